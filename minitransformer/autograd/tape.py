@@ -1,0 +1,104 @@
+"""The tape: every recorded op is a Node; backward walks the nodes from the last to the first.
+
+The rules know no Tensor, so this file needs none either: it moves arrays. No gradient of a gradient is the price.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from itertools import count
+from typing import Any
+
+from minitransformer.backend import Array
+from minitransformer.errors import AutogradError, ShapeError
+from minitransformer.ops.rule import Rule
+
+_recording: ContextVar[bool] = ContextVar("recording", default=True)
+_creation_number = count()
+
+
+@contextmanager
+def no_grad() -> Iterator[None]:
+    """Within the block nothing is recorded: results cannot be differentiated and keep no memory."""
+    token = _recording.set(False)
+    try:
+        yield
+    finally:
+        _recording.reset(token)
+
+
+def is_recording() -> bool:
+    return _recording.get()
+
+
+class Node:
+    """One op that was applied: its rule, what forward saved, and the tensors that went in.
+
+    ``number`` counts nodes in order of creation. An op is created after everything it depends on,
+    so descending numbers are a valid order for backward and no sorting of the graph is needed.
+    """
+
+    __slots__ = ("rule", "saved", "inputs", "n_outputs", "number")
+
+    def __init__(self, rule: Rule, saved: tuple, inputs: tuple, n_outputs: int):
+        self.rule = rule
+        self.saved: tuple | None = saved
+        self.inputs = inputs
+        self.n_outputs = n_outputs
+        self.number = next(_creation_number)
+
+    def backward(self, grads: list[Array | None]) -> tuple:
+        """One gradient per input; frees what forward saved."""
+        if self.saved is None:
+            raise AutogradError(
+                f"backward: the tape through {self.rule.name} was already walked and its memory freed; "
+                "run the forward pass again"
+            )
+        grad_inputs = self.rule.backward(*grads, self.saved)
+        self.saved = None
+        for position, (tensor, grad) in enumerate(zip(self.inputs, grad_inputs, strict=True)):
+            if tensor.requires_grad and grad.shape != tensor.shape:
+                raise ShapeError(
+                    f"{self.rule.name}: gradient of input {position} must have shape {tensor.shape}, got {grad.shape}"
+                )
+        return grad_inputs
+
+
+def nodes_behind(node: Node) -> list[Node]:
+    """Every node that ``node`` depends on, itself included, newest first."""
+    found, waiting = {node}, [node]
+    while waiting:
+        for tensor in waiting.pop().inputs:
+            if tensor.node is not None and tensor.node not in found:
+                found.add(tensor.node)
+                waiting.append(tensor.node)
+    return sorted(found, key=lambda each: each.number, reverse=True)
+
+
+def walk_backward(tensor: Any, grad: Array) -> None:
+    """Bring ``grad``, the gradient of ``tensor``, to every leaf that requires one."""
+    if tensor.node is None:
+        tensor.add_gradient(grad)
+        return
+    waiting: dict[tuple[Node, int], Array] = {(tensor.node, tensor.output): grad}
+    summed: set[tuple[Node, int]] = set()  # sums made here, which may grow in place; others may be shared arrays
+    for node in nodes_behind(tensor.node):
+        grads = [waiting.pop((node, output), None) for output in range(node.n_outputs)]
+        if all(each is None for each in grads):
+            continue
+        for source, grad_input in zip(node.inputs, node.backward(grads), strict=True):
+            if not source.requires_grad:
+                continue
+            if source.node is None:
+                source.add_gradient(grad_input)
+                continue
+            place = (source.node, source.output)
+            if place not in waiting:
+                waiting[place] = grad_input
+            elif place in summed:
+                waiting[place] += grad_input
+            else:
+                waiting[place] = waiting[place] + grad_input
+                summed.add(place)

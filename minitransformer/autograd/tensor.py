@@ -1,0 +1,178 @@
+"""Tensor: an array that remembers the op it came from, and ``apply``, which records that op."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minitransformer import kernels
+from minitransformer.autograd.tape import Node, is_recording, walk_backward
+from minitransformer.backend import Array, get_array_module
+from minitransformer.errors import AutogradError, ShapeError
+from minitransformer.ops import elementwise, linear, reduce, shape
+from minitransformer.ops.rule import Rule
+
+
+class Tensor:
+    """An array with a gradient.
+
+    Attributes:
+        data: the NumPy or CuPy array.
+        grad: the gradient that backward brought here, for leaves; ``None`` before.
+        requires_grad: whether gradients flow to it.
+        node, output: the op that made it and which of its outputs it is; ``node`` is ``None`` for a leaf.
+    """
+
+    __slots__ = ("data", "grad", "requires_grad", "node", "output")
+    __array_priority__ = 1000  # so that ndarray * Tensor asks Tensor first
+
+    def __init__(self, data: Any, requires_grad: bool = False, node: Node | None = None, output: int = 0):
+        self.data: Array = data if hasattr(data, "dtype") and hasattr(data, "shape") else np.asarray(data)
+        self.grad: Array | None = None
+        self.requires_grad = requires_grad
+        self.node = node
+        self.output = output
+        if requires_grad and self.data.dtype.kind != "f":
+            raise AutogradError(f"Tensor: requires_grad must be on floating-point data, got {self.data.dtype}")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.data.shape
+
+    @property
+    def dtype(self):
+        return self.data.dtype
+
+    @property
+    def ndim(self) -> int:
+        return self.data.ndim
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __repr__(self) -> str:
+        made_by = f", made by {self.node.rule.name}" if self.node else ""
+        return f"Tensor({self.data}, requires_grad={self.requires_grad}{made_by})"
+
+    def item(self) -> float:
+        return self.data.item()
+
+    def backward(self, grad: Array | float | None = None) -> None:
+        """Bring d self / d leaf to every leaf's ``grad``, on top of what is there.
+
+        Args:
+            grad: the gradient of self, of its shape; left out, it is 1 and self must be a single number.
+        """
+        if not self.requires_grad:
+            raise AutogradError("backward: the tensor must depend on one with requires_grad=True, and not in no_grad()")
+        xp = get_array_module(self.data)
+        if grad is None:
+            if self.data.size != 1:
+                raise AutogradError(
+                    f"backward: needs a grad for a tensor of shape {self.shape}, only a scalar has none"
+                )
+            grad = 1.0
+        grad = xp.asarray(getattr(grad, "data", grad) if isinstance(grad, Tensor) else grad, dtype=self.dtype)
+        if grad.shape != self.shape:
+            if grad.size != 1:
+                raise ShapeError(f"backward: grad must have shape {self.shape}, got {grad.shape}")
+            grad = grad.reshape(self.shape) if self.data.size == 1 else xp.broadcast_to(grad, self.shape)
+        walk_backward(self, grad)
+
+    def add_gradient(self, grad: Array) -> None:
+        """Called by the tape on a leaf."""
+        self.grad = grad.copy() if self.grad is None else self.grad + grad
+
+    # Operators: each applies the rule of its name.
+    def __add__(self, other):
+        return apply(elementwise.add, self, self._with(other))
+
+    def __sub__(self, other):
+        return apply(elementwise.subtract, self, self._with(other))
+
+    def __rsub__(self, other):
+        return apply(elementwise.subtract, self._with(other), self)
+
+    def __mul__(self, other):
+        return apply(elementwise.multiply, self, self._with(other))
+
+    def __truediv__(self, other):
+        return apply(elementwise.divide, self, self._with(other))
+
+    def __rtruediv__(self, other):
+        return apply(elementwise.divide, self._with(other), self)
+
+    def __neg__(self):
+        return apply(elementwise.negative, self)
+
+    def __pow__(self, exponent: float):
+        return apply(elementwise.power, self, exponent=exponent)
+
+    def __matmul__(self, other):
+        return apply(linear.matmul, self, self._with(other))
+
+    def __getitem__(self, index):
+        return apply(shape.getitem, self, index=index)
+
+    __radd__ = __add__
+    __rmul__ = __mul__
+
+    def sum(self, axis=None, keepdims: bool = False):
+        return apply(reduce.sum, self, axis=axis, keepdims=keepdims)
+
+    def mean(self, axis=None, keepdims: bool = False):
+        return apply(reduce.mean, self, axis=axis, keepdims=keepdims)
+
+    def max(self, axis=None, keepdims: bool = False):
+        return apply(reduce.max, self, axis=axis, keepdims=keepdims)
+
+    def reshape(self, *new_shape: int):
+        return apply(shape.reshape, self, shape=new_shape[0] if isinstance(new_shape[0], tuple) else new_shape)
+
+    def transpose(self, *axes: int):
+        return apply(shape.transpose, self, axes=axes or tuple(reversed(range(self.ndim))))
+
+    def broadcast_to(self, new_shape: tuple[int, ...]):
+        return apply(shape.broadcast, self, shape=new_shape)
+
+    def exp(self):
+        return apply(elementwise.exp, self)
+
+    def log(self):
+        return apply(elementwise.log, self)
+
+    def relu(self):
+        return apply(elementwise.relu, self)
+
+    def _with(self, other) -> Tensor:
+        """``other`` as a Tensor of this library and dtype."""
+        if isinstance(other, Tensor):
+            return other
+        return Tensor(get_array_module(self.data).asarray(other, dtype=self.dtype))
+
+
+def apply(rule: Rule, *inputs: Tensor | None, **options):
+    """Run ``rule`` forward on the tensors' arrays and record it if one of them requires a gradient.
+
+    Inputs that a rule may do without are given as ``None`` at the end. Returns a Tensor, or a tuple of them.
+    """
+    while inputs and inputs[-1] is None:
+        inputs = inputs[:-1]
+    pair = kernels.choose(rule, get_array_module(*(tensor.data for tensor in inputs)))
+    recorded = is_recording() and any(tensor.requires_grad for tensor in inputs)
+    if not recorded and pair.forward_only is not None:
+        y = pair.forward_only(*(tensor.data for tensor in inputs), **options)
+    else:
+        y, saved = pair.forward(*(tensor.data for tensor in inputs), **options)
+    outputs = y if isinstance(y, tuple) else (y,)
+    if not recorded:
+        tensors = tuple(Tensor(each) for each in outputs)
+    else:
+        node = Node(pair, saved, inputs, len(outputs))
+        differentiable = len(outputs) - pair.measures
+        tensors = tuple(
+            Tensor(each, requires_grad=True, node=node, output=i) if i < differentiable else Tensor(each)
+            for i, each in enumerate(outputs)
+        )
+    return tensors if isinstance(y, tuple) else tensors[0]

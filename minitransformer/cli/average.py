@@ -1,0 +1,38 @@
+"""``average``: one checkpoint whose parameters are the mean of several  [sec. 6.1]."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from minitransformer.cli.common import writable_file
+from minitransformer.errors import ConfigError
+
+
+def add_parser(commands) -> None:
+    parser = commands.add_parser("average", help="write the mean of several checkpoints of one run")
+    parser.add_argument(
+        "checkpoints",
+        type=Path,
+        nargs="+",
+        metavar="CHECKPOINT",
+        help="checkpoint files; with --last: the training.directory of one run",
+    )
+    parser.add_argument(
+        "--last", type=int, metavar="K", help="the K newest checkpoints of the run (default: the files that are named)"
+    )
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="checkpoint to write")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    from minitransformer.training import average_checkpoints, newest_checkpoints
+
+    output = writable_file(arguments.output)
+    paths = arguments.checkpoints
+    if arguments.last is not None:
+        if len(paths) != 1:
+            raise ConfigError(f"--last must stand with one directory, got {len(paths)}")
+        paths = newest_checkpoints(paths[0], arguments.last)
+    average_checkpoints(paths).save(output)
+    print(f"{output}: mean of {len(paths)} checkpoints, {', '.join(path.name for path in paths)}")

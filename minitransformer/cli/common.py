@@ -1,0 +1,95 @@
+"""What several commands share: standard input as lines, outputs that can be written, the model to run."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from minitransformer.errors import CheckpointError, ConfigError, DataError
+
+if TYPE_CHECKING:
+    from minitransformer.config import TranslationConfig
+    from minitransformer.nn import Transformer
+    from minitransformer.text import Tokenizer
+
+
+def stdin_lines() -> Iterator[str]:
+    r"""Lines of standard input, without their ends; only ``\n`` separates lines.
+
+    Raises:
+        DataError: a line is not UTF-8 (with its number).
+    """
+    for number, line in enumerate(sys.stdin.buffer, start=1):
+        try:
+            yield line.decode("utf-8").removesuffix("\n").removesuffix("\r")
+        except UnicodeDecodeError as error:
+            raise DataError(f"standard input:{number}: must be UTF-8, got byte 0x{line[error.start]:02x}") from error
+
+
+def writable_file(path: Path) -> Path:
+    """``path`` if a file can be made there; asked before long work whose result would be lost.
+
+    Raises:
+        ConfigError: the folder does not exist or may not be written, or ``path`` is a folder.
+    """
+    if path.is_dir():
+        raise ConfigError(f"output must be a file, got the folder {path}")
+    if not path.parent.is_dir():
+        raise ConfigError(f"output must be in a folder that exists, got {path}; make {path.parent} first")
+    if not os.access(path.parent, os.W_OK):
+        raise ConfigError(f"output must be in a folder that can be written, got {path}")
+    return path
+
+
+def add_model_options(parser: argparse.ArgumentParser) -> None:
+    """--checkpoint and --device."""
+    parser.add_argument(
+        "--checkpoint", type=Path, required=True, metavar="FILE", help="model to use, written by train or average"
+    )
+    parser.add_argument(
+        "--device",
+        choices=("cpu", "cuda", "auto"),
+        default="cpu",
+        help="where the model runs; auto is the GPU if there is one (default: cpu)",
+    )
+
+
+def add_search_options(parser: argparse.ArgumentParser) -> None:
+    """The settings of the [translation] section; what is not given is taken from the checkpoint's config."""
+    group = parser.add_argument_group("search", "default of each: what the checkpoint's config says")
+    group.add_argument(
+        "--beam-size", type=int, metavar="N", help="hypotheses kept per sentence, 1 is greedy (paper: 4)"
+    )
+    group.add_argument(
+        "--alpha", type=float, metavar="X", help="exponent of the length penalty ((5 + |Y|) / 6)^alpha (paper: 0.6)"
+    )
+    group.add_argument(
+        "--max-extra", type=int, metavar="N", help="output is at most this much longer than input, tokens (paper: 50)"
+    )
+    group.add_argument(
+        "--batch-tokens", type=int, metavar="N", help="padded source tokens x beam size in one batch, at most"
+    )
+
+
+def open_model(arguments: argparse.Namespace) -> tuple[Transformer, Tokenizer, TranslationConfig]:
+    """The model of --checkpoint on --device, its tokenizer, and how to search with the options given.
+
+    Raises:
+        CheckpointError: the file is missing or damaged, or has no tokenizer.
+        ConfigError: a search option is out of range.
+        BackendError: the device cannot be used.
+    """
+    from minitransformer.training import load_checkpoint, load_model
+
+    options = ("beam_size", "alpha", "max_extra", "batch_tokens")
+    given = {name: getattr(arguments, name) for name in options if getattr(arguments, name, None) is not None}
+    search = replace(load_checkpoint(arguments.checkpoint).config.translation, **given)
+    model, tokenizer = load_model(arguments.checkpoint, arguments.device)
+    if tokenizer is None:
+        raise CheckpointError(f"{arguments.checkpoint} must have a tokenizer, got a model that was trained on ids alone")
+    return model, tokenizer, search

@@ -1,0 +1,83 @@
+"""``minitransformer COMMAND``: finds the command, runs it, and turns a user's mistake into one line and exit code 2."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from minitransformer import __version__
+from minitransformer.cli import average, bpe, data, doctor, evaluate, plot, train, translate
+from minitransformer.errors import MiniTransformerError
+
+COMMANDS = (bpe, train, average, translate, evaluate, plot, data, doctor)
+"""In the order in which a newcomer needs them. Each imports what is heavy only when it runs."""
+
+BAD_INPUT, INTERRUPTED, PIPE_CLOSED = 2, 130, 141
+"""Exit codes; the last two are what a shell shows for SIGINT and SIGPIPE."""
+
+
+class Parser(argparse.ArgumentParser):
+    """An ArgumentParser that says what is wrong in one line."""
+
+    def __init__(self, *arguments, **options):
+        super().__init__(
+            *arguments, **options, allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter
+        )
+
+    def error(self, message: str):
+        self.exit(BAD_INPUT, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
+def build_parser() -> Parser:
+    parser = Parser(
+        prog="minitransformer",
+        description='Train the Transformer of "Attention Is All You Need" and translate with it.',
+    )
+    parser.add_argument("--version", action="version", version=f"minitransformer {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for module in COMMANDS:
+        module.add_parser(commands)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code: 0, or 2 for bad input, 130 interrupted, 141 reader gone."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(encoding="utf-8")  # whatever the locale: translations are UTF-8
+    try:
+        arguments = build_parser().parse_args(argv)
+    except SystemExit as stop:
+        return stop.code or 0
+    try:
+        code = arguments.run(arguments)
+        sys.stdout.flush()
+        return code or 0
+    except BrokenPipeError:
+        # Python flushes once more at exit; that must not find the closed pipe again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PIPE_CLOSED
+    except KeyboardInterrupt:
+        return _say(arguments, "interrupted", INTERRUPTED)
+    except MiniTransformerError as error:
+        return _say(arguments, str(error), BAD_INPUT)
+    except MemoryError as error:
+        remedy = "take smaller batches (data.src_tokens, data.tgt_tokens, translation.batch_tokens) or a smaller model"
+        return _say(arguments, f"not enough memory ({error or 'no details'}); {remedy}", BAD_INPUT)
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        return _say(arguments, f"{where}{error.strerror or error}", BAD_INPUT)
+
+
+def _say(arguments: argparse.Namespace, message: str, code: int) -> int:
+    """One line on standard error, with the command in front."""
+    command = " ".join(filter(None, (arguments.command, getattr(arguments, "action", ""))))
+    line = " ".join(message.split("\n")).removeprefix(f"{command}: ")
+    print(f"minitransformer {command}: {line}", file=sys.stderr)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

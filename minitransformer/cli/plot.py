@@ -1,0 +1,114 @@
+"""``plot curves | attention``: learning curves of runs, and where a model looks, as PNG."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from minitransformer.cli.common import add_model_options, add_search_options, open_model, writable_file
+from minitransformer.errors import ConfigError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+KINDS = {
+    "cross": "decoder.{}.cross_attention",
+    "decoder": "decoder.{}.self_attention",
+    "encoder": "encoder.{}.self_attention",
+}
+
+
+def add_parser(commands) -> None:
+    parser = commands.add_parser("plot", help="draw learning curves or attention maps")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+
+    curves = actions.add_parser("curves", help="loss and perplexity against the update, for one run or several")
+    curves.add_argument(
+        "metrics", nargs="+", metavar="METRICS", help="metrics.jsonl of a run; LABEL=FILE names it in the legend"
+    )
+    _add_output(curves)
+    curves.set_defaults(run=run_curves)
+
+    attention = actions.add_parser("attention", help="which word pieces a model looks at while it translates a sentence")
+    add_model_options(attention)
+    attention.add_argument("--src", required=True, metavar="TEXT", help="source sentence")
+    attention.add_argument("--tgt", metavar="TEXT", help="target sentence (default: the model's own translation)")
+    attention.add_argument(
+        "--kind",
+        choices=tuple(KINDS),
+        default="cross",
+        help="cross: decoder to encoder; decoder, encoder: self-attention (default: cross)",
+    )
+    attention.add_argument("--layer", type=int, metavar="N", help="layer, counted from 1 (default: the last)")
+    attention.add_argument(
+        "--head", type=int, action="append", metavar="N", help="head, counted from 1, may be repeated (default: all)"
+    )
+    add_search_options(attention)
+    _add_output(attention)
+    attention.set_defaults(run=run_attention)
+
+
+def _add_output(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="PNG", help="picture to write")
+
+
+def run_curves(arguments: argparse.Namespace) -> None:
+    from minitransformer.figures import draw_learning_curves
+    from minitransformer.training import read_metrics
+
+    output = writable_file(arguments.output)
+    named = [_label_and_path(word) for word in arguments.metrics]
+    labels = [label for label, _ in named]
+    if len(set(labels)) < len(labels):
+        raise ConfigError(f"every run must have a label of its own, got {', '.join(labels)}; write LABEL=FILE")
+    _save(draw_learning_curves({label: read_metrics(path) for label, path in named}), output)
+
+
+def _label_and_path(word: str) -> tuple[str, Path]:
+    """``LABEL=FILE``, or a file that is called by its folder as every run's file is metrics.jsonl."""
+    label, equals, path = word.partition("=")
+    if equals and not Path(word).exists():
+        return label, Path(path)
+    return Path(word).resolve().parent.name or word, Path(word)
+
+
+def run_attention(arguments: argparse.Namespace) -> None:
+    from minitransformer.figures import draw_attention
+    from minitransformer.text import pad_batch
+    from minitransformer.translation import translate_lines
+
+    output = writable_file(arguments.output)
+    model, tokenizer, search = open_model(arguments)
+    layer = _layer(arguments.layer, model.config.n_layers)
+    target = arguments.tgt
+    if target is None:
+        target = translate_lines(model, tokenizer, [arguments.src], search)[0]
+    batch = pad_batch([tokenizer.encode(arguments.src)], [tokenizer.encode(target)])
+    weights = model.attention_maps(batch.src, batch.tgt_in)[KINDS[arguments.kind].format(layer - 1)][0]  # (H, Tq, Tk)
+    src, tgt_in, tgt_out = (tokenizer.pieces(ids[0].tolist()) for ids in (batch.src, batch.tgt_in, batch.tgt_out))
+    produced, looked_at = ("target word piece, as it is produced", tgt_out), ("source word piece", src)
+    (query_label, queries), (key_label, keys) = {
+        "cross": (produced, looked_at),
+        "decoder": (produced, ("target word piece, already read", tgt_in)),
+        "encoder": (looked_at, looked_at),
+    }[arguments.kind]
+    where = "decoder, attention to the encoder" if arguments.kind == "cross" else f"{arguments.kind}, self-attention"
+    title = f"{where}, layer {layer} of {model.config.n_layers}"
+    labels = {"title": title, "key_label": key_label, "query_label": query_label}
+    _save(draw_attention(weights, keys, queries, heads=arguments.head, **labels), output)
+
+
+def _layer(wanted: int | None, n_layers: int) -> int:
+    layer = n_layers if wanted is None else wanted
+    if not 1 <= layer <= n_layers:
+        raise ConfigError(f"--layer must be from 1 to {n_layers}, got {layer}")
+    return layer
+
+
+def _save(figure: Figure, output: Path) -> None:
+    from minitransformer.figures import png_bytes
+    from minitransformer.training.files import write_atomically
+
+    write_atomically(output, lambda file: file.write(png_bytes(figure)))
+    print(output)

@@ -1,0 +1,260 @@
+"""Every setting of the project, each with its default, unit and meaning. A TOML file fills them, section by section."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from minitransformer.errors import ConfigError
+
+PAD, BOS, EOS, UNK = 0, 1, 2, 3
+"""Ids that every vocabulary reserves: padding, begin of sentence, end of sentence, unknown."""
+
+
+def option(default: Any, meaning: str, *, low: float | None = None, high: float | None = None, choices: tuple = ()):
+    """A dataclass field that knows its meaning and its allowed range (``low <= value <= high``)."""
+    return field(default=default, metadata={"meaning": meaning, "low": low, "high": high, "choices": choices})
+
+
+class Section:
+    """What all sections share: a check of types and ranges at construction."""
+
+    def __post_init__(self):
+        for spec in fields(self):
+            value = _checked(f"{section_name(type(self))}.{spec.name}", getattr(self, spec.name), spec)
+            object.__setattr__(self, spec.name, value)
+
+
+@dataclass(frozen=True)
+class ModelConfig(Section):
+    """The shape of the model  [sec. 3, sec. 5.4, Table 3]."""
+
+    vocab_size: int = option(0, "V, word pieces (0: taken from the tokenizer)", low=0)
+    n_layers: int = option(6, "N, layers of the encoder and of the decoder", low=0)
+    d_model: int = option(512, "width of the residual stream", low=1)
+    d_ff: int = option(2048, "width inside the feed-forward layer", low=1)
+    n_heads: int = option(8, "h, attention heads", low=1)
+    d_k: int = option(0, "width of queries and keys per head (0: d_model / n_heads)", low=0)
+    d_v: int = option(0, "width of values per head (0: d_model / n_heads)", low=0)
+    p_drop: float = option(0.1, "dropout on sub-layer outputs and on embeddings, probability", low=0, high=0.999)
+    p_drop_attention: float = option(0.0, "dropout on attention weights, probability", low=0, high=0.999)
+    p_drop_ffn: float = option(0.0, "dropout inside the feed-forward layer, probability", low=0, high=0.999)
+    label_smoothing: float = option(0.1, "eps_ls, probability mass spread over the vocabulary", low=0, high=0.999)
+    norm: str = option("post", "layer norm after each sub-layer (the paper) or before it", choices=("post", "pre"))
+    positions: str = option("sinusoidal", "position encoding", choices=("sinusoidal", "learned"))
+    max_positions: int = option(512, "longest sentence with learned positions, tokens", low=1)
+    tie_embeddings: bool = option(True, "one matrix for both embeddings and the output projection")
+    attention_bias: bool = option(False, "biases on W^Q, W^K, W^V, W^O")
+    dtype: str = option("float32", "floating-point type of parameters", choices=("float32", "float64"))
+    kernels: str = option("fast", "the readable pairs alone, or their fast twins", choices=("simple", "fast"))
+
+    def __post_init__(self):
+        super().__post_init__()
+        for name in ("d_k", "d_v"):
+            if getattr(self, name) == 0:
+                if self.d_model % self.n_heads:
+                    raise ConfigError(
+                        f"model.d_model must be a multiple of n_heads when {name} is not given, "
+                        f"got {self.d_model} and {self.n_heads}; set model.{name}"
+                    )
+                object.__setattr__(self, name, self.d_model // self.n_heads)
+
+    @classmethod
+    def base(cls, vocab_size: int = 37000, **changes) -> ModelConfig:
+        """The base model  [Table 3, row base]."""
+        return cls(vocab_size=vocab_size, **changes)
+
+    @classmethod
+    def big(cls, vocab_size: int = 37000, **changes) -> ModelConfig:
+        """The big model  [Table 3, row big]."""
+        return cls(**{"vocab_size": vocab_size, "d_model": 1024, "d_ff": 4096, "n_heads": 16, "p_drop": 0.3} | changes)
+
+    @classmethod
+    def table3(cls, row: str, vocab_size: int = 37000, **changes) -> ModelConfig:
+        """The model of a row of Table 3: ``"base"``, ``"A1"`` to ``"E"``, ``"big"``."""
+        if row == "big":
+            return cls.big(vocab_size, **changes)
+        if row not in TABLE3_ROWS:
+            raise ConfigError(f"table3: row must be one of {', '.join(TABLE3_ROWS)}, big, got {row!r}")
+        return cls(**{"vocab_size": vocab_size} | TABLE3_ROWS[row] | changes)
+
+
+# What each row changes from the base model  [Table 3].
+TABLE3_ROWS: dict[str, dict] = {
+    "base": {},
+    "A1": {"n_heads": 1, "d_k": 512, "d_v": 512},
+    "A2": {"n_heads": 4, "d_k": 128, "d_v": 128},
+    "A3": {"n_heads": 16, "d_k": 32, "d_v": 32},
+    "A4": {"n_heads": 32, "d_k": 16, "d_v": 16},
+    "B1": {"d_k": 16},
+    "B2": {"d_k": 32},
+    "C1": {"n_layers": 2},
+    "C2": {"n_layers": 4},
+    "C3": {"n_layers": 8},
+    "C4": {"d_model": 256, "d_k": 32, "d_v": 32},
+    "C5": {"d_model": 1024, "d_k": 128, "d_v": 128},
+    "C6": {"d_ff": 1024},
+    "C7": {"d_ff": 4096},
+    "D1": {"p_drop": 0.0},
+    "D2": {"p_drop": 0.2},
+    "D3": {"label_smoothing": 0.0},
+    "D4": {"label_smoothing": 0.2},
+    "E": {"positions": "learned"},
+}
+
+
+@dataclass(frozen=True)
+class DataConfig(Section):
+    """Which text, cut how, in batches of which size  [sec. 5.1]."""
+
+    train_src: str = option("", "source side of the training text, path (.gz and .xz too)")
+    train_tgt: str = option("", "target side of the training text, path")
+    valid_src: str = option("", "source side of the validation text, path (empty: no validation)")
+    valid_tgt: str = option("", "target side of the validation text, path")
+    tokenizer: str = option("", "tokenizer file made by `bpe train`, path")
+    src_tokens: int = option(4096, "padded source tokens in a micro-batch, at most", low=1)
+    tgt_tokens: int = option(4096, "padded target tokens in a micro-batch, at most", low=1)
+    max_length: int = option(256, "longer training sentences are left out and counted, tokens", low=1)
+
+
+@dataclass(frozen=True)
+class TrainingConfig(Section):
+    """How the model learns  [sec. 5.2, 5.3]."""
+
+    directory: str = option("runs/model", "folder for checkpoints and metrics, path")
+    device: str = option("cpu", "where arrays live", choices=("cpu", "cuda", "auto"))
+    seed: int = option(1, "seed of initial weights, data order and dropout", low=0)
+    updates: int = option(100000, "updates of the parameters in all", low=0)
+    micro_batches: int = option(1, "micro-batches whose gradients make one update", low=1)
+    warmup_steps: int = option(4000, "updates over which the learning rate rises", low=1)
+    lr_scale: float = option(1.0, "factor on the learning rate of eq. 3", low=0)
+    beta1: float = option(0.9, "Adam's decay of the mean gradient", low=0, high=0.999999)
+    beta2: float = option(0.98, "Adam's decay of the mean squared gradient", low=0, high=0.999999)
+    eps: float = option(1e-9, "Adam's epsilon", low=0)
+    clip_norm: float = option(0.0, "gradients are shortened to this norm (0: no clipping, as the paper)", low=0)
+    log_every: int = option(50, "updates between two lines of metrics", low=1)
+    validate_every: int = option(1000, "updates between two validations (0: never)", low=0)
+    validate_bleu: bool = option(False, "also translate the validation text greedily and score it")
+    save_every: int = option(1000, "updates between two checkpoints (0: only at the end)", low=0)
+    save_minutes: float = option(0.0, "minutes between two checkpoints, besides save_every (0: off)", low=0)
+    keep_checkpoints: int = option(10, "newest checkpoints that are kept (0: all)", low=0)
+
+
+@dataclass(frozen=True)
+class TranslationConfig(Section):
+    """How sentences are decoded  [sec. 6.1]."""
+
+    beam_size: int = option(4, "hypotheses kept per sentence (1: greedy)", low=1)
+    alpha: float = option(0.6, "exponent of the length penalty ((5 + |Y|) / 6)^alpha", low=0)
+    max_extra: int = option(50, "output is at most this much longer than the input, tokens", low=0)
+    batch_tokens: int = option(4096, "padded source tokens translated together, times beam_size, at most", low=1)
+
+
+@dataclass(frozen=True)
+class Config:
+    """All sections of a run; ``Config.load`` reads them from TOML and applies ``--set`` words."""
+
+    model: ModelConfig = field(default_factory=ModelConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+    translation: TranslationConfig = field(default_factory=TranslationConfig)
+
+    @classmethod
+    def from_dict(cls, tables: dict, where: str = "config") -> Config:
+        sections = {spec.name: spec.default_factory for spec in fields(cls)}
+        made = {}
+        for name, table in tables.items():
+            if name not in sections:
+                raise ConfigError(f"{where}: unknown section [{name}]; known: {', '.join(sections)}")
+            if not isinstance(table, dict):
+                raise ConfigError(f"{where}: [{name}] must be a table, got {table!r}")
+            made[name] = _section_from(sections[name], table, where)
+        return cls(**made)
+
+    @classmethod
+    def load(cls, path: str | Path, settings: Sequence[str] = ()) -> Config:
+        """Read a TOML file, then apply settings such as ``"training.updates=100"``.
+
+        Raises:
+            ConfigError: no such file, not TOML, an unknown key, a wrong type or a value out of range.
+        """
+        try:
+            tables = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{path}: must be TOML: {error}") from error
+        cls.from_dict(tables, str(path))  # so that a fault in the file is not blamed on a setting
+        return cls.from_dict(with_settings(tables, settings), "with --set")
+
+    def to_dict(self) -> dict:
+        return asdict(self)
+
+
+def with_settings(tables: dict, settings: Sequence[str]) -> dict:
+    """A copy of ``tables`` with each ``section.key=value`` put in; the value is TOML, a bare word is a string."""
+    tables = {name: dict(table) for name, table in tables.items()}
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        section, dot, name = key.strip().partition(".")
+        if not equals or not dot:
+            raise ConfigError(f"--set must look like section.key=value, got {setting!r}")
+        try:
+            value = tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            value = text.strip()
+        tables.setdefault(section, {})[name] = value
+    return tables
+
+
+def section_name(section: type) -> str:
+    return section.__name__.removesuffix("Config").lower()
+
+
+def describe() -> list[tuple[str, str, Any, str]]:
+    """``(key, type, default, meaning)`` of every setting, for ``--help``."""
+    return [
+        (f"{spec.name}.{entry.name}", entry.type, entry.default, entry.metadata["meaning"])
+        for spec in fields(Config)
+        for entry in fields(spec.default_factory)
+    ]
+
+
+def _section_from(section: type, table: dict, where: str):
+    for name in table:
+        if name not in {spec.name for spec in fields(section)}:
+            _raise_unknown(where, section, name)
+    try:
+        return section(**table)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from None
+
+
+def _raise_unknown(where: str, section: type, name: str):
+    known = ", ".join(spec.name for spec in fields(section))
+    raise ConfigError(f"{where}: unknown key {name!r} in [{section_name(section)}]; known: {known}")
+
+
+def _checked(key: str, value: Any, spec) -> Any:
+    """``value`` if it has the type and range of ``spec`` (an int may stand for a float), else ConfigError."""
+    wanted = {"int": int, "float": float, "str": str, "bool": bool}[spec.type]
+    if wanted is float and type(value) is int:
+        value = float(value)
+    if type(value) is not wanted:
+        raise ConfigError(f"{key} must be {_with_article(wanted)}, got {value!r}")
+    limits = spec.metadata
+    if limits["choices"] and value not in limits["choices"]:
+        raise ConfigError(f"{key} must be one of {', '.join(limits['choices'])}, got {value!r}")
+    # Written as "not inside" so that nan, which compares false with everything, is refused too.
+    if limits["low"] is not None and not value >= limits["low"]:
+        raise ConfigError(f"{key} must be at least {limits['low']}, got {value!r}")
+    if limits["high"] is not None and not value <= limits["high"]:
+        raise ConfigError(f"{key} must be at most {limits['high']}, got {value!r}")
+    return value
+
+
+def _with_article(wanted: type) -> str:
+    return {int: "a whole number", float: "a number", str: "a string", bool: "true or false"}[wanted]

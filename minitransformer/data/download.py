@@ -1,0 +1,197 @@
+"""Fetch a data set from its official addresses, or take it from a folder; either way checked before it is kept."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import os
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+from tqdm import tqdm
+
+from minitransformer.data.registry import DataFile, DataSet
+from minitransformer.data.unpacking import unpack
+from minitransformer.errors import DownloadError
+
+SUMS = "SHA256SUMS"
+TIMEOUT = 30.0
+"""Seconds without a byte after which a connection counts as dead."""
+CHUNK = 1 << 16
+
+Report = Callable[[str], None]
+
+
+def get(data_set: DataSet, folder: Path, report: Report = print) -> Path:
+    """Fetch what is missing of ``data_set`` into ``folder / data_set.name``; returns that folder.
+
+    An interrupted download lies beside the files as ``*.part`` and is gone on with by the next call.
+
+    Raises:
+        DownloadError: no network, an address that answers with an error, a cut connection, or a wrong check sum.
+    """
+    home = folder / data_set.name
+    home.mkdir(parents=True, exist_ok=True)
+    known = _known_sums(data_set, home)
+    missing = [file for file in data_set.files if not _is_there(home / file.name, known.get(file.name))]
+    if not missing:
+        report(f"{home}: all {len(data_set.files)} files are there and have their SHA-256")
+        return home
+    if not data_set.tried:
+        report("The addresses below are the official ones but have not been tried with this program.")
+    for address in dict.fromkeys(file.address for file in missing):
+        wanted = [file for file in missing if file.address == address]
+        report(f"{address} -> {', '.join(file.name for file in wanted)}")
+        archive = fetch(address, home / f"{_last(address)}.part")
+        try:
+            texts = unpack(archive, data_set.packing, wanted)
+            _check_all(data_set, texts, known, address)
+        except DownloadError:
+            archive.unlink()  # a complete download that is wrong would be wrong again when gone on with
+            raise
+        _keep(home, texts)
+        archive.unlink()
+    _record(data_set, home, known, report)
+    return home
+
+
+def take(data_set: DataSet, source: Path, folder: Path, report: Report = print) -> Path:
+    """Copy ``data_set`` from what is already in ``source`` (or in ``source / data_set.name``), checked.
+
+    There may lie the files themselves, or the archives as they come from their addresses.
+
+    Raises:
+        DownloadError: a file is missing or is not the one it should be; nothing is copied then.
+    """
+    home = folder / data_set.name
+    known = _known_sums(data_set, home)
+    texts = {file.name: _find_in(source, data_set, file) for file in data_set.files}
+    _check_all(data_set, texts, known, str(source))
+    home.mkdir(parents=True, exist_ok=True)
+    _keep(home, texts)
+    report(f"{home}: {len(texts)} files taken from {source}")
+    _record(data_set, home, known, report)
+    return home
+
+
+def _find_in(source: Path, data_set: DataSet, file: DataFile) -> bytes:
+    for place in (source / data_set.name, source):
+        if (place / file.name).is_file():
+            return (place / file.name).read_bytes()
+        if (place / _last(file.address)).is_file():
+            return unpack(place / _last(file.address), data_set.packing, [file])[file.name]
+    raise DownloadError(
+        f"data get {data_set.name}: {source} must hold {file.name} or {_last(file.address)}, "
+        f"there or in {data_set.name}/, but it does not"
+    )
+
+
+def fetch(address: str, part: Path) -> Path:
+    """Download ``address`` into ``part``, going on where an earlier download stopped; returns ``part``, complete.
+
+    Two versions of a file glued together by going on are caught by what follows: the check inside the archive
+    and the SHA-256.
+    """
+    start = part.stat().st_size if part.exists() else 0
+    headers = {"User-Agent": "minitransformer"}  # some servers turn Python's own name away
+    if start:
+        headers["Range"] = f"bytes={start}-"
+    try:
+        with urllib.request.urlopen(urllib.request.Request(address, headers=headers), timeout=TIMEOUT) as answer:
+            if answer.status != 206 or not answer.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
+                start = 0  # the server sends the whole file
+            _receive(answer, part, start, address)
+    except urllib.error.HTTPError as error:
+        if error.code == 416 and error.headers.get("Content-Range", "") == f"bytes */{start}":
+            return part  # everything had arrived before
+        if error.code == 416:
+            part.unlink()
+        raise DownloadError(f"{address}: must answer with the file, got {error.code} {error.reason}") from error
+    except (urllib.error.URLError, ConnectionError, TimeoutError, http.client.HTTPException) as error:
+        reason = getattr(error, "reason", None) or error
+        raise DownloadError(
+            f"{address}: cannot be reached ({reason}); without a network, bring the files here and use --from FOLDER"
+        ) from error
+    return part
+
+
+def _receive(answer: http.client.HTTPResponse, part: Path, start: int, address: str) -> None:
+    """Append the body of ``answer`` to the first ``start`` bytes of ``part``."""
+    length = answer.headers.get("Content-Length")
+    total = start + int(length) if length is not None else None
+    progress = tqdm(total=total, initial=start, unit="B", unit_scale=True, desc=_last(address), disable=None)
+    with part.open("r+b" if start else "wb") as out, progress:
+        out.seek(start)
+        cut = False
+        try:
+            while chunk := answer.read(CHUNK):
+                out.write(chunk)
+                progress.update(len(chunk))
+        except http.client.IncompleteRead as error:
+            out.write(error.partial)
+            cut = True
+        got = out.tell()
+    if cut or (total is not None and got < total):
+        raise DownloadError(
+            f"{address}: the connection was cut after {got} of {total or 'unknown'} bytes; "
+            "the same command again goes on from there"
+        )
+
+
+def _known_sums(data_set: DataSet, home: Path) -> dict[str, str]:
+    """SHA-256 of each file, from the registry or else as recorded at the first download."""
+    recorded = {}
+    if (home / SUMS).is_file():
+        for line in (home / SUMS).read_text(encoding="utf-8", errors="replace").split("\n"):
+            digest, _, name = line.partition("  ")
+            recorded[name] = digest
+    sums = {file.name: file.sha256 or recorded.get(file.name) for file in data_set.files}
+    return {name: digest for name, digest in sums.items() if digest}
+
+
+def _is_there(path: Path, sha256: str | None) -> bool:
+    return path.is_file() and sha256 is not None and _digest(path.read_bytes()) == sha256
+
+
+def _check_all(data_set: DataSet, texts: dict[str, bytes], known: dict[str, str], where: str) -> None:
+    published = {file.name for file in data_set.files if file.sha256}
+    for name, content in texts.items():
+        got = _digest(content)
+        if name in known and got != known[name]:
+            remedy = "" if name in published else f"; to take it all the same, delete {SUMS}"
+            raise DownloadError(
+                f"{where}: {name} must have the SHA-256 {known[name]}, got {got}: damaged or another version{remedy}"
+            )
+
+
+def _keep(home: Path, texts: dict[str, bytes]) -> None:
+    for name, content in texts.items():
+        _write_whole(home / name, content)
+
+
+def _record(data_set: DataSet, home: Path, known: dict[str, str], report: Report) -> None:
+    """Write the sums of all files in the form that ``sha256sum --check`` reads."""
+    sums = {file.name: _digest((home / file.name).read_bytes()) for file in data_set.files}
+    _write_whole(home / SUMS, "".join(f"{digest}  {name}\n" for name, digest in sums.items()).encode())
+    unpublished = [file.name for file in data_set.files if file.name not in known]
+    if unpublished:
+        report(f"{home / SUMS}: SHA-256 of {', '.join(unpublished)} recorded; none is published to check them against")
+    else:
+        report(f"{home}: all {len(sums)} files have their SHA-256")
+
+
+def _write_whole(path: Path, content: bytes) -> None:
+    """Write all or nothing: a reader never sees half a file."""
+    new = path.with_name(f"{path.name}.new")
+    new.write_bytes(content)
+    os.replace(new, path)
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _last(address: str) -> str:
+    return address.rpartition("/")[2]

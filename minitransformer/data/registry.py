@@ -1,0 +1,138 @@
+"""The data sets that ``data get`` knows: official addresses, check sums, licences.
+
+A SHA-256 stands here only if it was computed from the file itself; ``DataSet.checksums`` says from which.
+Where it is ``None`` the first download records it in ``SHA256SUMS`` beside the files.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from minitransformer.errors import DownloadError
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """One text file of a data set (UTF-8, one sentence a line)."""
+
+    name: str
+    address: str
+    """Where it is fetched from; several files may come out of one archive."""
+    sha256: str | None = None
+    """Of the unpacked file; None: nobody published it, recorded at the first download."""
+    member: str = ""
+    """Path inside the archive at ``address``, where it is an archive of several files."""
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """Files that belong together, with what a user must know before fetching them."""
+
+    name: str
+    contents: str
+    licence: str
+    checksums: str
+    """Where the SHA-256 sums come from."""
+    packing: str
+    """How the files lie at their addresses: a key of ``unpacking.UNPACKERS``."""
+    files: tuple[DataFile, ...]
+    tried: bool = False
+    """True if somebody has fetched these very addresses with this very code."""
+
+
+def find(name: str) -> DataSet:
+    """The data set of this name; raises DownloadError, naming the known ones, if there is none."""
+    for data_set in DATA_SETS:
+        if data_set.name == name:
+            return data_set
+    known = ", ".join(data_set.name for data_set in DATA_SETS)
+    raise DownloadError(f"data get: the name must be one of {known}, got {name!r}")
+
+
+# The address names a commit, so the files behind it cannot change.
+MULTI30K = "https://raw.githubusercontent.com/multi30k/dataset/a3d2e0d26b56f3846f66a952536ffed4e401d05a/data/task1/raw"
+MULTI30K_SHA256 = {
+    "train.en": "460a15fbd157e34a7a9957ee388c1ca247fe47af3ef25fb50442af6c274e0fc6",
+    "train.de": "2c2b73fd2b548fbcde3a875e0a78d6ee94d498bfdee6bd3eae3945779e9ddf72",
+    "train.fr": "5925a3c18f1587b6b54b87743106e6e8ab93618edb6f65d19eac0621f853a10d",
+    "val.en": "1f2a23d992769b5b3d209b0a10dd0b77c08cceb1f20dfb97ed0aafa49d107227",
+    "val.de": "660e09eb7e1da2f856ea13ee5ad3cf6d36b3d5b0b733c857e94c5747a3dfc660",
+    "val.fr": "5304e444d842e962b2dda4d816b70b22a1765b15401642b7ca37a67477e708dc",
+    "test_2016_flickr.en": "399a4382932c1aadd3ceb9bef1008d388a64c76d4ae4e9d4728c6f4301cac182",
+    "test_2016_flickr.de": "4be6b5b3236b79c25475c6bb829800a7ce559e9ba7a1f6c2394fe4d40be46d16",
+    "test_2016_flickr.fr": "cb3160d69b002bb638e66cc7612fcd56cb0af82eadc9c142dedc438afb885ef6",
+    "test_2017_flickr.en": "ce1450ddc5ab0834502579d77a170849952e15a2938b34cc503bdc25ebb4fb98",
+    "test_2017_flickr.de": "c3078bc3b36808bf9d20eb2347ed6137016179ef59ec0d2b9b8ecc3fb2880081",
+}
+
+SUBWORD_NMT = (
+    "https://raw.githubusercontent.com/rsennrich/subword-nmt/92d6139d07d30e12735a0af9e7f7f925ebe62c54"
+    "/subword_nmt/tests/data"
+)
+SUBWORD_NMT_SHA256 = {
+    "corpus.en": "617f603a49eeb8a20de9d922d11a5d70e1d362327b9e91718bea2cdcdf9816ff",
+    "bpe.ref": "099a13f9130ce79b66b13d36608ac48aab72fe86a4e432c2ac1ac3de24db784f",
+    "corpus.bpe.ref.en": "ba448a50d800134e57112e59cbab98a48cb387d5ac983815d94cb68f675cf0df",
+}
+
+WMT13, WMT14 = "https://statmt.org/wmt13/test.tgz", "https://statmt.org/wmt14/test-full.tgz"
+TATOEBA = "https://www.manythings.org/anki"
+TATOEBA_LICENCE = (
+    "CC-BY 2.0 (France). Sentences of tatoeba.org, paired by www.manythings.org/anki: name both. "
+    "Terms: https://tatoeba.org/terms_of_use"
+)
+RECORDED = "none published: recorded in SHA256SUMS at the first download"
+
+
+def _tatoeba(language: str, archive: str, size: str) -> DataSet:
+    names = [f"{part}.{side}" for part in ("train", "val", "test") for side in ("en", language)]
+    return DataSet(
+        name=f"tatoeba_en_{language}",
+        contents=f"short everyday sentences en-{language}, {size}, split by English sentence into train, val, test",
+        licence=TATOEBA_LICENCE,
+        checksums=f"{RECORDED} (the archive grows with the site)",
+        packing="pairs",
+        files=tuple(DataFile(name, f"{TATOEBA}/{archive}") for name in names),
+    )
+
+
+DATA_SETS = (
+    DataSet(
+        name="multi30k",
+        contents="image captions en-de and en-fr, raw: train 29,000, val 1,014, test_2016_flickr 1,000 sentences; "
+        "test_2017_flickr 1,000, en-de only [Elliott et al. 2016, 2017]",
+        licence="No licence file. The repository (https://github.com/multi30k/dataset) says that the images behind the "
+        "captions, which are not fetched, are for non-commercial research and education, by Flickr's terms of use.",
+        checksums="computed from the unpacked files of that repository at commit a3d2e0d",
+        packing="gz",
+        files=tuple(DataFile(name, f"{MULTI30K}/{name}.gz", sha256) for name, sha256 in MULTI30K_SHA256.items()),
+    ),
+    DataSet(
+        name="newstest",
+        contents="newstest2013 (3,000 sentences) and newstest2014 (3,003), en-de and en-fr: the paper's dev and test "
+        "sets [sec. 6.1]",
+        licence="None stated in the archives. The organisers' page: https://statmt.org/wmt14/translation-task.html",
+        checksums=RECORDED,
+        packing="sgm",
+        files=(
+            DataFile("newstest2013.en-de.en", WMT13, member="test/newstest2013-src.en.sgm"),
+            DataFile("newstest2013.en-de.de", WMT13, member="test/newstest2013-src.de.sgm"),
+            DataFile("newstest2013.en-fr.en", WMT13, member="test/newstest2013-src.en.sgm"),
+            DataFile("newstest2013.en-fr.fr", WMT13, member="test/newstest2013-src.fr.sgm"),
+            DataFile("newstest2014.en-de.en", WMT14, member="test-full/newstest2014-deen-src.en.sgm"),
+            DataFile("newstest2014.en-de.de", WMT14, member="test-full/newstest2014-deen-ref.de.sgm"),
+            DataFile("newstest2014.en-fr.en", WMT14, member="test-full/newstest2014-fren-src.en.sgm"),
+            DataFile("newstest2014.en-fr.fr", WMT14, member="test-full/newstest2014-fren-ref.fr.sgm"),
+        ),
+    ),
+    _tatoeba("de", "deu-eng.zip", "more than 160,000 pairs"),
+    _tatoeba("ko", "kor-eng.zip", "more than 5,000 pairs"),
+    DataSet(
+        name="bpe_reference",
+        contents="1,015 sentences with the 1,000 merges and the segmentation of subword-nmt: a reference for BPE",
+        licence="MIT, Copyright (c) 2015 University of Edinburgh (https://github.com/rsennrich/subword-nmt)",
+        checksums="computed from the files of that repository at commit 92d6139",
+        packing="plain",
+        files=tuple(DataFile(name, f"{SUBWORD_NMT}/{name}", sha256) for name, sha256 in SUBWORD_NMT_SHA256.items()),
+    ),
+)

@@ -1,0 +1,41 @@
+"""Every exception of the package. Each also derives from the built-in that a caller would expect to catch."""
+
+
+class MiniTransformerError(Exception):
+    """Base of all errors that a user can cause; the command line prints them as one line and exits with 2."""
+
+
+class ShapeError(MiniTransformerError, ValueError):
+    """An array or a gradient has the wrong shape, dtype or range of values."""
+
+
+class ConfigError(MiniTransformerError, ValueError):
+    """A configuration has an unknown key, a wrong type or a value out of range."""
+
+
+class DataError(MiniTransformerError, ValueError):
+    """A text file, a vocabulary or a batch is not what it must be."""
+
+
+class CheckpointError(MiniTransformerError, RuntimeError):
+    """A checkpoint is missing, damaged, or does not fit the model."""
+
+
+class AutogradError(MiniTransformerError, RuntimeError):
+    """The tape was asked for something it cannot do."""
+
+
+class BackendError(MiniTransformerError, RuntimeError):
+    """The requested array library or device is not usable here."""
+
+
+class DownloadError(MiniTransformerError, RuntimeError):
+    """A data set could not be fetched or is not the file it should be."""
+
+
+class MissingPackageError(MiniTransformerError, ImportError):
+    """An optional package is needed for this command; the message names the extra that brings it."""
+
+
+class TrainingError(MiniTransformerError, RuntimeError):
+    """Training cannot go on, for example because the loss is no longer a number."""

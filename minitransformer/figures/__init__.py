@@ -1,0 +1,7 @@
+"""Pictures of a run and of a model, as matplotlib Figures: the caller shows them or saves them."""
+
+from minitransformer.figures.attention_map import draw_attention
+from minitransformer.figures.canvas import png_bytes
+from minitransformer.figures.curves import draw_learning_curves
+
+__all__ = ["draw_attention", "draw_learning_curves", "png_bytes"]

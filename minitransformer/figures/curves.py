@@ -1,0 +1,87 @@
+"""Learning curves: how loss and perplexity fall, for one run or several."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from minitransformer.errors import DataError
+from minitransformer.figures.canvas import new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Each run differs in darkness and in dashes too, so the curves can be told apart in grey and by the colour-blind.
+COLOURS = ("#000000", "#d55e00", "#0072b2", "#999999", "#009e73", "#cc79a7")
+DASHES = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 2, 1, 2)), (0, (9, 3)), (0, (3, 1, 1, 1, 1, 1)))
+MARKERS = ("o", "s", "^", "D", "v", "P")
+MOST_MARKS = 12
+"""Markers on a validation curve, at most; more would hide the line."""
+
+
+def draw_learning_curves(runs: Mapping[str, Sequence[dict]]) -> Figure:
+    """Loss (left) and perplexity (right) against the update; training as a line, validation with markers.
+
+    runs: a label for the legend -> the lines of that run's metrics file; lines of kind ``train`` and ``valid`` are
+        drawn, of which ``update``, ``loss`` (nats per target token, label-smoothed) and ``ppl`` are read
+
+    Raises:
+        DataError: no runs, a run without such lines, or a line without a number in one of its three places.
+        MissingPackageError: matplotlib is not installed.
+    """
+    if not runs:
+        raise DataError("plot curves: there must be at least one run, got none")
+    figure = new_figure(10.0, 4.0 + 0.25 * len(runs))
+    left, right = figure.subplots(1, 2, sharex=True)
+    for number, (label, lines) in enumerate(runs.items()):
+        curves = {kind: [line for line in lines if line.get("kind") == kind] for kind in ("train", "valid")}
+        if not any(curves.values()):
+            raise DataError(f"plot curves: {label} must have lines of kind train or valid, got none")
+        for axes, key in ((left, "loss"), (right, "ppl")):
+            _draw_run(axes, curves, key, number, label)
+    _dress(left, "label-smoothed loss", "nats per target token")
+    _dress(right, "perplexity", "per target token, log scale")
+    right.set_yscale("log")
+    _plain_numbers(right)
+    figure.legend(*left.get_legend_handles_labels(), loc="outside upper center", ncols=2, frameon=False)
+    return figure
+
+
+def _draw_run(axes: Axes, curves: Mapping[str, list[dict]], key: str, number: int, label: str) -> None:
+    colour = COLOURS[number % len(COLOURS)]
+    # A run with few lines would be nothing but a dot without markers of its own.
+    marker = "." if len(curves["train"]) < 3 else None
+    if curves["train"]:
+        style = {"color": colour, "linestyle": DASHES[number % len(DASHES)], "linewidth": 1.4, "marker": marker}
+        axes.plot(*_points(curves["train"], key, label), **style, label=f"{label}, training")
+    if curves["valid"]:
+        style = {"color": colour, "linewidth": 0.8, "marker": MARKERS[number % len(MARKERS)]}
+        style |= {"markerfacecolor": "white", "markersize": 5, "markevery": -(-len(curves["valid"]) // MOST_MARKS)}
+        axes.plot(*_points(curves["valid"], key, label), **style, label=f"{label}, validation")
+
+
+def _points(lines: Sequence[dict], key: str, label: str) -> tuple[list[float], list[float]]:
+    for line in lines:
+        for name in ("update", key):
+            if not isinstance(line.get(name), int | float):
+                raise DataError(f"plot curves: {label}: {name} must be a number in each line, got {line.get(name)!r}")
+    return [line["update"] for line in lines], [line[key] for line in lines]
+
+
+def _dress(axes: Axes, title: str, y_label: str) -> None:
+    axes.set_title(title, fontsize=11)
+    axes.set_xlabel("update")
+    axes.set_ylabel(y_label)
+    axes.grid(True, color="#dddddd", linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _plain_numbers(axes: Axes) -> None:
+    """Ticks at 1, 2 and 5 times powers of ten, written out (20, not 2 x 10^1)."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())

@@ -1,0 +1,60 @@
+"""Multi-head attention: h attentions side by side, each with its own projections  [sec. 3.2.2]."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from minitransformer.autograd import Tensor, functions
+from minitransformer.backend import Array
+from minitransformer.config import ModelConfig
+from minitransformer.nn.layers import draw_keep
+from minitransformer.nn.module import Module, Parameter
+from minitransformer.nn.randomness import Dropout, Initializer
+from minitransformer.ops.attention import attention_weights
+
+
+class MultiHeadAttention(Module):
+    """Concat(head_1, ..., head_h) W^O,   head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V)      [sec. 3.2.2]
+
+    The heads' matrices lie side by side: ``w_q`` is W_1^Q ... W_h^Q, (d_model, h d_k); ``w_kv`` is all W_i^K, then all
+    W_i^V, (d_model, h (d_k + d_v)), since keys and values come from the same place; ``w_o`` is W^O, (h d_v, d_model).
+
+    Attributes:
+        maps: a list to which each call appends its weights, (B, H, T, S), or ``None`` (the default) to record nothing.
+    """
+
+    def __init__(self, config: ModelConfig, init: Initializer):
+        d_model, self.n_heads, self.d_k, self.d_v = config.d_model, config.n_heads, config.d_k, config.d_v
+        self.w_q = Parameter(init.xavier(d_model, self.n_heads * self.d_k))
+        # Xavier for each projection by itself: drawn as one packed matrix its limit would be too small.
+        keys, values = init.xavier(d_model, self.n_heads * self.d_k), init.xavier(d_model, self.n_heads * self.d_v)
+        self.w_kv = Parameter(np.concatenate([keys, values], axis=1))
+        self.w_o = Parameter(init.xavier(self.n_heads * self.d_v, d_model))
+        self.b_q = self.b_kv = self.b_o = None
+        if config.attention_bias:
+            self.b_q = Parameter(np.zeros(self.n_heads * self.d_k))
+            self.b_kv = Parameter(np.zeros(self.n_heads * (self.d_k + self.d_v)))
+            self.b_o = Parameter(np.zeros(d_model))
+        self.p_drop = config.p_drop_attention
+        self.maps: list[Array] | None = None
+
+    def __call__(self, x: Tensor, memory: Tensor, mask: Array | None, dropout: Dropout | None = None) -> Tensor:
+        """Queries from x, (B, T, d_model); keys and values from memory, (B, S, d_model). Self-attention: memory is x."""
+        return self.attend(self.queries(x), *self.keys_values(memory), mask, dropout)
+
+    def queries(self, x: Tensor) -> Tensor:
+        """Q W^Q of every head, (B, H, T, d_k)"""
+        return functions.split_heads(functions.linear(x, self.w_q, self.b_q), n_heads=self.n_heads, widths=(self.d_k,))
+
+    def keys_values(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """K W^K and V W^V of every head, (B, H, S, d_k) and (B, H, S, d_v)"""
+        packed = functions.linear(memory, self.w_kv, self.b_kv)  # (B, S, H * (d_k + d_v))
+        return functions.split_heads(packed, n_heads=self.n_heads, widths=(self.d_k, self.d_v))
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Array | None, dropout: Dropout | None = None) -> Tensor:
+        """The attention of all heads, brought together by W^O, (B, T, d_model)"""
+        if self.maps is not None:
+            self.maps.append(attention_weights(q.data, k.data, mask=mask)[0])
+        keep = draw_keep(dropout, (*q.shape[:-1], k.shape[2]), self.p_drop, q)
+        heads = functions.attention(q, k, v, mask=mask, keep=keep, p_drop=self.p_drop)  # (B, H, T, d_v)
+        return functions.linear(functions.merge_heads(heads), self.w_o, self.b_o)  # (B, T, d_model)

@@ -1,0 +1,36 @@
+"""The encoder: N times self-attention and feed-forward  [sec. 3.1]."""
+
+from __future__ import annotations
+
+from minitransformer.autograd import Tensor
+from minitransformer.backend import Array
+from minitransformer.config import ModelConfig
+from minitransformer.nn.attention import MultiHeadAttention
+from minitransformer.nn.layers import FeedForward, LayerNorm, Residual
+from minitransformer.nn.module import Module
+from minitransformer.nn.randomness import Dropout, Initializer
+
+
+class EncoderLayer(Module):
+    def __init__(self, config: ModelConfig, init: Initializer):
+        self.self_attention = MultiHeadAttention(config, init)
+        self.self_attention_residual = Residual(config)
+        self.feed_forward = FeedForward(config, init)
+        self.feed_forward_residual = Residual(config)
+
+    def __call__(self, x: Tensor, mask: Array, dropout: Dropout | None = None) -> Tensor:
+        """x: (B, S, d_model)   mask: (B, 1, 1, S), True = a real token"""
+        x = self.self_attention_residual(x, lambda y: self.self_attention(y, y, mask, dropout), dropout)
+        return self.feed_forward_residual(x, lambda y: self.feed_forward(y, dropout), dropout)
+
+
+class Encoder(Module):
+    def __init__(self, config: ModelConfig, init: Initializer):
+        self.layers = [EncoderLayer(config, init) for _ in range(config.n_layers)]
+        # With the norm inside the residual branch nothing has normalised the last sum.
+        self.final_norm = LayerNorm(config.d_model) if config.norm == "pre" else None
+
+    def __call__(self, x: Tensor, mask: Array, dropout: Dropout | None = None) -> Tensor:
+        for layer in self.layers:
+            x = layer(x, mask, dropout)
+        return self.final_norm(x) if self.final_norm else x

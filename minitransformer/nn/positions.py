@@ -1,0 +1,67 @@
+"""Where a token stands: sinusoids, or a learned table; and the embedding that they are added to  [sec. 3.4, 3.5]."""
+
+from __future__ import annotations
+
+import math
+from types import ModuleType
+
+import numpy as np
+
+from minitransformer.autograd import Tensor, functions
+from minitransformer.backend import Array, get_array_module
+from minitransformer.config import ModelConfig
+from minitransformer.errors import ShapeError
+from minitransformer.nn.layers import draw_keep
+from minitransformer.nn.module import Module, Parameter
+from minitransformer.nn.randomness import Dropout, Initializer
+
+
+def sinusoids(start: int, stop: int, d_model: int) -> np.ndarray:
+    """PE(pos, 2i) = sin(pos / 10000^(2i / d_model)),   PE(pos, 2i+1) = cos(same)      [sec. 3.5]
+
+    Rows are positions start..stop-1: (stop - start, d_model), float64
+    """
+    positions = np.arange(start, stop)[:, None]  # (T, 1)
+    frequencies = 10000.0 ** (-np.arange(0, d_model, 2) / d_model)  # (ceil(d_model / 2),)
+    angles = positions * frequencies  # (T, ceil(d_model / 2))
+    table = np.empty((stop - start, d_model))
+    table[:, 0::2] = np.sin(angles)
+    table[:, 1::2] = np.cos(angles[:, : d_model // 2])
+    return table
+
+
+class PositionedEmbedding(Module):
+    """Dropout(sqrt(d_model) * E[ids] + position)      [sec. 3.4, 3.5, 5.4]
+
+    ``table`` is given from outside, because one matrix may serve both embeddings and the projection.
+    """
+
+    def __init__(self, config: ModelConfig, table: Parameter, init: Initializer):
+        self.table = table
+        self.d_model, self.p_drop = config.d_model, config.p_drop
+        self.learned: Parameter | None = None
+        if config.positions == "learned":
+            self.learned = Parameter(init.normal(config.max_positions, config.d_model))
+        self._sinusoids: Array | None = None  # grows to the longest sentence seen
+
+    def __call__(self, ids: Array, dropout: Dropout | None = None, start: int = 0) -> Tensor:
+        """ids: whole numbers, (B, T), the tokens at positions start..start+T-1; y: (B, T, d_model)"""
+        tokens = functions.embedding(self.table, ids=ids, scale=math.sqrt(self.d_model))  # (B, T, d_model)
+        x = tokens + self.positions(start, start + ids.shape[1])
+        return functions.dropout(x, keep=draw_keep(dropout, x.shape, self.p_drop, x), p_drop=self.p_drop)
+
+    def positions(self, start: int, stop: int) -> Tensor:
+        """The vectors of positions start..stop-1, (stop - start, d_model)"""
+        if self.learned is not None:
+            if stop > self.learned.shape[0]:
+                raise ShapeError(
+                    f"positions: sentence must have at most max_positions = {self.learned.shape[0]} tokens, got {stop}; "
+                    "shorten it, or train with a larger model.max_positions or with sinusoidal positions"
+                )
+            return self.learned[start:stop]
+        if self._sinusoids is None or stop > len(self._sinusoids):
+            self._sinusoids = self._make_sinusoids(max(stop, 128), get_array_module(self.table.data))
+        return Tensor(self._sinusoids[start:stop])
+
+    def _make_sinusoids(self, stop: int, xp: ModuleType) -> Array:
+        return xp.asarray(sinusoids(0, stop, self.d_model), self.table.dtype)

@@ -1,0 +1,49 @@
+"""Where random numbers come from: initial weights and dropout masks, each from a seed and a place."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import numpy as np
+
+from minitransformer.backend import Array
+
+
+class Dropout:
+    """A source of dropout masks for one micro-batch of one update.
+
+    Mask number ``site`` depends on (seed, update, micro_batch, site) and nothing else, so results depend neither on
+    how many processes share the work nor on where a run was interrupted. Sites are counted in the order of use.
+    """
+
+    def __init__(self, seed: int, update: int = 0, micro_batch: int = 0):
+        self._place = (seed, update, micro_batch)
+        self._site = 0
+
+    def keep(self, shape: tuple[int, ...], p_drop: float, xp: ModuleType = np) -> Array | None:
+        """A boolean array, True with probability 1 - p_drop; ``None`` if p_drop is 0.
+
+        The draws are 16-bit whole numbers, four times as fast as floats: p_drop is exact to 1 / 131072.
+        """
+        if p_drop == 0.0:
+            return None
+        self._site += 1
+        generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence((*self._place, self._site))))
+        draws = generator.integers(0, 65536, size=shape, dtype=np.uint16)
+        return xp.asarray(draws >= round(p_drop * 65536))
+
+
+class Initializer:
+    """Initial values, drawn in float64 one after the other from one seed."""
+
+    def __init__(self, seed: int):
+        self._generator = np.random.default_rng((seed, 0))
+
+    def xavier(self, d_in: int, d_out: int) -> np.ndarray:
+        """Uniform in +-sqrt(6 / (d_in + d_out)), (d_in, d_out)      [Glorot & Bengio 2010]"""
+        limit = (6.0 / (d_in + d_out)) ** 0.5
+        return self._generator.uniform(-limit, limit, (d_in, d_out))
+
+    def normal(self, rows: int, d_model: int) -> np.ndarray:
+        """N(0, 1 / d_model), (rows, d_model): times sqrt(d_model) it has unit variance."""
+        return self._generator.normal(0.0, d_model**-0.5, (rows, d_model))

@@ -1,0 +1,143 @@
+"""The whole model of Figure 1."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import numpy as np
+
+from minitransformer import kernels
+from minitransformer.autograd import Tensor, functions, no_grad
+from minitransformer.backend import Array, to_numpy
+from minitransformer.config import PAD, ModelConfig
+from minitransformer.errors import ConfigError, ShapeError
+from minitransformer.nn.attention import MultiHeadAttention
+from minitransformer.nn.cache import Cache, LayerCache, Memory
+from minitransformer.nn.decoder import Decoder
+from minitransformer.nn.encoder import Encoder
+from minitransformer.nn.module import Module, Parameter, ParameterVector
+from minitransformer.nn.positions import PositionedEmbedding
+from minitransformer.nn.randomness import Dropout, Initializer
+
+
+class Transformer(Module):
+    """Encoder, decoder, embeddings and output projection      [sec. 3, Figure 1]
+
+    ``model(src_ids, tgt_ids)`` gives logits; ``model.loss(...)`` what training minimises. Ids are whole numbers in
+    0..V-1, padded with PAD at the end. Without a ``dropout`` source the model evaluates: there is no training mode.
+
+    Attributes:
+        config: the shape.
+        parameters: all parameters, views of one vector.
+        xp: the array library, NumPy or CuPy.
+
+    Raises:
+        ConfigError: the vocabulary size is missing.
+        ShapeError: ids are not a (B, T) array of ids in the vocabulary, or a sentence is longer than learned positions.
+    """
+
+    def __init__(self, config: ModelConfig, seed: int = 0, xp: ModuleType = np):
+        if config.vocab_size < 1:
+            raise ConfigError("model.vocab_size must be at least 1 to build a model, got 0; take it from the tokenizer")
+        self.config, self.xp = config, xp
+        init = Initializer(seed)
+        self.embedding = Parameter(init.normal(config.vocab_size, config.d_model))
+        tgt_table = self.projection = self.embedding
+        if not config.tie_embeddings:
+            tgt_table = Parameter(init.normal(config.vocab_size, config.d_model))
+            self.projection = Parameter(init.normal(config.vocab_size, config.d_model))
+        self.src_embedding = PositionedEmbedding(config, self.embedding, init)
+        self.tgt_embedding = PositionedEmbedding(config, tgt_table, init)
+        self.encoder = Encoder(config, init)
+        self.decoder = Decoder(config, init)
+        self.parameters = ParameterVector(self, config.dtype, xp)
+
+    def __call__(self, src_ids: Array, tgt_ids: Array, dropout: Dropout | None = None) -> Tensor:
+        """Logits of the token after each target position.
+
+        src_ids: (B, S)   tgt_ids: (B, T), beginning with BOS   logits: (B, T, V)
+        """
+        with kernels.using(self.config.kernels):
+            hidden = self._decoded(src_ids, tgt_ids, dropout)  # (B, T, d_model)
+            return functions.linear(hidden, self.projection.transpose())  # (B, T, V)
+
+    def loss(self, src_ids: Array, tgt_in: Array, tgt_out: Array, dropout: Dropout | None = None):
+        """(label-smoothed cross-entropy, plain negative log-likelihood), nats summed over targets that are not PAD.
+
+        src_ids: (B, S)   tgt_in: (B, T), BOS and all tokens but the last   tgt_out: (B, T), all tokens, then EOS
+        """
+        with kernels.using(self.config.kernels):
+            hidden = self._decoded(src_ids, tgt_in, dropout)
+            return functions.projection_loss(
+                hidden.reshape(-1, self.config.d_model),  # (B * T, d_model)
+                self.projection,
+                targets=self._checked_ids(tgt_out, "tgt_out").reshape(-1),
+                label_smoothing=self.config.label_smoothing,
+            )
+
+    def _decoded(self, src_ids: Array, tgt_ids: Array, dropout: Dropout | None) -> Tensor:
+        memory, memory_mask = self._encoded(src_ids, dropout)
+        tgt = self.tgt_embedding(self._checked_ids(tgt_ids, "tgt_ids"), dropout)  # (B, T, d_model)
+        return self.decoder(tgt, memory, memory_mask, dropout)  # (B, T, d_model)
+
+    def _encoded(self, src_ids: Array, dropout: Dropout | None) -> tuple[Tensor, Array]:
+        src_ids = self._checked_ids(src_ids, "src_ids")
+        mask = (src_ids != PAD)[:, None, None, :]  # (B, 1, 1, S)
+        return self.encoder(self.src_embedding(src_ids, dropout), mask, dropout), mask
+
+    def encode(self, src_ids: Array) -> Memory:
+        """The encoder's output for decoding, (B, S) to (B, S, d_model); nothing is recorded."""
+        with no_grad(), kernels.using(self.config.kernels):
+            hidden, mask = self._encoded(src_ids, None)
+            return Memory(hidden.data, mask)
+
+    def start_cache(self, memory: Memory, max_length: int) -> Cache:
+        """An empty cache for at most ``max_length`` target positions; the source's keys and values are computed here."""
+        with no_grad(), kernels.using(self.config.kernels):
+            layers = []
+            for layer in self.decoder.layers:
+                keys, values = layer.cross_attention.keys_values(Tensor(memory.hidden))
+                layers.append(LayerCache(keys.data, values.data, max_length, self.xp))
+            return Cache(layers, memory.mask, self.xp)
+
+    def decode_step(self, last_ids: Array, cache: Cache) -> Array:
+        """Logits of the next token after ``last_ids``, (B,) to (B, V); ``cache`` grows by one position."""
+        with no_grad(), kernels.using(self.config.kernels):
+            ids = self._checked_ids(self.xp.asarray(last_ids)[:, None], "last_ids")  # (B, 1)
+            hidden = self.decoder.step(self.tgt_embedding(ids, start=cache.length), cache)  # (B, 1, d_model)
+            cache.length += 1
+            return hidden.data[:, 0] @ self.projection.data.T  # (B, V)
+
+    def attention_maps(self, src_ids: Array, tgt_ids: Array) -> dict[str, np.ndarray]:
+        """The weights of every attention, (B, H, T, S) each, by names such as ``decoder.1.cross_attention``."""
+        attentions = dict(self._attentions())
+        try:
+            for attention in attentions.values():
+                attention.maps = []
+            with no_grad():
+                self(src_ids, tgt_ids)
+            return {name: to_numpy(attention.maps[0]) for name, attention in attentions.items()}
+        finally:
+            for attention in attentions.values():
+                attention.maps = None
+
+    def _attentions(self):
+        for i, layer in enumerate(self.encoder.layers):
+            yield f"encoder.{i}.self_attention", layer.self_attention
+        for i, layer in enumerate(self.decoder.layers):
+            yield f"decoder.{i}.self_attention", layer.self_attention
+            yield f"decoder.{i}.cross_attention", layer.cross_attention
+
+    def _checked_ids(self, ids: Array, name: str) -> Array:
+        """``ids`` on the model's device. NumPy ids are checked: a wrong one would silently take another row."""
+        if isinstance(ids, np.ndarray):
+            if ids.ndim != 2 or ids.dtype.kind not in "iu":
+                raise ShapeError(
+                    f"Transformer: {name} must be a (B, T) array of whole numbers, got {ids.dtype} {ids.shape}"
+                )
+            if ids.size and not (0 <= ids.min() and ids.max() < self.config.vocab_size):
+                raise ShapeError(
+                    f"Transformer: {name} must hold ids in 0..{self.config.vocab_size - 1}, "
+                    f"got {ids.min()}..{ids.max()}; is this the tokenizer the model was trained with?"
+                )
+        return self.xp.asarray(ids)

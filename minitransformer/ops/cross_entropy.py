@@ -1,0 +1,38 @@
+"""Label-smoothed cross-entropy on logits, and the plain one that perplexity is made of  [sec. 5.4]."""
+
+from __future__ import annotations
+
+from minitransformer.backend import Array, get_array_module
+from minitransformer.config import PAD
+from minitransformer.ops.rule import Rule
+from minitransformer.ops.softmax import log_softmax_forward
+
+
+def cross_entropy_forward(logits: Array, *, targets: Array, label_smoothing: float = 0.0, pad_id: int = PAD):
+    """loss = sum_n sum_v q_nv * (-ln p_nv),   q = (1 - eps) onehot(target) + eps / V,   p = softmax(logits)
+    nll = sum_n -ln p_n,target      [sec. 5.4; Szegedy et al. 2015]
+
+    logits: (N, V)   targets: (N,), padding ignored   loss, nll: (), nats summed over targets
+    ``nll`` is a measurement: exp(nll / tokens) is the perplexity, whatever the smoothing.
+    """
+    xp = get_array_module(logits)
+    log_p, _ = log_softmax_forward(logits)  # (N, V)
+    real = targets != pad_id  # (N,)
+    nll = -(log_p[xp.arange(targets.size), targets] * real).sum()
+    uniform = -(log_p.mean(axis=-1) * real).sum()
+    loss = (1.0 - label_smoothing) * nll + label_smoothing * uniform
+    return (xp.asarray(loss), xp.asarray(nll)), (log_p, targets, real, label_smoothing)
+
+
+def cross_entropy_backward(grad_loss: Array, grad_nll: None, saved):
+    """grad_logits = grad_loss * (p - q), zero at padding"""
+    log_p, targets, real, label_smoothing = saved
+    xp = get_array_module(log_p)
+    grad_logits = xp.exp(log_p)  # p: (N, V)
+    grad_logits -= label_smoothing / log_p.shape[-1]
+    grad_logits[xp.arange(targets.size), targets] -= 1.0 - label_smoothing
+    grad_logits *= (grad_loss * real)[:, None]
+    return (grad_logits.astype(log_p.dtype, copy=False),)
+
+
+cross_entropy = Rule("cross_entropy", cross_entropy_forward, cross_entropy_backward, measures=1)

@@ -1,0 +1,29 @@
+"""Token ids to vectors, and the scatter-add that brings the gradient back to the table  [sec. 3.4]."""
+
+from __future__ import annotations
+
+from minitransformer.backend import Array, get_array_module
+from minitransformer.ops.rule import Rule
+
+
+def embedding_forward(table: Array, *, ids: Array, scale: float = 1.0):
+    """y = scale * table[ids]      [sec. 3.4: scale = sqrt(d_model)]
+
+    table: (V, d_model)   ids: whole numbers in 0..V-1, (...)   y: (..., d_model)
+    """
+    y = table[ids]  # (..., d_model)
+    if scale != 1.0:
+        y *= scale
+    return y, (table.shape, ids, scale)
+
+
+def embedding_backward(grad_y: Array, saved):
+    """grad_table[i] = scale * the sum of grad_y over all places where ids is i"""
+    shape, ids, scale = saved
+    xp = get_array_module(grad_y)
+    grad_table = xp.zeros(shape, grad_y.dtype)
+    xp.add.at(grad_table, ids, grad_y * scale)
+    return (grad_table,)
+
+
+embedding = Rule("embedding", embedding_forward, embedding_backward)

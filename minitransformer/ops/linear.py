@@ -1,0 +1,48 @@
+"""Matrix products: of two batches of matrices, and of activations with a weight matrix."""
+
+from __future__ import annotations
+
+from minitransformer.backend import Array
+from minitransformer.ops.elementwise import unbroadcast
+from minitransformer.ops.rule import Rule
+
+
+def matmul_forward(a: Array, b: Array):
+    """y = a b
+
+    a: (..., n, k)   b: (..., k, m)   y: (..., n, m), leading axes broadcast
+    """
+    return a @ b, (a, b)
+
+
+def matmul_backward(grad_y: Array, saved):
+    """grad_a = grad_y b^T,  grad_b = a^T grad_y"""
+    a, b = saved
+    grad_a = grad_y @ b.swapaxes(-1, -2)
+    grad_b = a.swapaxes(-1, -2) @ grad_y
+    return unbroadcast(grad_a, a.shape), unbroadcast(grad_b, b.shape)
+
+
+def linear_forward(x: Array, weight: Array, bias: Array | None = None):
+    """y = x W + b
+
+    x: (..., d_in)   weight: (d_in, d_out)   bias: (d_out,) or None   y: (..., d_out)
+    """
+    x_rows = x.reshape(-1, x.shape[-1])  # (N, d_in): one large product instead of many small ones
+    y = x_rows @ weight  # (N, d_out)
+    if bias is not None:
+        y += bias
+    return y.reshape(*x.shape[:-1], weight.shape[1]), (x_rows, x.shape, weight, bias is not None)  # (..., d_out)
+
+
+def linear_backward(grad_y: Array, saved):
+    """grad_x = grad_y W^T,  grad_W = x^T grad_y,  grad_b = sum of grad_y over all positions"""
+    x_rows, x_shape, weight, has_bias = saved
+    grad_rows = grad_y.reshape(-1, weight.shape[1])  # (N, d_out)
+    grad_x = (grad_rows @ weight.T).reshape(x_shape)  # (..., d_in)
+    grad_weight = x_rows.T @ grad_rows  # (d_in, d_out)
+    return (grad_x, grad_weight, grad_rows.sum(axis=0)) if has_bias else (grad_x, grad_weight)
+
+
+matmul = Rule("matmul", matmul_forward, matmul_backward)
+linear = Rule("linear", linear_forward, linear_backward)

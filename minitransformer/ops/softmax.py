@@ -1,0 +1,51 @@
+"""Softmax over the last axis, with a mask of what may be seen, and its logarithm."""
+
+from __future__ import annotations
+
+from minitransformer.backend import Array, get_array_module
+from minitransformer.ops.rule import Rule
+
+
+def softmax_forward(x: Array, *, mask: Array | None = None):
+    """y_i = exp(x_i) / sum_j exp(x_j), over the places where mask is True      [sec. 3.2.1]
+
+    x, y: (..., n)   mask: boolean, broadcasts to x; a row that is masked everywhere gives zeros
+    """
+    xp = get_array_module(x)
+    if mask is not None:
+        x = xp.where(mask, x, -xp.inf)
+    largest = x.max(axis=-1, keepdims=True)
+    largest = xp.where(largest == -xp.inf, 0.0, largest)  # a fully masked row: -inf - -inf would be nan
+    y = xp.exp(x - largest)  # the largest exponent is 0: no overflow
+    total = y.sum(axis=-1, keepdims=True)
+    y /= xp.where(total == 0.0, 1.0, total)
+    return y, (y,)
+
+
+def softmax_backward(grad_y: Array, saved):
+    """grad_x = y * (grad_y - sum_j grad_y_j y_j)"""
+    (y,) = saved
+    grad_x = grad_y - (grad_y * y).sum(axis=-1, keepdims=True)
+    grad_x *= y
+    return (grad_x,)
+
+
+def log_softmax_forward(x: Array):
+    """y_i = x_i - ln sum_j exp(x_j)
+
+    x, y: (..., n)
+    """
+    xp = get_array_module(x)
+    y = x - x.max(axis=-1, keepdims=True)
+    y -= xp.log(xp.exp(y).sum(axis=-1, keepdims=True))
+    return y, (y,)
+
+
+def log_softmax_backward(grad_y: Array, saved):
+    """grad_x = grad_y - exp(y) * sum_j grad_y_j"""
+    (y,) = saved
+    return (grad_y - get_array_module(y).exp(y) * grad_y.sum(axis=-1, keepdims=True),)
+
+
+softmax = Rule("softmax", softmax_forward, softmax_backward)
+log_softmax = Rule("log_softmax", log_softmax_forward, log_softmax_backward)

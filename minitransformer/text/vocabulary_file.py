@@ -1,0 +1,141 @@
+r"""The plain text of a vocabulary: a versioned header, the base symbols, then one merge a line.
+
+    #minitransformer-bpe version 1
+    mode words
+    base 58
+    a
+    ...
+    merges 1000
+    t h
+    th e</w>
+
+Mode ``bytes`` lists no base symbols: they are the 256 bytes. A symbol is written as it is read; a space as ``␣``, and
+bytes that are no whole character, control characters, ``\`` and ``␣`` itself byte by byte as ``\x0a``.
+"""
+
+from __future__ import annotations
+
+import regex
+
+from minitransformer.errors import DataError
+from minitransformer.text.bpe import Pair
+from minitransformer.text.spelling import ByteSpelling, MarkedSpelling
+
+HEADER = "#minitransformer-bpe version "
+VERSION = "1"
+SPACE = "␣"
+ESCAPE = regex.compile(r"\\x([0-9a-f]{2})")
+
+
+def dump_vocabulary(mode: str, base: list[str], merges: list[Pair]) -> str:
+    """The text of the file; `parse_vocabulary` reads it back."""
+    lines = [HEADER + VERSION, f"mode {mode}"]
+    if mode != ByteSpelling.mode:
+        lines.append(f"base {len(base)}")
+        lines += [show_symbol(symbol, mode) for symbol in base]
+    lines.append(f"merges {len(merges)}")
+    lines += [f"{show_symbol(left, mode)} {show_symbol(right, mode)}" for left, right in merges]
+    return "\n".join(lines) + "\n"
+
+
+def parse_vocabulary(text: str, where: str) -> tuple[str, list[str], list[Pair]]:
+    """(mode, base symbols, merges) of a file's text.
+
+    where: the file's name, for messages
+
+    Raises:
+        DataError: the text is not such a file, of another version, cut short or damaged (with the line's number).
+    """
+    reader = _Reader(text.removesuffix("\n").split("\n"), where)
+    version = reader.after(HEADER)
+    if version != VERSION:
+        raise reader.error(f"version must be {VERSION}, got {version!r}")
+    mode = reader.after("mode ")
+    if mode not in (ByteSpelling.mode, MarkedSpelling.mode):
+        raise reader.error(f"mode must be bytes or words, got {mode!r}")
+    base = ByteSpelling.base([]) if mode == ByteSpelling.mode else reader.base(mode)
+    known = set(base)
+    merges: dict[Pair, None] = {}
+    for _ in range(reader.count("merges ")):
+        left, right = reader.symbols(mode, 2)
+        if left not in known or right not in known or (left, right) in merges:
+            raise reader.error(f"a merge must join two known symbols for the first time, got {reader.line!r}")
+        merges[left, right] = None
+        known.add(left + right)
+    if reader.number != len(reader.lines):
+        reader.next()
+        raise reader.error(f"the file must end after the last merge, got {reader.line!r}")
+    return mode, base, list(merges)
+
+
+def show_symbol(symbol: str, mode: str) -> str:
+    """A symbol in readable form, without spaces and without anything that does not print."""
+    data = symbol.encode("latin-1" if mode == ByteSpelling.mode else "utf-8")
+    return "".join(map(_show_character, data.decode("utf-8", errors="surrogateescape")))
+
+
+def read_symbol(shown: str, mode: str) -> str:
+    """The symbol that `show_symbol` shows so; ValueError if there is none."""
+    data = shown.replace(SPACE, " ").encode("utf-8")
+    # Bytes travel through latin-1 so that one substitution can turn every escape into its byte.
+    data = ESCAPE.sub(lambda found: chr(int(found[1], 16)), data.decode("latin-1")).encode("latin-1")
+    symbol = data.decode("latin-1" if mode == ByteSpelling.mode else "utf-8")
+    if not symbol or show_symbol(symbol, mode) != shown:
+        raise ValueError(f"no symbol is written {shown!r}")
+    return symbol
+
+
+def _show_character(character: str) -> str:
+    if character == " ":
+        return SPACE
+    if character.isprintable() and character not in ("\\", SPACE):
+        return character
+    return "".join(f"\\x{byte:02x}" for byte in character.encode("utf-8", errors="surrogateescape"))
+
+
+class _Reader:
+    """Lines taken one after the other, remembering the number of the last for messages."""
+
+    def __init__(self, lines: list[str], where: str):
+        self.lines, self.where, self.number, self.line = lines, where, 0, ""
+
+    def error(self, message: str) -> DataError:
+        return DataError(f"{self.where}:{self.number}: {message}")
+
+    def next(self) -> str:
+        if self.number == len(self.lines):
+            raise self.error("the file must go on, got its end; it was cut short")
+        self.line = self.lines[self.number]
+        self.number += 1
+        return self.line
+
+    def after(self, word: str) -> str:
+        """What follows ``word`` on the next line."""
+        if not self.next().startswith(word):
+            raise self.error(f"the line must begin with {word.strip()!r}, got {self.line[:60]!r}")
+        return self.line.removeprefix(word)
+
+    def count(self, word: str) -> int:
+        digits = self.after(word)
+        if not (digits.isascii() and digits.isdigit()):
+            raise self.error(f"{word.strip()} must be a whole number, got {digits!r}")
+        return int(digits)
+
+    def base(self, mode: str) -> list[str]:
+        base: dict[str, None] = {}
+        for _ in range(self.count("base ")):
+            (symbol,) = self.symbols(mode, 1)
+            if symbol in base:
+                raise self.error(f"a base symbol must be listed once, got {self.line!r} again")
+            base[symbol] = None
+        return list(base)
+
+    def symbols(self, mode: str, wanted: int) -> list[str]:
+        shown = self.next().split(" ")
+        try:
+            symbols = [read_symbol(part, mode) for part in shown]
+        except ValueError as error:
+            raise self.error(f"symbols must be readable, got {self.line!r}: {error}") from error
+        if len(symbols) != wanted:
+            raise self.error(f"the line must hold {wanted} symbols, got {self.line!r}")
+        return symbols

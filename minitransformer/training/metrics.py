@@ -1,0 +1,131 @@
+"""What a run tells about itself: one JSON object per line of ``metrics.jsonl``.
+
+Every line has ``kind`` and ``update`` (updates done so far), ``epoch`` (counted from 1) and ``seconds`` (since the run
+began, over all its sittings). Losses are means in nats per target token without padding:
+
+- ``train``, every ``log_every`` updates, over the updates since the line before: ``loss`` (label-smoothed), ``nll``
+  (unsmoothed), ``ppl``, ``tokens_per_second`` (target tokens), ``learning_rate`` (last), ``gradient_norm`` (mean)
+- ``epoch``, at the end of each epoch, over the whole epoch: ``loss``, ``nll``, ``ppl``, ``tokens`` (target tokens)
+- ``valid``, every ``validate_every`` updates and at the end: ``loss``, ``nll``, ``ppl``, and ``bleu`` with its
+  ``signature`` if asked for
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from minitransformer.errors import DataError, TrainingError
+from minitransformer.training.files import write_atomically
+
+
+def perplexity(nll: float) -> float:
+    """exp of the unsmoothed negative log-likelihood per token, in nats  [sec. 5.4, Table 3]; inf where it overflows."""
+    return math.exp(nll) if nll < 709.0 else math.inf
+
+
+@dataclass
+class Meter:
+    """Sums over the updates since the last ``clear``. Checkpoints carry them, so a resumed mean is the same mean."""
+
+    loss: float = 0.0
+    nll: float = 0.0
+    tokens: int = 0
+    updates: int = 0
+    gradient_norm: float = 0.0
+    seconds: float = 0.0
+
+    def add(self, result, seconds: float) -> None:
+        """Take in the StepResult of one update, which took ``seconds``; its means are weighted by target tokens."""
+        self.loss += result.loss * result.n_tgt_tokens
+        self.nll += result.nll * result.n_tgt_tokens
+        self.tokens += result.n_tgt_tokens
+        self.updates += 1
+        self.gradient_norm += result.gradient_norm
+        self.seconds += seconds
+
+    def clear(self) -> None:
+        self.__init__()
+
+    def losses(self) -> dict:
+        return losses(self.loss / self.tokens, self.nll / self.tokens)
+
+    def speed(self) -> dict:
+        return {
+            "tokens_per_second": self.tokens / self.seconds if self.seconds else 0.0,
+            "gradient_norm": self.gradient_norm / self.updates,
+        }
+
+    def to_dict(self) -> dict:
+        return asdict(self)
+
+
+def losses(loss: float, nll: float) -> dict:
+    """The three figures that always go together; ``ppl`` comes from ``nll``, never from the smoothed ``loss``."""
+    return {"loss": loss, "nll": nll, "ppl": perplexity(nll)}
+
+
+class MetricsLog:
+    """Appends lines to a metrics file; each line reaches the file before ``write`` returns."""
+
+    def __init__(self, path: str | Path):
+        self.path = Path(path)
+
+    def write(self, kind: str, **values) -> None:
+        """Append one line.
+
+        Raises:
+            TrainingError: the file cannot be written, for example because the disk is full.
+        """
+        try:
+            with open(self.path, "a", encoding="utf-8") as file:
+                file.write(json.dumps({"kind": kind, **values}) + "\n")
+        except OSError as error:
+            raise TrainingError(f"metrics: {self.path} cannot be written: {error.strerror}") from error
+
+    def cut_after(self, update: int) -> list[dict]:
+        """Drop the lines beyond ``update`` and a last line cut short; the lines that stay are returned.
+
+        A run that resumes from a checkpoint writes them again, so without this they would stand there twice.
+        """
+        if not self.path.exists():
+            return []
+        kept = [line for line in read_metrics(self.path) if line["update"] <= update]
+        text = "".join(json.dumps(line) + "\n" for line in kept)
+        write_atomically(self.path, lambda file: file.write(text.encode("utf-8")))
+        return kept
+
+    def sync(self) -> None:
+        """Wait until the lines are on the disk: a checkpoint must not outlive the lines before it."""
+        if self.path.exists():
+            with open(self.path, "rb") as file:
+                os.fsync(file.fileno())
+
+
+def read_metrics(path: str | Path) -> list[dict]:
+    """The lines of a metrics file, in order. A last line that a killed run left unfinished is passed over.
+
+    Raises:
+        DataError: the file cannot be read, or any other line is not a JSON object with kind and update.
+    """
+    try:
+        lines = Path(path).read_bytes().split(b"\n")
+    except OSError as error:
+        raise DataError(f"metrics: {path} cannot be read: {error.strerror}") from error
+    # What follows the last newline is empty, unless the run was killed while it wrote.
+    return [_parsed(line, f"{path}:{number}") for number, line in enumerate(lines[:-1], start=1)]
+
+
+def _parsed(line: bytes, where: str) -> dict:
+    try:
+        values = json.loads(line)
+    except ValueError:
+        values = None
+    if not isinstance(values, dict) or "kind" not in values or not isinstance(values.get("update"), int):
+        raise DataError(
+            f"metrics: {where} must be a JSON object with kind and update, got {line[:60]!r}; delete the line"
+        )
+    return values

@@ -1,0 +1,61 @@
+"""One update of the parameters: the whole project in forty lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from minitransformer.autograd import no_grad
+from minitransformer.config import TrainingConfig
+from minitransformer.nn import Dropout, Transformer
+from minitransformer.optim import Adam, clip_gradient_norm, learning_rate
+from minitransformer.text import Batch
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """What an update saw. ``loss`` is label-smoothed, ``nll`` is not: exp(nll) is the perplexity. Nats per token."""
+
+    loss: float
+    nll: float
+    n_src_tokens: int
+    n_tgt_tokens: int
+    gradient_norm: float
+    learning_rate: float
+
+
+def train_step(
+    model: Transformer, optimizer: Adam, micro_batches: Sequence[Batch], *, update: int, config: TrainingConfig
+) -> StepResult:
+    """Update number ``update`` (from 1): mean gradient over all target tokens of all micro-batches, then Adam.
+
+    loss = sum over micro-batches / number of target tokens in all of them, so that k unequal micro-batches
+    give the gradient of the one batch that they make up.
+    """
+    n_tgt_tokens = sum(batch.n_tgt_tokens for batch in micro_batches)
+    loss = nll = 0.0
+    model.parameters.zero_grad()
+    for i, batch in enumerate(micro_batches):
+        dropout = Dropout(config.seed, update, i)
+        loss_sum, nll_sum = model.loss(batch.src, batch.tgt_in, batch.tgt_out, dropout)
+        loss_sum.backward(1.0 / n_tgt_tokens)
+        loss += loss_sum.item()
+        nll += nll_sum.item()
+    norm = clip_gradient_norm(model.parameters.grad, config.clip_norm)
+    rate = learning_rate(update, model.config.d_model, config.warmup_steps, config.lr_scale)
+    optimizer.step(rate)
+    n_src_tokens = sum(batch.n_src_tokens for batch in micro_batches)
+    return StepResult(loss / n_tgt_tokens, nll / n_tgt_tokens, n_src_tokens, n_tgt_tokens, norm, rate)
+
+
+def evaluate_loss(model: Transformer, batches: Iterable[Batch]) -> tuple[float, float]:
+    """(label-smoothed loss, negative log-likelihood) in nats per target token, without dropout."""
+    loss = nll = 0.0
+    n_tgt_tokens = 0
+    with no_grad():
+        for batch in batches:
+            loss_sum, nll_sum = model.loss(batch.src, batch.tgt_in, batch.tgt_out)
+            loss += loss_sum.item()
+            nll += nll_sum.item()
+            n_tgt_tokens += batch.n_tgt_tokens
+    return loss / n_tgt_tokens, nll / n_tgt_tokens

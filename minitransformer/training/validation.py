@@ -1,0 +1,58 @@
+"""How good the model is on text it never learns from."""
+
+from __future__ import annotations
+
+from minitransformer.config import Config, TranslationConfig
+from minitransformer.errors import ConfigError
+from minitransformer.nn import Transformer
+from minitransformer.text import BatchStream
+from minitransformer.training.corpus import Corpus
+from minitransformer.training.metrics import losses
+from minitransformer.training.step import evaluate_loss
+
+
+class Validation:
+    """Loss, perplexity and, if ``training.validate_bleu``, BLEU of greedy translations of the validation text.
+
+    Raises:
+        ConfigError: BLEU is asked for and there is no validation text, or the corpus is ids without a tokenizer.
+        MissingPackageError: BLEU is asked for and sacrebleu is not installed; said now, not hours later.
+    """
+
+    def __init__(self, corpus: Corpus, config: Config):
+        self.corpus, self.with_bleu = corpus, config.training.validate_bleu
+        longest = max(len(ids) + 1 for side in corpus.valid for ids in side)
+        stream = BatchStream(
+            *corpus.valid,
+            src_tokens=max(config.data.src_tokens, longest),
+            tgt_tokens=max(config.data.tgt_tokens, longest),
+            seed=0,
+        )
+        self.batches = [stream.batch(number) for number in range(stream.batches_per_epoch)]
+        self.translation = TranslationConfig(
+            beam_size=1, max_extra=config.translation.max_extra, batch_tokens=config.translation.batch_tokens
+        )
+        if self.with_bleu:
+            if corpus.tokenizer is None or corpus.valid_lines is None:
+                raise ConfigError(
+                    "training.validate_bleu must be false for a corpus of ids, got true; make the corpus from lines"
+                )
+            self._bleu(["a b c d"], ["a b c d"])
+
+    def measure(self, model: Transformer) -> dict:
+        """``loss``, ``nll``, ``ppl`` in nats per target token, and ``bleu`` with its ``signature``."""
+        values = losses(*evaluate_loss(model, self.batches))
+        if self.with_bleu:
+            from minitransformer.translation import translate_lines
+
+            src_lines, references = self.corpus.valid_lines
+            hypotheses = translate_lines(model, self.corpus.tokenizer, src_lines, self.translation)
+            values |= self._bleu(hypotheses, references)
+        return values
+
+    @staticmethod
+    def _bleu(hypotheses: list[str], references: list[str]) -> dict:
+        from minitransformer.translation import corpus_bleu
+
+        result = corpus_bleu(hypotheses, references)
+        return {"bleu": result.score, "signature": result.signature}

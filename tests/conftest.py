@@ -1,0 +1,61 @@
+"""What all tests share: a seeded generator, the folder of real data, PyTorch as an outside oracle."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture
+def rng(request) -> np.random.Generator:
+    """Random numbers that are the test's own (seeded with its name), the same in every run."""
+    return np.random.default_rng(zlib.crc32(request.node.name.encode()))
+
+
+@pytest.fixture(scope="session")
+def data_folder() -> Path:
+    """The folder with real corpora that MINITRANSFORMER_DATA names."""
+    named = os.environ.get("MINITRANSFORMER_DATA")
+    if not named:
+        pytest.skip("set MINITRANSFORMER_DATA to a folder with multi30k/, bpe_reference/ ... to run this test")
+    folder = Path(named)
+    if not folder.is_dir():
+        pytest.skip(f"MINITRANSFORMER_DATA must name a folder, got {named}")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def torch():
+    """PyTorch on one thread; the test is skipped where it is not installed."""
+    module = pytest.importorskip("torch", reason="PyTorch is not installed: pip install minitransformer[dev]")
+    module.set_num_threads(1)
+    return module
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """With MINITRANSFORMER_REQUIRE_PARITY=1 a parity test that is skipped has failed: CI must not pass on silence."""
+    report = yield
+    required = os.environ.get("MINITRANSFORMER_REQUIRE_PARITY") == "1"
+    if required and report.skipped and item.get_closest_marker("parity"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        report.outcome = "failed"
+        report.longrepr = f"MINITRANSFORMER_REQUIRE_PARITY=1, but this parity test was skipped: {reason}"
+    return report
+
+
+@pytest.fixture
+def relative_error():
+    """||a - b|| / ||b|| over the whole vector; zero in truth must be zero."""
+
+    def error(a, b) -> float:
+        a, b = (np.asarray(x, dtype=np.float64) for x in (a, b))
+        assert a.shape == b.shape, f"shapes differ: {a.shape} and {b.shape}"
+        distance, size = np.linalg.norm(a - b), np.linalg.norm(b)
+        return float(distance / size) if size else float(distance)
+
+    return error

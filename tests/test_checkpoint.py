@@ -1,0 +1,253 @@
+"""Checkpoints: whole or not at all, refused when damaged, loaded by name; and the mean of several."""
+
+import json
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tiny_run import tiny_config, tiny_trainer
+
+from minitransformer.errors import CheckpointError, DataError
+from minitransformer.nn import Transformer
+from minitransformer.optim import Adam
+from minitransformer.text import Tokenizer
+from minitransformer.training import (
+    average_checkpoints,
+    checkpoint,
+    load_checkpoint,
+    load_model,
+    newest_checkpoints,
+    read_metrics,
+    save_checkpoint,
+)
+from minitransformer.training.files import write_atomically
+
+
+@pytest.fixture
+def state(rng):
+    """A config, and a model and an optimizer with random numbers in them."""
+    config = tiny_config("unused")
+    model = Transformer(config.model, seed=5)
+    optimizer = Adam(model.parameters)
+    optimizer.m[...], optimizer.v[...] = rng.normal(size=(2, len(optimizer.m)))
+    optimizer.step_count = 7
+    return config, model, optimizer
+
+
+@pytest.fixture
+def saved(state, tmp_path):
+    """The path of a checkpoint of ``state``."""
+    config, model, optimizer = state
+    save_checkpoint(tmp_path / "one.npz", model, optimizer, update=7, config=config)
+    return tmp_path / "one.npz"
+
+
+def test_everything_comes_back_as_it_was_saved(state, saved):
+    config, model, optimizer = state
+    loaded = load_checkpoint(saved)
+    assert (loaded.update, loaded.config, loaded.step_count, loaded.tokenizer_text) == (7, config, 7, "")
+    other = Transformer(config.model, seed=6)
+    other_optimizer = Adam(other.parameters)
+    loaded.restore(other, other_optimizer)
+    for name in model.parameters.names:
+        np.testing.assert_array_equal(other.parameters[name].data, model.parameters[name].data)
+    again, ours = checkpoint.Checkpoint, []
+    for each_model, each in ((model, optimizer), (other, other_optimizer)):
+        parts = []
+        for _, shape, offset in each_model.parameters.table:
+            parts += [vector[offset : offset + int(np.prod(shape))] for vector in (each.m, each.v)]
+        ours.append(np.concatenate(parts))
+    np.testing.assert_array_equal(*ours)
+    assert other_optimizer.step_count == 7 and again
+
+
+def test_a_checkpoint_needs_no_pickle_and_only_numpy(state, saved):
+    with np.load(saved, allow_pickle=False) as stored:
+        header = json.loads(stored["header"].tobytes())
+        name, shape, offset = header["table"][0]
+        first = stored["parameters"][offset : offset + int(np.prod(shape))].reshape(shape)
+    np.testing.assert_array_equal(first, state[1].parameters[name].data)
+
+
+def test_the_same_state_makes_the_same_file(state, saved, tmp_path):
+    config, model, optimizer = state
+    save_checkpoint(tmp_path / "two.npz", model, optimizer, update=7, config=config)
+    assert (tmp_path / "two.npz").read_bytes() == saved.read_bytes()
+
+
+def test_a_checkpoint_cut_anywhere_is_refused(saved, rng):
+    whole = saved.read_bytes()
+    for length in [0, 1, len(whole) - 1, *rng.integers(2, len(whole) - 1, 30)]:
+        saved.write_bytes(whole[:length])
+        with pytest.raises(CheckpointError, match=r"one\.npz must be a whole checkpoint.*delete it") as caught:
+            load_checkpoint(saved)
+        assert "\n" not in str(caught.value)
+
+
+def test_a_changed_byte_is_refused_or_changes_nothing(saved, rng):
+    whole, loaded = saved.read_bytes(), load_checkpoint(saved)
+    refused = 0
+    for place in rng.integers(0, len(whole), 200):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << int(rng.integers(8))
+        saved.write_bytes(damaged)
+        try:
+            seen = load_checkpoint(saved)
+        except CheckpointError:
+            refused += 1
+            continue
+        for name in ("parameters", "adam_m", "adam_v"):
+            np.testing.assert_array_equal(getattr(seen, name), getattr(loaded, name))
+        assert (seen.table, seen.config, seen.update) == (loaded.table, loaded.config, loaded.update)
+    assert refused > 150
+
+
+class Bomb:
+    """Unpickling it would make a file."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return open, (self.path, "w")
+
+
+def test_foreign_files_are_refused_and_never_executed(tmp_path):
+    path, bomb = tmp_path / "foreign.npz", tmp_path / "executed"
+    pickled = pickle.dumps(Bomb(str(bomb)))
+    writers = {
+        "text": lambda file: file.write(b"hello\n"),
+        "pickle": lambda file: file.write(pickled),
+        "npy": lambda file: np.save(file, np.zeros(3)),
+        "npz": lambda file: np.savez(file, weights=np.zeros(3)),
+        "npz with objects": lambda file: np.savez(file, header=np.array([Bomb(str(bomb))], dtype=object)),
+        "npz with a header": lambda file: np.savez(file, header=np.frombuffer(b'{"format": "x"}', np.uint8)),
+    }
+    for write in writers.values():
+        write_atomically(path, write)
+        with pytest.raises(CheckpointError, match="damaged or foreign"):
+            load_checkpoint(path)
+    assert not bomb.exists()
+
+
+def test_a_missing_file_and_a_folder_are_named(tmp_path):
+    with pytest.raises(CheckpointError, match="none.npz must be a file .* no such file"):
+        load_checkpoint(tmp_path / "none.npz")
+    with pytest.raises(CheckpointError, match="got a folder"):
+        load_checkpoint(tmp_path)
+
+
+def test_a_newer_format_is_refused_as_such(saved, monkeypatch):
+    monkeypatch.setattr(checkpoint, "VERSION", 0)
+    with pytest.raises(CheckpointError, match="must have format version 0, got 1"):
+        load_checkpoint(saved)
+
+
+def test_a_table_that_does_not_fit_the_model_is_refused_by_parameter_name(state, saved):
+    config = state[0]
+    for changes, words in (
+        ({"d_ff": 48}, r"must have the model's shape \(16, 48\), got \(16, 32\)"),
+        ({"n_layers": 2}, "got none"),
+        ({"n_layers": 0}, "shape none"),
+    ):
+        with pytest.raises(CheckpointError, match=words):
+            load_checkpoint(saved).restore(Transformer(replace(config.model, **changes)))
+
+
+def test_parameters_are_found_by_name_when_the_layout_has_changed(state, saved, tmp_path):
+    model = state[1]
+    loaded = load_checkpoint(saved)
+    table, vectors, start = [], [], 0  # the other order, no gaps
+    for name, shape, offset in reversed(loaded.table):
+        size = int(np.prod(shape))
+        table.append((name, shape, start))
+        vectors.append(loaded.parameters[offset : offset + size])
+        start += size
+    moved = replace(loaded, table=table, parameters=np.concatenate(vectors), adam_m=None, adam_v=None)
+    moved.save(tmp_path / "moved.npz")
+    np.testing.assert_array_equal(load_model(tmp_path / "moved.npz")[0].parameters.data, model.parameters.data)
+
+
+def test_a_failed_write_leaves_the_old_file_whole_and_nothing_else(state, saved, monkeypatch):
+    config, model, optimizer = state
+    before = saved.read_bytes()
+
+    def disk_full(file, **arrays):
+        file.write(b"PK half of a checkpoint")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(np, "savez", disk_full)
+    with pytest.raises(CheckpointError, match=r"one\.npz cannot be written: No space left"):
+        save_checkpoint(saved, model, optimizer, update=8, config=config)
+    assert saved.read_bytes() == before
+    assert [path.name for path in saved.parent.iterdir()] == ["one.npz"]
+
+
+def test_the_unfinished_file_of_a_killed_run_is_ignored_and_removed(tmp_path):
+    tiny_trainer(tmp_path, updates=4).run()
+    stray = tmp_path / "checkpoints" / "update_00000008.npz.partial"
+    stray.write_bytes(b"PK")
+    assert newest_checkpoints(tmp_path, 1)[0].name == "update_00000004.npz"
+    assert tiny_trainer(tmp_path, updates=4).update == 4
+    assert not stray.exists()
+
+
+def test_the_average_is_the_mean_of_the_parameters_and_makes_a_model(state, tmp_path, rng):
+    config, model, optimizer = state
+    paths, vectors = [], []
+    for i in range(3):
+        model.parameters.data[...] = rng.normal(size=len(model.parameters.data))
+        vectors.append(model.parameters.data.astype(np.float64))
+        paths.append(tmp_path / f"{i}.npz")
+        save_checkpoint(paths[-1], model, optimizer, update=i, config=config)
+    average_checkpoints(paths).save(tmp_path / "mean.npz")
+    mean, tokenizer = load_model(tmp_path / "mean.npz")
+    expected = np.mean(vectors, axis=0).astype(np.float32)
+    for name, shape, offset in mean.parameters.table:
+        part = expected[offset : offset + int(np.prod(shape))].reshape(shape)
+        np.testing.assert_array_equal(mean.parameters[name].data, part)
+    assert tokenizer is None
+    with pytest.raises(CheckpointError, match="must hold Adam's state"):
+        load_checkpoint(tmp_path / "mean.npz").restore(model, optimizer)
+
+
+def test_checkpoints_of_different_models_are_not_averaged(state, saved, tmp_path):
+    config = state[0]
+    other_config = replace(config, model=replace(config.model, d_ff=48))
+    other = Transformer(other_config.model)
+    save_checkpoint(tmp_path / "other.npz", other, Adam(other.parameters), update=7, config=other_config)
+    with pytest.raises(CheckpointError, match="other.npz must have the parameters of .*one.npz"):
+        average_checkpoints([saved, tmp_path / "other.npz"])
+    with pytest.raises(CheckpointError, match="at least one, got none"):
+        average_checkpoints([])
+
+
+def test_more_checkpoints_than_there_are_cannot_be_asked_for(tmp_path):
+    tiny_trainer(tmp_path, updates=8).run()
+    assert [path.name for path in newest_checkpoints(tmp_path, 2)] == ["update_00000004.npz", "update_00000008.npz"]
+    with pytest.raises(CheckpointError, match="got 2, asked 3"):
+        newest_checkpoints(tmp_path, 3)
+
+
+def test_a_model_brings_its_tokenizer_and_another_vocabulary_is_refused(state, tmp_path):
+    config, model, optimizer = state
+    tokenizer = Tokenizer.train(["a b c d e f", "a b c"], 20, mode="words")
+    fitting = replace(config, model=replace(config.model, vocab_size=tokenizer.vocab_size))
+    model = Transformer(fitting.model)
+    text = tokenizer.dumps()
+    save_checkpoint(tmp_path / "a.npz", model, Adam(model.parameters), update=1, config=fitting, tokenizer_text=text)
+    assert load_model(tmp_path / "a.npz")[1].dumps() == text
+    save_checkpoint(tmp_path / "b.npz", state[1], optimizer, update=1, config=config, tokenizer_text=text)
+    if tokenizer.vocab_size != config.model.vocab_size:
+        with pytest.raises(CheckpointError, match="the tokenizer must have the model's 20 pieces"):
+            load_model(tmp_path / "b.npz")
+
+
+def test_only_a_cut_last_line_of_metrics_is_passed_over(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"kind": "train", "update": 1}\n{"kind": "train", "upd')
+    assert [line["update"] for line in read_metrics(path)] == [1]
+    path.write_text('{"kind": "train", "upd\n{"kind": "train", "update": 2}\n')
+    with pytest.raises(DataError, match=r"metrics\.jsonl:1 must be a JSON object"):
+        read_metrics(path)

@@ -1,0 +1,80 @@
+"""Every rule against central differences: random inputs, random cotangents, random directions, float64."""
+
+import numpy as np
+import pytest
+from cases import CASES, as_tuple, cotangents
+
+from minitransformer.ops.registry import RULES
+
+every_case = pytest.mark.parametrize("case", CASES, ids=str)
+
+
+def test_every_rule_has_a_case():
+    assert {case.rule.name for case in CASES} == set(RULES)
+
+
+def test_the_registry_calls_every_rule_by_its_own_name():
+    assert all(rule.name == name for name, rule in RULES.items())
+
+
+@every_case
+def test_backward_is_the_derivative_of_forward(case, rng):
+    inputs, options = case.make()
+    outputs, saved = case.rule.forward(*inputs, **options)
+    grads_y = cotangents(case.rule, as_tuple(outputs), rng)
+    grads_x = case.rule.backward(*grads_y, saved)
+
+    def pulled(*x) -> float:
+        """<cotangent, forward(x)>: one number whose gradient is what backward returns."""
+        y = as_tuple(case.rule.forward(*x, **options)[0])
+        return sum(float((g * part).sum()) for g, part in zip(grads_y, y, strict=True) if g is not None)
+
+    step = 1e-5
+    for i, (x, grad_x) in enumerate(zip(inputs, grads_x, strict=True)):
+        direction = rng.standard_normal(x.shape)
+        ahead, behind = (
+            pulled(*inputs[:i], x + sign * step * direction, *inputs[i + 1 :]) for sign in (1.0, -1.0)
+        )
+        np.testing.assert_allclose((grad_x * direction).sum(), (ahead - behind) / (2 * step), rtol=1e-6, atol=1e-9)
+
+
+@every_case
+def test_backward_returns_one_gradient_of_its_shape_per_input(case, rng):
+    inputs, options = case.make()
+    outputs, saved = case.rule.forward(*inputs, **options)
+    grads_x = case.rule.backward(*cotangents(case.rule, as_tuple(outputs), rng), saved)
+    assert isinstance(grads_x, tuple)
+    assert [grad_x.shape for grad_x in grads_x] == [x.shape for x in inputs]
+
+
+@every_case
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_outputs_and_gradients_have_the_dtype_of_the_inputs(case, dtype, rng):
+    inputs, options = case.make(dtype)
+    outputs, saved = case.rule.forward(*inputs, **options)
+    grads_x = case.rule.backward(*cotangents(case.rule, as_tuple(outputs), rng), saved)
+    assert [array.dtype for array in (*as_tuple(outputs), *grads_x)] == [dtype] * (len(as_tuple(outputs)) + len(inputs))
+
+
+@every_case
+def test_no_rule_writes_into_what_it_was_given(case, rng):
+    inputs, options = case.make()
+    given = [*inputs, *(x for x in options.values() if isinstance(x, np.ndarray))]
+    before = [x.copy() for x in given]
+    outputs, saved = case.rule.forward(*inputs, **options)
+    grads_y = cotangents(case.rule, as_tuple(outputs), rng)
+    given += [g for g in grads_y if g is not None]
+    before += [g.copy() for g in grads_y if g is not None]
+    case.rule.backward(*grads_y, saved)
+    for x, copy in zip(given, before, strict=True):
+        np.testing.assert_array_equal(x, copy)
+
+
+@every_case
+def test_a_forward_that_saves_nothing_gives_the_same_output(case):
+    if case.rule.forward_only is None:
+        return
+    inputs, options = case.make()
+    expected = as_tuple(case.rule.forward(*inputs, **options)[0])
+    for y, wanted in zip(as_tuple(case.rule.forward_only(*inputs, **options)), expected, strict=True):
+        np.testing.assert_array_equal(y, wanted)

@@ -1,0 +1,273 @@
+"""What is true of the ops whoever implements them: identities, definitions written with loops, edge cases."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import slow_versions
+from cases import causal, mask
+
+from minitransformer.ops.attention import attention, attention_weights
+from minitransformer.ops.cross_entropy import cross_entropy
+from minitransformer.ops.dropout import dropout
+from minitransformer.ops.embedding import embedding
+from minitransformer.ops.feed_forward import feed_forward
+from minitransformer.ops.layer_norm import layer_norm
+from minitransformer.ops.linear import linear
+from minitransformer.ops.projection_loss import projection_loss
+from minitransformer.ops.reduce import max as max_rule
+from minitransformer.ops.residual import residual_dropout_norm
+from minitransformer.ops.shape import merge_heads, split_heads
+from minitransformer.ops.softmax import log_softmax, softmax
+
+
+def value(rule, *inputs, **options):
+    return rule.forward(*inputs, **options)[0]
+
+
+# Softmax and attention  [sec. 3.2.1]
+
+
+def test_masked_positions_receive_zero_weight(rng):
+    allowed = mask((2, 4, 6))(rng)
+    weights = value(softmax, rng.standard_normal((2, 4, 6)), mask=allowed)
+    assert (weights[~allowed] == 0.0).all()
+    assert (weights[allowed] > 0.0).all()
+
+
+def test_every_row_of_softmax_sums_to_one(rng):
+    x = 5.0 * rng.standard_normal((2, 4, 6))
+    np.testing.assert_allclose(value(softmax, x).sum(axis=-1), 1.0, rtol=1e-14)
+    np.testing.assert_allclose(value(softmax, x, mask=mask((2, 4, 6))(rng)).sum(axis=-1), 1.0, rtol=1e-14)
+
+
+def test_softmax_does_not_change_when_a_constant_is_added_to_a_row(rng):
+    x = rng.standard_normal((4, 6))
+    shifted = x + rng.standard_normal((4, 1))
+    np.testing.assert_allclose(value(softmax, shifted), value(softmax, x), rtol=1e-13)
+    np.testing.assert_allclose(value(log_softmax, shifted), value(log_softmax, x), rtol=1e-12)
+
+
+def test_gradients_of_softmax_sum_to_zero_over_a_row(rng):
+    for rule in (softmax, log_softmax):
+        y, saved = rule.forward(rng.standard_normal((4, 6)))
+        (grad_x,) = rule.backward(rng.standard_normal(y.shape), saved)
+        np.testing.assert_allclose(grad_x.sum(axis=-1), 0.0, atol=1e-14)
+
+
+def test_huge_scores_do_not_overflow():
+    x = np.array([[1e4, 0.0, -1e4], [-1e4, -1e4, -1e4]])
+    np.testing.assert_array_equal(value(softmax, x), [[1.0, 0.0, 0.0], [1 / 3, 1 / 3, 1 / 3]])
+    np.testing.assert_allclose(value(log_softmax, x), [[0.0, -1e4, -2e4], [-math.log(3)] * 3])
+
+
+def test_a_row_that_may_attend_to_nothing_gives_zero_output_and_zero_gradient(rng):
+    q, k, v = (rng.standard_normal(shape) for shape in ((3, 4, 5), (3, 6, 5), (3, 6, 7)))
+    allowed = np.ones((3, 4, 6), dtype=bool)
+    allowed[:, 2] = False
+    allowed[1] = False
+    y, saved = attention.forward(q, k, v, mask=allowed)
+    grad_q, grad_k, grad_v = attention.backward(rng.standard_normal(y.shape), saved)
+    for array in (y[:, 2], y[1], grad_q[:, 2], grad_q[1], grad_k[1], grad_v[1]):
+        np.testing.assert_array_equal(array, 0.0)
+    assert np.isfinite(y).all() and all(np.isfinite(grad).all() for grad in (grad_q, grad_k, grad_v))
+
+
+def test_attention_equals_the_formula_written_with_loops(rng):
+    q, k, v = rng.standard_normal((4, 5)), rng.standard_normal((6, 5)), rng.standard_normal((6, 3))
+    allowed = mask((4, 6))(rng)
+    allowed[1] = False
+    np.testing.assert_allclose(
+        value(attention, q, k, v, mask=allowed), slow_versions.attention(q, k, v, allowed), rtol=1e-12, atol=1e-15
+    )
+
+
+def test_a_masked_key_cannot_change_the_output_and_gets_no_gradient(rng):
+    q, k, v = rng.standard_normal((4, 5)), rng.standard_normal((6, 5)), rng.standard_normal((6, 3))
+    allowed = np.arange(6)[None, :] != 2
+    y, saved = attention.forward(q, k, v, mask=allowed)
+    _, grad_k, grad_v = attention.backward(rng.standard_normal(y.shape), saved)
+    np.testing.assert_array_equal(grad_k[2], 0.0)
+    np.testing.assert_array_equal(grad_v[2], 0.0)
+    k[2], v[2] = 100.0, -100.0
+    np.testing.assert_array_equal(value(attention, q, k, v, mask=allowed), y)
+
+
+def test_a_causal_mask_hides_what_comes_later(rng):
+    x = rng.standard_normal((2, 6, 4))
+    before = value(attention, x, x, x, mask=causal(6))
+    x[:, 4:] += 1.0
+    after = value(attention, x, x, x, mask=causal(6))
+    np.testing.assert_array_equal(after[:, :4], before[:, :4])
+    assert (np.abs(after[:, 4:] - before[:, 4:]).max(axis=-1) > 1e-3).all()
+
+
+def test_attention_does_not_depend_on_the_order_of_keys_and_values(rng):
+    q, k, v = rng.standard_normal((4, 5)), rng.standard_normal((6, 5)), rng.standard_normal((6, 3))
+    order = rng.permutation(6)
+    np.testing.assert_allclose(value(attention, q, k[order], v[order]), value(attention, q, k, v), rtol=1e-12)
+
+
+def test_a_query_that_likes_all_keys_alike_gets_the_mean_value(rng):
+    k, v = rng.standard_normal((6, 5)), rng.standard_normal((6, 3))
+    np.testing.assert_allclose(value(attention, np.zeros((1, 5)), k, v)[0], v.mean(axis=0), rtol=1e-12)
+
+
+def test_attention_weights_are_the_weights_that_attention_uses(rng):
+    q, k = rng.standard_normal((2, 4, 5)), rng.standard_normal((2, 6, 5))
+    allowed = mask((4, 6))(rng)
+    weights, _ = attention_weights(q, k, mask=allowed)
+    np.testing.assert_allclose(value(attention, q, k, np.broadcast_to(np.eye(6), (2, 6, 6)), mask=allowed), weights)
+
+
+def test_scaled_scores_of_random_queries_and_keys_have_unit_variance(rng):
+    d_k = 64
+    q, k = rng.standard_normal((400, d_k)), rng.standard_normal((400, d_k))
+    weights, _ = attention_weights(q, k)
+    scores = np.log(weights)  # the scores, less a constant per row
+    assert np.var(scores, axis=-1).mean() == pytest.approx(1.0, rel=0.05)
+
+
+def test_splitting_into_heads_and_merging_gives_the_input_back(rng):
+    packed = rng.standard_normal((2, 5, 12))
+    np.testing.assert_array_equal(value(merge_heads, value(split_heads, packed, n_heads=3, widths=(4,))), packed)
+
+
+def test_an_output_that_nobody_used_gives_zero_gradient(rng):
+    (_, k, _), saved = split_heads.forward(rng.standard_normal((2, 5, 21)), n_heads=3, widths=(2, 2, 3))
+    (grad_packed,) = split_heads.backward(None, np.ones(k.shape), None, saved)
+    expected = np.zeros((2, 5, 21))
+    expected[..., 6:12] = 1.0
+    np.testing.assert_array_equal(grad_packed, expected)
+
+
+# Layer norm, feed-forward, residual  [sec. 3.1, 3.3]
+
+
+def test_layer_norm_equals_the_formula_written_with_loops(rng):
+    x, gamma, beta = rng.standard_normal((4, 6)), rng.standard_normal(6), rng.standard_normal(6)
+    expected = [slow_versions.layer_norm_row(row, gamma, beta, 0.01) for row in x]
+    np.testing.assert_allclose(value(layer_norm, x, gamma, beta, eps=0.01), expected, rtol=1e-12)
+
+
+def test_a_normed_row_has_mean_zero_and_variance_one(rng):
+    y = value(layer_norm, 3.0 + 5.0 * rng.standard_normal((4, 64)), np.ones(64), np.zeros(64))
+    np.testing.assert_allclose(y.mean(axis=-1), 0.0, atol=1e-14)
+    np.testing.assert_allclose(y.var(axis=-1), 1.0, rtol=1e-6)
+
+
+def test_a_constant_row_is_normed_to_beta(rng):
+    beta = rng.standard_normal(8)
+    np.testing.assert_array_equal(value(layer_norm, np.full((1, 8), 2.0), rng.standard_normal(8), beta)[0], beta)
+
+
+def test_grad_x_of_layer_norm_is_orthogonal_to_ones_and_nearly_to_x_hat(rng):
+    x, gamma, beta, eps = rng.standard_normal((4, 8)), rng.standard_normal(8), rng.standard_normal(8), 0.3
+    y, saved = layer_norm.forward(x, gamma, beta, eps=eps)
+    grad_y = rng.standard_normal(y.shape)
+    grad_x, _, _ = layer_norm.backward(grad_y, saved)
+    variance = x.var(axis=-1)
+    x_hat = (x - x.mean(axis=-1, keepdims=True)) / np.sqrt(variance + eps)[:, None]
+    np.testing.assert_allclose(grad_x.sum(axis=-1), 0.0, atol=1e-14)
+    # Exactly, the share eps / (var + eps) of the gradient's part along x_hat stays.
+    part = (gamma * grad_y * x_hat).sum(axis=-1) / np.sqrt(variance + eps)
+    np.testing.assert_allclose((grad_x * x_hat).sum(axis=-1), part * eps / (variance + eps), rtol=1e-11)
+
+
+def test_feed_forward_equals_the_formula_written_with_loops(rng):
+    x, w1, b1, w2, b2 = (rng.standard_normal(shape) for shape in ((2, 3, 4), (4, 6), (6,), (6, 4), (4,)))
+    expected = [[slow_versions.feed_forward_row(row, w1, b1, w2, b2) for row in rows] for rows in x]
+    np.testing.assert_allclose(value(feed_forward, x, w1, b1, w2, b2), expected, rtol=1e-12)
+
+
+def test_residual_dropout_norm_is_dropout_then_sum_then_norm(rng):
+    x, sublayer = rng.standard_normal((2, 3, 8)), rng.standard_normal((2, 3, 8))
+    gamma, beta, keep = rng.standard_normal(8), rng.standard_normal(8), rng.random((2, 3, 8)) < 0.7
+    total = x + value(dropout, sublayer, keep=keep, p_drop=0.3)
+    np.testing.assert_allclose(
+        value(residual_dropout_norm, x, sublayer, gamma, beta, keep=keep, p_drop=0.3),
+        value(layer_norm, total, gamma, beta),
+        rtol=1e-13,
+    )
+
+
+# Dropout  [sec. 5.4]
+
+
+def test_dropout_keeps_the_mean(rng):
+    x, p_drop = rng.standard_normal(5), 0.3
+    mean = np.zeros(5)
+    for keep in itertools.product((False, True), repeat=5):  # every mask with its probability: the mean exactly
+        probability = math.prod(1.0 - p_drop if kept else p_drop for kept in keep)
+        mean += probability * value(dropout, x, keep=np.array(keep), p_drop=p_drop)
+    np.testing.assert_allclose(mean, x, rtol=1e-13)
+
+
+def test_dropped_values_are_zero_and_kept_ones_grow(rng):
+    x, keep = rng.standard_normal((6, 7)), rng.random((6, 7)) < 0.75
+    np.testing.assert_allclose(value(dropout, x, keep=keep, p_drop=0.25), np.where(keep, x / 0.75, 0.0), rtol=1e-14)
+
+
+# Embedding and loss  [sec. 3.4, 5.4]
+
+
+def test_a_repeated_id_adds_up_its_gradients(rng):
+    ids, grad_y = np.array([[2, 0, 2], [2, 5, 0]]), rng.standard_normal((2, 3, 4))
+    y, saved = embedding.forward(rng.standard_normal((7, 4)), ids=ids, scale=2.0)
+    (grad_table,) = embedding.backward(grad_y, saved)
+    expected = np.zeros((7, 4))
+    for place in np.ndindex(ids.shape):
+        expected[ids[place]] += 2.0 * grad_y[place]
+    np.testing.assert_allclose(grad_table, expected, rtol=1e-14)
+
+
+@pytest.mark.parametrize("label_smoothing", [0.0, 0.1, 0.6])
+@pytest.mark.parametrize("pad_id", [0, 4])
+def test_the_smoothed_loss_equals_its_definition_written_with_loops(label_smoothing, pad_id, rng):
+    logits, targets = rng.standard_normal((8, 9)), np.array([3, 0, 4, 8, 0, 1, 4, 3])
+    loss, nll = value(cross_entropy, logits, targets=targets, label_smoothing=label_smoothing, pad_id=pad_id)
+    expected = slow_versions.smoothed_loss(logits, targets, label_smoothing, pad_id)
+    np.testing.assert_allclose(loss, expected, rtol=1e-13)
+    np.testing.assert_allclose(nll, slow_versions.smoothed_loss(logits, targets, 0.0, pad_id), rtol=1e-13)
+
+
+def test_the_smallest_smoothed_loss_is_the_entropy_of_the_smoothed_target(rng):
+    eps, targets = 0.1, np.array([3, 8, 1])
+    q = (1.0 - eps) * np.eye(9)[targets] + eps / 9
+    (loss, _), saved = cross_entropy.forward(np.log(q), targets=targets, label_smoothing=eps)
+    assert loss == pytest.approx(3 * slow_versions.entropy_of_smoothed_target(9, eps), rel=1e-13)
+    (grad_logits,) = cross_entropy.backward(np.float64(1.0), None, saved)
+    np.testing.assert_allclose(grad_logits, 0.0, atol=1e-15)
+    elsewhere = np.log(q) + 0.01 * rng.standard_normal(q.shape)
+    assert value(cross_entropy, elsewhere, targets=targets, label_smoothing=eps)[0] > loss
+
+
+def test_nll_does_not_depend_on_the_smoothing(rng):
+    logits, targets = rng.standard_normal((6, 9)), np.array([3, 0, 8, 0, 1, 3])
+    measured = [value(cross_entropy, logits, targets=targets, label_smoothing=eps)[1] for eps in (0.0, 0.1, 0.9)]
+    assert measured[0] == measured[1] == measured[2]
+
+
+def test_padding_contributes_nothing_to_loss_or_gradient(rng):
+    logits, targets = rng.standard_normal((6, 9)), np.array([3, 5, 8, 2, 1, 3])
+    padded = np.insert(logits, [1, 4, 6], 50.0 * rng.standard_normal((3, 9)), axis=0)
+    padded_targets = np.insert(targets, [1, 4, 6], 0)
+    losses, saved = cross_entropy.forward(logits, targets=targets, label_smoothing=0.1)
+    padded_losses, padded_saved = cross_entropy.forward(padded, targets=padded_targets, label_smoothing=0.1)
+    np.testing.assert_allclose(padded_losses, losses, rtol=1e-14)
+    (grad,), (padded_grad,) = (cross_entropy.backward(np.float64(0.7), None, each) for each in (saved, padded_saved))
+    np.testing.assert_allclose(padded_grad[padded_targets != 0], grad, rtol=1e-14)
+    np.testing.assert_array_equal(padded_grad[padded_targets == 0], 0.0)
+
+
+def test_projection_loss_is_projection_then_loss(rng):
+    x, table, targets = rng.standard_normal((6, 4)), rng.standard_normal((9, 4)), np.array([3, 0, 8, 0, 1, 3])
+    composed = value(cross_entropy, value(linear, x, table.T), targets=targets, label_smoothing=0.1)
+    np.testing.assert_allclose(value(projection_loss, x, table, targets=targets, label_smoothing=0.1), composed)
+
+
+def test_equal_largest_values_share_the_gradient_of_a_maximum():
+    _, saved = max_rule.forward(np.array([[1.0, 3.0, 3.0], [2.0, 0.0, 1.0]]), axis=-1)
+    (grad_x,) = max_rule.backward(np.array([1.0, 5.0]), saved)
+    np.testing.assert_array_equal(grad_x, [[0.0, 0.5, 0.5], [5.0, 0.0, 0.0]])

@@ -1,0 +1,284 @@
+"""A run: that it can be killed anywhere, that its figures are what they say, that nothing is lost or mixed up."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny_run import MODEL, tiny_config, tiny_corpus, tiny_trainer
+
+from minitransformer.config import ModelConfig, TrainingConfig
+from minitransformer.errors import CheckpointError, ConfigError, DataError, TrainingError
+from minitransformer.nn import Transformer
+from minitransformer.optim import Adam
+from minitransformer.text import Tokenizer, pad_batch
+from minitransformer.training import Corpus, Trainer, load_checkpoint, read_metrics, train_step, trainer
+
+TESTS = Path(__file__).parent
+CLOCK = {"seconds", "tokens_per_second"}
+
+
+def start_process(directory, updates: int) -> subprocess.Popen:
+    environment = os.environ | {"PYTHONPATH": str(TESTS.parent)}
+    command = [sys.executable, str(TESTS / "tiny_run.py"), str(directory), str(updates)]
+    return subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
+
+
+def wait_for_lines(process: subprocess.Popen, path: Path, count: int) -> None:
+    """Return as soon as the metrics file has ``count`` lines, or the process has ended."""
+    while process.poll() is None and not (path.exists() and path.read_bytes().count(b"\n") >= count):
+        time.sleep(0.002)
+
+
+def without_clock(path: Path) -> list[dict]:
+    return [{key: value for key, value in line.items() if key not in CLOCK} for line in read_metrics(path)]
+
+
+def final_state(directory, update: int) -> list[np.ndarray]:
+    checkpoint = load_checkpoint(Path(directory) / "checkpoints" / f"update_{update:08d}.npz")
+    return [checkpoint.parameters, checkpoint.adam_m, checkpoint.adam_v, np.array(checkpoint.step_count)]
+
+
+def at_update(monkeypatch, number: int, act) -> None:
+    """Call ``act(model)`` just before update ``number`` is computed."""
+
+    def step(model, optimizer, micro_batches, *, update, config):
+        if update == number:
+            act(model)
+        return train_step(model, optimizer, micro_batches, update=update, config=config)
+
+    monkeypatch.setattr(trainer, "train_step", step)
+
+
+def test_a_run_killed_anywhere_and_resumed_ends_in_the_same_bits(tmp_path):
+    updates, moments = 150, random.Random()  # other moments every time: it must hold for all of them
+    assert start_process(tmp_path / "whole", updates).wait() == 0
+    for _ in range(3):
+        process = start_process(tmp_path / "killed", updates)
+        metrics = tmp_path / "killed" / "metrics.jsonl"
+        wait_for_lines(process, metrics, moments.randrange(1, 100))
+        time.sleep(moments.uniform(0, 0.02))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert start_process(tmp_path / "killed", updates).wait() == 0
+    for whole, killed in zip(
+        final_state(tmp_path / "whole", updates), final_state(tmp_path / "killed", updates), strict=True
+    ):
+        np.testing.assert_array_equal(whole, killed)
+    assert without_clock(tmp_path / "whole" / "metrics.jsonl") == without_clock(metrics)
+
+
+def test_sigterm_saves_and_leaves_with_the_status_that_shells_expect(tmp_path):
+    process = start_process(tmp_path, 100_000)
+    wait_for_lines(process, tmp_path / "metrics.jsonl", 3)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait() == 143
+    last = max((tmp_path / "checkpoints").iterdir())
+    lines = read_metrics(tmp_path / "metrics.jsonl")
+    assert load_checkpoint(last).update == max(line["update"] for line in lines)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_run_after_the_update_and_gives_the_handlers_back(tmp_path, monkeypatch, number):
+    before = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+    at_update(monkeypatch, 5, lambda model: signal.raise_signal(number))
+    outcome = tiny_trainer(tmp_path, updates=30).run()
+    assert (outcome.update, outcome.exit_status) == (5, 128 + number)
+    assert load_checkpoint(tmp_path / "checkpoints" / "update_00000005.npz").update == 5
+    assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_metrics_hold_every_line_once_after_a_resume(tmp_path):
+    tiny_trainer(tmp_path, updates=30).run()
+    metrics = tmp_path / "metrics.jsonl"
+    whole = without_clock(metrics)
+    for update in (24, 28, 30):  # as if killed during update 24, in the middle of a line and of an epoch
+        (tmp_path / "checkpoints" / f"update_{update:08d}.npz").unlink()
+    metrics.write_bytes(metrics.read_bytes()[:-7])
+    tiny_trainer(tmp_path, updates=30).run()
+    assert without_clock(metrics) == whole
+    assert sum(line["kind"] == "valid" for line in whole) == 3
+
+
+def test_a_validation_that_a_signal_prevented_is_made_up_for(tmp_path, monkeypatch):
+    at_update(monkeypatch, 10, lambda model: signal.raise_signal(signal.SIGINT))
+    tiny_trainer(tmp_path / "stopped", updates=20).run()
+    tiny_trainer(tmp_path / "stopped", updates=20).run()
+    monkeypatch.undo()
+    tiny_trainer(tmp_path / "whole", updates=20).run()
+    assert without_clock(tmp_path / "stopped" / "metrics.jsonl") == without_clock(tmp_path / "whole" / "metrics.jsonl")
+
+
+def test_unequal_micro_batches_make_the_gradient_of_the_one_batch_they_make_up(rng, relative_error):
+    config = ModelConfig(vocab_size=30, n_layers=2, d_model=16, d_ff=32, n_heads=4, p_drop=0.0, dtype="float64")
+    src = [rng.integers(4, 30, rng.integers(1, 12)).tolist() for _ in range(12)]
+    tgt = [rng.integers(4, 30, rng.integers(1, 12)).tolist() for _ in range(12)]
+    results = []
+    for cuts in ([0, 12], [0, 1, 4, 12]):
+        batches = [pad_batch(src[a:b], tgt[a:b]) for a, b in zip(cuts, cuts[1:], strict=False)]
+        model = Transformer(config, seed=3)
+        result = train_step(model, Adam(model.parameters), batches, update=1, config=TrainingConfig())
+        results.append((model.parameters.grad.copy(), result))
+    (grad, result), (grad_of_parts, result_of_parts) = results
+    assert relative_error(grad_of_parts, grad) < 1e-12
+    assert relative_error(result_of_parts.loss, result.loss) < 1e-12
+    assert result.n_tgt_tokens == result_of_parts.n_tgt_tokens == sum(len(ids) + 1 for ids in tgt)
+
+
+def test_perplexity_is_exp_of_the_unsmoothed_nll_per_target_token(tmp_path):
+    no_dropout = {"p_drop": 0.0, "p_drop_attention": 0.0, "p_drop_ffn": 0.0, "label_smoothing": 0.3, "dtype": "float64"}
+    run = tiny_trainer(tmp_path, model=no_dropout, updates=1, log_every=1, validate_every=1)
+    src, tgt = run.corpus.train
+    rows = np.concatenate([run.stream.batch(number).rows for number in (0, 1)])  # the micro-batches of update 1
+    before = mean_nll(run.model, [src[row] for row in rows], [tgt[row] for row in rows])
+    run.run()
+    train, valid = (
+        next(line for line in read_metrics(tmp_path / "metrics.jsonl") if line["kind"] == kind)
+        for kind in ("train", "valid")
+    )
+    for line, nll in ((train, before), (valid, mean_nll(run.model, *run.corpus.valid))):
+        assert line["nll"] == pytest.approx(nll, rel=1e-9)
+        assert line["ppl"] == pytest.approx(np.exp(nll), rel=1e-9)
+        assert abs(line["loss"] - nll) > 1e-3
+
+
+def mean_nll(model, src, tgt) -> float:
+    """-log p of every target token, one sentence at a time, from the logits."""
+    total = 0.0
+    for one_src, one_tgt in zip(src, tgt, strict=True):
+        batch = pad_batch([one_src], [one_tgt])
+        logits = model(batch.src, batch.tgt_in).data[0]
+        log_z = np.log(np.exp(logits).sum(-1))
+        total += float((log_z - logits[np.arange(len(logits)), batch.tgt_out[0]]).sum())
+    return total / sum(len(ids) + 1 for ids in tgt)
+
+
+def test_the_epoch_line_is_the_token_weighted_mean_of_its_updates(tmp_path):
+    tiny_trainer(tmp_path, updates=20, log_every=1).run()
+    lines = read_metrics(tmp_path / "metrics.jsonl")
+    epoch = next(line for line in lines if line["kind"] == "epoch")
+    train = [line for line in lines if line["kind"] == "train" and line["update"] <= epoch["update"]]
+    corpus_tokens = sum(len(ids) + 1 for ids in tiny_corpus().train[1])
+    assert epoch["update"] > 1 and 0.8 < epoch["tokens"] / corpus_tokens < 1.2
+    assert min(line["loss"] for line in train) < epoch["loss"] < max(line["loss"] for line in train)
+
+
+@pytest.mark.parametrize(
+    "key, changes",
+    [
+        ("training.seed", {"seed": 2}),
+        ("training.micro_batches", {"micro_batches": 3}),
+        ("training.beta2", {"beta2": 0.9}),
+        ("training.warmup_steps", {"warmup_steps": 21}),
+        ("data.tgt_tokens", {"data": {"tgt_tokens": 65}}),
+        ("model.p_drop", {"model": {"p_drop": 0.2}}),
+        ("model.d_ff", {"model": {"d_ff": 48}}),
+    ],
+)
+def test_a_changed_setting_that_changes_the_weights_is_refused_by_name(tmp_path, key, changes):
+    tiny_trainer(tmp_path, updates=4).run()
+    with pytest.raises(CheckpointError, match=rf"train: {key} must be .* got .*choose another"):
+        tiny_trainer(tmp_path, updates=8, **changes)
+    assert tiny_trainer(tmp_path, updates=8, log_every=3, save_every=2, keep_checkpoints=3).run().update == 8
+
+
+def test_other_data_is_refused(tmp_path):
+    tiny_trainer(tmp_path, updates=4).run()
+    with pytest.raises(CheckpointError, match="training data must be the one of"):
+        tiny_trainer(tmp_path, tiny_corpus(seed=1), updates=8)
+
+
+def test_a_directory_with_checkpoints_is_not_begun_anew(tmp_path):
+    tiny_trainer(tmp_path, updates=4).run()
+    with pytest.raises(CheckpointError, match="must hold no checkpoints"):
+        Trainer(tiny_config(tmp_path), tiny_corpus(), resume=False, progress=False)
+
+
+def test_two_runs_do_not_share_a_directory(tmp_path):
+    first = tiny_trainer(tmp_path, updates=2)
+    with pytest.raises(TrainingError, match="another run at work"):
+        tiny_trainer(tmp_path, updates=2)
+    first.run()
+    assert tiny_trainer(tmp_path, updates=3).run().update == 3
+
+
+def test_a_loss_that_is_no_number_stops_the_run_and_leaves_the_checkpoints_whole(tmp_path, monkeypatch):
+    at_update(monkeypatch, 6, lambda model: model.parameters.data.fill(np.nan))
+    with pytest.raises(TrainingError, match="update 6"):
+        tiny_trainer(tmp_path, updates=10).run()
+    (only,) = (tmp_path / "checkpoints").iterdir()
+    assert only.name == "update_00000004.npz"
+    assert np.isfinite(load_checkpoint(only).parameters).all()
+
+
+def test_the_newest_checkpoints_are_kept_and_the_last_update_is_always_saved(tmp_path):
+    tiny_trainer(tmp_path, updates=18, keep_checkpoints=3).run()
+    names = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
+    assert names == [f"update_{update:08d}.npz" for update in (12, 16, 18)]
+
+
+def test_checkpoints_are_also_written_by_the_clock(tmp_path):
+    tiny_trainer(tmp_path, updates=3, save_every=0, save_minutes=1e-9).run()
+    assert len(list((tmp_path / "checkpoints").iterdir())) == 3
+
+
+def test_a_damaged_newest_checkpoint_is_skipped_by_name_and_later_replaced(tmp_path, capsys):
+    tiny_trainer(tmp_path, updates=12).run()
+    state = final_state(tmp_path, 12)
+    newest = tmp_path / "checkpoints" / "update_00000012.npz"
+    newest.write_bytes(newest.read_bytes()[:1000])
+    assert tiny_trainer(tmp_path, updates=12, keep_checkpoints=1).run().update == 12
+    assert "skipped: checkpoint: " + str(newest) in capsys.readouterr().err
+    for before, after in zip(state, final_state(tmp_path, 12), strict=True):
+        np.testing.assert_array_equal(before, after)
+
+
+def test_a_run_whose_checkpoints_are_all_damaged_does_not_silently_begin_anew(tmp_path):
+    tiny_trainer(tmp_path, updates=4).run()
+    for path in (tmp_path / "checkpoints").iterdir():
+        path.write_bytes(b"")
+    with pytest.raises(CheckpointError, match="1 unreadable; delete them to begin anew"):
+        tiny_trainer(tmp_path, updates=4)
+
+
+def test_settings_that_cannot_work_are_refused_before_training(tmp_path):
+    for changes, error, words in (
+        ({"model": {"vocab_size": 0}}, ConfigError, "model.vocab_size must be given"),
+        ({"model": {"positions": "learned", "max_positions": 5}}, ConfigError, "model.max_positions must be at least"),
+        ({"validate_bleu": True}, ConfigError, "training.validate_bleu must be false"),
+    ):
+        with pytest.raises(error, match=words):
+            tiny_trainer(tmp_path, **changes)
+    with pytest.raises(ConfigError, match="data.train_src must be a path"):
+        Trainer(tiny_config(tmp_path), progress=False)
+    with pytest.raises(DataError, match="as many source as target"):
+        Corpus(([[4]], [[4], [5]]))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="training.directory must be a folder"):
+        tiny_trainer(tmp_path / "file")
+
+
+def test_a_run_from_text_files_takes_its_vocabulary_from_the_tokenizer_and_reports_bleu(tmp_path):
+    pytest.importorskip("sacrebleu")
+    lines = [f"{a} {b}" for a in "abcde" for b in "fghij"]
+    tokenizer = Tokenizer.train(lines, 60, mode="words")
+    tokenizer.save(tmp_path / "bpe.txt")
+    paths = {}
+    for name, text in (("train_src", lines), ("train_tgt", lines), ("valid_src", lines[:5]), ("valid_tgt", lines[:5])):
+        paths[name] = str(tmp_path / name)
+        Path(paths[name]).write_text("\n".join(text) + "\n", encoding="utf-8")
+    data = paths | {"tokenizer": str(tmp_path / "bpe.txt")}
+    changes = {"data": data, "model": {"vocab_size": 0}, "updates": 2, "validate_every": 2, "validate_bleu": True}
+    config = tiny_config(tmp_path / "run", **changes)
+    run = Trainer(config, progress=False)
+    run.run()
+    (valid,) = (line for line in read_metrics(tmp_path / "run" / "metrics.jsonl") if line["kind"] == "valid")
+    assert 0 <= valid["bleu"] <= 100 and "nrefs:1" in valid["signature"]
+    assert run.config.model.vocab_size == tokenizer.vocab_size
+    with pytest.raises(ConfigError, match=f"model.vocab_size must be the tokenizer's {tokenizer.vocab_size}"):
+        Trainer(tiny_config(tmp_path / "other", **changes | {"model": {"vocab_size": MODEL.vocab_size}}))

@@ -1,0 +1,40 @@
+"""A run small enough to train in a second: reversing random sequences. As a program it trains in the folder given."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+
+import numpy as np
+
+from minitransformer.config import Config, DataConfig, ModelConfig, TrainingConfig
+from minitransformer.training import Corpus, Trainer
+
+MODEL = ModelConfig(vocab_size=20, n_layers=1, d_model=16, d_ff=32, n_heads=2, p_drop_attention=0.1, p_drop_ffn=0.1)
+
+
+def tiny_corpus(n_train: int = 120, seed: int = 0) -> Corpus:
+    """Sequences of 1 to 8 ids and their reverse."""
+    rng = np.random.default_rng(seed)
+    src = [rng.integers(4, MODEL.vocab_size, rng.integers(1, 9)).tolist() for _ in range(n_train + 20)]
+    tgt = [ids[::-1] for ids in src]
+    return Corpus((src[:n_train], tgt[:n_train]), (src[n_train:], tgt[n_train:]))
+
+
+def tiny_config(directory, *, data: dict | None = None, model: dict | None = None, **training) -> Config:
+    """Epochs of 7 or 8 updates with dropout on, two micro-batches each; keywords change [training]."""
+    defaults = {"micro_batches": 2, "warmup_steps": 20, "log_every": 2, "validate_every": 10, "save_every": 4}
+    return Config(
+        model=replace(MODEL, **(model or {})),
+        data=DataConfig(**{"src_tokens": 64, "tgt_tokens": 64} | (data or {})),
+        training=TrainingConfig(directory=str(directory), **defaults | training),
+    )
+
+
+def tiny_trainer(directory, corpus: Corpus | None = None, **changes) -> Trainer:
+    return Trainer(tiny_config(directory, **changes), corpus or tiny_corpus(), progress=False)
+
+
+if __name__ == "__main__":
+    trainer = tiny_trainer(sys.argv[1], updates=int(sys.argv[2]), save_every=3, log_every=1)
+    sys.exit(trainer.run().exit_status)

@@ -1,0 +1,127 @@
+"""What PyTorch says each rule is: one function per rule, of the same name and options, on PyTorch's tensors."""
+
+from __future__ import annotations
+
+import builtins
+import math
+
+import torch
+import torch.nn.functional as F
+
+add = torch.add
+subtract = torch.sub
+multiply = torch.mul
+divide = torch.div
+negative = torch.neg
+exp = torch.exp
+log = torch.log
+relu = F.relu
+matmul = torch.matmul
+reshape = torch.reshape
+
+
+def power(x, *, exponent):
+    return torch.pow(x, exponent)
+
+
+def sum(x, *, axis=None, keepdims=False):
+    return torch.sum(x, dim=axis, keepdim=keepdims)
+
+
+def mean(x, *, axis=None, keepdims=False):
+    return torch.mean(x, dim=axis, keepdim=keepdims)
+
+
+def max(x, *, axis=None, keepdims=False):
+    return torch.amax(x, dim=tuple(range(x.ndim)) if axis is None else axis, keepdim=keepdims)
+
+
+def transpose(x, *, axes):
+    return x.permute(axes)
+
+
+def broadcast(x, *, shape):
+    return x.expand(shape)
+
+
+def getitem(x, *, index):
+    return torch.index_select(x, 0, index) if isinstance(index, torch.Tensor) else _take(x, index)
+
+
+def _take(x, index):
+    """PyTorch has no negative steps: take the places that NumPy's indexing takes out of their numbers."""
+    numbers = torch.arange(x.numel()).reshape(x.shape).numpy()[index]
+    return x.reshape(-1)[torch.from_numpy(numbers.copy())]
+
+
+def concatenate(*parts, axis=-1):
+    return torch.cat(parts, dim=axis)
+
+
+def split_heads(packed, *, n_heads, widths):
+    parts = torch.split(packed, [n_heads * width for width in widths], dim=-1)
+    heads = builtins.tuple(part.unflatten(-1, (n_heads, -1)).transpose(1, 2) for part in parts)
+    return heads if len(heads) > 1 else heads[0]
+
+
+def merge_heads(heads):
+    return torch.cat(heads.unbind(dim=1), dim=-1)
+
+
+def linear(x, weight, bias=None):
+    return F.linear(x, weight.T, bias)
+
+
+def softmax(x, *, mask=None):
+    if mask is None:
+        return torch.softmax(x, dim=-1)
+    # PyTorch gives nan, forward and backward, for a row without any place: compute such a row unmasked, then zero it.
+    mask = mask.expand(x.shape)
+    some = mask.any(dim=-1, keepdim=True)
+    return torch.softmax(x.masked_fill(~mask & some, -math.inf), dim=-1) * some
+
+
+def log_softmax(x):
+    return torch.log_softmax(x, dim=-1)
+
+
+def dropout(x, *, keep, p_drop):
+    return x if keep is None else torch.where(keep, x / (1 - p_drop), 0.0)
+
+
+def attention(q, k, v, *, mask=None, keep=None, p_drop=0.0):
+    if keep is None and (mask is None or mask.expand(*q.shape[:-1], k.shape[-2]).any(dim=-1).all()):
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    weights = softmax(q @ k.mT / math.sqrt(k.shape[-1]), mask=mask)
+    return dropout(weights, keep=keep, p_drop=p_drop) @ v
+
+
+def layer_norm(x, gamma, beta, *, eps=1e-6):
+    return F.layer_norm(x, gamma.shape, gamma, beta, eps)
+
+
+def feed_forward(x, w1, b1, w2, b2, *, keep=None, p_drop=0.0):
+    return dropout(F.relu(x @ w1 + b1), keep=keep, p_drop=p_drop) @ w2 + b2
+
+
+def embedding(table, *, ids, scale=1.0):
+    return F.embedding(ids, table) * scale
+
+
+def residual_dropout(x, sublayer, *, keep=None, p_drop=0.0):
+    return x + dropout(sublayer, keep=keep, p_drop=p_drop)
+
+
+def residual_dropout_norm(x, sublayer, gamma, beta, *, keep=None, p_drop=0.0, eps=1e-6):
+    return layer_norm(residual_dropout(x, sublayer, keep=keep, p_drop=p_drop), gamma, beta, eps=eps)
+
+
+def cross_entropy(logits, *, targets, label_smoothing=0.0, pad_id=0):
+    def summed(eps):
+        return F.cross_entropy(logits, targets, reduction="sum", ignore_index=pad_id, label_smoothing=eps)
+
+    return summed(label_smoothing), summed(0.0)
+
+
+def projection_loss(x, table, *, targets, label_smoothing=0.0, pad_id=0):
+    return cross_entropy(F.linear(x, table), targets=targets, label_smoothing=label_smoothing, pad_id=pad_id)
