@@ -94,13 +94,13 @@ def test_a_signal_ends_the_run_after_the_update_and_gives_the_handlers_back(tmp_
 
 
 def test_metrics_hold_every_line_once_after_a_resume(tmp_path):
-    tiny_trainer(tmp_path, updates=30).run()
+    tiny_trainer(tmp_path, updates=30, log_every=3).run()
     metrics = tmp_path / "metrics.jsonl"
     whole = without_clock(metrics)
-    for update in (24, 28, 30):  # as if killed during update 24, in the middle of a line and of an epoch
+    for update in (24, 28, 30):  # as if killed in the middle of a line, of an interval, of an epoch
         (tmp_path / "checkpoints" / f"update_{update:08d}.npz").unlink()
     metrics.write_bytes(metrics.read_bytes()[:-7])
-    tiny_trainer(tmp_path, updates=30).run()
+    tiny_trainer(tmp_path, updates=30, log_every=3).run()
     assert without_clock(metrics) == whole
     assert sum(line["kind"] == "valid" for line in whole) == 3
 
@@ -135,37 +135,46 @@ def test_perplexity_is_exp_of_the_unsmoothed_nll_per_target_token(tmp_path):
     run = tiny_trainer(tmp_path, model=no_dropout, updates=1, log_every=1, validate_every=1)
     src, tgt = run.corpus.train
     rows = np.concatenate([run.stream.batch(number).rows for number in (0, 1)])  # the micro-batches of update 1
-    before = mean_nll(run.model, [src[row] for row in rows], [tgt[row] for row in rows])
+    before = slow_losses(run.model, [src[row] for row in rows], [tgt[row] for row in rows])
     run.run()
-    train, valid = (
-        next(line for line in read_metrics(tmp_path / "metrics.jsonl") if line["kind"] == kind)
-        for kind in ("train", "valid")
-    )
-    for line, nll in ((train, before), (valid, mean_nll(run.model, *run.corpus.valid))):
+    after = slow_losses(run.model, *run.corpus.valid)
+    lines = read_metrics(tmp_path / "metrics.jsonl")
+    for kind, (smoothed, nll) in (("train", before), ("valid", after)):
+        line = next(line for line in lines if line["kind"] == kind)
+        assert line["loss"] == pytest.approx(smoothed, rel=1e-9)
         assert line["nll"] == pytest.approx(nll, rel=1e-9)
         assert line["ppl"] == pytest.approx(np.exp(nll), rel=1e-9)
-        assert abs(line["loss"] - nll) > 1e-3
+        assert abs(smoothed - nll) > 1e-3
 
 
-def mean_nll(model, src, tgt) -> float:
-    """-log p of every target token, one sentence at a time, from the logits."""
-    total = 0.0
+def slow_losses(model, src, tgt) -> tuple[float, float]:
+    """(label-smoothed loss, -log p) per target token, one sentence at a time, from the logits."""
+    sums, eps = np.zeros(2), model.config.label_smoothing
     for one_src, one_tgt in zip(src, tgt, strict=True):
         batch = pad_batch([one_src], [one_tgt])
         logits = model(batch.src, batch.tgt_in).data[0]
-        log_z = np.log(np.exp(logits).sum(-1))
-        total += float((log_z - logits[np.arange(len(logits)), batch.tgt_out[0]]).sum())
-    return total / sum(len(ids) + 1 for ids in tgt)
+        log_p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+        nll = -log_p[np.arange(len(log_p)), batch.tgt_out[0]].sum()
+        sums += (1 - eps) * nll - eps * log_p.mean(-1).sum(), nll
+    return tuple(sums / sum(len(ids) + 1 for ids in tgt))
 
 
 def test_the_epoch_line_is_the_token_weighted_mean_of_its_updates(tmp_path):
-    tiny_trainer(tmp_path, updates=20, log_every=1).run()
+    run = tiny_trainer(tmp_path, updates=20, log_every=1)
+    run.run()
     lines = read_metrics(tmp_path / "metrics.jsonl")
-    epoch = next(line for line in lines if line["kind"] == "epoch")
-    train = [line for line in lines if line["kind"] == "train" and line["update"] <= epoch["update"]]
-    corpus_tokens = sum(len(ids) + 1 for ids in tiny_corpus().train[1])
-    assert epoch["update"] > 1 and 0.8 < epoch["tokens"] / corpus_tokens < 1.2
-    assert min(line["loss"] for line in train) < epoch["loss"] < max(line["loss"] for line in train)
+    train = {line["update"]: line for line in lines if line["kind"] == "train"}
+    epochs = [line for line in lines if line["kind"] == "epoch"]
+    assert [line["epoch"] for line in epochs] == [1, 2, 3]
+    begin = 1
+    for line in epochs:
+        updates = range(begin, line["update"] + 1)
+        tokens = [sum(run.stream.batch(2 * (u - 1) + i).n_tgt_tokens for i in (0, 1)) for u in updates]
+        losses = [train[u]["loss"] for u in updates]
+        assert line["tokens"] == sum(tokens)
+        assert line["loss"] == pytest.approx(np.average(losses, weights=tokens), rel=1e-12)
+        assert run.stream.position(2 * line["update"])[0] == line["epoch"]  # the next update begins another epoch
+        begin = line["update"] + 1
 
 
 @pytest.mark.parametrize(
@@ -232,6 +241,8 @@ def test_a_damaged_newest_checkpoint_is_skipped_by_name_and_later_replaced(tmp_p
     state = final_state(tmp_path, 12)
     newest = tmp_path / "checkpoints" / "update_00000012.npz"
     newest.write_bytes(newest.read_bytes()[:1000])
+    assert tiny_trainer(tmp_path, updates=10, keep_checkpoints=1).run().update == 10
+    assert load_checkpoint(tmp_path / "checkpoints" / "update_00000010.npz").update == 10
     assert tiny_trainer(tmp_path, updates=12, keep_checkpoints=1).run().update == 12
     assert "skipped: checkpoint: " + str(newest) in capsys.readouterr().err
     for before, after in zip(state, final_state(tmp_path, 12), strict=True):

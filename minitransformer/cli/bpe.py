@@ -34,7 +34,9 @@ def add_parser(commands) -> None:
     ):
         action = actions.add_parser(name, help=what, description=what)
         action.add_argument("--tokenizer", type=Path, required=True, metavar="FILE", help="made by `bpe train`")
-        action.add_argument("--ids", action="store_true", help="numbers instead of written-out pieces (default: pieces)")
+        action.add_argument(
+            "--ids", action="store_true", help="numbers instead of written-out pieces (default: pieces)"
+        )
         action.set_defaults(run=run)
 
 
@@ -62,7 +64,13 @@ def run_decode(arguments: argparse.Namespace) -> None:
     tokenizer = Tokenizer.load(arguments.tokenizer)
     for number, line in enumerate(stdin_lines(), start=1):
         try:
-            print(tokenizer.decode(map(int, line.split())) if arguments.ids else tokenizer.unsegment(line))
-        except ValueError as error:  # DataError is one too
-            what = error if isinstance(error, DataError) else "every id must be a whole number"
-            raise DataError(f"standard input:{number}: {what}, got {line[:60]!r}") from error
+            print(tokenizer.decode(_ids(line)) if arguments.ids else tokenizer.unsegment(line))
+        except DataError as error:
+            raise DataError(f"standard input:{number}: {error}") from error
+
+
+def _ids(line: str) -> list[int]:
+    try:
+        return [int(word) for word in line.split()]
+    except ValueError as error:
+        raise DataError(f"token ids must be whole numbers with spaces between, got {line[:60]!r}") from error

@@ -91,5 +91,7 @@ def open_model(arguments: argparse.Namespace) -> tuple[Transformer, Tokenizer, T
     search = replace(load_checkpoint(arguments.checkpoint).config.translation, **given)
     model, tokenizer = load_model(arguments.checkpoint, arguments.device)
     if tokenizer is None:
-        raise CheckpointError(f"{arguments.checkpoint} must have a tokenizer, got a model that was trained on ids alone")
+        raise CheckpointError(
+            f"{arguments.checkpoint} must have a tokenizer, got a model that was trained on ids alone"
+        )
     return model, tokenizer, search

@@ -22,12 +22,15 @@ class Parser(argparse.ArgumentParser):
     """An ArgumentParser that says what is wrong in one line."""
 
     def __init__(self, *arguments, **options):
-        super().__init__(
-            *arguments, **options, allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter
-        )
+        super().__init__(*arguments, **options, allow_abbrev=False, formatter_class=_formatter)
 
     def error(self, message: str):
         self.exit(BAD_INPUT, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
+def _formatter(prog: str) -> argparse.HelpFormatter:
+    """Text stays as written (the list of config keys); options and their help stand side by side."""
+    return argparse.RawDescriptionHelpFormatter(prog, max_help_position=30)
 
 
 def build_parser() -> Parser:
@@ -46,7 +49,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code: 0, or 2 for bad input, 130 interrupted, 141 reader gone."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(encoding="utf-8")  # whatever the locale: translations are UTF-8
+            # Translations are UTF-8 whatever the locale; a file name that is no text must not end in a traceback.
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     try:
         arguments = build_parser().parse_args(argv)
     except SystemExit as stop:
@@ -65,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _say(arguments, str(error), BAD_INPUT)
     except MemoryError as error:
         remedy = "take smaller batches (data.src_tokens, data.tgt_tokens, translation.batch_tokens) or a smaller model"
-        return _say(arguments, f"not enough memory ({error or 'no details'}); {remedy}", BAD_INPUT)
+        return _say(arguments, f"not enough memory ({str(error) or 'no details'}); {remedy}", BAD_INPUT)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         return _say(arguments, f"{where}{error.strerror or error}", BAD_INPUT)

@@ -30,7 +30,9 @@ def add_parser(commands) -> None:
     _add_output(curves)
     curves.set_defaults(run=run_curves)
 
-    attention = actions.add_parser("attention", help="which word pieces a model looks at while it translates a sentence")
+    attention = actions.add_parser(
+        "attention", help="which word pieces a model looks at while it translates a sentence"
+    )
     add_model_options(attention)
     attention.add_argument("--src", required=True, metavar="TEXT", help="source sentence")
     attention.add_argument("--tgt", metavar="TEXT", help="target sentence (default: the model's own translation)")
@@ -76,15 +78,17 @@ def _label_and_path(word: str) -> tuple[str, Path]:
 def run_attention(arguments: argparse.Namespace) -> None:
     from minitransformer.figures import draw_attention
     from minitransformer.text import pad_batch
-    from minitransformer.translation import translate_lines
+    from minitransformer.translation import search_lines
 
     output = writable_file(arguments.output)
     model, tokenizer, search = open_model(arguments)
     layer = _layer(arguments.layer, model.config.n_layers)
-    target = arguments.tgt
-    if target is None:
-        target = translate_lines(model, tokenizer, [arguments.src], search)[0]
-    batch = pad_batch([tokenizer.encode(arguments.src)], [tokenizer.encode(target)])
+    if arguments.tgt is None:
+        # The ids the model said, not those of their text: the same words may be cut in another way.
+        target = search_lines(model, tokenizer, [arguments.src], search)[0][0].ids
+    else:
+        target = tokenizer.encode(arguments.tgt)
+    batch = pad_batch([tokenizer.encode(arguments.src)], [target])
     weights = model.attention_maps(batch.src, batch.tgt_in)[KINDS[arguments.kind].format(layer - 1)][0]  # (H, Tq, Tk)
     src, tgt_in, tgt_out = (tokenizer.pieces(ids[0].tolist()) for ids in (batch.src, batch.tgt_in, batch.tgt_out))
     produced, looked_at = ("target word piece, as it is produced", tgt_out), ("source word piece", src)

@@ -27,7 +27,9 @@ def add_parser(commands) -> None:
         help="overrides a key of CONFIG; may be given several times (default: CONFIG alone)",
     )
     parser.add_argument(
-        "--device", choices=("cpu", "cuda", "auto"), help="short for --set training.device=... (default: what CONFIG says)"
+        "--device",
+        choices=("cpu", "cuda", "auto"),
+        help="short for --set training.device=... (default: what CONFIG says)",
     )
     parser.add_argument(
         "--no-resume",

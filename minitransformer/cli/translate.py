@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import importlib
+import importlib.util
 import sys
 from collections.abc import Callable
 
@@ -27,3 +29,40 @@ def add_parser(commands) -> None:
         "from 1, and a tab; at most the beam size (default: 1, without number)",
     )
     parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    model, tokenizer, search = open_model(arguments)
+    if not 1 <= arguments.n_best <= search.beam_size:
+        raise ConfigError(f"--n-best must be from 1 to the beam size {search.beam_size}, got {arguments.n_best}")
+
+    from minitransformer.translation import translate_lines
+
+    def answer(lines: list[str], progress: bool = False) -> list[str]:
+        translations = translate_lines(model, tokenizer, lines, search, n_best=arguments.n_best, progress=progress)
+        return translations if arguments.n_best == 1 else _numbered(translations)
+
+    if sys.stdin.isatty():
+        _converse(answer)
+    else:
+        for line in answer(list(stdin_lines()), progress=sys.stderr.isatty()):
+            print(line)
+
+
+def _numbered(translations: list[list[str]]) -> list[str]:
+    return [f"{number}\t{line}" for number, hypotheses in enumerate(translations, start=1) for line in hypotheses]
+
+
+def _converse(answer: Callable[[list[str]], list[str]]) -> None:
+    """Answer sentence by sentence until Ctrl-D; one that cannot be translated gets a message and a new prompt."""
+    if importlib.util.find_spec("readline"):
+        importlib.import_module("readline")  # gives input() the arrow keys and a history
+    print("Type a sentence to translate; Ctrl-D ends.", file=sys.stderr)
+    while True:
+        try:
+            print(*answer([input("> ")]), sep="\n")
+        except EOFError:
+            print(file=sys.stderr)
+            return
+        except (MiniTransformerError, UnicodeDecodeError) as error:
+            print(error, file=sys.stderr)

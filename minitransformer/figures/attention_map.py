@@ -22,6 +22,8 @@ LETTER = 0.065
 SMALLEST_PANEL = 1.6
 """Longer side of a panel, inches, at least."""
 MOST_COLUMNS = 4
+SMALLEST_FIGURE = 3.2
+"""Inches, either way: room for the names of the axes, however short the sentences are."""
 
 
 def draw_attention(
@@ -73,7 +75,7 @@ def draw_attention(
         figure.supylabel(query_label, fontsize=9)
         figure.suptitle(title, fontsize=10, parse_math=False)
         bar = figure.colorbar(image, ax=panels, fraction=0.05, pad=0.02, aspect=30)
-        bar.set_label("attention weight (each row sums to 1)", fontsize=9)
+        bar.set_label("attention weight", fontsize=9)
         bar.ax.tick_params(labelsize=7)
     return figure
 
@@ -89,7 +91,7 @@ def _size(rows: int, columns: int, key_pieces: Sequence[str], query_pieces: Sequ
     cell = max(CELL, SMALLEST_PANEL / max(len(key_pieces), len(query_pieces)))
     width = columns * (cell * len(key_pieces) + 0.1) + LETTER * max(map(len, query_pieces)) + 1.2
     height = rows * (cell * len(query_pieces) + 0.3) + LETTER * max(map(len, key_pieces)) + 0.8
-    return width, height
+    return max(width, SMALLEST_FIGURE), max(height, SMALLEST_FIGURE)
 
 
 def _draw_head(panel: Axes, weights: np.ndarray, name: str):

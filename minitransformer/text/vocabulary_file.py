@@ -25,6 +25,7 @@ HEADER = "#minitransformer-bpe version "
 VERSION = "1"
 SPACE = "␣"
 ESCAPE = regex.compile(r"\\x([0-9a-f]{2})")
+SHOWN = regex.compile(r"(?:[^\\]|\\x[0-9a-f]{2})+", regex.DOTALL)
 
 
 def dump_vocabulary(mode: str, base: list[str], merges: list[Pair]) -> str:
@@ -46,7 +47,7 @@ def parse_vocabulary(text: str, where: str) -> tuple[str, list[str], list[Pair]]
     Raises:
         DataError: the text is not such a file, of another version, cut short or damaged (with the line's number).
     """
-    reader = _Reader(text.removesuffix("\n").split("\n"), where)
+    reader = _Reader(text.split("\n"), where)
     version = reader.after(HEADER)
     if version != VERSION:
         raise reader.error(f"version must be {VERSION}, got {version!r}")
@@ -62,9 +63,8 @@ def parse_vocabulary(text: str, where: str) -> tuple[str, list[str], list[Pair]]
             raise reader.error(f"a merge must join two known symbols for the first time, got {reader.line!r}")
         merges[left, right] = None
         known.add(left + right)
-    if reader.number != len(reader.lines):
-        reader.next()
-        raise reader.error(f"the file must end after the last merge, got {reader.line!r}")
+    if reader.next() or reader.number != len(reader.lines):
+        raise reader.error(f"the last merge must end its line and the file, got {reader.line!r} after it")
     return mode, base, list(merges)
 
 
@@ -76,13 +76,12 @@ def show_symbol(symbol: str, mode: str) -> str:
 
 def read_symbol(shown: str, mode: str) -> str:
     """The symbol that `show_symbol` shows so; ValueError if there is none."""
+    if not SHOWN.fullmatch(shown):
+        raise ValueError(f"no symbol is written {shown!r}")
     data = shown.replace(SPACE, " ").encode("utf-8")
     # Bytes travel through latin-1 so that one substitution can turn every escape into its byte.
     data = ESCAPE.sub(lambda found: chr(int(found[1], 16)), data.decode("latin-1")).encode("latin-1")
-    symbol = data.decode("latin-1" if mode == ByteSpelling.mode else "utf-8")
-    if not symbol or show_symbol(symbol, mode) != shown:
-        raise ValueError(f"no symbol is written {shown!r}")
-    return symbol
+    return data.decode("latin-1" if mode == ByteSpelling.mode else "utf-8")
 
 
 def _show_character(character: str) -> str:

@@ -1,0 +1,4 @@
+"""Measurements: speed beside PyTorch and beside our own matrix products, learning beside a PyTorch model.
+
+Every figure in ``results/`` comes from a program here and carries the machine, the versions and the seeds.
+"""

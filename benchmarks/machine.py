@@ -1,0 +1,64 @@
+"""Where a measurement was made: a figure without its machine and versions says nothing."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from minitransformer.cli.doctor import CHECKS, THREAD_VARIABLES
+
+CODE = ("minitransformer", "benchmarks", ":!benchmarks/results")
+
+
+def machine_facts() -> dict[str, str | int]:
+    """Processor, cores, memory, threads, versions, commit of the code, and the load before the measurement began."""
+    return {
+        "processor": _processor(),
+        "system": f"{platform.system()} {platform.machine()}",
+        **{name: CHECKS[name]()[0] for name in ("cores", "memory", "Python", "NumPy", "BLAS")},
+        "PyTorch": _torch_version(),
+        "threads": blas_threads(),
+        "load": f"{os.getloadavg()[0]:.2f} in the minute before" if hasattr(os, "getloadavg") else "unknown",
+        "commit": commit(),
+    }
+
+
+def blas_threads() -> int:
+    """Threads of NumPy's BLAS, as the environment limits it, else one for each core; PyTorch is given the same."""
+    limits = [int(os.environ[name]) for name in THREAD_VARIABLES if os.environ.get(name, "").isdigit()]
+    return limits[0] if limits else int(CHECKS["cores"]()[0])
+
+
+def commit() -> str:
+    """The commit that is checked out, with ``+ changes`` if the measured code differs from it."""
+    try:
+        head = _git("rev-parse", "--short=12", "HEAD")
+        return f"{head} + changes" if _git("status", "--porcelain", "--", *CODE) else head
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+
+
+def _git(*words: str) -> str:
+    run = subprocess.run(
+        ["git", *words], cwd=Path(__file__).parent.parent, capture_output=True, text=True, check=True, timeout=30
+    )
+    return run.stdout.strip()
+
+
+def _processor() -> str:
+    path = Path("/proc/cpuinfo")
+    if path.is_file():
+        for line in path.read_text().split("\n"):
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or "unknown"
+
+
+def _torch_version() -> str:
+    try:
+        return version("torch")
+    except PackageNotFoundError:
+        return "not installed"

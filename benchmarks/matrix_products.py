@@ -1,0 +1,124 @@
+"""The matrix products of one training step, recorded and then run alone: the floor under our step on this BLAS."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from minitransformer.nn import Dropout, Transformer
+from minitransformer.text import Batch
+
+
+@dataclass(frozen=True)
+class Operand:
+    """How an operand lies in memory; strides in elements, so a transposed view stays one."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    def elements(self) -> int:
+        return 1 + sum((n - 1) * stride for n, stride in zip(self.shape, self.strides, strict=True))
+
+
+@dataclass(frozen=True)
+class Product:
+    """One call of ``a @ b``."""
+
+    a: Operand
+    b: Operand
+    dtype: str
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (*np.broadcast_shapes(self.a.shape[:-2], self.b.shape[:-2]), self.a.shape[-2], self.b.shape[-1])
+
+    @property
+    def flops(self) -> int:
+        """A multiplication and an addition for each of n * k * m, times the batch."""
+        return 2 * math.prod(self.shape) * self.a.shape[-1]
+
+
+class _Watched(np.ndarray):
+    """An array that notes down each product of two matrices it takes part in; what is computed from it is watched too.
+
+    Products with a vector are left out: they are row sums in another guise.
+    """
+
+    products: list[Product] = []
+
+    def __array_ufunc__(self, ufunc, method, *inputs, out=(), **options):
+        plain = [_unwatched(value) for value in inputs]
+        options = {name: _unwatched(value) for name, value in options.items()}
+        if ufunc is np.matmul and min(value.ndim for value in plain) > 1:
+            self.products.append(Product(*map(_operand, plain), dtype=plain[0].dtype.name))
+        if out:
+            getattr(ufunc, method)(*plain, out=tuple(map(_unwatched, out)), **options)
+            return out[0] if len(out) == 1 else out
+        result = getattr(ufunc, method)(*plain, **options)
+        return result.view(_Watched) if isinstance(result, np.ndarray) else result
+
+
+def _unwatched(value):
+    return value.view(np.ndarray) if isinstance(value, _Watched) else value
+
+
+def _operand(array: np.ndarray) -> Operand:
+    return Operand(array.shape, tuple(stride // array.itemsize for stride in array.strides))
+
+
+@contextmanager
+def _watching(model: Transformer):
+    """Within the block the parameters of ``model`` are watched, and so is all that is computed from them."""
+    parameters = [model.parameters[name] for name in model.parameters.names]
+    try:
+        for parameter in parameters:
+            parameter.data = parameter.data.view(_Watched)
+        yield
+    finally:
+        for parameter in parameters:
+            parameter.data = _unwatched(parameter.data)
+
+
+def record_products(model: Transformer, batch: Batch) -> list[Product]:
+    """The matrix products, in order, of one forward and backward pass with dropout."""
+    _Watched.products.clear()
+    with _watching(model):
+        model.parameters.zero_grad()
+        loss, _ = model.loss(batch.src, batch.tgt_in, batch.tgt_out, Dropout(0))
+        loss.backward()
+    return list(_Watched.products)
+
+
+def replay(products: list[Product]) -> Callable[[], None]:
+    """A function that runs these products and nothing else, on random operands that lie in memory as recorded.
+
+    Operands of one layout share their memory and results are written over old ones: no allocation is timed.
+    """
+    rng = np.random.default_rng(0)
+    arrays: dict[tuple, np.ndarray] = {}
+
+    def array(role: str, operand: Operand, dtype: str) -> np.ndarray:
+        key = (role, operand, dtype)
+        if key not in arrays:
+            values = rng.standard_normal(operand.elements()).astype(dtype)
+            arrays[key] = as_strided(values, operand.shape, [stride * values.itemsize for stride in operand.strides])
+        return arrays[key]
+
+    def result(product: Product) -> np.ndarray:
+        return arrays.setdefault(("out", product.shape, product.dtype), np.empty(product.shape, product.dtype))
+
+    calls = [
+        (array("a", product.a, product.dtype), array("b", product.b, product.dtype), result(product))
+        for product in products
+    ]
+
+    def run() -> None:
+        for a, b, out in calls:
+            np.matmul(a, b, out=out)
+
+    return run

@@ -1,0 +1,171 @@
+"""How long a training step takes: ours, PyTorch eager, and our own matrix products alone, in turn in one process.
+
+    python -m benchmarks.training_step [--quick]
+
+PyTorch is given as many threads as NumPy's BLAS has (limit both with OPENBLAS_NUM_THREADS), and the memory settings
+of our trainer hold for it too, since they hold for the process. A machine that does other work at the same time
+spoils the figures. Results go to benchmarks/results/training_step.json and .md; --quick writes nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from tqdm import tqdm
+
+from benchmarks.machine import blas_threads, machine_facts
+from benchmarks.matrix_products import record_products, replay
+from benchmarks.torch_model import TorchTransformer
+from benchmarks.torch_step import torch_adam, torch_train_step
+from minitransformer.backend import keep_freed_memory
+from minitransformer.config import UNK, ModelConfig, TrainingConfig
+from minitransformer.nn import Transformer
+from minitransformer.optim import Adam
+from minitransformer.text import Batch, pad_batch
+from minitransformer.training import train_step
+
+RESULTS = Path(__file__).parent / "results"
+WARM_UP = 2  # rounds that do not count
+PAUSE = 0.1  # seconds: threads of the one library still spin for a while after its work
+
+
+@dataclass(frozen=True)
+class Size:
+    """A model, its batch (sentences x tokens, the same on both sides, no padding) and how often to measure it."""
+
+    name: str
+    model: ModelConfig
+    sentences: int
+    tokens: int
+    rounds: int
+
+
+SIZES = (
+    Size("multi30k", ModelConfig(vocab_size=10000, n_layers=4, d_model=128, d_ff=256, n_heads=4), 128, 32, 10),
+    Size("copy", ModelConfig(vocab_size=16, n_layers=2, d_model=64, d_ff=256, n_heads=4), 64, 16, 50),
+    Size("middle", ModelConfig(vocab_size=8000, n_layers=3, d_model=256, d_ff=1024, n_heads=4), 64, 32, 10),
+    Size("base", ModelConfig.base(), 64, 32, 5),
+)
+"""Dropout and label smoothing are 0.1 in all of them, the defaults of ModelConfig."""
+
+
+def random_batch(size: Size, seed: int = 0) -> Batch:
+    """Sentences of random words, as long as the size says with BOS or EOS."""
+    rng = np.random.default_rng(seed)
+    src, tgt = rng.integers(UNK + 1, size.model.vocab_size, (2, size.sentences, size.tokens - 1)).tolist()
+    return pad_batch(src, tgt)
+
+
+def contestants(size: Size) -> dict[str, Callable[[], object]]:
+    """What is timed, by name; each call is one step, or the products of one."""
+    batch, config = random_batch(size), TrainingConfig()
+    ours = Transformer(size.model, seed=1)
+    adam = Adam(ours.parameters, config.beta1, config.beta2, config.eps)
+    twin = TorchTransformer.from_ours(ours)
+    twin_adam = torch_adam(twin, config)
+    return {
+        "ours": lambda: train_step(ours, adam, [batch], update=adam.step_count + 1, config=config),
+        "pytorch": lambda: torch_train_step(twin, twin_adam, [batch], update=1, config=config, measures=False),
+        "products": replay(record_products(ours, batch)),
+    }
+
+
+def race(size: Size, rounds: int) -> dict[str, list[float]]:
+    """Seconds of each contestant in each round, after the warm-up; they take turns, so drift hits all alike."""
+    runners = contestants(size)
+    seconds: dict[str, list[float]] = {name: [] for name in runners}
+    for number in tqdm(range(WARM_UP + rounds), desc=size.name, unit="round", leave=False):
+        for name, run in runners.items():
+            time.sleep(PAUSE)
+            began = time.perf_counter()
+            run()
+            if number >= WARM_UP:
+                seconds[name].append(time.perf_counter() - began)
+    return seconds
+
+
+def summary(size: Size, seconds: dict[str, list[float]]) -> dict:
+    """Medians and extremes in seconds; ratios are medians of the rounds' own ratios.
+
+    ``met``: at most 1.0 times PyTorch, or at most 1.15 times our own matrix products where that is longer.
+    """
+    result = {"size": size.name, "shape": shape_of(size), "rounds": len(seconds["ours"])}
+    for name, values in seconds.items():
+        result[name] = {"median": statistics.median(values), "lowest": min(values), "highest": max(values)}
+    for other in ("pytorch", "products"):
+        ratios = [ours / theirs for ours, theirs in zip(seconds["ours"], seconds[other], strict=True)]
+        result[f"ours / {other}"] = statistics.median(ratios)
+    result["met"] = result["ours / pytorch"] <= 1.0 or result["ours / products"] <= 1.15
+    return result
+
+
+def shape_of(size: Size) -> str:
+    model = size.model
+    layers = f"{model.n_layers}+{model.n_layers}"
+    return (
+        f"V {model.vocab_size:,} · d {model.d_model} · {layers} · d_ff {model.d_ff} · {size.sentences} x {size.tokens}"
+    )
+
+
+def markdown(facts: dict, results: Sequence[dict]) -> str:
+    """The table, with the machine under it."""
+    lines = [
+        "# Time of a training step",
+        "",
+        "Milliseconds, median (lowest to highest); ratios are medians over rounds.",
+    ]
+    lines += ["`python -m benchmarks.training_step`", ""]
+    head = ["size", "ours", "PyTorch eager", "our products alone", "ours / PyTorch", "ours / products", "rounds", "met"]
+    lines += [_row(head), _row(["---"] * len(head))]
+    for result in results:
+        times = [_milliseconds(result[name]) for name in ("ours", "pytorch", "products")]
+        ratios = [f"{result[f'ours / {name}']:.2f}" for name in ("pytorch", "products")]
+        lines.append(_row([result["shape"], *times, *ratios, str(result["rounds"]), "yes" if result["met"] else "no"]))
+    lines += ["", "Met: at most 1.0 times PyTorch, or 1.15 times our own matrix products where that is longer.", ""]
+    lines += [f"- {name}: {value}" for name, value in facts.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _milliseconds(times: dict[str, float]) -> str:
+    median, lowest, highest = (1000 * times[name] for name in ("median", "lowest", "highest"))
+    digits = 0 if median >= 100 else 1
+    return f"{median:.{digits}f} ({lowest:.{digits}f} to {highest:.{digits}f})"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.training_step", description=__doc__.split("\n")[0])
+    names = [size.name for size in SIZES]
+    parser.add_argument("--sizes", nargs="+", choices=names, default=names, help="which to measure (default: all)")
+    parser.add_argument("--quick", action="store_true", help="two rounds, and no results are written")
+    options = parser.parse_args(argv)
+    keep_freed_memory()
+    torch.set_num_threads(blas_threads())
+    facts, results = machine_facts(), []
+    for size in SIZES:
+        if size.name in options.sizes:
+            results.append(summary(size, race(size, 2 if options.quick else size.rounds)))
+    text = markdown(facts, results)
+    print(text)
+    if not options.quick:
+        RESULTS.mkdir(exist_ok=True)
+        table = {"machine": facts, "results": results}
+        (RESULTS / "training_step.json").write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
+        (RESULTS / "training_step.md").write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

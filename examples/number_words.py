@@ -1,0 +1,154 @@
+"""Translate English number words into German ones: a real translation task that needs no download.
+
+    seven hundred forty-three thousand two hundred five  ->  siebenhundertdreiundvierzigtausendzweihundertfünf
+
+The order of ones and tens turns round, words join, and forms depend on what follows: eins, but einundzwanzig and
+eintausend. The model sees up to 100,000 of the million numbers and is then asked for 1,000 that it never saw.
+
+    python examples/number_words.py                    about two minutes on two cores
+    python examples/number_words.py --updates 6000     until it makes no more mistakes
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from pathlib import Path
+
+from minitransformer.config import EOS, Config, DataConfig, ModelConfig, TrainingConfig, TranslationConfig
+from minitransformer.errors import MiniTransformerError
+from minitransformer.figures import draw_attention, png_bytes
+from minitransformer.text import Tokenizer, pad_batch
+from minitransformer.training import Corpus, Trainer
+from minitransformer.translation import translate_lines
+
+ENGLISH = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
+    "eighteen nineteen"
+).split()
+ENGLISH_TENS = "- - twenty thirty forty fifty sixty seventy eighty ninety".split()
+GERMAN = (
+    "null eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn vierzehn fünfzehn sechzehn siebzehn "
+    "achtzehn neunzehn"
+).split()
+GERMAN_TENS = "- - zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzig".split()
+LIMIT = 1_000_000
+SHOWN = (7, 21, 101, 1_001, 61_016, 743_205, 999_999)  # never trained on
+
+
+def english(number: int) -> str:
+    """743205 -> "seven hundred forty-three thousand two hundred five", for 0 to 999,999"""
+    if number < 20:
+        return ENGLISH[number]
+    if number < 100:
+        tens, ones = divmod(number, 10)
+        return ENGLISH_TENS[tens] + (f"-{ENGLISH[ones]}" if ones else "")
+    size, word = (100, "hundred") if number < 1000 else (1000, "thousand")
+    head, rest = divmod(number, size)
+    return f"{english(head)} {word}" + (f" {english(rest)}" if rest else "")
+
+
+def german(number: int, *, stands_alone: bool = True) -> str:
+    """743205 -> "siebenhundertdreiundvierzigtausendzweihundertfünf"; 1 is "eins" at the end and "ein" before a word"""
+    if number == 1 and not stands_alone:
+        return "ein"
+    if number < 20:
+        return GERMAN[number]
+    if number < 100:
+        tens, ones = divmod(number, 10)
+        return (f"{german(ones, stands_alone=False)}und" if ones else "") + GERMAN_TENS[tens]
+    size, word = (100, "hundert") if number < 1000 else (1000, "tausend")
+    head, rest = divmod(number, size)
+    return german(head, stands_alone=False) + word + (german(rest, stands_alone=stands_alone) if rest else "")
+
+
+def draw_numbers(count: int, seed: int) -> list[int]:
+    """``count`` different numbers, half of them spread evenly over the number of digits so that short ones occur."""
+    rng, drawn = random.Random(seed), set()
+    while len(drawn) < count:
+        limit = 10 ** rng.randint(3, 6) if len(drawn) % 2 else LIMIT
+        number = rng.randrange(limit)
+        if number not in SHOWN:
+            drawn.add(number)
+    numbers = sorted(drawn)
+    rng.shuffle(numbers)
+    return numbers
+
+
+def make_config(arguments: argparse.Namespace) -> Config:
+    return Config(
+        model=ModelConfig(n_layers=2, d_model=64, d_ff=256, n_heads=4, p_drop=0.0, label_smoothing=0.1),
+        data=DataConfig(src_tokens=1024, tgt_tokens=1024),
+        training=TrainingConfig(
+            directory=arguments.directory,
+            seed=arguments.seed,
+            updates=arguments.updates,
+            warmup_steps=500,
+            lr_scale=0.5,
+            log_every=50,
+            validate_every=500,
+            save_every=500,
+            keep_checkpoints=2,
+        ),
+        translation=TranslationConfig(beam_size=1),
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--updates", type=int, default=2000, help="updates of the parameters (default 2000)")
+    parser.add_argument("--numbers", type=int, default=100_000, help="numbers to learn from (default 100000)")
+    parser.add_argument("--seed", type=int, default=1, help="of data, weights and order (default 1)")
+    parser.add_argument("--directory", default="runs/number_words", help="default runs/number_words")
+    arguments = parser.parse_args()
+
+    numbers = draw_numbers(arguments.numbers + 2000, seed=arguments.seed)
+    unseen, valid, train = numbers[:1000], numbers[1000:2000], numbers[2000:]
+    pairs = {
+        name: ([english(n) for n in part], [german(n) for n in part])
+        for name, part in (("train", train), ("valid", valid), ("unseen", unseen))
+    }
+    tokenizer = Tokenizer.train([*pairs["train"][0][:20000], *pairs["train"][1][:20000]], vocab_size=400)
+    config = make_config(arguments)
+
+    print(f"learning from {len(train):,} numbers, vocabulary of {tokenizer.vocab_size} pieces", flush=True)
+    began = time.monotonic()
+    trainer = Trainer(config, Corpus.from_lines(tokenizer, pairs["train"], pairs["valid"]))
+    outcome = trainer.run()
+    print(f"{outcome.update} updates; this sitting took {time.monotonic() - began:.0f} s")
+    if outcome.signal is not None:
+        return outcome.exit_status
+
+    sources, references = pairs["unseen"]
+    answers = translate_lines(trainer.model, tokenizer, sources, config.translation, progress=True)
+    right = sum(answer == reference for answer, reference in zip(answers, references, strict=True))
+    print(f"\n{right} of {len(unseen)} numbers never seen in training are translated exactly right; some others:\n")
+    shown = translate_lines(trainer.model, tokenizer, [english(n) for n in SHOWN], config.translation)
+    for number, answer in zip(SHOWN, shown, strict=True):
+        mark = "right" if answer == german(number) else f"wrong, it is {german(number)}"
+        print(f"{number:>9,}  {english(number)}\n           {answer}   ({mark})")
+    draw_picture(trainer, tokenizer, 743_205, Path(arguments.directory) / "attention.png")
+    return 0
+
+
+def draw_picture(trainer: Trainer, tokenizer: Tokenizer, number: int, path: Path) -> None:
+    """The decoder's attention to the English words while it writes the German ones, last layer."""
+    src, tgt = tokenizer.encode(english(number)), tokenizer.encode(german(number))
+    batch = pad_batch([src], [tgt])
+    maps = trainer.model.attention_maps(batch.src, batch.tgt_in)
+    weights = maps[f"decoder.{trainer.model.config.n_layers - 1}.cross_attention"][0]  # (H, T, S)
+    figure = draw_attention(
+        weights, tokenizer.pieces([*src, EOS]), tokenizer.pieces([*tgt, EOS]), title=f"{number:,} in English and German"
+    )
+    path.write_bytes(png_bytes(figure))
+    print(f"\npicture of the attention: {path}")
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except MiniTransformerError as error:
+        print(f"number_words: {error}", file=sys.stderr)
+        sys.exit(2)

@@ -1,0 +1,138 @@
+"""Copy or reverse a sequence of symbols: the smallest tasks that need attention, and nothing but attention.
+
+    python examples/sequences.py copy
+    python examples/sequences.py reverse                      a few minutes on two cores
+    python examples/sequences.py copy --kernels simple        the readable ops alone
+
+A sequence has 1 to 20 of 30 symbols. No sequence of the test occurs in training, so remembering does not help: to
+copy, the decoder must look at the position it writes; to reverse, at the same distance from the other end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from pathlib import Path
+
+from tqdm import tqdm
+
+from minitransformer.config import UNK, Config, DataConfig, ModelConfig, TrainingConfig
+from minitransformer.errors import MiniTransformerError
+from minitransformer.figures import draw_attention, draw_learning_curves, png_bytes
+from minitransformer.nn import Transformer
+from minitransformer.text import pad_batch
+from minitransformer.training import Corpus, Trainer, read_metrics
+from minitransformer.translation import greedy_search
+
+FIRST_SYMBOL = UNK + 1  # the ids before it are PAD, BOS, EOS and UNK
+N_SYMBOLS = 30
+LONGEST = 20
+TASKS = {"copy": lambda sequence: list(sequence), "reverse": lambda sequence: list(reversed(sequence))}
+
+
+def draw_sequence(rng: random.Random) -> tuple[int, ...]:
+    return tuple(rng.choices(range(FIRST_SYMBOL, FIRST_SYMBOL + N_SYMBOLS), k=rng.randint(1, LONGEST)))
+
+
+def draw_sequences(n_train: int, n_unseen: int, seed: int) -> tuple[list, list]:
+    """Training sequences, and others of which none is among them (so hardly any of one or two symbols)."""
+    rng = random.Random(seed)
+    train = [draw_sequence(rng) for _ in range(n_train)]
+    known, unseen = set(train), {}
+    while len(unseen) < n_unseen:
+        sequence = draw_sequence(rng)
+        if sequence not in known:
+            unseen[sequence] = None  # a dict keeps the order of drawing
+    return train, list(unseen)
+
+
+def make_config(arguments: argparse.Namespace) -> Config:
+    return Config(
+        model=ModelConfig(
+            vocab_size=FIRST_SYMBOL + N_SYMBOLS,
+            n_layers=2,
+            d_model=64,
+            d_ff=256,
+            n_heads=4,
+            p_drop=0.0,
+            kernels=arguments.kernels,
+        ),
+        # About 64 sequences of middling length in a batch.
+        data=DataConfig(src_tokens=64 * (LONGEST + 1), tgt_tokens=64 * (LONGEST + 1)),
+        training=TrainingConfig(
+            directory=arguments.directory,
+            seed=arguments.seed,
+            updates=arguments.updates,
+            warmup_steps=500,
+            lr_scale=0.5,
+            log_every=25,
+            validate_every=250,
+            save_every=500,
+            keep_checkpoints=2,
+        ),
+    )
+
+
+def count_right(model: Transformer, sources: list, targets: list) -> int:
+    """How many sources the model turns into exactly their targets, decoding greedily."""
+    right = 0
+    for start in tqdm(range(0, len(sources), 200), desc="testing", unit="batch"):
+        part = slice(start, start + 200)
+        batch = pad_batch(sources[part], targets[part])
+        answers = greedy_search(model, batch.src)
+        right += sum(list(answer.ids) == target for answer, target in zip(answers, targets[part], strict=True))
+    return right
+
+
+def draw_pictures(trainer: Trainer, source: list[int], target: list[int], folder: Path, task: str) -> None:
+    curves = draw_learning_curves({task: read_metrics(folder / "metrics.jsonl")})
+    (folder / "curves.png").write_bytes(png_bytes(curves))
+    batch = pad_batch([source], [target])
+    maps = trainer.model.attention_maps(batch.src, batch.tgt_in)
+    names = [[f"{symbol - FIRST_SYMBOL}" for symbol in side] + ["end"] for side in (source, target)]
+    attention = draw_attention(maps["decoder.1.cross_attention"][0], *names, title=f"{task}: last decoder layer")
+    (folder / "attention.png").write_bytes(png_bytes(attention))
+    print(f"pictures: {folder / 'curves.png'}, {folder / 'attention.png'}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("task", choices=TASKS)
+    parser.add_argument("--updates", type=int, default=3000, help="updates of the parameters (default 3000)")
+    parser.add_argument("--sequences", type=int, default=100_000, help="to learn from (default 100000)")
+    parser.add_argument("--seed", type=int, default=1, help="of data, weights and order (default 1)")
+    parser.add_argument("--kernels", choices=("fast", "simple"), default="fast", help="default fast")
+    parser.add_argument("--directory", help="default runs/TASK-KERNELS")
+    arguments = parser.parse_args()
+    arguments.directory = arguments.directory or f"runs/{arguments.task}-{arguments.kernels}"
+
+    solve = TASKS[arguments.task]
+    train, unseen = draw_sequences(arguments.sequences, 2000, arguments.seed)
+    unseen, valid = unseen[:1000], unseen[1000:]
+    train_pairs, valid_pairs, unseen_pairs = (
+        ([list(sequence) for sequence in part], [solve(sequence) for sequence in part])
+        for part in (train, valid, unseen)
+    )
+    trainer = Trainer(make_config(arguments), Corpus(train_pairs, valid_pairs))
+    began = time.monotonic()
+    outcome = trainer.run()
+    print(f"{outcome.update} updates; this sitting took {time.monotonic() - began:.0f} s")
+    if outcome.signal is not None:
+        return outcome.exit_status
+    right = count_right(trainer.model, *unseen_pairs)
+    print(f"{right} of {len(unseen)} sequences never seen in training: {arguments.task} exactly right")
+    longest = max(range(100), key=lambda row: len(unseen_pairs[0][row]))
+    draw_pictures(
+        trainer, unseen_pairs[0][longest], unseen_pairs[1][longest], Path(arguments.directory), arguments.task
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except MiniTransformerError as error:
+        print(f"sequences: {error}", file=sys.stderr)
+        sys.exit(2)

@@ -1,0 +1,171 @@
+"""``doctor``: what this machine has for training, and for what is missing the cure in one sentence."""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import importlib.metadata
+import importlib.util
+import os
+import platform
+from collections.abc import Callable
+from pathlib import Path
+
+Finding = tuple[str, str]
+"""What was found ("" if nothing), and the cure or a remark ("" if none is needed)."""
+
+THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
+GIB = 1 << 30
+
+
+def add_parser(commands) -> None:
+    parser = commands.add_parser("doctor", help="what this machine has for training, and what is missing")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    for name, check in CHECKS.items():
+        found, remark = _examined(check)
+        line = f"{name:<11} {found or 'not found'}"
+        print(f"{line}: {remark}" if remark else line)
+
+
+def _examined(check: Callable[[], Finding]) -> Finding:
+    """The finding of one check. A broken installation can raise anything; the doctor reports it and goes on."""
+    try:
+        return check()
+    except Exception as error:
+        return "", f"the check itself failed ({type(error).__name__}: {' '.join(str(error).split())})"
+
+
+def _python() -> Finding:
+    return f"{platform.python_version()} on {platform.system()} {platform.machine()}", ""
+
+
+def _numpy() -> Finding:
+    import numpy
+
+    return numpy.__version__, ""
+
+
+def _blas() -> Finding:
+    import numpy
+
+    cores = _core_count()
+    if importlib.util.find_spec("threadpoolctl"):
+        import threadpoolctl
+
+        pools = [pool for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"]
+        found = [f"{pool['internal_api']} {pool['version']}, {_threads(pool['num_threads'])}" for pool in pools]
+        busiest = max((pool["num_threads"] for pool in pools), default=1)
+    else:
+        blas = numpy.show_config(mode="dicts")["Build Dependencies"]["blas"]
+        limits = [int(os.environ[name]) for name in THREAD_VARIABLES if os.environ.get(name, "").isdigit()]
+        busiest = limits[0] if limits else cores
+        found = [f"{blas['name']} {blas['version']}, {_threads(busiest)} by environment and cores"]
+    if busiest > cores:
+        return "; ".join(
+            found
+        ), f"more threads than the {cores} cores; set OPENBLAS_NUM_THREADS={cores} before the start"
+    return "; ".join(found), ""
+
+
+def _threads(number: int) -> str:
+    return "1 thread" if number == 1 else f"{number} threads"
+
+
+def _cores() -> Finding:
+    return str(_core_count()), ""
+
+
+def _core_count() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _memory() -> Finding:
+    if not hasattr(os, "sysconf"):
+        return "", "this system does not tell; look in its task manager"
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    found = f"{total / GIB:.1f} GiB"
+    state = Path("/proc/meminfo")
+    if state.is_file():
+        sizes = dict(line.split(":", 1) for line in state.read_text().split("\n") if ":" in line)
+        found += f", {int(sizes['MemAvailable'].split()[0]) * 1024 / GIB:.1f} GiB free"
+    limit = Path("/sys/fs/cgroup/memory.max")
+    if limit.is_file() and limit.read_text().strip().isdigit():
+        found += f", limited to {int(limit.read_text()) / GIB:.1f} GiB for this process"
+    return found, ""
+
+
+def _cupy() -> Finding:
+    from minitransformer.backend import cuda_trouble
+
+    trouble = cuda_trouble()  # imports CuPy, if it is installed
+    if importlib.util.find_spec("cupy") is None:
+        return "", f"{trouble}; training on the CPU needs none"
+    import cupy
+
+    if trouble:
+        return cupy.__version__, trouble
+    device = cupy.cuda.runtime.getDeviceProperties(0)
+    total = cupy.cuda.runtime.memGetInfo()[1]
+    return f"{cupy.__version__}, {device['name'].decode()}, {total / GIB:.1f} GiB", ""
+
+
+def _driver() -> Finding:
+    """NVIDIA's driver, asked by its own library, so that CuPy need not be there."""
+    name = "nvcuda.dll" if os.name == "nt" else "libcuda.so.1"
+    version = ctypes.c_int(0)
+    try:
+        ctypes.CDLL(name).cuDriverGetVersion(ctypes.byref(version))
+    except OSError:
+        return "", "no NVIDIA driver; a GPU needs the driver of its maker, training on the CPU needs none"
+    return f"NVIDIA, for CUDA up to {version.value // 1000}.{version.value % 1000 // 10}", ""
+
+
+def _nccl() -> Finding:
+    cure = "several GPUs need it; install minitransformer[cuda13] (or [cuda12])"
+    for package in ("nvidia-nccl-cu13", "nvidia-nccl-cu12"):
+        try:
+            return f"{importlib.metadata.version(package)} ({package})", ""
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return "", cure
+
+
+def _mpi() -> Finding:
+    cure = "several processes on CPUs need it; install minitransformer[mpi] and an MPI such as `pip install mpich`"
+    if importlib.util.find_spec("mpi4py") is None:
+        return "", cure
+    import mpi4py
+
+    mpi4py.rc.initialize = False  # ask for the version without becoming an MPI process
+    try:
+        from mpi4py import MPI
+    except (RuntimeError, ImportError):
+        return f"mpi4py {mpi4py.__version__}", "there is no MPI library behind it; `pip install mpich` brings one"
+    library = MPI.Get_library_version().strip("\0 \n").split("\n")[0]
+    return f"mpi4py {mpi4py.__version__}, {library}", ""
+
+
+def _package(name: str, purpose: str, extra: str) -> Finding:
+    try:
+        return importlib.metadata.version(name), ""
+    except importlib.metadata.PackageNotFoundError:
+        return "", f"{purpose} needs it; install minitransformer[{extra}]"
+
+
+CHECKS: dict[str, Callable[[], Finding]] = {
+    "Python": _python,
+    "NumPy": _numpy,
+    "BLAS": _blas,
+    "cores": _cores,
+    "memory": _memory,
+    "CuPy": _cupy,
+    "driver": _driver,
+    "NCCL": _nccl,
+    "MPI": _mpi,
+    "sacreBLEU": lambda: _package("sacrebleu", "BLEU", "eval"),
+    "matplotlib": lambda: _package("matplotlib", "plot", "plot"),
+}

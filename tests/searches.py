@@ -1,0 +1,112 @@
+"""For tests of search: models to search in, the same without a cache, and a search through all outputs."""
+
+from __future__ import annotations
+
+from itertools import product
+from types import SimpleNamespace
+
+import numpy as np
+from small_models import random_sentence, small_model
+
+from minitransformer.config import BOS, EOS, PAD
+from minitransformer.nn import Transformer
+from minitransformer.text.batching import pad_rows
+from minitransformer.translation import Hypothesis, beam_search, greedy_search
+
+V = 6  # two words, UNK and EOS can be said
+SEEDS = range(6)
+
+
+def sharp_model(seed: int, **changes) -> Transformer:
+    """A random model that is often sure of itself: an untrained one finds all tokens about equally probable."""
+    rng = np.random.default_rng(seed)
+    model = small_model(rng, **{"vocab_size": V, "n_layers": 1} | changes)
+    model.parameters.data *= rng.uniform(1.0, 2.0)
+    return model
+
+
+def random_sources(seed: int, lengths=(1, 4, 2), vocab_size: int = V) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    return pad_rows([[*random_sentence(rng, n, vocab_size), EOS] for n in lengths])
+
+
+class UncachedModel:
+    """A Transformer that keeps nothing between steps: each reads its whole output so far anew."""
+
+    def __init__(self, model: Transformer):
+        self.model, self.config, self.xp = model, model.config, model.xp
+        self.steps: list[int] = []  # rows of each step
+
+    def encode(self, src_ids):
+        return src_ids
+
+    def start_cache(self, memory, max_length):
+        cache = SimpleNamespace(src=memory, tgt=np.empty((len(memory), 0), int), length=0)
+
+        def reorder(rows):
+            cache.src, cache.tgt = cache.src[rows], cache.tgt[rows]
+
+        cache.reorder = reorder
+        return cache
+
+    def decode_step(self, last_ids, cache):
+        self.steps.append(len(last_ids))
+        cache.tgt = np.concatenate([cache.tgt, last_ids[:, None]], axis=1)
+        cache.length += 1
+        return self.model(cache.src, cache.tgt).data[:, -1]
+
+
+class ChainModel(UncachedModel):
+    """A model whose next token depends on the last one alone, by a table of log-probabilities (V, V)."""
+
+    def __init__(self, table: np.ndarray):
+        self.config, self.xp, self.table = SimpleNamespace(vocab_size=len(table), positions="sinusoidal"), np, table
+        self.steps = []
+
+    def decode_step(self, last_ids, cache):
+        self.steps.append(len(last_ids))
+        cache.length += 1
+        return self.table[last_ids]
+
+
+def outputs_log_probs(model: Transformer, source: np.ndarray, outputs: list[list[int]]) -> list[float]:
+    """ln P(Y | X) of each output (EOS written out where it has one), by whole runs of the model."""
+    tgt_in = pad_rows([[BOS, *output[:-1]] for output in outputs])
+    logits = model(np.tile(source, (len(outputs), 1)), tgt_in).data
+    log_probs = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+    return [
+        float(sum(row[t, token] for t, token in enumerate(ids))) for row, ids in zip(log_probs, outputs, strict=True)
+    ]
+
+
+def every_output(limit: int, vocab_size: int = V) -> list[list[int]]:
+    """All outputs of at most ``limit`` tokens: shorter ones end in EOS, those at the limit may be cut off."""
+    words = [token for token in range(vocab_size) if token not in (PAD, BOS, EOS)]
+    ended = [[*ids, EOS] for n in range(limit) for ids in product(words, repeat=n)]
+    return ended + [list(ids) for ids in product(words, repeat=limit)]
+
+
+def exhaustive_search(model: Transformer, source: np.ndarray, limit: int, alpha: float) -> list[Hypothesis]:
+    outputs = every_output(limit)
+    found = []
+    for output, log_prob in zip(outputs, outputs_log_probs(model, source, outputs), strict=True):
+        ids = [token for token in output if token != EOS]
+        found.append(Hypothesis(ids, log_prob, log_prob / ((5 + len(output)) / 6) ** alpha))
+    return sorted(found, key=lambda hypothesis: -hypothesis.score)
+
+
+def source_length(source: np.ndarray) -> int:
+    return int(np.count_nonzero((source != PAD) & (source != EOS)))
+
+
+def assert_same(found, expected):
+    """The same hypotheses in the same order; numbers up to rounding."""
+    assert [h.ids for h in found] == [h.ids for h in expected]
+    np.testing.assert_allclose([h.score for h in found], [h.score for h in expected], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose([h.log_prob for h in found], [h.log_prob for h in expected], rtol=1e-9, atol=1e-12)
+
+
+def both_searches(model, src: np.ndarray, **options) -> list[list[Hypothesis]]:
+    """What beam search finds for each sentence, then what greedy search finds for each."""
+    beams = beam_search(model, src, beam_size=3, n_best=2, **options)
+    return beams + [[hypothesis] for hypothesis in greedy_search(model, src, **options)]

@@ -1,0 +1,44 @@
+"""Small models and batches with random values, for tests of the whole model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from minitransformer.config import UNK, ModelConfig
+from minitransformer.nn import Transformer
+from minitransformer.text import Batch, pad_batch
+
+VOCAB_SIZE = 13
+
+
+def small_config(**changes) -> ModelConfig:
+    """d_k, d_v and d_model / n_heads all differ, so that no two axes can be taken for each other."""
+    shape = dict(vocab_size=VOCAB_SIZE, n_layers=2, d_model=6, d_ff=10, n_heads=2, d_k=4, d_v=5, max_positions=20)
+    return ModelConfig(**shape | {"dtype": "float64"} | changes)
+
+
+def small_model(rng: np.random.Generator, **changes) -> Transformer:
+    """A model whose norms and biases are random too: at ones and zeros many faults cannot be seen."""
+    model = Transformer(small_config(**changes), seed=3)
+    for name in model.parameters.names:
+        data = model.parameters[name].data
+        data += 0.3 * rng.standard_normal(data.shape)
+    return model
+
+
+def random_sentence(rng: np.random.Generator, length: int, vocab_size: int = VOCAB_SIZE) -> list[int]:
+    return rng.integers(UNK, vocab_size, length).tolist()
+
+
+def random_batch(rng, src_lengths: Sequence[int] = (5, 2, 4), tgt_lengths: Sequence[int] = (3, 6, 1)) -> Batch:
+    """Sentences of different lengths, so that every batch has padding on both sides."""
+    return pad_batch([random_sentence(rng, n) for n in src_lengths], [random_sentence(rng, n) for n in tgt_lengths])
+
+
+def gradient(model: Transformer, batch: Batch, dropout=None) -> np.ndarray:
+    """The gradient of the summed smoothed loss: the whole vector."""
+    model.parameters.zero_grad()
+    model.loss(batch.src, batch.tgt_in, batch.tgt_out, dropout)[0].backward()
+    return model.parameters.grad.copy()

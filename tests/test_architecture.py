@@ -1,0 +1,124 @@
+"""The house of the project: who may import whom, read out of the source, and what a NumPy user never loads."""
+
+import ast
+import subprocess
+import sys
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import minitransformer
+
+PACKAGE = Path(minitransformer.__file__).parent
+FILES = sorted(PACKAGE.rglob("*.py"))
+FLOORS = {
+    **dict.fromkeys(["errors", "config", "backend"], 0),
+    **dict.fromkeys(["ops", "text", "data"], 1),
+    **dict.fromkeys(["kernels", "distributed"], 2),
+    "autograd": 3,
+    **dict.fromkeys(["nn", "optim"], 4),
+    **dict.fromkeys(["translation", "figures"], 5),
+    "training": 6,
+    **dict.fromkeys(["cli", "__main__"], 7),
+}
+OUTSIDE = {"lessons", "examples", "tests", "benchmarks"}
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_name(path): path for path in FILES}
+
+
+def imported_names(path: Path) -> set[str]:
+    """Every name an import statement of the file asks for, wherever the statement stands; relative ones resolved."""
+    package = module_name(path).split(".")[: None if path.name == "__init__.py" else -1]
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else []
+            base = ".".join([*above, *filter(None, [node.module])])
+            names |= {f"{base}.{alias.name}" for alias in node.names}
+    return names
+
+
+def imported_modules(path: Path) -> set[str]:
+    """The modules of the package that the file imports: ``from a.b import c`` is a.b.c if that is a file, else a.b."""
+    found = {name if name in MODULES else name.rpartition(".")[0] for name in imported_names(path)}
+    return (found & set(MODULES)) - {module_name(path)}
+
+
+def unit(module: str) -> str:
+    """The folder (or single file) below the package that a module belongs to; '' is the package itself."""
+    return (module.split(".") + [""])[1]
+
+
+def test_every_folder_stands_on_a_floor():
+    assert {unit(module) for module in MODULES} - {""} <= set(FLOORS)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(PACKAGE).as_posix())
+def test_a_module_imports_only_its_own_folder_or_a_lower_floor(path):
+    here = unit(module_name(path))
+    if here == "":
+        assert imported_modules(path) == set()
+        return
+    for module in imported_modules(path):
+        there = unit(module)
+        same_floor_files = FLOORS.get(there) == FLOORS[here] == 0
+        main_starts_cli = (here, there) == ("__main__", "cli")
+        assert there == here or there == "" or same_floor_files or main_starts_cli or FLOORS[there] < FLOORS[here], (
+            f"{module_name(path)} imports {module}"
+        )
+
+
+def test_imports_have_no_cycle():
+    graph = {module: imported_modules(path) for module, path in MODULES.items()}
+    try:
+        list(TopologicalSorter(graph).static_order())
+    except CycleError as error:
+        pytest.fail(f"modules import each other in a circle: {' -> '.join(error.args[1])}")
+
+
+def test_the_package_imports_nothing_from_outside_it():
+    for path in FILES:
+        assert not {name.split(".")[0] for name in imported_names(path)} & OUTSIDE, path
+
+
+def test_no_op_mentions_cupy():
+    """The arrays decide the library."""
+    for path in (PACKAGE / "ops").rglob("*"):
+        if path.is_file() and path.suffix != ".pyc":
+            assert "cupy" not in path.read_text(encoding="utf-8").lower(), path
+
+
+def test_rules_and_their_twins_know_no_tensor():
+    """They work on plain arrays: nothing below the floor of autograd imports Tensor."""
+    below = [path for module, path in MODULES.items() if FLOORS.get(unit(module), 0) < FLOORS["autograd"]]
+    assert not [path for path in below if any("Tensor" in name for name in imported_names(path))]
+
+
+def test_training_a_small_model_on_numpy_loads_no_optional_package():
+    program = "\n".join(
+        [
+            "import sys",
+            "from minitransformer.config import ModelConfig, TrainingConfig",
+            "from minitransformer.nn import Transformer",
+            "from minitransformer.optim import Adam",
+            "from minitransformer.text import pad_batch",
+            "from minitransformer.training.step import train_step",
+            "model = Transformer(ModelConfig(vocab_size=9, n_layers=1, d_model=8, d_ff=8, n_heads=2))",
+            "batch = pad_batch([[4, 5]], [[6, 7]])",
+            "train_step(model, Adam(model.parameters), [batch], update=1, config=TrainingConfig())",
+            "print(*{'cupy', 'torch', 'matplotlib', 'sacrebleu', 'mpi4py'} & set(sys.modules))",
+        ]
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=PACKAGE.parent
+    )
+    assert (done.returncode, done.stdout.strip()) == (0, ""), done.stderr

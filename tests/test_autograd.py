@@ -1,0 +1,210 @@
+"""The tape and Tensor: gradients through graphs of operators, and clear words when something cannot be done."""
+
+import weakref
+
+import numpy as np
+import pytest
+
+from minitransformer.autograd import Tensor, apply, functions, no_grad
+from minitransformer.errors import AutogradError, ShapeError
+from minitransformer.ops.rule import Rule
+
+OPERATORS = {
+    "sum": lambda a, b: a + b,
+    "difference": lambda a, b: a - b,
+    "product": lambda a, b: a * b,
+    "quotient": lambda a, b: a / b,
+    "power": lambda a, b: a**3 + b**0.5,
+    "negation": lambda a, b: -a + b,
+    "numbers on the right": lambda a, b: (a + 2) * 3 - 4 + b / 5,
+    "numbers on the left": lambda a, b: 2 + a - (1 - b) + 3 * a + 1 / b,
+    "arrays on the left": lambda a, b: np.arange(4.0) * a - np.ones((3, 4)) / b,
+    "matrix product": lambda a, b: a @ b.transpose(),
+    "slices": lambda a, b: a[1:, ::2] * b[:2, 1:3],
+    "chosen rows": lambda a, b: a[np.array([0, 2, 2])] * b,
+    "sums and means": lambda a, b: a.sum(axis=1) * b.mean(axis=-1) + a.mean() * b.sum(axis=0, keepdims=True).sum(),
+    "maximum": lambda a, b: a.max(axis=0) * b + b.max(),
+    "reshape": lambda a, b: a.reshape(4, 3) @ b.reshape((3, 4)),
+    "transpose": lambda a, b: a.reshape(3, 2, 2).transpose(2, 0, 1).reshape(2, 6) @ b.reshape(6, 2),
+    "broadcast": lambda a, b: a[0].broadcast_to((5, 4)).sum(axis=0) * b,
+    "exp, log, relu": lambda a, b: a.exp() + b.log() + (a - b).relu(),
+    "softmax": lambda a, b: functions.softmax(a) * functions.log_softmax(b),
+    "concatenate": lambda a, b: functions.concatenate([a, b, a], axis=0) ** 2,
+    "a value used by three ops": lambda a, b: (lambda c: c * c + c / b + c.sum())(a * b),
+}
+
+
+@pytest.mark.parametrize("compute", OPERATORS.values(), ids=OPERATORS)
+def test_gradients_of_operators_are_finite_differences(compute, rng):
+    a, b = 0.5 + rng.random((3, 4)), 0.5 + rng.random((3, 4))
+    leaves = Tensor(a, requires_grad=True), Tensor(b, requires_grad=True)
+    y = compute(*leaves)
+    grad_y = rng.standard_normal(y.shape)
+    y.backward(grad_y)
+    directions, step = (rng.standard_normal((3, 4)), rng.standard_normal((3, 4))), 1e-5
+    ahead, behind = (
+        (grad_y * compute(Tensor(a + s * directions[0]), Tensor(b + s * directions[1])).data).sum()
+        for s in (step, -step)
+    )
+    along = sum((leaf.grad * direction).sum() for leaf, direction in zip(leaves, directions, strict=True))
+    assert along == pytest.approx((ahead - behind) / (2 * step), rel=1e-6)
+
+
+@pytest.mark.parametrize("shapes", [((3, 4), (4,)), ((2, 1, 4), (3, 1)), ((), (3, 4)), ((3, 1), (1, 4))], ids=str)
+def test_what_broadcasting_repeated_gets_the_sum_of_its_gradients(shapes, rng):
+    a, b = (Tensor(rng.standard_normal(shape), requires_grad=True) for shape in shapes)
+    y = a * b
+    grad_y = rng.standard_normal(y.shape)
+    y.backward(grad_y)
+    assert (a.grad.shape, b.grad.shape) == shapes
+    for leaf, other in ((a, b), (b, a)):
+        expected = np.zeros(leaf.shape)
+        repeated = np.broadcast_to(np.arange(leaf.data.size).reshape(leaf.shape), y.shape)
+        products = (grad_y * np.broadcast_to(other.data, y.shape)).ravel()
+        np.add.at(expected.reshape(-1), repeated.ravel(), products)
+        np.testing.assert_allclose(leaf.grad, expected, rtol=1e-12)
+
+
+def test_a_value_used_twice_adds_its_gradients(rng):
+    x = Tensor(rng.standard_normal(5), requires_grad=True)
+    y = x * 2
+    (y + y * y + y).sum().backward()
+    np.testing.assert_allclose(x.grad, 2 * (2 + 2 * y.data), rtol=1e-14)
+
+
+def test_two_results_that_share_a_gradient_array_do_not_disturb_each_other(rng):
+    """The sum hands the same array to both sides; one side then adds more to its own."""
+    a, b = (Tensor(rng.standard_normal(5), requires_grad=True) for _ in range(2))
+    left, right = a * 1, b * 1
+    (left + right + left * 3).sum().backward()
+    np.testing.assert_array_equal(a.grad, 4.0)
+    np.testing.assert_array_equal(b.grad, 1.0)
+
+
+def test_a_second_result_adds_to_the_gradient_of_a_leaf():
+    x = Tensor(np.ones(3), requires_grad=True)
+    (x * 2).sum().backward()
+    (x * 5).sum().backward()
+    np.testing.assert_array_equal(x.grad, 7.0)
+
+
+def test_several_outputs_of_one_rule_bring_all_their_gradients(rng):
+    packed = Tensor(rng.standard_normal((2, 5, 14)), requires_grad=True)
+    q, k, v = functions.split_heads(packed, n_heads=2, widths=(2, 2, 3))
+    (q.sum() + (v * 3).sum()).backward()  # k is not used
+    np.testing.assert_array_equal(packed.grad[0, 0], [1.0] * 4 + [0.0] * 4 + [3.0] * 6)
+
+
+def test_a_graph_of_20000_ops_needs_no_recursion():
+    x = Tensor(np.array(1.0), requires_grad=True)
+    y = x
+    for _ in range(20_000):
+        y = y + x
+    y.backward()
+    assert x.grad == 20_001.0
+    del y  # to free the chain must not recurse either
+
+
+def test_a_graph_with_many_paths_is_walked_once():
+    """2^60 paths lead from y to x; a walk along paths would never end."""
+    x = Tensor(np.array(1.0), requires_grad=True)
+    y = x
+    for _ in range(60):
+        y = y + y
+    y.backward()
+    assert x.grad == 2.0**60
+
+
+def test_a_second_backward_says_that_the_memory_was_freed():
+    x = Tensor(np.ones(3), requires_grad=True)
+    y = (x * x).sum()
+    y.backward()
+    with pytest.raises(AutogradError, match="already walked.*run the forward pass again"):
+        y.backward()
+    np.testing.assert_array_equal(x.grad, 2.0)
+
+
+def test_backward_frees_what_forward_saved():
+    kept = []
+
+    def forward(x):
+        kept.append(np.zeros(10))
+        return x * 2, (kept[0],)
+
+    double = Rule("double", forward, lambda grad_y, saved: (2 * grad_y,))
+    y = apply(double, Tensor(np.ones(3), requires_grad=True))
+    saved = weakref.ref(kept.pop())
+    assert saved() is not None
+    y.sum().backward()
+    assert saved() is None
+
+
+def test_backward_needs_a_gradient_unless_the_result_is_one_number():
+    x = Tensor(np.ones((2, 3)), requires_grad=True)
+    with pytest.raises(AutogradError, match=r"shape \(2, 3\)"):
+        (x * 2).backward()
+    (x * 2).sum().reshape(1, 1).backward()
+    np.testing.assert_array_equal(x.grad, 2.0)
+
+
+def test_the_gradient_given_to_backward_must_have_the_shape_of_the_result():
+    x = Tensor(np.ones((2, 3)), requires_grad=True)
+    with pytest.raises(ShapeError, match=r"must have shape \(2, 3\), got \(3, 2\)"):
+        (x * 2).backward(np.ones((3, 2)))
+
+
+def test_a_gradient_of_wrong_shape_names_its_rule():
+    transposed = Rule("transposed_by_mistake", lambda x: (x.T, ()), lambda grad_y, saved: (grad_y,))
+    x = Tensor(np.ones((2, 3)), requires_grad=True)
+    with pytest.raises(ShapeError, match=r"transposed_by_mistake: .* must have shape \(2, 3\), got \(3, 2\)"):
+        apply(transposed, x).sum().backward()
+
+
+def test_no_grad_records_nothing():
+    x = Tensor(np.ones(3), requires_grad=True)
+    with no_grad():
+        y = x * 2
+    assert not y.requires_grad and y.node is None
+    with pytest.raises(AutogradError):
+        y.sum().backward()
+    assert (x * 2).requires_grad, "recording must go on after the block"
+
+
+def test_recording_goes_on_after_an_error_inside_no_grad():
+    with pytest.raises(ZeroDivisionError), no_grad():
+        raise ZeroDivisionError
+    assert (Tensor(np.ones(3), requires_grad=True) * 2).requires_grad
+
+
+def test_nothing_is_recorded_where_no_input_requires_a_gradient():
+    y = Tensor(np.ones(3)) * Tensor(np.ones(3))
+    assert not y.requires_grad and y.node is None
+
+
+def test_only_leaves_that_require_a_gradient_get_one():
+    x, constant = Tensor(np.ones(3), requires_grad=True), Tensor(np.full(3, 4.0))
+    middle = x * constant
+    middle.sum().backward()
+    np.testing.assert_array_equal(x.grad, 4.0)
+    assert constant.grad is None and middle.grad is None
+
+
+def test_a_measurement_cannot_be_differentiated(rng):
+    logits = Tensor(rng.standard_normal((3, 9)), requires_grad=True)
+    loss, nll = functions.cross_entropy(logits, targets=np.array([1, 2, 3]), label_smoothing=0.1)
+    assert loss.requires_grad and not nll.requires_grad
+    with pytest.raises(AutogradError):
+        nll.backward()
+
+
+def test_whole_numbers_cannot_require_a_gradient():
+    with pytest.raises(AutogradError, match="floating-point"):
+        Tensor(np.arange(3), requires_grad=True)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_numbers_do_not_change_the_dtype(dtype):
+    x = Tensor(np.ones(3, dtype), requires_grad=True)
+    y = ((2.5 * x + 1) / 3 - x**2) * np.float64(0.5)
+    y.sum().backward()
+    assert (y.dtype, x.grad.dtype) == (dtype, dtype)

@@ -1,0 +1,180 @@
+"""Every mistake a user can make at the command line: one clear line, exit code 2, nothing written, nothing lost."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from minitransformer.backend import cuda_trouble
+from minitransformer.cli.main import main
+
+CONFIG = """
+[model]
+n_layers = 1
+d_model = 16
+d_ff = 16
+n_heads = 2
+positions = "learned"
+max_positions = 12
+[data]
+train_src = "train.en"
+train_tgt = "train.de"
+tokenizer = "bpe.txt"
+[training]
+directory = "run"
+updates = 1
+"""
+
+
+@pytest.fixture(scope="session")
+def prepared(tmp_path_factory) -> Path:
+    """A folder with text, a tokenizer, a checkpoint, and damaged forms of each."""
+    folder = tmp_path_factory.mktemp("bad")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        Path("run.toml").write_text(CONFIG)
+        Path("train.en").write_text("a b c\nb c\n" * 20)
+        Path("train.de").write_text("c b a\nc b\n" * 20)
+        assert main(["bpe", "train", "train.en", "train.de", "-o", "bpe.txt", "--vocab-size", "270"]) == 0
+        assert main(["train", "run.toml"]) == 0
+        shutil.move("run/checkpoints/update_00000001.npz", "model.npz")
+        shutil.rmtree("run")
+        whole = Path("model.npz").read_bytes()
+        Path("cut.npz").write_bytes(whole[: len(whole) // 2])
+        Path("damaged.npz").write_bytes(whole[:5000] + bytes(100) + whole[5100:])
+        Path("text.npz").write_text("this is no checkpoint\n")
+        Path("short.de").write_text("c b a\n")
+        Path("empty.de").write_text("")
+        Path("latin1.de").write_bytes(b"c b a\nk\xf6nnen\n" * 20)
+        Path("cut.txt").write_text(Path("bpe.txt").read_text()[:-40])
+        Path("metrics.jsonl").write_text('{"kind": "train", "update": 1}\nnot json\n')
+        Path("folder").mkdir()
+    return folder
+
+
+@pytest.fixture
+def folder(prepared, tmp_path, monkeypatch) -> Path:
+    """A copy of the prepared folder, to be left as it is."""
+    shutil.copytree(prepared, tmp_path / "work")
+    monkeypatch.chdir(tmp_path / "work")
+    return tmp_path / "work"
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+TRAIN = ["train", "run.toml"]
+TRANSLATE = ["translate", "--checkpoint", "model.npz"]
+EVALUATE = ["evaluate", "--checkpoint", "model.npz", "--src", "train.en", "--ref"]
+ATTENTION = ["plot", "attention", "--checkpoint", "model.npz", "--src", "a b", "--tgt", "b a", "-o", "a.png"]
+
+CASES = {
+    "misaligned training text": (
+        [*TRAIN, "--set", "data.train_tgt=short.de"],
+        "train.en and short.de: must have the same number of lines, got 40 and 1; line 2 has no partner",
+    ),
+    "misaligned test set": ([*EVALUATE, "short.de"], "train.en and short.de: must have the same number of lines"),
+    "empty training text": ([*TRAIN, "--set", "data.train_tgt=empty.de"], "empty.de: must have at least one line"),
+    "empty text for bpe": (["bpe", "train", "empty.de", "-o", "b.txt"], "empty.de: must have at least one line"),
+    "training text not UTF-8": (
+        [*TRAIN, "--set", "data.train_tgt=latin1.de"],
+        "latin1.de:2: must be UTF-8, got byte 0xf6",
+    ),
+    "no such text": ([*TRAIN, "--set", "data.train_src=none.en"], "none.en: cannot be read: No such file"),
+    "no such config": (["train", "none.toml"], "none.toml: cannot be read: No such file"),
+    "config whose name is no text": (["train", "\udcff.toml"], r"\udcff.toml: cannot be read"),
+    "config whose name has two lines": (["train", "a\nb.toml"], "minitransformer train: a b.toml: cannot be read"),
+    "unknown config key": ([*TRAIN, "--set", "model.layers=2"], "unknown key 'layers' in [model]; known: vocab_size"),
+    "wrong type in config": (
+        [*TRAIN, "--set", "model.n_layers=two"],
+        "model.n_layers must be a whole number, got 'two'",
+    ),
+    "no tokenizer": ([*TRAIN, "--set", "data.tokenizer="], "data.tokenizer must be a path"),
+    "tokenizer cut short": ([*TRAIN, "--set", "data.tokenizer=cut.txt"], "cut.txt:"),
+    "vocabulary that does not fit": ([*TRAIN, "--set", "model.vocab_size=100"], "model.vocab_size must be"),
+    "vocabulary too small for its bytes": (
+        ["bpe", "train", "train.en", "-o", "b.txt", "--vocab-size", "100"],
+        "vocab_size must be at least 260",
+    ),
+    "checkpoint cut short": (["translate", "--checkpoint", "cut.npz"], "cut.npz must be a whole checkpoint"),
+    "damaged checkpoint": (["translate", "--checkpoint", "damaged.npz"], "damaged.npz must be a whole checkpoint"),
+    "no checkpoint at all": (["translate", "--checkpoint", "text.npz"], "text.npz must be a whole checkpoint"),
+    "no such checkpoint": (["translate", "--checkpoint", "none.npz"], "none.npz must be a file that training wrote"),
+    "mean with a damaged one": (["average", "model.npz", "cut.npz", "-o", "mean.npz"], "cut.npz must be a whole"),
+    "mean of more than there are": (["average", "--last", "3", "folder", "-o", "mean.npz"], "got 0, asked 3"),
+    "last of two directories": (["average", "--last", "3", "a", "b", "-o", "mean.npz"], "--last must stand with one"),
+    "sentence longer than learned positions": (TRANSLATE, "12", b"a\n" + b"a b c " * 10 + b"\n"),
+    "input not UTF-8": (TRANSLATE, "standard input:2: must be UTF-8, got byte 0xf6", b"a b\nk\xf6nnen\n"),
+    "id out of range": (
+        ["bpe", "decode", "--ids", "--tokenizer", "bpe.txt"],
+        "standard input:1: decode: token ids must be from 0 to",
+        b"9999\n",
+    ),
+    "id that is no number": (
+        ["bpe", "decode", "--ids", "--tokenizer", "bpe.txt"],
+        "standard input:1: token ids must be whole numbers",
+        b"9 x\n",
+    ),
+    "beam of no hypothesis": ([*TRANSLATE, "--beam-size", "0"], "translation.beam_size must be at least 1, got 0"),
+    "more hypotheses than the beam": (
+        [*TRANSLATE, "--n-best", "9"],
+        "--n-best must be from 1 to the beam size 4, got 9",
+    ),
+    "layer that is not there": ([*ATTENTION, "--layer", "2"], "--layer must be from 1 to 1, got 2"),
+    "head that is not there": ([*ATTENTION, "--head", "3"], "head must be from 1 to 2, got 3"),
+    "damaged metrics": (["plot", "curves", "metrics.jsonl", "-o", "a.png"], "metrics.jsonl:2 must be a JSON object"),
+    "two runs of one name": (
+        ["plot", "curves", "a=metrics.jsonl", "a=b.jsonl", "-o", "a.png"],
+        "every run must have a label of its own",
+    ),
+    "output in no folder": (["average", "model.npz", "-o", "none/mean.npz"], "output must be in a folder that exists"),
+    "output is a folder": (
+        ["bpe", "train", "train.en", "-o", "folder"],
+        "output must be a file, got the folder folder",
+    ),
+    "unknown data set": (["data", "get", "none"], "the name must be one of multi30k"),
+    "data that is not there": (["data", "get", "multi30k", "--from", "folder", "--to", "d"], "must hold train.en"),
+    "unknown command": (["trian"], "invalid choice: 'trian'"),
+    "no command": ([], "the following arguments are required: COMMAND; see minitransformer --help"),
+    "argument missing": (["train"], "the following arguments are required: CONFIG; see minitransformer train --help"),
+    "option that is no number": ([*TRANSLATE, "--alpha", "much"], "argument --alpha: invalid float value: 'much'"),
+    "option cut short": (["bpe", "train", "train.en", "-o", "b", "--vocab", "300"], "unrecognized arguments: --vocab"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_bad_input_gets_one_line_and_exit_code_2_and_changes_no_file(case, folder, monkeypatch, capsys):
+    argv, message, *stdin = CASES[case]
+    if argv[:1] == ["plot"]:
+        pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install minitransformer[plot]")
+    if argv[:1] == ["evaluate"]:
+        pytest.importorskip("sacrebleu", reason="sacrebleu is not installed: pip install minitransformer[eval]")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin[0] if stdin else b"a b\n")))
+    before = contents(folder)
+    assert main(argv) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("minitransformer") and error.endswith("\n")
+    assert error.count("\n") == 1, error
+    assert message in error
+    assert contents(folder) == before
+
+
+@pytest.mark.parametrize("argv", [[*TRAIN, "--device", "cuda"], [*TRANSLATE, "--device", "cuda"]])
+def test_a_gpu_that_is_not_there_gets_the_reason_and_the_cure(argv, folder, monkeypatch, capsys):
+    if cuda_trouble() is None:
+        pytest.skip("this machine has a GPU that works")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a b\n")))
+    assert main(argv) == 2
+    error = capsys.readouterr().err
+    assert "device cuda: " in error and "--device cpu" in error and error.count("\n") == 1
+
+
+def test_an_output_that_was_there_survives_a_failure(folder):
+    Path("mean.npz").write_bytes(b"precious")
+    assert main(["average", "model.npz", "cut.npz", "-o", "mean.npz"]) == 2
+    assert Path("mean.npz").read_bytes() == b"precious"

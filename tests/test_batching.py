@@ -1,0 +1,158 @@
+"""Batching: every pair once per epoch, budgets kept, the same seed gives the same batches in any order of asking."""
+
+import numpy as np
+import pytest
+
+from minitransformer.config import BOS, EOS, PAD
+from minitransformer.errors import DataError
+from minitransformer.text import BatchStream, pad_batch
+from minitransformer.text.batching import rounded_up
+
+
+def random_corpus(rng, n_pairs, longest=40):
+    """Sides of loosely related lengths, ids from 4 on, a few of them empty."""
+    src_lengths = rng.integers(0, longest, n_pairs)
+    tgt_lengths = np.clip(src_lengths + rng.integers(-5, 6, n_pairs), 0, longest)
+    return tuple([rng.integers(4, 90, length).tolist() for length in side] for side in (src_lengths, tgt_lengths))
+
+
+@pytest.fixture
+def corpus(rng):
+    return random_corpus(rng, 700)
+
+
+def stream(corpus, src_tokens=300, tgt_tokens=250, seed=3):
+    return BatchStream(*corpus, src_tokens=src_tokens, tgt_tokens=tgt_tokens, seed=seed)
+
+
+def same(batch, other):
+    return all(np.array_equal(getattr(batch, name), getattr(other, name)) for name in vars(batch))
+
+
+# One batch
+
+
+def test_padding_stands_behind_every_sentence_and_marks_where_they_belong():
+    batch = pad_batch([[5, 6, 7], []], [[8], [9, 10]])
+    assert batch.src.tolist() == [[5, 6, 7, EOS], [EOS, PAD, PAD, PAD]]
+    assert batch.tgt_in.tolist() == [[BOS, 8, PAD], [BOS, 9, 10]]
+    assert batch.tgt_out.tolist() == [[8, EOS, PAD], [9, 10, EOS]]
+    assert batch.rows.tolist() == [0, 1]
+    assert {batch.src.dtype, batch.tgt_in.dtype, batch.tgt_out.dtype} == {np.dtype("int32")}
+
+
+def test_tokens_are_counted_without_padding(rng):
+    src, tgt = random_corpus(rng, 9)
+    batch = pad_batch(src, tgt)
+    assert batch.n_src_tokens == sum(map(len, src)) + 9
+    assert batch.n_tgt_tokens == sum(map(len, tgt)) + 9 == np.count_nonzero(batch.tgt_in)
+
+
+def test_the_decoder_reads_what_it_must_say_one_place_later(rng):
+    batch = pad_batch(*random_corpus(rng, 9))
+    reads, says = batch.tgt_in[:, 1:], batch.tgt_out[:, :-1]
+    assert np.array_equal(reads, np.where(says == EOS, PAD, says))
+
+
+def test_a_batch_without_pairs_or_with_uneven_sides_is_refused():
+    for src, tgt in (([], []), ([[4]], [[4], [5]])):
+        with pytest.raises(DataError, match="same number of sentences, at least one"):
+            pad_batch(src, tgt)
+        with pytest.raises(DataError, match="same number of sentences, at least one"):
+            stream((src, tgt))
+
+
+# A stream of batches
+
+
+@pytest.mark.parametrize("n_pairs", [1, 2, 50, 700])
+def test_every_pair_occurs_exactly_once_in_every_epoch(rng, n_pairs):
+    batches = stream(random_corpus(rng, n_pairs))
+    for epoch in range(4):
+        assert sorted(np.concatenate(batches.epoch(epoch)).tolist()) == list(range(n_pairs))
+
+
+@pytest.mark.parametrize(("src_tokens", "tgt_tokens"), [(41, 41), (43, 1000), (1000, 57), (300, 300), (10**6, 10**6)])
+def test_budgets_hold_for_padded_positions(corpus, src_tokens, tgt_tokens):
+    batches = stream(corpus, src_tokens, tgt_tokens)
+    for number in range(2 * batches.batches_per_epoch):
+        batch = batches.batch(number)
+        assert batch.src.size <= src_tokens and batch.tgt_in.size <= tgt_tokens and batch.tgt_out.size <= tgt_tokens
+
+
+def test_batches_hold_the_pairs_they_name(corpus):
+    src, tgt = corpus
+    batch = stream(corpus).batch(5)
+    for at, row in enumerate(batch.rows):
+        assert [token for token in batch.src[at].tolist() if token != PAD] == [*src[row], EOS]
+        assert [token for token in batch.tgt_out[at].tolist() if token != PAD] == [*tgt[row], EOS]
+
+
+def test_batches_do_not_depend_on_the_order_of_asking(corpus, rng):
+    in_order, asked, n = stream(corpus), stream(corpus), 3 * stream(corpus).batches_per_epoch
+    expected = [in_order.batch(number) for number in range(n)]
+    assert all(same(asked.batch(number), expected[number]) for number in rng.permutation(n).tolist())
+
+
+def test_numbers_run_through_the_epochs(corpus):
+    batches = stream(corpus)
+    numbered = [batches.batch(number).rows.tolist() for number in range(3 * batches.batches_per_epoch)]
+    assert numbered == [rows.tolist() for epoch in range(3) for rows in batches.epoch(epoch)]
+    positions = [batches.position(number) for number in range(len(numbered))]
+    assert positions == [(epoch, place) for epoch in range(3) for place in range(batches.batches_per_epoch)]
+
+
+def test_the_seed_decides_the_batches(corpus):
+    one, other = stream(corpus, seed=3), stream(corpus, seed=4)
+    assert all(same(one.batch(number), stream(corpus, seed=3).batch(number)) for number in range(20))
+    assert not any(np.array_equal(one.batch(number).rows, other.batch(number).rows) for number in range(20))
+
+
+def test_epochs_differ_in_the_order_and_in_the_content_of_batches(rng):
+    batches = stream(random_corpus(rng, 3000, longest=20))
+    first, second = batches.epoch(0), batches.epoch(1)
+    assert [len(rows) for rows in first] != [len(rows) for rows in second]
+    as_sets = [{frozenset(rows.tolist()) for rows in epoch} for epoch in (first, second)]
+    assert len(as_sets[0] & as_sets[1]) < 0.2 * len(first)
+
+
+def test_short_and_long_sentences_do_not_share_a_batch(rng):
+    corpus = random_corpus(rng, 20000)
+    batches = stream(corpus, src_tokens=1000, tgt_tokens=1000)
+    assert 0.0 < batches.padding_share() < 0.1
+    in_any_order = np.split(rng.permutation(20000), 20000 // 25)
+    widest = sum(pad_batch(*[[side[row] for row in rows] for side in corpus]).src.size for rows in in_any_order)
+    assert 1 - (batches.src_lengths.sum() / widest) > 0.3
+
+
+def test_the_padding_share_is_that_of_the_batches(corpus):
+    batches = stream(corpus)
+    made = [batches.batch(batches.batches_per_epoch + place) for place in range(batches.batches_per_epoch)]
+    padding = sum(np.count_nonzero(batch.src == PAD) + np.count_nonzero(batch.tgt_out == PAD) for batch in made)
+    positions = sum(batch.src.size + batch.tgt_out.size for batch in made)
+    assert batches.padding_share(1) == pytest.approx(padding / positions, rel=1e-12)
+
+
+def test_batches_are_as_full_as_their_budgets_allow(rng):
+    corpus = random_corpus(rng, 5000)
+    batches = stream(corpus, src_tokens=2000, tgt_tokens=2000)
+    sizes = [max(batches.batch(number).src.size, batches.batch(number).tgt_in.size) for number in range(60)]
+    assert np.median(sizes) > 0.9 * 2000
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_a_sentence_longer_than_a_budget_is_refused_by_name(side):
+    pairs = {"source": ([[4], [4] * 10], [[4], [4]]), "target": ([[4], [4]], [[4], [4] * 10])}[side]
+    assert stream(pairs, src_tokens=11, tgt_tokens=11).batches_per_epoch == 2
+    with pytest.raises(
+        DataError, match=rf"every {side} sentence must fit into {side[0]}\w+ = 10, got 11 tokens in row 1"
+    ):
+        stream(pairs, src_tokens=10, tgt_tokens=10)
+
+
+def test_rounded_lengths_exceed_the_true_ones_by_at_most_an_eighth():
+    lengths = np.arange(1, 600)
+    rounded = rounded_up(lengths, 10**6)
+    assert (rounded[:16] == lengths[:16]).all()
+    assert (rounded >= lengths).all() and (rounded < lengths * 1.125).all() and (np.diff(rounded) >= 0).all()
+    assert rounded_up(lengths, 599).max() == 599

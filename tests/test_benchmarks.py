@@ -1,0 +1,197 @@
+"""The benchmarks measure what they say: the twin is our model, the floor is our products, the verdicts are right."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from benchmarks import compare_curves
+from benchmarks.machine import machine_facts
+from benchmarks.matrix_products import record_products, replay
+from minitransformer.config import EOS, Config, ModelConfig, TrainingConfig
+from minitransformer.errors import ConfigError
+from minitransformer.nn import Dropout, Transformer
+from minitransformer.optim import Adam
+from minitransformer.text import Tokenizer, pad_batch
+from minitransformer.training import Trainer, read_metrics, train_step
+
+TINY = {"vocab_size": 23, "n_layers": 2, "d_model": 12, "d_ff": 20, "n_heads": 3, "d_k": 5, "d_v": 2}
+
+
+@pytest.fixture
+def batches(rng):
+    def sentences():
+        return [rng.integers(EOS + 1, TINY["vocab_size"], rng.integers(1, 9)).tolist() for _ in range(6)]
+
+    return [pad_batch(sentences(), sentences()) for _ in range(2)]
+
+
+@pytest.fixture
+def model(rng):
+    """A model with random parameters: biases and norms as initialised would hide a twin that lacks them."""
+    model = Transformer(ModelConfig(**TINY, p_drop=0.0, dtype="float64"), seed=1)
+    for name in model.parameters.names:
+        model.parameters[name].data += 0.1 * rng.standard_normal(model.parameters[name].shape)
+    return model
+
+
+@pytest.mark.parity
+def test_the_twin_gives_the_logits_of_the_model_it_was_made_from(torch, model, batches, relative_error):
+    from benchmarks.torch_model import TorchTransformer
+
+    twin = TorchTransformer.from_ours(model)
+    batch = batches[0]
+    logits = twin(torch.from_numpy(batch.src).long(), torch.from_numpy(batch.tgt_in).long())
+    real = batch.tgt_out != 0
+    assert relative_error(logits.detach().numpy()[real], model(batch.src, batch.tgt_in).data[real]) < 1e-12
+
+
+@pytest.mark.parity
+def test_without_dropout_the_twin_learns_as_our_model_does(torch, model, batches):
+    from benchmarks.torch_model import TorchTransformer
+    from benchmarks.torch_step import torch_adam, torch_train_step
+
+    config = TrainingConfig(warmup_steps=10)
+    adam = Adam(model.parameters, config.beta1, config.beta2, config.eps)
+    twin = TorchTransformer.from_ours(model)
+    twin_adam = torch_adam(twin, config)
+    for update in range(1, 21):
+        ours = train_step(model, adam, batches, update=update, config=config)
+        theirs = torch_train_step(twin, twin_adam, batches, update=update, config=config)
+        for name in ("loss", "nll", "gradient_norm", "learning_rate", "n_src_tokens", "n_tgt_tokens"):
+            assert getattr(theirs, name) == pytest.approx(getattr(ours, name), rel=1e-8)
+
+
+def use_our_masks(torch, monkeypatch, masks: Dropout):
+    """Let PyTorch's dropout, and that inside its attention, ask ``masks`` instead of its own generator."""
+
+    def dropout(x, p=0.5, training=True, inplace=False):
+        keep = masks.keep(tuple(x.shape), p) if training else None
+        return x if keep is None else x * torch.from_numpy(keep) / (1 - p)
+
+    def attention(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False):
+        scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+        mask = torch.ones(scores.shape[-2:], dtype=torch.bool).tril() if is_causal else attn_mask
+        return dropout(scores.masked_fill(~mask, float("-inf")).softmax(dim=-1), dropout_p) @ v
+
+    monkeypatch.setattr(torch.nn.functional, "dropout", dropout)
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", attention)
+
+
+@pytest.mark.parity
+def test_the_twin_drops_at_the_same_places_with_the_same_probabilities(torch, batches, monkeypatch):
+    from benchmarks.torch_model import TorchTransformer
+
+    config = ModelConfig(**TINY, p_drop=0.4, p_drop_attention=0.3, p_drop_ffn=0.2, dtype="float64")
+    ours = Transformer(config, seed=3)
+    twin = TorchTransformer.from_ours(ours)
+    batch = batches[0]
+    loss, _ = ours.loss(batch.src, batch.tgt_in, batch.tgt_out, Dropout(7))
+    use_our_masks(torch, monkeypatch, Dropout(7))
+    theirs, _ = twin.loss(*(torch.from_numpy(ids).long() for ids in (batch.src, batch.tgt_in, batch.tgt_out)))
+    assert theirs.item() == pytest.approx(loss.item(), rel=1e-12)
+
+
+@pytest.mark.parity
+def test_a_variant_that_the_twin_does_not_have_is_refused(torch):
+    from benchmarks.torch_model import TorchTransformer
+
+    with pytest.raises(ConfigError, match="model.norm must be 'post', got 'pre'"):
+        TorchTransformer(ModelConfig(**TINY, norm="pre"))
+
+
+@pytest.mark.parametrize("kernels", ["simple", "fast"])
+def test_a_step_multiplies_exactly_the_matrices_of_the_formula(kernels, batches):
+    config = ModelConfig(**TINY, kernels=kernels)
+    batch = batches[0]
+    (n_sentences, S), T = batch.src.shape, batch.tgt_in.shape[1]
+    d, heads = config.d_model, config.n_heads * (config.d_k + config.d_v)
+    self_attention = {n: n * 2 * d * heads + n * n * heads for n in (S, T)}
+    cross_attention = (S + T) * d * heads + S * T * heads
+    feed_forward = (S + T) * 2 * d * config.d_ff
+    layers = config.n_layers * (sum(self_attention[n] for n in (S, T)) + cross_attention + feed_forward)
+    forward = 2 * n_sentences * (layers + T * d * config.vocab_size)
+
+    model = Transformer(config, seed=1)
+    products = record_products(model, batch)
+    assert sum(product.flops for product in products) == 3 * forward  # two gradients for each product
+    assert all(type(model.parameters[name].data) is np.ndarray for name in model.parameters.names)
+    replay(products)()
+
+
+@pytest.mark.parity
+def test_a_race_measures_each_contestant_in_every_round(torch, monkeypatch):
+    from benchmarks import training_step
+
+    monkeypatch.setattr(training_step, "PAUSE", 0.0)
+    size = training_step.Size("tiny", ModelConfig(**TINY), sentences=3, tokens=5, rounds=2)
+    seconds = training_step.race(size, size.rounds)
+    assert {name: len(values) for name, values in seconds.items()} == {"ours": 2, "pytorch": 2, "products": 2}
+    result = training_step.summary(size, {"ours": [3.0, 4.0], "pytorch": [2.0, 2.0], "products": [4.0, 4.0]})
+    assert result["ours / pytorch"] == 1.75 and result["met"]
+    assert "| V 23 · d 12 · 2+2 · d_ff 20 · 3 x 5 | 3500 (3000 to 4000)" in training_step.markdown({}, [result])
+
+
+def test_machine_facts_name_what_a_figure_depends_on():
+    assert {"processor", "cores", "NumPy", "BLAS", "PyTorch", "threads", "commit"} <= machine_facts().keys()
+
+
+@pytest.mark.parity
+def test_both_trainings_write_the_same_curve_where_there_is_no_dropout(torch, tmp_path, rng, capsys):
+    from benchmarks import multi30k_torch
+
+    words = ["one", "two", "three", "four", "five", "six"]
+    for side in ("src", "tgt"):
+        lines = [" ".join(rng.choice(words, rng.integers(1, 7))) for _ in range(40)]
+        (tmp_path / side).write_text("\n".join(lines) + "\n")
+    Tokenizer.train(words, 280).save(tmp_path / "bpe")
+    path = tmp_path / "config.toml"
+    path.write_text(f"""
+        model = {{ n_layers = 1, d_model = 16, d_ff = 16, n_heads = 2, p_drop = 0.0 }}
+        data = {{ train_src = "{tmp_path}/src", train_tgt = "{tmp_path}/tgt", tokenizer = "{tmp_path}/bpe" }}
+        training = {{ directory = "{tmp_path}/run", updates = 6, micro_batches = 2, warmup_steps = 5, log_every = 2 }}
+    """)
+    small = ["data.src_tokens=200", "data.tgt_tokens=200"]
+    settings = [word for setting in small for word in ("--set", setting)]
+    command = [str(path), *settings, "--updates", "6", "--log-every", "2", "--threads", "1"]
+    assert multi30k_torch.main(command) == 0
+    Trainer(Config.load(path, small), progress=False).run()
+    theirs = read_metrics(tmp_path / "run" / "metrics_torch.jsonl")
+    ours = [line for line in read_metrics(tmp_path / "run" / "metrics.jsonl") if line["kind"] == "train"]
+    assert len(ours) == len(theirs) == 3
+    for one, other in zip(ours, theirs, strict=True):
+        assert one.keys() == other.keys()
+        for name in ("update", "epoch", "loss", "nll", "ppl", "learning_rate", "gradient_norm"):
+            assert other[name] == pytest.approx(one[name], rel=1e-5)
+    capsys.readouterr()
+    assert multi30k_torch.main(command) == 2
+    assert "must not exist yet" in capsys.readouterr().err
+
+
+def test_only_a_curve_that_strays_from_the_seeds_is_called_outside():
+    updates = range(10, 101, 10)
+    ours = [{update: 5.0 + offset for update in updates} for offset in (-0.1, 0.0, 0.1)]
+    # One more seed: mean 5, t = 4.303 for two degrees of freedom, s = 0.1, so 5 +- 4.303 * 0.1 * sqrt(4 / 3).
+    curve = {update: 5.0 + (0.05 if update <= 50 else 0.49) for update in updates}
+    result = compare_curves.compare(ours, curve, window=50)
+    assert (result["within_band"], result["within_interval"], result["of"]) == (1, 2, 2)
+    assert result["windows"][1]["interval"] == pytest.approx([5 - 0.49687, 5 + 0.49687], abs=1e-5)
+    result = compare_curves.compare(ours, {update: 5.5 for update in updates}, window=50)
+    assert (result["within_band"], result["within_interval"]) == (0, 0)
+
+
+def test_comparing_curves_writes_a_picture_and_its_figures(tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    for number in range(4):
+        lines = [{"kind": "train", "update": 10 * i, "loss": 9 / i + 0.01 * number} for i in range(1, 11)]
+        (tmp_path / f"{number}").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    command = ["--ours", *(str(tmp_path / name) for name in "013"), "--pytorch", str(tmp_path / "2")]
+    command += ["--window", "50", "--output", str(tmp_path / "curves")]
+    assert compare_curves.main([*command, "--updates", "100"]) == 0
+    assert "band of our seeds in 2 of 2 windows" in capsys.readouterr().out
+    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+    assert json.loads((tmp_path / "curves.json").read_text())["of"] == 2
+    assert compare_curves.main([*command, "--updates", "500"]) == 2
+    assert "must reach update 500, got 100" in capsys.readouterr().err

@@ -1,0 +1,93 @@
+"""BLEU: its definition, a published number, and refusals."""
+
+import math
+import re
+import subprocess
+import sys
+from collections import Counter
+from importlib.metadata import version
+
+import pytest
+
+from minitransformer.errors import DataError, MissingPackageError
+from minitransformer.text import read_lines
+from minitransformer.translation import corpus_bleu
+
+pytest.importorskip("sacrebleu", reason="sacrebleu is not installed: pip install minitransformer[eval]")
+
+PUBLISHED = 22.5855084573
+"""BLEU of deen_output against deen_ref_bpe, words between spaces: tensorflow/nmt, utils/evaluation_utils_test.py."""
+
+
+def ngrams(words: list[str], n: int) -> Counter:
+    return Counter(tuple(words[i : i + n]) for i in range(len(words) - n + 1))
+
+
+def slow_bleu(hypotheses: list[str], references: list[str]) -> float:
+    """min(1, e^(1 - r/c)) * geometric mean of the clipped precisions of 1- to 4-grams      [Papineni et al. 2002]"""
+    pairs = [(h.split(" "), r.split(" ")) for h, r in zip(hypotheses, references, strict=True)]
+    log_precisions = []
+    for n in range(1, 5):
+        right = sum((ngrams(h, n) & ngrams(r, n)).total() for h, r in pairs)
+        log_precisions.append(math.log(right / sum(max(len(h) - n + 1, 0) for h, _ in pairs)))
+    ours, theirs = sum(len(h) for h, _ in pairs), sum(len(r) for _, r in pairs)
+    return 100 * math.exp(sum(log_precisions) / 4 + min(0.0, 1 - theirs / ours))
+
+
+@pytest.fixture(scope="module")
+def reference_pair(data_folder) -> tuple[list[str], list[str]]:
+    folder = data_folder / "bleu_reference"
+    references = [line.replace("@@ ", "").strip() for line in read_lines(folder / "deen_ref_bpe")]
+    return [line.strip() for line in read_lines(folder / "deen_output")], references
+
+
+def test_the_definition_written_out_gives_the_published_number(reference_pair):
+    assert slow_bleu(*reference_pair) == pytest.approx(PUBLISHED, abs=1e-9)
+
+
+def test_bleu_equals_its_definition_on_words_that_no_tokenizer_cuts(reference_pair):
+    """Of text with nothing but letters and single spaces, 13a leaves the words as they are."""
+    plain = [[" ".join(re.findall("[A-Za-z]+", line)) or "none" for line in lines] for lines in reference_pair]
+    assert corpus_bleu(*plain).score == pytest.approx(slow_bleu(*plain), abs=1e-9)
+
+
+def test_bleu_of_the_reference_pair_is_near_the_published_number(reference_pair):
+    """Tokenizer 13a cuts what was already cut into words a little further."""
+    assert corpus_bleu(*reference_pair).score == pytest.approx(PUBLISHED, abs=0.5)
+
+
+def test_identical_texts_score_100():
+    lines = ["the cat sat on the mat .", "a second line , longer than the first"]
+    assert corpus_bleu(lines, lines).score == pytest.approx(100.0)
+
+
+def test_the_brevity_penalty_punishes_an_output_that_is_too_short():
+    """Half of the reference, word for word: every precision is 1, so BLEU is e^(1 - 2)."""
+    assert corpus_bleu(["a b c d e"], ["a b c d e f g h i j"]).score == pytest.approx(100 * math.exp(-1))
+
+
+def test_case_counts():
+    assert corpus_bleu(["the cat sat on the mat"], ["The cat sat on the mat"]).score < 100
+
+
+def test_the_signature_names_version_and_tokenizer():
+    signature = corpus_bleu(["a b c d"], ["a b c d"]).signature
+    assert {f"version:{version('sacrebleu')}", "tok:13a", "case:mixed", "nrefs:1"} <= set(signature.split("|"))
+
+
+@pytest.mark.parametrize(("hypotheses", "references"), [(["a"], ["a", "b"]), (["a", "b"], ["a"]), ([], [])])
+def test_line_counts_must_match(hypotheses, references):
+    with pytest.raises(DataError, match=f"got {len(hypotheses)} hypotheses and {len(references)} references"):
+        corpus_bleu(hypotheses, references)
+
+
+def test_without_sacrebleu_the_message_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sacrebleu.metrics", None)
+    with pytest.raises(MissingPackageError, match=r"install minitransformer\[eval\]"):
+        corpus_bleu(["a"], ["a"])
+
+
+def test_translating_does_not_load_sacrebleu():
+    program = "import sys, minitransformer.translation; print('sacrebleu' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

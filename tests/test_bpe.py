@@ -1,0 +1,125 @@
+"""Byte-pair encoding: the incremental trainer against a naive one, and against subword-nmt's own results."""
+
+from collections import Counter
+from itertools import islice
+
+import pytest
+
+from minitransformer.text import Tokenizer, read_lines
+from minitransformer.text.bpe import PairTable, apply_merges, learn_merges
+from minitransformer.text.spelling import END, ByteSpelling, MarkedSpelling
+
+
+def naive_merges(words, min_frequency=2):
+    """The definition: count every pair of every word, merge the best one everywhere, begin again."""
+    words, merges = [(list(symbols), count) for symbols, count in words], []
+    while True:
+        counts = Counter()
+        for symbols, count in words:
+            for pair in zip(symbols, symbols[1:], strict=False):
+                counts[pair] += count
+        if not counts or max(counts.values()) < min_frequency:
+            return merges, [symbols for symbols, _ in words]
+        best = max(counts, key=lambda pair: (counts[pair], pair))
+        merges.append(best)
+        for symbols, _ in words:
+            at = 0
+            while at + 1 < len(symbols):
+                if (symbols[at], symbols[at + 1]) == best:
+                    symbols[at : at + 2] = ["".join(best)]
+                at += 1
+
+
+def random_table(rng, spelling, alphabet):
+    """Spelled words of random text; few letters, so that ties and runs of one letter abound."""
+    n_words, longest = rng.integers(1, 40), rng.integers(1, 14)
+    words = ["".join(rng.choice(list(alphabet), rng.integers(1, longest + 1))) for _ in range(n_words)]
+    return [(spelling.spell(word), int(rng.integers(1, 6))) for word in dict.fromkeys(words)]
+
+
+@pytest.mark.parametrize("spelling", [ByteSpelling, MarkedSpelling])
+@pytest.mark.parametrize("alphabet", ["a", "ab", "abc</w>", "äß語a "])
+@pytest.mark.parametrize("min_frequency", [1, 2, 7])
+def test_incremental_counts_learn_the_same_merges_as_counting_anew(rng, spelling, alphabet, min_frequency):
+    for _ in range(25):
+        table = random_table(rng, spelling, alphabet)
+        assert list(learn_merges(table, min_frequency=min_frequency)) == naive_merges(table, min_frequency)[0]
+
+
+def test_counts_stay_true_through_every_merge(rng):
+    table = PairTable(random_table(rng, ByteSpelling, "aab"))
+    for pair in learn_merges(zip(table.words, table.frequencies, strict=True), min_frequency=1):
+        table.merge(pair)
+        counts = Counter()
+        for symbols, frequency in zip(table.words, table.frequencies, strict=True):
+            for found in zip(symbols, symbols[1:], strict=False):
+                counts[found] += frequency
+        assert {found: count for found, count in table.counts.items() if count} == counts
+
+
+@pytest.mark.parametrize("spelling", [ByteSpelling, MarkedSpelling])
+def test_a_training_word_is_cut_as_training_left_it(rng, spelling):
+    for _ in range(25):
+        table = random_table(rng, spelling, "abc")
+        merges, left = naive_merges(table)
+        ranks = {pair: rank for rank, pair in enumerate(merges)}
+        assert [apply_merges(symbols, ranks) for symbols, _ in table] == left
+
+
+def test_of_equally_frequent_pairs_the_one_that_sorts_last_is_merged_first():
+    table = [(["a", "b"], 3), (["b", "a"], 3), (["b", "aa"], 3), (["c", "c"], 2)]
+    assert list(learn_merges(table)) == [("b", "aa"), ("b", "a"), ("a", "b"), ("c", "c")]
+
+
+def test_the_order_of_words_does_not_change_the_merges(rng):
+    table = random_table(rng, ByteSpelling, "abcd")
+    shuffled = [table[place] for place in rng.permutation(len(table))]
+    assert list(learn_merges(shuffled)) == list(learn_merges(table))
+
+
+def test_overlapping_pairs_are_merged_from_the_left():
+    assert apply_merges(list("aaaaa"), {("a", "a"): 0}) == ["aa", "aa", "a"]
+    assert apply_merges(list("aaaaa"), {("a", "a"): 0, ("aa", "aa"): 1}) == ["aaaa", "a"]
+
+
+def test_a_pair_that_occurs_once_is_not_merged():
+    assert list(learn_merges([(["a", "b"], 1)])) == []
+    assert list(learn_merges([(["a", "b"], 2)])) == [("a", "b")]
+
+
+def test_training_does_not_change_the_table_it_is_given():
+    table = [(["a", "b", "a", "b"], 2)]
+    list(learn_merges(table))
+    assert table == [(["a", "b", "a", "b"], 2)]
+
+
+@pytest.fixture(scope="module")
+def reference(data_folder):
+    """subword-nmt's corpus, its 1,000 merges and its segmentation."""
+    folder = data_folder / "bpe_reference"
+    if not folder.is_dir():
+        pytest.skip(f"{folder} is not there")
+    return [read_lines(folder / name) for name in ("corpus.en", "bpe.ref", "corpus.bpe.ref.en")]
+
+
+def test_merges_equal_those_of_subword_nmt(reference):
+    corpus, (version, *expected), _ = reference
+    assert version == "#version: 0.2"
+    words = Counter(word for line in corpus for word in MarkedSpelling.split(line))
+    merges = learn_merges((MarkedSpelling.spell(word), count) for word, count in words.items())
+    assert [f"{left} {right}" for left, right in islice(merges, 1000)] == expected
+
+
+def test_segmentation_equals_that_of_subword_nmt(reference):
+    corpus, _, expected = reference
+    characters = {character for line in corpus for character in line} - {" "}
+    tokenizer = Tokenizer.train(corpus, 4 + 2 * len(characters) + 1000, mode="words")
+    assert len(tokenizer.merges) == 1000
+    assert [tokenizer.segment(line) for line in corpus] == expected
+    assert [tokenizer.unsegment(line) for line in expected] == [" ".join(line.split()) for line in corpus]
+
+
+def test_the_end_mark_tells_the_end_of_a_word_from_its_middle():
+    assert MarkedSpelling.spell("aba") == ["a", "b", "a" + END]
+    merges = list(learn_merges([(MarkedSpelling.spell("aba"), 2)]))
+    assert merges == [("b", "a</w>"), ("a", "ba</w>")]

@@ -1,0 +1,234 @@
+"""The command line from two text files to a BLEU score, on a model that trains in a second."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from minitransformer.cli import doctor
+from minitransformer.cli.main import build_parser, main
+from minitransformer.training import load_checkpoint
+
+CONFIG = """
+[model]
+n_layers = 1
+d_model = 32
+d_ff = 64
+n_heads = 2
+[data]
+train_src = "{0}/train.en"
+train_tgt = "{0}/train.de"
+valid_src = "{0}/val.en"
+valid_tgt = "{0}/val.de"
+tokenizer = "{0}/bpe.txt"
+src_tokens = 256
+tgt_tokens = 256
+[training]
+directory = "{0}/run"
+updates = 60
+warmup_steps = 30
+log_every = 10
+validate_every = 30
+save_every = 20
+[translation]
+beam_size = 2
+max_extra = 10
+"""
+ENGLISH = "one two three four five six seven eight nine".split()
+GERMAN = "eins zwei drei vier fünf sechs sieben acht neun".split()
+
+
+@pytest.fixture(scope="session")
+def run(tmp_path_factory) -> Path:
+    """A folder with parallel text, a tokenizer, a config and a trained run."""
+    folder = tmp_path_factory.mktemp("cli")
+    rng = np.random.default_rng(0)
+    for name, count in (("train", 400), ("val", 20)):
+        numbers = [rng.integers(0, 9, rng.integers(1, 7)) for _ in range(count)]
+        for side, words in (("en", ENGLISH), ("de", GERMAN)):
+            text = "".join(" ".join(words[i] for i in line) + "\n" for line in numbers)
+            (folder / f"{name}.{side}").write_text(text, encoding="utf-8")
+    (folder / "run.toml").write_text(CONFIG.format(folder.as_posix()), encoding="utf-8")
+    texts = [str(folder / "train.en"), str(folder / "train.de")]
+    assert main(["bpe", "train", *texts, "-o", str(folder / "bpe.txt"), "--vocab-size", "300"]) == 0
+    assert main(["train", str(folder / "run.toml")]) == 0
+    return folder
+
+
+@pytest.fixture
+def checkpoint(run) -> str:
+    return str(run / "run" / "checkpoints" / "update_00000060.npz")
+
+
+@pytest.fixture
+def type_in(monkeypatch):
+    """Make ``data`` the standard input, from a file or as if a person typed it."""
+
+    def set_stdin(data: bytes, terminal: bool = False) -> None:
+        stream = io.TextIOWrapper(io.BytesIO(data), encoding="utf-8")
+        stream.isatty = lambda: terminal
+        monkeypatch.setattr(sys, "stdin", stream)
+
+    return set_stdin
+
+
+def output_of(capsys, *argv: str) -> str:
+    capsys.readouterr()
+    assert main(list(argv)) == 0
+    return capsys.readouterr().out
+
+
+def commands(parser: argparse.ArgumentParser):
+    """Every parser below ``parser`` that runs something."""
+    below = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    if not below:
+        yield parser
+    for action in below:
+        for choice in action.choices.values():
+            yield from commands(choice)
+
+
+@pytest.mark.parametrize("parser", list(commands(build_parser())), ids=lambda parser: parser.prog)
+def test_every_option_is_required_or_tells_its_default(parser):
+    for action in parser._actions:
+        if isinstance(action, argparse._HelpAction):
+            continue
+        assert action.help
+        in_a_group_with_one_default = any(
+            action in group._group_actions and "default of each" in (group.description or "")
+            for group in parser._action_groups
+        )
+        assert action.required or "default" in action.help or in_a_group_with_one_default, action.option_strings
+
+
+def test_help_of_train_lists_every_key_of_the_config(capsys):
+    text = output_of(capsys, "train", "--help")
+    assert "model.d_model (int, 512): width of the residual stream" in text
+    assert "translation.alpha (float, 0.6)" in text
+
+
+def test_version_is_printed_and_numpy_not_yet_loaded():
+    program = (
+        "import sys; from minitransformer.cli.main import main; code = main(['--version'])\n"
+        "assert not {'numpy', 'tqdm', 'regex', 'urllib.request'} & set(sys.modules); sys.exit(code)"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.startswith("minitransformer 0.")
+
+
+def test_a_reader_that_goes_away_ends_the_program_quietly():
+    program = [sys.executable, "-m", "minitransformer", "data", "list"]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 141
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "text"),
+    [
+        (KeyboardInterrupt(), 130, "minitransformer doctor: interrupted\n"),
+        (MemoryError(), 2, "minitransformer doctor: not enough memory (no details); take smaller batches"),
+        (PermissionError(13, "Permission denied", "a.txt"), 2, "minitransformer doctor: a.txt: Permission denied\n"),
+    ],
+)
+def test_an_interruption_and_a_full_machine_end_in_one_line(error, code, text, monkeypatch, capsys):
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr(doctor, "_examined", fail)
+    assert main(["doctor"]) == code
+    message = capsys.readouterr().err
+    assert message.startswith(text) and message.count("\n") == 1
+
+
+@pytest.mark.parametrize("option", [[], ["--ids"]])
+def test_decoding_undoes_encoding_line_by_line(run, type_in, capsys, option):
+    text = "one two\n\n  größer\u2028still the same line\u0085 \n最後\n"
+    type_in(text.encode())
+    pieces = output_of(capsys, "bpe", "encode", "--tokenizer", str(run / "bpe.txt"), *option)
+    assert pieces.count("\n") == 4
+    type_in(pieces.encode())
+    assert output_of(capsys, "bpe", "decode", "--tokenizer", str(run / "bpe.txt"), *option) == text
+
+
+def test_a_run_goes_on_where_it_stopped(run, tmp_path, capsys):
+    settings = [f"training.directory={tmp_path / 'other'}", "training.updates=20", "training.validate_every=0"]
+    argv = ["train", str(run / "run.toml")] + [word for setting in settings for word in ("--set", setting)]
+    assert main(argv) == 0
+    assert main([*argv, "--set", "training.updates=25"]) == 0
+    assert "resumed from" in capsys.readouterr().err
+    assert load_checkpoint(tmp_path / "other" / "checkpoints" / "update_00000025.npz").update == 25
+
+
+def test_the_mean_of_the_last_checkpoints_is_that_of_the_files_by_name(run, tmp_path):
+    files = [str(run / "run" / "checkpoints" / f"update_000000{number}.npz") for number in (40, 60)]
+    assert main(["average", "--last", "2", str(run / "run"), "-o", str(tmp_path / "a.npz")]) == 0
+    assert main(["average", *files, "-o", str(tmp_path / "b.npz")]) == 0
+    a, b, first, second = (load_checkpoint(path) for path in (tmp_path / "a.npz", tmp_path / "b.npz", *files))
+    assert np.array_equal(a.parameters, b.parameters)
+    assert np.allclose(a.parameters, (first.parameters + second.parameters) / 2, rtol=1e-6, atol=1e-7)
+
+
+def test_translations_come_in_the_order_of_the_input_one_line_each(run, checkpoint, type_in, capsys):
+    lines = ["one two three four", "", "nine", "one two", "nine"]
+    type_in("".join(f"{line}\n" for line in lines).encode())
+    answers = output_of(capsys, "translate", "--checkpoint", checkpoint).split("\n")[:-1]
+    assert len(answers) == 5 and answers[1] == "" and answers[2] == answers[4]
+    for line, answer in zip(lines, answers, strict=True):
+        type_in(f"{line}\n".encode())
+        assert output_of(capsys, "translate", "--checkpoint", checkpoint) == f"{answer}\n"
+
+
+def test_the_best_of_several_hypotheses_is_the_one_printed_alone(checkpoint, type_in, capsys):
+    type_in(b"one two\nnine\n")
+    alone = output_of(capsys, "translate", "--checkpoint", checkpoint, "--beam-size", "3").split("\n")[:-1]
+    type_in(b"one two\nnine\n")
+    several = output_of(capsys, "translate", "--checkpoint", checkpoint, "--beam-size", "3", "--n-best", "3")
+    numbered = [line.split("\t") for line in several.split("\n")[:-1]]
+    assert [number for number, _ in numbered] == ["1"] * 3 + ["2"] * 3
+    assert [numbered[0][1], numbered[3][1]] == alone
+
+
+def test_a_person_gets_an_answer_after_each_sentence(checkpoint, type_in, capsys):
+    type_in(b"nine\n")
+    answer = output_of(capsys, "translate", "--checkpoint", checkpoint)
+    type_in(b"nine\nnine\n", terminal=True)
+    assert output_of(capsys, "translate", "--checkpoint", checkpoint) == f"> {answer}> {answer}> "
+
+
+def test_translations_scored_against_themselves_have_100_bleu(run, checkpoint, tmp_path, capsys):
+    pytest.importorskip("sacrebleu", reason="sacrebleu is not installed: pip install minitransformer[eval]")
+    saved = tmp_path / "hypotheses.de"
+    argv = ["evaluate", "--checkpoint", checkpoint, "--src", str(run / "val.en"), "--beam-size", "1"]
+    text = output_of(capsys, *argv, "--ref", str(run / "val.de"), "--output", str(saved))
+    assert text.startswith("BLEU ") and "nrefs:1" in text and "tokens/s" in text
+    results = json.loads(output_of(capsys, *argv, "--ref", str(saved), "--json"))
+    assert results["bleu"] == pytest.approx(100.0)
+    assert (results["sentences"], results["beam_size"]) == (20, 1)
+
+
+def test_pictures_of_runs_and_of_attention_are_png_files(run, checkpoint, tmp_path):
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install minitransformer[plot]")
+    metrics = str(run / "run" / "metrics.jsonl")
+    attention = ["plot", "attention", "--checkpoint", checkpoint, "--src", "one two three"]
+    for number, argv in enumerate(
+        [
+            ["plot", "curves", metrics],
+            ["plot", "curves", metrics, f"again={metrics}"],
+            attention,
+            [*attention, "--tgt", "eins zwei", "--kind", "decoder", "--layer", "1", "--head", "2"],
+            [*attention, "--kind", "encoder"],
+        ]
+    ):
+        picture = tmp_path / f"{number}.png"
+        assert main([*argv, "-o", str(picture)]) == 0
+        assert picture.read_bytes().startswith(b"\x89PNG")

@@ -1,0 +1,168 @@
+"""Configs: what a TOML file and --set may say, and the clear refusal of everything else."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from minitransformer.config import TABLE3_ROWS, Config, ModelConfig, TrainingConfig, TranslationConfig, describe
+from minitransformer.errors import ConfigError
+
+
+def load(tmp_path, text: str, *settings: str) -> Config:
+    path = tmp_path / "run.toml"
+    path.write_text(text, encoding="utf-8")
+    return Config.load(path, settings)
+
+
+def test_an_empty_file_is_the_base_model_of_the_paper(tmp_path):
+    config = load(tmp_path, "")
+    assert (config.model.n_layers, config.model.d_model, config.model.d_ff, config.model.n_heads) == (6, 512, 2048, 8)
+    assert (config.model.d_k, config.model.d_v) == (64, 64)
+    assert (config.model.p_drop, config.model.label_smoothing) == (0.1, 0.1)
+    assert (config.training.beta1, config.training.beta2, config.training.eps) == (0.9, 0.98, 1e-9)
+    assert (config.training.warmup_steps, config.training.updates) == (4000, 100_000)
+    assert (config.translation.beam_size, config.translation.alpha, config.translation.max_extra) == (4, 0.6, 50)
+
+
+def test_a_config_written_out_reads_back_equal(tmp_path):
+    config = load(tmp_path, "[model]\nn_layers = 2\n[training]\neps = 1e-8\n[data]\ntrain_src = 'a'\n")
+    assert Config.from_dict(config.to_dict()) == config
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[modle]\n", r"run.toml: unknown section \[modle\]; known: model, data, training, translation"),
+        ("model = 3\n", r"run.toml: \[model\] must be a table, got 3"),
+        ("[model]\nlayers = 6\n", r"run.toml: unknown key 'layers' in \[model\]; known: vocab_size, n_layers"),
+        ("[model]\nn_layers = 6.0\n", r"model.n_layers must be a whole number, got 6.0"),
+        ("[model]\nn_layers = true\n", r"model.n_layers must be a whole number, got True"),
+        ("[model]\nn_layers = '6'\n", r"model.n_layers must be a whole number, got '6'"),
+        ("[model]\ntie_embeddings = 1\n", r"model.tie_embeddings must be true or false, got 1"),
+        ("[model]\nnorm = 'middle'\n", r"model.norm must be one of post, pre, got 'middle'"),
+        ("[model]\np_drop = 1.0\n", r"model.p_drop must be at most 0.999, got 1.0"),
+        ("[model]\np_drop = nan\n", r"model.p_drop must be at least 0, got nan"),
+        ("[training]\nlr_scale = nan\n", r"training.lr_scale must be at least 0, got nan"),
+        ("[model]\nd_model = 0\n", r"model.d_model must be at least 1, got 0"),
+        ("[model]\nd_model = 100\nn_heads = 3\n", r"model.d_model must be a multiple of n_heads .* set model.d_k"),
+        ("[data]\ntrain_src = 3\n", r"data.train_src must be a string, got 3"),
+        ("[training]\nwarmup_steps = 0\n", r"training.warmup_steps must be at least 1, got 0"),
+        ("[training]\nseed = -1\n", r"training.seed must be at least 0, got -1"),
+        ("[model\n", r"run.toml: must be TOML"),
+    ],
+)
+def test_a_fault_in_the_file_is_named_with_the_file(tmp_path, text, message):
+    with pytest.raises(ConfigError, match=message) as raised:
+        load(tmp_path, text)
+    assert "run.toml" in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_file_that_is_not_there_or_not_text_is_named(tmp_path):
+    with pytest.raises(ConfigError, match="none.toml: cannot be read: No such file"):
+        Config.load(tmp_path / "none.toml")
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match="binary.toml: must be TOML"):
+        Config.load(tmp_path / "binary.toml")
+
+
+def test_settings_override_the_file_and_later_ones_override_earlier_ones(tmp_path):
+    config = load(
+        tmp_path,
+        "[model]\nn_layers = 2\n",
+        "model.n_layers=3",
+        "model.n_layers = 4",
+        "model.norm=pre",
+        "data.train_src=a b.txt",
+        'data.train_tgt="quoted.txt"',
+        "training.eps=1e-8",
+        "model.tie_embeddings=false",
+    )
+    assert (config.model.n_layers, config.model.norm, config.model.tie_embeddings) == (4, "pre", False)
+    assert (config.data.train_src, config.data.train_tgt) == ("a b.txt", "quoted.txt")
+    assert config.training.eps == 1e-8
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("n_layers=3", "--set must look like section.key=value, got 'n_layers=3'"),
+        ("model.n_layers", "--set must look like section.key=value"),
+        ("model.layers=3", "with --set: unknown key 'layers'"),
+        ("models.n_layers=3", r"with --set: unknown section \[models\]"),
+        ("model.n_layers=three", "with --set: model.n_layers must be a whole number, got 'three'"),
+        ("model.n_layers=-1", "with --set: model.n_layers must be at least 0, got -1"),
+    ],
+)
+def test_a_fault_in_a_setting_is_blamed_on_the_setting(tmp_path, setting, message):
+    with pytest.raises(ConfigError, match=message):
+        load(tmp_path, "[model]\nn_layers = 2\n", setting)
+
+
+def test_a_whole_number_may_stand_for_a_fraction_but_not_the_other_way_round():
+    assert TranslationConfig(alpha=1).alpha == 1.0
+    assert type(TranslationConfig(alpha=1).alpha) is float
+    with pytest.raises(ConfigError, match="translation.beam_size must be a whole number, got 4.0"):
+        TranslationConfig(beam_size=4.0)
+
+
+@pytest.mark.parametrize("section", [ModelConfig, TrainingConfig, TranslationConfig])
+def test_every_default_lies_in_its_own_range(section):
+    section()
+
+
+# Table 3 as printed: row, then what differs from base.
+TABLE3 = {
+    "A1": (6, 512, 2048, 1, 512, 512, 0.1, 0.1),
+    "A2": (6, 512, 2048, 4, 128, 128, 0.1, 0.1),
+    "A3": (6, 512, 2048, 16, 32, 32, 0.1, 0.1),
+    "A4": (6, 512, 2048, 32, 16, 16, 0.1, 0.1),
+    "B1": (6, 512, 2048, 8, 16, 64, 0.1, 0.1),
+    "B2": (6, 512, 2048, 8, 32, 64, 0.1, 0.1),
+    "C1": (2, 512, 2048, 8, 64, 64, 0.1, 0.1),
+    "C2": (4, 512, 2048, 8, 64, 64, 0.1, 0.1),
+    "C3": (8, 512, 2048, 8, 64, 64, 0.1, 0.1),
+    "C4": (6, 256, 2048, 8, 32, 32, 0.1, 0.1),
+    "C5": (6, 1024, 2048, 8, 128, 128, 0.1, 0.1),
+    "C6": (6, 512, 1024, 8, 64, 64, 0.1, 0.1),
+    "C7": (6, 512, 4096, 8, 64, 64, 0.1, 0.1),
+    "D1": (6, 512, 2048, 8, 64, 64, 0.0, 0.1),
+    "D2": (6, 512, 2048, 8, 64, 64, 0.2, 0.1),
+    "D3": (6, 512, 2048, 8, 64, 64, 0.1, 0.0),
+    "D4": (6, 512, 2048, 8, 64, 64, 0.1, 0.2),
+    "E": (6, 512, 2048, 8, 64, 64, 0.1, 0.1),
+    "base": (6, 512, 2048, 8, 64, 64, 0.1, 0.1),
+    "big": (6, 1024, 4096, 16, 64, 64, 0.3, 0.1),
+}
+
+
+@pytest.mark.parametrize("row", TABLE3)
+def test_the_rows_of_table_3_have_the_printed_shapes(row):
+    model = ModelConfig.table3(row)
+    shape = (model.n_layers, model.d_model, model.d_ff, model.n_heads, model.d_k, model.d_v)
+    assert shape + (model.p_drop, model.label_smoothing) == TABLE3[row]
+    assert model.positions == ("learned" if row == "E" else "sinusoidal")
+
+
+def test_table_3_is_whole_and_an_unknown_row_is_answered_with_the_known_ones():
+    assert set(TABLE3) == {*TABLE3_ROWS, "big"}
+    with pytest.raises(ConfigError, match="row must be one of base, A1, .*, E, big, got 'A5'"):
+        ModelConfig.table3("A5")
+
+
+def test_a_row_may_be_changed_further():
+    model = ModelConfig.table3("C4", vocab_size=1000, n_layers=3, d_k=8)
+    assert (model.vocab_size, model.n_layers, model.d_model, model.d_k, model.d_v) == (1000, 3, 256, 8, 32)
+
+
+def test_every_key_is_described_with_a_default_that_is_its_own():
+    defaults = Config().to_dict()
+    for key, _, default, meaning in describe():
+        section, name = key.split(".")
+        shown = defaults[section][name]
+        assert default == shown or name in ("d_k", "d_v"), key
+        assert len(meaning) > 10, key
+    assert len(describe()) == sum(len(section) for section in defaults.values())
+    assert not any(isinstance(value, float) and math.isnan(value) for _, _, value, _ in describe())

@@ -1,0 +1,97 @@
+"""Reading text: what a line is, and what is said about files that are not as they must be."""
+
+import gzip
+import lzma
+
+import pytest
+
+from minitransformer.errors import DataError
+from minitransformer.text import Tokenizer, encode_parallel, read_lines, read_parallel
+
+
+def write(path, text):
+    data = text if isinstance(text, bytes) else text.encode("utf-8")
+    pack = {".gz": gzip.compress, ".xz": lzma.compress}.get(path.suffix, bytes)
+    path.write_bytes(pack(data))
+    return path
+
+
+@pytest.mark.parametrize("name", ["text.en", "text.en.gz", "text.en.xz"])
+def test_plain_and_compressed_files_hold_the_same_lines(tmp_path, name):
+    assert read_lines(write(tmp_path / name, "Männer\n\n sit \n")) == ["Männer", "", " sit "]
+
+
+def test_only_the_newline_separates_lines(tmp_path):
+    odd = "a\u0085b\u2028c\u2029d\x0be\x0cf\x1cg\rh"
+    assert read_lines(write(tmp_path / "text", f"{odd}\nend\n")) == [odd, "end"]
+
+
+def test_the_last_line_needs_no_newline(tmp_path):
+    assert read_lines(write(tmp_path / "text", "a\nb")) == ["a", "b"]
+    assert read_lines(write(tmp_path / "text", "a\nb\n\n")) == ["a", "b", ""]
+
+
+def test_line_ends_and_byte_order_mark_of_windows_are_left_out(tmp_path):
+    assert read_lines(write(tmp_path / "text", "\ufeffa\r\nb\r\r\n\r\n")) == ["a", "b\r", ""]
+
+
+@pytest.mark.parametrize("name", ["text", "text.gz", "text.xz"])
+def test_invalid_utf8_is_refused_with_its_line(tmp_path, name):
+    path = write(tmp_path / name, "Männer\nzwei\n".encode() + b"M\xe4nner\n")
+    with pytest.raises(DataError) as caught:
+        read_lines(path)
+    assert str(caught.value) == f"{path}:3: must be UTF-8, got byte 0xe4"
+
+
+@pytest.mark.parametrize("name", ["text", "text.gz", "text.xz"])
+def test_an_empty_file_is_refused(tmp_path, name):
+    with pytest.raises(DataError, match=f"{name}: must have at least one line, got an empty file"):
+        read_lines(write(tmp_path / name, ""))
+
+
+def test_a_missing_file_and_a_folder_are_refused(tmp_path):
+    with pytest.raises(DataError, match="none.en: cannot be read: No such file"):
+        read_lines(tmp_path / "none.en")
+    with pytest.raises(DataError, match="cannot be read: Is a directory"):
+        read_lines(tmp_path)
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".xz"])
+@pytest.mark.parametrize("damage", ["plain", "cut", "flipped", "nothing"])
+def test_a_damaged_compressed_file_is_refused_in_one_line(tmp_path, rng, suffix, damage):
+    path = write(tmp_path / f"text{suffix}", rng.integers(97, 122, 5000).astype("uint8").tobytes() + b"\n")
+    data = bytearray(path.read_bytes())
+    if damage == "flipped":
+        data[len(data) // 2] ^= 0xFF
+    path.write_bytes({"plain": b"no archive\n", "cut": data[:-100], "flipped": data, "nothing": b""}[damage])
+    with pytest.raises(DataError) as caught:
+        read_lines(path)
+    assert str(path) in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_aligned_files_are_read_together(tmp_path):
+    src, tgt = write(tmp_path / "a.en", "one\ntwo\n"), write(tmp_path / "a.de.gz", "eins\nzwei\n")
+    assert read_parallel(src, tgt) == (["one", "two"], ["eins", "zwei"])
+
+
+def test_misaligned_files_are_refused_with_both_counts(tmp_path):
+    src, tgt = write(tmp_path / "a.en", "one\ntwo\n"), write(tmp_path / "a.de", "eins\nzwei\ndrei\n")
+    with pytest.raises(DataError) as caught:
+        read_parallel(src, tgt)
+    assert f"{src} and {tgt}: must have the same number of lines, got 2 and 3; line 3" in str(caught.value)
+
+
+def test_pairs_that_are_empty_or_too_long_are_left_out_and_counted():
+    tokenizer = Tokenizer.train(["x y z"], 100, mode="words")
+    src = ["x", "", "x y", "x y z", "z", " "]
+    tgt = ["y", "y", "   ", "z", "x y z", ""]
+    pairs = encode_parallel(tokenizer, src, tgt, max_length=3)
+    assert (pairs.src, pairs.tgt) == (tokenizer.encode_lines(["x"]), tokenizer.encode_lines(["y"]))
+    assert (pairs.n_empty, pairs.n_long) == (3, 2)
+    assert len(encode_parallel(tokenizer, src, tgt, max_length=4).src) == 3
+
+
+def test_text_of_which_nothing_is_left_is_refused():
+    tokenizer = Tokenizer.train(["x y"], 100, mode="words")
+    with pytest.raises(DataError, match="got none of 2 .1 with an empty side, 1 longer than 1 tokens"):
+        encode_parallel(tokenizer, ["x", ""], ["y", "y"], max_length=1)

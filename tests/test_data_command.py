@@ -1,0 +1,237 @@
+"""``data get`` against a server on this machine that serves ranges, does not, cuts connections or sends rubbish."""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import hashlib
+import http.server
+import io
+import socket
+import tarfile
+import threading
+import zipfile
+
+import pytest
+
+from minitransformer.cli.main import main
+from minitransformer.data import DATA_SETS, DataFile, DataSet, find, get, registry, take, unpacking
+from minitransformer.data.download import fetch
+from minitransformer.data.unpacking import split_by_first, unpack
+from minitransformer.errors import DownloadError
+
+TEXT = "".join(f"sentence {number} größer\n" for number in range(3000)).encode()
+SHA256 = hashlib.sha256(TEXT).hexdigest()
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        server = self.server
+        server.ranges.append(self.headers.get("Range"))
+        body = server.files.get(self.path)
+        if body is None:
+            return self.send_error(404)
+        start = 0
+        if server.serves_ranges and "Range" in self.headers:
+            start = int(self.headers["Range"].removeprefix("bytes=").rstrip("-"))
+            if start >= len(body):
+                self.send_response(416)
+                self.send_header("Content-Range", f"bytes */{len(body)}")
+                self.send_header("Content-Length", "0")
+                return self.end_headers()
+        self.send_response(206 if start else 200)
+        if start:
+            self.send_header("Content-Range", f"bytes {start}-{len(body) - 1}/{len(body)}")
+        self.send_header("Content-Length", str(len(body) - start))
+        self.end_headers()
+        cut, server.cut_after = server.cut_after, None
+        self.wfile.write(body[start : start + cut] if cut else body[start:])
+        return None
+
+    def log_message(self, *arguments):
+        pass
+
+
+@pytest.fixture
+def server():
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.files, server.ranges, server.serves_ranges, server.cut_after = {}, [], True, None
+        server.address = f"http://127.0.0.1:{server.server_port}"
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def one_file(server) -> DataSet:
+    """A data set of one .gz file with a published SHA-256."""
+    server.files["/a.en.gz"] = gzip.compress(TEXT)
+    return DataSet("one", "text", "a licence", "here", "gz", (DataFile("a.en", f"{server.address}/a.en.gz", SHA256),))
+
+
+def test_what_arrives_is_the_unpacked_file_and_nothing_else_is_left(server, one_file, tmp_path):
+    home = get(one_file, tmp_path)
+    assert (home / "a.en").read_bytes() == TEXT
+    assert sorted(path.name for path in home.iterdir()) == ["SHA256SUMS", "a.en"]
+    assert (home / "SHA256SUMS").read_text() == f"{SHA256}  a.en\n"
+
+
+def test_a_second_get_asks_for_nothing_and_a_damaged_file_is_fetched_again(server, one_file, tmp_path):
+    home = get(one_file, tmp_path)
+    get(one_file, tmp_path)
+    assert len(server.ranges) == 1
+    (home / "a.en").write_bytes(b"damaged")
+    get(one_file, tmp_path)
+    assert (home / "a.en").read_bytes() == TEXT
+
+
+@pytest.mark.parametrize("serves_ranges", [True, False])
+def test_a_cut_download_goes_on_where_it_stopped(server, one_file, tmp_path, serves_ranges):
+    server.serves_ranges, server.cut_after = serves_ranges, 1000
+    with pytest.raises(DownloadError, match=r"cut after 1000 of \d+ bytes; the same command again goes on"):
+        get(one_file, tmp_path)
+    assert (tmp_path / "one" / "a.en.gz.part").stat().st_size == 1000
+    assert not (tmp_path / "one" / "a.en").exists()
+    get(one_file, tmp_path)
+    assert server.ranges == [None, "bytes=1000-"]
+    assert (tmp_path / "one" / "a.en").read_bytes() == TEXT
+
+
+def test_a_download_that_was_complete_but_not_unpacked_is_not_fetched_twice(server, one_file, tmp_path):
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / "a.en.gz.part").write_bytes(server.files["/a.en.gz"])
+    get(one_file, tmp_path)
+    assert (tmp_path / "one" / "a.en").read_bytes() == TEXT
+
+
+def test_a_part_longer_than_the_file_is_thrown_away(server, one_file, tmp_path):
+    (tmp_path / "one").mkdir()
+    part = tmp_path / "one" / "a.en.gz.part"
+    part.write_bytes(server.files["/a.en.gz"] + b"more")
+    with pytest.raises(DownloadError, match="416"):
+        get(one_file, tmp_path)
+    assert not part.exists()
+
+
+@pytest.mark.parametrize("content", [gzip.compress(b"another text\n"), b"<html>not gzip</html>"], ids=["gz", "html"])
+def test_a_wrong_file_is_refused_and_leaves_nothing_behind(server, one_file, tmp_path, content):
+    server.files["/a.en.gz"] = content
+    with pytest.raises(DownloadError, match="SHA-256|intact"):
+        get(one_file, tmp_path)
+    assert list((tmp_path / "one").iterdir()) == []
+
+
+def test_a_sum_that_nobody_published_is_recorded_once_and_checked_ever_after(server, one_file, tmp_path, capsys):
+    unpublished = dataclasses.replace(one_file, files=(dataclasses.replace(one_file.files[0], sha256=None),))
+    home = get(unpublished, tmp_path)
+    assert "recorded; none is published" in capsys.readouterr().out
+    (home / "a.en").unlink()
+    server.files["/a.en.gz"] = gzip.compress(b"the file has changed\n")
+    with pytest.raises(DownloadError, match="must have the SHA-256 .* delete SHA256SUMS"):
+        get(unpublished, tmp_path)
+
+
+def test_an_address_that_is_gone_and_a_server_that_is_away_each_get_one_clear_line(server, one_file, tmp_path):
+    server.files.clear()
+    with pytest.raises(DownloadError, match="a.en.gz: must answer with the file, got 404"):
+        get(one_file, tmp_path)
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{unused.getsockname()[1]}/a.en.gz"
+    with pytest.raises(DownloadError, match="cannot be reached .*refused.*--from FOLDER"):
+        fetch(address, tmp_path / "part")
+
+
+def test_files_that_are_already_there_are_checked_and_copied(server, one_file, tmp_path):
+    source = tmp_path / "source"
+    (source / "one").mkdir(parents=True)
+    (source / "one" / "a.en").write_bytes(TEXT)
+    home = take(one_file, source, tmp_path / "to")
+    assert (home / "a.en").read_bytes() == TEXT
+    assert server.ranges == []
+    (source / "one" / "a.en").write_bytes(TEXT + b"one more\n")
+    with pytest.raises(DownloadError, match="must have the SHA-256"):
+        take(one_file, source, tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
+def test_an_archive_fetched_by_hand_serves_too(server, one_file, tmp_path):
+    (tmp_path / "a.en.gz").write_bytes(server.files["/a.en.gz"])
+    assert (take(one_file, tmp_path, tmp_path / "to") / "a.en").read_bytes() == TEXT
+
+
+def test_a_missing_file_is_named(one_file, tmp_path):
+    with pytest.raises(DownloadError, match="must hold a.en or a.en.gz"):
+        take(one_file, tmp_path, tmp_path / "to")
+
+
+def test_the_segments_of_wmt_mark_up_become_lines(tmp_path):
+    sgm = b'<doc>\n<seg id="1">Standard &amp; Poor\'s  said</seg>\n<seg id="2"> two\nlines </seg>\n</doc>\n'
+    with tarfile.open(tmp_path / "test.tgz", "w:gz") as bundle:
+        member = tarfile.TarInfo("test/a.sgm")
+        member.size = len(sgm)
+        bundle.addfile(member, io.BytesIO(sgm))
+    file = DataFile("a.en", "", member="test/a.sgm")
+    assert unpack(tmp_path / "test.tgz", "sgm", [file]) == {"a.en": b"Standard & Poor's said\ntwo lines\n"}
+    with pytest.raises(DownloadError, match="must hold test/b.sgm"):
+        unpack(tmp_path / "test.tgz", "sgm", [dataclasses.replace(file, member="test/b.sgm")])
+
+
+def test_a_split_set_keeps_pairs_aligned_and_no_english_sentence_in_two_parts(tmp_path):
+    pairs = [(f"English {number // 7}", f"Deutsch {number}") for number in range(600)]
+    with zipfile.ZipFile(tmp_path / "deu-eng.zip", "w") as bundle:
+        bundle.writestr("deu.txt", "".join(f"{en}\t{de}\tsource\n" for en, de in pairs))
+        bundle.writestr("_about.txt", "no table")
+    texts = unpack(tmp_path / "deu-eng.zip", "pairs", find("tatoeba_en_de").files)
+    parts = {}
+    for part in ("train", "val", "test"):
+        english, german = (texts[f"{part}.{side}"].decode().split("\n")[:-1] for side in ("en", "de"))
+        assert all(pair in pairs for pair in zip(english, german, strict=True))
+        parts[part] = set(english)
+        assert part == "train" or 30 <= len(english) < 30 + 7  # one pair in twenty, and the rest of a last sentence
+    assert sum(texts[f"{part}.en"].count(b"\n") for part in parts) == 600
+    assert not parts["train"] & parts["val"] and not parts["train"] & parts["test"] and not parts["val"] & parts["test"]
+
+
+def test_a_split_does_not_depend_on_the_order_of_the_sentences(rng):
+    pairs = [(f"English {number}", f"Deutsch {number}") for number in range(200)]
+    shuffled = [pairs[number] for number in rng.permutation(200)]
+    assert split_by_first(pairs) == split_by_first(shuffled)
+
+
+def test_a_file_that_unpacks_to_more_than_the_bound_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(unpacking, "MAX_BYTES", 1000)
+    (tmp_path / "a.gz").write_bytes(gzip.compress(bytes(1001)))
+    with pytest.raises(DownloadError, match="at most 1000 bytes"):
+        unpack(tmp_path / "a.gz", "gz", [DataFile("a", "")])
+
+
+def test_every_data_set_says_what_it_holds_and_what_it_may_be_used_for():
+    for data_set in DATA_SETS:
+        assert data_set.licence and data_set.contents and data_set.checksums
+        assert data_set.packing in unpacking.UNPACKERS
+        assert all(file.address.startswith("https://") for file in data_set.files)
+        unpublished = [file for file in data_set.files if file.sha256 is None]
+        assert ("recorded" in data_set.checksums) == bool(unpublished)
+
+
+def test_the_command_shows_the_licence_before_anything_is_fetched(server, one_file, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(registry, "DATA_SETS", (one_file,))
+    server.files.clear()
+    assert main(["data", "get", "one", "--to", str(tmp_path)]) == 2
+    output = capsys.readouterr()
+    assert "licence: a licence" in output.out
+    assert output.err.startswith("minitransformer data get: ") and output.err.count("\n") == 1
+
+
+def test_an_unknown_name_is_answered_with_the_known_ones(tmp_path, capsys):
+    assert main(["data", "get", "multi31k", "--to", str(tmp_path)]) == 2
+    assert "must be one of multi30k, newstest" in capsys.readouterr().err
+
+
+def test_the_published_sums_are_those_of_the_real_files(data_folder, tmp_path):
+    for name in ("multi30k", "bpe_reference"):
+        home = take(find(name), data_folder, tmp_path)
+        assert {path.name for path in home.iterdir()} == {file.name for file in find(name).files} | {"SHA256SUMS"}

@@ -1,0 +1,65 @@
+"""Decoding with the key-value cache gives what the whole model gives; attention maps show what it used."""
+
+import numpy as np
+import pytest
+from small_models import random_batch, small_model
+
+from minitransformer.config import PAD
+from minitransformer.errors import ShapeError
+
+VARIANTS = [
+    {},
+    dict(norm="pre", attention_bias=True),
+    dict(positions="learned", tie_embeddings=False),
+    dict(kernels="simple"),
+]
+
+
+@pytest.mark.parametrize("changes", VARIANTS, ids=str)
+def test_cached_decoding_gives_the_logits_of_the_whole_sentence(changes, rng, relative_error):
+    model, batch = small_model(rng, **changes), random_batch(rng, (5, 2, 4), (7, 7, 7))
+    expected = model(batch.src, batch.tgt_in).data
+    cache = model.start_cache(model.encode(batch.src), max_length=8)
+    for place in range(8):
+        logits = model.decode_step(batch.tgt_in[:, place], cache)
+        assert relative_error(logits, expected[:, place]) < 1e-12
+        assert cache.length == place + 1
+
+
+def test_reordered_caches_go_on_as_if_the_sentences_had_stood_there(rng, relative_error):
+    model, batch = small_model(rng), random_batch(rng, (5, 2, 4), (6, 6, 6))
+    rows = np.array([2, 0, 0, 1, 2])  # repeated, out of order: a beam
+    expected = model(batch.src[rows], batch.tgt_in[rows]).data
+    cache = model.start_cache(model.encode(batch.src), max_length=7)
+    for place in range(3):
+        model.decode_step(batch.tgt_in[:, place], cache)
+    cache.reorder(rows)
+    for place in range(3, 7):
+        logits = model.decode_step(batch.tgt_in[rows, place], cache)
+        assert relative_error(logits, expected[:, place]) < 1e-12
+        if place == 4:  # fewer rows: sentences that are finished leave
+            cache.reorder(np.array([4, 1]))
+            rows, expected = rows[[4, 1]], expected[[4, 1]]
+
+
+def test_a_cache_that_is_full_says_so(rng):
+    model, batch = small_model(rng), random_batch(rng)
+    cache = model.start_cache(model.encode(batch.src), max_length=1)
+    model.decode_step(batch.tgt_in[:, 0], cache)
+    with pytest.raises(ShapeError, match="max_length = 1"):
+        model.decode_step(batch.tgt_in[:, 0], cache)
+
+
+def test_attention_maps_are_rows_of_probabilities_that_respect_the_masks(rng):
+    model, batch = small_model(rng), random_batch(rng)
+    maps = model.attention_maps(batch.src, batch.tgt_in)
+    expected = {f"encoder.{i}.self_attention" for i in range(2)}
+    expected |= {f"decoder.{i}.{kind}_attention" for i in range(2) for kind in ("self", "cross")}
+    assert set(maps) == expected
+    n_sentences, n_src, n_tgt = len(batch.src), batch.src.shape[1], batch.tgt_in.shape[1]
+    padding = np.broadcast_to((batch.src == PAD)[:, None, None, :], (n_sentences, 2, n_tgt, n_src))
+    for name, weights in maps.items():
+        np.testing.assert_allclose(weights.sum(axis=-1), 1.0, rtol=1e-13, err_msg=name)
+    assert maps["decoder.1.cross_attention"].shape == padding.shape
+    assert (maps["decoder.1.cross_attention"][padding] == 0.0).all()
+    assert (np.triu(maps["decoder.0.self_attention"], 1) == 0.0).all()

@@ -1,0 +1,87 @@
+"""``doctor`` never fails: it says what is there, and for what is missing the cure."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import subprocess
+import sys
+
+import pytest
+
+from minitransformer.cli import doctor
+from minitransformer.cli.main import main
+
+
+def lines(capsys) -> dict[str, str]:
+    assert main(["doctor"]) == 0
+    output = capsys.readouterr().out
+    return dict(line.split(maxsplit=1) for line in output.split("\n") if line)
+
+
+def test_every_item_has_one_line(capsys):
+    assert list(lines(capsys)) == list(doctor.CHECKS)
+
+
+def test_numpy_cores_and_memory_are_found_everywhere(capsys):
+    import numpy
+
+    found = lines(capsys)
+    assert found["NumPy"] == numpy.__version__
+    assert int(found["cores"]) >= 1
+    assert "thread" in found["BLAS"]
+    assert "GiB" in found["memory"] or "does not tell" in found["memory"]
+
+
+@pytest.mark.parametrize(
+    ("package", "item", "cure"),
+    [
+        ("cupy", "CuPy", "minitransformer[cuda13]"),
+        ("mpi4py", "MPI", "minitransformer[mpi]"),
+        ("nvidia-nccl-cu13", "NCCL", "minitransformer[cuda13]"),
+        ("sacrebleu", "sacreBLEU", "minitransformer[eval]"),
+        ("matplotlib", "matplotlib", "minitransformer[plot]"),
+    ],
+)
+def test_what_is_missing_comes_with_the_extra_that_brings_it(package, item, cure, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    real_find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == package else real_find(name))
+    missing = {package, "nvidia-nccl-cu12"}
+    real_version = importlib.metadata.version
+
+    def version(name):
+        if name in missing:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return real_version(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    found = lines(capsys)[item]
+    assert found.startswith("not found: ") and cure in found
+
+
+def test_without_threadpoolctl_the_threads_come_from_the_environment(monkeypatch, capsys):
+    real_find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "threadpoolctl" else real_find(name))
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1000")
+    found = lines(capsys)["BLAS"]
+    assert "1000 threads" in found and "more threads than the" in found
+
+
+def test_a_check_that_breaks_is_reported_and_the_others_go_on(monkeypatch, capsys):
+    def broken():
+        raise RuntimeError("two\nlines")
+
+    monkeypatch.setitem(doctor.CHECKS, "memory", broken)
+    found = lines(capsys)
+    assert found["memory"] == "not found: the check itself failed (RuntimeError: two lines)"
+    assert "matplotlib" in found
+
+
+def test_numpy_users_never_load_cupy():
+    program = (
+        "import sys; from minitransformer.cli.main import main; code = main(['doctor'])\n"
+        "import importlib.util; assert importlib.util.find_spec('cupy') or 'cupy' not in sys.modules; sys.exit(code)"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (result.returncode, result.stderr) == (0, "")

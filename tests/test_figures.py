@@ -1,0 +1,116 @@
+"""Figures: what is drawn is what was given, with axes, units and a legend."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+from minitransformer.errors import DataError, MissingPackageError
+from minitransformer.figures import draw_attention, draw_learning_curves, png_bytes
+
+
+@pytest.fixture
+def drawing():
+    return pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install minitransformer[plot]")
+
+
+def run_of(rng, n_lines: int) -> list[dict]:
+    losses = np.sort(rng.uniform(1, 9, n_lines))[::-1].tolist()
+    train = [
+        {"kind": "train", "update": 10 * number, "loss": loss, "ppl": float(np.exp(loss - 0.5))}
+        for number, loss in enumerate(losses, start=1)
+    ]
+    valid = [line | {"kind": "valid", "loss": line["loss"] + 0.1} for line in train[::5]]
+    return [line for pair in zip(train, valid, strict=False) for line in pair] + train[len(valid) :]
+
+
+def panels(figure) -> list:
+    return [axes for axes in figure.axes if axes.get_visible() and axes.get_label() != "<colorbar>"]
+
+
+def test_the_curves_are_the_numbers_of_the_metrics_file(drawing, rng):
+    lines = run_of(rng, 20)
+    figure = draw_learning_curves({"a run": lines})
+    for axes, key in zip(figure.axes, ("loss", "ppl"), strict=True):
+        for curve, kind in zip(axes.lines, ("train", "valid"), strict=True):
+            wanted = [(line["update"], line[key]) for line in lines if line["kind"] == kind]
+            assert curve.get_xydata().tolist() == [list(pair) for pair in wanted]
+
+
+def test_every_run_has_a_line_in_the_legend_and_a_style_of_its_own(drawing, rng):
+    figure = draw_learning_curves({name: run_of(rng, 20) for name in "abc"})
+    legend = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert legend == [f"{name}, {kind}" for name in "abc" for kind in ("training", "validation")]
+    left = figure.axes[0].lines
+    assert len({curve.get_linestyle() + str(curve._dash_pattern) for curve in left[0::2]}) == 3
+    assert len({curve.get_marker() for curve in left[1::2]}) == 3
+
+
+def test_axes_carry_names_and_units(drawing, rng):
+    figure = draw_learning_curves({"a run": run_of(rng, 3)})
+    left, right = figure.axes
+    assert left.get_xlabel() == right.get_xlabel() == "update"
+    assert left.get_ylabel() == "nats per target token"
+    assert (right.get_ylabel(), right.get_yscale()) == ("per target token, log scale", "log")
+
+
+@pytest.mark.parametrize("lines", [[], [{"kind": "epoch", "update": 3}], [{"kind": "train", "update": 3, "ppl": 2.0}]])
+def test_a_run_without_curves_is_refused_by_its_name(drawing, lines):
+    with pytest.raises(DataError, match="plot curves: my run"):
+        draw_learning_curves({"my run": lines})
+
+
+def test_each_panel_shows_the_weights_of_its_head(drawing, rng):
+    weights = rng.dirichlet(np.ones(5), size=(6, 3))
+    figure = draw_attention(weights, list("abcde"), list("xyz"), heads=[2, 5])
+    shown = [np.asarray(axes.images[0].get_array()) for axes in panels(figure)]
+    assert np.array_equal(shown, weights[[1, 4]])
+    assert [axes.get_title() for axes in panels(figure)] == ["head 2", "head 5"]
+
+
+def test_pieces_stand_on_the_axes_letter_by_letter(drawing, rng):
+    keys, queries = ["A", r"$\no_formula$", "<eos>"], ["größer", "%", "_y^2$", "<eos>"]
+    figure = draw_attention(rng.dirichlet(np.ones(3), size=(1, 4)), keys, queries)
+    [axes] = panels(figure)
+    assert [label.get_text() for label in axes.get_xticklabels()] == keys
+    assert [label.get_text() for label in axes.get_yticklabels()] == queries
+    assert figure.get_supxlabel() == "source word piece"
+    png_bytes(figure)  # a "$" taken for a formula would fail here
+
+
+@pytest.mark.parametrize("n_heads", [1, 2, 3, 5, 7, 8, 16])
+def test_every_column_of_panels_has_its_labels_below(drawing, rng, n_heads):
+    figure = draw_attention(rng.dirichlet(np.ones(4), size=(n_heads, 3)), list("abcd"), list("xyz"))
+    shown = panels(figure)
+    assert len(shown) == n_heads
+    lowest = {}
+    for axes in shown:
+        lowest[axes.get_subplotspec().colspan.start] = axes  # later rows replace earlier ones
+    assert all(axes.xaxis.get_tick_params()["labelbottom"] for axes in lowest.values())
+
+
+def test_weights_that_do_not_fit_the_pieces_and_heads_that_are_not_there_are_refused(drawing, rng):
+    weights = rng.dirichlet(np.ones(4), size=(2, 3))
+    with pytest.raises(DataError, match=r"weights must have the shape \(heads, 3, 5\), got \(2, 3, 4\)"):
+        draw_attention(weights, list("abcde"), list("xyz"))
+    with pytest.raises(DataError, match="head must be from 1 to 2, got 3"):
+        draw_attention(weights, list("abcd"), list("xyz"), heads=[3])
+
+
+def test_a_very_long_sentence_gives_a_coarser_picture_not_a_larger_one(drawing, rng):
+    figure = draw_attention(rng.dirichlet(np.ones(600), size=(4, 2)), ["a"] * 600, list("xy"))
+    assert max(figure.get_size_inches() * figure.dpi) <= 12_000
+
+
+def test_a_picture_is_a_png(drawing, rng):
+    assert png_bytes(draw_learning_curves({"a run": run_of(rng, 5)})).startswith(b"\x89PNG\r\n\x1a\n")
+
+
+def test_without_matplotlib_the_message_names_the_extra(rng, monkeypatch):
+    for module in [name for name in sys.modules if name.split(".")[0] == "matplotlib"]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(MissingPackageError, match=r"install minitransformer\[plot\]"):
+        draw_learning_curves({"a run": run_of(rng, 5)})

@@ -1,0 +1,188 @@
+"""The whole model's wiring: what may depend on what, what it can learn, cached decoding, words for bad input."""
+
+import numpy as np
+import pytest
+import slow_versions
+from small_models import VOCAB_SIZE, gradient, random_batch, random_sentence, small_config, small_model
+
+from minitransformer.config import EOS, PAD, UNK, ModelConfig, TrainingConfig
+from minitransformer.errors import ConfigError, ShapeError
+from minitransformer.nn import Dropout, Transformer
+from minitransformer.optim import Adam
+from minitransformer.text import Batch, pad_batch
+from minitransformer.training.step import evaluate_loss, train_step
+
+VARIANTS = {
+    "post-norm": {},
+    "pre-norm": dict(norm="pre", attention_bias=True),
+    "learned positions, untied": dict(positions="learned", tie_embeddings=False),
+    "simple kernels": dict(kernels="simple"),
+}
+every_variant = pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
+
+
+def another_token(token: int) -> int:
+    return UNK + (token - UNK + 1) % (VOCAB_SIZE - UNK)
+
+
+# What may depend on what
+
+
+@every_variant
+def test_every_source_token_changes_every_output(changes, rng):
+    model, batch = small_model(rng, **changes), random_batch(rng, (5, 5), (4, 4))
+    before = model(batch.src, batch.tgt_in).data
+    for place in range(batch.src.shape[1]):
+        src = batch.src.copy()
+        src[0, place] = another_token(src[0, place])
+        after = model(src, batch.tgt_in).data
+        assert (np.abs(after[0] - before[0]).max(axis=-1) > 1e-6).all()
+        np.testing.assert_array_equal(after[1], before[1])  # the neighbour in the batch is not touched
+
+
+@every_variant
+def test_a_target_token_changes_its_own_and_later_outputs_but_no_earlier_one(changes, rng):
+    model, batch = small_model(rng, **changes), random_batch(rng, (5, 5), (5, 5))
+    before = model(batch.src, batch.tgt_in).data
+    for place in range(batch.tgt_in.shape[1]):
+        tgt = batch.tgt_in.copy()
+        tgt[0, place] = another_token(tgt[0, place])
+        after = model(batch.src, tgt).data
+        np.testing.assert_array_equal(after[0, :place], before[0, :place])
+        assert (np.abs(after[0, place:] - before[0, place:]).max(axis=-1) > 1e-6).all()
+        np.testing.assert_array_equal(after[1], before[1])
+
+
+@every_variant
+def test_padding_does_not_change_logits_loss_or_gradient(changes, rng, relative_error):
+    model, batch = small_model(rng, **changes), random_batch(rng)
+    padded = Batch(*(np.pad(ids, ((0, 0), (0, 3))) for ids in (batch.src, batch.tgt_in, batch.tgt_out)), batch.rows)
+    real = batch.tgt_in != PAD
+    before, after = model(batch.src, batch.tgt_in).data, model(padded.src, padded.tgt_in).data
+    assert relative_error(after[:, : batch.tgt_in.shape[1]][real], before[real]) < 1e-13
+    assert evaluate_loss(model, [padded]) == pytest.approx(evaluate_loss(model, [batch]), rel=1e-13)
+    assert relative_error(gradient(model, padded), gradient(model, batch)) < 1e-12
+
+
+@every_variant
+def test_a_sentence_gets_the_same_logits_alone_and_in_a_batch(changes, rng, relative_error):
+    model = small_model(rng, **changes)
+    src, tgt = [random_sentence(rng, n) for n in (5, 2, 4)], [random_sentence(rng, n) for n in (3, 6, 1)]
+    together = pad_batch(src, tgt)
+    for i in range(3):
+        alone = pad_batch([src[i]], [tgt[i]])
+        logits = model(together.src, together.tgt_in).data[i, : alone.tgt_in.shape[1]]
+        assert relative_error(logits, model(alone.src, alone.tgt_in).data[0]) < 1e-13
+
+
+@every_variant
+def test_the_order_of_source_tokens_matters(changes, rng):
+    """Without positions attention would see a bag of words."""
+    model, batch = small_model(rng, **changes), pad_batch([[4, 5, 6, 7]], [[8, 9]])
+    swapped = pad_batch([[4, 6, 5, 7]], [[8, 9]])
+    assert np.abs(model(swapped.src, batch.tgt_in).data - model(batch.src, batch.tgt_in).data).max() > 1e-4
+
+
+def test_a_source_of_padding_alone_gives_finite_results(rng):
+    model, batch = small_model(rng), random_batch(rng)
+    batch.src[1] = PAD
+    assert np.isfinite(model(batch.src, batch.tgt_in).data).all()
+    assert np.isfinite(gradient(model, batch)).all()
+
+
+def test_loss_is_the_smoothed_cross_entropy_of_the_logits(rng):
+    model, batch = small_model(rng, label_smoothing=0.2), random_batch(rng)
+    logits, targets = model(batch.src, batch.tgt_in).data.reshape(-1, VOCAB_SIZE), batch.tgt_out.reshape(-1)
+    loss, nll = model.loss(batch.src, batch.tgt_in, batch.tgt_out)
+    assert loss.item() == pytest.approx(slow_versions.smoothed_loss(logits, targets, 0.2, PAD), rel=1e-12)
+    assert nll.item() == pytest.approx(slow_versions.smoothed_loss(logits, targets, 0.0, PAD), rel=1e-12)
+
+
+# Dropout and training
+
+
+def test_evaluation_is_the_same_every_time_and_dropout_is_not_active(rng):
+    model, batch = small_model(rng, p_drop=0.5), random_batch(rng)
+    without = small_model(rng, p_drop=0.0)
+    without.parameters.data[:] = model.parameters.data
+    np.testing.assert_array_equal(model(batch.src, batch.tgt_in).data, without(batch.src, batch.tgt_in).data)
+
+
+@pytest.mark.parametrize("kind", ["p_drop", "p_drop_attention", "p_drop_ffn"])
+def test_each_kind_of_dropout_changes_the_loss_of_training(kind, rng):
+    off = dict(p_drop=0.0, p_drop_attention=0.0, p_drop_ffn=0.0)
+    model, batch = small_model(rng, **off | {kind: 0.3}), random_batch(rng)
+    arrays = (batch.src, batch.tgt_in, batch.tgt_out)
+    evaluated, trained = (model.loss(*arrays, dropout)[0].item() for dropout in (None, Dropout(seed=1)))
+    assert abs(evaluated - trained) > 1e-3
+    assert trained == model.loss(*arrays, Dropout(seed=1))[0].item()
+    assert trained != model.loss(*arrays, Dropout(seed=1, update=1))[0].item()
+
+
+def test_one_batch_is_overfitted_down_to_the_entropy_of_its_smoothed_targets(rng):
+    shape = dict(n_layers=1, d_model=32, d_ff=64, d_k=16, d_v=16, p_drop=0.0, label_smoothing=0.1)
+    model = Transformer(small_config(**shape), seed=1)
+    batch, config = random_batch(rng, (5, 3, 6, 4), (4, 6, 2, 5)), TrainingConfig(warmup_steps=50)
+    optimizer = Adam(model.parameters)
+    results = [train_step(model, optimizer, [batch], update=update, config=config) for update in range(1, 301)]
+    floor = slow_versions.entropy_of_smoothed_target(VOCAB_SIZE, 0.1)
+    assert results[0].loss > 2.0
+    assert floor <= results[-1].loss < floor + 0.005
+    assert min(result.loss for result in results) >= floor
+
+
+def test_unequal_micro_batches_give_the_gradient_of_the_batch_they_make_up(rng, relative_error):
+    src, tgt = [random_sentence(rng, n) for n in (5, 2, 4, 7)], [random_sentence(rng, n) for n in (3, 6, 1, 2)]
+    updates, results = {}, {}
+    for cuts in ([0, 4], [0, 1, 4], [0, 1, 2, 3, 4]):
+        model = small_model(np.random.default_rng(2), p_drop=0.0)
+        parts = [pad_batch(src[a:b], tgt[a:b]) for a, b in zip(cuts, cuts[1:], strict=False)]
+        results[len(parts)] = train_step(model, Adam(model.parameters), parts, update=1, config=TrainingConfig())
+        updates[len(parts)] = model.parameters.grad.copy()
+    for parts in (2, 4):
+        assert relative_error(updates[parts], updates[1]) < 1e-12
+        assert results[parts].loss == pytest.approx(results[1].loss, rel=1e-12)
+        assert results[parts].nll == pytest.approx(results[1].nll, rel=1e-12)
+        assert results[parts].n_tgt_tokens == results[1].n_tgt_tokens == 16
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("ids", "words"),
+    [
+        (np.array([[4, VOCAB_SIZE, EOS]]), "must hold ids in 0..12, got 2..13"),
+        (np.array([[4, -1, EOS]]), "must hold ids in 0..12, got -1..4"),
+        (np.array([4, 5, EOS]), r"must be a \(B, T\) array of whole numbers"),
+        (np.array([[4.0, 5.0]]), "must be a .* array of whole numbers, got float64"),
+    ],
+    ids=["too large", "negative", "no batch axis", "not whole"],
+)
+def test_ids_that_are_no_tokens_are_refused(ids, words, rng):
+    model, good = small_model(rng), np.array([[1, 4, 5]])
+    with pytest.raises(ShapeError, match=f"src_ids {words}"):
+        model(ids, good)
+    with pytest.raises(ShapeError, match=f"tgt_ids {words}"):
+        model(good, ids)
+    with pytest.raises(ShapeError, match=f"tgt_out {words}"):
+        model.loss(good, good, ids)
+
+
+def test_a_sentence_longer_than_learned_positions_is_refused(rng):
+    model = small_model(rng, positions="learned", max_positions=4)
+    fits, too_long = np.full((1, 4), 5), np.full((1, 5), 5)
+    model(fits, fits)
+    for src, tgt in ((too_long, fits), (fits, too_long)):
+        with pytest.raises(ShapeError, match="at most max_positions = 4 tokens, got 5"):
+            model(src, tgt)
+
+
+def test_sinusoids_have_no_longest_sentence(rng):
+    model, ids = small_model(rng), np.full((1, 1000), 5)
+    assert np.isfinite(model(ids, ids[:, :3]).data).all()
+
+
+def test_a_model_without_vocabulary_is_refused():
+    with pytest.raises(ConfigError, match="vocab_size must be at least 1"):
+        Transformer(ModelConfig())

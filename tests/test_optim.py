@@ -1,0 +1,119 @@
+"""Adam, the schedule of eq. 3 and clipping: definitions, limits, PyTorch."""
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from minitransformer.optim import Adam, adam, clip_gradient_norm, learning_rate
+
+
+def vectors(data: np.ndarray) -> SimpleNamespace:
+    """What Adam needs of a model's parameters."""
+    return SimpleNamespace(data=data, grad=np.zeros_like(data))
+
+
+def test_adam_equals_the_algorithm_written_for_one_number(rng, monkeypatch):
+    monkeypatch.setattr(adam, "BLOCK", 2)  # blocks that do not divide the vector
+    beta1, beta2, eps, size = 0.8, 0.95, 1e-3, 5
+    parameters = vectors(rng.standard_normal(size))
+    optimizer = Adam(parameters, beta1, beta2, eps)
+    weights, means, squares = parameters.data.tolist(), [0.0] * size, [0.0] * size
+    for step in range(1, 20):
+        rate = 0.1 / step
+        parameters.grad[:] = rng.standard_normal(size)
+        optimizer.step(rate)
+        for i, g in enumerate(parameters.grad.tolist()):
+            means[i] = beta1 * means[i] + (1 - beta1) * g
+            squares[i] = beta2 * squares[i] + (1 - beta2) * g * g
+            corrected_mean, corrected_square = means[i] / (1 - beta1**step), squares[i] / (1 - beta2**step)
+            weights[i] -= rate * corrected_mean / (math.sqrt(corrected_square) + eps)
+    np.testing.assert_allclose(parameters.data, weights, rtol=1e-12)
+    np.testing.assert_allclose(optimizer.m, means, rtol=1e-12)
+    np.testing.assert_allclose(optimizer.v, squares, rtol=1e-12)
+    assert optimizer.step_count == 19
+
+
+@pytest.mark.parity
+def test_adam_equals_pytorch(rng, torch, relative_error):
+    size = 2 * adam.BLOCK + 7
+    parameters = vectors(rng.standard_normal(size))
+    leaf = torch.tensor(parameters.data.copy(), requires_grad=True)
+    ours, theirs = Adam(parameters, 0.9, 0.98, 1e-9), torch.optim.Adam([leaf], betas=(0.9, 0.98), eps=1e-9)
+    for step in range(1, 11):
+        parameters.grad[:] = rng.standard_normal(size) * 10.0 ** rng.integers(-8, 1, size)
+        leaf.grad = torch.tensor(parameters.grad)
+        theirs.param_groups[0]["lr"] = rate = 0.1 / step
+        ours.step(rate)
+        theirs.step()
+    assert relative_error(parameters.data, leaf.detach()) < 1e-13
+
+
+def test_the_first_step_of_adam_has_the_size_of_the_learning_rate(rng):
+    parameters = vectors(np.zeros(4))
+    parameters.grad[:] = [3.0, -0.02, 500.0, -1e-4]
+    Adam(parameters).step(0.25)
+    np.testing.assert_allclose(parameters.data, [-0.25, 0.25, -0.25, 0.25], rtol=1e-4)
+
+
+def test_adam_does_not_move_what_has_no_gradient(rng):
+    parameters = vectors(rng.standard_normal(6))
+    parameters.grad[2] = 1.0
+    before = parameters.data.copy()
+    Adam(parameters).step(0.1)
+    np.testing.assert_array_equal(parameters.data != before, np.arange(6) == 2)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_adam_works_in_place_and_in_the_dtype_of_the_parameters(dtype):
+    parameters = vectors(np.ones(5, dtype))
+    data, optimizer = parameters.data, Adam(parameters)
+    parameters.grad[:] = 1.0
+    optimizer.step(0.1)
+    assert parameters.data is data and {data.dtype, optimizer.m.dtype, optimizer.v.dtype} == {np.dtype(dtype)}
+    np.testing.assert_array_equal(parameters.grad, 1.0)
+
+
+def test_the_learning_rate_has_the_values_of_equation_3():
+    """Worked out by hand for d_model 512 and 4,000 warm-up steps: 1 / (16 sqrt(2)) * min(...)."""
+    assert learning_rate(4000, 512, 4000) == pytest.approx(1 / math.sqrt(512 * 4000), rel=1e-14)
+    assert learning_rate(1, 512, 4000) == pytest.approx(1 / math.sqrt(512 * 4000) / 4000, rel=1e-14)
+    assert learning_rate(1000, 512, 4000) == pytest.approx(1.746928e-4, rel=1e-6)
+    assert learning_rate(16_000, 512, 4000) == pytest.approx(3.493856e-4, rel=1e-6)
+    assert learning_rate(100_000, 512, 4000) == pytest.approx(1.397542e-4, rel=1e-6)
+
+
+def test_the_learning_rate_is_largest_at_the_end_of_warmup():
+    rates = [learning_rate(step, 64, 50) for step in range(1, 500)]
+    assert rates.index(max(rates)) + 1 == 50
+
+
+def test_the_learning_rate_rises_in_equal_steps_then_falls_with_the_square_root():
+    rates = {step: learning_rate(step, 64, 50) for step in range(1, 401)}
+    np.testing.assert_allclose([rates[step] / rates[1] for step in range(1, 51)], range(1, 51), rtol=1e-13)
+    assert rates[100] / rates[400] == pytest.approx(2.0, rel=1e-13)
+
+
+def test_the_scale_multiplies_the_learning_rate():
+    assert learning_rate(7, 64, 50, 3.0) == pytest.approx(3 * learning_rate(7, 64, 50), rel=1e-14)
+
+
+def test_steps_are_counted_from_one():
+    with pytest.raises(ValueError, match="step must be at least 1, got 0"):
+        learning_rate(0, 512)
+
+
+def test_clipping_shortens_a_long_gradient_and_keeps_its_direction(rng):
+    grad = rng.standard_normal(100)
+    before = grad.copy()
+    norm = clip_gradient_norm(grad, 2.0)
+    assert norm == pytest.approx(math.sqrt((before**2).sum()), rel=1e-13)
+    np.testing.assert_allclose(grad, before * 2.0 / norm, rtol=1e-13)
+
+
+@pytest.mark.parametrize("max_norm", [5.0, 100.0, 0.0])
+def test_clipping_leaves_a_short_gradient_and_zero_means_never(max_norm):
+    grad = np.array([3.0, -4.0])
+    assert clip_gradient_norm(grad, max_norm) == 5.0
+    np.testing.assert_array_equal(grad, [3.0, -4.0])

@@ -1,0 +1,134 @@
+"""The parameter vector, and the parameter counts of the paper."""
+
+import math
+
+import numpy as np
+import pytest
+from small_models import random_batch, small_config, small_model
+
+from minitransformer.config import TABLE3_ROWS, ModelConfig, TrainingConfig
+from minitransformer.nn import Transformer
+from minitransformer.nn.randomness import Initializer
+from minitransformer.optim import Adam
+from minitransformer.training.step import train_step
+
+# Table 3's last column, in millions, where the paper prints one and a vocabulary near 41,000 explains it.
+PUBLISHED_MILLIONS = dict(base=65, B1=58, B2=60, C1=36, C2=50, C3=80, C4=28, C5=168, C6=53, C7=90)
+
+
+def counted(config: ModelConfig) -> int:
+    """Number of parameters by the formulas of sec. 3."""
+    d_model, heads = config.d_model, config.n_heads
+    attention = 2 * d_model * heads * config.d_k + 2 * d_model * heads * config.d_v
+    if config.attention_bias:
+        attention += 2 * heads * config.d_k + heads * config.d_v + d_model
+    feed_forward = 2 * d_model * config.d_ff + config.d_ff + d_model
+    norm = 2 * d_model
+    layers = config.n_layers * (3 * attention + 2 * feed_forward + 5 * norm)
+    matrices = 1 if config.tie_embeddings else 3
+    positions = 2 * config.max_positions * d_model if config.positions == "learned" else 0
+    final_norms = 2 * norm if config.norm == "pre" else 0
+    return matrices * config.vocab_size * d_model + layers + positions + final_norms
+
+
+# One vector
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_parameters_and_gradients_are_views_of_two_vectors(dtype):
+    parameters = Transformer(small_config(dtype=dtype), seed=1).parameters
+    assert parameters.data.ndim == 1 and parameters.data.shape == parameters.grad.shape
+    assert {parameters.data.dtype, parameters.grad.dtype} == {np.dtype(dtype)}
+    for name, shape, offset in parameters.table:
+        parameter, place = parameters[name], slice(offset, offset + math.prod(shape))
+        for view, vector in ((parameter.data, parameters.data), (parameter.grad, parameters.grad)):
+            assert view.shape == shape and view.dtype == vector.dtype
+            assert np.shares_memory(view, vector[place])
+            np.testing.assert_array_equal(view.ravel(), vector[place])
+        parameters.data[offset] = 7.5
+        assert parameter.data.flat[0] == 7.5
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_every_parameter_starts_on_a_256_byte_boundary_and_none_overlap(dtype):
+    parameters = Transformer(small_config(dtype=dtype, attention_bias=True), seed=1).parameters
+    used = np.zeros(len(parameters.data), dtype=int)
+    for name, shape, offset in parameters.table:
+        assert parameters[name].data.ctypes.data % 256 == parameters[name].grad.ctypes.data % 256 == 0
+        used[offset : offset + math.prod(shape)] += 1
+    assert used.max() == 1
+    assert used.sum() == parameters.count
+
+
+def test_the_gaps_between_parameters_stay_zero_in_training(rng):
+    model = small_model(rng)
+    optimizer, config = Adam(model.parameters), TrainingConfig(warmup_steps=1, clip_norm=1.0)
+    for update in range(1, 4):
+        train_step(model, optimizer, [random_batch(rng)], update=update, config=config)
+    gaps = np.ones(len(model.parameters.data), dtype=bool)
+    for _, shape, offset in model.parameters.table:
+        gaps[offset : offset + math.prod(shape)] = False
+    assert gaps.any()
+    for vector in (model.parameters.data, model.parameters.grad, optimizer.m, optimizer.v):
+        np.testing.assert_array_equal(vector[gaps], 0.0)
+        assert (vector[~gaps] != 0.0).mean() > 0.5
+
+
+def test_zero_grad_forgets_and_later_gradients_add_up(rng, relative_error):
+    model, batch = small_model(rng), random_batch(rng)
+    arrays = (batch.src, batch.tgt_in, batch.tgt_out)
+    model.parameters.grad[:] = 100.0
+    model.parameters.zero_grad()
+    np.testing.assert_array_equal(model.parameters.grad, 0.0)
+    model.loss(*arrays)[0].backward()
+    once = model.parameters.grad.copy()
+    model.loss(*arrays)[0].backward()
+    assert relative_error(model.parameters.grad, 2 * once) < 1e-14
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_tied_model_has_one_matrix_and_an_untied_one_three(tied):
+    model = Transformer(small_config(tie_embeddings=tied), seed=1)
+    matrices = [model.src_embedding.table, model.tgt_embedding.table, model.projection]
+    assert len({id(matrix) for matrix in matrices}) == (1 if tied else 3)
+    assert len(set(model.parameters.names)) == len(model.parameters.names)
+
+
+# Counts of the paper
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, dict(attention_bias=True), dict(norm="pre"), dict(tie_embeddings=False), dict(positions="learned")],
+    ids=str,
+)
+def test_the_number_of_parameters_is_that_of_the_formulas(changes):
+    config = small_config(**changes)
+    assert Transformer(config).parameters.count == counted(config)
+
+
+def test_base_has_63_million_parameters_at_a_vocabulary_of_37000(monkeypatch):
+    monkeypatch.setattr(Initializer, "xavier", lambda self, *shape: np.broadcast_to(0.0, shape))
+    monkeypatch.setattr(Initializer, "normal", lambda self, *shape: np.broadcast_to(0.0, shape))
+    for bias, millions in ((False, 63.05), (True, 63.08)):
+        config = ModelConfig.base(attention_bias=bias)
+        assert Transformer(config).parameters.count == counted(config)
+        assert round(counted(config) / 1e6, 2) == millions
+
+
+@pytest.mark.parametrize("row", [*TABLE3_ROWS, "big"])
+def test_every_row_of_table_3_has_the_number_of_parameters_of_its_formulas(row):
+    """Few words and at most two layers: each further one adds what the second did."""
+    full = ModelConfig.table3(row)
+    for n_layers in (1, 2):
+        config = ModelConfig.table3(row, vocab_size=8, n_layers=n_layers, d_ff=full.d_ff // 16, max_positions=16)
+        assert Transformer(config).parameters.count == counted(config)
+
+
+@pytest.mark.parametrize("row", PUBLISHED_MILLIONS)
+def test_the_published_parameter_counts_fit_a_vocabulary_near_41000(row):
+    assert round(counted(ModelConfig.table3(row, vocab_size=41_100)) / 1e6) == PUBLISHED_MILLIONS[row]
+
+
+def test_the_published_count_of_big_fits_a_vocabulary_near_36000():
+    assert round(counted(ModelConfig.big(vocab_size=36_000)) / 1e6) == 213

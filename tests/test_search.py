@@ -1,0 +1,151 @@
+"""Which hypotheses greedy and beam search find: compared with exhaustive search, and with each other."""
+
+import numpy as np
+import pytest
+from searches import (
+    SEEDS,
+    UncachedModel,
+    V,
+    assert_same,
+    both_searches,
+    every_output,
+    exhaustive_search,
+    outputs_log_probs,
+    random_sources,
+    sharp_model,
+    source_length,
+)
+
+from minitransformer.config import BOS, EOS, PAD
+from minitransformer.translation import beam_search, greedy_search, length_penalty
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_search_with_the_cache_equals_search_without(seed):
+    model, src = sharp_model(seed, vocab_size=9, n_layers=2), random_sources(seed, (3, 6, 1, 4), 9)
+    slow = UncachedModel(model)
+    assert_same(greedy_search(model, src, max_extra=5), greedy_search(slow, src, max_extra=5))
+    fast_beams = beam_search(model, src, beam_size=3, n_best=3, max_extra=5)
+    for found, expected in zip(fast_beams, beam_search(slow, src, beam_size=3, n_best=3, max_extra=5), strict=True):
+        assert_same(found, expected)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_greedy_search_says_the_most_probable_token_at_each_step(seed):
+    model, src = sharp_model(seed), random_sources(seed)
+    for row, found in zip(src, greedy_search(model, src, max_extra=4), strict=True):
+        tokens = []
+        while tokens[-1:] != [EOS] and len(tokens) < source_length(row) + 4:
+            logits = model(row[None], np.array([[BOS, *tokens]])).data[0, -1]
+            tokens.append(max((token for token in range(V) if token not in (PAD, BOS)), key=lambda t: logits[t]))
+        assert found.ids == [token for token in tokens if token != EOS]
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_beam_of_one_equals_greedy_search(seed, alpha):
+    model, src = sharp_model(seed), random_sources(seed, (1, 5, 3, 2))
+    beams = beam_search(model, src, beam_size=1, alpha=alpha, max_extra=6)
+    assert_same([first for (first,) in beams], greedy_search(model, src, alpha=alpha, max_extra=6))
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, 3.0])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_beam_wide_enough_equals_exhaustive_search(seed, alpha):
+    model, src = sharp_model(seed), random_sources(seed, (1, 3, 2))
+    width = len(every_output(5))
+    beams = beam_search(model, src, beam_size=width, alpha=alpha, max_extra=2, n_best=7)
+    for row, found in zip(src, beams, strict=True):
+        assert_same(found, exhaustive_search(model, row, source_length(row) + 2, alpha)[:7])
+
+
+def test_a_beam_wide_enough_ranks_every_possible_output():
+    model, src = sharp_model(4), random_sources(4, (3,))
+    n = len(every_output(4))
+    (found,) = beam_search(model, src, beam_size=n, max_extra=1, n_best=n)
+    assert_same(found, exhaustive_search(model, src[0], 4, 0.6))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_beam_scores_above_exhaustive_search(seed):
+    """Between two narrow beams there is no such law: a wider one may lose what a narrower one found."""
+    model, src = sharp_model(seed), random_sources(seed, (2,))
+    best = exhaustive_search(model, src[0], 4, 0.6)[0].score
+    for width in (1, 2, 3, 5, 8):
+        assert beam_search(model, src, beam_size=width, max_extra=2)[0][0].score <= best + 1e-12
+
+
+@pytest.mark.parametrize("n_best", [1, 2, 4])
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
+def test_early_stop_never_changes_the_answer_and_saves_steps(n_best, alpha):
+    saved = 0
+    for seed in range(25):
+        model, src = sharp_model(seed), random_sources(seed, (2, 4))
+        runs = []
+        for early_stop in (True, False):
+            counted = UncachedModel(model)
+            options = {"beam_size": 4, "alpha": alpha, "n_best": n_best, "max_extra": 4, "early_stop": early_stop}
+            runs.append((beam_search(counted, src, **options), sum(counted.steps)))
+        (quick, quick_rows), (full, full_rows) = runs
+        assert [[h.ids for h in found] for found in quick] == [[h.ids for h in found] for found in full]
+        saved += full_rows - quick_rows
+    # With n_best = beam_size both end at the last of them. A high alpha leaves hope to almost every beginning.
+    assert saved > 0 or n_best == 4 or alpha == 2.0
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_n_best_are_sorted_distinct_and_begin_with_the_best(seed):
+    model, src = sharp_model(seed), random_sources(seed, (2, 5, 3))
+    many = beam_search(model, src, beam_size=5, n_best=5, max_extra=4)
+    for found, (best,) in zip(many, beam_search(model, src, beam_size=5, max_extra=4), strict=True):
+        assert len(found) == len({tuple(h.ids) for h in found}) == 5
+        assert [h.score for h in found] == sorted((h.score for h in found), reverse=True)
+        assert found[0].ids == best.ids
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_log_prob_is_what_the_whole_model_gives_the_output(seed):
+    model, src = sharp_model(seed, vocab_size=9), random_sources(seed, (3, 5, 1), 9)
+    beams = beam_search(model, src, beam_size=4, n_best=4, alpha=0.7, max_extra=3)
+    beams += [[h] for h in greedy_search(model, src, max_extra=3, alpha=0.7)]
+    for row, found in zip([*src, *src], beams, strict=True):
+        limit = source_length(row) + 3
+        outputs = [h.ids if len(h.ids) == limit else [*h.ids, EOS] for h in found]
+        log_probs = outputs_log_probs(model, row, outputs)
+        np.testing.assert_allclose([h.log_prob for h in found], log_probs, rtol=1e-10)
+        scores = [p / length_penalty(len(ids), 0.7) for p, ids in zip(log_probs, outputs, strict=True)]
+        np.testing.assert_allclose([h.score for h in found], scores, rtol=1e-10)
+
+
+# --- sentences of a batch
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_order_of_a_batch_does_not_matter(seed):
+    model, src = sharp_model(seed, vocab_size=9), random_sources(seed, (3, 1, 6, 2), 9)
+    order = np.array([2, 0, 3, 1])
+    expected = both_searches(model, src, max_extra=4)
+    for row, found in enumerate(both_searches(model, src[order], max_extra=4)):
+        assert_same(found, expected[order[row % 4] + row // 4 * 4])
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_neighbours_and_their_padding_do_not_change_a_sentence(seed):
+    model, src = sharp_model(seed, vocab_size=9), random_sources(seed, (3, 1, 7), 9)
+    together = both_searches(model, src, max_extra=4)
+    for row, source in enumerate(src):
+        beam, greedy = both_searches(model, source[None, : source_length(source) + 1], max_extra=4)
+        assert_same(together[row], beam)
+        assert_same(together[3 + row], greedy)
+
+
+def test_a_sentence_that_is_done_is_no_longer_computed():
+    """So a batch costs as many rows of the decoder as its sentences cost one by one."""
+    for seed in SEEDS:
+        model, src = sharp_model(seed, vocab_size=9), random_sources(seed, (3, 1, 7), 9)
+        for search in (greedy_search, beam_search):
+            together, alone = UncachedModel(model), UncachedModel(model)
+            search(together, src, max_extra=6)
+            for source in src:
+                search(alone, source[None], max_extra=6)
+            assert sum(together.steps) == sum(alone.steps)

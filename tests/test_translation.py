@@ -1,0 +1,201 @@
+"""Output limits, length penalty, ties; and the way from lines to translated lines."""
+
+import numpy as np
+import pytest
+from searches import SEEDS, ChainModel, V, both_searches, random_sources, sharp_model
+
+from minitransformer.config import BOS, EOS, PAD, UNK, TranslationConfig
+from minitransformer.errors import ConfigError, DataError, ShapeError
+from minitransformer.nn import Transformer
+from minitransformer.text import Tokenizer
+from minitransformer.text.batching import pad_rows
+from minitransformer.translation import (
+    Hypothesis,
+    beam_search,
+    greedy_search,
+    hypothesis_attention,
+    length_penalty,
+    search_lines,
+    translate_lines,
+)
+
+A, B = 4, 5  # the two words of a chain model
+
+
+def chain(after: dict[int, dict[int, float]]) -> ChainModel:
+    """A model in which token y follows x with probability after[x][y]; all others are out of the question."""
+    table = np.full((V, V), -1e9)
+    for last, probabilities in after.items():
+        for token, probability in probabilities.items():
+            table[last, token] = np.log(probability)
+    return ChainModel(table)
+
+
+def endless() -> ChainModel:
+    return chain({BOS: {A: 1.0}, A: {A: 1.0}, B: {A: 1.0}, UNK: {A: 1.0}})
+
+
+@pytest.mark.parametrize("max_extra", [0, 1, 7])
+def test_an_output_that_never_ends_is_cut_at_source_length_plus_max_extra(max_extra):
+    src = random_sources(0, (2, 5, 1))
+    lengths = [2 + max_extra, 5 + max_extra, 1 + max_extra]
+    found = both_searches(endless(), src, max_extra=max_extra)
+    assert [hypotheses[0].ids for hypotheses in found] == [[A] * n for n in lengths * 2]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_output_is_longer_than_its_limit(seed):
+    src = random_sources(seed, (2, 5, 1))
+    for place, found in enumerate(both_searches(sharp_model(seed), src, max_extra=3)):
+        assert all(len(h.ids) <= (2, 5, 1)[place % 3] + 3 for h in found)
+
+
+def test_a_sentence_without_room_gives_the_empty_output():
+    src = pad_rows([[EOS], [A, EOS]])
+    empty, beam, also_empty, greedy = both_searches(endless(), src, max_extra=0)
+    assert empty == also_empty == [Hypothesis([], 0.0, 0.0)]
+    assert beam[0].ids == greedy[0].ids == [A]
+    assert beam_search(endless(), src[:1], max_extra=0) == [empty]
+
+
+def test_with_learned_positions_no_output_is_longer_than_they_reach():
+    model = sharp_model(0, positions="learned", max_positions=6)
+    model.parameters.data[:] = 0.0  # all tokens equally probable
+    beams = beam_search(model, random_sources(0, (5, 2)), beam_size=40, n_best=40)
+    assert [max(len(h.ids) for h in found) for found in beams] == [6, 6]
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1.0, 1.4, 1.5, 3.0])
+def test_the_length_penalty_decides_between_short_and_long(alpha):
+    """ln 0.5 / lp(1) = -0.693 against ln 0.4 / lp(3) = -0.916 / (8/6)^alpha: the longer one wins from alpha 0.97 on."""
+    model = chain({BOS: {EOS: 0.5, A: 0.4, B: 0.1}, A: {B: 1.0}, B: {EOS: 1.0}})
+    ((found,),) = beam_search(model, random_sources(0, (3,)), alpha=alpha)
+    assert found.ids == ([] if alpha < 0.97 else [A, B])
+    assert found.score == pytest.approx(np.log(0.5) if alpha < 0.97 else np.log(0.4) / (8 / 6) ** alpha)
+
+
+def test_length_penalty_follows_its_formula():
+    assert length_penalty(1, 0.6) == 1.0
+    assert length_penalty(7, 0.0) == 1.0
+    assert length_penalty(7, 1.0) == pytest.approx(2.0)
+    assert length_penalty(19, 0.5) == pytest.approx(2.0)
+
+
+def test_of_equally_probable_outputs_the_one_that_ends_first_then_the_lowest_ids_win():
+    """All 40 tokens are equally probable, far more than the beam holds: EOS = 2, UNK = 3, 4, 5, ... are its best."""
+    model, src = ChainModel(np.zeros((40, 40))), random_sources(0, (2,))
+    assert greedy_search(model, src, max_extra=1)[0].ids == []
+    (found,) = beam_search(model, src, beam_size=3, n_best=3, alpha=0.0, max_extra=1)
+    assert [h.ids for h in found] == [[], [UNK], [UNK, UNK]]
+
+
+def test_padding_and_begin_of_sentence_are_never_said():
+    table = np.zeros((V, V))
+    table[:, [PAD, BOS]] = 50.0
+    for found in both_searches(ChainModel(table), random_sources(0, (3, 2)), max_extra=3):
+        assert all(set(h.ids) <= {UNK, A, B} for h in found)
+
+
+@pytest.mark.parametrize(
+    "options", [dict(beam_size=0), dict(n_best=5), dict(n_best=0), dict(alpha=-0.1), dict(alpha=np.nan)], ids=str
+)
+def test_options_out_of_range_are_refused(options):
+    with pytest.raises(ConfigError, match=f"beam_search: {next(iter(options))} must be"):
+        beam_search(sharp_model(0), random_sources(0), **options)
+
+
+@pytest.mark.parametrize("search", [greedy_search, beam_search])
+def test_wrong_sources_and_damaged_models_are_refused(search):
+    model = sharp_model(0)
+    with pytest.raises(ConfigError, match="max_extra must be at least 0, got -1"):
+        search(model, random_sources(0), max_extra=-1)
+    with pytest.raises(ShapeError, match="src_ids must be"):
+        search(model, random_sources(0)[0])
+    with pytest.raises(ShapeError, match="src_ids must hold ids in 0..5"):
+        search(model, random_sources(0) + 10)
+    model.parameters.data[:] = np.nan
+    with pytest.raises(ShapeError, match="must be numbers, got nan"):
+        search(model, random_sources(0))
+
+
+# --- lines
+
+LINES = ["the cat sat", "a dog", "", "the dog sat on the cat", "   ", "a cat", "dogs sat on cats on the mat"]
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return Tokenizer.train(LINES * 3, 40, mode="words")
+
+
+def model_for(tokenizer: Tokenizer, **changes) -> Transformer:
+    return sharp_model(3, vocab_size=tokenizer.vocab_size, max_positions=40, **changes)
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_lines_are_translated_in_their_order_whatever_the_batches(tokenizer, beam_size):
+    model = model_for(tokenizer)
+    alone = []
+    for line in LINES:
+        alone += translate_lines(model, tokenizer, [line], TranslationConfig(beam_size=beam_size, max_extra=3))
+    for batch_tokens in (1, 40, 4096):
+        config = TranslationConfig(beam_size=beam_size, max_extra=3, batch_tokens=batch_tokens)
+        assert translate_lines(model, tokenizer, LINES, config) == alone
+    assert len(set(alone)) > 3
+
+
+def test_a_line_is_translated_as_beam_search_translates_its_ids(tokenizer):
+    model, config = model_for(tokenizer), TranslationConfig(beam_size=3, alpha=1.3, max_extra=2)
+    source = np.array([[*tokenizer.encode(LINES[3]), EOS]])
+    (expected,) = beam_search(model, source, beam_size=3, alpha=1.3, max_extra=2, n_best=3)
+    assert search_lines(model, tokenizer, [LINES[3]], config, n_best=3) == [expected]
+    texts = [tokenizer.decode(hypothesis.ids) for hypothesis in expected]
+    assert translate_lines(model, tokenizer, [LINES[3]], config, n_best=3) == [texts]
+    assert translate_lines(model, tokenizer, [LINES[3]], config) == texts[:1]
+
+
+def test_an_empty_line_gives_an_empty_output(tokenizer):
+    model = model_for(tokenizer)
+    for beam_size in (1, 4):
+        assert translate_lines(model, tokenizer, ["", "  \t"], TranslationConfig(beam_size=beam_size)) == ["", ""]
+    assert translate_lines(model, tokenizer, [""], TranslationConfig(), n_best=2) == [[""]]
+    assert translate_lines(model, tokenizer, [], TranslationConfig()) == []
+
+
+def test_batches_keep_to_their_budget(tokenizer, monkeypatch):
+    model, encode, shapes = model_for(tokenizer), Transformer.encode, []
+    monkeypatch.setattr(Transformer, "encode", lambda self, ids: shapes.append(ids.shape) or encode(self, ids))
+    search_lines(model, tokenizer, LINES * 5, TranslationConfig(beam_size=2, batch_tokens=200, max_extra=0))
+    assert sum(n for n, _ in shapes) == 25  # all lines but the empty ones
+    assert len(shapes) > 1
+    assert all(2 * n * length <= 200 for n, length in shapes)
+    assert [length for _, length in shapes] == sorted((length for _, length in shapes), reverse=True)
+
+
+def test_a_translation_stays_one_line():
+    tokenizer = Tokenizer.train(["a b"], 300, mode="bytes")
+    line_feed = tokenizer.encode("\n")[0]
+    model = ChainModel(np.where(np.arange(tokenizer.vocab_size) == line_feed, 0.0, -9.0) * np.ones((300, 1)))
+    assert translate_lines(model, tokenizer, ["ab"], TranslationConfig(beam_size=1, max_extra=1)) == ["   "]
+
+
+def test_a_line_too_long_for_learned_positions_is_named_before_any_work(tokenizer):
+    model = model_for(tokenizer, positions="learned")
+    with pytest.raises(ShapeError, match=r"line 2 must have at most 39 tokens.*got"):
+        translate_lines(model, tokenizer, ["a cat", " ".join(LINES * 3)], TranslationConfig())
+
+
+def test_ids_that_the_tokenizer_does_not_know_are_refused(tokenizer):
+    model = ChainModel(np.eye(tokenizer.vocab_size + 1)[[-1] * (tokenizer.vocab_size + 1)])
+    with pytest.raises(DataError, match="token ids must be from 0"):
+        translate_lines(model, tokenizer, ["a cat"], TranslationConfig(beam_size=1))
+
+
+def test_the_attention_of_a_hypothesis_has_a_row_for_each_token_said_and_eos():
+    model, src = sharp_model(2, n_layers=2), random_sources(1, (4,))
+    hypothesis = Hypothesis([4, 3, 5], 0.0, 0.0)
+    maps = hypothesis_attention(model, src[0, :-1].tolist(), hypothesis)
+    assert maps["decoder.1.cross_attention"].shape == (2, 4, 5)
+    whole = model.attention_maps(src, np.array([[BOS, 4, 3, 5]]))
+    for name, weights in maps.items():
+        np.testing.assert_array_equal(weights, whole[name][0])

@@ -1,0 +1,118 @@
+"""Fast twins against the readable pairs that define them, and proof that training uses every twin."""
+
+import sys
+
+import numpy as np
+import pytest
+from cases import CASES, as_tuple, booleans, case, cotangents, ids
+from small_models import random_batch, small_model
+
+from minitransformer import kernels
+from minitransformer.config import TrainingConfig
+from minitransformer.ops.registry import RULES
+from minitransformer.optim import Adam
+from minitransformer.training.step import train_step
+
+TWINS = {name: twin for (name, library), twin in kernels.TWINS.items() if library == "numpy"}
+TWIN_CASES = [each for each in CASES if each.rule.name in TWINS]
+SMALL_BLOCKS = [1, 16, 18, 32, 36, 10**6]  # elements: one row, some, all; the rows of the cases divide some of them
+KEEP = (2, 128, 512)
+LARGER_THAN_A_BLOCK = [
+    case("projection_loss", "not divided", (301, 6), (9000, 6), targets=ids(9000, (301,)), label_smoothing=0.1),
+    case("residual_dropout_norm", "off, not divided", (3, 77, 512), (3, 77, 512), (512,), (512,)),
+    case("residual_dropout_norm", "keep, divided", KEEP, KEEP, (512,), (512,), keep=booleans(KEEP), p_drop=0.1),
+]
+CLOSE = {np.float32: 3e-6, np.float64: 1e-12}
+
+every_twin_case = pytest.mark.parametrize("case", TWIN_CASES, ids=str)
+both_dtypes = pytest.mark.parametrize("dtype", CLOSE)
+
+
+def compare(case, dtype, rng, relative_error):
+    """Outputs, gradients and dtypes of the twin are those of the pair; nothing given is written to."""
+    twin = TWINS[case.rule.name]
+    inputs, options = case.make(dtype)
+    expected, saved = case.rule.forward(*inputs, **options)
+    grads_y = cotangents(case.rule, as_tuple(expected), rng)
+    expected_grads = case.rule.backward(*grads_y, saved)
+    given = [x for x in (*inputs, *options.values(), *grads_y) if isinstance(x, np.ndarray)]
+    before = [x.copy() for x in given]
+
+    outputs, saved = twin.forward(*inputs, **options)
+    grads = twin.backward(*grads_y, saved)
+    results = [*as_tuple(outputs), *grads]
+    for result, wanted in zip(results, [*as_tuple(expected), *expected_grads], strict=True):
+        assert result.dtype == dtype
+        assert relative_error(result, wanted) < CLOSE[dtype]
+    for x, copy in zip(given, before, strict=True):
+        np.testing.assert_array_equal(x, copy)
+
+
+@every_twin_case
+@pytest.mark.parametrize("block", SMALL_BLOCKS)
+@both_dtypes
+def test_the_twin_equals_its_pair_whatever_the_block(case, block, dtype, rng, relative_error, monkeypatch):
+    module = sys.modules[TWINS[case.rule.name].forward.__module__]
+    for name in vars(module):
+        if name.endswith("_ELEMENTS"):
+            monkeypatch.setattr(module, name, block)
+    compare(case, dtype, rng, relative_error)
+
+
+@pytest.mark.parametrize("case", LARGER_THAN_A_BLOCK, ids=str)
+@both_dtypes
+def test_the_twin_equals_its_pair_at_sizes_beyond_its_own_block(case, dtype, rng, relative_error):
+    compare(case, dtype, rng, relative_error)
+
+
+@pytest.mark.parametrize("case", [each for each in TWIN_CASES if TWINS[each.rule.name].forward_only], ids=str)
+def test_a_forward_that_saves_nothing_gives_the_same_output(case, relative_error):
+    inputs, options = case.make()
+    expected = as_tuple(case.rule.forward(*inputs, **options)[0])
+    for y, wanted in zip(as_tuple(TWINS[case.rule.name].forward_only(*inputs, **options)), expected, strict=True):
+        assert relative_error(y, wanted) < 1e-13
+
+
+def test_every_twin_has_a_rule_of_its_name_and_measures():
+    assert {name: twin.measures for name, twin in TWINS.items()} == {name: RULES[name].measures for name in TWINS}
+
+
+def test_every_twin_is_also_compared_beyond_its_own_block():
+    assert {each.rule.name for each in LARGER_THAN_A_BLOCK} == set(TWINS)
+
+
+def rules_of_one_step(rng, monkeypatch, **changes) -> list:
+    """The pairs, twins or not, that one training step applies."""
+    chosen, choose = [], kernels.choose
+
+    def recording(rule, xp):
+        chosen.append(choose(rule, xp))
+        return chosen[-1]
+
+    monkeypatch.setattr(kernels, "choose", recording)
+    model = small_model(rng, **changes)
+    train_step(model, Adam(model.parameters), [random_batch(rng)], update=1, config=TrainingConfig())
+    return chosen
+
+
+def test_one_training_step_reaches_every_twin(rng, monkeypatch):
+    chosen = rules_of_one_step(rng, monkeypatch, p_drop=0.1)
+    assert [name for name, twin in TWINS.items() if not any(pair is twin for pair in chosen)] == []
+
+
+def test_a_step_with_simple_kernels_runs_the_readable_pairs_alone(rng, monkeypatch):
+    chosen = rules_of_one_step(rng, monkeypatch, p_drop=0.1, kernels="simple")
+    assert chosen and all(pair is RULES[pair.name] for pair in chosen)
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_simple_and_fast_kernels_give_the_same_losses(norm, rng):
+    micro_batches = [random_batch(rng), random_batch(rng, (3, 6), (2, 7))]
+    losses = {}
+    for mode in ("simple", "fast"):
+        model = small_model(np.random.default_rng(8), norm=norm, kernels=mode, p_drop=0.1, p_drop_attention=0.1)
+        optimizer, config = Adam(model.parameters), TrainingConfig(warmup_steps=20, lr_scale=0.1)
+        steps = [train_step(model, optimizer, micro_batches, update=u, config=config) for u in range(1, 31)]
+        losses[mode] = [value for step in steps for value in (step.loss, step.nll)]
+    assert losses["fast"] == pytest.approx(losses["simple"], rel=1e-9)
+    assert losses["simple"][-2] < losses["simple"][0]
