@@ -215,9 +215,14 @@ def section_name(section: type) -> str:
 
 
 def describe() -> list[tuple[str, str, Any, str]]:
-    """``(key, type, default, meaning)`` of every setting, for ``--help``."""
+    """``(key, type or choices, default, meaning)`` of every setting, for ``--help``."""
     return [
-        (f"{spec.name}.{entry.name}", entry.type, entry.default, entry.metadata["meaning"])
+        (
+            f"{spec.name}.{entry.name}",
+            "|".join(entry.metadata["choices"]) or entry.type,
+            entry.default,
+            entry.metadata["meaning"],
+        )
         for spec in fields(Config)
         for entry in fields(spec.default_factory)
     ]

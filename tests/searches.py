@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import product
 from types import SimpleNamespace
 
@@ -88,11 +89,32 @@ def every_output(limit: int, vocab_size: int = V) -> list[list[int]]:
 
 def exhaustive_search(model: Transformer, source: np.ndarray, limit: int, alpha: float) -> list[Hypothesis]:
     outputs = every_output(limit)
-    found = []
-    for output, log_prob in zip(outputs, outputs_log_probs(model, source, outputs), strict=True):
-        ids = [token for token in output if token != EOS]
-        found.append(Hypothesis(ids, log_prob, log_prob / ((5 + len(output)) / 6) ** alpha))
+    return ranked(zip(outputs, outputs_log_probs(model, source, outputs), strict=True), alpha)
+
+
+def ranked(outputs: Iterable[tuple[list[int], float]], alpha: float) -> list[Hypothesis]:
+    """Outputs, EOS included, with their log-probabilities, as hypotheses, best score first."""
+    found = [
+        Hypothesis([token for token in output if token != EOS], log_prob, log_prob / ((5 + len(output)) / 6) ** alpha)
+        for output, log_prob in outputs
+    ]
     return sorted(found, key=lambda hypothesis: -hypothesis.score)
+
+
+def slow_beam_search(model, source: np.ndarray, beam_size: int, alpha: float, limit: int) -> list[Hypothesis]:
+    """All finished hypotheses of one sentence, best first, by lists and whole runs of the model alone."""
+    beam, finished = [([], 0.0)], []
+    for length in range(1, limit + 1):
+        longer = []
+        for tokens, log_prob in beam:
+            logits = model(source[None], np.array([[BOS, *tokens]])).data[0, -1]
+            log_probs = logits - np.log(np.exp(logits).sum())
+            longer += [([*tokens, y], log_prob + log_probs[y]) for y in range(len(logits)) if y not in (PAD, BOS)]
+        longer = sorted(longer, key=lambda extended: -extended[1])[: beam_size - len(finished)]
+        done = [length == limit or tokens[-1] == EOS for tokens, _ in longer]
+        finished += [extended for extended, over in zip(longer, done, strict=True) if over]
+        beam = [extended for extended, over in zip(longer, done, strict=True) if not over]
+    return ranked(finished, alpha)
 
 
 def source_length(source: np.ndarray) -> int:

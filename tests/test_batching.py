@@ -125,6 +125,13 @@ def test_short_and_long_sentences_do_not_share_a_batch(rng):
     assert 1 - (batches.src_lengths.sum() / widest) > 0.3
 
 
+def test_sources_are_of_like_length_even_where_a_batch_spans_two_target_lengths(rng):
+    src, tgt = ([[7] * length for length in rng.integers(0, 16, 5000)] for _ in range(2))
+    batches = stream((src, tgt), src_tokens=1000, tgt_tokens=1000)
+    spreads = [np.ptp(batches.src_lengths[rows]) for rows in batches.epoch(0)]
+    assert max(spreads) < 10
+
+
 def test_the_padding_share_is_that_of_the_batches(corpus):
     batches = stream(corpus)
     made = [batches.batch(batches.batches_per_epoch + place) for place in range(batches.batches_per_epoch)]

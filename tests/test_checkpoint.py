@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tiny_run import tiny_config, tiny_trainer
 
-from minitransformer.errors import CheckpointError, DataError
+from minitransformer.errors import CheckpointError
 from minitransformer.nn import Transformer
 from minitransformer.optim import Adam
 from minitransformer.text import Tokenizer
@@ -18,7 +18,6 @@ from minitransformer.training import (
     load_checkpoint,
     load_model,
     newest_checkpoints,
-    read_metrics,
     save_checkpoint,
 )
 from minitransformer.training.files import write_atomically
@@ -241,12 +240,3 @@ def test_a_model_brings_its_tokenizer_and_another_vocabulary_is_refused(state, t
     save_checkpoint(tmp_path / "b.npz", state[1], optimizer, update=1, config=config, tokenizer_text=text)
     with pytest.raises(CheckpointError, match=f"must have the model's 20 pieces, got {tokenizer.vocab_size}"):
         load_model(tmp_path / "b.npz")
-
-
-def test_only_a_cut_last_line_of_metrics_is_passed_over(tmp_path):
-    path = tmp_path / "metrics.jsonl"
-    path.write_text('{"kind": "train", "update": 1}\n{"kind": "train", "upd')
-    assert [line["update"] for line in read_metrics(path)] == [1]
-    path.write_text('{"kind": "train", "upd\n{"kind": "train", "update": 2}\n')
-    with pytest.raises(DataError, match=r"metrics\.jsonl:1 must be a JSON object"):
-        read_metrics(path)

@@ -1,33 +1,15 @@
-"""The tokenizer: nothing is lost, ids stand where they must, files come back or say what is wrong with them."""
+"""The tokenizer: nothing is lost, ids stand where they must."""
 
 import random
 
 import numpy as np
 import pytest
+from odd_text import TEXT, random_line
 
 from minitransformer.config import BOS, EOS, PAD, UNK
 from minitransformer.errors import DataError
 from minitransformer.text import Tokenizer, read_lines
 from minitransformer.text.spelling import ByteSpelling
-from minitransformer.text.vocabulary_file import read_symbol, show_symbol
-
-TEXT = [
-    "Zwei junge weiße Männer sind im Freien in der Nähe vieler Büsche .",
-    "Two young, White males are outside near many bushes.",
-    "  The  bushes\tare near,  the men aren't; 12 + 345 = 357 … \u2028 한국어 😀 \x00 end ",
-    "",
-]
-
-
-def random_line(chooser):
-    """Characters from everywhere: ASCII, spaces of all kinds, every plane, but no halves of surrogate pairs."""
-    pools = ["ab ", " \t\u00a0\u0085\u2028\u3000\r\n", [chr(code) for code in range(0x300)], None]
-    characters = []
-    for _ in range(chooser.randrange(60)):
-        pool = chooser.choice(pools)
-        code = chooser.choice([chooser.randrange(0xD800), chooser.randrange(0xE000, 0x110000)])
-        characters.append(chooser.choice(pool) if pool else chr(code))
-    return "".join(characters)
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +44,7 @@ def test_words_of_the_pattern_join_to_the_line_they_came_from():
 
 def test_a_word_takes_the_one_space_before_it():
     assert ByteSpelling.split("two  men, 12a") == ["two", " ", " men", ",", " 12", "a"]
+    assert ByteSpelling.split("a\u2028\n b\tc") == ["a", "\u2028\n", " b", "\t", "c"]
 
 
 def test_bytes_that_are_no_character_decode_to_the_replacement_character(by_bytes):
@@ -99,8 +82,17 @@ def test_a_known_character_is_known_in_every_place_of_a_word():
 
 
 def test_a_text_that_contains_the_end_mark_is_not_cut_there():
-    tokenizer = Tokenizer.train(["x</w>y z"], 40, mode="words")
-    assert tokenizer.decode(tokenizer.encode("x</w>y z")) == "x</w>y z"
+    for times in (1, 2):
+        tokenizer = Tokenizer.train(["x</w>y z"] * times, 100, mode="words")
+        assert len(tokenizer.encode("x</w>y z")) == {1: 7, 2: 2}[times]
+        assert tokenizer.decode(tokenizer.encode("x</w>y z")) == "x</w>y z"
+        assert tokenizer.unsegment(tokenizer.segment("x</w>y z")) == "x</w>y z"
+
+
+def test_only_the_space_separates_words():
+    line = "a\tb\u00a0c\u2028d e"
+    tokenizer = Tokenizer.train([line], 100, mode="words")
+    assert tokenizer.decode(tokenizer.encode(line)) == line
 
 
 # Ids
@@ -175,96 +167,6 @@ def test_changing_the_ids_of_a_line_does_not_change_what_is_remembered(by_bytes)
     ids = by_bytes.encode("bushes")
     by_bytes.encode("bushes").append(0)
     assert by_bytes.encode("bushes") == ids
-
-
-# Files
-
-
-@pytest.mark.parametrize("mode", ["bytes", "words"])
-def test_a_saved_vocabulary_comes_back(tmp_path, mode):
-    odd = ["a\u2028b\u0085 \\x41 ␣ \\ \x1f\x7f é\u0301 😀\u00a0한 \ufeff" * 2] * 2
-    tokenizer = Tokenizer.train(TEXT * 2 + odd, 500, mode=mode)
-    tokenizer.save(tmp_path / "vocabulary.bpe")
-    loaded = Tokenizer.load(tmp_path / "vocabulary.bpe")
-    assert (loaded.mode, loaded.base, loaded.merges) == (tokenizer.mode, tokenizer.base, tokenizer.merges)
-    assert loaded.encode_lines(TEXT + odd) == tokenizer.encode_lines(TEXT + odd)
-    assert [path.name for path in tmp_path.iterdir()] == ["vocabulary.bpe"]
-
-
-def test_every_symbol_shows_without_spaces_and_reads_back():
-    chooser = random.Random(3)
-    lines = filter(None, (random_line(chooser) for _ in range(300)))
-    for symbol in [chr(byte) for byte in range(256)] + [line.encode().decode("latin-1") for line in lines]:
-        shown = show_symbol(symbol, "bytes")
-        assert shown.isprintable() and " " not in shown
-        assert read_symbol(shown, "bytes") == symbol
-
-
-def damaged(text, number, line):
-    """``text`` with line ``number`` (from 1) replaced, or left out where ``line`` is None."""
-    lines = text.split("\n")
-    lines[number - 1 : number] = [] if line is None else [line]
-    return "\n".join(lines)
-
-
-@pytest.mark.parametrize(
-    ("number", "line", "message"),
-    [
-        (1, "#version: 0.2", ":1: the line must begin with '#minitransformer-bpe version'"),
-        (1, "#minitransformer-bpe version 2", ":1: version must be 1, got '2'"),
-        (2, "mode letters", ":2: mode must be bytes or words"),
-        (3, "base -1", ":3: base must be a whole number, got '-1'"),
-        (3, "base 3", ":7: the line must begin with 'merges', got 'b</w>'"),
-        (5, "a", ":5: a base symbol must be listed once, got 'a' again"),
-        (8, "merges many", ":8: merges must be a whole number"),
-        (8, "merges 3", ":11: symbols must be readable"),
-        (8, "merges 1", ":10: the last merge must end its line and the file, got 'a ab</w>' after it"),
-        (9, "a c</w>", ":9: a merge must join two known symbols"),
-        (9, "a", ":9: the line must hold 2 symbols, got 'a'"),
-        (9, "a  b</w>", ":9: symbols must be readable"),
-        (9, "a \\x4", ":9: symbols must be readable"),
-        (9, "a \\xff", ":9: symbols must be readable"),
-        (9, None, ":9: a merge must join two known symbols"),
-        (10, "a b</w>", ":10: a merge must join two known symbols for the first time"),
-        (11, None, ":10: the file must go on, got its end"),
-    ],
-)
-def test_a_damaged_vocabulary_is_refused_with_the_line(number, line, message):
-    text = Tokenizer.train(["aab aab"], 100, mode="words").dumps()
-    assert text.split("\n")[8:] == ["a b</w>", "a ab</w>", ""]
-    with pytest.raises(DataError) as caught:
-        Tokenizer.loads(damaged(text, number, line), where="my.bpe")
-    assert f"my.bpe{message}" in str(caught.value) and "\n" not in str(caught.value)
-
-
-def test_a_vocabulary_cut_anywhere_is_refused(by_bytes, by_words):
-    for text in (by_bytes.dumps(), by_words.dumps()):
-        for end in random.Random(4).sample(range(len(text)), 200):
-            with pytest.raises(DataError):
-                Tokenizer.loads(text[:end])
-
-
-def test_files_that_cannot_be_read_or_written_are_named(tmp_path, by_bytes):
-    with pytest.raises(DataError, match="none.bpe: cannot be read: No such file"):
-        Tokenizer.load(tmp_path / "none.bpe")
-    with pytest.raises(DataError, match="cannot be written: No such file"):
-        by_bytes.save(tmp_path / "no" / "folder.bpe")
-    (tmp_path / "binary.bpe").write_bytes(b"#mini\n\xff\xfe")
-    with pytest.raises(DataError, match="binary.bpe:2: must be UTF-8, got byte 0xff"):
-        Tokenizer.load(tmp_path / "binary.bpe")
-
-
-def test_a_failed_save_leaves_the_old_file_alone(tmp_path, by_bytes, monkeypatch):
-    by_bytes.save(tmp_path / "vocabulary.bpe")
-
-    def full_disk(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("os.replace", full_disk)
-    with pytest.raises(DataError, match="No space left"):
-        Tokenizer.train(TEXT, 270).save(tmp_path / "vocabulary.bpe")
-    assert [path.name for path in tmp_path.iterdir()] == ["vocabulary.bpe"]
-    assert Tokenizer.load(tmp_path / "vocabulary.bpe").merges == by_bytes.merges
 
 
 def test_unreadable_pieces_are_refused_when_writing_back(by_bytes):

@@ -18,6 +18,7 @@ from minitransformer.translation import (
     search_lines,
     translate_lines,
 )
+from minitransformer.translation.decoding import best_tokens
 
 A, B = 4, 5  # the two words of a chain model
 
@@ -87,6 +88,16 @@ def test_of_equally_probable_outputs_the_one_that_ends_first_then_the_lowest_ids
     assert greedy_search(model, src, max_extra=1)[0].ids == []
     (found,) = beam_search(model, src, beam_size=3, n_best=3, alpha=0.0, max_extra=1)
     assert [h.ids for h in found] == [[], [UNK], [UNK, UNK]]
+
+
+def test_best_tokens_of_equal_probability_are_those_with_the_lowest_ids(rng):
+    for n in (1, 3, 8, 17, 20):
+        log_probs = -rng.integers(0, 6, (60, 20)).astype(float)  # many ties, also between what is taken and what is not
+        ids, values = best_tokens(log_probs, n)
+        for row, found, value in zip(log_probs, ids, values, strict=True):
+            expected = sorted(sorted(range(20), key=lambda token: (-row[token], token))[:n])
+            assert found.tolist() == expected
+            assert value.tolist() == row[expected].tolist()
 
 
 def test_padding_and_begin_of_sentence_are_never_said():

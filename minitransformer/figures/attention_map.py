@@ -45,15 +45,8 @@ def draw_attention(
         DataError: the labels do not fit the weights, or there is no such head.
         MissingPackageError: matplotlib is not installed.
     """
-    if weights.ndim != 3 or weights.shape[1:] != (len(query_pieces), len(key_pieces)):
-        raise DataError(
-            f"plot attention: weights must have the shape (heads, {len(query_pieces)}, {len(key_pieces)}), "
-            f"got {weights.shape}"
-        )
     heads = list(range(1, len(weights) + 1)) if heads is None else list(heads)
-    for head in heads:
-        if not 1 <= head <= len(weights):
-            raise DataError(f"plot attention: head must be from 1 to {len(weights)}, got {head}")
+    _check(weights, key_pieces, query_pieces, heads)
     columns = _columns(len(heads))
     rows = math.ceil(len(heads) / columns)
     figure = new_figure(*_size(rows, columns, key_pieces, query_pieces))
@@ -63,14 +56,9 @@ def draw_attention(
     with matplotlib.rc_context({"font.family": known_fonts(), "axes.titlesize": 9}):
         for panel in panels.flat[len(heads) :]:
             panel.set_visible(False)
-        for place, head in enumerate(heads):
-            image = _draw_head(panels.flat[place], weights[head - 1], f"head {head}" if len(weights) > 1 else "")
-        for panel in panels[:, 0]:
-            _label(panel.set_yticks, query_pieces, 0)
-        for column in range(columns):
-            below = panels[-1 if (rows - 1) * columns + column < len(heads) else -2, column]
-            below.tick_params(labelbottom=True)
-            _label(below.set_xticks, key_pieces, 90)
+        for panel, head in zip(panels.flat, heads, strict=False):
+            image = _draw_head(panel, weights[head - 1], f"head {head}" if len(weights) > 1 else "")
+        _name_pieces(panels, len(heads), key_pieces, query_pieces)
         figure.supxlabel(key_label, fontsize=9)
         figure.supylabel(query_label, fontsize=9)
         figure.suptitle(title, fontsize=10, parse_math=False)
@@ -78,6 +66,17 @@ def draw_attention(
         bar.set_label("attention weight", fontsize=9)
         bar.ax.tick_params(labelsize=7)
     return figure
+
+
+def _check(weights: np.ndarray, key_pieces: Sequence[str], query_pieces: Sequence[str], heads: Sequence[int]) -> None:
+    if weights.ndim != 3 or weights.shape[1:] != (len(query_pieces), len(key_pieces)):
+        raise DataError(
+            f"plot attention: weights must have the shape (heads, {len(query_pieces)}, {len(key_pieces)}), "
+            f"got {weights.shape}"
+        )
+    for head in heads:
+        if not 1 <= head <= len(weights):
+            raise DataError(f"plot attention: head must be from 1 to {len(weights)}, got {head}")
 
 
 def _columns(n_heads: int) -> int:
@@ -98,6 +97,18 @@ def _draw_head(panel: Axes, weights: np.ndarray, name: str):
     panel.set_title(name)
     panel.tick_params(labelsize=7, length=2)
     return panel.imshow(weights, cmap="Greys", vmin=0.0, vmax=1.0, aspect="equal", interpolation="nearest")
+
+
+def _name_pieces(panels: np.ndarray, n_shown: int, key_pieces: Sequence[str], query_pieces: Sequence[str]) -> None:
+    """Queries at the left of each row, keys below the lowest panel of each column."""
+    rows, columns = panels.shape
+    for panel in panels[:, 0]:
+        _label(panel.set_yticks, query_pieces, 0)
+    for column in range(columns):
+        in_last_row = (rows - 1) * columns + column < n_shown
+        lowest = panels[rows - 1 if in_last_row else rows - 2, column]
+        lowest.tick_params(labelbottom=True)
+        _label(lowest.set_xticks, key_pieces, 90)
 
 
 def _label(set_ticks, pieces: Sequence[str], rotation: int) -> None:

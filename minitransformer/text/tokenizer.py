@@ -23,7 +23,7 @@ SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
 """What ids 0 to 3 are called in plots: PAD, BOS, EOS, UNK of `config.py`."""
 
 CACHE_WORDS = 200_000
-"""Words whose ids are remembered, about 60 MB; when there are more the memory starts anew."""
+"""Words whose pieces are remembered, about 100 MB; of more, those not met for longest are forgotten."""
 
 CONTINUED = "@@"
 """Ends a written-out piece of mode ``words`` that does not end its word, as in subword-nmt."""

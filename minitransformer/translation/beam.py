@@ -56,7 +56,7 @@ def beam_search(
         ids, log_probs = best_tokens(next_log_probs(model, beams.last_ids, cache), n_tokens)  # (R, n)
         places = np.array([beam_size - len(hypotheses) for hypotheses in finished])  # (B,)
         longer = beams.extended(ids, log_probs, places)
-        ended = (longer.last_ids == EOS) | (limits[longer.sentences] == cache.length + 1)
+        ended = (longer.last_ids == EOS) | (limits[longer.sentences] == cache.length)
         for sentence, tokens, log_prob in longer.where(ended):
             finished[sentence].append(Hypothesis.from_tokens(tokens.tolist(), float(log_prob), alpha))
         longer = longer.keep(~ended)

@@ -11,7 +11,10 @@ import numpy as np
 from minitransformer.config import PAD
 from minitransformer.ops.rule import Rule
 
-CHUNK_ELEMENTS = 1 << 20  # logits held at a time
+# Logits held at a time: about a million, which stay in the cache, but never fewer than 512 rows: every chunk reads
+# and writes all of grad_table, so few large chunks are worth more than the cache for a large vocabulary.
+CHUNK_ELEMENTS = 1 << 20
+CHUNK_ROWS = 512
 
 
 class _Chunks:
@@ -27,7 +30,7 @@ class _Chunks:
         self.loss = self.nll = 0.0
 
     def __iter__(self):
-        rows = max(1, CHUNK_ELEMENTS // len(self.table))
+        rows = max(CHUNK_ROWS, CHUNK_ELEMENTS // len(self.table))
         buffer = np.empty((min(rows, len(self.x)), len(self.table)), self.x.dtype)
         ones = np.ones(len(self.table), self.x.dtype)
         for start in range(0, len(self.x), rows):

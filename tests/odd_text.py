@@ -1,0 +1,19 @@
+"""Lines that a tokenizer must not lose: ordinary ones, and characters from everywhere."""
+
+TEXT = [
+    "Zwei junge weiße Männer sind im Freien in der Nähe vieler Büsche .",
+    "Two young, White males are outside near many bushes.",
+    "  The  bushes\tare near,  the men aren't; 12 + 345 = 357 … \u2028 한국어 😀 \x00 end ",
+    "",
+]
+
+
+def random_line(chooser):
+    """Characters from everywhere: ASCII, spaces of all kinds, every plane, but no halves of surrogate pairs."""
+    pools = ["ab ", " \t\u00a0\u0085\u2028\u3000\r\n", [chr(code) for code in range(0x300)], None]
+    characters = []
+    for _ in range(chooser.randrange(60)):
+        pool = chooser.choice(pools)
+        code = chooser.choice([chooser.randrange(0xD800), chooser.randrange(0xE000, 0x110000)])
+        characters.append(chooser.choice(pool) if pool else chr(code))
+    return "".join(characters)

@@ -1,0 +1,65 @@
+"""What a run writes about itself: that the figures are what their names say, against slow sums of their own."""
+
+import numpy as np
+import pytest
+from tiny_run import tiny_trainer
+
+from minitransformer.errors import DataError
+from minitransformer.text import pad_batch
+from minitransformer.training import read_metrics
+
+
+def test_perplexity_is_exp_of_the_unsmoothed_nll_per_target_token(tmp_path):
+    no_dropout = {"p_drop": 0.0, "p_drop_attention": 0.0, "p_drop_ffn": 0.0, "label_smoothing": 0.3, "dtype": "float64"}
+    run = tiny_trainer(tmp_path, model=no_dropout, updates=1, log_every=1, validate_every=1)
+    src, tgt = run.corpus.train
+    rows = np.concatenate([run.stream.batch(number).rows for number in (0, 1)])  # the micro-batches of update 1
+    before = slow_losses(run.model, [src[row] for row in rows], [tgt[row] for row in rows])
+    run.run()
+    after = slow_losses(run.model, *run.corpus.valid)
+    lines = read_metrics(tmp_path / "metrics.jsonl")
+    for kind, (smoothed, nll) in (("train", before), ("valid", after)):
+        line = next(line for line in lines if line["kind"] == kind)
+        assert line["loss"] == pytest.approx(smoothed, rel=1e-9)
+        assert line["nll"] == pytest.approx(nll, rel=1e-9)
+        assert line["ppl"] == pytest.approx(np.exp(nll), rel=1e-9)
+        assert abs(smoothed - nll) > 1e-3
+
+
+def slow_losses(model, src, tgt) -> tuple[float, float]:
+    """(label-smoothed loss, -log p) per target token, one sentence at a time, from the logits."""
+    sums, eps = np.zeros(2), model.config.label_smoothing
+    for one_src, one_tgt in zip(src, tgt, strict=True):
+        batch = pad_batch([one_src], [one_tgt])
+        logits = model(batch.src, batch.tgt_in).data[0]
+        log_p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+        nll = -log_p[np.arange(len(log_p)), batch.tgt_out[0]].sum()
+        sums += (1 - eps) * nll - eps * log_p.mean(-1).sum(), nll
+    return tuple(sums / sum(len(ids) + 1 for ids in tgt))
+
+
+def test_the_epoch_line_is_the_token_weighted_mean_of_its_updates(tmp_path):
+    run = tiny_trainer(tmp_path, updates=20, log_every=1)
+    run.run()
+    lines = read_metrics(tmp_path / "metrics.jsonl")
+    train = {line["update"]: line for line in lines if line["kind"] == "train"}
+    epochs = [line for line in lines if line["kind"] == "epoch"]
+    assert [line["epoch"] for line in epochs] == [1, 2, 3]
+    begin = 1
+    for line in epochs:
+        updates = range(begin, line["update"] + 1)
+        tokens = [sum(run.stream.batch(2 * (u - 1) + i).n_tgt_tokens for i in (0, 1)) for u in updates]
+        losses = [train[u]["loss"] for u in updates]
+        assert line["tokens"] == sum(tokens)
+        assert line["loss"] == pytest.approx(np.average(losses, weights=tokens), rel=1e-12)
+        assert run.stream.position(2 * line["update"])[0] == line["epoch"]  # the next update begins another epoch
+        begin = line["update"] + 1
+
+
+def test_only_a_cut_last_line_of_metrics_is_passed_over(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"kind": "train", "update": 1}\n{"kind": "train", "upd')
+    assert [line["update"] for line in read_metrics(path)] == [1]
+    path.write_text('{"kind": "train", "upd\n{"kind": "train", "update": 2}\n')
+    with pytest.raises(DataError, match=r"metrics\.jsonl:1 must be a JSON object"):
+        read_metrics(path)
