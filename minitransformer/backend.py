@@ -77,7 +77,7 @@ def keep_freed_memory() -> None:
     """Ask the C library to reuse the memory of freed arrays instead of giving it back to the system.
 
     A step makes and frees hundreds of arrays of some megabytes. glibc fetches each from the system anew, which then
-    fills it with zeros, page by page: about a tenth of a training step (benchmarks/notes.md). Elsewhere nothing happens.
+    fills it with zeros, page by page: a tenth of a training step (benchmarks/notes.md). Elsewhere nothing happens.
     """
     m_trim_threshold, m_mmap_threshold = -1, -3  # from malloc.h
     try:

@@ -9,6 +9,7 @@ import pytest
 from tiny_run import tiny_config, tiny_trainer
 
 from minitransformer.errors import CheckpointError
+from minitransformer.files import write_atomically
 from minitransformer.nn import Transformer
 from minitransformer.optim import Adam
 from minitransformer.text import Tokenizer
@@ -20,7 +21,6 @@ from minitransformer.training import (
     newest_checkpoints,
     save_checkpoint,
 )
-from minitransformer.training.files import write_atomically
 
 
 @pytest.fixture

@@ -102,7 +102,8 @@ def test_early_stop_never_changes_the_answer_and_saves_work(n_best, alpha, rng):
             found[early_stop] = beam_search(model, random_sources(seed, (2, 4), 9), **options)
             rows[early_stop] += sum(model.steps)
         assert found[True] == found[False]
-    assert rows[True] < rows[False] or n_best == 4  # with n_best = beam_size both end when the last is found
+    if alpha < 2.0 and n_best < 4:  # 4 are only known when the beam is empty; a high alpha leaves hope to the end
+        assert rows[True] < rows[False]
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -173,6 +173,13 @@ def test_an_empty_line_gives_an_empty_output(tokenizer):
     assert translate_lines(model, tokenizer, [], TranslationConfig()) == []
 
 
+def test_the_progress_bar_counts_every_line(tokenizer, capsys):
+    translate_lines(model_for(tokenizer), tokenizer, LINES, TranslationConfig(max_extra=1), progress=True)
+    shown = capsys.readouterr()
+    assert f"{len(LINES)}/{len(LINES)}" in shown.err
+    assert shown.out == ""
+
+
 def test_batches_keep_to_their_budget(tokenizer, monkeypatch):
     model, encode, shapes = model_for(tokenizer), Transformer.encode, []
     monkeypatch.setattr(Transformer, "encode", lambda self, ids: shapes.append(ids.shape) or encode(self, ids))

@@ -23,8 +23,8 @@ def add_parser(commands) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
+    from minitransformer.files import write_atomically
     from minitransformer.text import read_parallel
-    from minitransformer.training.files import write_atomically
     from minitransformer.translation import corpus_bleu, translate_lines
 
     if arguments.output:

@@ -112,7 +112,7 @@ def _layer(wanted: int | None, n_layers: int) -> int:
 
 def _save(figure: Figure, output: Path) -> None:
     from minitransformer.figures import png_bytes
-    from minitransformer.training.files import write_atomically
+    from minitransformer.files import write_atomically
 
     write_atomically(output, lambda file: file.write(png_bytes(figure)))
     print(output)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import http.client
-import os
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from tqdm import tqdm
 from minitransformer.data.registry import DataFile, DataSet
 from minitransformer.data.unpacking import unpack
 from minitransformer.errors import DownloadError
+from minitransformer.files import write_atomically
 
 SUMS = "SHA256SUMS"
 TIMEOUT = 30.0
@@ -168,13 +168,13 @@ def _check_all(data_set: DataSet, texts: dict[str, bytes], known: dict[str, str]
 
 def _keep(home: Path, texts: dict[str, bytes]) -> None:
     for name, content in texts.items():
-        _write_whole(home / name, content)
+        _write(home / name, content)
 
 
 def _record(data_set: DataSet, home: Path, known: dict[str, str], report: Report) -> None:
     """Write the sums of all files in the form that ``sha256sum --check`` reads."""
     sums = {file.name: _digest((home / file.name).read_bytes()) for file in data_set.files}
-    _write_whole(home / SUMS, "".join(f"{digest}  {name}\n" for name, digest in sums.items()).encode())
+    _write(home / SUMS, "".join(f"{digest}  {name}\n" for name, digest in sums.items()).encode())
     unpublished = [file.name for file in data_set.files if file.name not in known]
     if unpublished:
         report(f"{home / SUMS}: SHA-256 of {', '.join(unpublished)} recorded; none is published to check them against")
@@ -182,11 +182,8 @@ def _record(data_set: DataSet, home: Path, known: dict[str, str], report: Report
         report(f"{home}: all {len(sums)} files have their SHA-256")
 
 
-def _write_whole(path: Path, content: bytes) -> None:
-    """Write all or nothing: a reader never sees half a file."""
-    new = path.with_name(f"{path.name}.new")
-    new.write_bytes(content)
-    os.replace(new, path)
+def _write(path: Path, content: bytes) -> None:
+    write_atomically(path, lambda file: file.write(content))
 
 
 def _digest(content: bytes) -> str:

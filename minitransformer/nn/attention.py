@@ -39,7 +39,7 @@ class MultiHeadAttention(Module):
         self.maps: list[Array] | None = None
 
     def __call__(self, x: Tensor, memory: Tensor, mask: Array | None, dropout: Dropout | None = None) -> Tensor:
-        """Queries from x, (B, T, d_model); keys and values from memory, (B, S, d_model). Self-attention: memory is x."""
+        """Queries from x, (B, T, d_model); keys and values from memory, (B, S, d_model), x itself in self-attention."""
         return self.attend(self.queries(x), *self.keys_values(memory), mask, dropout)
 
     def queries(self, x: Tensor) -> Tensor:

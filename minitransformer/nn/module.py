@@ -36,7 +36,7 @@ class Parameter(Tensor):
 
 
 class Module:
-    """Something with parameters. Attributes that are Parameters, Modules or lists of Modules are found by their names."""
+    """Something with parameters: attributes that are Parameters, Modules or lists of Modules, found by their names."""
 
     def named_parameters(self, prefix: str = "") -> Iterator[tuple[str, Parameter]]:
         """``(name, parameter)`` in order of assignment; a shared parameter may come more than once."""

@@ -55,7 +55,7 @@ class PositionedEmbedding(Module):
         if self.learned is not None:
             if stop > self.learned.shape[0]:
                 raise ShapeError(
-                    f"positions: sentence must have at most max_positions = {self.learned.shape[0]} tokens, got {stop}; "
+                    f"positions: at most {self.learned.shape[0]} tokens (max_positions) must be asked for, got {stop}; "
                     "shorten it, or train with a larger model.max_positions or with sinusoidal positions"
                 )
             return self.learned[start:stop]

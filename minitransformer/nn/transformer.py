@@ -11,7 +11,6 @@ from minitransformer.autograd import Tensor, functions, no_grad
 from minitransformer.backend import Array, to_numpy
 from minitransformer.config import PAD, ModelConfig
 from minitransformer.errors import ConfigError, ShapeError
-from minitransformer.nn.attention import MultiHeadAttention
 from minitransformer.nn.cache import Cache, LayerCache, Memory
 from minitransformer.nn.decoder import Decoder
 from minitransformer.nn.encoder import Encoder
@@ -92,7 +91,7 @@ class Transformer(Module):
             return Memory(hidden.data, mask)
 
     def start_cache(self, memory: Memory, max_length: int) -> Cache:
-        """An empty cache for at most ``max_length`` target positions; the source's keys and values are computed here."""
+        """An empty cache for at most ``max_length`` target positions; computes the source's keys and values."""
         with no_grad(), kernels.using(self.config.kernels):
             layers = []
             for layer in self.decoder.layers:
@@ -135,7 +134,7 @@ class Transformer(Module):
                 raise ShapeError(
                     f"Transformer: {name} must be a (B, T) array of whole numbers, got {ids.dtype} {ids.shape}"
                 )
-            if ids.size and not (0 <= ids.min() and ids.max() < self.config.vocab_size):
+            if ids.size and not (ids.min() >= 0 and ids.max() < self.config.vocab_size):
                 raise ShapeError(
                     f"Transformer: {name} must hold ids in 0..{self.config.vocab_size - 1}, "
                     f"got {ids.min()}..{ids.max()}; is this the tokenizer the model was trained with?"

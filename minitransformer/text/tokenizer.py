@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 from collections import Counter
 from collections.abc import Iterable
 from functools import lru_cache
@@ -14,6 +12,7 @@ from tqdm import tqdm
 
 from minitransformer.config import UNK
 from minitransformer.errors import DataError
+from minitransformer.files import write_atomically
 from minitransformer.text.bpe import Pair, apply_merges, learn_merges
 from minitransformer.text.corpus import read_text
 from minitransformer.text.spelling import END, SPELLINGS, ByteSpelling, Spelling, utf8
@@ -131,14 +130,9 @@ class Tokenizer:
 
     def save(self, path: str | Path) -> None:
         """Write the vocabulary; the file appears whole or not at all."""
-        path = Path(path)
-        part = path.with_name(f"{path.name}.part{os.getpid()}")
         try:
-            part.write_text(self.dumps(), encoding="utf-8", newline="\n")
-            os.replace(part, path)
+            write_atomically(path, lambda file: file.write(self.dumps().encode()))
         except OSError as error:
-            with contextlib.suppress(OSError):
-                part.unlink()
             raise DataError(f"{path}: cannot be written: {error.strerror}") from error
 
     @classmethod

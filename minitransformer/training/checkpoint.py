@@ -17,10 +17,10 @@ import numpy as np
 from minitransformer.backend import load_array_module, to_numpy
 from minitransformer.config import Config
 from minitransformer.errors import CheckpointError
+from minitransformer.files import write_atomically
 from minitransformer.nn import Transformer
 from minitransformer.optim import Adam
 from minitransformer.text import Tokenizer
-from minitransformer.training.files import write_atomically
 
 FORMAT, VERSION = "minitransformer checkpoint", 1
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from minitransformer.errors import CheckpointError, ConfigError, TrainingError
+from minitransformer.files import remove_temporaries
 from minitransformer.training.checkpoint import Checkpoint, load_checkpoint
-from minitransformer.training.files import remove_temporaries
 
 try:
     import fcntl

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from minitransformer.errors import DataError, TrainingError
-from minitransformer.training.files import write_atomically
+from minitransformer.files import write_atomically
 
 
 def perplexity(nll: float) -> float:
