@@ -5,8 +5,7 @@
 The order of ones and tens turns round, words join, and forms depend on what follows: eins, but einundzwanzig and
 eintausend. The model sees up to 100,000 of the million numbers and is then asked for 1,000 that it never saw.
 
-    python examples/number_words.py                    about two minutes on two cores
-    python examples/number_words.py --updates 6000     until it makes no more mistakes
+    python examples/number_words.py        about two minutes on two cores
 """
 
 from __future__ import annotations
@@ -98,7 +97,7 @@ def make_config(arguments: argparse.Namespace) -> Config:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--updates", type=int, default=2000, help="updates of the parameters (default 2000)")
+    parser.add_argument("--updates", type=int, default=3000, help="updates of the parameters (default 3000)")
     parser.add_argument("--numbers", type=int, default=100_000, help="numbers to learn from (default 100000)")
     parser.add_argument("--seed", type=int, default=1, help="of data, weights and order (default 1)")
     parser.add_argument("--directory", default="runs/number_words", help="default runs/number_words")

@@ -98,6 +98,14 @@ def test_loss_is_the_smoothed_cross_entropy_of_the_logits(rng):
     assert nll.item() == pytest.approx(slow_versions.smoothed_loss(logits, targets, 0.0, PAD), rel=1e-12)
 
 
+@every_variant
+def test_evaluation_gives_the_loss_per_token_that_training_sees(changes, rng):
+    """Evaluation records nothing and may therefore run another forward."""
+    model, batch = small_model(rng, **changes), random_batch(rng)
+    sums = model.loss(batch.src, batch.tgt_in, batch.tgt_out)
+    assert evaluate_loss(model, [batch]) == pytest.approx([each.item() / 13 for each in sums], rel=1e-13)
+
+
 # Dropout and training
 
 

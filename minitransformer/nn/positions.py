@@ -55,8 +55,8 @@ class PositionedEmbedding(Module):
         if self.learned is not None:
             if stop > self.learned.shape[0]:
                 raise ShapeError(
-                    f"positions: at most {self.learned.shape[0]} tokens (max_positions) must be asked for, got {stop}; "
-                    "shorten it, or train with a larger model.max_positions or with sinusoidal positions"
+                    f"positions: sentence must have at most max_positions = {self.learned.shape[0]} tokens, "
+                    f"got {stop}; shorten it, or train with a larger model.max_positions or with sinusoidal positions"
                 )
             return self.learned[start:stop]
         if self._sinusoids is None or stop > len(self._sinusoids):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from types import ModuleType
 
 import numpy as np
@@ -23,13 +24,14 @@ class Dropout:
     def keep(self, shape: tuple[int, ...], p_drop: float, xp: ModuleType = np) -> Array | None:
         """A boolean array, True with probability 1 - p_drop; ``None`` if p_drop is 0.
 
-        The draws are 16-bit whole numbers, four times as fast as floats: p_drop is exact to 1 / 131072.
+        The draws are 16-bit whole numbers, four to each raw number of the generator: p_drop is exact to 1 / 131072.
         """
         if p_drop == 0.0:
             return None
         self._site += 1
-        generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence((*self._place, self._site))))
-        draws = generator.integers(0, 65536, size=shape, dtype=np.uint16)
+        generator = np.random.SFC64(np.random.SeedSequence((*self._place, self._site)))
+        size = math.prod(shape)
+        draws = generator.random_raw(-(-size // 4)).view(np.uint16)[:size].reshape(shape)
         return xp.asarray(draws >= round(p_drop * 65536))
 
 

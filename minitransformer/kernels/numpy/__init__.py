@@ -1,7 +1,8 @@
 """The fast twins on NumPy arrays."""
 
+from minitransformer.kernels.numpy.attention import attention
 from minitransformer.kernels.numpy.projection_loss import projection_loss
 from minitransformer.kernels.numpy.residual import residual_dropout_norm
 from minitransformer.ops.rule import Rule
 
-TWINS: tuple[Rule, ...] = (projection_loss, residual_dropout_norm)
+TWINS: tuple[Rule, ...] = (attention, projection_loss, residual_dropout_norm)
