@@ -1,8 +1,7 @@
-"""Twin of attention: softmax in place with one shift for all rows, row sums by a product.
+"""Twin of attention that holds scores the other way round, (..., S, T), and works on them in place.
 
-A row's own maximum is the slow part of a softmax over short rows: NumPy reduces each row by itself. Softmax does not
-change when a row is shifted, so here the largest score of all serves every row; should a row then vanish, because its
-scores lie far below, the readable pair does the work. A masked score is -inf before the softmax, by an addition.
+Softmax is then a reduction over the last axis but one, which NumPy does a whole row of queries at a time. Over the last
+axis it reduces each short row by itself: four times as slow (benchmarks/notes.md).
 """
 
 from __future__ import annotations
@@ -11,52 +10,47 @@ import math
 
 import numpy as np
 
-from minitransformer.ops.attention import attention_weights
 from minitransformer.ops.dropout import dropout_backward, dropout_forward
 from minitransformer.ops.rule import Rule
-
-# The least sum of a row: far enough from float32's smallest number, 1e-38, for all that matters in the row.
-SMALLEST_TOTAL = 1e-25
 
 
 def attention_forward(q, k, v, *, mask=None, keep=None, p_drop: float = 0.0):
     """As in ops/attention.py."""
-    scale = 1.0 / math.sqrt(q.shape[-1])
-    q_scaled = q * scale  # scaling q costs less than scaling scores, here and in backward
-    scores = q_scaled @ k.swapaxes(-1, -2)  # (..., T, S)
+    q_scaled = q * (1.0 / math.sqrt(q.shape[-1]))  # fewer values than scores, here and in backward
+    scores = k @ q_scaled.swapaxes(-1, -2)  # (..., S, T)
     if mask is not None:
-        scores += np.where(mask, 0.0, -np.inf).astype(scores.dtype)
-    softmax = _softmax_in_place(scores)
-    if softmax is None:
-        softmax, _ = attention_weights(q, k, mask=mask)
+        forbidden = np.where(np.atleast_2d(mask), 0.0, -np.inf).astype(scores.dtype)
+        scores += forbidden.swapaxes(-1, -2)
+    softmax = _softmax_over_keys(scores)
+    keep = None if keep is None else keep.swapaxes(-1, -2)
     weights, saved_dropout = dropout_forward(softmax, keep=keep, p_drop=p_drop)
-    return weights @ v, (q_scaled, k, v, softmax, weights, saved_dropout, scale)
+    y = weights.swapaxes(-1, -2) @ v  # (..., T, d_v)
+    return y, (q_scaled, k, v, softmax, weights, saved_dropout)
 
 
 def attention_backward(grad_y, saved):
-    """As in ops/attention.py: grad_scores = weights * (grad_weights - sum_j grad_weights_j weights_j)"""
-    q_scaled, k, v, softmax, weights, saved_dropout, scale = saved
-    grad_v = weights.swapaxes(-1, -2) @ grad_y  # (..., S, d_v)
-    grad_scores = grad_y @ v.swapaxes(-1, -2)  # (..., T, S)
+    """As in ops/attention.py: grad_scores = weights * (grad_weights - sum over keys of grad_weights * weights)"""
+    q_scaled, k, v, softmax, weights, saved_dropout = saved
+    grad_v = weights @ grad_y  # (..., S, d_v)
+    grad_scores = v @ grad_y.swapaxes(-1, -2)  # (..., S, T)
     (grad_scores,) = dropout_backward(grad_scores, saved_dropout)
-    grad_scores -= np.einsum("...ij,...ij->...i", grad_scores, softmax)[..., None]
+    grad_scores -= np.einsum("...st,...st->...t", grad_scores, softmax)[..., None, :]
     grad_scores *= softmax
-    grad_q = grad_scores @ k  # (..., T, d_k)
-    grad_q *= scale
-    grad_k = grad_scores.swapaxes(-1, -2) @ q_scaled  # (..., S, d_k)
+    grad_q = grad_scores.swapaxes(-1, -2) @ k  # (..., T, d_k)
+    grad_q *= 1.0 / math.sqrt(k.shape[-1])
+    grad_k = grad_scores @ q_scaled  # (..., S, d_k)
     return grad_q, grad_k, grad_v
 
 
-def _softmax_in_place(scores: np.ndarray) -> np.ndarray | None:
-    """Softmax over the last axis, in the memory of ``scores``; None if one shift does not suit all rows."""
-    with np.errstate(invalid="ignore"):  # where everything is masked: -inf - -inf
-        scores -= scores.max()
+def _softmax_over_keys(scores: np.ndarray) -> np.ndarray:
+    """Softmax over axis -2, in the memory of ``scores``; zeros where everything is -inf."""
+    largest = scores.max(axis=-2, keepdims=True)  # (..., 1, T)
+    largest[largest == -np.inf] = 0.0
+    scores -= largest
     exps = np.exp(scores, out=scores)
-    rows = exps.reshape(-1, exps.shape[-1])
-    totals = rows @ np.ones(exps.shape[-1], exps.dtype)
-    if not totals.min() >= SMALLEST_TOTAL:
-        return None
-    rows *= (1.0 / totals)[:, None]
+    total = np.ones((1, exps.shape[-2]), exps.dtype) @ exps  # (..., 1, T): a product with ones is the fastest sum
+    total[total == 0.0] = 1.0
+    exps *= 1.0 / total
     return exps
 
 
