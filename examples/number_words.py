@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 from minitransformer.config import EOS, Config, DataConfig, ModelConfig, TrainingConfig, TranslationConfig
-from minitransformer.errors import MiniTransformerError
+from minitransformer.errors import ConfigError, MiniTransformerError
 from minitransformer.figures import draw_attention, png_bytes
 from minitransformer.text import Tokenizer, pad_batch
 from minitransformer.training import Corpus, Trainer
@@ -64,7 +64,9 @@ def german(number: int, *, stands_alone: bool = True) -> str:
 
 
 def draw_numbers(count: int, seed: int) -> list[int]:
-    """``count`` different numbers, half of them spread evenly over the number of digits so that short ones occur."""
+    """``count`` different numbers, half of them below a limit of three to six digits so that short ones occur."""
+    if not 0 < count <= LIMIT // 2:
+        raise ConfigError(f"numbers must be from 1 to {LIMIT // 2:,} in all, got {count:,}")
     rng, drawn = random.Random(seed), set()
     while len(drawn) < count:
         limit = 10 ** rng.randint(3, 6) if len(drawn) % 2 else LIMIT
@@ -99,12 +101,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--updates", type=int, default=3000, help="updates of the parameters (default 3000)")
     parser.add_argument("--numbers", type=int, default=100_000, help="numbers to learn from (default 100000)")
+    parser.add_argument("--unseen", type=int, default=1000, help="other numbers to test with (default 1000)")
     parser.add_argument("--seed", type=int, default=1, help="of data, weights and order (default 1)")
     parser.add_argument("--directory", default="runs/number_words", help="default runs/number_words")
     arguments = parser.parse_args()
 
-    numbers = draw_numbers(arguments.numbers + 2000, seed=arguments.seed)
-    unseen, valid, train = numbers[:1000], numbers[1000:2000], numbers[2000:]
+    n = arguments.unseen
+    numbers = draw_numbers(arguments.numbers + 2 * n, seed=arguments.seed)
+    unseen, valid, train = numbers[:n], numbers[n : 2 * n], numbers[2 * n :]
     pairs = {
         name: ([english(n) for n in part], [german(n) for n in part])
         for name, part in (("train", train), ("valid", valid), ("unseen", unseen))

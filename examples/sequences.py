@@ -19,7 +19,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from minitransformer.config import UNK, Config, DataConfig, ModelConfig, TrainingConfig
-from minitransformer.errors import MiniTransformerError
+from minitransformer.errors import ConfigError, MiniTransformerError
 from minitransformer.figures import draw_attention, draw_learning_curves, png_bytes
 from minitransformer.nn import Transformer
 from minitransformer.text import pad_batch
@@ -38,6 +38,8 @@ def draw_sequence(rng: random.Random) -> tuple[int, ...]:
 
 def draw_sequences(n_train: int, n_unseen: int, seed: int) -> tuple[list, list]:
     """Training sequences, and others of which none is among them (so hardly any of one or two symbols)."""
+    if n_train < 1 or n_unseen < 1:
+        raise ConfigError(f"sequences must be at least 1 to learn and 1 to test, got {n_train} and {n_unseen // 2}")
     rng = random.Random(seed)
     train = [draw_sequence(rng) for _ in range(n_train)]
     known, unseen = set(train), {}
@@ -66,7 +68,7 @@ def make_config(arguments: argparse.Namespace) -> Config:
             seed=arguments.seed,
             updates=arguments.updates,
             warmup_steps=500,
-            lr_scale=0.5,
+            lr_scale=0.35,
             log_every=25,
             validate_every=250,
             save_every=500,
@@ -100,8 +102,9 @@ def draw_pictures(trainer: Trainer, source: list[int], target: list[int], folder
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("task", choices=TASKS)
-    parser.add_argument("--updates", type=int, default=3000, help="updates of the parameters (default 3000)")
+    parser.add_argument("--updates", type=int, default=5000, help="updates of the parameters (default 5000)")
     parser.add_argument("--sequences", type=int, default=100_000, help="to learn from (default 100000)")
+    parser.add_argument("--unseen", type=int, default=1000, help="other sequences to test with (default 1000)")
     parser.add_argument("--seed", type=int, default=1, help="of data, weights and order (default 1)")
     parser.add_argument("--kernels", choices=("fast", "simple"), default="fast", help="default fast")
     parser.add_argument("--directory", help="default runs/TASK-KERNELS")
@@ -109,8 +112,8 @@ def main() -> int:
     arguments.directory = arguments.directory or f"runs/{arguments.task}-{arguments.kernels}"
 
     solve = TASKS[arguments.task]
-    train, unseen = draw_sequences(arguments.sequences, 2000, arguments.seed)
-    unseen, valid = unseen[:1000], unseen[1000:]
+    train, unseen = draw_sequences(arguments.sequences, 2 * arguments.unseen, arguments.seed)
+    unseen, valid = unseen[: arguments.unseen], unseen[arguments.unseen :]
     train_pairs, valid_pairs, unseen_pairs = (
         ([list(sequence) for sequence in part], [solve(sequence) for sequence in part])
         for part in (train, valid, unseen)
@@ -123,7 +126,7 @@ def main() -> int:
         return outcome.exit_status
     right = count_right(trainer.model, *unseen_pairs)
     print(f"{right} of {len(unseen)} sequences never seen in training: {arguments.task} exactly right")
-    longest = max(range(100), key=lambda row: len(unseen_pairs[0][row]))
+    longest = max(range(len(unseen)), key=lambda row: len(unseen_pairs[0][row]))
     draw_pictures(
         trainer, unseen_pairs[0][longest], unseen_pairs[1][longest], Path(arguments.directory), arguments.task
     )

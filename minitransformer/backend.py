@@ -84,5 +84,5 @@ def keep_freed_memory() -> None:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError, TypeError):  # not glibc
         return
-    mallopt(m_mmap_threshold, 1 << 30)
+    mallopt(m_mmap_threshold, 1 << 30) or mallopt(m_mmap_threshold, 1 << 25)  # older versions allow 32 MB at most
     mallopt(m_trim_threshold, (1 << 31) - 1)

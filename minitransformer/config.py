@@ -117,7 +117,7 @@ class DataConfig(Section):
     tokenizer: str = option("", "tokenizer file made by `bpe train`, path")
     src_tokens: int = option(4096, "padded source tokens in a micro-batch, at most", low=1)
     tgt_tokens: int = option(4096, "padded target tokens in a micro-batch, at most", low=1)
-    max_length: int = option(256, "longer training sentences are left out and counted, tokens", low=1)
+    max_length: int = option(256, "longer training sentences are left out and counted, tokens with the end mark", low=1)
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """The tape and Tensor: gradients through graphs of operators, and clear words when something cannot be done."""
 
+import gc
 import weakref
 
 import numpy as np
@@ -208,3 +209,46 @@ def test_numbers_do_not_change_the_dtype(dtype):
     y = ((2.5 * x + 1) / 3 - x**2) * np.float64(0.5)
     y.sum().backward()
     assert (y.dtype, x.grad.dtype) == (dtype, dtype)
+
+
+def test_an_array_that_no_rule_saved_is_freed_while_the_loss_lives(rng):
+    """The tape remembers where an input came from, not its array: addition needs neither summand for its backward."""
+    x = Tensor(rng.standard_normal((3, 4)), requires_grad=True)
+    summand = x * 2.0
+    array = weakref.ref(summand.data)
+    loss = (summand + x).sum()
+    del summand
+    gc.collect()
+    assert array() is None
+    loss.backward()
+    np.testing.assert_array_equal(x.grad, 3.0)
+
+
+def test_a_product_with_a_vector_is_refused_with_both_shapes(rng):
+    with pytest.raises(ShapeError, match=r"matmul: .* at least two axes, got shapes \(3, 4\) and \(4,\)"):
+        Tensor(rng.standard_normal((3, 4))) @ Tensor(rng.standard_normal(4))
+
+
+def test_an_array_may_stand_on_the_left_of_every_operator(rng):
+    a, x = rng.standard_normal((3, 3)), Tensor(rng.standard_normal((3, 3)) + 4.0)
+    for result, expected in (
+        (a + x, a + x.data),
+        (a - x, a - x.data),
+        (a * x, a * x.data),
+        (a / x, a / x.data),
+        (a @ x, a @ x.data),
+    ):
+        np.testing.assert_allclose(result.data, expected)
+
+
+def test_the_power_zero_has_gradient_zero_even_at_zero():
+    x = Tensor(np.array([0.0, 2.0]), requires_grad=True)
+    (x**0).sum().backward()
+    np.testing.assert_array_equal(x.grad, 0.0)
+
+
+@pytest.mark.parametrize("name", ["softmax", "attention"])
+def test_a_mask_to_be_added_is_refused(name, rng):
+    x = Tensor(rng.standard_normal((1, 1, 3, 3)))
+    with pytest.raises(ShapeError, match=f"{name}: mask must be boolean"):
+        getattr(functions, name)(*[x] * (3 if name == "attention" else 1), mask=np.zeros((3, 3)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from minitransformer.autograd.tensor import Tensor, apply
 from minitransformer.backend import Array
+from minitransformer.errors import ShapeError
 from minitransformer.ops import attention as attention_ops
 from minitransformer.ops import cross_entropy as cross_entropy_ops
 from minitransformer.ops import dropout as dropout_ops
@@ -16,8 +17,15 @@ from minitransformer.ops import residual, shape
 from minitransformer.ops import softmax as softmax_ops
 
 
+def _boolean(mask: Array | None, name: str) -> Array | None:
+    """``mask``, but not of the other kind, 0 and -inf to be added: it would be taken the wrong way round."""
+    if mask is not None and mask.dtype != bool:
+        raise ShapeError(f"{name}: mask must be boolean, True = may attend, got {mask.dtype}")
+    return mask
+
+
 def softmax(x: Tensor, *, mask: Array | None = None) -> Tensor:
-    return apply(softmax_ops.softmax, x, mask=mask)
+    return apply(softmax_ops.softmax, x, mask=_boolean(mask, "softmax"))
 
 
 def log_softmax(x: Tensor) -> Tensor:
@@ -29,6 +37,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, *, mask=None, keep=None, p_drop: float = 0.0) -> Tensor:
+    mask = _boolean(mask, "attention")
     return apply(attention_ops.attention, q, k, v, mask=mask, keep=keep, p_drop=p_drop)
 
 

@@ -33,8 +33,22 @@ def is_recording() -> bool:
     return _recording.get()
 
 
+class Source:
+    """Where an input came from, without its array: the array lives on only if some rule saved it."""
+
+    __slots__ = ("node", "output", "requires_grad", "shape")
+
+    def __init__(self, tensor: Any):
+        self.node: Node | None = tensor.node
+        self.output: int = tensor.output
+        self.requires_grad: bool = tensor.requires_grad
+        self.shape: tuple[int, ...] = tensor.shape
+
+
 class Node:
-    """One op that was applied: its rule, what forward saved, and the tensors that went in.
+    """One op that was applied: its rule, what forward saved, and where its inputs came from.
+
+    ``inputs`` are the leaves themselves where a gradient must arrive, and Sources everywhere else.
 
     ``number`` counts nodes in order of creation. An op is created after everything it depends on,
     so descending numbers are a valid order for backward and no sorting of the graph is needed.
@@ -42,10 +56,10 @@ class Node:
 
     __slots__ = ("rule", "saved", "inputs", "n_outputs", "number")
 
-    def __init__(self, rule: Rule, saved: tuple, inputs: tuple, n_outputs: int):
+    def __init__(self, rule: Rule, saved: tuple, inputs: tuple[Any, ...], n_outputs: int):
         self.rule = rule
         self.saved: tuple | None = saved
-        self.inputs = inputs
+        self.inputs = tuple(each if each.node is None and each.requires_grad else Source(each) for each in inputs)
         self.n_outputs = n_outputs
         self.number = next(_creation_number)
 

@@ -112,6 +112,9 @@ class Tensor:
     def __matmul__(self, other):
         return apply(linear.matmul, self, self._with(other))
 
+    def __rmatmul__(self, other):
+        return apply(linear.matmul, self._with(other), self)
+
     def __getitem__(self, index):
         return apply(shape.getitem, self, index=index)
 

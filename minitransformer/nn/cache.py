@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import ModuleType
 
 from minitransformer.autograd import Tensor
-from minitransformer.backend import Array
+from minitransformer.backend import Array, get_array_module
 from minitransformer.errors import ShapeError
 
 
@@ -21,7 +20,8 @@ class Memory:
 class LayerCache:
     """Keys and values of one decoder layer: of the target positions so far, and of the source (computed once)."""
 
-    def __init__(self, memory_keys: Array, memory_values: Array, max_length: int, xp: ModuleType):
+    def __init__(self, memory_keys: Array, memory_values: Array, max_length: int):
+        xp = get_array_module(memory_keys)
         batch, n_heads, _, d_k = memory_keys.shape
         self.memory_keys, self.memory_values = memory_keys, memory_values  # (B, H, S, d_k), (B, H, S, d_v)
         self.keys = xp.empty((batch, n_heads, max_length, d_k), memory_keys.dtype)
@@ -40,7 +40,8 @@ class LayerCache:
     def memory(self) -> tuple[Tensor, Tensor]:
         return Tensor(self.memory_keys), Tensor(self.memory_values)
 
-    def reorder(self, rows: Array, xp: ModuleType) -> None:
+    def reorder(self, rows: Array) -> None:
+        xp = get_array_module(self.keys)
         self.memory_keys, self.memory_values = self.memory_keys[rows], self.memory_values[rows]
         for name in ("keys", "values"):
             old = getattr(self, name)
@@ -57,15 +58,14 @@ class Cache:
         memory_mask: (B, 1, 1, S).
     """
 
-    def __init__(self, layers: list[LayerCache], memory_mask: Array, xp: ModuleType):
+    def __init__(self, layers: list[LayerCache], memory_mask: Array):
         self.layers = layers
         self.memory_mask = memory_mask
-        self._xp = xp
         self.length = 0
 
     def reorder(self, rows: Array) -> None:
         """Keep the given rows, in that order: a beam's survivors, or a row several times to widen it to a beam."""
-        rows = self._xp.asarray(rows)
+        rows = get_array_module(self.memory_mask).asarray(rows)
         self.memory_mask = self.memory_mask[rows]
         for layer in self.layers:
-            layer.reorder(rows, self._xp)
+            layer.reorder(rows)

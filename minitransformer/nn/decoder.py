@@ -8,6 +8,7 @@ from minitransformer.autograd import Tensor
 from minitransformer.backend import Array, get_array_module
 from minitransformer.config import ModelConfig
 from minitransformer.nn.attention import MultiHeadAttention
+from minitransformer.nn.cache import Cache, LayerCache
 from minitransformer.nn.layers import FeedForward, LayerNorm, Residual
 from minitransformer.nn.module import Module
 from minitransformer.nn.randomness import Dropout, Initializer
@@ -19,6 +20,10 @@ def causal_mask(length: int, xp: ModuleType) -> Array:
 
 
 class DecoderLayer(Module):
+    """x = LayerNorm(x + MaskedSelfAttention(x)),   x = LayerNorm(x + CrossAttention(x, memory)),
+    x = LayerNorm(x + FFN(x))      [sec. 3.1; cross-attention is the paper's encoder-decoder attention, sec. 3.2.3]
+    """
+
     def __init__(self, config: ModelConfig, init: Initializer):
         self.self_attention = MultiHeadAttention(config, init)
         self.self_attention_residual = Residual(config)
@@ -27,13 +32,15 @@ class DecoderLayer(Module):
         self.feed_forward = FeedForward(config, init)
         self.feed_forward_residual = Residual(config)
 
-    def __call__(self, x: Tensor, memory: Tensor, causal: Array, memory_mask: Array, dropout=None) -> Tensor:
+    def __call__(
+        self, x: Tensor, memory: Tensor, causal: Array, memory_mask: Array, dropout: Dropout | None = None
+    ) -> Tensor:
         """x: (B, T, d_model)   memory: (B, S, d_model)   causal: (1, 1, T, T)   memory_mask: (B, 1, 1, S)"""
         x = self.self_attention_residual(x, lambda y: self.self_attention(y, y, causal, dropout), dropout)
         x = self.cross_attention_residual(x, lambda y: self.cross_attention(y, memory, memory_mask, dropout), dropout)
         return self.feed_forward_residual(x, lambda y: self.feed_forward(y, dropout), dropout)
 
-    def step(self, x: Tensor, cache, memory_mask: Array) -> Tensor:
+    def step(self, x: Tensor, cache: LayerCache, memory_mask: Array) -> Tensor:
         """One more position, x: (B, 1, d_model); keys and values of earlier positions come from ``cache``."""
         x = self.self_attention_residual(x, lambda y: self._attend_to_past(y, cache))
         x = self.cross_attention_residual(
@@ -41,12 +48,14 @@ class DecoderLayer(Module):
         )
         return self.feed_forward_residual(x, self.feed_forward)
 
-    def _attend_to_past(self, y: Tensor, cache) -> Tensor:
+    def _attend_to_past(self, y: Tensor, cache: LayerCache) -> Tensor:
         keys, values = cache.append(*self.self_attention.keys_values(y))  # (B, H, past + 1, d)
         return self.self_attention.attend(self.self_attention.queries(y), keys, values, None)
 
 
 class Decoder(Module):
+    """N layers, one after the other."""
+
     def __init__(self, config: ModelConfig, init: Initializer):
         self.layers = [DecoderLayer(config, init) for _ in range(config.n_layers)]
         self.final_norm = LayerNorm(config.d_model) if config.norm == "pre" else None
@@ -58,7 +67,8 @@ class Decoder(Module):
             x = layer(x, memory, causal, memory_mask, dropout)
         return self.final_norm(x) if self.final_norm else x
 
-    def step(self, x: Tensor, cache) -> Tensor:
+    def step(self, x: Tensor, cache: Cache) -> Tensor:
+        """One more position through all layers, x: (B, 1, d_model)"""
         for layer, layer_cache in zip(self.layers, cache.layers, strict=True):
             x = layer.step(x, layer_cache, cache.memory_mask)
         return self.final_norm(x) if self.final_norm else x

@@ -12,6 +12,8 @@ from minitransformer.nn.randomness import Dropout, Initializer
 
 
 class EncoderLayer(Module):
+    """x = LayerNorm(x + SelfAttention(x)),   x = LayerNorm(x + FFN(x))      [sec. 3.1, with dropout as in 5.4]"""
+
     def __init__(self, config: ModelConfig, init: Initializer):
         self.self_attention = MultiHeadAttention(config, init)
         self.self_attention_residual = Residual(config)
@@ -25,6 +27,8 @@ class EncoderLayer(Module):
 
 
 class Encoder(Module):
+    """N layers, one after the other."""
+
     def __init__(self, config: ModelConfig, init: Initializer):
         self.layers = [EncoderLayer(config, init) for _ in range(config.n_layers)]
         # With the norm inside the residual branch nothing has normalised the last sum.

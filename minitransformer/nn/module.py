@@ -16,7 +16,8 @@ ALIGNMENT = 256  # bytes: where a parameter may start, so that vector instructio
 class Parameter(Tensor):
     """A leaf that is learned. Its ``data`` and ``grad`` become views of the model's two vectors.
 
-    The first gradient after ``zero_grad`` is written over ``grad``, later ones are added.
+    The first gradient after ``zero_grad`` is written over ``grad``, later ones are added: for a large matrix that is
+    used once, an addition would read all the zeros first.
     """
 
     __slots__ = ("is_fresh",)
@@ -47,7 +48,8 @@ class Module:
                 yield from value.named_parameters(f"{prefix}{name}.")
             elif isinstance(value, list):
                 for i, each in enumerate(value):
-                    yield from each.named_parameters(f"{prefix}{name}.{i}.")
+                    if isinstance(each, Module):
+                        yield from each.named_parameters(f"{prefix}{name}.{i}.")
 
 
 class ParameterVector:
@@ -64,19 +66,19 @@ class ParameterVector:
     def __init__(self, model: Module, dtype: str, xp: ModuleType):
         step = ALIGNMENT // np.dtype(dtype).itemsize  # elements
         self.table: list[tuple[str, tuple[int, ...], int]] = []
-        self._parameters: list[Parameter] = []
+        self._parameters: dict[str, Parameter] = {}
         seen, offset = set(), 0
         for name, parameter in model.named_parameters():
             if id(parameter) in seen:
                 continue
             seen.add(id(parameter))
-            self._parameters.append(parameter)
+            self._parameters[name] = parameter
             self.table.append((name, parameter.shape, offset))
             offset += -(-parameter.data.size // step) * step
-        self.count = sum(parameter.data.size for parameter in self._parameters)
+        self.count = sum(parameter.data.size for parameter in self._parameters.values())
         self.data = _aligned_zeros(offset, dtype, xp)
         self.grad = _aligned_zeros(offset, dtype, xp)
-        for parameter, (_, shape, start) in zip(self._parameters, self.table, strict=True):
+        for parameter, (_, shape, start) in zip(self._parameters.values(), self.table, strict=True):
             place = slice(start, start + parameter.data.size)
             self.data[place] = xp.asarray(parameter.data.ravel(), dtype)
             parameter.data = self.data[place].reshape(shape)
@@ -84,15 +86,15 @@ class ParameterVector:
 
     @property
     def names(self) -> list[str]:
-        return [name for name, _, _ in self.table]
+        return list(self._parameters)
 
     def __getitem__(self, name: str) -> Parameter:
-        return self._parameters[self.names.index(name)]
+        return self._parameters[name]
 
     def zero_grad(self) -> None:
-        """Forget the gradients."""
+        """Forget the gradients. A parameter that the next backward does not reach has gradient zero."""
         self.grad.fill(0)
-        for parameter in self._parameters:
+        for parameter in self._parameters.values():
             parameter.is_fresh = True
 
 

@@ -60,8 +60,9 @@ class PositionedEmbedding(Module):
                 )
             return self.learned[start:stop]
         if self._sinusoids is None or stop > len(self._sinusoids):
-            self._sinusoids = self._make_sinusoids(max(stop, 128), get_array_module(self.table.data))
+            self._sinusoids = self._make_sinusoids(stop, get_array_module(self.table.data))
         return Tensor(self._sinusoids[start:stop])
 
     def _make_sinusoids(self, stop: int, xp: ModuleType) -> Array:
+        stop = max(128, 2 * stop)  # room to grow: decoding asks for one position more at each step
         return xp.asarray(sinusoids(0, stop, self.d_model), self.table.dtype)

@@ -60,7 +60,9 @@ class Transformer(Module):
             hidden = self._decoded(src_ids, tgt_ids, dropout)  # (B, T, d_model)
             return functions.linear(hidden, self.projection.transpose())  # (B, T, V)
 
-    def loss(self, src_ids: Array, tgt_in: Array, tgt_out: Array, dropout: Dropout | None = None):
+    def loss(
+        self, src_ids: Array, tgt_in: Array, tgt_out: Array, dropout: Dropout | None = None
+    ) -> tuple[Tensor, Tensor]:
         """(label-smoothed cross-entropy, plain negative log-likelihood), nats summed over targets that are not PAD.
 
         src_ids: (B, S)   tgt_in: (B, T), BOS and all tokens but the last   tgt_out: (B, T), all tokens, then EOS
@@ -96,8 +98,8 @@ class Transformer(Module):
             layers = []
             for layer in self.decoder.layers:
                 keys, values = layer.cross_attention.keys_values(Tensor(memory.hidden))
-                layers.append(LayerCache(keys.data, values.data, max_length, self.xp))
-            return Cache(layers, memory.mask, self.xp)
+                layers.append(LayerCache(keys.data, values.data, max_length))
+            return Cache(layers, memory.mask)
 
     def decode_step(self, last_ids: Array, cache: Cache) -> Array:
         """Logits of the next token after ``last_ids``, (B,) to (B, V); ``cache`` grows by one position."""
@@ -108,7 +110,10 @@ class Transformer(Module):
             return hidden.data[:, 0] @ self.projection.data.T  # (B, V)
 
     def attention_maps(self, src_ids: Array, tgt_ids: Array) -> dict[str, np.ndarray]:
-        """The weights of every attention, (B, H, T, S) each, by names such as ``decoder.1.cross_attention``."""
+        """The weights of every attention by names such as ``decoder.1.cross_attention``, queries before keys:
+
+        (B, H, S, S) in the encoder, (B, H, T, T) within the decoder, (B, H, T, S) from decoder to encoder.
+        """
         attentions = dict(self._attentions())
         try:
             for attention in attentions.values():

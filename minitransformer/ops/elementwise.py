@@ -79,6 +79,8 @@ def power_forward(x: Array, *, exponent: float):
 def power_backward(grad_y: Array, saved):
     """grad_x = grad_y * exponent * x ** (exponent - 1)"""
     x, exponent = saved
+    if exponent == 0:  # y = 1 everywhere, but 0 * x^-1 is nan at x = 0
+        return (get_array_module(x).zeros_like(grad_y),)
     return (grad_y * exponent * x ** (exponent - 1),)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from minitransformer.backend import Array
+from minitransformer.errors import ShapeError
 from minitransformer.ops.elementwise import unbroadcast
 from minitransformer.ops.rule import Rule
 
@@ -11,7 +12,12 @@ def matmul_forward(a: Array, b: Array):
     """y = a b
 
     a: (..., n, k)   b: (..., k, m)   y: (..., n, m), leading axes broadcast
+
+    Raises:
+        ShapeError: a factor is a vector or a number.
     """
+    if min(a.ndim, b.ndim) < 2:
+        raise ShapeError(f"matmul: both factors must have at least two axes, got shapes {a.shape} and {b.shape}")
     return a @ b, (a, b)
 
 

@@ -1,4 +1,4 @@
-"""Twin of projection_loss that never holds all logits: rows go through in chunks that stay in the cache.
+"""Twin of projection_loss that never holds all logits: rows go through in chunks (see CHUNK_ELEMENTS).
 
 Forward already forms the gradients (for grad_loss = 1), because each chunk's probabilities are at hand only once;
 backward scales them. Measured gains are in benchmarks/results/training_step.md.

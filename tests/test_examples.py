@@ -1,0 +1,78 @@
+"""The examples: that the numerals are English and German, that nothing tested was trained on, that each program runs."""
+
+import sys
+
+import pytest
+
+from examples import number_words, sequences
+
+# As a dictionary spells them.
+NUMERALS = {
+    0: ("zero", "null"),
+    1: ("one", "eins"),
+    12: ("twelve", "zwölf"),
+    16: ("sixteen", "sechzehn"),
+    17: ("seventeen", "siebzehn"),
+    21: ("twenty-one", "einundzwanzig"),
+    30: ("thirty", "dreißig"),
+    66: ("sixty-six", "sechsundsechzig"),
+    100: ("one hundred", "einhundert"),
+    101: ("one hundred one", "einhunderteins"),
+    1_001: ("one thousand one", "eintausendeins"),
+    21_000: ("twenty-one thousand", "einundzwanzigtausend"),
+    101_011: ("one hundred one thousand eleven", "einhunderteintausendelf"),
+    743_205: (
+        "seven hundred forty-three thousand two hundred five",
+        "siebenhundertdreiundvierzigtausendzweihundertfünf",
+    ),
+    999_999: (
+        "nine hundred ninety-nine thousand nine hundred ninety-nine",
+        "neunhundertneunundneunzigtausendneunhundertneunundneunzig",
+    ),
+}
+
+
+@pytest.mark.parametrize("number", NUMERALS)
+def test_numbers_are_spelled_as_in_english_and_german(number):
+    assert (number_words.english(number), number_words.german(number)) == NUMERALS[number]
+
+
+def test_no_two_numbers_are_spelled_alike():
+    numbers = range(0, 1_000_000, 997)
+    assert (
+        len({number_words.english(n) for n in numbers})
+        == len({number_words.german(n) for n in numbers})
+        == len(numbers)
+    )
+
+
+def test_numbers_are_drawn_once_and_those_shown_never():
+    numbers = number_words.draw_numbers(5000, seed=2)
+    assert len(set(numbers)) == 5000
+    assert not set(numbers) & set(number_words.SHOWN)
+    assert numbers == number_words.draw_numbers(5000, seed=2) != number_words.draw_numbers(5000, seed=3)
+
+
+def test_no_sequence_of_the_test_is_in_training():
+    train, unseen = sequences.draw_sequences(3000, 500, seed=2)
+    assert len(set(unseen)) == 500
+    assert not set(train) & set(unseen)
+    assert {len(sequence) for sequence in train} == set(range(1, sequences.LONGEST + 1))
+
+
+@pytest.mark.parametrize(
+    ("program", "arguments", "result"),
+    [
+        (number_words, ["--numbers", "300"], "of 20 numbers never seen in training"),
+        (sequences, ["copy", "--sequences", "300"], "of 20 sequences never seen in training: copy exactly right"),
+        (sequences, ["reverse", "--sequences", "300", "--kernels", "simple"], "reverse exactly right"),
+    ],
+    ids=["number_words", "copy", "reverse with simple kernels"],
+)
+def test_the_program_runs_from_start_to_picture(program, arguments, result, tmp_path, monkeypatch, capsys):
+    pytest.importorskip("matplotlib", reason="pip install -e '.[plot]'")
+    options = ["--updates", "2", "--unseen", "20", "--directory", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", [program.__name__, *arguments, *options])
+    assert program.main() == 0
+    assert result in capsys.readouterr().out
+    assert (tmp_path / "attention.png").read_bytes().startswith(b"\x89PNG")
