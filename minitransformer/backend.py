@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from minitransformer.errors import BackendError
+from minitransformer.errors import BackendError, install_hint
 
 Array = Any  # numpy.ndarray or cupy.ndarray
 
@@ -59,7 +59,7 @@ def cuda_trouble() -> str | None:
     try:
         import cupy
     except ImportError:
-        return "CuPy is not installed; install minitransformer[cuda13] (or [cuda12] for cards before Turing)"
+        return f"CuPy is not installed; {install_hint('cuda13')} (cuda12 for cards before Turing)"
     if cupy.cuda.runtime.driverGetVersion() == 0:
         return "CuPy is installed but there is no NVIDIA driver; install the driver of your card"
     if not cupy.cuda.is_available():
@@ -67,9 +67,9 @@ def cuda_trouble() -> str | None:
     try:
         cupy.matmul(cupy.ones((2, 2), "f"), cupy.ones((2, 2), "f"))
     except ImportError as error:
-        return f"the driver is there but CUDA's libraries are not ({error}); install minitransformer[cuda13]"
+        return f"the driver is there but CUDA's libraries are not ({error}); {install_hint('cuda13')}"
     except cupy.cuda.runtime.CUDARuntimeError as error:
-        return f"the GPU refused a first computation ({error}); an older card needs minitransformer[cuda12]"
+        return f"the GPU refused a first computation ({error}); for an older card {install_hint('cuda12')}"
     return None
 
 

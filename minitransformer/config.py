@@ -14,7 +14,9 @@ PAD, BOS, EOS, UNK = 0, 1, 2, 3
 """Ids that every vocabulary reserves: padding, begin of sentence, end of sentence, unknown."""
 
 
-def option(default: Any, meaning: str, *, low: float | None = None, high: float | None = None, choices: tuple = ()):
+def option(
+    default: Any, meaning: str, *, low: float | None = None, high: float | None = None, choices: tuple = ()
+) -> Any:
     """A dataclass field that knows its meaning and its allowed range (``low <= value <= high``)."""
     return field(default=default, metadata={"meaning": meaning, "low": low, "high": high, "choices": choices})
 

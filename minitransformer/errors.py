@@ -1,4 +1,7 @@
-"""Every exception of the package. Each also derives from the built-in that a caller would expect to catch."""
+"""Every exception of the package, and the cure for a missing optional package.
+
+Each exception also derives from the built-in that a caller would expect to catch.
+"""
 
 
 class MiniTransformerError(Exception):
@@ -18,7 +21,11 @@ class DataError(MiniTransformerError, ValueError):
 
 
 class CheckpointError(MiniTransformerError, RuntimeError):
-    """A checkpoint is missing, damaged, or does not fit the model."""
+    """A checkpoint is missing, cannot be read or written, or does not fit the model or the run."""
+
+
+class DamagedCheckpointError(CheckpointError):
+    """The bytes of a checkpoint are not what training wrote: cut short, changed, or another kind of file."""
 
 
 class AutogradError(MiniTransformerError, RuntimeError):
@@ -39,3 +46,8 @@ class MissingPackageError(MiniTransformerError, ImportError):
 
 class TrainingError(MiniTransformerError, RuntimeError):
     """Training cannot go on, for example because the loss is no longer a number."""
+
+
+def install_hint(extra: str) -> str:
+    """How to get the packages of an extra of setup.cfg: the cure at the end of a MissingPackageError."""
+    return f"run pip install -e '.[{extra}]' in the checkout"

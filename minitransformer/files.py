@@ -30,9 +30,12 @@ def write_atomically(path: str | Path, write: Callable[[BinaryIO], object]) -> N
     _sync_folder(path.parent)
 
 
-def remove_temporaries(folder: str | Path) -> None:
-    """Delete what a process that was killed in ``write_atomically`` left in ``folder``."""
-    for stray in Path(folder).glob("*" + TEMPORARY_SUFFIX):
+def remove_temporaries(folder: str | Path, pattern: str) -> None:
+    """Delete what a process that was killed in ``write_atomically`` left in ``folder``.
+
+    pattern: the names it wrote there, such as ``"update_*.npz"``. Other people may call their files ``.partial`` too.
+    """
+    for stray in Path(folder).glob(pattern + TEMPORARY_SUFFIX):
         stray.unlink(missing_ok=True)
 
 

@@ -36,6 +36,13 @@ def torch():
     return module
 
 
+def pytest_collection_modifyitems(items):
+    """Tests that read real corpora are marked, so that they can be run by themselves: pytest -m data."""
+    for item in items:
+        if "data_folder" in getattr(item, "fixturenames", ()):
+            item.add_marker("data")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
     """With MINITRANSFORMER_REQUIRE_PARITY=1 a parity test that is skipped has failed: CI must not pass on silence."""

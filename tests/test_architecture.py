@@ -122,3 +122,20 @@ def test_training_a_small_model_on_numpy_loads_no_optional_package():
         [sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=PACKAGE.parent
     )
     assert (done.returncode, done.stdout.strip()) == (0, ""), done.stderr
+
+
+def functions_of(file: Path):
+    return [node for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))) if isinstance(node, ast.FunctionDef)]
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(PACKAGE)))
+def test_every_public_function_has_type_hints(file):
+    unhinted = []
+    for function in functions_of(file):
+        if function.name.startswith("_"):
+            continue
+        arguments = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs, function.args.vararg]
+        named = [each for each in arguments if each is not None and each.arg not in ("self", "cls")]
+        unhinted += [f"{function.name}({each.arg})" for each in named if each.annotation is None]
+        unhinted += [f"{function.name} -> ?"] * (function.returns is None)
+    assert unhinted == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from minitransformer.autograd.tensor import Tensor, apply
 from minitransformer.backend import Array
 from minitransformer.errors import ShapeError
@@ -36,7 +38,9 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return apply(linear_ops.linear, x, weight, bias)
 
 
-def attention(q: Tensor, k: Tensor, v: Tensor, *, mask=None, keep=None, p_drop: float = 0.0) -> Tensor:
+def attention(
+    q: Tensor, k: Tensor, v: Tensor, *, mask: Array | None = None, keep: Array | None = None, p_drop: float = 0.0
+) -> Tensor:
     mask = _boolean(mask, "attention")
     return apply(attention_ops.attention, q, k, v, mask=mask, keep=keep, p_drop=p_drop)
 
@@ -45,7 +49,9 @@ def layer_norm(x: Tensor, gamma: Tensor, beta: Tensor, *, eps: float = 1e-6) -> 
     return apply(layer_norm_ops.layer_norm, x, gamma, beta, eps=eps)
 
 
-def feed_forward(x: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor, *, keep=None, p_drop=0.0) -> Tensor:
+def feed_forward(
+    x: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor, *, keep: Array | None = None, p_drop: float = 0.0
+) -> Tensor:
     return apply(feed_forward_ops.feed_forward, x, w1, b1, w2, b2, keep=keep, p_drop=p_drop)
 
 
@@ -57,11 +63,13 @@ def dropout(x: Tensor, *, keep: Array | None, p_drop: float) -> Tensor:
     return apply(dropout_ops.dropout, x, keep=keep, p_drop=p_drop)
 
 
-def residual_dropout(x: Tensor, sublayer: Tensor, *, keep=None, p_drop: float = 0.0) -> Tensor:
+def residual_dropout(x: Tensor, sublayer: Tensor, *, keep: Array | None = None, p_drop: float = 0.0) -> Tensor:
     return apply(residual.residual_dropout, x, sublayer, keep=keep, p_drop=p_drop)
 
 
-def residual_dropout_norm(x: Tensor, sublayer: Tensor, gamma: Tensor, beta: Tensor, *, keep=None, p_drop=0.0) -> Tensor:
+def residual_dropout_norm(
+    x: Tensor, sublayer: Tensor, gamma: Tensor, beta: Tensor, *, keep: Array | None = None, p_drop: float = 0.0
+) -> Tensor:
     return apply(residual.residual_dropout_norm, x, sublayer, gamma, beta, keep=keep, p_drop=p_drop)
 
 
@@ -69,11 +77,11 @@ def cross_entropy(logits: Tensor, *, targets: Array, label_smoothing: float = 0.
     return apply(cross_entropy_ops.cross_entropy, logits, targets=targets, label_smoothing=label_smoothing)
 
 
-def projection_loss(x: Tensor, table: Tensor, *, targets: Array, label_smoothing=0.0) -> tuple[Tensor, Tensor]:
+def projection_loss(x: Tensor, table: Tensor, *, targets: Array, label_smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
     return apply(projection_loss_ops.projection_loss, x, table, targets=targets, label_smoothing=label_smoothing)
 
 
-def split_heads(packed: Tensor, *, n_heads: int, widths: tuple[int, ...]):
+def split_heads(packed: Tensor, *, n_heads: int, widths: tuple[int, ...]) -> Any:
     return apply(shape.split_heads, packed, n_heads=n_heads, widths=widths)
 
 

@@ -41,7 +41,7 @@ class Tensor:
         return self.data.shape
 
     @property
-    def dtype(self):
+    def dtype(self) -> np.dtype:
         return self.data.dtype
 
     @property
@@ -85,77 +85,81 @@ class Tensor:
         self.grad = grad.copy() if self.grad is None else self.grad + grad
 
     # Operators: each applies the rule of its name.
-    def __add__(self, other):
+    def __add__(self, other: Operand) -> Tensor:
         return apply(elementwise.add, self, self._with(other))
 
-    def __sub__(self, other):
+    def __sub__(self, other: Operand) -> Tensor:
         return apply(elementwise.subtract, self, self._with(other))
 
-    def __rsub__(self, other):
+    def __rsub__(self, other: Operand) -> Tensor:
         return apply(elementwise.subtract, self._with(other), self)
 
-    def __mul__(self, other):
+    def __mul__(self, other: Operand) -> Tensor:
         return apply(elementwise.multiply, self, self._with(other))
 
-    def __truediv__(self, other):
+    def __truediv__(self, other: Operand) -> Tensor:
         return apply(elementwise.divide, self, self._with(other))
 
-    def __rtruediv__(self, other):
+    def __rtruediv__(self, other: Operand) -> Tensor:
         return apply(elementwise.divide, self._with(other), self)
 
-    def __neg__(self):
+    def __neg__(self) -> Tensor:
         return apply(elementwise.negative, self)
 
-    def __pow__(self, exponent: float):
+    def __pow__(self, exponent: float) -> Tensor:
         return apply(elementwise.power, self, exponent=exponent)
 
-    def __matmul__(self, other):
+    def __matmul__(self, other: Operand) -> Tensor:
         return apply(linear.matmul, self, self._with(other))
 
-    def __rmatmul__(self, other):
+    def __rmatmul__(self, other: Operand) -> Tensor:
         return apply(linear.matmul, self._with(other), self)
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: Any) -> Tensor:
         return apply(shape.getitem, self, index=index)
 
     __radd__ = __add__
     __rmul__ = __mul__
 
-    def sum(self, axis=None, keepdims: bool = False):
+    def sum(self, axis: reduce.Axes = None, keepdims: bool = False) -> Tensor:
         return apply(reduce.sum, self, axis=axis, keepdims=keepdims)
 
-    def mean(self, axis=None, keepdims: bool = False):
+    def mean(self, axis: reduce.Axes = None, keepdims: bool = False) -> Tensor:
         return apply(reduce.mean, self, axis=axis, keepdims=keepdims)
 
-    def max(self, axis=None, keepdims: bool = False):
+    def max(self, axis: reduce.Axes = None, keepdims: bool = False) -> Tensor:
         return apply(reduce.max, self, axis=axis, keepdims=keepdims)
 
-    def reshape(self, *new_shape: int):
+    def reshape(self, *new_shape: int | tuple[int, ...]) -> Tensor:
         return apply(shape.reshape, self, shape=new_shape[0] if isinstance(new_shape[0], tuple) else new_shape)
 
-    def transpose(self, *axes: int):
+    def transpose(self, *axes: int) -> Tensor:
         return apply(shape.transpose, self, axes=axes or tuple(reversed(range(self.ndim))))
 
-    def broadcast_to(self, new_shape: tuple[int, ...]):
+    def broadcast_to(self, new_shape: tuple[int, ...]) -> Tensor:
         return apply(shape.broadcast, self, shape=new_shape)
 
-    def exp(self):
+    def exp(self) -> Tensor:
         return apply(elementwise.exp, self)
 
-    def log(self):
+    def log(self) -> Tensor:
         return apply(elementwise.log, self)
 
-    def relu(self):
+    def relu(self) -> Tensor:
         return apply(elementwise.relu, self)
 
-    def _with(self, other) -> Tensor:
+    def _with(self, other: Operand) -> Tensor:
         """``other`` as a Tensor of this library and dtype."""
         if isinstance(other, Tensor):
             return other
         return Tensor(get_array_module(self.data).asarray(other, dtype=self.dtype))
 
 
-def apply(rule: Rule, *inputs: Tensor | None, **options):
+Operand = Tensor | Array | float
+"""What may stand beside a Tensor in an expression."""
+
+
+def apply(rule: Rule, *inputs: Tensor | None, **options: Any) -> Any:
     """Run ``rule`` forward on the tensors' arrays and record it if one of them requires a gradient.
 
     Inputs that a rule may do without are given as ``None`` at the end. Returns a Tensor, or a tuple of them.

@@ -9,7 +9,7 @@ from minitransformer.cli.common import writable_file
 from minitransformer.errors import ConfigError
 
 
-def add_parser(commands) -> None:
+def add_parser(commands: argparse._SubParsersAction) -> None:
     parser = commands.add_parser("average", help="write the mean of several checkpoints of one run")
     parser.add_argument(
         "checkpoints",
@@ -34,5 +34,9 @@ def run(arguments: argparse.Namespace) -> None:
         if len(paths) != 1:
             raise ConfigError(f"--last must stand with one directory, got {len(paths)}")
         paths = newest_checkpoints(paths[0], arguments.last)
+    if output.exists() and any(path.exists() and path.samefile(output) for path in paths):
+        raise ConfigError(
+            f"output must be a file of its own, got {output}, which is to be averaged; training could not go on from it"
+        )
     average_checkpoints(paths).save(output)
     print(f"{output}: mean of {len(paths)} checkpoints, {', '.join(path.name for path in paths)}")

@@ -10,7 +10,7 @@ from minitransformer.cli.common import stdin_lines, writable_file
 from minitransformer.errors import DataError
 
 
-def add_parser(commands) -> None:
+def add_parser(commands: argparse._SubParsersAction) -> None:
     parser = commands.add_parser("bpe", help="learn word pieces (byte-pair encoding) and apply them")
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
 

@@ -84,12 +84,13 @@ def open_model(arguments: argparse.Namespace) -> tuple[Transformer, Tokenizer, T
         ConfigError: a search option is out of range.
         BackendError: the device cannot be used.
     """
-    from minitransformer.training import load_checkpoint, load_model
+    from minitransformer.training import load_checkpoint
 
     options = ("beam_size", "alpha", "max_extra", "batch_tokens")
     given = {name: getattr(arguments, name) for name in options if getattr(arguments, name, None) is not None}
-    search = replace(load_checkpoint(arguments.checkpoint).config.translation, **given)
-    model, tokenizer = load_model(arguments.checkpoint, arguments.device)
+    checkpoint = load_checkpoint(arguments.checkpoint, with_optimizer=False)
+    search = replace(checkpoint.config.translation, **given)
+    model, tokenizer = checkpoint.build(arguments.device)
     if tokenizer is None:
         raise CheckpointError(
             f"{arguments.checkpoint} must have a tokenizer, got a model that was trained on ids alone"

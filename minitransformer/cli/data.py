@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 
-def add_parser(commands) -> None:
+def add_parser(commands: argparse._SubParsersAction) -> None:
     parser = commands.add_parser("data", help="list data sets and fetch them from their official addresses")
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     actions.add_parser("list", help="name, contents and licence of every data set").set_defaults(run=run_list)

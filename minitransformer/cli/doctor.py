@@ -11,6 +11,8 @@ import platform
 from collections.abc import Callable
 from pathlib import Path
 
+from minitransformer.errors import install_hint
+
 Finding = tuple[str, str]
 """What was found ("" if nothing), and the cure or a remark ("" if none is needed)."""
 
@@ -18,7 +20,7 @@ THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"
 GIB = 1 << 30
 
 
-def add_parser(commands) -> None:
+def add_parser(commands: argparse._SubParsersAction) -> None:
     parser = commands.add_parser("doctor", help="what this machine has for training, and what is missing")
     parser.set_defaults(run=run)
 
@@ -125,7 +127,7 @@ def _driver() -> Finding:
 
 
 def _nccl() -> Finding:
-    cure = "several GPUs need it; install minitransformer[cuda13] (or [cuda12])"
+    cure = f"several GPUs need it; {install_hint('cuda13')} (cuda12 for cards before Turing)"
     for package in ("nvidia-nccl-cu13", "nvidia-nccl-cu12"):
         try:
             return f"{importlib.metadata.version(package)} ({package})", ""
@@ -135,7 +137,7 @@ def _nccl() -> Finding:
 
 
 def _mpi() -> Finding:
-    cure = "several processes on CPUs need it; install minitransformer[mpi] and an MPI such as `pip install mpich`"
+    cure = f"several processes on CPUs need it; {install_hint('mpi')}, and get an MPI, for example `pip install mpich`"
     if importlib.util.find_spec("mpi4py") is None:
         return "", cure
     import mpi4py
@@ -153,7 +155,7 @@ def _package(name: str, purpose: str, extra: str) -> Finding:
     try:
         return importlib.metadata.version(name), ""
     except importlib.metadata.PackageNotFoundError:
-        return "", f"{purpose} needs it; install minitransformer[{extra}]"
+        return "", f"{purpose} needs it; {install_hint(extra)}"
 
 
 CHECKS: dict[str, Callable[[], Finding]] = {

@@ -11,7 +11,7 @@ from pathlib import Path
 from minitransformer.cli.common import add_model_options, add_search_options, open_model, writable_file
 
 
-def add_parser(commands) -> None:
+def add_parser(commands: argparse._SubParsersAction) -> None:
     parser = commands.add_parser("evaluate", help="translate a test set and print its sacreBLEU score")
     add_model_options(parser)
     parser.add_argument("--src", type=Path, required=True, metavar="FILE", help="source text, one sentence a line")
@@ -25,12 +25,12 @@ def add_parser(commands) -> None:
 def run(arguments: argparse.Namespace) -> None:
     from minitransformer.files import write_atomically
     from minitransformer.text import read_parallel
-    from minitransformer.translation import corpus_bleu, translate_lines
+    from minitransformer.translation import corpus_bleu, require_sacrebleu, translate_lines
 
     if arguments.output:
         writable_file(arguments.output)
     sources, references = read_parallel(arguments.src, arguments.ref)
-    corpus_bleu(["a b c d"], ["a b c d"])  # if sacrebleu is missing, say so before the work, not after
+    require_sacrebleu()
     model, tokenizer, search = open_model(arguments)
     start = time.perf_counter()
     hypotheses = translate_lines(model, tokenizer, sources, search, progress=sys.stderr.isatty())

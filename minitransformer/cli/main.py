@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from minitransformer import __version__
 from minitransformer.cli import average, bpe, data, doctor, evaluate, plot, train, translate
@@ -24,7 +25,7 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, *arguments, **options):
         super().__init__(*arguments, **options, allow_abbrev=False, formatter_class=_formatter)
 
-    def error(self, message: str):
+    def error(self, message: str) -> NoReturn:
         self.exit(BAD_INPUT, f"{self.prog}: {message}; see {self.prog} --help\n")
 
 

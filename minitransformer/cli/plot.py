@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from minitransformer.cli.common import add_model_options, add_search_options, open_model, writable_file
+from minitransformer.config import BOS, EOS
 from minitransformer.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ KINDS = {
 }
 
 
-def add_parser(commands) -> None:
+def add_parser(commands: argparse._SubParsersAction) -> None:
     parser = commands.add_parser("plot", help="draw learning curves or attention maps")
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
 
@@ -40,7 +41,7 @@ def add_parser(commands) -> None:
         "--kind",
         choices=tuple(KINDS),
         default="cross",
-        help="cross: decoder to encoder; decoder, encoder: self-attention (default: cross)",
+        help="cross: encoder-decoder attention; decoder, encoder: self-attention (default: cross)",
     )
     attention.add_argument("--layer", type=int, metavar="N", help="layer, counted from 1 (default: the last)")
     attention.add_argument(
@@ -77,8 +78,7 @@ def _label_and_path(word: str) -> tuple[str, Path]:
 
 def run_attention(arguments: argparse.Namespace) -> None:
     from minitransformer.figures import draw_attention
-    from minitransformer.text import pad_batch
-    from minitransformer.translation import search_lines
+    from minitransformer.translation import hypothesis_attention, search_lines
 
     output = writable_file(arguments.output)
     model, tokenizer, search = open_model(arguments)
@@ -88,16 +88,16 @@ def run_attention(arguments: argparse.Namespace) -> None:
         target = search_lines(model, tokenizer, [arguments.src], search)[0][0].ids
     else:
         target = tokenizer.encode(arguments.tgt)
-    batch = pad_batch([tokenizer.encode(arguments.src)], [target])
-    weights = model.attention_maps(batch.src, batch.tgt_in)[KINDS[arguments.kind].format(layer - 1)][0]  # (H, Tq, Tk)
-    src, tgt_in, tgt_out = (tokenizer.pieces(ids[0].tolist()) for ids in (batch.src, batch.tgt_in, batch.tgt_out))
+    source = tokenizer.encode(arguments.src)
+    weights = hypothesis_attention(model, source, target)[KINDS[arguments.kind].format(layer - 1)]  # (H, Tq, Tk)
+    src, tgt_in, tgt_out = map(tokenizer.pieces, ([*source, EOS], [BOS, *target], [*target, EOS]))
     produced, looked_at = ("target word piece, as it is produced", tgt_out), ("source word piece", src)
     (query_label, queries), (key_label, keys) = {
         "cross": (produced, looked_at),
         "decoder": (produced, ("target word piece, already read", tgt_in)),
         "encoder": (looked_at, looked_at),
     }[arguments.kind]
-    where = "decoder, attention to the encoder" if arguments.kind == "cross" else f"{arguments.kind}, self-attention"
+    where = "encoder-decoder attention" if arguments.kind == "cross" else f"{arguments.kind}, self-attention"
     title = f"{where}, layer {layer} of {model.config.n_layers}"
     labels = {"title": title, "key_label": key_label, "query_label": query_label}
     _save(draw_attention(weights, keys, queries, heads=arguments.head, **labels), output)

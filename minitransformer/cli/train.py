@@ -13,7 +13,7 @@ Train a model as CONFIG says. If training.directory holds checkpoints of the sam
 exactly as if it had never stopped. Ctrl-C (SIGINT) or SIGTERM saves a checkpoint and leaves."""
 
 
-def add_parser(commands) -> None:
+def add_parser(commands: argparse._SubParsersAction) -> None:
     parser = commands.add_parser(
         "train", help="train a model as a TOML file says, or go on with it", description=DESCRIPTION, epilog=_keys()
     )

@@ -12,7 +12,7 @@ from minitransformer.cli.common import add_model_options, add_search_options, op
 from minitransformer.errors import ConfigError, MiniTransformerError
 
 
-def add_parser(commands) -> None:
+def add_parser(commands: argparse._SubParsersAction) -> None:
     parser = commands.add_parser(
         "translate",
         help="translate standard input, or what is typed",

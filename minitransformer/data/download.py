@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import http.client
+import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -131,6 +132,8 @@ def _receive(answer: http.client.HTTPResponse, part: Path, start: int, address: 
                 progress.update(len(chunk))
         except http.client.IncompleteRead as error:
             out.write(error.partial)
+            cut = True
+        except (ConnectionError, TimeoutError, ssl.SSLError):  # no other OSError: a full disk is no cut connection
             cut = True
         got = out.tell()
     if cut or (total is not None and got < total):

@@ -37,7 +37,7 @@ class DataSet:
     """How the files lie at their addresses: a key of ``unpacking.UNPACKERS``."""
     files: tuple[DataFile, ...]
     tried: bool = False
-    """True if somebody has fetched these very addresses with this very code."""
+    """True once fetched by this program from these addresses."""
 
 
 def find(name: str) -> DataSet:

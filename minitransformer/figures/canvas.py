@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING
 
-from minitransformer.errors import MissingPackageError
+from minitransformer.errors import MissingPackageError, install_hint
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,7 +36,7 @@ def new_figure(width: float, height: float) -> Figure:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise MissingPackageError("plot: matplotlib must be installed; install minitransformer[plot]") from error
+        raise MissingPackageError(f"plot: matplotlib must be installed; {install_hint('plot')}") from error
     dots_per_inch = min(DOTS_PER_INCH, MOST_DOTS / max(width, height))
     return Figure(figsize=(width, height), dpi=dots_per_inch, layout="constrained")
 

@@ -7,13 +7,13 @@ from collections.abc import Callable
 import numpy as np
 
 from minitransformer.autograd import Tensor, functions
-from minitransformer.backend import get_array_module
+from minitransformer.backend import Array, get_array_module
 from minitransformer.config import ModelConfig
 from minitransformer.nn.module import Module, Parameter
 from minitransformer.nn.randomness import Dropout, Initializer
 
 
-def draw_keep(dropout: Dropout | None, shape: tuple[int, ...], p_drop: float, like: Tensor):
+def draw_keep(dropout: Dropout | None, shape: tuple[int, ...], p_drop: float, like: Tensor) -> Array | None:
     """A mask of what stays, or ``None`` when nothing is dropped (evaluation, or p_drop = 0)."""
     return None if dropout is None else dropout.keep(shape, p_drop, get_array_module(like.data))
 

@@ -21,7 +21,9 @@ def attention_weights(q: Array, k: Array, *, mask: Array | None = None) -> tuple
     return softmax_forward(scores, mask=mask)
 
 
-def attention_forward(q: Array, k: Array, v: Array, *, mask=None, keep=None, p_drop: float = 0.0):
+def attention_forward(
+    q: Array, k: Array, v: Array, *, mask: Array | None = None, keep: Array | None = None, p_drop: float = 0.0
+) -> tuple[Array, tuple]:
     """y = softmax(q k^T / sqrt(d_k)) v      [eq. 1]
 
     q: (..., T, d_k)   k: (..., S, d_k)   v: (..., S, d_v)   y: (..., T, d_v)
@@ -33,7 +35,7 @@ def attention_forward(q: Array, k: Array, v: Array, *, mask=None, keep=None, p_d
     return y, (q, k, v, weights, saved_softmax, saved_dropout)
 
 
-def attention_backward(grad_y: Array, saved):
+def attention_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
     """grad_v = weights^T grad_y,  grad_scores = softmax'(grad_y v^T),
     grad_q = grad_scores k / sqrt(d_k),  grad_k = grad_scores^T q / sqrt(d_k)"""
     q, k, v, weights, saved_softmax, saved_dropout = saved

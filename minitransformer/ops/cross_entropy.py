@@ -8,7 +8,9 @@ from minitransformer.ops.rule import Rule
 from minitransformer.ops.softmax import log_softmax_forward
 
 
-def cross_entropy_forward(logits: Array, *, targets: Array, label_smoothing: float = 0.0, pad_id: int = PAD):
+def cross_entropy_forward(
+    logits: Array, *, targets: Array, label_smoothing: float = 0.0, pad_id: int = PAD
+) -> tuple[tuple[Array, Array], tuple]:
     """loss = sum_n sum_v q_nv * (-ln p_nv),   q = (1 - eps) onehot(target) + eps / V,   p = softmax(logits)
     nll = sum_n -ln p_n,target      [sec. 5.4; Szegedy et al. 2015]
 
@@ -24,7 +26,7 @@ def cross_entropy_forward(logits: Array, *, targets: Array, label_smoothing: flo
     return (xp.asarray(loss), xp.asarray(nll)), (log_p, targets, real, label_smoothing)
 
 
-def cross_entropy_backward(grad_loss: Array, grad_nll: None, saved):
+def cross_entropy_backward(grad_loss: Array, grad_nll: None, saved: tuple) -> tuple[Array, ...]:
     """grad_logits = grad_loss * (p - q), zero at padding"""
     log_p, targets, real, label_smoothing = saved
     xp = get_array_module(log_p)

@@ -6,7 +6,7 @@ from minitransformer.backend import Array
 from minitransformer.ops.rule import Rule
 
 
-def dropout_forward(x: Array, *, keep: Array | None, p_drop: float):
+def dropout_forward(x: Array, *, keep: Array | None, p_drop: float) -> tuple[Array, tuple]:
     """y = x * keep / (1 - p_drop)      [sec. 5.4]
 
     x, y: same shape   keep: boolean, the shape of x, True with probability 1 - p_drop; None leaves x as it is
@@ -18,7 +18,7 @@ def dropout_forward(x: Array, *, keep: Array | None, p_drop: float):
     return y, (keep, p_drop)
 
 
-def dropout_backward(grad_y: Array, saved):
+def dropout_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
     """grad_x = grad_y * keep / (1 - p_drop)"""
     keep, p_drop = saved
     return (dropout_forward(grad_y, keep=keep, p_drop=p_drop)[0],)

@@ -15,68 +15,68 @@ def unbroadcast(grad: Array, shape: tuple[int, ...]) -> Array:
     return grad.sum(axis=stretched, keepdims=True) if stretched else grad
 
 
-def add_forward(a: Array, b: Array):
+def add_forward(a: Array, b: Array) -> tuple[Array, tuple]:
     """y = a + b"""
     return a + b, (a.shape, b.shape)
 
 
-def add_backward(grad_y: Array, saved):
+def add_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
     """grad_a = grad_y,  grad_b = grad_y"""
     a_shape, b_shape = saved
     return unbroadcast(grad_y, a_shape), unbroadcast(grad_y, b_shape)
 
 
-def subtract_forward(a: Array, b: Array):
+def subtract_forward(a: Array, b: Array) -> tuple[Array, tuple]:
     """y = a - b"""
     return a - b, (a.shape, b.shape)
 
 
-def subtract_backward(grad_y: Array, saved):
+def subtract_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
     """grad_a = grad_y,  grad_b = -grad_y"""
     a_shape, b_shape = saved
     return unbroadcast(grad_y, a_shape), unbroadcast(-grad_y, b_shape)
 
 
-def multiply_forward(a: Array, b: Array):
+def multiply_forward(a: Array, b: Array) -> tuple[Array, tuple]:
     """y = a * b"""
     return a * b, (a, b)
 
 
-def multiply_backward(grad_y: Array, saved):
+def multiply_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
     """grad_a = grad_y * b,  grad_b = grad_y * a"""
     a, b = saved
     return unbroadcast(grad_y * b, a.shape), unbroadcast(grad_y * a, b.shape)
 
 
-def divide_forward(a: Array, b: Array):
+def divide_forward(a: Array, b: Array) -> tuple[Array, tuple]:
     """y = a / b"""
     y = a / b
     return y, (y, a.shape, b)
 
 
-def divide_backward(grad_y: Array, saved):
+def divide_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
     """grad_a = grad_y / b,  grad_b = -grad_y * y / b"""
     y, a_shape, b = saved
     grad_a = grad_y / b
     return unbroadcast(grad_a, a_shape), unbroadcast(-grad_a * y, b.shape)
 
 
-def negative_forward(x: Array):
+def negative_forward(x: Array) -> tuple[Array, tuple]:
     """y = -x"""
     return -x, ()
 
 
-def negative_backward(grad_y: Array, saved):
+def negative_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
     """grad_x = -grad_y"""
     return (-grad_y,)
 
 
-def power_forward(x: Array, *, exponent: float):
+def power_forward(x: Array, *, exponent: float) -> tuple[Array, tuple]:
     """y = x ** exponent"""
     return x**exponent, (x, exponent)
 
 
-def power_backward(grad_y: Array, saved):
+def power_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
     """grad_x = grad_y * exponent * x ** (exponent - 1)"""
     x, exponent = saved
     if exponent == 0:  # y = 1 everywhere, but 0 * x^-1 is nan at x = 0
@@ -84,36 +84,36 @@ def power_backward(grad_y: Array, saved):
     return (grad_y * exponent * x ** (exponent - 1),)
 
 
-def exp_forward(x: Array):
+def exp_forward(x: Array) -> tuple[Array, tuple]:
     """y = e ** x"""
     y = get_array_module(x).exp(x)
     return y, (y,)
 
 
-def exp_backward(grad_y: Array, saved):
+def exp_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
     """grad_x = grad_y * y"""
     (y,) = saved
     return (grad_y * y,)
 
 
-def log_forward(x: Array):
+def log_forward(x: Array) -> tuple[Array, tuple]:
     """y = ln x"""
     return get_array_module(x).log(x), (x,)
 
 
-def log_backward(grad_y: Array, saved):
+def log_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
     """grad_x = grad_y / x"""
     (x,) = saved
     return (grad_y / x,)
 
 
-def relu_forward(x: Array):
+def relu_forward(x: Array) -> tuple[Array, tuple]:
     """y = max(0, x)      [inside eq. 2]"""
     y = get_array_module(x).maximum(x, 0)
     return y, (y,)
 
 
-def relu_backward(grad_y: Array, saved):
+def relu_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
     """grad_x = grad_y where y > 0, else 0"""
     (y,) = saved
     return (grad_y * (y > 0),)

@@ -6,7 +6,7 @@ from minitransformer.backend import Array, get_array_module
 from minitransformer.ops.rule import Rule
 
 
-def embedding_forward(table: Array, *, ids: Array, scale: float = 1.0):
+def embedding_forward(table: Array, *, ids: Array, scale: float = 1.0) -> tuple[Array, tuple]:
     """y = scale * table[ids]      [sec. 3.4: scale = sqrt(d_model)]
 
     table: (V, d_model)   ids: whole numbers in 0..V-1, (...)   y: (..., d_model)
@@ -17,7 +17,7 @@ def embedding_forward(table: Array, *, ids: Array, scale: float = 1.0):
     return y, (table.shape, ids, scale)
 
 
-def embedding_backward(grad_y: Array, saved):
+def embedding_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
     """grad_table[i] = scale * the sum of grad_y over all places where ids is i"""
     shape, ids, scale = saved
     xp = get_array_module(grad_y)

@@ -9,7 +9,9 @@ from minitransformer.ops.linear import linear_backward, linear_forward
 from minitransformer.ops.rule import Rule
 
 
-def feed_forward_forward(x, w1, b1, w2, b2, *, keep: Array | None = None, p_drop: float = 0.0):
+def feed_forward_forward(
+    x: Array, w1: Array, b1: Array, w2: Array, b2: Array, *, keep: Array | None = None, p_drop: float = 0.0
+) -> tuple[Array, tuple]:
     """y = max(0, x W1 + b1) W2 + b2      [eq. 2]
 
     x, y: (..., d_model)   w1: (d_model, d_ff)   b1: (d_ff,)   w2: (d_ff, d_model)   b2: (d_model,)
@@ -22,7 +24,7 @@ def feed_forward_forward(x, w1, b1, w2, b2, *, keep: Array | None = None, p_drop
     return y, (saved_first, saved_relu, saved_dropout, saved_second)
 
 
-def feed_forward_backward(grad_y: Array, saved):
+def feed_forward_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
     """Each step of the forward, last one first."""
     saved_first, saved_relu, saved_dropout, saved_second = saved
     grad_active, grad_w2, grad_b2 = linear_backward(grad_y, saved_second)

@@ -6,7 +6,7 @@ from minitransformer.backend import Array, get_array_module
 from minitransformer.ops.rule import Rule
 
 
-def layer_norm_forward(x: Array, gamma: Array, beta: Array, *, eps: float = 1e-6):
+def layer_norm_forward(x: Array, gamma: Array, beta: Array, *, eps: float = 1e-6) -> tuple[Array, tuple]:
     """y = gamma * (x - mean) / sqrt(var + eps) + beta      [Ba et al. 2016; sec. 3.1]
 
     x, y: (..., d_model)   gamma, beta: (d_model,)
@@ -19,7 +19,7 @@ def layer_norm_forward(x: Array, gamma: Array, beta: Array, *, eps: float = 1e-6
     return gamma * x_hat + beta, (x_hat, inv_std, gamma)
 
 
-def layer_norm_backward(grad_y: Array, saved):
+def layer_norm_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
     """grad_x = inv_std * (g - mean(g) - x_hat * mean(g * x_hat)),   g = gamma * grad_y"""
     x_hat, inv_std, gamma = saved
     positions = tuple(range(grad_y.ndim - 1))

@@ -8,7 +8,7 @@ from minitransformer.ops.elementwise import unbroadcast
 from minitransformer.ops.rule import Rule
 
 
-def matmul_forward(a: Array, b: Array):
+def matmul_forward(a: Array, b: Array) -> tuple[Array, tuple]:
     """y = a b
 
     a: (..., n, k)   b: (..., k, m)   y: (..., n, m), leading axes broadcast
@@ -21,7 +21,7 @@ def matmul_forward(a: Array, b: Array):
     return a @ b, (a, b)
 
 
-def matmul_backward(grad_y: Array, saved):
+def matmul_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
     """grad_a = grad_y b^T,  grad_b = a^T grad_y"""
     a, b = saved
     grad_a = grad_y @ b.swapaxes(-1, -2)
@@ -29,7 +29,7 @@ def matmul_backward(grad_y: Array, saved):
     return unbroadcast(grad_a, a.shape), unbroadcast(grad_b, b.shape)
 
 
-def linear_forward(x: Array, weight: Array, bias: Array | None = None):
+def linear_forward(x: Array, weight: Array, bias: Array | None = None) -> tuple[Array, tuple]:
     """y = x W + b
 
     x: (..., d_in)   weight: (d_in, d_out)   bias: (d_out,) or None   y: (..., d_out)
@@ -41,7 +41,7 @@ def linear_forward(x: Array, weight: Array, bias: Array | None = None):
     return y.reshape(*x.shape[:-1], weight.shape[1]), (x_rows, x.shape, weight, bias is not None)  # (..., d_out)
 
 
-def linear_backward(grad_y: Array, saved):
+def linear_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
     """grad_x = grad_y W^T,  grad_W = x^T grad_y,  grad_b = sum of grad_y over all positions"""
     x_rows, x_shape, weight, has_bias = saved
     grad_rows = grad_y.reshape(-1, weight.shape[1])  # (N, d_out)

@@ -12,7 +12,9 @@ from minitransformer.ops.linear import linear_backward, linear_forward
 from minitransformer.ops.rule import Rule
 
 
-def projection_loss_forward(x: Array, table: Array, *, targets, label_smoothing: float = 0.0, pad_id: int = PAD):
+def projection_loss_forward(
+    x: Array, table: Array, *, targets: Array, label_smoothing: float = 0.0, pad_id: int = PAD
+) -> tuple[tuple[Array, Array], tuple]:
     """logits = x E^T, then loss and nll as in cross_entropy      [sec. 3.4: E is the embedding matrix]
 
     x: (N, d_model)   table: (V, d_model)   targets: (N,), padding ignored   loss, nll: (), nats summed over targets
@@ -22,7 +24,7 @@ def projection_loss_forward(x: Array, table: Array, *, targets, label_smoothing:
     return losses, (saved_linear, saved_loss)
 
 
-def projection_loss_backward(grad_loss: Array, grad_nll: None, saved):
+def projection_loss_backward(grad_loss: Array, grad_nll: None, saved: tuple) -> tuple[Array, ...]:
     """grad_x = grad_logits E,  grad_E = grad_logits^T x"""
     saved_linear, saved_loss = saved
     (grad_logits,) = cross_entropy_backward(grad_loss, grad_nll, saved_loss)

@@ -6,6 +6,8 @@ from minitransformer.backend import Array, get_array_module
 from minitransformer.ops.rule import Rule
 from minitransformer.ops.shape import normalized_axes, size_along
 
+Axes = int | tuple[int, ...] | None
+
 
 def _stretch(grad_y: Array, shape: tuple[int, ...], axes: tuple[int, ...]) -> Array:
     """grad_y repeated along the axes that were reduced, whether they were kept or not."""
@@ -13,31 +15,31 @@ def _stretch(grad_y: Array, shape: tuple[int, ...], axes: tuple[int, ...]) -> Ar
     return get_array_module(grad_y).broadcast_to(grad_y.reshape(kept), shape)
 
 
-def sum_forward(x: Array, *, axis=None, keepdims: bool = False):
+def sum_forward(x: Array, *, axis: Axes = None, keepdims: bool = False) -> tuple[Array, tuple]:
     """y = sum of x over ``axis`` (``None``: over everything)"""
     axes = normalized_axes(axis, x.ndim)
     return x.sum(axis=axes, keepdims=keepdims), (x.shape, axes)
 
 
-def sum_backward(grad_y: Array, saved):
+def sum_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
     """Every summand gets the gradient of its sum."""
     shape, axes = saved
     return (_stretch(grad_y, shape, axes),)
 
 
-def mean_forward(x: Array, *, axis=None, keepdims: bool = False):
+def mean_forward(x: Array, *, axis: Axes = None, keepdims: bool = False) -> tuple[Array, tuple]:
     """y = mean of x over ``axis``"""
     axes = normalized_axes(axis, x.ndim)
     return x.mean(axis=axes, keepdims=keepdims), (x.shape, axes)
 
 
-def mean_backward(grad_y: Array, saved):
+def mean_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
     """grad_x = grad_y / n for each of the n values averaged"""
     shape, axes = saved
     return (_stretch(grad_y, shape, axes) / size_along(shape, axes),)
 
 
-def max_forward(x: Array, *, axis=None, keepdims: bool = False):
+def max_forward(x: Array, *, axis: Axes = None, keepdims: bool = False) -> tuple[Array, tuple]:
     """y = largest value of x over ``axis``"""
     axes = normalized_axes(axis, x.ndim)
     y = x.max(axis=axes, keepdims=True)
@@ -45,7 +47,7 @@ def max_forward(x: Array, *, axis=None, keepdims: bool = False):
     return (y if keepdims else y.squeeze(axes)), (largest, axes)
 
 
-def max_backward(grad_y: Array, saved):
+def max_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
     """The gradient goes to the largest value; equal ones share it (PyTorch's ``amax`` does the same)."""
     largest, axes = saved
     share = largest / largest.sum(axis=axes, keepdims=True).astype(grad_y.dtype)

@@ -8,7 +8,9 @@ from minitransformer.ops.layer_norm import layer_norm_backward, layer_norm_forwa
 from minitransformer.ops.rule import Rule
 
 
-def residual_dropout_forward(x: Array, sublayer: Array, *, keep: Array | None = None, p_drop: float = 0.0):
+def residual_dropout_forward(
+    x: Array, sublayer: Array, *, keep: Array | None = None, p_drop: float = 0.0
+) -> tuple[Array, tuple]:
     """y = x + Dropout(sublayer)
 
     x, sublayer, y: the same shape   keep: boolean, that shape, or None for no dropout
@@ -17,12 +19,21 @@ def residual_dropout_forward(x: Array, sublayer: Array, *, keep: Array | None = 
     return x + dropped, saved_dropout
 
 
-def residual_dropout_backward(grad_y: Array, saved):
+def residual_dropout_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
     """grad_x = grad_y,  grad_sublayer = Dropout'(grad_y)"""
     return grad_y, *dropout_backward(grad_y, saved)
 
 
-def residual_dropout_norm_forward(x, sublayer, gamma, beta, *, keep=None, p_drop: float = 0.0, eps: float = 1e-6):
+def residual_dropout_norm_forward(
+    x: Array,
+    sublayer: Array,
+    gamma: Array,
+    beta: Array,
+    *,
+    keep: Array | None = None,
+    p_drop: float = 0.0,
+    eps: float = 1e-6,
+) -> tuple[Array, tuple]:
     """y = LayerNorm(x + Dropout(sublayer))      [sec. 3.1, post-norm as printed]
 
     x, sublayer, y: (..., d_model)   gamma, beta: (d_model,)   keep: boolean, (..., d_model), or None
@@ -32,7 +43,7 @@ def residual_dropout_norm_forward(x, sublayer, gamma, beta, *, keep=None, p_drop
     return y, (saved_residual, saved_norm)
 
 
-def residual_dropout_norm_backward(grad_y: Array, saved):
+def residual_dropout_norm_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
     """The norm's backward, then the sum's."""
     saved_residual, saved_norm = saved
     grad_total, grad_gamma, grad_beta = layer_norm_backward(grad_y, saved_norm)

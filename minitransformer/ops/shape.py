@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from minitransformer.backend import Array, get_array_module
 from minitransformer.ops.elementwise import unbroadcast
 from minitransformer.ops.rule import Rule
 
 
-def reshape_forward(x: Array, *, shape: tuple[int, ...]):
+def reshape_forward(x: Array, *, shape: tuple[int, ...]) -> tuple[Array, tuple]:
     """The same values in another shape."""
     return x.reshape(shape), (x.shape,)
 
 
-def reshape_backward(grad_y: Array, saved):
+def reshape_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
     """grad_x = grad_y in the shape of x"""
     (shape,) = saved
     return (grad_y.reshape(shape),)
 
 
-def transpose_forward(x: Array, *, axes: tuple[int, ...]):
+def transpose_forward(x: Array, *, axes: tuple[int, ...]) -> tuple[Array, tuple]:
     """y[i_axes[0], i_axes[1], ...] = x[i_0, i_1, ...]"""
     return x.transpose(axes), (axes,)
 
 
-def transpose_backward(grad_y: Array, saved):
+def transpose_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
     """The inverse permutation: axis axes[i] of x became axis i of y."""
     (axes,) = saved
     inverse = [0] * len(axes)
@@ -34,23 +35,23 @@ def transpose_backward(grad_y: Array, saved):
     return (grad_y.transpose(inverse),)
 
 
-def broadcast_forward(x: Array, *, shape: tuple[int, ...]):
+def broadcast_forward(x: Array, *, shape: tuple[int, ...]) -> tuple[Array, tuple]:
     """Repeat x to ``shape`` by NumPy's rules."""
     return get_array_module(x).broadcast_to(x, shape), (x.shape,)
 
 
-def broadcast_backward(grad_y: Array, saved):
+def broadcast_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
     """grad_x = the sum over all copies"""
     (shape,) = saved
     return (unbroadcast(grad_y, shape),)
 
 
-def getitem_forward(x: Array, *, index):
+def getitem_forward(x: Array, *, index: Any) -> tuple[Array, tuple]:
     """y = x[index], for slices and integer arrays alike"""
     return x[index], (x.shape, index)
 
 
-def getitem_backward(grad_y: Array, saved):
+def getitem_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
     """Add each gradient to the place its value came from; a place taken twice gets both."""
     shape, index = saved
     xp = get_array_module(grad_y)
@@ -59,19 +60,21 @@ def getitem_backward(grad_y: Array, saved):
     return (grad_x,)
 
 
-def concatenate_forward(*parts: Array, axis: int = -1):
+def concatenate_forward(*parts: Array, axis: int = -1) -> tuple[Array, tuple]:
     """All parts one after the other along ``axis``"""
     return get_array_module(*parts).concatenate(parts, axis=axis), (tuple(part.shape[axis] for part in parts), axis)
 
 
-def concatenate_backward(grad_y: Array, saved):
+def concatenate_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
     """Cut grad_y where the parts met."""
     sizes, axis = saved
     ends = [sum(sizes[: i + 1]) for i in range(len(sizes) - 1)]
     return tuple(get_array_module(grad_y).split(grad_y, ends, axis=axis))
 
 
-def split_heads_forward(packed: Array, *, n_heads: int, widths: tuple[int, ...]):
+def split_heads_forward(
+    packed: Array, *, n_heads: int, widths: tuple[int, ...]
+) -> tuple[Array | tuple[Array, ...], tuple]:
     """Cut projections that lie side by side apart, then each into its heads      [sec. 3.2.2]
 
     packed: (B, T, n_heads * sum(widths))   outputs: one (B, n_heads, T, width) per width, views without a copy
@@ -85,7 +88,7 @@ def split_heads_forward(packed: Array, *, n_heads: int, widths: tuple[int, ...])
     return tuple(outputs) if len(outputs) > 1 else outputs[0], (packed.shape, n_heads, widths)
 
 
-def split_heads_backward(*grads_and_saved):
+def split_heads_backward(*grads_and_saved: Any) -> tuple[Array, ...]:
     """Put the gradient of each output back where its values lay."""
     *grads, (shape, n_heads, widths) = grads_and_saved
     batch, length, _ = shape
@@ -99,7 +102,7 @@ def split_heads_backward(*grads_and_saved):
     return (grad_packed,)
 
 
-def merge_heads_forward(heads: Array):
+def merge_heads_forward(heads: Array) -> tuple[Array, tuple]:
     """Concat(head_1, ..., head_h)      [sec. 3.2.2]
 
     heads: (B, H, T, d_v)   y: (B, T, H * d_v)
@@ -108,7 +111,7 @@ def merge_heads_forward(heads: Array):
     return heads.swapaxes(1, 2).reshape(batch, length, n_heads * width), (heads.shape,)  # (B, T, H * d_v)
 
 
-def merge_heads_backward(grad_y: Array, saved):
+def merge_heads_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
     """Cut the last axis into heads again."""
     ((batch, n_heads, length, width),) = saved
     return (grad_y.reshape(batch, length, n_heads, width).swapaxes(1, 2),)  # (B, H, T, d_v)

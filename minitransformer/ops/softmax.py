@@ -6,7 +6,7 @@ from minitransformer.backend import Array, get_array_module
 from minitransformer.ops.rule import Rule
 
 
-def softmax_forward(x: Array, *, mask: Array | None = None):
+def softmax_forward(x: Array, *, mask: Array | None = None) -> tuple[Array, tuple]:
     """y_i = exp(x_i) / sum_j exp(x_j), over the places where mask is True      [sec. 3.2.1]
 
     x, y: (..., n)   mask: boolean, broadcasts to x; a row that is masked everywhere gives zeros
@@ -22,7 +22,7 @@ def softmax_forward(x: Array, *, mask: Array | None = None):
     return y, (y,)
 
 
-def softmax_backward(grad_y: Array, saved):
+def softmax_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
     """grad_x = y * (grad_y - sum_j grad_y_j y_j)"""
     (y,) = saved
     grad_x = grad_y - (grad_y * y).sum(axis=-1, keepdims=True)
@@ -30,7 +30,7 @@ def softmax_backward(grad_y: Array, saved):
     return (grad_x,)
 
 
-def log_softmax_forward(x: Array):
+def log_softmax_forward(x: Array) -> tuple[Array, tuple]:
     """y_i = x_i - ln sum_j exp(x_j)
 
     x, y: (..., n)
@@ -41,7 +41,7 @@ def log_softmax_forward(x: Array):
     return y, (y,)
 
 
-def log_softmax_backward(grad_y: Array, saved):
+def log_softmax_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
     """grad_x = grad_y - exp(y) * sum_j grad_y_j"""
     (y,) = saved
     return (grad_y - get_array_module(y).exp(y) * grad_y.sum(axis=-1, keepdims=True),)

@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import math
+from typing import Protocol
 
-from minitransformer.backend import get_array_module
+from minitransformer.backend import Array, get_array_module
 
 # Elements worked on at a time: five float32 blocks of this size fit in a 2 MB L2 cache, so each pass reads memory once.
 BLOCK = 65536
+
+
+class Vectors(Protocol):
+    """What Adam needs of a model: its parameters and their gradients as vectors of one length."""
+
+    data: Array
+    grad: Array
 
 
 class Adam:
     """m = beta1 m + (1 - beta1) g,   v = beta2 v + (1 - beta2) g^2
     w = w - lrate * (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps)      [Kingma & Ba 2015, algorithm 1]
 
-    One pass over the vectors of ``parameters`` (anything with ``data`` and ``grad`` vectors of one length).
+    One pass over the vectors of ``parameters`` (a ParameterVector, say).
 
     Attributes:
         m, v: running mean of the gradient and of its square, vectors like the parameters.
         step_count: t, updates made.
     """
 
-    def __init__(self, parameters, beta1: float = 0.9, beta2: float = 0.98, eps: float = 1e-9):
+    def __init__(self, parameters: Vectors, beta1: float = 0.9, beta2: float = 0.98, eps: float = 1e-9):
         xp = get_array_module(parameters.data)
         self.parameters = parameters
         self.beta1, self.beta2, self.eps = beta1, beta2, eps

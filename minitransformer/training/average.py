@@ -26,7 +26,7 @@ def average_checkpoints(paths: Sequence[str | Path]) -> Checkpoint:
         raise CheckpointError("average: the checkpoints to average must be at least one, got none")
     total, first = {}, None
     for path in paths:
-        checkpoint = load_checkpoint(path)
+        checkpoint = load_checkpoint(path, with_optimizer=False)
         first = first or checkpoint
         _check_same_model(first, checkpoint)
         for name, values in _named(checkpoint).items():

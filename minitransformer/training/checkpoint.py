@@ -7,8 +7,10 @@ without Adam's state (a mean of several) lacks the last two: it translates, but 
 
 from __future__ import annotations
 
+import errno
 import json
 import math
+import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,7 +18,7 @@ import numpy as np
 
 from minitransformer.backend import load_array_module, to_numpy
 from minitransformer.config import Config
-from minitransformer.errors import CheckpointError
+from minitransformer.errors import CheckpointError, ConfigError, DamagedCheckpointError
 from minitransformer.files import write_atomically
 from minitransformer.nn import Transformer
 from minitransformer.optim import Adam
@@ -35,7 +37,7 @@ class Checkpoint:
     Attributes:
         update: updates of the parameters done so far.
         tokenizer_text: the tokenizer's file, or "" where training had ids and no tokenizer.
-        parameters: (n,) the model's vector, gaps included.   adam_m, adam_v: (n,) or None.
+        parameters: (n,) the model's vector, gaps included.   adam_m, adam_v: (n,) or None (not there, or not read).
         step_count: Adam's own count.
         progress: what only the Trainer reads: fingerprint of the data, position in it, running means.
         path: where it was read from, for messages.
@@ -68,6 +70,24 @@ class Checkpoint:
             write_atomically(path, lambda file: np.savez(file, **arrays))
         except OSError as error:
             raise CheckpointError(f"checkpoint: {path} cannot be written: {error.strerror}") from error
+
+    def build(self, device: str = "cpu") -> tuple[Transformer, Tokenizer | None]:
+        """A model with these parameters, and its tokenizer (None if it was trained on ids alone).
+
+        Raises:
+            CheckpointError: the vocabulary does not fit the model.
+            BackendError: the device cannot be used.
+        """
+        pieces = self.config.model.vocab_size
+        tokenizer = Tokenizer.loads(self.tokenizer_text, where=self.path) if self.tokenizer_text else None
+        if tokenizer is not None and tokenizer.vocab_size != pieces:
+            raise CheckpointError(
+                f"checkpoint: {self.path}: the tokenizer must have the model's {pieces} pieces, "
+                f"got {tokenizer.vocab_size}; use a checkpoint that training wrote"
+            )
+        model = Transformer(self.config.model, xp=load_array_module(device))
+        self.restore(model)
+        return model, tokenizer
 
     def restore(self, model: Transformer, optimizer: Adam | None = None) -> None:
         """Copy the parameters, and Adam's state if an optimizer is given, into place, name by name.
@@ -131,64 +151,73 @@ def save_checkpoint(
     checkpoint.save(path)
 
 
-def load_checkpoint(path: str | Path) -> Checkpoint:
+def load_checkpoint(path: str | Path, with_optimizer: bool = True) -> Checkpoint:
     """Read a checkpoint. Nothing in the file is executed: no pickle.
 
+    with_optimizer: False leaves Adam's vectors, two thirds of the file, unread
+
     Raises:
-        CheckpointError: no such file, a damaged or foreign one, or one of a newer version.
+        DamagedCheckpointError: what is in the file is not what training wrote.
+        CheckpointError: no such file, one that may not be read, or one of another version.
     """
-    if not Path(path).is_file():
-        got = "a folder" if Path(path).is_dir() else "no such file"
-        raise CheckpointError(f"checkpoint: {path} must be a file that training wrote, got {got}")
     try:
-        with np.load(path, allow_pickle=False) as stored:
-            arrays = {name: stored[name] for name in stored.files}  # reading to the end checks the CRC of each entry
-        header = json.loads(_text_of(arrays["header"]))
-        if header["format"] == FORMAT and header["version"] != VERSION:
-            raise CheckpointError(
-                f"checkpoint: {path} must have format version {VERSION}, got {header['version']}; "
-                "load it with the version of minitransformer that wrote it"
-            )
-        return _checkpoint_from(header, arrays, str(path))
+        if not Path(path).is_file():
+            got = "a folder" if Path(path).is_dir() else "no such file"
+            raise CheckpointError(f"checkpoint: {path} must be a file that training wrote, got {got}")
+        return _read(path, unwanted=() if with_optimizer else ("adam_m", "adam_v"))
     except CheckpointError:
         raise
+    except ConfigError as error:  # the bytes have passed their check sums: this is no damage
+        raise CheckpointError(f"checkpoint: {path} was written by another version: {error}; use that one") from error
     except Exception as error:  # bytes at random make zipfile, NumPy and JSON raise nearly anything
+        if isinstance(error, MemoryError) and _has_right_sums(path):
+            raise
+        # An offset that is wrong is an invalid argument to the system.
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
+            raise CheckpointError(f"checkpoint: {path} cannot be read: {error.strerror}") from error
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:120]
-        raise CheckpointError(
+        raise DamagedCheckpointError(
             f"checkpoint: {path} must be a whole checkpoint, got a damaged or foreign file ({reason}); "
             "delete it and use the one before it"
         ) from error
 
 
 def load_model(path: str | Path, device: str = "cpu") -> tuple[Transformer, Tokenizer | None]:
-    """The model of a checkpoint with its parameters, and its tokenizer (None if it was trained on ids alone).
-
-    Raises:
-        CheckpointError: as ``load_checkpoint``; also a vocabulary that does not fit the model.
-        BackendError: the device cannot be used.
-    """
-    checkpoint = load_checkpoint(path)
-    tokenizer = None
-    if checkpoint.tokenizer_text:
-        tokenizer = Tokenizer.loads(checkpoint.tokenizer_text, where=str(path))
-        if tokenizer.vocab_size != checkpoint.config.model.vocab_size:
-            raise CheckpointError(
-                f"checkpoint: {path}: the tokenizer must have the model's {checkpoint.config.model.vocab_size} pieces, "
-                f"got {tokenizer.vocab_size}; use a checkpoint that training wrote"
-            )
-    model = Transformer(checkpoint.config.model, xp=load_array_module(device))
-    checkpoint.restore(model)
-    return model, tokenizer
+    """The model of a checkpoint and its tokenizer; raises what ``load_checkpoint`` and ``Checkpoint.build`` raise."""
+    return load_checkpoint(path, with_optimizer=False).build(device)
 
 
 def shapes(table: Table) -> dict[str, tuple[int, ...]]:
     return {name: tuple(shape) for name, shape, _ in table}
 
 
-def _checkpoint_from(header: dict, arrays: dict[str, np.ndarray], path: str) -> Checkpoint:
+def _read(path: str | Path, unwanted: tuple[str, ...]) -> Checkpoint:
+    """The checkpoint without the ``unwanted`` entries; raises anything if the file is damaged."""
+    with np.load(path, allow_pickle=False) as stored:
+        # Reading an entry to its end checks its CRC.
+        arrays = {name: stored[name] for name in stored.files if name not in unwanted}
+    header = json.loads(_text_of(arrays["header"]))
     if header["format"] != FORMAT:
         raise ValueError("another format")
-    config = Config.from_dict(header["config"], path)
+    if header["version"] != VERSION:
+        raise CheckpointError(
+            f"checkpoint: {path} must have format version {VERSION}, got {header['version']}; "
+            "load it with the version of minitransformer that wrote it"
+        )
+    return _checkpoint_from(header, arrays, str(path))
+
+
+def _has_right_sums(path: str | Path) -> bool:
+    """Whether the memory that reading wanted was really needed, and not for a size that damage made large."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return archive.testzip() is None  # reads little by little
+    except Exception:
+        return False
+
+
+def _checkpoint_from(header: dict, arrays: dict[str, np.ndarray], path: str) -> Checkpoint:
+    config = Config.from_dict(header["config"], "its config")
     table = [(str(name), tuple(shape), offset) for name, shape, offset in header["table"]]
     length = len(arrays["parameters"])
     for name in {"parameters", "adam_m", "adam_v"} & set(arrays):

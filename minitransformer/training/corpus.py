@@ -50,7 +50,8 @@ class Corpus:
     ) -> Corpus:
         """Encode (source lines, target lines), both sides with one tokenizer.
 
-        max_length: training pairs with a longer side are left out and counted, tokens; validation stays whole
+        max_length: training pairs with a longer side are left out and counted, tokens with the end mark; validation
+            stays whole
         """
         kept = encode_parallel(tokenizer, *train, max_length=max_length)
         valid_ids = valid and (tokenizer.encode_lines(valid[0]), tokenizer.encode_lines(valid[1]))

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from minitransformer.errors import CheckpointError, ConfigError, TrainingError
+from minitransformer.errors import CheckpointError, ConfigError, DamagedCheckpointError, TrainingError
 from minitransformer.files import remove_temporaries
 from minitransformer.training.checkpoint import Checkpoint, load_checkpoint
 
@@ -38,8 +38,8 @@ class RunFolder:
         try:
             self.checkpoints.mkdir(parents=True, exist_ok=True)
             self._keep_others_out()
-            remove_temporaries(self.directory)
-            remove_temporaries(self.checkpoints)
+            remove_temporaries(self.directory, self.metrics.name)
+            remove_temporaries(self.checkpoints, "update_*.npz")
         except OSError as error:
             raise ConfigError(
                 f"training.directory must be a folder that can be written, got {self.directory}: {error.strerror}"
@@ -75,21 +75,21 @@ class RunFolder:
         return [path for _, path in sorted((int(match[1]), path) for match, path in found if match)]
 
     def newest_whole(self, warn: Callable[[str], object]) -> Checkpoint | None:
-        """The newest checkpoint that can be read, or None where there is none; ``warn`` hears of damaged newer ones.
+        """The newest checkpoint that is whole, or None where there is none; ``warn`` hears of damaged newer ones.
 
         Raises:
-            CheckpointError: there are checkpoints and all are damaged.
+            CheckpointError: all are damaged; or one that may well be whole cannot be read, or is of another version.
         """
         paths = self.paths()
         for path in reversed(paths):
             try:
                 return load_checkpoint(path)
-            except CheckpointError as error:
+            except DamagedCheckpointError as error:
                 warn(f"skipped: {error}")
         if paths:
             raise CheckpointError(
                 f"checkpoint: {self.checkpoints} must hold a whole checkpoint to resume from, "
-                f"got {len(paths)} unreadable; delete them to begin anew"
+                f"got {len(paths)} damaged; delete them to begin anew"
             )
         return None
 

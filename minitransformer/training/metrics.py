@@ -20,6 +20,7 @@ from pathlib import Path
 
 from minitransformer.errors import DataError, TrainingError
 from minitransformer.files import write_atomically
+from minitransformer.training.step import StepResult
 
 
 def perplexity(nll: float) -> float:
@@ -38,7 +39,7 @@ class Meter:
     gradient_norm: float = 0.0
     seconds: float = 0.0
 
-    def add(self, result, seconds: float) -> None:
+    def add(self, result: StepResult, seconds: float) -> None:
         """Take in the StepResult of one update, which took ``seconds``; its means are weighted by target tokens."""
         self.loss += result.loss * result.n_tgt_tokens
         self.nll += result.nll * result.n_tgt_tokens

@@ -64,7 +64,7 @@ class Trainer:
         self.stream = BatchStream(
             *corpus.train, src_tokens=config.data.src_tokens, tgt_tokens=config.data.tgt_tokens, seed=settings.seed
         )
-        self.validation = Validation(corpus, config) if corpus.valid and settings.validate_every else None
+        self.validation = Validation.if_wanted(corpus, config)
         self.model = Transformer(config.model, seed=settings.seed, xp=load_array_module(settings.device))
         self.optimizer = Adam(self.model.parameters, beta1=settings.beta1, beta2=settings.beta2, eps=settings.eps)
         self.folder = RunFolder(settings.directory)
@@ -139,6 +139,7 @@ class Trainer:
         if self.validation is None or self.update <= self.validated_update:
             return
         if self.update % settings.validate_every == 0 or self.update == settings.updates:
+            self._save()  # who asked this process to end may not wait until a long validation is over
             self._write("valid", self.validation.measure(self.model))
             self.validated_update = self.update
 
@@ -198,7 +199,7 @@ class Trainer:
         elif self.corpus.n_empty + self.corpus.n_long:
             self._say(
                 f"train: left out {self.corpus.n_empty} pairs with an empty side and {self.corpus.n_long} longer than "
-                f"{self.config.data.max_length} tokens"
+                f"{self.config.data.max_length} tokens, end mark included"
             )
         lines = self.log.cut_after(self.update)
         self.validated_update = max((line["update"] for line in lines if line["kind"] == "valid"), default=0)

@@ -15,7 +15,7 @@ class Validation:
     """Loss, perplexity and, if ``training.validate_bleu``, BLEU of greedy translations of the validation text.
 
     Raises:
-        ConfigError: BLEU is asked for and there is no validation text, or the corpus is ids without a tokenizer.
+        ConfigError: BLEU is asked for and the corpus is ids without a tokenizer.
         MissingPackageError: BLEU is asked for and sacrebleu is not installed; said now, not hours later.
     """
 
@@ -37,22 +37,35 @@ class Validation:
                 raise ConfigError(
                     "training.validate_bleu must be false for a corpus of ids, got true; make the corpus from lines"
                 )
-            self._bleu(["a b c d"], ["a b c d"])
+            from minitransformer.translation import require_sacrebleu
+
+            require_sacrebleu()
+
+    @classmethod
+    def if_wanted(cls, corpus: Corpus, config: Config) -> Validation | None:
+        """The validation of a run; None where there is nothing to validate on, or ``training.validate_every`` is 0.
+
+        Raises:
+            ConfigError: BLEU is asked for and there is no validation; also what ``Validation`` raises.
+        """
+        if corpus.valid and config.training.validate_every:
+            return cls(corpus, config)
+        if config.training.validate_bleu:
+            lacking = "training.validate_every = 0" if corpus.valid else "no validation text"
+            remedy = "set it above 0" if corpus.valid else "name data.valid_src and data.valid_tgt"
+            raise ConfigError(
+                f"training.validate_bleu must be false without validation, got true and {lacking}; {remedy}"
+            )
+        return None
 
     def measure(self, model: Transformer) -> dict:
         """``loss``, ``nll``, ``ppl`` in nats per target token, and ``bleu`` with its ``signature``."""
         values = losses(*evaluate_loss(model, self.batches))
         if self.with_bleu:
-            from minitransformer.translation import translate_lines
+            from minitransformer.translation import corpus_bleu, translate_lines
 
             src_lines, references = self.corpus.valid_lines
             hypotheses = translate_lines(model, self.corpus.tokenizer, src_lines, self.translation)
-            values |= self._bleu(hypotheses, references)
+            bleu = corpus_bleu(hypotheses, references)
+            values |= {"bleu": bleu.score, "signature": bleu.signature}
         return values
-
-    @staticmethod
-    def _bleu(hypotheses: list[str], references: list[str]) -> dict:
-        from minitransformer.translation import corpus_bleu
-
-        result = corpus_bleu(hypotheses, references)
-        return {"bleu": result.score, "signature": result.signature}

@@ -9,7 +9,7 @@ import numpy as np
 from minitransformer.backend import Array, to_numpy
 from minitransformer.config import BOS, EOS
 from minitransformer.errors import ConfigError
-from minitransformer.nn import Transformer
+from minitransformer.nn import Cache, Transformer
 from minitransformer.translation.decoding import NEVER_SAID, best_tokens, next_log_probs, output_limits
 from minitransformer.translation.hypothesis import Hypothesis, length_penalty
 
@@ -26,18 +26,13 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """The n_best hypotheses of each sentence, best score first      [Sutskever et al. 2014, sec. 3.2; Wu et al. 2016]
 
-    At each step every beginning in a sentence's beam is extended by every token, and the most probable stay. One that
-    ends in EOS is finished and leaves the beam, which is one place narrower from then on; so the most probable
-    beginning is never given up for hypotheses that ended too soon, and a beam of 1 is greedy search. At the output
-    limit what is left in the beam is finished as it is. Finished hypotheses are ranked by log_prob / lp(Y); of equal
-    scores the one finished first wins, of equally probable extensions the one of the better beginning, then the one
-    with the lower token id. PAD and BOS are never said.
+    Step by step beginnings are extended (see `_extend`) and finished (see `_finish`); a beam of 1 is greedy search.
+    Finished hypotheses are ranked by log_prob / lp(Y); of equal scores the one finished first wins.
 
     src_ids: (B, S), sentences that end in EOS, padded with PAD
-    beam_size: hypotheses sought per sentence
+    beam_size: hypotheses sought per sentence   n_best: of these returned, 1 to beam_size (fewer where so few exist)
     alpha: exponent of the length penalty, 0 or more (see `length_penalty`)
     max_extra: the output is at most this much longer than the source, tokens (see `output_limits`)
-    n_best: hypotheses returned, 1 to beam_size (fewer only where so few outputs exist)
     early_stop: leave a sentence as soon as nothing to come can change its answer (see `_settled`)
 
     Raises:
@@ -51,21 +46,39 @@ def beam_search(
     beams = Beams.start(np.flatnonzero(limits))
     if len(beams.sentences):
         cache = model.start_cache(model.encode(src_ids[beams.sentences]), int(limits.max()))
-    n_tokens = min(beam_size, model.config.vocab_size - len(NEVER_SAID))
     while len(beams.sentences):
-        ids, log_probs = best_tokens(next_log_probs(model, beams.last_ids, cache), n_tokens)  # (R, n)
-        places = np.array([beam_size - len(hypotheses) for hypotheses in finished])  # (B,)
-        longer = beams.extended(ids, log_probs, places)
-        ended = (longer.last_ids == EOS) | (limits[longer.sentences] == cache.length)
-        for sentence, tokens, log_prob in longer.where(ended):
-            finished[sentence].append(Hypothesis.from_tokens(tokens.tolist(), float(log_prob), alpha))
-        longer = longer.keep(~ended)
+        longer = _extend(model, cache, beams, finished, beam_size)
+        longer = _finish(longer, limits == cache.length, finished, alpha)
         if early_stop:
             longer = longer.keep(~_settled(longer, limits, finished, alpha, n_best))
-        if not np.array_equal(longer.parents, np.arange(len(ids))):
+        if not np.array_equal(longer.parents, np.arange(len(beams.sentences))):
             cache.reorder(longer.parents)
         beams = longer
     return [_ranked(hypotheses)[:n_best] for hypotheses in finished]
+
+
+def _extend(model: Transformer, cache: Cache, beams: Beams, finished: list[list[Hypothesis]], beam_size: int) -> Beams:
+    """One step of the decoder: every beginning extended by every token, of which the most probable stay.
+
+    As many stay as the sentence's beam has places, which are beam_size less one for each hypothesis it has finished.
+    So the most probable beginning is never given up for hypotheses that ended too soon. Of equally probable extensions
+    that of the better beginning wins, then that by the lower token id. PAD and BOS are never said.
+    """
+    n_tokens = min(beam_size, model.config.vocab_size - len(NEVER_SAID))
+    ids, log_probs = best_tokens(next_log_probs(model, beams.last_ids, cache), n_tokens)  # (R, n)
+    places = np.array([beam_size - len(hypotheses) for hypotheses in finished])  # (B,)
+    return beams.extended(ids, log_probs, places)
+
+
+def _finish(beams: Beams, at_limit: np.ndarray, finished: list[list[Hypothesis]], alpha: float) -> Beams:
+    """Move to ``finished`` what ended in EOS, and as it is what has reached its sentence's limit; the rest goes on.
+
+    at_limit: (B,), which sentences have reached theirs
+    """
+    ended = (beams.last_ids == EOS) | at_limit[beams.sentences]
+    for sentence, tokens, log_prob in beams.where(ended):
+        finished[sentence].append(Hypothesis.from_tokens(tokens.tolist(), float(log_prob), alpha))
+    return beams.keep(~ended)
 
 
 @dataclass(frozen=True)

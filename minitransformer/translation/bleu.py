@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import ModuleType
 
-from minitransformer.errors import DataError, MissingPackageError
+from minitransformer.errors import DataError, MissingPackageError, install_hint
 
 
 @dataclass(frozen=True)
@@ -30,10 +31,19 @@ def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> BleuRes
             f"bleu: there must be one reference for each hypothesis, at least one, "
             f"got {len(hypotheses)} hypotheses and {len(references)} references"
         )
-    try:
-        from sacrebleu.metrics import BLEU
-    except ImportError as error:
-        raise MissingPackageError("bleu: sacrebleu must be installed; install minitransformer[eval]") from error
-    metric = BLEU()
+    metric = require_sacrebleu().BLEU()
     score = metric.corpus_score(list(hypotheses), [list(references)]).score
     return BleuResult(score, str(metric.get_signature()))
+
+
+def require_sacrebleu() -> ModuleType:
+    """The module ``sacrebleu.metrics``. Asked for before long work that ends in a score, not after it.
+
+    Raises:
+        MissingPackageError: sacrebleu is not installed.
+    """
+    try:
+        import sacrebleu.metrics
+    except ImportError as error:
+        raise MissingPackageError(f"bleu: sacrebleu must be installed; {install_hint('eval')}") from error
+    return sacrebleu.metrics

@@ -70,16 +70,17 @@ def search_lines(
     return found
 
 
-def hypothesis_attention(model: Transformer, source: Sequence[int], hypothesis: Hypothesis) -> dict[str, np.ndarray]:
-    """Where the model looked while it said a hypothesis: the weights of every attention, by names such as
-    ``decoder.1.cross_attention``.
+def hypothesis_attention(model: Transformer, source: Sequence[int], target: Sequence[int]) -> dict[str, np.ndarray]:
+    """Where the model looks while it says a target, such as the ids of a `Hypothesis`: the weights of every attention,
+    by names such as ``decoder.1.cross_attention``.
 
-    source: ids without EOS; S counts them and their EOS. T counts BOS and the hypothesis's ids: row t holds the
-    weights with which output token t was chosen, the last row those of EOS.
+    source: ids without EOS; S counts them and their EOS
+    target: ids without BOS and EOS; T counts them and BOS. Row t holds the weights with which token t is chosen, the
+        last row those of EOS.
 
     weights: (H, S, S) in the encoder, (H, T, T) decoder to itself, (H, T, S) decoder to source
     """
-    maps = model.attention_maps(np.array([[*source, EOS]]), np.array([[BOS, *hypothesis.ids]]))
+    maps = model.attention_maps(np.array([[*source, EOS]]), np.array([[BOS, *target]]))
     return {name: weights[0] for name, weights in maps.items()}
 
 

@@ -10,11 +10,14 @@ import math
 
 import numpy as np
 
+from minitransformer.backend import Array
 from minitransformer.ops.dropout import dropout_backward, dropout_forward
 from minitransformer.ops.rule import Rule
 
 
-def attention_forward(q, k, v, *, mask=None, keep=None, p_drop: float = 0.0):
+def attention_forward(
+    q: Array, k: Array, v: Array, *, mask: Array | None = None, keep: Array | None = None, p_drop: float = 0.0
+) -> tuple[Array, tuple]:
     """As in ops/attention.py."""
     q_scaled = q * (1.0 / math.sqrt(q.shape[-1]))  # fewer values than scores, here and in backward
     scores = k @ q_scaled.swapaxes(-1, -2)  # (..., S, T)
@@ -28,7 +31,7 @@ def attention_forward(q, k, v, *, mask=None, keep=None, p_drop: float = 0.0):
     return y, (q_scaled, k, v, softmax, weights, saved_dropout)
 
 
-def attention_backward(grad_y, saved):
+def attention_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
     """As in ops/attention.py: grad_scores = weights * (grad_weights - sum over keys of grad_weights * weights)"""
     q_scaled, k, v, softmax, weights, saved_dropout = saved
     grad_v = weights @ grad_y  # (..., S, d_v)

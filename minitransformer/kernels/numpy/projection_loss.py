@@ -6,8 +6,11 @@ backward scales them. Measured gains are in benchmarks/results/training_step.md.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
+from minitransformer.backend import Array
 from minitransformer.config import PAD
 from minitransformer.ops.rule import Rule
 
@@ -23,13 +26,13 @@ class _Chunks:
     loss_n = ln Z_n - (1 - eps) logit_n,target - eps mean_v logit_nv,   Z_n = sum_v exp(logit_nv)
     """
 
-    def __init__(self, x, table, targets, label_smoothing, pad_id):
+    def __init__(self, x: Array, table: Array, targets: Array, label_smoothing: float, pad_id: int):
         self.x, self.table, self.targets, self.eps = x, table, targets, label_smoothing
         self.real = targets != pad_id  # (N,)
         self.mean_row = table.mean(axis=0)  # (d_model,): x . mean_row is the mean of a row of logits
         self.loss = self.nll = 0.0
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[tuple[slice, Array, Array, tuple]]:
         rows = max(CHUNK_ROWS, CHUNK_ELEMENTS // len(self.table))
         buffer = np.empty((min(rows, len(self.x)), len(self.table)), self.x.dtype)
         ones = np.ones(len(self.table), self.x.dtype)
@@ -52,11 +55,13 @@ class _Chunks:
         loss = log_z - (1.0 - self.eps) * target_logit - self.eps * mean_logit
         self.loss += float((loss * real).sum(dtype=np.float64))
 
-    def totals(self):
+    def totals(self) -> tuple[Array, Array]:
         return np.asarray(self.loss, self.x.dtype), np.asarray(self.nll, self.x.dtype)
 
 
-def projection_loss_forward(x, table, *, targets, label_smoothing: float = 0.0, pad_id: int = PAD):
+def projection_loss_forward(
+    x: Array, table: Array, *, targets: Array, label_smoothing: float = 0.0, pad_id: int = PAD
+) -> tuple[tuple[Array, Array], tuple]:
     """As in ops/projection_loss.py. grad_logits = exps / total - (1 - eps) onehot - eps / V, and each term is applied
     where it is cheapest: 1 / total scales rows of x instead of logits, eps / V is one vector for all rows."""
     chunks = _Chunks(x, table, targets, label_smoothing, pad_id)
@@ -75,7 +80,7 @@ def projection_loss_forward(x, table, *, targets, label_smoothing: float = 0.0, 
     return chunks.totals(), (grad_x, grad_table)
 
 
-def projection_loss_backward(grad_loss, grad_nll, saved):
+def projection_loss_backward(grad_loss: Array, grad_nll: None, saved: tuple) -> tuple[Array, ...]:
     """The gradients that forward formed, times grad_loss."""
     grad_x, grad_table = saved
     grad_x *= grad_loss
@@ -83,7 +88,9 @@ def projection_loss_backward(grad_loss, grad_nll, saved):
     return grad_x, grad_table
 
 
-def projection_loss_forward_only(x, table, *, targets, label_smoothing: float = 0.0, pad_id: int = PAD):
+def projection_loss_forward_only(
+    x: Array, table: Array, *, targets: Array, label_smoothing: float = 0.0, pad_id: int = PAD
+) -> tuple[Array, Array]:
     """The two losses alone."""
     chunks = _Chunks(x, table, targets, label_smoothing, pad_id)
     for _ in chunks:

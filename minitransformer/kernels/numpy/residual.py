@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from minitransformer.backend import Array
 from minitransformer.ops.rule import Rule
 
 BLOCK_ELEMENTS = 1 << 16  # values per block
@@ -21,7 +22,16 @@ def _rows(array):
     return None if array is None else array.reshape(-1, array.shape[-1])
 
 
-def residual_dropout_norm_forward(x, sublayer, gamma, beta, *, keep=None, p_drop: float = 0.0, eps: float = 1e-6):
+def residual_dropout_norm_forward(
+    x: Array,
+    sublayer: Array,
+    gamma: Array,
+    beta: Array,
+    *,
+    keep: Array | None = None,
+    p_drop: float = 0.0,
+    eps: float = 1e-6,
+) -> tuple[Array, tuple]:
     """As in ops/residual.py."""
     width = x.shape[-1]
     x_rows, sublayer_rows, keep_rows = _rows(x), _rows(sublayer), _rows(keep)  # (N, d_model)
@@ -43,7 +53,7 @@ def residual_dropout_norm_forward(x, sublayer, gamma, beta, *, keep=None, p_drop
     return y.reshape(x.shape), (x_hat, inv_std, gamma, keep_rows, p_drop)
 
 
-def residual_dropout_norm_backward(grad_y, saved):
+def residual_dropout_norm_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
     """grad_total = inv_std * (g - mean(g) - x_hat * mean(g * x_hat)),   g = gamma * grad_y; then through the dropout"""
     x_hat, inv_std, gamma, keep_rows, p_drop = saved
     width = gamma.shape[0]
