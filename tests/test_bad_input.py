@@ -11,6 +11,7 @@ import pytest
 
 from minitransformer.backend import cuda_trouble
 from minitransformer.cli.main import main
+from minitransformer.errors import install_hint
 
 CONFIG = """
 [model]
@@ -29,6 +30,8 @@ directory = "run"
 updates = 1
 """
 
+NEWEST = "done/checkpoints/update_00000001.npz"
+
 
 @pytest.fixture(scope="session")
 def prepared(tmp_path_factory) -> Path:
@@ -43,6 +46,8 @@ def prepared(tmp_path_factory) -> Path:
         assert main(["train", "run.toml"]) == 0
         shutil.move("run/checkpoints/update_00000001.npz", "model.npz")
         shutil.rmtree("run")
+        Path(NEWEST).parent.mkdir(parents=True)
+        shutil.copy("model.npz", NEWEST)
         whole = Path("model.npz").read_bytes()
         Path("cut.npz").write_bytes(whole[: len(whole) // 2])
         Path("damaged.npz").write_bytes(whole[:5000] + bytes(100) + whole[5100:])
@@ -132,6 +137,11 @@ CASES = {
         ["plot", "curves", "a=metrics.jsonl", "a=b.jsonl", "-o", "a.png"],
         "every run must have a label of its own",
     ),
+    "mean in place of what it is the mean of": (
+        ["average", NEWEST, "model.npz", "-o", "folder/../model.npz"],
+        "output must be a file of its own, got folder/../model.npz",
+    ),
+    "mean in place of one of the last": (["average", "--last", "1", "done", "-o", NEWEST], "must be a file of its own"),
     "output in no folder": (["average", "model.npz", "-o", "none/mean.npz"], "output must be in a folder that exists"),
     "output is a folder": (
         ["bpe", "train", "train.en", "-o", "folder"],
@@ -151,9 +161,9 @@ CASES = {
 def test_bad_input_gets_one_line_and_exit_code_2_and_changes_no_file(case, folder, monkeypatch, capsys):
     argv, message, *stdin = CASES[case]
     if argv[:1] == ["plot"]:
-        pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install minitransformer[plot]")
+        pytest.importorskip("matplotlib", reason=f"matplotlib is not installed: {install_hint('plot')}")
     if argv[:1] == ["evaluate"]:
-        pytest.importorskip("sacrebleu", reason="sacrebleu is not installed: pip install minitransformer[eval]")
+        pytest.importorskip("sacrebleu", reason=f"sacrebleu is not installed: {install_hint('eval')}")
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin[0] if stdin else b"a b\n")))
     before = contents(folder)
     assert main(argv) == 2

@@ -9,11 +9,11 @@ from importlib.metadata import version
 
 import pytest
 
-from minitransformer.errors import DataError, MissingPackageError
+from minitransformer.errors import DataError, MissingPackageError, install_hint
 from minitransformer.text import read_lines
-from minitransformer.translation import corpus_bleu
+from minitransformer.translation import corpus_bleu, require_sacrebleu
 
-pytest.importorskip("sacrebleu", reason="sacrebleu is not installed: pip install minitransformer[eval]")
+pytest.importorskip("sacrebleu", reason=f"sacrebleu is not installed: {install_hint('eval')}")
 
 PUBLISHED = 22.5855084573
 """BLEU of deen_output against deen_ref_bpe, words between spaces: tensorflow/nmt, utils/evaluation_utils_test.py."""
@@ -83,8 +83,11 @@ def test_line_counts_must_match(hypotheses, references):
 
 def test_without_sacrebleu_the_message_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "sacrebleu.metrics", None)
-    with pytest.raises(MissingPackageError, match=r"install minitransformer\[eval\]"):
+    with pytest.raises(MissingPackageError, match="sacrebleu must be installed") as caught:
         corpus_bleu(["a"], ["a"])
+    assert str(caught.value).endswith("; run pip install -e '.[eval]' in the checkout")
+    with pytest.raises(MissingPackageError, match="sacrebleu must be installed"):
+        require_sacrebleu()
 
 
 def test_translating_does_not_load_sacrebleu():

@@ -1,7 +1,6 @@
 """Checkpoints: whole or not at all, refused when damaged, loaded by name; and the mean of several."""
 
 import json
-import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -9,13 +8,11 @@ import pytest
 from tiny_run import tiny_config, tiny_trainer
 
 from minitransformer.errors import CheckpointError
-from minitransformer.files import write_atomically
 from minitransformer.nn import Transformer
 from minitransformer.optim import Adam
 from minitransformer.text import Tokenizer
 from minitransformer.training import (
     average_checkpoints,
-    checkpoint,
     load_checkpoint,
     load_model,
     newest_checkpoints,
@@ -75,72 +72,20 @@ def test_the_same_state_makes_the_same_file(state, saved, tmp_path):
     assert (tmp_path / "two.npz").read_bytes() == saved.read_bytes()
 
 
-def test_a_checkpoint_cut_anywhere_is_refused(saved, rng):
-    whole = saved.read_bytes()
-    for length in [0, 1, len(whole) - 1, *rng.integers(2, len(whole) - 1, 30)]:
-        saved.write_bytes(whole[:length])
-        with pytest.raises(CheckpointError, match=r"one\.npz must be a whole checkpoint.*delete it") as caught:
-            load_checkpoint(saved)
-        assert "\n" not in str(caught.value)
+def test_adams_vectors_are_read_only_where_they_are_wanted(saved, monkeypatch):
+    read, original = [], np.lib.npyio.NpzFile.__getitem__
 
+    def noted(archive, name):
+        read.append(name)
+        return original(archive, name)
 
-def test_a_changed_byte_is_refused_or_changes_nothing(saved, rng):
-    whole, loaded = saved.read_bytes(), load_checkpoint(saved)
-    refused = 0
-    for place in rng.integers(0, len(whole), 200):
-        damaged = bytearray(whole)
-        damaged[place] ^= 1 << int(rng.integers(8))
-        saved.write_bytes(damaged)
-        try:
-            seen = load_checkpoint(saved)
-        except CheckpointError:
-            refused += 1
-            continue
-        for name in ("parameters", "adam_m", "adam_v"):
-            np.testing.assert_array_equal(getattr(seen, name), getattr(loaded, name))
-        assert (seen.table, seen.config, seen.update) == (loaded.table, loaded.config, loaded.update)
-    assert refused > 150
-
-
-class Bomb:
-    """Unpickling it would make a file."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return open, (self.path, "w")
-
-
-def test_foreign_files_are_refused_and_never_executed(tmp_path):
-    path, bomb = tmp_path / "foreign.npz", tmp_path / "executed"
-    pickled = pickle.dumps(Bomb(str(bomb)))
-    writers = {
-        "text": lambda file: file.write(b"hello\n"),
-        "pickle": lambda file: file.write(pickled),
-        "npy": lambda file: np.save(file, np.zeros(3)),
-        "npz": lambda file: np.savez(file, weights=np.zeros(3)),
-        "npz with objects": lambda file: np.savez(file, header=np.array([Bomb(str(bomb))], dtype=object)),
-        "npz with a header": lambda file: np.savez(file, header=np.frombuffer(b'{"format": "x"}', np.uint8)),
-    }
-    for write in writers.values():
-        write_atomically(path, write)
-        with pytest.raises(CheckpointError, match="damaged or foreign"):
-            load_checkpoint(path)
-    assert not bomb.exists()
-
-
-def test_a_missing_file_and_a_folder_are_named(tmp_path):
-    with pytest.raises(CheckpointError, match="none.npz must be a file .* no such file"):
-        load_checkpoint(tmp_path / "none.npz")
-    with pytest.raises(CheckpointError, match="got a folder"):
-        load_checkpoint(tmp_path)
-
-
-def test_a_newer_format_is_refused_as_such(saved, monkeypatch):
-    monkeypatch.setattr(checkpoint, "VERSION", 0)
-    with pytest.raises(CheckpointError, match="must have format version 0, got 1"):
-        load_checkpoint(saved)
+    monkeypatch.setattr(np.lib.npyio.NpzFile, "__getitem__", noted)
+    loaded = load_checkpoint(saved, with_optimizer=False)
+    assert (loaded.adam_m, loaded.adam_v) == (None, None)
+    load_model(saved)
+    average_checkpoints([saved])
+    assert sorted(read) == sorted(["header", "tokenizer", "parameters"] * 3)
+    assert load_checkpoint(saved).adam_m is not None
 
 
 def test_a_table_that_does_not_fit_the_model_is_refused_by_parameter_name(state, saved):
@@ -183,13 +128,16 @@ def test_a_failed_write_leaves_the_old_file_whole_and_nothing_else(state, saved,
     assert [path.name for path in saved.parent.iterdir()] == ["one.npz"]
 
 
-def test_the_unfinished_file_of_a_killed_run_is_ignored_and_removed(tmp_path):
+def test_the_unfinished_files_of_a_killed_run_are_ignored_and_removed_and_those_of_others_stay(tmp_path):
     tiny_trainer(tmp_path, updates=4).run()
-    stray = tmp_path / "checkpoints" / "update_00000008.npz.partial"
-    stray.write_bytes(b"PK")
+    names = ("checkpoints/update_00000008.npz.partial", "metrics.jsonl.partial")
+    of_others = ("checkpoints/mean.npz.partial", "notes.txt.partial", "update_00000008.npz.partial")
+    for name in names + of_others:
+        (tmp_path / name).write_bytes(b"PK")
     assert newest_checkpoints(tmp_path, 1)[0].name == "update_00000004.npz"
     assert tiny_trainer(tmp_path, updates=4).update == 4
-    assert not stray.exists()
+    assert not any((tmp_path / name).exists() for name in names)
+    assert all((tmp_path / name).exists() for name in of_others)
 
 
 def test_the_average_is_the_mean_of_the_parameters_and_makes_a_model(state, tmp_path, rng):

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import argparse
 import io
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from minitransformer.cli import doctor
-from minitransformer.cli.main import build_parser, main
-from minitransformer.training import load_checkpoint
+from minitransformer import figures
+from minitransformer.cli.main import main
+from minitransformer.config import EOS
+from minitransformer.errors import install_hint
+from minitransformer.training import load_checkpoint, load_model
+from minitransformer.translation import hypothesis_attention, search_lines
 
 CONFIG = """
 [model]
@@ -85,71 +86,6 @@ def output_of(capsys, *argv: str) -> str:
     return capsys.readouterr().out
 
 
-def commands(parser: argparse.ArgumentParser):
-    """Every parser below ``parser`` that runs something."""
-    below = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
-    if not below:
-        yield parser
-    for action in below:
-        for choice in action.choices.values():
-            yield from commands(choice)
-
-
-@pytest.mark.parametrize("parser", list(commands(build_parser())), ids=lambda parser: parser.prog)
-def test_every_option_is_required_or_tells_its_default(parser):
-    for action in parser._actions:
-        if isinstance(action, argparse._HelpAction):
-            continue
-        assert action.help
-        in_a_group_with_one_default = any(
-            action in group._group_actions and "default of each" in (group.description or "")
-            for group in parser._action_groups
-        )
-        assert action.required or "default" in action.help or in_a_group_with_one_default, action.option_strings
-
-
-def test_help_of_train_lists_every_key_of_the_config(capsys):
-    text = output_of(capsys, "train", "--help")
-    assert "model.d_model (int, 512): width of the residual stream" in text
-    assert "translation.alpha (float, 0.6)" in text
-
-
-def test_version_is_printed_and_numpy_not_yet_loaded():
-    program = (
-        "import sys; from minitransformer.cli.main import main; code = main(['--version'])\n"
-        "assert not {'numpy', 'tqdm', 'regex', 'urllib.request'} & set(sys.modules); sys.exit(code)"
-    )
-    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert (result.returncode, result.stderr) == (0, "")
-    assert result.stdout.startswith("minitransformer 0.")
-
-
-def test_a_reader_that_goes_away_ends_the_program_quietly():
-    program = [sys.executable, "-m", "minitransformer", "data", "list"]
-    with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        process.stdout.close()
-        assert process.stderr.read() == b""
-    assert process.returncode == 141
-
-
-@pytest.mark.parametrize(
-    ("error", "code", "text"),
-    [
-        (KeyboardInterrupt(), 130, "minitransformer doctor: interrupted\n"),
-        (MemoryError(), 2, "minitransformer doctor: not enough memory (no details); take smaller batches"),
-        (PermissionError(13, "Permission denied", "a.txt"), 2, "minitransformer doctor: a.txt: Permission denied\n"),
-    ],
-)
-def test_an_interruption_and_a_full_machine_end_in_one_line(error, code, text, monkeypatch, capsys):
-    def fail(*_):
-        raise error
-
-    monkeypatch.setattr(doctor, "_examined", fail)
-    assert main(["doctor"]) == code
-    message = capsys.readouterr().err
-    assert message.startswith(text) and message.count("\n") == 1
-
-
 @pytest.mark.parametrize("option", [[], ["--ids"]])
 def test_decoding_undoes_encoding_line_by_line(run, type_in, capsys, option):
     text = "one two\n\n  größer\u2028still the same line\u0085 \n最後\n"
@@ -205,8 +141,21 @@ def test_a_person_gets_an_answer_after_each_sentence(checkpoint, type_in, capsys
     assert output_of(capsys, "translate", "--checkpoint", checkpoint) == f"> {answer}> {answer}> "
 
 
+def test_a_command_reads_the_checkpoint_once_and_without_adams_vectors(checkpoint, type_in, capsys, monkeypatch):
+    read, original = [], np.lib.npyio.NpzFile.__getitem__
+
+    def noted(archive, name):
+        read.append(name)
+        return original(archive, name)
+
+    monkeypatch.setattr(np.lib.npyio.NpzFile, "__getitem__", noted)
+    type_in(b"nine\n")
+    output_of(capsys, "translate", "--checkpoint", checkpoint)
+    assert sorted(read) == ["header", "parameters", "tokenizer"]
+
+
 def test_translations_scored_against_themselves_have_100_bleu(run, checkpoint, tmp_path, capsys):
-    pytest.importorskip("sacrebleu", reason="sacrebleu is not installed: pip install minitransformer[eval]")
+    pytest.importorskip("sacrebleu", reason=f"sacrebleu is not installed: {install_hint('eval')}")
     saved = tmp_path / "hypotheses.de"
     argv = ["evaluate", "--checkpoint", checkpoint, "--src", str(run / "val.en"), "--beam-size", "1"]
     text = output_of(capsys, *argv, "--ref", str(run / "val.de"), "--output", str(saved))
@@ -217,7 +166,7 @@ def test_translations_scored_against_themselves_have_100_bleu(run, checkpoint, t
 
 
 def test_pictures_of_runs_and_of_attention_are_png_files(run, checkpoint, tmp_path):
-    pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install minitransformer[plot]")
+    pytest.importorskip("matplotlib", reason=f"matplotlib is not installed: {install_hint('plot')}")
     metrics = str(run / "run" / "metrics.jsonl")
     attention = ["plot", "attention", "--checkpoint", checkpoint, "--src", "one two three"]
     for number, argv in enumerate(
@@ -232,3 +181,26 @@ def test_pictures_of_runs_and_of_attention_are_png_files(run, checkpoint, tmp_pa
         picture = tmp_path / f"{number}.png"
         assert main([*argv, "-o", str(picture)]) == 0
         assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_map_shows_the_pieces_that_the_model_said_and_where_it_looked_for_them(checkpoint, tmp_path, monkeypatch):
+    drawn = {}
+
+    def draw(weights, keys, queries, **labels):
+        drawn.update(weights=weights, keys=keys, queries=queries, **labels)
+
+    monkeypatch.setattr(figures, "draw_attention", draw)
+    monkeypatch.setattr(figures, "png_bytes", lambda figure: b"")
+    model, tokenizer = load_model(checkpoint)
+    text = "one two three"
+    source = tokenizer.encode(text)
+    search = load_checkpoint(checkpoint).config.translation
+    ((said,),) = search_lines(model, tokenizer, [text], search)
+    argv = ["plot", "attention", "--checkpoint", checkpoint, "--src", text, "-o", str(tmp_path / "a.png")]
+    for more, target in (([], said.ids), (["--tgt", "eins zwei"], tokenizer.encode("eins zwei"))):
+        assert main([*argv, *more]) == 0
+        assert drawn["keys"] == tokenizer.pieces([*source, EOS])
+        assert drawn["queries"] == tokenizer.pieces([*target, EOS])
+        expected = hypothesis_attention(model, source, target)["decoder.0.cross_attention"]
+        np.testing.assert_array_equal(drawn["weights"], expected)
+        assert drawn["title"] == "encoder-decoder attention, layer 1 of 1"

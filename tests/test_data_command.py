@@ -5,19 +5,17 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import hashlib
+import http.client
 import http.server
-import io
 import socket
-import tarfile
+import ssl
 import threading
-import zipfile
 
 import pytest
 
 from minitransformer.cli.main import main
 from minitransformer.data import DATA_SETS, DataFile, DataSet, find, get, registry, take, unpacking
 from minitransformer.data.download import fetch
-from minitransformer.data.unpacking import split_by_first, unpack
 from minitransformer.errors import DownloadError
 
 TEXT = "".join(f"sentence {number} größer\n" for number in range(3000)).encode()
@@ -99,6 +97,29 @@ def test_a_cut_download_goes_on_where_it_stopped(server, one_file, tmp_path, ser
     assert (tmp_path / "one" / "a.en").read_bytes() == TEXT
 
 
+@pytest.mark.parametrize(
+    "error",
+    [ConnectionResetError(104, "reset by peer"), TimeoutError("timed out"), ssl.SSLError("bad record")],
+    ids=str,
+)
+def test_a_connection_that_breaks_off_midway_is_called_cut_not_missing(server, one_file, tmp_path, monkeypatch, error):
+    read, received = http.client.HTTPResponse.read, []
+
+    def read_once(answer, _):
+        if received:
+            raise error
+        received.append(read(answer, 1000))
+        return received[0]
+
+    monkeypatch.setattr(http.client.HTTPResponse, "read", read_once)
+    with pytest.raises(DownloadError, match=r"cut after 1000 of \d+ bytes; the same command again goes on"):
+        get(one_file, tmp_path)
+    monkeypatch.undo()
+    get(one_file, tmp_path)
+    assert server.ranges == [None, "bytes=1000-"]
+    assert (tmp_path / "one" / "a.en").read_bytes() == TEXT
+
+
 def test_a_download_that_was_complete_but_not_unpacked_is_not_fetched_twice(server, one_file, tmp_path):
     (tmp_path / "one").mkdir()
     (tmp_path / "one" / "a.en.gz.part").write_bytes(server.files["/a.en.gz"])
@@ -165,47 +186,6 @@ def test_an_archive_fetched_by_hand_serves_too(server, one_file, tmp_path):
 def test_a_missing_file_is_named(one_file, tmp_path):
     with pytest.raises(DownloadError, match="must hold a.en or a.en.gz"):
         take(one_file, tmp_path, tmp_path / "to")
-
-
-def test_the_segments_of_wmt_mark_up_become_lines(tmp_path):
-    sgm = b'<doc>\n<seg id="1">Standard &amp; Poor\'s  said</seg>\n<seg id="2"> two\nlines </seg>\n</doc>\n'
-    with tarfile.open(tmp_path / "test.tgz", "w:gz") as bundle:
-        member = tarfile.TarInfo("test/a.sgm")
-        member.size = len(sgm)
-        bundle.addfile(member, io.BytesIO(sgm))
-    file = DataFile("a.en", "", member="test/a.sgm")
-    assert unpack(tmp_path / "test.tgz", "sgm", [file]) == {"a.en": b"Standard & Poor's said\ntwo lines\n"}
-    with pytest.raises(DownloadError, match="must hold test/b.sgm"):
-        unpack(tmp_path / "test.tgz", "sgm", [dataclasses.replace(file, member="test/b.sgm")])
-
-
-def test_a_split_set_keeps_pairs_aligned_and_no_english_sentence_in_two_parts(tmp_path):
-    pairs = [(f"English {number // 7}", f"Deutsch {number}") for number in range(600)]
-    with zipfile.ZipFile(tmp_path / "deu-eng.zip", "w") as bundle:
-        bundle.writestr("deu.txt", "".join(f"{en}\t{de}\tsource\n" for en, de in pairs))
-        bundle.writestr("_about.txt", "no table")
-    texts = unpack(tmp_path / "deu-eng.zip", "pairs", find("tatoeba_en_de").files)
-    parts = {}
-    for part in ("train", "val", "test"):
-        english, german = (texts[f"{part}.{side}"].decode().split("\n")[:-1] for side in ("en", "de"))
-        assert all(pair in pairs for pair in zip(english, german, strict=True))
-        parts[part] = set(english)
-        assert part == "train" or 30 <= len(english) < 30 + 7  # one pair in twenty, and the rest of a last sentence
-    assert sum(texts[f"{part}.en"].count(b"\n") for part in parts) == 600
-    assert not parts["train"] & parts["val"] and not parts["train"] & parts["test"] and not parts["val"] & parts["test"]
-
-
-def test_a_split_does_not_depend_on_the_order_of_the_sentences(rng):
-    pairs = [(f"English {number}", f"Deutsch {number}") for number in range(200)]
-    shuffled = [pairs[number] for number in rng.permutation(200)]
-    assert split_by_first(pairs) == split_by_first(shuffled)
-
-
-def test_a_file_that_unpacks_to_more_than_the_bound_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(unpacking, "MAX_BYTES", 1000)
-    (tmp_path / "a.gz").write_bytes(gzip.compress(bytes(1001)))
-    with pytest.raises(DownloadError, match="at most 1000 bytes"):
-        unpack(tmp_path / "a.gz", "gz", [DataFile("a", "")])
 
 
 def test_every_data_set_says_what_it_holds_and_what_it_may_be_used_for():

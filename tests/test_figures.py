@@ -7,13 +7,13 @@ import sys
 import numpy as np
 import pytest
 
-from minitransformer.errors import DataError, MissingPackageError
+from minitransformer.errors import DataError, MissingPackageError, install_hint
 from minitransformer.figures import draw_attention, draw_learning_curves, png_bytes
 
 
 @pytest.fixture
 def drawing():
-    return pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install minitransformer[plot]")
+    return pytest.importorskip("matplotlib", reason=f"matplotlib is not installed: {install_hint('plot')}")
 
 
 def run_of(rng, n_lines: int) -> list[dict]:
@@ -112,5 +112,5 @@ def test_without_matplotlib_the_message_names_the_extra(rng, monkeypatch):
     for module in [name for name in sys.modules if name.split(".")[0] == "matplotlib"]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(MissingPackageError, match=r"install minitransformer\[plot\]"):
+    with pytest.raises(MissingPackageError, match=r"run pip install -e '\.\[plot\]' in the checkout"):
         draw_learning_curves({"a run": run_of(rng, 5)})

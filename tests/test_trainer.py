@@ -10,14 +10,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_run import MODEL, tiny_config, tiny_corpus, tiny_trainer
+from tiny_run import MODEL, final_state, tiny_config, tiny_corpus, tiny_trainer
 
 from minitransformer.config import ModelConfig, TrainingConfig
-from minitransformer.errors import CheckpointError, ConfigError, DataError, TrainingError
+from minitransformer.errors import ConfigError, DataError, TrainingError
 from minitransformer.nn import Transformer
 from minitransformer.optim import Adam
 from minitransformer.text import Tokenizer, pad_batch
 from minitransformer.training import Corpus, Trainer, load_checkpoint, read_metrics, train_step, trainer
+from minitransformer.training.validation import Validation
 
 TESTS = Path(__file__).parent
 CLOCK = {"seconds", "tokens_per_second"}
@@ -39,11 +40,6 @@ def without_clock(path: Path) -> list[dict]:
     return [{key: value for key, value in line.items() if key not in CLOCK} for line in read_metrics(path)]
 
 
-def final_state(directory, update: int) -> list[np.ndarray]:
-    checkpoint = load_checkpoint(Path(directory) / "checkpoints" / f"update_{update:08d}.npz")
-    return [checkpoint.parameters, checkpoint.adam_m, checkpoint.adam_v, np.array(checkpoint.step_count)]
-
-
 def at_update(monkeypatch, number: int, act) -> None:
     """Call ``act(model)`` just before update ``number`` is computed."""
 
@@ -56,7 +52,8 @@ def at_update(monkeypatch, number: int, act) -> None:
 
 
 def test_a_run_killed_anywhere_and_resumed_ends_in_the_same_bits(tmp_path):
-    updates, moments = 90, random.Random()  # other moments every time: it must hold for all of them
+    updates, seed = 90, random.randrange(1 << 32)  # other moments every time: it must hold for all of them
+    moments, words = random.Random(seed), f"killed at the moments of random.Random({seed})"
     assert start_process(tmp_path / "whole", updates).wait() == 0
     for _ in range(3):
         process = start_process(tmp_path / "killed", updates)
@@ -69,8 +66,8 @@ def test_a_run_killed_anywhere_and_resumed_ends_in_the_same_bits(tmp_path):
     for whole, killed in zip(
         final_state(tmp_path / "whole", updates), final_state(tmp_path / "killed", updates), strict=True
     ):
-        np.testing.assert_array_equal(whole, killed)
-    assert without_clock(tmp_path / "whole" / "metrics.jsonl") == without_clock(metrics)
+        np.testing.assert_array_equal(whole, killed, err_msg=words)
+    assert without_clock(tmp_path / "whole" / "metrics.jsonl") == without_clock(metrics), words
 
 
 def test_sigterm_saves_and_leaves_with_the_status_that_shells_expect(tmp_path):
@@ -114,6 +111,18 @@ def test_a_validation_that_a_signal_prevented_is_made_up_for(tmp_path, monkeypat
     assert without_clock(tmp_path / "stopped" / "metrics.jsonl") == without_clock(tmp_path / "whole" / "metrics.jsonl")
 
 
+def test_a_checkpoint_of_the_same_update_is_on_the_disk_before_a_validation_measures(tmp_path, monkeypatch):
+    seen, measure = [], Validation.measure
+
+    def look(validation, model):
+        seen.append(max(path.name for path in (tmp_path / "checkpoints").iterdir()))
+        return measure(validation, model)
+
+    monkeypatch.setattr(Validation, "measure", look)
+    tiny_trainer(tmp_path, updates=15, save_every=0).run()
+    assert seen == ["update_00000010.npz", "update_00000015.npz"]
+
+
 def test_unequal_micro_batches_make_the_gradient_of_the_one_batch_they_make_up(rng, relative_error):
     config = ModelConfig(vocab_size=30, n_layers=2, d_model=16, d_ff=32, n_heads=4, p_drop=0.0, dtype="float64")
     src = [rng.integers(4, 30, rng.integers(1, 12)).tolist() for _ in range(12)]
@@ -130,45 +139,6 @@ def test_unequal_micro_batches_make_the_gradient_of_the_one_batch_they_make_up(r
     assert result.n_tgt_tokens == result_of_parts.n_tgt_tokens == sum(len(ids) + 1 for ids in tgt)
 
 
-@pytest.mark.parametrize(
-    "key, changes",
-    [
-        ("training.seed", {"seed": 2}),
-        ("training.micro_batches", {"micro_batches": 3}),
-        ("training.beta2", {"beta2": 0.9}),
-        ("training.warmup_steps", {"warmup_steps": 21}),
-        ("data.tgt_tokens", {"data": {"tgt_tokens": 65}}),
-        ("model.p_drop", {"model": {"p_drop": 0.2}}),
-        ("model.d_ff", {"model": {"d_ff": 48}}),
-    ],
-)
-def test_a_changed_setting_that_changes_the_weights_is_refused_by_name(tmp_path, key, changes):
-    tiny_trainer(tmp_path, updates=4).run()
-    with pytest.raises(CheckpointError, match=rf"train: {key} must be .* got .*choose another"):
-        tiny_trainer(tmp_path, updates=8, **changes)
-    assert tiny_trainer(tmp_path, updates=8, log_every=3, save_every=2, keep_checkpoints=3).run().update == 8
-
-
-def test_other_data_is_refused(tmp_path):
-    tiny_trainer(tmp_path, updates=4).run()
-    with pytest.raises(CheckpointError, match="training data must be the one of"):
-        tiny_trainer(tmp_path, tiny_corpus(seed=1), updates=8)
-
-
-def test_a_directory_with_checkpoints_is_not_begun_anew(tmp_path):
-    tiny_trainer(tmp_path, updates=4).run()
-    with pytest.raises(CheckpointError, match="must hold no checkpoints"):
-        Trainer(tiny_config(tmp_path), tiny_corpus(), resume=False, progress=False)
-
-
-def test_two_runs_do_not_share_a_directory(tmp_path):
-    first = tiny_trainer(tmp_path, updates=2)
-    with pytest.raises(TrainingError, match="another run at work"):
-        tiny_trainer(tmp_path, updates=2)
-    first.run()
-    assert tiny_trainer(tmp_path, updates=3).run().update == 3
-
-
 def test_a_loss_that_is_no_number_stops_the_run_and_leaves_the_checkpoints_whole(tmp_path, monkeypatch):
     at_update(monkeypatch, 6, lambda model: model.parameters.data.fill(np.nan))
     with pytest.raises(TrainingError, match="update 6"):
@@ -178,36 +148,30 @@ def test_a_loss_that_is_no_number_stops_the_run_and_leaves_the_checkpoints_whole
     assert np.isfinite(load_checkpoint(only).parameters).all()
 
 
-def test_the_newest_checkpoints_are_kept_and_the_last_update_is_always_saved(tmp_path):
-    tiny_trainer(tmp_path, updates=18, keep_checkpoints=3).run()
-    names = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
-    assert names == [f"update_{update:08d}.npz" for update in (12, 16, 18)]
-
-
 def test_checkpoints_are_also_written_by_the_clock(tmp_path):
     tiny_trainer(tmp_path, updates=3, save_every=0, save_minutes=1e-9).run()
     assert len(list((tmp_path / "checkpoints").iterdir())) == 3
 
 
-def test_a_damaged_newest_checkpoint_is_skipped_by_name_and_later_replaced(tmp_path, capsys):
-    tiny_trainer(tmp_path, updates=12).run()
-    state = final_state(tmp_path, 12)
-    newest = tmp_path / "checkpoints" / "update_00000012.npz"
-    newest.write_bytes(newest.read_bytes()[:1000])
-    assert tiny_trainer(tmp_path, updates=10, keep_checkpoints=1).run().update == 10
-    assert load_checkpoint(tmp_path / "checkpoints" / "update_00000010.npz").update == 10
-    assert tiny_trainer(tmp_path, updates=12, keep_checkpoints=1).run().update == 12
-    assert "skipped: checkpoint: " + str(newest) in capsys.readouterr().err
-    for before, after in zip(state, final_state(tmp_path, 12), strict=True):
-        np.testing.assert_array_equal(before, after)
+def test_bleu_without_a_validation_to_measure_it_in_is_refused(tmp_path):
+    corpus = tiny_corpus()
+    for changes, given, words in (
+        ({}, Corpus(corpus.train), "got true and no validation text; name data.valid_src"),
+        ({"validate_every": 0}, corpus, "got true and training.validate_every = 0; set it above 0"),
+    ):
+        with pytest.raises(ConfigError, match=f"training.validate_bleu must be false without validation, {words}"):
+            tiny_trainer(tmp_path, given, validate_bleu=True, **changes)
 
 
-def test_a_run_whose_checkpoints_are_all_damaged_does_not_silently_begin_anew(tmp_path):
-    tiny_trainer(tmp_path, updates=4).run()
-    for path in (tmp_path / "checkpoints").iterdir():
-        path.write_bytes(b"")
-    with pytest.raises(CheckpointError, match="1 unreadable; delete them to begin anew"):
-        tiny_trainer(tmp_path, updates=4)
+def test_sentences_left_out_are_counted_against_a_length_that_includes_the_end_mark(tmp_path, capsys):
+    lines = ["a", "a b", "a b c", ""]
+    tokenizer = Tokenizer.train(lines * 3, 30, mode="words")
+    corpus = Corpus.from_lines(tokenizer, (lines, lines), max_length=3)
+    changes = {"data": {"max_length": 3}, "model": {"vocab_size": 0}}
+    assert corpus.longest() == 3
+    tiny_trainer(tmp_path, corpus, **changes)
+    words = "left out 1 pairs with an empty side and 1 longer than 3 tokens, end mark included"
+    assert words in capsys.readouterr().err
 
 
 def test_settings_that_cannot_work_are_refused_before_training(tmp_path):

@@ -211,8 +211,7 @@ def test_ids_that_the_tokenizer_does_not_know_are_refused(tokenizer):
 
 def test_the_attention_of_a_hypothesis_has_a_row_for_each_token_said_and_eos():
     model, src = sharp_model(2, n_layers=2), random_sources(1, (4,))
-    hypothesis = Hypothesis([4, 3, 5], 0.0, 0.0)
-    maps = hypothesis_attention(model, src[0, :-1].tolist(), hypothesis)
+    maps = hypothesis_attention(model, src[0, :-1].tolist(), [4, 3, 5])
     assert maps["decoder.1.cross_attention"].shape == (2, 4, 5)
     whole = model.attention_maps(src, np.array([[BOS, 4, 3, 5]]))
     for name, weights in maps.items():

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
 from minitransformer.config import Config, DataConfig, ModelConfig, TrainingConfig
-from minitransformer.training import Corpus, Trainer
+from minitransformer.training import Corpus, Trainer, load_checkpoint
 
 MODEL = ModelConfig(vocab_size=20, n_layers=1, d_model=16, d_ff=32, n_heads=2, p_drop_attention=0.1, p_drop_ffn=0.1)
 
@@ -33,6 +34,12 @@ def tiny_config(directory, *, data: dict | None = None, model: dict | None = Non
 
 def tiny_trainer(directory, corpus: Corpus | None = None, **changes) -> Trainer:
     return Trainer(tiny_config(directory, **changes), corpus or tiny_corpus(), progress=False)
+
+
+def final_state(directory, update: int) -> list[np.ndarray]:
+    """All that training goes on from: parameters and Adam's state in the checkpoint of ``update``."""
+    checkpoint = load_checkpoint(Path(directory) / "checkpoints" / f"update_{update:08d}.npz")
+    return [checkpoint.parameters, checkpoint.adam_m, checkpoint.adam_v, np.array(checkpoint.step_count)]
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from minitransformer.autograd import checks
 from minitransformer.autograd.tensor import Tensor, apply
 from minitransformer.backend import Array
 from minitransformer.errors import ShapeError
@@ -19,15 +20,8 @@ from minitransformer.ops import residual, shape
 from minitransformer.ops import softmax as softmax_ops
 
 
-def _boolean(mask: Array | None, name: str) -> Array | None:
-    """``mask``, but not of the other kind, 0 and -inf to be added: it would be taken the wrong way round."""
-    if mask is not None and mask.dtype != bool:
-        raise ShapeError(f"{name}: mask must be boolean, True = may attend, got {mask.dtype}")
-    return mask
-
-
 def softmax(x: Tensor, *, mask: Array | None = None) -> Tensor:
-    return apply(softmax_ops.softmax, x, mask=_boolean(mask, "softmax"))
+    return apply(softmax_ops.softmax, x, mask=checks.boolean(mask, "softmax"))
 
 
 def log_softmax(x: Tensor) -> Tensor:
@@ -41,7 +35,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 def attention(
     q: Tensor, k: Tensor, v: Tensor, *, mask: Array | None = None, keep: Array | None = None, p_drop: float = 0.0
 ) -> Tensor:
-    mask = _boolean(mask, "attention")
+    mask = checks.boolean(mask, "attention")
     return apply(attention_ops.attention, q, k, v, mask=mask, keep=keep, p_drop=p_drop)
 
 
@@ -56,32 +50,46 @@ def feed_forward(
 
 
 def embedding(table: Tensor, *, ids: Array, scale: float = 1.0) -> Tensor:
-    return apply(embedding_ops.embedding, table, ids=ids, scale=scale)
+    return apply(embedding_ops.embedding, table, ids=checks.ids_below(ids, len(table), "embedding: ids"), scale=scale)
 
 
 def dropout(x: Tensor, *, keep: Array | None, p_drop: float) -> Tensor:
-    return apply(dropout_ops.dropout, x, keep=keep, p_drop=p_drop)
+    if keep is not None:
+        checks.same_shape(x.shape, keep.shape, "dropout: x and keep")
+    return apply(dropout_ops.dropout, x, keep=keep, p_drop=checks.probability(p_drop, "dropout: p_drop"))
 
 
 def residual_dropout(x: Tensor, sublayer: Tensor, *, keep: Array | None = None, p_drop: float = 0.0) -> Tensor:
+    checks.same_shape(x.shape, sublayer.shape, "residual_dropout: x and sublayer")
     return apply(residual.residual_dropout, x, sublayer, keep=keep, p_drop=p_drop)
 
 
 def residual_dropout_norm(
     x: Tensor, sublayer: Tensor, gamma: Tensor, beta: Tensor, *, keep: Array | None = None, p_drop: float = 0.0
 ) -> Tensor:
+    checks.same_shape(x.shape, sublayer.shape, "residual_dropout_norm: x and sublayer")
     return apply(residual.residual_dropout_norm, x, sublayer, gamma, beta, keep=keep, p_drop=p_drop)
 
 
 def cross_entropy(logits: Tensor, *, targets: Array, label_smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
+    _check_loss("cross_entropy", logits.shape, targets, logits.shape[-1], label_smoothing)
     return apply(cross_entropy_ops.cross_entropy, logits, targets=targets, label_smoothing=label_smoothing)
 
 
 def projection_loss(x: Tensor, table: Tensor, *, targets: Array, label_smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
+    _check_loss("projection_loss", x.shape, targets, len(table), label_smoothing)
     return apply(projection_loss_ops.projection_loss, x, table, targets=targets, label_smoothing=label_smoothing)
 
 
+def _check_loss(name: str, shape: tuple[int, ...], targets: Array, n_classes: int, label_smoothing: float) -> None:
+    checks.same_shape(shape[:-1], targets.shape, f"{name}: rows and targets")
+    checks.ids_below(targets, n_classes, f"{name}: targets")
+    checks.probability(label_smoothing, f"{name}: label_smoothing")
+
+
 def split_heads(packed: Tensor, *, n_heads: int, widths: tuple[int, ...]) -> Any:
+    if packed.shape[-1] != n_heads * sum(widths):
+        raise ShapeError(f"split_heads: last axis must be {n_heads} heads of {widths}, got {packed.shape[-1]}")
     return apply(shape.split_heads, packed, n_heads=n_heads, widths=widths)
 
 

@@ -149,10 +149,13 @@ class Tensor:
         return apply(elementwise.relu, self)
 
     def _with(self, other: Operand) -> Tensor:
-        """``other`` as a Tensor of this library and dtype."""
+        """``other`` as a Tensor of this library, and of this dtype if that can hold fractions."""
         if isinstance(other, Tensor):
             return other
-        return Tensor(get_array_module(self.data).asarray(other, dtype=self.dtype))
+        array = get_array_module(self.data).asarray(other)
+        if array.dtype.kind not in "fiub":
+            raise AutogradError(f"Tensor: the other operand must be numbers, got {other!r}")
+        return Tensor(array.astype(self.dtype) if self.dtype.kind == "f" else array)
 
 
 Operand = Tensor | Array | float
@@ -166,12 +169,19 @@ def apply(rule: Rule, *inputs: Tensor | None, **options: Any) -> Any:
     """
     while inputs and inputs[-1] is None:
         inputs = inputs[:-1]
-    pair = kernels.choose(rule, get_array_module(*(tensor.data for tensor in inputs)))
+    arrays = tuple(tensor.data for tensor in inputs)
+    pair = kernels.choose(rule, get_array_module(*arrays))
     recorded = is_recording() and any(tensor.requires_grad for tensor in inputs)
-    if not recorded and pair.forward_only is not None:
-        y = pair.forward_only(*(tensor.data for tensor in inputs), **options)
-    else:
-        y, saved = pair.forward(*(tensor.data for tensor in inputs), **options)
+    try:
+        if not recorded and pair.forward_only is not None:
+            y, saved = pair.forward_only(*arrays, **options), None
+        else:
+            y, saved = pair.forward(*arrays, **options)
+    except ShapeError:
+        raise
+    except (ValueError, IndexError) as error:  # the array library's own words do not name the op
+        shapes = ", ".join(str(array.shape) for array in arrays)
+        raise ShapeError(f"{rule.name}: {error}; the inputs have shapes {shapes}") from error
     outputs = y if isinstance(y, tuple) else (y,)
     if not recorded:
         tensors = tuple(Tensor(each) for each in outputs)

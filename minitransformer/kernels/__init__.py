@@ -11,6 +11,7 @@ from contextvars import ContextVar
 from types import ModuleType
 
 from minitransformer.backend import library_name
+from minitransformer.errors import ConfigError
 from minitransformer.kernels.numpy import TWINS as NUMPY_TWINS
 from minitransformer.ops.rule import Rule
 
@@ -22,6 +23,8 @@ _mode: ContextVar[str] = ContextVar("kernels", default="fast")
 @contextmanager
 def using(mode: str) -> Iterator[None]:
     """Within the block rules run as the readable pairs (``"simple"``) or as their twins (``"fast"``)."""
+    if mode not in ("simple", "fast"):
+        raise ConfigError(f"kernels: mode must be simple or fast, got {mode!r}")
     token = _mode.set(mode)
     try:
         yield

@@ -69,16 +69,26 @@ class Transformer(Module):
         """
         with kernels.using(self.config.kernels):
             hidden = self._decoded(src_ids, tgt_in, dropout)
+            tgt_out = self._checked_ids(tgt_out, "tgt_out")
+            if tgt_out.shape != hidden.shape[:2]:
+                raise ShapeError(
+                    f"Transformer: tgt_out must have the shape of tgt_in, {hidden.shape[:2]}, got {tgt_out.shape}"
+                )
             return functions.projection_loss(
                 hidden.reshape(-1, self.config.d_model),  # (B * T, d_model)
                 self.projection,
-                targets=self._checked_ids(tgt_out, "tgt_out").reshape(-1),
+                targets=tgt_out.reshape(-1),
                 label_smoothing=self.config.label_smoothing,
             )
 
     def _decoded(self, src_ids: Array, tgt_ids: Array, dropout: Dropout | None) -> Tensor:
         memory, memory_mask = self._encoded(src_ids, dropout)
-        tgt = self.tgt_embedding(self._checked_ids(tgt_ids, "tgt_ids"), dropout)  # (B, T, d_model)
+        tgt_ids = self._checked_ids(tgt_ids, "tgt_ids")
+        if len(tgt_ids) != len(memory_mask):
+            raise ShapeError(
+                f"Transformer: sources and targets must be as many, got {len(memory_mask)} and {len(tgt_ids)}"
+            )
+        tgt = self.tgt_embedding(tgt_ids, dropout)  # (B, T, d_model)
         return self.decoder(tgt, memory, memory_mask, dropout)  # (B, T, d_model)
 
     def _encoded(self, src_ids: Array, dropout: Dropout | None) -> tuple[Tensor, Array]:
@@ -134,12 +144,14 @@ class Transformer(Module):
 
     def _checked_ids(self, ids: Array, name: str) -> Array:
         """``ids`` on the model's device. NumPy ids are checked: a wrong one would silently take another row."""
+        if not hasattr(ids, "dtype"):
+            ids = np.asarray(ids)
         if isinstance(ids, np.ndarray):
-            if ids.ndim != 2 or ids.dtype.kind not in "iu":
+            if ids.ndim != 2 or ids.dtype.kind not in "iu" or 0 in ids.shape:
                 raise ShapeError(
                     f"Transformer: {name} must be a (B, T) array of whole numbers, got {ids.dtype} {ids.shape}"
                 )
-            if ids.size and not (ids.min() >= 0 and ids.max() < self.config.vocab_size):
+            if not (ids.min() >= 0 and ids.max() < self.config.vocab_size):
                 raise ShapeError(
                     f"Transformer: {name} must hold ids in 0..{self.config.vocab_size - 1}, "
                     f"got {ids.min()}..{ids.max()}; is this the tokenizer the model was trained with?"

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from minitransformer.backend import Array, get_array_module
+from minitransformer.errors import ShapeError
 from minitransformer.ops.elementwise import unbroadcast
 from minitransformer.ops.rule import Rule
 
@@ -121,7 +122,10 @@ def normalized_axes(axis: int | tuple[int, ...] | None, ndim: int) -> tuple[int,
     """``axis`` as a tuple of non-negative axes; ``None`` means all."""
     if axis is None:
         return tuple(range(ndim))
-    return tuple(a % ndim for a in (axis if isinstance(axis, tuple) else (axis,)))
+    axes = tuple(axis) if isinstance(axis, tuple | list) else (axis,)
+    if not all(-ndim <= a < ndim for a in axes):
+        raise ShapeError(f"axis must be from {-ndim} to {ndim - 1}, got {axis}")
+    return tuple(a % ndim for a in axes)
 
 
 def size_along(shape: tuple[int, ...], axes: tuple[int, ...]) -> int:

@@ -154,7 +154,7 @@ def save_checkpoint(
 def load_checkpoint(path: str | Path, with_optimizer: bool = True) -> Checkpoint:
     """Read a checkpoint. Nothing in the file is executed: no pickle.
 
-    with_optimizer: False leaves Adam's vectors, two thirds of the file, unread
+    with_optimizer: False leaves Adam's vectors, two thirds of the file, unread and unchecked
 
     Raises:
         DamagedCheckpointError: what is in the file is not what training wrote.
@@ -168,7 +168,9 @@ def load_checkpoint(path: str | Path, with_optimizer: bool = True) -> Checkpoint
     except CheckpointError:
         raise
     except ConfigError as error:  # the bytes have passed their check sums: this is no damage
-        raise CheckpointError(f"checkpoint: {path} was written by another version: {error}; use that one") from error
+        raise CheckpointError(
+            f"checkpoint: {path} was written by another version and must be used with that one: {error}"
+        ) from error
     except Exception as error:  # bytes at random make zipfile, NumPy and JSON raise nearly anything
         if isinstance(error, MemoryError) and _has_right_sums(path):
             raise
@@ -194,8 +196,7 @@ def shapes(table: Table) -> dict[str, tuple[int, ...]]:
 def _read(path: str | Path, unwanted: tuple[str, ...]) -> Checkpoint:
     """The checkpoint without the ``unwanted`` entries; raises anything if the file is damaged."""
     with np.load(path, allow_pickle=False) as stored:
-        # Reading an entry to its end checks its CRC.
-        arrays = {name: stored[name] for name in stored.files if name not in unwanted}
+        arrays = {name: stored[name] for name in stored.files if name not in unwanted}  # checks the CRC of each
     header = json.loads(_text_of(arrays["header"]))
     if header["format"] != FORMAT:
         raise ValueError("another format")

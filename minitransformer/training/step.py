@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from minitransformer.autograd import no_grad
 from minitransformer.config import TrainingConfig
+from minitransformer.errors import DataError
 from minitransformer.nn import Dropout, Transformer
 from minitransformer.optim import Adam, clip_gradient_norm, learning_rate
 from minitransformer.text import Batch
@@ -33,6 +34,8 @@ def train_step(
     give the gradient of the one batch that they make up.
     """
     n_tgt_tokens = sum(batch.n_tgt_tokens for batch in micro_batches)
+    if n_tgt_tokens == 0:
+        raise DataError("train_step: the micro-batches must have at least one target token, got none")
     loss = nll = 0.0
     model.parameters.zero_grad()
     for i, batch in enumerate(micro_batches):
@@ -58,4 +61,6 @@ def evaluate_loss(model: Transformer, batches: Iterable[Batch]) -> tuple[float, 
             loss += loss_sum.item()
             nll += nll_sum.item()
             n_tgt_tokens += batch.n_tgt_tokens
+    if n_tgt_tokens == 0:
+        raise DataError("evaluate_loss: the batches must have at least one target token, got none")
     return loss / n_tgt_tokens, nll / n_tgt_tokens

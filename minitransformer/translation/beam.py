@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,8 +32,7 @@ def beam_search(
 
     src_ids: (B, S), sentences that end in EOS, padded with PAD
     beam_size: hypotheses sought per sentence   n_best: of these returned, 1 to beam_size (fewer where so few exist)
-    alpha: exponent of the length penalty, 0 or more (see `length_penalty`)
-    max_extra: the output is at most this much longer than the source, tokens (see `output_limits`)
+    alpha: exponent of `length_penalty`, 0 or more   max_extra: tokens, as in `output_limits`, 0 or more
     early_stop: leave a sentence as soon as nothing to come can change its answer (see `_settled`)
 
     Raises:
@@ -124,7 +124,7 @@ class Beams:
         """Some of the beginnings, by a (R,) mask."""
         return Beams(self.sentences[rows], self.tokens[rows], self.log_probs[rows], self.parents[rows])
 
-    def where(self, rows: np.ndarray):
+    def where(self, rows: np.ndarray) -> Iterator[tuple[int, np.ndarray, float]]:
         """(sentence, tokens without BOS, log-probability) of some of the beginnings, by a (R,) mask."""
         return zip(self.sentences[rows], self.tokens[rows, 1:], self.log_probs[rows], strict=True)
 

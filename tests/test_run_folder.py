@@ -1,0 +1,90 @@
+"""The folder of a run: from which of its checkpoints a run goes on, which are kept, who may work in it."""
+
+import numpy as np
+import pytest
+from tiny_run import final_state, tiny_config, tiny_corpus, tiny_trainer
+
+from minitransformer.errors import CheckpointError, TrainingError
+from minitransformer.training import Trainer, folder, load_checkpoint
+
+
+@pytest.mark.parametrize(
+    "key, changes",
+    [
+        ("training.seed", {"seed": 2}),
+        ("training.micro_batches", {"micro_batches": 3}),
+        ("training.beta2", {"beta2": 0.9}),
+        ("training.warmup_steps", {"warmup_steps": 21}),
+        ("data.tgt_tokens", {"data": {"tgt_tokens": 65}}),
+        ("model.p_drop", {"model": {"p_drop": 0.2}}),
+        ("model.d_ff", {"model": {"d_ff": 48}}),
+    ],
+)
+def test_a_changed_setting_that_changes_the_weights_is_refused_by_name(tmp_path, key, changes):
+    tiny_trainer(tmp_path, updates=4).run()
+    with pytest.raises(CheckpointError, match=rf"train: {key} must be .* got .*choose another"):
+        tiny_trainer(tmp_path, updates=8, **changes)
+    assert tiny_trainer(tmp_path, updates=8, log_every=3, save_every=2, keep_checkpoints=3).run().update == 8
+
+
+def test_other_data_is_refused(tmp_path):
+    tiny_trainer(tmp_path, updates=4).run()
+    with pytest.raises(CheckpointError, match="training data must be the one of"):
+        tiny_trainer(tmp_path, tiny_corpus(seed=1), updates=8)
+
+
+def test_a_directory_with_checkpoints_is_not_begun_anew(tmp_path):
+    tiny_trainer(tmp_path, updates=4).run()
+    with pytest.raises(CheckpointError, match="must hold no checkpoints"):
+        Trainer(tiny_config(tmp_path), tiny_corpus(), resume=False, progress=False)
+
+
+def test_two_runs_do_not_share_a_directory(tmp_path):
+    first = tiny_trainer(tmp_path, updates=2)
+    with pytest.raises(TrainingError, match="another run at work"):
+        tiny_trainer(tmp_path, updates=2)
+    first.run()
+    assert tiny_trainer(tmp_path, updates=3).run().update == 3
+
+
+def test_the_newest_checkpoints_are_kept_and_the_last_update_is_always_saved(tmp_path):
+    tiny_trainer(tmp_path, updates=18, keep_checkpoints=3).run()
+    names = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
+    assert names == [f"update_{update:08d}.npz" for update in (12, 16, 18)]
+
+
+def test_a_damaged_newest_checkpoint_is_skipped_by_name_and_later_replaced(tmp_path, capsys):
+    tiny_trainer(tmp_path, updates=12).run()
+    state = final_state(tmp_path, 12)
+    newest = tmp_path / "checkpoints" / "update_00000012.npz"
+    newest.write_bytes(newest.read_bytes()[:1000])
+    assert tiny_trainer(tmp_path, updates=10, keep_checkpoints=1).run().update == 10
+    assert load_checkpoint(tmp_path / "checkpoints" / "update_00000010.npz").update == 10
+    assert tiny_trainer(tmp_path, updates=12, keep_checkpoints=1).run().update == 12
+    assert "skipped: checkpoint: " + str(newest) in capsys.readouterr().err
+    for before, after in zip(state, final_state(tmp_path, 12), strict=True):
+        np.testing.assert_array_equal(before, after)
+
+
+@pytest.mark.parametrize("error", [CheckpointError("cannot be read: Permission denied"), MemoryError()], ids=repr)
+def test_a_newest_checkpoint_that_may_be_whole_is_not_passed_over(tmp_path, monkeypatch, error):
+    tiny_trainer(tmp_path, updates=8).run()
+    whole = load_checkpoint
+
+    def load(path):
+        if path.name == "update_00000008.npz":
+            raise error
+        return whole(path)
+
+    monkeypatch.setattr(folder, "load_checkpoint", load)
+    with pytest.raises(type(error)) as caught:
+        tiny_trainer(tmp_path, updates=12)
+    assert caught.value is error
+
+
+def test_a_run_whose_checkpoints_are_all_damaged_does_not_silently_begin_anew(tmp_path):
+    tiny_trainer(tmp_path, updates=4).run()
+    for path in (tmp_path / "checkpoints").iterdir():
+        path.write_bytes(b"")
+    with pytest.raises(CheckpointError, match="1 damaged; delete them to begin anew"):
+        tiny_trainer(tmp_path, updates=4)

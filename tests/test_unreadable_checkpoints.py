@@ -1,0 +1,137 @@
+"""Checkpoints that cannot be loaded: damaged ones are called so, and no others are."""
+
+import errno
+import json
+import os
+import pickle
+
+import numpy as np
+import pytest
+from tiny_run import tiny_config
+
+from minitransformer.errors import CheckpointError, DamagedCheckpointError
+from minitransformer.files import write_atomically
+from minitransformer.nn import Transformer
+from minitransformer.optim import Adam
+from minitransformer.training import checkpoint, load_checkpoint, save_checkpoint
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """The path of a checkpoint of a model."""
+    config = tiny_config("unused")
+    model = Transformer(config.model, seed=5)
+    save_checkpoint(tmp_path / "one.npz", model, Adam(model.parameters), update=7, config=config)
+    return tmp_path / "one.npz"
+
+
+def test_a_checkpoint_cut_anywhere_is_refused(saved, rng):
+    whole = saved.read_bytes()
+    for length in [0, 1, len(whole) - 1, *rng.integers(2, len(whole) - 1, 30)]:
+        saved.write_bytes(whole[:length])
+        with pytest.raises(DamagedCheckpointError, match=r"one\.npz must be a whole checkpoint.*delete it") as caught:
+            load_checkpoint(saved)
+        assert "\n" not in str(caught.value)
+
+
+def test_a_changed_byte_is_refused_or_changes_nothing(saved, rng):
+    whole, loaded = saved.read_bytes(), load_checkpoint(saved)
+    refused = 0
+    for place in rng.integers(0, len(whole), 200):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << int(rng.integers(8))
+        saved.write_bytes(damaged)
+        try:
+            seen = load_checkpoint(saved)
+        except DamagedCheckpointError:
+            refused += 1
+            continue
+        for name in ("parameters", "adam_m", "adam_v"):
+            np.testing.assert_array_equal(getattr(seen, name), getattr(loaded, name))
+        assert (seen.table, seen.config, seen.update) == (loaded.table, loaded.config, loaded.update)
+    assert refused > 150
+
+
+class Bomb:
+    """Unpickling it would make a file."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return open, (self.path, "w")
+
+
+def test_foreign_files_are_refused_and_never_executed(tmp_path):
+    path, bomb = tmp_path / "foreign.npz", tmp_path / "executed"
+    pickled = pickle.dumps(Bomb(str(bomb)))
+    writers = {
+        "text": lambda file: file.write(b"hello\n"),
+        "pickle": lambda file: file.write(pickled),
+        "npy": lambda file: np.save(file, np.zeros(3)),
+        "npz": lambda file: np.savez(file, weights=np.zeros(3)),
+        "npz with objects": lambda file: np.savez(file, header=np.array([Bomb(str(bomb))], dtype=object)),
+        "npz with a header": lambda file: np.savez(file, header=np.frombuffer(b'{"format": "x"}', np.uint8)),
+    }
+    for write in writers.values():
+        write_atomically(path, write)
+        with pytest.raises(DamagedCheckpointError, match="damaged or foreign"):
+            load_checkpoint(path)
+    assert not bomb.exists()
+
+
+def test_a_missing_file_and_a_folder_are_named(tmp_path):
+    with pytest.raises(CheckpointError, match="none.npz must be a file .* no such file"):
+        load_checkpoint(tmp_path / "none.npz")
+    with pytest.raises(CheckpointError, match="got a folder"):
+        load_checkpoint(tmp_path)
+
+
+def test_a_newer_format_is_refused_as_such(saved, monkeypatch):
+    monkeypatch.setattr(checkpoint, "VERSION", 0)
+    with pytest.raises(CheckpointError, match="must have format version 0, got 1") as caught:
+        load_checkpoint(saved)
+    assert not isinstance(caught.value, DamagedCheckpointError)
+
+
+def test_a_config_with_a_key_this_version_does_not_know_is_no_damage(saved):
+    with np.load(saved) as stored:
+        arrays = dict(stored)
+    header = json.loads(arrays["header"].tobytes())
+    header["config"]["model"]["n_experts"] = 8
+    arrays["header"] = np.frombuffer(json.dumps(header).encode(), np.uint8)
+    np.savez(saved, **arrays)
+    with pytest.raises(CheckpointError, match="written by another version .* unknown key 'n_experts'") as caught:
+        load_checkpoint(saved)
+    assert not isinstance(caught.value, DamagedCheckpointError) and "delete" not in str(caught.value)
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EIO, errno.EMFILE], ids=errno.errorcode.get)
+def test_a_file_that_the_system_does_not_give_is_not_called_damaged(saved, monkeypatch, number):
+    def refuse(*_, **__):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(np, "load", refuse)
+    with pytest.raises(CheckpointError, match=f"one.npz cannot be read: {os.strerror(number)}$") as caught:
+        load_checkpoint(saved)
+    assert not isinstance(caught.value, DamagedCheckpointError)
+
+
+def test_a_wrong_offset_is_damage_though_the_system_calls_it_an_invalid_argument(saved):
+    damaged = bytearray(saved.read_bytes())
+    damaged[-3] ^= 1 << 7  # top byte of where the zip's directory begins
+    saved.write_bytes(damaged)
+    with pytest.raises(DamagedCheckpointError):
+        load_checkpoint(saved)
+
+
+def test_too_little_memory_for_a_whole_checkpoint_is_not_its_fault(saved, monkeypatch):
+    def refuse(*_, **__):
+        raise MemoryError
+
+    monkeypatch.setattr(np, "load", refuse)
+    with pytest.raises(MemoryError):
+        load_checkpoint(saved)
+    saved.write_bytes(saved.read_bytes()[:-100])  # the memory may have been wanted only because of the damage
+    with pytest.raises(DamagedCheckpointError):
+        load_checkpoint(saved)

@@ -1,0 +1,99 @@
+"""The Python interface used wrongly: what NumPy would take in silence is refused, and every refusal names the op."""
+
+import numpy as np
+import pytest
+from small_models import VOCAB_SIZE, random_batch, small_model
+
+from minitransformer import kernels
+from minitransformer.autograd import Tensor, functions
+from minitransformer.config import TrainingConfig
+from minitransformer.errors import AutogradError, ConfigError, DataError, ShapeError
+from minitransformer.optim import Adam
+from minitransformer.training import evaluate_loss, train_step
+
+
+def ones(*shape) -> Tensor:
+    return Tensor(np.ones(shape))
+
+
+TARGETS = np.array([1, 2, 3])
+WRONG = {
+    "axis that is not there": (lambda: ones(2, 3).sum(axis=5), "axis must be from -2 to 1, got 5"),
+    "shapes that do not fit": (lambda: ones(2, 3) + ones(4), r"add: .*\(2, 3\), \(4,\)"),
+    "reshape": (lambda: ones(2, 3).reshape(4, 2), r"reshape: .*\(2, 3\)"),
+    "negative id": (lambda: functions.embedding(ones(5, 2), ids=np.array([-1])), r"embedding: ids must be in 0..4"),
+    "boolean ids": (lambda: functions.embedding(ones(2, 2), ids=np.array([True, False])), "whole numbers, got bool"),
+    "target -1": (
+        lambda: functions.cross_entropy(ones(3, 5), targets=TARGETS - 2),
+        "cross_entropy: targets must be in 0",
+    ),
+    "one target for all": (lambda: functions.cross_entropy(ones(3, 5), targets=TARGETS[:1]), "rows and targets"),
+    "too many targets": (
+        lambda: functions.projection_loss(ones(2, 4), ones(5, 4), targets=TARGETS),
+        "rows and targets",
+    ),
+    "smoothing of 2": (
+        lambda: functions.cross_entropy(ones(3, 5), targets=TARGETS, label_smoothing=2.0),
+        "label_smoothing must be at least 0 and below 1, got 2",
+    ),
+    "residual that broadcasts": (
+        lambda: functions.residual_dropout_norm(ones(1, 4), ones(3, 4), ones(4), ones(4)),
+        r"same shape, got \(1, 4\) and \(3, 4\)",
+    ),
+    "mask of dropout that broadcasts": (
+        lambda: functions.dropout(ones(1, 4), keep=np.ones((3, 4), bool), p_drop=0.5),
+        "x and keep must have the same shape",
+    ),
+    "dropout of everything": (
+        lambda: functions.dropout(ones(4), keep=np.ones(4, bool), p_drop=1.0),
+        "p_drop must be at least 0 and below 1, got 1.0",
+    ),
+    "heads that do not fill the row": (lambda: functions.split_heads(ones(1, 2, 9), n_heads=2, widths=(4,)), "got 9"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_use_of_an_op_is_refused_by_name(name):
+    call, message = WRONG[name]
+    with pytest.raises(ShapeError, match=message):
+        call()
+
+
+def test_a_number_with_a_fraction_keeps_it_beside_whole_numbers():
+    np.testing.assert_array_equal((Tensor(np.array([1, 2])) + 0.5).data, [1.5, 2.5])
+
+
+@pytest.mark.parametrize("other", [None, "3", object()], ids=["None", "a string", "an object"])
+def test_an_operand_that_is_no_number_is_refused(other):
+    with pytest.raises(AutogradError, match="must be numbers"):
+        ones(2) + other
+
+
+def test_ids_may_be_lists_and_are_checked_all_the_same(rng):
+    model = small_model(rng)
+    np.testing.assert_array_equal(model([[5, 6]], [[1]]).data, model(np.array([[5, 6]]), np.array([[1]])).data)
+    for ids in ([[5, -1]], [[5, VOCAB_SIZE]], [5, 6], [[5.0]], [[]]):
+        with pytest.raises(ShapeError, match="Transformer: src_ids must"):
+            model(ids, [[1]])
+
+
+def test_sources_and_targets_must_be_as_many(rng):
+    model = small_model(rng)
+    with pytest.raises(ShapeError, match="as many, got 2 and 1"):
+        model([[5, 6], [5, 6]], [[1]])
+    with pytest.raises(ShapeError, match=r"shape of tgt_in, \(1, 2\), got \(2, 1\)"):
+        model.loss([[5, 6]], [[1, 5]], [[5], [2]])
+
+
+def test_a_step_needs_a_target_token(rng):
+    model, batch = small_model(rng), random_batch(rng)
+    with pytest.raises(DataError, match="train_step: .* at least one target token"):
+        train_step(model, Adam(model.parameters), [], update=1, config=TrainingConfig())
+    with pytest.raises(DataError, match="evaluate_loss: .* at least one target token"):
+        evaluate_loss(model, [])
+    assert evaluate_loss(model, [batch])[0] > 0
+
+
+def test_kernels_are_simple_or_fast():
+    with pytest.raises(ConfigError, match="must be simple or fast, got 'slow'"), kernels.using("slow"):
+        pass
