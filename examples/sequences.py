@@ -23,12 +23,13 @@ from minitransformer.errors import ConfigError, MiniTransformerError
 from minitransformer.figures import draw_attention, draw_learning_curves, png_bytes
 from minitransformer.nn import Transformer
 from minitransformer.text import pad_batch
-from minitransformer.training import Corpus, Trainer, read_metrics
+from minitransformer.training import Corpus, Trainer, average_checkpoints, read_metrics
 from minitransformer.translation import greedy_search
 
 FIRST_SYMBOL = UNK + 1  # the ids before it are PAD, BOS, EOS and UNK
 N_SYMBOLS = 30
 LONGEST = 20
+AVERAGED = 10  # checkpoints whose mean is tested, as in sec. 6.1: it is steadier than the last one
 TASKS = {"copy": lambda sequence: list(sequence), "reverse": lambda sequence: list(reversed(sequence))}
 
 
@@ -61,18 +62,19 @@ def make_config(arguments: argparse.Namespace) -> Config:
             p_drop=0.0,
             kernels=arguments.kernels,
         ),
-        # About 64 sequences of middling length in a batch.
-        data=DataConfig(src_tokens=64 * (LONGEST + 1), tgt_tokens=64 * (LONGEST + 1)),
+        # Two batches, of one length each, make an update: together 64 sequences of the longest kind, or more shorter ones.
+        data=DataConfig(src_tokens=32 * (LONGEST + 1), tgt_tokens=32 * (LONGEST + 1)),
         training=TrainingConfig(
             directory=arguments.directory,
             seed=arguments.seed,
             updates=arguments.updates,
+            micro_batches=2,
             warmup_steps=500,
-            lr_scale=0.35,
+            lr_scale=0.5,
             log_every=25,
-            validate_every=250,
-            save_every=500,
-            keep_checkpoints=2,
+            validate_every=500,
+            save_every=100,
+            keep_checkpoints=AVERAGED,
         ),
     )
 
@@ -88,11 +90,11 @@ def count_right(model: Transformer, sources: list, targets: list) -> int:
     return right
 
 
-def draw_pictures(trainer: Trainer, source: list[int], target: list[int], folder: Path, task: str) -> None:
+def draw_pictures(model: Transformer, source: list[int], target: list[int], folder: Path, task: str) -> None:
     curves = draw_learning_curves({task: read_metrics(folder / "metrics.jsonl")})
     (folder / "curves.png").write_bytes(png_bytes(curves))
     batch = pad_batch([source], [target])
-    maps = trainer.model.attention_maps(batch.src, batch.tgt_in)
+    maps = model.attention_maps(batch.src, batch.tgt_in)
     names = [[f"{symbol - FIRST_SYMBOL}" for symbol in side] + ["end"] for side in (source, target)]
     attention = draw_attention(maps["decoder.1.cross_attention"][0], *names, title=f"{task}: last decoder layer")
     (folder / "attention.png").write_bytes(png_bytes(attention))
@@ -102,7 +104,7 @@ def draw_pictures(trainer: Trainer, source: list[int], target: list[int], folder
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("task", choices=TASKS)
-    parser.add_argument("--updates", type=int, default=5000, help="updates of the parameters (default 5000)")
+    parser.add_argument("--updates", type=int, default=4000, help="updates of the parameters (default 4000)")
     parser.add_argument("--sequences", type=int, default=100_000, help="to learn from (default 100000)")
     parser.add_argument("--unseen", type=int, default=1000, help="other sequences to test with (default 1000)")
     parser.add_argument("--seed", type=int, default=1, help="of data, weights and order (default 1)")
@@ -124,12 +126,13 @@ def main() -> int:
     print(f"{outcome.update} updates; this sitting took {time.monotonic() - began:.0f} s")
     if outcome.signal is not None:
         return outcome.exit_status
-    right = count_right(trainer.model, *unseen_pairs)
+    checkpoints = trainer.folder.paths()[-AVERAGED:]
+    model, _ = average_checkpoints(checkpoints).build()
+    print(f"testing the mean of the last {len(checkpoints)} checkpoints")
+    right = count_right(model, *unseen_pairs)
     print(f"{right} of {len(unseen)} sequences never seen in training: {arguments.task} exactly right")
     longest = max(range(len(unseen)), key=lambda row: len(unseen_pairs[0][row]))
-    draw_pictures(
-        trainer, unseen_pairs[0][longest], unseen_pairs[1][longest], Path(arguments.directory), arguments.task
-    )
+    draw_pictures(model, unseen_pairs[0][longest], unseen_pairs[1][longest], Path(arguments.directory), arguments.task)
     return 0
 
 
