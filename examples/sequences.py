@@ -62,7 +62,7 @@ def make_config(arguments: argparse.Namespace) -> Config:
             p_drop=0.0,
             kernels=arguments.kernels,
         ),
-        # Two batches, of one length each, make an update: together 64 sequences of the longest kind, or more shorter ones.
+        # Two batches, of one length each, make an update: together 64 of the longest sequences, or more shorter ones.
         data=DataConfig(src_tokens=32 * (LONGEST + 1), tgt_tokens=32 * (LONGEST + 1)),
         training=TrainingConfig(
             directory=arguments.directory,

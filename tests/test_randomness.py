@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from small_models import small_config
+from small_models import random_batch, small_config, small_model
 
 from minitransformer.config import ModelConfig
 from minitransformer.nn import Dropout, Transformer
@@ -86,3 +86,22 @@ def test_a_dropout_mask_depends_on_seed_update_micro_batch_and_site_alone():
 
 def test_no_mask_is_drawn_where_nothing_is_dropped():
     assert Dropout(seed=1).keep((4, 4), 0.0) is None
+
+
+def test_dropout_falls_on_both_embeddings_and_on_every_sublayer(rng):
+    """Sec. 5.4: on the output of each sub-layer, two in an encoder layer and three in a decoder layer, and on the sums
+    of embeddings and positions. Attention weights and hidden values are dropped only where it is asked for."""
+    model, batch = small_model(rng, p_drop=0.2), random_batch(rng)
+    masks = []
+
+    class Recording(Dropout):
+        def keep(self, shape, p_drop, xp=np):
+            mask = super().keep(shape, p_drop, xp)
+            if mask is not None:
+                masks.append((shape, p_drop))
+            return mask
+
+    model.loss(batch.src, batch.tgt_in, batch.tgt_out, Recording(1))
+    n, d_model = model.config.n_layers, model.config.d_model
+    on_source, on_target = ((*ids.shape, d_model) for ids in (batch.src, batch.tgt_in))
+    assert masks == [(on_source, 0.2)] * (1 + 2 * n) + [(on_target, 0.2)] * (1 + 3 * n)
