@@ -35,7 +35,7 @@ class ModelConfig(Section):
     """The shape of the model  [sec. 3, sec. 5.4, Table 3]."""
 
     vocab_size: int = option(0, "V, word pieces (0: taken from the tokenizer)", low=0)
-    n_layers: int = option(6, "N, layers of the encoder and of the decoder", low=0)
+    n_layers: int = option(6, "N, layers of the encoder and of the decoder", low=0, high=1000)
     d_model: int = option(512, "width of the residual stream", low=1)
     d_ff: int = option(2048, "width inside the feed-forward layer", low=1)
     n_heads: int = option(8, "h, attention heads", low=1)
@@ -132,15 +132,15 @@ class TrainingConfig(Section):
     updates: int = option(100000, "updates of the parameters in all", low=0)
     micro_batches: int = option(1, "micro-batches whose gradients make one update", low=1)
     warmup_steps: int = option(4000, "updates over which the learning rate rises", low=1)
-    lr_scale: float = option(1.0, "factor on the learning rate of eq. 3", low=0)
+    lr_scale: float = option(1.0, "factor on the learning rate of eq. 3", low=0, high=1e6)
     beta1: float = option(0.9, "Adam's decay of the mean gradient", low=0, high=0.999999)
     beta2: float = option(0.98, "Adam's decay of the mean squared gradient", low=0, high=0.999999)
-    eps: float = option(1e-9, "Adam's epsilon", low=0)
+    eps: float = option(1e-9, "Adam's epsilon", low=1e-16)
     clip_norm: float = option(0.0, "gradients are shortened to this norm (0: no clipping, as the paper)", low=0)
     log_every: int = option(50, "updates between two lines of metrics", low=1)
     validate_every: int = option(1000, "updates between two validations (0: never)", low=0)
     validate_bleu: bool = option(False, "also translate the validation text greedily and score it")
-    save_every: int = option(1000, "updates between two checkpoints (0: only at the end)", low=0)
+    save_every: int = option(1000, "updates between two checkpoints, besides one before a validation (0: none)", low=0)
     save_minutes: float = option(0.0, "minutes between two checkpoints, besides save_every (0: off)", low=0)
     keep_checkpoints: int = option(10, "newest checkpoints that are kept (0: all)", low=0)
 
@@ -150,8 +150,8 @@ class TranslationConfig(Section):
     """How sentences are decoded  [sec. 6.1]."""
 
     beam_size: int = option(4, "hypotheses kept per sentence (1: greedy)", low=1)
-    alpha: float = option(0.6, "exponent of the length penalty ((5 + |Y|) / 6)^alpha", low=0)
-    max_extra: int = option(50, "output is at most this much longer than the input, tokens", low=0)
+    alpha: float = option(0.6, "exponent of the length penalty ((5 + |Y|) / 6)^alpha", low=0, high=100)
+    max_extra: int = option(50, "output is at most this much longer than the input, tokens", low=0, high=100000)
     batch_tokens: int = option(4096, "padded source tokens translated together, times beam_size, at most", low=1)
 
 
@@ -184,10 +184,10 @@ class Config:
             ConfigError: no such file, not TOML, an unknown key, a wrong type or a value out of range.
         """
         try:
-            tables = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+            tables = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
         except OSError as error:
             raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        except (ValueError, RecursionError) as error:  # not TOML, not UTF-8, too deep, a number too large
             raise ConfigError(f"{path}: must be TOML: {error}") from error
         cls.from_dict(tables, str(path))  # so that a fault in the file is not blamed on a setting
         return cls.from_dict(with_settings(tables, settings), "with --set")
@@ -205,8 +205,8 @@ def with_settings(tables: dict, settings: Sequence[str]) -> dict:
         if not equals or not dot:
             raise ConfigError(f"--set must look like section.key=value, got {setting!r}")
         try:
-            value = tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
+            value = text.strip() if "\n" in text else tomllib.loads(f"value = {text}")["value"]
+        except (ValueError, RecursionError):
             value = text.strip()
         tables.setdefault(section, {})[name] = value
     return tables
@@ -253,6 +253,10 @@ def _checked(key: str, value: Any, spec) -> Any:
     if type(value) is not wanted:
         raise ConfigError(f"{key} must be {_with_article(wanted)}, got {value!r}")
     limits = spec.metadata
+    if wanted is str and ("\0" in value or "\n" in value):
+        raise ConfigError(f"{key} must be one line of text, got {value!r}")
+    if wanted is int and limits["high"] is None and value >= 2**31:
+        raise ConfigError(f"{key} must be below 2^31, got {value}")
     if limits["choices"] and value not in limits["choices"]:
         raise ConfigError(f"{key} must be one of {', '.join(limits['choices'])}, got {value!r}")
     # Written as "not inside" so that nan, which compares false with everything, is refused too.

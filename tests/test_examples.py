@@ -1,4 +1,4 @@
-"""The examples: that the numerals are English and German, that nothing tested was trained on, that each program runs."""
+"""The examples: numerals are English and German, nothing tested was trained on, and each program runs to its end."""
 
 import sys
 

@@ -43,7 +43,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
 def run_train(arguments: argparse.Namespace) -> None:
     from minitransformer.text import Tokenizer, read_lines
 
-    output = writable_file(arguments.output)
+    output = writable_file(arguments.output, arguments.inputs)
     lines = [line for path in arguments.inputs for line in read_lines(path)]
     tokenizer = Tokenizer.train(lines, arguments.vocab_size, arguments.mode, progress=sys.stderr.isatty())
     tokenizer.save(output)

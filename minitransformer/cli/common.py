@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,12 +31,17 @@ def stdin_lines() -> Iterator[str]:
             raise DataError(f"standard input:{number}: must be UTF-8, got byte 0x{line[error.start]:02x}") from error
 
 
-def writable_file(path: Path) -> Path:
+def writable_file(path: Path, inputs: Iterable[Path] = ()) -> Path:
     """``path`` if a file can be made there; asked before long work whose result would be lost.
 
     Raises:
-        ConfigError: the folder does not exist or may not be written, or ``path`` is a folder.
+        ConfigError: the folder does not exist or may not be written, ``path`` is a folder, a file that may not be
+            written, or one of the ``inputs``.
     """
+    if path.exists() and any(each.exists() and path.samefile(each) for each in inputs):
+        raise ConfigError(f"output must not be one of the inputs, got {path}")
+    if path.exists() and not os.access(path, os.W_OK):
+        raise ConfigError(f"output must be a file that can be written, got {path}")
     if path.is_dir():
         raise ConfigError(f"output must be a file, got the folder {path}")
     if not path.parent.is_dir():

@@ -28,7 +28,7 @@ def run(arguments: argparse.Namespace) -> None:
     from minitransformer.translation import corpus_bleu, require_sacrebleu, translate_lines
 
     if arguments.output:
-        writable_file(arguments.output)
+        writable_file(arguments.output, [arguments.src, arguments.ref, arguments.checkpoint])
     sources, references = read_parallel(arguments.src, arguments.ref)
     require_sacrebleu()
     model, tokenizer, search = open_model(arguments)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 from collections.abc import Sequence
@@ -48,6 +49,9 @@ def build_parser() -> Parser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code: 0, or 2 for bad input, 130 interrupted, 141 reader gone."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # the caller closed it
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             # Translations are UTF-8 whatever the locale; a file name that is no text must not end in a traceback.
@@ -80,7 +84,8 @@ def _say(arguments: argparse.Namespace, message: str, code: int) -> int:
     """One line on standard error, with the command in front."""
     command = " ".join(filter(None, (arguments.command, getattr(arguments, "action", ""))))
     line = " ".join(message.split("\n")).removeprefix(f"{command}: ")
-    print(f"minitransformer {command}: {line}", file=sys.stderr)
+    with contextlib.suppress(OSError):  # where standard error is full or gone, the code alone must tell
+        print(f"minitransformer {command}: {line}", file=sys.stderr)
     return code
 
 

@@ -60,8 +60,8 @@ def run_curves(arguments: argparse.Namespace) -> None:
     from minitransformer.figures import draw_learning_curves
     from minitransformer.training import read_metrics
 
-    output = writable_file(arguments.output)
     named = [_label_and_path(word) for word in arguments.metrics]
+    output = writable_file(arguments.output, [path for _, path in named])
     labels = [label for label, _ in named]
     if len(set(labels)) < len(labels):
         raise ConfigError(f"every run must have a label of its own, got {', '.join(labels)}; write LABEL=FILE")
@@ -80,7 +80,7 @@ def run_attention(arguments: argparse.Namespace) -> None:
     from minitransformer.figures import draw_attention
     from minitransformer.translation import hypothesis_attention, search_lines
 
-    output = writable_file(arguments.output)
+    output = writable_file(arguments.output, [arguments.checkpoint])
     model, tokenizer, search = open_model(arguments)
     layer = _layer(arguments.layer, model.config.n_layers)
     if arguments.tgt is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -64,9 +65,11 @@ def _draw_run(axes: Axes, curves: Mapping[str, list[dict]], key: str, number: in
 def _points(lines: Sequence[dict], key: str, label: str) -> tuple[list[float], list[float]]:
     for line in lines:
         for name in ("update", key):
-            if not isinstance(line.get(name), int | float):
+            if type(line.get(name)) not in (int, float):
                 raise DataError(f"plot curves: {label}: {name} must be a number in each line, got {line.get(name)!r}")
-    return [line["update"] for line in lines], [line[key] for line in lines]
+    # What no axis can show leaves a gap: a perplexity may be too large for a number.
+    values = [line[key] if abs(line[key]) < 1e300 else math.nan for line in lines]
+    return [line["update"] for line in lines], values
 
 
 def _dress(axes: Axes, title: str, y_label: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterable
 from functools import lru_cache
@@ -71,7 +72,14 @@ class Tokenizer:
                 f"({len(SPECIALS)} special ids and {len(base)} base symbols), got {vocab_size}"
             )
         table = [(spelling.spell(word), count) for word, count in words.items()]
-        merges = tqdm(islice(learn_merges(table), room), total=room, desc="merges", unit="merge", disable=not progress)
+        room = min(room, sys.maxsize)  # what islice can count to
+        merges = tqdm(
+            islice(learn_merges(table), room),
+            total=room,
+            desc="merges",
+            unit="merge",
+            disable=not progress,
+        )
         return cls(mode, base, list(dict.fromkeys(merges)))
 
     @property

@@ -116,7 +116,7 @@ class _Reader:
 
     def count(self, word: str) -> int:
         digits = self.after(word)
-        if not (digits.isascii() and digits.isdigit()):
+        if not (digits.isascii() and digits.isdigit() and len(digits) < 10):
             raise self.error(f"{word.strip()} must be a whole number, got {digits!r}")
         return int(digits)
 

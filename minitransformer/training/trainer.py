@@ -7,9 +7,10 @@ import sys
 import time
 from dataclasses import dataclass, replace
 
+import numpy as np
 from tqdm import tqdm
 
-from minitransformer.backend import keep_freed_memory, load_array_module
+from minitransformer.backend import keep_freed_memory, load_array_module, to_numpy
 from minitransformer.config import Config
 from minitransformer.errors import CheckpointError, ConfigError, TrainingError
 from minitransformer.nn import Transformer
@@ -111,7 +112,8 @@ class Trainer:
         began = time.monotonic()
         first = self.update * settings.micro_batches
         batches = [self.stream.batch(first + i) for i in range(settings.micro_batches)]
-        result = train_step(self.model, self.optimizer, batches, update=update, config=settings)
+        with np.errstate(all="ignore"):  # what overflows ends in the one line below, not in warnings
+            result = train_step(self.model, self.optimizer, batches, update=update, config=settings)
         if not (math.isfinite(result.loss) and math.isfinite(result.gradient_norm)):
             raise TrainingError(
                 f"train: loss and gradient norm must be finite, got {result.loss} and {result.gradient_norm} at update "
@@ -161,6 +163,11 @@ class Trainer:
         """Write a checkpoint of this update, unless it is there already, and delete the oldest beyond the limit."""
         if self.saved_update == self.update:
             return
+        if not np.isfinite(to_numpy(self.model.parameters.data)).all():
+            raise TrainingError(
+                f"train: parameters must be finite to be saved, got some that are not after update {self.update}; "
+                "the checkpoints before it are whole; lower training.lr_scale or set training.clip_norm"
+            )
         self.log.sync()
         save_checkpoint(
             self.folder.path_of(self.update),

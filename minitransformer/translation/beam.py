@@ -154,7 +154,7 @@ def _ranked(hypotheses: list[Hypothesis]) -> list[Hypothesis]:
 def _check(beam_size: int, alpha: float, n_best: int) -> None:
     if beam_size < 1:
         raise ConfigError(f"beam_search: beam_size must be at least 1, got {beam_size}")
-    if not alpha >= 0:  # so that nan is refused too
-        raise ConfigError(f"beam_search: alpha must be at least 0, got {alpha}")
+    if not 0 <= alpha <= 100:  # so that nan is refused too
+        raise ConfigError(f"beam_search: alpha must be from 0 to 100, got {alpha}")
     if not 1 <= n_best <= beam_size:
         raise ConfigError(f"beam_search: n_best must be from 1 to beam_size = {beam_size}, got {n_best}")
