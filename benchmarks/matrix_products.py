@@ -46,7 +46,7 @@ class Product:
 class _Watched(np.ndarray):
     """An array that notes down each product of two matrices it takes part in; what is computed from it is watched too.
 
-    Products with a vector are left out: they are row sums in another guise.
+    Products with a vector, or a matrix of one row or column, are left out: they are row sums in another guise.
     """
 
     products: list[Product] = []
@@ -54,7 +54,7 @@ class _Watched(np.ndarray):
     def __array_ufunc__(self, ufunc, method, *inputs, out=(), **options):
         plain = [_unwatched(value) for value in inputs]
         options = {name: _unwatched(value) for name, value in options.items()}
-        if ufunc is np.matmul and min(value.ndim for value in plain) > 1:
+        if ufunc is np.matmul and not any(value.ndim == 1 or 1 in value.shape[-2:] for value in plain):
             self.products.append(Product(*map(_operand, plain), dtype=plain[0].dtype.name))
         if out:
             getattr(ufunc, method)(*plain, out=tuple(map(_unwatched, out)), **options)

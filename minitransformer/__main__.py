@@ -1,8 +1,11 @@
 """``python -m minitransformer`` is the same as the command ``minitransformer``."""
 
+import signal
 import sys
 
-from minitransformer.cli.main import main
-
 if __name__ == "__main__":
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C during the imports: no traceback
+    from minitransformer.cli.main import main
+
+    signal.signal(signal.SIGINT, before)
     sys.exit(main())

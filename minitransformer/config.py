@@ -2,32 +2,15 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
 
 from minitransformer.errors import ConfigError
+from minitransformer.settings import Section, option, read_toml, section_from, with_settings
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
 """Ids that every vocabulary reserves: padding, begin of sentence, end of sentence, unknown."""
-
-
-def option(
-    default: Any, meaning: str, *, low: float | None = None, high: float | None = None, choices: tuple = ()
-) -> Any:
-    """A dataclass field that knows its meaning and its allowed range (``low <= value <= high``)."""
-    return field(default=default, metadata={"meaning": meaning, "low": low, "high": high, "choices": choices})
-
-
-class Section:
-    """What all sections share: a check of types and ranges at construction."""
-
-    def __post_init__(self):
-        for spec in fields(self):
-            value = _checked(f"{section_name(type(self))}.{spec.name}", getattr(self, spec.name), spec)
-            object.__setattr__(self, spec.name, value)
 
 
 @dataclass(frozen=True)
@@ -128,7 +111,7 @@ class TrainingConfig(Section):
 
     directory: str = option("runs/model", "folder for checkpoints and metrics, path")
     device: str = option("cpu", "where arrays live", choices=("cpu", "cuda", "auto"))
-    seed: int = option(1, "seed of initial weights, data order and dropout", low=0)
+    seed: int = option(1, "seed of initial weights, data order and dropout", low=0, high=2**63 - 1)
     updates: int = option(100000, "updates of the parameters in all", low=0)
     micro_batches: int = option(1, "micro-batches whose gradients make one update", low=1)
     warmup_steps: int = option(4000, "updates over which the learning rate rises", low=1)
@@ -143,6 +126,11 @@ class TrainingConfig(Section):
     save_every: int = option(1000, "updates between two checkpoints, besides one before a validation (0: none)", low=0)
     save_minutes: float = option(0.0, "minutes between two checkpoints, besides save_every (0: off)", low=0)
     keep_checkpoints: int = option(10, "newest checkpoints that are kept (0: all)", low=0)
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not self.directory:
+            raise ConfigError("training.directory must name a folder, got ''")
 
 
 @dataclass(frozen=True)
@@ -171,9 +159,7 @@ class Config:
         for name, table in tables.items():
             if name not in sections:
                 raise ConfigError(f"{where}: unknown section [{name}]; known: {', '.join(sections)}")
-            if not isinstance(table, dict):
-                raise ConfigError(f"{where}: [{name}] must be a table, got {table!r}")
-            made[name] = _section_from(sections[name], table, where)
+            made[name] = section_from(sections[name], table, where)
         return cls(**made)
 
     @classmethod
@@ -183,89 +169,9 @@ class Config:
         Raises:
             ConfigError: no such file, not TOML, an unknown key, a wrong type or a value out of range.
         """
-        try:
-            tables = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
-        except OSError as error:
-            raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
-        except (ValueError, RecursionError) as error:  # not TOML, not UTF-8, too deep, a number too large
-            raise ConfigError(f"{path}: must be TOML: {error}") from error
+        tables = read_toml(path)
         cls.from_dict(tables, str(path))  # so that a fault in the file is not blamed on a setting
         return cls.from_dict(with_settings(tables, settings), "with --set")
 
     def to_dict(self) -> dict:
         return asdict(self)
-
-
-def with_settings(tables: dict, settings: Sequence[str]) -> dict:
-    """A copy of ``tables`` with each ``section.key=value`` put in; the value is TOML, a bare word is a string."""
-    tables = {name: dict(table) for name, table in tables.items()}
-    for setting in settings:
-        key, equals, text = setting.partition("=")
-        section, dot, name = key.strip().partition(".")
-        if not equals or not dot:
-            raise ConfigError(f"--set must look like section.key=value, got {setting!r}")
-        try:
-            value = text.strip() if "\n" in text else tomllib.loads(f"value = {text}")["value"]
-        except (ValueError, RecursionError):
-            value = text.strip()
-        tables.setdefault(section, {})[name] = value
-    return tables
-
-
-def section_name(section: type) -> str:
-    return section.__name__.removesuffix("Config").lower()
-
-
-def describe() -> list[tuple[str, str, Any, str]]:
-    """``(key, type or choices, default, meaning)`` of every setting, for ``--help``."""
-    return [
-        (
-            f"{spec.name}.{entry.name}",
-            "|".join(entry.metadata["choices"]) or entry.type,
-            entry.default,
-            entry.metadata["meaning"],
-        )
-        for spec in fields(Config)
-        for entry in fields(spec.default_factory)
-    ]
-
-
-def _section_from(section: type, table: dict, where: str):
-    for name in table:
-        if name not in {spec.name for spec in fields(section)}:
-            _raise_unknown(where, section, name)
-    try:
-        return section(**table)
-    except ConfigError as error:
-        raise ConfigError(f"{where}: {error}") from None
-
-
-def _raise_unknown(where: str, section: type, name: str):
-    known = ", ".join(spec.name for spec in fields(section))
-    raise ConfigError(f"{where}: unknown key {name!r} in [{section_name(section)}]; known: {known}")
-
-
-def _checked(key: str, value: Any, spec) -> Any:
-    """``value`` if it has the type and range of ``spec`` (an int may stand for a float), else ConfigError."""
-    wanted = {"int": int, "float": float, "str": str, "bool": bool}[spec.type]
-    if wanted is float and type(value) is int:
-        value = float(value)
-    if type(value) is not wanted:
-        raise ConfigError(f"{key} must be {_with_article(wanted)}, got {value!r}")
-    limits = spec.metadata
-    if wanted is str and ("\0" in value or "\n" in value):
-        raise ConfigError(f"{key} must be one line of text, got {value!r}")
-    if wanted is int and limits["high"] is None and value >= 2**31:
-        raise ConfigError(f"{key} must be below 2^31, got {value}")
-    if limits["choices"] and value not in limits["choices"]:
-        raise ConfigError(f"{key} must be one of {', '.join(limits['choices'])}, got {value!r}")
-    # Written as "not inside" so that nan, which compares false with everything, is refused too.
-    if limits["low"] is not None and not value >= limits["low"]:
-        raise ConfigError(f"{key} must be at least {limits['low']}, got {value!r}")
-    if limits["high"] is not None and not value <= limits["high"]:
-        raise ConfigError(f"{key} must be at most {limits['high']}, got {value!r}")
-    return value
-
-
-def _with_article(wanted: type) -> str:
-    return {int: "a whole number", float: "a number", str: "a string", bool: "true or false"}[wanted]

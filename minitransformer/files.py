@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import os
+import secrets
 import stat
-import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from minitransformer.errors import ConfigError
 
-TEMPORARY_SUFFIX = ".partial"
+TEMPORARY = ".{}.{}.partial"
+"""Name of the file that is written first: that of the final file, and 16 random hexadecimal digits."""
+
+
+def ordinary_file(path: str | Path) -> Path:
+    """Where a file written as ``path`` comes to lie: links are followed, so that they stay links.
+
+    Raises:
+        ConfigError: a folder, a device or a pipe is there, which a file must not take the place of.
+    """
+    if os.path.exists(path) and not os.path.isfile(path):
+        kind = "folder" if os.path.isdir(path) else "device or pipe"
+        raise ConfigError(f"output must be an ordinary file, got the {kind} {path}")
+    return Path(os.path.realpath(path))
 
 
 def write_atomically(path: str | Path, write: Callable[[BinaryIO], object]) -> None:
@@ -21,29 +35,26 @@ def write_atomically(path: str | Path, write: Callable[[BinaryIO], object]) -> N
     the temporary file is removed and the old file stays. A link stays a link, and a file keeps its permissions.
 
     Raises:
-        ConfigError: ``path`` is a folder, a device or a pipe, which a file must not take the place of.
+        ConfigError: ``path`` is no ordinary file.
         OSError: the file cannot be written; it names ``path``.
     """
-    path = Path(os.path.realpath(path))
-    if path.exists() and not path.is_file():
-        raise ConfigError(f"output must be an ordinary file, got {path}")
-    temporary = None
+    target = ordinary_file(path)
+    temporary = target.with_name(TEMPORARY.format(target.name, secrets.token_hex(8)))
     try:
-        # A name of its own: no other file, and no other process that writes the same path, is in the way.
-        descriptor, temporary = tempfile.mkstemp(TEMPORARY_SUFFIX, f".{path.name}.", path.parent)
-        with open(descriptor, "wb") as file:
+        with open(temporary, "xb") as file:
+            if target.exists():
+                temporary.chmod(stat.S_IMODE(target.stat().st_mode))
             write(file)
             file.flush()
             os.fsync(file.fileno())  # the contents must be on the disk before the name points to them
-        os.chmod(temporary, _permissions(path))
-        os.replace(temporary, path)
+        os.replace(temporary, target)
+        _sync_folder(target.parent)
     except BaseException as error:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.errno is not None:
-            raise OSError(error.errno, error.strerror, str(path)) from error
+        with suppress(OSError):
+            temporary.unlink()
+        if isinstance(error, OSError):
+            error.filename = str(path)  # the system names the temporary file, or none where the disk is full
         raise
-    _sync_folder(path.parent)
 
 
 def remove_temporaries(folder: str | Path, pattern: str) -> None:
@@ -51,17 +62,9 @@ def remove_temporaries(folder: str | Path, pattern: str) -> None:
 
     pattern: the names it wrote there, such as ``"update_*.npz"``. Other people may call their files ``.partial`` too.
     """
-    for stray in Path(folder).glob(f".{pattern}.*{TEMPORARY_SUFFIX}"):
-        stray.unlink(missing_ok=True)
-
-
-def _permissions(path: Path) -> int:
-    """Those that the file has; those of a new file if there is none."""
-    if path.exists():
-        return stat.S_IMODE(path.stat().st_mode)
-    umask = os.umask(0)  # the only way to read it
-    os.umask(umask)
-    return 0o666 & ~umask
+    for stray in Path(folder).glob(TEMPORARY.format(pattern, "[0-9a-f]" * 16)):
+        if stray.is_file() and not stray.is_symlink():
+            stray.unlink(missing_ok=True)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -139,13 +139,32 @@ CASES = {
     ),
     "mean in place of what it is the mean of": (
         ["average", NEWEST, "model.npz", "-o", "folder/../model.npz"],
-        "output must be a file of its own, got folder/../model.npz",
+        "output must not be one of the inputs, got folder/../model.npz",
     ),
-    "mean in place of one of the last": (["average", "--last", "1", "done", "-o", NEWEST], "must be a file of its own"),
+    "translations in place of the source": (
+        [*EVALUATE, "train.de", "--output", "train.en"],
+        "output must not be one of the inputs, got train.en",
+    ),
+    "curves in place of the metrics": (
+        ["plot", "curves", "a=metrics.jsonl", "-o", "metrics.jsonl"],
+        "output must not be one of the inputs, got metrics.jsonl",
+    ),
+    "attention in place of the checkpoint": (
+        [*ATTENTION, "-o", "model.npz"],
+        "output must not be one of the inputs, got model.npz",
+    ),
+    "vocabulary of 10^30": (
+        ["bpe", "train", "train.en", "-o", "b.txt", "--vocab-size", str(10**30)],
+        "vocab_size must be at most 2147483647, got 1000000000000000000000000000000",
+    ),
+    "mean in place of one of the last": (
+        ["average", "--last", "1", "done", "-o", NEWEST],
+        "must not be one of the inputs",
+    ),
     "output in no folder": (["average", "model.npz", "-o", "none/mean.npz"], "output must be in a folder that exists"),
     "output is a folder": (
         ["bpe", "train", "train.en", "-o", "folder"],
-        "output must be a file, got the folder folder",
+        "output must be an ordinary file, got the folder folder",
     ),
     "unknown data set": (["data", "get", "none"], "the name must be one of multi30k"),
     "data that is not there": (["data", "get", "multi30k", "--from", "folder", "--to", "d"], "must hold train.en"),

@@ -130,7 +130,7 @@ def test_a_failed_write_leaves_the_old_file_whole_and_nothing_else(state, saved,
 
 def test_the_unfinished_files_of_a_killed_run_are_ignored_and_removed_and_those_of_others_stay(tmp_path):
     tiny_trainer(tmp_path, updates=4).run()
-    names = ("checkpoints/.update_00000008.npz.a1_b2c3d.partial", ".metrics.jsonl.a1_b2c3d.partial")
+    names = ("checkpoints/.update_00000008.npz.0123456789abcdef.partial", ".metrics.jsonl.0123456789abcdef.partial")
     of_others = ("checkpoints/mean.npz.partial", "notes.txt.partial", "update_00000008.npz.partial")
     for name in names + of_others:
         (tmp_path / name).write_bytes(b"PK")

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -85,3 +88,56 @@ def test_an_interruption_and_a_full_machine_end_in_one_line(error, code, text, m
 def test_help_of_plot_calls_the_attentions_by_the_names_of_the_paper(capsys):
     words = " ".join(help_of(capsys, "plot", "attention").split())
     assert "cross: encoder-decoder attention; decoder, encoder: self-attention" in words
+
+
+@pytest.mark.parametrize("stream", ["stdin", "stdout", "stderr"])
+def test_a_closed_stream_is_no_fault(stream, monkeypatch):
+    monkeypatch.setattr(sys, stream, None)
+    assert main(["data", "list"]) == 0
+
+
+def test_an_output_that_is_full_gives_one_line_and_an_error_output_that_is_full_none(tmp_path):
+    full = Path("/dev/full")
+    if not full.is_char_device():
+        pytest.skip("this system has no /dev/full")
+    program = [sys.executable, "-m", "minitransformer", "data", "list"]
+    with full.open("w") as output:
+        result = subprocess.run(program, stdout=output, stderr=subprocess.PIPE, text=True)
+        assert result.returncode == 2
+        assert result.stderr == "minitransformer data list: No space left on device\n"
+        assert subprocess.run(program[:3] + ["train", "none.toml"], stderr=output).returncode == 2
+
+
+def test_ctrl_c_during_the_imports_is_no_traceback(tmp_path):
+    (tmp_path / "argparse.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    program = [sys.executable, "-m", "minitransformer", "data", "list"]
+    interruptible = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.default_int_handler)}
+    result = subprocess.run(
+        program, env=os.environ | {"PYTHONPATH": str(tmp_path)}, stderr=subprocess.PIPE, **interruptible
+    )
+    assert (result.returncode, result.stderr) == (-signal.SIGINT, b"")
+
+
+def test_a_pipe_is_no_output(tmp_path, capsys):
+    text, pipe = tmp_path / "text.en", tmp_path / "pipe"
+    os.mkfifo(pipe)
+    assert main(["bpe", "train", str(text), "-o", str(pipe)]) == 2  # before the text is looked for
+    assert "output must be an ordinary file, got the device or pipe" in capsys.readouterr().err
+    assert pipe.is_fifo()
+
+
+def test_an_output_that_must_not_be_written_is_refused_before_the_work(tmp_path, capsys, monkeypatch):
+    output = tmp_path / "bpe.txt"
+    output.touch(mode=0o444)
+    if os.access(output, os.W_OK):  # root may write everything
+        monkeypatch.setattr(os, "access", lambda path, mode: path != output)
+    assert main(["bpe", "train", str(tmp_path / "none.en"), "-o", str(output)]) == 2
+    assert "output must be a file that can be written, got" in capsys.readouterr().err
+
+
+def test_an_output_must_not_be_an_input(tmp_path, capsys):
+    text = tmp_path / "text.en"
+    text.write_text("a b c\n", encoding="utf-8")
+    assert main(["bpe", "train", str(text), "-o", str(text), "--vocab-size", "300"]) == 2
+    assert "output must not be one of the inputs" in capsys.readouterr().err
+    assert text.read_text(encoding="utf-8") == "a b c\n"

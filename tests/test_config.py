@@ -6,8 +6,9 @@ import math
 
 import pytest
 
-from minitransformer.config import TABLE3_ROWS, Config, ModelConfig, TrainingConfig, TranslationConfig, describe
+from minitransformer.config import TABLE3_ROWS, Config, ModelConfig, TrainingConfig, TranslationConfig
 from minitransformer.errors import ConfigError
+from minitransformer.settings import describe
 
 
 def load(tmp_path, text: str, *settings: str) -> Config:
@@ -51,6 +52,21 @@ def test_a_config_written_out_reads_back_equal(tmp_path):
         ("[training]\nwarmup_steps = 0\n", r"training.warmup_steps must be at least 1, got 0"),
         ("[training]\nseed = -1\n", r"training.seed must be at least 0, got -1"),
         ("[model\n", r"run.toml: must be TOML"),
+        ("a = " + "[" * 5000, r"run.toml: must be TOML: maximum recursion depth exceeded"),
+        ("[model]\nn_layers = " + "1" * 5000, r"run.toml: must be TOML: Exceeds the limit"),
+        ("[model]\nd_ff = 0x" + "f" * 5000, r"model.d_ff must be at most 2147483647, got a number of thousands of"),
+        ("[model]\nd_ff = 2147483648\n", r"model.d_ff must be at most 2147483647, got 2147483648"),
+        ("[model]\nn_layers = 1001\n", r"model.n_layers must be at most 1000, got 1001"),
+        ("[training]\nseed = 9223372036854775808\n", r"training.seed must be at most 9223372036854775807"),
+        ("[training]\neps = 0\n", r"training.eps must be at least 1e-16, got 0"),
+        ("[training]\nlr_scale = 1e7\n", r"training.lr_scale must be at most 1000000.0, got 10000000.0"),
+        ("[training]\nclip_norm = inf\n", r"training.clip_norm must be at most 1.79.*e\+308, got inf"),
+        ("[training]\nclip_norm = 1" + "0" * 400, r"training.clip_norm must be at most 1.79.*e\+308, got 10{99}..."),
+        ("[training]\ndirectory = ''\n", r"training.directory must name a folder, got ''"),
+        ("[translation]\nalpha = 101\n", r"translation.alpha must be at most 100, got 101"),
+        ("[translation]\nmax_extra = 100001\n", r"translation.max_extra must be at most 100000, got 100001"),
+        ('[data]\ntrain_src = "a\\u0000"\n', r"data.train_src must be one line of text, got 'a\\x00'"),
+        ('[data]\ntrain_src = "a\\nb"\n', r"data.train_src must be one line of text, got 'a\\nb'"),
     ],
 )
 def test_a_fault_in_the_file_is_named_with_the_file(tmp_path, text, message):
@@ -64,8 +80,21 @@ def test_a_file_that_is_not_there_or_not_text_is_named(tmp_path):
     with pytest.raises(ConfigError, match="none.toml: cannot be read: No such file"):
         Config.load(tmp_path / "none.toml")
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe")
-    with pytest.raises(ConfigError, match="binary.toml: must be TOML"):
+    with pytest.raises(ConfigError, match="binary.toml:1: must be UTF-8, got byte 0xff"):
         Config.load(tmp_path / "binary.toml")
+
+
+def test_a_byte_order_mark_is_no_text_and_a_byte_that_is_none_is_named_with_its_line(tmp_path):
+    path = tmp_path / "run.toml"
+    path.write_bytes(b"\xef\xbb\xbf[model]\r\nn_layers = 2\r\n")
+    assert Config.load(path).model.n_layers == 2
+    path.write_bytes(b"\xef\xbb\xbf[model]\n# gr\xf6\xdfer\n")
+    with pytest.raises(ConfigError, match="run.toml:2: must be UTF-8, got byte 0xf6"):
+        Config.load(path)
+
+
+def test_a_seed_may_have_63_bits():
+    assert TrainingConfig(seed=2**63 - 1).seed == 2**63 - 1
 
 
 def test_settings_override_the_file_and_later_ones_override_earlier_ones(tmp_path):
@@ -94,6 +123,12 @@ def test_settings_override_the_file_and_later_ones_override_earlier_ones(tmp_pat
         ("models.n_layers=3", r"with --set: unknown section \[models\]"),
         ("model.n_layers=three", "with --set: model.n_layers must be a whole number, got 'three'"),
         ("model.n_layers=-1", "with --set: model.n_layers must be at least 0, got -1"),
+        ("model.n_layers=3\nd_model=8", r"--set must look like section.key=value, got 'model.n_layers=3\\nd_model=8'"),
+        ("model.n_layers=" + "1" * 5000, r"model.n_layers must be a whole number, got '1{99}\.\.\.$"),
+        ("data.train_src='a", r"--set must give a word or a TOML value, got .*'a"),
+        ('data.train_src=  "a"b', r"--set must give a word or a TOML value"),
+        ("model.n_layers=[" + "[" * 5000, r"--set must give a word or a TOML value"),
+        ("data.train_src={a", r"--set must give a word or a TOML value"),
     ],
 )
 def test_a_fault_in_a_setting_is_blamed_on_the_setting(tmp_path, setting, message):
@@ -159,10 +194,10 @@ def test_a_row_may_be_changed_further():
 
 def test_every_key_is_described_with_a_default_that_is_its_own():
     defaults = Config().to_dict()
-    for key, _, default, meaning in describe():
+    for key, _, default, meaning in describe(Config):
         section, name = key.split(".")
         shown = defaults[section][name]
         assert default == shown or name in ("d_k", "d_v"), key
         assert len(meaning) > 10, key
-    assert len(describe()) == sum(len(section) for section in defaults.values())
-    assert not any(isinstance(value, float) and math.isnan(value) for _, _, value, _ in describe())
+    assert len(describe(Config)) == sum(len(section) for section in defaults.values())
+    assert not any(isinstance(value, float) and math.isnan(value) for _, _, value, _ in describe(Config))

@@ -62,6 +62,26 @@ def test_a_run_without_curves_is_refused_by_its_name(drawing, lines):
         draw_learning_curves({"my run": lines})
 
 
+def test_what_is_too_large_to_draw_leaves_a_gap(drawing, rng):
+    lines = run_of(rng, 5)
+    for kind in ("train", "valid"):
+        line = {"kind": kind, "update": 60, "loss": 10**400, "ppl": np.inf}
+        lines += [line, line | {"loss": np.nan, "ppl": 1e199, "update": 70}, line | {"update": -(10**400)}]
+    overflown = [line | {"ppl": np.inf} for line in lines]
+    for curves in (lines, overflown):
+        figure = draw_learning_curves({"a run": curves})
+        png_bytes(figure)
+        assert all(np.isnan(curve.get_ydata()).any() for axes in figure.axes for curve in axes.lines)
+
+
+@pytest.mark.parametrize("key, value", [("ppl", 0), ("ppl", -1.0), ("loss", True), ("loss", "3"), ("update", None)])
+def test_a_line_without_its_numbers_is_refused(drawing, rng, key, value):
+    with pytest.raises(DataError, match=f"plot curves: my run: {key} must be a number .*, got {value!r}"):
+        draw_learning_curves(
+            {"my run": [*run_of(rng, 3), {"kind": "train", "update": 9, "loss": 1, "ppl": 2, key: value}]}
+        )
+
+
 def test_each_panel_shows_the_weights_of_its_head(drawing, rng):
     weights = rng.dirichlet(np.ones(5), size=(6, 3))
     figure = draw_attention(weights, list("abcde"), list("xyz"), heads=[2, 5])

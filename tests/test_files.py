@@ -17,11 +17,31 @@ def test_a_link_stays_a_link_and_its_file_is_written(tmp_path):
     assert (tmp_path / "real").read_bytes() == b"new"
 
 
-def test_a_pipe_is_refused_and_stays(tmp_path):
+def test_a_link_that_leads_nowhere_gets_a_file_to_lead_to(tmp_path):
+    (tmp_path / "link").symlink_to("none")
+    write_atomically(tmp_path / "link", lambda file: file.write(b"new"))
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "none").read_bytes() == b"new"
+
+
+def test_a_pipe_a_link_to_it_and_a_folder_are_refused_and_stay(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(ConfigError, match="ordinary file, got .*pipe"):
-        write_atomically(tmp_path / "pipe", lambda file: file.write(b"new"))
-    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+    (tmp_path / "link").symlink_to("pipe")
+    (tmp_path / "folder").mkdir()
+    for name, kind in (("pipe", "device or pipe"), ("link", "device or pipe"), ("folder", "folder")):
+        with pytest.raises(ConfigError, match=f"output must be an ordinary file, got the {kind} .*{name}"):
+            write_atomically(tmp_path / name, lambda file: file.write(b"new"))
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode) and (tmp_path / "link").is_symlink()
+    assert {path.name for path in tmp_path.iterdir()} == {"pipe", "link", "folder"}
+
+
+def test_two_writers_of_one_file_do_not_disturb_each_other(tmp_path):
+    def write_while_another_writes(file):
+        file.write(b"first")
+        write_atomically(tmp_path / "out", lambda other: other.write(b"second"))
+
+    write_atomically(tmp_path / "out", write_while_another_writes)
+    assert (tmp_path / "out").read_bytes() == b"first"
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o644])
@@ -40,18 +60,27 @@ def test_a_new_file_has_the_permissions_of_any_new_file(tmp_path):
 
 
 def test_somebody_elses_partial_file_is_left_alone(tmp_path):
-    for name in ("out.npz.partial", "notes.partial"):
+    link, folder = (f".out.npz.{digit * 16}.partial" for digit in "01")
+    others = {"out.npz.partial", ".out.npz.partial", ".out.npz.0123.partial", "notes.partial"}
+    for name in others:
         (tmp_path / name).write_bytes(b"precious")
+    (tmp_path / link).symlink_to("notes.partial")
+    (tmp_path / folder).mkdir()
+    (tmp_path / f".out.npz.{'2' * 16}.partial").write_bytes(b"left behind")
     write_atomically(tmp_path / "out.npz", lambda file: file.write(b"new"))
     remove_temporaries(tmp_path, "out.npz")
-    assert {path.name for path in tmp_path.iterdir()} == {"out.npz", "out.npz.partial", "notes.partial"}
+    assert {path.name for path in tmp_path.iterdir()} == {"out.npz", link, folder, *others}
 
 
 def test_an_error_of_the_system_names_the_file(tmp_path):
     def full(file):
         raise OSError(28, "No space left on device")
 
-    with pytest.raises(OSError, match="No space left on device: .*out.npz") as caught:
-        write_atomically(tmp_path / "out.npz", full)
-    assert caught.value.filename == str(tmp_path / "out.npz")
+    for path, words in (
+        (tmp_path / "out.npz", "No space left on device"),
+        (tmp_path / "no" / "out.npz", "No such file"),
+    ):
+        with pytest.raises(OSError, match=f"{words}.*: .*out.npz") as caught:
+            write_atomically(path, full)
+        assert caught.value.filename == str(path)
     assert list(tmp_path.iterdir()) == []

@@ -60,6 +60,7 @@ def test_only_a_cut_last_line_of_metrics_is_passed_over(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"kind": "train", "update": 1}\n{"kind": "train", "upd')
     assert [line["update"] for line in read_metrics(path)] == [1]
-    path.write_text('{"kind": "train", "upd\n{"kind": "train", "update": 2}\n')
-    with pytest.raises(DataError, match=r"metrics\.jsonl:1 must be a JSON object"):
-        read_metrics(path)
+    for line in ('{"kind": "train", "upd', "[" * 100_000, '{"kind": "train", "update": true}', "\xff"):
+        path.write_bytes(line.encode("latin-1") + b'\n{"kind": "train", "update": 2}\n')
+        with pytest.raises(DataError, match=r"metrics\.jsonl:1 must be a JSON object"):
+            read_metrics(path)

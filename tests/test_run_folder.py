@@ -82,6 +82,14 @@ def test_a_newest_checkpoint_that_may_be_whole_is_not_passed_over(tmp_path, monk
     assert caught.value is error
 
 
+def test_a_renamed_checkpoint_is_not_gone_on_from(tmp_path):
+    tiny_trainer(tmp_path, updates=4).run()
+    old = tmp_path / "checkpoints" / "update_00000004.npz"
+    old.rename(old.with_name("update_00000040.npz"))
+    with pytest.raises(CheckpointError, match=r"00000040\.npz must hold the update of its name, got 4"):
+        tiny_trainer(tmp_path, updates=50)
+
+
 def test_a_run_whose_checkpoints_are_all_damaged_does_not_silently_begin_anew(tmp_path):
     tiny_trainer(tmp_path, updates=4).run()
     for path in (tmp_path / "checkpoints").iterdir():

@@ -80,14 +80,26 @@ def test_sigterm_saves_and_leaves_with_the_status_that_shells_expect(tmp_path):
     assert load_checkpoint(last).update == max(line["update"] for line in lines)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal_ends_the_run_after_the_update_and_gives_the_handlers_back(tmp_path, monkeypatch, number):
-    before = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+    before = [signal.getsignal(each) for each in SIGNALS]
     at_update(monkeypatch, 5, lambda model: signal.raise_signal(number))
     outcome = tiny_trainer(tmp_path, updates=30).run()
     assert (outcome.update, outcome.exit_status) == (5, 128 + number)
     assert load_checkpoint(tmp_path / "checkpoints" / "update_00000005.npz").update == 5
-    assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == before
+    assert [signal.getsignal(each) for each in SIGNALS] == before
+
+
+def test_a_run_under_nohup_outlives_its_terminal(tmp_path, monkeypatch):
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        at_update(monkeypatch, 2, lambda model: signal.raise_signal(signal.SIGHUP))
+        assert tiny_trainer(tmp_path, updates=4).run().update == 4
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_metrics_hold_every_line_once_after_a_resume(tmp_path):
@@ -210,3 +222,22 @@ def test_a_run_from_text_files_takes_its_vocabulary_from_the_tokenizer_and_repor
     assert run.config.model.vocab_size == tokenizer.vocab_size
     with pytest.raises(ConfigError, match=f"model.vocab_size must be the tokenizer's {tokenizer.vocab_size}"):
         Trainer(tiny_config(tmp_path / "other", **changes | {"model": {"vocab_size": MODEL.vocab_size}}))
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("changes", [{"lr_scale": 1e6, "warmup_steps": 1}, {"clip_norm": 1e-300}], ids=str)
+def test_what_overflows_gives_no_warnings(tmp_path, changes):
+    run = tiny_trainer(tmp_path, updates=30, validate_every=1, **changes)
+    run.model.parameters.data *= 1e18
+    with pytest.raises(TrainingError, match="must be finite"):
+        run.run()
+
+
+def test_parameters_that_are_not_finite_are_never_saved(tmp_path):
+    trainer = tiny_trainer(tmp_path, updates=8, validate_every=0)
+    trainer.run()
+    trainer.model.parameters.data[0] = np.nan
+    trainer.update = 9
+    with pytest.raises(TrainingError, match="parameters must be finite to be saved"):
+        trainer._save()
+    assert [path.name for path in trainer.folder.paths()][-1] == "update_00000008.npz"

@@ -80,6 +80,7 @@ def test_length_penalty_follows_its_formula():
     assert length_penalty(7, 0.0) == 1.0
     assert length_penalty(7, 1.0) == pytest.approx(2.0)
     assert length_penalty(19, 0.5) == pytest.approx(2.0)
+    assert length_penalty(100_000, 100) == np.inf
 
 
 def test_of_equally_probable_outputs_the_one_that_ends_first_then_the_lowest_ids_win():
@@ -107,12 +108,17 @@ def test_padding_and_begin_of_sentence_are_never_said():
         assert all(set(h.ids) <= {UNK, A, B} for h in found)
 
 
-@pytest.mark.parametrize(
-    "options", [dict(beam_size=0), dict(n_best=5), dict(n_best=0), dict(alpha=-0.1), dict(alpha=np.nan)], ids=str
-)
+@pytest.mark.parametrize("options", [dict(beam_size=0), dict(n_best=5), dict(n_best=0)], ids=str)
 def test_options_out_of_range_are_refused(options):
     with pytest.raises(ConfigError, match=f"beam_search: {next(iter(options))} must be"):
         beam_search(sharp_model(0), random_sources(0), **options)
+
+
+@pytest.mark.parametrize("search", [greedy_search, beam_search])
+@pytest.mark.parametrize("alpha", [-0.1, 100.1, np.inf, np.nan])
+def test_an_exponent_out_of_range_is_refused(search, alpha):
+    with pytest.raises(ConfigError, match="alpha must be from 0 to 100, got"):
+        search(sharp_model(0), random_sources(0), alpha=alpha)
 
 
 @pytest.mark.parametrize("search", [greedy_search, beam_search])

@@ -41,6 +41,36 @@ def test_a_split_set_keeps_pairs_aligned_and_no_english_sentence_in_two_parts(tm
     assert not parts["train"] & parts["val"] and not parts["train"] & parts["test"] and not parts["val"] & parts["test"]
 
 
+@pytest.mark.parametrize("n_pairs", [0, 19])
+def test_a_table_too_short_to_be_split_is_refused(tmp_path, n_pairs):
+    with zipfile.ZipFile(tmp_path / "deu-eng.zip", "w") as bundle:
+        bundle.writestr("deu.txt", "".join(f"English {number}\tDeutsch\n" for number in range(n_pairs)))
+    with pytest.raises(DownloadError, match=f"must hold pairs enough for train, val and test, got {n_pairs}"):
+        unpack(tmp_path / "deu-eng.zip", "pairs", find("tatoeba_en_de").files)
+
+
+@pytest.mark.parametrize("damage", ["password", "packing", "lzma", "bz2", "offset"])
+def test_an_archive_that_zipfile_cannot_open_is_refused(tmp_path, damage):
+    packing = {"lzma": zipfile.ZIP_LZMA, "bz2": zipfile.ZIP_BZIP2}.get(damage, zipfile.ZIP_STORED)
+    path = tmp_path / "deu-eng.zip"
+    with zipfile.ZipFile(path, "w", packing) as bundle:
+        bundle.writestr("deu.txt", "English\tDeutsch\n" * 100)
+    content = bytearray(path.read_bytes())
+    local, central = 0, content.index(b"PK\x01\x02")
+    if damage == "password":
+        content[local + 6] |= 1
+        content[central + 8] |= 1
+    elif damage == "packing":
+        content[local + 8] = content[central + 10] = 99
+    elif damage == "offset":
+        content[-3] ^= 1 << 7  # top byte of where the directory begins
+    else:
+        content[30 + len("deu.txt") + 9 : central] = b"\xff" * (central - 30 - len("deu.txt") - 9)
+    path.write_bytes(content)
+    with pytest.raises(DownloadError, match=r"deu-eng\.zip: must be an intact archive without password, got another"):
+        unpack(path, "pairs", find("tatoeba_en_de").files)
+
+
 def test_a_split_does_not_depend_on_the_order_of_the_sentences(rng):
     pairs = [(f"English {number}", f"Deutsch {number}") for number in range(200)]
     shuffled = [pairs[number] for number in rng.permutation(200)]

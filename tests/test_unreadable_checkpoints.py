@@ -94,13 +94,57 @@ def test_a_newer_format_is_refused_as_such(saved, monkeypatch):
     assert not isinstance(caught.value, DamagedCheckpointError)
 
 
-def test_a_config_with_a_key_this_version_does_not_know_is_no_damage(saved):
-    with np.load(saved) as stored:
+def test_a_version_that_only_looks_the_same_is_shown_as_what_it_is(saved):
+    change(saved, lambda header, _: header.update(version="1"))
+    with pytest.raises(CheckpointError, match="must have format version 1, got '1'"):
+        load_checkpoint(saved)
+
+
+def change(path, act) -> None:
+    """Write the checkpoint anew, with right check sums, after ``act(header, arrays)``."""
+    with np.load(path) as stored:
         arrays = dict(stored)
     header = json.loads(arrays["header"].tobytes())
-    header["config"]["model"]["n_experts"] = 8
+    act(header, arrays)
     arrays["header"] = np.frombuffer(json.dumps(header).encode(), np.uint8)
-    np.savez(saved, **arrays)
+    np.savez(path, **arrays)
+
+
+METER = {"loss": 1.0, "nll": 1.0, "tokens": 1, "updates": 1, "gradient_norm": 1.0, "seconds": 1.0}
+PROGRESS = {"fingerprint": "", "next_micro_batch": 0, "interval": METER, "epoch_so_far": METER, "seconds": 1.0}
+WRONG = {
+    "negative update": lambda header, _: header.update(update=-1),
+    "update with a fraction": lambda header, _: header.update(update=7.5),
+    "true for a count": lambda header, _: header.update(step_count=True),
+    "no progress": lambda header, _: header.update(progress=None),
+    "progress with a part missing": lambda header, _: header.update(progress={"seconds": 1.0}),
+    "seconds as text": lambda header, _: header.update(progress=PROGRESS | {"seconds": "1"}),
+    "unknown mean": lambda header, _: header.update(progress=PROGRESS | {"interval": {"bleu": 1}}),
+    "mean that is nan": lambda header, _: header.update(progress=PROGRESS | {"interval": METER | {"loss": np.nan}}),
+    "negative tokens": lambda header, _: header.update(progress=PROGRESS | {"epoch_so_far": METER | {"tokens": -1}}),
+    "offset with a fraction": lambda header, _: header["table"][0].__setitem__(2, 0.0),
+    "shape with a fraction": lambda header, _: header["table"][0].__setitem__(1, [20.0, 16]),
+    "parameters that overlap": lambda header, _: header["table"][1].__setitem__(2, header["table"][0][2]),
+    "a parameter twice": lambda header, _: header["table"].append(header["table"][0][:1] + [[0], 0]),
+    "parameters beyond the end": lambda header, _: header["table"][0].__setitem__(2, 10**9),
+    "half of Adam": lambda _, arrays: arrays.pop("adam_v"),
+}
+
+
+def test_a_header_as_the_trainer_writes_it_is_taken(saved):
+    change(saved, lambda header, _: header.update(progress=PROGRESS))
+    assert load_checkpoint(saved).progress == PROGRESS
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_values_that_no_training_writes_are_refused(saved, wrong):
+    change(saved, WRONG[wrong])
+    with pytest.raises(DamagedCheckpointError, match="must be a whole checkpoint, got a damaged or foreign file"):
+        load_checkpoint(saved)
+
+
+def test_a_config_with_a_key_this_version_does_not_know_is_no_damage(saved):
+    change(saved, lambda header, _: header["config"]["model"].update(n_experts=8))
     with pytest.raises(CheckpointError, match="written by another version .* unknown key 'n_experts'") as caught:
         load_checkpoint(saved)
     assert not isinstance(caught.value, DamagedCheckpointError) and "delete" not in str(caught.value)

@@ -28,15 +28,11 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
 def run(arguments: argparse.Namespace) -> None:
     from minitransformer.training import average_checkpoints, newest_checkpoints
 
-    output = writable_file(arguments.output)
     paths = arguments.checkpoints
     if arguments.last is not None:
         if len(paths) != 1:
             raise ConfigError(f"--last must stand with one directory, got {len(paths)}")
         paths = newest_checkpoints(paths[0], arguments.last)
-    if output.exists() and any(path.exists() and path.samefile(output) for path in paths):
-        raise ConfigError(
-            f"output must be a file of its own, got {output}, which is to be averaged; training could not go on from it"
-        )
+    output = writable_file(arguments.output, paths)
     average_checkpoints(paths).save(output)
     print(f"{output}: mean of {len(paths)} checkpoints, {', '.join(path.name for path in paths)}")

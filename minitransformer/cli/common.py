@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from minitransformer.errors import CheckpointError, ConfigError, DataError
+from minitransformer.files import ordinary_file
 
 if TYPE_CHECKING:
     from minitransformer.config import TranslationConfig
@@ -35,18 +36,17 @@ def writable_file(path: Path, inputs: Iterable[Path] = ()) -> Path:
     """``path`` if a file can be made there; asked before long work whose result would be lost.
 
     Raises:
-        ConfigError: the folder does not exist or may not be written, ``path`` is a folder, a file that may not be
-            written, or one of the ``inputs``.
+        ConfigError: the folder does not exist or may not be written, ``path`` is no ordinary file, one that may not
+            be written, or one of the ``inputs``.
     """
-    if path.exists() and any(each.exists() and path.samefile(each) for each in inputs):
+    target = ordinary_file(path)
+    if target.exists() and any(each.exists() and target.samefile(each) for each in inputs):
         raise ConfigError(f"output must not be one of the inputs, got {path}")
-    if path.exists() and not os.access(path, os.W_OK):
+    if target.exists() and not os.access(target, os.W_OK):
         raise ConfigError(f"output must be a file that can be written, got {path}")
-    if path.is_dir():
-        raise ConfigError(f"output must be a file, got the folder {path}")
-    if not path.parent.is_dir():
-        raise ConfigError(f"output must be in a folder that exists, got {path}; make {path.parent} first")
-    if not os.access(path.parent, os.W_OK):
+    if not target.parent.is_dir():
+        raise ConfigError(f"output must be in a folder that exists, got {path}; make {target.parent} first")
+    if not os.access(target.parent, os.W_OK):
         raise ConfigError(f"output must be in a folder that can be written, got {path}")
     return path
 

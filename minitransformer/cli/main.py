@@ -61,12 +61,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as stop:
         return stop.code or 0
     try:
+        return _run(arguments)
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except OSError:  # full or gone; Python flushes once more at exit, which must not find that again
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    try:
         code = arguments.run(arguments)
         sys.stdout.flush()
         return code or 0
     except BrokenPipeError:
-        # Python flushes once more at exit; that must not find the closed pipe again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return PIPE_CLOSED
     except KeyboardInterrupt:
         return _say(arguments, "interrupted", INTERRUPTED)

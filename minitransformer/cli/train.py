@@ -6,11 +6,12 @@ import argparse
 import sys
 from pathlib import Path
 
-from minitransformer.config import Config, describe
+from minitransformer.config import Config
+from minitransformer.settings import describe
 
 DESCRIPTION = """\
 Train a model as CONFIG says. If training.directory holds checkpoints of the same run, training goes on from the newest,
-exactly as if it had never stopped. Ctrl-C (SIGINT) or SIGTERM saves a checkpoint and leaves."""
+exactly as if it had never stopped. Ctrl-C (SIGINT), SIGTERM or SIGHUP saves a checkpoint and leaves."""
 
 
 def add_parser(commands: argparse._SubParsersAction) -> None:
@@ -56,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _keys() -> str:
     """Every key of CONFIG with type, default, unit and meaning, one a line."""
     lines = ["keys of CONFIG (type, default: meaning), written as [section] and key = value:"]
-    for key, kind, default, meaning in describe():
+    for key, kind, default, meaning in describe(Config):
         shown = f'"{default}"' if isinstance(default, str) else str(default).lower()
         lines.append(f"  {key} ({kind}, {shown}): {meaning}")
     return "\n".join(lines)

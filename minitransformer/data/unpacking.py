@@ -5,9 +5,11 @@ Nothing is ever unpacked by its name in an archive: members are read into memory
 
 from __future__ import annotations
 
+import errno
 import gzip
 import hashlib
 import html
+import lzma
 import re
 import tarfile
 import zipfile
@@ -22,6 +24,9 @@ from minitransformer.errors import DownloadError
 MAX_BYTES = 1 << 30
 """Largest unpacked file; a small archive that claims more is damaged or hostile."""
 
+DAMAGE = (OSError, EOFError, RuntimeError, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile, zlib.error)
+"""What reading a damaged archive raises; RuntimeError: one with a password or a packing that zipfile lacks."""
+
 SEGMENT = re.compile(r"<seg[^>]*>(.*?)</seg>", re.DOTALL)
 HELD_OUT = 2000
 """Sentence pairs in each of test and val of a split set; at most one pair in twenty."""
@@ -35,8 +40,14 @@ def unpack(archive: Path, packing: str, files: Sequence[DataFile]) -> dict[str, 
     """
     try:
         return UNPACKERS[packing](archive, files)
-    except (gzip.BadGzipFile, tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError) as error:
-        raise DownloadError(f"{archive.name}: must be an intact archive, but it is damaged ({error})") from error
+    except DownloadError:
+        raise
+    except DAMAGE as error:
+        if getattr(error, "errno", None) not in (None, errno.EINVAL):  # an offset that is wrong is an invalid argument
+            raise  # the system's fault, not the archive's
+        raise DownloadError(
+            f"{archive.name}: must be an intact archive without password, got another ({error})"
+        ) from error
     except UnicodeDecodeError as error:
         raise DownloadError(f"{archive.name}: must hold UTF-8 text, but it does not ({error})") from error
 
@@ -79,8 +90,11 @@ def _pairs(archive: Path, files: Sequence[DataFile]) -> dict[str, bytes]:
         with bundle.open(tables[0]) as stream:
             lines = _bounded(stream, archive).decode("utf-8").split("\n")
     pairs = [line.rstrip("\r").split("\t")[:2] for line in lines if line.count("\t") >= 1]
+    parts = split_by_first(pairs)
+    if not all(parts.values()):
+        raise DownloadError(f"{archive.name}: must hold pairs enough for train, val and test, got {len(pairs)}")
     texts = {}
-    for part, chosen in split_by_first(pairs).items():
+    for part, chosen in parts.items():
         for file in files:
             name, _, language = file.name.rpartition(".")
             if name == part:

@@ -65,11 +65,16 @@ def _draw_run(axes: Axes, curves: Mapping[str, list[dict]], key: str, number: in
 def _points(lines: Sequence[dict], key: str, label: str) -> tuple[list[float], list[float]]:
     for line in lines:
         for name in ("update", key):
-            if type(line.get(name)) not in (int, float):
-                raise DataError(f"plot curves: {label}: {name} must be a number in each line, got {line.get(name)!r}")
-    # What no axis can show leaves a gap: a perplexity may be too large for a number.
-    values = [line[key] if abs(line[key]) < 1e300 else math.nan for line in lines]
-    return [line["update"] for line in lines], values
+            value = line.get(name)
+            if type(value) not in (int, float) or (name == "ppl" and value <= 0):
+                wanted = "a number above 0" if name == "ppl" else "a number"
+                raise DataError(f"plot curves: {label}: {name} must be {wanted} in each line, got {value!r:.60}")
+    return tuple([_drawable(line[name]) for line in lines] for name in ("update", key))
+
+
+def _drawable(value: float) -> float:
+    """What no axis can show leaves a gap: a perplexity may be too large for a number."""
+    return value if abs(value) < 1e200 else math.nan
 
 
 def _dress(axes: Axes, title: str, y_label: str) -> None:

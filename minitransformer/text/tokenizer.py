@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Iterable
 from functools import lru_cache
@@ -21,6 +20,9 @@ from minitransformer.text.vocabulary_file import dump_vocabulary, parse_vocabula
 
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
 """What ids 0 to 3 are called in plots: PAD, BOS, EOS, UNK of `config.py`."""
+
+MOST_IDS = 2**31 - 1
+"""Batches hold ids as int32."""
 
 CACHE_WORDS = 200_000
 """Words whose pieces are remembered, about 100 MB; of more, those not met for longest are forgotten."""
@@ -59,8 +61,10 @@ class Tokenizer:
         progress: show a bar
 
         Raises:
-            DataError: the text has no words, or vocab_size has no room for the base symbols.
+            DataError: the text has no words, or vocab_size has no room for the base symbols or is above `MOST_IDS`.
         """
+        if vocab_size > MOST_IDS:
+            raise DataError(f"tokenizer: vocab_size must be at most {MOST_IDS}, got {vocab_size}")
         tokenizer = cls(mode, [], [])
         spelling = tokenizer.spelling
         words = count_words(lines, spelling, progress)
@@ -72,14 +76,7 @@ class Tokenizer:
                 f"({len(SPECIALS)} special ids and {len(base)} base symbols), got {vocab_size}"
             )
         table = [(spelling.spell(word), count) for word, count in words.items()]
-        room = min(room, sys.maxsize)  # what islice can count to
-        merges = tqdm(
-            islice(learn_merges(table), room),
-            total=room,
-            desc="merges",
-            unit="merge",
-            disable=not progress,
-        )
+        merges = tqdm(islice(learn_merges(table), room), total=room, desc="merges", unit="merge", disable=not progress)
         return cls(mode, base, list(dict.fromkeys(merges)))
 
     @property

@@ -117,7 +117,7 @@ class _Reader:
     def count(self, word: str) -> int:
         digits = self.after(word)
         if not (digits.isascii() and digits.isdigit() and len(digits) < 10):
-            raise self.error(f"{word.strip()} must be a whole number, got {digits!r}")
+            raise self.error(f"{word.strip()} must be a whole number below 10^9, got {digits[:60]!r}")
         return int(digits)
 
     def base(self, mode: str) -> list[str]:

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from minitransformer.errors import CheckpointError
-from minitransformer.training.checkpoint import Checkpoint, load_checkpoint, shapes
+from minitransformer.training.checkpoint import Checkpoint, load_checkpoint
+from minitransformer.training.header import shapes
 
 
 def average_checkpoints(paths: Sequence[str | Path]) -> Checkpoint:

@@ -23,11 +23,9 @@ from minitransformer.files import write_atomically
 from minitransformer.nn import Transformer
 from minitransformer.optim import Adam
 from minitransformer.text import Tokenizer
+from minitransformer.training.header import Table, checked_progress, count, shapes, table_from
 
 FORMAT, VERSION = "minitransformer checkpoint", 1
-
-Table = list[tuple[str, tuple[int, ...], int]]
-"""``(name, shape, offset in elements)`` of every parameter."""
 
 
 @dataclass(frozen=True)
@@ -189,10 +187,6 @@ def load_model(path: str | Path, device: str = "cpu") -> tuple[Transformer, Toke
     return load_checkpoint(path, with_optimizer=False).build(device)
 
 
-def shapes(table: Table) -> dict[str, tuple[int, ...]]:
-    return {name: tuple(shape) for name, shape, _ in table}
-
-
 def _read(path: str | Path, unwanted: tuple[str, ...]) -> Checkpoint:
     """The checkpoint without the ``unwanted`` entries; raises anything if the file is damaged."""
     with np.load(path, allow_pickle=False) as stored:
@@ -202,7 +196,7 @@ def _read(path: str | Path, unwanted: tuple[str, ...]) -> Checkpoint:
         raise ValueError("another format")
     if header["version"] != VERSION:
         raise CheckpointError(
-            f"checkpoint: {path} must have format version {VERSION}, got {header['version']}; "
+            f"checkpoint: {path} must have format version {VERSION}, got {header['version']!r}; "
             "load it with the version of minitransformer that wrote it"
         )
     return _checkpoint_from(header, arrays, str(path))
@@ -219,24 +213,22 @@ def _has_right_sums(path: str | Path) -> bool:
 
 def _checkpoint_from(header: dict, arrays: dict[str, np.ndarray], path: str) -> Checkpoint:
     config = Config.from_dict(header["config"], "its config")
-    table = [(str(name), tuple(shape), offset) for name, shape, offset in header["table"]]
     length = len(arrays["parameters"])
     for name in {"parameters", "adam_m", "adam_v"} & set(arrays):
         if arrays[name].shape != (length,) or arrays[name].dtype != config.model.dtype:
             raise ValueError(f"{name} is {arrays[name].dtype} {arrays[name].shape}")
-    for name, shape, offset in table:
-        if not 0 <= offset <= length - math.prod(shape):
-            raise ValueError(f"{name} lies outside the parameter vector")
+    if ("adam_m" in arrays) != ("adam_v" in arrays):
+        raise ValueError("of adam_m and adam_v only one is there")
     return Checkpoint(
-        update=int(header["update"]),
+        update=count(header["update"]),
         config=config,
         tokenizer_text=_text_of(arrays["tokenizer"]),
-        table=table,
+        table=table_from(header["table"], length),
         parameters=arrays["parameters"],
         adam_m=arrays.get("adam_m"),
         adam_v=arrays.get("adam_v"),
-        step_count=int(header["step_count"]),
-        progress=header["progress"],
+        step_count=count(header["step_count"]),
+        progress=checked_progress(header["progress"]),
         path=path,
     )
 

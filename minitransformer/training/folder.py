@@ -78,14 +78,21 @@ class RunFolder:
         """The newest checkpoint that is whole, or None where there is none; ``warn`` hears of damaged newer ones.
 
         Raises:
-            CheckpointError: all are damaged; or one that may well be whole cannot be read, or is of another version.
+            CheckpointError: all are damaged; or one that may well be whole cannot be read, is of another version, or
+                has been renamed.
         """
         paths = self.paths()
         for path in reversed(paths):
             try:
-                return load_checkpoint(path)
+                checkpoint = load_checkpoint(path)
             except DamagedCheckpointError as error:
                 warn(f"skipped: {error}")
+                continue
+            if path.name != self.path_of(checkpoint.update).name:
+                raise CheckpointError(
+                    f"checkpoint: {path} must hold the update of its name, got {checkpoint.update}; rename or delete it"
+                )
+            return checkpoint
         if paths:
             raise CheckpointError(
                 f"checkpoint: {self.checkpoints} must hold a whole checkpoint to resume from, "

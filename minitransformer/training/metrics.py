@@ -123,9 +123,9 @@ def read_metrics(path: str | Path) -> list[dict]:
 def _parsed(line: bytes, where: str) -> dict:
     try:
         values = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         values = None
-    if not isinstance(values, dict) or "kind" not in values or not isinstance(values.get("update"), int):
+    if not isinstance(values, dict) or "kind" not in values or type(values.get("update")) is not int:
         raise DataError(
             f"metrics: {where} must be a JSON object with kind and update, got {line[:60]!r}; delete the line"
         )

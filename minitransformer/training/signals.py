@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM as a wish that is granted at the next good moment."""
+"""SIGINT, SIGTERM and SIGHUP as a wish that is granted at the next good moment."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import threading
 
 
 class StopRequest:
-    """While entered, the first SIGINT or SIGTERM is only noted in ``signal``; the handlers from before come back after.
+    """While entered, the first SIGINT, SIGTERM or SIGHUP is only noted in ``signal``; then the old handlers come back.
 
-    A second one raises KeyboardInterrupt at once, for when the next good moment is too far away.
+    SIGHUP, which tells that the terminal is gone, stays ignored where it was: under ``nohup``. A second signal raises
+    KeyboardInterrupt at once, for when the next good moment is too far away.
     Outside the main thread, where Python delivers no signals, nothing is changed.
     """
 
@@ -19,7 +20,7 @@ class StopRequest:
 
     def __enter__(self) -> StopRequest:
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in _wishes():
                 self._before[number] = signal.signal(number, self._note)
         return self
 
@@ -31,3 +32,9 @@ class StopRequest:
         if self.signal is not None:
             raise KeyboardInterrupt
         self.signal = number
+
+
+def _wishes() -> list[int]:
+    hangup = getattr(signal, "SIGHUP", None)  # not on Windows
+    ignored = hangup is None or signal.getsignal(hangup) is signal.SIG_IGN
+    return [signal.SIGINT, signal.SIGTERM] + [hangup] * (not ignored)

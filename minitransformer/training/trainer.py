@@ -35,7 +35,7 @@ class Outcome:
 
     @property
     def exit_status(self) -> int:
-        """0 when all updates are done, else what shells expect: 130 after SIGINT, 143 after SIGTERM."""
+        """0 when all updates are done, else what shells expect: 128 + its number, 130 after SIGINT."""
         return 0 if self.signal is None else 128 + self.signal
 
 
@@ -82,7 +82,7 @@ class Trainer:
             raise
 
     def run(self) -> Outcome:
-        """Train until ``training.updates`` updates are done, or until SIGINT or SIGTERM; both leave a checkpoint.
+        """Train until ``training.updates`` updates are done, or until SIGINT, SIGTERM or SIGHUP. A checkpoint is left.
 
         Raises:
             TrainingError: the loss is no longer a number. The checkpoints stay as they were.
@@ -91,7 +91,8 @@ class Trainer:
         self.sitting_began = self.saved_at = time.monotonic()
         self.folder.enter()
         try:
-            with StopRequest() as stop, self._bar() as bar:
+            # What overflows ends in the one line of a TrainingError, not in warnings of NumPy.
+            with StopRequest() as stop, self._bar() as bar, np.errstate(all="ignore"):
                 self._validate_if_due()  # the last sitting may have ended between an update and its validation
                 while self.update < settings.updates and stop.signal is None:
                     self._one_update(bar)
@@ -112,8 +113,7 @@ class Trainer:
         began = time.monotonic()
         first = self.update * settings.micro_batches
         batches = [self.stream.batch(first + i) for i in range(settings.micro_batches)]
-        with np.errstate(all="ignore"):  # what overflows ends in the one line below, not in warnings
-            result = train_step(self.model, self.optimizer, batches, update=update, config=settings)
+        result = train_step(self.model, self.optimizer, batches, update=update, config=settings)
         if not (math.isfinite(result.loss) and math.isfinite(result.gradient_norm)):
             raise TrainingError(
                 f"train: loss and gradient norm must be finite, got {result.loss} and {result.gradient_norm} at update "

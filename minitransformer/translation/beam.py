@@ -12,7 +12,7 @@ from minitransformer.config import BOS, EOS
 from minitransformer.errors import ConfigError
 from minitransformer.nn import Cache, Transformer
 from minitransformer.translation.decoding import NEVER_SAID, best_tokens, next_log_probs, output_limits
-from minitransformer.translation.hypothesis import Hypothesis, length_penalty
+from minitransformer.translation.hypothesis import Hypothesis, check_alpha, length_penalty
 
 
 def beam_search(
@@ -32,7 +32,7 @@ def beam_search(
 
     src_ids: (B, S), sentences that end in EOS, padded with PAD
     beam_size: hypotheses sought per sentence   n_best: of these returned, 1 to beam_size (fewer where so few exist)
-    alpha: exponent of `length_penalty`, 0 or more   max_extra: tokens, as in `output_limits`, 0 or more
+    alpha: exponent of `length_penalty`, 0 to 100   max_extra: tokens, as in `output_limits`, 0 or more
     early_stop: leave a sentence as soon as nothing to come can change its answer (see `_settled`)
 
     Raises:
@@ -141,7 +141,7 @@ def _settled(
     settled = np.zeros(len(limits), dtype=bool)  # (B,)
     for sentence, row in zip(*np.unique(beams.sentences, return_index=True), strict=True):
         if len(finished[sentence]) >= n_best:
-            reachable = beams.log_probs[row] / length_penalty(limits[sentence], alpha)
+            reachable = beams.log_probs[row] / length_penalty(int(limits[sentence]), alpha)
             settled[sentence] = _ranked(finished[sentence])[n_best - 1].score >= reachable
     return settled[beams.sentences]
 
@@ -154,7 +154,6 @@ def _ranked(hypotheses: list[Hypothesis]) -> list[Hypothesis]:
 def _check(beam_size: int, alpha: float, n_best: int) -> None:
     if beam_size < 1:
         raise ConfigError(f"beam_search: beam_size must be at least 1, got {beam_size}")
-    if not 0 <= alpha <= 100:  # so that nan is refused too
-        raise ConfigError(f"beam_search: alpha must be from 0 to 100, got {alpha}")
+    check_alpha(alpha)
     if not 1 <= n_best <= beam_size:
         raise ConfigError(f"beam_search: n_best must be from 1 to beam_size = {beam_size}, got {n_best}")

@@ -8,7 +8,7 @@ from minitransformer.backend import Array, to_numpy
 from minitransformer.config import BOS, EOS
 from minitransformer.nn import Transformer
 from minitransformer.translation.decoding import checked, next_log_probs, output_limits
-from minitransformer.translation.hypothesis import Hypothesis
+from minitransformer.translation.hypothesis import Hypothesis, check_alpha
 
 
 def greedy_search(model: Transformer, src_ids: Array, *, max_extra: int = 50, alpha: float = 0.6) -> list[Hypothesis]:
@@ -19,8 +19,11 @@ def greedy_search(model: Transformer, src_ids: Array, *, max_extra: int = 50, al
 
     src_ids: (B, S), sentences that end in EOS, padded with PAD
     max_extra: the output is at most this much longer than the source, tokens (see `output_limits`)
-    alpha: exponent of the length penalty in the hypotheses' scores; it changes no token
+    alpha: exponent of the length penalty in the hypotheses' scores, 0 to 100; it changes no token
+
+    Raises: as `beam_search`.
     """
+    check_alpha(alpha)
     src_ids = to_numpy(src_ids)
     limits = output_limits(model, src_ids, max_extra)  # (B,)
     outputs: list[list[int]] = [[] for _ in limits]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from minitransformer.config import EOS
+from minitransformer.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,15 @@ def length_penalty(length: int, alpha: float) -> float:
     """lp(Y) = ((5 + |Y|) / 6)^alpha      [Wu et al. 2016, eq. 14; sec. 6.1 with alpha = 0.6]
 
     |Y| counts every token the model chose, EOS too: a hypothesis cut off by the output limit has chosen no EOS.
-    alpha: 0 (plain log-probability) or more (longer hypotheses are preferred)
+    alpha: 0 (plain log-probability) or more (longer hypotheses are preferred), up to 100; inf where it overflows
     """
-    return ((5 + length) / 6) ** alpha
+    try:
+        return ((5 + length) / 6) ** alpha
+    except OverflowError:
+        return math.inf
+
+
+def check_alpha(alpha: float) -> None:
+    """Raises ConfigError: alpha is not from 0 to 100."""
+    if not 0 <= alpha <= 100:  # so that nan is refused too
+        raise ConfigError(f"translate: alpha must be from 0 to 100, got {alpha}")

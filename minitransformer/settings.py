@@ -1,0 +1,136 @@
+"""How settings are declared, checked and read: options with a range, sections of options, TOML, ``--set`` words.
+
+Which settings there are stands in `config.py`.
+"""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from collections.abc import Sequence
+from dataclasses import field, fields
+from pathlib import Path
+from typing import Any
+
+from minitransformer.errors import ConfigError
+
+HIGHEST = {int: 2**31 - 1, float: sys.float_info.max}
+"""What a number may be at most where its option does not say: what fits into an id, and all but infinity."""
+
+
+def option(
+    default: Any, meaning: str, *, low: float | None = None, high: float | None = None, choices: tuple = ()
+) -> Any:
+    """A dataclass field that knows its meaning and its allowed range (``low <= value <= high``)."""
+    return field(default=default, metadata={"meaning": meaning, "low": low, "high": high, "choices": choices})
+
+
+class Section:
+    """What all sections share: a check of types and ranges at construction."""
+
+    def __post_init__(self):
+        for spec in fields(self):
+            value = _checked(f"{section_name(type(self))}.{spec.name}", getattr(self, spec.name), spec)
+            object.__setattr__(self, spec.name, value)
+
+
+def section_name(section: type) -> str:
+    return section.__name__.removesuffix("Config").lower()
+
+
+def section_from(section: type, table: object, where: str) -> Any:
+    """The ``section`` that a table of a file gives; ``where`` (the file) is put before what is wrong with it."""
+    name = section_name(section)
+    if not isinstance(table, dict):
+        raise ConfigError(f"{where}: [{name}] must be a table, got {_shown(table)}")
+    known = [spec.name for spec in fields(section)]
+    for key in table:
+        if key not in known:
+            raise ConfigError(f"{where}: unknown key {_shown(key)} in [{name}]; known: {', '.join(known)}")
+    try:
+        return section(**table)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from None
+
+
+def describe(config: type) -> list[tuple[str, str, Any, str]]:
+    """``(key, type or choices, default, meaning)`` of every setting of ``config``, for ``--help``."""
+    return [
+        (
+            f"{spec.name}.{entry.name}",
+            "|".join(entry.metadata["choices"]) or entry.type,
+            entry.default,
+            entry.metadata["meaning"],
+        )
+        for spec in fields(config)
+        for entry in fields(spec.default_factory)
+    ]
+
+
+def read_toml(path: str | Path) -> dict:
+    """The tables of a TOML file.
+
+    Raises:
+        ConfigError: no such file, not UTF-8 or not TOML.
+    """
+    try:
+        return tomllib.loads(Path(path).read_bytes().decode("utf-8-sig"))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{path}:{line}: must be UTF-8, got byte 0x{error.object[error.start]:02x}") from error
+    except (ValueError, RecursionError) as error:  # numbers of thousands of digits and deep nesting are no TOML errors
+        raise ConfigError(f"{path}: must be TOML: {error}") from error
+
+
+def with_settings(tables: dict, settings: Sequence[str]) -> dict:
+    """A copy of ``tables`` with each ``section.key=value`` put in; the value is TOML, a bare word is a string."""
+    tables = {name: dict(table) for name, table in tables.items()}
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        section, dot, name = key.strip().partition(".")
+        if not equals or not dot or "\n" in setting:
+            raise ConfigError(f"--set must look like section.key=value, got {_shown(setting)}")
+        tables.setdefault(section, {})[name] = _value_of(text.strip(), setting)
+    return tables
+
+
+def _value_of(text: str, setting: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except (ValueError, RecursionError) as error:
+        if text.startswith(('"', "'", "[", "{")):
+            raise ConfigError(f"--set must give a word or a TOML value, got {_shown(setting)}: {error}") from error
+        return text
+
+
+def _checked(key: str, value: Any, spec) -> Any:
+    """``value`` if it has the type and range of ``spec`` (an int may stand for a float), else ConfigError."""
+    wanted = {"int": int, "float": float, "str": str, "bool": bool}[spec.type]
+    if type(value) is not wanted and (wanted, type(value)) != (float, int):
+        raise ConfigError(f"{key} must be {_with_article(wanted)}, got {_shown(value)}")
+    limits = spec.metadata
+    if limits["choices"] and value not in limits["choices"]:
+        raise ConfigError(f"{key} must be one of {', '.join(limits['choices'])}, got {_shown(value)}")
+    if wanted is str and any(mark in value for mark in "\0\n\r"):
+        raise ConfigError(f"{key} must be one line of text, got {_shown(value)}")
+    high = HIGHEST.get(wanted) if limits["high"] is None else limits["high"]
+    # Written as "not inside" so that nan, which compares false with everything, is refused too.
+    if limits["low"] is not None and not value >= limits["low"]:
+        raise ConfigError(f"{key} must be at least {limits['low']}, got {_shown(value)}")
+    if high is not None and not value <= high:
+        raise ConfigError(f"{key} must be at most {high}, got {_shown(value)}")
+    return wanted(value)
+
+
+def _with_article(wanted: type) -> str:
+    return {int: "a whole number", float: "a number", str: "a string", bool: "true or false"}[wanted]
+
+
+def _shown(value: Any) -> str:
+    try:
+        text = repr(value)
+    except ValueError:  # Python does not write out whole numbers of thousands of digits
+        return "a number of thousands of digits"
+    return text if len(text) <= 100 else f"{text[:100]}..."
