@@ -11,10 +11,14 @@ eintausend. The model sees up to 100,000 of the million numbers and is then aske
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import sys
 import time
 from pathlib import Path
+
+# Matrices this small gain next to nothing from a second thread, and lose much where another program has its core.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from minitransformer.config import EOS, Config, DataConfig, ModelConfig, TrainingConfig, TranslationConfig
 from minitransformer.errors import ConfigError, MiniTransformerError
