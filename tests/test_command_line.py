@@ -96,7 +96,8 @@ def test_a_closed_stream_is_no_fault(stream, monkeypatch):
     assert main(["data", "list"]) == 0
 
 
-def test_an_output_that_is_full_gives_one_line_and_an_error_output_that_is_full_none(tmp_path):
+def test_an_output_that_is_full_gives_one_line_and_an_error_output_that_is_full_none(monkeypatch):
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # what is buffered is written once more at exit
     full = Path("/dev/full")
     if not full.is_char_device():
         pytest.skip("this system has no /dev/full")
@@ -105,7 +106,9 @@ def test_an_output_that_is_full_gives_one_line_and_an_error_output_that_is_full_
         result = subprocess.run(program, stdout=output, stderr=subprocess.PIPE, text=True)
         assert result.returncode == 2
         assert result.stderr == "minitransformer data list: No space left on device\n"
-        assert subprocess.run(program[:3] + ["train", "none.toml"], stderr=output).returncode == 2
+        assert subprocess.run([*program[:3], "train", "none.toml"], stderr=output).returncode == 2
+        result = subprocess.run([*program[:3], "--help"], stdout=output, stderr=subprocess.PIPE)
+        assert (result.returncode, result.stderr) == (0, b"")
 
 
 def test_ctrl_c_during_the_imports_is_no_traceback(tmp_path):

@@ -58,6 +58,7 @@ def test_a_config_written_out_reads_back_equal(tmp_path):
         ("[model]\nd_ff = 2147483648\n", r"model.d_ff must be at most 2147483647, got 2147483648"),
         ("[model]\nn_layers = 1001\n", r"model.n_layers must be at most 1000, got 1001"),
         ("[training]\nseed = 9223372036854775808\n", r"training.seed must be at most 9223372036854775807"),
+        ("[training]\nmicro_batches = 10001\n", r"training.micro_batches must be at most 10000, got 10001"),
         ("[training]\neps = 0\n", r"training.eps must be at least 1e-16, got 0"),
         ("[training]\nlr_scale = 1e7\n", r"training.lr_scale must be at most 1000000.0, got 10000000.0"),
         ("[training]\nclip_norm = inf\n", r"training.clip_norm must be at most 1.79.*e\+308, got inf"),

@@ -209,6 +209,15 @@ def test_a_line_too_long_for_learned_positions_is_named_before_any_work(tokenize
         translate_lines(model, tokenizer, ["a cat", " ".join(LINES * 3)], TranslationConfig())
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("damage", [np.nan, np.inf, 1e200])
+def test_a_damaged_model_is_refused_without_warnings(tokenizer, damage):
+    model = model_for(tokenizer)
+    model.parameters.data[:] = damage
+    with pytest.raises(ShapeError, match="must be numbers, got nan"):
+        translate_lines(model, tokenizer, LINES, TranslationConfig())
+
+
 def test_ids_that_the_tokenizer_does_not_know_are_refused(tokenizer):
     model = ChainModel(np.eye(tokenizer.vocab_size + 1)[[-1] * (tokenizer.vocab_size + 1)])
     with pytest.raises(DataError, match="token ids must be from 0"):

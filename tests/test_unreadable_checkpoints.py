@@ -125,7 +125,7 @@ WRONG = {
     "offset with a fraction": lambda header, _: header["table"][0].__setitem__(2, 0.0),
     "shape with a fraction": lambda header, _: header["table"][0].__setitem__(1, [20.0, 16]),
     "parameters that overlap": lambda header, _: header["table"][1].__setitem__(2, header["table"][0][2]),
-    "a parameter twice": lambda header, _: header["table"].append(header["table"][0][:1] + [[0], 0]),
+    "a parameter twice": lambda header, _: header["table"].insert(0, header["table"][0][:1] + [[0], 0]),
     "parameters beyond the end": lambda header, _: header["table"][0].__setitem__(2, 10**9),
     "half of Adam": lambda _, arrays: arrays.pop("adam_v"),
 }

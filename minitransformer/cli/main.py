@@ -57,11 +57,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             # Translations are UTF-8 whatever the locale; a file name that is no text must not end in a traceback.
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     try:
-        arguments = build_parser().parse_args(argv)
-    except SystemExit as stop:
+        return _run(build_parser().parse_args(argv))
+    except SystemExit as stop:  # argparse has printed help, or what is wrong
         return stop.code or 0
-    try:
-        return _run(arguments)
     finally:
         for stream in (sys.stdout, sys.stderr):
             try:

@@ -55,12 +55,14 @@ def search_lines(
 
     Raises:
         ConfigError: n_best is not from 1 to the beam size.
-        ShapeError: a line is too long for learned positions, or has ids outside the model's vocabulary.
+        ShapeError: a line is too long for learned positions, or has ids outside the model's vocabulary; or parameters
+            of the model are no numbers, or too large.
     """
     sources = [tokenizer.encode(line) if line.strip() else [] for line in lines]
     _check_lengths(model, sources)
     found: list[list[Hypothesis]] = [[Hypothesis([], 0.0, 0.0)] for _ in sources]
-    with tqdm(total=len(lines), desc="translate", unit="sentence", disable=not progress) as bar:
+    bar = tqdm(total=len(lines), desc="translate", unit="sentence", disable=not progress)
+    with bar, np.errstate(all="ignore"):  # damaged parameters end in one ShapeError, not in warnings of NumPy
         bar.update(sum(not source for source in sources))
         for rows in _batches(sources, config.batch_tokens // config.beam_size):
             batch = pad_rows([[*sources[row], EOS] for row in rows])  # (B, S)
