@@ -1,7 +1,7 @@
 """Twin of projection_loss that never holds all logits: rows go through in chunks (see CHUNK_ELEMENTS).
 
 Forward already forms the gradients (for grad_loss = 1), because each chunk's probabilities are at hand only once;
-backward scales them. Measured gains are in benchmarks/results/training_step.md.
+backward scales them. The measured gain is in benchmarks/notes.md.
 """
 
 from __future__ import annotations
