@@ -1,0 +1,117 @@
+"""``check``: runs an exercise's tests on a student's function and says in one paragraph what came out."""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from course.calls import NotFilledIn, StudentFunction, Trouble
+from course.compare import describe, form_error, has_nan, regular_difference, same
+from course.exercise import Exercise, find_exercise
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a check found. ``verdict`` is "right", "wrong" or "not yet"."""
+
+    name: str
+    verdict: str
+    text: str
+
+    def __str__(self) -> str:
+        return textwrap.fill(f"{self.name}: {self.verdict}. {self.text}".rstrip(), width=110, break_long_words=False)
+
+
+def check(name: str, function: Callable) -> None:
+    """Test ``function`` as the exercise ``name`` and print the result; nothing leaves this machine."""
+    print(examine(name, function))
+
+
+def examine(name: str, function: Callable) -> Result:
+    """The result of an exercise's tests."""
+    try:
+        exercise = find_exercise(name)
+    except KeyError as error:
+        return Result(name, "wrong", f"In `check`, {error.args[0]}.")
+    if not callable(function):
+        text = f"`check` needs the function itself, got {describe(function)}: write its name, without brackets."
+        return Result(name, "wrong", text)
+    student = StudentFunction(function, parameter_names(exercise, function), exercise.seconds)
+    try:
+        message = fault_of(exercise, student)
+    except NotFilledIn:
+        return Result(name, "not yet", "")
+    except Trouble as trouble:
+        message = str(trouble)
+    return Result(name, "wrong", message) if message else Result(name, "right", f"Tested: {exercise.tested}.")
+
+
+def parameter_names(exercise: Exercise, function: Callable) -> list[str]:
+    """The names of the arguments, from the reference where there is one."""
+    try:
+        return list(inspect.signature(exercise.reference or function).parameters)
+    except (TypeError, ValueError):
+        return [f"argument {i}" for i in range(20)]
+
+
+def fault_of(exercise: Exercise, student: StudentFunction) -> str | None:
+    """What is wrong, in words, or None."""
+    cases = exercise.cases()
+    if exercise.reference is not None:
+        expected = [exercise.reference(*case) for case in cases]
+        got = [student(*case) for case in cases]
+        wrong = [i for i in range(len(cases)) if not same(expected[i], got[i], exercise.rtol)]
+        if wrong:
+            return (
+                named_mistake(exercise, cases, got)
+                or malformed(expected[wrong[0]], got[wrong[0]], student.told(cases[wrong[0]]), exercise.rtol)
+                or broken_property(exercise, student, cases)
+                or example(expected[wrong[0]], got[wrong[0]], student.told(cases[wrong[0]]), exercise.rtol)
+            )
+    return broken_property(exercise, student, cases)
+
+
+def named_mistake(exercise: Exercise, cases: list[tuple], got: list) -> str | None:
+    """The message of the first mistake that gives, on every input, what the student's function gave."""
+    for mistake in exercise.mistakes:
+        answers = [_attempt(mistake.wrong, case) for case in cases]
+        if all(same(answer, value, exercise.rtol) for answer, value in zip(answers, got, strict=True)):
+            return mistake.message
+    return None
+
+
+def _attempt(function: Callable, case: tuple) -> Any:
+    """A mistake may well divide by zero: its answer then is what NumPy makes of that."""
+    with np.errstate(all="ignore"):
+        return function(*case)
+
+
+def malformed(expected: Any, got: Any, called_with: str, rtol: float) -> str | None:
+    """A wrong type or shape, or NaN."""
+    error = form_error(expected, got)
+    if error:
+        hint = regular_difference(expected, got, rtol)
+        return f"{error[0].upper()}{error[1:]}.{f' {hint}' if hint else ''} It was called with {called_with}."
+    if has_nan(got) and not has_nan(expected):
+        return (
+            f"The result holds NaN, which is 0/0, inf - inf or 0 * inf: expected {describe(expected)}, "
+            f"got {describe(got)} for {called_with}."
+        )
+    return None
+
+
+def broken_property(exercise: Exercise, student: StudentFunction, cases: list[tuple]) -> str | None:
+    """The message of the first property that does not hold."""
+    messages = (holds(student, *case) for holds in exercise.properties for case in cases)
+    return next((message for message in messages if message), None)
+
+
+def example(expected: Any, got: Any, called_with: str, rtol: float) -> str:
+    """The smallest failing example."""
+    rule = regular_difference(expected, got, rtol)
+    return f"{f'{rule} ' if rule else ''}Expected {describe(expected)}, got {describe(got)} for {called_with}."

@@ -1,0 +1,1 @@
+"""The exercises of each lesson: ``EXERCISES`` in one module per notebook."""

@@ -1,0 +1,73 @@
+"""Run every notebook with all its solutions filled in: ``python -m course.fill``, in the folder ``lessons``.
+
+Fails, with exit code 1, if a cell raises, a check's verdict is not "right", or a notebook takes longer than a minute.
+Names of notebooks may follow: ``python -m course.fill 04_attention 06_layer_norm``.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import time
+
+import nbformat
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError, CellTimeoutError
+
+from course.exercise import LESSONS
+
+SECONDS = 60
+"""Time limit of a notebook, its solutions included."""
+VERDICT = re.compile(r"^(\w+\.\w+): (right|wrong|not\syet)\.", re.MULTILINE)
+
+
+def checked_exercises(source: str) -> list[tuple[str, str]]:
+    """(exercise, function) of every ``check("...", function)`` in a cell's source."""
+    calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
+    checks = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "check"]
+    return [(call.args[0].value, call.args[1].id) for call in checks]
+
+
+def filled(source: str) -> str:
+    """The cell with every ``check`` line preceded by one that puts the solution in the function's place."""
+    for exercise, function in checked_exercises(source):
+        line = re.compile(rf'^check\("{re.escape(exercise)}"', re.MULTILINE)
+        solution = f'from course.exercise import solution_of\n\n{function} = solution_of("{exercise}")\n'
+        source = line.sub(lambda found, solution=solution: solution + found.group(), source)
+    return source
+
+
+def run(name: str) -> list[str]:
+    """What is wrong with the filled notebook: a line for each check that is not right, or the error."""
+    notebook = nbformat.read(LESSONS / f"{name}.ipynb", as_version=4)
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    expected = [exercise for cell in cells for exercise, _ in checked_exercises(cell.source)]
+    for cell in cells:
+        cell.source = filled(cell.source)
+    try:
+        NotebookClient(notebook, timeout=SECONDS, resources={"metadata": {"path": str(LESSONS)}}).execute()
+    except (CellExecutionError, CellTimeoutError) as error:
+        return [f"{name}: {error}"]
+    printed = "".join(out.get("text", "") for cell in cells for out in cell.outputs if out.output_type == "stream")
+    verdicts = dict(VERDICT.findall(printed))
+    return [f"{each}: {verdicts.get(each, 'no verdict')}" for each in expected if verdicts.get(each) != "right"]
+
+
+def main(names: list[str]) -> int:
+    faults = []
+    for name in names or sorted(path.stem for path in LESSONS.glob("*.ipynb")):
+        start = time.perf_counter()
+        found = run(name)
+        seconds = time.perf_counter() - start
+        if seconds > SECONDS:
+            found.append(f"{name}: must run in {SECONDS} s, took {seconds:.0f} s")
+        print(f"{name}: {'all exercises right' if not found else f'faults: {len(found)}'}, {seconds:.0f} s", flush=True)
+        faults += found
+    if faults:
+        print("\n".join(faults))
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

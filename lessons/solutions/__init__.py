@@ -1,0 +1,1 @@
+"""Solutions, one module per lesson: the exercise ``04_attention.weights`` is ``weights`` in ``lesson_04``."""
