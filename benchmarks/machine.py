@@ -8,7 +8,8 @@ import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from minitransformer.cli.doctor import CHECKS, THREAD_VARIABLES
+from minitransformer.blas import blas_threads, core_count
+from minitransformer.cli.doctor import CHECKS
 
 CODE = ("minitransformer", "benchmarks", ":!benchmarks/results")
 
@@ -20,16 +21,15 @@ def machine_facts() -> dict[str, str | int]:
         "system": f"{platform.system()} {platform.machine()}",
         **{name: CHECKS[name]()[0] for name in ("cores", "memory", "Python", "NumPy", "BLAS")},
         "PyTorch": _torch_version(),
-        "threads": blas_threads(),
+        "threads": threads_for_peers(),
         "load": f"{os.getloadavg()[0]:.2f} in the minute before" if hasattr(os, "getloadavg") else "unknown",
         "commit": commit(),
     }
 
 
-def blas_threads() -> int:
-    """Threads of NumPy's BLAS, as the environment limits it, else one for each core; PyTorch is given the same."""
-    limits = [int(os.environ[name]) for name in THREAD_VARIABLES if os.environ.get(name, "").isdigit()]
-    return limits[0] if limits else int(CHECKS["cores"]()[0])
+def threads_for_peers() -> int:
+    """As many as NumPy's BLAS has (OPENBLAS_NUM_THREADS limits both); one for each core where it does not tell."""
+    return blas_threads() or core_count()
 
 
 def commit() -> str:

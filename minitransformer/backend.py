@@ -79,10 +79,11 @@ def keep_freed_memory() -> None:
     A step makes and frees hundreds of arrays of some megabytes. glibc fetches each from the system anew, which then
     fills it with zeros, page by page: a tenth of a training step (benchmarks/notes.md). Elsewhere nothing happens.
     """
-    m_trim_threshold, m_mmap_threshold = -1, -3  # from malloc.h
+    m_trim_threshold, m_mmap_threshold, m_arena_max = -1, -3, -8  # from malloc.h
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError, TypeError):  # not glibc
         return
     mallopt(m_mmap_threshold, 1 << 30) or mallopt(m_mmap_threshold, 1 << 25)  # older versions allow 32 MB at most
     mallopt(m_trim_threshold, (1 << 31) - 1)
+    mallopt(m_arena_max, 1)  # a second thread's own arena would give large arrays back all the same

@@ -114,6 +114,12 @@ class TrainingConfig(Section):
     seed: int = option(1, "seed of initial weights, data order and dropout", low=0, high=2**63 - 1)
     updates: int = option(100000, "updates of the parameters in all", low=0)
     micro_batches: int = option(1, "micro-batches whose gradients make one update", low=1, high=10000)
+    threads: int = option(
+        0,
+        "micro-batches computed side by side on the CPU (0: one for each core if there are as many)",
+        low=0,
+        high=1000,
+    )
     warmup_steps: int = option(4000, "updates over which the learning rate rises", low=1)
     lr_scale: float = option(1.0, "factor on the learning rate of eq. 3", low=0, high=1e6)
     beta1: float = option(0.9, "Adam's decay of the mean gradient", low=0, high=0.999999)

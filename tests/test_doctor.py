@@ -60,12 +60,15 @@ def test_what_is_missing_comes_with_the_extra_that_brings_it(package, item, extr
     assert found.startswith("not found: ") and f"run pip install -e '.[{extra}]' in the checkout" in found
 
 
-def test_without_threadpoolctl_the_threads_come_from_the_environment(monkeypatch, capsys):
-    real_find = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "threadpoolctl" else real_find(name))
-    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1000")
+def test_more_threads_than_cores_are_remarked_on(monkeypatch, capsys):
+    monkeypatch.setattr(doctor, "blas_threads", lambda: 1000)
     found = lines(capsys)["BLAS"]
     assert "1000 threads" in found and "more threads than the" in found
+
+
+def test_a_blas_that_does_not_tell_its_threads_is_reported_as_such(monkeypatch, capsys):
+    monkeypatch.setattr(doctor, "blas_threads", lambda: None)
+    assert "cannot be told" in lines(capsys)["BLAS"]
 
 
 def test_a_check_that_breaks_is_reported_and_the_others_go_on(monkeypatch, capsys):

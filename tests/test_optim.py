@@ -6,7 +6,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from minitransformer.optim import Adam, adam, clip_gradient_norm, learning_rate
+from minitransformer.distributed import workers
+from minitransformer.optim import Adam, clip_gradient_norm, learning_rate
 
 
 def vectors(data: np.ndarray) -> SimpleNamespace:
@@ -15,7 +16,7 @@ def vectors(data: np.ndarray) -> SimpleNamespace:
 
 
 def test_adam_equals_the_algorithm_written_for_one_number(rng, monkeypatch):
-    monkeypatch.setattr(adam, "BLOCK", 2)  # blocks that do not divide the vector
+    monkeypatch.setattr(workers, "BLOCK", 2)  # blocks that do not divide the vector
     beta1, beta2, eps, size = 0.8, 0.95, 1e-3, 5
     parameters = vectors(rng.standard_normal(size))
     optimizer = Adam(parameters, beta1, beta2, eps)
@@ -37,7 +38,7 @@ def test_adam_equals_the_algorithm_written_for_one_number(rng, monkeypatch):
 
 @pytest.mark.parity
 def test_adam_equals_pytorch(rng, torch, relative_error):
-    size = 2 * adam.BLOCK + 7
+    size = 2 * workers.BLOCK + 7
     parameters = vectors(rng.standard_normal(size))
     leaf = torch.tensor(parameters.data.copy(), requires_grad=True)
     ours, theirs = Adam(parameters, 0.9, 0.98, 1e-9), torch.optim.Adam([leaf], betas=(0.9, 0.98), eps=1e-9)

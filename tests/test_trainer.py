@@ -43,10 +43,10 @@ def without_clock(path: Path) -> list[dict]:
 def at_update(monkeypatch, number: int, act) -> None:
     """Call ``act(model)`` just before update ``number`` is computed."""
 
-    def step(model, optimizer, micro_batches, *, update, config):
+    def step(model, optimizer, micro_batches, *, update, **options):
         if update == number:
             act(model)
-        return train_step(model, optimizer, micro_batches, update=update, config=config)
+        return train_step(model, optimizer, micro_batches, update=update, **options)
 
     monkeypatch.setattr(trainer, "train_step", step)
 

@@ -5,7 +5,7 @@ The rules know no Tensor, so this file needs none either: it moves arrays. No gr
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import count
@@ -91,10 +91,10 @@ def nodes_behind(node: Node) -> list[Node]:
     return sorted(found, key=lambda each: each.number, reverse=True)
 
 
-def walk_backward(tensor: Any, grad: Array) -> None:
-    """Bring ``grad``, the gradient of ``tensor``, to every leaf that requires one."""
+def walk_backward(tensor: Any, grad: Array, arrive: Callable[[Any, Array], None]) -> None:
+    """Bring ``grad``, the gradient of ``tensor``, to every leaf that requires one: ``arrive(leaf, its gradient)``."""
     if tensor.node is None:
-        tensor.add_gradient(grad)
+        arrive(tensor, grad)
         return
     waiting: dict[tuple[Node, int], Array] = {(tensor.node, tensor.output): grad}
     summed: set[tuple[Node, int]] = set()  # sums made here, which may grow in place; others may be shared arrays
@@ -106,7 +106,7 @@ def walk_backward(tensor: Any, grad: Array) -> None:
             if not source.requires_grad:
                 continue
             if source.node is None:
-                source.add_gradient(grad_input)
+                arrive(source, grad_input)
                 continue
             place = (source.node, source.output)
             if place not in waiting:

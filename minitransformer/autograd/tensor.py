@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -58,11 +58,12 @@ class Tensor:
     def item(self) -> float:
         return self.data.item()
 
-    def backward(self, grad: Array | float | None = None) -> None:
+    def backward(self, grad: Array | float | None = None, into: Arrivals | None = None) -> None:
         """Bring d self / d leaf to every leaf's ``grad``, on top of what is there.
 
         Args:
             grad: the gradient of self, of its shape; left out, it is 1 and self must be a single number.
+            into: where the gradients go instead, so that threads that share the leaves can keep theirs apart.
         """
         if not self.requires_grad:
             raise AutogradError("backward: the tensor must depend on one with requires_grad=True, and not in no_grad()")
@@ -78,7 +79,7 @@ class Tensor:
             if grad.size != 1:
                 raise ShapeError(f"backward: grad must have shape {self.shape}, got {grad.shape}")
             grad = grad.reshape(self.shape) if self.data.size == 1 else xp.broadcast_to(grad, self.shape)
-        walk_backward(self, grad)
+        walk_backward(self, grad, _to_the_leaf if into is None else into.add)
 
     def add_gradient(self, grad: Array) -> None:
         """Called by the tape on a leaf."""
@@ -156,6 +157,16 @@ class Tensor:
         if array.dtype.kind not in "fiub":
             raise AutogradError(f"Tensor: the other operand must be numbers, got {other!r}")
         return Tensor(array.astype(self.dtype) if self.dtype.kind == "f" else array)
+
+
+class Arrivals(Protocol):
+    """What ``backward`` may bring gradients to: ``add`` is called once for every use of a leaf."""
+
+    def add(self, leaf: Tensor, grad: Array) -> None: ...
+
+
+def _to_the_leaf(leaf: Tensor, grad: Array) -> None:
+    leaf.add_gradient(grad)
 
 
 Operand = Tensor | Array | float

@@ -11,12 +11,12 @@ import platform
 from collections.abc import Callable
 from pathlib import Path
 
+from minitransformer.blas import blas_threads, core_count
 from minitransformer.errors import install_hint
 
 Finding = tuple[str, str]
 """What was found ("" if nothing), and the cure or a remark ("" if none is needed)."""
 
-THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
 GIB = 1 << 30
 
 
@@ -53,23 +53,14 @@ def _numpy() -> Finding:
 def _blas() -> Finding:
     import numpy
 
-    cores = _core_count()
-    if importlib.util.find_spec("threadpoolctl"):
-        import threadpoolctl
-
-        pools = [pool for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"]
-        found = [f"{pool['internal_api']} {pool['version']}, {_threads(pool['num_threads'])}" for pool in pools]
-        busiest = max((pool["num_threads"] for pool in pools), default=1)
-    else:
-        blas = numpy.show_config(mode="dicts")["Build Dependencies"]["blas"]
-        limits = [int(os.environ[name]) for name in THREAD_VARIABLES if os.environ.get(name, "").isdigit()]
-        busiest = limits[0] if limits else cores
-        found = [f"{blas['name']} {blas['version']}, {_threads(busiest)} by environment and cores"]
-    if busiest > cores:
-        return "; ".join(
-            found
-        ), f"more threads than the {cores} cores; set OPENBLAS_NUM_THREADS={cores} before the start"
-    return "; ".join(found), ""
+    blas = numpy.show_config(mode="dicts")["Build Dependencies"]["blas"]
+    threads, cores = blas_threads(), core_count()
+    if threads is None:
+        return f"{blas['name']} {blas['version']}", "how many threads it uses cannot be told; see its own documentation"
+    found = f"{blas['name']} {blas['version']}, {_threads(threads)}"
+    if threads > cores:
+        return found, f"more threads than the {cores} cores; set OPENBLAS_NUM_THREADS={cores} before the start"
+    return found, ""
 
 
 def _threads(number: int) -> str:
@@ -77,12 +68,7 @@ def _threads(number: int) -> str:
 
 
 def _cores() -> Finding:
-    return str(_core_count()), ""
-
-
-def _core_count() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return str(core_count()), ""
 
 
 def _memory() -> Finding:

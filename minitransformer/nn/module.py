@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from types import ModuleType
 
 import numpy as np
@@ -14,26 +15,19 @@ ALIGNMENT = 256  # bytes: where a parameter may start, so that vector instructio
 
 
 class Parameter(Tensor):
-    """A leaf that is learned. Its ``data`` and ``grad`` become views of the model's two vectors.
+    """A leaf that is learned. Its ``data`` and ``grad`` become views of the model's two vectors."""
 
-    The first gradient after ``zero_grad`` is written over ``grad``, later ones are added: for a large matrix that is
-    used once, an addition would read all the zeros first.
-    """
-
-    __slots__ = ("is_fresh",)
+    __slots__ = ("home",)
 
     def __init__(self, data: Array):
         super().__init__(data, requires_grad=True)
-        self.is_fresh = True
+        self.home: Gradients | None = None
 
     def add_gradient(self, grad: Array) -> None:
-        if self.grad is None:
-            self.grad = grad.copy()
-        elif self.is_fresh:
-            self.grad[...] = grad
+        if self.home is None:
+            super().add_gradient(grad)
         else:
-            self.grad += grad
-        self.is_fresh = False
+            self.home.add(self, grad)
 
 
 class Module:
@@ -50,6 +44,39 @@ class Module:
                 for i, each in enumerate(value):
                     if isinstance(each, Module):
                         yield from each.named_parameters(f"{prefix}{name}.{i}.")
+
+
+class Gradients:
+    """A vector of gradients, laid out like the vector of the parameters.
+
+    The first gradient of a parameter after ``zero`` is written, later ones are added: for a large matrix that is used
+    once, an addition would read all the zeros first.
+
+    Attributes:
+        vector: all gradients; zero where none has come.
+        views: the gradient of each parameter, by its ``id``, a view of ``vector``.
+    """
+
+    def __init__(self, places: dict[Parameter, slice], length: int, dtype: str, xp: ModuleType):
+        self.vector = _aligned_zeros(length, dtype, xp)
+        self.views = {id(parameter): self.vector[place].reshape(parameter.shape) for parameter, place in places.items()}
+        self._written: set[int] = set()
+
+    def zero(self) -> None:
+        """Forget all gradients."""
+        self.vector.fill(0)
+        self._written.clear()
+
+    def add(self, leaf: Tensor, grad: Array) -> None:
+        """Called by the tape: ``grad`` has come to ``leaf``, a parameter of this model or a leaf of somebody else's."""
+        view = self.views.get(id(leaf))
+        if view is None:
+            leaf.add_gradient(grad)
+        elif id(leaf) in self._written:
+            view += grad
+        else:
+            view[...] = grad
+            self._written.add(id(leaf))
 
 
 class ParameterVector:
@@ -77,12 +104,16 @@ class ParameterVector:
             offset += -(-parameter.data.size // step) * step
         self.count = sum(parameter.data.size for parameter in self._parameters.values())
         self.data = _aligned_zeros(offset, dtype, xp)
-        self.grad = _aligned_zeros(offset, dtype, xp)
+        places = {}
         for parameter, (_, shape, start) in zip(self._parameters.values(), self.table, strict=True):
-            place = slice(start, start + parameter.data.size)
+            place = places[parameter] = slice(start, start + parameter.data.size)
             self.data[place] = xp.asarray(parameter.data.ravel(), dtype)
             parameter.data = self.data[place].reshape(shape)
-            parameter.grad = self.grad[place].reshape(shape)
+        self._new_gradients = partial(Gradients, places, offset, dtype, xp)
+        self._gradients = [self._new_gradients()]
+        self.grad = self._gradients[0].vector
+        for parameter in self._parameters.values():
+            parameter.home, parameter.grad = self._gradients[0], self._gradients[0].views[id(parameter)]
 
     @property
     def names(self) -> list[str]:
@@ -93,9 +124,15 @@ class ParameterVector:
 
     def zero_grad(self) -> None:
         """Forget the gradients. A parameter that the next backward does not reach has gradient zero."""
-        self.grad.fill(0)
-        for parameter in self._parameters.values():
-            parameter.is_fresh = True
+        self._gradients[0].zero()
+
+    def zeroed_gradients(self, count: int) -> list[Gradients]:
+        """``count`` vectors of gradients, all zero: ``grad`` is the first, the others are for other threads."""
+        while len(self._gradients) < count:
+            self._gradients.append(self._new_gradients())
+        for gradients in self._gradients[:count]:
+            gradients.zero()
+        return self._gradients[:count]
 
 
 def _aligned_zeros(length: int, dtype: str, xp: ModuleType) -> Array:

@@ -59,9 +59,10 @@ class PositionedEmbedding(Module):
                     f"got {stop}; shorten it, or train with a larger model.max_positions or with sinusoidal positions"
                 )
             return self.learned[start:stop]
-        if self._sinusoids is None or stop > len(self._sinusoids):
-            self._sinusoids = self._make_sinusoids(stop, get_array_module(self.table.data))
-        return Tensor(self._sinusoids[start:stop])
+        table = self._sinusoids  # read once: another thread may put its own, shorter one there
+        if table is None or stop > len(table):
+            table = self._sinusoids = self._make_sinusoids(stop, get_array_module(self.table.data))
+        return Tensor(table[start:stop])
 
     def _make_sinusoids(self, stop: int, xp: ModuleType) -> Array:
         stop = max(128, 2 * stop)  # room to grow: decoding asks for one position more at each step

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from minitransformer.autograd import no_grad
 from minitransformer.config import TrainingConfig
+from minitransformer.distributed import ALONE, Workers, add_up
 from minitransformer.errors import DataError
 from minitransformer.nn import Dropout, Transformer
 from minitransformer.optim import Adam, clip_gradient_norm, learning_rate
@@ -26,27 +27,39 @@ class StepResult:
 
 
 def train_step(
-    model: Transformer, optimizer: Adam, micro_batches: Sequence[Batch], *, update: int, config: TrainingConfig
+    model: Transformer,
+    optimizer: Adam,
+    micro_batches: Sequence[Batch],
+    *,
+    update: int,
+    config: TrainingConfig,
+    workers: Workers = ALONE,
 ) -> StepResult:
     """Update number ``update`` (from 1): mean gradient over all target tokens of all micro-batches, then Adam.
 
     loss = sum over micro-batches / number of target tokens in all of them, so that k unequal micro-batches
-    give the gradient of the one batch that they make up.
+    give the gradient of the one batch that they make up. Workers take whole micro-batches, side by side.
     """
     n_tgt_tokens = sum(batch.n_tgt_tokens for batch in micro_batches)
     if n_tgt_tokens == 0:
         raise DataError("train_step: the micro-batches must have at least one target token, got none")
-    loss = nll = 0.0
-    model.parameters.zero_grad()
-    for i, batch in enumerate(micro_batches):
-        dropout = Dropout(config.seed, update, i)
-        loss_sum, nll_sum = model.loss(batch.src, batch.tgt_in, batch.tgt_out, dropout)
-        loss_sum.backward(1.0 / n_tgt_tokens)
-        loss += loss_sum.item()
-        nll += nll_sum.item()
+    gradients = model.parameters.zeroed_gradients(workers.size)
+
+    def forward_and_backward(worker: int) -> tuple[float, float]:
+        loss = nll = 0.0
+        for i in range(worker, len(micro_batches), workers.size):
+            batch, dropout = micro_batches[i], Dropout(config.seed, update, i)
+            loss_sum, nll_sum = model.loss(batch.src, batch.tgt_in, batch.tgt_out, dropout)
+            loss_sum.backward(1.0 / n_tgt_tokens, into=gradients[worker])
+            loss += loss_sum.item()
+            nll += nll_sum.item()
+        return loss, nll
+
+    loss, nll = (sum(sums) for sums in zip(*workers.map(forward_and_backward), strict=True))
+    add_up([each.vector for each in gradients], workers)
     norm = clip_gradient_norm(model.parameters.grad, config.clip_norm)
     rate = learning_rate(update, model.config.d_model, config.warmup_steps, config.lr_scale)
-    optimizer.step(rate)
+    optimizer.step(rate, workers)
     n_src_tokens = sum(batch.n_src_tokens for batch in micro_batches)
     return StepResult(loss / n_tgt_tokens, nll / n_tgt_tokens, n_src_tokens, n_tgt_tokens, norm, rate)
 

@@ -12,6 +12,7 @@ from tqdm import tqdm
 
 from minitransformer.backend import keep_freed_memory, load_array_module, to_numpy
 from minitransformer.config import Config
+from minitransformer.distributed import Workers
 from minitransformer.errors import CheckpointError, ConfigError, TrainingError
 from minitransformer.nn import Transformer
 from minitransformer.optim import Adam
@@ -67,6 +68,8 @@ class Trainer:
         )
         self.validation = Validation.if_wanted(corpus, config)
         self.model = Transformer(config.model, seed=settings.seed, xp=load_array_module(settings.device))
+        shares = settings.micro_batches if self.model.xp is np else 1
+        self.workers = Workers.for_shares(shares, settings.threads)
         self.optimizer = Adam(self.model.parameters, beta1=settings.beta1, beta2=settings.beta2, eps=settings.eps)
         self.folder = RunFolder(settings.directory)
         self.log = MetricsLog(self.folder.metrics)
@@ -113,7 +116,7 @@ class Trainer:
         began = time.monotonic()
         first = self.update * settings.micro_batches
         batches = [self.stream.batch(first + i) for i in range(settings.micro_batches)]
-        result = train_step(self.model, self.optimizer, batches, update=update, config=settings)
+        result = train_step(self.model, self.optimizer, batches, update=update, config=settings, workers=self.workers)
         if not (math.isfinite(result.loss) and math.isfinite(result.gradient_norm)):
             raise TrainingError(
                 f"train: loss and gradient norm must be finite, got {result.loss} and {result.gradient_norm} at update "

@@ -1,0 +1,156 @@
+"""Threads that share an update: the same result as one thread, no fault lost, nothing left behind."""
+
+import threading
+import time
+
+import numpy as np
+import pytest
+from small_models import random_batch, small_model
+
+from minitransformer import blas
+from minitransformer.autograd import Tensor
+from minitransformer.config import TrainingConfig
+from minitransformer.distributed import Workers, add_up, blocks_of, workers
+from minitransformer.optim import Adam
+from minitransformer.training.step import train_step
+
+
+def trained(n_workers: int, updates: int = 20) -> tuple[np.ndarray, list[float]]:
+    """Parameters and losses after some updates of four micro-batches of different sizes, dropout and clipping on."""
+    rng = np.random.default_rng(5)
+    model = small_model(rng, p_drop=0.2, p_drop_attention=0.1)
+    micro_batches = [
+        random_batch(rng),
+        random_batch(rng, (3,), (2,)),
+        random_batch(rng, (9, 1), (4, 8)),
+        random_batch(rng),
+    ]
+    adam, config = Adam(model.parameters), TrainingConfig(warmup_steps=20, clip_norm=0.5, lr_scale=0.2)
+    steps = [
+        train_step(model, adam, micro_batches, update=update, config=config, workers=Workers(n_workers))
+        for update in range(1, updates + 1)
+    ]
+    return model.parameters.data, [value for step in steps for value in (step.loss, step.nll, step.gradient_norm)]
+
+
+@pytest.mark.parametrize("n_workers", [2, 3, 4])
+def test_training_does_not_depend_on_the_number_of_workers(n_workers, relative_error):
+    alone, losses_alone = trained(1)
+    together, losses = trained(n_workers)
+    assert relative_error(together, alone) < 1e-9
+    assert losses == pytest.approx(losses_alone, rel=1e-9)
+    assert losses[0] != losses[-3]
+
+
+def test_the_same_number_of_workers_gives_the_same_bits():
+    first, second = trained(2), trained(2)
+    np.testing.assert_array_equal(first[0], second[0])
+    assert first[1] == second[1]
+
+
+def test_more_workers_than_micro_batches_do_no_harm(rng, relative_error):
+    results = []
+    for n_workers in (1, 3):
+        model = small_model(np.random.default_rng(1), p_drop=0.0)
+        batch = random_batch(np.random.default_rng(2))
+        train_step(
+            model, Adam(model.parameters), [batch], update=1, config=TrainingConfig(), workers=Workers(n_workers)
+        )
+        results.append(model.parameters.grad.copy())
+    assert relative_error(results[1], results[0]) < 1e-14
+
+
+def test_each_worker_is_told_its_number_and_runs_in_a_thread_of_its_own():
+    together = threading.Barrier(3, timeout=20)
+
+    def work(number):
+        together.wait()  # passes only if all three run at the same time
+        return number, threading.get_ident()
+
+    results = Workers(3).map(work)
+    assert [number for number, _ in results] == [0, 1, 2]
+    assert len({thread for _, thread in results}) == 3
+    assert results[0][1] == threading.get_ident()
+
+
+@pytest.mark.parametrize("faulty", [0, 1])
+def test_a_fault_is_raised_after_all_workers_have_ended(faulty):
+    ended = []
+
+    def work(number):
+        if number == faulty:
+            raise ValueError(f"worker {number}")
+        time.sleep(0.05)
+        ended.append(number)
+
+    with pytest.raises(ValueError, match=f"worker {faulty}"):
+        Workers(2).map(work)
+    assert ended == [1 - faulty]
+
+
+def test_products_run_on_one_thread_in_workers_and_on_all_after_them():
+    before = blas.blas_threads()
+    assert Workers(2).map(lambda number: blas.blas_threads()) == ([None] * 2 if before is None else [1, 1])
+    assert blas.blas_threads() == before
+
+
+def test_silenced_warnings_stay_silent_in_workers():
+    with np.errstate(all="ignore"):
+        assert [each["over"] for each in Workers(2).map(lambda number: np.geterr())] == ["ignore"] * 2
+
+
+@pytest.mark.parametrize(
+    ("cores", "threads", "shares", "wanted", "size"),
+    [
+        (2, 2, 2, 0, 2),
+        (2, 2, 1, 0, 1),
+        (2, 1, 4, 0, 2),
+        (8, 8, 2, 0, 1),  # two workers would leave six cores idle
+        (8, 1, 2, 0, 2),
+        (2, None, 2, 0, 1),  # a BLAS without a switch would start threads for each worker
+        (8, 8, 2, 2, 2),
+        (2, 2, 2, 9, 2),
+        (2, 2, 4, 1, 1),
+    ],
+)
+def test_workers_are_as_many_as_fill_the_cores(cores, threads, shares, wanted, size, monkeypatch):
+    monkeypatch.setattr(workers, "core_count", lambda: cores)
+    monkeypatch.setattr(workers, "blas_threads", lambda: threads)
+    assert Workers.for_shares(shares, wanted).size == size
+
+
+@pytest.mark.parametrize("n_workers", [1, 2, 3])
+def test_every_element_of_a_vector_is_in_the_blocks_of_one_worker(n_workers, monkeypatch):
+    monkeypatch.setattr(workers, "BLOCK", 4)
+    for length in (1, 4, 5, 23, 24):
+        count, crew = np.zeros(length, int), Workers(n_workers)
+        for worker in range(n_workers):
+            for block in blocks_of(length, worker, crew):
+                count[block] += 1
+        assert (count == 1).all()
+
+
+def test_vectors_are_added_to_the_first(rng, monkeypatch):
+    monkeypatch.setattr(workers, "BLOCK", 7)
+    vectors = [rng.standard_normal(100) for _ in range(3)]
+    expected, others = vectors[0] + vectors[1] + vectors[2], [each.copy() for each in vectors[1:]]
+    add_up(vectors, Workers(2))
+    np.testing.assert_allclose(vectors[0], expected, rtol=1e-14)
+    np.testing.assert_array_equal(vectors[1:], others)
+
+
+def test_a_leaf_that_is_no_parameter_of_the_model_keeps_its_own_gradient(rng):
+    model, mine = small_model(rng), Tensor(rng.standard_normal(3), requires_grad=True)
+    (mine * mine).sum().backward(into=model.parameters.zeroed_gradients(2)[1])
+    np.testing.assert_allclose(mine.grad, 2 * mine.data)
+
+
+def test_gradients_brought_elsewhere_leave_the_models_own_untouched(rng):
+    model, batch = small_model(rng), random_batch(rng)
+    own, other = model.parameters.zeroed_gradients(2)
+    loss, _ = model.loss(batch.src, batch.tgt_in, batch.tgt_out)
+    loss.backward(into=other)
+    assert not own.vector.any() and other.vector.any()
+    model.loss(batch.src, batch.tgt_in, batch.tgt_out)[0].backward()
+    np.testing.assert_array_equal(own.vector, other.vector)
+    np.testing.assert_array_equal(own.vector, model.parameters.grad)
