@@ -1,0 +1,306 @@
+"""Exercises of lesson 12: decoding."""
+
+from __future__ import annotations
+
+import heapq
+import math
+
+import numpy as np
+
+from course.exercise import Exercise, Mistake
+from minitransformer.config import EOS
+from minitransformer.ops.attention import attention_forward
+from minitransformer.translation import Hypothesis
+
+# -- score ------------------------------------------------------------------------------------------------------------
+
+
+def score(log_prob, n_words, alpha):
+    return Hypothesis.from_tokens([4] * n_words + [EOS], log_prob, alpha).score
+
+
+SCORE = Exercise(
+    "12_decoding.score",
+    lambda rng: [(-2.0, 3, 0.6), (-5.0, 10, 1.0), (-1.0, 0, 0.3)],
+    reference=score,
+    tested="three outputs, one of them empty, against the engine's Hypothesis",
+    mistakes=(
+        Mistake(
+            "EOS is not counted: it is a token that the model chose, so |Y| = n_words + 1.",
+            lambda log_prob, n_words, alpha: log_prob / ((5 + n_words) / 6) ** alpha,
+        ),
+        Mistake(
+            "The log-probability is multiplied by lp(Y); it is divided. It is negative, so this makes long outputs worse.",
+            lambda log_prob, n_words, alpha: log_prob * ((6 + n_words) / 6) ** alpha,
+        ),
+        Mistake(
+            "The 5 and the 6 are missing: this divides by |Y|^alpha, which treats short outputs much more harshly.",
+            lambda log_prob, n_words, alpha: log_prob / (n_words + 1) ** alpha,
+        ),
+        Mistake(
+            "The 6 is missing: lp(Y) = ((5 + |Y|) / 6)^alpha, so that an output of one token has lp = 1.",
+            lambda log_prob, n_words, alpha: log_prob / (6 + n_words) ** alpha,
+        ),
+        Mistake(
+            "alpha is a factor here; it is an exponent.",
+            lambda log_prob, n_words, alpha: log_prob / ((6 + n_words) / 6 * alpha),
+        ),
+        Mistake("The length penalty is not used.", lambda log_prob, n_words, alpha: log_prob),
+    ),
+)
+
+# -- cache_bytes ------------------------------------------------------------------------------------------------------
+
+
+def cache_bytes(n_layers, d_model, n_rows, tgt_length, src_length):
+    return 2 * 4 * n_layers * d_model * n_rows * (tgt_length + src_length)
+
+
+CACHE_BYTES = Exercise(
+    "12_decoding.cache_bytes",
+    lambda rng: [(1, 8, 1, 3, 2), (2, 64, 3, 20, 10), (6, 512, 128, 150, 100)],
+    reference=cache_bytes,
+    tested="three sizes, the last one the base model's with 32 sentences and beam 4",
+    mistakes=(
+        Mistake("Only keys or only values are counted; both are kept.", lambda *sizes: cache_bytes(*sizes) // 2),
+        Mistake("These are numbers; a float32 takes 4 bytes.", lambda *sizes: cache_bytes(*sizes) // 4),
+        Mistake(
+            "The source is missing: cross-attention's keys and values of src_length positions are kept too.",
+            lambda n_layers, d_model, n_rows, tgt_length, src_length: cache_bytes(
+                n_layers, d_model, n_rows, tgt_length, 0
+            ),
+        ),
+        Mistake(
+            "The target is missing: self-attention's keys and values of tgt_length positions are kept.",
+            lambda n_layers, d_model, n_rows, tgt_length, src_length: cache_bytes(
+                n_layers, d_model, n_rows, 0, src_length
+            ),
+        ),
+        Mistake(
+            "n_layers is not used: every layer of the decoder has its own keys and values.",
+            lambda n_layers, *sizes: cache_bytes(1, *sizes),
+        ),
+        Mistake(
+            "n_rows is not used: every beginning, four to a sentence with beam 4, has its own keys and values.",
+            lambda n_layers, d_model, n_rows, *lengths: cache_bytes(n_layers, d_model, 1, *lengths),
+        ),
+    ),
+)
+
+# -- beam_step --------------------------------------------------------------------------------------------------------
+
+
+def beam_step_inputs(rng):
+    for n_rows, vocab_size, beam_size in ((2, 3, 2), (3, 5, 3), (4, 7, 2)):
+        logits = 2 * rng.standard_normal((n_rows, vocab_size))
+        next_log_probs = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+        yield -np.sort(rng.uniform(0.2, 2.0, n_rows)), next_log_probs, beam_size
+
+
+def best_of(totals, beam_size):
+    flat = totals.reshape(-1)
+    order = np.argsort(-flat, kind="stable")[:beam_size]
+    return order // totals.shape[1], order % totals.shape[1], flat[order]
+
+
+def beam_step(log_probs, next_log_probs, beam_size):
+    return best_of(log_probs[:, None] + next_log_probs, beam_size)
+
+
+def one_of_each(log_probs, next_log_probs, beam_size):
+    totals = log_probs[:, None] + next_log_probs
+    return best_of(np.where(totals == totals.max(axis=1, keepdims=True), totals, -np.inf), beam_size)
+
+
+def of_the_best_alone(log_probs, next_log_probs, beam_size):
+    return best_of(log_probs[:1, None] + next_log_probs[:1], beam_size)
+
+
+def worst(log_probs, next_log_probs, beam_size):
+    parents, tokens, totals = best_of(-log_probs[:, None] - next_log_probs, beam_size)
+    return parents, tokens, -totals
+
+
+def ascending(*inputs):
+    return tuple(part[::-1] for part in beam_step(*inputs))
+
+
+def exchanged(*inputs):
+    parents, tokens, totals = beam_step(*inputs)
+    return tokens, parents, totals
+
+
+def parents_by_rows(log_probs, next_log_probs, beam_size):
+    parents, tokens, totals = beam_step(log_probs, next_log_probs, beam_size)
+    places = parents * next_log_probs.shape[1] + tokens
+    return places // len(log_probs), places % len(log_probs), totals
+
+
+BEAM_STEP = Exercise(
+    "12_decoding.beam_step",
+    beam_step_inputs,
+    reference=beam_step,
+    tested="three sizes, also with fewer survivors than beginnings",
+    mistakes=(
+        Mistake(
+            "Each beginning gives one survivor. All extensions of all beginnings compete: one may give several, another "
+            "none.",
+            one_of_each,
+        ),
+        Mistake(
+            "The log-probability of the beginning is not added: an extension of a poor beginning counts as a good one.",
+            lambda log_probs, next_log_probs, beam_size: best_of(next_log_probs, beam_size),
+        ),
+        Mistake(
+            "Log-probabilities are multiplied; they add up, as probabilities multiply.",
+            lambda log_probs, next_log_probs, beam_size: best_of(log_probs[:, None] * next_log_probs, beam_size),
+        ),
+        Mistake("Only the first beginning is extended; that is greedy search with spares.", of_the_best_alone),
+        Mistake("The worst survive: argsort rises, and log-probabilities nearer to 0 are better.", worst),
+        Mistake("The survivors are right, but not best first.", ascending),
+        Mistake("parents and tokens are exchanged.", exchanged),
+        Mistake(
+            "The place in the flattened table is divided by the number of beginnings; a row has vocab_size entries.",
+            parents_by_rows,
+        ),
+    ),
+)
+
+# -- cached_step ------------------------------------------------------------------------------------------------------
+
+
+def cached_step_inputs(rng):
+    for past, d_model, d_k in ((1, 4, 2), (5, 12, 3)):
+        w_q, w_k, w_v = (rng.standard_normal((d_model, d_k)) for _ in range(3))
+        x = rng.standard_normal((past + 1, d_model))
+        yield x[-1], x[:-1] @ w_k, x[:-1] @ w_v, w_q, w_k, w_v
+
+
+def cached_step(x_t, keys, values, w_q, w_k, w_v, *, scale=1.0, own=True, key_matrix=None):
+    grown = np.concatenate([keys, [x_t @ (w_k if key_matrix is None else key_matrix)]])
+    grown_values = np.concatenate([values, [x_t @ w_v]])
+    seen = len(grown) if own else len(keys)
+    y, _ = attention_forward(scale * (x_t @ w_q)[None], grown[:seen], grown_values[:seen])
+    return y[0], grown, grown_values
+
+
+def in_front(x_t, keys, values, *matrices):
+    y, grown, grown_values = cached_step(x_t, keys, values, *matrices)
+    return y, np.roll(grown, 1, axis=0), np.roll(grown_values, 1, axis=0)
+
+
+CACHED_STEP = Exercise(
+    "12_decoding.cached_step",
+    cached_step_inputs,
+    reference=lambda x_t, keys, values, w_q, w_k, w_v: cached_step(x_t, keys, values, w_q, w_k, w_v),
+    tested="one and five earlier positions, against the last row of causal self-attention over all positions",
+    mistakes=(
+        Mistake(
+            "The position does not see itself: append its key and value first, then attend.",
+            lambda *inputs: cached_step(*inputs, own=False),
+        ),
+        Mistake(
+            "The scale 1 / sqrt(d_k) is missing.",
+            lambda *inputs: cached_step(*inputs, scale=math.sqrt(inputs[1].shape[1])),
+        ),
+        Mistake(
+            "d_model where d_k belongs: the scores are divided by sqrt(d_model).",
+            lambda *inputs: cached_step(*inputs, scale=math.sqrt(inputs[1].shape[1] / len(inputs[0]))),
+        ),
+        Mistake(
+            "The query is stored as the key: x_t W^K belongs into the cache.",
+            lambda *inputs: cached_step(*inputs, key_matrix=inputs[3]),
+        ),
+        Mistake("The new key and value stand in front of the old ones; append them at the end.", in_front),
+        Mistake(
+            "The caches come back as they were: the next step will not find this position.",
+            lambda x_t, keys, values, *matrices: (cached_step(x_t, keys, values, *matrices)[0], keys, values),
+        ),
+    ),
+)
+
+# -- best_output ------------------------------------------------------------------------------------------------------
+
+
+def table_model(rng, n_words, sharpness, end):
+    """after(tokens) of a random model whose next token depends on the last one; ``end`` favours EOS."""
+    logits = sharpness * rng.standard_normal((n_words + 5, n_words + 5))
+    logits[:, EOS] += end
+    logits[:, [0, 1, 3, 4]] = -np.inf  # PAD, BOS, UNK, and the row of the empty beginning
+    table = np.exp(logits)
+    table /= table.sum(axis=1, keepdims=True)
+
+    def after(tokens):
+        return table[tokens[-1] if len(tokens) else 4].copy()
+
+    return after
+
+
+def best_output_inputs(rng):
+    for n_words, sharpness, end, limit in ((2, 1.0, -1.0, 1), (3, 1.5, -1.0, 2), (3, 2.0, -2.0, 4), (6, 1.2, -1.0, 14)):
+        for _ in range(3):
+            yield table_model(rng, n_words, sharpness, end), limit
+
+
+def best_output(after, limit):
+    heap = [(0.0, ())]
+    while True:
+        cost, tokens = heapq.heappop(heap)
+        if tokens[-1:] == (EOS,):
+            return list(tokens[:-1]), -cost
+        for token, probability in enumerate(after(tokens)):
+            if probability > 0.0 and (token == EOS or len(tokens) < limit):
+                heapq.heappush(heap, (cost - math.log(probability), (*tokens, token)))
+
+
+def beam_of(size):
+    """A beam without length penalty; whatever it finds that ends in EOS counts."""
+
+    def search(after, limit):
+        alive, finished = [((), 0.0)], [([], math.log(after(())[EOS]))]
+        for step in range(limit + 1):
+            longer = [
+                ((*tokens, token), log_prob + math.log(p))
+                for tokens, log_prob in alive
+                for token, p in enumerate(after(tokens))
+                if p > 0.0 and (token == EOS or step < limit)
+            ]
+            kept = sorted(longer, key=lambda each: -each[1])[:size]
+            found = [(list(tokens[:-1]), log_prob) for tokens, log_prob in kept if tokens[-1] == EOS]
+            finished = found + (finished if step else [])
+            alive = [each for each in kept if each[0][-1] != EOS]
+        return max(finished, key=lambda each: each[1]) if finished else ([], -math.inf)
+
+    return search
+
+
+BEST_OUTPUT = Exercise(
+    "12_decoding.best_output",
+    best_output_inputs,
+    reference=best_output,
+    tested="twelve random models of up to six words, up to 14 words long, against an exact search",
+    mistakes=(
+        Mistake(
+            "This is greedy search: it follows the most probable token, and a less probable one may lead further.",
+            beam_of(1),
+        ),
+        Mistake(
+            "This is a beam of 2. Exact search may drop a beginning only if a finished output is more probable already.",
+            beam_of(2),
+        ),
+        Mistake(
+            "EOS counts against the limit: limit words may stand before it.",
+            lambda after, limit: best_output(after, limit - 1),
+        ),
+        Mistake(
+            "The output holds its EOS; give the words alone.",
+            lambda after, limit: (best_output(after, limit)[0] + [EOS], best_output(after, limit)[1]),
+        ),
+        Mistake(
+            "The second part is a probability; give its logarithm.",
+            lambda after, limit: (best_output(after, limit)[0], math.exp(best_output(after, limit)[1])),
+        ),
+    ),
+)
+
+EXERCISES = (SCORE, CACHE_BYTES, BEAM_STEP, CACHED_STEP, BEST_OUTPUT)

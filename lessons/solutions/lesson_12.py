@@ -1,0 +1,47 @@
+"""Solutions of lesson 12, decoding."""
+
+from __future__ import annotations
+
+import heapq
+import math
+
+import numpy as np
+
+EOS = 2
+
+
+def score(log_prob, n_words, alpha):
+    length = n_words + 1  # EOS counts
+    return log_prob / ((5 + length) / 6) ** alpha
+
+
+def cache_bytes(n_layers, d_model, n_rows, tgt_length, src_length):
+    numbers_per_position = 2 * d_model  # a key and a value; the heads share d_model
+    return 4 * n_layers * n_rows * (tgt_length + src_length) * numbers_per_position
+
+
+def beam_step(log_probs, next_log_probs, beam_size):
+    totals = (log_probs[:, None] + next_log_probs).reshape(-1)  # (R * V,)
+    best = np.argsort(-totals, kind="stable")[:beam_size]
+    vocab_size = next_log_probs.shape[1]
+    return best // vocab_size, best % vocab_size, totals[best]
+
+
+def cached_step(x_t, keys, values, w_q, w_k, w_v):
+    keys = np.concatenate([keys, (x_t @ w_k)[None]])  # (t + 1, d_k)
+    values = np.concatenate([values, (x_t @ w_v)[None]])
+    scores = keys @ (x_t @ w_q) / math.sqrt(keys.shape[1])  # (t + 1,)
+    exponentials = np.exp(scores - scores.max())
+    return exponentials / exponentials.sum() @ values, keys, values
+
+
+def best_output(after, limit):
+    """Always extend the most probable beginning. What ends first, taken from the heap, cannot be beaten."""
+    heap = [(0.0, ())]  # (-log-probability, tokens)
+    while True:
+        cost, tokens = heapq.heappop(heap)
+        if tokens and tokens[-1] == EOS:
+            return list(tokens[:-1]), -cost
+        for token, probability in enumerate(after(tokens)):
+            if probability > 0 and (token == EOS or len(tokens) < limit):
+                heapq.heappush(heap, (cost - math.log(probability), (*tokens, token)))

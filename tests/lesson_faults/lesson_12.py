@@ -1,0 +1,132 @@
+"""Planted faults of lesson 12: for each exercise, (wrong function, words that its message must hold)."""
+
+import numpy as np
+
+from minitransformer.translation import length_penalty
+from solutions import lesson_12 as right
+
+
+def score_without_eos(log_prob, n_words, alpha):
+    return log_prob / length_penalty(n_words, alpha)
+
+
+def score_multiplied(log_prob, n_words, alpha):
+    return log_prob * length_penalty(n_words + 1, alpha)
+
+
+def score_per_token(log_prob, n_words, alpha):
+    return log_prob * (1 + n_words) ** -alpha
+
+
+def bytes_of_keys(n_layers, d_model, n_rows, tgt_length, src_length):
+    return sum(n_rows * (tgt_length + src_length) * d_model * 4 for _ in range(n_layers))
+
+
+def bytes_of_the_past(n_layers, d_model, n_rows, tgt_length, src_length):
+    return n_layers * n_rows * tgt_length * d_model * 8
+
+
+def bytes_of_one_row(n_layers, d_model, n_rows, tgt_length, src_length):
+    return n_layers * (tgt_length + src_length) * d_model * 8
+
+
+def beam_step_of_each(log_probs, next_log_probs, beam_size):
+    tokens = next_log_probs.argmax(axis=1)
+    totals = log_probs + next_log_probs.max(axis=1)
+    order = np.argsort(-totals)[:beam_size]
+    return order, tokens[order], totals[order]
+
+
+def beam_step_without_beginnings(log_probs, next_log_probs, beam_size):
+    return right.beam_step(np.zeros_like(log_probs), next_log_probs, beam_size)
+
+
+def beam_step_wrong_row(log_probs, next_log_probs, beam_size):
+    totals = log_probs[:, None] + next_log_probs
+    order = np.argsort(-totals, axis=None)[:beam_size]
+    return order // len(totals), order % len(totals), totals.reshape(-1)[order]
+
+
+def beam_step_unsorted(log_probs, next_log_probs, beam_size):
+    totals = (log_probs[:, None] + next_log_probs).reshape(-1)
+    order = np.argsort(totals)[-beam_size:]
+    return order // next_log_probs.shape[1], order % next_log_probs.shape[1], totals[order]
+
+
+def cached_step_past_only(x_t, keys, values, w_q, w_k, w_v):
+    exponentials = np.exp(keys @ (x_t @ w_q) / np.sqrt(keys.shape[1]))
+    y = exponentials / exponentials.sum() @ values
+    return y, np.vstack([keys, x_t @ w_k]), np.vstack([values, x_t @ w_v])
+
+
+def cached_step_not_grown(x_t, keys, values, w_q, w_k, w_v):
+    return right.cached_step(x_t, keys, values, w_q, w_k, w_v)[0], keys.copy(), values.copy()
+
+
+def cached_step_unscaled(x_t, keys, values, w_q, w_k, w_v):
+    keys, values = np.vstack([keys, x_t @ w_k]), np.vstack([values, x_t @ w_v])
+    exponentials = np.exp(keys @ (x_t @ w_q))
+    return exponentials / exponentials.sum() @ values, keys, values
+
+
+def greedy_output(after, limit):
+    tokens, log_prob = [], 0.0
+    while True:
+        probabilities = after(tokens)
+        token = int(probabilities.argmax()) if len(tokens) < limit else 2
+        log_prob += np.log(probabilities[token])
+        if token == 2:
+            return tokens, log_prob
+        tokens = [*tokens, token]
+
+
+def output_with_its_end(after, limit):
+    tokens, log_prob = right.best_output(after, limit)
+    return [*tokens, 2], log_prob
+
+
+def output_one_too_short(after, limit):
+    return right.best_output(after, limit - 1)
+
+
+def output_as_probability(after, limit):
+    tokens, log_prob = right.best_output(after, limit)
+    return tokens, np.exp(log_prob)
+
+
+def output_for_ever(after, limit):
+    tokens = []
+    while len(tokens) >= 0:
+        tokens = [*tokens[-3:], int(after(tokens).argmax())]
+
+
+FAULTS = {
+    "score": [
+        (score_without_eos, "EOS is not counted"),
+        (score_multiplied, "multiplied by lp(Y)"),
+        (score_per_token, "The 5 and the 6 are missing"),
+    ],
+    "cache_bytes": [
+        (bytes_of_keys, "both are kept"),
+        (bytes_of_the_past, "The source is missing"),
+        (bytes_of_one_row, "n_rows is not used"),
+    ],
+    "beam_step": [
+        (beam_step_of_each, "Each beginning gives one survivor"),
+        (beam_step_without_beginnings, "of the beginning is not added"),
+        (beam_step_wrong_row, "a row has vocab_size entries"),
+        (beam_step_unsorted, "not best first"),
+    ],
+    "cached_step": [
+        (cached_step_past_only, "does not see itself"),
+        (cached_step_not_grown, "come back as they were"),
+        (cached_step_unscaled, "scale 1 / sqrt(d_k) is missing"),
+    ],
+    "best_output": [
+        (greedy_output, "This is greedy search"),
+        (output_with_its_end, "holds its EOS"),
+        (output_one_too_short, "EOS counts against the limit"),
+        (output_as_probability, "give its logarithm"),
+        (output_for_ever, "had not come back after"),
+    ],
+}
