@@ -42,7 +42,7 @@ def draw_times(table: Mapping[str, Mapping[str, float]], updates: int, threads: 
             f"{end / whole:.1%}", (end, name), xytext=(4, 0), textcoords="offset points", va="center", fontsize=8
         )
     axes.invert_yaxis()
-    axes.margins(x=0.12)
+    axes.set_xlim(0, 1.12 * max(ends.values()))  # room for the shares
     together = "" if threads == 1 else f", {threads} threads added up"
     axes.set_xlabel(f"milliseconds per update{together}")
     axes.set_title(f"Where the time of an update goes (mean of {updates:,})", fontsize=11)
