@@ -1,0 +1,279 @@
+"""Exercises of lesson 1: arrays and numerical gradients."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from course.exercise import Exercise, Mistake
+from minitransformer.ops.elementwise import unbroadcast
+from minitransformer.ops.linear import linear_backward, linear_forward
+from minitransformer.ops.softmax import softmax_backward, softmax_forward
+
+# -- centred ----------------------------------------------------------------------------------------------------------
+
+
+def centred_inputs(rng):
+    """Square on purpose: with unequal sizes a missing keepdims fails by itself."""
+    return [(rng.integers(0, 9, shape).astype(float),) for shape in ((3, 3), (4, 4), (3, 3, 3))]
+
+
+CENTRED = Exercise(
+    "01_arrays.centred",
+    centred_inputs,
+    reference=lambda x: x - x.mean(axis=-1, keepdims=True),
+    tested="square arrays of two and of three axes, in which a wrong axis does not fail by itself",
+    mistakes=(
+        Mistake(
+            "keepdims is missing: the means lie along the rows, each is taken from a column. "
+            "Write x.mean(axis=-1, keepdims=True).",
+            lambda x: x - x.mean(axis=-1),
+        ),
+        Mistake("One mean for the whole array: each vector needs its own, over the last axis.", lambda x: x - x.mean()),
+        Mistake(
+            "The mean runs over the first axis: it adds up positions. The vector is the last axis.",
+            lambda x: x - x.mean(axis=0, keepdims=True),
+        ),
+        Mistake(
+            "The mean runs over axis 1, which is the last one of two axes only. axis=-1 is always the last.",
+            lambda x: x - x.mean(axis=1, keepdims=True),
+        ),
+        Mistake(
+            "The means are returned; they are to be subtracted from x.", lambda x: 0 * x + x.mean(-1, keepdims=True)
+        ),
+    ),
+)
+
+# -- numerical_gradient -----------------------------------------------------------------------------------------------
+
+
+def sum_of_cubes(x):
+    return float((x**3).sum())
+
+
+def product_of_exponentials(x):
+    return float(np.exp(0.3 * x.sum()))
+
+
+def numerical_gradient_inputs(rng):
+    yield sum_of_cubes, np.array([2.0]), 0.1
+    yield sum_of_cubes, rng.standard_normal(3), 0.05
+    yield product_of_exponentials, rng.standard_normal((2, 3)), 0.1
+
+
+def differences(ahead, behind, width, keep=False):
+    """(f(x + ahead h) - f(x + behind h)) / (width h), number by number; ``keep`` leaves each number moved."""
+
+    def gradient(f, x, h):
+        found, base = np.zeros(x.shape), x.copy()
+        for index in np.ndindex(x.shape):
+            up, down = base.copy(), base.copy()
+            up[index] += ahead * h
+            down[index] += behind * h
+            found[index] = (f(up) - f(down)) / (width * h)
+            base = down if keep else base
+        return found
+
+    return gradient
+
+
+NUMERICAL_GRADIENT = Exercise(
+    "01_arrays.numerical_gradient",
+    numerical_gradient_inputs,
+    reference=lambda f, x, h: differences(1, -1, 2)(f, x, h),
+    tested="two functions on one number, a vector and a matrix, with large steps that tell the formulas apart",
+    mistakes=(
+        Mistake("The difference is one-sided, f(x + h) - f(x): its error falls only with h.", differences(1, 0, 1)),
+        Mistake("The difference is one-sided, f(x) - f(x - h): its error falls only with h.", differences(0, -1, 1)),
+        Mistake("Twice too large: from x - h to x + h it is 2 h.", differences(1, -1, 1)),
+        Mistake("The sign is wrong: it is f(x + h) - f(x - h).", differences(-1, 1, 2)),
+        Mistake("The division by the step is missing.", lambda f, x, h: 2 * h * differences(1, -1, 2)(f, x, h)),
+        Mistake(
+            "A number that was moved is not put back before the next one is tried: the point wanders off.",
+            differences(1, -1, 2, keep=True),
+        ),
+        Mistake(
+            "All numbers are moved at once: that is the slope along (1, 1, ...), one number for the whole array.",
+            lambda f, x, h: np.full(x.shape, (f(x + h) - f(x - h)) / (2 * h)),
+        ),
+    ),
+)
+
+# -- linear_backward --------------------------------------------------------------------------------------------------
+
+
+def linear_inputs(rng):
+    for positions, width in ((2, 2), (3, 3), (5, 3)):
+        yield tuple(rng.standard_normal(shape) for shape in ((positions, width), (positions, width), (width, width)))
+
+
+def backward_of_linear(grad_y, x, weight):
+    return linear_backward(grad_y, linear_forward(x, weight, np.zeros(weight.shape[1]))[1])
+
+
+def with_part(position, part):
+    """The right gradients but for one of the three."""
+
+    def wrong(grad_y, x, weight):
+        gradients = list(backward_of_linear(grad_y, x, weight))
+        gradients[position] = part(grad_y, x, weight)
+        return tuple(gradients)
+
+    return wrong
+
+
+LINEAR_BACKWARD = Exercise(
+    "01_arrays.linear_backward",
+    linear_inputs,
+    reference=backward_of_linear,
+    tested="two, three and five positions with square weights, against the engine's linear_backward",
+    mistakes=(
+        Mistake(
+            "The weight is not transposed in grad_x: x_ti meets W_ij over j, the outputs.",
+            with_part(0, lambda grad_y, x, weight: grad_y @ weight),
+        ),
+        Mistake(
+            "grad_weight is too small by the number of positions: the weight served them all, take the sum.",
+            with_part(1, lambda grad_y, x, weight: x.T @ grad_y / len(x)),
+        ),
+        Mistake(
+            "grad_bias is too small by the number of positions: the bias was added to each; sum, not mean.",
+            with_part(2, lambda grad_y, x, weight: grad_y.mean(axis=0)),
+        ),
+        Mistake(
+            "grad_weight and grad_bias are too small by the number of positions: take sums, not means.",
+            lambda grad_y, x, weight: (grad_y @ weight.T, x.T @ grad_y / len(x), grad_y.mean(axis=0)),
+        ),
+        Mistake(
+            "grad_bias is the sum of x; the bias does not meet x, its slope is 1.",
+            with_part(2, lambda grad_y, x, weight: x.sum(axis=0)),
+        ),
+        Mistake(
+            "The transposed grad_weight is returned: row i belongs to input i, column j to output j.",
+            with_part(1, lambda grad_y, x, weight: grad_y.T @ x),
+        ),
+    ),
+)
+
+# -- unbroadcast ------------------------------------------------------------------------------------------------------
+
+
+def unbroadcast_inputs(rng):
+    for large, small in (((2, 3), (3,)), ((2, 3), (2, 1)), ((2, 3), ()), ((4, 2, 3), (2, 1)), ((2, 3), (2, 3))):
+        yield rng.standard_normal(large), small
+
+
+def copies(grad, shape):
+    """How many copies of each number broadcasting made."""
+    return grad.size / np.prod(shape, dtype=float)
+
+
+def one_copy(grad, shape):
+    grad = grad[(0,) * (grad.ndim - len(shape))]
+    return grad[tuple(slice(0, size) for size in shape)]
+
+
+def of_leading_axes(grad, shape):
+    """Sums the axes in front; of a stretched axis it takes the first copy."""
+    return one_copy(grad.sum(axis=tuple(range(grad.ndim - len(shape)))), shape)
+
+
+def of_stretched_axes(grad, shape):
+    """Sums the stretched axes; of the axes in front it takes the first copy."""
+    return unbroadcast(grad[(0,) * (grad.ndim - len(shape))], shape)
+
+
+UNBROADCAST = Exercise(
+    "01_arrays.unbroadcast",
+    unbroadcast_inputs,
+    reference=lambda grad, shape: unbroadcast(grad, shape),
+    tested="axes put in front, stretched axes, both, all and none, against the engine's unbroadcast",
+    mistakes=(
+        Mistake(
+            "Too small by the number of copies: each copy had its own effect on the loss, take the sum, not the mean.",
+            lambda grad, shape: unbroadcast(grad, shape) / copies(grad, shape),
+        ),
+        Mistake("Only the first copy's gradient is kept: the copies add up.", one_copy),
+        Mistake(
+            "An axis that was stretched from 1 is not summed, only the axes put in front: of it, one copy is kept.",
+            of_leading_axes,
+        ),
+        Mistake(
+            "The axes put in front are not summed, only those stretched from 1: of them, one copy is kept.",
+            of_stretched_axes,
+        ),
+    ),
+)
+
+# -- is_right ---------------------------------------------------------------------------------------------------------
+
+
+def cube(x):
+    return x**3
+
+
+def softmax_of(x):
+    return softmax_forward(x)[0]
+
+
+def tiny(x):
+    return 1e-7 * np.sin(x)
+
+
+def judged_inputs(rng):
+    """The backwards are lambdas, so that no name gives them away."""
+    x = 1.0 + rng.random(5)
+    yield cube, lambda grad_y, x: grad_y * 3 * x**2, x
+    yield cube, lambda grad_y, x: grad_y * 2 * x**2, x
+    yield softmax_of, lambda grad_y, x: softmax_backward(grad_y, (softmax_of(x),))[0], x
+    yield softmax_of, lambda grad_y, x: np.zeros_like(x), x
+    yield cube, lambda grad_y, x: (grad_y * 3 * x**2)[::-1].copy(), x
+    yield tiny, lambda grad_y, x: 1e-7 * grad_y * np.cos(x), x
+    yield tiny, lambda grad_y, x: 1.5e-7 * grad_y * np.cos(x), x
+    yield cube, lambda grad_y, x: 3 * x**2, x
+
+
+def judge(cotangent=None, direction=None, absolute=0.0):
+    """A checker; its cotangent and direction are random unless given as a function of a shape."""
+
+    def is_right(forward, backward, x):
+        rng = np.random.default_rng(7)
+        grad_y = (cotangent or rng.standard_normal)(forward(x).shape)
+        d = (direction or rng.standard_normal)(x.shape)
+        numerical = (grad_y * (forward(x + 1e-5 * d) - forward(x - 1e-5 * d))).sum() / 2e-5
+        analytic = (backward(grad_y, x) * d).sum()
+        return bool(abs(numerical - analytic) <= absolute + 1e-5 * abs(numerical) + 1e-9)
+
+    return is_right
+
+
+IS_RIGHT = Exercise(
+    "01_arrays.is_right",
+    judged_inputs,
+    reference=lambda forward, backward, x: judge()(forward, backward, x),
+    tested="three right backwards and five wrong ones: a factor, zeros, reversed, tiny, and one that ignores grad_y",
+    mistakes=(
+        Mistake(
+            "A softmax backward of zeros was called right, and one that ignores grad_y: with grad_y = 1 the loss is "
+            "the plain sum. Draw grad_y at random.",
+            judge(cotangent=np.ones),
+        ),
+        Mistake(
+            "A gradient with its numbers in reverse order was called right: a change of all inputs alike sees only "
+            "their sum. Draw the direction at random.",
+            judge(direction=np.ones),
+        ),
+        Mistake(
+            "Cotangent and direction are both ones: zeros for a softmax and numbers in the wrong order pass.",
+            judge(cotangent=np.ones, direction=np.ones),
+        ),
+        Mistake(
+            "A gradient of size 1e-7 was called right although it is wrong by half: compare relative to its size.",
+            judge(absolute=1e-5),
+        ),
+        Mistake("Everything was called right.", lambda forward, backward, x: True),
+        Mistake("Everything was called wrong.", lambda forward, backward, x: False),
+        Mistake("True and False are exchanged.", lambda forward, backward, x: not judge()(forward, backward, x)),
+    ),
+)
+
+EXERCISES = (CENTRED, NUMERICAL_GRADIENT, LINEAR_BACKWARD, UNBROADCAST, IS_RIGHT)
