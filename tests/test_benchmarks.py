@@ -129,10 +129,10 @@ def test_a_race_measures_each_contestant_in_every_round(torch, monkeypatch):
     size = training_step.Size("tiny", ModelConfig(**TINY), sentences=3, tokens=5, rounds=2)
     seconds = training_step.race(size, size.rounds)
     assert {name: len(values) for name, values in seconds.items()} == dict.fromkeys(
-        ["ours", "one batch", "pytorch", "products"], 2
+        ["side by side", "one batch", "pytorch", "products"], 2
     )
     result = training_step.summary(
-        size, {"ours": [3.0, 4.0], "one batch": [5.0, 5.0], "pytorch": [2.0, 2.0], "products": [4.0, 4.0]}
+        size, {"side by side": [3.0, 4.0], "one batch": [5.0, 5.0], "pytorch": [2.0, 2.0], "products": [4.0, 4.0]}
     )
     assert result["ours / pytorch"] == 1.75 and result["met"]
     assert "| V 23 · d 12 · 2+2 · d_ff 20 · 3 x 5 | 3500 (3000 to 4000)" in training_step.markdown({}, [result])
