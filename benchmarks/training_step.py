@@ -18,7 +18,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +27,7 @@ from tqdm import tqdm
 
 from benchmarks.machine import machine_facts, threads_for_peers
 from benchmarks.matrix_products import record_products, replay
+from benchmarks.tables import markdown_row
 from benchmarks.torch_model import TorchTransformer
 from benchmarks.torch_step import torch_adam, torch_train_step
 from minitransformer.backend import keep_freed_memory
@@ -155,18 +156,16 @@ def markdown(facts: dict, results: Sequence[dict]) -> str:
         "rounds",
         "met",
     ]
-    lines += [_row(head), _row(["---"] * len(head))]
+    lines += [markdown_row(head), markdown_row(["---"] * len(head))]
     for result in results:
         times = [_milliseconds(result[name]) for name in (*OURS, "pytorch", "products")]
         ratios = [f"{result[f'ours / {name}']:.2f}" for name in ("pytorch", "products")]
-        lines.append(_row([result["shape"], *times, *ratios, str(result["rounds"]), "yes" if result["met"] else "no"]))
+        lines.append(
+            markdown_row([result["shape"], *times, *ratios, str(result["rounds"]), "yes" if result["met"] else "no"])
+        )
     lines += ["", "Met: at most 1.0 times PyTorch, or 1.15 times our own matrix products where that is longer.", ""]
     lines += [f"- {name}: {value}" for name, value in facts.items()]
     return "\n".join(lines) + "\n"
-
-
-def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 def _milliseconds(times: dict[str, float]) -> str:
@@ -179,14 +178,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.training_step", description=__doc__.split("\n")[0])
     names = [size.name for size in SIZES]
     parser.add_argument("--sizes", nargs="+", choices=names, default=names, help="which to measure (default: all)")
-    parser.add_argument("--quick", action="store_true", help="two rounds, and no results are written")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="a smoke test: a sixteenth of the sentences, two rounds, and no results are written",
+    )
     options = parser.parse_args(argv)
     keep_freed_memory()
     torch.set_num_threads(threads_for_peers())
     facts, results = machine_facts(), []
     for size in SIZES:
+        if options.quick:
+            size = replace(size, sentences=size.sentences // 16, rounds=2)
         if size.name in options.sizes:
-            results.append(summary(size, race(size, 2 if options.quick else size.rounds)))
+            results.append(summary(size, race(size, size.rounds)))
     text = markdown(facts, results)
     print(text)
     if not options.quick:
