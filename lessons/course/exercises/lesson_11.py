@@ -1,0 +1,322 @@
+"""Exercises of lesson 11: token batches, dropout, Adam, the learning rate."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from course.exercise import Exercise, Mistake
+from minitransformer.optim import Adam, learning_rate
+
+# -- schedule ---------------------------------------------------------------------------------------------------------
+
+
+def schedule_inputs(rng):
+    return [(1, 4, 4), (3, 16, 10), (10, 16, 10), (11, 16, 10), (4000, 512, 4000), (100_000, 1024, 4000)]
+
+
+SCHEDULE = Exercise(
+    "11_training.schedule",
+    schedule_inputs,
+    reference=lambda step, d_model, warmup: learning_rate(step, d_model, warmup),
+    tested="updates before, at and after the end of the warm-up, against the engine's learning_rate",
+    mistakes=(
+        Mistake(
+            "The larger of the two is taken: the rate would start high. Eq. 3 has min.",
+            lambda step, d_model, warmup: d_model**-0.5 * max(step**-0.5, step * warmup**-1.5),
+        ),
+        Mistake(
+            "d_model is missing: a wider model takes smaller steps.",
+            lambda step, d_model, warmup: min(step**-0.5, step * warmup**-1.5),
+        ),
+        Mistake(
+            "The root of d_model multiplies; it must divide.",
+            lambda step, d_model, warmup: d_model**0.5 * min(step**-0.5, step * warmup**-1.5),
+        ),
+        Mistake(
+            "The rise is step / warmup, up to 1. With warmup^-1.5 the two branches meet at step = warmup.",
+            lambda step, d_model, warmup: d_model**-0.5 * min(step**-0.5, step / warmup),
+        ),
+        Mistake(
+            "The rise has warmup^-0.5 where warmup^-1.5 belongs.",
+            lambda step, d_model, warmup: d_model**-0.5 * min(step**-0.5, step * warmup**-0.5),
+        ),
+        Mistake(
+            "The fall is missing: after the warm-up the rate must go down as step^-0.5.",
+            lambda step, d_model, warmup: d_model**-0.5 * min(warmup**-0.5, step * warmup**-1.5),
+        ),
+        Mistake(
+            "The first update has number 1, and here it is taken for 2.",
+            lambda step, d_model, warmup: learning_rate(step + 1, d_model, warmup),
+        ),
+    ),
+)
+
+# -- adam_step --------------------------------------------------------------------------------------------------------
+
+
+class Vectors:
+    """What the engine's Adam asks of a model."""
+
+    def __init__(self, data, grad):
+        self.data, self.grad = data.copy(), grad.copy()
+
+
+def adam_inputs(rng):
+    for n, t in ((1, 1), (3, 2), (5, 40)):
+        w, grad, m = rng.standard_normal((3, n))
+        v = rng.uniform(0.1, 2.0, n)
+        if t == 1:
+            m, v = np.zeros(n), np.zeros(n)
+        yield w, grad, m, v, t, 0.05, 0.9, 0.98, 0.01
+
+
+def adam_step(w, grad, m, v, t, rate, beta1, beta2, eps):
+    vectors = Vectors(w, grad)
+    adam = Adam(vectors, beta1, beta2, eps)
+    adam.m[:], adam.v[:], adam.step_count = m, v, t - 1
+    adam.step(rate)
+    return vectors.data, adam.m, adam.v
+
+
+def adam_with(change=None, new_m=None, new_v=None):
+    """Adam with another rule for the change, or for one of the means."""
+
+    def wrong(w, grad, m, v, t, rate, beta1, beta2, eps):
+        m = (new_m or (lambda m, g, beta: beta * m + (1 - beta) * g))(m, grad, beta1)
+        v = (new_v or (lambda v, g, beta: beta * v + (1 - beta) * g**2))(v, grad, beta2)
+        m_hat, v_hat = m / (1 - beta1**t), v / (1 - beta2**t)
+        step = change(m, v, m_hat, v_hat, grad, eps) if change else m_hat / (np.sqrt(v_hat) + eps)
+        return w - rate * step, m, v
+
+    return wrong
+
+
+ADAM_STEP = Exercise(
+    "11_training.adam_step",
+    adam_inputs,
+    reference=adam_step,
+    tested="updates 1, 2 and 40 of one, three and five weights, with an eps large enough to see, against the engine",
+    mistakes=(
+        Mistake(
+            "Both corrections are missing: divide m by 1 - beta1^t and v by 1 - beta2^t.",
+            adam_with(lambda m, v, m_hat, v_hat, g, eps: m / (np.sqrt(v) + eps)),
+        ),
+        Mistake(
+            "The correction of v is missing: divide it by 1 - beta2^t.",
+            adam_with(lambda m, v, m_hat, v_hat, g, eps: m_hat / (np.sqrt(v) + eps)),
+        ),
+        Mistake(
+            "The correction of m is missing: divide it by 1 - beta1^t.",
+            adam_with(lambda m, v, m_hat, v_hat, g, eps: m / (np.sqrt(v_hat) + eps)),
+        ),
+        Mistake(
+            "eps stands under the root; it is added to the root.",
+            adam_with(lambda m, v, m_hat, v_hat, g, eps: m_hat / np.sqrt(v_hat + eps)),
+        ),
+        Mistake(
+            "The root is missing: the step would not have the rate's unit.",
+            adam_with(lambda m, v, m_hat, v_hat, g, eps: m_hat / (v_hat + eps)),
+        ),
+        Mistake(
+            "The gradient itself is divided by the root of v; the running mean m belongs there.",
+            adam_with(lambda m, v, m_hat, v_hat, g, eps: g / (np.sqrt(v_hat) + eps)),
+        ),
+        Mistake(
+            "The weights go up the gradient: subtract the step.",
+            adam_with(lambda m, v, m_hat, v_hat, g, eps: -m_hat / (np.sqrt(v_hat) + eps)),
+        ),
+        Mistake(
+            "The corrected means are returned. Keep m and v as they are: the next update starts from them.",
+            lambda w, grad, m, v, t, rate, beta1, beta2, eps: (
+                adam_step(w, grad, m, v, t, rate, beta1, beta2, eps)[0],
+                adam_step(w, grad, m, v, t, rate, beta1, beta2, eps)[1] / (1 - beta1**t),
+                adam_step(w, grad, m, v, t, rate, beta1, beta2, eps)[2] / (1 - beta2**t),
+            ),
+        ),
+        Mistake(
+            "v is a mean of gradients; it must be one of their squares.",
+            adam_with(new_v=lambda v, g, beta: beta * v + (1 - beta) * np.abs(g)),
+        ),
+        Mistake(
+            "beta stands at the new gradient and 1 - beta at the old mean: nearly everything is forgotten each time.",
+            adam_with(
+                new_m=lambda m, g, beta: (1 - beta) * m + beta * g,
+                new_v=lambda v, g, beta: (1 - beta) * v + beta * g**2,
+            ),
+        ),
+    ),
+)
+
+# -- accumulated ------------------------------------------------------------------------------------------------------
+
+
+def accumulated_inputs(rng):
+    for tokens, n in (([3, 1], 2), ([40, 25, 10], 4), ([7], 3)):
+        yield rng.standard_normal((len(tokens), n)), np.array(tokens)
+
+
+ACCUMULATED = Exercise(
+    "11_training.accumulated",
+    accumulated_inputs,
+    reference=lambda gradients, n_tokens: (gradients * n_tokens[:, None]).sum(axis=0) / n_tokens.sum(),
+    tested="two, three and one micro-batches of unequal sizes, against the mean over all tokens",
+    mistakes=(
+        Mistake(
+            "Each micro-batch counts the same: the tokens of a small one then weigh more than those of a large one.",
+            lambda gradients, n_tokens: gradients.mean(axis=0),
+        ),
+        Mistake(
+            "The gradients are added, as if each were a sum over tokens already: too large.",
+            lambda gradients, n_tokens: gradients.sum(axis=0),
+        ),
+        Mistake(
+            "The sum over all tokens is not divided by their number.",
+            lambda gradients, n_tokens: (gradients * n_tokens[:, None]).sum(axis=0),
+        ),
+        Mistake(
+            "The mean over tokens is divided by the number of micro-batches: too small.",
+            lambda gradients, n_tokens: (gradients * n_tokens[:, None]).sum(axis=0) / n_tokens.sum() / len(n_tokens),
+        ),
+        Mistake(
+            "The means are added and divided by the number of tokens: they are means already.",
+            lambda gradients, n_tokens: gradients.sum(axis=0) / n_tokens.sum(),
+        ),
+    ),
+)
+
+# -- distances --------------------------------------------------------------------------------------------------------
+
+
+def distances_inputs(rng):
+    yield np.array([2.0]), np.array([1000.0]), 0.1, 0.9, 0.98, 1e-9
+    yield np.array([1.0, 1.0, -1.0]), np.array([1.0, 10.0, 10.0]), 0.1, 0.9, 0.98, 1e-9
+    yield rng.standard_normal(12), rng.uniform(0.1, 10.0, 12), 0.01, 0.9, 0.98, 1e-9
+
+
+def adam_distance(grads, rate, beta1, beta2, eps, *, fresh=False, still_clock=False):
+    w, m, v = np.zeros((3, 1))
+    for t, grad in enumerate(grads, start=1):
+        if fresh:
+            m, v = np.zeros((2, 1))
+        w, m, v = adam_step(w, np.array([grad]), m, v, 1 if fresh or still_clock else t, rate, beta1, beta2, eps)
+    return float(w[0])
+
+
+def distances(grads, factors, rate, beta1, beta2, eps):
+    return float(-rate * (factors * grads).sum()), adam_distance(factors * grads, rate, beta1, beta2, eps)
+
+
+DISTANCES = Exercise(
+    "11_training.distances",
+    distances_inputs,
+    reference=distances,
+    tested="runs of one, three and twelve updates with changing factors",
+    mistakes=(
+        Mistake(
+            "The factors do not reach Adam. A constant factor would cancel, but one that changes does not.",
+            lambda grads, factors, *rest: (distances(grads, factors, *rest)[0], adam_distance(grads, *rest)),
+        ),
+        Mistake(
+            "The factors are used nowhere: each multiplies the gradient of its update.",
+            lambda grads, factors, *rest: distances(grads, np.ones_like(factors), *rest),
+        ),
+        Mistake(
+            "m and v begin anew in each update: each step is then the rate times a sign. They must be carried along.",
+            lambda grads, factors, *rest: (
+                distances(grads, factors, *rest)[0],
+                adam_distance(factors * grads, *rest, fresh=True),
+            ),
+        ),
+        Mistake(
+            "t stays at 1: the corrections must fade, so count the updates.",
+            lambda grads, factors, *rest: (
+                distances(grads, factors, *rest)[0],
+                adam_distance(factors * grads, *rest, still_clock=True),
+            ),
+        ),
+        Mistake("The two are exchanged: plain descent first.", lambda *inputs: distances(*inputs)[::-1]),
+        Mistake(
+            "Both have the wrong sign: w_last - w_first, and a weight goes down its gradient.",
+            lambda *inputs: tuple(-distance for distance in distances(*inputs)),
+        ),
+    ),
+)
+
+# -- token_batches ----------------------------------------------------------------------------------------------------
+
+
+def token_batches_inputs(rng):
+    yield np.array([3, 1, 2]), 4
+    yield np.array([5, 2, 2, 4, 3, 3, 1]), 6
+    yield rng.integers(1, 30, 40), 60
+
+
+def cut_by(fits, order=lambda lengths: np.argsort(lengths, kind="stable")):
+    """The number of each sentence's batch, by a rule ``fits(lengths of a batch, budget)``."""
+
+    def batches_of(lengths, budget):
+        numbers, batch, number = np.zeros(len(lengths), dtype=int), [], 0
+        for place in order(lengths):
+            if batch and not fits([*batch, lengths[place]], budget):
+                batch, number = [], number + 1
+            batch.append(lengths[place])
+            numbers[place] = number
+        return numbers
+
+    return batches_of
+
+
+def rectangle_fits(batch, budget):
+    return len(batch) * max(batch) <= budget
+
+
+def too_large(function, lengths, budget):
+    """The first batch whose rectangle exceeds the budget."""
+    numbers = function(lengths, budget)
+    for number in np.unique(numbers):
+        batch = lengths[numbers == number]
+        if not rectangle_fits(batch, budget):
+            return (
+                f"Batch {number} has {len(batch)} sentences, the longest of {batch.max()} tokens: a rectangle of "
+                f"{len(batch) * batch.max()}, and the budget is {budget}."
+            )
+    return None
+
+
+TOKEN_BATCHES = Exercise(
+    "11_training.token_batches",
+    token_batches_inputs,
+    reference=lambda lengths, budget: cut_by(rectangle_fits)(lengths, budget),
+    tested="three, seven and forty sentences, with equal lengths among them",
+    mistakes=(
+        Mistake(
+            "Real tokens are counted. The rectangle is what is computed: sentences times the longest.",
+            cut_by(lambda batch, budget: sum(batch) <= budget),
+        ),
+        Mistake(
+            "A rectangle of just the budget is allowed; here the batch is cut before it.",
+            cut_by(lambda batch, budget: len(batch) * max(batch) < budget),
+        ),
+        Mistake(
+            "The cut comes one sentence late: ask before the sentence is added.",
+            cut_by(lambda batch, budget: len(batch[:-1]) * max(batch[:-1]) <= budget),
+        ),
+        Mistake(
+            "The sentences are not sorted by length, so short ones are padded to long ones.",
+            cut_by(rectangle_fits, order=lambda lengths: np.arange(len(lengths))),
+        ),
+        Mistake(
+            "The longest come first; sort from short to long.",
+            cut_by(rectangle_fits, order=lambda lengths: np.argsort(-lengths, kind="stable")),
+        ),
+        Mistake("Batches are counted from 0, and here from 1.", lambda *inputs: cut_by(rectangle_fits)(*inputs) + 1),
+        Mistake(
+            "Each sentence has a batch of its own: fill a batch before the next begins.",
+            lambda lengths, budget: cut_by(lambda batch, budget: False)(lengths, budget),
+        ),
+        Mistake("All sentences are in one batch.", lambda lengths, budget: np.zeros(len(lengths), dtype=int)),
+    ),
+    properties=(too_large,),
+)
+
+EXERCISES = (SCHEDULE, ADAM_STEP, ACCUMULATED, DISTANCES, TOKEN_BATCHES)
