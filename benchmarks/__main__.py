@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 BENCHMARKS = {
     "training_step": "time of a training step beside PyTorch and beside our own matrix products",
+    "step_memory": "peak memory of a training step beside PyTorch",
     "growth": "how time and memory grow with length, batch, width, vocabulary and layers",
 }
 

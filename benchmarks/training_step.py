@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import sys
 import time
@@ -35,8 +36,8 @@ from minitransformer.config import UNK, ModelConfig, TrainingConfig
 from minitransformer.distributed import ALONE, Workers
 from minitransformer.nn import Transformer
 from minitransformer.optim import Adam
-from minitransformer.text import Batch, pad_batch
-from minitransformer.training import train_step
+from minitransformer.text import Batch, BatchStream, Tokenizer, pad_batch, read_parallel
+from minitransformer.training import Corpus, train_step
 
 RESULTS = Path(__file__).parent / "results"
 WARM_UP = 2  # rounds that do not count
@@ -64,6 +65,10 @@ SIZES = (
 """Dropout and label smoothing are 0.1 in all of them, the defaults of ModelConfig."""
 
 
+REAL = Size("real", ModelConfig(vocab_size=8000, n_layers=4, d_model=128, d_ff=256, n_heads=4, p_drop=0.3), 0, 0, 5)
+"""The Multi30k recipe on its own batches (MINITRANSFORMER_DATA)."""
+
+
 def random_batch(size: Size, seed: int = 0) -> Batch:
     """Sentences of random words, as long as the size says with BOS or EOS."""
     rng = np.random.default_rng(seed)
@@ -78,29 +83,58 @@ def halves(batch: Batch) -> list[Batch]:
     return [Batch(batch.src[part], batch.tgt_in[part], batch.tgt_out[part], batch.rows[part]) for part in parts]
 
 
-def contestants(size: Size) -> dict[str, Callable[[], object]]:
-    """What is timed, by name; each call is one step, or the products of one."""
-    batch, config = random_batch(size), TrainingConfig()
+@dataclass(frozen=True)
+class Work:
+    """The updates of one round: the micro-batches of each, as taken side by side and as taken in turn."""
+
+    side_by_side: list[list[Batch]]
+    in_turn: list[list[Batch]]
+
+
+def random_work(size: Size) -> Work:
+    """One update: the batch in two halves, and whole."""
+    batch = random_batch(size)
+    return Work([halves(batch)], [[batch]])
+
+
+def real_work(folder: Path, size: Size, updates: int = 4) -> Work:
+    """Updates of the Multi30k recipe: two micro-batches each, of different lengths, with padding, for all alike."""
+    lines = read_parallel(folder / "train.en", folder / "train.de")
+    tokenizer = Tokenizer.train([*lines[0], *lines[1]], vocab_size=size.model.vocab_size)
+    stream = BatchStream(*Corpus.from_lines(tokenizer, lines).train, src_tokens=2560, tgt_tokens=2048, seed=1)
+    micro_batches = [[stream.batch(2 * update), stream.batch(2 * update + 1)] for update in range(updates)]
+    return Work(micro_batches, micro_batches)
+
+
+def contestants(size: Size, work: Work) -> dict[str, Callable[[], object]]:
+    """What is timed, by name; each call makes all updates of ``work``, or the products of them."""
+    config = TrainingConfig()
     ours = Transformer(size.model, seed=1)
     adam = Adam(ours.parameters, config.beta1, config.beta2, config.eps)
     twin = TorchTransformer.from_ours(ours)
     twin_adam = torch_adam(twin, config)
     workers = Workers.for_shares(2)
 
-    def step(micro_batches: Sequence[Batch], workers: Workers) -> None:
-        train_step(ours, adam, micro_batches, update=adam.step_count + 1, config=config, workers=workers)
+    def step(updates: list[list[Batch]], workers: Workers) -> None:
+        for batches in updates:
+            train_step(ours, adam, batches, update=adam.step_count + 1, config=config, workers=workers)
 
+    def torch_step() -> None:
+        for batches in work.in_turn:
+            torch_train_step(twin, twin_adam, batches, update=1, config=config, measures=False)
+
+    products = [product for batches in work.in_turn for batch in batches for product in record_products(ours, batch)]
     return {
-        "side by side": lambda: step(halves(batch), workers),
-        "one batch": lambda: step([batch], ALONE),
-        "pytorch": lambda: torch_train_step(twin, twin_adam, [batch], update=1, config=config, measures=False),
-        "products": replay(record_products(ours, batch)),
+        "side by side": lambda: step(work.side_by_side, workers),
+        "one batch": lambda: step(work.in_turn, ALONE),
+        "pytorch": torch_step,
+        "products": replay(products),
     }
 
 
-def race(size: Size, rounds: int) -> dict[str, list[float]]:
+def race(size: Size, work: Work, rounds: int) -> dict[str, list[float]]:
     """Seconds of each contestant in each round, after the warm-up; they take turns, so drift hits all alike."""
-    runners = contestants(size)
+    runners = contestants(size, work)
     seconds: dict[str, list[float]] = {name: [] for name in runners}
     for number in tqdm(range(WARM_UP + rounds), desc=size.name, unit="round", leave=False):
         for name, run in runners.items():
@@ -174,9 +208,21 @@ def _milliseconds(times: dict[str, float]) -> str:
     return f"{median:.{digits}f} ({lowest:.{digits}f} to {highest:.{digits}f})"
 
 
+def real_results() -> list[dict]:
+    """The summary of the real batches, or nothing where there is no data."""
+    folder = os.environ.get("MINITRANSFORMER_DATA")
+    if not folder:
+        print("training_step: no real batches, MINITRANSFORMER_DATA is not set", file=sys.stderr)
+        return []
+    work = real_work(Path(folder) / "multi30k", REAL)
+    result = summary(REAL, race(REAL, work, REAL.rounds))
+    shape = result["shape"].rpartition(" · ")[0]
+    return [result | {"shape": f"{shape} · {len(work.in_turn)} updates of Multi30k, 2 micro-batches each"}]
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.training_step", description=__doc__.split("\n")[0])
-    names = [size.name for size in SIZES]
+    names = [size.name for size in (*SIZES, REAL)]
     parser.add_argument("--sizes", nargs="+", choices=names, default=names, help="which to measure (default: all)")
     parser.add_argument(
         "--quick",
@@ -191,7 +237,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if options.quick:
             size = replace(size, sentences=size.sentences // 16, rounds=2)
         if size.name in options.sizes:
-            results.append(summary(size, race(size, size.rounds)))
+            results.append(summary(size, race(size, random_work(size), size.rounds)))
+    if REAL.name in options.sizes and not options.quick:
+        results += real_results()
     text = markdown(facts, results)
     print(text)
     if not options.quick:

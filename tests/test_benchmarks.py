@@ -129,7 +129,7 @@ def test_a_race_measures_each_contestant_in_every_round(torch, monkeypatch):
 
     monkeypatch.setattr(training_step, "PAUSE", 0.0)
     size = training_step.Size("tiny", ModelConfig(**TINY), sentences=3, tokens=5, rounds=2)
-    seconds = training_step.race(size, size.rounds)
+    seconds = training_step.race(size, training_step.random_work(size), size.rounds)
     assert {name: len(values) for name, values in seconds.items()} == dict.fromkeys(
         ["side by side", "one batch", "pytorch", "products"], 2
     )
@@ -225,4 +225,6 @@ def test_growth_draws_and_tabulates_every_axis():
 
 def test_a_benchmark_that_is_not_there_is_refused_in_one_line(capsys):
     assert benchmarks_main(["growht"]) == 2
-    assert capsys.readouterr().err == "benchmarks: NAME must be one of training_step, growth, got 'growht'\n"
+    assert (
+        capsys.readouterr().err == "benchmarks: NAME must be one of training_step, step_memory, growth, got 'growht'\n"
+    )
