@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +28,7 @@ from tqdm import tqdm
 
 from benchmarks.machine import machine_facts, threads_for_peers
 from benchmarks.matrix_products import record_products, replay
+from benchmarks.tables import markdown_row
 from benchmarks.torch_model import TorchTransformer
 from benchmarks.torch_step import torch_adam, torch_train_step
 from minitransformer.backend import keep_freed_memory
@@ -34,11 +36,12 @@ from minitransformer.config import UNK, ModelConfig, TrainingConfig
 from minitransformer.distributed import ALONE, Workers
 from minitransformer.nn import Transformer
 from minitransformer.optim import Adam
-from minitransformer.text import Batch, pad_batch
-from minitransformer.training import train_step
+from minitransformer.text import Batch, BatchStream, Tokenizer, pad_batch, read_parallel
+from minitransformer.training import Corpus, train_step
 
 RESULTS = Path(__file__).parent / "results"
 WARM_UP = 2  # rounds that do not count
+OURS = ("side by side", "one batch")
 PAUSE = 0.1  # seconds: threads of the one library still spin for a while after its work
 
 
@@ -62,6 +65,10 @@ SIZES = (
 """Dropout and label smoothing are 0.1 in all of them, the defaults of ModelConfig."""
 
 
+REAL = Size("real", ModelConfig(vocab_size=8000, n_layers=4, d_model=128, d_ff=256, n_heads=4, p_drop=0.3), 0, 0, 5)
+"""The Multi30k recipe on its own batches (MINITRANSFORMER_DATA)."""
+
+
 def random_batch(size: Size, seed: int = 0) -> Batch:
     """Sentences of random words, as long as the size says with BOS or EOS."""
     rng = np.random.default_rng(seed)
@@ -76,29 +83,58 @@ def halves(batch: Batch) -> list[Batch]:
     return [Batch(batch.src[part], batch.tgt_in[part], batch.tgt_out[part], batch.rows[part]) for part in parts]
 
 
-def contestants(size: Size) -> dict[str, Callable[[], object]]:
-    """What is timed, by name; each call is one step, or the products of one."""
-    batch, config = random_batch(size), TrainingConfig()
+@dataclass(frozen=True)
+class Work:
+    """The updates of one round: the micro-batches of each, as taken side by side and as taken in turn."""
+
+    side_by_side: list[list[Batch]]
+    in_turn: list[list[Batch]]
+
+
+def random_work(size: Size) -> Work:
+    """One update: the batch in two halves, and whole."""
+    batch = random_batch(size)
+    return Work([halves(batch)], [[batch]])
+
+
+def real_work(folder: Path, size: Size, updates: int = 4) -> Work:
+    """Updates of the Multi30k recipe: two micro-batches each, of different lengths, with padding, for all alike."""
+    lines = read_parallel(folder / "train.en", folder / "train.de")
+    tokenizer = Tokenizer.train([*lines[0], *lines[1]], vocab_size=size.model.vocab_size)
+    stream = BatchStream(*Corpus.from_lines(tokenizer, lines).train, src_tokens=2560, tgt_tokens=2048, seed=1)
+    micro_batches = [[stream.batch(2 * update), stream.batch(2 * update + 1)] for update in range(updates)]
+    return Work(micro_batches, micro_batches)
+
+
+def contestants(size: Size, work: Work) -> dict[str, Callable[[], object]]:
+    """What is timed, by name; each call makes all updates of ``work``, or the products of them."""
+    config = TrainingConfig()
     ours = Transformer(size.model, seed=1)
     adam = Adam(ours.parameters, config.beta1, config.beta2, config.eps)
     twin = TorchTransformer.from_ours(ours)
     twin_adam = torch_adam(twin, config)
     workers = Workers.for_shares(2)
 
-    def step(micro_batches: Sequence[Batch], workers: Workers) -> None:
-        train_step(ours, adam, micro_batches, update=adam.step_count + 1, config=config, workers=workers)
+    def step(updates: list[list[Batch]], workers: Workers) -> None:
+        for batches in updates:
+            train_step(ours, adam, batches, update=adam.step_count + 1, config=config, workers=workers)
 
+    def torch_step() -> None:
+        for batches in work.in_turn:
+            torch_train_step(twin, twin_adam, batches, update=1, config=config, measures=False)
+
+    products = [product for batches in work.in_turn for batch in batches for product in record_products(ours, batch)]
     return {
-        "ours": lambda: step(halves(batch), workers),
-        "one batch": lambda: step([batch], ALONE),
-        "pytorch": lambda: torch_train_step(twin, twin_adam, [batch], update=1, config=config, measures=False),
-        "products": replay(record_products(ours, batch)),
+        "side by side": lambda: step(work.side_by_side, workers),
+        "one batch": lambda: step(work.in_turn, ALONE),
+        "pytorch": torch_step,
+        "products": replay(products),
     }
 
 
-def race(size: Size, rounds: int) -> dict[str, list[float]]:
+def race(size: Size, work: Work, rounds: int) -> dict[str, list[float]]:
     """Seconds of each contestant in each round, after the warm-up; they take turns, so drift hits all alike."""
-    runners = contestants(size)
+    runners = contestants(size, work)
     seconds: dict[str, list[float]] = {name: [] for name in runners}
     for number in tqdm(range(WARM_UP + rounds), desc=size.name, unit="round", leave=False):
         for name, run in runners.items():
@@ -111,15 +147,16 @@ def race(size: Size, rounds: int) -> dict[str, list[float]]:
 
 
 def summary(size: Size, seconds: dict[str, list[float]]) -> dict:
-    """Medians and extremes in seconds; ratios are medians of the rounds' own ratios.
+    """Medians and extremes in seconds; ratios are medians of the rounds' own ratios, for the faster of our two ways.
 
     ``met``: at most 1.0 times PyTorch, or at most 1.15 times our own matrix products where that is longer.
     """
-    result = {"size": size.name, "shape": shape_of(size), "rounds": len(seconds["ours"])}
+    result = {"size": size.name, "shape": shape_of(size), "rounds": len(seconds["pytorch"])}
     for name, values in seconds.items():
         result[name] = {"median": statistics.median(values), "lowest": min(values), "highest": max(values)}
+    result["faster"] = min(OURS, key=lambda name: result[name]["median"])
     for other in ("pytorch", "products"):
-        ratios = [ours / theirs for ours, theirs in zip(seconds["ours"], seconds[other], strict=True)]
+        ratios = [ours / theirs for ours, theirs in zip(seconds[result["faster"]], seconds[other], strict=True)]
         result[f"ours / {other}"] = statistics.median(ratios)
     result["met"] = result["ours / pytorch"] <= 1.0 or result["ours / products"] <= 1.15
     return result
@@ -138,12 +175,13 @@ def markdown(facts: dict, results: Sequence[dict]) -> str:
     lines = [
         "# Time of a training step",
         "",
-        "Milliseconds, median (lowest to highest); ratios are medians over rounds.",
+        "Milliseconds, median (lowest to highest); ratios are medians over rounds, for the faster of our two ways: two",
+        "micro-batches side by side in two threads, or one batch with all threads of BLAS.",
     ]
     lines += ["`python -m benchmarks.training_step`", ""]
     head = [
         "size",
-        "ours",
+        "ours, side by side",
         "ours, one batch",
         "PyTorch eager",
         "our products alone",
@@ -152,18 +190,16 @@ def markdown(facts: dict, results: Sequence[dict]) -> str:
         "rounds",
         "met",
     ]
-    lines += [_row(head), _row(["---"] * len(head))]
+    lines += [markdown_row(head), markdown_row(["---"] * len(head))]
     for result in results:
-        times = [_milliseconds(result[name]) for name in ("ours", "one batch", "pytorch", "products")]
+        times = [_milliseconds(result[name]) for name in (*OURS, "pytorch", "products")]
         ratios = [f"{result[f'ours / {name}']:.2f}" for name in ("pytorch", "products")]
-        lines.append(_row([result["shape"], *times, *ratios, str(result["rounds"]), "yes" if result["met"] else "no"]))
+        lines.append(
+            markdown_row([result["shape"], *times, *ratios, str(result["rounds"]), "yes" if result["met"] else "no"])
+        )
     lines += ["", "Met: at most 1.0 times PyTorch, or 1.15 times our own matrix products where that is longer.", ""]
     lines += [f"- {name}: {value}" for name, value in facts.items()]
     return "\n".join(lines) + "\n"
-
-
-def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 def _milliseconds(times: dict[str, float]) -> str:
@@ -172,18 +208,38 @@ def _milliseconds(times: dict[str, float]) -> str:
     return f"{median:.{digits}f} ({lowest:.{digits}f} to {highest:.{digits}f})"
 
 
+def real_results() -> list[dict]:
+    """The summary of the real batches, or nothing where there is no data."""
+    folder = os.environ.get("MINITRANSFORMER_DATA")
+    if not folder:
+        print("training_step: no real batches, MINITRANSFORMER_DATA is not set", file=sys.stderr)
+        return []
+    work = real_work(Path(folder) / "multi30k", REAL)
+    result = summary(REAL, race(REAL, work, REAL.rounds))
+    shape = result["shape"].rpartition(" · ")[0]
+    return [result | {"shape": f"{shape} · {len(work.in_turn)} updates of Multi30k, 2 micro-batches each"}]
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.training_step", description=__doc__.split("\n")[0])
-    names = [size.name for size in SIZES]
+    names = [size.name for size in (*SIZES, REAL)]
     parser.add_argument("--sizes", nargs="+", choices=names, default=names, help="which to measure (default: all)")
-    parser.add_argument("--quick", action="store_true", help="two rounds, and no results are written")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="a smoke test: a sixteenth of the sentences, two rounds, and no results are written",
+    )
     options = parser.parse_args(argv)
     keep_freed_memory()
     torch.set_num_threads(threads_for_peers())
     facts, results = machine_facts(), []
     for size in SIZES:
+        if options.quick:
+            size = replace(size, sentences=size.sentences // 16, rounds=2)
         if size.name in options.sizes:
-            results.append(summary(size, race(size, 2 if options.quick else size.rounds)))
+            results.append(summary(size, race(size, random_work(size), size.rounds)))
+    if REAL.name in options.sizes and not options.quick:
+        results += real_results()
     text = markdown(facts, results)
     print(text)
     if not options.quick:

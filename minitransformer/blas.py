@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 
 # The names under which NumPy's wheels and the usual systems export OpenBLAS's switch.
 _NAMES = (
@@ -42,7 +43,8 @@ def limited_blas_threads(number: int) -> Iterator[None]:
         set_threads(before)
 
 
-def _function(verb: str):
+@cache
+def _function(verb: str) -> Callable | None:
     """OpenBLAS's ``get`` or ``set`` function, found among the libraries that NumPy itself has loaded."""
     try:
         from numpy._core import _multiarray_umath  # here: `minitransformer --version` need not wait for NumPy

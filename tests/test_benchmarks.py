@@ -7,11 +7,13 @@ import json
 import numpy as np
 import pytest
 
-from benchmarks import compare_curves
+from benchmarks import compare_curves, growth
+from benchmarks.__main__ import main as benchmarks_main
 from benchmarks.machine import machine_facts
 from benchmarks.matrix_products import record_products, replay
 from minitransformer.config import EOS, Config, ModelConfig, TrainingConfig
 from minitransformer.errors import ConfigError
+from minitransformer.figures import png_bytes
 from minitransformer.nn import Dropout, Transformer
 from minitransformer.optim import Adam
 from minitransformer.text import Tokenizer, pad_batch
@@ -127,12 +129,12 @@ def test_a_race_measures_each_contestant_in_every_round(torch, monkeypatch):
 
     monkeypatch.setattr(training_step, "PAUSE", 0.0)
     size = training_step.Size("tiny", ModelConfig(**TINY), sentences=3, tokens=5, rounds=2)
-    seconds = training_step.race(size, size.rounds)
+    seconds = training_step.race(size, training_step.random_work(size), size.rounds)
     assert {name: len(values) for name, values in seconds.items()} == dict.fromkeys(
-        ["ours", "one batch", "pytorch", "products"], 2
+        ["side by side", "one batch", "pytorch", "products"], 2
     )
     result = training_step.summary(
-        size, {"ours": [3.0, 4.0], "one batch": [5.0, 5.0], "pytorch": [2.0, 2.0], "products": [4.0, 4.0]}
+        size, {"side by side": [3.0, 4.0], "one batch": [5.0, 5.0], "pytorch": [2.0, 2.0], "products": [4.0, 4.0]}
     )
     assert result["ours / pytorch"] == 1.75 and result["met"]
     assert "| V 23 · d 12 · 2+2 · d_ff 20 · 3 x 5 | 3500 (3000 to 4000)" in training_step.markdown({}, [result])
@@ -199,3 +201,30 @@ def test_comparing_curves_writes_a_picture_and_its_figures(tmp_path, capsys):
     assert json.loads((tmp_path / "curves.json").read_text())["of"] == 2
     assert compare_curves.main([*command, "--updates", "500"]) == 2
     assert "must reach update 500, got 100" in capsys.readouterr().err
+
+
+def test_growth_finds_the_exponent_of_a_power_law():
+    sizes = [2, 4, 8, 16, 32]
+    assert growth.exponent(sizes, [9.0, 9.0, *(3.0 * size**1.7 for size in sizes[2:])]) == pytest.approx(1.7)
+
+
+def test_growth_measures_more_work_and_memory_for_longer_sentences():
+    short, long = (growth.measure(growth.START | {"length": length, "batch": 2}, steps=1) for length in (8, 32))
+    assert long["flops"] > 4 * short["flops"] and long["bytes"] > 2 * short["bytes"]
+    assert short["seconds"] > 0
+
+
+def test_growth_draws_and_tabulates_every_axis():
+    axis = growth.Axis("batch", "sentences", (2, 4, 8), 1, 1)
+    result = growth.grow(axis, axis.sizes, steps=1)
+    assert result["exponents"]["flops"] == pytest.approx(1.0)
+    assert "| batch (sentences) | 2 - 8 |" in growth.markdown({}, [result])
+    pytest.importorskip("matplotlib")
+    assert png_bytes(growth.draw([result])).startswith(b"\x89PNG")
+
+
+def test_a_benchmark_that_is_not_there_is_refused_in_one_line(capsys):
+    assert benchmarks_main(["growht"]) == 2
+    assert (
+        capsys.readouterr().err == "benchmarks: NAME must be one of training_step, step_memory, growth, got 'growht'\n"
+    )

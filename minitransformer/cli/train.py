@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from minitransformer.config import Config
 from minitransformer.settings import describe
+
+if TYPE_CHECKING:
+    from minitransformer.kernels.profile import Profile
 
 DESCRIPTION = """\
 Train a model as CONFIG says. If training.directory holds checkpoints of the same run, training goes on from the newest,
@@ -37,6 +42,12 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
         action="store_true",
         help="refuse to start where training.directory holds checkpoints (default: go on from the newest)",
     )
+    parser.add_argument(
+        "--profile",
+        action="store_true",
+        help="at the end write the time of each op of this sitting's updates, forward and backward apart, to "
+        "profile.json and profile.png in training.directory (default: no)",
+    )
     parser.set_defaults(run=run)
 
 
@@ -46,12 +57,32 @@ def run(arguments: argparse.Namespace) -> int:
         settings.append(f'training.device="{arguments.device}"')
     config = Config.load(arguments.config, settings)
 
+    from minitransformer.figures.canvas import new_figure
+    from minitransformer.kernels.profile import Profile
     from minitransformer.training import Trainer
 
-    outcome = Trainer(config, resume=not arguments.no_resume).run()
+    profile = Profile() if arguments.profile else None
+    if profile is not None:
+        new_figure(1.0, 1.0)  # a missing package is told of now, not hours later
+    trainer = Trainer(config, resume=not arguments.no_resume, profile=profile)
+    outcome = trainer.run()
+    if profile is not None and profile.updates:
+        _write_profile(profile, trainer.workers.size, Path(config.training.directory))
     state = "done" if outcome.signal is None else "stopped; the same command goes on from here"
     print(f"{config.training.directory}: {outcome.update} updates, {state}", file=sys.stderr)
     return outcome.exit_status
+
+
+def _write_profile(profile: Profile, threads: int, folder: Path) -> None:
+    from minitransformer.figures import draw_times, png_bytes
+    from minitransformer.files import write_atomically
+
+    table = profile.per_update(threads)
+    text = json.dumps({"updates": profile.updates, "threads": threads, "milliseconds per update": table}, indent=1)
+    write_atomically(folder / "profile.json", lambda file: file.write(text.encode("utf-8") + b"\n"))
+    picture = png_bytes(draw_times(table, profile.updates, threads))
+    write_atomically(folder / "profile.png", lambda file: file.write(picture))
+    print(f"{folder / 'profile.json'}, {folder / 'profile.png'}: where the time of an update goes", file=sys.stderr)
 
 
 def _keys() -> str:

@@ -13,6 +13,7 @@ from types import ModuleType
 from minitransformer.backend import library_name
 from minitransformer.errors import ConfigError
 from minitransformer.kernels.numpy import TWINS as NUMPY_TWINS
+from minitransformer.kernels.profile import current
 from minitransformer.ops.rule import Rule
 
 TWINS: dict[tuple[str, str], Rule] = {(rule.name, "numpy"): rule for rule in NUMPY_TWINS}
@@ -33,7 +34,10 @@ def using(mode: str) -> Iterator[None]:
 
 
 def choose(rule: Rule, xp: ModuleType) -> Rule:
-    """The twin of ``rule`` for this library if the mode is ``fast`` and there is one, else ``rule`` itself."""
-    if _mode.get() == "simple":
-        return rule
-    return TWINS.get((rule.name, library_name(xp)), rule)
+    """The twin of ``rule`` for this library if the mode is ``fast`` and there is one, else ``rule`` itself.
+
+    Within ``profile.profiled`` it comes with a clock.
+    """
+    pair = rule if _mode.get() == "simple" else TWINS.get((rule.name, library_name(xp)), rule)
+    profile = current.get()
+    return pair if profile is None else profile.watched(pair)

@@ -9,13 +9,17 @@ import numpy as np
 from minitransformer.autograd import Tensor, functions
 from minitransformer.backend import Array, get_array_module
 from minitransformer.config import ModelConfig
+from minitransformer.kernels.profile import timed
 from minitransformer.nn.module import Module, Parameter
 from minitransformer.nn.randomness import Dropout, Initializer
 
 
 def draw_keep(dropout: Dropout | None, shape: tuple[int, ...], p_drop: float, like: Tensor) -> Array | None:
     """A mask of what stays, or ``None`` when nothing is dropped (evaluation, or p_drop = 0)."""
-    return None if dropout is None else dropout.keep(shape, p_drop, get_array_module(like.data))
+    if dropout is None:
+        return None
+    with timed("dropout masks"):
+        return dropout.keep(shape, p_drop, get_array_module(like.data))
 
 
 class LayerNorm(Module):

@@ -19,11 +19,12 @@ def embedding_forward(table: Array, *, ids: Array, scale: float = 1.0) -> tuple[
 
 def embedding_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
     """grad_table[i] = scale * the sum of grad_y over all places where ids is i"""
-    shape, ids, scale = saved
+    (n_rows, d_model), ids, scale = saved
     xp = get_array_module(grad_y)
-    grad_table = xp.zeros(shape, grad_y.dtype)
-    xp.add.at(grad_table, ids, grad_y * scale)
-    return (grad_table,)
+    grad_table = xp.zeros(n_rows * d_model, grad_y.dtype)
+    places = ids.reshape(-1, 1) * d_model + xp.arange(d_model)  # (N, d_model), in the table as one row of numbers
+    xp.add.at(grad_table, places.reshape(-1), (grad_y * scale).reshape(-1))  # NumPy adds rows four times as slowly
+    return (grad_table.reshape(n_rows, d_model),)
 
 
 embedding = Rule("embedding", embedding_forward, embedding_backward)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minitransformer.backend import Array
+from minitransformer.backend import Array, get_array_module
 from minitransformer.errors import ShapeError
 from minitransformer.ops.elementwise import unbroadcast
 from minitransformer.ops.rule import Rule
@@ -47,7 +47,10 @@ def linear_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
     grad_rows = grad_y.reshape(-1, weight.shape[1])  # (N, d_out)
     grad_x = (grad_rows @ weight.T).reshape(x_shape)  # (..., d_in)
     grad_weight = x_rows.T @ grad_rows  # (d_in, d_out)
-    return (grad_x, grad_weight, grad_rows.sum(axis=0)) if has_bias else (grad_x, grad_weight)
+    if not has_bias:
+        return grad_x, grad_weight
+    ones = get_array_module(grad_rows).ones(len(grad_rows), grad_rows.dtype)
+    return grad_x, grad_weight, ones @ grad_rows  # a product with ones is the fastest sum over rows
 
 
 matmul = Rule("matmul", matmul_forward, matmul_backward)

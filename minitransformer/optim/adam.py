@@ -7,6 +7,7 @@ from typing import Protocol
 
 from minitransformer.backend import Array, get_array_module
 from minitransformer.distributed import ALONE, Workers, blocks_of
+from minitransformer.kernels.profile import timed
 
 
 class Vectors(Protocol):
@@ -42,8 +43,9 @@ class Adam:
         inv_sqrt_correction = 1.0 / math.sqrt(1.0 - self.beta2**self.step_count)
 
         def update_blocks(worker: int) -> None:
-            for block in blocks_of(len(self.m), worker, workers):
-                self._update_block(block, step_size, inv_sqrt_correction)
+            with timed("Adam"):
+                for block in blocks_of(len(self.m), worker, workers):
+                    self._update_block(block, step_size, inv_sqrt_correction)
 
         workers.map(update_blocks)
 

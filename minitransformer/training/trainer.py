@@ -14,6 +14,7 @@ from minitransformer.backend import keep_freed_memory, load_array_module, to_num
 from minitransformer.config import Config
 from minitransformer.distributed import Workers
 from minitransformer.errors import CheckpointError, ConfigError, TrainingError
+from minitransformer.kernels.profile import Profile, profiled, timed
 from minitransformer.nn import Transformer
 from minitransformer.optim import Adam
 from minitransformer.text import BatchStream
@@ -49,18 +50,27 @@ class Trainer:
     corpus: sentence pairs; None reads the files of the [data] section
     resume: go on from the newest whole checkpoint in training.directory, if there is one; False: refuse to start there
     progress: show a bar
+    profile: takes the times of all ops of this sitting
 
     Raises:
         ConfigError, DataError, BackendError: the config, the data or the device will not do.
         CheckpointError: what is in the directory belongs to another run, or is damaged throughout.
     """
 
-    def __init__(self, config: Config, corpus: Corpus | None = None, *, resume: bool = True, progress: bool = True):
+    def __init__(
+        self,
+        config: Config,
+        corpus: Corpus | None = None,
+        *,
+        resume: bool = True,
+        progress: bool = True,
+        profile: Profile | None = None,
+    ):
         keep_freed_memory()
         corpus = Corpus.from_files(config.data) if corpus is None else corpus
         config = _with_vocabulary(config, corpus)
         settings = config.training
-        self.config, self.corpus, self.progress = config, corpus, progress
+        self.config, self.corpus, self.progress, self.profile = config, corpus, progress, profile
         self.fingerprint = corpus.fingerprint()
         self.tokenizer_text = corpus.tokenizer.dumps() if corpus.tokenizer else ""
         self.stream = BatchStream(
@@ -116,7 +126,9 @@ class Trainer:
         began = time.monotonic()
         first = self.update * settings.micro_batches
         batches = [self.stream.batch(first + i) for i in range(settings.micro_batches)]
-        result = train_step(self.model, self.optimizer, batches, update=update, config=settings, workers=self.workers)
+        model, adam, workers = self.model, self.optimizer, self.workers
+        with profiled(self.profile), timed("update"):
+            result = train_step(model, adam, batches, update=update, config=settings, workers=workers)
         if not (math.isfinite(result.loss) and math.isfinite(result.gradient_norm)):
             raise TrainingError(
                 f"train: loss and gradient norm must be finite, got {result.loss} and {result.gradient_norm} at update "

@@ -63,10 +63,11 @@ def residual_dropout_norm_backward(grad_y: Array, saved: tuple) -> tuple[Array, 
     grad_sublayer = grad_total if keep_rows is None else np.empty_like(x_hat)
     grad_gamma, grad_beta = np.zeros_like(gamma), np.zeros_like(gamma)
     average = np.full(width, 1.0 / width, gamma.dtype)
+    ones = np.ones(len(x_hat), gamma.dtype)
     for part in _blocks(len(x_hat), width):
         hat, g = x_hat[part], grad_total[part]
         grad_gamma += np.einsum("ij,ij->j", grad_rows[part], hat)
-        grad_beta += grad_rows[part].sum(axis=0)
+        grad_beta += ones[: part.stop - part.start] @ grad_rows[part]
         np.multiply(grad_rows[part], gamma, out=g)
         through_variance = np.einsum("ij,ij->i", g, hat)
         through_variance *= 1.0 / width

@@ -1,0 +1,42 @@
+"""``python -m benchmarks``: all benchmarks, one after the other; with names, only those.
+
+python -m benchmarks                 about ten minutes on two cores; other work on the machine spoils the figures
+python -m benchmarks growth --quick  small sizes and few repeats: does it run at all?
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+
+BENCHMARKS = {
+    "training_step": "time of a training step beside PyTorch and beside our own matrix products",
+    "step_memory": "peak memory of a training step beside PyTorch",
+    "growth": "how time and memory grow with length, batch, width, vocabulary and layers",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    lines = [f"  {name}: {what}" for name, what in BENCHMARKS.items()]
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description="\n".join(["Run the benchmarks and write their results to benchmarks/results.", *lines]),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="which to run (default: all)")
+    parser.add_argument("--quick", action="store_true", help="a smoke test: small sizes, and no results are written")
+    options = parser.parse_args(argv)
+    unknown = [name for name in options.names if name not in BENCHMARKS]
+    if unknown:
+        print(f"benchmarks: NAME must be one of {', '.join(BENCHMARKS)}, got {unknown[0]!r}", file=sys.stderr)
+        return 2
+    for name in options.names or BENCHMARKS:
+        benchmark = importlib.import_module(f"benchmarks.{name}")
+        benchmark.main(["--quick"] if options.quick else [])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,131 @@
+"""Peak memory of training steps, ours beside PyTorch's, each in a process of its own.
+
+    python -m benchmarks.step_memory [--quick]
+
+The base model with V 37,000 (Adam included), three steps of 64 x 32 tokens; ours as two micro-batches side by side (a
+second vector of gradients included) and as one batch. Two figures: the peak of the process, and how much of it was not
+yet there after the imports. Results go to benchmarks/results/step_memory.json and .md; --quick writes nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.machine import machine_facts
+from benchmarks.tables import markdown_row
+
+RESULTS = Path(__file__).parent / "results"
+WAYS = ("side by side", "one batch", "pytorch")
+MIB = 1 << 20
+STEPS = 3
+SIZES = {"base": (64, "base"), "quick": (4, "copy")}  # sentences, and whose model of benchmarks.training_step
+
+
+def peak_bytes() -> int:
+    """The most memory that this process has held so far."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def measure(way: str, size_name: str) -> dict[str, int]:
+    """Runs the steps in this process: ``peak`` and ``imports``, bytes."""
+    import torch
+
+    from benchmarks import training_step
+    from benchmarks.machine import threads_for_peers
+    from minitransformer.backend import keep_freed_memory
+
+    torch.set_num_threads(threads_for_peers())
+    sentences, name = SIZES[size_name]
+    size = next(each for each in training_step.SIZES if each.name == name)
+    batch = training_step.random_batch(training_step.replace(size, sentences=sentences))
+    imports = peak_bytes()
+    if way == "pytorch":
+        step = _torch_step(size.model, batch)
+    else:
+        keep_freed_memory()
+        step = _our_step(size.model, batch, way)
+    for _ in range(STEPS):
+        step()
+    return {"peak": peak_bytes(), "imports": imports}
+
+
+def _our_step(model_config, batch, way):
+    from benchmarks.training_step import halves
+    from minitransformer.config import TrainingConfig
+    from minitransformer.distributed import ALONE, Workers
+    from minitransformer.nn import Transformer
+    from minitransformer.optim import Adam
+    from minitransformer.training import train_step
+
+    model = Transformer(model_config, seed=1)
+    adam, config = Adam(model.parameters), TrainingConfig()
+    batches, workers = (halves(batch), Workers.for_shares(2)) if way == "side by side" else ([batch], ALONE)
+    return lambda: train_step(model, adam, batches, update=adam.step_count + 1, config=config, workers=workers)
+
+
+def _torch_step(model_config, batch):
+    from benchmarks.torch_model import TorchTransformer
+    from benchmarks.torch_step import torch_adam, torch_train_step
+    from minitransformer.config import TrainingConfig
+
+    model, config = TorchTransformer(model_config), TrainingConfig()
+    adam = torch_adam(model, config)
+    return lambda: torch_train_step(model, adam, [batch], update=1, config=config, measures=False)
+
+
+def measured_apart(way: str, size_name: str) -> dict[str, int]:
+    """``measure`` in a fresh process, since the peak of a process never falls."""
+    command = [sys.executable, "-m", "benchmarks.step_memory", "--measure", way, "--size", size_name]
+    run = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parent.parent)
+    return json.loads(run.stdout)
+
+
+def markdown(facts: dict, results: dict[str, dict[str, int]]) -> str:
+    lines = ["# Peak memory of a training step", "", "The base model, V 37,000, 64 x 32 tokens, Adam included.", ""]
+    lines += ["`python -m benchmarks.step_memory`", ""]
+    head = [
+        "",
+        "peak of the process, MiB",
+        "of it after the imports, MiB",
+        "peak / PyTorch's",
+        "after imports / PyTorch's",
+    ]
+    lines += [markdown_row(head), markdown_row(["---"] * len(head))]
+    theirs = results["pytorch"]
+    for way, each in results.items():
+        grown, their_grown = each["peak"] - each["imports"], theirs["peak"] - theirs["imports"]
+        ratios = [f"{each['peak'] / theirs['peak']:.2f}", f"{grown / their_grown:.2f}"]
+        lines.append(markdown_row([way, f"{each['peak'] / MIB:,.0f}", f"{grown / MIB:,.0f}", *ratios]))
+    lines += ["", *(f"- {name}: {value}" for name, value in facts.items())]
+    return "\n".join(lines) + "\n"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.step_memory", description=__doc__.split("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="a small model, and no results are written")
+    parser.add_argument("--measure", choices=WAYS, help=argparse.SUPPRESS)
+    parser.add_argument("--size", choices=SIZES, default="base", help=argparse.SUPPRESS)
+    options = parser.parse_args(argv)
+    if options.measure:
+        print(json.dumps(measure(options.measure, options.size)))
+        return 0
+    results = {way: measured_apart(way, "quick" if options.quick else "base") for way in WAYS}
+    facts = machine_facts()
+    text = markdown(facts, results)
+    print(text)
+    if not options.quick:
+        table = {"machine": facts, "bytes": results}
+        (RESULTS / "step_memory.json").write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
+        (RESULTS / "step_memory.md").write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,60 @@
+"""Where the time of an update goes: a bar for each op, forward and backward apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from minitransformer.figures.canvas import new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# The parts of a bar, light to dark, so that they can be told apart in grey.
+PARTS = {"forward": "#a6cee3", "backward": "#1f78b4", "whole": "#999999"}
+SMALLEST = 0.005
+"""Ops below this share of the whole are drawn as one."""
+
+
+def draw_times(table: Mapping[str, Mapping[str, float]], updates: int, threads: int) -> Figure:
+    """Horizontal bars, longest on top.
+
+    table: ``{op: {"forward" | "backward" | "whole": milliseconds per update}}``, as ``Profile.per_update`` gives it
+    updates: over how many updates it is a mean
+    threads: whose times are added up
+
+    Raises:
+        MissingPackageError: matplotlib is not installed.
+    """
+    rows = _with_small_ones_together(table)
+    whole = sum(sum(parts.values()) for parts in rows.values())
+    figure = new_figure(8.0, 1.6 + 0.32 * len(rows))
+    axes = figure.subplots()
+    ends = dict.fromkeys(rows, 0.0)
+    for part, colour in PARTS.items():
+        lengths = [parts.get(part, 0.0) for parts in rows.values()]
+        axes.barh(
+            list(rows), lengths, left=list(ends.values()), color=colour, edgecolor="black", linewidth=0.5, label=part
+        )
+        ends = {name: end + length for (name, end), length in zip(ends.items(), lengths, strict=True)}
+    for name, end in ends.items():
+        axes.annotate(
+            f"{end / whole:.1%}", (end, name), xytext=(4, 0), textcoords="offset points", va="center", fontsize=8
+        )
+    axes.invert_yaxis()
+    axes.set_xlim(0, 1.12 * max(ends.values()))  # room for the shares
+    together = "" if threads == 1 else f", {threads} threads added up"
+    axes.set_xlabel(f"milliseconds per update{together}")
+    axes.set_title(f"Where the time of an update goes (mean of {updates:,})", fontsize=11)
+    axes.legend(frameon=False, loc="lower right")
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def _with_small_ones_together(table: Mapping[str, Mapping[str, float]]) -> dict[str, Mapping[str, float]]:
+    whole = sum(sum(parts.values()) for parts in table.values())
+    large = {name: parts for name, parts in table.items() if sum(parts.values()) >= SMALLEST * whole}
+    small = [parts for name, parts in table.items() if name not in large]
+    if small:
+        large[f"{len(small)} smaller ones"] = {part: sum(parts.get(part, 0.0) for parts in small) for part in PARTS}
+    return large

@@ -1,0 +1,112 @@
+"""Where the time of an update goes: seconds of every rule, forward and backward apart."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from threading import Lock
+from typing import Any
+
+from minitransformer.ops.rule import Rule
+
+UPDATE = ("update", "whole")
+"""Under which name the Trainer times whole updates."""
+
+
+@dataclass
+class Time:
+    """``calls`` that took ``seconds`` in all."""
+
+    calls: int = 0
+    seconds: float = 0.0
+
+
+class Profile:
+    """The times of all rules that are applied within ``kernels.profiled``.
+
+    Attributes:
+        times: ``(name, part)`` to Time; the part is ``"forward"``, ``"backward"`` or, for what is no rule, ``"whole"``.
+            Threads that work side by side are added up.
+    """
+
+    def __init__(self):
+        self.times: dict[tuple[str, str], Time] = {}
+        self._lock = Lock()
+
+    @property
+    def updates(self) -> int:
+        """Whole updates that were timed."""
+        return self.times.get(UPDATE, Time()).calls
+
+    def per_update(self, threads: int = 1) -> dict[str, dict[str, float]]:
+        """``{name: {part: milliseconds}}`` per update, longest first, threads added up.
+
+        ``everything else`` is what an update of ``threads`` threads took beyond that: Python, sums of gradients,
+        waiting for the slower thread.
+        """
+        scale = 1000.0 / self.updates
+        table: dict[str, dict[str, float]] = {}
+        for (name, part), entry in self.times.items():
+            if (name, part) != UPDATE:
+                table.setdefault(name, {})[part] = scale * entry.seconds
+        rest = scale * threads * self.times[UPDATE].seconds - sum(sum(parts.values()) for parts in table.values())
+        table["everything else"] = {"whole": rest}
+        return dict(sorted(table.items(), key=lambda row: -sum(row[1].values())))
+
+    def watched(self, rule: Rule) -> Rule:
+        """The same rule, timed at every call."""
+        forward_only = rule.forward_only and self._timed(rule.name, "forward", rule.forward_only)
+        return replace(
+            rule,
+            forward=self._timed(rule.name, "forward", rule.forward),
+            backward=self._timed(rule.name, "backward", rule.backward),
+            forward_only=forward_only,
+        )
+
+    @contextmanager
+    def measuring(self, name: str, part: str) -> Iterator[None]:
+        """Adds the time of the block."""
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            seconds = time.perf_counter() - began
+            with self._lock:
+                entry = self.times.setdefault((name, part), Time())
+                entry.calls += 1
+                entry.seconds += seconds
+
+    def _timed(self, name: str, part: str, function: Callable) -> Callable:
+        def timed(*inputs: Any, **options: Any) -> Any:
+            with self.measuring(name, part):
+                return function(*inputs, **options)
+
+        return timed
+
+
+current: ContextVar[Profile | None] = ContextVar("profile", default=None)
+"""The profile that takes the times now, if any."""
+
+
+@contextmanager
+def profiled(profile: Profile | None) -> Iterator[None]:
+    """Within the block every rule that is applied, and what is ``timed``, adds its time to ``profile``."""
+    token = current.set(profile)
+    try:
+        yield
+    finally:
+        current.reset(token)
+
+
+@contextmanager
+def timed(name: str) -> Iterator[None]:
+    """Counts the block as ``name`` in the current profile; without one, nothing happens."""
+    profile = current.get()
+    if profile is None:
+        yield
+    else:
+        with profile.measuring(name, "whole"):
+            yield
