@@ -7,8 +7,6 @@ import math
 
 import numpy as np
 
-EOS = 2
-
 
 def score(log_prob, n_words, alpha):
     length = n_words + 1  # EOS counts
@@ -36,12 +34,12 @@ def cached_step(x_t, keys, values, w_q, w_k, w_v):
 
 
 def best_output(after, limit):
-    """Always extend the most probable beginning. What ends first, taken from the heap, cannot be beaten."""
-    heap = [(0.0, ())]  # (-log-probability, tokens)
+    """Always extend the most probable beginning. The first output that comes out of the heap cannot be beaten."""
+    heap = [(0.0, "")]  # (-log-probability, text)
     while True:
-        cost, tokens = heapq.heappop(heap)
-        if tokens and tokens[-1] == EOS:
-            return list(tokens[:-1]), -cost
-        for token, probability in enumerate(after(tokens)):
-            if probability > 0 and (token == EOS or len(tokens) < limit):
-                heapq.heappush(heap, (cost - math.log(probability), (*tokens, token)))
+        cost, text = heapq.heappop(heap)
+        if text.endswith("."):
+            return text[:-1], -cost
+        for letter, probability in after(text).items():
+            if probability > 0 and (letter == "." or len(text) < limit):
+                heapq.heappush(heap, (cost - math.log(probability), text + letter))

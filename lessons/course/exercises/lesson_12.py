@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 
+from course.compare import form_error, same
 from course.exercise import Exercise, Mistake
 from minitransformer.config import EOS
 from minitransformer.ops.attention import attention_forward
@@ -30,7 +31,7 @@ SCORE = Exercise(
             lambda log_prob, n_words, alpha: log_prob / ((5 + n_words) / 6) ** alpha,
         ),
         Mistake(
-            "The log-probability is multiplied by lp(Y); it is divided. It is negative, so this makes long outputs worse.",
+            "The log-probability is multiplied by lp(Y); divide. It is negative, so this makes long outputs worse.",
             lambda log_prob, n_words, alpha: log_prob * ((6 + n_words) / 6) ** alpha,
         ),
         Mistake(
@@ -74,6 +75,13 @@ CACHE_BYTES = Exercise(
             "The target is missing: self-attention's keys and values of tgt_length positions are kept.",
             lambda n_layers, d_model, n_rows, tgt_length, src_length: cache_bytes(
                 n_layers, d_model, n_rows, 0, src_length
+            ),
+        ),
+        Mistake(
+            "The lengths are multiplied: that many scores there are, and they are not kept. Keys of the target and of "
+            "the source are kept side by side, so the lengths add up.",
+            lambda n_layers, d_model, n_rows, tgt_length, src_length: cache_bytes(
+                n_layers, d_model, n_rows, tgt_length * src_length, 0
             ),
         ),
         Mistake(
@@ -121,13 +129,24 @@ def worst(log_probs, next_log_probs, beam_size):
     return parents, tokens, -totals
 
 
-def ascending(*inputs):
-    return tuple(part[::-1] for part in beam_step(*inputs))
-
-
 def exchanged(*inputs):
     parents, tokens, totals = beam_step(*inputs)
     return tokens, parents, totals
+
+
+def any_order(function, log_probs, next_log_probs, beam_size):
+    """Whether the right survivors stand in another order."""
+    expected, got = (each(log_probs, next_log_probs, beam_size) for each in (beam_step, function))
+    if same(expected, got, 1e-6) or form_error(expected, got):
+        return None
+    order = np.argsort(-got[2], kind="stable")
+    sorted_again = same(expected, tuple(part[order] for part in got), 1e-6)
+    return "The survivors are right, but not best first." if sorted_again else None
+
+
+def places_as_parents(log_probs, next_log_probs, beam_size):
+    parents, tokens, totals = beam_step(log_probs, next_log_probs, beam_size)
+    return parents * next_log_probs.shape[1] + tokens, tokens, totals
 
 
 def parents_by_rows(log_probs, next_log_probs, beam_size):
@@ -143,8 +162,8 @@ BEAM_STEP = Exercise(
     tested="three sizes, also with fewer survivors than beginnings",
     mistakes=(
         Mistake(
-            "Each beginning gives one survivor. All extensions of all beginnings compete: one may give several, another "
-            "none.",
+            "Each beginning gives one survivor. All extensions of all beginnings compete: one may give several, "
+            "another none.",
             one_of_each,
         ),
         Mistake(
@@ -157,13 +176,17 @@ BEAM_STEP = Exercise(
         ),
         Mistake("Only the first beginning is extended; that is greedy search with spares.", of_the_best_alone),
         Mistake("The worst survive: argsort rises, and log-probabilities nearer to 0 are better.", worst),
-        Mistake("The survivors are right, but not best first.", ascending),
         Mistake("parents and tokens are exchanged.", exchanged),
         Mistake(
             "The place in the flattened table is divided by the number of beginnings; a row has vocab_size entries.",
             parents_by_rows,
         ),
+        Mistake(
+            "parents holds places in the flattened table. A row of it has vocab_size entries: divide.",
+            places_as_parents,
+        ),
     ),
+    properties=(any_order,),
 )
 
 # -- cached_step ------------------------------------------------------------------------------------------------------
@@ -184,6 +207,11 @@ def cached_step(x_t, keys, values, w_q, w_k, w_v, *, scale=1.0, own=True, key_ma
     return y[0], grown, grown_values
 
 
+def without_softmax(x_t, keys, values, w_q, w_k, w_v):
+    _, grown, grown_values = cached_step(x_t, keys, values, w_q, w_k, w_v)
+    return grown @ (x_t @ w_q) / math.sqrt(keys.shape[1]) @ grown_values, grown, grown_values
+
+
 def in_front(x_t, keys, values, *matrices):
     y, grown, grown_values = cached_step(x_t, keys, values, *matrices)
     return y, np.roll(grown, 1, axis=0), np.roll(grown_values, 1, axis=0)
@@ -193,7 +221,7 @@ CACHED_STEP = Exercise(
     "12_decoding.cached_step",
     cached_step_inputs,
     reference=lambda x_t, keys, values, w_q, w_k, w_v: cached_step(x_t, keys, values, w_q, w_k, w_v),
-    tested="one and five earlier positions, against the last row of causal self-attention over all positions",
+    tested="one and five earlier positions, against the engine's attention over the grown keys and values",
     mistakes=(
         Mistake(
             "The position does not see itself: append its key and value first, then attend.",
@@ -211,6 +239,7 @@ CACHED_STEP = Exercise(
             "The query is stored as the key: x_t W^K belongs into the cache.",
             lambda *inputs: cached_step(*inputs, key_matrix=inputs[3]),
         ),
+        Mistake("The softmax is missing: the weights must sum to one.", without_softmax),
         Mistake("The new key and value stand in front of the old ones; append them at the end.", in_front),
         Mistake(
             "The caches come back as they were: the next step will not find this position.",
@@ -221,86 +250,154 @@ CACHED_STEP = Exercise(
 
 # -- best_output ------------------------------------------------------------------------------------------------------
 
+END = "."
 
-def table_model(rng, n_words, sharpness, end):
-    """after(tokens) of a random model whose next token depends on the last one; ``end`` favours EOS."""
-    logits = sharpness * rng.standard_normal((n_words + 5, n_words + 5))
-    logits[:, EOS] += end
-    logits[:, [0, 1, 3, 4]] = -np.inf  # PAD, BOS, UNK, and the row of the empty beginning
+
+def letter_model(rng, n_letters, sharpness, end):
+    """after(text) of a random model whose next letter depends on the last two; ``end`` favours the end."""
+    letters = "abcdef"[:n_letters]
+    logits = sharpness * rng.standard_normal(
+        (n_letters + 1, n_letters + 1, n_letters + 1)
+    )  # [last but one, last, next]
+    logits[..., -1] += end
     table = np.exp(logits)
-    table /= table.sum(axis=1, keepdims=True)
+    table /= table.sum(axis=-1, keepdims=True)
 
-    def after(tokens):
-        return table[tokens[-1] if len(tokens) else 4].copy()
+    def after(text):
+        if set(text) - set(letters):
+            raise ValueError(f"after({text!r}): a beginning holds letters of {letters!r} alone")
+        before, last = ([-1, -1] + [letters.index(letter) for letter in text])[-2:]
+        return dict(zip(letters + END, table[before, last].tolist(), strict=True))
 
     return after
 
 
 def best_output_inputs(rng):
-    for n_words, sharpness, end, limit in ((2, 1.0, -1.0, 1), (3, 1.5, -1.0, 2), (3, 2.0, -2.0, 4), (6, 1.2, -1.0, 14)):
+    for n_letters, sharpness, end, limit in ((2, 1.0, -1, 1), (3, 1.5, -1, 2), (3, 2.0, -2, 4), (6, 1.2, -1, 14)):
         for _ in range(3):
-            yield table_model(rng, n_words, sharpness, end), limit
+            yield letter_model(rng, n_letters, sharpness, end), limit
 
 
-def best_output(after, limit):
-    heap = [(0.0, ())]
+def best_output(after, limit, merged=False):
+    """Best first. ``merged`` is a mistake: of beginnings with one length and one last letter only the best goes on."""
+    heap, seen = [(0.0, "")], set()
     while True:
-        cost, tokens = heapq.heappop(heap)
-        if tokens[-1:] == (EOS,):
-            return list(tokens[:-1]), -cost
-        for token, probability in enumerate(after(tokens)):
-            if probability > 0.0 and (token == EOS or len(tokens) < limit):
-                heapq.heappush(heap, (cost - math.log(probability), (*tokens, token)))
+        cost, text = heapq.heappop(heap)
+        if text.endswith(END):
+            return text[:-1], -cost
+        if merged and (len(text), text[-1:]) in seen:
+            continue
+        seen.add((len(text), text[-1:]))
+        for letter, p in after(text).items():
+            if letter == END or len(text) < limit:
+                heapq.heappush(heap, (cost - math.log(p), text + letter))
 
 
 def beam_of(size):
-    """A beam without length penalty; whatever it finds that ends in EOS counts."""
+    """A beam without length penalty; whatever it finds that has ended counts."""
 
     def search(after, limit):
-        alive, finished = [((), 0.0)], [([], math.log(after(())[EOS]))]
+        alive, finished = [(0.0, "")], []
         for step in range(limit + 1):
             longer = [
-                ((*tokens, token), log_prob + math.log(p))
-                for tokens, log_prob in alive
-                for token, p in enumerate(after(tokens))
-                if p > 0.0 and (token == EOS or step < limit)
+                (log_prob + math.log(p), text + letter)
+                for log_prob, text in alive
+                for letter, p in after(text).items()
+                if letter == END or step < limit
             ]
-            kept = sorted(longer, key=lambda each: -each[1])[:size]
-            found = [(list(tokens[:-1]), log_prob) for tokens, log_prob in kept if tokens[-1] == EOS]
-            finished = found + (finished if step else [])
-            alive = [each for each in kept if each[0][-1] != EOS]
-        return max(finished, key=lambda each: each[1]) if finished else ([], -math.inf)
+            kept = sorted(longer, reverse=True)[:size]
+            finished += [each for each in kept if each[1].endswith(END)]
+            alive = [each for each in kept if not each[1].endswith(END)]
+        log_prob, text = max(finished)
+        return text[:-1], log_prob
 
     return search
+
+
+def ln_p(after, text):
+    return sum(math.log(after(text[:i])[letter]) for i, letter in enumerate(text + END))
+
+
+def is_an_output(function, after, limit):
+    answer = function(after, limit)
+    error = form_error(("", 0.0), answer)
+    if error:
+        return f"{error[0].upper()}{error[1:]}."
+    text = answer[0]
+    if len(text) > limit:
+        return f"{text!r} has {len(text)} letters; at most limit = {limit} may stand before the end."
+    unknown = set(text) - set(after("")) | set(text) & {END}
+    return f"{text!r} holds {min(unknown)!r}; give the letters alone." if unknown else None
+
+
+def has_its_log_probability(function, after, limit):
+    text, log_prob = function(after, limit)
+    true = ln_p(after, text)
+    if abs(true - log_prob) > 1e-6:
+        return f"The output {text!r} has ln P = {true:.4f} with its end, and the function says {log_prob:.4f}."
+    return None
+
+
+def is_the_best(function, after, limit):
+    text, log_prob = function(after, limit)
+    best, best_log_prob = best_output(after, limit)
+    if log_prob < best_log_prob - 1e-6:
+        return (
+            f"The output {text!r} has ln P = {log_prob:.4f}; {best!r} has {best_log_prob:.4f}, which is more. "
+            f"limit = {limit}."
+        )
+    return None
 
 
 BEST_OUTPUT = Exercise(
     "12_decoding.best_output",
     best_output_inputs,
     reference=best_output,
-    tested="twelve random models of up to six words, up to 14 words long, against an exact search",
+    tested="twelve random models of up to six letters, up to 14 letters long, against an exact search",
     mistakes=(
         Mistake(
-            "This is greedy search: it follows the most probable token, and a less probable one may lead further.",
+            "This is greedy search: it follows the most probable letter, and a less probable one may lead further.",
             beam_of(1),
         ),
         Mistake(
-            "This is a beam of 2. Exact search may drop a beginning only if a finished output is more probable already.",
+            "This is a beam of 2. Exact search drops a beginning only if a finished output is more probable.",
             beam_of(2),
         ),
         Mistake(
-            "EOS counts against the limit: limit words may stand before it.",
+            "Of the beginnings with the same last letter only one goes on. That is right for a table, which forgets "
+            "all others; this model looks further back.",
+            lambda after, limit: best_output(after, limit, merged=True),
+        ),
+        Mistake(
+            "The first output that is found is returned, the empty one. A beginning that waits may still lead to a "
+            "better one: an output is the best when it comes out of the heap, not when it goes in.",
+            lambda after, limit: ("", math.log(after("")[END])),
+        ),
+        Mistake(
+            "The end counts against the limit: limit letters may stand before it.",
             lambda after, limit: best_output(after, limit - 1),
         ),
         Mistake(
-            "The output holds its EOS; give the words alone.",
-            lambda after, limit: (best_output(after, limit)[0] + [EOS], best_output(after, limit)[1]),
+            "The text holds its end; give the letters alone.",
+            lambda after, limit: (best_output(after, limit)[0] + END, best_output(after, limit)[1]),
         ),
         Mistake(
             "The second part is a probability; give its logarithm.",
             lambda after, limit: (best_output(after, limit)[0], math.exp(best_output(after, limit)[1])),
         ),
+        Mistake(
+            "The second part has the wrong sign: the logarithm of a probability is negative.",
+            lambda after, limit: (best_output(after, limit)[0], -best_output(after, limit)[1]),
+        ),
+        Mistake(
+            "The end is missing in ln P: its probability is a factor too.",
+            lambda after, limit: (
+                best_output(after, limit)[0],
+                best_output(after, limit)[1] - math.log(after(best_output(after, limit)[0])[END]),
+            ),
+        ),
     ),
+    properties=(is_an_output, has_its_log_probability, is_the_best),
 )
 
 EXERCISES = (SCORE, CACHE_BYTES, BEAM_STEP, CACHED_STEP, BEST_OUTPUT)

@@ -1,0 +1,380 @@
+"""Exercises of lesson 13: BLEU."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import numpy as np
+
+from course.exercise import Exercise, Mistake
+from minitransformer.translation import require_sacrebleu
+
+
+def ngrams(words, n, key=tuple):
+    return Counter(key(words[i : i + n]) for i in range(len(words) - n + 1))
+
+
+def random_sentence(rng, longest, shortest=1):
+    return rng.choice(["the", "a", "dog", "sees", "cat"], rng.integers(shortest, longest + 1)).tolist()
+
+
+# -- clipped_counts ---------------------------------------------------------------------------------------------------
+
+
+def clipped_counts_inputs(rng):
+    yield ["the", "the"], ["the", "cat"], 1
+    yield ["a"], ["a", "dog"], 3
+    yield ["ab", "c", "d"], ["a", "bc", "d"], 2
+    yield ["the", "dog", "the", "dog", "the", "dog"], ["the", "dog", "sees", "the", "dog"], 2
+    for n in (1, 1, 2, 2, 3, 4):
+        yield random_sentence(rng, 12, 8), random_sentence(rng, 12, 8), n
+
+
+def counted(hypothesis, reference, n, clip=min, key=tuple):
+    ours, theirs = ngrams(hypothesis, n, key), ngrams(reference, n, key)
+    return sum(clip(count, theirs[gram]) for gram, count in ours.items()), ours.total()
+
+
+def by_place(hypothesis, reference, n):
+    places = range(min(len(hypothesis), len(reference)) - n + 1)
+    return sum(hypothesis[i : i + n] == reference[i : i + n] for i in places), ngrams(hypothesis, n).total()
+
+
+CLIPPED_COUNTS = Exercise(
+    "13_bleu.clipped_counts",
+    clipped_counts_inputs,
+    reference=lambda hypothesis, reference, n: counted(hypothesis, reference, n),
+    tested="ten pairs of sentences with repeated words, for n from 1 to 4",
+    mistakes=(
+        Mistake(
+            "The counts are not clipped: an n-gram is right at most as often as it stands in the reference.",
+            lambda hypothesis, reference, n: counted(hypothesis, reference, n, lambda a, b: a if b else 0),
+        ),
+        Mistake(
+            "Each kind of n-gram is counted once, as in a set. One that stands twice on both sides is right twice.",
+            lambda hypothesis, reference, n: counted(list_of_kinds(hypothesis, n), list_of_kinds(reference, n), 1),
+        ),
+        Mistake(
+            "The right ones are counted by kind, as in a set, but the total by occurrence.",
+            lambda hypothesis, reference, n: counted(hypothesis, reference, n, lambda a, b: min(a, b, 1)),
+        ),
+        Mistake(
+            "The total is that of the reference. That is recall; BLEU divides by the n-grams of the hypothesis.",
+            lambda hypothesis, reference, n: (counted(hypothesis, reference, n)[0], ngrams(reference, n).total()),
+        ),
+        Mistake(
+            "An n-gram counts only at the same place. It may stand anywhere in the reference.",
+            by_place,
+        ),
+        Mistake(
+            "The words of an n-gram are joined without a space: (ab, c) and (a, bc) became the same text.",
+            lambda hypothesis, reference, n: counted(hypothesis, reference, n, key="".join),
+        ),
+        Mistake(
+            "The last n-gram is missing: m words have m - n + 1 n-grams.",
+            lambda hypothesis, reference, n: counted(hypothesis[:-1], reference[:-1], n),
+        ),
+        Mistake(
+            "A sentence shorter than n has a total below zero; it has no n-grams, 0.",
+            lambda hypothesis, reference, n: (counted(hypothesis, reference, n)[0], len(hypothesis) - n + 1),
+        ),
+    ),
+)
+
+
+def list_of_kinds(words, n):
+    return list(ngrams(words, n))
+
+
+# -- brevity_penalty --------------------------------------------------------------------------------------------------
+
+
+def brevity_penalty_inputs(rng):
+    yield [4], [[5]]
+    yield [8], [[5]]
+    yield [6], [[7, 5]]
+    yield [2, 9], [[5], [3]]
+    yield [9, 3], [[5, 10], [8]]
+    for _ in range(4):
+        yield rng.integers(5, 12, 3).tolist(), rng.integers(4, 16, (3, 2)).tolist()
+
+
+def closest(length, options):
+    return min(options, key=lambda option: (abs(option - length), option))
+
+
+def penalty_with(choose=closest, formula=lambda c, r: min(1.0, np.exp(1 - r / c))):
+    def penalty(lengths, reference_lengths):
+        chosen = [choose(length, options) for length, options in zip(lengths, reference_lengths, strict=True)]
+        return formula(sum(lengths), sum(chosen))
+
+    return penalty
+
+
+def mean_of_penalties(lengths, reference_lengths):
+    each = zip(lengths, reference_lengths, strict=True)
+    return float(np.mean([penalty_with()([length], [options]) for length, options in each]))
+
+
+BREVITY_PENALTY = Exercise(
+    "13_bleu.brevity_penalty",
+    brevity_penalty_inputs,
+    reference=lambda lengths, reference_lengths: penalty_with()(lengths, reference_lengths),
+    tested="nine files: too short, too long, two references, and one with a tie",
+    mistakes=(
+        Mistake(
+            "The penalty stands the wrong way round: it punishes what is longer than the reference.",
+            penalty_with(formula=lambda c, r: min(1.0, np.exp(1 - c / r))),
+        ),
+        Mistake(
+            "A long hypothesis gets a bonus: the penalty is never above 1.",
+            penalty_with(formula=lambda c, r: np.exp(1 - r / c)),
+        ),
+        Mistake(
+            "This is the ratio c / r itself. The penalty is e to the power 1 - r / c, which falls faster.",
+            penalty_with(formula=lambda c, r: min(1.0, c / r)),
+        ),
+        Mistake(
+            "The exponent is c / r - 1; the formula has 1 - r / c.",
+            penalty_with(formula=lambda c, r: min(1.0, np.exp(c / r - 1))),
+        ),
+        Mistake(
+            "This is the mean of the sentences' penalties. Lengths are added first: one long sentence makes good for a "
+            "short one.",
+            mean_of_penalties,
+        ),
+        Mistake(
+            "The shortest reference is taken; the closest counts.", penalty_with(lambda length, options: min(options))
+        ),
+        Mistake(
+            "The longest reference is taken; the closest counts.", penalty_with(lambda length, options: max(options))
+        ),
+        Mistake("The first reference is taken; the closest counts.", penalty_with(lambda length, options: options[0])),
+        Mistake(
+            "The mean of the reference lengths is taken; the closest counts.",
+            penalty_with(lambda length, options: float(np.mean(options))),
+        ),
+        Mistake(
+            "Of two references equally close the longer is taken; take the shorter.",
+            penalty_with(lambda length, options: min(options, key=lambda o: (abs(o - length), -o))),
+        ),
+    ),
+)
+
+# -- corpus -----------------------------------------------------------------------------------------------------------
+
+
+def corpus_inputs(rng):
+    yield ["the the the dog sleeps under the table".split()], ["the small dog sleeps under the table".split()]
+    yield [["the", "dog", "sees", "a"]], [["the", "dog", "the", "cat"]]
+    yield ["the dog sees a cat".split(), ["a", "dog"]], ["the dog sees a cat".split(), ["a", "small", "cat"]]
+    for _ in range(3):
+        references = [random_sentence(rng, 14, 6) for _ in range(5)]
+        yield [_spoiled(rng, words) for words in references], references
+
+
+def _spoiled(rng, words):
+    """A hypothesis: some words doubled, some missing, at least one left."""
+    return [words[0], *(word for word in words[1:] for _ in range(rng.choice([0, 1, 1, 1, 1, 1, 2])))]
+
+
+def by_sacrebleu(hypotheses, references):
+    metric = require_sacrebleu().BLEU(tokenize="none", smooth_method="none")
+    return metric.corpus_score([" ".join(h) for h in hypotheses], [[" ".join(r) for r in references]]).score
+
+
+def geometric(precisions):
+    return float(np.prod(precisions) ** 0.25)
+
+
+def bleu_with(mean=geometric, formula=lambda c, r: min(1.0, np.exp(1 - r / c)), count=counted, factor=100.0):
+    """BLEU of the sums, with what each mistake changes."""
+
+    def bleu(hypotheses, references):
+        both = list(zip(hypotheses, references, strict=True))
+        sums = [np.sum([count(h, r, n) for h, r in both], axis=0) for n in range(1, 5)]
+        precisions = [right / total if right else 0.0 for right, total in sums]
+        return factor * formula(sum(map(len, hypotheses)), sum(map(len, references))) * mean(precisions)
+
+    return bleu
+
+
+def mean_of_sentences(hypotheses, references):
+    return float(np.mean([bleu_with()([h], [r]) for h, r in zip(hypotheses, references, strict=True)]))
+
+
+def mean_of_precisions(hypotheses, references):
+    """Each p_n as the mean of the sentences' own, 0 for a sentence without n-grams."""
+    both = list(zip(hypotheses, references, strict=True))
+    counts = np.array([[counted(h, r, n) for h, r in both] for n in range(1, 5)], dtype=float)
+    precisions = (counts[..., 0] / np.maximum(counts[..., 1], 1)).mean(axis=1)
+    return bleu_with(mean=lambda _: geometric(precisions))(hypotheses, references)
+
+
+CORPUS = Exercise(
+    "13_bleu.corpus",
+    corpus_inputs,
+    reference=lambda hypotheses, references: by_sacrebleu(hypotheses, references),
+    tested="six files, against sacreBLEU on words already cut and without smoothing",
+    mistakes=(
+        Mistake(
+            "This is the mean of the sentences' scores. BLEU adds up the counts of the file and divides once.",
+            mean_of_sentences,
+        ),
+        Mistake(
+            "Each precision is a mean over the sentences. Add up right and total n-grams first, then divide.",
+            mean_of_precisions,
+        ),
+        Mistake(
+            "The arithmetic mean of the precisions is taken; it must be the geometric one.",
+            bleu_with(mean=lambda precisions: float(np.mean(precisions))),
+        ),
+        Mistake(
+            "The four precisions are multiplied, but the fourth root is missing.",
+            bleu_with(mean=lambda precisions: float(np.prod(precisions))),
+        ),
+        Mistake("Only the 4-grams are used; the geometric mean has all four.", bleu_with(mean=lambda p: p[3])),
+        Mistake(
+            "The counts are not clipped.",
+            bleu_with(count=lambda h, r, n: counted(h, r, n, lambda a, b: a if b else 0)),
+        ),
+        Mistake("The brevity penalty is missing.", bleu_with(formula=lambda c, r: 1.0)),
+        Mistake(
+            "The brevity penalty stands the wrong way round: it punishes what is longer than the reference.",
+            bleu_with(formula=lambda c, r: min(1.0, np.exp(1 - c / r))),
+        ),
+        Mistake(
+            "The brevity penalty rewards a long hypothesis: it is never above 1.",
+            bleu_with(formula=lambda c, r: np.exp(1 - r / c)),
+        ),
+        Mistake("The result goes from 0 to 1; BLEU is given from 0 to 100.", bleu_with(factor=1.0)),
+        Mistake(
+            "The totals are those of the reference: that is recall.",
+            bleu_with(count=lambda h, r, n: (counted(h, r, n)[0], ngrams(r, n).total())),
+        ),
+    ),
+)
+
+# -- split_compounds --------------------------------------------------------------------------------------------------
+
+MARK = " ##AT##-##AT## "
+
+
+def split_compounds_inputs(rng):
+    yield ("Text-Format",)
+    yield ("Das Haus - es war alt - steht am Nord-Ostsee-Kanal .",)
+    yield ("A-B-C und S-Bahn-Station",)
+    yield ('Der CO2-Ausstoß , die Öl-Ämter und der " Ja "-Sager',)
+    yield ("Vor- und Nachteile , ein U-Boot",)
+    yield ("ohne Bindestrich",)
+
+
+def substituted(pattern, replacement, count=0):
+    return lambda line: re.sub(pattern, replacement, line, count=count)
+
+
+SPLIT_COMPOUNDS = Exercise(
+    "13_bleu.split_compounds",
+    split_compounds_inputs,
+    reference=lambda line: substituted(r"(\S)-(\S)", rf"\1{MARK}\2")(line),
+    tested="six lines with dashes, digits, umlauts, quotes and compounds of three parts",
+    mistakes=(
+        Mistake(
+            "Every hyphen is replaced. One with a space on a side, as a dash or in `Vor- und`, must stay.",
+            lambda line: line.replace("-", MARK),
+        ),
+        Mistake(
+            "In `A-B-C` both hyphens are split. The match takes the B with it, and goes on behind: the second stays. "
+            "What the paper's script does counts here, not what it should do.",
+            substituted(r"(?<=\S)-(?=\S)", MARK),
+        ),
+        Mistake("Only the first hyphen of the line is split.", substituted(r"(\S)-(\S)", rf"\1{MARK}\2", count=1)),
+        Mistake("The marks ##AT## are missing around the hyphen.", substituted(r"(\S)-(\S)", r"\1 - \2")),
+        Mistake("The spaces are missing: three words must come out.", substituted(r"(\S)-(\S)", r"\1##AT##-##AT##\2")),
+        Mistake("The two characters beside the hyphen are lost.", substituted(r"\S-\S", MARK)),
+        Mistake(
+            "Only hyphens between the letters a to z are split: \\S is any character but a space, ß, Ö and 2 too.",
+            substituted(r"([A-Za-z])-([A-Za-z])", rf"\1{MARK}\2"),
+        ),
+        Mistake(
+            'Only hyphens between letters or digits are split: \\S is any character but a space, " too.',
+            substituted(r"(\w)-(\w)", rf"\1{MARK}\2"),
+        ),
+    ),
+)
+
+# -- bootstrap --------------------------------------------------------------------------------------------------------
+
+
+def bootstrap_inputs(rng):
+    ours, theirs = _counts(rng, 6, 0.75), _counts(rng, 6, 0.75)
+    yield ours, theirs, np.array([[0, 1, 2, 3, 4, 5]])
+    yield ours, ours, rng.integers(6, size=(4, 6))
+    for size in (8, 12, 20):
+        yield _counts(rng, size, 0.8), _counts(rng, size, 0.8), rng.integers(size, size=(200, size))
+
+
+def _counts(rng, n_sentences, share):
+    """Counts as of sentences of 6 to 30 words, in float64."""
+    c = rng.integers(6, 31, n_sentences)
+    total = c[:, None] - np.arange(4)
+    right = rng.binomial(total, share ** np.arange(1, 5))
+    return np.column_stack([c, c + rng.integers(-2, 5, n_sentences), right, total]).astype(float)
+
+
+def scores(counts, brief=True):
+    penalty = np.minimum(1.0, np.exp(1 - counts[..., 1] / counts[..., 0])) if brief else 1.0
+    return penalty * np.prod(counts[..., 2:6] / counts[..., 6:], axis=-1) ** 0.25
+
+
+def drawn(counts, draws):
+    return scores(counts[draws].sum(axis=1))
+
+
+BOOTSTRAP = Exercise(
+    "13_bleu.bootstrap",
+    bootstrap_inputs,
+    reference=lambda ours, theirs, draws: float((drawn(ours, draws) > drawn(theirs, draws)).mean()),
+    tested="five pairs of systems, one of them twice the same",
+    mistakes=(
+        Mistake(
+            "The other system is ahead where ours should be: ours must be the higher one.",
+            lambda ours, theirs, draws: float((drawn(ours, draws) < drawn(theirs, draws)).mean()),
+        ),
+        Mistake(
+            "A tie is counted as won. Two equal systems win in no draw.",
+            lambda ours, theirs, draws: float((drawn(ours, draws) >= drawn(theirs, draws)).mean()),
+        ),
+        Mistake(
+            "The scores of the sentences are averaged. Add up the counts of a draw, then compute its BLEU.",
+            lambda ours, theirs, draws: float(
+                (scores(ours)[draws].mean(axis=1) > scores(theirs)[draws].mean(axis=1)).mean()
+            ),
+        ),
+        Mistake(
+            "Sentences are compared one by one; BLEU compares the sums of a draw.",
+            lambda ours, theirs, draws: float((scores(ours) > scores(theirs))[draws].mean()),
+        ),
+        Mistake(
+            "Only our system is drawn anew, and the other keeps its whole file: both need the same sentences.",
+            lambda ours, theirs, draws: float((drawn(ours, draws) > scores(theirs.sum(axis=0))).mean()),
+        ),
+        Mistake(
+            "Each draw meets another draw of the other system. Paired means the same sentences for both.",
+            lambda ours, theirs, draws: float((drawn(ours, draws) > drawn(theirs, np.roll(draws, 1, axis=0))).mean()),
+        ),
+        Mistake(
+            "The draws are not used: this compares the whole files, once.",
+            lambda ours, theirs, draws: float(scores(ours.sum(axis=0)) > scores(theirs.sum(axis=0))),
+        ),
+        Mistake(
+            "The brevity penalty is missing.",
+            lambda ours, theirs, draws: float(
+                (scores(ours[draws].sum(axis=1), False) > scores(theirs[draws].sum(axis=1), False)).mean()
+            ),
+        ),
+    ),
+)
+
+EXERCISES = (CLIPPED_COUNTS, BREVITY_PENALTY, CORPUS, SPLIT_COMPOUNDS, BOOTSTRAP)

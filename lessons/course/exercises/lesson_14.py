@@ -1,0 +1,322 @@
+"""Exercises of lesson 14: exact matches, alignments, confused digits, the order of lines, means of checkpoints."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from course.exercise import Exercise, Mistake
+
+# -- exact_match ------------------------------------------------------------------------------------------------------
+
+
+def exact_match_inputs(rng):
+    yield ["zwei"], ["zwei"]
+    yield ["zwei", "eins", "elf", "el"], ["zwei", "elf", "eins", "elf"]
+    yield ["zehn", "drei", "zehn", "elf", ""], ["zehn", "dreizehn", "neun", "elf", "vier"]
+
+
+def exact_match(answers, references):
+    return np.mean([answer == reference for answer, reference in zip(answers, references, strict=True)])
+
+
+def share_where(agree):
+    return lambda answers, references: np.mean([agree(a, r) for a, r in zip(answers, references, strict=True)])
+
+
+def share_of_letters(answers, references):
+    return sum(a == r for pair in zip(answers, references, strict=True) for a, r in zip(*pair, strict=False)) / sum(
+        map(len, references)
+    )
+
+
+EXACT_MATCH = Exercise(
+    "14_translation.exact_match",
+    exact_match_inputs,
+    reference=exact_match,
+    tested="answers in another order, answers that are only a beginning, and an empty one",
+    mistakes=(
+        Mistake(
+            "This is the number of right answers; the share divides it by all.", lambda a, r: exact_match(a, r) * len(a)
+        ),
+        Mistake("This is the share in percent; from 0 to 1 is asked for.", lambda a, r: 100 * exact_match(a, r)),
+        Mistake(
+            "An answer counts if it stands anywhere among the references; only its own reference makes it right.",
+            lambda answers, references: np.mean([answer in references for answer in answers]),
+        ),
+        Mistake(
+            "An answer that is only the beginning of its reference counts; the empty answer begins every word.",
+            share_where(lambda answer, reference: reference.startswith(answer)),
+        ),
+        Mistake("Letters are compared; one wrong letter makes the whole answer wrong.", share_of_letters),
+    ),
+)
+
+# -- alignment --------------------------------------------------------------------------------------------------------
+
+
+def alignment_inputs(rng):
+    for n_heads, n_target, n_source in ((1, 2, 3), (2, 4, 3), (4, 6, 9)):
+        scores = 2 * rng.standard_normal((n_heads, n_target, n_source))
+        scores[..., -1] += 2.0  # many heads look at EOS when they have nothing to do
+        weights = np.exp(scores)
+        yield (weights / weights.sum(axis=-1, keepdims=True),)
+
+
+def alignment(weights):
+    return weights.mean(axis=0)[:-1, :-1].argmax(axis=1)
+
+
+ALIGNMENT = Exercise(
+    "14_translation.alignment",
+    alignment_inputs,
+    reference=alignment,
+    tested="one, two and four heads, with much weight on the source's EOS",
+    mistakes=(
+        Mistake(
+            "The source's EOS is not left out: it is the last column, and it is no word.",
+            lambda weights: weights.mean(axis=0)[:-1].argmax(axis=1),
+        ),
+        Mistake(
+            "The row of the target's EOS is not left out: it is the last row, and it is no word.",
+            lambda weights: weights.mean(axis=0)[:, :-1].argmax(axis=1),
+        ),
+        Mistake(
+            "EOS is not left out: neither the last row nor the last column is a word.",
+            lambda weights: weights.mean(axis=0).argmax(axis=1),
+        ),
+        Mistake(
+            "The first row is dropped. Row t holds the weights with which token t is chosen: the last one is EOS.",
+            lambda weights: weights.mean(axis=0)[1:, :-1].argmax(axis=1),
+        ),
+        Mistake(
+            "The maximum runs over the target: it must find one source piece for each target piece.",
+            lambda weights: weights.mean(axis=0)[:-1, :-1].argmax(axis=0),
+        ),
+        Mistake(
+            "Only the first head is used; the mean over all heads is asked for.",
+            lambda w: w[0, :-1, :-1].argmax(axis=1),
+        ),
+        Mistake(
+            "The largest weight of any head decides; the mean over the heads is asked for.",
+            lambda weights: weights.max(axis=0)[:-1, :-1].argmax(axis=1),
+        ),
+    ),
+)
+
+# -- confusion --------------------------------------------------------------------------------------------------------
+
+
+def confusion_inputs(rng):
+    yield [61], [71]
+    yield [421_057, 6_810, 300], [421_757, 16_810, 30]
+    yield [int(n) for n in rng.integers(0, 10**6, 20)], [int(n) for n in rng.integers(0, 10**5, 20)]
+
+
+def counted(pairs):
+    counts = np.zeros((10, 10), dtype=int)
+    for expected, said in pairs:
+        counts[int(expected), int(said)] += 1
+    return counts
+
+
+def places(expected, said, width=6):
+    """Pairs of digits, place by place."""
+    return [
+        pair
+        for a, b in zip(expected, said, strict=True)
+        for pair in zip(f"{a:0{width}d}", f"{b:0{width}d}", strict=False)
+    ]
+
+
+def confusion(expected, said):
+    return counted(places(expected, said))
+
+
+CONFUSION = Exercise(
+    "14_translation.confusion",
+    confusion_inputs,
+    reference=confusion,
+    tested="numbers of one to six digits, some longer or shorter than what was said",
+    mistakes=(
+        Mistake(
+            "`counts[a, b] += 1` with arrays adds 1 once, however often a pair comes: use `np.add.at`.",
+            lambda expected, said: np.minimum(confusion(expected, said), 1),
+        ),
+        Mistake(
+            "Digits are compared from the left: 6,810 and 16,810 differ in one place. Fill up with zeros to six.",
+            lambda expected, said: counted(places(expected, said, width=1)),
+        ),
+        Mistake(
+            "Leading zeros are not counted: a place that one of the numbers lacks is a 0 there.",
+            lambda expected, said: counted(
+                pair
+                for a, b in zip(expected, said, strict=True)
+                for pair in zip(str(a)[::-1], str(b)[::-1], strict=False)
+            ),
+        ),
+        Mistake(
+            "It is transposed: the row is the right digit, the column the one that was said.",
+            lambda expected, said: confusion(expected, said).T,
+        ),
+        Mistake(
+            "Only wrong digits are counted; the diagonal holds the right ones.",
+            lambda expected, said: confusion(expected, said) * (1 - np.eye(10, dtype=int)),
+        ),
+    ),
+)
+
+# -- in_order ---------------------------------------------------------------------------------------------------------
+
+
+def shouted(lines):
+    return [line.upper() for line in lines]
+
+
+def in_order_inputs(rng):
+    yield ["a b", "a", "a b c"], shouted, 2
+    yield ["seven", "one hundred ten", "two", "forty-one thousand", "sixty-six"], shouted, 2
+    yield ["aaaa", "b", "cc", "dddddd", "eee", "f" * 9, "g" * 7], shouted, 3
+    yield [], shouted, 4
+
+
+def in_order(lines, translate, size):
+    results = [""] * len(lines)
+    for rows in chunks(longest_first(lines), size):
+        for row, result in zip(rows, translate([lines[row] for row in rows]), strict=True):
+            results[row] = result
+    return results
+
+
+def longest_first(lines):
+    return sorted(range(len(lines)), key=lambda row: -len(lines[row]))
+
+
+def chunks(rows, size):
+    return [rows[i : i + size] for i in range(0, len(rows), size)]
+
+
+def as_sorted(lines, translate, size):
+    return [result for rows in chunks(longest_first(lines), size) for result in translate([lines[r] for r in rows])]
+
+
+def sorted_twice(lines, translate, size):
+    results = as_sorted(lines, translate, size)
+    return [results[row] for row in longest_first(lines)]
+
+
+def without_rest(lines, translate, size):
+    whole = len(lines) - len(lines) % size
+    kept = set(longest_first(lines)[:whole])
+    return [result if row in kept else "" for row, result in enumerate(in_order(lines, translate, size))]
+
+
+def batches_are_longest_first(function, lines, translate, size):
+    """What the student's function asks of ``translate``."""
+    batches = []
+
+    def recorded(batch):
+        batches.append(list(batch))
+        return translate(batch)
+
+    function(lines, recorded, size)
+    if any(len(batch) > size for batch in batches):
+        return f"A batch of {max(map(len, batches))} lines was translated; {size} were allowed."
+    calls = math.ceil(len(lines) / size)
+    if sum(map(len, batches)) != len(lines) or len(batches) != calls:
+        return (
+            f"{len(lines)} lines in batches of {size} are {calls} calls, each line once; you made {len(batches)} calls."
+        )
+    asked = [len(line) for batch in batches for line in batch]
+    if asked != sorted(asked, reverse=True):
+        return f"The lines were translated in the order of lengths {asked}; the longest must come first."
+    return None
+
+
+IN_ORDER = Exercise(
+    "14_translation.in_order",
+    in_order_inputs,
+    reference=in_order,
+    tested="the results, the batches that were asked for, a last batch that is not full, and no lines at all",
+    mistakes=(
+        Mistake("The results stand in the order of translation; line i's must stand at place i.", as_sorted),
+        Mistake(
+            "`results[order[k]]` at place k applies the order again. The inverse puts result k at place order[k].",
+            sorted_twice,
+        ),
+        Mistake("The last batch, not full, is lost.", without_rest),
+    ),
+    properties=(batches_are_longest_first,),
+)
+
+# -- mean -------------------------------------------------------------------------------------------------------------
+
+
+def mean_inputs(rng):
+    parts = (("w", (2, 3)), ("b", (3,)), ("gamma", (4,)))
+    for n_models in (2, 3):
+        tables = [table_of(parts[i:] + parts[:i]) for i in range(n_models)]
+        yield [stored(rng, table) for table in tables], tables
+
+
+def table_of(parts, gap=1):
+    table, offset = [], 0
+    for name, shape in parts:
+        table.append((name, shape, offset))
+        offset += math.prod(shape) + gap
+    return table
+
+
+def stored(rng, table):
+    vector = np.zeros(sum(math.prod(shape) + 1 for _, shape, _ in table))
+    for _, shape, offset in table:
+        vector[offset : offset + math.prod(shape)] = rng.standard_normal(math.prod(shape))
+    return vector
+
+
+def aligned(vectors, tables):
+    """All vectors in the layout of the first."""
+    return np.array([moved(vector, table, tables[0]) for vector, table in zip(vectors, tables, strict=True)])
+
+
+def moved(vector, table, wanted):
+    found = {name: vector[offset : offset + math.prod(shape)] for name, shape, offset in table}
+    result = np.zeros_like(vector)
+    for name, shape, offset in wanted:
+        result[offset : offset + math.prod(shape)] = found[name]
+    return result
+
+
+def mean(vectors, tables):
+    return aligned(vectors, tables).mean(axis=0)
+
+
+def half_way_each_time(vectors, tables):
+    result, *others = aligned(vectors, tables)
+    for other in others:
+        result = (result + other) / 2
+    return result
+
+
+MEAN = Exercise(
+    "14_translation.mean",
+    mean_inputs,
+    reference=mean,
+    tested="two and three models that keep their parameters in different orders, with gaps between them",
+    mistakes=(
+        Mistake(
+            "The vectors are added as they lie. In each file the parameters may stand in another order: go by name.",
+            lambda vectors, tables: np.mean(vectors, axis=0),
+        ),
+        Mistake("This is the sum; divide it by the number of models.", lambda v, t: aligned(v, t).sum(axis=0)),
+        Mistake("The sum is halved whatever the number of models.", lambda v, t: aligned(v, t).sum(axis=0) / 2),
+        Mistake("Half way to each next model: then the last one counts as much as all before it.", half_way_each_time),
+        Mistake(
+            "The result has the layout of the last table; that of the first is asked for.",
+            lambda vectors, tables: mean(vectors[::-1], tables[::-1]),
+        ),
+    ),
+)
+
+EXERCISES = (EXACT_MATCH, ALIGNMENT, CONFUSION, IN_ORDER, MEAN)
