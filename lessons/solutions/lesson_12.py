@@ -13,9 +13,10 @@ def score(log_prob, n_words, alpha):
     return log_prob / ((5 + length) / 6) ** alpha
 
 
-def cache_bytes(n_layers, d_model, n_rows, tgt_length, src_length):
+def cache_bytes(n_layers, d_model, n_sentences, beam_size, tgt_length, src_length):
     numbers_per_position = 2 * d_model  # a key and a value; the heads share d_model
-    return 4 * n_layers * n_rows * (tgt_length + src_length) * numbers_per_position
+    positions = n_sentences * (beam_size * tgt_length + src_length)  # beginnings of a sentence share its source
+    return 4 * n_layers * positions * numbers_per_position
 
 
 def beam_step(log_probs, next_log_probs, beam_size):

@@ -18,20 +18,24 @@ def score_per_token(log_prob, n_words, alpha):
     return log_prob * (1 + n_words) ** -alpha
 
 
-def bytes_of_keys(n_layers, d_model, n_rows, tgt_length, src_length):
-    return sum(n_rows * (tgt_length + src_length) * d_model * 4 for _ in range(n_layers))
+def bytes_of_keys(n_layers, d_model, n_sentences, beam_size, tgt_length, src_length):
+    return sum(n_sentences * (beam_size * tgt_length + src_length) * d_model * 4 for _ in range(n_layers))
 
 
-def bytes_of_the_past(n_layers, d_model, n_rows, tgt_length, src_length):
-    return n_layers * n_rows * tgt_length * d_model * 8
+def bytes_of_the_past(n_layers, d_model, n_sentences, beam_size, tgt_length, src_length):
+    return n_layers * n_sentences * beam_size * tgt_length * d_model * 8
 
 
-def bytes_of_scores(n_layers, d_model, n_rows, tgt_length, src_length):
-    return n_layers * n_rows * tgt_length * src_length * d_model * 8
+def bytes_of_copied_sources(n_layers, d_model, n_sentences, beam_size, tgt_length, src_length):
+    return n_layers * n_sentences * beam_size * (tgt_length + src_length) * d_model * 8
 
 
-def bytes_of_one_row(n_layers, d_model, n_rows, tgt_length, src_length):
-    return n_layers * (tgt_length + src_length) * d_model * 8
+def bytes_of_scores(n_layers, d_model, n_sentences, beam_size, tgt_length, src_length):
+    return n_layers * n_sentences * beam_size * tgt_length * src_length * d_model * 8
+
+
+def bytes_of_one_beginning(n_layers, d_model, n_sentences, beam_size, tgt_length, src_length):
+    return n_layers * n_sentences * (tgt_length + src_length) * d_model * 8
 
 
 def beam_step_of_each(log_probs, next_log_probs, beam_size):
@@ -187,7 +191,8 @@ FAULTS = {
         (bytes_of_keys, "both are kept"),
         (bytes_of_the_past, "The source is missing"),
         (bytes_of_scores, "The lengths are multiplied"),
-        (bytes_of_one_row, "n_rows is not used"),
+        (bytes_of_copied_sources, "share its keys and values"),
+        (bytes_of_one_beginning, "beam_size is not used"),
     ],
     "beam_step": [
         (beam_step_of_each, "Each beginning gives one survivor"),

@@ -53,13 +53,13 @@ SCORE = Exercise(
 # -- cache_bytes ------------------------------------------------------------------------------------------------------
 
 
-def cache_bytes(n_layers, d_model, n_rows, tgt_length, src_length):
-    return 2 * 4 * n_layers * d_model * n_rows * (tgt_length + src_length)
+def cache_bytes(n_layers, d_model, n_sentences, beam_size, tgt_length, src_length):
+    return 2 * 4 * n_layers * d_model * n_sentences * (beam_size * tgt_length + src_length)
 
 
 CACHE_BYTES = Exercise(
     "12_decoding.cache_bytes",
-    lambda rng: [(1, 8, 1, 3, 2), (2, 64, 3, 20, 10), (6, 512, 128, 150, 100)],
+    lambda rng: [(1, 8, 1, 2, 3, 2), (2, 64, 3, 4, 20, 10), (6, 512, 32, 4, 150, 100)],
     reference=cache_bytes,
     tested="three sizes, the last one the base model's with 32 sentences and beam 4",
     mistakes=(
@@ -67,30 +67,32 @@ CACHE_BYTES = Exercise(
         Mistake("These are numbers; a float32 takes 4 bytes.", lambda *sizes: cache_bytes(*sizes) // 4),
         Mistake(
             "The source is missing: cross-attention's keys and values of src_length positions are kept too.",
-            lambda n_layers, d_model, n_rows, tgt_length, src_length: cache_bytes(
-                n_layers, d_model, n_rows, tgt_length, 0
-            ),
+            lambda *sizes: cache_bytes(*sizes[:-1], 0),
         ),
         Mistake(
             "The target is missing: self-attention's keys and values of tgt_length positions are kept.",
-            lambda n_layers, d_model, n_rows, tgt_length, src_length: cache_bytes(
-                n_layers, d_model, n_rows, 0, src_length
+            lambda *sizes: cache_bytes(*sizes[:-2], 0, sizes[-1]),
+        ),
+        Mistake(
+            "The source is counted for every beginning: the beginnings of a sentence share its keys and values.",
+            lambda n_layers, d_model, n_sentences, beam_size, *lengths: cache_bytes(
+                n_layers, d_model, n_sentences * beam_size, 1, *lengths
             ),
         ),
         Mistake(
             "The lengths are multiplied: that many scores there are, and they are not kept. Keys of the target and of "
             "the source are kept side by side, so the lengths add up.",
-            lambda n_layers, d_model, n_rows, tgt_length, src_length: cache_bytes(
-                n_layers, d_model, n_rows, tgt_length * src_length, 0
-            ),
+            lambda *sizes: cache_bytes(*sizes[:-2], sizes[-2] * sizes[-1], 0),
         ),
         Mistake(
             "n_layers is not used: every layer of the decoder has its own keys and values.",
             lambda n_layers, *sizes: cache_bytes(1, *sizes),
         ),
         Mistake(
-            "n_rows is not used: every beginning, four to a sentence with beam 4, has its own keys and values.",
-            lambda n_layers, d_model, n_rows, *lengths: cache_bytes(n_layers, d_model, 1, *lengths),
+            "beam_size is not used: every beginning, four to a sentence with beam 4, has its own past.",
+            lambda n_layers, d_model, n_sentences, beam_size, *lengths: cache_bytes(
+                n_layers, d_model, n_sentences, 1, *lengths
+            ),
         ),
     ),
 )
