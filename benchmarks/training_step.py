@@ -19,10 +19,9 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import torch
 from tqdm import tqdm
 
@@ -31,79 +30,19 @@ from benchmarks.matrix_products import record_products, replay
 from benchmarks.tables import markdown_row
 from benchmarks.torch_model import TorchTransformer
 from benchmarks.torch_step import torch_adam, torch_train_step
+from benchmarks.work import REAL, SIZES, Size, Work, random_work, real_work, shape_of
 from minitransformer.backend import keep_freed_memory
-from minitransformer.config import UNK, ModelConfig, TrainingConfig
+from minitransformer.config import TrainingConfig
 from minitransformer.distributed import ALONE, Workers
 from minitransformer.nn import Transformer
 from minitransformer.optim import Adam
-from minitransformer.text import Batch, BatchStream, Tokenizer, pad_batch, read_parallel
-from minitransformer.training import Corpus, train_step
+from minitransformer.text import Batch
+from minitransformer.training import train_step
 
 RESULTS = Path(__file__).parent / "results"
 WARM_UP = 2  # rounds that do not count
 OURS = ("side by side", "one batch")
 PAUSE = 0.1  # seconds: threads of the one library still spin for a while after its work
-
-
-@dataclass(frozen=True)
-class Size:
-    """A model, its batch (sentences x tokens, the same on both sides, no padding) and how often to measure it."""
-
-    name: str
-    model: ModelConfig
-    sentences: int
-    tokens: int
-    rounds: int
-
-
-SIZES = (
-    Size("multi30k", ModelConfig(vocab_size=10000, n_layers=4, d_model=128, d_ff=256, n_heads=4), 128, 32, 10),
-    Size("copy", ModelConfig(vocab_size=16, n_layers=2, d_model=64, d_ff=256, n_heads=4), 64, 16, 50),
-    Size("middle", ModelConfig(vocab_size=8000, n_layers=3, d_model=256, d_ff=1024, n_heads=4), 64, 32, 10),
-    Size("base", ModelConfig.base(), 64, 32, 5),
-)
-"""Dropout and label smoothing are 0.1 in all of them, the defaults of ModelConfig."""
-
-
-REAL = Size("real", ModelConfig(vocab_size=8000, n_layers=4, d_model=128, d_ff=256, n_heads=4, p_drop=0.3), 0, 0, 5)
-"""The Multi30k recipe on its own batches (MINITRANSFORMER_DATA)."""
-
-
-def random_batch(size: Size, seed: int = 0) -> Batch:
-    """Sentences of random words, as long as the size says with BOS or EOS."""
-    rng = np.random.default_rng(seed)
-    src, tgt = rng.integers(UNK + 1, size.model.vocab_size, (2, size.sentences, size.tokens - 1)).tolist()
-    return pad_batch(src, tgt)
-
-
-def halves(batch: Batch) -> list[Batch]:
-    """The batch as two micro-batches of half the sentences."""
-    middle = len(batch.src) // 2
-    parts = (slice(None, middle), slice(middle, None))
-    return [Batch(batch.src[part], batch.tgt_in[part], batch.tgt_out[part], batch.rows[part]) for part in parts]
-
-
-@dataclass(frozen=True)
-class Work:
-    """The updates of one round: the micro-batches of each, as taken side by side and as taken in turn."""
-
-    side_by_side: list[list[Batch]]
-    in_turn: list[list[Batch]]
-
-
-def random_work(size: Size) -> Work:
-    """One update: the batch in two halves, and whole."""
-    batch = random_batch(size)
-    return Work([halves(batch)], [[batch]])
-
-
-def real_work(folder: Path, size: Size, updates: int = 4) -> Work:
-    """Updates of the Multi30k recipe: two micro-batches each, of different lengths, with padding, for all alike."""
-    lines = read_parallel(folder / "train.en", folder / "train.de")
-    tokenizer = Tokenizer.train([*lines[0], *lines[1]], vocab_size=size.model.vocab_size)
-    stream = BatchStream(*Corpus.from_lines(tokenizer, lines).train, src_tokens=2560, tgt_tokens=2048, seed=1)
-    micro_batches = [[stream.batch(2 * update), stream.batch(2 * update + 1)] for update in range(updates)]
-    return Work(micro_batches, micro_batches)
 
 
 def contestants(size: Size, work: Work) -> dict[str, Callable[[], object]]:
@@ -133,7 +72,7 @@ def contestants(size: Size, work: Work) -> dict[str, Callable[[], object]]:
 
 
 def race(size: Size, work: Work, rounds: int) -> dict[str, list[float]]:
-    """Seconds of each contestant in each round, after the warm-up; they take turns, so drift hits all alike."""
+    """Seconds an update of each contestant in each round after the warm-up; they take turns, so drift hits all."""
     runners = contestants(size, work)
     seconds: dict[str, list[float]] = {name: [] for name in runners}
     for number in tqdm(range(WARM_UP + rounds), desc=size.name, unit="round", leave=False):
@@ -142,7 +81,7 @@ def race(size: Size, work: Work, rounds: int) -> dict[str, list[float]]:
             began = time.perf_counter()
             run()
             if number >= WARM_UP:
-                seconds[name].append(time.perf_counter() - began)
+                seconds[name].append((time.perf_counter() - began) / len(work.in_turn))
     return seconds
 
 
@@ -162,21 +101,14 @@ def summary(size: Size, seconds: dict[str, list[float]]) -> dict:
     return result
 
 
-def shape_of(size: Size) -> str:
-    model = size.model
-    layers = f"{model.n_layers}+{model.n_layers}"
-    return (
-        f"V {model.vocab_size:,} · d {model.d_model} · {layers} · d_ff {model.d_ff} · {size.sentences} x {size.tokens}"
-    )
-
-
 def markdown(facts: dict, results: Sequence[dict]) -> str:
     """The table, with the machine under it."""
     lines = [
         "# Time of a training step",
         "",
-        "Milliseconds, median (lowest to highest); ratios are medians over rounds, for the faster of our two ways: two",
-        "micro-batches side by side in two threads, or one batch with all threads of BLAS.",
+        "Milliseconds an update, median (lowest to highest); ratios are medians over rounds, for the faster of our two",
+        "ways: two micro-batches side by side in two threads, or one batch with all threads of BLAS. The last line is",
+        "made of real sentences of Multi30k, two micro-batches of different lengths an update, with padding, for all.",
     ]
     lines += ["`python -m benchmarks.training_step`", ""]
     head = [
@@ -217,7 +149,7 @@ def real_results() -> list[dict]:
     work = real_work(Path(folder) / "multi30k", REAL)
     result = summary(REAL, race(REAL, work, REAL.rounds))
     shape = result["shape"].rpartition(" · ")[0]
-    return [result | {"shape": f"{shape} · {len(work.in_turn)} updates of Multi30k, 2 micro-batches each"}]
+    return [result | {"shape": f"{shape} · Multi30k"}]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
