@@ -1,11 +1,12 @@
-"""How long a training step takes: ours, PyTorch eager, and our own matrix products alone, in turn in one process.
+"""How long a training step takes: ours, PyTorch, and our own matrix products alone, in turn in one process.
 
     python -m benchmarks.training_step [--quick]
 
 Ours takes the batch as two micro-batches, side by side in two threads, as the recipes do, and once more as one batch
-in one thread, with all threads of BLAS. PyTorch is given as many threads as NumPy's BLAS has (limit both with
-OPENBLAS_NUM_THREADS), and the memory settings of our trainer hold for it too, since they hold for the process. A
-machine that does other work at the same time spoils the figures.
+in one thread, with all threads of BLAS. PyTorch runs eagerly and, where there is a C++ compiler, compiled by
+torch.compile; it is given as many threads as NumPy's BLAS has (limit both with OPENBLAS_NUM_THREADS), and the memory
+settings of our trainer hold for it too, since they hold for the process. A machine that does other work at the same
+time spoils the figures.
 
 Results go to benchmarks/results/training_step.json and .md; --quick writes nothing.
 """
@@ -15,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import statistics
 import sys
 import time
@@ -42,38 +44,50 @@ from minitransformer.training import train_step
 RESULTS = Path(__file__).parent / "results"
 WARM_UP = 2  # rounds that do not count
 OURS = ("side by side", "one batch")
+OTHERS = ("pytorch", "products", "compiled")
+COMPILERS = ("c++", "g++", "clang++")
 PAUSE = 0.1  # seconds: threads of the one library still spin for a while after its work
 
 
-def contestants(size: Size, work: Work) -> dict[str, Callable[[], object]]:
-    """What is timed, by name; each call makes all updates of ``work``, or the products of them."""
+def contestants(size: Size, work: Work, compiled: bool = False) -> dict[str, Callable[[], object]]:
+    """What is timed, by name; each call makes all updates of ``work``, or the products of them.
+
+    compiled: PyTorch compiled too, which takes a minute or two before the first round
+    """
     config = TrainingConfig()
     ours = Transformer(size.model, seed=1)
     adam = Adam(ours.parameters, config.beta1, config.beta2, config.eps)
-    twin = TorchTransformer.from_ours(ours)
-    twin_adam = torch_adam(twin, config)
     workers = Workers.for_shares(2)
 
     def step(updates: list[list[Batch]], workers: Workers) -> None:
         for batches in updates:
             train_step(ours, adam, batches, update=adam.step_count + 1, config=config, workers=workers)
 
-    def torch_step() -> None:
-        for batches in work.in_turn:
-            torch_train_step(twin, twin_adam, batches, update=1, config=config, measures=False)
+    def torch_steps(compiled: bool = False) -> Callable[[], None]:
+        twin = TorchTransformer.from_ours(ours)
+        if compiled:
+            twin.loss = torch.compile(twin.loss)
+        twin_adam = torch_adam(twin, config)
+
+        def steps() -> None:
+            for batches in work.in_turn:
+                torch_train_step(twin, twin_adam, batches, update=1, config=config, measures=False)
+
+        return steps
 
     products = [product for batches in work.in_turn for batch in batches for product in record_products(ours, batch)]
-    return {
+    runners = {
         "side by side": lambda: step(work.side_by_side, workers),
         "one batch": lambda: step(work.in_turn, ALONE),
-        "pytorch": torch_step,
+        "pytorch": torch_steps(),
         "products": replay(products),
     }
+    return runners | ({"compiled": torch_steps(compiled=True)} if compiled else {})
 
 
-def race(size: Size, work: Work, rounds: int) -> dict[str, list[float]]:
+def race(size: Size, work: Work, rounds: int, compiled: bool = False) -> dict[str, list[float]]:
     """Seconds an update of each contestant in each round after the warm-up; they take turns, so drift hits all."""
-    runners = contestants(size, work)
+    runners = contestants(size, work, compiled)
     seconds: dict[str, list[float]] = {name: [] for name in runners}
     for number in tqdm(range(WARM_UP + rounds), desc=size.name, unit="round", leave=False):
         for name, run in runners.items():
@@ -94,7 +108,7 @@ def summary(size: Size, seconds: dict[str, list[float]]) -> dict:
     for name, values in seconds.items():
         result[name] = {"median": statistics.median(values), "lowest": min(values), "highest": max(values)}
     result["faster"] = min(OURS, key=lambda name: result[name]["median"])
-    for other in ("pytorch", "products"):
+    for other in sorted(set(seconds) - set(OURS)):
         ratios = [ours / theirs for ours, theirs in zip(seconds[result["faster"]], seconds[other], strict=True)]
         result[f"ours / {other}"] = statistics.median(ratios)
     result["met"] = result["ours / pytorch"] <= 1.0 or result["ours / products"] <= 1.15
@@ -117,15 +131,17 @@ def markdown(facts: dict, results: Sequence[dict]) -> str:
         "ours, one batch",
         "PyTorch eager",
         "our products alone",
+        "torch.compile",
         "ours / PyTorch",
         "ours / products",
+        "ours / compiled",
         "rounds",
         "met",
     ]
     lines += [markdown_row(head), markdown_row(["---"] * len(head))]
     for result in results:
-        times = [_milliseconds(result[name]) for name in (*OURS, "pytorch", "products")]
-        ratios = [f"{result[f'ours / {name}']:.2f}" for name in ("pytorch", "products")]
+        times = [_milliseconds(result.get(name)) for name in (*OURS, *OTHERS)]
+        ratios = [f"{result[f'ours / {name}']:.2f}" if name in result else "" for name in OTHERS]
         lines.append(
             markdown_row([result["shape"], *times, *ratios, str(result["rounds"]), "yes" if result["met"] else "no"])
         )
@@ -134,20 +150,22 @@ def markdown(facts: dict, results: Sequence[dict]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _milliseconds(times: dict[str, float]) -> str:
+def _milliseconds(times: dict[str, float] | None) -> str:
+    if times is None:
+        return "not measured"
     median, lowest, highest = (1000 * times[name] for name in ("median", "lowest", "highest"))
     digits = 0 if median >= 100 else 1
     return f"{median:.{digits}f} ({lowest:.{digits}f} to {highest:.{digits}f})"
 
 
-def real_results() -> list[dict]:
+def real_results(compiled: bool) -> list[dict]:
     """The summary of the real batches, or nothing where there is no data."""
     folder = os.environ.get("MINITRANSFORMER_DATA")
     if not folder:
         print("training_step: no real batches, MINITRANSFORMER_DATA is not set", file=sys.stderr)
         return []
     work = real_work(Path(folder) / "multi30k", REAL)
-    result = summary(REAL, race(REAL, work, REAL.rounds))
+    result = summary(REAL, race(REAL, work, REAL.rounds, compiled))
     shape = result["shape"].rpartition(" · ")[0]
     return [result | {"shape": f"{shape} · Multi30k"}]
 
@@ -164,14 +182,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     keep_freed_memory()
     torch.set_num_threads(threads_for_peers())
+    compiled = not options.quick and any(map(shutil.which, COMPILERS))
     facts, results = machine_facts(), []
     for size in SIZES:
         if options.quick:
             size = replace(size, sentences=size.sentences // 16, rounds=2)
         if size.name in options.sizes:
-            results.append(summary(size, race(size, random_work(size), size.rounds)))
+            results.append(summary(size, race(size, random_work(size), size.rounds, compiled)))
     if REAL.name in options.sizes and not options.quick:
-        results += real_results()
+        results += real_results(compiled)
     text = markdown(facts, results)
     print(text)
     if not options.quick:
