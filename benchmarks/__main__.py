@@ -14,6 +14,8 @@ from collections.abc import Sequence
 BENCHMARKS = {
     "training_step": "time of a training step beside PyTorch and beside our own matrix products",
     "step_memory": "peak memory of a training step beside PyTorch",
+    "subwords": "time of learning and encoding subwords beside tokenizers, sentencepiece and subword-nmt",
+    "decoding": "speed of translation beside Hugging Face Marian and CTranslate2",
     "growth": "how time and memory grow with length, batch, width, vocabulary and layers",
 }
 

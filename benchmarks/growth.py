@@ -104,6 +104,8 @@ def grow(axis: Axis, sizes: Sequence[int], steps: int) -> dict:
 
 def draw(results: Sequence[dict]) -> Figure:
     """A column for each axis: seconds above, megabytes below, both log-log, with the fitted lines dashed."""
+    from matplotlib.ticker import LogLocator, StrMethodFormatter
+
     figure = new_figure(3.2 * len(results), 6.0)
     panels = figure.subplots(2, len(results), squeeze=False)
     rows = (("seconds", 1.0, "seconds per step"), ("bytes", 1e6, "peak memory of a step, MB"))
@@ -114,9 +116,12 @@ def draw(results: Sequence[dict]) -> Figure:
             slope = result["exponents"][key]
             axes.loglog(sizes, values, "ko-", linewidth=1.2, markersize=4, label="measured")
             fitted = sizes[-FITTED:]
-            line = values[-1] * (fitted / fitted[-1]) ** slope
+            middle = np.exp(np.log([fitted, values[-FITTED:]]).mean(axis=1))  # a fitted line goes through the mean
+            line = middle[1] * (fitted / middle[0]) ** slope
             axes.loglog(fitted, line, "--", color="#d55e00", linewidth=2.5, alpha=0.7, label=f"slope {slope:.2f}")
             axes.set_xticks(sizes, [f"{int(size):,}" for size in sizes], fontsize=7)
+            axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
             axes.minorticks_off()
             axes.grid(True, color="#dddddd", linewidth=0.6)
             axes.legend(frameon=False, fontsize=8)

@@ -14,17 +14,26 @@ import json
 import resource
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.machine import machine_facts
+from benchmarks import work
+from benchmarks.machine import machine_facts, threads_for_peers
 from benchmarks.tables import markdown_row
+from minitransformer.backend import keep_freed_memory
+from minitransformer.config import ModelConfig, TrainingConfig
+from minitransformer.distributed import ALONE, Workers
+from minitransformer.nn import Transformer
+from minitransformer.optim import Adam
+from minitransformer.text import Batch
+from minitransformer.training import train_step
 
 RESULTS = Path(__file__).parent / "results"
 WAYS = ("side by side", "one batch", "pytorch")
 MIB = 1 << 20
 STEPS = 3
-SIZES = {"base": (64, "base"), "quick": (4, "copy")}  # sentences, and whose model of benchmarks.training_step
+SIZES = {"base": (64, "base"), "quick": (4, "copy")}  # sentences, and whose model of benchmarks/work.py
 
 
 def peak_bytes() -> int:
@@ -34,50 +43,37 @@ def peak_bytes() -> int:
 
 
 def measure(way: str, size_name: str) -> dict[str, int]:
-    """Runs the steps in this process: ``peak`` and ``imports``, bytes."""
-    import torch
-
-    from benchmarks import training_step
-    from benchmarks.machine import threads_for_peers
-    from minitransformer.backend import keep_freed_memory
-
-    torch.set_num_threads(threads_for_peers())
+    """Runs the steps in this process, which imports only what it needs: ``peak`` and ``imports``, bytes."""
     sentences, name = SIZES[size_name]
-    size = next(each for each in training_step.SIZES if each.name == name)
-    batch = training_step.random_batch(training_step.replace(size, sentences=sentences))
-    imports = peak_bytes()
-    if way == "pytorch":
-        step = _torch_step(size.model, batch)
-    else:
-        keep_freed_memory()
-        step = _our_step(size.model, batch, way)
+    size = next(each for each in work.SIZES if each.name == name)
+    batch = work.random_batch(replace(size, sentences=sentences))
+    build = _torch_step if way == "pytorch" else _our_step
+    step, imports = build(size.model, batch, way)
     for _ in range(STEPS):
         step()
     return {"peak": peak_bytes(), "imports": imports}
 
 
-def _our_step(model_config, batch, way):
-    from benchmarks.training_step import halves
-    from minitransformer.config import TrainingConfig
-    from minitransformer.distributed import ALONE, Workers
-    from minitransformer.nn import Transformer
-    from minitransformer.optim import Adam
-    from minitransformer.training import train_step
-
+def _our_step(model_config: ModelConfig, batch: Batch, way: str) -> tuple[Callable[[], object], int]:
+    imports = peak_bytes()
+    keep_freed_memory()
     model = Transformer(model_config, seed=1)
     adam, config = Adam(model.parameters), TrainingConfig()
-    batches, workers = (halves(batch), Workers.for_shares(2)) if way == "side by side" else ([batch], ALONE)
-    return lambda: train_step(model, adam, batches, update=adam.step_count + 1, config=config, workers=workers)
+    batches, workers = ([batch], ALONE) if way == "one batch" else (work.halves(batch), Workers.for_shares(2))
+    return lambda: train_step(model, adam, batches, update=adam.step_count + 1, config=config, workers=workers), imports
 
 
-def _torch_step(model_config, batch):
+def _torch_step(model_config: ModelConfig, batch: Batch, way: str) -> tuple[Callable[[], object], int]:
+    import torch
+
     from benchmarks.torch_model import TorchTransformer
     from benchmarks.torch_step import torch_adam, torch_train_step
-    from minitransformer.config import TrainingConfig
 
+    imports = peak_bytes()
+    torch.set_num_threads(threads_for_peers())
     model, config = TorchTransformer(model_config), TrainingConfig()
     adam = torch_adam(model, config)
-    return lambda: torch_train_step(model, adam, [batch], update=1, config=config, measures=False)
+    return lambda: torch_train_step(model, adam, [batch], update=1, config=config, measures=False), imports
 
 
 def measured_apart(way: str, size_name: str) -> dict[str, int]:

@@ -1,11 +1,12 @@
-"""How long a training step takes: ours, PyTorch eager, and our own matrix products alone, in turn in one process.
+"""How long a training step takes: ours, PyTorch, and our own matrix products alone, in turn in one process.
 
     python -m benchmarks.training_step [--quick]
 
 Ours takes the batch as two micro-batches, side by side in two threads, as the recipes do, and once more as one batch
-in one thread, with all threads of BLAS. PyTorch is given as many threads as NumPy's BLAS has (limit both with
-OPENBLAS_NUM_THREADS), and the memory settings of our trainer hold for it too, since they hold for the process. A
-machine that does other work at the same time spoils the figures.
+in one thread, with all threads of BLAS. PyTorch runs eagerly and, where there is a C++ compiler, compiled by
+torch.compile; it is given as many threads as NumPy's BLAS has (limit both with OPENBLAS_NUM_THREADS), and the memory
+settings of our trainer hold for it too, since they hold for the process. A machine that does other work at the same
+time spoils the figures.
 
 Results go to benchmarks/results/training_step.json and .md; --quick writes nothing.
 """
@@ -15,14 +16,14 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import torch
 from tqdm import tqdm
 
@@ -31,110 +32,62 @@ from benchmarks.matrix_products import record_products, replay
 from benchmarks.tables import markdown_row
 from benchmarks.torch_model import TorchTransformer
 from benchmarks.torch_step import torch_adam, torch_train_step
+from benchmarks.work import REAL, SIZES, Size, Work, random_work, real_work, shape_of
 from minitransformer.backend import keep_freed_memory
-from minitransformer.config import UNK, ModelConfig, TrainingConfig
+from minitransformer.config import TrainingConfig
 from minitransformer.distributed import ALONE, Workers
 from minitransformer.nn import Transformer
 from minitransformer.optim import Adam
-from minitransformer.text import Batch, BatchStream, Tokenizer, pad_batch, read_parallel
-from minitransformer.training import Corpus, train_step
+from minitransformer.text import Batch
+from minitransformer.training import train_step
 
 RESULTS = Path(__file__).parent / "results"
 WARM_UP = 2  # rounds that do not count
 OURS = ("side by side", "one batch")
+OTHERS = ("pytorch", "products", "compiled")
+COMPILERS = ("c++", "g++", "clang++")
 PAUSE = 0.1  # seconds: threads of the one library still spin for a while after its work
 
 
-@dataclass(frozen=True)
-class Size:
-    """A model, its batch (sentences x tokens, the same on both sides, no padding) and how often to measure it."""
+def contestants(size: Size, work: Work, compiled: bool = False) -> dict[str, Callable[[], object]]:
+    """What is timed, by name; each call makes all updates of ``work``, or the products of them.
 
-    name: str
-    model: ModelConfig
-    sentences: int
-    tokens: int
-    rounds: int
-
-
-SIZES = (
-    Size("multi30k", ModelConfig(vocab_size=10000, n_layers=4, d_model=128, d_ff=256, n_heads=4), 128, 32, 10),
-    Size("copy", ModelConfig(vocab_size=16, n_layers=2, d_model=64, d_ff=256, n_heads=4), 64, 16, 50),
-    Size("middle", ModelConfig(vocab_size=8000, n_layers=3, d_model=256, d_ff=1024, n_heads=4), 64, 32, 10),
-    Size("base", ModelConfig.base(), 64, 32, 5),
-)
-"""Dropout and label smoothing are 0.1 in all of them, the defaults of ModelConfig."""
-
-
-REAL = Size("real", ModelConfig(vocab_size=8000, n_layers=4, d_model=128, d_ff=256, n_heads=4, p_drop=0.3), 0, 0, 5)
-"""The Multi30k recipe on its own batches (MINITRANSFORMER_DATA)."""
-
-
-def random_batch(size: Size, seed: int = 0) -> Batch:
-    """Sentences of random words, as long as the size says with BOS or EOS."""
-    rng = np.random.default_rng(seed)
-    src, tgt = rng.integers(UNK + 1, size.model.vocab_size, (2, size.sentences, size.tokens - 1)).tolist()
-    return pad_batch(src, tgt)
-
-
-def halves(batch: Batch) -> list[Batch]:
-    """The batch as two micro-batches of half the sentences."""
-    middle = len(batch.src) // 2
-    parts = (slice(None, middle), slice(middle, None))
-    return [Batch(batch.src[part], batch.tgt_in[part], batch.tgt_out[part], batch.rows[part]) for part in parts]
-
-
-@dataclass(frozen=True)
-class Work:
-    """The updates of one round: the micro-batches of each, as taken side by side and as taken in turn."""
-
-    side_by_side: list[list[Batch]]
-    in_turn: list[list[Batch]]
-
-
-def random_work(size: Size) -> Work:
-    """One update: the batch in two halves, and whole."""
-    batch = random_batch(size)
-    return Work([halves(batch)], [[batch]])
-
-
-def real_work(folder: Path, size: Size, updates: int = 4) -> Work:
-    """Updates of the Multi30k recipe: two micro-batches each, of different lengths, with padding, for all alike."""
-    lines = read_parallel(folder / "train.en", folder / "train.de")
-    tokenizer = Tokenizer.train([*lines[0], *lines[1]], vocab_size=size.model.vocab_size)
-    stream = BatchStream(*Corpus.from_lines(tokenizer, lines).train, src_tokens=2560, tgt_tokens=2048, seed=1)
-    micro_batches = [[stream.batch(2 * update), stream.batch(2 * update + 1)] for update in range(updates)]
-    return Work(micro_batches, micro_batches)
-
-
-def contestants(size: Size, work: Work) -> dict[str, Callable[[], object]]:
-    """What is timed, by name; each call makes all updates of ``work``, or the products of them."""
+    compiled: PyTorch compiled too, which takes a minute or two before the first round
+    """
     config = TrainingConfig()
     ours = Transformer(size.model, seed=1)
     adam = Adam(ours.parameters, config.beta1, config.beta2, config.eps)
-    twin = TorchTransformer.from_ours(ours)
-    twin_adam = torch_adam(twin, config)
     workers = Workers.for_shares(2)
 
     def step(updates: list[list[Batch]], workers: Workers) -> None:
         for batches in updates:
             train_step(ours, adam, batches, update=adam.step_count + 1, config=config, workers=workers)
 
-    def torch_step() -> None:
-        for batches in work.in_turn:
-            torch_train_step(twin, twin_adam, batches, update=1, config=config, measures=False)
+    def torch_steps(compiled: bool = False) -> Callable[[], None]:
+        twin = TorchTransformer.from_ours(ours)
+        if compiled:
+            twin.loss = torch.compile(twin.loss)
+        twin_adam = torch_adam(twin, config)
+
+        def steps() -> None:
+            for batches in work.in_turn:
+                torch_train_step(twin, twin_adam, batches, update=1, config=config, measures=False)
+
+        return steps
 
     products = [product for batches in work.in_turn for batch in batches for product in record_products(ours, batch)]
-    return {
+    runners = {
         "side by side": lambda: step(work.side_by_side, workers),
         "one batch": lambda: step(work.in_turn, ALONE),
-        "pytorch": torch_step,
+        "pytorch": torch_steps(),
         "products": replay(products),
     }
+    return runners | ({"compiled": torch_steps(compiled=True)} if compiled else {})
 
 
-def race(size: Size, work: Work, rounds: int) -> dict[str, list[float]]:
-    """Seconds of each contestant in each round, after the warm-up; they take turns, so drift hits all alike."""
-    runners = contestants(size, work)
+def race(size: Size, work: Work, rounds: int, compiled: bool = False) -> dict[str, list[float]]:
+    """Seconds an update of each contestant in each round after the warm-up; they take turns, so drift hits all."""
+    runners = contestants(size, work, compiled)
     seconds: dict[str, list[float]] = {name: [] for name in runners}
     for number in tqdm(range(WARM_UP + rounds), desc=size.name, unit="round", leave=False):
         for name, run in runners.items():
@@ -142,7 +95,7 @@ def race(size: Size, work: Work, rounds: int) -> dict[str, list[float]]:
             began = time.perf_counter()
             run()
             if number >= WARM_UP:
-                seconds[name].append(time.perf_counter() - began)
+                seconds[name].append((time.perf_counter() - began) / len(work.in_turn))
     return seconds
 
 
@@ -155,19 +108,11 @@ def summary(size: Size, seconds: dict[str, list[float]]) -> dict:
     for name, values in seconds.items():
         result[name] = {"median": statistics.median(values), "lowest": min(values), "highest": max(values)}
     result["faster"] = min(OURS, key=lambda name: result[name]["median"])
-    for other in ("pytorch", "products"):
+    for other in sorted(set(seconds) - set(OURS)):
         ratios = [ours / theirs for ours, theirs in zip(seconds[result["faster"]], seconds[other], strict=True)]
         result[f"ours / {other}"] = statistics.median(ratios)
     result["met"] = result["ours / pytorch"] <= 1.0 or result["ours / products"] <= 1.15
     return result
-
-
-def shape_of(size: Size) -> str:
-    model = size.model
-    layers = f"{model.n_layers}+{model.n_layers}"
-    return (
-        f"V {model.vocab_size:,} · d {model.d_model} · {layers} · d_ff {model.d_ff} · {size.sentences} x {size.tokens}"
-    )
 
 
 def markdown(facts: dict, results: Sequence[dict]) -> str:
@@ -175,8 +120,9 @@ def markdown(facts: dict, results: Sequence[dict]) -> str:
     lines = [
         "# Time of a training step",
         "",
-        "Milliseconds, median (lowest to highest); ratios are medians over rounds, for the faster of our two ways: two",
-        "micro-batches side by side in two threads, or one batch with all threads of BLAS.",
+        "Milliseconds an update, median (lowest to highest); ratios are medians over rounds, for the faster of our two",
+        "ways: two micro-batches side by side in two threads, or one batch with all threads of BLAS. The last line is",
+        "made of real sentences of Multi30k, two micro-batches of different lengths an update, with padding, for all.",
     ]
     lines += ["`python -m benchmarks.training_step`", ""]
     head = [
@@ -185,15 +131,17 @@ def markdown(facts: dict, results: Sequence[dict]) -> str:
         "ours, one batch",
         "PyTorch eager",
         "our products alone",
+        "torch.compile",
         "ours / PyTorch",
         "ours / products",
+        "ours / compiled",
         "rounds",
         "met",
     ]
     lines += [markdown_row(head), markdown_row(["---"] * len(head))]
     for result in results:
-        times = [_milliseconds(result[name]) for name in (*OURS, "pytorch", "products")]
-        ratios = [f"{result[f'ours / {name}']:.2f}" for name in ("pytorch", "products")]
+        times = [_milliseconds(result.get(name)) for name in (*OURS, *OTHERS)]
+        ratios = [f"{result[f'ours / {name}']:.2f}" if name in result else "" for name in OTHERS]
         lines.append(
             markdown_row([result["shape"], *times, *ratios, str(result["rounds"]), "yes" if result["met"] else "no"])
         )
@@ -202,22 +150,24 @@ def markdown(facts: dict, results: Sequence[dict]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _milliseconds(times: dict[str, float]) -> str:
+def _milliseconds(times: dict[str, float] | None) -> str:
+    if times is None:
+        return "not measured"
     median, lowest, highest = (1000 * times[name] for name in ("median", "lowest", "highest"))
     digits = 0 if median >= 100 else 1
     return f"{median:.{digits}f} ({lowest:.{digits}f} to {highest:.{digits}f})"
 
 
-def real_results() -> list[dict]:
+def real_results(compiled: bool) -> list[dict]:
     """The summary of the real batches, or nothing where there is no data."""
     folder = os.environ.get("MINITRANSFORMER_DATA")
     if not folder:
         print("training_step: no real batches, MINITRANSFORMER_DATA is not set", file=sys.stderr)
         return []
     work = real_work(Path(folder) / "multi30k", REAL)
-    result = summary(REAL, race(REAL, work, REAL.rounds))
+    result = summary(REAL, race(REAL, work, REAL.rounds, compiled))
     shape = result["shape"].rpartition(" · ")[0]
-    return [result | {"shape": f"{shape} · {len(work.in_turn)} updates of Multi30k, 2 micro-batches each"}]
+    return [result | {"shape": f"{shape} · Multi30k"}]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -232,14 +182,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     keep_freed_memory()
     torch.set_num_threads(threads_for_peers())
+    compiled = not options.quick and any(map(shutil.which, COMPILERS))
     facts, results = machine_facts(), []
     for size in SIZES:
         if options.quick:
             size = replace(size, sentences=size.sentences // 16, rounds=2)
         if size.name in options.sizes:
-            results.append(summary(size, race(size, random_work(size), size.rounds)))
+            results.append(summary(size, race(size, random_work(size), size.rounds, compiled)))
     if REAL.name in options.sizes and not options.quick:
-        results += real_results()
+        results += real_results(compiled)
     text = markdown(facts, results)
     print(text)
     if not options.quick:

@@ -76,7 +76,8 @@ def use_our_masks(torch, monkeypatch, masks: Dropout):
     def attention(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False):
         scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
         mask = torch.ones(scores.shape[-2:], dtype=torch.bool).tril() if is_causal else attn_mask
-        return dropout(scores.masked_fill(~mask, float("-inf")).softmax(dim=-1), dropout_p) @ v
+        weights = scores.masked_fill(~mask, float("-inf")).softmax(dim=-1).transpose(-1, -2)
+        return dropout(weights, dropout_p).transpose(-1, -2) @ v  # ours are drawn as (B, H, S, T)
 
     monkeypatch.setattr(torch.nn.functional, "dropout", dropout)
     monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", attention)
@@ -125,11 +126,11 @@ def test_a_step_multiplies_exactly_the_matrices_of_the_formula(kernels, batches)
 
 @pytest.mark.parity
 def test_a_race_measures_each_contestant_in_every_round(torch, monkeypatch):
-    from benchmarks import training_step
+    from benchmarks import training_step, work
 
     monkeypatch.setattr(training_step, "PAUSE", 0.0)
-    size = training_step.Size("tiny", ModelConfig(**TINY), sentences=3, tokens=5, rounds=2)
-    seconds = training_step.race(size, training_step.random_work(size), size.rounds)
+    size = work.Size("tiny", ModelConfig(**TINY), sentences=3, tokens=5, rounds=2)
+    seconds = training_step.race(size, work.random_work(size), size.rounds)
     assert {name: len(values) for name, values in seconds.items()} == dict.fromkeys(
         ["side by side", "one batch", "pytorch", "products"], 2
     )

@@ -40,17 +40,19 @@ class DecoderLayer(Module):
         x = self.cross_attention_residual(x, lambda y: self.cross_attention(y, memory, memory_mask, dropout), dropout)
         return self.feed_forward_residual(x, lambda y: self.feed_forward(y, dropout), dropout)
 
-    def step(self, x: Tensor, cache: LayerCache, memory_mask: Array) -> Tensor:
-        """One more position, x: (B, 1, d_model); keys and values of earlier positions come from ``cache``."""
-        x = self.self_attention_residual(x, lambda y: self._attend_to_past(y, cache))
-        x = self.cross_attention_residual(
-            x, lambda y: self.cross_attention.attend(self.cross_attention.queries(y), *cache.memory(), memory_mask)
-        )
+    def step(self, x: Tensor, layer_cache: LayerCache, cache: Cache) -> Tensor:
+        """One more position, x: (R, 1, d_model); keys and values of earlier positions come from ``layer_cache``."""
+        x = self.self_attention_residual(x, lambda y: self._attend_to_past(y, layer_cache))
+        x = self.cross_attention_residual(x, lambda y: self._attend_to_memory(y, layer_cache, cache))
         return self.feed_forward_residual(x, self.feed_forward)
 
-    def _attend_to_past(self, y: Tensor, cache: LayerCache) -> Tensor:
-        keys, values = cache.append(*self.self_attention.keys_values(y))  # (B, H, past + 1, d)
+    def _attend_to_past(self, y: Tensor, layer_cache: LayerCache) -> Tensor:
+        keys, values = layer_cache.append(*self.self_attention.keys_values(y))  # (R, H, past + 1, d)
         return self.self_attention.attend(self.self_attention.queries(y), keys, values, None)
+
+    def _attend_to_memory(self, y: Tensor, layer_cache: LayerCache, cache: Cache) -> Tensor:
+        queries = self.cross_attention.queries(cache.together(y))  # (B, H, n, d_k): the n beginnings of a sentence
+        return cache.apart(self.cross_attention.attend(queries, *layer_cache.memory(), cache.memory_mask))
 
 
 class Decoder(Module):
@@ -68,7 +70,7 @@ class Decoder(Module):
         return self.final_norm(x) if self.final_norm else x
 
     def step(self, x: Tensor, cache: Cache) -> Tensor:
-        """One more position through all layers, x: (B, 1, d_model)"""
+        """One more position through all layers, x: (R, 1, d_model)"""
         for layer, layer_cache in zip(self.layers, cache.layers, strict=True):
-            x = layer.step(x, layer_cache, cache.memory_mask)
+            x = layer.step(x, layer_cache, cache)
         return self.final_norm(x) if self.final_norm else x

@@ -117,7 +117,7 @@ class Transformer(Module):
             ids = self._checked_ids(self.xp.asarray(last_ids)[:, None], "last_ids")  # (B, 1)
             hidden = self.decoder.step(self.tgt_embedding(ids, start=cache.length), cache)  # (B, 1, d_model)
             cache.length += 1
-            return hidden.data[:, 0] @ self.projection.data.T  # (B, V)
+            return hidden.data[:, 0] @ cache.turned(self.projection.data)  # (B, V)
 
     def attention_maps(self, src_ids: Array, tgt_ids: Array) -> dict[str, np.ndarray]:
         """The weights of every attention by names such as ``decoder.1.cross_attention``, queries before keys:

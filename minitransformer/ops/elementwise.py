@@ -109,7 +109,8 @@ def log_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
 
 def relu_forward(x: Array) -> tuple[Array, tuple]:
     """y = max(0, x)      [inside eq. 2]"""
-    y = get_array_module(x).maximum(x, 0)
+    xp = get_array_module(x)
+    y = xp.maximum(x, xp.zeros(x.shape[-1:], x.dtype))  # a row of zeros: NumPy takes twice as long with a single one
     return y, (y,)
 
 

@@ -18,6 +18,7 @@ from minitransformer.ops.rule import Rule
 # and writes all of grad_table, so few large chunks are worth more than the cache for a large vocabulary.
 CHUNK_ELEMENTS = 1 << 20
 CHUNK_ROWS = 512
+TABLE_ROWS = 4096  # rows of grad_table added to at a time, so that no product is as large as grad_table itself
 
 
 class _Chunks:
@@ -72,7 +73,10 @@ def projection_loss_forward(
         weight = (chunks.real[part] / total).astype(x.dtype)[:, None]  # (n, 1), zero at padding
         np.matmul(exps, table, out=grad_x[part])
         grad_x[part] *= weight
-        grad_table += exps.T @ (x[part] * weight)
+        weighted = x[part] * weight  # (n, d_model)
+        for start in range(0, len(table), TABLE_ROWS):
+            rows = slice(start, start + TABLE_ROWS)
+            grad_table[rows] += exps[:, rows].T @ weighted
     if label_smoothing:
         # mean_row = sum_v table_v / V, so these are the products of eps / V with all rows of the other factor.
         grad_x -= np.outer(chunks.real, label_smoothing * chunks.mean_row).astype(x.dtype, copy=False)

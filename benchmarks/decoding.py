@@ -1,0 +1,230 @@
+"""How fast translation is: ours, Hugging Face Marian ``generate`` and CTranslate2, in turn in one process.
+
+    python -m benchmarks.decoding [--quick]
+
+The base model (V 37,000) with random weights, the same in all three, float32; greedy search and a beam of 4; 1 and 32
+sentences of 24 tokens; 24 and 64 new tokens. No output ends by itself (the vectors of PAD, BOS and EOS are zero, so
+their logits are, and thousands of others are larger) and no score is divided by a length, so all do the same work.
+Marian runs in torch.inference_mode with its key-value cache and PyTorch's fused attention; CTranslate2 takes the batch
+whole. Each has as many threads as NumPy's BLAS. The outputs are compared token by token; where beams differ, both
+must have found the same log-probability to 1e-5 a token.
+
+Results go to benchmarks/results/decoding.json and .md; --quick writes nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+import ctranslate2
+import numpy as np
+import torch
+from tqdm import tqdm
+from transformers import MarianMTModel
+
+from benchmarks.machine import machine_facts, threads_for_peers
+from benchmarks.marian import ctranslate2_translator, marian_model
+from benchmarks.tables import markdown_row
+from minitransformer.backend import keep_freed_memory
+from minitransformer.config import BOS, EOS, PAD, UNK, ModelConfig
+from minitransformer.nn import Transformer
+from minitransformer.translation import Hypothesis, beam_search, greedy_search
+
+RESULTS = Path(__file__).parent / "results"
+SOURCE_TOKENS = 24
+ROUNDS, WARM_UP = 5, 1
+PAUSE = 0.1  # seconds: threads of the one library still spin for a while after its work
+TIE = 1e-5  # nats a token: log-probabilities nearer than this are equal up to rounding
+
+
+@dataclass(frozen=True)
+class Case:
+    """How many sentences are translated, into how many tokens each, by which beam (1: greedy)."""
+
+    sentences: int
+    new_tokens: int
+    beam_size: int
+
+    @property
+    def search(self) -> str:
+        return "greedy" if self.beam_size == 1 else f"beam {self.beam_size}"
+
+
+CASES = tuple(Case(*each) for each in ((s, t, k) for s in (1, 32) for k in (1, 4) for t in (24, 64)))
+Output = tuple[list[int], float]
+"""Token ids of the best hypothesis, and its log-probability (nan where a peer does not tell)."""
+
+
+def random_model(config: ModelConfig) -> Transformer:
+    """Random weights; the output never ends by itself."""
+    model = Transformer(config, seed=1)
+    model.embedding.data[[PAD, BOS, EOS]] = 0.0
+    return model
+
+
+def random_sources(case: Case, vocab_size: int) -> np.ndarray:
+    """(sentences, SOURCE_TOKENS + 1), EOS last"""
+    words = np.random.default_rng(0).integers(UNK + 1, vocab_size, (case.sentences, SOURCE_TOKENS))
+    return np.concatenate([words, np.full((case.sentences, 1), EOS)], axis=1)
+
+
+def contestants(
+    model: Transformer, marian: MarianMTModel, translator: ctranslate2.Translator, case: Case
+) -> dict[str, Callable[[], list[Output]]]:
+    """What is timed, by name; each call translates all sentences of ``case``."""
+    src = random_sources(case, model.config.vocab_size)
+    return {
+        "ours": lambda: translate_ours(model, src, case),
+        "marian": lambda: translate_marian(marian, src, case),
+        "ctranslate2": lambda: translate_ctranslate2(translator, src, case),
+    }
+
+
+def translate_ours(model: Transformer, src: np.ndarray, case: Case) -> list[Output]:
+    options = {"max_extra": case.new_tokens - SOURCE_TOKENS, "alpha": 0.0}
+    hypotheses: list[Hypothesis]
+    if case.beam_size == 1:
+        hypotheses = greedy_search(model, src, **options)
+    else:
+        hypotheses = [best for (best,) in beam_search(model, src, beam_size=case.beam_size, **options)]
+    return [(each.ids, each.log_prob) for each in hypotheses]
+
+
+def translate_marian(marian: MarianMTModel, src: np.ndarray, case: Case) -> list[Output]:
+    ids = torch.from_numpy(src)
+    options = {} if case.beam_size == 1 else {"length_penalty": 0.0, "output_scores": True}
+    with torch.inference_mode():
+        found = marian.generate(
+            ids,
+            attention_mask=torch.ones_like(ids),
+            num_beams=case.beam_size,
+            max_new_tokens=case.new_tokens,
+            do_sample=False,
+            return_dict_in_generate=True,
+            **options,
+        )
+    scores = [float("nan")] * len(src) if case.beam_size == 1 else found.sequences_scores.tolist()
+    return list(zip(found.sequences[:, 1:].tolist(), scores, strict=True))
+
+
+def translate_ctranslate2(translator: ctranslate2.Translator, src: np.ndarray, case: Case) -> list[Output]:
+    found = translator.translate_batch(
+        [[str(token) for token in row] for row in src.tolist()],
+        beam_size=case.beam_size,
+        max_decoding_length=case.new_tokens,
+        min_decoding_length=case.new_tokens,
+        length_penalty=0.0,
+        return_scores=case.beam_size > 1,
+    )
+    scores = [each.scores[0] if each.scores else float("nan") for each in found]
+    return [([int(word) for word in each.hypotheses[0]], score) for each, score in zip(found, scores, strict=True)]
+
+
+def agreement(ours: list[Output], theirs: list[Output]) -> dict[str, int]:
+    """How many outputs are the same token by token, and how many of the others are ties."""
+    same = sum(ids == other for (ids, _), (other, _) in zip(ours, theirs, strict=True))
+    ties = sum(
+        ids != other and abs(score - other_score) <= TIE * len(ids)
+        for (ids, score), (other, other_score) in zip(ours, theirs, strict=True)
+    )
+    return {"outputs": len(ours), "same": same, "ties": ties}
+
+
+def race(runners: dict[str, Callable[[], list[Output]]], rounds: int) -> dict[str, list[float]]:
+    """Seconds of each contestant in each round, after the warm-up; they take turns, so drift hits all alike."""
+    seconds: dict[str, list[float]] = {name: [] for name in runners}
+    for number in range(WARM_UP + rounds):
+        for name, run in runners.items():
+            time.sleep(PAUSE)
+            began = time.perf_counter()
+            run()
+            if number >= WARM_UP:
+                seconds[name].append(time.perf_counter() - began)
+    return seconds
+
+
+def summary(case: Case, seconds: dict[str, list[float]], agreements: dict[str, dict[str, int]]) -> dict:
+    """Tokens per second, median and extremes; ratios of speeds are medians of the rounds' own ratios."""
+    result: dict = {"sentences": case.sentences, "new tokens": case.new_tokens, "search": case.search}
+    for name, values in seconds.items():
+        speeds = [case.sentences * case.new_tokens / value for value in values]
+        result[name] = {"median": statistics.median(speeds), "lowest": min(speeds), "highest": max(speeds)}
+    for peer in ("marian", "ctranslate2"):
+        ratios = [theirs / ours for ours, theirs in zip(seconds["ours"], seconds[peer], strict=True)]
+        result[f"ours / {peer}"] = statistics.median(ratios)
+        result[f"agreement with {peer}"] = agreements[peer]
+    return result
+
+
+def markdown(facts: dict, results: Sequence[dict]) -> str:
+    """The table, with the machine under it."""
+    lines = [
+        "# Speed of translation",
+        "",
+        "Tokens per second, median (lowest to highest) of the rounds; ratios of speeds are medians over rounds. The",
+        "base model with random weights, V 37,000, sources of 24 tokens. Same: equal to ours token by token.",
+        "",
+        "`python -m benchmarks.decoding`",
+        "",
+    ]
+    head = ["sentences", "search", "new tokens", "ours", "Marian", "CTranslate2"]
+    head += ["ours / Marian", "ours / CTranslate2", "same as Marian", "same as CTranslate2"]
+    lines += [markdown_row(head), markdown_row(["---"] * len(head))]
+    for result in results:
+        cells = [str(result["sentences"]), result["search"], str(result["new tokens"])]
+        cells += [_speed(result[name]) for name in ("ours", "marian", "ctranslate2")]
+        cells += [f"{result[f'ours / {peer}']:.2f}" for peer in ("marian", "ctranslate2")]
+        cells += [_agreement(result[f"agreement with {peer}"]) for peer in ("marian", "ctranslate2")]
+        lines.append(markdown_row(cells))
+    lines += ["", *(f"- {name}: {value}" for name, value in facts.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _speed(speeds: dict[str, float]) -> str:
+    return f"{speeds['median']:.0f} ({speeds['lowest']:.0f} to {speeds['highest']:.0f})"
+
+
+def _agreement(counts: dict[str, int]) -> str:
+    ties = f", {counts['ties']} ties" if counts["ties"] else ""
+    return f"{counts['same']} of {counts['outputs']}{ties}"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.decoding", description=__doc__.split("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="a small model, one round, and no results are written")
+    options = parser.parse_args(argv)
+    keep_freed_memory()
+    torch.set_num_threads(threads_for_peers())
+    facts = machine_facts() | {name: version(name) for name in ("transformers", "ctranslate2")}
+    config = ModelConfig(vocab_size=1000, n_layers=2, d_model=64, d_ff=128, n_heads=4)
+    model = random_model(config if options.quick else ModelConfig.base())
+    marian = marian_model(model)
+    results = []
+    with tempfile.TemporaryDirectory() as folder:
+        translator = ctranslate2_translator(marian, Path(folder), threads_for_peers())
+        for case in tqdm(CASES, desc="decoding", unit="case", leave=False):
+            runners = contestants(model, marian, translator, case)
+            seconds = race(runners, 1 if options.quick else ROUNDS)
+            outputs = {name: run() for name, run in runners.items()}
+            agreements = {peer: agreement(outputs["ours"], outputs[peer]) for peer in ("marian", "ctranslate2")}
+            results.append(summary(case, seconds, agreements))
+    text = markdown(facts, results)
+    print(text)
+    if not options.quick:
+        table = {"machine": facts, "rounds": ROUNDS, "tokens per second": results}
+        (RESULTS / "decoding.json").write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
+        (RESULTS / "decoding.md").write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
