@@ -46,7 +46,9 @@ def run(name: str) -> list[str]:
     for cell in cells:
         cell.source = filled(cell.source)
     try:
-        NotebookClient(notebook, timeout=SECONDS, resources={"metadata": {"path": str(LESSONS)}}).execute()
+        client = NotebookClient(notebook, timeout=SECONDS, resources={"metadata": {"path": str(LESSONS)}})
+        client.extra_arguments = ["--IPKernelApp.log_level=ERROR"]  # no warning that a local kernel speaks plain text
+        client.execute()
     except (CellExecutionError, CellTimeoutError) as error:
         return [f"{name}: {error}"]
     printed = "".join(out.get("text", "") for cell in cells for out in cell.outputs if out.output_type == "stream")
