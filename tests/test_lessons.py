@@ -1,6 +1,8 @@
 """The course: solutions pass, planted faults are named, and notebooks are in order. They are run by .ci/run."""
 
+import _thread
 import ast
+import builtins
 import importlib
 import json
 import re
@@ -8,18 +10,21 @@ import subprocess
 import symtable
 import sys
 import textwrap
+import threading
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import minitransformer
-from course import show
+from course import check, show
 from course.checking import examine
 from course.exercise import LESSONS, all_exercises, lessons_with_exercises, module_of, solution_of
 from course.gradients import check_gradient
 from minitransformer.ops.attention import attention_forward
 from minitransformer.ops.layer_norm import layer_norm, layer_norm_backward, layer_norm_forward
+from minitransformer.ops.softmax import softmax_backward, softmax_forward
 
 NOTEBOOKS = sorted(LESSONS.glob("*.ipynb"))
 EXERCISES = all_exercises()
@@ -109,18 +114,55 @@ def changes(q, k, mask):
     return q @ k.T
 
 
+class Unprintable(Exception):
+    def __str__(self):
+        raise ValueError
+
+
+def raises_this(error):
+    def raising(q, k, mask):
+        raise error
+
+    return raising
+
+
+def closes_output(q, k, mask):
+    sys.stdout.close()
+    sys.stderr = sys.stdout = None
+
+
+def deletes(q, k, mask):
+    del np.allclose, builtins.zip
+
+
+class OddArray(np.ndarray):
+    """Refuses to be computed with."""
+
+    def __array_ufunc__(self, *inputs, **options):
+        raise RuntimeError("no arithmetic here")
+
+
 BAD = {
     "None": (lambda q, k, mask: None, "is a `return` missing?"),
-    "a list": (lambda q, k, mask: (q @ k.T).tolist(), "must be an array of shape (1, 2), got a list"),
+    "a list": (lambda q, k, mask: (q @ k.T).tolist(), "must be an array of shape (1, 3), got a list"),
     "text": (lambda q, k, mask: "weights", "got a str"),
-    "shape": (lambda q, k, mask: np.zeros(3), "must have the shape (1, 2), got (3,)"),
+    "shape": (lambda q, k, mask: np.zeros(3), "must have the shape (1, 3), got (3,)"),
     "NaN": (lambda q, k, mask: np.full(mask.shape, np.nan), "holds NaN"),
     "changed input": (changes, "changed its input q"),
     "exception": (raises, "raised IndexError"),
     "the line": (raises, "`return np.zeros(3)[q.shape[0] + 5]`"),
     "wrong parameters": (lambda q: q, "raised TypeError"),
-    "exit": (lambda q, k, mask: sys.exit(3), "raised SystemExit"),
-    "not a function": (3, "needs the function itself"),
+    "exit": (lambda q, k, mask: sys.exit(3), "raised SystemExit: 3, in its line 1"),
+    "Ctrl-C": (raises_this(KeyboardInterrupt()), "raised KeyboardInterrupt, in its line 2"),
+    "no Exception": (raises_this(GeneratorExit()), "raised GeneratorExit"),
+    "an error without text": (raises_this(Unprintable()), "raised Unprintable, in its line 2"),
+    "an error of many pages": (raises_this(ValueError("page\n" * 10_000)), "raised ValueError: page page"),
+    "closed output": (closes_output, "is a `return` missing?"),
+    "harm to NumPy": (deletes, "deleted or replaced numpy.allclose, builtins.zip; that was put back"),
+    "a masked array": (lambda q, k, mask: np.ma.masked_array(mask * 1.0, mask), "got a MaskedArray"),
+    "a matrix": (lambda q, k, mask: np.zeros(mask.shape).view(np.matrix), "got a matrix"),
+    "infinite": (lambda q, k, mask: np.full(mask.shape, np.inf), "got [[inf, inf"),
+    "not a function": (np.zeros((99, 99)), "needs the function itself, got an array of shape (99, 99)"),
 }
 
 
@@ -130,11 +172,80 @@ def test_a_bad_function_is_answered_in_one_paragraph(function, words):
     assert result.verdict == "wrong"
     assert words in result.text
     assert "Traceback" not in str(result) and "\n\n" not in str(result) and len(str(result)) < 900
+    assert examine("04_attention.weights", solution_of("04_attention.weights")).verdict == "right"
+
+
+@pytest.mark.parametrize(
+    ("name", "result", "words"),
+    [
+        ("10_subwords.pair_counts", {("a", "b</w>"): np.zeros(3)}, "Expected {('a', 'b</w>'): 3}"),
+        ("08_positions.rotary", np.zeros((2, 4)).view(OddArray), "got a OddArray"),
+        ("02_tape.order", [10**5000], "could not use a list of 1, which the function returned: ValueError"),
+        ("02_tape.order", [7] * 10**6, "Op 7 is walked twice"),
+        ("07_feed_forward.interpolation", (*np.zeros((2, 1, 3)), 0, 0), "Part 1 of the result must"),
+        ("13_bleu.split_compounds", "x" * 10**6, "Expected"),
+    ],
+)
+def test_an_odd_result_is_answered_in_one_paragraph(name, result, words):
+    answer = examine(name, lambda *inputs: result)
+    assert answer.verdict == "wrong"
+    assert words in answer.text
+    assert len(str(answer)) < 2_500
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("value", [np.inf, -np.inf, 1e308, np.nan])
+def test_checks_of_great_numbers_print_no_warnings(value):
+    assert examine("04_attention.self_attention", lambda x, *weights: np.full_like(x, value)).verdict == "wrong"
+
+
+def test_what_a_function_prints_is_shown_up_to_a_limit(capsys):
+    check("04_attention.weights", lambda q, k, mask: [print("scores", i) for i in range(10_000)])
+    printed = capsys.readouterr().out
+    assert printed.startswith("scores 0\nscores 1\n") and len(printed) < 6_000
+    assert "[what the function prints goes on]\n04_attention.weights: wrong." in printed
+
+
+def test_a_function_that_cannot_be_stopped_is_told_so(monkeypatch):
+    monkeypatch.setitem(EXERCISES["04_attention.weights"].__dict__, "seconds", 0.1)
+    assert "restart the kernel" in examine("04_attention.weights", lambda q, k, mask: time.sleep(3)).text
+    assert "restart" not in examine("04_attention.weights", loops).text
+
+
+def test_the_readers_own_interrupt_stops_the_function(monkeypatch):
+    stopped = threading.Event()
+
+    def runs(q, k, mask):
+        try:
+            _thread.interrupt_main()
+            loops(q, k, mask)
+        finally:
+            stopped.set()
+
+    with pytest.raises(KeyboardInterrupt):
+        examine("04_attention.weights", runs)
+    assert stopped.wait(1.0)
 
 
 def test_a_function_that_loops_for_ever_is_stopped(monkeypatch):
     monkeypatch.setitem(EXERCISES["04_attention.weights"].__dict__, "seconds", 0.3)
     assert "had not come back after 0.3 s" in examine("04_attention.weights", loops).text
+
+
+def holds_on(q, k, mask):
+    while True:
+        try:
+            np.linalg.norm(q)  # the exception that is to stop the loop is thrown in here
+        except:  # noqa: E722
+            continue
+
+
+def test_a_bare_except_does_not_keep_a_loop_alive(monkeypatch, capsys):
+    monkeypatch.setitem(EXERCISES["04_attention.weights"].__dict__, "seconds", 0.1)
+    before = threading.active_count()
+    assert "restart" not in examine("04_attention.weights", holds_on).text
+    assert threading.active_count() <= before
+    assert capsys.readouterr().err == ""
 
 
 def not_implemented(q, k, mask):
@@ -148,11 +259,25 @@ def test_an_unfilled_exercise_says_not_yet(function):
 
 def test_an_unknown_exercise_is_told_the_nearest_names():
     assert "04_attention.weights" in examine("04_attention.wieghts", loops).text
+    assert "01_arrays.centred" in examine("", loops).text and len(examine("", loops).text) < 300
+
+
+@pytest.mark.parametrize("name", [loops, None, ["04_attention.weights"]])
+def test_a_name_that_is_no_text_is_told(name):
+    assert "name comes first" in examine(name, "04_attention.weights").text
 
 
 def test_a_difference_without_a_name_shows_the_smallest_example():
     text = examine("04_attention.weights", lambda q, k, mask: solution_of("04_attention.weights")(q, k, mask) ** 2).text
     assert text.startswith("Expected [[") and "q = [[" in text
+
+
+def test_a_factor_is_told_only_if_all_failing_cases_have_one():
+    streaming = solution_of("04_attention.streaming")  # its first case has one query
+    text = examine("04_attention.streaming", lambda q, k, v, size: streaming(q, k, v, size) * (1 + q[:, :1])).text
+    assert text.startswith("Expected [[")
+    text = examine("04_attention.streaming", lambda q, k, v, size: streaming(q, k, v, size) * len(k)).text
+    assert text.startswith("Every number is 4 times the right one.")
 
 
 # -- show, check_gradient ---------------------------------------------------------------------------------------------
@@ -163,6 +288,61 @@ def test_show_prints_file_line_and_source(capsys):
     first, _, source = capsys.readouterr().out.partition("\n\n")
     assert re.fullmatch(r"minitransformer/ops/attention\.py, line \d+", first)
     assert source.startswith("def attention_forward(") and "weights @ v" in source
+
+
+@pytest.mark.parametrize("thing", [3, None, np.exp, np.zeros(3), layer_norm, eval("lambda: 0")])
+def test_show_says_what_has_no_source(thing, capsys):
+    show(thing)
+    assert re.fullmatch(r"`show` prints functions .*; .* has no such source\.\n", capsys.readouterr().out)
+
+
+def changes_in_place(grad_y, saved):
+    grad_y *= 2.0
+    return (grad_y,)
+
+
+BAD_BACKWARD = {
+    "None": (
+        lambda grad_y, saved: None,
+        "WRONG. The backward must return a tuple of 1, a gradient per input; got None.",
+    ),
+    "no tuple": (lambda grad_y, saved: grad_y, "got an array of shape (2, 3)."),
+    "too many": (lambda grad_y, saved: (grad_y, grad_y), "got a tuple of 2."),
+    "shape": (lambda grad_y, saved: (grad_y[:1],), "must have the shape (2, 3), got (1, 3)."),
+    "NaN": (lambda grad_y, saved: (grad_y * np.nan,), "relative error nan: WRONG in input 0"),
+    "inf": (lambda grad_y, saved: (grad_y * np.inf,), "WRONG in input 0"),
+    "raises": (lambda grad_y, saved: saved[3], "WRONG. IndexError: tuple index out of range, raised in <lambda>"),
+    "in place": (changes_in_place, "read-only, raised in changes_in_place, `grad_y *= 2.0`."),
+    "exit": (lambda grad_y, saved: sys.exit(), "WRONG. SystemExit, raised in <lambda>"),
+    "unfilled": (lambda grad_y, saved: ..., "<lambda>: not yet"),
+    "loop": (lambda grad_y, saved: loops([], saved, None), "WRONG. It had not come back after 0.3 s."),
+    "not a function": (3, "WRONG. TypeError: 'int' object is not callable"),
+}
+
+
+@pytest.mark.parametrize(("backward", "words"), BAD_BACKWARD.values(), ids=BAD_BACKWARD)
+def test_check_gradient_answers_a_bad_backward_in_one_line(backward, words, capsys, monkeypatch):
+    monkeypatch.setattr("course.gradients.SECONDS", 0.3)
+    x = np.arange(6.0).reshape(2, 3)
+    check_gradient((softmax_forward, backward), x)
+    out = capsys.readouterr().out
+    assert words in out and out.count("\n") == 1
+    assert np.array_equal(x, np.arange(6.0).reshape(2, 3))
+
+
+def test_check_gradient_answers_a_wrong_call_in_one_line(capsys):
+    check_gradient(softmax_forward, np.zeros(3))
+    check_gradient((softmax_forward, softmax_backward))
+    check_gradient((softmax_forward, softmax_backward), "text")
+    first, second, third = capsys.readouterr().out.splitlines()
+    assert "a pair (forward, backward)" in first and "missing 1 required" in second and "'text'" in third
+
+
+def test_fill_names_the_notebooks_if_one_is_unknown(capsys):
+    pytest.importorskip("nbclient")  # comes with the extra "lessons"
+    main = importlib.import_module("course.fill").main
+    assert main(["04_atention"]) == 1
+    assert "there is no notebook 04_atention; there are 01_arrays, " in capsys.readouterr().out
 
 
 def test_check_gradient_names_the_wrong_input(rng, capsys):

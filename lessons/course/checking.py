@@ -10,9 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from course.calls import NotFilledIn, StudentFunction, Trouble
-from course.compare import describe, form_error, has_nan, regular_difference, same
+from course.calls import NotFilledIn, StudentFunction, Trouble, told_error
+from course.compare import describe, form_error, has_nan, kind, regular_difference, same
 from course.exercise import Exercise, find_exercise
+
+LONGEST = 2_000
+"""A text of more characters is cut."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,8 @@ class Result:
     text: str
 
     def __str__(self) -> str:
-        return textwrap.fill(f"{self.name}: {self.verdict}. {self.text}".rstrip(), width=110, break_long_words=False)
+        text = self.text if len(self.text) <= LONGEST else f"{self.text[:LONGEST]} ..."
+        return textwrap.fill(f"{self.name}: {self.verdict}. {text}".rstrip(), width=110, break_long_words=False)
 
 
 def check(name: str, function: Callable) -> None:
@@ -34,20 +38,25 @@ def check(name: str, function: Callable) -> None:
 
 def examine(name: str, function: Callable) -> Result:
     """The result of an exercise's tests."""
+    if not isinstance(name, str):
+        return Result("check", "wrong", 'The name comes first, as text: `check("04_attention.weights", my_weights)`.')
     try:
         exercise = find_exercise(name)
     except KeyError as error:
         return Result(name, "wrong", f"In `check`, {error.args[0]}.")
     if not callable(function):
-        text = f"`check` needs the function itself, got {describe(function)}: write its name, without brackets."
+        text = f"`check` needs the function itself, got {kind(function)}: write its name, without brackets."
         return Result(name, "wrong", text)
     student = StudentFunction(function, parameter_names(exercise, function), exercise.seconds)
     try:
-        message = fault_of(exercise, student)
+        with np.errstate(all="ignore"):
+            message = fault_of(exercise, student)
     except NotFilledIn:
         return Result(name, "not yet", "")
     except Trouble as trouble:
         message = str(trouble)
+    except Exception as error:  # results come in more forms than the tests can foresee
+        message = f"The tests could not use {kind(student.result)}, which the function returned: {told_error(error)}."
     return Result(name, "wrong", message) if message else Result(name, "right", f"Tested: {exercise.tested}.")
 
 
@@ -55,7 +64,7 @@ def parameter_names(exercise: Exercise, function: Callable) -> list[str]:
     """The names of the arguments, from the reference where there is one."""
     try:
         return list(inspect.signature(exercise.reference or function).parameters)
-    except (TypeError, ValueError):
+    except Exception:  # compiled functions have none, and a class of the reader's own may answer with any error
         return [f"argument {i}" for i in range(20)]
 
 
@@ -67,11 +76,13 @@ def fault_of(exercise: Exercise, student: StudentFunction) -> str | None:
         got = [student(*case) for case in cases]
         wrong = [i for i in range(len(cases)) if not same(expected[i], got[i], exercise.rtol)]
         if wrong:
+            rules = [regular_difference(expected[i], got[i], exercise.rtol) for i in wrong]
+            rule = rules[0] if all(rules) else None  # one case alone may have a rule by chance
             return (
                 named_mistake(exercise, cases, got)
                 or malformed(expected[wrong[0]], got[wrong[0]], student.told(cases[wrong[0]]), exercise.rtol)
                 or broken_property(exercise, student, cases)
-                or example(expected[wrong[0]], got[wrong[0]], student.told(cases[wrong[0]]), exercise.rtol)
+                or example(expected[wrong[0]], got[wrong[0]], student.told(cases[wrong[0]]), rule)
             )
     return broken_property(exercise, student, cases)
 
@@ -111,7 +122,6 @@ def broken_property(exercise: Exercise, student: StudentFunction, cases: list[tu
     return next((message for message in messages if message), None)
 
 
-def example(expected: Any, got: Any, called_with: str, rtol: float) -> str:
-    """The smallest failing example."""
-    rule = regular_difference(expected, got, rtol)
+def example(expected: Any, got: Any, called_with: str, rule: str | None) -> str:
+    """The smallest failing example, after what all of them have in common."""
     return f"{f'{rule} ' if rule else ''}Expected {describe(expected)}, got {describe(got)} for {called_with}."

@@ -17,6 +17,8 @@ def same(expected: Any, got: Any, rtol: float) -> bool:
         return False
     if isinstance(expected, (tuple, list)):
         return all(same(a, b, rtol) for a, b in zip(expected, got, strict=True))
+    if isinstance(expected, dict):
+        return expected.keys() == got.keys() and all(same(expected[key], got[key], rtol) for key in expected)
     if isinstance(expected, NUMBERS):
         return bool(np.allclose(expected, got, rtol=rtol, atol=rtol * 1e-2, equal_nan=True))
     return bool(expected == got)
@@ -25,7 +27,7 @@ def same(expected: Any, got: Any, rtol: float) -> bool:
 def form_error(expected: Any, got: Any, what: str = "the result") -> str | None:
     """What is wrong with the type or the shape of ``got``, or None."""
     if got is None and expected is not None:
-        return f"{what} must be {kind(expected)}, got None; is a `return` missing?"
+        return f"{what} must be {kind(expected)}, got None (is a `return` missing?)"
     if isinstance(expected, (tuple, list)):
         if not isinstance(got, (tuple, list)) or len(got) != len(expected):
             return f"{what} must be {kind(expected)}, got {kind(got)}"
@@ -39,7 +41,8 @@ def form_error(expected: Any, got: Any, what: str = "the result") -> str | None:
 
 
 def _number_error(expected: np.ndarray, got: Any, what: str, wanted: str) -> str | None:
-    if not isinstance(got, NUMBERS) or (expected.ndim > 0 and not isinstance(got, np.ndarray)):
+    own_kind = isinstance(got, np.ndarray) and type(got) is not np.ndarray  # np.matrix, a masked array
+    if own_kind or not isinstance(got, NUMBERS) or (expected.ndim > 0 and not isinstance(got, np.ndarray)):
         return f"{what} must be {wanted}, got {kind(got)}"
     got = np.asarray(got)
     if got.shape != expected.shape:
@@ -63,14 +66,14 @@ def regular_difference(expected: Any, got: Any, rtol: float) -> str | None:
         wrong = [i for i, (a, b) in enumerate(zip(expected, got, strict=True)) if not same(a, b, rtol)]
         found = regular_difference(expected[wrong[0]], got[wrong[0]], rtol) if len(wrong) == 1 else None
         return found and f"Part {wrong[0]} of the result: {found}"
-    if not (isinstance(expected, np.ndarray) and isinstance(got, np.ndarray) and got.dtype.kind == "f"):
+    if not (isinstance(expected, np.ndarray) and type(got) is np.ndarray and got.dtype.kind == "f"):
         return None
     if expected.ndim > 1 and same(expected.swapaxes(-1, -2), got, rtol):
         return "It is transposed: the last two axes are exchanged."
     if expected.shape != got.shape or expected.dtype.kind != "f" or expected.size < 2 or not np.abs(expected).max():
         return None
     factor = float(got.flat[np.abs(expected).argmax()] / expected.flat[np.abs(expected).argmax()])
-    if factor == 0.0 or not same(factor * expected, got, rtol):
+    if factor == 0.0 or not np.isfinite(factor) or not same(factor * expected, got, rtol):
         return None
     if np.isclose(factor, -1.0):
         return "Every number has the wrong sign."
@@ -79,6 +82,8 @@ def regular_difference(expected: Any, got: Any, rtol: float) -> str | None:
 
 def kind(value: Any) -> str:
     """A value's type in words."""
+    if isinstance(value, np.ndarray) and type(value) is not np.ndarray:
+        return f"a {type(value).__name__}"
     if isinstance(value, np.ndarray) and value.ndim:
         return f"{'a boolean' if value.dtype == bool else 'an'} array of shape {value.shape}"
     if isinstance(value, (bool, np.bool_)) or (isinstance(value, np.ndarray) and value.dtype == bool):
@@ -94,7 +99,7 @@ def describe(value: Any) -> str:
     """A value on one line; a large array by its shape."""
     if isinstance(value, (tuple, list)):
         inside = ", ".join(describe(part) for part in value)
-        return f"[{inside}]" if isinstance(value, list) else f"({inside})"
+        return f"[{inside}]" if isinstance(value, list) else f"({inside}{',' if len(value) == 1 else ''})"
     if isinstance(value, np.ndarray) and value.size > SHOWN:
         return f"<array of shape {value.shape}>"
     if isinstance(value, (np.ndarray, np.generic)):

@@ -70,7 +70,7 @@ def find_exercise(name: str) -> Exercise:
     lesson = str(name).partition(".")[0]
     known = exercises_of(lesson) if lesson in lessons_with_exercises() else all_exercises()
     if name not in known:
-        near = difflib.get_close_matches(str(name), known, n=3, cutoff=0.3) or list(known)
+        near = difflib.get_close_matches(str(name), known, n=3, cutoff=0.3) or list(known)[:5]
         raise KeyError(f"there is no exercise {name!r}; the nearest are {', '.join(near)}")
     return known[name]
 

@@ -57,8 +57,13 @@ def run(name: str) -> list[str]:
 
 
 def main(names: list[str]) -> int:
-    faults = []
-    for name in names or sorted(path.stem for path in LESSONS.glob("*.ipynb")):
+    known = sorted(path.stem for path in LESSONS.glob("*.ipynb"))
+    names = [name.removesuffix(".ipynb") for name in names]
+    faults = [f"there is no notebook {name}; there are {', '.join(known)}" for name in names if name not in known]
+    if faults:
+        print("\n".join(faults))
+        return 1
+    for name in names or known:
         start = time.perf_counter()
         found = run(name)
         seconds = time.perf_counter() - start

@@ -8,14 +8,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 import minitransformer
+from course.compare import kind
 
 ROOT = Path(minitransformer.__file__).parents[1]
 
 
 def show(thing: Callable) -> None:
     """Print the source of a function, method or class, with its file and its first line number above it."""
-    lines, first = inspect.getsourcelines(thing)
-    path = Path(inspect.getsourcefile(thing)).resolve()
+    try:
+        lines, first = inspect.getsourcelines(thing)
+        path = Path(inspect.getsourcefile(thing)).resolve()
+    except (TypeError, OSError):  # a value, a compiled function, code without a file
+        print(f"`show` prints functions and classes written in Python; {kind(thing)} has no such source.")
+        return
     place = path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else path.name
     source = textwrap.dedent("".join(lines)).rstrip()
     if _in_notebook():

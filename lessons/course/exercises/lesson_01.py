@@ -38,6 +38,10 @@ CENTRED = Exercise(
             lambda x: x - x.mean(axis=1, keepdims=True),
         ),
         Mistake(
+            "One mean for each x[i]: with three axes that is a whole matrix. The vector is the last axis alone.",
+            lambda x: x - x.mean(axis=tuple(range(1, x.ndim)), keepdims=True),
+        ),
+        Mistake(
             "The means are returned; they are to be subtracted from x.", lambda x: 0 * x + x.mean(-1, keepdims=True)
         ),
     ),
@@ -76,6 +80,16 @@ def differences(ahead, behind, width, keep=False):
     return gradient
 
 
+def row_by_row(f, x, h):
+    """The slope along all of x[i] at once."""
+    found = np.zeros(x.shape)
+    for i in range(len(x)):
+        step = np.zeros(x.shape)
+        step[i] = h
+        found[i] = (f(x + step) - f(x - step)) / (2 * h)
+    return found
+
+
 NUMERICAL_GRADIENT = Exercise(
     "01_arrays.numerical_gradient",
     numerical_gradient_inputs,
@@ -90,6 +104,10 @@ NUMERICAL_GRADIENT = Exercise(
         Mistake(
             "A number that was moved is not put back before the next one is tried: the point wanders off.",
             differences(1, -1, 2, keep=True),
+        ),
+        Mistake(
+            "In a matrix x[i] is a whole row, and all of it is moved at once. np.ndindex(x.shape) names each number.",
+            row_by_row,
         ),
         Mistake(
             "All numbers are moved at once: that is the slope along (1, 1, ...), one number for the whole array.",

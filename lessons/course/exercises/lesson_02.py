@@ -157,6 +157,7 @@ def gradients_inputs(rng):
     yield [entry([0, 0], 1, [3.0, 3.0]), entry([1, 0], 2, [1.0, 1.0])], 3
     yield [entry([0], 1, [2.0]), entry([1], 2, [3.0]), entry([1, 2], 3, [1.0, 1.0])], 4
     yield [entry([0, 1], 2, [2.0, -1.0]), entry([0], 3, [5.0]), entry([2, 2], 4, [0.5, 4.0])], 5
+    yield [entry([0], 2, [3.0]), entry([2, 3], 1, [1.0, 2.0])], 4
     tape = []
     for output in range(2, 10):
         inputs = [output - 1, *rng.integers(0, output, 2).tolist()]
@@ -164,10 +165,10 @@ def gradients_inputs(rng):
     yield tape, 10
 
 
-def gradients(tape, n_values, *, overwrite=False, start=1.0, forward_order=False, once=False):
+def gradients(tape, n_values, *, overwrite=False, start=1.0, forward_order=False, once=False, result=None):
     """The walk, with what each mistake does."""
     found = [0.0] * n_values
-    found[tape[-1][1]] = start
+    found[tape[-1][1] if result is None else result] = start
     for inputs, output, backward in tape if forward_order else reversed(tape):
         pairs = list(zip(inputs, backward(found[output]), strict=True))
         for value, grad in dict(pairs).items() if once else pairs:
@@ -188,6 +189,10 @@ GRADIENTS = Exercise(
         Mistake(
             "The gradient of the result by itself is 1; without it everything stays 0.",
             lambda tape, n_values: gradients(tape, n_values, start=0.0),
+        ),
+        Mistake(
+            "The walk starts at the value with the highest number; the result is the output of the tape's last entry.",
+            lambda tape, n_values: gradients(tape, n_values, result=-1),
         ),
         Mistake(
             "The tape is walked forwards: start from its last entry.",

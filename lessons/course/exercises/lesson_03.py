@@ -21,13 +21,15 @@ def softmax_inputs(rng):
     yield (np.array([[2.0, 1.0, 0.0], [0.0, 0.0, 1.0]]),)
     yield (rng.standard_normal((3, 3)),)
     yield (np.array([[1000.0, 999.0], [-3000.0, -2999.0]]),)
+    yield (np.array([[0.0, -1.0], [-400.0, -401.0]]),)
+    yield (np.array([[2000.0, 0.0, 0.0]]),)
 
 
 SOFTMAX = Exercise(
     "03_softmax.softmax",
     softmax_inputs,
     reference=lambda z: softmax_forward(z)[0],
-    tested="small logits, and rows at 1000 and at -3000, against the engine's softmax",
+    tested="small logits, and rows from 2000 down to -3000, against the engine's softmax",
     mistakes=(
         Mistake(
             "Exponentials overflow: exp(1000) is inf, and inf / inf is nan. Take the largest logit of each row away.",
@@ -37,6 +39,14 @@ SOFTMAX = Exercise(
             "The largest logit of the whole array is taken away: in a row far below it every exponential is 0, and "
             "0 / 0 is nan. Each row has its own largest.",
             lambda z: exponentials_over(np.exp(z - z.max())),
+        ),
+        Mistake(
+            "The largest absolute value is taken away: with negative logits every exponential is 0, and 0 / 0 is nan.",
+            lambda z: exponentials_over(np.exp(z - np.abs(z).max(axis=-1, keepdims=True))),
+        ),
+        Mistake(
+            "The mean is taken away, not the largest logit: the exponent may still be large, and exp overflows.",
+            lambda z: exponentials_over(np.exp(z - z.mean(axis=-1, keepdims=True))),
         ),
         Mistake(
             "The softmax runs over the first axis: columns sum to one. Each row, one position, must.",

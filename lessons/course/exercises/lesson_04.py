@@ -26,9 +26,9 @@ def scores_of(q, k, divisor=None):
 
 
 def weights_inputs(rng):
-    for n_queries, n_keys, d_k in ((1, 2, 4), (2, 3, 4), (4, 4, 16)):
+    for n_queries, n_keys, d_k in ((1, 3, 4), (2, 3, 4), (4, 4, 16)):
         mask = rng.random((n_queries, n_keys)) < 0.6
-        mask[:, 0] = True
+        mask[:, :2] = True  # with one key alone every weight is 1, whatever the scores
         mask[-1, -1] = False
         yield 2 * rng.standard_normal((n_queries, d_k)), 2 * rng.standard_normal((n_keys, d_k)), mask
 
@@ -136,7 +136,8 @@ DECODER_MASK = Exercise(
             lambda lengths, n: decoder_mask(lengths, n) & ~np.eye(n, dtype=bool),
         ),
         Mistake(
-            "Padding lies on the wrong axis: the mask must hide padded keys (last axis), and here it hides queries.",
+            "Padding lies on the wrong axis, or on both: the rows of padded queries are hidden. Only keys, the last "
+            "axis, are to be.",
             lambda lengths, n: causal_mask(n, np)[0] & (np.arange(n) < lengths[:, None])[:, :, None],
         ),
         Mistake(
@@ -200,12 +201,24 @@ BACKWARD = Exercise(
             backward_through(lambda g, weights: g),
         ),
         Mistake(
+            "The mean fit is divided by the number of keys: sum(g * weights) is a mean already, the weights sum to 1.",
+            backward_through(lambda g, weights: weights * (g - (g * weights).mean(axis=-1, keepdims=True))),
+        ),
+        Mistake(
+            "The mean fit is the plain mean of g; each g must count with its weight: sum(g * weights).",
+            backward_through(lambda g, weights: weights * (g - g.mean(axis=-1, keepdims=True))),
+        ),
+        Mistake(
             "The sum of the softmax runs over the queries; it belongs to one row.",
             backward_through(lambda g, weights: weights * (g - (g * weights).sum(axis=0, keepdims=True))),
         ),
         Mistake(
             "The scale 1 / sqrt(d_k) is missing in grad_q and grad_k: forward multiplied the scores by it.",
             backward_through(softmax_rule, 1.0, 1.0),
+        ),
+        Mistake(
+            "grad_q and grad_k are divided by d_k; forward divided the scores by its square root.",
+            lambda grad_y, q, *rest: backward_through(softmax_rule, q.shape[-1], q.shape[-1])(grad_y, q, *rest),
         ),
         Mistake("The scale 1 / sqrt(d_k) is missing in grad_k.", backward_through(softmax_rule, None, 1.0)),
         Mistake("The scale 1 / sqrt(d_k) is missing in grad_q.", backward_through(softmax_rule, 1.0, None)),
@@ -220,11 +233,12 @@ def streaming_inputs(rng):
         q, k, v = (rng.standard_normal(s) for s in ((n_queries, 4), (n_keys, 4), (n_keys, 3)))
         yield 3 * q, 3 * np.sort(k, axis=0), v, size
     yield 100 * q, 100 * k, v, 4
+    yield 100 * np.abs(q), -100 * np.abs(k), v, 4
 
 
-def streamed(q, k, v, size, *, fix_total=True, fix_y=True, drop_rest=False, shift=True):
+def streamed(q, k, v, size, *, fix_total=True, fix_y=True, drop_rest=False, shift=True, first=-np.inf, divide=True):
     """Attention over blocks of keys, with what each mistake leaves out."""
-    largest, total, y = np.full((len(q), 1), -np.inf), np.zeros((len(q), 1)), np.zeros((len(q), v.shape[1]))
+    largest, total, y = np.full((len(q), 1), first), np.zeros((len(q), 1)), np.zeros((len(q), v.shape[1]))
     for start in range(0, len(k) - (len(k) % size if drop_rest else 0), size):
         scores = scores_of(q, k[start : start + size])
         grown = np.maximum(largest, scores.max(axis=-1, keepdims=True)) if shift else np.zeros_like(largest)
@@ -232,7 +246,7 @@ def streamed(q, k, v, size, *, fix_total=True, fix_y=True, drop_rest=False, shif
         total = total * (factor if fix_total else 1.0) + part.sum(axis=-1, keepdims=True)
         y = y * (factor if fix_y else 1.0) + part @ v[start : start + size]
         largest = grown
-    return y / total
+    return y / total if divide else y
 
 
 def averaged_blocks(q, k, v, size):
@@ -244,7 +258,7 @@ STREAMING = Exercise(
     "04_attention.streaming",
     streaming_inputs,
     reference=lambda q, k, v, size: attention_forward(q, k, v)[0],
-    tested="blocks that do and do not divide the number of keys, and scores of several thousand",
+    tested="blocks that do and do not divide the number of keys, and scores of several thousand, above and below zero",
     mistakes=(
         Mistake(
             "When the largest score grows, the old sum of exponentials must shrink by exp(old largest - new largest).",
@@ -262,6 +276,15 @@ STREAMING = Exercise(
         Mistake(
             "Exponentials overflow at large scores: subtract the largest score seen so far before exp.",
             lambda *inputs: streamed(*inputs, shift=False),
+        ),
+        Mistake(
+            "The largest score so far starts at 0: where all scores lie far below, every exponential is 0, and 0 / 0 "
+            "is nan. Start at -inf.",
+            lambda *inputs: streamed(*inputs, first=0.0),
+        ),
+        Mistake(
+            "The division by the sum of the exponentials is missing at the end.",
+            lambda *inputs: streamed(*inputs, divide=False),
         ),
         Mistake("Each block is given the same weight; its weight is its share of all exponentials.", averaged_blocks),
     ),

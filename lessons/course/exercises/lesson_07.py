@@ -187,6 +187,11 @@ def mean_biases(*inputs):
     return tuple(grad / len(inputs[0]) if grad.ndim == 1 else grad for grad in grads)
 
 
+def mean_parameters(*inputs):
+    grad_x, *grads = backward(*inputs)
+    return grad_x, *(grad / len(inputs[0]) for grad in grads)
+
+
 BACKWARD = Exercise(
     "07_feed_forward.backward",
     backward_inputs,
@@ -216,6 +221,10 @@ BACKWARD = Exercise(
         Mistake(
             "The gradients of the biases are means over the positions, too small by their number: sum.",
             mean_biases,
+        ),
+        Mistake(
+            "The gradients of all four parameters are means over the positions, too small by their number: sum.",
+            mean_parameters,
         ),
     ),
 )

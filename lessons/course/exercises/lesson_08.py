@@ -181,6 +181,10 @@ SHIFT = Exercise(
             "The speeds are 10000^(-i / d_model); the exponent is 2i / d_model, i being the number of the pair.",
             lambda k, d_model: shift_matrix(k, d_model, exponent=1.0),
         ),
+        Mistake(
+            "The sign of k is lost: with k = -2 the matrix turns back.",
+            lambda k, d_model: shift_matrix(abs(k), d_model),
+        ),
         Mistake("The matrix is made for sines first, then cosines; in the table they take turns.", by_halves),
         Mistake(
             "Both sines have the same sign: that is no turn. cos(a + b) = cos a cos b - sin a sin b.", without_minus
@@ -206,6 +210,15 @@ def turned_in_halves(x, start):
     half = x.shape[1] // 2
     pairs = turned(np.stack([x[:, :half], x[:, half:]], axis=-1).reshape(x.shape), start)
     return np.concatenate([pairs[:, 0::2], pairs[:, 1::2]], axis=1)
+
+
+def overwritten(x, start):
+    """Each pair's second component made from the first one that was already turned."""
+    length, d = x.shape
+    angles = (start + np.arange(length))[:, None] / 10000.0 ** (2.0 * np.arange(d // 2) / d)
+    a = x[:, 0::2] * np.cos(angles) - x[:, 1::2] * np.sin(angles)
+    b = a * np.sin(angles) + x[:, 1::2] * np.cos(angles)
+    return np.stack([a, b], axis=-1).reshape(length, d)
 
 
 def scores_depend_on_distance(function, x, start):
@@ -237,6 +250,7 @@ ROTARY = Exercise(
             lambda x, start: turned(x, start, exponent=1.0),
         ),
         Mistake("Pairs are made of both halves; here neighbours make a pair.", turned_in_halves),
+        Mistake("The new b is made from the new a; both must be made from the old pair.", overwritten),
         Mistake(
             "The sinusoids are added; the scores then hold the places themselves, not the distances alone.",
             lambda x, start: x + engine_sinusoids(start, start + len(x), x.shape[1]),

@@ -127,6 +127,10 @@ PARAMETERS = Exercise(
                 n, d_model, d_ff, n_heads, d_model // n_heads, d_model // n_heads, vocab
             ),
         ),
+        Mistake(
+            "d_k stands where d_v belongs: W^V and W^O are as wide as h d_v.",
+            lambda n, d_model, d_ff, n_heads, d_k, d_v, vocab: parameters(n, d_model, d_ff, n_heads, d_k, d_k, vocab),
+        ),
     ),
 )
 
@@ -335,6 +339,14 @@ DECODING_FLOPS = Exercise(
         Mistake(
             "With the cache the memory's keys and values are made at every step; they are made once.",
             flops_with(memory_once=False),
+        ),
+        Mistake(
+            "Without a cache the memory's keys and values are made anew at every step; here they are made once.",
+            lambda n_src, n_tgt, d_model, d_ff, n_heads, d_k: (
+                decoding_flops(n_src, n_tgt, d_model, d_ff, n_heads, d_k)[0]
+                - (n_tgt - 1) * 4 * n_src * d_model * n_heads * d_k,
+                decoding_flops(n_src, n_tgt, d_model, d_ff, n_heads, d_k)[1],
+            ),
         ),
         Mistake(
             "With the cache query t meets t keys, itself included; here it meets all n_tgt.",

@@ -307,6 +307,10 @@ COUNT_CHANGES = Exercise(
             changes_around,
         ),
         Mistake(
+            "Only what the merge brings is there. What it takes away is missing; `Counter - Counter` drops it.",
+            lambda symbols, pair: {key: n for key, n in count_changes(symbols, pair).items() if n > 0},
+        ),
+        Mistake(
             "The lost neighbours are missing: in `x a b y` the merge also takes away (x, a) and (b, y).",
             lambda symbols, pair: changes_around(symbols, pair, minus=False),
         ),
@@ -374,6 +378,10 @@ LEARN = Exercise(
         Mistake(
             "The end mark is missing: the last letter of a word is written with </w>.",
             lambda frequencies, n: learned_by(frequencies, n, spell=list),
+        ),
+        Mistake(
+            "The end mark is a symbol of its own here; it belongs to the last letter.",
+            lambda frequencies, n: learned_by(frequencies, n, spell=lambda word: [*word, "</w>"]),
         ),
         Mistake(
             "The pairs are counted only once, at the beginning. Each merge makes new pairs: count again after it.",

@@ -195,7 +195,8 @@ def distances_inputs(rng):
 
 def adam_distance(grads, rate, beta1, beta2, eps, *, fresh=False, still_clock=False):
     w, m, v = np.zeros((3, 1))
-    for t, grad in enumerate(grads, start=1):
+    rates = np.broadcast_to(rate, len(grads))
+    for t, (grad, rate) in enumerate(zip(grads, rates, strict=True), start=1):
         if fresh:
             m, v = np.zeros((2, 1))
         w, m, v = adam_step(w, np.array([grad]), m, v, 1 if fresh or still_clock else t, rate, beta1, beta2, eps)
@@ -219,6 +220,13 @@ DISTANCES = Exercise(
         Mistake(
             "The factors are used nowhere: each multiplies the gradient of its update.",
             lambda grads, factors, *rest: distances(grads, np.ones_like(factors), *rest),
+        ),
+        Mistake(
+            "In Adam the factor multiplies the rate. It multiplies the gradient, which Adam divides by its own size.",
+            lambda grads, factors, rate, *rest: (
+                distances(grads, factors, rate, *rest)[0],
+                adam_distance(grads, rate * factors, *rest),
+            ),
         ),
         Mistake(
             "m and v begin anew in each update: each step is then the rate times a sign. They must be carried along.",

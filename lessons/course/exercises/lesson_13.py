@@ -223,6 +223,10 @@ CORPUS = Exercise(
             mean_of_sentences,
         ),
         Mistake(
+            "The file is joined to one long sentence: n-grams then run from one sentence into the next.",
+            lambda hypotheses, references: bleu_with()([sum(hypotheses, [])], [sum(references, [])]),
+        ),
+        Mistake(
             "Each precision is a mean over the sentences. Add up right and total n-grams first, then divide.",
             mean_of_precisions,
         ),

@@ -134,6 +134,16 @@ def confusion(expected, said):
     return counted(places(expected, said))
 
 
+def first_wrong_count(function, expected, said):
+    right, got = confusion(expected, said), function(expected, said)
+    for row, column in np.argwhere(right != got):
+        return (
+            f"counts[{row}, {column}] must be {right[row, column]}, got {got[row, column]:g}, for "
+            f"expected = {expected}, said = {said}."
+        )
+    return None
+
+
 CONFUSION = Exercise(
     "14_translation.confusion",
     confusion_inputs,
@@ -165,6 +175,7 @@ CONFUSION = Exercise(
             lambda expected, said: confusion(expected, said) * (1 - np.eye(10, dtype=int)),
         ),
     ),
+    properties=(first_wrong_count,),
 )
 
 # -- in_order ---------------------------------------------------------------------------------------------------------

@@ -80,6 +80,12 @@ PADDING_MASK = cage(
     ),
     ("Padding is not masked.", lambda scores, lengths: softmax_forward(scores)[0]),
     (
+        "Masked scores are set to 0, and exp(0) = 1 still counts. Set them to -inf, whose exponential is 0.",
+        lambda scores, lengths: softmax_forward(
+            np.where(np.arange(scores.shape[-1]) < lengths[:, None, None], scores, 0.0)
+        )[0],
+    ),
+    (
         "The mask ends one key too late: with lengths[b] words the last one stands at lengths[b] - 1.",
         lambda scores, lengths: masked_softmax(scores, lengths, extra=1),
     ),
@@ -120,16 +126,17 @@ NORM_PLACE = cage(
     lambda block, d_model: norm_place(block, d_model),
     "the norm after the sum, before the sub-layer, and behind the sub-layer, with three values of gamma",
     (
-        'The answer is always "post". That is what the text says; these blocks were not measured.',
+        'The answer is "post" for every block. That is what the text says; two of the three differ.',
         lambda block, d_model: "post",
     ),
     (
-        "A sub-layer that returns zeros tells post-norm from the two others, and no more: there the branch adds "
-        "nothing, whether the norm stands before it or behind it.",
+        '"branch" is taken for "pre". A sub-layer that returns zeros or its input tells post-norm from the two others, '
+        "and no more. Let it multiply by a factor: a norm behind it undoes that.",
         lambda block, d_model: norm_place(block, d_model, "pre"),
     ),
     (
-        'With a sub-layer that returns its input, "pre" and "branch" add the same. Let it multiply by a factor.',
+        '"pre" is taken for "branch". With a sub-layer that returns its input both add the same. Let it multiply by a '
+        "factor.",
         lambda block, d_model: norm_place(block, d_model, "branch"),
     ),
     (
@@ -184,8 +191,12 @@ SHARED_MASKS = cage(
         "masks look like three.",
         lambda layer, shape, p_drop: len(np.unique(stayed(layer, shape, p_drop, (1.0, 1.0, 1.0)))) - 1,
     ),
-    ("The answer is always 3; these layers were not measured.", lambda layer, shape, p_drop: 3),
-    ("The answer is always 1; these layers were not measured.", lambda layer, shape, p_drop: 1),
+    (
+        "The answer is always 3. If you compare masks of several calls: each call has new ones, so they always differ. "
+        "Tell all three apart in one call.",
+        lambda layer, shape, p_drop: 3,
+    ),
+    ("The answer is always 1, and some of these layers have two masks or three.", lambda layer, shape, p_drop: 1),
 )
 
 # -- 7 scores ---------------------------------------------------------------------------------------------------------

@@ -81,6 +81,10 @@ DROPOUT = cage(
         lambda x, keep, p_drop, training: dropped(x, keep, p_drop) if training else x * (1.0 - p_drop),
     ),
     (
+        "The factor stands at inference. There x must come back as it is: divide by 1 - p_drop in training.",
+        lambda x, keep, p_drop, training: x * keep if training else x * (1.0 - p_drop),
+    ),
+    (
         "The mask is the wrong way round: True in keep means that the value stays.",
         lambda x, keep, p_drop, training: dropped(x, ~keep, p_drop) if training else x,
     ),
@@ -172,6 +176,10 @@ SMOOTHED_LOSS = cage(
         smoothed_by(lambda nll, every, real, eps, v: (nll + eps / v * every) * real),
     ),
     (
+        "The target gets 1 - eps alone. Like every word it gets eps / V too: q must sum to one.",
+        smoothed_by(lambda nll, every, real, eps, v: ((1 - eps) * nll + eps / v * (every - nll)) * real),
+    ),
+    (
         "eps is shared among the V - 1 other words; sec. 5.4 cites the form that gives all V words eps / V.",
         smoothed_by(lambda nll, every, real, eps, v: ((1 - eps) * nll + eps / (v - 1) * (every - nll)) * real),
     ),
@@ -199,6 +207,11 @@ def end_marks_in_the_last_column(sequences):
     return tgt_in, np.hstack([tgt_out, np.full((len(tgt_out), 1), EOS)])
 
 
+def last_column_cut_off(sequences):
+    tgt_in, _ = pairs_by(lambda s: [BOS, *s, EOS], lambda s: s)(sequences)
+    return tgt_in[:, :-1], pairs(sequences)[1]
+
+
 def pairs(sequences):
     batch = pad_batch(sequences, sequences)
     return batch.tgt_in, batch.tgt_out
@@ -219,5 +232,10 @@ SHIFTED_TARGET = cage(
     ),
     ("EOS is missing: the decoder would never learn to stop.", pairs_by(lambda s: [BOS, *s[:-1]], lambda s: s)),
     ("EOS stands behind the padding; it follows the last word of its own sentence.", end_marks_in_the_last_column),
+    (
+        "The decoder reads EOS in the shorter sentences: cutting off the last column takes it from the longest alone. "
+        "Nothing is said after EOS, so it is never read.",
+        last_column_cut_off,
+    ),
     ("The two arrays are exchanged: (read, said).", lambda sequences: pairs(sequences)[::-1]),
 )
