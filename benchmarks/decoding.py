@@ -201,7 +201,7 @@ def _agreement(counts: dict[str, int]) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.decoding", description=__doc__.split("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="a small model, two cases, one round, and no results are written")
+    parser.add_argument("--quick", action="store_true", help="two cases of a small model, one round, nothing written")
     options = parser.parse_args(argv)
     keep_freed_memory()
     torch.set_num_threads(threads_for_peers())
