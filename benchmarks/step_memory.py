@@ -97,7 +97,8 @@ def markdown(facts: dict, results: dict[str, dict[str, int]]) -> str:
     theirs = results["pytorch"]
     for way, each in results.items():
         grown, their_grown = each["peak"] - each["imports"], theirs["peak"] - theirs["imports"]
-        ratios = [f"{each['peak'] / theirs['peak']:.2f}", f"{grown / their_grown:.2f}"]
+        # A small model may fit into what the imports had and let go of.
+        ratios = [f"{each['peak'] / theirs['peak']:.2f}", f"{grown / their_grown:.2f}" if their_grown else ""]
         lines.append(markdown_row([way, f"{each['peak'] / MIB:,.0f}", f"{grown / MIB:,.0f}", *ratios]))
     lines += ["", *(f"- {name}: {value}" for name, value in facts.items())]
     return "\n".join(lines) + "\n"

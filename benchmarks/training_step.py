@@ -186,7 +186,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     facts, results = machine_facts(), []
     for size in SIZES:
         if options.quick:
-            size = replace(size, sentences=size.sentences // 16, rounds=2)
+            size = replace(size, sentences=size.sentences // 16, rounds=2, updates=1)
         if size.name in options.sizes:
             results.append(summary(size, race(size, random_work(size), size.rounds, compiled)))
     if REAL.name in options.sizes and not options.quick:

@@ -2,6 +2,7 @@
 
 import math
 import re
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -11,7 +12,8 @@ import pytest
 
 from minitransformer.errors import DataError, MissingPackageError, install_hint
 from minitransformer.text import read_lines
-from minitransformer.translation import corpus_bleu, require_sacrebleu
+from minitransformer.translation import corpus_bleu, paper_bleu, require_sacrebleu
+from minitransformer.translation.bleu import moses_words
 
 pytest.importorskip("sacrebleu", reason=f"sacrebleu is not installed: {install_hint('eval')}")
 
@@ -94,3 +96,51 @@ def test_translating_does_not_load_sacrebleu():
     program = "import sys, minitransformer.translation; print('sacrebleu' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+@pytest.fixture
+def moses():
+    pytest.importorskip("sacremoses", reason=f"sacremoses is not installed: {install_hint('eval')}")
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("Ein Nord-Süd-Gefälle, d.h. 3-mal.", "Ein Nord @-@ Süd @-@ Gefälle , d.h. 3 @-@ mal ."),
+        ("a-b-c-d - e -f", "a @-@ b-c @-@ d - e -f"),
+        ("Kein Bindestrich!", "Kein Bindestrich !"),
+    ],
+)
+def test_german_compounds_are_split_as_the_script_splits_them(moses, line, words):
+    """Between single letters only every other hyphen is found: a match takes the letter that the next one needs."""
+    assert moses_words(line, "de") == words.replace("@-@", "##AT##-##AT##")
+    assert "##AT##" not in moses_words(line, "fr")
+
+
+def test_compounds_are_split_as_perl_does_it(moses, rng):
+    if shutil.which("perl") is None:
+        pytest.skip("perl is not installed")
+    lines = ["".join(rng.choice(list("ab-- ü"), 30)) for _ in range(200)]
+    cut = [moses_words(line, "en") for line in lines]
+    script = r"s{(\S)-(\S)}{$1 ##AT##-##AT## $2}g"
+    done = subprocess.run(
+        ["perl", "-CSD", "-ple", script], input="\n".join(cut), capture_output=True, text=True, check=True
+    )
+    assert [moses_words(line, "de") for line in lines] == done.stdout.split("\n")[: len(lines)]
+
+
+def test_the_papers_bleu_is_bleu_of_the_words_that_moses_cuts(moses):
+    references = ["Der Nord-Süd-Express fährt heute nicht, sagt er.", "Ein Hund läuft über das grüne, nasse Gras."]
+    hypotheses = ["Der Nord-Ost-Express fährt heute nicht, sagt er.", "Ein Hund läuft über das nasse Gras."]
+    cut = [[moses_words(line, "de") for line in lines] for lines in (hypotheses, references)]
+    found = paper_bleu(hypotheses, references, "de")
+    assert found.score == pytest.approx(slow_bleu(*cut), abs=1e-9)
+    assert "tok:moses.de.compounds" in found.signature.split("|")
+    assert found.score != pytest.approx(corpus_bleu(hypotheses, references).score, abs=0.1)
+    assert "tok:moses.fr" in paper_bleu(hypotheses, references, "fr").signature.split("|")
+
+
+def test_without_sacremoses_the_message_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sacremoses", None)
+    with pytest.raises(MissingPackageError, match="sacremoses must be installed; run pip install"):
+        paper_bleu(["a"], ["a"], "nl")

@@ -165,6 +165,27 @@ def test_translations_scored_against_themselves_have_100_bleu(run, checkpoint, t
     assert (results["sentences"], results["beam_size"]) == (20, 1)
 
 
+def test_a_ledger_has_the_scores_that_evaluate_gives_one_by_one(run, tmp_path, capsys):
+    for name in ("sacrebleu", "sacremoses"):
+        pytest.importorskip(name, reason=f"{name} is not installed: {install_hint('eval')}")
+    directory, mean, saved = str(run / "run"), str(tmp_path / "mean.npz"), tmp_path / "last.de"
+    texts = ["--src", str(run / "val.en"), "--ref", str(run / "val.de"), "--language", "de"]
+    argv = ["evaluate", "--checkpoint", directory, *texts, "--ledger", "--last", "2", "--beam-size", "3"]
+    rows = json.loads(output_of(capsys, *argv, "--json", "--output", str(saved)))["ledger"]
+    output_of(capsys, "average", "--last", "2", directory, "-o", mean)
+    newest = str(run / "run" / "checkpoints" / "update_00000060.npz")
+    one_by_one = [(newest, 1, 0.0), (mean, 1, 0.0), (mean, 3, 0.0), (mean, 3, 0.6)]
+    assert [row["name"] for row in rows] == ["last checkpoint", "mean of the last 2", "beam of 3", "length penalty 0.6"]
+    for row, (checkpoint, beam_size, alpha) in zip(rows, one_by_one, strict=True):
+        options = ["--beam-size", str(beam_size), "--alpha", str(alpha)]
+        alone = json.loads(output_of(capsys, "evaluate", "--checkpoint", checkpoint, *texts, *options, "--json"))
+        for key in ("bleu", "paper_bleu", "signature", "paper_signature", "beam_size", "alpha"):
+            assert row[key] == alone[key]
+    assert len(saved.read_text(encoding="utf-8").splitlines()) == 20
+    table = output_of(capsys, *argv)
+    assert all(row["name"] in table for row in rows) and f"{rows[-1]['bleu'] - rows[-2]['bleu']:+.2f}" in table
+
+
 def test_pictures_of_runs_and_of_attention_are_png_files(run, checkpoint, tmp_path):
     pytest.importorskip("matplotlib", reason=f"matplotlib is not installed: {install_hint('plot')}")
     metrics = str(run / "run" / "metrics.jsonl")

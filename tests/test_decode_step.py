@@ -42,6 +42,19 @@ def test_reordered_caches_go_on_as_if_the_sentences_had_stood_there(rng, relativ
             rows, expected = rows[[4, 1]], expected[[4, 1]]
 
 
+def test_rows_may_be_exchanged_repeated_and_dropped_at_every_step(rng, relative_error):
+    model, batch = small_model(rng), random_batch(rng, (5, 2, 4), (9, 9, 9))
+    rows = np.arange(3)
+    cache = model.start_cache(model.encode(batch.src), max_length=10)
+    for place in range(10):
+        logits = model.decode_step(batch.tgt_in[rows, place], cache)
+        expected = model(batch.src[rows], batch.tgt_in[rows, : place + 1]).data[:, -1]
+        assert relative_error(logits, expected) < 1e-12
+        survivors = rng.integers(0, len(rows), rng.integers(1, 7)) if place < 8 else np.array([0])
+        cache.reorder(survivors)
+        rows = rows[survivors]
+
+
 def test_a_cache_that_is_full_says_so(rng):
     model, batch = small_model(rng), random_batch(rng)
     cache = model.start_cache(model.encode(batch.src), max_length=1)

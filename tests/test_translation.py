@@ -18,7 +18,7 @@ from minitransformer.translation import (
     search_lines,
     translate_lines,
 )
-from minitransformer.translation.decoding import best_tokens
+from minitransformer.translation.decoding import BLOCK_TOKENS, best_tokens
 
 A, B = 4, 5  # the two words of a chain model
 
@@ -91,14 +91,19 @@ def test_of_equally_probable_outputs_the_one_that_ends_first_then_the_lowest_ids
     assert [h.ids for h in found] == [[], [UNK], [UNK, UNK]]
 
 
-def test_best_tokens_of_equal_probability_are_those_with_the_lowest_ids(rng):
+@pytest.mark.parametrize("n_tokens", [20, 40 * BLOCK_TOKENS + 13])
+def test_best_tokens_of_equal_probability_are_those_with_the_lowest_ids(rng, n_tokens):
     for n in (1, 3, 8, 17, 20):
-        log_probs = -rng.integers(0, 6, (60, 20)).astype(float)  # many ties, also between what is taken and what is not
+        # many ties, also between what is taken and what is not
+        log_probs = -np.round(
+            rng.exponential(n_tokens / 4, (60, n_tokens)) if n % 2 else rng.integers(0, 6, (60, n_tokens))
+        )
+        log_probs = log_probs.astype(float)
+        log_probs[:, 1] = -np.inf
         ids, values = best_tokens(log_probs, n)
-        for row, found, value in zip(log_probs, ids, values, strict=True):
-            expected = sorted(sorted(range(20), key=lambda token: (-row[token], token))[:n])
-            assert found.tolist() == expected
-            assert value.tolist() == row[expected].tolist()
+        expected = np.sort(np.argsort(-log_probs, axis=1, kind="stable")[:, :n], axis=1)
+        np.testing.assert_array_equal(ids, expected)
+        np.testing.assert_array_equal(values, np.take_along_axis(log_probs, expected, axis=1))
 
 
 def test_padding_and_begin_of_sentence_are_never_said():

@@ -51,10 +51,14 @@ def writable_file(path: Path, inputs: Iterable[Path] = ()) -> Path:
     return path
 
 
-def add_model_options(parser: argparse.ArgumentParser) -> None:
-    """--checkpoint and --device."""
+def add_model_options(parser: argparse.ArgumentParser, also: str = "") -> None:
+    """--checkpoint and --device. ``also``: what else --checkpoint may be"""
     parser.add_argument(
-        "--checkpoint", type=Path, required=True, metavar="FILE", help="model to use, written by train or average"
+        "--checkpoint",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help=f"model to use, written by train or average{also}",
     )
     parser.add_argument(
         "--device",
@@ -81,6 +85,12 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def search_options(arguments: argparse.Namespace) -> dict[str, int | float]:
+    """The options of `add_search_options` that were given."""
+    options = ("beam_size", "alpha", "max_extra", "batch_tokens")
+    return {name: getattr(arguments, name) for name in options if getattr(arguments, name, None) is not None}
+
+
 def open_model(arguments: argparse.Namespace) -> tuple[Transformer, Tokenizer, TranslationConfig]:
     """The model of --checkpoint on --device, its tokenizer, and how to search with the options given.
 
@@ -91,10 +101,8 @@ def open_model(arguments: argparse.Namespace) -> tuple[Transformer, Tokenizer, T
     """
     from minitransformer.training import load_checkpoint
 
-    options = ("beam_size", "alpha", "max_extra", "batch_tokens")
-    given = {name: getattr(arguments, name) for name in options if getattr(arguments, name, None) is not None}
     checkpoint = load_checkpoint(arguments.checkpoint, with_optimizer=False)
-    search = replace(checkpoint.config.translation, **given)
+    search = replace(checkpoint.config.translation, **search_options(arguments))
     model, tokenizer = checkpoint.build(arguments.device)
     if tokenizer is None:
         raise CheckpointError(

@@ -1,4 +1,4 @@
-"""``evaluate``: translate a test set and score it with sacreBLEU."""
+"""``evaluate``: translate a test set and score it: sacreBLEU, the paper's own BLEU, and what each trick adds."""
 
 from __future__ import annotations
 
@@ -7,42 +7,74 @@ import json
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from minitransformer.cli.common import add_model_options, add_search_options, open_model, writable_file
+from minitransformer.cli.common import (
+    add_model_options,
+    add_search_options,
+    open_model,
+    search_options,
+    writable_file,
+)
+from minitransformer.errors import ConfigError
+
+if TYPE_CHECKING:
+    from minitransformer.training import LedgerEntry
+
+LANGUAGES = ("de", "fr", "en")
 
 
 def add_parser(commands: argparse._SubParsersAction) -> None:
-    parser = commands.add_parser("evaluate", help="translate a test set and print its sacreBLEU score")
-    add_model_options(parser)
+    parser = commands.add_parser("evaluate", help="translate a test set and print its BLEU score")
+    add_model_options(parser, also="; with --ledger: the training.directory of a run")
     parser.add_argument("--src", type=Path, required=True, metavar="FILE", help="source text, one sentence a line")
     parser.add_argument("--ref", type=Path, required=True, metavar="FILE", help="reference translations, line by line")
     parser.add_argument("--output", type=Path, metavar="FILE", help="where to save the translations (default: nowhere)")
     parser.add_argument("--json", action="store_true", help="print one JSON object (default: text)")
+    parser.add_argument(
+        "--language",
+        choices=LANGUAGES,
+        help="language of the references: print the paper's own BLEU too, of Moses' words and, in German, split "
+        "compounds (default: sacreBLEU alone)",
+    )
+    parser.add_argument(
+        "--ledger",
+        action="store_true",
+        help="print what each trick adds: last checkpoint, mean, beam, length penalty (default: one score)",
+    )
+    parser.add_argument("--last", type=int, metavar="K", help="checkpoints in the mean of --ledger (default: 5)")
     add_search_options(parser)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> None:
-    from minitransformer.files import write_atomically
     from minitransformer.text import read_parallel
-    from minitransformer.translation import corpus_bleu, require_sacrebleu, translate_lines
+    from minitransformer.translation import require_moses, require_sacrebleu
 
+    if arguments.last is not None and not arguments.ledger:
+        raise ConfigError("--last must stand with --ledger: it is the number of checkpoints in its mean")
     if arguments.output:
         writable_file(arguments.output, [arguments.src, arguments.ref, arguments.checkpoint])
     sources, references = read_parallel(arguments.src, arguments.ref)
     require_sacrebleu()
+    if arguments.language:
+        require_moses()
+    if arguments.ledger:
+        _ledger(arguments, sources, references)
+    else:
+        _one_score(arguments, sources, references)
+
+
+def _one_score(arguments: argparse.Namespace, sources: list[str], references: list[str]) -> None:
+    from minitransformer.translation import translate_lines
+
     model, tokenizer, search = open_model(arguments)
     start = time.perf_counter()
     hypotheses = translate_lines(model, tokenizer, sources, search, progress=sys.stderr.isatty())
     seconds = time.perf_counter() - start
-    if arguments.output:
-        text = "".join(f"{line}\n" for line in hypotheses)
-        write_atomically(arguments.output, lambda file: file.write(text.encode("utf-8")))
-    bleu = corpus_bleu(hypotheses, references)
+    _save(arguments.output, hypotheses)
     tokens = sum(len(ids) for ids in tokenizer.encode_lines(hypotheses))
-    results = {
-        "bleu": bleu.score,
-        "signature": bleu.signature,
+    results = _scores(hypotheses, references, arguments.language) | {
         "sentences": len(sources),
         "tokens": tokens,
         "seconds": seconds,
@@ -53,6 +85,63 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print(json.dumps(results))
         return
-    print(f"BLEU {bleu.score:.2f}  {bleu.signature}")
+    print(f"BLEU {results['bleu']:.2f}  {results['signature']}")
+    if arguments.language:
+        print(f"BLEU {results['paper_bleu']:.2f}  {results['paper_signature']}, as in the paper's Table 2")
     print(f"{len(sources)} sentences, beam {search.beam_size}, alpha {search.alpha:g}")
     print(f"{tokens} target tokens in {seconds:.1f} s, {tokens / seconds:.0f} tokens/s")
+
+
+def _ledger(arguments: argparse.Namespace, sources: list[str], references: list[str]) -> None:
+    from minitransformer.training import ledger
+
+    last = 5 if arguments.last is None else arguments.last
+    options = {"device": arguments.device, "progress": sys.stderr.isatty(), **search_options(arguments)}
+    rows = []
+    for entry in ledger(arguments.checkpoint, sources, last=last, **options):
+        rows.append(_row(entry, references, arguments.language))
+    _save(arguments.output, entry.hypotheses)
+    if arguments.json:
+        print(json.dumps({"directory": str(arguments.checkpoint), "sentences": len(sources), "ledger": rows}))
+        return
+    print(f"{'':24}{'BLEU':>8}{'adds':>8}{'paper':>8}{'length':>8}{'seconds':>9}")
+    for before, row in zip([None, *rows], rows, strict=False):
+        added = f"{row['bleu'] - before['bleu']:+.2f}" if before else ""
+        paper = f"{row['paper_bleu']:.2f}" if arguments.language else ""
+        print(f"{row['name']:24}{row['bleu']:8.2f}{added:>8}{paper:>8}{row['length']:8.3f}{row['seconds']:9.1f}")
+    print(f"BLEU: {rows[0]['signature']}")
+    if arguments.language:
+        print(f"paper: {rows[0]['paper_signature']}")
+    print("length: words of the translations / words of the references")
+
+
+def _row(entry: LedgerEntry, references: list[str], language: str | None) -> dict:
+    """Words between spaces are counted for ``length``."""
+    words = [sum(len(line.split()) for line in lines) for lines in (entry.hypotheses, references)]
+    return {
+        "name": entry.name,
+        **_scores(entry.hypotheses, references, language),
+        "length": words[0] / words[1],
+        "seconds": entry.seconds,
+        "beam_size": entry.search.beam_size,
+        "alpha": entry.search.alpha,
+    }
+
+
+def _scores(hypotheses: list[str], references: list[str], language: str | None) -> dict:
+    from minitransformer.translation import corpus_bleu, paper_bleu
+
+    bleu = corpus_bleu(hypotheses, references)
+    scores = {"bleu": bleu.score, "signature": bleu.signature}
+    if language:
+        paper = paper_bleu(hypotheses, references, language)
+        scores |= {"paper_bleu": paper.score, "paper_signature": paper.signature}
+    return scores
+
+
+def _save(output: Path | None, hypotheses: list[str]) -> None:
+    from minitransformer.files import write_atomically
+
+    if output:
+        text = "".join(f"{line}\n" for line in hypotheses)
+        write_atomically(output, lambda file: file.write(text.encode("utf-8")))

@@ -4,6 +4,7 @@ from minitransformer.training.average import average_checkpoints
 from minitransformer.training.checkpoint import Checkpoint, load_checkpoint, load_model, save_checkpoint
 from minitransformer.training.corpus import Corpus
 from minitransformer.training.folder import RunFolder, newest_checkpoints
+from minitransformer.training.ledger import LedgerEntry, ledger
 from minitransformer.training.metrics import perplexity, read_metrics
 from minitransformer.training.step import StepResult, evaluate_loss, train_step
 from minitransformer.training.trainer import Outcome, Trainer
@@ -11,12 +12,14 @@ from minitransformer.training.trainer import Outcome, Trainer
 __all__ = [
     "Checkpoint",
     "Corpus",
+    "LedgerEntry",
     "Outcome",
     "RunFolder",
     "StepResult",
     "Trainer",
     "average_checkpoints",
     "evaluate_loss",
+    "ledger",
     "load_checkpoint",
     "load_model",
     "newest_checkpoints",

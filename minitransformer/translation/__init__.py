@@ -1,7 +1,7 @@
 """Translation: greedy and beam search over a trained model, from lines to lines, and BLEU."""
 
 from minitransformer.translation.beam import beam_search
-from minitransformer.translation.bleu import BleuResult, corpus_bleu, require_sacrebleu
+from minitransformer.translation.bleu import BleuResult, corpus_bleu, paper_bleu, require_moses, require_sacrebleu
 from minitransformer.translation.greedy import greedy_search
 from minitransformer.translation.hypothesis import Hypothesis, length_penalty
 from minitransformer.translation.translate import hypothesis_attention, search_lines, translate_lines
@@ -14,6 +14,8 @@ __all__ = [
     "greedy_search",
     "hypothesis_attention",
     "length_penalty",
+    "paper_bleu",
+    "require_moses",
     "require_sacrebleu",
     "search_lines",
     "translate_lines",

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from tqdm import tqdm
 
+from minitransformer.backend import keep_freed_memory
 from minitransformer.config import BOS, EOS, TranslationConfig
 from minitransformer.errors import ShapeError
 from minitransformer.nn import Transformer
@@ -58,6 +59,7 @@ def search_lines(
         ShapeError: a line is too long for learned positions, or has ids outside the model's vocabulary; or parameters
             of the model are no numbers, or too large.
     """
+    keep_freed_memory()
     sources = [tokenizer.encode(line) if line.strip() else [] for line in lines]
     _check_lengths(model, sources)
     found: list[list[Hypothesis]] = [[Hypothesis([], 0.0, 0.0)] for _ in sources]
