@@ -155,6 +155,7 @@ BAD = {
     "exit": (lambda q, k, mask: sys.exit(3), "raised SystemExit: 3, in its line 1"),
     "Ctrl-C": (raises_this(KeyboardInterrupt()), "raised KeyboardInterrupt, in its line 2"),
     "no Exception": (raises_this(GeneratorExit()), "raised GeneratorExit"),
+    "no input here": (raises_this(type("NoInput", (NotImplementedError,), {})()), "raised NoInput"),
     "an error without text": (raises_this(Unprintable()), "raised Unprintable, in its line 2"),
     "an error of many pages": (raises_this(ValueError("page\n" * 10_000)), "raised ValueError: page page"),
     "closed output": (closes_output, "is a `return` missing?"),
