@@ -7,7 +7,8 @@ sentences of 24 tokens; 24 and 64 new tokens. No output ends by itself (the vect
 their logits are, and thousands of others are larger) and no score is divided by a length, so all do the same work.
 Marian runs in torch.inference_mode with its key-value cache and PyTorch's fused attention; CTranslate2 takes the batch
 whole. Each has as many threads as NumPy's BLAS. The outputs are compared token by token; where beams differ, both
-must have found the same log-probability to 1e-5 a token.
+must have found the same log-probability to 1e-5 a token. Our matrix products run once more alone: no engine on this BLAS
+is faster than they are (products with one row are left out, so for one sentence greedily there is little to see).
 
 Results go to benchmarks/results/decoding.json and .md; --quick writes nothing.
 """
@@ -33,6 +34,7 @@ from transformers import MarianMTModel
 
 from benchmarks.machine import machine_facts, threads_for_peers
 from benchmarks.marian import ctranslate2_translator, marian_model
+from benchmarks.matrix_products import record_products, replay
 from benchmarks.tables import markdown_row
 from minitransformer.backend import keep_freed_memory
 from minitransformer.config import BOS, EOS, PAD, UNK, ModelConfig
@@ -80,11 +82,13 @@ def random_sources(case: Case, vocab_size: int) -> np.ndarray:
 
 def contestants(
     model: Transformer, marian: MarianMTModel, translator: ctranslate2.Translator, case: Case
-) -> dict[str, Callable[[], list[Output]]]:
-    """What is timed, by name; each call translates all sentences of ``case``."""
+) -> dict[str, Callable]:
+    """What is timed, by name; each call translates all sentences of ``case``, or makes our products of that."""
     src = random_sources(case, model.config.vocab_size)
+    products = record_products(model, lambda: translate_ours(model, src, case))
     return {
         "ours": lambda: translate_ours(model, src, case),
+        "products": replay(products),
         "marian": lambda: translate_marian(marian, src, case),
         "ctranslate2": lambda: translate_ctranslate2(translator, src, case),
     }
@@ -140,7 +144,7 @@ def agreement(ours: list[Output], theirs: list[Output]) -> dict[str, int]:
     return {"outputs": len(ours), "same": same, "ties": ties}
 
 
-def race(runners: dict[str, Callable[[], list[Output]]], rounds: int) -> dict[str, list[float]]:
+def race(runners: dict[str, Callable], rounds: int) -> dict[str, list[float]]:
     """Seconds of each contestant in each round, after the warm-up; they take turns, so drift hits all alike."""
     seconds: dict[str, list[float]] = {name: [] for name in runners}
     for number in range(WARM_UP + rounds):
@@ -159,10 +163,11 @@ def summary(case: Case, seconds: dict[str, list[float]], agreements: dict[str, d
     for name, values in seconds.items():
         speeds = [case.sentences * case.new_tokens / value for value in values]
         result[name] = {"median": statistics.median(speeds), "lowest": min(speeds), "highest": max(speeds)}
-    for peer in ("marian", "ctranslate2"):
+    for peer in ("marian", "ctranslate2", "products"):
         ratios = [theirs / ours for ours, theirs in zip(seconds["ours"], seconds[peer], strict=True)]
         result[f"ours / {peer}"] = statistics.median(ratios)
-        result[f"agreement with {peer}"] = agreements[peer]
+        if peer in agreements:
+            result[f"agreement with {peer}"] = agreements[peer]
     return result
 
 
@@ -172,18 +177,19 @@ def markdown(facts: dict, results: Sequence[dict]) -> str:
         "# Speed of translation",
         "",
         "Tokens per second, median (lowest to highest) of the rounds; ratios of speeds are medians over rounds. The",
-        "base model with random weights, V 37,000, sources of 24 tokens. Same: equal to ours token by token.",
+        "base model with random weights, V 37,000, sources of 24 tokens. Our products alone: what our speed would be if",
+        "nothing but our matrix products took time (those with one row are left out). Same: equal to ours token by token.",
         "",
         "`python -m benchmarks.decoding`",
         "",
     ]
-    head = ["sentences", "search", "new tokens", "ours", "Marian", "CTranslate2"]
-    head += ["ours / Marian", "ours / CTranslate2", "same as Marian", "same as CTranslate2"]
+    head = ["sentences", "search", "new tokens", "ours", "Marian", "CTranslate2", "our products alone"]
+    head += ["ours / Marian", "ours / CTranslate2", "ours / products", "same as Marian", "same as CTranslate2"]
     lines += [markdown_row(head), markdown_row(["---"] * len(head))]
     for result in results:
         cells = [str(result["sentences"]), result["search"], str(result["new tokens"])]
-        cells += [_speed(result[name]) for name in ("ours", "marian", "ctranslate2")]
-        cells += [f"{result[f'ours / {peer}']:.2f}" for peer in ("marian", "ctranslate2")]
+        cells += [_speed(result[name]) for name in ("ours", "marian", "ctranslate2", "products")]
+        cells += [f"{result[f'ours / {peer}']:.2f}" for peer in ("marian", "ctranslate2", "products")]
         cells += [_agreement(result[f"agreement with {peer}"]) for peer in ("marian", "ctranslate2")]
         lines.append(markdown_row(cells))
     lines += ["", *(f"- {name}: {value}" for name, value in facts.items())]
@@ -215,7 +221,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for case in tqdm(QUICK_CASES if options.quick else CASES, desc="decoding", unit="case", leave=False):
             runners = contestants(model, marian, translator, case)
             seconds = race(runners, 1 if options.quick else ROUNDS)
-            outputs = {name: run() for name, run in runners.items()}
+            outputs = {name: run() for name, run in runners.items() if name != "products"}
             agreements = {peer: agreement(outputs["ours"], outputs[peer]) for peer in ("marian", "ctranslate2")}
             results.append(summary(case, seconds, agreements))
     text = markdown(facts, results)

@@ -25,7 +25,7 @@ import numpy as np
 from tqdm import tqdm
 
 from benchmarks.machine import machine_facts
-from benchmarks.matrix_products import record_products
+from benchmarks.matrix_products import record_step
 from benchmarks.tables import markdown_row
 from minitransformer.backend import keep_freed_memory
 from minitransformer.blas import limited_blas_threads
@@ -84,7 +84,7 @@ def measure(sizes: dict[str, int], steps: int) -> dict[str, float]:
     train_step(model, adam, [batch], update=steps + 2, config=training)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    flops = sum(product.flops for product in record_products(model, batch))
+    flops = sum(product.flops for product in record_step(model, batch))
     return {"seconds": min(seconds[1:]), "bytes": peak, "flops": flops}  # the first step pays for fresh memory
 
 

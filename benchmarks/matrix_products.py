@@ -1,4 +1,4 @@
-"""The matrix products of one training step, recorded and then run alone: the floor under our step on this BLAS."""
+"""The matrix products of some work, recorded and then run alone: the floor under that work on this BLAS."""
 
 from __future__ import annotations
 
@@ -84,14 +84,23 @@ def _watching(model: Transformer):
             parameter.data = _unwatched(parameter.data)
 
 
-def record_products(model: Transformer, batch: Batch) -> list[Product]:
-    """The matrix products, in order, of one forward and backward pass with dropout."""
+def record_products(model: Transformer, work: Callable[[], object]) -> list[Product]:
+    """The matrix products, in order, of ``work()``, which uses ``model``."""
     _Watched.products.clear()
     with _watching(model):
+        work()
+    return list(_Watched.products)
+
+
+def record_step(model: Transformer, batch: Batch) -> list[Product]:
+    """Those of one forward and backward pass with dropout."""
+
+    def step() -> None:
         model.parameters.zero_grad()
         loss, _ = model.loss(batch.src, batch.tgt_in, batch.tgt_out, Dropout(0))
         loss.backward()
-    return list(_Watched.products)
+
+    return record_products(model, step)
 
 
 def replay(products: list[Product]) -> Callable[[], None]:

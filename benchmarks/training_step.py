@@ -28,7 +28,7 @@ import torch
 from tqdm import tqdm
 
 from benchmarks.machine import machine_facts, threads_for_peers
-from benchmarks.matrix_products import record_products, replay
+from benchmarks.matrix_products import record_step, replay
 from benchmarks.tables import markdown_row
 from benchmarks.torch_model import TorchTransformer
 from benchmarks.torch_step import torch_adam, torch_train_step
@@ -75,7 +75,7 @@ def contestants(size: Size, work: Work, compiled: bool = False) -> dict[str, Cal
 
         return steps
 
-    products = [product for batches in work.in_turn for batch in batches for product in record_products(ours, batch)]
+    products = [product for batches in work.in_turn for batch in batches for product in record_step(ours, batch)]
     runners = {
         "side by side": lambda: step(work.side_by_side, workers),
         "one batch": lambda: step(work.in_turn, ALONE),

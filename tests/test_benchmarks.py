@@ -10,7 +10,7 @@ import pytest
 from benchmarks import compare_curves, growth
 from benchmarks.__main__ import main as benchmarks_main
 from benchmarks.machine import machine_facts
-from benchmarks.matrix_products import record_products, replay
+from benchmarks.matrix_products import record_step, replay
 from minitransformer.config import EOS, Config, ModelConfig, TrainingConfig
 from minitransformer.errors import ConfigError
 from minitransformer.figures import png_bytes
@@ -118,7 +118,7 @@ def test_a_step_multiplies_exactly_the_matrices_of_the_formula(kernels, batches)
     forward = 2 * n_sentences * (layers + T * d * config.vocab_size)
 
     model = Transformer(config, seed=1)
-    products = record_products(model, batch)
+    products = record_step(model, batch)
     assert sum(product.flops for product in products) == 3 * forward  # two gradients for each product
     assert all(type(model.parameters[name].data) is np.ndarray for name in model.parameters.names)
     replay(products)()

@@ -62,9 +62,9 @@ def test_beams_of_a_random_model_agree_to_the_token_or_in_their_score(marian, tm
     theirs = marian.marian_model(model)
     translator = marian.ctranslate2_translator(theirs, tmp_path, threads=1)
     case = decoding.Case(sentences=5, new_tokens=30, beam_size=4)
-    outputs = {name: run() for name, run in decoding.contestants(model, theirs, translator, case).items()}
+    runners = decoding.contestants(model, theirs, translator, case)
     for peer in ("marian", "ctranslate2"):
-        counts = decoding.agreement(outputs["ours"], outputs[peer])
+        counts = decoding.agreement(runners["ours"](), runners[peer]())
         assert counts["same"] + counts["ties"] == 5
 
 
