@@ -7,8 +7,8 @@ sentences of 24 tokens; 24 and 64 new tokens. No output ends by itself (the vect
 their logits are, and thousands of others are larger) and no score is divided by a length, so all do the same work.
 Marian runs in torch.inference_mode with its key-value cache and PyTorch's fused attention; CTranslate2 takes the batch
 whole. Each has as many threads as NumPy's BLAS. The outputs are compared token by token; where beams differ, both
-must have found the same log-probability to 1e-5 a token. Our matrix products run once more alone: no engine on this BLAS
-is faster than they are (products with one row are left out, so for one sentence greedily there is little to see).
+must have found the same log-probability to 1e-5 a token. Our matrix products run once more alone, the floor on this
+BLAS (products with one row are left out, so of one sentence, greedily, little is left).
 
 Results go to benchmarks/results/decoding.json and .md; --quick writes nothing.
 """
@@ -177,8 +177,8 @@ def markdown(facts: dict, results: Sequence[dict]) -> str:
         "# Speed of translation",
         "",
         "Tokens per second, median (lowest to highest) of the rounds; ratios of speeds are medians over rounds. The",
-        "base model with random weights, V 37,000, sources of 24 tokens. Our products alone: what our speed would be if",
-        "nothing but our matrix products took time (those with one row are left out). Same: equal to ours token by token.",
+        "base model with random weights, V 37,000, sources of 24 tokens. Our products alone: the speed if nothing else",
+        "took time (those with one row are left out). Same: equal to ours token by token.",
         "",
         "`python -m benchmarks.decoding`",
         "",
