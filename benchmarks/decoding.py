@@ -8,7 +8,7 @@ their logits are, and thousands of others are larger) and no score is divided by
 Marian runs in torch.inference_mode with its key-value cache and PyTorch's fused attention; CTranslate2 takes the batch
 whole. Each has as many threads as NumPy's BLAS. The outputs are compared token by token; where beams differ, both
 must have found the same log-probability to 1e-5 a token. Our matrix products run once more alone, the floor on this
-BLAS (products with one row are left out, so of one sentence, greedily, little is left).
+BLAS (those with one row are not recorded, so there is none for one sentence with greedy search).
 
 Results go to benchmarks/results/decoding.json and .md; --quick writes nothing.
 """
@@ -16,7 +16,6 @@ Results go to benchmarks/results/decoding.json and .md; --quick writes nothing.
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 import tempfile
@@ -35,13 +34,12 @@ from transformers import MarianMTModel
 from benchmarks.machine import machine_facts, threads_for_peers
 from benchmarks.marian import ctranslate2_translator, marian_model
 from benchmarks.matrix_products import record_products, replay
-from benchmarks.tables import markdown_row
+from benchmarks.tables import markdown_row, save_results
 from minitransformer.backend import keep_freed_memory
 from minitransformer.config import BOS, EOS, PAD, UNK, ModelConfig
 from minitransformer.nn import Transformer
 from minitransformer.translation import Hypothesis, beam_search, greedy_search
 
-RESULTS = Path(__file__).parent / "results"
 SOURCE_TOKENS = 24
 ROUNDS, WARM_UP = 5, 1
 PAUSE = 0.1  # seconds: threads of the one library still spin for a while after its work
@@ -85,13 +83,14 @@ def contestants(
 ) -> dict[str, Callable]:
     """What is timed, by name; each call translates all sentences of ``case``, or makes our products of that."""
     src = random_sources(case, model.config.vocab_size)
-    products = record_products(model, lambda: translate_ours(model, src, case))
-    return {
+    runners = {
         "ours": lambda: translate_ours(model, src, case),
-        "products": replay(products),
         "marian": lambda: translate_marian(marian, src, case),
         "ctranslate2": lambda: translate_ctranslate2(translator, src, case),
     }
+    if case.sentences * case.beam_size > 1:
+        runners["products"] = replay(record_products(model, runners["ours"]))
+    return runners
 
 
 def translate_ours(model: Transformer, src: np.ndarray, case: Case) -> list[Output]:
@@ -163,7 +162,7 @@ def summary(case: Case, seconds: dict[str, list[float]], agreements: dict[str, d
     for name, values in seconds.items():
         speeds = [case.sentences * case.new_tokens / value for value in values]
         result[name] = {"median": statistics.median(speeds), "lowest": min(speeds), "highest": max(speeds)}
-    for peer in ("marian", "ctranslate2", "products"):
+    for peer in (name for name in seconds if name != "ours"):
         ratios = [theirs / ours for ours, theirs in zip(seconds["ours"], seconds[peer], strict=True)]
         result[f"ours / {peer}"] = statistics.median(ratios)
         if peer in agreements:
@@ -178,7 +177,7 @@ def markdown(facts: dict, results: Sequence[dict]) -> str:
         "",
         "Tokens per second, median (lowest to highest) of the rounds; ratios of speeds are medians over rounds. The",
         "base model with random weights, V 37,000, sources of 24 tokens. Our products alone: the speed if nothing else",
-        "took time (those with one row are left out). Same: equal to ours token by token.",
+        "took time (with one row they are not recorded). Same: equal to ours token by token.",
         "",
         "`python -m benchmarks.decoding`",
         "",
@@ -188,15 +187,18 @@ def markdown(facts: dict, results: Sequence[dict]) -> str:
     lines += [markdown_row(head), markdown_row(["---"] * len(head))]
     for result in results:
         cells = [str(result["sentences"]), result["search"], str(result["new tokens"])]
-        cells += [_speed(result[name]) for name in ("ours", "marian", "ctranslate2", "products")]
-        cells += [f"{result[f'ours / {peer}']:.2f}" for peer in ("marian", "ctranslate2", "products")]
+        cells += [_speed(result.get(name)) for name in ("ours", "marian", "ctranslate2", "products")]
+        ratios = [result.get(f"ours / {peer}") for peer in ("marian", "ctranslate2", "products")]
+        cells += ["" if ratio is None else f"{ratio:.2f}" for ratio in ratios]
         cells += [_agreement(result[f"agreement with {peer}"]) for peer in ("marian", "ctranslate2")]
         lines.append(markdown_row(cells))
     lines += ["", *(f"- {name}: {value}" for name, value in facts.items())]
     return "\n".join(lines) + "\n"
 
 
-def _speed(speeds: dict[str, float]) -> str:
+def _speed(speeds: dict[str, float] | None) -> str:
+    if speeds is None:
+        return ""
     return f"{speeds['median']:.0f} ({speeds['lowest']:.0f} to {speeds['highest']:.0f})"
 
 
@@ -228,8 +230,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(text)
     if not options.quick:
         table = {"machine": facts, "rounds": ROUNDS, "tokens per second": results}
-        (RESULTS / "decoding.json").write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
-        (RESULTS / "decoding.md").write_text(text, encoding="utf-8")
+        save_results("decoding", table, text)
     return 0
 
 

@@ -12,13 +12,11 @@ and Adam's vectors not counted. Results go to benchmarks/results/growth.json, .m
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 import tracemalloc
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,7 +24,7 @@ from tqdm import tqdm
 
 from benchmarks.machine import machine_facts
 from benchmarks.matrix_products import record_step
-from benchmarks.tables import markdown_row
+from benchmarks.tables import RESULTS, markdown_row, save_results
 from minitransformer.backend import keep_freed_memory
 from minitransformer.blas import limited_blas_threads
 from minitransformer.config import UNK, ModelConfig, TrainingConfig
@@ -40,7 +38,6 @@ from minitransformer.training import train_step
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-RESULTS = Path(__file__).parent / "results"
 START = {"length": 32, "batch": 16, "width": 64, "vocabulary": 1000, "layers": 2}
 FITTED = 3  # the largest sizes of an axis, from which the exponents are fitted
 
@@ -162,10 +159,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     text, picture = markdown(facts | {"threads": 1}, results), png_bytes(draw(results))
     print(text)
     if not options.quick:
-        RESULTS.mkdir(exist_ok=True)
         table = {"machine": facts | {"threads": 1}, "start": START, "results": results}
-        (RESULTS / "growth.json").write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
-        (RESULTS / "growth.md").write_text(text, encoding="utf-8")
+        save_results("growth", table, text)
         (RESULTS / "growth.png").write_bytes(picture)
     return 0
 

@@ -14,7 +14,8 @@ import torch
 from ctranslate2.converters.transformers import BartLoader
 from transformers import GenerationConfig, MarianConfig, MarianMTModel
 
-from minitransformer.config import BOS, PAD
+from minitransformer.config import BOS, PAD, ModelConfig
+from minitransformer.errors import ConfigError
 from minitransformer.nn import Transformer
 from minitransformer.nn.positions import sinusoids
 
@@ -40,8 +41,29 @@ LAYER_NAMES = {
 
 def marian_model(model: Transformer) -> MarianMTModel:
     """Marian with the weights of ``model``, ready to generate as many tokens as it is told, never ending by itself."""
-    ours = model.config
-    config = MarianConfig(
+    marian = MarianMTModel(_marian_config(model.config)).eval()
+    marian.generation_config = GenerationConfig(
+        pad_token_id=PAD, eos_token_id=None, decoder_start_token_id=BOS, use_cache=True
+    )
+    weights = _marian_weights(model)
+    with torch.no_grad():
+        for name, parameter in marian.named_parameters():
+            if "embed_positions" in name:
+                parameter.copy_(torch.from_numpy(sinusoids(0, LONGEST, model.config.d_model)))
+            elif name.endswith("proj.bias"):  # of attention: ours has none
+                parameter.zero_()
+            else:
+                parameter.copy_(weights.pop(name))
+    if weights:
+        raise ConfigError(f"benchmarks: Marian has no place for {', '.join(weights)}")
+    for module in marian.modules():
+        if isinstance(module, torch.nn.LayerNorm):
+            module.eps = NORM_EPS
+    return marian
+
+
+def _marian_config(ours: ModelConfig) -> MarianConfig:
+    return MarianConfig(
         vocab_size=ours.vocab_size,
         d_model=ours.d_model,
         encoder_layers=ours.n_layers,
@@ -58,29 +80,15 @@ def marian_model(model: Transformer) -> MarianMTModel:
         forced_eos_token_id=None,
         decoder_start_token_id=BOS,
     )
-    marian = MarianMTModel(config).eval()
-    marian.generation_config = GenerationConfig(
-        pad_token_id=PAD, eos_token_id=None, decoder_start_token_id=BOS, use_cache=True
-    )
+
+
+def _marian_weights(model: Transformer) -> dict[str, torch.Tensor]:
+    """Our parameters under Marian's names. Ours are (d_in, d_out), those of nn.Linear (d_out, d_in)."""
     weights = {name: torch.tensor(model.parameters[name].data) for name in model.parameters.names}
     renamed = {"model.shared.weight": weights.pop("embedding")}
     for name, value in weights.items():
         renamed |= _layer_weights(name, value.T if re.search(r"\.w\w*$", name) else value)
-    with torch.no_grad():
-        missing = set(renamed) - set(dict(marian.named_parameters()))
-        assert not missing, missing
-        for name, parameter in marian.named_parameters():
-            if "embed_positions" in name:
-                parameter.copy_(torch.from_numpy(sinusoids(0, LONGEST, ours.d_model)))
-            elif name in renamed:
-                parameter.copy_(renamed[name])
-            else:
-                assert name.endswith("proj.bias"), name
-                parameter.zero_()
-    for module in marian.modules():
-        if isinstance(module, torch.nn.LayerNorm):
-            module.eps = NORM_EPS
-    return marian
+    return renamed
 
 
 def _layer_weights(name: str, value: torch.Tensor) -> dict[str, torch.Tensor]:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from benchmarks import work
 from benchmarks.machine import machine_facts, threads_for_peers
-from benchmarks.tables import markdown_row
+from benchmarks.tables import markdown_row, save_results
 from minitransformer.backend import keep_freed_memory
 from minitransformer.config import ModelConfig, TrainingConfig
 from minitransformer.distributed import ALONE, Workers
@@ -29,7 +29,6 @@ from minitransformer.optim import Adam
 from minitransformer.text import Batch
 from minitransformer.training import train_step
 
-RESULTS = Path(__file__).parent / "results"
 WAYS = ("side by side", "one batch", "pytorch")
 MIB = 1 << 20
 STEPS = 3
@@ -119,8 +118,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(text)
     if not options.quick:
         table = {"machine": facts, "bytes": results}
-        (RESULTS / "step_memory.json").write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
-        (RESULTS / "step_memory.md").write_text(text, encoding="utf-8")
+        save_results("step_memory", table, text)
     return 0
 
 

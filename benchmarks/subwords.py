@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import io
-import json
 import os
 import statistics
 import sys
@@ -31,10 +30,9 @@ from subword_nmt.learn_bpe import learn_bpe
 from tqdm import tqdm
 
 from benchmarks.machine import machine_facts
-from benchmarks.tables import markdown_row
+from benchmarks.tables import markdown_row, save_results
 from minitransformer.text import Tokenizer, read_parallel
 
-RESULTS = Path(__file__).parent / "results"
 ROUNDS = 3
 VOCAB_SIZE = 8000
 PEERS = ("tokenizers", "sentencepiece", "subword-nmt")
@@ -161,8 +159,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(table)
     if not options.quick:
         result = {"machine": facts, "text": text, "seconds to learn and tokens per second": found}
-        (RESULTS / "subwords.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-        (RESULTS / "subwords.md").write_text(table, encoding="utf-8")
+        save_results("subwords", result, table)
     return 0
 
 

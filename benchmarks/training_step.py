@@ -14,7 +14,6 @@ Results go to benchmarks/results/training_step.json and .md; --quick writes noth
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
 import statistics
@@ -29,7 +28,7 @@ from tqdm import tqdm
 
 from benchmarks.machine import machine_facts, threads_for_peers
 from benchmarks.matrix_products import record_step, replay
-from benchmarks.tables import markdown_row
+from benchmarks.tables import markdown_row, save_results
 from benchmarks.torch_model import TorchTransformer
 from benchmarks.torch_step import torch_adam, torch_train_step
 from benchmarks.work import REAL, SIZES, Size, Work, random_work, real_work, shape_of
@@ -41,7 +40,6 @@ from minitransformer.optim import Adam
 from minitransformer.text import Batch
 from minitransformer.training import train_step
 
-RESULTS = Path(__file__).parent / "results"
 WARM_UP = 2  # rounds that do not count
 OURS = ("side by side", "one batch")
 OTHERS = ("pytorch", "products", "compiled")
@@ -194,10 +192,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     text = markdown(facts, results)
     print(text)
     if not options.quick:
-        RESULTS.mkdir(exist_ok=True)
         table = {"machine": facts, "results": results}
-        (RESULTS / "training_step.json").write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
-        (RESULTS / "training_step.md").write_text(text, encoding="utf-8")
+        save_results("training_step", table, text)
     return 0
 
 

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from benchmarks import compare_curves, growth
+from benchmarks import compare_curves, growth, work
 from benchmarks.__main__ import main as benchmarks_main
 from benchmarks.machine import machine_facts
 from benchmarks.matrix_products import record_step, replay
@@ -124,9 +124,18 @@ def test_a_step_multiplies_exactly_the_matrices_of_the_formula(kernels, batches)
     replay(products)()
 
 
+def test_the_two_halves_of_a_batch_are_the_batch():
+    batch = work.random_batch(work.Size("tiny", ModelConfig(**TINY), sentences=5, tokens=4, rounds=1))
+    first, second = work.halves(batch)
+    for name in ("src", "tgt_in", "tgt_out", "rows"):
+        np.testing.assert_array_equal(
+            np.concatenate([getattr(first, name), getattr(second, name)]), getattr(batch, name)
+        )
+
+
 @pytest.mark.parity
 def test_a_race_measures_each_contestant_in_every_round(torch, monkeypatch):
-    from benchmarks import training_step, work
+    from benchmarks import training_step
 
     monkeypatch.setattr(training_step, "PAUSE", 0.0)
     size = work.Size("tiny", ModelConfig(**TINY), sentences=3, tokens=5, rounds=2)

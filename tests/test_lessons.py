@@ -346,6 +346,15 @@ def test_fill_names_the_notebooks_if_one_is_unknown(capsys):
     assert "there is no notebook 04_atention; there are 01_arrays, " in capsys.readouterr().out
 
 
+def test_fill_refuses_a_notebook_that_takes_too_long(monkeypatch, capsys):
+    pytest.importorskip("nbclient")
+    fill = importlib.import_module("course.fill")
+    monkeypatch.setattr(fill, "run", lambda name, limit: [])
+    assert fill.main(["04_attention", "--seconds", "9"]) == 0
+    assert fill.main(["04_attention", "--seconds", "0"]) == 1
+    assert "04_attention: must run in 0 s, took" in capsys.readouterr().out
+
+
 def test_check_gradient_names_the_wrong_input(rng, capsys):
     x, gamma, beta = rng.standard_normal((3, 4)), rng.standard_normal(4), rng.standard_normal(4)
     check_gradient(layer_norm, x, gamma, beta)

@@ -100,6 +100,7 @@ def test_best_tokens_of_equal_probability_are_those_with_the_lowest_ids(rng, n_t
         )
         log_probs = log_probs.astype(float)
         log_probs[:, 1] = -np.inf
+        log_probs[::2, -3:] = [1.0, 2.0, 1.0]  # behind the last whole block
         ids, values = best_tokens(log_probs, n)
         expected = np.sort(np.argsort(-log_probs, axis=1, kind="stable")[:, :n], axis=1)
         np.testing.assert_array_equal(ids, expected)
