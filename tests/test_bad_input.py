@@ -81,7 +81,7 @@ ATTENTION = ["plot", "attention", "--checkpoint", "model.npz", "--src", "a b", "
 CASES = {
     "misaligned training text": (
         [*TRAIN, "--set", "data.train_tgt=short.de"],
-        "train.en and short.de: must have the same number of lines, got 40 and 1; line 2 has no partner",
+        "train.en and short.de: must have the same number of lines, got 40 and 1; they look shifted from line 2 on",
     ),
     "misaligned test set": ([*EVALUATE, "short.de"], "train.en and short.de: must have the same number of lines"),
     "a ledger of a file": (

@@ -1,26 +1,37 @@
 """Byte-pair encoding: the incremental trainer against a naive one, and against subword-nmt's own results."""
 
+import gzip
+import random
 from collections import Counter
 from itertools import islice
 
 import pytest
+from odd_text import TEXT, random_line
 
-from minitransformer.text import Tokenizer, read_lines
-from minitransformer.text.bpe import PairTable, apply_merges, learn_merges
-from minitransformer.text.spelling import END, ByteSpelling, MarkedSpelling
+from minitransformer.text import Tokenizer, read_lines, word_counts
+from minitransformer.text.bpe import CRITERIA, PairTable, apply_merges, learn_merges
+from minitransformer.text.merge_arrays import MergeArrays
+from minitransformer.text.spelling import END, SPELLINGS, ByteSpelling, MarkedSpelling
+from minitransformer.text.word_counts import count_words, count_words_in_files
 
 
-def naive_merges(words, min_frequency=2):
+def naive_merges(words, min_count=2, criterion="frequency"):
     """The definition: count every pair of every word, merge the best one everywhere, begin again."""
     words, merges = [(list(symbols), count) for symbols, count in words], []
     while True:
-        counts = Counter()
+        counts, single = Counter(), Counter()
         for symbols, count in words:
+            for symbol in symbols:
+                single[symbol] += count
             for pair in zip(symbols, symbols[1:], strict=False):
                 counts[pair] += count
-        if not counts or max(counts.values()) < min_frequency:
+        counts = {pair: count for pair, count in counts.items() if count >= min_count}
+        if not counts:
             return merges, [symbols for symbols, _ in words]
-        best = max(counts, key=lambda pair: (counts[pair], pair))
+        if criterion == "frequency":
+            best = max(counts, key=lambda pair: (counts[pair], pair))
+        else:
+            best = max(counts, key=lambda pair: (counts[pair] / (single[pair[0]] * single[pair[1]]), pair))
         merges.append(best)
         for symbols, _ in words:
             at = 0
@@ -39,16 +50,54 @@ def random_table(rng, spelling, alphabet):
 
 @pytest.mark.parametrize("spelling", [ByteSpelling, MarkedSpelling])
 @pytest.mark.parametrize("alphabet", ["a", "ab", "abc</w>", "äß語a "])
-@pytest.mark.parametrize("min_frequency", [1, 2, 7])
-def test_incremental_counts_learn_the_same_merges_as_counting_anew(rng, spelling, alphabet, min_frequency):
-    for _ in range(25):
-        table = random_table(rng, spelling, alphabet)
-        assert list(learn_merges(table, min_frequency=min_frequency)) == naive_merges(table, min_frequency)[0]
+@pytest.mark.parametrize("min_count", [1, 2, 7])
+@pytest.mark.parametrize("criterion", CRITERIA)
+@pytest.mark.parametrize("table", [PairTable, MergeArrays])
+def test_both_tables_learn_the_merges_of_counting_anew(rng, spelling, alphabet, min_count, criterion, table):
+    for _ in range(12):
+        words = random_table(rng, spelling, alphabet)
+        learned = learn_merges(words, criterion=criterion, min_count=min_count, table=table)
+        assert list(learned) == naive_merges(words, min_count, criterion)[0]
+
+
+def test_both_tables_learn_the_same_merges_of_real_text(data_folder):
+    lines = read_lines(data_folder / "multi30k" / "val.de")
+    for spelling in (ByteSpelling, MarkedSpelling):
+        words = [(spelling.spell(word), count) for word, count in count_words(lines, spelling).items()]
+        merges = [list(learn_merges(words, table=table)) for table in (PairTable, MergeArrays)]
+        assert merges[0] == merges[1] and len(merges[0]) > 1000
+
+
+def test_the_bare_ratio_of_word_pieces_begins_with_what_occurs_once():
+    words = [(list("the"), 1000), (list("then"), 500), (list("qz"), 1)]
+    assert next(learn_merges(words, criterion="word_piece", min_count=1)) == ("q", "z")
+    assert next(learn_merges(words, criterion="word_piece", min_count=2)) == ("t", "h")
+
+
+@pytest.mark.parametrize("spelling", [ByteSpelling, MarkedSpelling])
+def test_the_words_of_its_chunks_are_the_words_of_a_line(spelling):
+    chooser = random.Random(3)
+    spaces = ["".join(chooser.choices("a, \t\n\u00a0", k=chooser.randint(0, 12))) for _ in range(3000)]
+    for line in [*TEXT, *spaces, *(random_line(chooser) for _ in range(500))]:
+        assert [word for chunk in spelling.chunks(line) for word in spelling.split(chunk)] == spelling.split(line)
+
+
+@pytest.mark.parametrize("mode", ["bytes", "words"])
+def test_words_of_files_are_counted_alike_in_parts_and_processes(tmp_path, mode, monkeypatch):
+    lines = [random_line(random.Random(number)).replace("\n", " ").replace("\r", "") for number in range(300)]
+    paths = [tmp_path / "a.txt", tmp_path / "b.txt.gz"]
+    paths[0].write_text("\n".join(lines), encoding="utf-8", newline="")
+    paths[1].write_bytes(gzip.compress("\n".join(lines[:50]).encode() + b"\n"))
+    expected = count_words([*lines, *lines[:50]], SPELLINGS[mode])
+    assert count_words_in_files(paths, mode) == expected
+    assert expected == Counter(word for line in [*lines, *lines[:50]] for word in SPELLINGS[mode].split(line))
+    monkeypatch.setattr(word_counts, "PART", 1000)
+    assert count_words_in_files(paths, mode, processes=2) == expected
 
 
 def test_counts_stay_true_through_every_merge(rng):
     table = PairTable(random_table(rng, ByteSpelling, "aab"))
-    for pair in learn_merges(zip(table.words, table.frequencies, strict=True), min_frequency=1):
+    for pair in learn_merges(zip(table.words, table.frequencies, strict=True), min_count=1):
         table.merge(pair)
         counts = Counter()
         for symbols, frequency in zip(table.words, table.frequencies, strict=True):

@@ -2,11 +2,14 @@
 
 import gzip
 import lzma
+from itertools import pairwise
 
+import numpy as np
 import pytest
 
 from minitransformer.errors import DataError
-from minitransformer.text import Tokenizer, encode_parallel, read_lines, read_parallel
+from minitransformer.text import Tokenizer, corpus, encode_parallel, read_lines, read_parallel
+from minitransformer.text.corpus import first_shifted, line_starts, stream_lines, stream_parallel
 
 
 def write(path, text):
@@ -40,7 +43,7 @@ def test_invalid_utf8_is_refused_with_its_line(tmp_path, name):
     path = write(tmp_path / name, "Männer\nzwei\n".encode() + b"M\xe4nner\n")
     with pytest.raises(DataError) as caught:
         read_lines(path)
-    assert str(caught.value) == f"{path}:3: must be UTF-8, got byte 0xe4"
+    assert str(caught.value) == f"{path}:3: must be UTF-8, got byte 0xe4 at byte 2 of the line"
 
 
 @pytest.mark.parametrize("name", ["text", "text.gz", "text.xz"])
@@ -78,7 +81,8 @@ def test_misaligned_files_are_refused_with_both_counts(tmp_path):
     src, tgt = write(tmp_path / "a.en", "one\ntwo\n"), write(tmp_path / "a.de", "eins\nzwei\ndrei\n")
     with pytest.raises(DataError) as caught:
         read_parallel(src, tgt)
-    assert f"{src} and {tgt}: must have the same number of lines, got 2 and 3; line 3" in str(caught.value)
+    message = f"{src} and {tgt}: must have the same number of lines, got 2 and 3; they look shifted from line 3 on"
+    assert str(caught.value) == message
 
 
 def test_pairs_that_are_empty_or_too_long_are_left_out_and_counted():
@@ -95,3 +99,33 @@ def test_text_of_which_nothing_is_left_is_refused():
     tokenizer = Tokenizer.train(["x y"], 100, mode="words")
     with pytest.raises(DataError, match="got none of 2 .1 with an empty side, 1 longer than 1 tokens"):
         encode_parallel(tokenizer, ["x", ""], ["y", "y"], max_length=1)
+
+
+def test_the_first_shifted_line_is_found(rng):
+    for lost in (0, 7, 40, 99):
+        tgt = rng.integers(5, 200, 100)
+        src = (tgt * rng.uniform(0.8, 1.25, 100)).astype(int)
+        assert abs(first_shifted(np.delete(src, [lost]), tgt) - lost) <= 5
+        assert abs(first_shifted(src, np.delete(tgt, [lost])) - lost) <= 5
+    assert first_shifted(src[:60], tgt) == 60  # cut short: nothing is shifted, the rest has no partner
+
+
+def test_a_stream_of_pairs_is_the_pairs_and_finds_a_missing_line_at_its_end(tmp_path):
+    src, tgt = write(tmp_path / "a.en", "one\ntwo\n"), write(tmp_path / "a.de.xz", "eins\nzwei")
+    assert list(stream_parallel(src, tgt)) == [("one", "eins"), ("two", "zwei")]
+    pairs = stream_parallel(src, write(tmp_path / "b.de", "eins\n"))
+    assert next(pairs) == ("one", "eins")
+    with pytest.raises(DataError, match="got 2 and 1; they look shifted from line 2 on"):
+        next(pairs)
+
+
+def test_parts_of_a_file_are_whole_lines_and_make_up_the_file(tmp_path, monkeypatch):
+    lines = ["x" * length for length in (0, 3, 50, 1, 1, 200, 0, 9)]
+    path = write(tmp_path / "text", "\ufeff" + "\r\n".join(lines))
+    monkeypatch.setattr(corpus, "BLOCK", 7)  # so that lines reach over blocks
+    for parts in (1, 2, 5, 100):
+        starts = line_starts(path, parts)
+        assert [line for one in pairwise(starts) for line in stream_lines(path, *one)] == lines
+    path = write(path, b"good\n" * 10 + b"b\xffd\n")
+    with pytest.raises(DataError, match=":11: must be UTF-8, got byte 0xff at byte 2 of the line"):
+        list(stream_lines(path, line_starts(path, 3)[-2]))

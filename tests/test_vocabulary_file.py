@@ -1,12 +1,15 @@
 """Vocabulary files: they come back as they were saved, or it is said what is wrong with them, and in which line."""
 
 import random
+import re
 
 import pytest
 from odd_text import TEXT, random_line
 
+from minitransformer.config import UNK
 from minitransformer.errors import DataError
 from minitransformer.text import Tokenizer
+from minitransformer.text.subword_nmt_file import codes_of, tokenizer_from_codes
 from minitransformer.text.vocabulary_file import read_symbol, show_symbol
 
 
@@ -109,3 +112,43 @@ def test_a_failed_save_leaves_the_old_file_alone(tmp_path, by_bytes, monkeypatch
         Tokenizer.train(TEXT, 270).save(tmp_path / "vocabulary.bpe")
     assert [path.name for path in tmp_path.iterdir()] == ["vocabulary.bpe"]
     assert Tokenizer.load(tmp_path / "vocabulary.bpe").merges == by_bytes.merges
+
+
+# Merge files of subword-nmt
+
+
+def test_the_merge_file_of_subword_nmt_cuts_its_corpus_as_subword_nmt_did(data_folder):
+    folder = data_folder / "bpe_reference"
+    codes, corpus, expected = ((folder / name).read_text() for name in ("bpe.ref", "corpus.en", "corpus.bpe.ref.en"))
+    tokenizer = tokenizer_from_codes(codes, "bpe.ref", corpus.split("\n"))
+    assert [tokenizer.segment(line) for line in corpus.split("\n")] == expected.split("\n")
+    assert codes_of(tokenizer) == codes
+
+
+def test_a_merge_file_written_and_read_again_gives_the_same_tokenizer():
+    tokenizer = Tokenizer.train(TEXT[:2] * 2, 130, mode="words")
+    again = tokenizer_from_codes(codes_of(tokenizer), "codes", TEXT[:2])
+    assert again.merges == tokenizer.merges and again.base == tokenizer.base
+    assert UNK in tokenizer_from_codes(codes_of(tokenizer), "codes").encode("語")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a b\n", "codes:1: the header must be '#version: 0.2', got 'a b'"),
+        ("#version: 0.1\na b\n", "got '#version: 0.1'"),
+        ("#version: 0.2\na b\nab\n", "codes:3: a line must hold two symbols, got 'ab'"),
+        ("#version: 0.2\na b\nab c d\n", "codes:3: a line must hold two symbols"),
+        ("#version: 0.2\na b\n\n", "codes:3: a line must hold two symbols, got ''"),
+        ("#version: 0.2\na bc\n", "codes:2: a merge must join two known symbols, got 'a' and 'bc'"),
+        ("#version: 0.2\na b\na b\n", "a merge must stand there once, got 'a b' again"),
+    ],
+)
+def test_a_damaged_merge_file_is_refused_with_its_line(text, message):
+    with pytest.raises(DataError, match=re.escape(message)):
+        tokenizer_from_codes(text, "codes")
+
+
+def test_a_tokenizer_of_bytes_has_no_merge_file():
+    with pytest.raises(DataError, match="must have mode words, got bytes"):
+        codes_of(Tokenizer.train(TEXT, 270))

@@ -1,4 +1,4 @@
-"""``bpe train | encode | decode``: learn word pieces, cut lines into them, and put them together again."""
+"""``bpe``: learn word pieces, cut lines into them, put them together, and exchange merges with subword-nmt."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from minitransformer.cli.common import stdin_lines, writable_file
+from minitransformer.cli.common import add_processes_option, at_least_one, stdin_lines, writable_file
 from minitransformer.errors import DataError
 
 
@@ -26,6 +26,21 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
         default="bytes",
         help="bytes: any text comes back exactly; words: words between spaces, as in subword-nmt (default: bytes)",
     )
+    train.add_argument(
+        "--criterion",
+        choices=("frequency", "word_piece"),
+        default="frequency",
+        help="which pair is merged next: the most frequent, or the one whose symbols are seldom seen apart, "
+        "count(ab) / (count(a) count(b)) (default: frequency)",
+    )
+    train.add_argument(
+        "--min-count",
+        type=at_least_one,
+        default=2,
+        metavar="N",
+        help="pairs seen less often are not merged; word_piece wants 100 or more (default: 2)",
+    )
+    add_processes_option(train)
     train.set_defaults(run=run_train)
 
     for name, run, what in (
@@ -39,15 +54,63 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
         )
         action.set_defaults(run=run)
 
+    read = actions.add_parser("import", help="make a tokenizer file of a merge file of subword-nmt (version 0.2)")
+    read.add_argument("codes", type=Path, metavar="CODES", help="merge file of subword-nmt")
+    read.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="tokenizer file to write")
+    read.add_argument(
+        "--text",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help="text whose characters are to be known, besides those of the merges (default: none)",
+    )
+    read.set_defaults(run=run_import)
+    write = actions.add_parser("export", help="write the merges of a tokenizer of mode words for subword-nmt")
+    write.add_argument("tokenizer", type=Path, metavar="TOKENIZER", help="made by `bpe train --mode words`")
+    write.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="merge file to write")
+    write.set_defaults(run=run_export)
+
 
 def run_train(arguments: argparse.Namespace) -> None:
-    from minitransformer.text import Tokenizer, read_lines
+    from minitransformer.text import Tokenizer, count_words_in_files
 
     output = writable_file(arguments.output, arguments.inputs)
-    lines = [line for path in arguments.inputs for line in read_lines(path)]
-    tokenizer = Tokenizer.train(lines, arguments.vocab_size, arguments.mode, progress=sys.stderr.isatty())
+    progress = sys.stderr.isatty()
+    words = count_words_in_files(arguments.inputs, arguments.mode, arguments.processes, progress)
+    tokenizer = Tokenizer.learn(
+        words,
+        arguments.vocab_size,
+        arguments.mode,
+        criterion=arguments.criterion,
+        min_count=arguments.min_count,
+        progress=progress,
+    )
     tokenizer.save(output)
-    print(f"{output}: {tokenizer.vocab_size} word pieces from {len(lines)} lines")
+    print(f"{output}: {tokenizer.vocab_size} word pieces from {words.total()} words, {len(words)} of them distinct")
+
+
+def run_import(arguments: argparse.Namespace) -> None:
+    from minitransformer.text.corpus import read_text, stream_lines
+    from minitransformer.text.subword_nmt_file import tokenizer_from_codes
+
+    output = writable_file(arguments.output, [arguments.codes, *arguments.text])
+    lines = (line for path in arguments.text for line in stream_lines(path))
+    tokenizer = tokenizer_from_codes(read_text(arguments.codes), str(arguments.codes), lines)
+    tokenizer.save(output)
+    print(f"{output}: {tokenizer.vocab_size} word pieces, {len(tokenizer.merges)} of them by merges")
+
+
+def run_export(arguments: argparse.Namespace) -> None:
+    from minitransformer.files import write_atomically
+    from minitransformer.text import Tokenizer
+    from minitransformer.text.subword_nmt_file import codes_of
+
+    output = writable_file(arguments.output, [arguments.tokenizer])
+    tokenizer = Tokenizer.load(arguments.tokenizer)
+    text = codes_of(tokenizer)
+    write_atomically(output, lambda file: file.write(text.encode("utf-8")))
+    print(f"{output}: {len(tokenizer.merges)} merges")
 
 
 def run_encode(arguments: argparse.Namespace) -> None:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from minitransformer.blas import core_count
 from minitransformer.errors import CheckpointError, ConfigError, DataError
 from minitransformer.files import ordinary_file
 
@@ -49,6 +50,24 @@ def writable_file(path: Path, inputs: Iterable[Path] = ()) -> Path:
     if not os.access(target.parent, os.W_OK):
         raise ConfigError(f"output must be in a folder that can be written, got {path}")
     return path
+
+
+def at_least_one(text: str) -> int:
+    """The type of an option that counts something."""
+    if not (text.isascii() and text.isdigit() and int(text[:9]) > 0 and len(text) < 10):
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1 to 999999999, got {text[:60]!r}")
+    return int(text)
+
+
+def add_processes_option(parser: argparse.ArgumentParser) -> None:
+    """--processes, for commands that read large files."""
+    parser.add_argument(
+        "--processes",
+        type=at_least_one,
+        default=core_count(),
+        metavar="N",
+        help="processes that share the work on large files (default: one for each core)",
+    )
 
 
 def add_model_options(parser: argparse.ArgumentParser, also: str = "") -> None:

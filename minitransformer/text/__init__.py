@@ -4,12 +4,14 @@ from minitransformer.text.batching import Batch, BatchStream, pad_batch
 from minitransformer.text.corpus import read_lines, read_parallel
 from minitransformer.text.pairs import EncodedPairs, encode_parallel
 from minitransformer.text.tokenizer import Tokenizer
+from minitransformer.text.word_counts import count_words_in_files
 
 __all__ = [
     "Batch",
     "BatchStream",
     "EncodedPairs",
     "Tokenizer",
+    "count_words_in_files",
     "encode_parallel",
     "pad_batch",
     "read_lines",

@@ -1,72 +1,120 @@
-"""Byte-pair encoding: learn which neighbouring symbols to merge, and merge them in new words  [sec. 5.1]."""
+"""Byte-pair encoding: learn which neighbouring symbols to merge, and merge them in new words  [sec. 5.1].
+
+The paper's en-de vocabulary comes from byte-pair encoding, the one of en-fr from word pieces. Both learn merges; they
+differ in which pair comes next, the ``criterion``.
+"""
 
 from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from minitransformer.errors import DataError
 
 Pair = tuple[str, str]
+Words = Iterable[tuple[list[str], int]]
+"""The symbols of every distinct word, and how often the word occurs."""
 
 
-def learn_merges(words: Iterable[tuple[list[str], int]], *, min_frequency: int = 2) -> Iterator[Pair]:
+def frequency(pair: int, left: int, right: int) -> float:
+    """count(left right)  [Sennrich et al. 2016]"""
+    return pair
+
+
+def word_piece(pair: int, left: int, right: int) -> float:
+    """count(left right) / (count(left) count(right)): symbols that are seldom seen apart.
+
+    A common reconstruction of word pieces, not the procedure of Wu et al. 2016, who do not print theirs. The bare ratio
+    is highest (1) for two symbols seen once in all, so it wants a ``min_count`` well above 1.
+    """
+    return pair / (left * right)
+
+
+CRITERIA: dict[str, Callable[[int, int, int], float]] = {"frequency": frequency, "word_piece": word_piece}
+
+
+def learn_merges(
+    words: Words, *, criterion: str = "frequency", min_count: int = 2, table: type[PairTable] | None = None
+) -> Iterator[Pair]:
     """Yield the merges in the order they are learned; stop when no pair is left  [Sennrich et al. 2016, alg. 1].
 
-    Each time the most frequent pair of neighbouring symbols becomes one symbol, everywhere. Of equally frequent
+    Each time the pair of neighbouring symbols that the criterion puts first becomes one symbol, everywhere. Of equal
     pairs the one whose strings sort last is taken, so the result depends on nothing but the table.
 
-    words: the symbols of every distinct word, and how often the word occurs
-    min_frequency: a pair seen less often is not merged (occurrences)
+    criterion: a key of CRITERIA
+    min_count: a pair seen less often is not merged (occurrences)
+    table: what counts (default: PairTable; `merge_arrays.MergeArrays` does the same on arrays, faster)
 
     Counting anew after every merge would read all words thousands of times. Here a merge touches only the words
     that hold its pair, and corrects the counts of the neighbours it changes.
     """
-    table = PairTable(words)
-    queue = [_entry(pair, count) for pair, count in table.counts.items()]
+    if criterion not in CRITERIA:
+        raise DataError(f"bpe: criterion must be one of {', '.join(CRITERIA)}, got {criterion!r}")
+    table = (table or PairTable)(words, criterion, min_count)
+    queue = [table.entry(pair) for pair in table.pairs()]
     heapq.heapify(queue)
     while queue:
-        negative, _, _, pair = heapq.heappop(queue)
-        count = table.counts[pair]
-        if count != -negative:
-            # The entry is out of date. Counts that rose have a newer entry; those that fell get theirs now.
-            if min_frequency <= count < -negative:
-                heapq.heappush(queue, _entry(pair, count))
+        entry = heapq.heappop(queue)
+        pair = entry[-1]
+        now = table.entry(pair)
+        if now != entry:
+            # The entry is out of date. A pair that rose has a newer one; a pair that fell gets its own now.
+            if now is not None and now > entry:
+                heapq.heappush(queue, now)
             continue
-        if count < min_frequency:
-            return
-        yield pair
-        for changed in table.merge(pair):
-            heapq.heappush(queue, _entry(changed, table.counts[changed]))
+        yield table.strings(pair)
+        for risen in table.merge(pair):
+            heapq.heappush(queue, table.entry(risen))
 
 
 class PairTable:
     """How often each pair of neighbouring symbols occurs, and in which words, kept true while words change."""
 
-    def __init__(self, words: Iterable[tuple[list[str], int]]):
+    def __init__(self, words: Words, criterion: str = "frequency", min_count: int = 2):
+        self.criterion, self.min_count = criterion, min_count
         self.words: list[list[str]] = []
         self.frequencies: list[int] = []
         self.counts: dict[Pair, int] = defaultdict(int)
+        self.symbol_counts: dict[str, int] = defaultdict(int)
         # A word stands here once for every time it got the pair, and stays when it loses it.
         self.holders: dict[Pair, list[int]] = defaultdict(list)
         for number, (symbols, frequency) in enumerate(words):
             self.words.append(list(symbols))
             self.frequencies.append(frequency)
+            for symbol in symbols:
+                self.symbol_counts[symbol] += frequency
             for pair in zip(symbols, symbols[1:], strict=False):
                 self.counts[pair] += frequency
                 self.holders[pair].append(number)
 
+    def pairs(self) -> list[Pair]:
+        """The pairs that may be merged."""
+        return [pair for pair, count in self.counts.items() if count >= self.min_count]
+
+    def strings(self, pair: Pair) -> Pair:
+        return pair
+
+    def entry(self, pair: Pair) -> tuple | None:
+        """What the queue sorts by: the best score first, then the pair that sorts last; None: seen too seldom."""
+        left, right = pair
+        count = self.counts.get(pair, 0)
+        if count < self.min_count:
+            return None
+        score = CRITERIA[self.criterion](count, self.symbol_counts[left], self.symbol_counts[right])
+        return -score, reversed_order(left), reversed_order(right), pair
+
     def merge(self, pair: Pair) -> list[Pair]:
-        """Make ``pair`` one symbol in all words; return the pairs that occur more often than before."""
+        """Make ``pair`` one symbol in all words; return the pairs that may have come nearer to being merged."""
         changes: dict[Pair, int] = defaultdict(int)
         for number in set(self.holders.pop(pair)):
             self._merge_in_word(number, pair, changes)
-        risen = []
         for changed, change in changes.items():
-            if change:
-                self.counts[changed] += change
-                if change > 0:
-                    risen.append(changed)
-        return risen
+            self.counts[changed] += change
+        if self.criterion == "frequency":
+            return [changed for changed, change in changes.items() if change > 0 and self.entry(changed)]
+        seldomer = {*pair, pair[0] + pair[1]}  # the fewer a symbol is seen, the more its pairs are worth
+        return [other for other in self.pairs() if not seldomer.isdisjoint(other)]
 
     def _merge_in_word(self, number: int, pair: Pair, changes: dict[Pair, int]) -> None:
         left, right = pair
@@ -89,7 +137,18 @@ class PairTable:
                 changes[merged, after] += frequency
                 self.holders[merged, after].append(number)
             symbols[at : at + 2] = [merged]
+            for symbol, change in ((left, -frequency), (right, -frequency), (merged, frequency)):
+                self.symbol_counts[symbol] += change
             at += 1
+
+
+def reversed_order(symbol: str) -> bytes:
+    """A key that sorts strings backwards; the 255 at the end puts a longer string before its own beginning."""
+    return symbol.encode("utf-8", "surrogatepass").translate(DOWNWARDS) + b"\xff"
+
+
+DOWNWARDS = bytes(max(254 - byte, 0) for byte in range(256))
+"""UTF-8 sorts as its characters do, and has no byte above 244."""
 
 
 def apply_merges(symbols: list[str], ranks: Mapping[Pair, int]) -> list[str]:
@@ -97,12 +156,14 @@ def apply_merges(symbols: list[str], ranks: Mapping[Pair, int]) -> list[str]:
 
     ranks: pair -> its place in the order of learning
     """
+    never = len(ranks)
     while len(symbols) > 1:
-        pairs = set(zip(symbols, symbols[1:], strict=False))
-        best = min(pairs, key=lambda pair: ranks.get(pair, len(ranks)))
-        if best not in ranks:
+        pairs = list(zip(symbols, symbols[1:], strict=False))
+        learned = [ranks.get(pair, never) for pair in pairs]
+        first = min(learned)
+        if first == never:
             break
-        symbols = _merge_everywhere(symbols, best)
+        symbols = _merge_everywhere(symbols, pairs[learned.index(first)])
     return symbols
 
 
@@ -117,13 +178,3 @@ def _merge_everywhere(symbols: list[str], pair: Pair) -> list[str]:
             merged.append(symbols[at])
             at += 1
     return merged
-
-
-def _entry(pair: Pair, count: int) -> tuple:
-    """What the queue sorts by: most frequent first, then the pair that sorts last."""
-    return -count, _reversed_order(pair[0]), _reversed_order(pair[1]), pair
-
-
-def _reversed_order(symbol: str) -> tuple[int, ...]:
-    """A key that sorts strings backwards; the 1 at the end puts a longer string before its own beginning."""
-    return (*(-ord(character) for character in symbol), 1)

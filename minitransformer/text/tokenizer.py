@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
+from typing import Any
 
 from tqdm import tqdm
 
@@ -15,8 +15,10 @@ from minitransformer.errors import DataError
 from minitransformer.files import write_atomically
 from minitransformer.text.bpe import Pair, apply_merges, learn_merges
 from minitransformer.text.corpus import read_text
+from minitransformer.text.merge_arrays import MergeArrays
 from minitransformer.text.spelling import END, SPELLINGS, ByteSpelling, Spelling, utf8
 from minitransformer.text.vocabulary_file import dump_vocabulary, parse_vocabulary, read_symbol, show_symbol
+from minitransformer.text.word_counts import count_words
 
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
 """What ids 0 to 3 are called in plots: PAD, BOS, EOS, UNK of `config.py`."""
@@ -25,7 +27,7 @@ MOST_IDS = 2**31 - 1
 """Batches hold ids as int32."""
 
 CACHE_WORDS = 200_000
-"""Words whose pieces are remembered, about 100 MB; of more, those not met for longest are forgotten."""
+"""Words, and chunks between spaces, whose pieces are remembered; of more, those not met for longest are forgotten."""
 
 CONTINUED = "@@"
 """Ends a written-out piece of mode ``words`` that does not end its word, as in subword-nmt."""
@@ -42,32 +44,45 @@ class Tokenizer:
     """
 
     def __init__(self, mode: str, base: list[str], merges: list[Pair]):
-        if mode not in SPELLINGS:
-            raise DataError(f"tokenizer: mode must be {' or '.join(SPELLINGS)}, got {mode!r}")
         self.mode, self.base, self.merges = mode, base, merges
-        self.spelling = SPELLINGS[mode]
+        self.spelling = _spelling_of(mode)
         self.symbols = list(dict.fromkeys([*base, *(left + right for left, right in merges)]))
         self._ids = {symbol: number for number, symbol in enumerate(self.symbols, len(SPECIALS))}
         self._ranks = {pair: rank for rank, pair in enumerate(merges)}
         self._symbols_of = lru_cache(CACHE_WORDS)(self._merge_word)
-        self._ids_of = lru_cache(CACHE_WORDS)(self._number_word)
+        self._ids_of = lru_cache(CACHE_WORDS)(self._number_chunk)
 
     @classmethod
-    def train(cls, lines: Iterable[str], vocab_size: int, mode: str = "bytes", progress: bool = False) -> Tokenizer:
-        """Learn a vocabulary from text.
+    def train(cls, lines: Iterable[str], vocab_size: int, mode: str = "bytes", **options: Any) -> Tokenizer:
+        """Learn a vocabulary from lines; the rest is as in `learn`."""
+        return cls.learn(count_words(lines, _spelling_of(mode)), vocab_size, mode, **options)
 
-        vocab_size: ids in all, with the 4 special ones and the base symbols. Pairs that occur once are not merged,
-            so a short text gives a smaller vocabulary: read ``vocab_size`` of the result.
+    @classmethod
+    def learn(
+        cls,
+        words: Mapping[str, int],
+        vocab_size: int,
+        mode: str = "bytes",
+        *,
+        criterion: str = "frequency",
+        min_count: int = 2,
+        progress: bool = False,
+    ) -> Tokenizer:
+        """Learn a vocabulary from how often each word occurs.
+
+        vocab_size: ids in all, with the 4 special ones and the base symbols. Pairs that occur less than min_count times
+            are not merged, so a short text gives a smaller vocabulary: read ``vocab_size`` of the result.
+        criterion: which pair is merged next, a key of `bpe.CRITERIA`
         progress: show a bar
 
         Raises:
-            DataError: the text has no words, or vocab_size has no room for the base symbols or is above `MOST_IDS`.
+            DataError: there are no words, or vocab_size has no room for the base symbols or is above `MOST_IDS`.
         """
         if vocab_size > MOST_IDS:
             raise DataError(f"tokenizer: vocab_size must be at most {MOST_IDS}, got {vocab_size}")
-        tokenizer = cls(mode, [], [])
-        spelling = tokenizer.spelling
-        words = count_words(lines, spelling, progress)
+        if not words:
+            raise DataError("tokenizer: the text must have at least one word, got none")
+        spelling = _spelling_of(mode)
         base = spelling.base(words)
         room = vocab_size - len(SPECIALS) - len(base)
         if room < 0:
@@ -75,8 +90,9 @@ class Tokenizer:
                 f"tokenizer: vocab_size must be at least {vocab_size - room} "
                 f"({len(SPECIALS)} special ids and {len(base)} base symbols), got {vocab_size}"
             )
-        table = [(spelling.spell(word), count) for word, count in words.items()]
-        merges = tqdm(islice(learn_merges(table), room), total=room, desc="merges", unit="merge", disable=not progress)
+        table = ((spelling.spell(word), count) for word, count in words.items())
+        found = learn_merges(table, criterion=criterion, min_count=min_count, table=MergeArrays)
+        merges = tqdm(islice(found, room), total=room, desc="merges", unit="merge", disable=not progress)
         return cls(mode, base, list(dict.fromkeys(merges)))
 
     @property
@@ -85,7 +101,7 @@ class Tokenizer:
 
     def encode(self, line: str) -> list[int]:
         """The ids of a line, without BOS and EOS; characters that are not in the vocabulary become UNK."""
-        return [number for word in self.spelling.split(line) for number in self._ids_of(word)]
+        return list(chain.from_iterable(map(self._ids_of, self.spelling.chunks(line))))
 
     def encode_lines(self, lines: Iterable[str]) -> list[list[int]]:
         return [self.encode(line) for line in lines]
@@ -149,8 +165,8 @@ class Tokenizer:
         utf8(word)  # refuses what no file can hold
         return apply_merges(self.spelling.spell(word), self._ranks)
 
-    def _number_word(self, word: str) -> list[int]:
-        return [self._ids.get(symbol, UNK) for symbol in self._symbols_of(word)]
+    def _number_chunk(self, chunk: str) -> list[int]:
+        return [self._ids.get(symbol, UNK) for word in self.spelling.split(chunk) for symbol in self._symbols_of(word)]
 
     def _is_text(self, number: int) -> bool:
         """Whether an id is a symbol's, not a special one; DataError if it is neither."""
@@ -162,13 +178,7 @@ class Tokenizer:
         return self.symbols[number - len(SPECIALS)]
 
 
-def count_words(lines: Iterable[str], spelling: Spelling, progress: bool = False) -> Counter[str]:
-    """How often each word occurs; DataError if there is none, or one that no UTF-8 file can hold."""
-    words: Counter[str] = Counter()
-    for line in tqdm(lines, desc="words", unit="line", disable=not progress):
-        words.update(spelling.split(line))
-    if not words:
-        raise DataError("tokenizer: the text must have at least one word, got none")
-    for word in words:
-        utf8(word)
-    return words
+def _spelling_of(mode: str) -> Spelling:
+    if mode not in SPELLINGS:
+        raise DataError(f"tokenizer: mode must be {' or '.join(SPELLINGS)}, got {mode!r}")
+    return SPELLINGS[mode]
