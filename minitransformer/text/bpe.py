@@ -17,12 +17,12 @@ Words = Iterable[tuple[list[str], int]]
 """The symbols of every distinct word, and how often the word occurs."""
 
 
-def frequency(pair: int, left: int, right: int) -> float:
+def frequency_score(pair: int, left: int, right: int) -> float:
     """count(left right)  [Sennrich et al. 2016]"""
     return pair
 
 
-def word_piece(pair: int, left: int, right: int) -> float:
+def word_piece_score(pair: int, left: int, right: int) -> float:
     """count(left right) / (count(left) count(right)): symbols that are seldom seen apart.
 
     A common reconstruction of word pieces, not the procedure of Wu et al. 2016, who do not print theirs. The bare ratio
@@ -31,7 +31,7 @@ def word_piece(pair: int, left: int, right: int) -> float:
     return pair / (left * right)
 
 
-CRITERIA: dict[str, Callable[[int, int, int], float]] = {"frequency": frequency, "word_piece": word_piece}
+CRITERIA: dict[str, Callable[[int, int, int], float]] = {"frequency": frequency_score, "word_piece": word_piece_score}
 
 
 def learn_merges(
@@ -152,29 +152,18 @@ DOWNWARDS = bytes(max(254 - byte, 0) for byte in range(256))
 
 
 def apply_merges(symbols: list[str], ranks: Mapping[Pair, int]) -> list[str]:
-    """Merge the symbols of one word as training would have: always the pair learned first, everywhere in the word.
+    """Merge the symbols of one word as training would have: always the pair learned first, from left to right.
 
     ranks: pair -> its place in the order of learning
     """
-    never = len(ranks)
-    while len(symbols) > 1:
-        pairs = list(zip(symbols, symbols[1:], strict=False))
-        learned = [ranks.get(pair, never) for pair in pairs]
-        first = min(learned)
-        if first == never:
-            break
-        symbols = _merge_everywhere(symbols, pairs[learned.index(first)])
+    symbols, never = list(symbols), len(ranks)
+    learned = [ranks.get(pair, never) for pair in zip(symbols, symbols[1:], strict=False)]
+    while learned and (first := min(learned)) != never:
+        at = learned.index(first)
+        symbols[at : at + 2] = [symbols[at] + symbols[at + 1]]
+        del learned[at]
+        if at > 0:
+            learned[at - 1] = ranks.get((symbols[at - 1], symbols[at]), never)
+        if at < len(learned):
+            learned[at] = ranks.get((symbols[at], symbols[at + 1]), never)
     return symbols
-
-
-def _merge_everywhere(symbols: list[str], pair: Pair) -> list[str]:
-    left, right = pair
-    merged, at = [], 0
-    while at < len(symbols):
-        if symbols[at] == left and symbols[at + 1 : at + 2] == [right]:
-            merged.append(left + right)
-            at += 2
-        else:
-            merged.append(symbols[at])
-            at += 1
-    return merged

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Mapping
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -26,8 +25,8 @@ SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
 MOST_IDS = 2**31 - 1
 """Batches hold ids as int32."""
 
-CACHE_WORDS = 200_000
-"""Words, and chunks between spaces, whose pieces are remembered; of more, those not met for longest are forgotten."""
+REMEMBERED = 500_000
+"""Words, and chunks between spaces, whose pieces are remembered, up to 200 MB each; beyond that all are forgotten."""
 
 CONTINUED = "@@"
 """Ends a written-out piece of mode ``words`` that does not end its word, as in subword-nmt."""
@@ -49,8 +48,8 @@ class Tokenizer:
         self.symbols = list(dict.fromkeys([*base, *(left + right for left, right in merges)]))
         self._ids = {symbol: number for number, symbol in enumerate(self.symbols, len(SPECIALS))}
         self._ranks = {pair: rank for rank, pair in enumerate(merges)}
-        self._symbols_of = lru_cache(CACHE_WORDS)(self._merge_word)
-        self._ids_of = lru_cache(CACHE_WORDS)(self._number_chunk)
+        self._symbols_of = _Remembered(self._merge_word)
+        self._ids_of = _Remembered(self._number_chunk)
 
     @classmethod
     def train(cls, lines: Iterable[str], vocab_size: int, mode: str = "bytes", **options: Any) -> Tokenizer:
@@ -101,7 +100,7 @@ class Tokenizer:
 
     def encode(self, line: str) -> list[int]:
         """The ids of a line, without BOS and EOS; characters that are not in the vocabulary become UNK."""
-        return list(chain.from_iterable(map(self._ids_of, self.spelling.chunks(line))))
+        return list(chain.from_iterable(map(self._ids_of.__getitem__, self.spelling.chunks(line))))
 
     def encode_lines(self, lines: Iterable[str]) -> list[list[int]]:
         return [self.encode(line) for line in lines]
@@ -126,7 +125,7 @@ class Tokenizer:
 
         Mode ``words`` writes as subword-nmt does: ``un@@ known``. Characters outside the vocabulary are kept.
         """
-        words = map(self._symbols_of, self.spelling.split(line))
+        words = map(self._symbols_of.__getitem__, self.spelling.split(line))
         if self.mode == ByteSpelling.mode:
             return " ".join(show_symbol(symbol, self.mode) for symbols in words for symbol in symbols)
         return " ".join((CONTINUED + " ").join(symbols).removesuffix(END) for symbols in words)
@@ -161,12 +160,13 @@ class Tokenizer:
         """Read a vocabulary; DataError if there is no such file or it is damaged."""
         return cls.loads(read_text(path), str(path))
 
-    def _merge_word(self, word: str) -> list[str]:
+    def _merge_word(self, word: str) -> tuple[str, ...]:
         utf8(word)  # refuses what no file can hold
-        return apply_merges(self.spelling.spell(word), self._ranks)
+        return tuple(apply_merges(self.spelling.spell(word), self._ranks))
 
-    def _number_chunk(self, chunk: str) -> list[int]:
-        return [self._ids.get(symbol, UNK) for word in self.spelling.split(chunk) for symbol in self._symbols_of(word)]
+    def _number_chunk(self, chunk: str) -> tuple[int, ...]:
+        words = self.spelling.split(chunk)
+        return tuple(self._ids.get(symbol, UNK) for word in words for symbol in self._symbols_of[word])
 
     def _is_text(self, number: int) -> bool:
         """Whether an id is a symbol's, not a special one; DataError if it is neither."""
@@ -176,6 +176,20 @@ class Tokenizer:
 
     def _symbol(self, number: int) -> str:
         return self.symbols[number - len(SPECIALS)]
+
+
+class _Remembered(dict):
+    """Results of ``function`` by argument. They are tuples, which Python's garbage collector passes over."""
+
+    def __init__(self, function: Callable[[str], tuple]):
+        super().__init__()
+        self.function = function
+
+    def __missing__(self, argument: str) -> tuple:
+        if len(self) >= REMEMBERED:
+            self.clear()
+        self[argument] = result = self.function(argument)
+        return result
 
 
 def _spelling_of(mode: str) -> Spelling:
