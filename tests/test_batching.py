@@ -163,3 +163,28 @@ def test_rounded_lengths_exceed_the_true_ones_by_at_most_an_eighth():
     assert (rounded[:16] == lengths[:16]).all()
     assert (rounded >= lengths).all() and (rounded < lengths * 1.125).all() and (np.diff(rounded) >= 0).all()
     assert rounded_up(lengths, 599).max() == 599
+
+
+def test_groups_of_lengths_are_cut_as_sentence_by_sentence(rng):
+    """The slow way: sort all pairs by rounded lengths, add them one by one, begin anew where a budget would overflow."""
+    for _ in range(20):
+        budget = int(rng.integers(64, 400))
+        src, tgt = ([[5] * int(n) for n in rng.integers(1, 63, 300)] for _ in range(2))
+        stream = BatchStream(src, tgt, src_tokens=budget, tgt_tokens=budget, seed=1)
+        lengths = [rounded_up(np.array([len(seq) + 1 for seq in side]), budget).tolist() for side in (src, tgt)]
+        order = sorted(set(lengths[1]))
+        pairs = sorted(
+            zip(*lengths, strict=True),
+            key=lambda pair: (pair[1], -pair[0] if order.index(pair[1]) % 2 else pair[0]),
+        )
+        sizes, batch = [], []
+        for pair in pairs:
+            grown = [*batch, pair]
+            if any(len(grown) * max(each[side] for each in grown) > budget for side in (0, 1)):
+                sizes.append(len(batch))
+                grown = [pair]
+            batch = grown
+        sizes.append(len(batch))
+        assert sorted(map(len, stream.epoch(0))) == sorted(sizes)
+        found = [(lengths[0][row], lengths[1][row]) for row in np.argsort(stream._group_of, kind="stable").tolist()]
+        assert found == pairs

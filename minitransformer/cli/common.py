@@ -59,6 +59,26 @@ def at_least_one(text: str) -> int:
     return int(text)
 
 
+def add_parallel_texts(parser: argparse.ArgumentParser) -> None:
+    """--src and --tgt: the files of two languages, in the same order."""
+    for name, what in (("src", "source"), ("tgt", "target")):
+        parser.add_argument(
+            f"--{name}",
+            type=Path,
+            nargs="+",
+            required=True,
+            metavar="FILE",
+            help=f"{what} text, one sentence a line (.gz, .xz too); several files are taken one after the other",
+        )
+
+
+def aligned_files(arguments: argparse.Namespace) -> list[tuple[Path, Path]]:
+    """(source file, target file) of `add_parallel_texts`; ConfigError if one has no partner."""
+    if len(arguments.src) != len(arguments.tgt):
+        raise ConfigError(f"--src and --tgt must name as many files, got {len(arguments.src)} and {len(arguments.tgt)}")
+    return list(zip(arguments.src, arguments.tgt, strict=True))
+
+
 def add_processes_option(parser: argparse.ArgumentParser) -> None:
     """--processes, for commands that read large files."""
     parser.add_argument(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from minitransformer.config import BOS, EOS, PAD
 from minitransformer.errors import DataError
+from minitransformer.text.binary import lengths_of
 
 
 @dataclass(frozen=True)
@@ -47,18 +49,25 @@ def pad_batch(
             f"got {len(src_seqs)} and {len(tgt_seqs)}"
         )
     return Batch(
-        src=pad_rows([[*seq, EOS] for seq in src_seqs]),
-        tgt_in=pad_rows([[BOS, *seq] for seq in tgt_seqs]),
-        tgt_out=pad_rows([[*seq, EOS] for seq in tgt_seqs]),
+        src=pad_rows(src_seqs, last=EOS),
+        tgt_in=pad_rows(tgt_seqs, first=BOS),
+        tgt_out=pad_rows(tgt_seqs, last=EOS),
         rows=np.arange(len(src_seqs)) if rows is None else np.asarray(rows),
     )
 
 
-def pad_rows(seqs: Sequence[Sequence[int]]) -> np.ndarray:
-    """Sequences as rows of one (B, longest) int32 array, filled up with PAD."""
-    padded = np.full((len(seqs), max(map(len, seqs))), PAD, dtype=np.int32)
+def pad_rows(seqs: Sequence[Sequence[int]], *, first: int | None = None, last: int | None = None) -> np.ndarray:
+    """Sequences as rows of a (B, longest) int32 array filled with PAD; ``first`` before or ``last`` after each."""
+    begin = int(first is not None)
+    longest = max(map(len, seqs)) + begin + int(last is not None)
+    padded = np.full((len(seqs), longest), PAD, dtype=np.int32)
+    if first is not None:
+        padded[:, 0] = first
     for row, seq in zip(padded, seqs, strict=True):
-        row[: len(seq)] = seq
+        end = begin + len(seq)
+        row[begin:end] = seq
+        if last is not None:
+            row[end] = last
     return padded
 
 
@@ -71,8 +80,9 @@ class BatchStream:
     Both sorting and cutting see lengths rounded up by `rounded_up`. These, once sorted, are the same in every
     epoch, and so are the cuts: only which of the equally long pairs falls into which batch changes. So an epoch
     always has ``batches_per_epoch`` batches, and any batch is found without walking through the epochs before it.
+    Of the sentences, only those of the batch asked for are read.
 
-    src, tgt: token ids of each sentence, without BOS and EOS
+    src, tgt: token ids of each sentence, without BOS and EOS; lists, or `binary.MappedSentences` on the disk
     src_tokens, tgt_tokens: most positions of a batch, padding and EOS (BOS) included: B*S and B*T
     seed: order of the data, 0 or more
 
@@ -81,9 +91,15 @@ class BatchStream:
     """
 
     def __init__(
-        self, src: list[list[int]], tgt: list[list[int]], *, src_tokens: int, tgt_tokens: int, seed: int
+        self,
+        src: Sequence[Sequence[int]],
+        tgt: Sequence[Sequence[int]],
+        *,
+        src_tokens: int,
+        tgt_tokens: int,
+        seed: int,
     ) -> None:
-        if len(src) != len(tgt) or not src:
+        if len(src) != len(tgt) or not len(src):
             raise DataError(
                 f"BatchStream: source and target must have the same number of sentences, at least one, "
                 f"got {len(src)} and {len(tgt)}"
@@ -91,15 +107,11 @@ class BatchStream:
         self.src, self.tgt, self.seed = src, tgt, seed
         self.src_lengths = _lengths("source", src, "src_tokens", src_tokens)
         self.tgt_lengths = _lengths("target", tgt, "tgt_tokens", tgt_tokens)
-        src_rounded = rounded_up(self.src_lengths, src_tokens)
-        tgt_rounded = rounded_up(self.tgt_lengths, tgt_tokens)
-        # Source lengths rise in one target length and fall in the next, so that a batch which holds the end of one
-        # and the beginning of the other has no jump in it (about 1.5 % less padding than always rising).
-        falls = np.unique(tgt_rounded, return_inverse=True)[1] % 2 == 1
-        self._keys = (np.where(falls, -src_rounded, src_rounded), tgt_rounded)
-        in_order = self._sorted(np.arange(len(src)))
-        self._cuts = _cut(src_rounded[in_order], tgt_rounded[in_order], src_tokens, tgt_tokens)
-        self._current: tuple[int, list[np.ndarray]] = (-1, [])
+        groups = _Groups(self.src_lengths, self.tgt_lengths, src_tokens, tgt_tokens)
+        self._group_of = groups.numbers
+        self._cuts = _cut(groups, src_tokens, tgt_tokens)
+        self._epochs: dict[int, list[np.ndarray]] = {}
+        self._lock = threading.Lock()
 
     @property
     def batches_per_epoch(self) -> int:
@@ -112,15 +124,22 @@ class BatchStream:
     def batch(self, number: int) -> Batch:
         """Micro-batch ``number``, counted from 0 over all epochs."""
         epoch, place = self.position(number)
-        if self._current[0] != epoch:
-            self._current = (epoch, self.epoch(epoch))
-        rows = self._current[1][place]
+        rows = self.prepare(epoch)[place]
         return pad_batch([self.src[row] for row in rows], [self.tgt[row] for row in rows], rows)
+
+    def prepare(self, epoch: int) -> list[np.ndarray]:
+        """`epoch`, made once; a thread may ask for the next one ahead of its first batch. Older ones are dropped."""
+        with self._lock:
+            if epoch not in self._epochs:
+                kept = {each: rows for each, rows in self._epochs.items() if each == epoch - 1}
+                self._epochs = kept | {epoch: self.epoch(epoch)}
+            return self._epochs[epoch]
 
     def epoch(self, epoch: int) -> list[np.ndarray]:
         """The rows of each micro-batch of an epoch (counted from 0), in order."""
         rng = np.random.default_rng((self.seed, epoch))
-        rows = self._sorted(rng.permutation(len(self.src)))
+        rows = rng.permutation(len(self.src))
+        rows = rows[np.argsort(self._group_of[rows], kind="stable")]  # 16-bit numbers: NumPy sorts them by radix
         batches = np.split(rows, self._cuts)
         return [batches[place] for place in rng.permutation(len(batches))]
 
@@ -133,15 +152,43 @@ class BatchStream:
         )
         return 1 - int(self.src_lengths.sum() + self.tgt_lengths.sum()) / padded
 
-    def _sorted(self, rows: np.ndarray) -> np.ndarray:
-        """``rows`` by rounded target, then source length; pairs of equal lengths keep their order."""
-        by_src, by_tgt = self._keys
-        return rows[np.lexsort((by_src[rows], by_tgt[rows]))]
+
+class _Groups:
+    """Pairs of one group have the same rounded lengths; groups are numbered in the order of batches.
+
+    That is by target, then by source length. Source lengths rise in one target length and fall in the next, so that a
+    batch which holds the end of one and the beginning of the other has no jump in it (about 1.5 % less padding than
+    always rising).
+
+    numbers: (pairs,) uint16, the group of each pair.   lengths: [(source, target, pairs)] of each group
+    """
+
+    def __init__(self, src_lengths: np.ndarray, tgt_lengths: np.ndarray, src_tokens: int, tgt_tokens: int):
+        src_rank, src_values = _ranks(src_lengths, src_tokens)
+        tgt_rank, tgt_values = _ranks(tgt_lengths, tgt_tokens)
+        n_src = len(src_values)
+        falls = tgt_rank % 2 == 1
+        src_rank[falls] = n_src - 1 - src_rank[falls]
+        # At most 16 + 8 * 27 rounded lengths below 2^31, so fewer than 2^16 groups.
+        self.numbers = tgt_rank * np.uint16(n_src) + src_rank
+        counts = np.bincount(self.numbers)
+        self.lengths = []
+        for number in np.flatnonzero(counts).tolist():
+            tgt, src = divmod(number, n_src)
+            src = n_src - 1 - src if tgt % 2 else src
+            self.lengths.append((int(src_values[src]), int(tgt_values[tgt]), int(counts[number])))
 
 
-def _lengths(side: str, seqs: list[list[int]], option: str, budget: int) -> np.ndarray:
+def _ranks(lengths: np.ndarray, budget: int) -> tuple[np.ndarray, np.ndarray]:
+    """(rank of each length, rounded up, among the rounded lengths that occur; these lengths)"""
+    rounded = rounded_up(np.arange(int(lengths.max()) + 1), budget)
+    values = np.unique(rounded[np.bincount(lengths) > 0])
+    return np.searchsorted(values, rounded).astype(np.uint16)[lengths], values
+
+
+def _lengths(side: str, seqs: Sequence[Sequence[int]], option: str, budget: int) -> np.ndarray:
     """Tokens of each sentence with its EOS (or BOS)."""
-    lengths = np.array([len(seq) + 1 for seq in seqs])
+    lengths = lengths_of(seqs) + 1
     row = int(lengths.argmax())
     if lengths[row] > budget:
         raise DataError(
@@ -160,13 +207,17 @@ def rounded_up(lengths: np.ndarray, budget: int) -> np.ndarray:
     return np.minimum(-(-lengths // step) * step, budget)
 
 
-def _cut(src_lengths: np.ndarray, tgt_lengths: np.ndarray, src_tokens: int, tgt_tokens: int) -> list[int]:
-    """Where a new batch begins: each takes sentences, in this order, as long as both budgets last."""
-    cuts, start, longest_src, longest_tgt = [], 0, 0, 0
-    for place, (src, tgt) in enumerate(zip(src_lengths.tolist(), tgt_lengths.tolist(), strict=True)):
-        size = place + 1 - start
-        longest_src, longest_tgt = max(longest_src, src), max(longest_tgt, tgt)
-        if size * longest_src > src_tokens or size * longest_tgt > tgt_tokens:
-            cuts.append(place)
-            start, longest_src, longest_tgt = place, src, tgt
+def _cut(groups: _Groups, src_tokens: int, tgt_tokens: int) -> list[int]:
+    """Where a new batch begins: each takes sentences, in the order of groups, as long as both budgets last."""
+    cuts, place, size, longest_src, longest_tgt = [], 0, 0, 0, 0
+    for src, tgt, count in groups.lengths:
+        while count:
+            longest_src, longest_tgt = max(longest_src, src), max(longest_tgt, tgt)
+            room = min(src_tokens // longest_src, tgt_tokens // longest_tgt) - size
+            if room <= 0:
+                cuts.append(place)
+                size = longest_src = longest_tgt = 0
+                continue
+            taken = min(room, count)
+            size, place, count = size + taken, place + taken, count - taken
     return cuts

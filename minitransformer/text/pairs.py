@@ -37,9 +37,31 @@ def encode_parallel(
     Raises:
         DataError: no pair is left.
     """
+    kept = encode_pairs(tokenizer, src_lines, tgt_lines, max_length=max_length, progress=progress)
+    if not kept.src:
+        raise DataError(
+            f"parallel text: at least one pair must be left after cleaning, got none of {len(src_lines)} "
+            f"({kept.n_empty} with an empty side, {kept.n_long} longer than {max_length} tokens)"
+        )
+    return kept
+
+
+def encode_pairs(
+    tokenizer: Tokenizer,
+    src_lines: Sequence[str],
+    tgt_lines: Sequence[str],
+    *,
+    max_length: int,
+    progress: bool = False,
+) -> EncodedPairs:
+    """`encode_parallel` of lines of which no pair need be left."""
     src, tgt, n_empty, n_long = [], [], 0, 0
-    pairs = tqdm(list(zip(src_lines, tgt_lines, strict=True)), desc="encode", unit="pair", disable=not progress)
-    for src_line, tgt_line in pairs:
+    pairs = zip(src_lines, tgt_lines, strict=True)
+    most = (max_length - 1) * tokenizer.longest_symbol  # no need to encode a line of megabytes that is too long
+    for src_line, tgt_line in tqdm(pairs, total=len(src_lines), desc="encode", unit="pair", disable=not progress):
+        if max(map(_signs, (src_line, tgt_line))) > most and src_line.strip() and tgt_line.strip():
+            n_long += 1
+            continue
         src_ids, tgt_ids = tokenizer.encode(src_line), tokenizer.encode(tgt_line)
         if not src_ids or not tgt_ids:
             n_empty += 1
@@ -48,9 +70,8 @@ def encode_parallel(
         else:
             src.append(src_ids)
             tgt.append(tgt_ids)
-    if not src:
-        raise DataError(
-            f"parallel text: at least one pair must be left after cleaning, got none of {len(src_lines)} "
-            f"({n_empty} with an empty side, {n_long} longer than {max_length} tokens)"
-        )
     return EncodedPairs(src, tgt, n_empty, n_long)
+
+
+def _signs(line: str) -> int:
+    return len(line) - line.count(" ")

@@ -47,6 +47,7 @@ class Tokenizer:
         self.spelling = _spelling_of(mode)
         self.symbols = list(dict.fromkeys([*base, *(left + right for left, right in merges)]))
         self._ids = {symbol: number for number, symbol in enumerate(self.symbols, len(SPECIALS))}
+        self.longest_symbol = max(map(len, self.symbols), default=1)
         self._ranks = {pair: rank for rank, pair in enumerate(merges)}
         self._symbols_of = _Remembered(self._merge_word)
         self._ids_of = _Remembered(self._number_chunk)

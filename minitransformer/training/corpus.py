@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import numpy as np
+from pathlib import Path
 
 from minitransformer.config import DataConfig
 from minitransformer.errors import ConfigError, DataError
 from minitransformer.text import Tokenizer, encode_parallel, read_parallel
+from minitransformer.text.binary import fingerprint_of, lengths_of, open_pairs, sha256_of
 
-Pairs = tuple[Sequence[list[int]], Sequence[list[int]]]
+Pairs = tuple[Sequence[Sequence[int]], Sequence[Sequence[int]]]
 """Source and target sentences as ids without BOS and EOS; sentence i of one belongs to sentence i of the other."""
 LinePairs = tuple[Sequence[str], Sequence[str]]
 
@@ -27,6 +26,7 @@ class Corpus:
         tokenizer: what made the ids; None where a program made them.
         valid_lines: the validation text itself, which BLEU needs.
         n_empty, n_long: training pairs left out because a side was empty, or longer than data.max_length.
+        known_fingerprint: of training pairs on the disk, which need not be read for it.
     """
 
     train: Pairs
@@ -35,6 +35,7 @@ class Corpus:
     valid_lines: LinePairs | None = None
     n_empty: int = 0
     n_long: int = 0
+    known_fingerprint: str = ""
 
     def __post_init__(self):
         for name, pairs in (("train", self.train), ("valid", self.valid)):
@@ -62,10 +63,14 @@ class Corpus:
         """Read and encode the files of the [data] section.
 
         Raises:
-            ConfigError: a path is missing in the config.
-            DataError: a file is missing, empty, misaligned or not UTF-8.
+            ConfigError: a path is missing in the config, or there is text as well as ids.
+            DataError: a file is missing, empty, misaligned or not UTF-8, or the ids are another tokenizer's.
         """
-        needed = ["train_src", "train_tgt", "tokenizer"]
+        if config.train_ids and (config.train_src or config.train_tgt):
+            raise ConfigError(
+                "data.train_ids must stand alone, got data.train_src or data.train_tgt too; leave one out"
+            )
+        needed = ["train_ids", "tokenizer"] if config.train_ids else ["train_src", "train_tgt", "tokenizer"]
         if config.valid_src or config.valid_tgt:
             needed += ["valid_src", "valid_tgt"]
         for name in needed:
@@ -73,19 +78,42 @@ class Corpus:
                 remedy = "make one with `minitransformer bpe train`" if name == "tokenizer" else "name a text file"
                 raise ConfigError(f"data.{name} must be a path, got nothing; {remedy}")
         tokenizer = Tokenizer.load(config.tokenizer)
-        train = read_parallel(config.train_src, config.train_tgt)
         valid = read_parallel(config.valid_src, config.valid_tgt) if config.valid_src else None
+        if config.train_ids:
+            return cls.from_binary(tokenizer, config.train_ids, valid, max_length=config.max_length)
+        train = read_parallel(config.train_src, config.train_tgt)
         return cls.from_lines(tokenizer, train, valid, max_length=config.max_length)
+
+    @classmethod
+    def from_binary(
+        cls, tokenizer: Tokenizer, folder: str | Path, valid: LinePairs | None = None, *, max_length: int = 256
+    ) -> Corpus:
+        """Open a folder of ids that `binarise` wrote, without reading them; the rest as `from_lines`.
+
+        Raises:
+            DataError: the folder is damaged, another tokenizer's, or holds sentences longer than max_length.
+        """
+        pairs = open_pairs(folder)
+        header = pairs.header
+        if header.tokenizer_sha256 != sha256_of(tokenizer.dumps()):
+            raise DataError(
+                f"{folder}: must be made with the tokenizer of data.tokenizer, got another one of {header.vocab_size} "
+                "pieces; binarise the text anew, or name the tokenizer it was made with"
+            )
+        if header.max_length > max_length:
+            raise DataError(
+                f"{folder}: must be made with at most data.max_length = {max_length}, got {header.max_length}; "
+                "raise it or binarise the text anew with --max-length"
+            )
+        valid_ids = valid and (tokenizer.encode_lines(valid[0]), tokenizer.encode_lines(valid[1]))
+        counts = header.n_empty, header.n_long
+        return cls((pairs.src, pairs.tgt), valid_ids, tokenizer, valid, *counts, header.fingerprint)
 
     def longest(self) -> int:
         """Tokens of the longest sentence, training and validation, either side, EOS included."""
         sides = [side for pairs in (self.train, self.valid) if pairs is not None for side in pairs]
-        return 1 + max(len(ids) for side in sides for ids in side)
+        return 1 + max(int(lengths_of(side).max()) for side in sides)
 
     def fingerprint(self) -> str:
         """SHA-256 of the training pairs, by which a resumed run knows its data again."""
-        digest = hashlib.sha256()
-        for side in self.train:
-            digest.update(np.array([len(ids) for ids in side], dtype="<i8").tobytes())
-            digest.update(np.fromiter((one for ids in side for one in ids), dtype="<i8").tobytes())
-        return digest.hexdigest()
+        return self.known_fingerprint or fingerprint_of(self.train)

@@ -10,7 +10,7 @@ from minitransformer.training.checkpoint import Checkpoint
 # rounding alone). Files may move: their contents
 # are known again by the fingerprint and by the tokenizer's text.
 MAY_CHANGE = {
-    "data": {"train_src", "train_tgt", "valid_src", "valid_tgt", "tokenizer"},
+    "data": {"train_src", "train_tgt", "train_ids", "valid_src", "valid_tgt", "tokenizer"},
     "training": {
         "directory",
         "device",

@@ -1,0 +1,47 @@
+"""``binarise``: aligned text files to ids on the disk, which training opens at once whatever their size."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from minitransformer.cli.common import add_parallel_texts, add_processes_option, aligned_files, at_least_one
+
+
+def add_parser(commands: argparse._SubParsersAction) -> None:
+    parser = commands.add_parser(
+        "binarise",
+        help="encode aligned text into ids on the disk, for texts larger than memory",
+        description="Encode aligned text into a folder of ids, the value of data.train_ids.",
+    )
+    add_parallel_texts(parser)
+    parser.add_argument("--tokenizer", type=Path, required=True, metavar="FILE", help="made by `bpe train`")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="folder to make")
+    parser.add_argument(
+        "--max-length",
+        type=at_least_one,
+        default=256,
+        metavar="N",
+        help="pairs with a longer side are left out and counted, tokens with the end mark (default: 256)",
+    )
+    add_processes_option(parser)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    from minitransformer.text import Tokenizer
+    from minitransformer.text.binarise import binarise
+
+    header = binarise(
+        Tokenizer.load(arguments.tokenizer),
+        aligned_files(arguments),
+        arguments.output,
+        max_length=arguments.max_length,
+        processes=arguments.processes,
+        progress=sys.stderr.isatty(),
+    )
+    print(
+        f"{arguments.output}: {header.pairs} pairs, {header.n_src_tokens} source, {header.n_tgt_tokens} target tokens; "
+        f"left out {header.n_empty} with an empty side, {header.n_long} longer than {header.max_length} tokens"
+    )

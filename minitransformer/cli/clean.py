@@ -1,0 +1,112 @@
+"""``clean``: leave out the sentence pairs that are not worth learning from, and say how many of which kind."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from itertools import chain
+from pathlib import Path
+from typing import BinaryIO
+
+from minitransformer.cli.common import (
+    add_parallel_texts,
+    add_processes_option,
+    aligned_files,
+    at_least_one,
+    writable_file,
+)
+from minitransformer.errors import ConfigError
+
+
+def add_parser(commands: argparse._SubParsersAction) -> None:
+    parser = commands.add_parser(
+        "clean",
+        help="leave out pairs that are empty, too long, uneven, in another script or there twice",
+        description="Clean aligned text in one pass, in memory that grows by 8 bytes a pair, and report each step.",
+    )
+    add_parallel_texts(parser)
+    parser.add_argument(
+        "-o", "--output", type=Path, nargs=2, required=True, metavar=("SRC", "TGT"), help="the two files to write"
+    )
+    parser.add_argument("--max-words", type=at_least_one, default=250, metavar="N", help="of a side (default: 250)")
+    parser.add_argument(
+        "--max-ratio", type=_ratio, default=2.0, metavar="X", help="words of the longer side per word of the other (2)"
+    )
+    parser.add_argument(
+        "--max-word", type=at_least_one, default=100, metavar="N", help="characters of the longest word (default: 100)"
+    )
+    for side in ("src", "tgt"):
+        parser.add_argument(
+            f"--{side}-script",
+            default="",
+            metavar="NAME",
+            help="script of more than half of the letters of that side, such as Latin (default: any)",
+        )
+    parser.add_argument("--json", action="store_true", help="the counts as one JSON object (default: a table)")
+    add_processes_option(parser)
+    parser.set_defaults(run=run)
+
+
+def _ratio(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 1 <= value < math.inf:
+        raise argparse.ArgumentTypeError(f"must be a number from 1 on, got {text[:60]!r}")
+    return value
+
+
+def run(arguments: argparse.Namespace) -> None:
+    from minitransformer.files import write_atomically
+
+    files = aligned_files(arguments)
+    inputs = [*arguments.src, *arguments.tgt]
+    outputs = [writable_file(path, inputs) for path in arguments.output]
+    if outputs[0].absolute() == outputs[1].absolute():
+        raise ConfigError(f"--output must name two files, got {outputs[0]} twice")
+    counts: Counter[str] = Counter()
+
+    def write(src_file: BinaryIO) -> None:
+        write_atomically(outputs[1], lambda tgt_file: _clean(arguments, files, counts, (src_file, tgt_file)))
+
+    write_atomically(outputs[0], write)
+    _report(counts, arguments.json)
+
+
+def _clean(
+    arguments: argparse.Namespace, files: Iterable[tuple[Path, Path]], counts: Counter[str], outputs: Iterable[BinaryIO]
+) -> None:
+    from tqdm import tqdm
+
+    from minitransformer.text.cleaning import Rules, clean
+    from minitransformer.text.corpus import stream_parallel
+
+    names = ("max_words", "max_ratio", "max_word", "src_script", "tgt_script")
+    rules = Rules(**{name: getattr(arguments, name) for name in names})
+    pairs = chain.from_iterable(stream_parallel(*pair) for pair in files)
+    with tqdm(desc="clean", unit="pair", disable=not sys.stderr.isatty()) as bar:
+        for kept in clean(pairs, rules, counts, arguments.processes):
+            for output, lines in zip(outputs, zip(*kept, strict=True), strict=bool(kept)):
+                output.write("".join(f"{line}\n" for line in lines).encode("utf-8"))
+            bar.update(counts["pairs"] - bar.n)
+    if not counts["kept"]:
+        raise ConfigError(f"at least one pair must stay, got none of {counts['pairs']}; loosen the rules")
+
+
+def _report(counts: Counter[str], as_json: bool) -> None:
+    from minitransformer.text.cleaning import STEPS
+
+    total = counts["pairs"]
+    names = ("pairs", "normalised", *STEPS, "kept")
+    if as_json:
+        print(json.dumps({name: counts[name] for name in names}))
+        return
+    meanings = {"pairs": "pairs read", "normalised": "changed by normalising", "kept": "kept"}
+    for name in names:
+        what = meanings.get(name, f"left out: {name}")
+        print(f"{what:26}{counts[name]:>12,}{100 * counts[name] / total:>9.2f} %")

@@ -1,0 +1,153 @@
+"""Sentence pairs as ids on the disk: written once, opened in milliseconds, read where a batch needs them.
+
+A folder holds ``header.json`` and, for each side, ``src.ids`` (the ids of all sentences, one after the other) and
+``src.ends`` (where each sentence ends among them). Numbers are little-endian; ids have 16 bits if they fit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from minitransformer.errors import DataError
+
+FORMAT, VERSION = "minitransformer pairs", 1
+HEADER = "header.json"
+SIDES = ("src", "tgt")
+ENDS = "<u8"
+HASHED = 1 << 20
+"""Numbers hashed at a time."""
+
+
+class MappedSentences(Sequence):
+    """The sentences of one side: ``sentences[i]`` is a view of the file, an array of ids without BOS and EOS."""
+
+    def __init__(self, ids: np.ndarray, ends: np.ndarray):
+        self.ids, self.ends = ids, ends
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    def __getitem__(self, row: int) -> np.ndarray:
+        return self.ids[self.ends[row - 1] if row else 0 : self.ends[row]]
+
+    def lengths(self) -> np.ndarray:
+        """Tokens of each sentence, (sentences,) int32"""
+        lengths = np.empty(len(self.ends), dtype=np.int32)
+        lengths[:1] = self.ends[:1]
+        np.subtract(self.ends[1:], self.ends[:-1], out=lengths[1:], casting="unsafe")
+        return lengths
+
+
+def lengths_of(sentences: Sequence[Sequence[int]]) -> np.ndarray:
+    """Tokens of each sentence, without reading it where it lies on the disk."""
+    if isinstance(sentences, MappedSentences):
+        return sentences.lengths()
+    return np.fromiter(map(len, sentences), dtype=np.int32, count=len(sentences))
+
+
+def fingerprint_of(sides: Sequence[Sequence[Sequence[int]]]) -> str:
+    """SHA-256 of sentence pairs, by which a resumed run knows its data again, wherever they lie."""
+    digest = hashlib.sha256()
+    for sentences in sides:
+        digest.update(lengths_of(sentences).astype("<i8").tobytes())
+        for part in _parts(sentences):
+            digest.update(part.astype("<i8").tobytes())
+    return digest.hexdigest()
+
+
+def _parts(sentences: Sequence[Sequence[int]]) -> Iterator[np.ndarray]:
+    """All ids, some at a time."""
+    if isinstance(sentences, MappedSentences):
+        yield from (sentences.ids[start : start + HASHED] for start in range(0, len(sentences.ids), HASHED))
+    else:
+        yield np.fromiter((number for sentence in sentences for number in sentence), dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class BinaryHeader:
+    """What the pairs are. ``n_empty``, ``n_long``: pairs left out; ``max_length``: tokens with the end mark, at most"""
+
+    pairs: int
+    vocab_size: int
+    tokenizer_sha256: str
+    max_length: int
+    n_empty: int
+    n_long: int
+    n_src_tokens: int
+    n_tgt_tokens: int
+    fingerprint: str
+
+
+@dataclass(frozen=True)
+class BinaryPairs:
+    """A folder of pairs, open."""
+
+    src: MappedSentences
+    tgt: MappedSentences
+    header: BinaryHeader
+
+
+def id_type(vocab_size: int) -> str:
+    """The NumPy type of an id on the disk."""
+    return "<u2" if vocab_size <= 1 << 16 else "<i4"
+
+
+def sha256_of(text: str) -> str:
+    """By which a folder knows the tokenizer (its text) that made it."""
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
+def open_pairs(folder: str | Path) -> BinaryPairs:
+    """Map the files of a folder that `binarise` wrote; nothing is read but the header.
+
+    Raises:
+        DataError: there is no such folder, it is of another version, or a file does not fit the header.
+    """
+    folder = Path(folder)
+    header = _read_header(folder / HEADER)
+    sides = []
+    for side, tokens in zip(SIDES, (header.n_src_tokens, header.n_tgt_tokens), strict=True):
+        ends = _mapped(folder / f"{side}.ends", ENDS, header.pairs)
+        ids = _mapped(folder / f"{side}.ids", id_type(header.vocab_size), tokens)
+        if int(ends[-1]) != tokens:
+            raise DataError(f"{folder / side}.ends: must end at {tokens}, got {int(ends[-1])}; binarise the text anew")
+        sides.append(MappedSentences(ids, ends))
+    return BinaryPairs(*sides, header)
+
+
+def _mapped(path: Path, kind: str, length: int) -> np.ndarray:
+    wanted = length * np.dtype(kind).itemsize
+    try:
+        if path.stat().st_size != wanted:
+            raise DataError(
+                f"{path}: must have the {wanted} bytes of its header, got {path.stat().st_size}; binarise the text anew"
+            )
+        return np.memmap(path, dtype=kind, mode="r")
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def _read_header(path: Path) -> BinaryHeader:
+    try:
+        values = json.loads(path.read_bytes())
+        if (values.pop("format"), values.pop("version")) != (FORMAT, VERSION):
+            raise ValueError("another format or version")
+        header = BinaryHeader(**values)
+        kinds = {name: type(value).__name__ for name, value in asdict(header).items()}
+        if kinds != BinaryHeader.__annotations__ or header.pairs < 1:
+            raise ValueError("a value of another kind")
+        return header
+    except OSError as error:
+        raise DataError(
+            f"{path}: cannot be read: {error.strerror}; make the folder with `minitransformer binarise`"
+        ) from error
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise DataError(
+            f"{path}: must be the header of {FORMAT}, version {VERSION}, got another ({error}); binarise the text anew"
+        ) from error

@@ -1,0 +1,215 @@
+"""Pairs on the disk: they are the pairs that the text gives, and a folder that is not whole is never opened."""
+
+import json
+import os
+import time
+
+import numpy as np
+import pytest
+
+from minitransformer.config import UNK, DataConfig
+from minitransformer.errors import ConfigError, DataError
+from minitransformer.text import BatchStream, Tokenizer, encode_parallel
+from minitransformer.text import binarise as module
+from minitransformer.text.binarise import binarise
+from minitransformer.text.binary import fingerprint_of, lengths_of, open_pairs
+from minitransformer.text.prefetch import Prefetcher
+from minitransformer.text.spelling import END
+from minitransformer.training import Corpus
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory):
+    """Two pairs of files (one packed), a tokenizer, and all lines."""
+    folder, rng = tmp_path_factory.mktemp("texts"), np.random.default_rng(5)
+    words = [
+        ["".join(rng.choice(list("abcde"), rng.integers(1, 7))) for _ in range(rng.integers(0, 30))] for _ in range(800)
+    ]
+    lines = [" ".join(some) for some in words]
+    src, tgt = lines[:400], lines[400:]
+    files = []
+    for part, rows in enumerate((slice(0, 150), slice(150, 400))):
+        files.append((folder / f"{part}.en", folder / f"{part}.de"))
+        for path, side in zip(files[-1], (src, tgt), strict=True):
+            path.write_text("".join(f"{line}\n" for line in side[rows]), encoding="utf-8")
+    return files, Tokenizer.train(lines, 300), src, tgt
+
+
+@pytest.fixture(scope="module")
+def pairs(texts, tmp_path_factory):
+    files, tokenizer, _, _ = texts
+    folder = tmp_path_factory.mktemp("ids") / "train"
+    binarise(tokenizer, files, folder, max_length=60)
+    return folder
+
+
+def equal(mapped, lists):
+    return len(mapped) == len(lists) and all(list(a) == list(b) for a, b in zip(mapped, lists, strict=True))
+
+
+def test_the_pairs_on_the_disk_are_those_of_the_text(texts, pairs):
+    _, tokenizer, src, tgt = texts
+    expected, found = encode_parallel(tokenizer, src, tgt, max_length=60), open_pairs(pairs)
+    assert equal(found.src, expected.src) and equal(found.tgt, expected.tgt)
+    header = found.header
+    assert (header.n_empty, header.n_long) == (expected.n_empty, expected.n_long)
+    assert min(header.n_empty, header.n_long) > 0
+    assert header.n_tgt_tokens == sum(map(len, expected.tgt))
+    assert lengths_of(found.src).tolist() == [len(ids) for ids in expected.src]
+    assert header.fingerprint == fingerprint_of((expected.src, expected.tgt))
+
+
+def test_more_processes_write_the_same_bytes(texts, pairs, tmp_path, monkeypatch):
+    files, tokenizer, _, _ = texts
+    monkeypatch.setattr(module, "PAIRS_AT_A_TIME", 70)
+    binarise(tokenizer, files, tmp_path / "again", max_length=60, processes=2)
+    for name in os.listdir(pairs):
+        assert (tmp_path / "again" / name).read_bytes() == (pairs / name).read_bytes(), name
+
+
+def test_large_vocabularies_keep_their_ids(tmp_path):
+    files = (tmp_path / "a.en", tmp_path / "a.de")
+    for path in files:
+        path.write_text(f"{chr(0x10000 + 69_999)} x\n", encoding="utf-8")
+    base = [chr(0x10000 + number) + END for number in range(70_000)]
+    tokenizer = Tokenizer("words", base, [])
+    binarise(tokenizer, [files], tmp_path / "ids")
+    assert open_pairs(tmp_path / "ids").src[0].tolist() == [4 + 69_999, UNK]
+    assert (tmp_path / "ids" / "src.ids").stat().st_size == 4 * 2
+
+
+def test_batches_from_the_disk_are_batches_from_memory(texts, pairs):
+    _, tokenizer, src, tgt = texts
+    lists, found = encode_parallel(tokenizer, src, tgt, max_length=60), open_pairs(pairs)
+    budgets = {"src_tokens": 200, "tgt_tokens": 200, "seed": 3}
+    from_memory, from_disk = BatchStream(lists.src, lists.tgt, **budgets), BatchStream(found.src, found.tgt, **budgets)
+    assert from_disk.batches_per_epoch == from_memory.batches_per_epoch
+    for number in range(2 * from_disk.batches_per_epoch):
+        ours, theirs = from_disk.batch(number), from_memory.batch(number)
+        for name in ("src", "tgt_in", "tgt_out", "rows"):
+            np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name))
+
+
+def test_a_corpus_from_the_disk_is_the_one_from_text(texts, pairs):
+    _, tokenizer, src, tgt = texts
+    disk, text = Corpus.from_binary(tokenizer, pairs), Corpus.from_lines(tokenizer, (src, tgt), max_length=60)
+    assert disk.fingerprint() == text.fingerprint()
+    assert disk.longest() == text.longest()
+    assert (disk.n_empty, disk.n_long) == (text.n_empty, text.n_long)
+
+
+def test_the_ids_of_another_tokenizer_and_too_long_ones_are_refused(texts, pairs):
+    _, tokenizer, src, _ = texts
+    with pytest.raises(DataError, match="must be made with the tokenizer of data.tokenizer"):
+        Corpus.from_binary(Tokenizer.train(src[:50], 290), pairs)
+    with pytest.raises(DataError, match="at most data.max_length = 59, got 60"):
+        Corpus.from_binary(tokenizer, pairs, max_length=59)
+
+
+@pytest.mark.parametrize("fault", ["version", "format", "kind", "lacking", "no json", "short", "gone", "ends"])
+def test_a_damaged_folder_is_refused_in_one_line(pairs, tmp_path, fault):
+    folder = tmp_path / "ids"
+    folder.mkdir()
+    for name in os.listdir(pairs):
+        (folder / name).write_bytes((pairs / name).read_bytes())
+    header = json.loads((folder / "header.json").read_text())
+    changes = {"version": {"version": 2}, "format": {"format": "x"}, "kind": {"pairs": "5"}, "lacking": {}}
+    if fault in changes:
+        header |= changes[fault]
+        if fault == "lacking":
+            del header["max_length"]
+        (folder / "header.json").write_text(json.dumps(header))
+    elif fault == "no json":
+        (folder / "header.json").write_text("{")
+    elif fault == "short":
+        os.truncate(folder / "tgt.ids", 10)
+    elif fault == "gone":
+        (folder / "src.ends").unlink()
+    else:
+        ends = np.fromfile(folder / "src.ends", "<u8")
+        (ends - 1).tofile(folder / "src.ends")
+    with pytest.raises(DataError) as caught:
+        open_pairs(folder)
+    assert "\n" not in str(caught.value) and str(folder) in str(caught.value)
+
+
+def test_nothing_is_left_of_a_text_that_cannot_be_encoded(texts, tmp_path):
+    files, tokenizer, _, _ = texts
+    short = tmp_path / "short.de"
+    short.write_text("a\n" * 7)
+    (tmp_path / "empty.en").write_text("\n\n")
+    for bad in ([*files, (files[0][0], short)], [(tmp_path / "none.en", short)], [(tmp_path / "empty.en",) * 2]):
+        before = sorted(os.listdir(tmp_path))
+        with pytest.raises(DataError):
+            binarise(tokenizer, bad, tmp_path / "ids")
+        assert sorted(os.listdir(tmp_path)) == before
+
+
+def test_what_a_killed_program_left_is_replaced_and_a_whole_folder_is_not(texts, pairs, tmp_path):
+    files, tokenizer, _, _ = texts
+    (tmp_path / ".ids.partial").mkdir()
+    (tmp_path / ".ids.partial" / "src.ids").write_bytes(b"junk")
+    binarise(tokenizer, files, tmp_path / "ids", max_length=60)
+    assert os.listdir(tmp_path) == ["ids"]
+    with pytest.raises(DataError, match="must not exist yet"):
+        binarise(tokenizer, files, tmp_path / "ids")
+    assert open_pairs(tmp_path / "ids").header == open_pairs(pairs).header
+
+
+def test_a_line_of_megabytes_is_too_long_and_is_not_encoded(texts, monkeypatch):
+    _, tokenizer, _, _ = texts
+    encode, encoded = tokenizer.encode, []
+    monkeypatch.setattr(tokenizer, "encode", lambda line: encoded.append(line) or encode(line))
+    kept = encode_parallel(tokenizer, ["a b", "ab" * 5_000_000], ["b", "b"], max_length=60)
+    assert (len(kept.src), kept.n_long, encoded) == (1, 1, ["a b", "b"])
+    words = Tokenizer.train(["a b"], 20, mode="words")
+    assert encode_parallel(words, ["a" + " " * 10_000 + "b"], ["b"], max_length=60).n_long == 0
+
+
+def test_ids_and_text_together_are_refused(texts):
+    with pytest.raises(ConfigError, match="data.train_ids must stand alone"):
+        Corpus.from_files(DataConfig(train_ids="ids", train_src="a.en"))
+
+
+# Batches made ahead
+
+
+def test_batches_made_ahead_are_the_batches_in_any_order(pairs):
+    found = open_pairs(pairs)
+    budgets = {"src_tokens": 200, "tgt_tokens": 200, "seed": 3}
+    stream, plain = BatchStream(found.src, found.tgt, **budgets), BatchStream(found.src, found.tgt, **budgets)
+    ahead = Prefetcher(stream)
+    numbers = [0, 1, 2, 3, 50, 4, 5, 2 * stream.batches_per_epoch, 0, 1]
+    for number in [*numbers, *range(stream.batches_per_epoch - 3, stream.batches_per_epoch + 3)]:
+        np.testing.assert_array_equal(ahead.batch(number).rows, plain.batch(number).rows)
+    ahead.close()
+
+
+def test_the_batch_asked_for_next_is_made_meanwhile():
+    made = []
+
+    class Stream:
+        def batch(self, number):
+            made.append(number)
+            if number == 13:
+                raise DataError("13 is missing")
+            return number
+
+        def position(self, number):
+            return divmod(number, 100)
+
+        def prepare(self, epoch):
+            made.append(f"epoch {epoch}")
+
+    ahead = Prefetcher(Stream())
+    assert ahead.batch(5) == 5
+    deadline = time.monotonic() + 20
+    while len(made) < 10 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert sorted(made, key=str) == sorted(["epoch 1", *range(5, 14)], key=str)
+    for number in range(6, 13):
+        assert ahead.batch(number) == number
+    with pytest.raises(DataError, match="13 is missing"):
+        ahead.batch(13)
+    assert made.count(6) == 1
+    ahead.close()

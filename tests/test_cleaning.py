@@ -1,0 +1,154 @@
+"""Cleaning: what stays, what goes and why, and that the stream is the same however the work is shared."""
+
+import json
+import unicodedata
+from collections import Counter
+
+import numpy as np
+import pytest
+from odd_text import random_line
+
+from minitransformer.cli.main import main
+from minitransformer.errors import ConfigError
+from minitransformer.text import cleaning
+from minitransformer.text.cleaning import STEPS, Rules, Seen, clean, normalised, reason_to_leave_out
+
+LATIN = Rules(src_script="Latin", tgt_script="Latin")
+
+
+@pytest.mark.parametrize(
+    ("src", "tgt", "reason"),
+    [
+        ("a b c", "x y z", None),
+        ("", "x", "empty"),
+        ("x", "", "empty"),
+        ("a " * 250 + "a", "x " * 249 + "x", "long"),
+        ("a " * 249 + "a", "x " * 249 + "x", None),
+        ("b" * 101, "x", "long word"),
+        ("b" * 100, "x", None),
+        ("a b c d e", "x y", "ratio"),
+        ("a b c d", "x y", None),
+        ("привет мир", "Hallo Welt", "script"),
+        ("Hallo Welt", "привет мир", "script"),
+        ("the letter ж", "der Buchstabe ж", None),
+        ("1 234 - 5", "1 234 – 5", None),
+        ("ναι", "ja", "script"),
+    ],
+)
+def test_a_pair_is_left_out_for_the_first_rule_that_it_breaks(src, tgt, reason):
+    assert reason_to_leave_out(src, tgt, LATIN) == reason
+
+
+def test_without_a_script_every_script_stays():
+    assert reason_to_leave_out("привет мир", "Hallo Welt", Rules()) is None
+
+
+def test_normalised_text_is_composed_has_single_spaces_and_no_control_characters(rng):
+    import random
+
+    assert normalised(" a\u0085b\u2028c\t\td\u00a0e\x00f\x07 ") == "a b c d ef"
+    assert normalised("Ma\u0308nner") == "Männer" and normalised("\ufeffa \x00 b") == "\ufeffa b"
+    chooser = random.Random(1)
+    for line in (random_line(chooser) for _ in range(500)):
+        once = normalised(line)
+        assert normalised(once) == once == unicodedata.normalize("NFC", once)
+        assert once.split() == once.split(" ") or once == ""
+        assert not any(unicodedata.category(c) == "Cc" for c in once)
+        plain = [c for c in unicodedata.normalize("NFC", line) if not c.isspace() and unicodedata.category(c) != "Cc"]
+        assert unicodedata.normalize("NFC", "".join(plain)).replace(" ", "") == once.replace(" ", "") or plain == []
+
+
+def test_numbers_seen_before_are_known_again_as_a_set_knows_them(rng):
+    seen, known = Seen(), set()
+    for _ in range(60):
+        numbers = rng.integers(0, 400, rng.integers(0, 40)).astype(np.uint64)
+        expected = []
+        for number in numbers.tolist():
+            expected.append(number not in known)
+            known.add(number)
+        assert seen.add(numbers).tolist() == expected
+    sizes = [len(part) for part in seen._sorted]
+    assert sum(sizes) == len(known)
+    assert all(larger >= 2 * smaller for larger, smaller in zip(sizes, sizes[1:], strict=False))
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_every_pair_is_counted_once_and_duplicates_stay_once(processes, monkeypatch):
+    monkeypatch.setattr(cleaning, "PAIRS_AT_A_TIME", 3)
+    pairs = [
+        ("a", "x"),
+        ("a ", " x"),
+        ("a", "y"),
+        ("", "x"),
+        ("b c d", "z"),
+        ("a", "x"),
+        ("ж", "x"),
+        ("a", "y"),
+        ("e", "e"),
+    ]
+    counts = Counter()
+    kept = [pair for some in clean(pairs, LATIN, counts, processes) for pair in some]
+    assert kept == [("a", "x"), ("a", "y"), ("e", "e")]
+    assert counts == Counter(pairs=9, normalised=1, empty=1, ratio=1, script=1, duplicate=3, kept=3)
+    assert counts["pairs"] == counts["kept"] + sum(counts[step] for step in STEPS)
+
+
+def test_an_unknown_script_is_refused():
+    for name in ("Klingon", "Latin}", ""):
+        if name:
+            with pytest.raises(ConfigError, match="a script must have a name that Unicode knows"):
+                Rules(src_script=name)
+
+
+# The command
+
+
+@pytest.fixture
+def texts(tmp_path):
+    (tmp_path / "a.en").write_bytes("\ufeffone two\r\nsame\r\n\r\nsame\r\n".encode())
+    (tmp_path / "a.de").write_text("eins zwei\ngleich\nleer\ngleich\n", encoding="utf-8")
+    (tmp_path / "b.en").write_text("a\u2028b\n", encoding="utf-8")
+    (tmp_path / "b.de").write_text("x y", encoding="utf-8")
+    return tmp_path
+
+
+def command(folder, *options, src=("a.en", "b.en"), tgt=("a.de", "b.de"), output=("c.en", "c.de")):
+    paths = [[str(folder / name) for name in names] for names in (src, tgt, output)]
+    return main(["clean", "--src", *paths[0], "--tgt", *paths[1], "-o", *paths[2], *options])
+
+
+def test_files_are_cleaned_one_after_the_other_and_counted(texts, capsys):
+    assert command(texts, "--json", "--processes", "1") == 0
+    assert (texts / "c.en").read_text(encoding="utf-8") == "one two\nsame\na b\n"
+    assert (texts / "c.de").read_text(encoding="utf-8") == "eins zwei\ngleich\nx y\n"
+    found = json.loads(capsys.readouterr().out)
+    assert found == dict.fromkeys(STEPS, 0) | {"pairs": 5, "normalised": 1, "empty": 1, "duplicate": 1, "kept": 3}
+    assert command(texts, "--processes", "1") == 0
+    assert "left out: duplicate                  1    20.00 %" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"src": ("a.en",)}, "must name as many files, got 1 and 2"),
+        ({"tgt": ("b.de", "a.de")}, "must have the same number of lines, got 4 and 1; they look shifted from line"),
+        ({"output": ("a.en", "c.de")}, "output must not be one of the inputs"),
+        ({"output": ("c.en", "c.en")}, "--output must name two files"),
+        ({"src": ("bad.en", "b.en")}, "bad.en:2: must be UTF-8, got byte 0xff at byte 3 of the line"),
+        ({"src": ("none.en", "b.en")}, "none.en: cannot be read"),
+    ],
+)
+def test_bad_text_leaves_the_files_as_they_were(texts, capsys, options, message):
+    (texts / "bad.en").write_bytes(b"good\nba\xffd\n\n\n")
+    (texts / "c.en").write_text("old\n")
+    before = {path.name: path.read_bytes() for path in texts.iterdir()}
+    assert command(texts, "--processes", "1", **options) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+    assert {path.name: path.read_bytes() for path in texts.iterdir()} == before
+
+
+def test_rules_that_leave_nothing_are_refused(texts, capsys):
+    assert command(texts, "--src-script", "Greek", "--processes", "1") == 2
+    assert "at least one pair must stay, got none of 5" in capsys.readouterr().err
+    assert not (texts / "c.en").exists()
