@@ -166,7 +166,7 @@ def test_rounded_lengths_exceed_the_true_ones_by_at_most_an_eighth():
 
 
 def test_groups_of_lengths_are_cut_as_sentence_by_sentence(rng):
-    """The slow way: sort all pairs by rounded lengths, add them one by one, begin anew where a budget would overflow."""
+    """The slow way: sort all pairs by rounded lengths, add them one by one, begin anew where a budget is full."""
     for _ in range(20):
         budget = int(rng.integers(64, 400))
         src, tgt = ([[5] * int(n) for n in rng.integers(1, 63, 300)] for _ in range(2))
