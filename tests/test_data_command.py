@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import gzip
 import hashlib
 import http.client
 import http.server
+import io
 import socket
 import ssl
+import tarfile
 import threading
 
 import pytest
@@ -66,7 +69,9 @@ def server():
 def one_file(server) -> DataSet:
     """A data set of one .gz file with a published SHA-256."""
     server.files["/a.en.gz"] = gzip.compress(TEXT)
-    return DataSet("one", "text", "a licence", "here", "gz", (DataFile("a.en", f"{server.address}/a.en.gz", SHA256),))
+    return DataSet(
+        "one", "text", "a licence", "here", "90 kB", "gz", (DataFile("a.en", f"{server.address}/a.en.gz", SHA256),)
+    )
 
 
 def test_what_arrives_is_the_unpacked_file_and_nothing_else_is_left(server, one_file, tmp_path):
@@ -190,7 +195,7 @@ def test_a_missing_file_is_named(one_file, tmp_path):
 
 def test_every_data_set_says_what_it_holds_and_what_it_may_be_used_for():
     for data_set in DATA_SETS:
-        assert data_set.licence and data_set.contents and data_set.checksums
+        assert data_set.licence and data_set.contents and data_set.checksums and data_set.size
         assert data_set.packing in unpacking.UNPACKERS
         assert all(file.address.startswith("https://") for file in data_set.files)
         unpublished = [file for file in data_set.files if file.sha256 is None]
@@ -215,3 +220,61 @@ def test_the_published_sums_are_those_of_the_real_files(data_folder, tmp_path):
     for name in ("multi30k", "bpe_reference"):
         home = take(find(name), data_folder, tmp_path)
         assert {path.name for path in home.iterdir()} == {file.name for file in find(name).files} | {"SHA256SUMS"}
+
+
+def test_a_corpus_of_several_archives_is_fetched_resumed_and_checked_archive_by_archive(server, tmp_path):
+    def packed(members):
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w:gz") as bundle:
+            for name, content in members.items():
+                member = tarfile.TarInfo(name)
+                member.size = len(content)
+                bundle.addfile(member, io.BytesIO(content))
+        return buffer.getvalue()
+
+    sides = ("en", "de")
+    files = []
+    for corpus in ("a", "b"):
+        server.files[f"/{corpus}.tgz"] = packed({f"training/{corpus}.{side}": TEXT + side.encode() for side in sides})
+        files += [
+            DataFile(f"{corpus}.{side}", f"{server.address}/{corpus}.tgz", member=f"training/{corpus}.{side}")
+            for side in sides
+        ]
+    two = DataSet("two", "text", "a licence", "recorded", "90 kB", "tar", tuple(files))
+    good = server.files["/b.tgz"]
+    server.files["/b.tgz"] = good[:-2000]  # cut short inside, of whole length as the server tells
+    with pytest.raises(DownloadError, match="b.tgz.part: must be an intact archive"):
+        get(two, tmp_path)
+    assert sorted(path.name for path in (tmp_path / "two").iterdir()) == ["a.de", "a.en"]
+    server.files["/b.tgz"] = good
+    home = get(two, tmp_path)
+    assert (home / "b.de").read_bytes() == TEXT + b"de"
+    assert sorted(path.name for path in home.iterdir()) == ["SHA256SUMS", "a.de", "a.en", "b.de", "b.en"]
+
+
+def test_a_full_disk_is_one_clear_line_and_leaves_no_half_a_file(server, one_file, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(registry, "DATA_SETS", (one_file,))
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+        yield b""
+
+    monkeypatch.setattr(unpacking, "_bounded", full)
+    assert main(["data", "get", "one", "--to", str(tmp_path)]) == 2
+    assert "No space left on device" in capsys.readouterr().err
+    assert [path.name for path in (tmp_path / "one").iterdir()] == ["a.en.gz.part"]
+    monkeypatch.undo()
+    home = get(one_file, tmp_path)
+    assert len(server.ranges) == 2 and (home / "a.en").read_bytes() == TEXT  # the download was not done twice
+
+
+@pytest.mark.parametrize(
+    ("name", "files"),
+    [("wmt14-en-de", 6), ("wmt14-en-fr", 10), ("iwslt14", 6), ("tatoeba", 6), ("multi30k", 11), ("newstest", 8)],
+)
+def test_the_sets_of_the_paper_and_the_class_have_both_sides_of_each_part(name, files):
+    data_set = find(name)
+    assert len(data_set.files) == files
+    parts = [file.name.rpartition(".")[0] for file in data_set.files]
+    assert all(parts.count(part) >= 2 for part in parts)
+    assert data_set.packing not in ("tar", "sgm") or all(file.member for file in data_set.files)

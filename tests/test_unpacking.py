@@ -9,16 +9,26 @@ import zipfile
 import pytest
 
 from minitransformer.data import DataFile, find, unpacking
-from minitransformer.data.unpacking import split_by_first, unpack
+from minitransformer.data.unpacking import split_by_first
 from minitransformer.errors import DownloadError
+
+
+def unpack(archive, packing, files):
+    return {name: b"".join(chunks) for name, chunks in unpacking.unpack(archive, packing, files)}
+
+
+def tar(path, members, packing="gz"):
+    with tarfile.open(path, f"w:{packing}") as bundle:
+        for name, content in members.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            bundle.addfile(member, io.BytesIO(content))
+    return path
 
 
 def test_the_segments_of_wmt_mark_up_become_lines(tmp_path):
     sgm = b'<doc>\n<seg id="1">Standard &amp; Poor\'s  said</seg>\n<seg id="2"> two\nlines </seg>\n</doc>\n'
-    with tarfile.open(tmp_path / "test.tgz", "w:gz") as bundle:
-        member = tarfile.TarInfo("test/a.sgm")
-        member.size = len(sgm)
-        bundle.addfile(member, io.BytesIO(sgm))
+    tar(tmp_path / "test.tgz", {"test/a.sgm": sgm})
     file = DataFile("a.en", "", member="test/a.sgm")
     assert unpack(tmp_path / "test.tgz", "sgm", [file]) == {"a.en": b"Standard & Poor's said\ntwo lines\n"}
     with pytest.raises(DownloadError, match="must hold test/b.sgm"):
@@ -82,3 +92,52 @@ def test_a_file_that_unpacks_to_more_than_the_bound_is_refused(tmp_path, monkeyp
     (tmp_path / "a.gz").write_bytes(gzip.compress(bytes(1001)))
     with pytest.raises(DownloadError, match="at most 1000 bytes"):
         unpack(tmp_path / "a.gz", "gz", [DataFile("a", "")])
+
+
+def test_members_of_a_tar_are_found_wherever_they_lie_and_unpacked_once_more(tmp_path):
+    path = tar(
+        tmp_path / "a.tar", {"un/b.fr": b"deux\n", "x": b"not wanted", "./giga.en.gz": gzip.compress(b"one\n")}, ""
+    )
+    files = [DataFile("giga.en", "", member="giga.en.gz"), DataFile("un.fr", "", member="un/b.fr")]
+    assert unpack(path, "tar", files) == {"giga.en": b"one\n", "un.fr": b"deux\n"}
+    with pytest.raises(DownloadError, match="must hold un/c.fr, but there is no such file"):
+        unpack(path, "tar", [*files, DataFile("c", "", member="un/c.fr")])
+
+
+def test_a_link_or_a_folder_in_the_place_of_a_member_is_refused(tmp_path):
+    for kind in (tarfile.SYMTYPE, tarfile.DIRTYPE):
+        with tarfile.open(tmp_path / "a.tgz", "w:gz") as bundle:
+            member = tarfile.TarInfo("text.en")
+            member.type, member.linkname = kind, "../../etc/passwd"
+            bundle.addfile(member)
+        with pytest.raises(DownloadError, match="text.en must be a file, got a folder or a link"):
+            unpack(tmp_path / "a.tgz", "tar", [DataFile("text.en", "", member="text.en")])
+
+
+def test_a_bomb_inside_a_tar_is_refused_before_it_fills_the_disk(tmp_path, monkeypatch):
+    monkeypatch.setattr(unpacking, "MAX_BYTES", 1000)
+    monkeypatch.setattr(unpacking, "CHUNK", 100)
+    path = tar(tmp_path / "a.tgz", {"big.gz": gzip.compress(bytes(10**6))})
+    streams = unpacking.unpack(path, "tar", [DataFile("big", "", member="big.gz")])
+    name, chunks = next(streams)
+    received = 0
+    with pytest.raises(DownloadError, match="at most 1000 bytes"):
+        for chunk in chunks:
+            received += len(chunk)
+    assert (name, received) == ("big", 1000)
+
+
+def test_talks_lose_their_tags_and_every_23rd_sentence_is_held_out(tmp_path):
+    members = {}
+    for side in ("en", "de"):
+        spoken = "".join(f"{side} {number}\n" for number in range(2, 47))
+        tagged = f"<url>http://x</url>\n<title>{side} 0</title>\n<description>{side} 1</description>\n {spoken}<doc>\n"
+        members[f"de-en/train.tags.de-en.{side}"] = tagged.encode()
+        for test in unpacking.TED_TESTS:
+            members[f"de-en/IWSLT14.{test}.de-en.{side}.xml"] = f'<seg id="1"> {side} {test} &amp; </seg>\n'.encode()
+    texts = unpack(tar(tmp_path / "de-en.tgz", members), "ted", find("iwslt14").files)
+    for side in ("en", "de"):
+        assert texts[f"val.{side}"].decode() == f"{side} 22\n{side} 45\n"
+        train = [number for number in range(47) if number not in (22, 45)]
+        assert texts[f"train.{side}"].decode() == "".join(f"{side} {number}\n" for number in train)
+        assert texts[f"test.{side}"].decode() == "".join(f"{side} {test} &\n" for test in unpacking.TED_TESTS)

@@ -31,6 +31,7 @@ def run_list(arguments: argparse.Namespace) -> None:
     for data_set in DATA_SETS:
         print(data_set.name)
         print(f"    contents: {data_set.contents}")
+        print(f"    size:     {data_set.size}")
         print(f"    licence:  {data_set.licence}")
         print(f"    SHA-256:  {data_set.checksums}")
         for address in dict.fromkeys(file.address for file in data_set.files):
@@ -42,6 +43,7 @@ def run_get(arguments: argparse.Namespace) -> None:
 
     data_set = find(arguments.name)
     print(f"{data_set.name}: {data_set.contents}")
+    print(f"size: {data_set.size}")
     print(f"licence: {data_set.licence}")
     if arguments.source is None:
         get(data_set, arguments.to)

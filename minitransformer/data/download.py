@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import http.client
+import os
 import ssl
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from tqdm import tqdm
 
 from minitransformer.data.registry import DataFile, DataSet
-from minitransformer.data.unpacking import unpack
+from minitransformer.data.unpacking import Stream, unpack
 from minitransformer.errors import DownloadError
 from minitransformer.files import write_atomically
 
@@ -42,19 +43,25 @@ def get(data_set: DataSet, folder: Path, report: Report = print) -> Path:
         return home
     if not data_set.tried:
         report("The addresses below are the official ones but have not been tried with this program.")
+    sums = {}
     for address in dict.fromkeys(file.address for file in missing):
         wanted = [file for file in missing if file.address == address]
         report(f"{address} -> {', '.join(file.name for file in wanted)}")
         archive = fetch(address, home / f"{_last(address)}.part")
+        staging = Staging(home)
         try:
-            texts = unpack(archive, data_set.packing, wanted)
-            _check_all(data_set, texts, known, address)
+            staging.add(unpack(archive, data_set.packing, wanted))
+            _check_all(data_set, staging.sums, known, address)
         except DownloadError:
+            staging.discard()
             archive.unlink()  # a complete download that is wrong would be wrong again when gone on with
             raise
-        _keep(home, texts)
+        except BaseException:
+            staging.discard()
+            raise
+        sums |= staging.keep()
         archive.unlink()
-    _record(data_set, home, known, report)
+    _record(data_set, home, known, sums, report)
     return home
 
 
@@ -68,25 +75,74 @@ def take(data_set: DataSet, source: Path, folder: Path, report: Report = print) 
     """
     home = folder / data_set.name
     known = _known_sums(data_set, home)
-    texts = {file.name: _find_in(source, data_set, file) for file in data_set.files}
-    _check_all(data_set, texts, known, str(source))
+    found = _places(source, data_set)
+    new = [place for place in (home, folder) if not place.exists()]
     home.mkdir(parents=True, exist_ok=True)
-    _keep(home, texts)
-    report(f"{home}: {len(texts)} files taken from {source}")
-    _record(data_set, home, known, report)
+    staging = Staging(home)
+    try:
+        for place, packing, files in found:
+            staging.add(unpack(place, packing, files))
+        _check_all(data_set, staging.sums, known, str(source))
+    except BaseException:
+        staging.discard()
+        for place in new:
+            place.rmdir()
+        raise
+    sums = staging.keep()
+    report(f"{home}: {len(sums)} files taken from {source}")
+    _record(data_set, home, known, sums, report)
     return home
 
 
-def _find_in(source: Path, data_set: DataSet, file: DataFile) -> bytes:
-    for place in (source / data_set.name, source):
-        if (place / file.name).is_file():
-            return (place / file.name).read_bytes()
-        if (place / _last(file.address)).is_file():
-            return unpack(place / _last(file.address), data_set.packing, [file])[file.name]
-    raise DownloadError(
-        f"data get {data_set.name}: {source} must hold {file.name} or {_last(file.address)}, "
-        f"there or in {data_set.name}/, but it does not"
-    )
+def _places(source: Path, data_set: DataSet) -> list[tuple[Path, str, list[DataFile]]]:
+    """(file or archive, how it is packed, which files come out of it)"""
+    found: dict[tuple[Path, str], list[DataFile]] = {}
+    for file in data_set.files:
+        for place in (source / data_set.name, source):
+            if (place / file.name).is_file():
+                found[place / file.name, "plain"] = [file]
+                break
+            if (place / _last(file.address)).is_file():
+                found.setdefault((place / _last(file.address), data_set.packing), []).append(file)
+                break
+        else:
+            raise DownloadError(
+                f"data get {data_set.name}: {source} must hold {file.name} or {_last(file.address)}, "
+                f"there or in {data_set.name}/, but it does not"
+            )
+    return [(path, packing, files) for (path, packing), files in found.items()]
+
+
+class Staging:
+    """Files written beside their places and summed, all of which are then kept, or none."""
+
+    def __init__(self, home: Path):
+        self.home = home
+        self.sums: dict[str, str] = {}
+
+    def add(self, streams: Iterable[Stream]) -> None:
+        for name, chunks in streams:
+            digest = hashlib.sha256()
+            self.sums[name] = ""  # so that a file half written is discarded too
+            with open(self._path(name), "wb") as out, _bar(f"unpack {name}") as bar:
+                for chunk in chunks:
+                    out.write(chunk)
+                    digest.update(chunk)
+                    bar.update(len(chunk))
+            self.sums[name] = digest.hexdigest()
+
+    def keep(self) -> dict[str, str]:
+        """Put the files in their places; returns the SHA-256 of each."""
+        for name in self.sums:
+            os.replace(self._path(name), self.home / name)
+        return self.sums
+
+    def discard(self) -> None:
+        for name in self.sums:
+            self._path(name).unlink(missing_ok=True)
+
+    def _path(self, name: str) -> Path:
+        return self.home / f".{name}.unpacking"
 
 
 def fetch(address: str, part: Path) -> Path:
@@ -122,8 +178,7 @@ def _receive(answer: http.client.HTTPResponse, part: Path, start: int, address: 
     """Append the body of ``answer`` to the first ``start`` bytes of ``part``."""
     length = answer.headers.get("Content-Length")
     total = start + int(length) if length is not None else None
-    progress = tqdm(total=total, initial=start, unit="B", unit_scale=True, desc=_last(address), disable=None)
-    with part.open("r+b" if start else "wb") as out, progress:
+    with part.open("r+b" if start else "wb") as out, _bar(_last(address), total, start) as progress:
         out.seek(start)
         cut = False
         try:
@@ -143,6 +198,11 @@ def _receive(answer: http.client.HTTPResponse, part: Path, start: int, address: 
         )
 
 
+def _bar(what: str, total: int | None = None, start: int = 0) -> tqdm:
+    """A bar in bytes, where a person looks at it."""
+    return tqdm(total=total, initial=start, unit="B", unit_scale=True, desc=what, disable=None)
+
+
 def _known_sums(data_set: DataSet, home: Path) -> dict[str, str]:
     """SHA-256 of each file, from the registry or else as recorded at the first download."""
     recorded = {}
@@ -155,13 +215,12 @@ def _known_sums(data_set: DataSet, home: Path) -> dict[str, str]:
 
 
 def _is_there(path: Path, sha256: str | None) -> bool:
-    return path.is_file() and sha256 is not None and _digest(path.read_bytes()) == sha256
+    return path.is_file() and sha256 is not None and _digest(path) == sha256
 
 
-def _check_all(data_set: DataSet, texts: dict[str, bytes], known: dict[str, str], where: str) -> None:
+def _check_all(data_set: DataSet, sums: dict[str, str], known: dict[str, str], where: str) -> None:
     published = {file.name for file in data_set.files if file.sha256}
-    for name, content in texts.items():
-        got = _digest(content)
+    for name, got in sums.items():
         if name in known and got != known[name]:
             remedy = "" if name in published else f"; to take it all the same, delete {SUMS}"
             raise DownloadError(
@@ -169,15 +228,11 @@ def _check_all(data_set: DataSet, texts: dict[str, bytes], known: dict[str, str]
             )
 
 
-def _keep(home: Path, texts: dict[str, bytes]) -> None:
-    for name, content in texts.items():
-        _write(home / name, content)
-
-
-def _record(data_set: DataSet, home: Path, known: dict[str, str], report: Report) -> None:
+def _record(data_set: DataSet, home: Path, known: dict[str, str], new: dict[str, str], report: Report) -> None:
     """Write the sums of all files in the form that ``sha256sum --check`` reads."""
-    sums = {file.name: _digest((home / file.name).read_bytes()) for file in data_set.files}
-    _write(home / SUMS, "".join(f"{digest}  {name}\n" for name, digest in sums.items()).encode())
+    sums = {file.name: new.get(file.name) or known[file.name] for file in data_set.files}
+    text = "".join(f"{digest}  {name}\n" for name, digest in sums.items())
+    write_atomically(home / SUMS, lambda file: file.write(text.encode()))
     unpublished = [file.name for file in data_set.files if file.name not in known]
     if unpublished:
         report(f"{home / SUMS}: SHA-256 of {', '.join(unpublished)} recorded; none is published to check them against")
@@ -185,12 +240,9 @@ def _record(data_set: DataSet, home: Path, known: dict[str, str], report: Report
         report(f"{home}: all {len(sums)} files have their SHA-256")
 
 
-def _write(path: Path, content: bytes) -> None:
-    write_atomically(path, lambda file: file.write(content))
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _last(address: str) -> str:

@@ -33,6 +33,8 @@ class DataSet:
     licence: str
     checksums: str
     """Where the SHA-256 sums come from."""
+    size: str
+    """What is fetched, and what lies on the disk afterwards; "about" where it is the organisers' figure."""
     packing: str
     """How the files lie at their addresses: a key of ``unpacking.UNPACKERS``."""
     files: tuple[DataFile, ...]
@@ -43,7 +45,7 @@ class DataSet:
 def find(name: str) -> DataSet:
     """The data set of this name; raises DownloadError, naming the known ones, if there is none."""
     for data_set in DATA_SETS:
-        if data_set.name == name:
+        if data_set.name == ALIASES.get(name, name):
             return data_set
     known = ", ".join(data_set.name for data_set in DATA_SETS)
     raise DownloadError(f"data get: the name must be one of {known}, got {name!r}")
@@ -76,23 +78,57 @@ SUBWORD_NMT_SHA256 = {
 }
 
 WMT13, WMT14 = "https://statmt.org/wmt13/test.tgz", "https://statmt.org/wmt14/test-full.tgz"
+WMT14_TRAINING = {
+    "europarl-v7": ("https://statmt.org/wmt13/training-parallel-europarl-v7.tgz", "training/europarl-v7.{}-en.{}"),
+    "commoncrawl": ("https://statmt.org/wmt13/training-parallel-commoncrawl.tgz", "commoncrawl.{}-en.{}"),
+    "news-commentary-v9": (
+        "https://statmt.org/wmt14/training-parallel-nc-v9.tgz",
+        "training/news-commentary-v9.{}-en.{}",
+    ),
+    "undoc-2000": ("https://statmt.org/wmt13/training-parallel-un.tgz", "un/undoc.2000.{}-en.{}"),
+    "giga-fren-2": ("https://statmt.org/wmt10/training-giga-fren.tar", "giga-fren.release2.fixed.{1}.gz"),
+}
+"""Corpus -> (address, member by language and side)."""
+IWSLT14 = "https://dl.fbaipublicfiles.com/fairseq/data/iwslt14/de-en.tgz"
 TATOEBA = "https://www.manythings.org/anki"
 TATOEBA_LICENCE = (
     "CC-BY 2.0 (France). Sentences of tatoeba.org, paired by www.manythings.org/anki: name both. "
     "Terms: https://tatoeba.org/terms_of_use"
 )
+ALIASES = {"tatoeba": "tatoeba_en_de"}
 RECORDED = "none published: recorded in SHA256SUMS at the first download"
 
 
-def _tatoeba(language: str, archive: str, size: str) -> DataSet:
+def _tatoeba(language: str, archive: str, size: str, disk: str) -> DataSet:
     names = [f"{part}.{side}" for part in ("train", "val", "test") for side in ("en", language)]
     return DataSet(
         name=f"tatoeba_en_{language}",
         contents=f"short everyday sentences en-{language}, {size}, split by English sentence into train, val, test",
         licence=TATOEBA_LICENCE,
         checksums=f"{RECORDED} (the archive grows with the site)",
+        size=disk,
         packing="pairs",
         files=tuple(DataFile(name, f"{TATOEBA}/{archive}") for name in names),
+    )
+
+
+def _wmt14(language: str, corpora: tuple[str, ...], pairs: str, size: str) -> DataSet:
+    return DataSet(
+        name=f"wmt14-en-{language}",
+        contents=f"the training text of WMT 2014 en-{language}, {pairs} pairs, a file for each corpus and side "
+        "[sec. 5.1]; `data get newstest` brings the development and test sets",
+        licence="None stated in the archives. The organisers' page, with the terms of each corpus: "
+        "https://statmt.org/wmt14/translation-task.html",
+        checksums=RECORDED,
+        size=f"{size}, and the archives of one corpus at a time besides the text",
+        packing="tar",
+        files=tuple(
+            DataFile(
+                f"{corpus}.{side}", WMT14_TRAINING[corpus][0], member=WMT14_TRAINING[corpus][1].format(language, side)
+            )
+            for corpus in corpora
+            for side in ("en", language)
+        ),
     )
 
 
@@ -104,6 +140,7 @@ DATA_SETS = (
         licence="No licence file. The repository (https://github.com/multi30k/dataset) says that the images behind the "
         "captions, which are not fetched, are for non-commercial research and education, by Flickr's terms of use.",
         checksums="computed from the unpacked files of that repository at commit a3d2e0d",
+        size="8 MB of text",
         packing="gz",
         files=tuple(DataFile(name, f"{MULTI30K}/{name}.gz", sha256) for name, sha256 in MULTI30K_SHA256.items()),
     ),
@@ -113,6 +150,7 @@ DATA_SETS = (
         "sets [sec. 6.1]",
         licence="None stated in the archives. The organisers' page: https://statmt.org/wmt14/translation-task.html",
         checksums=RECORDED,
+        size="3 MB of text",
         packing="sgm",
         files=(
             DataFile("newstest2013.en-de.en", WMT13, member="test/newstest2013-src.en.sgm"),
@@ -125,13 +163,31 @@ DATA_SETS = (
             DataFile("newstest2014.en-fr.fr", WMT14, member="test-full/newstest2014-fren-ref.fr.sgm"),
         ),
     ),
-    _tatoeba("de", "deu-eng.zip", "more than 160,000 pairs"),
-    _tatoeba("ko", "kor-eng.zip", "more than 5,000 pairs"),
+    _tatoeba("de", "deu-eng.zip", "more than 160,000 pairs", "more than 12 MB of text"),
+    _tatoeba("ko", "kor-eng.zip", "more than 5,000 pairs", "more than 0.4 MB of text"),
+    _wmt14("de", ("europarl-v7", "commoncrawl", "news-commentary-v9"), "about 4.5 million", "about 1.6 GB to fetch"),
+    _wmt14(
+        "fr",
+        ("europarl-v7", "commoncrawl", "undoc-2000", "news-commentary-v9", "giga-fren-2"),
+        "about 36 million (40 million before cleaning)",
+        "about 6.2 GB to fetch",
+    ),
+    DataSet(
+        name="iwslt14",
+        contents="TED talks de-en, about 160,000 pairs, cut as the field does: every 23rd training pair is val; test "
+        "is dev2010, dev2012 and tst2010 to tst2012; raw and cased, where many papers lower-case and clean before",
+        licence="TED's talks: CC BY-NC-ND, non-commercial. Organisers' page: https://wit3.fbk.eu/2014-01",
+        checksums=RECORDED,
+        size="about 20 MB to fetch",
+        packing="ted",
+        files=tuple(DataFile(f"{part}.{side}", IWSLT14) for part in ("train", "val", "test") for side in ("en", "de")),
+    ),
     DataSet(
         name="bpe_reference",
         contents="1,015 sentences with the 1,000 merges and the segmentation of subword-nmt: a reference for BPE",
         licence="MIT, Copyright (c) 2015 University of Edinburgh (https://github.com/rsennrich/subword-nmt)",
         checksums="computed from the files of that repository at commit 92d6139",
+        size="0.3 MB",
         packing="plain",
         files=tuple(DataFile(name, f"{SUBWORD_NMT}/{name}", sha256) for name, sha256 in SUBWORD_NMT_SHA256.items()),
     ),

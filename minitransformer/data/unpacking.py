@@ -1,6 +1,7 @@
-"""From what lies at an address to text files: one function per way of packing, each ``(archive, files) -> texts``.
+"""From what lies at an address to text files: one function per way of packing, each ``(archive, files) -> streams``.
 
-Nothing is ever unpacked by its name in an archive: members are read into memory, up to ``MAX_BYTES`` each.
+Nothing is ever unpacked by its name in an archive: members that the registry names are read, up to ``MAX_BYTES`` each,
+and written under the registry's own names. Large members pass through a little memory at a time.
 """
 
 from __future__ import annotations
@@ -14,15 +15,21 @@ import re
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
 from minitransformer.data.registry import DataFile
 from minitransformer.errors import DownloadError
 
-MAX_BYTES = 1 << 30
-"""Largest unpacked file; a small archive that claims more is damaged or hostile."""
+MAX_BYTES = 1 << 33
+"""Largest unpacked file, about twice one side of the largest corpus of WMT; what claims more is damaged or hostile."""
+
+IN_MEMORY = 1 << 30
+"""Largest file that is read whole, to be cut or split."""
+
+CHUNK = 1 << 20
 
 DAMAGE = (OSError, EOFError, RuntimeError, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile, zlib.error)
 """What reading a damaged archive raises; RuntimeError: one with a password or a packing that zipfile lacks."""
@@ -31,15 +38,36 @@ SEGMENT = re.compile(r"<seg[^>]*>(.*?)</seg>", re.DOTALL)
 HELD_OUT = 2000
 """Sentence pairs in each of test and val of a split set; at most one pair in twenty."""
 
+TED_TESTS = ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")
+"""Sets of IWSLT 2014 that the field puts together as its test set."""
+TED_EVERY = 23
+"""Of so many training pairs the field takes the last for validation."""
+TED_TAGGED = re.compile(r"<(title|description)>(.*)</\1>")
 
-def unpack(archive: Path, packing: str, files: Sequence[DataFile]) -> dict[str, bytes]:
-    """The contents of ``files``, by name.
+Stream = tuple[str, Iterator[bytes]]
+"""Name of a file, and what it holds, some of it at a time."""
+
+
+def unpack(archive: Path, packing: str, files: Sequence[DataFile]) -> Iterator[Stream]:
+    """The contents of ``files``, one after the other, each to be read before the next.
 
     Raises:
-        DownloadError: the archive is damaged, lacks a member or is larger than ``MAX_BYTES`` inside.
+        DownloadError: the archive is damaged, lacks a member or is larger than ``MAX_BYTES`` inside; while it is read.
     """
+    with _damage_named(archive):
+        for name, chunks in UNPACKERS[packing](archive, files):
+            yield name, _guarded(archive, chunks)
+
+
+def _guarded(archive: Path, chunks: Iterator[bytes]) -> Iterator[bytes]:
+    with _damage_named(archive):
+        yield from chunks
+
+
+@contextmanager
+def _damage_named(archive: Path) -> Iterator[None]:
     try:
-        return UNPACKERS[packing](archive, files)
+        yield
     except DownloadError:
         raise
     except DAMAGE as error:
@@ -52,54 +80,99 @@ def unpack(archive: Path, packing: str, files: Sequence[DataFile]) -> dict[str, 
         raise DownloadError(f"{archive.name}: must hold UTF-8 text, but it does not ({error})") from error
 
 
-def _plain(archive: Path, files: Sequence[DataFile]) -> dict[str, bytes]:
-    with archive.open("rb") as stream:
-        content = _bounded(stream, archive)
-    return {file.name: content for file in files}
+def _plain(archive: Path, files: Sequence[DataFile]) -> Iterator[Stream]:
+    for file in files:
+        with archive.open("rb") as stream:
+            yield file.name, _bounded(stream, archive)
 
 
-def _gz(archive: Path, files: Sequence[DataFile]) -> dict[str, bytes]:
-    with gzip.open(archive) as stream:
-        content = _bounded(stream, archive)
-    return {file.name: content for file in files}
+def _gz(archive: Path, files: Sequence[DataFile]) -> Iterator[Stream]:
+    for file in files:
+        with gzip.open(archive) as stream:
+            yield file.name, _bounded(stream, archive)
 
 
-def _sgm(archive: Path, files: Sequence[DataFile]) -> dict[str, bytes]:
+def _tar(archive: Path, files: Sequence[DataFile]) -> Iterator[Stream]:
+    """Members as they are, or unpacked once more if they end in .gz."""
+    for file, stream in _members(archive, files):
+        with gzip.open(stream) if file.member.endswith(".gz") else stream as plain:
+            yield file.name, _bounded(plain, archive)
+
+
+def _sgm(archive: Path, files: Sequence[DataFile]) -> Iterator[Stream]:
     """WMT's mark-up inside a .tgz: the text of each <seg>, one a line, white space made single."""
-    texts = {}
-    with tarfile.open(archive, "r:gz") as bundle:
-        for file in files:
-            try:
-                stream = bundle.extractfile(file.member)
-            except KeyError:
-                stream = None
-            if stream is None:
-                raise DownloadError(f"{archive.name}: must hold {file.member}, but there is no such file in it")
-            text = _bounded(stream, archive).decode("utf-8")
-            lines = [" ".join(html.unescape(segment).split()) for segment in SEGMENT.findall(text)]
-            texts[file.name] = _joined(lines)
-    return texts
+    for file, stream in _members(archive, files):
+        yield file.name, iter([_joined(_segments(_whole(stream, archive)))])
 
 
-def _pairs(archive: Path, files: Sequence[DataFile]) -> dict[str, bytes]:
+def _ted(archive: Path, files: Sequence[DataFile]) -> Iterator[Stream]:
+    """IWSLT 2014: talks with tags, one sentence a line, of which every 23rd is held out, and marked-up test sets."""
+    for file in files:
+        part, _, language = file.name.rpartition(".")
+        home, between = "de-en", f"de-en.{language}"
+        if part == "test":
+            names = [f"{home}/IWSLT14.{test}.{between}.xml" for test in TED_TESTS]
+        else:
+            names = [f"{home}/train.tags.{between}"]
+        members = [DataFile(name, file.address, member=name) for name in names]
+        found = {member.name: _whole(stream, archive) for member, stream in _members(archive, members)}
+        texts = [found[name] for name in names]
+        if part == "test":
+            lines = [line for text in texts for line in _segments(text)]
+        else:
+            spoken = _spoken_lines(texts[0])
+            held = part == "val"
+            lines = [line for i, line in enumerate(spoken, start=1) if (i % TED_EVERY == 0) is held]
+        yield file.name, iter([_joined(lines)])
+
+
+def _spoken_lines(text: str) -> list[str]:
+    """The lines of a tagged file: titles and descriptions without their tags, the other tagged lines left out."""
+    lines = []
+    for line in text.split("\n"):
+        line = line.strip()
+        tagged = TED_TAGGED.fullmatch(line)
+        if tagged:
+            lines.append(tagged[2].strip())
+        elif line and not line.startswith("<"):
+            lines.append(line)
+    return lines
+
+
+def _segments(text: str) -> list[str]:
+    return [" ".join(html.unescape(segment).split()) for segment in SEGMENT.findall(text)]
+
+
+def _members(archive: Path, files: Sequence[DataFile]) -> Iterator[tuple[DataFile, BinaryIO]]:
+    """The members of a tar archive, packed or not, that ``files`` name, in the order in which they lie there."""
+    wanted: dict[str, list[DataFile]] = {}
+    for file in files:
+        wanted.setdefault(file.member, []).append(file)
+    with tarfile.open(archive, "r:*") as bundle:
+        for entry in bundle:
+            for file in wanted.pop(entry.name.removeprefix("./"), ()):
+                if not entry.isreg():
+                    raise DownloadError(f"{archive.name}: {entry.name} must be a file, got a folder or a link")
+                yield file, bundle.extractfile(entry)
+    if wanted:
+        raise DownloadError(f"{archive.name}: must hold {min(wanted)}, but there is no such file in it")
+
+
+def _pairs(archive: Path, files: Sequence[DataFile]) -> Iterator[Stream]:
     """A .zip with one text of ``English <tab> other language <tab> source`` lines, split into train, val and test."""
     with zipfile.ZipFile(archive) as bundle:
         tables = [name for name in bundle.namelist() if name.endswith(".txt") and not name.startswith("_")]
         if len(tables) != 1:
             raise DownloadError(f"{archive.name}: must hold one table of sentences, got {len(tables)}")
         with bundle.open(tables[0]) as stream:
-            lines = _bounded(stream, archive).decode("utf-8").split("\n")
+            lines = _whole(stream, archive).split("\n")
     pairs = [line.rstrip("\r").split("\t")[:2] for line in lines if line.count("\t") >= 1]
     parts = split_by_first(pairs)
     if not all(parts.values()):
         raise DownloadError(f"{archive.name}: must hold pairs enough for train, val and test, got {len(pairs)}")
-    texts = {}
-    for part, chosen in parts.items():
-        for file in files:
-            name, _, language = file.name.rpartition(".")
-            if name == part:
-                texts[file.name] = _joined([pair[0 if language == "en" else 1] for pair in chosen])
-    return texts
+    for file in files:
+        part, _, language = file.name.rpartition(".")
+        yield file.name, iter([_joined([pair[0 if language == "en" else 1] for pair in parts[part]])])
 
 
 def split_by_first(pairs: Sequence[Sequence[str]]) -> dict[str, list]:
@@ -120,15 +193,24 @@ def split_by_first(pairs: Sequence[Sequence[str]]) -> dict[str, list]:
     return parts
 
 
-def _bounded(stream: BinaryIO, archive: Path) -> bytes:
-    content = stream.read(MAX_BYTES + 1)
-    if len(content) > MAX_BYTES:
-        raise DownloadError(f"{archive.name}: must hold at most {MAX_BYTES} bytes a file, got more")
-    return content
+def _bounded(stream: BinaryIO, archive: Path) -> Iterator[bytes]:
+    left = MAX_BYTES
+    while chunk := stream.read(CHUNK):
+        left -= len(chunk)
+        if left < 0:
+            raise DownloadError(f"{archive.name}: must hold at most {MAX_BYTES} bytes a file, got more")
+        yield chunk
+
+
+def _whole(stream: BinaryIO, archive: Path) -> str:
+    content = stream.read(IN_MEMORY + 1)
+    if len(content) > IN_MEMORY:
+        raise DownloadError(f"{archive.name}: must hold at most {IN_MEMORY} bytes a file, got more")
+    return content.decode("utf-8")
 
 
 def _joined(lines: Sequence[str]) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode("utf-8")
 
 
-UNPACKERS = {"plain": _plain, "gz": _gz, "sgm": _sgm, "pairs": _pairs}
+UNPACKERS = {"plain": _plain, "gz": _gz, "tar": _tar, "sgm": _sgm, "ted": _ted, "pairs": _pairs}
