@@ -1,0 +1,96 @@
+"""What a training costs in floating-point operations: counted from the shapes, and as the paper counts  [sec. 6.1].
+
+The paper multiplies the time, the number of GPUs and "an estimate of the sustained single-precision floating-point
+capacity of each". That counts the time of everything; the formula counts the products that the model is made of.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from types import ModuleType
+
+from minitransformer.config import ModelConfig
+
+SUSTAINED = {"K80": 2.8e12, "K40": 3.7e12, "M40": 6.0e12, "P100": 9.5e12}
+"""FLOP/s that the paper assumes for a GPU  [sec. 6.1, footnote 5]."""
+
+TABLE_2 = {
+    ("en-de", "ConvS2S"): 9.6e18,
+    ("en-de", "MoE"): 2.0e19,
+    ("en-de", "GNMT + RL"): 2.3e19,
+    ("en-de", "Transformer (base)"): 3.3e18,
+    ("en-de", "Transformer (big)"): 2.3e19,
+    ("en-fr", "Deep-Att + PosUnk"): 1.0e20,
+    ("en-fr", "MoE"): 1.2e20,
+    ("en-fr", "GNMT + RL"): 1.4e20,
+    ("en-fr", "ConvS2S"): 1.5e20,
+    ("en-fr", "Transformer (base)"): 3.3e18,
+    ("en-fr", "Transformer (big)"): 2.3e19,
+}
+"""Training cost of single models, FLOPs  [Table 2]."""
+
+
+def step_flops(model: ModelConfig, sentences: int, src_length: int, tgt_length: int) -> int:
+    """FLOPs of the matrix products of one forward and backward pass, a multiplication and an addition counted as two.
+
+    Per position: attention 2 d h (2 d_k + 2 d_v), feed-forward 4 d d_ff, output projection 2 d V; and per pair of a
+    query and a key 2 h (d_k + d_v). The backward pass has two products for each one of the forward pass.
+
+    src_length, tgt_length: positions of a sentence in the batch, padding and end mark included
+    """
+    per_projection = 2 * model.d_model * model.n_heads  # of one of W^Q, W^K, W^V, W^O, per position and width of a head
+    queries = per_projection * (model.d_k + model.d_v)  # W^Q and W^O
+    keys = per_projection * (model.d_k + model.d_v)  # W^K and W^V
+    feed_forward = 4 * model.d_model * model.d_ff
+    scores = 2 * model.n_heads * (model.d_k + model.d_v)
+    encoder = src_length * (queries + keys + feed_forward) + src_length**2 * scores
+    decoder = (
+        tgt_length * (2 * queries + keys + feed_forward)
+        + src_length * keys
+        + tgt_length * (tgt_length + src_length) * scores
+    )
+    output = tgt_length * 2 * model.d_model * model.vocab_size
+    return 3 * sentences * (model.n_layers * (encoder + decoder) + output)
+
+
+def paper_flops(seconds: float, devices: int, sustained: float) -> float:
+    """time x devices x sustained FLOP/s of each  [sec. 6.1]."""
+    return seconds * devices * sustained
+
+
+def measured_rate(xp: ModuleType, seconds: float = 0.5, size: int = 2048) -> float:
+    """FLOP/s of a large float32 product here: what this machine sustains at best. Takes about ``seconds``."""
+    a = xp.ones((size, size), dtype=xp.float32)
+    float((a @ a)[0, 0])  # the first one prepares the library
+    began, products = time.perf_counter(), 0
+    while time.perf_counter() - began < seconds:
+        float((a @ a)[0, 0])  # reading a number waits for a GPU
+        products += 1
+    return 2 * size**3 * products / (time.perf_counter() - began)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of a whole run: FLOPs by formula; time in seconds, on so many devices, each of so many FLOP/s."""
+
+    formula: float
+    seconds: float
+    devices: int
+    sustained: float
+
+    @property
+    def paper(self) -> float:
+        return paper_flops(self.seconds, self.devices, self.sustained)
+
+    def lines(self) -> list[str]:
+        """A report: both counts, then Table 2 with this run in its place."""
+        rows = [(flops, f"{pair}  {name}") for (pair, name), flops in TABLE_2.items()]
+        rows.append((self.paper, "       this run"))
+        return [
+            f"training cost by formula: {self.formula:.1e} FLOPs in matrix products, forward and backward",
+            f"as the paper counts:      {self.paper:.1e} FLOPs = {self.seconds:,.0f} s x {self.devices} "
+            f"x {self.sustained / 1e12:.3g} TFLOP/s (a large float32 product, measured now)",
+            "beside Table 2 (single models):",
+            *(f"  {flops:8.1e}  {what}" for flops, what in sorted(rows)),
+        ]
