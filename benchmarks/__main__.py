@@ -1,6 +1,6 @@
 """``python -m benchmarks``: all benchmarks, one after the other; with names, only those.
 
-python -m benchmarks                 about ten minutes on two cores; other work on the machine spoils the figures
+python -m benchmarks                 an hour on two cores; other work on the machine spoils the figures
 python -m benchmarks growth --quick  small sizes and few repeats: does it run at all?
 """
 
@@ -15,6 +15,7 @@ BENCHMARKS = {
     "training_step": "time of a training step beside PyTorch and beside our own matrix products",
     "step_memory": "peak memory of a training step beside PyTorch",
     "subwords": "time of learning and encoding subwords beside tokenizers, sentencepiece and subword-nmt",
+    "wmt_scale": "time and memory of the text pipeline at the size of WMT 2014 en-de",
     "decoding": "speed of translation beside Hugging Face Marian and CTranslate2",
     "growth": "how time and memory grow with length, batch, width, vocabulary and layers",
 }
