@@ -1,0 +1,52 @@
+"""A disk that is full: one line, exit code 2, no half-written file, and what was there before stays."""
+
+import subprocess
+import sys
+
+import pytest
+
+from minitransformer.data import find
+from minitransformer.text import Tokenizer
+
+pytest.importorskip("resource", reason="the system has no limit on the size of files")
+
+LIMITED = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
+from minitransformer.cli.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    lines = [" ".join(f"größer{number * number * 7919 % 9973}" * 2 for _ in "ab") for number in range(400)]
+    for side in ("en", "de"):
+        (tmp_path / f"a.{side}").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    Tokenizer.train(lines, 300).save(tmp_path / "bpe")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "clean --src a.en --tgt a.de -o c.en c.de --processes 1",
+        "clean --src a.en --tgt a.de -o old.en c.de --processes 1",
+        "bpe train a.en -o new --vocab-size 1500 --mode words --processes 1",
+        "binarise --src a.en --tgt a.de --tokenizer bpe -o ids --processes 1",
+        "data get multi30k --from there --to data",
+    ],
+    ids=lambda command: command.split(" -")[0],
+)
+def test_a_full_disk_leaves_everything_as_it_was(folder, command):
+    (folder / "old.en").write_text("old\n")
+    (folder / "there").mkdir()
+    for file in find("multi30k").files:
+        (folder / "there" / file.name).write_text("line\n" * 1000)
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    run = subprocess.run(
+        [sys.executable, "-c", LIMITED, *command.split()], cwd=folder, capture_output=True, text=True, timeout=120
+    )
+    assert run.returncode == 2, run.stderr
+    assert run.stderr.count("\n") == 1 and "File too large" in run.stderr
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
