@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 import pytest
+from tiny_run import final_state, tiny_config
 
 from minitransformer.config import UNK, DataConfig
 from minitransformer.errors import ConfigError, DataError
@@ -15,12 +16,12 @@ from minitransformer.text.binarise import binarise
 from minitransformer.text.binary import fingerprint_of, lengths_of, open_pairs
 from minitransformer.text.prefetch import Prefetcher
 from minitransformer.text.spelling import END
-from minitransformer.training import Corpus
+from minitransformer.training import Corpus, Trainer
 
 
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory):
-    """Two pairs of files (one packed), a tokenizer, and all lines."""
+    """Two pairs of files, a tokenizer, and all lines."""
     folder, rng = tmp_path_factory.mktemp("texts"), np.random.default_rng(5)
     words = [
         ["".join(rng.choice(list("abcde"), rng.integers(1, 7))) for _ in range(rng.integers(0, 30))] for _ in range(800)
@@ -213,3 +214,23 @@ def test_the_batch_asked_for_next_is_made_meanwhile():
         ahead.batch(13)
     assert made.count(6) == 1
     ahead.close()
+
+
+def test_a_run_begun_on_text_goes_on_from_the_disk_to_the_same_bits(texts, pairs, tmp_path):
+    files, tokenizer, src, tgt = texts
+    tokenizer.save(tmp_path / "bpe")
+    (tmp_path / "all.en").write_text("".join(f"{line}\n" for line in src), encoding="utf-8")
+    (tmp_path / "all.de").write_text("".join(f"{line}\n" for line in tgt), encoding="utf-8")
+    common = {"tokenizer": str(tmp_path / "bpe"), "max_length": 60, "src_tokens": 120, "tgt_tokens": 120}
+    text = common | {"train_src": str(tmp_path / "all.en"), "train_tgt": str(tmp_path / "all.de")}
+    disk = common | {"train_ids": str(pairs)}
+
+    def train(directory, data, updates):
+        config = tiny_config(tmp_path / directory, data=data, model={"vocab_size": 0}, updates=updates)
+        Trainer(config, progress=False).run()
+
+    train("whole", text, 12)
+    train("parts", text, 7)
+    train("parts", disk, 12)
+    for ours, theirs in zip(final_state(tmp_path / "parts", 12), final_state(tmp_path / "whole", 12), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
