@@ -9,7 +9,16 @@ from benchmarks.matrix_products import record_step
 from minitransformer.config import ModelConfig
 from minitransformer.nn import Transformer
 from minitransformer.text import pad_batch
-from minitransformer.training.cost import SUSTAINED, TABLE_2, Cost, measured_rate, paper_flops, step_flops
+from minitransformer.training.cost import (
+    RECORDS,
+    SUSTAINED,
+    TABLE_2,
+    Cost,
+    expected_hours,
+    measured_rate,
+    paper_flops,
+    step_flops,
+)
 
 SHAPES = [
     ModelConfig(vocab_size=50, n_layers=2, d_model=16, d_ff=40, n_heads=2),
@@ -54,3 +63,12 @@ def test_the_report_puts_the_run_in_its_place_of_the_table():
 
 def test_the_measured_rate_is_a_rate():
     assert 1e8 < measured_rate(np, seconds=0.05, size=256) < 1e15
+
+
+@pytest.mark.parametrize(("model", "updates", "seconds"), [("base", 100_000, 0.4), ("big", 300_000, 1.0)])
+def test_the_papers_own_speed_gives_the_papers_own_hours(model, updates, seconds):
+    config = getattr(ModelConfig, model)()
+    (paper,) = (record for record in RECORDS if record.name.startswith("P100") and record.model == config)
+    one, eight = expected_hours(config, updates * 25_000, paper)
+    assert eight == pytest.approx(updates * seconds / 3600)
+    assert one == pytest.approx(8 * eight)

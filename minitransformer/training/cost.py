@@ -94,3 +94,32 @@ class Cost:
             "beside Table 2 (single models):",
             *(f"  {flops:8.1e}  {what}" for flops, what in sorted(rows)),
         ]
+
+
+@dataclass(frozen=True)
+class Record:
+    """Training speed that somebody has published: target tokens/s of ``model`` on one GPU and on eight of them."""
+
+    name: str
+    model: ModelConfig
+    one: float
+    eight: float
+
+
+RECORDS = (
+    Record("P100, float32: the paper's 0.4 s a base step on eight", ModelConfig.base(), 25_000 / 0.4 / 8, 25_000 / 0.4),
+    Record("P100, float32: the paper's 1.0 s a big step on eight", ModelConfig.big(), 25_000 / 1.0 / 8, 25_000 / 1.0),
+    Record("A100, TF32: NVIDIA's big Transformer", ModelConfig.big(), 51_057, 347_936),
+    Record("A100, mixed precision: NVIDIA's big Transformer", ModelConfig.big(), 82_059, 551_599),
+)
+"""[sec. 5.2; NVIDIA DeepLearningExamples, Transformer for PyTorch]; one P100 as an eighth of the paper's eight."""
+
+
+def expected_hours(model: ModelConfig, tgt_tokens: float, record: Record, length: int = 30) -> tuple[float, float]:
+    """(hours on one GPU, on eight) for so many target tokens, if this model ran at the FLOP/s of ``record``.
+
+    length: tokens of a sentence, on which the share of attention depends
+    """
+    slower = step_flops(model, 1, length, length) / step_flops(record.model, 1, length, length)
+    one, eight = (tgt_tokens * slower / speed / 3600 for speed in (record.one, record.eight))
+    return one, eight
