@@ -32,9 +32,9 @@ from minitransformer.text import BatchStream, Tokenizer, encode_parallel
 
 PAIRS = 4_500_000
 WORDS_A_LINE = 33
-VOCABULARY = 2_000_000
+VOCABULARY = 2_400_000
 EXPONENT = 1.25
-"""Of 150 million words drawn for each side, 1.5 million distinct ones are expected, a third of them once."""
+"""Of 150 million words drawn for each side, 1.76 million distinct ones are expected, a third of them once."""
 AT_A_TIME = 50_000
 MERGES = 37_000
 TOKENS = 25_000
