@@ -34,7 +34,11 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     )
     parser.add_argument("--max-words", type=at_least_one, default=250, metavar="N", help="of a side (default: 250)")
     parser.add_argument(
-        "--max-ratio", type=_ratio, default=2.0, metavar="X", help="words of the longer side per word of the other (2)"
+        "--max-ratio",
+        type=_ratio,
+        default=2.0,
+        metavar="X",
+        help="words of one side per word of the other (default: 2)",
     )
     parser.add_argument(
         "--max-word", type=at_least_one, default=100, metavar="N", help="characters of the longest word (default: 100)"

@@ -176,7 +176,8 @@ DATA_SETS = (
         name="iwslt14",
         contents="TED talks de-en, about 160,000 pairs, cut as the field does: every 23rd training pair is val; test "
         "is dev2010, dev2012 and tst2010 to tst2012; raw and cased, where many papers lower-case and clean before",
-        licence="TED's talks: CC BY-NC-ND, non-commercial. Organisers' page: https://wit3.fbk.eu/2014-01",
+        licence="TED's talks: CC BY-NC-ND, non-commercial. Organisers' page: https://wit3.fbk.eu/2014-01; "
+        "the address is the copy that fairseq's users fetch",
         checksums=RECORDED,
         size="about 20 MB to fetch",
         packing="ted",

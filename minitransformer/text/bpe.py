@@ -35,7 +35,7 @@ CRITERIA: dict[str, Callable[[int, int, int], float]] = {"frequency": frequency_
 
 
 def learn_merges(
-    words: Words, *, criterion: str = "frequency", min_count: int = 2, table: type[PairTable] | None = None
+    words: Words, *, criterion: str = "frequency", min_count: int = 2, table: type | None = None
 ) -> Iterator[Pair]:
     """Yield the merges in the order they are learned; stop when no pair is left  [Sennrich et al. 2016, alg. 1].
 
