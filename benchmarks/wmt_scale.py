@@ -137,13 +137,14 @@ imported = time.perf_counter()
 corpus = Corpus.from_binary(Tokenizer.load("bpe"), "ids")
 stream = BatchStream(*corpus.train, src_tokens={tokens}, tgt_tokens={tokens}, seed=1)
 opened = time.perf_counter()
+peak = next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM"))
 batch = stream.batch(0)
-print("opened", opened - imported, time.perf_counter() - opened, stream.batches_per_epoch, flush=True)
+print("opened", opened - imported, peak, time.perf_counter() - opened, stream.batches_per_epoch, flush=True)
 """
 
 
 def run_pipeline(folder: Path, merges: int) -> tuple[list[Stage], dict[str, float]]:
-    """(the stages, seconds to open the pairs for training and to the first batch)"""
+    """(the stages, what opening the pairs for training took: seconds, bytes; and the seconds to the first batch)"""
     program = [sys.executable, "-m", "minitransformer"]
     made, cleaned = ("made.en", "made.de"), ("clean.en", "clean.de")
     stages = [
@@ -156,10 +157,11 @@ def run_pipeline(folder: Path, merges: int) -> tuple[list[Stage], dict[str, floa
             [*program, "binarise", "--src", cleaned[0], "--tgt", cleaned[1], "--tokenizer", "bpe", "-o", "ids"],
             folder,
         ),
-        measure("open and first batch", [sys.executable, "-c", OPEN.format(tokens=TOKENS)], folder),
     ]
-    last = (folder / "log.txt").read_text().strip().split("\n")[-1].split()
-    return stages, {"open": float(last[1]), "first batch": float(last[2]), "batches in an epoch": int(last[3])}
+    measure("open", [sys.executable, "-c", OPEN.format(tokens=TOKENS)], folder)
+    _, seconds, kilobytes, batch, batches = (folder / "log.txt").read_text().strip().split("\n")[-1].split()
+    opening = {"seconds": float(seconds), "peak_bytes": 1024 * int(kilobytes), "first batch, seconds": float(batch)}
+    return stages, opening | {"batches in an epoch": int(batches)}
 
 
 def real_padding(folder: Path, merges: int) -> dict[str, float]:
@@ -185,8 +187,9 @@ def markdown(facts: dict, text: str, stages: list[Stage], opening: dict, padding
     lines.append(markdown_row(["all", f"{sum(stage.seconds for stage in stages):,.1f}", f"{worst / 1e9:.2f}"]))
     lines += [
         "",
-        f"{MERGES:,} merges, two sides together. Opening the ids for training takes {opening['open']:.2f} s after the "
-        f"imports; the first batch, for which the first epoch is shuffled, {opening['first batch']:.2f} s more.",
+        f"{MERGES:,} merges, two sides together. Opening the ids for training takes {opening['seconds']:.2f} s after the "
+        f"imports and {opening['peak_bytes'] / 1e6:.0f} MB with them; the first batch, for which the first epoch is "
+        f"shuffled, {opening['first batch, seconds']:.2f} s more.",
     ]
     if padding:
         shares = ", ".join(f"{share:.1%} at {tokens} tokens" for tokens, share in padding.items())
@@ -211,7 +214,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(table)
     if not options.quick:
         result = {"machine": facts, "text": text, "stages": [asdict(stage) for stage in stages]}
-        save_results("wmt_scale", result | {"opening, seconds": opening, "padding": padding}, table)
+        save_results("wmt_scale", result | {"opening": opening, "padding": padding}, table)
     return 0
 
 

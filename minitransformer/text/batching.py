@@ -138,7 +138,7 @@ class BatchStream:
     def epoch(self, epoch: int) -> list[np.ndarray]:
         """The rows of each micro-batch of an epoch (counted from 0), in order."""
         rng = np.random.default_rng((self.seed, epoch))
-        rows = rng.permutation(len(self.src))
+        rows = rng.permutation(len(self.src)).astype(np.int32)  # millions of them: 32 bits save memory
         rows = rows[np.argsort(self._group_of[rows], kind="stable")]  # 16-bit numbers: NumPy sorts them by radix
         batches = np.split(rows, self._cuts)
         return [batches[place] for place in rng.permutation(len(batches))]
