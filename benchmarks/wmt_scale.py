@@ -187,9 +187,9 @@ def markdown(facts: dict, text: str, stages: list[Stage], opening: dict, padding
     lines.append(markdown_row(["all", f"{sum(stage.seconds for stage in stages):,.1f}", f"{worst / 1e9:.2f}"]))
     lines += [
         "",
-        f"{MERGES:,} merges, two sides together. Opening the ids for training takes {opening['seconds']:.2f} s after the "
-        f"imports and {opening['peak_bytes'] / 1e6:.0f} MB with them; the first batch, for which the first epoch is "
-        f"shuffled, {opening['first batch, seconds']:.2f} s more.",
+        f"{MERGES:,} merges, two sides together. Opening the ids for training takes {opening['seconds']:.2f} s after "
+        f"the imports and {opening['peak_bytes'] / 1e6:.0f} MB with them; the first batch, for which the first epoch "
+        f"is shuffled, {opening['first batch, seconds']:.2f} s more.",
     ]
     if padding:
         shares = ", ".join(f"{share:.1%} at {tokens} tokens" for tokens, share in padding.items())
