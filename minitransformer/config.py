@@ -121,6 +121,20 @@ class TrainingConfig(Section):
         low=0,
         high=1000,
     )
+    engine: str = option(
+        "auto",
+        "what adds the gradients of several ranks (auto: nccl on GPUs, mpi where MPI started the ranks, else naive)",
+        choices=("auto", "naive", "mpi", "nccl"),
+    )
+    reduction: str = option(
+        "fast",
+        "order of the sums over ranks: as the engine likes it, or always that of the ranks (same bits in every run)",
+        choices=("fast", "fixed"),
+    )
+    overlap: bool = option(True, "several ranks: add gradients while backward still runs, last layers first")
+    deadline: float = option(
+        300.0, "several ranks: who is silent or keeps the others waiting this long ends the job, seconds", low=1
+    )
     warmup_steps: int = option(4000, "updates over which the learning rate rises", low=1)
     lr_scale: float = option(1.0, "factor on the learning rate of eq. 3", low=0, high=1e6)
     beta1: float = option(0.9, "Adam's decay of the mean gradient", low=0, high=0.999999)

@@ -48,6 +48,10 @@ class TrainingError(MiniTransformerError, RuntimeError):
     """Training cannot go on, for example because the loss is no longer a number."""
 
 
+class RanksError(MiniTransformerError, RuntimeError):
+    """The ranks of a job do not fit together; every one of them raises it with the same words, which name the rank."""
+
+
 def install_hint(extra: str) -> str:
     """How to get the packages of an extra of setup.cfg: the cure at the end of a MissingPackageError."""
     return f"run pip install -e '.[{extra}]' in the checkout"

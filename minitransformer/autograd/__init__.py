@@ -1,7 +1,7 @@
 """Reverse-mode differentiation: the tape, Tensor, and the rules as functions of tensors."""
 
 from minitransformer.autograd import functions
-from minitransformer.autograd.tape import no_grad
+from minitransformer.autograd.tape import no_grad, uses_of_leaves
 from minitransformer.autograd.tensor import Tensor, apply
 
-__all__ = ["Tensor", "apply", "functions", "no_grad"]
+__all__ = ["Tensor", "apply", "functions", "no_grad", "uses_of_leaves"]

@@ -91,6 +91,16 @@ def nodes_behind(node: Node) -> list[Node]:
     return sorted(found, key=lambda each: each.number, reverse=True)
 
 
+def uses_of_leaves(tensor: Any) -> dict[int, int]:
+    """How many gradients backward from ``tensor`` will bring to each leaf, by its ``id``: one for every use."""
+    uses: dict[int, int] = {}
+    for node in nodes_behind(tensor.node):
+        for source in node.inputs:
+            if source.node is None and source.requires_grad:
+                uses[id(source)] = uses.get(id(source), 0) + 1
+    return uses
+
+
 def walk_backward(tensor: Any, grad: Array, arrive: Callable[[Any, Array], None]) -> None:
     """Bring ``grad``, the gradient of ``tensor``, to every leaf that requires one: ``arrive(leaf, its gradient)``."""
     if tensor.node is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 from collections.abc import Iterable, Iterator
@@ -11,13 +12,39 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from minitransformer.blas import core_count
-from minitransformer.errors import CheckpointError, ConfigError, DataError
+from minitransformer.errors import CheckpointError, ConfigError, DataError, MiniTransformerError
 from minitransformer.files import ordinary_file
 
 if TYPE_CHECKING:
     from minitransformer.config import TranslationConfig
     from minitransformer.nn import Transformer
     from minitransformer.text import Tokenizer
+
+
+BAD_INPUT, INTERRUPTED, FAULT = 2, 130, 1
+"""Exit codes: a user's mistake; what shells show for SIGINT; a fault of the program."""
+
+
+def explained(error: BaseException) -> tuple[str, int]:
+    """What the user is told of an exception, and the exit code. A fault of the program is raised again."""
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted", INTERRUPTED
+    if isinstance(error, MiniTransformerError):
+        return str(error), BAD_INPUT
+    if isinstance(error, MemoryError):
+        remedy = "take smaller batches (data.src_tokens, data.tgt_tokens, translation.batch_tokens) or a smaller model"
+        return f"not enough memory ({str(error) or 'no details'}); {remedy}", BAD_INPUT
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        return f"{where}{error.strerror or error}", BAD_INPUT
+    raise error
+
+
+def print_line(command: str, message: str) -> None:
+    """``message`` as one line on standard error, with the command in front."""
+    line = " ".join(message.split("\n")).removeprefix(f"{command}: ")
+    with contextlib.suppress(OSError):  # where standard error is full or gone, the code alone must tell
+        print(f"minitransformer {command}: {line}", file=sys.stderr)
 
 
 def stdin_lines() -> Iterator[str]:

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
 from minitransformer import __version__
-from minitransformer.cli import average, binarise, bpe, clean, data, doctor, evaluate, plot, train, translate
-from minitransformer.errors import MiniTransformerError
+from minitransformer.cli import average, binarise, bpe, clean, data, doctor, evaluate, launch, plot, train, translate
+from minitransformer.cli.common import BAD_INPUT, explained, print_line
 
-COMMANDS = (clean, bpe, binarise, train, average, translate, evaluate, plot, data, doctor)
+COMMANDS = (clean, bpe, binarise, train, launch, average, translate, evaluate, plot, data, doctor)
 """In the order in which a newcomer needs them. Each imports what is heavy only when it runs."""
 
-BAD_INPUT, INTERRUPTED, PIPE_CLOSED = 2, 130, 141
-"""Exit codes; the last two are what a shell shows for SIGINT and SIGPIPE."""
+PIPE_CLOSED = 141
+"""The exit code that a shell shows for SIGPIPE."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -75,24 +74,13 @@ def _run(arguments: argparse.Namespace) -> int:
         return code or 0
     except BrokenPipeError:
         return PIPE_CLOSED
-    except KeyboardInterrupt:
-        return _say(arguments, "interrupted", INTERRUPTED)
-    except MiniTransformerError as error:
-        return _say(arguments, str(error), BAD_INPUT)
-    except MemoryError as error:
-        remedy = "take smaller batches (data.src_tokens, data.tgt_tokens, translation.batch_tokens) or a smaller model"
-        return _say(arguments, f"not enough memory ({str(error) or 'no details'}); {remedy}", BAD_INPUT)
-    except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        return _say(arguments, f"{where}{error.strerror or error}", BAD_INPUT)
+    except BaseException as error:
+        return _say(arguments, *explained(error))
 
 
 def _say(arguments: argparse.Namespace, message: str, code: int) -> int:
     """One line on standard error, with the command in front."""
-    command = " ".join(filter(None, (arguments.command, getattr(arguments, "action", ""))))
-    line = " ".join(message.split("\n")).removeprefix(f"{command}: ")
-    with contextlib.suppress(OSError):  # where standard error is full or gone, the code alone must tell
-        print(f"minitransformer {command}: {line}", file=sys.stderr)
+    print_line(" ".join(filter(None, (arguments.command, getattr(arguments, "action", "")))), message)
     return code
 
 

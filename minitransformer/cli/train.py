@@ -5,18 +5,22 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from minitransformer.cli.common import FAULT, explained, print_line
 from minitransformer.config import Config
 from minitransformer.settings import describe
 
 if TYPE_CHECKING:
+    from minitransformer.distributed import Crew
     from minitransformer.kernels.profile import Profile
 
 DESCRIPTION = """\
 Train a model as CONFIG says. If training.directory holds checkpoints of the same run, training goes on from the newest,
-exactly as if it had never stopped. Ctrl-C (SIGINT), SIGTERM or SIGHUP saves a checkpoint and leaves."""
+exactly as if it had never stopped. Ctrl-C (SIGINT), SIGTERM or SIGHUP saves a checkpoint and leaves. Started by
+mpirun, srun, torchrun or `minitransformer launch`, all ranks train together and share training.micro_batches."""
 
 
 def add_parser(commands: argparse._SubParsersAction) -> None:
@@ -52,6 +56,13 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from minitransformer.distributed import join
+
+    with join(lambda message: print_line("train", message), _cause) as crew:
+        return _train(arguments, crew)
+
+
+def _train(arguments: argparse.Namespace, crew: Crew) -> int:
     settings = list(arguments.settings)
     if arguments.device:
         settings.append(f'training.device="{arguments.device}"')
@@ -61,16 +72,28 @@ def run(arguments: argparse.Namespace) -> int:
     from minitransformer.kernels.profile import Profile
     from minitransformer.training import Trainer
 
-    profile = Profile() if arguments.profile else None
+    first = crew.place.rank == 0
+    profile = Profile() if arguments.profile and first else None
     if profile is not None:
         new_figure(1.0, 1.0)  # a missing package is told of now, not hours later
-    trainer = Trainer(config, resume=not arguments.no_resume, profile=profile)
+    trainer = Trainer(config, resume=not arguments.no_resume, profile=profile, crew=crew)
     outcome = trainer.run()
     if profile is not None and profile.updates:
         _write_profile(profile, trainer.workers.size, Path(config.training.directory))
     state = "done" if outcome.signal is None else "stopped; the same command goes on from here"
-    print(f"{config.training.directory}: {outcome.update} updates, {state}", file=sys.stderr)
+    if first:
+        print(f"{config.training.directory}: {outcome.update} updates, {state}", file=sys.stderr)
     return outcome.exit_status
+
+
+def _cause(error: BaseException) -> tuple[str, int]:
+    """Why this rank ends, for the one line that tells of it. A fault of the program shows where it is, besides."""
+    try:
+        message, code = explained(error)
+    except BaseException:
+        traceback.print_exc()
+        return f"{type(error).__name__}: {error}", FAULT
+    return message.removeprefix("train: "), code
 
 
 def _write_profile(profile: Profile, threads: int, folder: Path) -> None:

@@ -55,10 +55,12 @@ class Gradients:
     Attributes:
         vector: all gradients; zero where none has come.
         views: the gradient of each parameter, by its ``id``, a view of ``vector``.
+        places: where it lies in ``vector``.
     """
 
     def __init__(self, places: dict[Parameter, slice], length: int, dtype: str, xp: ModuleType):
         self.vector = _aligned_zeros(length, dtype, xp)
+        self.places = {id(parameter): place for parameter, place in places.items()}
         self.views = {id(parameter): self.vector[place].reshape(parameter.shape) for parameter, place in places.items()}
         self._written: set[int] = set()
 

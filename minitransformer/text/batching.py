@@ -123,9 +123,18 @@ class BatchStream:
 
     def batch(self, number: int) -> Batch:
         """Micro-batch ``number``, counted from 0 over all epochs."""
-        epoch, place = self.position(number)
-        rows = self.prepare(epoch)[place]
+        rows = self.rows(number)
         return pad_batch([self.src[row] for row in rows], [self.tgt[row] for row in rows], rows)
+
+    def rows(self, number: int) -> np.ndarray:
+        """Where the pairs of micro-batch ``number`` stand in the corpus."""
+        epoch, place = self.position(number)
+        return self.prepare(epoch)[place]
+
+    def n_tokens(self, number: int) -> tuple[int, int]:
+        """(source, target) tokens of micro-batch ``number`` without padding; the batch itself is not made."""
+        rows = self.rows(number)
+        return int(self.src_lengths[rows].sum()), int(self.tgt_lengths[rows].sum())
 
     def prepare(self, epoch: int) -> list[np.ndarray]:
         """`epoch`, made once; a thread may ask for the next one ahead of its first batch. Older ones are dropped."""

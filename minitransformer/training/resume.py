@@ -6,8 +6,8 @@ from minitransformer.config import Config
 from minitransformer.errors import CheckpointError
 from minitransformer.training.checkpoint import Checkpoint
 
-# Keys that may change between two sittings because the weights do not depend on them (on device and threads in their
-# rounding alone). Files may move: their contents
+# Keys that may change between two sittings because the weights do not depend on them (on device, threads and ranks in
+# their rounding alone). Files may move: their contents
 # are known again by the fingerprint and by the tokenizer's text.
 MAY_CHANGE = {
     "data": {"train_src", "train_tgt", "train_ids", "valid_src", "valid_tgt", "tokenizer"},
@@ -15,6 +15,10 @@ MAY_CHANGE = {
         "directory",
         "device",
         "threads",
+        "engine",
+        "reduction",
+        "overlap",
+        "deadline",
         "updates",
         "log_every",
         "validate_every",

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import math
-import sys
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from tqdm import tqdm
 
-from minitransformer.backend import keep_freed_memory, load_array_module, to_numpy
+from minitransformer.backend import keep_freed_memory, to_numpy
 from minitransformer.config import Config
-from minitransformer.distributed import Workers
-from minitransformer.errors import CheckpointError, ConfigError, TrainingError
+from minitransformer.distributed import Crew
+from minitransformer.errors import CheckpointError, TrainingError
 from minitransformer.kernels.profile import Profile, profiled, timed
 from minitransformer.nn import Transformer
 from minitransformer.optim import Adam
 from minitransformer.text import BatchStream
+from minitransformer.training.agreement import check_same_job, newest_for_all
 from minitransformer.training.checkpoint import save_checkpoint
 from minitransformer.training.corpus import Corpus
 from minitransformer.training.folder import RunFolder
 from minitransformer.training.metrics import Meter, MetricsLog
+from minitransformer.training.preparation import connected, with_vocabulary, workers_for
+from minitransformer.training.reporter import Reporter
 from minitransformer.training.resume import check_same_run
 from minitransformer.training.signals import StopRequest
 from minitransformer.training.step import StepResult, train_step
@@ -45,12 +47,14 @@ class Trainer:
     """Trains a Transformer as ``config`` says.
 
     The state after update u follows from (config, data, u) alone: batches and dropout masks are drawn anew from
-    (seed, update), so a run that was killed and resumed ends, on NumPy, in the same bits as one that was not.
+    (seed, update), so a run that was killed and resumed ends, on NumPy, in the same bits as one that was not. Several
+    ranks share the micro-batches of each update; rank 0 alone writes and validates.
 
     corpus: sentence pairs; None reads the files of the [data] section
     resume: go on from the newest whole checkpoint in training.directory, if there is one; False: refuse to start there
     progress: show a bar
     profile: takes the times of all ops of this sitting
+    crew: the ranks that train together, made by ``distributed.join``; None for this process alone
 
     Raises:
         ConfigError, DataError, BackendError: the config, the data or the device will not do.
@@ -65,21 +69,25 @@ class Trainer:
         resume: bool = True,
         progress: bool = True,
         profile: Profile | None = None,
+        crew: Crew | None = None,
     ):
         keep_freed_memory()
         corpus = Corpus.from_files(config.data) if corpus is None else corpus
-        config = _with_vocabulary(config, corpus)
+        config = with_vocabulary(config, corpus)
         settings = config.training
-        self.config, self.corpus, self.progress, self.profile = config, corpus, progress, profile
+        self.config, self.corpus, self.profile = config, corpus, profile
         self.fingerprint = corpus.fingerprint()
         self.tokenizer_text = corpus.tokenizer.dumps() if corpus.tokenizer else ""
         self.stream = BatchStream(
             *corpus.train, src_tokens=config.data.src_tokens, tgt_tokens=config.data.tgt_tokens, seed=settings.seed
         )
         self.validation = Validation.if_wanted(corpus, config)
-        self.model = Transformer(config.model, seed=settings.seed, xp=load_array_module(settings.device))
-        shares = settings.micro_batches if self.model.xp is np else 1
-        self.workers = Workers.for_shares(shares, settings.threads)
+        xp, self.ranks = connected(crew or Crew.alone(), settings)
+        check_same_job(self.ranks, config, self.fingerprint)
+        self.first = self.ranks.rank == 0
+        self.reporter = Reporter(self.first, progress)
+        self.model = Transformer(config.model, seed=settings.seed, xp=xp)
+        self.workers = workers_for(settings, self.ranks.size, on_cpu=xp is np)
         self.optimizer = Adam(self.model.parameters, beta1=settings.beta1, beta2=settings.beta2, eps=settings.eps)
         self.folder = RunFolder(settings.directory)
         self.log = MetricsLog(self.folder.metrics)
@@ -87,7 +95,7 @@ class Trainer:
         self.interval, self.epoch_so_far = Meter(), Meter()  # since the last line; since the epoch began
         self.seconds_before = 0.0  # of earlier sittings
         self.sitting_began = self.saved_at = time.monotonic()
-        self.folder.enter()
+        self._enter()
         try:
             self._start(resume)
         except BaseException:
@@ -102,33 +110,48 @@ class Trainer:
         """
         settings = self.config.training
         self.sitting_began = self.saved_at = time.monotonic()
-        self.folder.enter()
+        self._enter()
         try:
+            bar = self.reporter.bar(self.update, settings.updates)
             # What overflows ends in the one line of a TrainingError, not in warnings of NumPy.
-            with StopRequest() as stop, self._bar() as bar, np.errstate(all="ignore"):
+            with StopRequest() as stop, bar, np.errstate(all="ignore"):
                 self._validate_if_due()  # the last sitting may have ended between an update and its validation
-                while self.update < settings.updates and stop.signal is None:
+                while self.update < settings.updates and self._agreed(stop) is None:
                     self._one_update(bar)
                     self._save_if_due()
                     if stop.signal is None:
                         self._validate_if_due()
                 self._save()
+                return Outcome(self.update, self._agreed(stop))
         finally:
             self.folder.leave()
-        return Outcome(self.update, stop.signal)
 
     def epoch_of(self, update: int) -> int:
         """The epoch, counted from 1, of the first micro-batch of ``update`` (counted from 1)."""
         return self.stream.position((update - 1) * self.config.training.micro_batches)[0] + 1
 
+    def _enter(self) -> None:
+        if self.first:
+            self.folder.enter()
+
+    def _agreed(self, stop: StopRequest) -> int | None:
+        """The signal that some rank was given, the same on all ranks: they must stop after the same update."""
+        signals = np.zeros(self.ranks.size, np.int64)
+        signals[self.ranks.rank] = stop.signal or 0
+        self.ranks.all_reduce_sum(signals)
+        return int(signals.max()) or None
+
     def _one_update(self, bar: tqdm) -> None:
         settings, update = self.config.training, self.update + 1
         began = time.monotonic()
         first = self.update * settings.micro_batches
-        batches = [self.stream.batch(first + i) for i in range(settings.micro_batches)]
-        model, adam, workers = self.model, self.optimizer, self.workers
+        numbers = range(first, first + settings.micro_batches)
+        batches = [self.stream.batch(number) for number in numbers[self.ranks.rank :: self.ranks.size]]
+        how = {"update": update, "config": settings, "workers": self.workers, "ranks": self.ranks}
+        if self.ranks.size > 1:
+            how["n_tokens"] = tuple(np.sum([self.stream.n_tokens(number) for number in numbers], axis=0).tolist())
         with profiled(self.profile), timed("update"):
-            result = train_step(model, adam, batches, update=update, config=settings, workers=workers)
+            result = train_step(self.model, self.optimizer, batches, **how)
         if not (math.isfinite(result.loss) and math.isfinite(result.gradient_norm)):
             raise TrainingError(
                 f"train: loss and gradient norm must be finite, got {result.loss} and {result.gradient_norm} at update "
@@ -138,7 +161,7 @@ class Trainer:
         self.update = update
         for meter in (self.interval, self.epoch_so_far):
             meter.add(result, seconds)
-        self._show(bar, result)
+        self.reporter.show(bar, self.interval, result)
         self._log_if_due(result)
 
     def _log_if_due(self, result: StepResult) -> None:
@@ -153,14 +176,17 @@ class Trainer:
 
     def _validate_if_due(self) -> None:
         settings = self.config.training
-        if self.validation is None or self.update <= self.validated_update:
+        if not self.first or self.validation is None or self.update <= self.validated_update:
             return
         if self.update % settings.validate_every == 0 or self.update == settings.updates:
             self._save()  # who asked this process to end may not wait until a long validation is over
-            self._write("valid", self.validation.measure(self.model))
+            with self.ranks.busy("validates"):
+                self._write("valid", self.validation.measure(self.model))
             self.validated_update = self.update
 
     def _write(self, kind: str, values: dict) -> None:
+        if not self.first:
+            return
         where = {"update": self.update, "epoch": self.epoch_of(max(self.update, 1))}
         self.log.write(kind, **where, **values, seconds=round(self._seconds(), 3))
 
@@ -176,8 +202,14 @@ class Trainer:
 
     def _save(self) -> None:
         """Write a checkpoint of this update, unless it is there already, and delete the oldest beyond the limit."""
-        if self.saved_update == self.update:
+        if not self.first or self.saved_update == self.update:
             return
+        with self.ranks.busy("saves"):
+            self._write_checkpoint()
+        self.folder.prune(self.config.training.keep_checkpoints, self.update)
+        self.saved_update, self.saved_at = self.update, time.monotonic()
+
+    def _write_checkpoint(self) -> None:
         if not np.isfinite(to_numpy(self.model.parameters.data)).all():
             raise TrainingError(
                 f"train: parameters must be finite to be saved, got some that are not after update {self.update}; "
@@ -199,17 +231,15 @@ class Trainer:
                 "seconds": self._seconds(),
             },
         )
-        self.folder.prune(self.config.training.keep_checkpoints, self.update)
-        self.saved_update, self.saved_at = self.update, time.monotonic()
 
     def _start(self, resume: bool) -> None:
         """Bring folder, log, model and counters to the newest whole checkpoint, or to update 0."""
-        if not resume and self.folder.paths():
+        if not resume and self.first and self.folder.paths():
             raise CheckpointError(
                 f"train: training.directory must hold no checkpoints to begin anew, got {self.folder.directory} with "
                 f"{len(self.folder.paths())}; resume, choose another directory or delete them"
             )
-        checkpoint = self.folder.newest_whole(self._say)
+        checkpoint = newest_for_all(self.ranks, self.folder, self.reporter.say)
         if checkpoint is not None:
             check_same_run(checkpoint, self.config, self.tokenizer_text, self.fingerprint)
             checkpoint.restore(self.model, self.optimizer)
@@ -217,48 +247,11 @@ class Trainer:
             self.interval = Meter(**checkpoint.progress["interval"])
             self.epoch_so_far = Meter(**checkpoint.progress["epoch_so_far"])
             self.seconds_before = checkpoint.progress["seconds"]
-            self._say(f"train: resumed from {checkpoint.path}")
+            self.reporter.say(f"train: resumed from {checkpoint.path}")
         elif self.corpus.n_empty + self.corpus.n_long:
-            self._say(
+            self.reporter.say(
                 f"train: left out {self.corpus.n_empty} pairs with an empty side and {self.corpus.n_long} longer than "
                 f"{self.config.data.max_length} tokens, end mark included"
             )
-        lines = self.log.cut_after(self.update)
+        lines = self.log.cut_after(self.update) if self.first else []
         self.validated_update = max((line["update"] for line in lines if line["kind"] == "valid"), default=0)
-
-    def _bar(self) -> tqdm:
-        # Into a file, where a bar cannot be drawn over itself, it is drawn anew only now and then.
-        pause = 0.2 if sys.stderr.isatty() else 30.0
-        total = self.config.training.updates
-        done = min(self.update, total)
-        return tqdm(total=total, initial=done, unit="update", disable=not self.progress, mininterval=pause)
-
-    def _show(self, bar: tqdm, result: StepResult) -> None:
-        seen = self.interval.losses() | self.interval.speed()
-        bar.set_postfix_str(
-            f"loss {seen['loss']:.3f}, ppl {seen['ppl']:.2f}, {seen['tokens_per_second']:.0f} tgt tokens/s, "
-            f"lr {result.learning_rate:.2e}",
-            refresh=False,
-        )
-        bar.update()
-
-    def _say(self, message: str) -> None:
-        tqdm.write(message, file=sys.stderr)
-
-
-def _with_vocabulary(config: Config, corpus: Corpus) -> Config:
-    """``config`` with model.vocab_size taken from the tokenizer; checks what would otherwise fail hours later."""
-    model, tokenizer = config.model, corpus.tokenizer
-    pieces = tokenizer.vocab_size if tokenizer else model.vocab_size
-    if pieces == 0:
-        raise ConfigError("model.vocab_size must be given for a corpus of ids, got 0")
-    if model.vocab_size not in (0, pieces):
-        raise ConfigError(
-            f"model.vocab_size must be the tokenizer's {pieces}, got {model.vocab_size}; leave it out or make it equal"
-        )
-    if model.positions == "learned" and corpus.longest() > model.max_positions:
-        raise ConfigError(
-            f"model.max_positions must be at least the longest sentence, {corpus.longest()} tokens with its end mark, "
-            f"got {model.max_positions}; raise it or lower data.max_length"
-        )
-    return replace(config, model=replace(model, vocab_size=pieces))

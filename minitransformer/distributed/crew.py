@@ -1,0 +1,142 @@
+"""How a process joins the other ranks, and how all of them end together, well or badly."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from minitransformer.config import TrainingConfig
+from minitransformer.distributed.alone import ONE_RANK
+from minitransformer.distributed.communicator import Communicator
+from minitransformer.distributed.hub import Hub
+from minitransformer.distributed.member import Member
+from minitransformer.distributed.place import Place, find_place, likely_rank
+from minitransformer.errors import ConfigError, MiniTransformerError, RanksError
+
+Explain = Callable[[BaseException], tuple[str, int]]
+"""What a user is told of an exception, and the exit code that goes with it."""
+
+
+class Crew:
+    """The ranks of a job as one of them sees them: where it stands, and its line to the hub. Made by ``join``."""
+
+    def __init__(self, place: Place, speak: Callable[[str], object]):
+        self.place = place
+        self.member: Member | None = None
+        self._ranks: Communicator = ONE_RANK
+        self._hub: Hub | None = None
+        self._world = None
+        if place.size == 1:
+            return
+        address = place.address
+        if address is None:
+            address = self._address_by_mpi(speak)
+        elif place.rank == 0 and not place.launched:
+            self._hub = Hub(place.size, speak, port=address[1])
+        self.member = Member(place.rank, place.size, address, speak, hub="launch" if place.launched else "rank 0")
+
+    @classmethod
+    def alone(cls) -> Crew:
+        """The crew of a process that no launcher started."""
+        return cls(Place(), print)
+
+    def use_own_gpu(self) -> None:
+        """Let CuPy work on the GPU of this rank, if there are several."""
+        if self.member is not None:
+            from minitransformer.distributed.nccl import use_gpu
+
+            use_gpu(self.place.local_rank)
+
+    def connect(self, settings: TrainingConfig, on_gpu: bool = False) -> Communicator:
+        """The engine that ``settings`` ask for: training.engine, training.reduction and training.deadline.
+
+        on_gpu: the arrays are CuPy's
+
+        Raises:
+            ConfigError: the engine cannot work on these arrays, or there are more ranks than micro-batches.
+            MissingPackageError: the engine needs a package that is not installed.
+        """
+        if self.member is None:
+            return self._ranks
+        place, fixed = self.place, settings.reduction == "fixed"
+        self.member.set_deadline(settings.deadline)
+        if settings.micro_batches < place.size:
+            raise ConfigError(
+                f"training.micro_batches must be at least the number of ranks, {place.size}, got "
+                f"{settings.micro_batches}; an update is a fixed number of micro-batches, shared by the ranks"
+            )
+        engine = settings.engine
+        if engine == "auto":
+            engine = "nccl" if on_gpu else "mpi" if place.by_mpi else "naive"
+        if on_gpu != (engine == "nccl"):
+            raise ConfigError(
+                f"training.engine must be {'nccl' if on_gpu else 'mpi or naive'} on {'a GPU' if on_gpu else 'CPUs'}, "
+                f"got {engine}; leave it out or change training.device"
+            )
+        if engine == "nccl":
+            from minitransformer.distributed.nccl import Nccl
+
+            self._ranks = Nccl(self.member, fixed)
+        elif engine == "mpi":
+            from minitransformer.distributed.mpi import Mpi, find_world
+
+            self._ranks = Mpi(self._world or find_world(place), self.member, fixed)
+        else:
+            from minitransformer.distributed.naive import Naive
+
+            self._ranks = Naive(self.member)
+        return self._ranks
+
+    def leave(self) -> None:
+        """All went well: wait for the others, then go."""
+        if self.member is None:
+            return
+        self._ranks.barrier()
+        self._ranks.close()
+        self.member.leave()
+        if self._hub is not None:
+            self._hub.ended.wait(self._hub.deadline)  # its thread must outlive the farewells of the others
+
+    def _address_by_mpi(self, speak: Callable[[str], object]) -> tuple[str, int]:
+        """Where the hub is, told by rank 0 through MPI: that needs no variables."""
+        if not self.place.by_mpi:
+            raise ConfigError(
+                f"ranks: MASTER_ADDR and MASTER_PORT must be set for {self.place.size} ranks, got none; they are the "
+                "address of rank 0's machine and a free port there"
+            )
+        from minitransformer.distributed.mpi import find_world
+
+        self._world = find_world(self.place)
+        hosts = self._world.allgather(platform.node())
+        port = None
+        if self.place.rank == 0:
+            self._hub = Hub(self.place.size, speak)
+            port = self._hub.port
+        return ("127.0.0.1" if len(set(hosts)) == 1 else hosts[0]), self._world.bcast(port)
+
+
+@contextmanager
+def join(speak: Callable[[str], object], explain: Explain) -> Iterator[Crew]:
+    """Join the ranks that the launcher's variables tell of; alone, nothing happens.
+
+    An exception that leaves the block ends all ranks, with one message from whoever watches: it does not come out of
+    here, the process ends. Alone, it comes out.
+
+    speak: prints the one line that the user is told
+    """
+    try:
+        crew = Crew(find_place(), speak)
+    except MiniTransformerError:
+        # The others may have found the same fault. Where one ends, its launcher ends all: the lowest rank speaks.
+        time.sleep(0.5 * likely_rank())
+        raise
+    try:
+        yield crew
+        crew.leave()
+    except BaseException as error:
+        if crew.member is None:
+            raise
+        cause, code = explain(error)
+        crew.member.fail(cause, code, by_all=isinstance(error, RanksError))

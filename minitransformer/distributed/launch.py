@@ -1,0 +1,177 @@
+"""Starts all ranks of a job on this machine, watches over them, and leaves none behind."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from minitransformer.blas import core_count
+from minitransformer.distributed.hub import Hub
+from minitransformer.distributed.place import ADDRESS, LAUNCHED, PORT, VARIABLES, find_place
+from minitransformer.errors import ConfigError, MissingPackageError, install_hint
+
+POLL, FAREWELL = 0.02, 2.0  # seconds between two looks at the processes; and for them to end before they are killed
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if os.name == "posix" else (signal.SIGINT, signal.SIGTERM)
+HOST = "127.0.0.1"
+
+
+class Launch:
+    """``size`` processes of ``python -m minitransformer COMMAND``, started by MPI or by itself; ``wait`` for their end.
+
+    Each is a new Python process in a session of its own, never a fork of one that may have used CUDA.
+
+    start: "mpi", "plain", or "auto": MPI where mpi4py and an mpiexec are installed
+    speak: prints the one line that the user is told when a rank ends badly
+
+    Raises:
+        ConfigError: this process is itself one of several ranks.
+        MissingPackageError: MPI is asked for and not installed.
+    """
+
+    def __init__(self, command: Sequence[str], size: int, speak: Callable[[str], object], start: str = "auto"):
+        if find_place().size > 1:
+            raise ConfigError("launch: must be started once, got variables of a rank; start train itself by mpirun")
+        mpiexec = _mpiexec() if start != "plain" else None
+        if start == "mpi" and mpiexec is None:
+            raise MissingPackageError(
+                f"launch: --start mpi needs mpi4py and mpiexec, got no {_missing_of_mpi()}; {install_hint('mpi')}"
+            )
+        self._speak = speak
+        self._signalled = 0
+        self._processes: list[subprocess.Popen] = []
+        self._by_mpi = mpiexec is not None
+        self._hub = Hub(size, self._end, host=HOST, explain=self._explain)
+        program = ["-m", "minitransformer", *command]
+        if mpiexec is not None:
+            words = [mpiexec, *_options_of(mpiexec), "-n", str(size), sys.executable, "-m", "mpi4py", *program]
+            self._start(words, size, {})
+        else:
+            for rank in range(size):
+                place = dict(zip(VARIABLES["torchrun"], map(str, (rank, size, rank)), strict=True))
+                self._start([sys.executable, *program], size, place)
+
+    def wait(self) -> int:
+        """The exit code of the job, when all ranks have ended: 0 if all went well."""
+        before = {number: signal.signal(number, self._forward) for number in SIGNALS}
+        try:
+            while any(process.poll() is None for process in self._processes):
+                time.sleep(POLL)
+                if self._hub.verdict is not None or self._ended_early():
+                    break
+            self._hub.ended.wait(POLL)
+        finally:
+            self._clear()
+            for number, handler in before.items():
+                signal.signal(number, handler)
+        if self._hub.verdict is not None:
+            return self._hub.verdict.code
+        codes = [process.returncode for process in self._processes]
+        worst = next((code for code in codes if code), 0)
+        if worst < 0:
+            worst = 128 - worst
+        return worst
+
+    def _start(self, words: list[str], size: int, place: dict[str, str]) -> None:
+        threads = str(max(1, core_count() // size))
+        environment = {"OPENBLAS_NUM_THREADS": threads, "OMP_NUM_THREADS": threads} | os.environ | place
+        environment |= {ADDRESS: HOST, PORT: str(self._hub.port), LAUNCHED: "1"}
+        self._processes.append(
+            subprocess.Popen(words, env=environment, stdin=subprocess.DEVNULL, start_new_session=True)
+        )
+
+    def _ended_early(self) -> bool:
+        """Whether a rank has ended badly and the hub did not hear of it: it ended before it came there."""
+        bad = [process for process in self._processes if process.poll()]
+        if not bad:
+            return False
+        self._hub.ended.wait(1.0)  # time for the hub to find a cause that says more
+        if self._hub.verdict is None and bad[0].returncode < 0:
+            self._speak(f"rank {self._processes.index(bad[0])} ended before it began: {_killed_by(bad[0].returncode)}")
+        return True
+
+    def _explain(self, rank: int) -> str:
+        """How ``rank`` ended, as far as its parent can tell."""
+        process = None if self._by_mpi else self._processes[rank]
+        if process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(1.0)
+        if process is None or process.returncode is None:
+            return "it was killed, or it crashed"
+        return _killed_by(process.returncode)
+
+    def _end(self, message: str) -> None:
+        """The hub's verdict: tell the user, and silence an mpiexec that would add lines of its own."""
+        self._speak(message)
+        if self._by_mpi:
+            self._processes[0].kill()
+
+    def _forward(self, number: int, frame: object) -> None:
+        """Pass a signal on to all ranks, which save and leave; before all have come there is nothing to save."""
+        self._signalled += 1
+        processes = self._hub.processes
+        if len(processes) < self._hub.size:
+            raise KeyboardInterrupt
+        for process in processes:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, number)
+
+    def _clear(self) -> None:
+        """No process stays behind: those that do not end by themselves are killed, stopped ones too."""
+        until = time.monotonic() + FAREWELL
+        ended_well = self._hub.verdict is None and not any(process.poll() for process in self._processes)
+        while not ended_well and time.monotonic() < until and self._alive():
+            time.sleep(POLL)
+        for process in self._alive():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        for process in self._processes:
+            process.wait()
+
+    def _alive(self) -> list[int]:
+        """Our processes and the ranks, as far as they still run."""
+        for process in self._processes:
+            process.poll()
+        ours = {process.pid for process in self._processes if process.returncode is None}
+        return [process for process in ours | set(self._hub.processes) if process in ours or _is_running(process)]
+
+
+def _is_running(process: int) -> bool:
+    """Whether a process runs, or is stopped: not gone, and not only waiting for its parent to take note of its end."""
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return False
+    return state not in "ZX"
+
+
+def _killed_by(code: int) -> str:
+    if code >= 0:
+        return f"it ended with exit code {code}"
+    out_of_memory = "; so the system does when memory runs out" if -code == signal.SIGKILL else ""
+    return f"it was killed by signal {-code} ({signal.Signals(-code).name}{out_of_memory})"
+
+
+def _mpiexec() -> str | None:
+    """The mpiexec of this Python's environment, or of the PATH; None where it or mpi4py is missing."""
+    if importlib.util.find_spec("mpi4py") is None:
+        return None
+    beside = str(Path(sys.executable).parent)
+    return shutil.which("mpiexec", path=beside) or shutil.which("mpiexec")
+
+
+def _missing_of_mpi() -> str:
+    return "mpi4py" if importlib.util.find_spec("mpi4py") is None else "mpiexec"
+
+
+def _options_of(mpiexec: str) -> list[str]:
+    """MPICH's mpiexec leaves it to us to clean up after a rank that was killed: it cannot name it."""
+    version = subprocess.run([mpiexec, "--version"], capture_output=True, text=True, check=False).stdout
+    return ["-disable-auto-cleanup"] if "HYDRA" in version else []

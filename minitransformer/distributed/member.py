@@ -1,0 +1,168 @@
+"""A rank's line to the hub: signs of life, words for the others, and the end when the hub says so."""
+
+from __future__ import annotations
+
+import os
+import platform
+import select
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+from minitransformer.distributed.hub import BEAT, DEADLINE
+from minitransformer.distributed.lines import Lines
+from minitransformer.errors import ConfigError
+
+
+class Member:
+    """Connects rank ``rank`` of ``size`` to the hub at ``address`` and keeps in touch with it, in a thread of its own.
+
+    Attributes:
+        stop: how this process ends, with an exit code, when the hub says so; engines put theirs here.
+
+    speak: tells the user, where there is no hub left that could
+    hub: whose thread the hub is, for messages
+
+    Raises:
+        ConfigError: the hub cannot be reached within ``deadline`` seconds.
+    """
+
+    def __init__(
+        self,
+        rank: int,
+        size: int,
+        address: tuple[str, int],
+        speak: Callable[[str], object],
+        deadline: float = DEADLINE,
+        hub: str = "rank 0",
+    ):
+        self.rank, self.size, self.deadline = rank, size, deadline
+        self.stop: Callable[[int], object] = os._exit
+        self._speak, self._hub = speak, hub
+        self._number, self._entered, self._busy = 0, None, ""
+        self._words: dict[str, str] = {}
+        self._news = threading.Condition()
+        self._leaving = threading.Event()
+        self._lines = Lines(_connected(address, deadline))
+        self.host = self._lines.socket.getsockname()[0]  # the address under which the others reach this machine
+        self._lines.send(rank=rank, size=size, who=f"process {os.getpid()} on {platform.node()}")
+        threading.Thread(target=self._keep_in_touch, name="member", daemon=True).start()
+
+    def set_deadline(self, seconds: float) -> None:
+        """What the config says; rank 0 tells the hub."""
+        self.deadline = seconds
+        if self.rank == 0:
+            self._send(deadline=seconds)
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Around a collective."""
+        self._number += 1
+        self._entered = time.monotonic()
+        try:
+            yield
+        finally:
+            self._entered = None
+
+    @contextmanager
+    def busy(self, doing: str) -> Iterator[None]:
+        """Around work during which the others' deadline does not run."""
+        before, self._busy = self._busy, doing
+        self._beat()
+        try:
+            yield
+        finally:
+            self._busy = before
+            self._beat()
+
+    def put(self, key: str, word: str) -> None:
+        """Leave a word at the hub under ``key``."""
+        self._send(put=key, word=word)
+
+    def get(self, key: str) -> str:
+        """The word under ``key``, as soon as some rank has left it."""
+        self._send(get=key)
+        with self._news:
+            self._news.wait_for(lambda: key in self._words)
+            return self._words[key]
+
+    def gather(self, key: str, word: str) -> list[str]:
+        """The words of all ranks under ``key``, in the order of the ranks; a collective."""
+        with self.waiting():
+            self.put(f"{key}/{self.rank}", word)
+            return [self.get(f"{key}/{rank}") for rank in range(self.size)]
+
+    def fail(self, cause: str, code: int = 2, by_all: bool = False) -> None:
+        """Report why this rank cannot go on; the hub then ends the job. Does not return."""
+        with suppress(OSError):
+            self._lines.send(failed=cause, code=code, by_all=by_all)
+        time.sleep(self.deadline)  # the other thread ends this process as soon as the hub has told all
+        self._last_words(cause, code)
+
+    def leave(self) -> None:
+        """Say good-bye: this rank is done. All must have come here, which a barrier before it makes sure of."""
+        self._leaving.set()
+        with suppress(OSError):
+            self._lines.send(bye=True)
+            self._lines.close()
+
+    def _send(self, **message: object) -> None:
+        with suppress(OSError):  # the other thread finds out why
+            self._lines.send(**message)
+
+    def _beat(self) -> None:
+        entered = self._entered
+        waits = None if entered is None else time.monotonic() - entered
+        self._send(number=self._number, waits=waits, busy=self._busy)
+
+    def _keep_in_touch(self) -> None:
+        heard = beaten = time.monotonic()
+        while not self._leaving.is_set():
+            try:
+                ready = select.select([self._lines], [], [], BEAT / 2)[0]
+                messages = self._lines.receive() if ready else []
+            except (OSError, ValueError):
+                messages = None
+            now = time.monotonic()
+            heard = now if messages else heard
+            if self._leaving.is_set():
+                return
+            if messages is None:
+                self._last_words(f"{self._hub} ended without a word: it was killed, or it crashed")
+            elif now - heard > max(self.deadline, 4 * BEAT):
+                self._last_words(f"{self._hub} has been silent for {self.deadline:g} s: is it stopped?")
+            for message in messages or ():
+                if "end" in message:
+                    self.stop(message["end"])
+                if "key" in message:
+                    with self._news:
+                        self._words[message["key"]] = message["word"]
+                        self._news.notify_all()
+            if now - beaten > BEAT:
+                beaten = now
+                self._beat()
+
+    def _last_words(self, cause: str, code: int = 2) -> None:
+        """Tell the user and end this process. The lowest rank speaks; its end is the end of those that wait longer."""
+        time.sleep(0.5 * self.rank)
+        self._speak(f"{cause} (seen from rank {self.rank})")
+        sys.stderr.flush()
+        self.stop(code)
+
+
+def _connected(address: tuple[str, int], deadline: float) -> socket.socket:
+    """A connection to the hub; rank 0 may not have opened it yet."""
+    until = time.monotonic() + deadline
+    while True:
+        try:
+            return socket.create_connection(address, timeout=max(0.1, min(5.0, until - time.monotonic())))
+        except OSError as error:
+            if time.monotonic() > until:
+                raise ConfigError(
+                    f"ranks: rank 0 must listen at {address[0]}:{address[1]}, got {error.strerror or error} for "
+                    f"{deadline:g} s; was it started, and are MASTER_ADDR and MASTER_PORT its own?"
+                ) from error
+            time.sleep(0.1)

@@ -1,0 +1,114 @@
+"""Ranks on CPUs that an MPI launcher started: sums of host arrays, in place, by mpi4py."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from minitransformer.distributed.communicator import Communicator, add_in_order
+from minitransformer.distributed.member import Member
+from minitransformer.distributed.place import Place
+from minitransformer.errors import ConfigError, MissingPackageError, install_hint
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Comm, Request
+
+SMALL = 65536  # bytes: such sums are there at once, unless another rank is late
+SPIN, NAP = 0.002, 0.0002  # seconds: how long to ask all the time, and the pause between two questions after that
+
+
+class Mpi(Communicator):
+    """MPI's own collectives on NumPy arrays.
+
+    Where a rank may have to wait long for another, it asks now and then instead of spinning, as MPI itself would: the
+    core is free for the others.
+    """
+
+    def __init__(self, world: Comm, member: Member, fixed: bool = False):
+        super().__init__(member.rank, member.size, member, fixed)
+        self._world = world
+        self._started: list[Request] = []
+        member.stop = self.abort
+
+    def all_reduce_sum(self, array: np.ndarray) -> None:
+        from mpi4py import MPI
+
+        with self.waiting():
+            if self.fixed:
+                gathered = np.empty((self.size, array.size), array.dtype)  # (size, n)
+                self._world.Allgather(array, gathered)
+                add_in_order(gathered, array.reshape(-1))
+            elif array.nbytes <= SMALL:
+                _wait(self._world.Iallreduce(MPI.IN_PLACE, array))
+            else:
+                self._world.Allreduce(MPI.IN_PLACE, array)
+
+    def start_all_reduce_sum(self, array: np.ndarray) -> None:
+        """MPI moves what was started whenever it is called; so each new sum also pushes on those before it."""
+        from mpi4py import MPI
+
+        if self.fixed:
+            self.all_reduce_sum(array)
+            return
+        self._started.append(self._world.Iallreduce(MPI.IN_PLACE, array))
+        MPI.Request.Testall(self._started)
+
+    def finish(self) -> None:
+        from mpi4py import MPI
+
+        with self.waiting():
+            MPI.Request.Waitall(self._started)
+        self._started.clear()
+
+    def broadcast(self, array: np.ndarray, root: int = 0) -> None:
+        with self.waiting():
+            _wait(self._world.Ibcast(array, root))
+
+    def barrier(self) -> None:
+        with self.waiting():
+            _wait(self._world.Ibarrier())
+
+    def abort(self, code: int = 2) -> None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # what had to be said is said; MPI would add lines of its own
+        self._world.Abort(code)
+
+    def close(self) -> None:
+        pass  # mpi4py gives MPI back when Python ends
+
+
+def find_world(place: Place) -> Comm:
+    """MPI's communicator of all ranks.
+
+    Raises:
+        MissingPackageError: mpi4py is not installed, or there is no MPI library behind it.
+        ConfigError: MPI knows of other ranks than the launcher's variables tell.
+    """
+    try:
+        from mpi4py import MPI
+    except ImportError as error:
+        raise MissingPackageError(
+            f"ranks: mpi4py must be installed for ranks that MPI starts, got none; {install_hint('mpi')}"
+        ) from error
+    except RuntimeError as error:
+        reason = str(error).split("\n")[0]
+        raise MissingPackageError(
+            f"ranks: mpi4py must find an MPI library, got none ({reason}); `pip install mpich` brings one"
+        ) from error
+    world = MPI.COMM_WORLD
+    if (world.rank, world.size) != (place.rank, place.size):
+        library = MPI.Get_library_version().split("\n")[0].strip("\0 ")
+        raise ConfigError(
+            f"ranks: MPI must know this process as rank {place.rank} of {place.size}, as its launcher does, got rank "
+            f"{world.rank} of {world.size}; start it by the mpirun of the library that mpi4py uses, {library}"
+        )
+    return world
+
+
+def _wait(request: Request) -> None:
+    began = time.monotonic()
+    while not request.Test():
+        if time.monotonic() - began > SPIN:
+            time.sleep(NAP)
