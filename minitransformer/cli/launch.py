@@ -38,4 +38,5 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigError(f"launch: what follows -- must be a train command, got {' '.join(command) or 'nothing'}")
     from minitransformer.distributed.launch import Launch
 
-    return Launch(command, arguments.size, lambda message: print_line("train", message), arguments.start).wait()
+    program = ["-m", "minitransformer", *command]
+    return Launch(program, arguments.size, lambda message: print_line("train", message), arguments.start).wait()

@@ -35,7 +35,7 @@ class Crew:
             address = self._address_by_mpi(speak)
         elif place.rank == 0 and not place.launched:
             self._hub = Hub(place.size, speak, port=address[1])
-        self.member = Member(place.rank, place.size, address, speak, hub="launch" if place.launched else "rank 0")
+        self.member = Member(place, address, speak)
 
     @classmethod
     def alone(cls) -> Crew:

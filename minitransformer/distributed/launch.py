@@ -24,7 +24,7 @@ HOST = "127.0.0.1"
 
 
 class Launch:
-    """``size`` processes of ``python -m minitransformer COMMAND``, started by MPI or by itself; ``wait`` for their end.
+    """``size`` processes of ``python PROGRAM``, started by MPI or by itself; ``wait`` for their end.
 
     Each is a new Python process in a session of its own, never a fork of one that may have used CUDA.
 
@@ -36,7 +36,7 @@ class Launch:
         MissingPackageError: MPI is asked for and not installed.
     """
 
-    def __init__(self, command: Sequence[str], size: int, speak: Callable[[str], object], start: str = "auto"):
+    def __init__(self, program: Sequence[str], size: int, speak: Callable[[str], object], start: str = "auto"):
         if find_place().size > 1:
             raise ConfigError("launch: must be started once, got variables of a rank; start train itself by mpirun")
         mpiexec = _mpiexec() if start != "plain" else None
@@ -49,9 +49,8 @@ class Launch:
         self._processes: list[subprocess.Popen] = []
         self._by_mpi = mpiexec is not None
         self._hub = Hub(size, self._end, host=HOST, explain=self._explain)
-        program = ["-m", "minitransformer", *command]
         if mpiexec is not None:
-            words = [mpiexec, *_options_of(mpiexec), "-n", str(size), sys.executable, "-m", "mpi4py", *program]
+            words = [mpiexec, *_options_of(mpiexec), "-n", str(size), sys.executable, *program]
             self._start(words, size, {})
         else:
             for rank in range(size):

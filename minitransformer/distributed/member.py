@@ -14,34 +14,31 @@ from contextlib import contextmanager, suppress
 
 from minitransformer.distributed.hub import BEAT, DEADLINE
 from minitransformer.distributed.lines import Lines
+from minitransformer.distributed.place import Place
 from minitransformer.errors import ConfigError
 
 
 class Member:
-    """Connects rank ``rank`` of ``size`` to the hub at ``address`` and keeps in touch with it, in a thread of its own.
+    """Connects the process at ``place`` to the hub at ``address`` and keeps in touch with it, in a thread of its own.
 
     Attributes:
         stop: how this process ends, with an exit code, when the hub says so; engines put theirs here.
 
     speak: tells the user, where there is no hub left that could
-    hub: whose thread the hub is, for messages
 
     Raises:
         ConfigError: the hub cannot be reached within ``deadline`` seconds.
     """
 
     def __init__(
-        self,
-        rank: int,
-        size: int,
-        address: tuple[str, int],
-        speak: Callable[[str], object],
-        deadline: float = DEADLINE,
-        hub: str = "rank 0",
+        self, place: Place, address: tuple[str, int], speak: Callable[[str], object], deadline: float = DEADLINE
     ):
+        rank, size = place.rank, place.size
         self.rank, self.size, self.deadline = rank, size, deadline
+        self._speaks = rank == 1 or place.local_rank == 0  # one on each machine, if the hub is lost
+        self._hub = "launch" if place.launched else "rank 0"
         self.stop: Callable[[int], object] = os._exit
-        self._speak, self._hub = speak, hub
+        self._speak = speak
         self._number, self._entered, self._busy = 0, None, ""
         self._words: dict[str, str] = {}
         self._news = threading.Condition()
@@ -146,10 +143,12 @@ class Member:
                 self._beat()
 
     def _last_words(self, cause: str, code: int = 2) -> None:
-        """Tell the user and end this process. The lowest rank speaks; its end is the end of those that wait longer."""
-        time.sleep(0.5 * self.rank)
-        self._speak(f"{cause} (seen from rank {self.rank})")
-        sys.stderr.flush()
+        """Tell the user, where the hub cannot, and end this process; the others wait until the word is out."""
+        if self._speaks:
+            self._speak(f"{cause} (seen from rank {self.rank})")
+            sys.stderr.flush()
+        else:
+            time.sleep(1.0)
         self.stop(code)
 
 

@@ -1,0 +1,81 @@
+"""What every engine must do, as a function of one rank. As a program it is one rank of mpiexec."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+
+from minitransformer.distributed.communicator import Communicator
+
+DTYPES = ("float32", "float64", "int64")
+LENGTHS = (1, 7, 5000, 40_001)  # small ones may take another way through the engine
+
+
+def of_rank(rank: int, length: int, dtype: str) -> np.ndarray:
+    """The array that ``rank`` brings: whole numbers, whose sums are exact in every order."""
+    return np.random.default_rng((rank, length)).integers(-1000, 1000, length).astype(dtype)
+
+
+def fractions(rank: int, length: int) -> np.ndarray:
+    """Numbers of very different size: their sum depends on the order."""
+    rng = np.random.default_rng((7, rank, length))
+    return (rng.standard_normal(length) * 10.0 ** rng.integers(-6, 6, length)).astype("float32")
+
+
+def sum_in_order(size: int, length: int) -> np.ndarray:
+    total = fractions(0, length)
+    for rank in range(1, size):
+        total = total + fractions(rank, length)
+    return total
+
+
+def check(ranks: Communicator) -> None:
+    """Raise AssertionError where the engine of this rank does not do what the interface says."""
+    for dtype in DTYPES:
+        for length in LENGTHS:
+            expected = sum(of_rank(rank, length, dtype) for rank in range(ranks.size))
+            array = of_rank(ranks.rank, length, dtype)
+            ranks.all_reduce_sum(array)
+            np.testing.assert_array_equal(array, expected)
+            assert array.dtype == dtype
+            for root in range(ranks.size):
+                array = of_rank(ranks.rank, length, dtype)
+                ranks.broadcast(array, root)
+                np.testing.assert_array_equal(array, of_rank(root, length, dtype))
+    whole = np.concatenate([of_rank(ranks.rank, length, "float64") for length in LENGTHS])
+    expected = [sum(of_rank(rank, length, "float64") for rank in range(ranks.size)) for length in LENGTHS]
+    end = len(whole)
+    for length in reversed(LENGTHS):  # slices of one vector, as backward makes them final
+        ranks.start_all_reduce_sum(whole[end - length : end])
+        end -= length
+    ranks.finish()
+    np.testing.assert_array_equal(whole, np.concatenate(expected))
+    ranks.finish()  # nothing started: nothing to wait for
+    ranks.barrier()
+    if ranks.fixed:
+        for length in LENGTHS:
+            array = fractions(ranks.rank, length)
+            ranks.all_reduce_sum(array)
+            np.testing.assert_array_equal(array, sum_in_order(ranks.size, length))
+    names = ranks.gather_text("name", f"rank {ranks.rank}")
+    assert names == [f"rank {rank}" for rank in range(ranks.size)]
+    with ranks.busy("validates"):
+        ranks.barrier()
+
+
+if __name__ == "__main__":
+    from minitransformer.config import TrainingConfig
+    from minitransformer.distributed import join
+
+    def explain(error: BaseException) -> tuple[str, int]:
+        return f"{type(error).__name__}: {error}", 1
+
+    with join(lambda message: print(message, file=sys.stderr), explain) as crew:
+        engine, reduction = sys.argv[1:]
+        settings = TrainingConfig(engine=engine, reduction=reduction, micro_batches=8, deadline=20)
+        communicator = crew.connect(settings)
+        assert type(communicator).__name__.lower() == engine
+        check(communicator)
+        if communicator.rank == 0:
+            print(f"{communicator.size} ranks keep the contract")

@@ -1,0 +1,125 @@
+"""Every engine keeps the contract of the interface, whatever the number of ranks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from contract import check, fractions, sum_in_order
+from rank_jobs import Threads, by_mpi
+
+from minitransformer.distributed import ONE_RANK, GradientSum
+from minitransformer.distributed import overlap as overlap_module
+from minitransformer.distributed.communicator import Communicator
+from minitransformer.distributed.naive import Naive
+
+
+def test_the_contract_holds_for_a_process_alone():
+    check(ONE_RANK)
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_the_contract_holds_for_the_naive_engine(size):
+    job = Threads(size)
+
+    def work(rank):
+        ranks = Naive(job.member(rank))
+        check(ranks)
+        ranks.barrier()
+        ranks.close()
+        ranks.member.leave()
+
+    job.map(work)
+    assert job.hub.ended.wait(10) and job.said == []
+
+
+@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize(("engine", "reduction"), [("mpi", "fast"), ("mpi", "fixed"), ("naive", "fast")])
+def test_the_contract_holds_for_ranks_that_mpi_started(engine, reduction, size):
+    ended = by_mpi(size, "contract.py", engine, reduction)
+    assert (ended.code, ended.lines) == (0, [f"{size} ranks keep the contract"])
+
+
+def test_the_order_of_a_sum_can_be_seen_in_its_bits():
+    """Else the fixed order would be tested with numbers that show no difference."""
+    backwards = fractions(2, 5000) + fractions(1, 5000) + fractions(0, 5000)
+    assert (backwards != sum_in_order(3, 5000)).any()
+
+
+class Recorder(Communicator):
+    """Notes which slices are begun."""
+
+    def __init__(self):
+        super().__init__(0, 2)
+        self.begun: list[np.ndarray] = []
+
+    def all_reduce_sum(self, array):
+        self.begun.append(array)
+
+    def finish(self):
+        self.begun.append(None)
+
+    broadcast = barrier = abort = close = all_reduce_sum
+
+
+class Places:
+    """A gradient vector with leaves of the given sizes, one after the other."""
+
+    def __init__(self, *sizes: int):
+        self.vector = np.arange(sum(sizes))
+        ends = np.cumsum(sizes)
+        self.leaves = [np.empty(0) for _ in sizes]
+        self.places = {
+            id(leaf): slice(end - size, end) for leaf, size, end in zip(self.leaves, sizes, ends, strict=True)
+        }
+        self.added: list[int] = []
+
+    def add(self, leaf, grad):
+        self.added.append(grad)
+
+
+@pytest.fixture
+def recorded(monkeypatch):
+    """A sum over slices of four elements, of three leaves with 6, 5 and 3; the first is used twice."""
+    monkeypatch.setattr(overlap_module, "SLICE", 4)
+    gradients, ranks = Places(6, 5, 3), Recorder()
+    first, second, third = gradients.leaves
+    total = GradientSum(gradients, ranks).expect({id(first): 2, id(second): 1, id(third): 1, id(object()): 5})
+    return gradients, ranks, total
+
+
+def begun(ranks) -> list[list[int]]:
+    return [None if each is None else each.tolist() for each in ranks.begun]
+
+
+def test_a_slice_is_begun_when_all_in_it_and_behind_it_is_final(recorded):
+    gradients, ranks, total = recorded
+    first, second, third = gradients.leaves
+    total.add(first, 1)  # a tied matrix, used at the end of the model and at its beginning
+    assert begun(ranks) == []
+    total.add(third, 2)
+    assert begun(ranks) == [[12, 13]]  # the slice before it holds a part of the second leaf
+    total.add(second, 3)
+    assert begun(ranks) == [[12, 13], [8, 9, 10, 11]]
+    total.add(first, 4)
+    assert begun(ranks) == [[12, 13], [8, 9, 10, 11], [4, 5, 6, 7], [0, 1, 2, 3]]
+    total.finish()
+    assert begun(ranks)[4:] == [None]
+    assert gradients.added == [1, 2, 3, 4]
+
+
+def test_slices_are_the_same_in_whatever_order_gradients_come(recorded):
+    gradients, ranks, total = recorded
+    first, second, third = gradients.leaves
+    for leaf in (second, first, first):
+        total.add(leaf, 0)
+    assert begun(ranks) == []  # the last leaf is not final
+    total.add(third, 0)
+    total.finish()
+    assert begun(ranks) == [[12, 13], [8, 9, 10, 11], [4, 5, 6, 7], [0, 1, 2, 3], None]
+
+
+def test_what_backward_never_brings_is_summed_at_the_end(recorded):
+    gradients, ranks, total = recorded
+    total.add(gradients.leaves[2], 0)
+    total.finish()
+    assert begun(ranks) == [[12, 13], [8, 9, 10, 11], [4, 5, 6, 7], [0, 1, 2, 3], None]

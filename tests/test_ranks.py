@@ -1,0 +1,173 @@
+"""Training on several ranks: the result of one, however many there are; only rank 0 writes; resume on another number."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+
+import numpy as np
+import pytest
+from rank_jobs import by_mpi, launched
+from small_models import random_batch, small_model
+from tiny_run import final_state, tiny_config, tiny_corpus
+
+from minitransformer.autograd import Tensor, uses_of_leaves
+from minitransformer.distributed import Crew
+from minitransformer.distributed.place import Place
+from minitransformer.errors import ConfigError
+from minitransformer.text import BatchStream
+from minitransformer.training import Trainer, read_metrics
+
+CLOCK = {"seconds", "tokens_per_second"}
+
+
+def lines_of(folder) -> list[dict]:
+    lines = read_metrics(folder / "metrics.jsonl")
+    return [{key: value for key, value in line.items() if key not in CLOCK} for line in lines]
+
+
+def trained(folder, size: int, start: str = "mpirun", **changes) -> np.ndarray:
+    """The parameters after 20 updates of four micro-batches, float64, dropout on."""
+    words = [folder, json.dumps({"updates": 20} | changes)]
+    ended = by_mpi(size, "ranked_run.py", *words) if start == "mpirun" else launched(start, size, *words)
+    assert ended.code == 0
+    assert [line for line in ended.lines if not line.startswith("train: resumed from")] == []
+    return final_state(folder, changes.get("updates", 20))[0]
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """The folder of the run in one process without threads: what all others are compared with."""
+    folder = tmp_path_factory.mktemp("alone")
+    model = {"dtype": "float64", "p_drop": 0.2}
+    config = tiny_config(folder, model=model, micro_batches=4, updates=20, threads=1)
+    assert Trainer(config, tiny_corpus(), progress=False).run().update == 20
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("size", "start", "changes"),
+    [
+        (1, "mpirun", {}),
+        (2, "mpirun", {}),
+        (3, "mpirun", {}),  # ranks with unequal numbers of micro-batches
+        (4, "mpirun", {}),
+        (2, "mpirun", {"overlap": False}),
+        (2, "mpirun", {"threads": 2}),
+        (4, "mpirun", {"reduction": "fixed"}),
+        (2, "mpirun", {"engine": "naive"}),
+        (2, "mpi", {}),
+        (4, "plain", {}),
+    ],
+    ids=str,
+)
+def test_training_does_not_depend_on_the_number_of_ranks(size, start, changes, alone, tmp_path, relative_error):
+    parameters = trained(tmp_path, size, start, **changes)
+    assert relative_error(parameters, final_state(alone, 20)[0]) < 1e-9
+    ours, theirs = lines_of(tmp_path), lines_of(alone)
+    assert [line.keys() for line in ours] == [line.keys() for line in theirs]  # each line once: only rank 0 writes
+    for mine, expected in zip(ours, theirs, strict=True):
+        for key, value in expected.items():
+            assert mine[key] == (pytest.approx(value, rel=1e-8) if isinstance(value, float) else value), key
+
+
+def test_sums_in_fixed_order_have_the_same_bits_in_every_run_and_engine(tmp_path):
+    runs = [
+        trained(tmp_path / f"{engine}{number}", 3, engine=engine, reduction="fixed", overlap=overlap)
+        for number, (engine, overlap) in enumerate([("mpi", True), ("mpi", True), ("mpi", False), ("naive", True)])
+    ]
+    for other in runs[1:]:
+        np.testing.assert_array_equal(other, runs[0])
+
+
+def test_a_run_resumes_on_another_number_of_ranks_with_the_same_data_order(alone, tmp_path, relative_error):
+    for updates, size in ((6, 2), (11, 4), (15, 1), (20, 2)):
+        trained(tmp_path, size, updates=updates)
+    assert relative_error(final_state(tmp_path, 20)[0], final_state(alone, 20)[0]) < 1e-9
+    steps = [line["update"] for line in lines_of(tmp_path) if line["kind"] == "train"]
+    assert steps == list(range(2, 21, 2))
+
+
+def test_a_rank_that_finds_another_checkpoint_than_rank_0_ends_the_job(tmp_path):
+    trained(tmp_path / "run", 2, updates=4)
+    (whole,) = (tmp_path / "run" / "checkpoints").iterdir()
+    bytes_before = whole.read_bytes()
+    shutil.copytree(tmp_path / "run", tmp_path / "copy")
+    other = tmp_path / "copy" / "checkpoints" / whole.name
+    for act, got in (
+        (lambda: other.write_bytes(bytes_before[:-1] + b"?"), "got [0-9a-f]{16}...;"),
+        (other.unlink, "got 'no such file';"),
+    ):
+        act()
+        ended = by_mpi(2, "ranked_run.py", tmp_path / "run", '{"updates": 6}', "folder", 1, tmp_path / "copy")
+        assert ended.code == 2
+        (line,) = (line for line in ended.lines if not line.startswith("train: resumed from"))
+        assert line.startswith(
+            f"minitransformer train: rank 1: checkpoint: {other} must be the file that rank 0 resumes"
+        )
+        assert re.search(got, line)
+    assert whole.read_bytes() == bytes_before
+
+
+def test_more_ranks_than_micro_batches_are_refused_in_one_line(tmp_path):
+    ended = by_mpi(3, "ranked_run.py", tmp_path, '{"updates": 2, "micro_batches": 2}')
+    assert ended.code == 2
+    assert ended.lines == [
+        "minitransformer train: rank 0: training.micro_batches must be at least the number of ranks, 3, got 2; an "
+        "update is a fixed number of micro-batches, shared by the ranks"
+    ]
+
+
+@pytest.mark.parametrize("sigterm_at", [0, 1])
+def test_a_signal_to_one_rank_stops_all_after_the_same_update(tmp_path, sigterm_at):
+    ended = by_mpi(2, "ranked_run.py", tmp_path, '{"updates": 500}', "term", sigterm_at, 7)
+    assert ended.code == 143 and ended.lines == []
+    newest = max((tmp_path / "checkpoints").iterdir())
+    assert newest.name == "update_00000007.npz"
+
+
+def test_the_uses_of_leaves_are_the_gradients_that_backward_brings(rng):
+    model, batch = small_model(rng), random_batch(rng)
+    loss, _ = model.loss(batch.src, batch.tgt_in, batch.tgt_out)
+    expected, brought = uses_of_leaves(loss), {}
+
+    class Count:
+        def add(self, leaf, grad):
+            brought[id(leaf)] = brought.get(id(leaf), 0) + 1
+
+    loss.backward(into=Count())
+    assert brought == expected
+    assert expected[id(model.embedding)] == 3  # both embeddings and the output projection
+
+
+def test_a_tensor_that_is_its_own_leaf_has_no_other_uses():
+    a, b = (Tensor(np.ones(2), requires_grad=True) for _ in range(2))
+    uses = uses_of_leaves((a * a + b).sum())
+    assert uses == {id(a): 2, id(b): 1}
+
+
+def test_tokens_are_known_without_making_the_batch(rng):
+    src, tgt = ([rng.integers(4, 9, rng.integers(1, 9)).tolist() for _ in range(40)] for _ in range(2))
+    stream = BatchStream(src, tgt, src_tokens=30, tgt_tokens=30, seed=2)
+    for number in range(2 * stream.batches_per_epoch):
+        batch = stream.batch(number)
+        assert stream.n_tokens(number) == (batch.n_src_tokens, batch.n_tgt_tokens)
+
+
+def test_an_engine_that_does_not_fit_the_arrays_is_refused():
+    crew = Crew.alone()
+    crew.member = type("Member", (), {"set_deadline": lambda self, seconds: None})()
+    crew.place = Place(0, 2, 0)
+    for engine, on_gpu, words in (
+        ("nccl", False, "training.engine must be mpi or naive on CPUs, got nccl"),
+        ("mpi", True, "training.engine must be nccl on a GPU, got mpi"),
+    ):
+        settings = tiny_config("runs/x", engine=engine).training
+        with pytest.raises(ConfigError, match=words):
+            crew.connect(settings, on_gpu=on_gpu)
+    with pytest.raises(ConfigError, match="MASTER_ADDR and MASTER_PORT must be set for 2 ranks"):
+        Crew(Place(0, 2, 0), print)
+    with pytest.raises(ConfigError, match="MPI must know this process as rank 0 of 2, as its launcher does"):
+        pytest.importorskip("mpi4py")
+        Crew(Place(0, 2, 0, by_mpi=True), print)
