@@ -1,4 +1,4 @@
-"""Training on several ranks: the result of one, however many there are; only rank 0 writes; resume on another number."""
+"""Training on several ranks: the result of one, however many there are; only rank 0 writes; exact resume."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     parser.add_argument(
         "train", nargs=argparse.REMAINDER, metavar="-- train ...", help="the train command with its options"
     )
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, commands=commands)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -36,6 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigError(f"launch: -n must be at least 1, got {arguments.size}")
     if command[:1] != ["train"]:
         raise ConfigError(f"launch: what follows -- must be a train command, got {' '.join(command) or 'nothing'}")
+    arguments.commands.choices["train"].parse_args(command[1:])  # wrong use is told here, once
     from minitransformer.distributed.launch import Launch
 
     program = ["-m", "minitransformer", *command]

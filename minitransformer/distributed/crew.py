@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -12,7 +11,7 @@ from minitransformer.distributed.alone import ONE_RANK
 from minitransformer.distributed.communicator import Communicator
 from minitransformer.distributed.hub import Hub
 from minitransformer.distributed.member import Member
-from minitransformer.distributed.place import Place, find_place, likely_rank
+from minitransformer.distributed.place import Place, find_place, speaks_for_its_machine
 from minitransformer.errors import ConfigError, MiniTransformerError, RanksError
 
 Explain = Callable[[BaseException], tuple[str, int]]
@@ -128,10 +127,10 @@ def join(speak: Callable[[str], object], explain: Explain) -> Iterator[Crew]:
     """
     try:
         crew = Crew(find_place(), speak)
-    except MiniTransformerError:
-        # The others may have found the same fault. Where one ends, its launcher ends all: the lowest rank speaks.
-        time.sleep(0.5 * likely_rank())
-        raise
+    except MiniTransformerError as error:
+        if isinstance(error, RanksError) or speaks_for_its_machine():
+            raise
+        raise SystemExit(2) from error  # the first process of this machine has found the same fault, and tells of it
     try:
         yield crew
         crew.leave()

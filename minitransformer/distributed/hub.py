@@ -21,6 +21,7 @@ from minitransformer.errors import ConfigError
 
 BEAT = 0.5  # seconds between two signs of life
 DEADLINE = 120.0  # seconds, until the config is read and says otherwise
+LATE = 5.0  # seconds after a failure in which ranks that have not come yet may come and be told of it
 GRACE = 0.5  # seconds after a failure in which others may report theirs: the lowest rank is told of
 
 
@@ -97,11 +98,22 @@ class Hub:
                 break
         if self.verdict is not None:
             self._speak(self.verdict.message)
-            for rank in sorted(self._ranks, reverse=True):  # rank 0 last: the hub may be a thread of its process
-                with suppress(OSError):
-                    self._ranks[rank].lines.send(end=self.verdict.code)
+            self._dismiss(self.verdict.code)
         self._server.close()
         self.ended.set()
+
+    def _dismiss(self, code: int) -> None:
+        """Tell all to end, rank 0 last: the hub may be a thread of its process. So are late-comers told."""
+        present = [self._ranks[rank].lines for rank in sorted(self._ranks, reverse=True)]
+        until = time.monotonic() + GRACE
+        while present or self._strangers or time.monotonic() < until:
+            for lines in (*self._strangers, *present):
+                with suppress(OSError):
+                    lines.send(end=code)
+            present = []
+            self._strangers.clear()
+            if select.select([self._server], [], [], GRACE)[0]:
+                self._strangers[Lines(self._server.accept()[0])] = time.monotonic()
 
     def _read(self) -> None:
         sources = [self._server, *self._strangers, *(seen.lines for seen in self._ranks.values() if not seen.left)]
@@ -131,13 +143,14 @@ class Hub:
             self._strangers.pop(lines)
             lines.close()
             return
-        self._strangers.pop(lines)
         if size != self.size:
             self.verdict = Verdict(f"rank {rank} ({who}) must be one of {self.size} ranks, got a world size of {size}")
         elif rank in self._ranks or not 0 <= rank < size:
             self.verdict = Verdict(f"rank {rank} must be one process in 0..{size - 1}, got another one, {who}")
         else:
+            self._strangers.pop(lines)
             self._ranks[rank] = Seen(lines, who, time.monotonic())
+            lines.send()  # welcome
             for message in more:
                 self._take(rank, message)
 
@@ -186,7 +199,8 @@ class Hub:
         """Whether the job must end now, and why."""
         now = time.monotonic()
         if self._failures:
-            told = 0 in self._failures or now - self._failed > GRACE
+            all_here = len(self._ranks) == self.size or now - self._failed > LATE
+            told = all_here and (0 in self._failures or now - self._failed > GRACE)
             return self._failures[min(self._failures)] if told else None
         missing = sorted(set(range(self.size)) - set(self._ranks))
         if missing and now - self._began > self.deadline:

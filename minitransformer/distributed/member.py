@@ -15,7 +15,9 @@ from contextlib import contextmanager, suppress
 from minitransformer.distributed.hub import BEAT, DEADLINE
 from minitransformer.distributed.lines import Lines
 from minitransformer.distributed.place import Place
-from minitransformer.errors import ConfigError
+from minitransformer.errors import ConfigError, RanksError
+
+WELCOME = 10.0  # seconds in which a hub answers at the latest
 
 
 class Member:
@@ -27,7 +29,8 @@ class Member:
     speak: tells the user, where there is no hub left that could
 
     Raises:
-        ConfigError: the hub cannot be reached within ``deadline`` seconds.
+        RanksError: the hub cannot be reached within ``deadline`` seconds.
+        ConfigError: something else listens there.
     """
 
     def __init__(
@@ -35,7 +38,8 @@ class Member:
     ):
         rank, size = place.rank, place.size
         self.rank, self.size, self.deadline = rank, size, deadline
-        self._speaks = rank == 1 or place.local_rank == 0  # one on each machine, if the hub is lost
+        # If the hub is lost, one on each machine tells; the first where the hub was a thread of rank 0 is rank 1.
+        self._speaks = place.local_rank == 0 or (rank == 1 and not place.launched)
         self._hub = "launch" if place.launched else "rank 0"
         self.stop: Callable[[int], object] = os._exit
         self._speak = speak
@@ -46,6 +50,10 @@ class Member:
         self._lines = Lines(_connected(address, deadline))
         self.host = self._lines.socket.getsockname()[0]  # the address under which the others reach this machine
         self._lines.send(rank=rank, size=size, who=f"process {os.getpid()} on {platform.node()}")
+        if not select.select([self._lines], [], [], WELCOME)[0]:
+            raise ConfigError(
+                f"ranks: rank 0 must listen at {address[0]}:{address[1]}, got no answer; set another MASTER_PORT"
+            )
         threading.Thread(target=self._keep_in_touch, name="member", daemon=True).start()
 
     def set_deadline(self, seconds: float) -> None:
@@ -160,7 +168,7 @@ def _connected(address: tuple[str, int], deadline: float) -> socket.socket:
             return socket.create_connection(address, timeout=max(0.1, min(5.0, until - time.monotonic())))
         except OSError as error:
             if time.monotonic() > until:
-                raise ConfigError(
+                raise RanksError(
                     f"ranks: rank 0 must listen at {address[0]}:{address[1]}, got {error.strerror or error} for "
                     f"{deadline:g} s; was it started, and are MASTER_ADDR and MASTER_PORT its own?"
                 ) from error

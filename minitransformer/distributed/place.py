@@ -69,10 +69,11 @@ def find_place(environment: Mapping[str, str] = os.environ) -> Place:
     return Place(*place, by_mpi=by_mpi, address=_address(environment), launched=LAUNCHED in environment)
 
 
-def likely_rank(environment: Mapping[str, str] = os.environ) -> int:
-    """The rank, as far as it can be told from variables that may contradict each other."""
-    given = (environment.get(names[0], "") for names in VARIABLES.values())
-    return next((int(text) for text in given if text.isdecimal()), 0)
+def speaks_for_its_machine(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether this is the first process on its machine, as far as variables tell that may contradict each other."""
+    names = (local if local in environment else rank for rank, _, local in VARIABLES.values())
+    numbers = [int(environment[name]) for name in names if environment.get(name, "").isdecimal()]
+    return max(numbers, default=0) == 0
 
 
 def _address(environment: Mapping[str, str]) -> tuple[str, int] | None:

@@ -1,0 +1,135 @@
+"""``launch``: the real command line on a real corpus, signals passed on, nothing left behind, and wrong use."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from rank_jobs import TESTS, environment, mpiexec, run, still_running
+
+from minitransformer.distributed import launch
+from minitransformer.errors import ConfigError, MissingPackageError
+from minitransformer.text import Tokenizer
+from minitransformer.training import RunFolder
+
+
+@pytest.fixture
+def recipe(tmp_path):
+    """A config of a tiny model on a tiny text, as a file."""
+    lines = [f"{a} {b}" for a in "abcde" for b in "fghij"]
+    Tokenizer.train(lines, 60, mode="words").save(tmp_path / "bpe.txt")
+    (tmp_path / "text").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    data = [f'{name} = "{tmp_path / "text"}"' for name in ("train_src", "train_tgt", "valid_src", "valid_tgt")]
+    path = tmp_path / "tiny.toml"
+    path.write_text(
+        "[model]\nn_layers = 1\nd_model = 16\nd_ff = 32\nn_heads = 2\n"
+        f'[data]\ntokenizer = "{tmp_path / "bpe.txt"}"\nsrc_tokens = 32\ntgt_tokens = 32\n' + "\n".join(data) + "\n"
+        f'[training]\ndirectory = "{tmp_path / "run"}"\nmicro_batches = 2\nupdates = 6\nsave_every = 2\n',
+        encoding="utf-8",
+    )
+    return path
+
+
+@pytest.mark.parametrize("start", ["mpi", "plain"])
+def test_the_command_trains_with_two_ranks_and_speaks_as_one(recipe, start):
+    if start == "mpi":
+        mpiexec()
+    command = [sys.executable, "-m", "minitransformer"]
+    ended = run([*command, "launch", "-n", 2, "--start", start, "--", "train", recipe, "--profile"])
+    assert ended.code == 0, ended.lines
+    assert sum(f"{recipe.parent / 'run'}: 6 updates, done" in line for line in ended.lines) == 1
+    assert sum("where the time of an update goes" in line for line in ended.lines) == 1
+    assert RunFolder(recipe.parent / "run").newest_whole(pytest.fail).update == 6
+
+
+@pytest.mark.parametrize("start", ["mpi", "plain"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_makes_the_ranks_save_and_leave(tmp_path, start, number):
+    if start == "mpi":
+        mpiexec()
+    words = [sys.executable, str(TESTS / "launched_run.py"), start, "2", str(tmp_path), '{"updates": 1000000}']
+    process = subprocess.Popen(words, env=environment(), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    wait_for_checkpoint(tmp_path)
+    process.send_signal(number)
+    assert process.wait(20) == 128 + number
+    assert process.stderr.read() == ""
+    folder = RunFolder(tmp_path)
+    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert f'"update": {folder.newest_whole(pytest.fail).update // 2 * 2},' in lines[-1]
+    assert still_running(tmp_path) == []
+
+
+@pytest.mark.parametrize("start", ["mpi", "plain"])
+def test_ranks_do_not_outlive_a_launch_that_is_killed(tmp_path, start):
+    if start == "mpi":
+        mpiexec()
+    words = [sys.executable, str(TESTS / "launched_run.py"), start, "2", str(tmp_path), '{"updates": 1000000}']
+    process = subprocess.Popen(words, env=environment(), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    wait_for_checkpoint(tmp_path)
+    process.kill()
+    process.wait()
+    until = time.monotonic() + 20
+    while (left := still_running(tmp_path)) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert left == []
+    said = "minitransformer train: launch ended without a word: it was killed, or it crashed (seen from rank 0)\n"
+    assert process.stderr.read() == said
+    RunFolder(tmp_path).newest_whole(pytest.fail)
+
+
+def wait_for_checkpoint(folder) -> None:
+    until = time.monotonic() + 30
+    while not list(folder.glob("checkpoints/update_*.npz")) and time.monotonic() < until:
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["-n", "0", "--", "train", "x.toml"], "launch: -n must be at least 1, got 0"),
+        (["-n", "2", "--", "translate"], "launch: what follows -- must be a train command, got translate"),
+        (["-n", "2"], "launch: what follows -- must be a train command, got nothing"),
+        (["-n", "2", "--", "train"], "train: the following arguments are required: CONFIG"),
+        (["-n", "2", "--", "train", "x.toml", "--nonsense"], "train: unrecognized arguments: --nonsense"),
+        (["-n", "2", "--", "train", "/no/such.toml"], "train: rank 0: /no/such.toml: cannot be read: No such file"),
+    ],
+)
+def test_wrong_use_is_one_line(words, message):
+    ended = run([sys.executable, "-m", "minitransformer", "launch", *words])
+    assert ended.code == 2
+    (line,) = ended.lines
+    assert line.startswith(f"minitransformer {message}")
+
+
+def test_a_rank_cannot_launch_others(monkeypatch):
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(ConfigError, match="launch: must be started once, got variables of a rank"):
+        launch.Launch(["x.py"], 2, print)
+
+
+@pytest.mark.parametrize("missing", ["mpi4py", "mpiexec"])
+def test_asking_for_mpi_where_it_is_missing_names_the_package(monkeypatch, missing):
+    found = object() if missing == "mpiexec" else None
+    monkeypatch.setattr(launch.importlib.util, "find_spec", lambda name: found)
+    monkeypatch.setattr(launch.shutil, "which", lambda *words, **options: None)
+    with pytest.raises(MissingPackageError, match=f"--start mpi needs mpi4py and mpiexec, got no {missing}; run pip"):
+        launch.Launch(["x.py"], 2, print, "mpi")
+
+
+def test_a_rank_that_dies_before_it_comes_is_named(tmp_path):
+    program = tmp_path / "dies.py"
+    program.write_text(
+        "import os, signal, time\nos.environ['RANK'] == '1' and os.kill(os.getpid(), signal.SIGKILL)\ntime.sleep(60)\n"
+    )
+    said = []
+    began = time.monotonic()
+    assert launch.Launch([str(program)], 2, said.append, "plain").wait() != 0
+    assert said == [
+        "rank 1 ended before it began: it was killed by signal 9 (SIGKILL; so the system does when memory runs out)"
+    ]
+    assert time.monotonic() - began < 20
+    assert still_running(program) == []

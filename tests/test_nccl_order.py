@@ -1,0 +1,180 @@
+"""The calls of the NCCL engine: every rank in the same order, and an event wherever two streams touch the same memory.
+
+No GPU is needed: a stand-in for CuPy computes the sums on the host and refuses what a GPU would get wrong in silence.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from contract import check, fractions, sum_in_order
+from rank_jobs import Threads
+from recorded_cuda import Cuda, Mismatch, MissingEvent, World
+
+from minitransformer.distributed import GradientSum, nccl
+from minitransformer.distributed import overlap as overlap_module
+from minitransformer.distributed.nccl import Nccl
+from minitransformer.errors import MissingPackageError, ShapeError
+
+
+def on_ranks(size: int, work, engine: type[Nccl] = Nccl, fixed: bool = False) -> World:
+    """work(engine of a rank, its CUDA) in a thread for each rank; what one raises is raised."""
+    job, world = Threads(size), World(size)
+
+    def one(rank):
+        cuda = Cuda(world, rank)
+        member = job.member(rank)
+        try:
+            work(engine(member, fixed, cuda), cuda)
+        finally:
+            member.leave()
+
+    job.map(one)
+    return world
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_the_contract_holds_for_host_arrays_that_go_over_the_device(size, fixed):
+    def work(ranks, cuda):
+        check(SlicesOnDevice(ranks, cuda))
+        ranks.close()
+
+    on_ranks(size, work, fixed=fixed)
+
+
+class SlicesOnDevice:
+    """An engine whose started sums are of device arrays, as a gradient vector's are."""
+
+    def __init__(self, ranks: Nccl, cuda: Cuda):
+        self._ranks, self._cuda, self._started = ranks, cuda, []
+
+    def __getattr__(self, name):
+        return getattr(self._ranks, name)
+
+    def start_all_reduce_sum(self, array):
+        device = self._cuda.asarray(array)
+        self._started.append((array, device))
+        self._ranks.start_all_reduce_sum(device)
+
+    def finish(self):
+        self._ranks.finish()
+        for array, device in self._started:
+            array[...] = device.get()
+        self._started.clear()
+
+
+def reduce_a_gradient(ranks, cuda) -> np.ndarray:
+    """Backward writes a vector from the end to the beginning, each slice is begun at once, then Adam reads it."""
+    vector = cuda.empty((12,), "float32")
+    for start in (8, 4, 0):
+        vector[start : start + 4][...] = fractions(ranks.rank, 12)[start : start + 4]
+        ranks.start_all_reduce_sum(vector[start : start + 4])
+    ranks.finish()
+    return vector.get()
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+def test_slices_of_a_gradient_are_summed_while_others_are_written(fixed):
+    results = {}
+    world = on_ranks(3, lambda ranks, cuda: results.update({ranks.rank: reduce_a_gradient(ranks, cuda)}), fixed=fixed)
+    name = ("allGather", 4, "float32") if fixed else ("allReduce", 4, "float32", "sum")
+    assert world.log == [name] * 3
+    for rank in range(3):
+        np.testing.assert_array_equal(results[rank], sum_in_order(3, 12))
+
+
+class NoReady(Nccl):
+    def _follow_the_others(self):
+        pass
+
+
+class NoDone(Nccl):
+    def finish(self):
+        pass
+
+
+class OwnStreamOnly(Nccl):
+    """Records the event on the wrong stream."""
+
+    def finish(self):
+        done = self._cupy.cuda.Event(disable_timing=True)
+        done.record(self._cupy.cuda.get_current_stream())
+        self._cupy.cuda.get_current_stream().wait_event(done)
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+@pytest.mark.parametrize("engine", [NoReady, NoDone, OwnStreamOnly])
+def test_the_stand_in_finds_a_missing_event(engine, fixed):
+    with pytest.raises(MissingEvent):
+        on_ranks(2, reduce_a_gradient, engine, fixed)
+
+
+def test_a_slice_that_is_written_after_it_was_begun_is_found():
+    def work(ranks, cuda):
+        vector = cuda.asarray(np.ones(4))
+        ranks.start_all_reduce_sum(vector)
+        vector[...] = 2.0
+
+    with pytest.raises(MissingEvent):
+        on_ranks(2, work)
+
+
+def test_ranks_that_begin_slices_in_another_order_are_found():
+    def work(ranks, cuda):
+        long, short = cuda.asarray(np.ones(4)), cuda.asarray(np.ones(3))
+        for array in (long, short) if ranks.rank == 0 else (short, long):
+            ranks.start_all_reduce_sum(array)
+
+    with pytest.raises(Mismatch):
+        on_ranks(2, work)
+
+
+def test_gradients_that_come_in_another_order_make_the_same_calls(monkeypatch):
+    monkeypatch.setattr(overlap_module, "SLICE", 4)
+
+    def work(ranks, cuda):
+        leaves = [SimpleNamespace(), SimpleNamespace()]
+        places = {id(leaves[0]): slice(0, 5), id(leaves[1]): slice(5, 11)}
+        gradients = SimpleNamespace(vector=cuda.asarray(np.ones(11)), places=places, add=lambda leaf, grad: None)
+        total = GradientSum(gradients, ranks).expect({id(leaf): 1 for leaf in leaves})
+        for leaf in leaves if ranks.rank == 0 else leaves[::-1]:
+            total.add(leaf, None)
+        total.finish()
+        np.testing.assert_array_equal(gradients.vector.get(), np.full(11, 2.0))
+
+    assert [call[1] for call in on_ranks(2, work).log] == [3, 4, 4]
+
+
+def test_buffers_go_by_their_type_and_must_be_contiguous():
+    def work(ranks, cuda):
+        for name in ("float32", "bfloat16", "float16", "float64"):
+            array = SimpleNamespace(dtype=SimpleNamespace(name=name), flags=SimpleNamespace(c_contiguous=True))
+            assert ranks._kind_of(array) == name
+        with pytest.raises(ShapeError, match="dtype must be one that NCCL adds, got complex64"):
+            ranks._kind_of(cuda.empty((3,), "complex64"))
+        with pytest.raises(ShapeError, match="the array must be contiguous, got strides"):
+            ranks.start_all_reduce_sum(cuda.empty((3, 2), "float32")[:, 0])
+
+    on_ranks(1, work)
+
+
+def test_abort_frees_the_device_before_the_process_ends(monkeypatch):
+    monkeypatch.setattr(nccl.os, "_exit", lambda code: world_at_exit.append(code))
+    world_at_exit: list = []
+
+    def work(ranks, cuda):
+        assert ranks.member.stop == ranks.abort  # the hub's word ends this engine
+        ranks.abort(2)
+
+    assert (on_ranks(1, work).aborted, world_at_exit) == ([0], [2])
+
+
+def test_without_nccl_the_message_names_what_brings_it():
+    job = Threads(1)
+    member = job.member(0)
+    with pytest.raises(MissingPackageError, match="NCCL must be installed for several GPUs, got none; run pip install"):
+        Nccl(member, False, SimpleNamespace(cuda=SimpleNamespace()))
+    member.leave()
