@@ -35,6 +35,8 @@ class Crew:
         elif place.rank == 0 and not place.launched:
             self._hub = Hub(place.size, speak, port=address[1])
         self.member = Member(place, address, speak)
+        # All must have come before MPI begins: mpi4py holds Python's lock meanwhile, and the hub could welcome nobody.
+        self.member.gather("here", "")
 
     @classmethod
     def alone(cls) -> Crew:

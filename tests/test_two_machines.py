@@ -1,0 +1,141 @@
+"""Two hosts in network namespaces, with addresses of their own and one cable between them."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+from rank_jobs import LIMIT, TESTS, environment, mpiexec, run, still_running
+from test_ranks import alone  # noqa: F401 - a fixture
+from tiny_run import final_state
+
+from minitransformer.training import RunFolder
+
+ADDRESSES = ("10.77.0.1", "10.77.0.2")
+
+
+class Hosts:
+    """Network namespaces a and b, joined by a pair of virtual network cards."""
+
+    def __init__(self):
+        self.names = [f"mt{os.getpid()}{letter}" for letter in "ab"]
+        self.cards = [f"{name[-12:]}v" for name in self.names]
+        for name in self.names:
+            _ip("netns", "add", name)
+        (a, b), (card_a, card_b) = self.names, self.cards
+        _ip("link", "add", card_a, "netns", a, "type", "veth", "peer", "name", card_b, "netns", b)
+        for name, card, address in zip(self.names, self.cards, ADDRESSES, strict=True):
+            _ip("-n", name, "addr", "add", f"{address}/24", "dev", card)
+            _ip("-n", name, "link", "set", card, "up")
+            _ip("-n", name, "link", "set", "lo", "up")
+
+    def on(self, host: int, *words: object) -> list[str]:
+        """The command, to be run on host 0 or 1."""
+        return ["ip", "netns", "exec", self.names[host], *map(str, words)]
+
+    def received(self, host: int) -> int:
+        """Bytes that have come over the cable to this host."""
+        counter = f"/sys/class/net/{self.cards[host]}/statistics/rx_bytes"
+        return int(subprocess.run(self.on(host, "cat", counter), capture_output=True, check=True).stdout)
+
+    def cut(self) -> None:
+        _ip("-n", self.names[0], "link", "set", self.cards[0], "down")
+
+    def close(self) -> None:
+        for name in self.names:
+            subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
+
+
+def _ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True, capture_output=True, text=True)
+
+
+@pytest.fixture
+def hosts() -> Iterator[Hosts]:
+    if shutil.which("ip") is None:
+        pytest.skip("there is no command ip (Debian's iproute2) to make hosts with")
+    try:
+        made = Hosts()
+    except subprocess.CalledProcessError as error:
+        pytest.skip(f"this system forbids network namespaces: {error.stderr.strip()}")
+    yield made
+    made.close()
+
+
+def by_mpi(hosts: Hosts, tmp_path, *program: object):
+    """One rank on each host; instead of ssh, mpiexec is given a script that enters the namespace."""
+    command = mpiexec()
+    ssh = tmp_path / "ssh"
+    cases = " ".join(f"{address}) name={name};;" for address, name in zip(ADDRESSES, hosts.names, strict=True))
+    ssh.write_text(
+        '#!/bin/sh\nwhile [ "${1#-}" != "$1" ]; do shift; done\n'
+        f'case $1 in {cases} esac\nshift\nexec ip netns exec "$name" sh -c "$*"\n'
+    )
+    ssh.chmod(0o755)
+    if "HYDRA" not in subprocess.run([command, "--version"], capture_output=True, text=True, check=False).stdout:
+        pytest.skip("two hosts without ssh need MPICH's mpiexec: pip install mpich")
+    how = ["-launcher", "ssh", "-launcher-exec", ssh, "-localhost", ADDRESSES[0], "-iface", hosts.cards[0]]
+    how += ["-genv", "MASTER_ADDR", ADDRESSES[0], "-genv", "MASTER_PORT", "29400"]
+    how += ["-hosts", ",".join(ADDRESSES), "-ppn", "1", "-n", "2", sys.executable]
+    return run(hosts.on(0, command, *how, *program))
+
+
+def by_hand(hosts: Hosts, *program: object, **variables: str) -> list[subprocess.Popen]:
+    """One rank on each host, told its place by torchrun's variables."""
+    address = {"MASTER_ADDR": ADDRESSES[0], "MASTER_PORT": "29400", "WORLD_SIZE": "2", "LOCAL_RANK": "0"}
+    return [
+        subprocess.Popen(
+            hosts.on(rank, sys.executable, *program),
+            env=environment(RANK=str(rank), **address | variables),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+
+
+def test_the_hub_passes_an_nccl_id_and_mpi_moves_arrays_between_two_hosts(hosts, tmp_path):
+    before = hosts.received(1)
+    ended = by_mpi(hosts, tmp_path, TESTS / "two_hosts.py", "mpi")
+    assert (ended.code, ended.lines) == (0, ["the hosts agree"])
+    assert hosts.received(1) - before > 500_000 * 8 / 2  # the arrays went over the cable, not through shared memory
+
+
+def test_two_hosts_without_mpi_meet_at_the_address_of_rank_0(hosts):
+    before = hosts.received(1)
+    first, second = by_hand(hosts, TESTS / "two_hosts.py", "naive")
+    assert first.communicate(timeout=LIMIT)[0] == "the hosts agree\n"
+    assert second.communicate(timeout=LIMIT)[0] == ""
+    assert (first.returncode, second.returncode) == (0, 0)
+    assert hosts.received(1) - before > 500_000 * 8
+
+
+def test_two_hosts_train_to_the_result_of_one_process(hosts, tmp_path, alone, relative_error):  # noqa: F811
+    ended = by_mpi(hosts, tmp_path, TESTS / "ranked_run.py", tmp_path / "run", '{"updates": 20}')
+    assert (ended.code, ended.lines) == (0, [])
+    assert relative_error(final_state(tmp_path / "run", 20)[0], final_state(alone, 20)[0]) < 1e-9
+
+
+def test_a_cable_that_is_cut_ends_the_job_on_both_hosts(hosts, tmp_path):
+    jobs = by_hand(hosts, TESTS / "ranked_run.py", tmp_path, '{"updates": 1000000, "deadline": 2.5}')
+    until = time.monotonic() + 30
+    while not list(tmp_path.glob("checkpoints/update_*.npz")) and time.monotonic() < until:
+        time.sleep(0.02)
+    hosts.cut()
+    began = time.monotonic()
+    first, second = (job.communicate(timeout=LIMIT)[0] for job in jobs)
+    assert time.monotonic() - began < 15
+    assert [job.returncode for job in jobs] == [2, 2]
+    silent = r"has been silent for 2.5 s"
+    assert re.fullmatch(rf"minitransformer train: rank 1 \(process \d+ on .*\) {silent} .*\n", first)
+    assert re.fullmatch(rf"minitransformer train: rank 0 {silent}: is it stopped\? \(seen from rank 1\)\n", second)
+    RunFolder(tmp_path).newest_whole(pytest.fail)
+    assert still_running(tmp_path) == []

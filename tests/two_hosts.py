@@ -1,0 +1,31 @@
+"""One rank on one of two hosts: the hub passes an NCCL id by TCP, then the engine keeps its contract.
+
+python two_hosts.py ENGINE
+"""
+
+from __future__ import annotations
+
+import base64
+import sys
+
+import numpy as np
+from contract import check
+
+from minitransformer.config import TrainingConfig
+from minitransformer.distributed import join
+
+if __name__ == "__main__":
+    explain = lambda error: (f"{type(error).__name__}: {error}", 1)  # noqa: E731
+    with join(lambda message: print(message, file=sys.stderr), explain) as crew:
+        ranks = crew.connect(TrainingConfig(engine=sys.argv[1], micro_batches=2, deadline=20))
+        unique_id = np.random.default_rng(3).integers(-128, 128, 128).astype(np.int8)  # of the size of NCCL's
+        if ranks.rank == 0:
+            crew.member.put("nccl", base64.b64encode(unique_id).decode())
+        received = np.frombuffer(base64.b64decode(crew.member.get("nccl")), np.int8)
+        np.testing.assert_array_equal(received, unique_id)
+        check(ranks)
+        whole = np.full(500_000, ranks.rank + 1.0)
+        ranks.all_reduce_sum(whole)
+        assert (whole == 3.0).all()
+        if ranks.rank == 0:
+            print("the hosts agree", flush=True)
