@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from tiny_run import final_state
 
 from minitransformer.training import RunFolder
 
-ADDRESSES = ("10.77.0.1", "10.77.0.2")
+ADDRESSES, CARD = ("10.77.0.1", "10.77.0.2"), "cable"
 
 
 class Hosts:
@@ -25,27 +26,33 @@ class Hosts:
 
     def __init__(self):
         self.names = [f"mt{os.getpid()}{letter}" for letter in "ab"]
-        self.cards = [f"{name[-12:]}v" for name in self.names]
         for name in self.names:
             _ip("netns", "add", name)
-        (a, b), (card_a, card_b) = self.names, self.cards
-        _ip("link", "add", card_a, "netns", a, "type", "veth", "peer", "name", card_b, "netns", b)
-        for name, card, address in zip(self.names, self.cards, ADDRESSES, strict=True):
-            _ip("-n", name, "addr", "add", f"{address}/24", "dev", card)
-            _ip("-n", name, "link", "set", card, "up")
+        a, b = self.names
+        _ip("link", "add", CARD, "netns", a, "type", "veth", "peer", "name", CARD, "netns", b)
+        for name, address in zip(self.names, ADDRESSES, strict=True):
+            _ip("-n", name, "addr", "add", f"{address}/24", "dev", CARD)
+            _ip("-n", name, "link", "set", CARD, "up")
             _ip("-n", name, "link", "set", "lo", "up")
+        while not all(self._of_card(host, "operstate") == "up" for host in range(2)):
+            time.sleep(0.01)  # it takes a moment until a card sees the other end
 
     def on(self, host: int, *words: object) -> list[str]:
-        """The command, to be run on host 0 or 1."""
-        return ["ip", "netns", "exec", self.names[host], *map(str, words)]
+        """The command, to be run on host 0 or 1. A host has a name and a shared memory of its own, too."""
+        name = self.names[host]
+        enter = ["ip", "netns", "exec", name, "unshare", "--uts", "--ipc", "sh", "-c", 'hostname "$0"; exec "$@"', name]
+        return [*enter, *map(str, words)]
 
     def received(self, host: int) -> int:
         """Bytes that have come over the cable to this host."""
-        counter = f"/sys/class/net/{self.cards[host]}/statistics/rx_bytes"
-        return int(subprocess.run(self.on(host, "cat", counter), capture_output=True, check=True).stdout)
+        return int(self._of_card(host, "statistics/rx_bytes"))
+
+    def _of_card(self, host: int, what: str) -> str:
+        words = ["ip", "netns", "exec", self.names[host], "cat", f"/sys/class/net/{CARD}/{what}"]
+        return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
 
     def cut(self) -> None:
-        _ip("-n", self.names[0], "link", "set", self.cards[0], "down")
+        _ip("-n", self.names[0], "link", "set", CARD, "down")
 
     def close(self) -> None:
         for name in self.names:
@@ -71,17 +78,15 @@ def hosts() -> Iterator[Hosts]:
 def by_mpi(hosts: Hosts, tmp_path, *program: object):
     """One rank on each host; instead of ssh, mpiexec is given a script that enters the namespace."""
     command = mpiexec()
-    ssh = tmp_path / "ssh"
-    cases = " ".join(f"{address}) name={name};;" for address, name in zip(ADDRESSES, hosts.names, strict=True))
-    ssh.write_text(
-        '#!/bin/sh\nwhile [ "${1#-}" != "$1" ]; do shift; done\n'
-        f'case $1 in {cases} esac\nshift\nexec ip netns exec "$name" sh -c "$*"\n'
-    )
+    ssh = tmp_path / "ssh"  # is called with options, the address of host 1, and words for its shell
+    enter = shlex.join(hosts.on(1, "sh", "-c"))
+    ssh.write_text(f'#!/bin/sh\nwhile [ "${{1#-}}" != "$1" ]; do shift; done\nshift\nexec {enter} "$*"\n')
     ssh.chmod(0o755)
     if "HYDRA" not in subprocess.run([command, "--version"], capture_output=True, text=True, check=False).stdout:
         pytest.skip("two hosts without ssh need MPICH's mpiexec: pip install mpich")
-    how = ["-launcher", "ssh", "-launcher-exec", ssh, "-localhost", ADDRESSES[0], "-iface", hosts.cards[0]]
+    how = ["-launcher", "ssh", "-launcher-exec", ssh, "-localhost", ADDRESSES[0], "-iface", CARD]
     how += ["-genv", "MASTER_ADDR", ADDRESSES[0], "-genv", "MASTER_PORT", "29400"]
+    how += ["-genv", "UCX_NET_DEVICES", CARD]  # MPICH's transport might take the loopback of one host for the other's
     how += ["-hosts", ",".join(ADDRESSES), "-ppn", "1", "-n", "2", sys.executable]
     return run(hosts.on(0, command, *how, *program))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import platform
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,6 +12,9 @@ from minitransformer.distributed.alone import ONE_RANK
 from minitransformer.distributed.communicator import Communicator
 from minitransformer.distributed.hub import Hub
 from minitransformer.distributed.member import Member
+from minitransformer.distributed.mpi import Mpi, find_world
+from minitransformer.distributed.naive import Naive
+from minitransformer.distributed.nccl import Nccl, use_gpu
 from minitransformer.distributed.place import Place, find_place, speaks_for_its_machine
 from minitransformer.errors import ConfigError, MiniTransformerError, RanksError
 
@@ -35,8 +39,13 @@ class Crew:
         elif place.rank == 0 and not place.launched:
             self._hub = Hub(place.size, speak, port=address[1])
         self.member = Member(place, address, speak)
-        # All must have come before MPI begins: mpi4py holds Python's lock meanwhile, and the hub could welcome nobody.
-        self.member.gather("here", "")
+        self.member.put(f"here/{place.rank}", "")
+        if self._hub is not None:
+            # mpi4py holds Python's lock while MPI begins: the hub, a thread of this process, must welcome all before.
+            for rank in range(place.size):
+                self.member.get(f"here/{rank}")
+        if place.by_mpi and self._world is None and importlib.util.find_spec("mpi4py") is not None:
+            self._world = find_world(place)
 
     @classmethod
     def alone(cls) -> Crew:
@@ -46,8 +55,6 @@ class Crew:
     def use_own_gpu(self) -> None:
         """Let CuPy work on the GPU of this rank, if there are several."""
         if self.member is not None:
-            from minitransformer.distributed.nccl import use_gpu
-
             use_gpu(self.place.local_rank)
 
     def connect(self, settings: TrainingConfig, on_gpu: bool = False) -> Communicator:
@@ -77,16 +84,10 @@ class Crew:
                 f"got {engine}; leave it out or change training.device"
             )
         if engine == "nccl":
-            from minitransformer.distributed.nccl import Nccl
-
             self._ranks = Nccl(self.member, fixed)
         elif engine == "mpi":
-            from minitransformer.distributed.mpi import Mpi, find_world
-
             self._ranks = Mpi(self._world or find_world(place), self.member, fixed)
         else:
-            from minitransformer.distributed.naive import Naive
-
             self._ranks = Naive(self.member)
         return self._ranks
 
@@ -107,8 +108,6 @@ class Crew:
                 f"ranks: MASTER_ADDR and MASTER_PORT must be set for {self.place.size} ranks, got none; they are the "
                 "address of rank 0's machine and a free port there"
             )
-        from minitransformer.distributed.mpi import find_world
-
         self._world = find_world(self.place)
         hosts = self._world.allgather(platform.node())
         port = None
