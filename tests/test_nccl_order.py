@@ -13,7 +13,7 @@ from contract import check, fractions, sum_in_order
 from rank_jobs import Threads
 from recorded_cuda import Cuda, Mismatch, MissingEvent, World
 
-from minitransformer.distributed import GradientSum, nccl
+from minitransformer.distributed import GradientSum
 from minitransformer.distributed import overlap as overlap_module
 from minitransformer.distributed.nccl import Nccl
 from minitransformer.errors import MissingPackageError, ShapeError
@@ -161,15 +161,14 @@ def test_buffers_go_by_their_type_and_must_be_contiguous():
     on_ranks(1, work)
 
 
-def test_abort_frees_the_device_before_the_process_ends(monkeypatch):
-    monkeypatch.setattr(nccl.os, "_exit", lambda code: world_at_exit.append(code))
-    world_at_exit: list = []
-
-    def work(ranks, cuda):
-        assert ranks.member.stop == ranks.abort  # the hub's word ends this engine
-        ranks.abort(2)
-
-    assert (on_ranks(1, work).aborted, world_at_exit) == ([0], [2])
+def test_abort_frees_the_device_before_the_process_ends():
+    job, world = Threads(1), World(1)
+    member = job.member(0)
+    ranks = Nccl(member, False, Cuda(world, 0))
+    assert member.stop == ranks.abort  # the hub's word ends this engine
+    member.stop(3)
+    assert (world.aborted, job.ends) == ([0], [(0, 3)])
+    member.leave()
 
 
 def test_without_nccl_the_message_names_what_brings_it():

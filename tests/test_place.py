@@ -31,6 +31,12 @@ def test_every_launcher_tells_the_place(variables, by_mpi):
     assert not speaks_for_its_machine(variables)
 
 
+def test_torchrun_keeps_its_port_for_itself():
+    taken = TORCHRUN | {"TORCHELASTIC_USE_AGENT_STORE": "True"}
+    assert find_place(taken).address == ("node7", 29501)
+    assert find_place(taken | {"MASTER_PORT": "65535"}).address == ("node7", 65534)
+
+
 def test_a_process_that_no_launcher_started_is_alone():
     assert find_place({}) == Place(0, 1, 0)
     batch_script = {"SLURM_PROCID": "0", "SLURM_NTASKS": "8"}  # of sbatch itself: srun has not started anything

@@ -6,13 +6,14 @@ import importlib.util
 import platform
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from minitransformer.config import TrainingConfig
 from minitransformer.distributed.alone import ONE_RANK
 from minitransformer.distributed.communicator import Communicator
 from minitransformer.distributed.hub import Hub
 from minitransformer.distributed.member import Member
-from minitransformer.distributed.mpi import Mpi, find_world
+from minitransformer.distributed.mpi import Mpi, abort, find_world
 from minitransformer.distributed.naive import Naive
 from minitransformer.distributed.nccl import Nccl, use_gpu
 from minitransformer.distributed.place import Place, find_place, speaks_for_its_machine
@@ -46,6 +47,8 @@ class Crew:
                 self.member.get(f"here/{rank}")
         if place.by_mpi and self._world is None and importlib.util.find_spec("mpi4py") is not None:
             self._world = find_world(place)
+        if self._world is not None:
+            self.member.stop, self.member.ends_all = partial(abort, self._world), True
 
     @classmethod
     def alone(cls) -> Crew:

@@ -8,6 +8,7 @@ for longer than that. It runs in a thread of ``launch``, else of rank 0.
 
 from __future__ import annotations
 
+import os
 import select
 import socket
 import threading
@@ -22,6 +23,7 @@ from minitransformer.errors import ConfigError
 BEAT = 0.5  # seconds between two signs of life
 DEADLINE = 120.0  # seconds, until the config is read and says otherwise
 LATE = 5.0  # seconds after a failure in which ranks that have not come yet may come and be told of it
+SETTLE = 0.3  # seconds between the message and the end: a launcher that ends with a rank must have passed it on
 GRACE = 0.5  # seconds after a failure in which others may report theirs: the lowest rank is told of
 
 
@@ -70,7 +72,7 @@ class Hub:
         try:
             self._server = socket.create_server((host, port))
         except (OSError, OverflowError) as error:
-            reason = getattr(error, "strerror", None) or error
+            reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else error
             raise ConfigError(f"ranks: port {port} must be free, got {reason}; set another MASTER_PORT") from error
         self.size, self.deadline = size, deadline
         self.port: int = self._server.getsockname()[1]
@@ -98,6 +100,7 @@ class Hub:
                 break
         if self.verdict is not None:
             self._speak(self.verdict.message)
+            time.sleep(SETTLE)
             self._dismiss(self.verdict.code)
         self._server.close()
         self.ended.set()

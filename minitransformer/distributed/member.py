@@ -12,12 +12,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from minitransformer.distributed.hub import BEAT, DEADLINE
+from minitransformer.distributed.hub import BEAT, DEADLINE, SETTLE
 from minitransformer.distributed.lines import Lines
 from minitransformer.distributed.place import Place
 from minitransformer.errors import ConfigError, RanksError
 
 WELCOME = 10.0  # seconds in which a hub answers at the latest
+LATER = 2.0  # seconds that a rank leaves to the one which ends all: if all abort at once, mpiexec reports a crash
 
 
 class Member:
@@ -25,6 +26,7 @@ class Member:
 
     Attributes:
         stop: how this process ends, with an exit code, when the hub says so; engines put theirs here.
+        ends_all: the end of one process is, through MPI, the end of all.
 
     speak: tells the user, where there is no hub left that could
 
@@ -42,6 +44,7 @@ class Member:
         self._speaks = place.local_rank == 0 or (rank == 1 and not place.launched)
         self._hub = "launch" if place.launched else "rank 0"
         self.stop: Callable[[int], object] = os._exit
+        self.ends_all = False
         self._speak = speak
         self._number, self._entered, self._busy = 0, None, ""
         self._words: dict[str, str] = {}
@@ -141,6 +144,8 @@ class Member:
                 self._last_words(f"{self._hub} has been silent for {self.deadline:g} s: is it stopped?")
             for message in messages or ():
                 if "end" in message:
+                    if self.ends_all and self.rank != 0:
+                        time.sleep(LATER)
                     self.stop(message["end"])
                 if "key" in message:
                     with self._news:
@@ -155,8 +160,7 @@ class Member:
         if self._speaks:
             self._speak(f"{cause} (seen from rank {self.rank})")
             sys.stderr.flush()
-        else:
-            time.sleep(1.0)
+        time.sleep(SETTLE if self._speaks else LATER)
         self.stop(code)
 
 

@@ -31,7 +31,6 @@ class Mpi(Communicator):
         super().__init__(member.rank, member.size, member, fixed)
         self._world = world
         self._started: list[Request] = []
-        member.stop = self.abort
 
     def all_reduce_sum(self, array: np.ndarray) -> None:
         from mpi4py import MPI
@@ -72,8 +71,7 @@ class Mpi(Communicator):
             _wait(self._world.Ibarrier())
 
     def abort(self, code: int = 2) -> None:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # what had to be said is said; MPI would add lines of its own
-        self._world.Abort(code)
+        abort(self._world, code)
 
     def close(self) -> None:
         pass  # mpi4py gives MPI back when Python ends
@@ -105,6 +103,12 @@ def find_world(place: Place) -> Comm:
             f"{world.rank} of {world.size}; start it by the mpirun of the library that mpi4py uses, {library}"
         )
     return world
+
+
+def abort(world: Comm, code: int) -> None:
+    """End all ranks that MPI started, from any thread."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # what had to be said is said; MPI would add lines of its own
+    world.Abort(code)
 
 
 def _wait(request: Request) -> None:

@@ -6,7 +6,6 @@ Not run on a GPU yet: the order of the calls is tested with a recording stand-in
 from __future__ import annotations
 
 import base64
-import os
 from types import ModuleType
 from typing import Any
 
@@ -45,7 +44,7 @@ class Nccl(Communicator):
             unique_id = tuple(np.frombuffer(base64.b64decode(member.get("nccl")), np.int8).tolist())
             self._communicator = from_cupy.NcclCommunicator(self.size, unique_id, self.rank)
         self._stream = cupy.cuda.Stream(non_blocking=True)
-        member.stop = self.abort
+        self._stop, member.stop = member.stop, self.abort
 
     def start_all_reduce_sum(self, array: Array) -> None:
         kind = self._kind_of(array)
@@ -88,7 +87,7 @@ class Nccl(Communicator):
 
     def abort(self, code: int = 2) -> None:
         self._communicator.abort()  # frees a host thread that waits for the device
-        os._exit(code)
+        self._stop(code)
 
     def close(self) -> None:
         self._stream.synchronize()

@@ -17,6 +17,7 @@ VARIABLES = {
 }
 MPI_SIGNS = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
 ADDRESS, PORT = "MASTER_ADDR", "MASTER_PORT"
+TORCHRUN_LISTENS = "TORCHELASTIC_USE_AGENT_STORE"  # torchrun itself has taken MASTER_PORT
 LAUNCHED = "MINITRANSFORMER_LAUNCHED"
 
 
@@ -82,6 +83,8 @@ def _address(environment: Mapping[str, str]) -> tuple[str, int] | None:
         return None
     if not 0 < port < 65536:
         raise ConfigError(f"ranks: {PORT} must be in 1..65535, got {port}")
+    if environment.get(TORCHRUN_LISTENS) == "True":
+        port += 1 if port < 65535 else -1
     return host, port
 
 

@@ -1,0 +1,104 @@
+"""One rank of `scaling.py`, started by mpiexec or alone: python -m benchmarks.scaling_rank TASK. Rank 0 prints JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from benchmarks.work import SIZES, random_work
+from minitransformer.backend import keep_freed_memory
+from minitransformer.cli.common import explained, print_line
+from minitransformer.config import ModelConfig, TrainingConfig
+from minitransformer.distributed import ONE_RANK, Communicator, Crew, GradientSum, Workers, join
+from minitransformer.nn import Transformer
+from minitransformer.optim import Adam
+from minitransformer.training import train_step
+
+
+def timed(ranks: Communicator, act: Callable[[], object]) -> float:
+    """Seconds until the last rank has done it."""
+    ranks.barrier()
+    began = time.perf_counter()
+    act()
+    ranks.barrier()
+    return time.perf_counter() - began
+
+
+class Vector:
+    """What GradientSum needs of a gradient vector."""
+
+    def __init__(self, length: int):
+        self.vector, self.places = np.zeros(length, np.float32), {}
+
+
+def all_reduce_times(ranks: Communicator, lengths: list[int], repeats: int) -> list[dict]:
+    """Lowest seconds of our sum of a gradient vector and of MPI's own call on the same bytes, in turn."""
+    from mpi4py import MPI
+
+    rows = []
+    for length in lengths:
+        gradients = Vector(length)
+        acts = {
+            "ours": lambda gradients=gradients: GradientSum(gradients, ranks).finish(),
+            "bare": lambda gradients=gradients: MPI.COMM_WORLD.Allreduce(MPI.IN_PLACE, gradients.vector),
+        }
+        times: dict[str, list[float]] = {name: [] for name in acts}
+        for number in range(repeats + 2):
+            for name, act in acts.items():
+                seconds = timed(ranks, act)
+                if number > 1:  # the first ones warm up
+                    times[name].append(seconds)
+        rows.append({"bytes": 4 * length} | {name: min(each) for name, each in times.items()})
+    return rows
+
+
+def step_times(ranks: Communicator, size_name: str, quick: bool, rounds: int, workers: int) -> dict:
+    """Lowest seconds of an update: with overlap, without, and of the own micro-batches with no sum over ranks."""
+    size = next(size for size in SIZES if size.name == size_name)
+    model_config = ModelConfig(vocab_size=100, n_layers=1, d_model=32, d_ff=64, n_heads=2) if quick else size.model
+    work = random_work(type(size)(size.name, model_config, 4 if quick else size.sentences, size.tokens, rounds))
+    halves, whole = work.side_by_side[0], work.in_turn[0]
+    batches = halves[ranks.rank :: ranks.size] if ranks.size > 1 or workers > 1 else whole
+    model = Transformer(model_config, seed=1)
+    adam = Adam(model.parameters)
+    n_tokens = (size.tokens * len(whole[0].src),) * 2
+    crew = Workers(workers)
+    updates = iter(range(1, 10**6))
+
+    def step(together: Communicator, overlap: bool) -> None:
+        config = TrainingConfig(overlap=overlap)
+        how = {"workers": crew, "ranks": together, "n_tokens": n_tokens}
+        train_step(model, adam, batches, update=next(updates), config=config, **how)
+
+    acts = {"alone": lambda: step(ONE_RANK, False)}
+    if ranks.size > 1:
+        acts |= {"overlap": lambda: step(ranks, True), "no overlap": lambda: step(ranks, False)}
+    times: dict[str, list[float]] = {name: [] for name in acts}
+    for number in range(rounds + 1):
+        for name, act in acts.items():
+            seconds = timed(ranks, act)
+            if number > 0:  # the first round pays for fresh memory
+                times[name].append(seconds)
+    return {"parameters": model.parameters.count} | {name: min(each) for name, each in times.items()}
+
+
+def measure(crew: Crew, task: dict) -> object:
+    settings = TrainingConfig(engine="mpi" if crew.place.by_mpi else "auto", micro_batches=max(2, crew.place.size))
+    ranks = crew.connect(settings)
+    if task["what"] == "all-reduce":
+        result = all_reduce_times(ranks, task["lengths"], task["repeats"])
+    else:
+        result = step_times(ranks, task["size"], task["quick"], task["rounds"], task["workers"])
+    return result if ranks.rank == 0 else None
+
+
+if __name__ == "__main__":
+    keep_freed_memory()
+    with join(lambda message: print_line("scaling", message), explained) as joined:
+        measured = measure(joined, json.loads(sys.argv[1]))
+        if measured is not None:
+            print(json.dumps(measured), flush=True)

@@ -1,0 +1,102 @@
+"""The cost model of many GPUs counts what it says, and its fit finds what was planted."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from benchmarks import scaling
+from benchmarks.cost_model import (
+    ASSUMED,
+    NETWORKS,
+    all_reduce_seconds,
+    fit,
+    parameter_counts,
+    ring_seconds,
+    speedup,
+    step_flops,
+)
+from benchmarks.matrix_products import record_step
+from minitransformer.config import ModelConfig
+from minitransformer.figures import png_bytes
+from minitransformer.nn import Transformer
+from minitransformer.text import pad_batch
+
+BASE = ModelConfig.base()
+
+
+@pytest.mark.parametrize("changes", [{}, {"d_k": 4, "d_v": 5}, {"n_layers": 3, "d_ff": 7}], ids=str)
+def test_parameters_are_those_of_the_model(changes):
+    config = ModelConfig(**{"vocab_size": 13, "n_layers": 2, "d_model": 6, "d_ff": 10, "n_heads": 2} | changes)
+    assert sum(parameter_counts(config)) == Transformer(config).parameters.count
+
+
+def test_flops_are_those_of_the_matrix_products_but_for_attention_scores():
+    config = ModelConfig(vocab_size=300, n_layers=2, d_model=64, d_ff=128, n_heads=2, p_drop=0.0)
+    ids = np.random.default_rng(0).integers(4, 300, (2, 8, 3)).tolist()
+    batch = pad_batch(*ids)
+    products = sum(product.flops for product in record_step(Transformer(config), batch))
+    assert step_flops(config, 8 * 4, 8 * 4) == pytest.approx(products, rel=0.05)
+    assert step_flops(BASE, 25_000, 25_000) == pytest.approx(9.5e12, rel=0.01)
+
+
+def simulated_ring(n_bytes: float, size: int, bandwidth: float, latency: float) -> float:
+    """A ring played through: in each of 2 (n - 1) rounds everybody passes one n-th of the bytes on."""
+    held = np.eye(size, dtype=int)  # whose part of each chunk a rank has added
+    held = np.repeat(held[:, :, None], size, axis=2)  # (rank, summand, chunk)
+    seconds, rounds = 0.0, 0
+    while not (held == 1).all():
+        sent = [(rank - rounds) % size for rank in range(size)]
+        before = held.copy()
+        for rank in range(size):
+            chunk = sent[rank - 1]
+            if rounds < size - 1:
+                held[rank, :, chunk] += before[rank - 1, :, chunk]
+            else:
+                held[rank, :, chunk] = before[rank - 1, :, chunk]
+        seconds += latency + n_bytes / size / bandwidth
+        rounds += 1
+    return seconds
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 8])
+def test_a_ring_takes_as_long_as_when_it_is_played_through(size):
+    assert ring_seconds(1e6, size, 1e9, 1e-5) == pytest.approx(simulated_ring(1e6, size, 1e9, 1e-5))
+
+
+def test_the_fit_finds_latency_and_bandwidth_again():
+    n_bytes = [4.0**power for power in range(5, 14)]
+    latency, bandwidth = fit(n_bytes, [ring_seconds(each, 4, 3e9, 2e-5) for each in n_bytes], 4)
+    assert (latency, bandwidth) == (pytest.approx(2e-5), pytest.approx(3e9))
+
+
+@pytest.mark.parametrize("weak", [True, False])
+@pytest.mark.parametrize("network", NETWORKS, ids=lambda network: network.name)
+def test_speedups_lie_between_nothing_and_linear_and_overlap_never_harms(network, weak):
+    for gpus in scaling.GPUS:
+        with_overlap = speedup(BASE, 25_000, gpus, ASSUMED, network, weak)
+        without = speedup(BASE, 25_000, gpus, ASSUMED, network, weak, overlap=False)
+        assert 0 < without <= with_overlap <= gpus * (1 + 1e-12)
+        assert gpus > 1 or without == pytest.approx(1.0)
+
+
+def test_a_slower_network_makes_a_sum_over_machines_slower_and_none_within_one():
+    slow, fast = NETWORKS[2], NETWORKS[1]
+    assert all_reduce_seconds(1e9, 16, ASSUMED, slow) > all_reduce_seconds(1e9, 16, ASSUMED, fast)
+    assert all_reduce_seconds(1e9, 8, ASSUMED, slow) == all_reduce_seconds(1e9, 8, ASSUMED, fast)
+
+
+def test_predictions_and_picture_hold_all_models_and_networks():
+    rows = scaling.predictions()
+    assert len(rows) == 2 * 2 * 3 * 2
+    sums = [{"bytes": 10.0**n, "ours": 1e-5 + 10.0**n / 1e9, "bare": 1e-5 + 10.0**n / 2e9} for n in range(3, 8)]
+    assert png_bytes(scaling.draw(sums, (1e-5, 1e9), rows)).startswith(b"\x89PNG")
+    text = "\n".join(scaling.predicted_text(rows))
+    for words in ("Predicted, not measured", "264 TFLOP/s", "450 GB/s", "6.8 of 8", "63,045,632 parameters"):
+        assert words in text
+
+
+def test_without_mpi_the_measurements_are_skipped_with_a_reason(monkeypatch, capsys):
+    monkeypatch.setattr(scaling.importlib.util, "find_spec", lambda name: None)
+    assert scaling.main(["--quick"]) == 0
+    assert "scaling: measurements skipped, mpi4py or an MPI is missing: pip install" in capsys.readouterr().out
