@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from minitransformer.blas import core_count
-from minitransformer.distributed.hub import Hub
+from minitransformer.distributed.hub import SETTLE, Hub
 from minitransformer.distributed.place import ADDRESS, LAUNCHED, PORT, VARIABLES, find_place
 from minitransformer.errors import ConfigError, MissingPackageError, install_hint
 
@@ -108,9 +108,10 @@ class Launch:
 
     def _end(self, message: str) -> None:
         """The hub's verdict: tell the user, and silence an mpiexec that would add lines of its own."""
-        self._speak(message)
         if self._by_mpi:
+            time.sleep(SETTLE)  # it passes on what the ranks have printed
             self._processes[0].kill()
+        self._speak(message)
 
     def _forward(self, number: int, frame: object) -> None:
         """Pass a signal on to all ranks, which save and leave; before all have come there is nothing to save."""
