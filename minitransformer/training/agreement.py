@@ -25,6 +25,8 @@ def check_same_job(ranks: Communicator, config: Config, fingerprint: str) -> Non
     Raises:
         RanksError: on every rank; it names the first rank that differs, and what differs.
     """
+    if ranks.size == 1:
+        return
     facts = {"the code (hash of its files)": code_hash(), "the training data (fingerprint)": fingerprint}
     tables = config.to_dict()
     facts |= {
