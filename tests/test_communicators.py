@@ -12,6 +12,8 @@ from minitransformer.distributed import overlap as overlap_module
 from minitransformer.distributed.communicator import Communicator
 from minitransformer.distributed.naive import Naive
 
+pytestmark = pytest.mark.mpi
+
 
 def test_the_contract_holds_for_a_process_alone():
     check(ONE_RANK)

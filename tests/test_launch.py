@@ -15,6 +15,8 @@ from minitransformer.errors import ConfigError, MissingPackageError
 from minitransformer.text import Tokenizer
 from minitransformer.training import RunFolder
 
+pytestmark = pytest.mark.mpi
+
 
 @pytest.fixture
 def recipe(tmp_path):

@@ -11,6 +11,8 @@ from rank_jobs import by_mpi, launched, still_running
 
 from minitransformer.training import RunFolder
 
+pytestmark = pytest.mark.mpi
+
 DEADLINE = 2.5  # seconds, of training.deadline; far above what a busy machine delays a sign of life
 AT = 6  # the update before which it happens; checkpoints are written after updates 4, 8, ...
 SETTINGS = json.dumps({"updates": 20, "deadline": DEADLINE})

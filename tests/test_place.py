@@ -13,6 +13,8 @@ from rank_jobs import TESTS, environment, free_port, mpiexec, run
 from minitransformer.distributed.place import Place, find_place, speaks_for_its_machine
 from minitransformer.errors import ConfigError
 
+pytestmark = pytest.mark.mpi
+
 TORCHRUN = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "MASTER_ADDR": "node7", "MASTER_PORT": "29500"}
 OPEN_MPI = {"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_RANK": "1"}
 MPICH = {"PMI_RANK": "3", "PMI_SIZE": "4", "MPI_LOCALRANKID": "1"}
@@ -115,6 +117,16 @@ def test_a_rank_that_expects_another_world_ends_the_job():
     (line,) = ended.lines
     assert re.match(
         r"minitransformer train: rank 1 \(process \d+ on .*\) must be one of 2 ranks, got a world size of 3", line
+    )
+
+
+def test_the_mpirun_of_another_mpi_than_mpi4pys_is_told():
+    mpiexec()
+    ended = run(train_words(), OMPI_COMM_WORLD_RANK="0", OMPI_COMM_WORLD_SIZE="2")
+    assert ended.code == 2
+    (line,) = ended.lines
+    assert (
+        "ranks: MPI must know this process as rank 0 of 2, as its launcher does, got rank 0 of 1; start it by" in line
     )
 
 

@@ -18,6 +18,8 @@ from tiny_run import final_state
 
 from minitransformer.training import RunFolder
 
+pytestmark = pytest.mark.mpi
+
 ADDRESSES, CARD = ("10.77.0.1", "10.77.0.2"), "cable"
 
 

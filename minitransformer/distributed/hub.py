@@ -43,10 +43,11 @@ class Seen:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Why the job ends, and with which exit code."""
+    """Why the job ends, and with which exit code. reported: by the rank itself, which may have printed more."""
 
     message: str
     code: int = 2
+    reported: bool = False
 
 
 class Hub:
@@ -188,7 +189,7 @@ class Hub:
         if "failed" in message:
             self._failed = self._failed or time.monotonic()
             where = "" if message["by_all"] else f"rank {rank}: "
-            self._failures[rank] = Verdict(where + message["failed"], message["code"])
+            self._failures[rank] = Verdict(where + message["failed"], message["code"], reported=True)
         seen.left = seen.left or "bye" in message
 
     def _grant(self, seen: Seen) -> None:

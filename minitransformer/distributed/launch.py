@@ -63,9 +63,10 @@ class Launch:
         try:
             while any(process.poll() is None for process in self._processes):
                 time.sleep(POLL)
-                if self._hub.verdict is not None or self._ended_early():
+                if self._hub.ended.is_set() or (self._hub.verdict is None and self._ended_early()):
                     break
-            self._hub.ended.wait(POLL)
+            if self._hub.verdict is not None:
+                self._hub.ended.wait(FAREWELL)  # the user must have been told
         finally:
             self._clear()
             for number, handler in before.items():
@@ -109,7 +110,8 @@ class Launch:
     def _end(self, message: str) -> None:
         """The hub's verdict: tell the user, and silence an mpiexec that would add lines of its own."""
         if self._by_mpi:
-            time.sleep(SETTLE)  # it passes on what the ranks have printed
+            if self._hub.verdict.reported:
+                time.sleep(SETTLE)  # it passes on what that rank has printed, a traceback for example
             self._processes[0].kill()
         self._speak(message)
 

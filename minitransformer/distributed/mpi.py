@@ -95,9 +95,11 @@ def find_world(place: Place) -> Comm:
         raise MissingPackageError(
             f"ranks: mpi4py must find an MPI library, got none ({reason}); `pip install mpich` brings one"
         ) from error
+    if not MPI.Is_initialized():  # mpi4py was told to leave that to us
+        MPI.Init_thread()
     world = MPI.COMM_WORLD
     if (world.rank, world.size) != (place.rank, place.size):
-        library = MPI.Get_library_version().split("\n")[0].strip("\0 ")
+        library = MPI.Get_library_version().split("\n")[0].strip("\0")
         raise ConfigError(
             f"ranks: MPI must know this process as rank {place.rank} of {place.size}, as its launcher does, got rank "
             f"{world.rank} of {world.size}; start it by the mpirun of the library that mpi4py uses, {library}"

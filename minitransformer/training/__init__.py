@@ -6,8 +6,9 @@ from minitransformer.training.corpus import Corpus
 from minitransformer.training.folder import RunFolder, newest_checkpoints
 from minitransformer.training.ledger import LedgerEntry, ledger
 from minitransformer.training.metrics import perplexity, read_metrics
+from minitransformer.training.signals import Outcome
 from minitransformer.training.step import StepResult, evaluate_loss, train_step
-from minitransformer.training.trainer import Outcome, Trainer
+from minitransformer.training.trainer import Trainer
 
 __all__ = [
     "Checkpoint",

@@ -4,6 +4,20 @@ from __future__ import annotations
 
 import signal
 import threading
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended: after ``update`` updates in all; ``signal`` is the number of the signal that stopped it."""
+
+    update: int
+    signal: int | None = None
+
+    @property
+    def exit_status(self) -> int:
+        """0 when all updates are done, else what shells expect: 128 + its number, 130 after SIGINT."""
+        return 0 if self.signal is None else 128 + self.signal
 
 
 class StopRequest:

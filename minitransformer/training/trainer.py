@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
 
 import numpy as np
 from tqdm import tqdm
@@ -25,22 +24,9 @@ from minitransformer.training.metrics import Meter, MetricsLog
 from minitransformer.training.preparation import connected, with_vocabulary, workers_for
 from minitransformer.training.reporter import Reporter
 from minitransformer.training.resume import check_same_run
-from minitransformer.training.signals import StopRequest
+from minitransformer.training.signals import Outcome, StopRequest
 from minitransformer.training.step import StepResult, train_step
 from minitransformer.training.validation import Validation
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a run ended: after ``update`` updates in all; ``signal`` is the number of the signal that stopped it."""
-
-    update: int
-    signal: int | None = None
-
-    @property
-    def exit_status(self) -> int:
-        """0 when all updates are done, else what shells expect: 128 + its number, 130 after SIGINT."""
-        return 0 if self.signal is None else 128 + self.signal
 
 
 class Trainer:
