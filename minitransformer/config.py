@@ -12,6 +12,9 @@ from minitransformer.settings import Section, option, read_toml, section_from, w
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
 """Ids that every vocabulary reserves: padding, begin of sentence, end of sentence, unknown."""
 
+PRECISIONS = ("float32", "tf32", "bfloat16", "float16")
+"""How activations are stored and products computed; see TrainingConfig.precision."""
+
 
 @dataclass(frozen=True)
 class ModelConfig(Section):
