@@ -1,8 +1,8 @@
 // What all kernels of this folder share: how values are stored, rows in pieces of eight, sums over a block.
 //
-// Each .cu file is compiled once for every way to store activations; two names are given from outside:
-//   T    the stored type of activations and their gradients: float, double, bf16 or fp16
-//   ACC  what is computed and summed in, and the type of parameters: float, or double where T is double
+// Each .cu file is compiled once for every way to store activations. Two names, STORED and COMPUTED, come from outside:
+//   T = STORED      the type of activations and their gradients in memory: float, double, bf16 or fp16
+//   ACC = COMPUTED  what is computed and summed in, and the type of parameters: float, or double where T is double
 // Every whole number argument is a long long and every real one a double, so that no launch can mix up their sizes.
 
 #define INFINITE ((ACC)__uint_as_float(0x7f800000u))
@@ -15,6 +15,9 @@ struct bf16 {  // the upper half of a float
 struct fp16 {  // IEEE half precision
     unsigned short bits;
 };
+
+typedef STORED T;
+typedef COMPUTED ACC;
 
 __device__ inline float value_of(float x) { return x; }
 __device__ inline double value_of(double x) { return x; }
