@@ -77,7 +77,9 @@ def test_the_kernel_equals_its_pair(case, dtype, twins, rng, relative_error):
         y, twin_saved = twins[name].forward(*given, **counted)
     outputs = as_tuple(y)
     grads_given = [None if g is None else g.astype(out.dtype) for g, out in zip(grads_y, outputs, strict=True)]
-    grads_y = [None if g is None else g.astype(want.dtype) for g, want in zip(grads_given, as_tuple(expected), strict=True)]
+    grads_y = [
+        None if g is None else g.astype(want.dtype) for g, want in zip(grads_given, as_tuple(expected), strict=True)
+    ]
     grads = twins[name].backward(*grads_given, twin_saved)
     for x, grad in zip(given, grads, strict=True):
         assert grad.dtype == x.dtype
@@ -114,6 +116,7 @@ def test_rows_are_added_up(rows, width, twins, rng, relative_error):
 
 def test_adam_in_one_kernel_is_adam(twins, rng, relative_error):
     for dtype in ("float32", "float64"):
+
         class Vectors:
             data = rng.standard_normal(1000).astype(dtype)
             grad = rng.standard_normal(1000).astype(dtype)
@@ -135,7 +138,12 @@ def test_philox_gives_the_published_numbers():
 
     assert [f"{word:08x}" for word in philox([0] * 4, [0] * 2)] == ["6627e8d5", "e169c58d", "bc57ac4c", "9b00dbd8"]
     ones = 2**32 - 1
-    assert [f"{word:08x}" for word in philox([ones] * 4, [ones] * 2)] == ["408f276d", "41c83b0e", "a20bc7c6", "6d5451fd"]
+    assert [f"{word:08x}" for word in philox([ones] * 4, [ones] * 2)] == [
+        "408f276d",
+        "41c83b0e",
+        "a20bc7c6",
+        "6d5451fd",
+    ]
 
 
 @pytest.mark.parametrize("shape", [(1,), (8,), (3, 7), (2, 3, 24), (5, 1)])

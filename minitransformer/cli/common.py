@@ -102,8 +102,8 @@ def add_model_options(parser: argparse.ArgumentParser, also: str = "") -> None:
     parser.add_argument(
         "--device",
         choices=("cpu", "cuda", "auto"),
-        default="cpu",
-        help="where the model runs; auto is the GPU if there is one (default: cpu)",
+        default="auto",
+        help="where the model runs; auto is the GPU if one is usable (default: auto)",
     )
 
 

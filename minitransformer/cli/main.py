@@ -80,8 +80,10 @@ def _run(arguments: argparse.Namespace) -> int:
     except MiniTransformerError as error:
         return _say(arguments, str(error), BAD_INPUT)
     except MemoryError as error:
+        from minitransformer.backend import memory_trouble
+
         remedy = "take smaller batches (data.src_tokens, data.tgt_tokens, translation.batch_tokens) or a smaller model"
-        return _say(arguments, f"not enough memory ({str(error) or 'no details'}); {remedy}", BAD_INPUT)
+        return _say(arguments, f"not enough memory ({memory_trouble(error)}); {remedy}", BAD_INPUT)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         return _say(arguments, f"{where}{error.strerror or error}", BAD_INPUT)

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from minitransformer.config import PRECISIONS
+from minitransformer.config import PRECISIONS, ModelConfig
 from minitransformer.errors import ConfigError, MissingPackageError, install_hint
 
 _current: ContextVar[str] = ContextVar("precision", default="float32")
@@ -61,3 +62,24 @@ def half_dtype(precision: str) -> np.dtype:
 def computed_dtype(dtype: Any) -> np.dtype:
     """What values of ``dtype`` are summed in: float64 for float64, else float32."""
     return np.dtype(np.float64 if np.dtype(dtype) == np.float64 else np.float32)
+
+
+def check_precision(precision: str, config: ModelConfig, xp: ModuleType) -> None:
+    """Refuse what would be slower or less exact without a word.
+
+    Raises:
+        ConfigError: the precision is not float32, and the library is NumPy, the kernels are simple or the model is
+            float64.
+        MissingPackageError: as `half_dtype`.
+    """
+    if precision == "float32":
+        return
+    for wrong, what in (
+        (xp is np, "on the CPU"),
+        (config.kernels == "simple", 'with model.kernels = "simple"'),
+        (config.dtype == "float64", 'with model.dtype = "float64"'),
+    ):
+        if wrong:
+            raise ConfigError(f"training.precision must be float32 {what}, got {precision!r}; change one of the two")
+    if precision != "tf32":
+        half_dtype(precision)

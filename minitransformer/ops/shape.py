@@ -58,7 +58,9 @@ def getitem_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
     shape, index = saved
     xp = get_array_module(grad_y)
     grad_x = xp.zeros(shape, grad_y.dtype)
-    if all(isinstance(each, slice | int | None | EllipsisType) for each in (index if type(index) is tuple else (index,))):
+    if all(
+        isinstance(each, slice | int | None | EllipsisType) for each in (index if type(index) is tuple else (index,))
+    ):
         grad_x[index] = grad_y  # slices and numbers take no place twice
     else:
         xp.add.at(grad_x, index, grad_y)

@@ -3,27 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from minitransformer.autograd import no_grad
+import numpy as np
+
+from minitransformer import kernels
+from minitransformer.autograd import Tensor, no_grad
+from minitransformer.backend import Array, get_array_module
 from minitransformer.config import TrainingConfig
 from minitransformer.distributed import ALONE, Workers, add_up
 from minitransformer.errors import DataError
 from minitransformer.nn import Dropout, Transformer
-from minitransformer.optim import Adam, clip_gradient_norm, learning_rate
+from minitransformer.optim import Adam, LossScale, clip_gradient_norm, learning_rate
 from minitransformer.text import Batch
 
 
 @dataclass(frozen=True)
 class StepResult:
-    """What an update saw. ``loss`` is label-smoothed, ``nll`` is not: exp(nll) is the perplexity. Nats per token."""
+    """What an update saw. ``loss`` is label-smoothed, ``nll`` is not: exp(nll) is the perplexity. Nats per token.
 
-    loss: float
-    nll: float
+    On a GPU ``loss``, ``nll`` and ``gradient_norm`` are numbers that stay there until somebody ``read``s them.
+    """
+
+    loss: float | Array
+    nll: float | Array
     n_src_tokens: int
     n_tgt_tokens: int
-    gradient_norm: float
+    gradient_norm: float | Array
     learning_rate: float
+
+    def read(self) -> StepResult:
+        """The same with Python's numbers; waits until the device has computed them."""
+        names = ("loss", "nll", "gradient_norm")
+        return replace(self, **{name: float(getattr(self, name)) for name in names})
 
 
 def train_step(
@@ -34,15 +46,18 @@ def train_step(
     update: int,
     config: TrainingConfig,
     workers: Workers = ALONE,
+    loss_scale: LossScale | None = None,
 ) -> StepResult:
     """Update number ``update`` (from 1): mean gradient over all target tokens of all micro-batches, then Adam.
 
     loss = sum over micro-batches / number of target tokens in all of them, so that k unequal micro-batches
     give the gradient of the one batch that they make up. Workers take whole micro-batches, side by side.
+    An update that ``loss_scale`` does not accept changes no parameter and reports a gradient norm of 0.
     """
     n_tgt_tokens = sum(batch.n_tgt_tokens for batch in micro_batches)
     if n_tgt_tokens == 0:
         raise DataError("train_step: the micro-batches must have at least one target token, got none")
+    scale = loss_scale or LossScale()
     gradients = model.parameters.zeroed_gradients(workers.size)
 
     def forward_and_backward(worker: int) -> tuple[float, float]:
@@ -50,18 +65,29 @@ def train_step(
         for i in range(worker, len(micro_batches), workers.size):
             batch, dropout = micro_batches[i], Dropout(config.seed, update, i)
             loss_sum, nll_sum = model.loss(batch.src, batch.tgt_in, batch.tgt_out, dropout)
-            loss_sum.backward(1.0 / n_tgt_tokens, into=gradients[worker])
-            loss += loss_sum.item()
-            nll += nll_sum.item()
+            loss_sum.backward(scale.value / n_tgt_tokens, into=gradients[worker])
+            loss += _number(loss_sum)
+            nll += _number(nll_sum)
         return loss, nll
 
     loss, nll = (sum(sums) for sums in zip(*workers.map(forward_and_backward), strict=True))
     add_up([each.vector for each in gradients], workers)
+    if scale.value != 1.0:
+        model.parameters.grad *= 1.0 / scale.value
     norm = clip_gradient_norm(model.parameters.grad, config.clip_norm)
     rate = learning_rate(update, model.config.d_model, config.warmup_steps, config.lr_scale)
-    optimizer.step(rate, workers)
+    if scale.accepts(norm):
+        with kernels.using(model.config.kernels):
+            optimizer.step(rate, workers)
+    else:
+        norm = 0.0
     n_src_tokens = sum(batch.n_src_tokens for batch in micro_batches)
     return StepResult(loss / n_tgt_tokens, nll / n_tgt_tokens, n_src_tokens, n_tgt_tokens, norm, rate)
+
+
+def _number(tensor: Tensor) -> float | Array:
+    """The one number of a tensor; on a GPU it stays there."""
+    return tensor.item() if get_array_module(tensor.data) is np else tensor.data
 
 
 def evaluate_loss(model: Transformer, batches: Iterable[Batch]) -> tuple[float, float]:
@@ -71,9 +97,9 @@ def evaluate_loss(model: Transformer, batches: Iterable[Batch]) -> tuple[float, 
     with no_grad():
         for batch in batches:
             loss_sum, nll_sum = model.loss(batch.src, batch.tgt_in, batch.tgt_out)
-            loss += loss_sum.item()
-            nll += nll_sum.item()
+            loss += _number(loss_sum)
+            nll += _number(nll_sum)
             n_tgt_tokens += batch.n_tgt_tokens
     if n_tgt_tokens == 0:
         raise DataError("evaluate_loss: the batches must have at least one target token, got none")
-    return loss / n_tgt_tokens, nll / n_tgt_tokens
+    return float(loss) / n_tgt_tokens, float(nll) / n_tgt_tokens

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 import time
 from dataclasses import dataclass, replace
@@ -16,7 +15,7 @@ from minitransformer.distributed import Workers
 from minitransformer.errors import CheckpointError, ConfigError, TrainingError
 from minitransformer.kernels.profile import Profile, profiled, timed
 from minitransformer.nn import Transformer
-from minitransformer.optim import Adam
+from minitransformer.optim import Adam, LossScale
 from minitransformer.text import BatchStream
 from minitransformer.training.checkpoint import save_checkpoint
 from minitransformer.training.corpus import Corpus
@@ -25,6 +24,7 @@ from minitransformer.training.metrics import Meter, MetricsLog
 from minitransformer.training.resume import check_same_run
 from minitransformer.training.signals import StopRequest
 from minitransformer.training.step import StepResult, train_step
+from minitransformer.training.unread import Unread
 from minitransformer.training.validation import Validation
 
 
@@ -77,10 +77,13 @@ class Trainer:
             *corpus.train, src_tokens=config.data.src_tokens, tgt_tokens=config.data.tgt_tokens, seed=settings.seed
         )
         self.validation = Validation.if_wanted(corpus, config)
-        self.model = Transformer(config.model, seed=settings.seed, xp=load_array_module(settings.device))
-        shares = settings.micro_batches if self.model.xp is np else 1
+        xp = load_array_module(settings.device)
+        self.model = Transformer(config.model, seed=settings.seed, xp=xp, precision=settings.precision)
+        shares = settings.micro_batches if xp is np else 1
         self.workers = Workers.for_shares(shares, settings.threads)
         self.optimizer = Adam(self.model.parameters, beta1=settings.beta1, beta2=settings.beta2, eps=settings.eps)
+        self.loss_scale = LossScale.for_precision(settings.precision)
+        self.unread = Unread()
         self.folder = RunFolder(settings.directory)
         self.log = MetricsLog(self.folder.metrics)
         self.update, self.saved_update, self.validated_update = 0, -1, 0
@@ -123,23 +126,26 @@ class Trainer:
 
     def _one_update(self, bar: tqdm) -> None:
         settings, update = self.config.training, self.update + 1
-        began = time.monotonic()
+        self.unread.start()
         first = self.update * settings.micro_batches
         batches = [self.stream.batch(first + i) for i in range(settings.micro_batches)]
-        model, adam, workers = self.model, self.optimizer, self.workers
+        options = {"config": settings, "workers": self.workers, "loss_scale": self.loss_scale}
         with profiled(self.profile), timed("update"):
-            result = train_step(model, adam, batches, update=update, config=settings, workers=workers)
-        if not (math.isfinite(result.loss) and math.isfinite(result.gradient_norm)):
-            raise TrainingError(
-                f"train: loss and gradient norm must be finite, got {result.loss} and {result.gradient_norm} at update "
-                f"{update}; the checkpoints before it are whole; lower training.lr_scale or set training.clip_norm"
-            )
-        seconds = time.monotonic() - began
+            result = train_step(self.model, self.optimizer, batches, update=update, **options)
         self.update = update
-        for meter in (self.interval, self.epoch_so_far):
-            meter.add(result, seconds)
-        self._show(bar, result)
-        self._log_if_due(result)
+        self.unread.add(result)
+        ends_epoch = self.epoch_of(update + 1) != self.epoch_of(update)
+        if self.unread.is_full or ends_epoch or update % settings.log_every == 0:
+            self._read()
+            self._show(bar, result)
+            self._log_if_due(result)
+
+    def _read(self) -> None:
+        """Take in the figures of the latest updates; on a GPU this waits until they are computed."""
+        results, seconds = self.unread.read(self.update)
+        for result in results:
+            for meter in (self.interval, self.epoch_so_far):
+                meter.add(result, seconds)
 
     def _log_if_due(self, result: StepResult) -> None:
         update = self.update
@@ -178,6 +184,7 @@ class Trainer:
         """Write a checkpoint of this update, unless it is there already, and delete the oldest beyond the limit."""
         if self.saved_update == self.update:
             return
+        self._read()
         if not np.isfinite(to_numpy(self.model.parameters.data)).all():
             raise TrainingError(
                 f"train: parameters must be finite to be saved, got some that are not after update {self.update}; "
@@ -197,6 +204,7 @@ class Trainer:
                 "interval": self.interval.to_dict(),
                 "epoch_so_far": self.epoch_so_far.to_dict(),
                 "seconds": self._seconds(),
+                "loss_scale": self.loss_scale.to_dict(),
             },
         )
         self.folder.prune(self.config.training.keep_checkpoints, self.update)
@@ -217,6 +225,8 @@ class Trainer:
             self.interval = Meter(**checkpoint.progress["interval"])
             self.epoch_so_far = Meter(**checkpoint.progress["epoch_so_far"])
             self.seconds_before = checkpoint.progress["seconds"]
+            if self.loss_scale.is_needed and checkpoint.progress.get("loss_scale", {}).get("is_needed"):
+                self.loss_scale = LossScale(**checkpoint.progress["loss_scale"])
             self._say(f"train: resumed from {checkpoint.path}")
         elif self.corpus.n_empty + self.corpus.n_long:
             self._say(
@@ -240,7 +250,7 @@ class Trainer:
             f"lr {result.learning_rate:.2e}",
             refresh=False,
         )
-        bar.update()
+        bar.update(self.update - bar.n)
 
     def _say(self, message: str) -> None:
         tqdm.write(message, file=sys.stderr)

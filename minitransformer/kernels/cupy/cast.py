@@ -19,7 +19,5 @@ def scaled(x: Array, factor: Array | None, dtype: Any, out: Array | None = None)
     if out is None:
         out = get_array_module(x).empty(x.shape, dtype)
     n = x.size
-    launch(
-        "cast", "cast", blocks_for(pieces(1, n)), (THREADS,), (x, factor, out, n, whole(n, x, out)), out.dtype
-    )
+    launch("cast", "cast", blocks_for(pieces(1, n)), (THREADS,), (x, factor, out, n, whole(n, x, out)), out.dtype)
     return out

@@ -43,7 +43,9 @@ def positioned_embedding_backward(grad_y: Array, saved: tuple) -> tuple[Array, .
     order = xp.argsort(places, kind="stable")  # equal tokens stay in the order of their places: same sums, same bits
     starts = xp.searchsorted(places[order], xp.arange(n_words + 1))  # (V + 1,)
     grad_table = xp.empty((n_words, width), computed_dtype(grad.dtype))
-    launch("embedding", "scatter_add", (n_words,), (32, 16), (grad, order, starts, grad_table, width, scale), grad.dtype)
+    launch(
+        "embedding", "scatter_add", (n_words,), (32, 16), (grad, order, starts, grad_table, width, scale), grad.dtype
+    )
     grad_positions = sum_rows(grad.reshape(-1, n_positions * width)).reshape(n_positions, width)
     return grad_table, grad_positions
 

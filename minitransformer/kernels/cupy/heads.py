@@ -66,7 +66,13 @@ def _move(kernel: str, heads: Array, packed: Array, start: int) -> None:
     n = heads.nbytes // unit
     arrays = (packed, heads) if kernel == "split_heads" else (heads, packed)
     launch(
-        "heads", kernel, blocks_for(n), (THREADS,), (*arrays, n, n_heads, length, width, row, start), "float32", UNIT=unit
+        "heads",
+        kernel,
+        blocks_for(n),
+        (THREADS,),
+        (*arrays, n, n_heads, length, width, row, start),
+        "float32",
+        UNIT=unit,
     )
 
 

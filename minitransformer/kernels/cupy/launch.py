@@ -29,7 +29,13 @@ class Strided:
 
 
 def launch(
-    file: str, kernel: str, blocks: tuple[int, ...], threads: tuple[int, ...], arguments: tuple, dtype: Any, **names: int
+    file: str,
+    kernel: str,
+    blocks: tuple[int, ...],
+    threads: tuple[int, ...],
+    arguments: tuple,
+    dtype: Any,
+    **names: int,
 ) -> None:
     """Start ``kernel`` of ``file.cu``, compiled for activations of ``dtype``.
 

@@ -39,9 +39,7 @@ def add_bias(y: Array, bias: Array) -> None:
     """y += bias, (N, width) and (width,)"""
     n_rows, width = y.shape
     blocks = blocks_for(pieces(n_rows, width))
-    launch(
-        "feed_forward", "add_bias", blocks, (THREADS,), (y, bias, n_rows, width, whole(width, y, bias)), y.dtype
-    )
+    launch("feed_forward", "add_bias", blocks, (THREADS,), (y, bias, n_rows, width, whole(width, y, bias)), y.dtype)
 
 
 linear = Rule("linear", linear_forward, linear_backward)

@@ -20,7 +20,9 @@ from minitransformer.kernels.precision import computed_dtype, uses_tf32
 from minitransformer.ops.rule import Rule
 
 CHUNK_ELEMENTS = 1 << 26  # logits held at a time: 256 MiB in float32; to be tuned on a GPU
-HALF_SCALE = 1024.0  # on the logits' gradients in float16, whose smallest numbers are larger than label smoothing's share
+HALF_SCALE = (
+    1024.0  # on the logits' gradients in float16, whose smallest numbers are larger than label smoothing's share
+)
 
 
 def projection_loss_forward(
@@ -40,9 +42,7 @@ def projection_loss_forward(
         grad = logits if buffer is None else buffer[: len(logits)]
         _cross_entropy(logits, targets[part], losses[part], grad, label_smoothing, pad_id, scale)
         matmul(grad, matrix, out=grad_x[part], alpha=1.0 / scale, tf32=tf32)
-        matmul(
-            grad, x[part], transpose_a=True, out=grad_table, add=part.start > 0, alpha=1.0 / scale, tf32=tf32
-        )
+        matmul(grad, x[part], transpose_a=True, out=grad_table, add=part.start > 0, alpha=1.0 / scale, tf32=tf32)
     return _totals(losses, dtype), (grad_x, grad_table, x.dtype)
 
 

@@ -25,4 +25,9 @@ def source_of(name: str) -> str:
 def options_of(dtype: str, constants: tuple[tuple[str, int], ...] = ()) -> tuple[str, ...]:
     """The compiler's options for activations of ``dtype`` and the constants that a file leaves open."""
     stored, computed = STORED[dtype]
-    return ("-std=c++17", f"-DSTORED={stored}", f"-DCOMPUTED={computed}", *(f"-D{name}={value}" for name, value in constants))
+    return (
+        "-std=c++17",
+        f"-DSTORED={stored}",
+        f"-DCOMPUTED={computed}",
+        *(f"-D{name}={value}" for name, value in constants),
+    )
