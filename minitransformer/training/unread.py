@@ -13,7 +13,7 @@ MOST = 16
 
 
 class Unread:
-    """The results of the latest updates, in order. ``start`` before an update, ``add`` after it, ``read`` now and then."""
+    """The results of the latest updates: ``start`` before an update, ``add`` after it, ``read`` now and then."""
 
     def __init__(self):
         self.results: list[StepResult] = []

@@ -1,7 +1,7 @@
 """The CUDA kernels run on a CPU: compiled by g++, launched on NumPy arrays.
 
-``emulated(monkeypatch)`` puts the emulation in the place of CuPy for one test: then the twins of kernels/cupy take NumPy
-arrays. Everything is the code that runs on a GPU, but for the launch itself and cuBLAS.
+``emulated(monkeypatch)`` puts the emulation in the place of CuPy for one test: then the twins of kernels/cupy take
+NumPy arrays. Everything is the code that runs on a GPU, but for the launch itself and cuBLAS.
 """
 
 from __future__ import annotations

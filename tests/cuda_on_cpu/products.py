@@ -31,8 +31,8 @@ def _number(address: int, compute: int) -> float:
 
 
 def gemmStridedBatchedEx(  # noqa: N802
-    handle, transa, transb, m, n, k, alpha, a, atype, lda, stridea, b, btype, ldb, strideb, beta, c, ctype, ldc, stridec,
-    count, compute, algorithm,
+    handle, transa, transb, m, n, k, alpha, a, atype, lda, stridea, b, btype, ldb, strideb, beta, c, ctype, ldc,
+    stridec, count, compute, algorithm,
 ):  # fmt: skip
     wide = np.float64 if compute == COMPUTE_FLOAT64 else np.float32
     assert compute != COMPUTE_TF32 or atype == btype == DATA_TYPES["float32"]

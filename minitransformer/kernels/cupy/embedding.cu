@@ -35,7 +35,8 @@ extern "C" __global__ void scatter_add(const T *grad, const long long *order, co
         long long column = tile + threadIdx.x;
         ACC sum = 0;
         if (column < width)
-            for (long long i = begin + threadIdx.y; i < end; i += 16) sum += value_of(grad[order[i] * width + column]);
+            for (long long i = begin + threadIdx.y; i < end; i += 16)
+                sum += value_of(grad[order[i] * width + column]);
         sums[threadIdx.y][threadIdx.x] = sum;
         __syncthreads();
         if (threadIdx.y == 0 && column < width) {
