@@ -45,13 +45,14 @@ def pytest_collection_modifyitems(items):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
-    """With MINITRANSFORMER_REQUIRE_PARITY=1 a parity test that is skipped has failed: CI must not pass on silence."""
+    """With MINITRANSFORMER_REQUIRE_PARITY=1 a test that is skipped for want of PyTorch, or of a compiler for CUDA, has
+    failed: CI must not pass on silence."""
     report = yield
     required = os.environ.get("MINITRANSFORMER_REQUIRE_PARITY") == "1"
-    if required and report.skipped and item.get_closest_marker("parity"):
+    if required and report.skipped and any(map(item.get_closest_marker, ("parity", "cuda"))):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
         report.outcome = "failed"
-        report.longrepr = f"MINITRANSFORMER_REQUIRE_PARITY=1, but this parity test was skipped: {reason}"
+        report.longrepr = f"MINITRANSFORMER_REQUIRE_PARITY=1, but this test was skipped: {reason}"
     return report
 
 

@@ -18,6 +18,7 @@ from minitransformer.kernels.precision import half_dtype
 from minitransformer.ops.registry import RULES
 from minitransformer.optim import Adam
 
+pytestmark = pytest.mark.cuda  # needs packages of the dev extra
 NAMES = [twin.name for twin in TWINS]
 WIDE = (3, 11, 776)
 OTHER_SIZES = [

@@ -11,6 +11,7 @@ from cuda_on_cpu.kernels import parameters_of
 import minitransformer
 from minitransformer.kernels.cupy.source import FOLDER, STORED, options_of, source_of
 
+pytestmark = pytest.mark.cuda  # needs packages of the dev extra
 FILES = sorted(path.stem for path in FOLDER.glob("*.cu"))
 ARCHITECTURES = (75, 80, 90)  # Turing, Ampere, Hopper
 NAMES = {"norm": [(("GROUPS", 1),), (("GROUPS", 3),)], "heads": [(("UNIT", unit),) for unit in (2, 4, 8, 16)]}

@@ -18,6 +18,7 @@ from minitransformer.optim import Adam, LossScale
 from minitransformer.training.step import evaluate_loss, train_step
 from minitransformer.translation import beam_search
 
+pytestmark = pytest.mark.cuda  # needs packages of the dev extra
 DROP = {"p_drop": 0.2, "p_drop_attention": 0.3, "p_drop_ffn": 0.25}
 
 

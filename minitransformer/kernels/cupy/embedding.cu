@@ -26,7 +26,7 @@ extern "C" __global__ void embed(const ACC *table, const long long *ids, const A
 //
 // order: rows of grad sorted by their word, so those of one word stand together   starts: (V + 1,), where each begins
 // Threads: a block of 32 x 16 works on one word of the table, 32 columns at a time: thread (i, j) adds every 16th row
-// of column i; then the first row of threads adds the 16 sums. One writer for each number, in a fixed order: no atomics.
+// of column i; then the first row of threads adds the 16 sums. One writer for each number, in a fixed order.
 extern "C" __global__ void scatter_add(const T *grad, const long long *order, const long long *starts, ACC *grad_table,
                                        long long width, double scale) {
     __shared__ ACC sums[16][32];

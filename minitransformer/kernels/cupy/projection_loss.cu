@@ -4,8 +4,8 @@
 //   loss  = ln Z - (1 - eps) logit_target - eps mean(logits),   nll = ln Z - logit_target,   Z = sum_v exp(logit_v)
 //   grad  = (p - q) * grad_scale; all are zero where the target is padding
 //
-// Threads: a block of 256 works on a row of V logits. First pass: each thread keeps the largest value it has met and the
-// sum of exponentials below it; second pass: the gradient. The row is read twice, the second time mostly from the cache.
+// Threads: a block of 256 works on a row of V logits. First pass: each thread keeps the largest value it has met and
+// the sum of exponentials below it; second pass: the gradient. The second time the row comes mostly from the cache.
 
 // losses: (n_rows, 2), loss and nll of each row, in double precision   grad: (n_rows, V), null if it is not wanted
 extern "C" __global__ void cross_entropy(const ACC *logits, const long long *targets, double *losses, T *grad,

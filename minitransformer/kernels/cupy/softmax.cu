@@ -6,7 +6,7 @@
 // Threads: a warp works on a row, thread i of it on columns i, i + 32, ...; a block is 32 x 4 threads, four rows. The
 // rows of attention are short (a sentence), so a row stays in the cache from the first pass to the third.
 
-// mask: a byte for each place, found by four strides (bytes; 0 where one mask serves a whole axis); null: all may be seen
+// mask: a byte for each place, found by four strides (bytes; 0 where one mask serves a whole axis); null: all are seen
 // dropped: null if nothing is dropped
 extern "C" __global__ void softmax_forward(const ACC *scores, T *weights, T *dropped, const unsigned char *mask,
                                            long long n_rows, long long n_heads, long long n_queries, long long n_keys,
