@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from minitransformer import __version__
-from minitransformer.cli import average, binarise, bpe, clean, data, doctor, evaluate, plot, train, translate
+from minitransformer.cli import average, binarise, bpe, clean, data, doctor, evaluate, plan, plot, train, translate
 from minitransformer.errors import MiniTransformerError
 
-COMMANDS = (clean, bpe, binarise, train, average, translate, evaluate, plot, data, doctor)
+COMMANDS = (clean, bpe, binarise, plan, train, average, translate, evaluate, plot, data, doctor)
 """In the order in which a newcomer needs them. Each imports what is heavy only when it runs."""
 
 BAD_INPUT, INTERRUPTED, PIPE_CLOSED = 2, 130, 141

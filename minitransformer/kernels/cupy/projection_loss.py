@@ -64,7 +64,12 @@ def projection_loss_forward_only(
 
 
 def _chunk_shape(x: Array, table: Array) -> tuple[int, int]:
-    return min(len(x), max(1, CHUNK_ELEMENTS // len(table))), len(table)
+    return min(len(x), chunk_rows(len(table))), len(table)
+
+
+def chunk_rows(n_words: int) -> int:
+    """Rows of logits held at a time."""
+    return max(1, CHUNK_ELEMENTS // n_words)
 
 
 def _chunks(x: Array, matrix: Array, tf32: bool) -> Iterator[tuple[slice, Array]]:
