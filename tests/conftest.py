@@ -67,3 +67,11 @@ def relative_error():
         return float(distance / size) if size else float(distance)
 
     return error
+
+
+@pytest.fixture
+def device(monkeypatch):
+    """Where the kernels for CuPy compute: on this CPU, emulated. In tests/gpu it is a GPU."""
+    from cuda_on_cpu import emulated
+
+    return emulated(monkeypatch)

@@ -1,4 +1,4 @@
-"""The CUDA kernels against the readable pairs, on a CPU: the code that a GPU runs, but for launches and cuBLAS."""
+"""The CUDA kernels against the readable pairs: here emulated on a CPU; tests/gpu runs the same tests on a GPU."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ import sys
 import numpy as np
 import pytest
 from cases import CASES, as_tuple, booleans, case, cotangents, ids, mask
-from cuda_on_cpu import emulated, kernels
 from slow_philox import slow_mask
 
 from minitransformer.kernels import CountedMask, precision
 from minitransformer.kernels.cupy import TWINS, adam, sums
 from minitransformer.kernels.cupy.gemm import matmul
 from minitransformer.kernels.precision import half_dtype
-from minitransformer.ops.registry import RULES
 from minitransformer.optim import Adam
 
 pytestmark = pytest.mark.cuda  # needs packages of the dev extra
@@ -42,18 +40,21 @@ CLOSE = {"float32": 3e-6, "float64": 1e-12, "bfloat16": 2e-2, "float16": 3e-3}
 PARAMETERS = {"linear": 1, "feed_forward": 1, "layer_norm": 1, "residual_dropout_norm": 2, "projection_loss": 1}
 """From which input on the inputs of a rule are parameters, which are never stored in halves."""
 
-
-@pytest.fixture
-def twins(monkeypatch):
-    return emulated(monkeypatch)
+every_twin_case = pytest.mark.parametrize("case", TWIN_CASES, ids=str)
 
 
-def with_counted_mask(options: dict) -> tuple[dict, dict]:
+def placed(device, values) -> list:
+    """Arrays on the device; everything else as it is."""
+    return [device.put(each) if isinstance(each, np.ndarray) else each for each in values]
+
+
+def with_counted_mask(options: dict, device) -> tuple[dict, dict]:
     """Options for the readable pair, with the mask as an array, and for the twin, with the same mask to be counted."""
+    there = dict(zip(options, placed(device, options.values()), strict=True))
     if options.get("keep") is None:
-        return options, options
+        return options, there
     counted = CountedMask((123456789, 4000000000), 7, options["keep"].shape, options["p_drop"])
-    return options | {"keep": slow_mask(counted)}, options | {"keep": counted}
+    return options | {"keep": slow_mask(counted)}, there | {"keep": counted}
 
 
 def rounded(inputs: tuple, name: str, dtype: str) -> tuple[list, list]:
@@ -65,148 +66,129 @@ def rounded(inputs: tuple, name: str, dtype: str) -> tuple[list, list]:
     return halves, [x.astype(np.float32) for x in halves]
 
 
-@pytest.mark.parametrize("dtype", CLOSE)
-@pytest.mark.parametrize("case", TWIN_CASES, ids=str)
-def test_the_kernel_equals_its_pair(case, dtype, twins, rng, relative_error):
-    name = case.rule.name
+def check_twin(case, dtype: str, device, rng, relative_error) -> None:
+    """Outputs and gradients of the twin are those of the pair, and nothing given is written to."""
+    twin = device.twins[case.rule.name]
     inputs, options = case.make("float64" if dtype == "float64" else "float32")
-    given, inputs = rounded(inputs, name, dtype)
-    options, counted = with_counted_mask(options)
+    given, inputs = rounded(inputs, case.rule.name, dtype)
+    options, counted = with_counted_mask(options, device)
     expected, saved = case.rule.forward(*inputs, **options)
-    grads_y = cotangents(case.rule, as_tuple(expected), rng)
+    there = placed(device, given)
     with precision.computing(dtype if dtype in ("bfloat16", "float16") else "float32"):
-        y, twin_saved = twins[name].forward(*given, **counted)
+        y, twin_saved = twin.forward(*there, **counted)
     outputs = as_tuple(y)
-    grads_given = [None if g is None else g.astype(out.dtype) for g, out in zip(grads_y, outputs, strict=True)]
-    grads_y = [
-        None if g is None else g.astype(want.dtype) for g, want in zip(grads_given, as_tuple(expected), strict=True)
-    ]
-    grads = twins[name].backward(*grads_given, twin_saved)
-    for x, grad in zip(given, grads, strict=True):
-        assert grad.dtype == x.dtype
-    wanted = [*as_tuple(expected), *case.rule.backward(*grads_y, saved)]
+    grads_y = cotangents(case.rule, as_tuple(expected), rng)
+    stored = [None if g is None else g.astype(out.dtype) for g, out in zip(grads_y, outputs, strict=True)]
+    grads = twin.backward(*placed(device, stored), twin_saved)
+    assert [grad.dtype for grad in grads] == [x.dtype for x in given]
+    exact = [None if g is None else g.astype(want.dtype) for g, want in zip(stored, as_tuple(expected), strict=True)]
+    wanted = [*as_tuple(expected), *case.rule.backward(*exact, saved)]
     for result, want in zip([*outputs, *grads], wanted, strict=True):
-        assert relative_error(result.astype(want.dtype), want) < CLOSE[dtype]
+        assert relative_error(device.get(result).astype(want.dtype), want) < CLOSE[dtype]
+    for x, copy in zip(given, placed(device, given), strict=True):
+        np.testing.assert_array_equal(device.get(copy), x)
+
+
+@pytest.mark.parametrize("dtype", CLOSE)
+@every_twin_case
+def test_the_kernel_equals_its_pair(case, dtype, device, rng, relative_error):
+    check_twin(case, dtype, device, rng, relative_error)
+
+
+@every_twin_case
+def test_backward_of_the_kernel_is_the_derivative_of_its_forward(case, device, rng):
+    """Central differences of the twin itself, in float64, along a random direction."""
+    inputs, options = case.make()
+    _, counted = with_counted_mask(options, device)
+    twin = device.twins[case.rule.name]
+
+    def outputs_at(x) -> tuple:
+        return tuple(map(device.get, as_tuple(twin.forward(*placed(device, x), **counted)[0])))
+
+    grads_y = cotangents(case.rule, outputs_at(inputs), rng)
+    grads = twin.backward(*placed(device, grads_y), twin.forward(*placed(device, inputs), **counted)[1])
+    step = 1e-5
+    for i, (x, grad) in enumerate(zip(inputs, grads, strict=True)):
+        direction = rng.standard_normal(x.shape)
+        sides = [outputs_at([*inputs[:i], x + sign * step * direction, *inputs[i + 1 :]]) for sign in (1.0, -1.0)]
+        ahead, behind = (
+            sum(float((g * y).sum()) for g, y in zip(grads_y, side, strict=True) if g is not None) for side in sides
+        )
+        np.testing.assert_allclose(
+            (device.get(grad) * direction).sum(), (ahead - behind) / (2 * step), rtol=1e-6, atol=1e-8
+        )
 
 
 @pytest.mark.parametrize("case", [each for each in TWIN_CASES if each.rule.name == "projection_loss"], ids=str)
-def test_a_forward_without_gradients_gives_the_same_losses(case, twins):
+def test_a_forward_without_gradients_gives_the_same_losses(case, device):
     inputs, options = case.make()
-    losses = twins["projection_loss"].forward_only(*inputs, **options)
-    np.testing.assert_allclose(losses, case.rule.forward(*inputs, **options)[0], rtol=1e-12)
+    there = dict(zip(options, placed(device, options.values()), strict=True))
+    losses = device.twins["projection_loss"].forward_only(*placed(device, inputs), **there)
+    wanted = case.rule.forward(*inputs, **options)[0]
+    np.testing.assert_allclose([float(loss) for loss in losses], [float(loss) for loss in wanted], rtol=1e-12)
 
 
 @pytest.mark.parametrize("elements", [1, 9, 20, 36, 54])
-def test_losses_and_gradients_do_not_depend_on_the_chunk(elements, twins, monkeypatch, relative_error):
-    monkeypatch.setattr(sys.modules[twins["projection_loss"].forward.__module__], "CHUNK_ELEMENTS", elements)
+def test_losses_and_gradients_do_not_depend_on_the_chunk(elements, device, monkeypatch, rng, relative_error):
+    twin = device.twins["projection_loss"]
+    monkeypatch.setattr(sys.modules[twin.forward.__module__], "CHUNK_ELEMENTS", elements)
     case = next(each for each in CASES if str(each) == "projection_loss: smoothed")
-    inputs, options = case.make()
-    expected, saved = case.rule.forward(*inputs, **options)
-    losses, twin_saved = twins["projection_loss"].forward(*inputs, **options)
-    grads = twins["projection_loss"].backward(np.asarray(0.7), None, twin_saved)
-    wanted = [*expected, *case.rule.backward(np.asarray(0.7), None, saved)]
-    for result, want in zip([*losses, *grads], wanted, strict=True):
-        assert relative_error(result, want) < 1e-12
+    check_twin(case, "float64", device, rng, relative_error)
+    check_twin(case, "bfloat16", device, rng, relative_error)
 
 
 @pytest.mark.parametrize(("rows", "width"), [(1, 1), (31, 32), (33, 31), (1025, 65), (2048, 3)])
-def test_rows_are_added_up(rows, width, twins, rng, relative_error):
+def test_rows_are_added_up(rows, width, device, rng, relative_error):
     x = rng.standard_normal((rows, width))
-    assert relative_error(sums.sum_rows(x), x.sum(axis=0)) < 1e-12
+    assert relative_error(device.get(sums.sum_rows(device.put(x))), x.sum(axis=0)) < 1e-12
 
 
-def test_adam_in_one_kernel_is_adam(twins, rng, relative_error):
-    for dtype in ("float32", "float64"):
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_adam_in_one_kernel_is_adam(dtype, device, rng, relative_error):
+    class Vectors:
+        data = rng.standard_normal(1000).astype(dtype)
+        grad = rng.standard_normal(1000).astype(dtype)
 
-        class Vectors:
-            data = rng.standard_normal(1000).astype(dtype)
-            grad = rng.standard_normal(1000).astype(dtype)
-
-        plain = Adam(Vectors, 0.9, 0.98, 1e-9)
-        w, m, v = Vectors.data.copy(), plain.m.copy(), plain.v.copy()
-        for step in (1, 2, 3):
-            plain.step(0.01)
-            numbers = {"beta1": 0.9, "beta2": 0.98, "eps": 1e-9}
-            correction = 1.0 / math.sqrt(1.0 - 0.98**step)
-            adam(w, m, v, Vectors.grad, step_size=0.01 / (1 - 0.9**step), inv_sqrt_correction=correction, **numbers)
-            for ours, want in ((w, Vectors.data), (m, plain.m), (v, plain.v)):
-                assert relative_error(ours, want) < CLOSE[dtype]
-
-
-def test_philox_gives_the_published_numbers():
-    """The known answers that come with Random123 for Philox 4x32-10."""
-    from slow_philox import philox
-
-    assert [f"{word:08x}" for word in philox([0] * 4, [0] * 2)] == ["6627e8d5", "e169c58d", "bc57ac4c", "9b00dbd8"]
-    ones = 2**32 - 1
-    assert [f"{word:08x}" for word in philox([ones] * 4, [ones] * 2)] == [
-        "408f276d",
-        "41c83b0e",
-        "a20bc7c6",
-        "6d5451fd",
-    ]
+    plain = Adam(Vectors, 0.9, 0.98, 1e-9)
+    w, m, v, grad = placed(device, [Vectors.data.copy(), plain.m.copy(), plain.v.copy(), Vectors.grad])
+    for step in (1, 2, 3):
+        plain.step(0.01)
+        numbers = {"beta1": 0.9, "beta2": 0.98, "eps": 1e-9}
+        correction = 1.0 / math.sqrt(1.0 - 0.98**step)
+        adam(w, m, v, grad, step_size=0.01 / (1 - 0.9**step), inv_sqrt_correction=correction, **numbers)
+        for ours, want in ((w, Vectors.data), (m, plain.m), (v, plain.v)):
+            assert relative_error(device.get(ours), want) < CLOSE[dtype]
 
 
 @pytest.mark.parametrize("shape", [(1,), (8,), (3, 7), (2, 3, 24), (5, 1)])
 @pytest.mark.parametrize("p_drop", [0.1, 0.5, 0.999])
-def test_the_mask_that_is_shown_is_what_philox_draws(shape, p_drop, twins):
+def test_the_mask_that_is_shown_is_what_philox_draws(shape, p_drop, device):
     mask = CountedMask((17, 2**32 - 5), 3, shape, p_drop)
-    np.testing.assert_array_equal(mask.array(np), slow_mask(mask))
-
-
-def test_rows_beyond_32_bits_have_draws_of_their_own():
-    """No array of the tests is that large: the counter's second word for rows is looked at by itself."""
-    source = kernels.source_of("dropout")
-    assert source.count("(unsigned int)((unsigned long long)row >> 32)") == 2
+    np.testing.assert_array_equal(device.get(mask.array(device.xp)), slow_mask(mask))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16"])
 @pytest.mark.parametrize("transpose_a", [False, True])
 @pytest.mark.parametrize("transpose_b", [False, True])
 @pytest.mark.parametrize("stack", [(), (1,), (3,), (2, 3)])
-def test_products_are_products(stack, transpose_a, transpose_b, dtype, twins, rng, relative_error):
-    half = dtype in ("bfloat16", "float16")
-    kind = half_dtype(dtype) if half else np.dtype(dtype)
+def test_products_are_products(stack, transpose_a, transpose_b, dtype, device, rng, relative_error):
+    kind = half_dtype(dtype) if dtype in ("bfloat16", "float16") else np.dtype(dtype)
     a = rng.standard_normal((*stack, *((4, 5) if transpose_a else (5, 4)))).astype(kind)
     b = rng.standard_normal((*stack, *((6, 4) if transpose_b else (4, 6)))).astype(kind)
     old = rng.standard_normal((*stack, 5, 6)).astype(np.float64 if dtype == "float64" else np.float32)
     a64, b64 = a.astype(np.float64), b.astype(np.float64)
     wanted = (a64.swapaxes(-1, -2) if transpose_a else a64) @ (b64.swapaxes(-1, -2) if transpose_b else b64)
     flags = {"transpose_a": transpose_a, "transpose_b": transpose_b}
-    y = matmul(a, b, **flags)
+    y = device.get(matmul(device.put(a), device.put(b), **flags))
     assert y.dtype == kind and relative_error(y.astype(np.float64), wanted) < CLOSE[dtype]
-    out = old.copy()
-    matmul(a, b, out=out, add=True, alpha=0.5, **flags)
-    assert relative_error(out, old + 0.5 * wanted) < 1e-6
+    out = device.put(old.copy())
+    matmul(device.put(a), device.put(b), out=out, add=True, alpha=0.5, **flags)
+    assert relative_error(device.get(out), old + 0.5 * wanted) < 1e-6
 
 
-def test_products_read_slices_of_a_cache_where_they_lie(twins, rng, relative_error, monkeypatch):
+def test_products_of_slices_and_turned_arrays_are_products(device, rng, relative_error):
     cache = rng.standard_normal((2, 3, 9, 4))
-    queries, keys = rng.standard_normal((2, 3, 1, 4)), cache[:, :, :5]
-    copies = []
-    monkeypatch.setattr(np, "ascontiguousarray", lambda x: copies.append(x) or x.copy())
-    y = matmul(queries, keys, transpose_b=True)
-    assert copies == [] and relative_error(y, queries @ keys.swapaxes(-1, -2)) < 1e-12
-    turned = cache.swapaxes(1, 2)
-    y = matmul(turned, turned, transpose_b=True)
-    assert copies and relative_error(y, turned @ turned.swapaxes(-1, -2)) < 1e-12
-
-
-def test_every_twin_has_a_rule_of_its_name_and_measures():
-    assert {twin.name: twin.measures for twin in TWINS} == {name: RULES[name].measures for name in NAMES}
-
-
-def test_every_kernel_of_every_file_is_launched_here(twins, monkeypatch, rng, relative_error):
-    started = set()
-
-    def recording(file, kernel, dtype, names):
-        started.add((file, kernel))
-        return kernels.compiled(file, kernel, dtype, names)
-
-    monkeypatch.setattr("minitransformer.kernels.cupy.launch.compiled", recording)
-    for each in TWIN_CASES:
-        test_the_kernel_equals_its_pair(each, "bfloat16", twins, rng, relative_error)
-    test_adam_in_one_kernel_is_adam(twins, rng, relative_error)
-    CountedMask((1, 2), 3, (4, 5), 0.5).array(np)
-    files = sorted(path.stem for path in kernels.source_of.__wrapped__.__globals__["FOLDER"].glob("*.cu"))
-    assert started == {(file, kernel) for file in files for kernel in kernels.parameters_of(file)}
+    there = device.put(cache)
+    for view in (lambda x: x[:, :, :5], lambda x: x.swapaxes(1, 2), lambda x: x[:, :, ::2], lambda x: x[:1]):
+        y = matmul(view(there), view(there), transpose_b=True)
+        assert relative_error(device.get(y), view(cache) @ view(cache).swapaxes(-1, -2)) < 1e-12

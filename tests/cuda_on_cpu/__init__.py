@@ -13,7 +13,9 @@ import numpy as np
 import pytest
 
 from cuda_on_cpu import kernels, products
+from minitransformer import kernels as package_kernels
 from minitransformer.kernels.cupy import TWINS, gemm, launch
+from minitransformer.nn import layers
 
 
 class _Poisoned:
@@ -33,11 +35,39 @@ class _Poisoned:
         return self.empty(array.shape, array.dtype)
 
 
-def emulated(monkeypatch) -> dict:
-    """For this test NumPy arrays are what CuPy arrays are to the twins; returns the twins by name."""
+class Device:
+    """Where the twins of kernels/cupy compute: here NumPy's arrays and emulated kernels.
+
+    xp: makes its arrays   put, get: bring NumPy's arrays there and back   twins: by the names of their rules
+    """
+
+    def __init__(self, monkeypatch):
+        self.monkeypatch, self.xp = monkeypatch, np
+        self.twins = {twin.name: twin for twin in TWINS}
+
+    def put(self, array):
+        return array
+
+    def get(self, array):
+        return np.asarray(array)
+
+    def takes_models(self) -> None:
+        """From now on models of NumPy arrays compute by the emulated kernels too."""
+        patch = self.monkeypatch
+        for name in [name for name, library in package_kernels.TWINS if library == "numpy"]:
+            patch.delitem(package_kernels.TWINS, (name, "numpy"))
+        for name, twin in self.twins.items():
+            patch.setitem(package_kernels.TWINS, (name, "numpy"), twin)
+        patch.setattr(layers, "COUNTING", {"numpy"})
+        in_one_kernel = lambda xp: package_kernels.cupy_adam if package_kernels.mode() == "fast" else None  # noqa: E731
+        patch.setattr(sys.modules["minitransformer.optim.adam"], "adam_of", in_one_kernel)
+
+
+def emulated(monkeypatch) -> Device:
+    """For this test NumPy arrays are what CuPy arrays are to the twins."""
     if kernels.COMPILER is None:
         pytest.skip("g++ is not installed: the kernels cannot be compiled for this machine")
-    pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed: NumPy has no bfloat16")
+    pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed: pip install minitransformer[dev]")
     monkeypatch.setattr(launch, "compiled", kernels.compiled)
     monkeypatch.setattr(gemm, "_cublas", lambda: SimpleNamespace(**vars(products)))
     monkeypatch.setattr(gemm, "_handle", lambda: 0)
@@ -45,4 +75,4 @@ def emulated(monkeypatch) -> dict:
     for name, module in sys.modules.items():
         if name.startswith("minitransformer.kernels.cupy.") and hasattr(module, "get_array_module"):
             monkeypatch.setattr(module, "get_array_module", lambda *arrays: poisoned)
-    return {twin.name: twin for twin in TWINS}
+    return Device(monkeypatch)
