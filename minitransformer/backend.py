@@ -6,6 +6,7 @@ import ctypes
 import importlib.util
 import os
 import sys
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -156,6 +157,11 @@ def memory_trouble(error: MemoryError) -> str:
     except Exception:  # the driver may be beyond answering
         return text
     return f"{text}, {free / MIB:,.0f} of {total / MIB:,.0f} MiB free"
+
+
+def device_wait(xp: ModuleType) -> Callable[[], None]:
+    """A function that waits until the library's device has done all that it was asked for."""
+    return (lambda: None) if xp is np else xp.cuda.runtime.deviceSynchronize
 
 
 def keep_freed_memory() -> None:

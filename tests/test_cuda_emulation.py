@@ -11,7 +11,7 @@ from test_cuda_kernels import OTHER_SIZES, TWIN_CASES, check_twin
 
 from minitransformer.errors import ShapeError
 from minitransformer.kernels import CountedMask
-from minitransformer.kernels.cupy import TWINS, adam, launch
+from minitransformer.kernels.cupy import FUNCTIONS, TWINS, launch
 from minitransformer.kernels.cupy.gemm import matmul
 from minitransformer.kernels.cupy.masks import arguments_of
 from minitransformer.kernels.cupy.source import FOLDER
@@ -31,7 +31,8 @@ def test_every_kernel_of_every_file_is_compared_with_something(device, monkeypat
     for each in TWIN_CASES:
         check_twin(each, "bfloat16", device, rng, relative_error)
     vectors = [np.ones(3, np.float32) for _ in range(4)]
-    adam(*vectors, beta1=0.9, beta2=0.98, eps=1e-9, step_size=0.1, inv_sqrt_correction=1.0)
+    FUNCTIONS["adam"](*vectors, beta1=0.9, beta2=0.98, eps=1e-9, step_size=0.1, inv_sqrt_correction=1.0)
+    FUNCTIONS["sum_of_squares"](vectors[0])
     CountedMask((1, 2), 3, (4, 5), 0.5).array(np)
     files = [path.stem for path in FOLDER.glob("*.cu")]
     assert started == {(file, kernel) for file in files for kernel in kernels.parameters_of(file)}

@@ -11,7 +11,8 @@ from cases import CASES, as_tuple, booleans, case, cotangents, ids, mask
 from slow_philox import slow_mask
 
 from minitransformer.kernels import CountedMask, precision
-from minitransformer.kernels.cupy import TWINS, adam, sums
+from minitransformer.kernels.cupy import TWINS, sums
+from minitransformer.kernels.cupy.adam import adam
 from minitransformer.kernels.cupy.gemm import matmul
 from minitransformer.kernels.precision import half_dtype
 from minitransformer.optim import Adam
@@ -141,6 +142,14 @@ def test_losses_and_gradients_do_not_depend_on_the_chunk(elements, device, monke
 def test_rows_are_added_up(rows, width, device, rng, relative_error):
     x = rng.standard_normal((rows, width))
     assert relative_error(device.get(sums.sum_rows(device.put(x))), x.sum(axis=0)) < 1e-12
+
+
+@pytest.mark.parametrize("size", [1, 255, 256, 257, 5000])
+def test_squares_are_added_up_in_double_precision(size, device, rng, monkeypatch):
+    monkeypatch.setattr(sums, "MOST_BLOCKS", 7)
+    x = rng.standard_normal(size).astype(np.float32)
+    total = device.get(sums.sum_of_squares(device.put(x)))
+    assert float(total) == pytest.approx(float((x.astype(np.float64) ** 2).sum()), rel=1e-13)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -57,11 +57,13 @@ def run(arguments: argparse.Namespace) -> int:
         settings.append(f'training.device="{arguments.device}"')
     config = Config.load(arguments.config, settings)
 
+    from minitransformer.backend import device_wait, load_array_module
     from minitransformer.figures.canvas import new_figure
     from minitransformer.kernels.profile import Profile
     from minitransformer.training import Trainer
 
-    profile = Profile() if arguments.profile else None
+    wait = device_wait(load_array_module(config.training.device))
+    profile = Profile(wait) if arguments.profile else None
     if profile is not None:
         new_figure(1.0, 1.0)  # a missing package is told of now, not hours later
     trainer = Trainer(config, resume=not arguments.no_resume, profile=profile)

@@ -12,18 +12,19 @@ from types import ModuleType
 
 from minitransformer.backend import library_name
 from minitransformer.errors import ConfigError
+from minitransformer.kernels.cupy import FUNCTIONS as CUPY_FUNCTIONS
 from minitransformer.kernels.cupy import TWINS as CUPY_TWINS
-from minitransformer.kernels.cupy import adam as cupy_adam
 from minitransformer.kernels.cupy.masks import CountedMask
 from minitransformer.kernels.numpy import TWINS as NUMPY_TWINS
 from minitransformer.kernels.precision import computing
 from minitransformer.kernels.profile import current
 from minitransformer.ops.rule import Rule
 
-__all__ = ["TWINS", "CountedMask", "adam_of", "choose", "mode", "using"]
+__all__ = ["FUNCTIONS", "TWINS", "CountedMask", "choose", "function_of", "mode", "using"]
 
 TWINS: dict[tuple[str, str], Rule] = {(rule.name, "numpy"): rule for rule in NUMPY_TWINS}
 TWINS |= {(rule.name, "cupy"): rule for rule in CUPY_TWINS}
+FUNCTIONS: dict[tuple[str, str], Callable] = {(name, "cupy"): each for name, each in CUPY_FUNCTIONS.items()}
 
 _mode: ContextVar[str] = ContextVar("kernels", default="fast")
 
@@ -56,6 +57,6 @@ def choose(rule: Rule, xp: ModuleType) -> Rule:
     return pair if profile is None else profile.watched(pair)
 
 
-def adam_of(xp: ModuleType) -> Callable | None:
-    """The one kernel that does Adam's whole update, where the library has one."""
-    return cupy_adam if library_name(xp) == "cupy" and _mode.get() == "fast" else None
+def function_of(name: str, xp: ModuleType) -> Callable | None:
+    """The kernel that does the work of ``name`` at once, if the mode is ``fast`` and the library has one."""
+    return FUNCTIONS.get((name, library_name(xp))) if _mode.get() == "fast" else None

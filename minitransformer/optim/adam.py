@@ -7,7 +7,7 @@ from typing import Protocol
 
 from minitransformer.backend import Array, get_array_module
 from minitransformer.distributed import ALONE, Workers, blocks_of
-from minitransformer.kernels import adam_of
+from minitransformer.kernels import function_of
 from minitransformer.kernels.profile import timed
 
 
@@ -42,7 +42,7 @@ class Adam:
         self.step_count += 1
         step_size = learning_rate / (1.0 - self.beta1**self.step_count)
         inv_sqrt_correction = 1.0 / math.sqrt(1.0 - self.beta2**self.step_count)
-        in_one_kernel = adam_of(get_array_module(self.m))
+        in_one_kernel = function_of("adam", get_array_module(self.m))
         if in_one_kernel is not None:
             options = {"beta1": self.beta1, "beta2": self.beta2, "eps": self.eps, "step_size": step_size}
             w, grad = self.parameters.data, self.parameters.grad

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from minitransformer.backend import Array, get_array_module
+from minitransformer.kernels import function_of
 
 
 def gradient_norm(grad: Array) -> float | Array:
     """||grad|| of the whole gradient vector: one dot product. On a GPU it stays there: nobody waits for it."""
-    square = grad @ grad
     xp = get_array_module(grad)
-    return math.sqrt(float(square)) if xp is np else xp.sqrt(square)
+    sum_of_squares = function_of("sum_of_squares", xp)
+    if sum_of_squares is not None:
+        return xp.sqrt(sum_of_squares(grad))
+    return math.sqrt(float(grad @ grad))
 
 
 def clip_gradient_norm(grad: Array, max_norm: float) -> float | Array:
@@ -21,7 +22,7 @@ def clip_gradient_norm(grad: Array, max_norm: float) -> float | Array:
     norm = gradient_norm(grad)
     if max_norm > 0.0:
         if not isinstance(norm, float):
-            grad *= get_array_module(grad).minimum(max_norm / norm, 1.0)
+            grad *= get_array_module(grad).minimum(max_norm / norm, 1.0).astype(grad.dtype)
         elif norm > max_norm:
             grad *= max_norm / norm
     return norm

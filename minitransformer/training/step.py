@@ -74,13 +74,13 @@ def train_step(
     add_up([each.vector for each in gradients], workers)
     if scale.value != 1.0:
         model.parameters.grad *= 1.0 / scale.value
-    norm = clip_gradient_norm(model.parameters.grad, config.clip_norm)
     rate = learning_rate(update, model.config.d_model, config.warmup_steps, config.lr_scale)
-    if scale.accepts(norm):
-        with kernels.using(model.config.kernels):
+    with kernels.using(model.config.kernels):
+        norm = clip_gradient_norm(model.parameters.grad, config.clip_norm)
+        if scale.accepts(norm):
             optimizer.step(rate, workers)
-    else:
-        norm = 0.0
+        else:
+            norm = 0.0
     n_src_tokens = sum(batch.n_src_tokens for batch in micro_batches)
     return StepResult(loss / n_tgt_tokens, nll / n_tgt_tokens, n_src_tokens, n_tgt_tokens, norm, rate)
 

@@ -59,8 +59,8 @@ class Device:
         for name, twin in self.twins.items():
             patch.setitem(package_kernels.TWINS, (name, "numpy"), twin)
         patch.setattr(layers, "COUNTING", {"numpy"})
-        in_one_kernel = lambda xp: package_kernels.cupy_adam if package_kernels.mode() == "fast" else None  # noqa: E731
-        patch.setattr(sys.modules["minitransformer.optim.adam"], "adam_of", in_one_kernel)
+        for name, library in list(package_kernels.FUNCTIONS):
+            patch.setitem(package_kernels.FUNCTIONS, (name, "numpy"), package_kernels.FUNCTIONS[name, library])
 
 
 def emulated(monkeypatch) -> Device:

@@ -9,6 +9,7 @@ from minitransformer.kernels.cupy.linear import linear
 from minitransformer.kernels.cupy.norm import layer_norm, residual_dropout_norm
 from minitransformer.kernels.cupy.projection_loss import projection_loss
 from minitransformer.kernels.cupy.residual import residual_dropout
+from minitransformer.kernels.cupy.sums import sum_of_squares
 from minitransformer.ops.rule import Rule
 
 TWINS: tuple[Rule, ...] = (
@@ -24,4 +25,7 @@ TWINS: tuple[Rule, ...] = (
     split_heads,
 )
 
-__all__ = ["TWINS", "adam"]
+FUNCTIONS = {"adam": adam, "sum_of_squares": sum_of_squares}
+"""What is no rule: the optimizer's passes over whole vectors."""
+
+__all__ = ["FUNCTIONS", "TWINS"]

@@ -1,4 +1,4 @@
-// The sum of each column of a matrix: gradients of biases, and the second half of other sums.
+// Sums in a fixed order, without atomics: over the rows of a matrix, and of all squares of a vector.
 //
 //   y[part, column] = sum of x[row, column] over the rows of the part
 //
@@ -21,4 +21,24 @@ extern "C" __global__ void sum_rows(const T *x, ACC *y, long long n_rows, long l
         for (int j = 0; j < 32; ++j) sum += sums[j][threadIdx.x];
         y[blockIdx.y * width + column] = sum;
     }
+}
+
+// parts[b] = sum of x[i]^2 over what block b works on, in double precision
+//
+// Threads: thread t of the gridDim.x * blockDim.x takes every that-many-th number; each block then adds up its own.
+extern "C" __global__ void sum_squares(const T *x, double *parts, long long n) {
+    __shared__ double sums[256];
+    long long stride = (long long)gridDim.x * blockDim.x;
+    double sum = 0;
+    for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < n; i += stride) {
+        double value = value_of(x[i]);
+        sum += value * value;
+    }
+    sums[threadIdx.x] = sum;
+    __syncthreads();
+    for (int half = blockDim.x / 2; half > 0; half /= 2) {
+        if (threadIdx.x < half) sums[threadIdx.x] += sums[threadIdx.x + half];
+        __syncthreads();
+    }
+    if (threadIdx.x == 0) parts[blockIdx.x] = sums[0];
 }
