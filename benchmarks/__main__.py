@@ -18,6 +18,7 @@ BENCHMARKS = {
     "wmt_scale": "time and memory of the text pipeline at the size of WMT 2014 en-de",
     "decoding": "speed of translation beside Hugging Face Marian and CTranslate2",
     "growth": "how time and memory grow with length, batch, width, vocabulary and layers",
+    "gpu": "a GPU: correctness, update beside PyTorch, memory, decoding (where there is none, nothing is measured)",
 }
 
 

@@ -62,8 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
     from minitransformer.kernels.profile import Profile
     from minitransformer.training import Trainer
 
-    wait = device_wait(load_array_module(config.training.device))
-    profile = Profile(wait) if arguments.profile else None
+    profile = Profile(device_wait(load_array_module(config.training.device))) if arguments.profile else None
     if profile is not None:
         new_figure(1.0, 1.0)  # a missing package is told of now, not hours later
     trainer = Trainer(config, resume=not arguments.no_resume, profile=profile)
