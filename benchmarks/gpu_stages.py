@@ -84,22 +84,24 @@ def correctness(place: Place) -> dict:
     return {"exit status": run.returncode, "end": run.stdout.split("\n")[-60:] + run.stderr.split("\n")[-5:]}
 
 
-def stage(name: str, place: Place, quick: bool) -> dict:
-    """Run one stage of STAGES."""
-    base, big = (QUICK, QUICK) if quick else (BASE, BIG)
-    functions: dict[str, Callable[[], dict]] = {
-        "correctness": lambda: correctness(place),
-        "ceilings": lambda: ceilings(place, 64 if quick else 8192),
-        "same loss": lambda: same_loss(replace(base, sentences=max(8, base.sentences // 10)), place),
-        "base": lambda: steps(base, ("bfloat16", "tf32", "float32", "float16"), place, ("eager",)),
-        "ops": lambda: ops(base, "bfloat16", place),
-        "decoding": lambda: decoding(base, place, 8 if quick else 512),
-        "big": lambda: steps(big, ("bfloat16", "tf32"), place, ("eager",)),
-        "base compiled": lambda: steps(base, ("bfloat16", "tf32"), place, ("compiled",)),
-        "big compiled": lambda: steps(big, ("bfloat16",), place, ("compiled",)),
-        "nccl": lambda: nccl(place),
-    }
-    return functions[name]()
+STAGES: dict[str, Callable[[Place, bool], dict]] = {
+    "correctness": lambda place, quick: correctness(place),
+    "ceilings": lambda place, quick: ceilings(place, 64 if quick else 8192),
+    "same loss": lambda place, quick: same_loss(replace(_size(BASE, quick), sentences=100), place),
+    "base": lambda place, quick: steps(
+        _size(BASE, quick), ("bfloat16", "tf32", "float32", "float16"), place, ("eager",)
+    ),
+    "ops": lambda place, quick: ops(_size(BASE, quick), "bfloat16", place),
+    "decoding": lambda place, quick: decoding(_size(BASE, quick), place, 8 if quick else 512),
+    "big": lambda place, quick: steps(_size(BIG, quick), ("bfloat16", "tf32"), place, ("eager",)),
+    "base compiled": lambda place, quick: steps(_size(BASE, quick), ("bfloat16", "tf32"), place, ("compiled",)),
+    "big compiled": lambda place, quick: steps(_size(BIG, quick), ("bfloat16",), place, ("compiled",)),
+    "nccl": lambda place, quick: nccl(place),
+}
+
+
+def _size(size: Size, quick: bool) -> Size:
+    return QUICK if quick else size
 
 
 def _marian(model: Transformer, src: np.ndarray, place: Place) -> Callable[[], object]:
@@ -135,10 +137,10 @@ def _once(work: Callable[[], object], place: Place) -> float:
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu_stages", description=__doc__.split("\n")[0])
-    parser.add_argument("name")
+    parser.add_argument("name", choices=STAGES)
     parser.add_argument("--quick", action="store_true", help="small sizes")
     options = parser.parse_args(argv)
-    result = stage(options.name, Place(load_array_module("cuda"), "cuda"), options.quick)
+    result = STAGES[options.name](Place(load_array_module("cuda"), "cuda"), options.quick)
     print(json.dumps(result))
     return 0
 
