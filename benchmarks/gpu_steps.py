@@ -13,11 +13,12 @@ import numpy as np
 from benchmarks.gpu_memory import peak_of
 from benchmarks.work import Size, random_batch
 from minitransformer.backend import device_wait
-from minitransformer.config import ModelConfig, TrainingConfig
+from minitransformer.config import TrainingConfig
 from minitransformer.kernels.cupy.launch import Counter
 from minitransformer.kernels.profile import Profile, profiled, timed
 from minitransformer.nn import Transformer
 from minitransformer.optim import Adam, LossScale
+from minitransformer.training.cost import step_flops
 from minitransformer.training.memory import Shape, plan
 from minitransformer.training.step import evaluate_loss, train_step
 
@@ -37,16 +38,6 @@ class Place:
             import torch
 
             torch.cuda.synchronize()
-
-
-def step_flops(config: ModelConfig, shape: Shape) -> int:
-    """Multiplications and additions of the matrix products of an update: forward, and two gradients for each."""
-    S, T, d = shape.src_length, shape.tgt_length, config.d_model
-    heads = config.n_heads * (config.d_k + config.d_v)
-    own = sum(n * 2 * d * heads + n * n * heads for n in (S, T))
-    across = (S + T) * d * heads + S * T * heads
-    feed_forward = (S + T) * 2 * d * config.d_ff
-    return 6 * shape.sentences * (config.n_layers * (own + across + feed_forward) + T * d * config.vocab_size)
 
 
 def our_update(size: Size, precision: str, place: Place) -> tuple[Transformer, Callable[[], object]]:
@@ -84,7 +75,7 @@ def in_turn(runners: dict[str, Callable[[], object]], size: Size, place: Place) 
 def steps(size: Size, precisions: Sequence[str], place: Place, peers: Sequence[str]) -> dict:
     """Ours and PyTorch's update in each precision. peers: of ``eager`` and ``compiled``"""
     shape = Shape(size.sentences, size.tokens, size.tokens)
-    results: dict = {"flops": step_flops(size.model, shape), "tokens": shape.tgt}
+    results: dict = {"flops": step_flops(size.model, size.sentences, size.tokens, size.tokens), "tokens": shape.tgt}
     for precision in precisions:
         entry = results[precision] = {}
         model, update = our_update(size, precision, place)
