@@ -82,7 +82,10 @@ def _run(arguments: argparse.Namespace) -> int:
     except MemoryError as error:
         from minitransformer.backend import memory_trouble
 
-        remedy = "take smaller batches (data.src_tokens, data.tgt_tokens, translation.batch_tokens) or a smaller model"
+        remedy = (
+            "take smaller batches (data.src_tokens, data.tgt_tokens, translation.batch_tokens) or a smaller model; "
+        )
+        remedy += "`minitransformer plan` tells what an update takes"
         return _say(arguments, f"not enough memory ({memory_trouble(error)}); {remedy}", BAD_INPUT)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""

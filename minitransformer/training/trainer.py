@@ -45,8 +45,8 @@ class Trainer:
     """Trains a Transformer as ``config`` says.
 
     The state after update u follows from (config, data, u) alone: batches and dropout masks are drawn anew from
-    (seed, update), so a run that was killed and resumed ends in the same bits as one that was not (on one library: a GPU
-    draws other masks than NumPy).
+    (seed, update), so a run that was killed and resumed ends in the same bits as one that was not. A GPU draws other
+    masks than NumPy.
 
     corpus: sentence pairs; None reads the files of the [data] section
     resume: go on from the newest whole checkpoint in training.directory, if there is one; False: refuse to start there
