@@ -32,6 +32,7 @@ LIMITS = {
     "ops": 60,
     "decoding": 90,
     "big": 120,
+    "curves": 120,
     "base compiled": 240,
     "big compiled": 240,
     "nccl": 30,
@@ -113,6 +114,11 @@ def _outcome(result: dict) -> str:
     if "ours" in result and isinstance(result["ours"], dict) and "sentences/s" in result["ours"]:
         others = {name: each["sentences/s"] for name, each in result.items() if isinstance(each, dict)}
         return ", ".join(f"{name} {speed:.1f} sentences/s" for name, speed in others.items())
+    if "seeds" in result:
+        judged = {name: each for name, each in result.items() if isinstance(each, dict)}
+        return ", ".join(
+            f"{name} in {each['within_interval']} of {each['of']} windows" for name, each in judged.items()
+        )
     if "relative difference" in result:
         return f"relative difference {result['relative difference']:.1e}"
     return "done"

@@ -16,6 +16,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from benchmarks.gpu_curves import curves
 from benchmarks.gpu_steps import WARM_UP, Place, ops, reason, same_loss, steps
 from benchmarks.work import Size
 from minitransformer.backend import load_array_module
@@ -96,6 +97,9 @@ STAGES: dict[str, Callable[[Place, bool], dict]] = {
     "big": lambda place, quick: steps(_size(BIG, quick), ("bfloat16", "tf32"), place, ("eager",)),
     "base compiled": lambda place, quick: steps(_size(BASE, quick), ("bfloat16", "tf32"), place, ("compiled",)),
     "big compiled": lambda place, quick: steps(_size(BIG, quick), ("bfloat16",), place, ("compiled",)),
+    "curves": lambda place, quick: curves(
+        place, ("float32", "tf32", "bfloat16", "float16"), *((20, 10) if quick else ())
+    ),
     "nccl": lambda place, quick: nccl(place),
 }
 

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from benchmarks import gpu, gpu_stages, gpu_steps
+from benchmarks import gpu, gpu_curves, gpu_stages, gpu_steps
 from benchmarks.work import Size, random_batch
 from minitransformer.backend import driver_version
 from minitransformer.config import ModelConfig
@@ -72,6 +72,13 @@ def test_stages_run_on_the_emulated_kernels(device):
     assert found["ours"]["sentences/s"] > 0
     assert "Marian" in found or "Marian failed" in found
     assert "left out" in gpu_stages.nccl(HERE)
+
+
+def test_a_precision_is_judged_by_the_seeds_of_float32():
+    config = ModelConfig(vocab_size=20, n_layers=1, d_model=8, d_ff=8, n_heads=2)
+    result = gpu_curves.curves(HERE, ("float32",), updates=6, window=3, config=config)
+    assert result["float32"]["of"] == 2 and len(result["float32"]["windows"]) == 2
+    assert f"float32 in {result['float32']['within_interval']} of 2 windows" in gpu.markdown({}, {"curves": result})
 
 
 def test_every_stage_has_a_limit_and_every_limit_a_stage():
