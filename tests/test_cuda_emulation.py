@@ -63,7 +63,19 @@ KERNELS = {
     "a barrier that half of the threads never reach": "if (threadIdx.x < 16) __syncthreads();",
     "a shuffle of half a warp": "if (threadIdx.x < 16) warp_sum(1);",
     "a write before the array": "x[-1] = 1;",
-    "a write behind the array": "x[32] = 1;",
+    "a write behind the array": "x[64] = 1;",
+    "two warps that write to one place": "x[0] = threadIdx.x / 32;",
+    "no barrier between writing and reading": """
+        __shared__ ACC shown[64];
+        shown[threadIdx.x] = threadIdx.x;
+        x[threadIdx.x] = shown[(threadIdx.x + 32) % 64];""",
+    "no barrier before memory is used again": """
+        __shared__ ACC shown[64];
+        for (int i = 0; i < 2; ++i) {
+            shown[threadIdx.x] = warp_sum(i);
+            __syncthreads();
+            x[threadIdx.x] += shown[(threadIdx.x + 32) % 64];
+        }""",
 }
 
 
@@ -74,8 +86,8 @@ def test_a_kernel_with_this_fault_is_caught(fault, device, monkeypatch):
     monkeypatch.setattr(kernels, "source_of", lambda name: source)
     for each in (kernels.parameters_of, kernels.library_of, kernels.compiled):
         monkeypatch.setattr(kernels, each.__name__, each.__wrapped__)
-    with pytest.raises(AssertionError, match="wait for each other|beside an array"):
-        kernels.compiled("faulty", "faulty", "float32", ())((1,), (32,), (np.zeros(32, np.float32),))
+    with pytest.raises(AssertionError, match="wait for each other|beside an array|order of the warps"):
+        kernels.compiled("faulty", "faulty", "float32", ())((1,), (64,), (np.zeros(64, np.float32),))
 
 
 def test_arguments_of_the_wrong_kind_or_number_are_caught(device):

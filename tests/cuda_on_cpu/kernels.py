@@ -49,9 +49,9 @@ def library_of(file: str, dtype: str, names: tuple[tuple[str, int], ...]) -> cty
             f"static void **arguments_of_{kernel};",
             f"static void call_{kernel}() {{ void **arguments = arguments_of_{kernel}; {kernel}({arguments}); }}",
             f'extern "C" long long launch_{kernel}(unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,',
-            "    unsigned bz, void **arguments) {",
+            "    unsigned bz, void **arguments, int last_first) {",
             f"    arguments_of_{kernel} = arguments;",
-            f"    return run_grid({{gx, gy, gz}}, {{bx, by, bz}}, call_{kernel});",
+            f"    return run_grid({{gx, gy, gz}}, {{bx, by, bz}}, call_{kernel}, last_first);",
             "}",
         ]
     folder = Path(tempfile.mkdtemp(prefix="cuda_on_cpu_"))
@@ -77,18 +77,26 @@ def compiled(file: str, kernel: str, dtype: str, names: tuple[tuple[str, int], .
     library = library_of(file, dtype, names)
     types = parameters_of(file)[kernel]
 
-    def run(blocks: tuple[int, ...], threads: tuple[int, ...], arguments: tuple) -> None:
-        assert len(arguments) == len(types), f"{kernel}: {len(arguments)} arguments for {len(types)} parameters"
-        assert 0 < np.prod(threads) <= 1024 and all(0 < n <= 65535 for n in blocks[1:]) and 0 < blocks[0] < 2**31
+    def once(blocks: tuple[int, ...], threads: tuple[int, ...], arguments: tuple, last_first: bool) -> list[list]:
+        """Runs on copies; returns [array, the copy with its guards, whether it may be written] of each array."""
         guarded: dict[tuple[int, int], list] = {}
         values = [_value(kernel, kind, each, dtype, guarded) for kind, each in zip(types, arguments, strict=True)]
         pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
         sizes = [*(*blocks, 1, 1)[:3], *(*threads, 1, 1)[:3]]
         launch = getattr(library, f"launch_{kernel}")
         launch.restype = ctypes.c_longlong
-        stuck = launch(*map(ctypes.c_uint, map(int, sizes)), pointers)
+        stuck = launch(*map(ctypes.c_uint, map(int, sizes)), pointers, ctypes.c_int(last_first))
         assert stuck == 0, f"{kernel}: threads of block {stuck - 1} wait for each other for ever"
-        for array, padded, may_write in guarded.values():
+        return list(guarded.values())
+
+    def run(blocks: tuple[int, ...], threads: tuple[int, ...], arguments: tuple) -> None:
+        assert len(arguments) == len(types), f"{kernel}: {len(arguments)} arguments for {len(types)} parameters"
+        assert 0 < np.prod(threads) <= 1024 and all(0 < n <= 65535 for n in blocks[1:]) and 0 < blocks[0] < 2**31
+        results = once(blocks, threads, arguments, False)
+        if np.prod(threads) > 32:
+            for one, other in zip(results, once(blocks, threads, arguments, True), strict=True):
+                assert (one[1] == other[1]).all(), f"{kernel}: the order of the warps changes the result"
+        for array, padded, may_write in results:
             assert (padded[:GUARD] == 255).all() and (padded[-GUARD:] == 255).all(), f"{kernel}: writes beside an array"
             values = array.reshape(-1).view(np.uint8)
             if may_write:
