@@ -20,7 +20,7 @@ from minitransformer.kernels.precision import computing
 from minitransformer.kernels.profile import current
 from minitransformer.ops.rule import Rule
 
-__all__ = ["FUNCTIONS", "TWINS", "CountedMask", "choose", "function_of", "mode", "using"]
+__all__ = ["FUNCTIONS", "TWINS", "CountedMask", "choose", "current_mode", "function_of", "using"]
 
 TWINS: dict[tuple[str, str], Rule] = {(rule.name, "numpy"): rule for rule in NUMPY_TWINS}
 TWINS |= {(rule.name, "cupy"): rule for rule in CUPY_TWINS}
@@ -43,7 +43,7 @@ def using(mode: str, precision: str = "float32") -> Iterator[None]:
         _mode.reset(token)
 
 
-def mode() -> str:
+def current_mode() -> str:
     return _mode.get()
 
 

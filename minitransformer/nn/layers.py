@@ -31,7 +31,7 @@ def draw_keep(
     xp = get_array_module(like.data)
     if library_name(xp) in COUNTING:
         keep = dropout.counted(shape, p_drop)
-        return keep.array(xp) if kernels.mode() == "simple" else keep
+        return keep.array(xp) if kernels.current_mode() == "simple" else keep
     with timed("dropout masks"):
         if across:
             return dropout.keep((*shape[:-2], shape[-1], shape[-2]), p_drop, xp).swapaxes(-1, -2)

@@ -50,14 +50,14 @@ def test_the_kernel_equals_its_pair_at_real_sizes(case, dtype, device, rng, rela
 
 def test_arrays_beyond_two_to_the_31_elements_are_reached(device):
     """Where an index of 32 bits would turn around, on a card with room for it."""
-    from minitransformer.kernels.cupy.cast import scaled
+    from minitransformer.kernels.cupy.cast import scaled_copy
     from minitransformer.kernels.precision import half_dtype
 
     xp, n = device.xp, 2**31 + 1024
     if xp.cuda.runtime.memGetInfo()[0] < 7 * n:
         pytest.skip("the card has no room for 2^31 numbers")
     x = xp.ones(n, xp.float32)
-    y = scaled(x, None, half_dtype("bfloat16"))
+    y = scaled_copy(x, None, half_dtype("bfloat16"))
     assert float(y[-1]) == 1.0 and float(y[2**31]) == 1.0 and bool((y[-2048:] == 1).all())
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from minitransformer.backend import Array, get_array_module
-from minitransformer.kernels.cupy.launch import THREADS, blocks_for, launch, pieces, whole
+from minitransformer.kernels.cupy.launch import THREADS, blocks_for, fits_words, launch, pieces
 from minitransformer.kernels.cupy.linear import rows_of
 from minitransformer.kernels.cupy.masks import CountedMask, arguments_of
-from minitransformer.kernels.cupy.residual import dropped
+from minitransformer.kernels.cupy.residual import through_dropout
 from minitransformer.kernels.cupy.sums import sum_rows
 from minitransformer.kernels.precision import computed_dtype, stored_dtype
 from minitransformer.ops.rule import Rule
@@ -30,7 +30,7 @@ def positioned_embedding_forward(
     y = xp.empty((*ids.shape, width), stored_dtype(table.dtype))
     dropout = arguments_of(keep, "positioned_embedding", y.shape)
     n_rows, n_positions = len(places), len(positions)
-    arguments = (table, places, positions, y, n_rows, width, n_positions, scale, whole(width, table, positions))
+    arguments = (table, places, positions, y, n_rows, width, n_positions, scale, fits_words(width, table, positions))
     launch("embedding", "embed", blocks_for(pieces(n_rows, width)), (THREADS,), (*arguments, *dropout), y.dtype)
     return y, (places, n_words, n_positions, scale, dropout)
 
@@ -39,7 +39,7 @@ def positioned_embedding_backward(grad_y: Array, saved: tuple) -> tuple[Array, .
     """As in ops/embedding.py."""
     places, n_words, n_positions, scale, dropout = saved
     xp, width = get_array_module(grad_y), grad_y.shape[-1]
-    grad = rows_of(dropped(grad_y, dropout))  # (N, d_model)
+    grad = rows_of(through_dropout(grad_y, dropout))  # (N, d_model)
     order = xp.argsort(places, kind="stable")  # equal tokens stay in the order of their places: same sums, same bits
     starts = xp.searchsorted(places[order], xp.arange(n_words + 1))  # (V + 1,)
     grad_table = xp.empty((n_words, width), computed_dtype(grad.dtype))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from minitransformer.backend import Array
 from minitransformer.kernels.cupy.cast import stored
 from minitransformer.kernels.cupy.gemm import matmul
-from minitransformer.kernels.cupy.launch import THREADS, blocks_for, launch, pieces, whole
+from minitransformer.kernels.cupy.launch import THREADS, blocks_for, fits_words, launch, pieces
 from minitransformer.kernels.cupy.linear import add_bias, rows_of
 from minitransformer.kernels.cupy.masks import CountedMask, arguments_of
 from minitransformer.kernels.cupy.sums import sum_rows
@@ -22,7 +22,7 @@ def feed_forward_forward(
     n_rows, d_ff = len(rows), w1.shape[1]
     dropout = arguments_of(keep, "feed_forward", (*x.shape[:-1], d_ff))
     active = matmul(rows, first, tf32=tf32)  # (N, d_ff)
-    arguments = (active, b1, n_rows, d_ff, whole(d_ff, active, b1), *dropout)
+    arguments = (active, b1, n_rows, d_ff, fits_words(d_ff, active, b1), *dropout)
     launch("feed_forward", "bias_relu_dropout", blocks_for(pieces(n_rows, d_ff)), (THREADS,), arguments, x.dtype)
     y = matmul(active, second, tf32=tf32)  # (N, d_model)
     add_bias(y, b2)
@@ -36,7 +36,7 @@ def feed_forward_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
     grad_w2 = matmul(active, grad_rows, transpose_a=True, dtype=dtype, tf32=tf32)
     grad_hidden = matmul(grad_rows, second, transpose_b=True, tf32=tf32)  # (N, d_ff)
     n_rows, d_ff = grad_hidden.shape
-    arguments = (grad_hidden, active, n_rows, d_ff, whole(d_ff, grad_hidden, active), factor)
+    arguments = (grad_hidden, active, n_rows, d_ff, fits_words(d_ff, grad_hidden, active), factor)
     blocks = blocks_for(pieces(n_rows, d_ff))
     launch("feed_forward", "relu_dropout_backward", blocks, (THREADS,), arguments, rows.dtype)
     grad_w1 = matmul(rows, grad_hidden, transpose_a=True, dtype=dtype, tf32=tf32)

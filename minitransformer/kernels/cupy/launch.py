@@ -85,7 +85,7 @@ def pieces(n_rows: int, width: int) -> int:
     return n_rows * -(-width // 8)
 
 
-def whole(width: int, *arrays: Array | None) -> bool:
+def fits_words(width: int, *arrays: Array | None) -> bool:
     """Whether all rows can be moved in words of 16 bytes (see common.cuh)."""
     return width % 8 == 0 and all(address(array) % 16 == 0 for array in arrays if array is not None)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from minitransformer.backend import Array, get_array_module
 from minitransformer.kernels.cupy.cast import stored
 from minitransformer.kernels.cupy.gemm import matmul
-from minitransformer.kernels.cupy.launch import THREADS, blocks_for, launch, pieces, whole
+from minitransformer.kernels.cupy.launch import THREADS, blocks_for, fits_words, launch, pieces
 from minitransformer.kernels.cupy.sums import sum_rows
 from minitransformer.kernels.precision import uses_tf32
 from minitransformer.ops.rule import Rule
@@ -39,7 +39,9 @@ def add_bias(y: Array, bias: Array) -> None:
     """y += bias, (N, width) and (width,)"""
     n_rows, width = y.shape
     blocks = blocks_for(pieces(n_rows, width))
-    launch("feed_forward", "add_bias", blocks, (THREADS,), (y, bias, n_rows, width, whole(width, y, bias)), y.dtype)
+    launch(
+        "feed_forward", "add_bias", blocks, (THREADS,), (y, bias, n_rows, width, fits_words(width, y, bias)), y.dtype
+    )
 
 
 linear = Rule("linear", linear_forward, linear_backward)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from minitransformer.backend import Array, get_array_module
-from minitransformer.kernels.cupy.launch import launch, whole
+from minitransformer.kernels.cupy.launch import fits_words, launch
 from minitransformer.kernels.cupy.linear import rows_of
 from minitransformer.kernels.cupy.masks import CountedMask, arguments_of
 from minitransformer.kernels.cupy.sums import sum_rows
@@ -32,7 +32,7 @@ def residual_dropout_norm_forward(
     n_rows, width = rows.shape
     inv_std = xp.empty(n_rows, computed_dtype(x.dtype))
     threads, groups = block_of(width)
-    arguments = (rows, others, gamma, beta, y, x_hat, inv_std, width, eps, whole(width, rows, others, gamma, beta))
+    arguments = (rows, others, gamma, beta, y, x_hat, inv_std, width, eps, fits_words(width, rows, others, gamma, beta))
     launch("norm", "norm_forward", (n_rows,), (threads,), (*arguments, *dropout), x.dtype, GROUPS=groups)
     return y.reshape(x.shape), (x_hat, inv_std, gamma, dropout)
 
@@ -47,7 +47,7 @@ def residual_dropout_norm_backward(grad_y: Array, saved: tuple) -> tuple[Array, 
     parts = xp.empty((min(n_rows, PARTS), 2 * width), inv_std.dtype)
     threads, groups = block_of(width)
     arguments = (grad_rows, x_hat, inv_std, gamma, grad_x, grad_sublayer, parts, n_rows, width)
-    is_whole = whole(width, grad_rows, x_hat, gamma)
+    is_whole = fits_words(width, grad_rows, x_hat, gamma)
     launch(
         "norm", "norm_backward", (len(parts),), (threads,), (*arguments, is_whole, *dropout), x_hat.dtype, GROUPS=groups
     )

@@ -11,7 +11,7 @@ import numpy as np
 
 from minitransformer.backend import Array, get_array_module
 from minitransformer.config import PAD
-from minitransformer.kernels.cupy.cast import scaled, stored
+from minitransformer.kernels.cupy.cast import scaled_copy, stored
 from minitransformer.kernels.cupy.gemm import matmul
 from minitransformer.kernels.cupy.launch import THREADS, launch
 from minitransformer.kernels.cupy.linear import rows_of
@@ -49,7 +49,7 @@ def projection_loss_forward(
 def projection_loss_backward(grad_loss: Array, grad_nll: None, saved: tuple) -> tuple[Array, ...]:
     """The gradients that forward formed, times grad_loss."""
     grad_x, grad_table, dtype = saved
-    return scaled(grad_x, grad_loss, dtype), scaled(grad_table, grad_loss, grad_table.dtype, out=grad_table)
+    return scaled_copy(grad_x, grad_loss, dtype), scaled_copy(grad_table, grad_loss, grad_table.dtype, out=grad_table)
 
 
 def projection_loss_forward_only(

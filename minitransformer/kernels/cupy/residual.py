@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from minitransformer.backend import Array, get_array_module
-from minitransformer.kernels.cupy.launch import THREADS, blocks_for, launch, pieces, whole
+from minitransformer.kernels.cupy.launch import THREADS, blocks_for, fits_words, launch, pieces
 from minitransformer.kernels.cupy.linear import rows_of
 from minitransformer.kernels.cupy.masks import CountedMask, arguments_of
 from minitransformer.ops.rule import Rule
@@ -20,10 +20,10 @@ def residual_dropout_forward(
 def residual_dropout_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
     """As in ops/residual.py."""
     (dropout,) = saved
-    return grad_y, dropped(grad_y, dropout)
+    return grad_y, through_dropout(grad_y, dropout)
 
 
-def dropped(x: Array, dropout: tuple) -> Array:
+def through_dropout(x: Array, dropout: tuple) -> Array:
     """x * keep / (1 - p_drop); x itself where nothing is dropped. dropout: the five arguments of a CountedMask"""
     return x if dropout[3] == 0 else dropped_sum(None, x, dropout)
 
@@ -34,7 +34,7 @@ def dropped_sum(x: Array | None, sublayer: Array, dropout: tuple) -> Array:
     others = None if x is None else rows_of(x)
     y = get_array_module(rows).empty_like(rows)
     n_rows, width = rows.shape
-    arguments = (others, rows, y, n_rows, width, whole(width, others, rows), *dropout)
+    arguments = (others, rows, y, n_rows, width, fits_words(width, others, rows), *dropout)
     launch("dropout", "residual_dropout", blocks_for(pieces(n_rows, width)), (THREADS,), arguments, rows.dtype)
     return y.reshape(sublayer.shape)
 
