@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import ctranslate2
 import torch
-from ctranslate2.converters.transformers import BartLoader
 from transformers import GenerationConfig, MarianConfig, MarianMTModel
 
+from minitransformer.backend import to_numpy
 from minitransformer.config import BOS, PAD, ModelConfig
 from minitransformer.errors import ConfigError
 from minitransformer.nn import Transformer
 from minitransformer.nn.positions import sinusoids
+
+if TYPE_CHECKING:
+    import ctranslate2
 
 LONGEST = 512  # positions in Marian's table
 NORM_EPS = 1e-6
@@ -84,7 +87,7 @@ def _marian_config(ours: ModelConfig) -> MarianConfig:
 
 def _marian_weights(model: Transformer) -> dict[str, torch.Tensor]:
     """Our parameters under Marian's names. Ours are (d_in, d_out), those of nn.Linear (d_out, d_in)."""
-    weights = {name: torch.tensor(model.parameters[name].data) for name in model.parameters.names}
+    weights = {name: torch.tensor(to_numpy(model.parameters[name].data)) for name in model.parameters.names}
     renamed = {"model.shared.weight": weights.pop("embedding")}
     for name, value in weights.items():
         renamed |= _layer_weights(name, value.T if re.search(r"\.w\w*$", name) else value)
@@ -105,6 +108,9 @@ def _layer_weights(name: str, value: torch.Tensor) -> dict[str, torch.Tensor]:
 
 def ctranslate2_translator(marian: MarianMTModel, folder: Path, threads: int) -> ctranslate2.Translator:
     """CTranslate2 in float32 with the weights of ``marian``, its model in ``folder``; words are the ids as text."""
+    import ctranslate2  # here: Marian alone needs none
+    from ctranslate2.converters.transformers import BartLoader
+
     marian.config.normalize_before = marian.config.normalize_embedding = False
     spec = BartLoader().get_model_spec(marian)
     words = [str(number) for number in range(marian.config.vocab_size)]

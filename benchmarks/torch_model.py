@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from minitransformer.backend import to_numpy
 from minitransformer.config import PAD, ModelConfig
 from minitransformer.errors import ConfigError
 from minitransformer.nn import Transformer
@@ -99,7 +100,7 @@ class TorchTransformer(nn.Module):
     def from_ours(cls, model: Transformer) -> TorchTransformer:
         """A twin with a copy of the weights of ``model``, so it also starts from the same distribution."""
         twin = cls(model.config).to(getattr(torch, model.config.dtype))
-        weights = {name: torch.tensor(model.parameters[name].data) for name in model.parameters.names}
+        weights = {name: torch.tensor(to_numpy(model.parameters[name].data)) for name in model.parameters.names}
         twin.load_state_dict(_renamed(weights))
         return twin
 

@@ -12,6 +12,9 @@ from minitransformer.settings import Section, option, read_toml, section_from, w
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
 """Ids that every vocabulary reserves: padding, begin of sentence, end of sentence, unknown."""
 
+PRECISIONS = ("float32", "tf32", "bfloat16", "float16")
+"""How activations are stored and products computed; see TrainingConfig.precision."""
+
 
 @dataclass(frozen=True)
 class ModelConfig(Section):
@@ -111,7 +114,12 @@ class TrainingConfig(Section):
     """How the model learns  [sec. 5.2, 5.3]."""
 
     directory: str = option("runs/model", "folder for checkpoints and metrics, path")
-    device: str = option("cpu", "where arrays live", choices=("cpu", "cuda", "auto"))
+    device: str = option("auto", "where arrays live; auto: the GPU if one is usable", choices=("cpu", "cuda", "auto"))
+    precision: str = option(
+        "float32",
+        "on a GPU, how products are computed (tf32) or activations stored and multiplied (bfloat16, float16)",
+        choices=PRECISIONS,
+    )
     seed: int = option(1, "seed of initial weights, data order and dropout", low=0, high=2**63 - 1)
     updates: int = option(100000, "updates of the parameters in all", low=0)
     micro_batches: int = option(1, "micro-batches whose gradients make one update", low=1, high=10000)

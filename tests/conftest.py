@@ -45,13 +45,13 @@ def pytest_collection_modifyitems(items):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
-    """With MINITRANSFORMER_REQUIRE_PARITY=1 a test that is skipped for want of PyTorch or MPI has failed: CI must not
-    pass on silence."""
+    """With MINITRANSFORMER_REQUIRE_PARITY=1 a test that is skipped for want of PyTorch, MPI or a compiler for CUDA has
+    failed: CI must not pass on silence."""
     report = yield
     if os.environ.get("MINITRANSFORMER_REQUIRE_PARITY") == "1" and report.skipped:
         reason = str(report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr)
         lacks_mpi = item.get_closest_marker("mpi") and ("mpi4py" in reason or "mpiexec" in reason)
-        if item.get_closest_marker("parity") or lacks_mpi:
+        if lacks_mpi or any(map(item.get_closest_marker, ("parity", "cuda"))):
             report.outcome = "failed"
             report.longrepr = f"MINITRANSFORMER_REQUIRE_PARITY=1, but this test was skipped: {reason}"
     return report
@@ -68,3 +68,11 @@ def relative_error():
         return float(distance / size) if size else float(distance)
 
     return error
+
+
+@pytest.fixture
+def device(monkeypatch):
+    """Where the kernels for CuPy compute: on this CPU, emulated. In tests/gpu it is a GPU."""
+    from cuda_on_cpu import emulated
+
+    return emulated(monkeypatch)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import ModuleType
 
 import numpy as np
 
@@ -19,12 +20,12 @@ def small_config(**changes) -> ModelConfig:
     return ModelConfig(**shape | {"dtype": "float64"} | changes)
 
 
-def small_model(rng: np.random.Generator, **changes) -> Transformer:
+def small_model(rng: np.random.Generator, xp: ModuleType = np, **changes) -> Transformer:
     """A model whose norms and biases are random too: at ones and zeros many faults cannot be seen."""
-    model = Transformer(small_config(**changes), seed=3)
+    model = Transformer(small_config(**changes), seed=3, xp=xp)
     for name in model.parameters.names:
         data = model.parameters[name].data
-        data += 0.3 * rng.standard_normal(data.shape)
+        data += xp.asarray(0.3 * rng.standard_normal(data.shape), data.dtype)
     return model
 
 

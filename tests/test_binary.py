@@ -183,7 +183,6 @@ def test_batches_made_ahead_are_the_batches_in_any_order(pairs):
     numbers = [0, 1, 2, 3, 50, 4, 5, 2 * stream.batches_per_epoch, 0, 1]
     for number in [*numbers, *range(stream.batches_per_epoch - 3, stream.batches_per_epoch + 3)]:
         np.testing.assert_array_equal(ahead.batch(number).rows, plain.batch(number).rows)
-    ahead.close()
 
 
 def test_the_batch_asked_for_next_is_made_meanwhile():
@@ -213,7 +212,6 @@ def test_the_batch_asked_for_next_is_made_meanwhile():
     with pytest.raises(DataError, match="13 is missing"):
         ahead.batch(13)
     assert made.count(6) == 1
-    ahead.close()
 
 
 def test_a_run_begun_on_text_goes_on_from_the_disk_to_the_same_bits(texts, pairs, tmp_path):

@@ -24,7 +24,14 @@ def tiny_corpus(n_train: int = 120, seed: int = 0) -> Corpus:
 
 def tiny_config(directory, *, data: dict | None = None, model: dict | None = None, **training) -> Config:
     """Epochs of 7 or 8 updates with dropout on, two micro-batches each; keywords change [training]."""
-    defaults = {"micro_batches": 2, "warmup_steps": 20, "log_every": 2, "validate_every": 10, "save_every": 4}
+    defaults = {
+        "device": "cpu",
+        "micro_batches": 2,
+        "warmup_steps": 20,
+        "log_every": 2,
+        "validate_every": 10,
+        "save_every": 4,
+    }
     return Config(
         model=replace(MODEL, **(model or {})),
         data=DataConfig(**{"src_tokens": 64, "tgt_tokens": 64} | (data or {})),

@@ -108,6 +108,10 @@ def embedding(table, *, ids, scale=1.0):
     return F.embedding(ids, table) * scale
 
 
+def positioned_embedding(table, positions, *, ids, scale=1.0, keep=None, p_drop=0.0):
+    return dropout(F.embedding(ids, table) * scale + positions, keep=keep, p_drop=p_drop)
+
+
 def residual_dropout(x, sublayer, *, keep=None, p_drop=0.0):
     return x + dropout(sublayer, keep=keep, p_drop=p_drop)
 

@@ -53,6 +53,15 @@ def embedding(table: Tensor, *, ids: Array, scale: float = 1.0) -> Tensor:
     return apply(embedding_ops.embedding, table, ids=checks.ids_below(ids, len(table), "embedding: ids"), scale=scale)
 
 
+def positioned_embedding(
+    table: Tensor, positions: Tensor, *, ids: Array, scale: float = 1.0, keep: Array | None = None, p_drop: float = 0.0
+) -> Tensor:
+    ids = checks.ids_below(ids, len(table), "positioned_embedding: ids")
+    checks.same_shape((ids.shape[-1], table.shape[1]), positions.shape, "positioned_embedding: rows and positions")
+    options = {"ids": ids, "scale": scale, "keep": keep, "p_drop": checks.probability(p_drop, "dropout: p_drop")}
+    return apply(embedding_ops.positioned_embedding, table, positions, **options)
+
+
 def dropout(x: Tensor, *, keep: Array | None, p_drop: float) -> Tensor:
     if keep is not None:
         checks.same_shape(x.shape, keep.shape, "dropout: x and keep")

@@ -33,7 +33,7 @@ class Tensor:
         self.requires_grad = requires_grad
         self.node = node
         self.output = output
-        if requires_grad and self.data.dtype.kind != "f":
+        if requires_grad and node is None and self.data.dtype.kind != "f":
             raise AutogradError(f"Tensor: requires_grad must be on floating-point data, got {self.data.dtype}")
 
     @property

@@ -32,8 +32,13 @@ def explained(error: BaseException) -> tuple[str, int]:
     if isinstance(error, MiniTransformerError):
         return str(error), BAD_INPUT
     if isinstance(error, MemoryError):
-        remedy = "take smaller batches (data.src_tokens, data.tgt_tokens, translation.batch_tokens) or a smaller model"
-        return f"not enough memory ({str(error) or 'no details'}); {remedy}", BAD_INPUT
+        from minitransformer.backend import memory_trouble
+
+        remedy = (
+            "take smaller batches (data.src_tokens, data.tgt_tokens, translation.batch_tokens) or a smaller model; "
+            "`minitransformer plan` tells what an update takes"
+        )
+        return f"not enough memory ({memory_trouble(error)}); {remedy}", BAD_INPUT
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         return f"{where}{error.strerror or error}", BAD_INPUT
@@ -129,8 +134,8 @@ def add_model_options(parser: argparse.ArgumentParser, also: str = "") -> None:
     parser.add_argument(
         "--device",
         choices=("cpu", "cuda", "auto"),
-        default="cpu",
-        help="where the model runs; auto is the GPU if there is one (default: cpu)",
+        default="auto",
+        help="where the model runs; auto is the GPU if one is usable (default: auto)",
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import ctypes
 import importlib.metadata
 import importlib.util
 import os
@@ -97,19 +96,19 @@ def _cupy() -> Finding:
     if trouble:
         return cupy.__version__, trouble
     device = cupy.cuda.runtime.getDeviceProperties(0)
-    total = cupy.cuda.runtime.memGetInfo()[1]
-    return f"{cupy.__version__}, {device['name'].decode()}, {total / GIB:.1f} GiB", ""
+    free, total = cupy.cuda.runtime.memGetInfo()
+    name = f"{device['name'].decode()} (compute capability {device['major']}.{device['minor']})"
+    remark = "" if importlib.util.find_spec("ml_dtypes") else f"bfloat16 needs ml_dtypes; {install_hint('cuda13')}"
+    return f"{cupy.__version__}, {name}, {total / GIB:.1f} GiB, {free / GIB:.1f} GiB free", remark
 
 
 def _driver() -> Finding:
-    """NVIDIA's driver, asked by its own library, so that CuPy need not be there."""
-    name = "nvcuda.dll" if os.name == "nt" else "libcuda.so.1"
-    version = ctypes.c_int(0)
-    try:
-        ctypes.CDLL(name).cuDriverGetVersion(ctypes.byref(version))
-    except OSError:
+    from minitransformer.backend import driver_version
+
+    version = driver_version()
+    if version == 0:
         return "", "no NVIDIA driver; a GPU needs the driver of its maker, training on the CPU needs none"
-    return f"NVIDIA, for CUDA up to {version.value // 1000}.{version.value % 1000 // 10}", ""
+    return f"NVIDIA, for CUDA up to {version // 1000}.{version % 1000 // 10}", ""
 
 
 def _nccl() -> Finding:

@@ -9,10 +9,23 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from minitransformer import __version__
-from minitransformer.cli import average, binarise, bpe, clean, data, doctor, evaluate, launch, plot, train, translate
+from minitransformer.cli import (
+    average,
+    binarise,
+    bpe,
+    clean,
+    data,
+    doctor,
+    evaluate,
+    launch,
+    plan,
+    plot,
+    train,
+    translate,
+)
 from minitransformer.cli.common import BAD_INPUT, explained, print_line
 
-COMMANDS = (clean, bpe, binarise, train, launch, average, translate, evaluate, plot, data, doctor)
+COMMANDS = (clean, bpe, binarise, plan, train, launch, average, translate, evaluate, plot, data, doctor)
 """In the order in which a newcomer needs them. Each imports what is heavy only when it runs."""
 
 PIPE_CLOSED = 141

@@ -68,12 +68,14 @@ def _train(arguments: argparse.Namespace, crew: Crew) -> int:
         settings.append(f'training.device="{arguments.device}"')
     config = Config.load(arguments.config, settings)
 
+    from minitransformer.backend import device_wait, load_array_module
     from minitransformer.figures.canvas import new_figure
     from minitransformer.kernels.profile import Profile
     from minitransformer.training import Trainer
 
-    first = crew.place.rank == 0
-    profile = Profile() if arguments.profile and first else None
+    first, profile = crew.place.rank == 0, None
+    if arguments.profile and first:
+        profile = Profile(device_wait(load_array_module(config.training.device)))
     if profile is not None:
         new_figure(1.0, 1.0)  # a missing package is told of now, not hours later
     trainer = Trainer(config, resume=not arguments.no_resume, profile=profile, crew=crew)
@@ -83,6 +85,8 @@ def _train(arguments: argparse.Namespace, crew: Crew) -> int:
     state = "done" if outcome.signal is None else "stopped; the same command goes on from here"
     if first:
         print(f"{config.training.directory}: {outcome.update} updates, {state}", file=sys.stderr)
+    if first and outcome.signal is None and outcome.update:
+        print(*trainer.cost().lines(), sep="\n", file=sys.stderr)
     return outcome.exit_status
 
 

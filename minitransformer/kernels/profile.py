@@ -30,9 +30,13 @@ class Profile:
     Attributes:
         times: ``(name, part)`` to Time; the part is ``"forward"``, ``"backward"`` or, for what is no rule, ``"whole"``.
             Threads that work side by side are added up.
+
+    Args:
+        wait: called before every look at the clock. On a GPU it must wait for the device, which is late with its work.
     """
 
-    def __init__(self):
+    def __init__(self, wait: Callable[[], None] = lambda: None):
+        self.wait = wait
         self.times: dict[tuple[str, str], Time] = {}
         self._lock = Lock()
 
@@ -69,10 +73,12 @@ class Profile:
     @contextmanager
     def measuring(self, name: str, part: str) -> Iterator[None]:
         """Adds the time of the block."""
+        self.wait()
         began = time.perf_counter()
         try:
             yield
         finally:
+            self.wait()
             seconds = time.perf_counter() - began
             with self._lock:
                 entry = self.times.setdefault((name, part), Time())

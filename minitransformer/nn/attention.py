@@ -55,8 +55,7 @@ class MultiHeadAttention(Module):
         """The attention of all heads, brought together by W^O, (B, T, d_model)"""
         if self.maps is not None:
             self.maps.append(attention_weights(q.data, k.data, mask=mask)[0])
-        # Drawn as (B, H, S, T), the order in which the twins hold the weights: masks are read twice as fast in step.
-        keep = draw_keep(dropout, (*k.shape[:-1], q.shape[2]), self.p_drop, q)
-        keep = None if keep is None else keep.swapaxes(-1, -2)  # (B, H, T, S)
+        # Across: the twins on NumPy hold the weights as (B, H, S, T), and masks in step are read twice as fast.
+        keep = draw_keep(dropout, (*q.shape[:-1], k.shape[2]), self.p_drop, q, across=True)  # (B, H, T, S)
         heads = functions.attention(q, k, v, mask=mask, keep=keep, p_drop=self.p_drop)  # (B, H, T, d_v)
         return functions.linear(functions.merge_heads(heads), self.w_o, self.b_o)  # (B, T, d_model)

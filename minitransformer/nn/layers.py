@@ -6,20 +6,36 @@ from collections.abc import Callable
 
 import numpy as np
 
+from minitransformer import kernels
 from minitransformer.autograd import Tensor, functions
-from minitransformer.backend import Array, get_array_module
+from minitransformer.backend import Array, get_array_module, library_name
 from minitransformer.config import ModelConfig
+from minitransformer.kernels import CountedMask
 from minitransformer.kernels.profile import timed
 from minitransformer.nn.module import Module, Parameter
 from minitransformer.nn.randomness import Dropout, Initializer
 
+COUNTING = {"cupy"}
+"""Libraries whose kernels draw dropout's masks by themselves."""
 
-def draw_keep(dropout: Dropout | None, shape: tuple[int, ...], p_drop: float, like: Tensor) -> Array | None:
-    """A mask of what stays, or ``None`` when nothing is dropped (evaluation, or p_drop = 0)."""
-    if dropout is None:
+
+def draw_keep(
+    dropout: Dropout | None, shape: tuple[int, ...], p_drop: float, like: Tensor, across: bool = False
+) -> Array | CountedMask | None:
+    """A mask of what stays, or ``None`` when nothing is dropped (evaluation, or p_drop = 0).
+
+    across: draw an array as if its last two axes were exchanged, for those who read it that way
+    """
+    if dropout is None or p_drop == 0.0:
         return None
+    xp = get_array_module(like.data)
+    if library_name(xp) in COUNTING:
+        keep = dropout.counted(shape, p_drop)
+        return keep.array(xp) if kernels.current_mode() == "simple" else keep
     with timed("dropout masks"):
-        return dropout.keep(shape, p_drop, get_array_module(like.data))
+        if across:
+            return dropout.keep((*shape[:-2], shape[-1], shape[-2]), p_drop, xp).swapaxes(-1, -2)
+        return dropout.keep(shape, p_drop, xp)
 
 
 class LayerNorm(Module):

@@ -46,9 +46,12 @@ class PositionedEmbedding(Module):
 
     def __call__(self, ids: Array, dropout: Dropout | None = None, start: int = 0) -> Tensor:
         """ids: whole numbers, (B, T), the tokens at positions start..start+T-1; y: (B, T, d_model)"""
-        tokens = functions.embedding(self.table, ids=ids, scale=math.sqrt(self.d_model))  # (B, T, d_model)
-        x = tokens + self.positions(start, start + ids.shape[1])
-        return functions.dropout(x, keep=draw_keep(dropout, x.shape, self.p_drop, x), p_drop=self.p_drop)
+        positions = self.positions(start, start + ids.shape[1])  # (T, d_model)
+        keep = draw_keep(dropout, (*ids.shape, self.d_model), self.p_drop, self.table)
+        scale = math.sqrt(self.d_model)
+        return functions.positioned_embedding(
+            self.table, positions, ids=ids, scale=scale, keep=keep, p_drop=self.p_drop
+        )
 
     def positions(self, start: int, stop: int) -> Tensor:
         """The vectors of positions start..stop-1, (stop - start, d_model)"""

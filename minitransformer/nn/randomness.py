@@ -8,6 +8,7 @@ from types import ModuleType
 import numpy as np
 
 from minitransformer.backend import Array
+from minitransformer.kernels import CountedMask
 
 
 class Dropout:
@@ -33,6 +34,12 @@ class Dropout:
         size = math.prod(shape)
         draws = generator.random_raw(-(-size // 4)).view(np.uint16)[:size].reshape(shape)
         return xp.asarray(draws >= round(p_drop * 65536))
+
+    def counted(self, shape: tuple[int, ...], p_drop: float) -> CountedMask:
+        """A mask that kernels draw by themselves: other values than ``keep``, of the same probability."""
+        self._site += 1
+        key = np.random.SeedSequence(self._place).generate_state(2, np.uint32).tolist()
+        return CountedMask(tuple(key), self._site, tuple(shape), p_drop)
 
 
 class Initializer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from types import ModuleType
 
 import numpy as np
@@ -11,6 +12,7 @@ from minitransformer.autograd import Tensor, functions, no_grad
 from minitransformer.backend import Array, to_numpy
 from minitransformer.config import PAD, ModelConfig
 from minitransformer.errors import ConfigError, ShapeError
+from minitransformer.kernels.precision import check_precision
 from minitransformer.nn.cache import Cache, LayerCache, Memory
 from minitransformer.nn.decoder import Decoder
 from minitransformer.nn.encoder import Encoder
@@ -29,16 +31,18 @@ class Transformer(Module):
         config: the shape.
         parameters: all parameters, views of one vector.
         xp: the array library, NumPy or CuPy.
+        precision: of `loss`, one of PRECISIONS. Everything else computes in float32, or in TF32 if this is not float32.
 
     Raises:
-        ConfigError: the vocabulary size is missing.
+        ConfigError: the vocabulary size is missing, or the precision is not to be had with this library or config.
         ShapeError: ids are not a (B, T) array of ids in the vocabulary, or a sentence is longer than learned positions.
     """
 
-    def __init__(self, config: ModelConfig, seed: int = 0, xp: ModuleType = np):
+    def __init__(self, config: ModelConfig, seed: int = 0, xp: ModuleType = np, precision: str = "float32"):
         if config.vocab_size < 1:
             raise ConfigError("model.vocab_size must be at least 1 to build a model, got 0; take it from the tokenizer")
-        self.config, self.xp = config, xp
+        check_precision(precision, config, xp)
+        self.config, self.xp, self.precision = config, xp, precision
         init = Initializer(seed)
         self.embedding = Parameter(init.normal(config.vocab_size, config.d_model))
         tgt_table = self.projection = self.embedding
@@ -56,7 +60,7 @@ class Transformer(Module):
 
         src_ids: (B, S)   tgt_ids: (B, T), beginning with BOS   logits: (B, T, V)
         """
-        with kernels.using(self.config.kernels):
+        with self._exactly():
             hidden = self._decoded(src_ids, tgt_ids, dropout)  # (B, T, d_model)
             return functions.linear(hidden, self.projection.transpose())  # (B, T, V)
 
@@ -67,7 +71,7 @@ class Transformer(Module):
 
         src_ids: (B, S)   tgt_in: (B, T), BOS and all tokens but the last   tgt_out: (B, T), all tokens, then EOS
         """
-        with kernels.using(self.config.kernels):
+        with kernels.using(self.config.kernels, self.precision):
             hidden = self._decoded(src_ids, tgt_in, dropout)
             tgt_out = self._checked_ids(tgt_out, "tgt_out")
             if tgt_out.shape != hidden.shape[:2]:
@@ -98,13 +102,13 @@ class Transformer(Module):
 
     def encode(self, src_ids: Array) -> Memory:
         """The encoder's output for decoding, (B, S) to (B, S, d_model); nothing is recorded."""
-        with no_grad(), kernels.using(self.config.kernels):
+        with no_grad(), self._exactly():
             hidden, mask = self._encoded(src_ids, None)
             return Memory(hidden.data, mask)
 
     def start_cache(self, memory: Memory, max_length: int) -> Cache:
         """An empty cache for at most ``max_length`` target positions; computes the source's keys and values."""
-        with no_grad(), kernels.using(self.config.kernels):
+        with no_grad(), self._exactly():
             layers = []
             for layer in self.decoder.layers:
                 keys, values = layer.cross_attention.keys_values(Tensor(memory.hidden))
@@ -113,11 +117,15 @@ class Transformer(Module):
 
     def decode_step(self, last_ids: Array, cache: Cache) -> Array:
         """Logits of the next token after ``last_ids``, (B,) to (B, V); ``cache`` grows by one position."""
-        with no_grad(), kernels.using(self.config.kernels):
+        with no_grad(), self._exactly():
             ids = self._checked_ids(self.xp.asarray(last_ids)[:, None], "last_ids")  # (B, 1)
             hidden = self.decoder.step(self.tgt_embedding(ids, start=cache.length), cache)  # (B, 1, d_model)
             cache.length += 1
             return hidden.data[:, 0] @ cache.turned(self.projection.data)  # (B, V)
+
+    def _exactly(self) -> AbstractContextManager:
+        """Outside `loss` activations are never stored in halves: searches compare nearly equal scores."""
+        return kernels.using(self.config.kernels, "float32" if self.precision == "float32" else "tf32")
 
     def attention_maps(self, src_ids: Array, tgt_ids: Array) -> dict[str, np.ndarray]:
         """The weights of every attention by names such as ``decoder.1.cross_attention``, queries before keys:

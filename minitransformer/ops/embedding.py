@@ -1,8 +1,10 @@
-"""Token ids to vectors, and the scatter-add that brings the gradient back to the table  [sec. 3.4]."""
+"""Token ids to vectors, with their positions, and the scatter-add that brings the gradient back  [sec. 3.4, 3.5]."""
 
 from __future__ import annotations
 
 from minitransformer.backend import Array, get_array_module
+from minitransformer.ops.dropout import dropout_backward, dropout_forward
+from minitransformer.ops.elementwise import unbroadcast
 from minitransformer.ops.rule import Rule
 
 
@@ -27,4 +29,26 @@ def embedding_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
     return (grad_table.reshape(n_rows, d_model),)
 
 
+def positioned_embedding_forward(
+    table: Array, positions: Array, *, ids: Array, scale: float = 1.0, keep: Array | None = None, p_drop: float = 0.0
+) -> tuple[Array, tuple]:
+    """y = Dropout(scale * table[ids] + positions)      [sec. 3.4, 3.5, 5.4]
+
+    table: (V, d_model)   ids: whole numbers in 0..V-1, (..., T)   positions: (T, d_model)   y: (..., T, d_model)
+    keep: boolean, (..., T, d_model), or None for no dropout
+    """
+    total, saved_embedding = embedding_forward(table, ids=ids, scale=scale)  # (..., T, d_model)
+    total += positions
+    y, saved_dropout = dropout_forward(total, keep=keep, p_drop=p_drop)
+    return y, (saved_embedding, positions.shape, saved_dropout)
+
+
+def positioned_embedding_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
+    """grad_positions = the sum over all sentences of what comes through the dropout"""
+    saved_embedding, shape, saved_dropout = saved
+    (grad_total,) = dropout_backward(grad_y, saved_dropout)
+    return *embedding_backward(grad_total, saved_embedding), unbroadcast(grad_total, shape)
+
+
 embedding = Rule("embedding", embedding_forward, embedding_backward)
+positioned_embedding = Rule("positioned_embedding", positioned_embedding_forward, positioned_embedding_backward)

@@ -5,7 +5,7 @@ from minitransformer.ops.attention import attention
 from minitransformer.ops.cross_entropy import cross_entropy
 from minitransformer.ops.dropout import dropout
 from minitransformer.ops.elementwise import add, divide, exp, log, multiply, negative, power, relu, subtract
-from minitransformer.ops.embedding import embedding
+from minitransformer.ops.embedding import embedding, positioned_embedding
 from minitransformer.ops.feed_forward import feed_forward
 from minitransformer.ops.layer_norm import layer_norm
 from minitransformer.ops.linear import linear, matmul
@@ -37,6 +37,7 @@ _ALL = (
     relu,
     subtract,
     embedding,
+    positioned_embedding,
     feed_forward,
     layer_norm,
     linear,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import EllipsisType
 from typing import Any
 
 from minitransformer.backend import Array, get_array_module
@@ -57,7 +58,12 @@ def getitem_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
     shape, index = saved
     xp = get_array_module(grad_y)
     grad_x = xp.zeros(shape, grad_y.dtype)
-    xp.add.at(grad_x, index, grad_y)
+    if all(
+        isinstance(each, slice | int | None | EllipsisType) for each in (index if type(index) is tuple else (index,))
+    ):
+        grad_x[index] = grad_y  # slices and numbers take no place twice
+    else:
+        xp.add.at(grad_x, index, grad_y)
     return (grad_x,)
 
 

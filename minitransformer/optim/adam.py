@@ -7,6 +7,7 @@ from typing import Protocol
 
 from minitransformer.backend import Array, get_array_module
 from minitransformer.distributed import ALONE, Workers, blocks_of
+from minitransformer.kernels import function_of
 from minitransformer.kernels.profile import timed
 
 
@@ -41,6 +42,12 @@ class Adam:
         self.step_count += 1
         step_size = learning_rate / (1.0 - self.beta1**self.step_count)
         inv_sqrt_correction = 1.0 / math.sqrt(1.0 - self.beta2**self.step_count)
+        in_one_kernel = function_of("adam", get_array_module(self.m))
+        if in_one_kernel is not None:
+            options = {"beta1": self.beta1, "beta2": self.beta2, "eps": self.eps, "step_size": step_size}
+            w, grad = self.parameters.data, self.parameters.grad
+            in_one_kernel(w, self.m, self.v, grad, inv_sqrt_correction=inv_sqrt_correction, **options)
+            return
 
         def update_blocks(worker: int) -> None:
             with timed("Adam"):

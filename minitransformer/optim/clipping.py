@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import math
 
-from minitransformer.backend import Array
+from minitransformer.backend import Array, get_array_module
+from minitransformer.kernels import function_of
 
 
-def gradient_norm(grad: Array) -> float:
-    """||grad|| of the whole gradient vector: one dot product."""
+def gradient_norm(grad: Array) -> float | Array:
+    """||grad|| of the whole gradient vector: one dot product. On a GPU it stays there: nobody waits for it."""
+    xp = get_array_module(grad)
+    sum_of_squares = function_of("sum_of_squares", xp)
+    if sum_of_squares is not None:
+        return xp.sqrt(sum_of_squares(grad))
     return math.sqrt(float(grad @ grad))
 
 
-def clip_gradient_norm(grad: Array, max_norm: float) -> float:
+def clip_gradient_norm(grad: Array, max_norm: float) -> float | Array:
     """Shorten ``grad`` in place to ``max_norm`` if it is longer; 0 means never. Returns the norm before."""
     norm = gradient_norm(grad)
-    if 0.0 < max_norm < norm:
-        grad *= max_norm / norm
+    if max_norm > 0.0:
+        if not isinstance(norm, float):
+            grad *= get_array_module(grad).minimum(max_norm / norm, 1.0).astype(grad.dtype)
+        elif norm > max_norm:
+            grad *= max_norm / norm
     return norm

@@ -131,13 +131,18 @@ class BatchStream:
         epoch, place = self.position(number)
         return self.prepare(epoch)[place]
 
+    def shape(self, number: int) -> tuple[int, int, int]:
+        """(sentences, source positions, target positions) of micro-batch ``number``; the batch itself is not made."""
+        rows = self.rows(number)
+        return len(rows), int(self.src_lengths[rows].max()), int(self.tgt_lengths[rows].max())
+
     def n_tokens(self, number: int) -> tuple[int, int]:
         """(source, target) tokens of micro-batch ``number`` without padding; the batch itself is not made."""
         rows = self.rows(number)
         return int(self.src_lengths[rows].sum()), int(self.tgt_lengths[rows].sum())
 
     def prepare(self, epoch: int) -> list[np.ndarray]:
-        """`epoch`, made once; a thread may ask for the next one ahead of its first batch. Older ones are dropped."""
+        """`epoch`, kept until the one after the next is asked for; a thread may do that before the first batch is."""
         with self._lock:
             if epoch not in self._epochs:
                 kept = {each: rows for each, rows in self._epochs.items() if each == epoch - 1}

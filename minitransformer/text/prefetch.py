@@ -40,9 +40,3 @@ class Prefetcher:
             self._epoch = epoch
             self._epochs.submit(self.stream.prepare, epoch + 1)
         return batch
-
-    def close(self) -> None:
-        """End the threads; batches that nobody took are dropped."""
-        self._made.clear()
-        for threads in (self._batches, self._epochs):
-            threads.shutdown(wait=False, cancel_futures=True)

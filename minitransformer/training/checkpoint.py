@@ -83,7 +83,10 @@ class Checkpoint:
                 f"checkpoint: {self.path}: the tokenizer must have the model's {pieces} pieces, "
                 f"got {tokenizer.vocab_size}; use a checkpoint that training wrote"
             )
-        model = Transformer(self.config.model, xp=load_array_module(device))
+        xp = load_array_module(device)
+        # What was trained in halves on a GPU holds float32 parameters: NumPy computes with them as they are.
+        precision = "float32" if xp is np else self.config.training.precision
+        model = Transformer(self.config.model, xp=xp, precision=precision)
         self.restore(model)
         return model, tokenizer
 

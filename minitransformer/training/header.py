@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from minitransformer.optim import LossScale
 from minitransformer.training.metrics import Meter
 
 Table = list[tuple[str, tuple[int, ...], int]]
@@ -41,6 +42,9 @@ def checked_progress(progress: dict) -> dict:
     numbers = [progress["seconds"]]
     for meter in (Meter(**progress["interval"]), Meter(**progress["epoch_so_far"])):
         numbers += [*meter.to_dict().values(), count(meter.tokens), count(meter.updates)]
+    if "loss_scale" in progress:
+        scale = LossScale(**progress["loss_scale"])
+        numbers += [scale.value, count(scale.good_updates)]
     if not all(type(number) in (int, float) and math.isfinite(number) for number in numbers):
         raise ValueError("the running means must be finite numbers")
     return progress

@@ -7,7 +7,6 @@ import sys
 from tqdm import tqdm
 
 from minitransformer.training.metrics import Meter
-from minitransformer.training.step import StepResult
 
 
 class Reporter:
@@ -27,15 +26,15 @@ class Reporter:
         hidden = not (self._talks and self._with_bar)
         return tqdm(total=total, initial=min(done, total), unit="update", disable=hidden, mininterval=pause)
 
-    def show(self, bar: tqdm, meter: Meter, result: StepResult) -> None:
-        """One update more, and the means of ``meter``."""
+    def show(self, bar: tqdm, meter: Meter, update: int, learning_rate: float) -> None:
+        """``update`` updates are done; the means of ``meter``."""
         seen = meter.losses() | meter.speed()
         bar.set_postfix_str(
             f"loss {seen['loss']:.3f}, ppl {seen['ppl']:.2f}, {seen['tokens_per_second']:.0f} tgt tokens/s, "
-            f"lr {result.learning_rate:.2e}",
+            f"lr {learning_rate:.2e}",
             refresh=False,
         )
-        bar.update()
+        bar.update(update - bar.n)
 
     def say(self, message: str) -> None:
         if self._talks:

@@ -6,14 +6,15 @@ from minitransformer.config import Config
 from minitransformer.errors import CheckpointError
 from minitransformer.training.checkpoint import Checkpoint
 
-# Keys that may change between two sittings because the weights do not depend on them (on device, threads and ranks in
-# their rounding alone). Files may move: their contents
-# are known again by the fingerprint and by the tokenizer's text.
+# Keys that may change between two sittings because the weights do not depend on them (on device, precision, threads and
+# ranks in their rounding and dropout's draws alone). Files may move: their contents are known again by the fingerprint
+# and by the tokenizer's text.
 MAY_CHANGE = {
     "data": {"train_src", "train_tgt", "train_ids", "valid_src", "valid_tgt", "tokenizer"},
     "training": {
         "directory",
         "device",
+        "precision",
         "threads",
         "engine",
         "reduction",

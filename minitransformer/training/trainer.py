@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import time
+from collections.abc import Iterator
+from itertools import count, islice
 
 import numpy as np
 from tqdm import tqdm
@@ -14,11 +15,13 @@ from minitransformer.distributed import Crew
 from minitransformer.errors import CheckpointError, TrainingError
 from minitransformer.kernels.profile import Profile, profiled, timed
 from minitransformer.nn import Transformer
-from minitransformer.optim import Adam
+from minitransformer.optim import Adam, LossScale
 from minitransformer.text import BatchStream
+from minitransformer.text.prefetch import Prefetcher
 from minitransformer.training.agreement import check_same_job, newest_for_all
 from minitransformer.training.checkpoint import save_checkpoint
 from minitransformer.training.corpus import Corpus
+from minitransformer.training.cost import Cost, measured_rate, step_flops
 from minitransformer.training.folder import RunFolder
 from minitransformer.training.metrics import Meter, MetricsLog
 from minitransformer.training.preparation import connected, with_vocabulary, workers_for
@@ -26,6 +29,7 @@ from minitransformer.training.reporter import Reporter
 from minitransformer.training.resume import check_same_run
 from minitransformer.training.signals import Outcome, StopRequest
 from minitransformer.training.step import StepResult, train_step
+from minitransformer.training.unread import Unread
 from minitransformer.training.validation import Validation
 
 
@@ -33,8 +37,8 @@ class Trainer:
     """Trains a Transformer as ``config`` says.
 
     The state after update u follows from (config, data, u) alone: batches and dropout masks are drawn anew from
-    (seed, update), so a run that was killed and resumed ends, on NumPy, in the same bits as one that was not. Several
-    ranks share the micro-batches of each update; rank 0 alone writes and validates.
+    (seed, update), so a run that was killed and resumed ends in the same bits as one that was not (a GPU draws other
+    masks than NumPy). Several ranks share the micro-batches of each update; rank 0 alone writes and validates.
 
     corpus: sentence pairs; None reads the files of the [data] section
     resume: go on from the newest whole checkpoint in training.directory, if there is one; False: refuse to start there
@@ -72,9 +76,12 @@ class Trainer:
         check_same_job(self.ranks, config, self.fingerprint)
         self.first = self.ranks.rank == 0
         self.reporter = Reporter(self.first, progress)
-        self.model = Transformer(config.model, seed=settings.seed, xp=xp)
+        self.batches = Prefetcher(self.stream, self._own_after)
+        self.model = Transformer(config.model, seed=settings.seed, xp=xp, precision=settings.precision)
         self.workers = workers_for(settings, self.ranks.size, on_cpu=xp is np)
         self.optimizer = Adam(self.model.parameters, beta1=settings.beta1, beta2=settings.beta2, eps=settings.eps)
+        self.loss_scale = LossScale.for_precision(settings.precision)
+        self.unread = Unread()
         self.folder = RunFolder(settings.directory)
         self.log = MetricsLog(self.folder.metrics)
         self.update, self.saved_update, self.validated_update = 0, -1, 0
@@ -116,6 +123,12 @@ class Trainer:
         """The epoch, counted from 1, of the first micro-batch of ``update`` (counted from 1)."""
         return self.stream.position((update - 1) * self.config.training.micro_batches)[0] + 1
 
+    def cost(self) -> Cost:
+        """What the updates so far have cost. Goes through the lengths of all batches again, and measures a product."""
+        numbers = range(self.update * self.config.training.micro_batches)
+        formula = sum(step_flops(self.config.model, *self.stream.shape(number)) for number in numbers)
+        return Cost(formula, self._seconds(), self.ranks.size, measured_rate(self.model.xp))
+
     def _enter(self) -> None:
         if self.first:
             self.folder.enter()
@@ -129,26 +142,35 @@ class Trainer:
 
     def _one_update(self, bar: tqdm) -> None:
         settings, update = self.config.training, self.update + 1
-        began = time.monotonic()
+        self.unread.start()
         first = self.update * settings.micro_batches
         numbers = range(first, first + settings.micro_batches)
-        batches = [self.stream.batch(number) for number in numbers[self.ranks.rank :: self.ranks.size]]
-        how = {"update": update, "config": settings, "workers": self.workers, "ranks": self.ranks}
+        how = {"config": settings, "workers": self.workers, "loss_scale": self.loss_scale, "ranks": self.ranks}
         if self.ranks.size > 1:
             how["n_tokens"] = tuple(np.sum([self.stream.n_tokens(number) for number in numbers], axis=0).tolist())
+        batches = [self.batches.batch(number) for number in numbers[self.ranks.rank :: self.ranks.size]]
         with profiled(self.profile), timed("update"):
-            result = train_step(self.model, self.optimizer, batches, **how)
-        if not (math.isfinite(result.loss) and math.isfinite(result.gradient_norm)):
-            raise TrainingError(
-                f"train: loss and gradient norm must be finite, got {result.loss} and {result.gradient_norm} at update "
-                f"{update}; the checkpoints before it are whole; lower training.lr_scale or set training.clip_norm"
-            )
-        seconds = time.monotonic() - began
+            result = train_step(self.model, self.optimizer, batches, update=update, **how)
         self.update = update
-        for meter in (self.interval, self.epoch_so_far):
-            meter.add(result, seconds)
-        self.reporter.show(bar, self.interval, result)
-        self._log_if_due(result)
+        self.unread.add(result)
+        ends_epoch = self.epoch_of(update + 1) != self.epoch_of(update)
+        if self.unread.is_full or ends_epoch or update % settings.log_every == 0:
+            self._read()
+            self.reporter.show(bar, self.interval, update, result.learning_rate)
+            self._log_if_due(result)
+
+    def _own_after(self, number: int) -> Iterator[int]:
+        """The next micro-batches of this rank after ``number``."""
+        share = self.config.training.micro_batches
+        own = (other for other in count(number + 1) if other % share % self.ranks.size == self.ranks.rank)
+        return islice(own, Prefetcher.AHEAD)
+
+    def _read(self) -> None:
+        """Take in the figures of the latest updates; on a GPU this waits until they are computed."""
+        results, seconds = self.unread.read(self.update)
+        for result in results:
+            for meter in (self.interval, self.epoch_so_far):
+                meter.add(result, seconds)
 
     def _log_if_due(self, result: StepResult) -> None:
         update = self.update
@@ -196,6 +218,7 @@ class Trainer:
         self.saved_update, self.saved_at = self.update, time.monotonic()
 
     def _write_checkpoint(self) -> None:
+        self._read()
         if not np.isfinite(to_numpy(self.model.parameters.data)).all():
             raise TrainingError(
                 f"train: parameters must be finite to be saved, got some that are not after update {self.update}; "
@@ -215,6 +238,7 @@ class Trainer:
                 "interval": self.interval.to_dict(),
                 "epoch_so_far": self.epoch_so_far.to_dict(),
                 "seconds": self._seconds(),
+                "loss_scale": self.loss_scale.to_dict(),
             },
         )
 
@@ -233,6 +257,8 @@ class Trainer:
             self.interval = Meter(**checkpoint.progress["interval"])
             self.epoch_so_far = Meter(**checkpoint.progress["epoch_so_far"])
             self.seconds_before = checkpoint.progress["seconds"]
+            if self.loss_scale.is_needed and checkpoint.progress.get("loss_scale", {}).get("is_needed"):
+                self.loss_scale = LossScale(**checkpoint.progress["loss_scale"])
             self.reporter.say(f"train: resumed from {checkpoint.path}")
         elif self.corpus.n_empty + self.corpus.n_long:
             self.reporter.say(

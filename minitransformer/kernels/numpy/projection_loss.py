@@ -21,6 +21,11 @@ CHUNK_ROWS = 512
 TABLE_ROWS = 4096  # rows of grad_table added to at a time, so that no product is as large as grad_table itself
 
 
+def chunk_rows(n_words: int) -> int:
+    """Rows of logits held at a time."""
+    return max(CHUNK_ROWS, CHUNK_ELEMENTS // n_words)
+
+
 class _Chunks:
     """Loops over rows of x; per chunk it yields exp(logits - max), and adds up loss and nll.
 
@@ -34,7 +39,7 @@ class _Chunks:
         self.loss = self.nll = 0.0
 
     def __iter__(self) -> Iterator[tuple[slice, Array, Array, tuple]]:
-        rows = max(CHUNK_ROWS, CHUNK_ELEMENTS // len(self.table))
+        rows = chunk_rows(len(self.table))
         buffer = np.empty((min(rows, len(self.x)), len(self.table)), self.x.dtype)
         ones = np.ones(len(self.table), self.x.dtype)
         for start in range(0, len(self.x), rows):

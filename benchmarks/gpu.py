@@ -1,0 +1,166 @@
+"""Everything that is to be known of a GPU, in one command: correctness first, then speed and memory.
+
+    python -m benchmarks.gpu [--quick] [--out FOLDER] [--seconds N] [--stages NAME ...]
+
+Each stage runs in a process of its own, under a limit of time; what fails or takes too long is written down and the
+rest goes on. Results are saved after every stage, so a machine that is taken away leaves what there was. It needs CuPy
+and, for the comparison, PyTorch; nothing is fetched. On a machine without a GPU it says so and does nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.machine import machine_facts
+from benchmarks.tables import RESULTS, markdown_row
+from minitransformer.backend import cuda_trouble, driver_version
+from minitransformer.cli.doctor import CHECKS
+
+LIMITS = {
+    "correctness": 240,
+    "ceilings": 60,
+    "same loss": 60,
+    "base": 150,
+    "ops": 60,
+    "decoding": 90,
+    "big": 120,
+    "curves": 120,
+    "base compiled": 240,
+    "big compiled": 240,
+    "nccl": 30,
+}
+"""Seconds that each stage may take, in the order in which they run."""
+
+COLUMNS = ("ms", "lowest", "highest", "host ms", "TFLOP/s", "of the ceiling", "target tokens/s")
+
+
+def run_stage(name: str, quick: bool, limit: float) -> dict:
+    """What the stage printed, or ``failed`` with the reason; always ``seconds``."""
+    command = [sys.executable, "-m", "benchmarks.gpu_stages", name, *(["--quick"] if quick else [])]
+    began = time.monotonic()
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        cwd=Path(__file__).parent.parent,
+    )  # fmt: skip
+    try:
+        output, errors = process.communicate(timeout=limit)
+        result = json.loads(output.strip().split("\n")[-1])
+    except subprocess.TimeoutExpired:
+        _end(process)
+        result = {"failed": f"not done after {limit:.0f} seconds"}
+    except ValueError:
+        result = {"failed": f"exit status {process.returncode}", "end": errors.strip().split("\n")[-25:]}
+    finally:
+        _end(process)
+    return result | {"seconds": round(time.monotonic() - began, 1)}
+
+
+def _end(process: subprocess.Popen) -> None:
+    """The stage and whatever it has started."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def gpu_facts() -> dict:
+    """The machine, with card, driver and CuPy."""
+    return machine_facts() | {name: CHECKS[name]()[0] for name in ("CuPy", "driver", "NCCL")}
+
+
+def markdown(facts: dict, stages: dict[str, dict]) -> str:
+    lines = ["# On a GPU", "", "`python -m benchmarks.gpu`", ""]
+    lines += [
+        "Milliseconds of an update of 1,000 sentences of 25 + 25 tokens, dropout and Adam included; the ceiling is"
+    ]
+    lines += ["that of one large matrix product on the same card.", ""]
+    ceilings = stages.get("ceilings", {})
+    lines += [markdown_row(["", *COLUMNS]), markdown_row(["---"] * (1 + len(COLUMNS)))]
+    for name in ("base", "base compiled", "big", "big compiled"):
+        for precision, entry in stages.get(name, {}).items():
+            if isinstance(entry, dict):
+                lines += _rows(f"{name}, {precision}", entry, ceilings.get(f"{precision} TFLOP/s"))
+    lines += ["", "| stage | outcome | seconds |", "| --- | --- | --- |"]
+    lines += [markdown_row([name, _outcome(result), str(result.get("seconds", ""))]) for name, result in stages.items()]
+    lines += ["", *(f"- {name}: {value}" for name, value in facts.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _rows(what: str, entry: dict, ceiling: float | None) -> list[str]:
+    rows = []
+    for who, values in entry.items():
+        if isinstance(values, dict) and "device ms" in values:
+            times = values["device ms"]
+            share = f"{values['TFLOP/s'] / ceiling:.2f}" if ceiling else ""
+            cells = [f"{times[each]:.2f}" for each in ("median", "lowest", "highest")]
+            cells += [f"{values['host ms']['median']:.2f}", f"{values['TFLOP/s']:.1f}", share]
+            rows.append(markdown_row([f"{what}: {who}", *cells, f"{values['target tokens/s']:,.0f}"]))
+    return rows
+
+
+def _outcome(result: dict) -> str:
+    for key in ("failed", "left out"):
+        if key in result:
+            return f"{key}: {result[key]}"
+    if "exit status" in result:
+        return f"exit status {result['exit status']}: {' '.join(result['end'][-7:]).strip()[:200]}"
+    if "ours" in result and isinstance(result["ours"], dict) and "sentences/s" in result["ours"]:
+        others = {name: each["sentences/s"] for name, each in result.items() if isinstance(each, dict)}
+        return ", ".join(f"{name} {speed:.1f} sentences/s" for name, speed in others.items())
+    if "seeds" in result:
+        judged = {name: each for name, each in result.items() if isinstance(each, dict)}
+        return ", ".join(
+            f"{name} in {each['within_interval']} of {each['of']} windows" for name, each in judged.items()
+        )
+    if "relative difference" in result:
+        return f"relative difference {result['relative difference']:.1e}"
+    return "done"
+
+
+def save(folder: Path, facts: dict, stages: dict[str, dict]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "gpu.json").write_text(
+        json.dumps({"machine": facts, "stages": stages}, indent=1) + "\n", encoding="utf-8"
+    )
+    (folder / "gpu.md").write_text(markdown(facts, stages), encoding="utf-8")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__.split("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs; saves only with --out")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help=f"where results go (default: {RESULTS.name})")
+    parser.add_argument("--seconds", type=float, default=1500, metavar="N", help="for all stages (default: 1500)")
+    parser.add_argument("--stages", nargs="+", choices=LIMITS, default=list(LIMITS), help="default: all, in this order")
+    parser.add_argument("--commit", help="the commit, where git cannot tell it (default: ask git)")
+    options = parser.parse_args(argv)
+    trouble = "there is no NVIDIA driver" if driver_version() == 0 else cuda_trouble()
+    if trouble:
+        print(f"benchmarks.gpu: nothing was measured: {trouble}")
+        return 0
+    facts, stages = gpu_facts(), {}
+    if options.commit:
+        facts["commit"] = options.commit
+    folder = options.out or (None if options.quick else RESULTS)
+    end = time.monotonic() + options.seconds
+    for name in options.stages:
+        left = end - time.monotonic()
+        if left < 5:
+            stages[name] = {"left out": "the time is used up"}
+        else:
+            stages[name] = run_stage(name, options.quick, min(left, LIMITS[name]))
+        print(f"{name}: {_outcome(stages[name])}", flush=True)
+        if folder:
+            save(folder, facts, stages)
+    print(markdown(facts, stages))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

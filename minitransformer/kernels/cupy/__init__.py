@@ -1,0 +1,31 @@
+"""The fast twins on CuPy arrays; each has its CUDA in a .cu file beside it. CuPy is imported when one first runs."""
+
+from minitransformer.kernels.cupy.adam import adam
+from minitransformer.kernels.cupy.attention import attention
+from minitransformer.kernels.cupy.embedding import positioned_embedding
+from minitransformer.kernels.cupy.feed_forward import feed_forward
+from minitransformer.kernels.cupy.heads import merge_heads, split_heads
+from minitransformer.kernels.cupy.linear import linear
+from minitransformer.kernels.cupy.norm import layer_norm, residual_dropout_norm
+from minitransformer.kernels.cupy.projection_loss import projection_loss
+from minitransformer.kernels.cupy.residual import residual_dropout
+from minitransformer.kernels.cupy.sums import sum_of_squares
+from minitransformer.ops.rule import Rule
+
+TWINS: tuple[Rule, ...] = (
+    attention,
+    feed_forward,
+    layer_norm,
+    linear,
+    merge_heads,
+    positioned_embedding,
+    projection_loss,
+    residual_dropout,
+    residual_dropout_norm,
+    split_heads,
+)
+
+FUNCTIONS = {"adam": adam, "sum_of_squares": sum_of_squares}
+"""What is no rule: the optimizer's passes over whole vectors."""
+
+__all__ = ["FUNCTIONS", "TWINS"]

@@ -1,0 +1,19 @@
+// Adam on all parameters, one pass over the vectors  [Kingma & Ba 2015, algorithm 1]:
+//
+//   m = beta1 m + (1 - beta1) g,   v = beta2 v + (1 - beta2) g^2
+//   w = w - step_size * m / (sqrt(v) * inv_sqrt_correction + eps)
+//
+// step_size = lrate / (1 - beta1^t),  inv_sqrt_correction = 1 / sqrt(1 - beta2^t)
+// Threads: each takes every (gridDim.x * blockDim.x)-th parameter, neighbours next to each other.
+extern "C" __global__ void adam(T *w, T *m, T *v, const T *grad, long long n, double beta1, double beta2, double eps,
+                                double step_size, double inv_sqrt_correction) {
+    long long stride = (long long)gridDim.x * blockDim.x;
+    for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < n; i += stride) {
+        T g = grad[i];
+        T mean = (T)beta1 * m[i] + (T)(1.0 - beta1) * g;
+        T square = (T)beta2 * v[i] + (T)(1.0 - beta2) * g * g;
+        m[i] = mean;
+        v[i] = square;
+        w[i] -= (T)step_size * mean / (sqrt(square) * (T)inv_sqrt_correction + (T)eps);
+    }
+}

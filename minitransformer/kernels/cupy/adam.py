@@ -1,0 +1,26 @@
+"""Adam's update of all parameters by one kernel."""
+
+from __future__ import annotations
+
+from minitransformer.backend import Array
+from minitransformer.kernels.cupy.launch import THREADS, blocks_for, launch
+
+MOST_BLOCKS = 4096
+
+
+def adam(
+    w: Array,
+    m: Array,
+    v: Array,
+    grad: Array,
+    *,
+    beta1: float,
+    beta2: float,
+    eps: float,
+    step_size: float,
+    inv_sqrt_correction: float,
+) -> None:
+    """As in optim/adam.py, in place; all vectors have one length and type."""
+    blocks = (min(MOST_BLOCKS, *blocks_for(len(w))),)
+    numbers = (len(w), beta1, beta2, eps, step_size, inv_sqrt_correction)
+    launch("adam", "adam", blocks, (THREADS,), (w, m, v, grad, *numbers), w.dtype)

@@ -1,0 +1,99 @@
+"""Matrix products by cuBLAS: of two matrices or of two stacks of them, transposed or not, in every precision.
+
+CuPy's own matmul copies transposed stacks and knows neither bfloat16 nor TF32 for them; this layer passes strides.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from minitransformer.backend import Array, get_array_module
+from minitransformer.errors import ShapeError
+from minitransformer.kernels.cupy.launch import Counter, address
+
+# cuBLAS's numbers for types of values and for the arithmetic: library_types.h and cublas_api.h.
+DATA_TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 14}
+COMPUTE_FLOAT32, COMPUTE_FLOAT64, COMPUTE_TF32 = 68, 70, 77
+DEFAULT_ALGORITHM = -1
+
+
+def matmul(
+    a: Array,
+    b: Array,
+    *,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    out: Array | None = None,
+    add: bool = False,
+    dtype: Any = None,
+    alpha: float = 1.0,
+    tf32: bool = False,
+) -> Array:
+    """y = alpha a b, or with ``add`` y = out + alpha a b; accumulated in float32 (float64 for float64)
+
+    a: (..., n, k), or (..., k, n) with transpose_a   b: (..., k, m), or (..., m, k) with transpose_b
+    y: (..., n, m), the same leading axes in all   dtype: of y (default: that of a)   tf32: for float32 factors
+    """
+    stack, (n, k), m = _sizes(a, b, transpose_a, transpose_b)
+    if out is None:
+        out = get_array_module(a).empty((*stack, n, m), a.dtype if dtype is None else dtype)
+    a, a_step, a_row = _layout(a)
+    b, b_step, b_row = _layout(b)
+    count, name = math.prod(stack), a.dtype.name
+    if 0 in (count, n, m, k):
+        raise ShapeError(f"matmul: no axis may be empty, got {a.shape} and {b.shape}")
+    compute = COMPUTE_FLOAT64 if name == "float64" else COMPUTE_TF32 if tf32 and name == "float32" else COMPUTE_FLOAT32
+    factors = np.array([alpha, 1.0 if add else 0.0], np.float64 if name == "float64" else np.float32)
+    one, other = factors.ctypes.data, factors.ctypes.data + factors.itemsize
+    # cuBLAS counts by columns: what it takes for y^T = b^T a^T is y = a b by rows.
+    Counter.launches += 1
+    types = DATA_TYPES[b.dtype.name], DATA_TYPES[name], DATA_TYPES[out.dtype.name]
+    flags = int(transpose_b), int(transpose_a)
+    places = address(b), address(a), address(out)
+    if count == 1:
+        _cublas().gemmEx(
+            _handle(), *flags, m, n, k, one, places[0], types[0], b_row, places[1], types[1], a_row,
+            other, places[2], types[2], m, compute, DEFAULT_ALGORITHM,
+        )  # fmt: skip
+    else:
+        _cublas().gemmStridedBatchedEx(
+            _handle(), *flags, m, n, k, one, places[0], types[0], b_row, b_step, places[1], types[1], a_row, a_step,
+            other, places[2], types[2], m, n * m, count, compute, DEFAULT_ALGORITHM,
+        )  # fmt: skip
+    return out
+
+
+def _sizes(a: Array, b: Array, transpose_a: bool, transpose_b: bool) -> tuple[tuple[int, ...], tuple[int, int], int]:
+    n, k = a.shape[-2:][:: -1 if transpose_a else 1]
+    k_b, m = b.shape[-2:][:: -1 if transpose_b else 1]
+    if k != k_b or a.shape[:-2] != b.shape[:-2] or a.dtype != b.dtype:
+        shapes = f"{a.dtype} {a.shape} and {b.dtype} {b.shape}"
+        raise ShapeError(f"matmul: factors must fit together and have one type, got {shapes}")
+    return a.shape[:-2], (n, k), m
+
+
+def _layout(x: Array) -> tuple[Array, int, int]:
+    """(x, elements from one matrix to the next, elements from one row to the next); a copy where strides are others."""
+    *steps, row, column = (stride // x.itemsize for stride in x.strides)
+    sizes = x.shape[:-2]
+    # The matrices must follow each other at one distance, whatever the axes that they are counted by.
+    even = all(steps[i] == steps[i + 1] * sizes[i + 1] for i in range(len(steps) - 1) if sizes[i] > 1)
+    if (column != 1 and x.shape[-1] > 1) or row < x.shape[-1] or not even:
+        x = get_array_module(x).ascontiguousarray(x)
+        row, steps = x.shape[-1], [x.shape[-2] * x.shape[-1]]
+    return x, (steps[-1] if steps else 0), row
+
+
+def _cublas() -> Any:
+    from cupy_backends.cuda.libs import cublas
+
+    return cublas
+
+
+def _handle() -> int:
+    from cupy.cuda import device
+
+    return device.get_cublas_handle()

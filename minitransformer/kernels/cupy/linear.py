@@ -1,0 +1,47 @@
+"""Twin of linear: cuBLAS products in the stored type, the gradient of the matrix in the type of the parameters."""
+
+from __future__ import annotations
+
+from minitransformer.backend import Array, get_array_module
+from minitransformer.kernels.cupy.cast import stored
+from minitransformer.kernels.cupy.gemm import matmul
+from minitransformer.kernels.cupy.launch import THREADS, blocks_for, fits_words, launch, pieces
+from minitransformer.kernels.cupy.sums import sum_rows
+from minitransformer.kernels.precision import uses_tf32
+from minitransformer.ops.rule import Rule
+
+
+def linear_forward(x: Array, weight: Array, bias: Array | None = None) -> tuple[Array, tuple]:
+    """As in ops/linear.py."""
+    rows = rows_of(x)  # (N, d_in)
+    matrix, tf32 = stored(weight, x.dtype), uses_tf32()
+    y = matmul(rows, matrix, tf32=tf32)  # (N, d_out)
+    if bias is not None:
+        add_bias(y, bias)
+    return y.reshape(*x.shape[:-1], weight.shape[1]), (rows, x.shape, matrix, weight.dtype, bias is not None, tf32)
+
+
+def linear_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
+    """As in ops/linear.py."""
+    rows, x_shape, matrix, dtype, has_bias, tf32 = saved
+    grad_rows = rows_of(grad_y)  # (N, d_out)
+    grad_x = matmul(grad_rows, matrix, transpose_b=True, tf32=tf32).reshape(x_shape)
+    grad_weight = matmul(rows, grad_rows, transpose_a=True, dtype=dtype, tf32=tf32)  # (d_in, d_out)
+    return (grad_x, grad_weight, sum_rows(grad_rows)) if has_bias else (grad_x, grad_weight)
+
+
+def rows_of(x: Array) -> Array:
+    """x as a contiguous matrix, (..., width) to (N, width)"""
+    return get_array_module(x).ascontiguousarray(x).reshape(-1, x.shape[-1])
+
+
+def add_bias(y: Array, bias: Array) -> None:
+    """y += bias, (N, width) and (width,)"""
+    n_rows, width = y.shape
+    blocks = blocks_for(pieces(n_rows, width))
+    launch(
+        "feed_forward", "add_bias", blocks, (THREADS,), (y, bias, n_rows, width, fits_words(width, y, bias)), y.dtype
+    )
+
+
+linear = Rule("linear", linear_forward, linear_backward)

@@ -1,0 +1,63 @@
+"""Dropout masks that nobody stores: a key and a place from which every kernel draws the same values again."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from types import ModuleType
+
+from minitransformer.backend import Array
+from minitransformer.errors import ShapeError
+from minitransformer.kernels.cupy.launch import THREADS, blocks_for, launch, pieces
+
+
+@dataclass(frozen=True)
+class CountedMask:
+    """The mask of one dropout: what ``philox.cuh`` draws from (key, site) for each row and column.
+
+    key: two words of 32 bits, mixed from seed, update and micro-batch   site: which dropout of the model
+    shape: of the mask; the last axis are columns, all others rows   p_drop: exact to 1 / 131072
+    """
+
+    key: tuple[int, int]
+    site: int
+    shape: tuple[int, ...]
+    p_drop: float
+
+    @property
+    def threshold(self) -> int:
+        """Draws of 16 bits below it are dropped."""
+        return round(self.p_drop * 65536)
+
+    @property
+    def arguments(self) -> tuple:
+        """The five arguments of DROPOUT_ARGUMENTS."""
+        return (*self.key, self.site, self.threshold, 1.0 / (1.0 - self.p_drop))
+
+    def array(self, xp: ModuleType) -> Array:
+        """The same mask as a boolean array, True = kept: what the readable pairs take."""
+        width = self.shape[-1]
+        n_rows = math.prod(self.shape[:-1])
+        keep = xp.empty(self.shape, dtype=bool)
+        blocks = blocks_for(pieces(n_rows, width))
+        launch("dropout", "keep_mask", blocks, (THREADS,), (keep, n_rows, width, *self.arguments), "float32")
+        return keep
+
+
+NOTHING_DROPPED = (0, 0, 0, 0, 1.0)
+"""DROPOUT_ARGUMENTS that keep everything."""
+
+
+def arguments_of(keep: CountedMask | None, name: str, shape: tuple[int, ...]) -> tuple:
+    """What a kernel must be told of ``keep``.
+
+    Raises:
+        ShapeError: it is an array, which the readable pairs take, or of another shape.
+    """
+    if keep is None:
+        return NOTHING_DROPPED
+    if not isinstance(keep, CountedMask):
+        raise ShapeError(f'{name}: keep must be a CountedMask on the GPU; kernels.using("simple") takes arrays')
+    if keep.shape != shape:
+        raise ShapeError(f"{name}: keep must have the shape {shape}, got {keep.shape}")
+    return keep.arguments

@@ -1,0 +1,80 @@
+"""Twins of layer_norm and residual_dropout_norm: each value is read once and written once, forward and backward."""
+
+from __future__ import annotations
+
+from minitransformer.backend import Array, get_array_module
+from minitransformer.kernels.cupy.launch import fits_words, launch
+from minitransformer.kernels.cupy.linear import rows_of
+from minitransformer.kernels.cupy.masks import CountedMask, arguments_of
+from minitransformer.kernels.cupy.sums import sum_rows
+from minitransformer.kernels.precision import computed_dtype
+from minitransformer.ops.rule import Rule
+
+MOST_THREADS = 512  # of a block; more would leave a thread too few registers
+PARTS = 1024  # blocks that walk over the rows in backward, each with its own sums for gamma and beta
+
+
+def residual_dropout_norm_forward(
+    x: Array,
+    sublayer: Array | None,
+    gamma: Array,
+    beta: Array,
+    *,
+    keep: CountedMask | None = None,
+    p_drop: float = 0.0,
+    eps: float = 1e-6,
+) -> tuple[Array, tuple]:
+    """As in ops/residual.py; ``keep`` is a CountedMask. Without a sublayer this is layer_norm."""
+    dropout = arguments_of(keep, "residual_dropout_norm", x.shape)
+    xp, rows = get_array_module(x), rows_of(x)  # (N, d_model)
+    others = None if sublayer is None else rows_of(sublayer)
+    y, x_hat = xp.empty_like(rows), xp.empty_like(rows)
+    n_rows, width = rows.shape
+    inv_std = xp.empty(n_rows, computed_dtype(x.dtype))
+    threads, groups = block_of(width)
+    arguments = (rows, others, gamma, beta, y, x_hat, inv_std, width, eps, fits_words(width, rows, others, gamma, beta))
+    launch("norm", "norm_forward", (n_rows,), (threads,), (*arguments, *dropout), x.dtype, GROUPS=groups)
+    return y.reshape(x.shape), (x_hat, inv_std, gamma, dropout)
+
+
+def residual_dropout_norm_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
+    """As in ops/residual.py."""
+    x_hat, inv_std, gamma, dropout = saved
+    xp, grad_rows = get_array_module(grad_y), rows_of(grad_y)
+    n_rows, width = grad_rows.shape
+    grad_x = xp.empty_like(grad_rows)
+    grad_sublayer = xp.empty_like(grad_rows) if dropout[3] else None
+    parts = xp.empty((min(n_rows, PARTS), 2 * width), inv_std.dtype)
+    threads, groups = block_of(width)
+    arguments = (grad_rows, x_hat, inv_std, gamma, grad_x, grad_sublayer, parts, n_rows, width)
+    is_whole = fits_words(width, grad_rows, x_hat, gamma)
+    launch(
+        "norm", "norm_backward", (len(parts),), (threads,), (*arguments, is_whole, *dropout), x_hat.dtype, GROUPS=groups
+    )
+    sums = sum_rows(parts)  # (2 * d_model,)
+    grad_x = grad_x.reshape(grad_y.shape)
+    grad_sublayer = grad_x if grad_sublayer is None else grad_sublayer.reshape(grad_y.shape)
+    return grad_x, grad_sublayer, sums[:width], sums[width:]
+
+
+def layer_norm_forward(x: Array, gamma: Array, beta: Array, *, eps: float = 1e-6) -> tuple[Array, tuple]:
+    """As in ops/layer_norm.py."""
+    y, saved = residual_dropout_norm_forward(x, None, gamma, beta, eps=eps)
+    return y, saved
+
+
+def layer_norm_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
+    """As in ops/layer_norm.py."""
+    grad_x, _, grad_gamma, grad_beta = residual_dropout_norm_backward(grad_y, saved)
+    return grad_x, grad_gamma, grad_beta
+
+
+def block_of(width: int) -> tuple[int, int]:
+    """(threads of a block, pieces of eight columns that each of them holds) for rows of ``width``"""
+    n_pieces = -(-width // 8)
+    threads = min(MOST_THREADS, -(-n_pieces // 32) * 32)
+    return threads, -(-n_pieces // threads)
+
+
+layer_norm = Rule("layer_norm", layer_norm_forward, layer_norm_backward)
+residual_dropout_norm = Rule("residual_dropout_norm", residual_dropout_norm_forward, residual_dropout_norm_backward)

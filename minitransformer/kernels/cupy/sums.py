@@ -1,0 +1,32 @@
+"""Sums in a fixed order: over the rows of a matrix, and of all squares of a vector."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from minitransformer.backend import Array, get_array_module
+from minitransformer.kernels.cupy.launch import THREADS, blocks_for, launch
+from minitransformer.kernels.precision import computed_dtype
+
+PART_ROWS = 512  # rows that a block adds up, where there are many: so few parts are left for a second pass
+MOST_PARTS = 64
+MOST_BLOCKS = 2048  # that add up squares
+
+
+def sum_rows(x: Array) -> Array:
+    """y_j = sum_i x_ij, (n, width) to (width,), in the type that is computed in"""
+    n_rows, width = x.shape
+    dtype = computed_dtype(x.dtype)
+    parts = max(1, min(MOST_PARTS, n_rows // PART_ROWS))
+    rows_of_a_part = -(-n_rows // parts)
+    y = get_array_module(x).empty((parts, width), dtype)
+    launch("sums", "sum_rows", (-(-width // 32), parts), (32, 32), (x, y, n_rows, width, rows_of_a_part), x.dtype)
+    return y.reshape(width) if parts == 1 else sum_rows(y)
+
+
+def sum_of_squares(x: Array) -> Array:
+    """sum_i x_i^2, (n,) to (), float64: it stays on the device"""
+    blocks = min(MOST_BLOCKS, *blocks_for(len(x)))
+    parts = get_array_module(x).empty((blocks, 1), np.float64)
+    launch("sums", "sum_squares", (blocks,), (THREADS,), (x, parts, len(x)), x.dtype)
+    return sum_rows(parts).reshape(())

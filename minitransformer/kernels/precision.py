@@ -1,0 +1,85 @@
+"""In which type activations are stored and products are computed, for the model that runs now.
+
+Parameters, their gradients, sums, softmax, norms and losses are float32 (float64 in checks) whatever the precision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from minitransformer.config import PRECISIONS, ModelConfig
+from minitransformer.errors import ConfigError, MissingPackageError, install_hint
+
+_current: ContextVar[str] = ContextVar("precision", default="float32")
+
+
+@contextmanager
+def computing(precision: str) -> Iterator[None]:
+    """Within the block activations are made in ``precision``, one of PRECISIONS."""
+    if precision not in PRECISIONS:
+        raise ConfigError(f"precision: must be one of {', '.join(PRECISIONS)}, got {precision!r}")
+    token = _current.set(precision)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def uses_tf32() -> bool:
+    """Whether products of float32 may be computed by TF32: 8 bits of exponent, 10 of fraction, summed in float32."""
+    return _current.get() == "tf32"
+
+
+def stored_dtype(dtype: Any) -> np.dtype:
+    """The dtype of activations for parameters of ``dtype``."""
+    precision = _current.get()
+    return half_dtype(precision) if precision in ("bfloat16", "float16") else np.dtype(dtype)
+
+
+def half_dtype(precision: str) -> np.dtype:
+    """The dtype of ``bfloat16`` or ``float16``.
+
+    Raises:
+        MissingPackageError: bfloat16 and ml_dtypes, which gives NumPy and CuPy that type, is not installed.
+    """
+    if precision == "float16":
+        return np.dtype(np.float16)
+    try:
+        import ml_dtypes
+    except ImportError as error:
+        raise MissingPackageError(
+            f"precision: bfloat16 needs the package ml_dtypes; {install_hint('cuda13')} (or cuda12)"
+        ) from error
+    return np.dtype(ml_dtypes.bfloat16)
+
+
+def computed_dtype(dtype: Any) -> np.dtype:
+    """What values of ``dtype`` are summed in: float64 for float64, else float32."""
+    return np.dtype(np.float64 if np.dtype(dtype) == np.float64 else np.float32)
+
+
+def check_precision(precision: str, config: ModelConfig, xp: ModuleType) -> None:
+    """Refuse what would be slower or less exact without a word.
+
+    Raises:
+        ConfigError: the precision is not float32, and the library is NumPy, the kernels are simple or the model is
+            float64.
+        MissingPackageError: as `half_dtype`.
+    """
+    if precision == "float32":
+        return
+    for wrong, what in (
+        (xp is np, "on the CPU"),
+        (config.kernels == "simple", 'with model.kernels = "simple"'),
+        (config.dtype == "float64", 'with model.dtype = "float64"'),
+    ):
+        if wrong:
+            raise ConfigError(f"training.precision must be float32 {what}, got {precision!r}; change one of the two")
+    if precision != "tf32":
+        half_dtype(precision)

@@ -1,0 +1,52 @@
+"""Loss scaling: small gradients would vanish in float16, whose numbers end at 6e-8  [Micikevicius et al. 2018]."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+
+from minitransformer.backend import Array
+from minitransformer.errors import TrainingError
+
+FIRST, GROWTH_AFTER = 2.0**15, 2000
+
+
+@dataclass
+class LossScale:
+    """The loss is multiplied by ``value`` before backward, the gradient divided by it after.
+
+    Where a gradient overflowed, the update is left out and the scale halved; after GROWTH_AFTER updates without that it
+    is doubled. For every precision but float16 it stays 1 and looks at nothing.
+    """
+
+    value: float = 1.0
+    good_updates: int = 0
+    is_needed: bool = False
+
+    @classmethod
+    def for_precision(cls, precision: str) -> LossScale:
+        return cls(FIRST, 0, True) if precision == "float16" else cls()
+
+    def accepts(self, gradient_norm: float | Array) -> bool:
+        """Whether the update may be made; adapts the scale. Reads the norm from the device, if it is needed.
+
+        Raises:
+            TrainingError: gradients overflow though nothing is scaled any more.
+        """
+        if not self.is_needed:
+            return True
+        if math.isfinite(float(gradient_norm)):
+            self.good_updates += 1
+            if self.good_updates == GROWTH_AFTER:
+                self.value, self.good_updates = 2.0 * self.value, 0
+            return True
+        if self.value <= 1.0:
+            raise TrainingError(
+                "train: gradients must be finite in float16, got an overflow at a loss scale of 1; "
+                "use training.precision bfloat16, tf32 or float32"
+            )
+        self.value, self.good_updates = self.value / 2.0, 0
+        return False
+
+    def to_dict(self) -> dict:
+        return asdict(self)

@@ -1,0 +1,78 @@
+"""The CUDA kernels run on a CPU: compiled by g++, launched on NumPy arrays.
+
+``emulated(monkeypatch)`` puts the emulation in the place of CuPy for one test: then the twins of kernels/cupy take
+NumPy arrays. Everything is the code that runs on a GPU, but for the launch itself and cuBLAS.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from cuda_on_cpu import kernels, products
+from minitransformer import kernels as package_kernels
+from minitransformer.kernels.cupy import TWINS, gemm, launch
+from minitransformer.nn import layers
+
+
+class _Poisoned:
+    """NumPy, but new arrays are full of what is no number, so that a value nobody writes is seen."""
+
+    __name__ = "numpy"
+
+    def __getattr__(self, name: str):
+        return getattr(np, name)
+
+    def empty(self, shape, dtype=float):
+        array = np.empty(shape, dtype)
+        array.reshape(-1).view(np.uint8)[:] = 255
+        return array
+
+    def empty_like(self, array):
+        return self.empty(array.shape, array.dtype)
+
+
+class Device:
+    """Where the twins of kernels/cupy compute: here NumPy's arrays and emulated kernels.
+
+    xp: makes its arrays   put, get: bring NumPy's arrays there and back   twins: by the names of their rules
+    """
+
+    def __init__(self, monkeypatch):
+        self.monkeypatch, self.xp = monkeypatch, np
+        self.twins = {twin.name: twin for twin in TWINS}
+
+    def put(self, array):
+        return array
+
+    def get(self, array):
+        return np.asarray(array)
+
+    def takes_models(self) -> None:
+        """From now on models of NumPy arrays compute by the emulated kernels too."""
+        patch = self.monkeypatch
+        for name in [name for name, library in package_kernels.TWINS if library == "numpy"]:
+            patch.delitem(package_kernels.TWINS, (name, "numpy"))
+        for name, twin in self.twins.items():
+            patch.setitem(package_kernels.TWINS, (name, "numpy"), twin)
+        patch.setattr(layers, "COUNTING", {"numpy"})
+        for name, library in list(package_kernels.FUNCTIONS):
+            patch.setitem(package_kernels.FUNCTIONS, (name, "numpy"), package_kernels.FUNCTIONS[name, library])
+
+
+def emulated(monkeypatch) -> Device:
+    """For this test NumPy arrays are what CuPy arrays are to the twins."""
+    if kernels.COMPILER is None:
+        pytest.skip("g++ is not installed: the kernels cannot be compiled for this machine")
+    pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed: pip install minitransformer[dev]")
+    monkeypatch.setattr(launch, "compiled", kernels.compiled)
+    monkeypatch.setattr(gemm, "_cublas", lambda: SimpleNamespace(**vars(products)))
+    monkeypatch.setattr(gemm, "_handle", lambda: 0)
+    poisoned = _Poisoned()
+    for name, module in sys.modules.items():
+        if name.startswith("minitransformer.kernels.cupy.") and hasattr(module, "get_array_module"):
+            monkeypatch.setattr(module, "get_array_module", lambda *arrays: poisoned)
+    return Device(monkeypatch)

@@ -1,0 +1,69 @@
+"""Every readable pair on CuPy arrays against itself on NumPy's, and the kernels at the sizes of real training."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from cases import CASES, as_tuple, booleans, case, cotangents, ids
+from test_cuda_kernels import check_twin, placed
+
+N = 4000
+REAL_SIZES = [
+    case("residual_dropout_norm", "base", (N, 512), (N, 512), (512,), (512,), keep=booleans((N, 512)), p_drop=0.1),
+    case("residual_dropout_norm", "big", (N, 1024), (N, 1024), (1024,), (1024,)),
+    case("layer_norm", "base", (N, 512), (512,), (512,)),
+    case("residual_dropout", "base", (N, 512), (N, 512), keep=booleans((N, 512)), p_drop=0.1),
+    case("attention", "base", (160, 8, 25, 64), (160, 8, 25, 64), (160, 8, 25, 64), mask=np.tri(25, dtype=bool)),
+    case("attention", "long", (2, 8, 600, 64), (2, 8, 700, 64), (2, 8, 700, 64)),
+    case("split_heads", "base", (160, 25, 1024), n_heads=8, widths=(64, 64)),
+    case("merge_heads", "base", (160, 8, 25, 64)),
+    case("linear", "base", (N, 512), (512, 2048), (2048,)),
+    case("feed_forward", "base", (N, 512), (512, 2048), (2048,), (2048, 512), (512,)),
+    case("positioned_embedding", "base", (37000, 512), (25, 512), ids=ids(900, (160, 25)), scale=22.6),
+    case("projection_loss", "base", (N, 512), (37000, 512), targets=ids(37000, (N,)), label_smoothing=0.1),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_the_pair_on_cupy_is_the_pair_on_numpy(case, device, rng, relative_error):
+    inputs, options = case.make()
+    expected, saved = case.rule.forward(*inputs, **options)
+    grads_y = cotangents(case.rule, as_tuple(expected), rng)
+    wanted = [*as_tuple(expected), *case.rule.backward(*grads_y, saved)]
+    options = dict(zip(options, placed(device, options.values()), strict=True))
+    if isinstance(options.get("index"), tuple):
+        options["index"] = tuple(placed(device, options["index"]))
+    y, saved = case.rule.forward(*placed(device, inputs), **options)
+    grads = case.rule.backward(*placed(device, [None if g is None else np.asarray(g) for g in grads_y]), saved)
+    for result, want in zip([*as_tuple(y), *grads], wanted, strict=True):
+        assert isinstance(result, device.xp.ndarray)
+        assert relative_error(device.get(result), want) < 1e-11
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("case", REAL_SIZES, ids=str)
+def test_the_kernel_equals_its_pair_at_real_sizes(case, dtype, device, rng, relative_error, monkeypatch):
+    """The mask is what the GPU itself shows: drawn number by number, one of this size would take minutes."""
+    monkeypatch.setattr("test_cuda_kernels.slow_mask", lambda mask: device.get(mask.array(device.xp)))
+    check_twin(case, dtype, device, rng, relative_error)
+
+
+def test_arrays_beyond_two_to_the_31_elements_are_reached(device):
+    """Where an index of 32 bits would turn around, on a card with room for it."""
+    from minitransformer.kernels.cupy.cast import scaled_copy
+    from minitransformer.kernels.precision import half_dtype
+
+    xp, n = device.xp, 2**31 + 1024
+    if xp.cuda.runtime.memGetInfo()[0] < 7 * n:
+        pytest.skip("the card has no room for 2^31 numbers")
+    x = xp.ones(n, xp.float32)
+    y = scaled_copy(x, None, half_dtype("bfloat16"))
+    assert float(y[-1]) == 1.0 and float(y[2**31]) == 1.0 and bool((y[-2048:] == 1).all())
+
+
+def test_memory_that_is_full_is_told_with_what_was_asked_for(device):
+    from minitransformer.backend import memory_trouble
+
+    with pytest.raises(MemoryError) as caught:
+        device.xp.empty(1 << 50, "f")
+    assert "4,294,967,296 MiB asked for on the GPU, " in memory_trouble(caught.value)

@@ -1,0 +1,136 @@
+"""Whole runs on a GPU: training learns, resumes to the same bits, crosses between libraries, translates, fits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from small_models import random_batch, small_model
+from test_memory_plan import random_batch as batch_of
+from tiny_run import final_state, tiny_trainer
+
+from minitransformer.backend import library_name
+from minitransformer.config import ModelConfig, TrainingConfig
+from minitransformer.nn import Transformer
+from minitransformer.optim import Adam
+from minitransformer.training import load_checkpoint, load_model, read_metrics
+from minitransformer.training.memory import Shape, plan
+from minitransformer.training.step import evaluate_loss, train_step
+from minitransformer.translation import beam_search, greedy_search
+
+PRECISIONS = ("float32", "tf32", "bfloat16", "float16")
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_training_on_the_gpu_learns(precision, device, tmp_path):
+    trainer = tiny_trainer(tmp_path, device="cuda", precision=precision, updates=60, validate_every=20)
+    assert library_name(trainer.model.xp) == "cupy"
+    trainer.run()
+    losses = [line["nll"] for line in read_metrics(trainer.log.path) if line["kind"] == "valid"]
+    assert losses[-1] < losses[0] and np.isfinite(losses).all()
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_a_run_stopped_and_resumed_on_the_gpu_ends_in_the_same_bits(precision, device, tmp_path):
+    options = {"device": "cuda", "precision": precision}
+    tiny_trainer(tmp_path / "one", updates=12, **options).run()
+    tiny_trainer(tmp_path / "two", updates=5, **options).run()
+    tiny_trainer(tmp_path / "two", updates=12, **options).run()
+    for ours, expected in zip(final_state(tmp_path / "two", 12), final_state(tmp_path / "one", 12), strict=True):
+        np.testing.assert_array_equal(ours, expected)
+
+
+@pytest.mark.parametrize(("first", "then"), [("cuda", "cpu"), ("cpu", "cuda")])
+def test_a_run_goes_on_with_the_other_library(first, then, device, tmp_path):
+    tiny_trainer(tmp_path, updates=4, device=first).run()
+    trainer = tiny_trainer(tmp_path, updates=8, device=then)
+    assert trainer.update == 4
+    assert trainer.run().update == 8
+
+
+def test_a_checkpoint_of_the_gpu_in_halves_translates_on_the_cpu(device, tmp_path):
+    tiny_trainer(tmp_path, updates=8, device="cuda", precision="bfloat16").run()
+    path = tmp_path / "checkpoints" / "update_00000008.npz"
+    assert load_checkpoint(path).parameters.dtype == np.float32
+    on_gpu, on_cpu = load_model(path, "cuda")[0], load_model(path, "cpu")[0]
+    assert (on_gpu.precision, on_cpu.precision) == ("bfloat16", "float32")
+    src = np.array([[4, 5, 6, 2], [7, 8, 2, 0]])
+    found = [h.log_prob for h in greedy_search(on_gpu, src, max_extra=3)]
+    assert found == pytest.approx([h.log_prob for h in greedy_search(on_cpu, src, max_extra=3)], rel=0.02)
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_beam_search_finds_on_the_gpu_what_it_finds_on_the_cpu(norm, device, rng):
+    src = random_batch(rng, (5, 2, 4, 9, 7), (3, 6, 1, 2, 4)).src
+    models = [small_model(np.random.default_rng(3), xp, norm=norm) for xp in (np, device.xp)]
+    expected, found = (beam_search(model, src, beam_size=4, n_best=4) for model in models)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert [h.ids for h in ours] == [h.ids for h in theirs]
+        assert [h.score for h in ours] == pytest.approx([h.score for h in theirs], rel=1e-9)
+
+
+def test_losses_on_the_gpu_are_those_of_numpy(device, rng):
+    batches = [random_batch(rng), random_batch(rng, (3, 6), (2, 7))]
+    models = [small_model(np.random.default_rng(3), xp) for xp in (np, device.xp)]
+    results = [evaluate_loss(model, batches) for model in models]
+    assert results[1] == pytest.approx(results[0], rel=1e-12)
+
+
+@pytest.mark.parametrize("clip_norm", [0.0, 0.1])
+def test_updates_on_the_gpu_without_dropout_are_those_of_numpy(clip_norm, device, rng, relative_error):
+    batches, config = [random_batch(rng)], TrainingConfig(warmup_steps=20, lr_scale=0.1, clip_norm=clip_norm)
+    parameters = []
+    for xp in (np, device.xp):
+        model = small_model(np.random.default_rng(3), xp, p_drop=0.0)
+        adam = Adam(model.parameters)
+        for update in range(1, 6):
+            train_step(model, adam, batches, update=update, config=config)
+        parameters.append(np.asarray(device.get(model.parameters.data)))
+    assert relative_error(parameters[1], parameters[0]) < 1e-9
+
+
+def test_nobody_waits_for_the_device_within_an_update(device, rng):
+    import cupyx
+
+    if not hasattr(cupyx, "allow_synchronize"):
+        pytest.skip("this CuPy cannot forbid to wait")
+    model = Transformer(ModelConfig(vocab_size=50, n_layers=1, d_model=64, d_ff=64, n_heads=2), xp=device.xp)
+    adam, batch, config = Adam(model.parameters), random_batch(rng), TrainingConfig(clip_norm=1.0)
+    train_step(model, adam, [batch], update=1, config=config)  # compiles
+    with cupyx.allow_synchronize(False):
+        result = train_step(model, adam, [batch, batch], update=2, config=config)
+    assert np.isfinite(result.read().loss)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_an_update_of_real_size_ends_in_the_same_bits_twice(precision, device):
+    config = ModelConfig(vocab_size=8000, d_model=256, d_ff=1024, n_layers=2, n_heads=4, p_drop_attention=0.1)
+    batch, ends = batch_of(config, Shape(100, 25, 25)), []
+    for _ in range(2):
+        model = Transformer(config, xp=device.xp, precision=precision)
+        adam = Adam(model.parameters)
+        for update in (1, 2, 3):
+            train_step(model, adam, [batch], update=update, config=TrainingConfig())
+        ends.append(device.get(model.parameters.data).tobytes())
+    assert ends[0] == ends[1]
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("row", ["base", "C4"])
+def test_the_peak_on_the_gpu_is_the_planned_one(row, precision, device):
+    from benchmarks.gpu_memory import peak_of
+
+    config, shape = replace(ModelConfig.table3(row), p_drop=0.1), Shape(200, 25, 25)
+    batch = batch_of(config, shape)
+    model = Transformer(config, xp=device.xp, precision=precision)
+    adam = Adam(model.parameters)
+
+    def step():
+        train_step(model, adam, [batch], update=1, config=TrainingConfig())
+
+    step()
+    lasting = 16 * model.parameters.count
+    assert peak_of(step, device.xp) + lasting == pytest.approx(
+        plan(config, shape, library="cupy", precision=precision).peak, rel=0.1
+    )

@@ -1,0 +1,169 @@
+"""Which library computes, and what a user is told when the GPU cannot."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from minitransformer import backend
+from minitransformer.backend import cuda_trouble, load_array_module
+from minitransformer.cli import doctor
+from minitransformer.cli.main import main
+from minitransformer.config import ModelConfig
+from minitransformer.errors import BackendError, ConfigError
+from minitransformer.nn import Transformer
+
+
+class Card:
+    """A stand-in for CuPy on a machine with a GPU; keywords say what is wrong with it."""
+
+    def __init__(self, driver=13000, wheel=13020, seen=True, capability="90", product=None, free=10 << 20):
+        def matmul(a, b):
+            if product is not None:
+                raise product
+
+        runtime = SimpleNamespace(
+            driverGetVersion=lambda: driver,
+            runtimeGetVersion=lambda: wheel,
+            deviceSynchronize=lambda: None,
+            memGetInfo=lambda: (free, 80 << 30),
+        )
+        device = SimpleNamespace(compute_capability=capability)
+        self.cuda = SimpleNamespace(runtime=runtime, is_available=lambda: seen, Device=lambda: device)
+        self.ones, self.matmul, self.ndarray = (lambda shape, dtype: None), matmul, type("ndarray", (), {})
+        self.__name__ = "cupy"
+
+
+@pytest.fixture
+def card(monkeypatch):
+    """Puts a Card in CuPy's place; libraries: those that CUDA's finder does not find."""
+
+    def put(missing: tuple[str, ...] = (), **what) -> Card:
+        def find(library):
+            if library in missing:
+                raise RuntimeError(f'Failure finding "lib{library}.so.13"\nin many\nplaces')
+
+        monkeypatch.setitem(sys.modules, "cupy", Card(**what))
+        finder = SimpleNamespace(load_nvidia_dynamic_lib=find)
+        monkeypatch.setitem(sys.modules, "cuda", SimpleNamespace(pathfinder=finder))
+        monkeypatch.setitem(sys.modules, "cuda.pathfinder", finder)
+        monkeypatch.setattr(backend, "driver_version", lambda: what.get("driver", 13000))
+        return sys.modules["cupy"]
+
+    return put
+
+
+CASES = {
+    "no driver": ({"driver": 0}, "there is no NVIDIA driver", "install the driver"),
+    "an old driver": ({"driver": 12020}, "driver is for CUDA 12, this CuPy for CUDA 13", ".[cuda12]"),
+    "no card": ({"seen": False}, "sees no GPU", "CUDA_VISIBLE_DEVICES"),
+    "an old card": ({"capability": "70"}, "compute capability 7.0, CuPy for CUDA 13 needs 7.5", ".[cuda12]"),
+    "a very old card": ({"capability": "35", "wheel": 12090}, "3.5, CuPy for CUDA 12 needs 5.0", ""),
+    "no cuBLAS": ({"missing": ("cublas",)}, "CUDA's library cublas is not", ".[cuda13]"),
+    "no NVRTC for 12": ({"missing": ("nvrtc",), "wheel": 12090, "driver": 12090}, "library nvrtc is not", ".[cuda12]"),
+    "no other library": ({"product": ImportError("libnvJitLink.so")}, "cannot be loaded (libnvJitLink.so)", "cuda13"),
+    "full memory": ({"product": MemoryError("4 bytes")}, "memory is full (4 bytes)", "nvidia-smi"),
+    "a card that fails": ({"product": ValueError("ECC\nerror")}, "refused a first computation (ValueError: ECC", ""),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_each_reason_why_a_gpu_cannot_compute_has_its_own_words_and_cure(name, card, capsys):
+    what, said, cure = CASES[name]
+    card(**what)
+    trouble = cuda_trouble()
+    assert said in trouble and cure in trouble and "\n" not in trouble
+    assert load_array_module("auto") is np
+    with pytest.raises(BackendError, match="^device cuda: .*; or use --device cpu$"):
+        load_array_module("cuda")
+
+
+def test_a_card_that_computes_is_used(card):
+    cupy = card()
+    assert cuda_trouble() is None
+    assert load_array_module("cuda") is cupy and load_array_module("auto") is cupy
+    assert load_array_module("cpu") is np
+
+
+def test_cupy_that_is_not_installed_and_cupy_that_is_broken_are_told_apart(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    assert "CuPy is not installed; run pip install -e '.[cuda13]'" in cuda_trouble()
+    monkeypatch.delitem(sys.modules, "cupy")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: SimpleNamespace())
+    real_import = __import__
+
+    def broken(name, *rest):
+        if name == "cupy":
+            raise ImportError("undefined symbol")
+        return real_import(name, *rest)
+
+    monkeypatch.setattr("builtins.__import__", broken)
+    assert "cannot be loaded (undefined symbol)" in cuda_trouble()
+
+
+def test_the_bare_wheel_without_a_driver_says_so(monkeypatch):
+    cupy = pytest.importorskip("cupy", reason="CuPy is not installed: pip install minitransformer[dev]")
+    if cupy.cuda.runtime.driverGetVersion():
+        pytest.skip("this machine has an NVIDIA driver")
+    assert backend.driver_version() == 0
+    assert cuda_trouble() == ("CuPy is installed but there is no NVIDIA driver; install the driver of your card")
+    assert load_array_module("auto") is np
+    assert "no NVIDIA driver" in doctor.CHECKS["CuPy"]()[1]
+
+
+@pytest.mark.parametrize("missing", ["cublas", "nvrtc"])
+def test_the_finder_of_cudas_libraries_is_asked_and_its_answer_put_in_one_line(missing, monkeypatch):
+    pathfinder = pytest.importorskip(
+        "cuda.pathfinder", reason="cuda-pathfinder comes with CuPy: pip install cupy-cuda13x"
+    )
+    monkeypatch.setattr(
+        pathfinder, "load_nvidia_dynamic_lib", lambda name: (_ for _ in ()).throw(
+            pathfinder.DynamicLibNotFoundError("no\nsuch\nfile")
+        ) if name == missing else None,
+    )  # fmt: skip
+    assert backend._library_trouble(13).startswith(
+        f"the driver is there but CUDA's library {missing} is not (no such file)"
+    )
+
+
+def test_auto_without_a_driver_imports_no_cupy():
+    program = (
+        "import sys; from minitransformer import backend; import numpy; backend.driver_version = lambda: 0\n"
+        "assert backend.load_array_module('auto') is numpy; assert 'cupy' not in sys.modules\n"
+        "from minitransformer.training import Trainer; import minitransformer.kernels.cupy\n"
+        "assert 'cupy' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_memory_that_is_full_is_told_with_what_was_asked_what_is_free_and_what_to_lower(card, monkeypatch, capsys):
+    class OutOfMemoryError(MemoryError):
+        _size = 3 << 30
+
+    card(free=100 << 20)
+    monkeypatch.setitem(doctor.CHECKS, "memory", lambda: ("", ""))
+
+    def full(arguments):
+        raise OutOfMemoryError("Out of memory allocating 3,221,225,472 bytes")
+
+    monkeypatch.setattr(doctor, "run", full)
+    assert main(["doctor"]) == 2
+    error = capsys.readouterr().err
+    assert "3,072 MiB asked for on the GPU, 100 of 81,920 MiB free" in error and error.count("\n") == 1
+    assert "data.src_tokens" in error and "data.tgt_tokens" in error and "translation.batch_tokens" in error
+
+
+@pytest.mark.parametrize("precision", ["tf32", "bfloat16", "float16"])
+def test_numpy_computes_in_float32_alone(precision):
+    config = ModelConfig(vocab_size=5, n_layers=1, d_model=4, d_ff=4, n_heads=1)
+    with pytest.raises(ConfigError, match="training.precision must be float32 on the CPU, got"):
+        Transformer(config, precision=precision)
+    for changes, what in (({"kernels": "simple"}, "kernels"), ({"dtype": "float64"}, "dtype")):
+        with pytest.raises(ConfigError, match=f"float32 with model.{what} = "):
+            Transformer(ModelConfig(vocab_size=5, n_layers=0, **changes), xp=SimpleNamespace(), precision=precision)

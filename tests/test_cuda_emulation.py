@@ -1,0 +1,118 @@
+"""The emulation itself: that nothing is left out, and that it sees what a GPU would take in silence."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from cases import CASES
+from cuda_on_cpu import kernels
+from slow_philox import philox
+from test_cuda_kernels import OTHER_SIZES, TWIN_CASES, check_twin
+
+from minitransformer.errors import ShapeError
+from minitransformer.kernels import CountedMask
+from minitransformer.kernels.cupy import FUNCTIONS, TWINS, launch
+from minitransformer.kernels.cupy.gemm import matmul
+from minitransformer.kernels.cupy.masks import arguments_of
+from minitransformer.kernels.cupy.source import FOLDER
+from minitransformer.ops.registry import RULES
+
+pytestmark = pytest.mark.cuda  # needs packages of the dev extra
+
+
+def test_every_kernel_of_every_file_is_compared_with_something(device, monkeypatch, rng, relative_error):
+    started = set()
+
+    def recording(file, kernel, dtype, names):
+        started.add((file, kernel))
+        return kernels.compiled(file, kernel, dtype, names)
+
+    monkeypatch.setattr(launch, "compiled", recording)
+    for each in TWIN_CASES:
+        check_twin(each, "bfloat16", device, rng, relative_error)
+    vectors = [np.ones(3, np.float32) for _ in range(4)]
+    FUNCTIONS["adam"](*vectors, beta1=0.9, beta2=0.98, eps=1e-9, step_size=0.1, inv_sqrt_correction=1.0)
+    FUNCTIONS["sum_of_squares"](vectors[0])
+    CountedMask((1, 2), 3, (4, 5), 0.5).array(np)
+    files = [path.stem for path in FOLDER.glob("*.cu")]
+    assert started == {(file, kernel) for file in files for kernel in kernels.parameters_of(file)}
+
+
+def test_every_twin_has_a_rule_of_its_name_and_measures_and_cases_of_its_own():
+    assert {twin.name: twin.measures for twin in TWINS} == {twin.name: RULES[twin.name].measures for twin in TWINS}
+    assert {each.rule.name for each in OTHER_SIZES} == {twin.name for twin in TWINS} <= {c.rule.name for c in CASES}
+
+
+def test_philox_gives_the_published_numbers():
+    """The known answers that come with Random123 for Philox 4x32-10."""
+    ones = 2**32 - 1
+    assert philox([0] * 4, [0] * 2) == [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]
+    assert philox([ones] * 4, [ones] * 2) == [0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD]
+
+
+def test_products_read_slices_of_a_cache_where_they_lie(device, rng, monkeypatch):
+    cache, copies = rng.standard_normal((2, 3, 9, 4)), []
+    monkeypatch.setattr(np, "ascontiguousarray", lambda x: copies.append(x) or x.copy())
+    matmul(rng.standard_normal((2, 3, 1, 4)), cache[:, :, :5], transpose_b=True)
+    assert copies == []
+    matmul(cache.swapaxes(1, 2), cache.swapaxes(1, 2), transpose_b=True)
+    assert len(copies) == 2
+
+
+KERNELS = {
+    "a barrier that half of the threads never reach": "if (threadIdx.x < 16) __syncthreads();",
+    "a shuffle of half a warp": "if (threadIdx.x < 16) warp_sum(1);",
+    "a write before the array": "x[-1] = 1;",
+    "a write behind the array": "x[64] = 1;",
+    "two warps that write to one place": "x[0] = threadIdx.x / 32;",
+    "no barrier between writing and reading": """
+        __shared__ ACC shown[64];
+        shown[threadIdx.x] = threadIdx.x;
+        x[threadIdx.x] = shown[(threadIdx.x + 32) % 64];""",
+    "no barrier before memory is used again": """
+        __shared__ ACC shown[64];
+        for (int i = 0; i < 2; ++i) {
+            shown[threadIdx.x] = warp_sum(i);
+            __syncthreads();
+            x[threadIdx.x] += shown[(threadIdx.x + 32) % 64];
+        }""",
+}
+
+
+@pytest.mark.parametrize("fault", KERNELS)
+def test_a_kernel_with_this_fault_is_caught(fault, device, monkeypatch):
+    source = kernels.source_of("cast").split("// From the type")[0]
+    source += f'\nextern "C" __global__ void faulty(ACC *x) {{ {KERNELS[fault]} }}\n'
+    monkeypatch.setattr(kernels, "source_of", lambda name: source)
+    for each in (kernels.parameters_of, kernels.library_of, kernels.compiled):
+        monkeypatch.setattr(kernels, each.__name__, each.__wrapped__)
+    with pytest.raises(AssertionError, match="wait for each other|beside an array|order of the warps"):
+        kernels.compiled("faulty", "faulty", "float32", ())((1,), (64,), (np.zeros(64, np.float32),))
+
+
+def test_arguments_of_the_wrong_kind_or_number_are_caught(device):
+    run = kernels.compiled("cast", "cast", "float32", ())
+    x, y, null, n = np.zeros(8, np.float32), np.zeros(8, np.float32), np.int64(0), np.int64(8)
+    run((1,), (256,), (x, null, y, n, n))
+    for wrong in (
+        (x, null, y, n),
+        (x, null, y, n, 8.0),
+        (x, null, y, n, np.float64(8)),
+        (x.astype(float), null, y, n, n),
+    ):
+        with pytest.raises(AssertionError):
+            run((1,), (256,), wrong)
+    with pytest.raises(ShapeError, match="must be contiguous"):
+        launch.launch("cast", "cast", (1,), (256,), (np.zeros((8, 2), np.float32)[:, 0], None, y, 8, True), "float32")
+
+
+def test_arrays_as_masks_are_refused_by_the_kernels():
+    with pytest.raises(ShapeError, match="keep must be a CountedMask on the GPU"):
+        arguments_of(np.ones((2, 3), bool), "attention", (2, 3))
+    with pytest.raises(ShapeError, match=r"keep must have the shape \(2, 3\), got \(3, 2\)"):
+        arguments_of(CountedMask((1, 2), 3, (3, 2), 0.5), "attention", (2, 3))
+
+
+def test_rows_beyond_32_bits_have_draws_of_their_own():
+    """No array of the tests is that large: the counter's second word for rows is looked at by itself."""
+    assert kernels.source_of("dropout").count("(unsigned int)((unsigned long long)row >> 32)") == 2

@@ -1,0 +1,129 @@
+"""Whole updates by the CUDA kernels: here emulated on a CPU; tests/gpu runs the same tests on a GPU."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from small_models import gradient, random_batch, small_model
+
+from minitransformer import kernels
+from minitransformer.config import ModelConfig, TrainingConfig
+from minitransformer.kernels.cupy.launch import Counter
+from minitransformer.nn import Dropout, Transformer
+from minitransformer.ops.registry import RULES
+from minitransformer.optim import Adam, LossScale
+from minitransformer.training.step import evaluate_loss, train_step
+from minitransformer.translation import beam_search
+
+pytestmark = pytest.mark.cuda  # needs packages of the dev extra
+DROP = {"p_drop": 0.2, "p_drop_attention": 0.3, "p_drop_ffn": 0.25}
+
+
+@pytest.fixture
+def gpu(device):
+    """The device, as one on which whole models compute."""
+    device.takes_models()
+    return device
+
+
+def train(model: Transformer, batches, updates: int, **options) -> list[float]:
+    optimizer, config = Adam(model.parameters), TrainingConfig(warmup_steps=20, lr_scale=0.1)
+    steps = [train_step(model, optimizer, batches, update=u, config=config, **options) for u in range(1, updates + 1)]
+    return [value for step in steps for value in (float(step.loss), float(step.nll))]
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("variant", [{}, {"attention_bias": True, "positions": "learned"}], ids=["", "biases, learned"])
+def test_simple_and_fast_kernels_give_the_same_losses(norm, variant, gpu, rng):
+    """With every kind of dropout on: the readable pairs are given the masks that the kernels count."""
+    batches = [random_batch(rng), random_batch(rng, (3, 6), (2, 7))]
+    losses = {}
+    for mode in ("simple", "fast"):
+        model = small_model(np.random.default_rng(8), gpu.xp, norm=norm, kernels=mode, **variant, **DROP)
+        losses[mode] = train(model, batches, 3)
+    assert losses["fast"] == pytest.approx(losses["simple"], rel=1e-9)
+    assert len(set(losses["simple"])) == 6
+
+
+@pytest.mark.parametrize(
+    ("norm", "absent"), [("post", {"layer_norm", "residual_dropout"}), ("pre", {"residual_dropout_norm"})]
+)
+def test_training_steps_reach_every_twin(norm, absent, gpu, rng, monkeypatch):
+    chosen, choose = set(), kernels.choose
+
+    def recording(rule, xp):
+        pair = choose(rule, xp)
+        chosen.add((pair.name, pair is gpu.twins.get(pair.name)))
+        return pair
+
+    monkeypatch.setattr(kernels, "choose", recording)
+    train(small_model(rng, gpu.xp, norm=norm, p_drop=0.1), [random_batch(rng)], 1)
+    assert {name for name, is_twin in chosen if is_twin} == set(gpu.twins) - absent
+    assert {name for name, is_twin in chosen if not is_twin} == {"reshape"}  # a view
+
+
+@pytest.mark.parametrize("precision", ["float32", "tf32", "bfloat16", "float16"])
+def test_every_precision_has_the_gradient_of_float32_but_for_its_rounding(precision, gpu, rng, relative_error):
+    batch = random_batch(rng)
+    model = small_model(rng, gpu.xp, dtype="float32", **DROP)
+    exact = gpu.get(gradient(model, batch, Dropout(5)))
+    model.precision = precision
+    found = gpu.get(gradient(model, batch, Dropout(5)))
+    assert found.dtype == np.float32
+    assert relative_error(found, exact) < {"float32": 1e-6, "tf32": 5e-3, "bfloat16": 0.05, "float16": 5e-3}[precision]
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+def test_activations_in_halves_learn_as_float32_does(precision, gpu, rng):
+    batches = [random_batch(rng)]
+    curves = {}
+    for name in ("float32", precision):
+        model = small_model(np.random.default_rng(8), gpu.xp, dtype="float32")
+        model.precision = name
+        curves[name] = train(model, batches, 10, loss_scale=LossScale.for_precision(name))
+    assert curves[precision] == pytest.approx(curves["float32"], rel=0.03)
+    assert curves[precision][-2] < 0.95 * curves[precision][0]
+
+
+def test_the_same_seed_gives_the_same_bits(gpu, rng):
+    batch, parameters = random_batch(rng), []
+    for _ in range(2):
+        model = small_model(np.random.default_rng(8), gpu.xp, dtype="float32", **DROP)
+        model.precision = "bfloat16"
+        train(model, [batch], 2)
+        parameters.append(gpu.get(model.parameters.data).tobytes())
+    assert parameters[0] == parameters[1]
+
+
+def test_losses_without_dropout_and_translations_are_those_of_the_readable_pairs(gpu, rng):
+    batches = [random_batch(rng), random_batch(rng, (3, 6), (2, 7))]
+    fast = small_model(np.random.default_rng(8), gpu.xp, **DROP)
+    simple = small_model(np.random.default_rng(8), kernels="simple", **DROP)  # on NumPy
+    assert evaluate_loss(fast, batches) == pytest.approx(evaluate_loss(simple, batches), rel=1e-12)
+    found, wanted = (beam_search(model, batches[0].src, beam_size=3, n_best=3) for model in (fast, simple))
+    for ours, expected in zip(found, wanted, strict=True):
+        assert [hypothesis.ids for hypothesis in ours] == [hypothesis.ids for hypothesis in expected]
+        assert [each.score for each in ours] == pytest.approx([each.score for each in expected], rel=1e-9)
+
+
+def test_searches_and_logits_are_never_stored_in_halves(gpu, rng, relative_error):
+    batch, model = random_batch(rng), small_model(rng, gpu.xp, dtype="float32")
+    exact = gpu.get(model(batch.src, batch.tgt_in).data)
+    model.precision = "bfloat16"
+    assert relative_error(gpu.get(model(batch.src, batch.tgt_in).data), exact) < 2e-3  # as TF32 rounds
+    assert model.encode(batch.src).hidden.dtype == np.float32
+
+
+def test_rules_without_a_twin_on_the_gpu_are_views_or_unused_in_training(gpu):
+    unused = {"embedding", "dropout", "cross_entropy", "softmax", "log_softmax", "matmul", "relu"}
+    assert {name for name in RULES if name not in gpu.twins} >= unused
+
+
+def test_launches_of_an_update_are_counted_and_do_not_depend_on_the_batch(gpu, rng):
+    model = Transformer(ModelConfig(vocab_size=13, n_layers=1, d_model=8, d_ff=8, n_heads=2), xp=gpu.xp)
+    counts = []
+    for batch in (random_batch(rng), random_batch(rng, (3,), (9,))):
+        before = Counter.launches
+        train(model, [batch], 1)
+        counts.append(Counter.launches - before)
+    assert counts[0] == counts[1] > 50

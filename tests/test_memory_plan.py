@@ -1,0 +1,102 @@
+"""What ``plan`` says an update will take is what it takes."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from minitransformer.cli.main import main
+from minitransformer.config import UNK, ModelConfig, TrainingConfig
+from minitransformer.distributed import Workers
+from minitransformer.nn import Transformer
+from minitransformer.optim import Adam
+from minitransformer.text import pad_batch
+from minitransformer.training.memory import Shape, parameter_count, plan
+from minitransformer.training.step import train_step
+
+MODEL = {"vocab_size": 1000, "n_layers": 3, "d_model": 128, "d_ff": 512, "n_heads": 4}
+SHORT = Shape(32, 20, 24)
+CASES = {
+    "the paper's": ({}, SHORT),
+    "without dropout": ({"p_drop": 0.0}, SHORT),
+    "dropout everywhere": ({"p_drop_attention": 0.1, "p_drop_ffn": 0.1}, Shape(16, 40, 30)),
+    "a large vocabulary": ({"vocab_size": 20000, "n_layers": 2}, SHORT),
+    "a wide feed-forward network": ({"d_ff": 2048, "n_layers": 1}, Shape(64, 16, 16)),
+    "long sentences": ({"n_layers": 2}, Shape(4, 200, 150)),
+    "pre-norm, biases, learned": (
+        {"norm": "pre", "attention_bias": True, "positions": "learned", "max_positions": 256},
+        SHORT,
+    ),
+    "untied": ({"tie_embeddings": False}, SHORT),
+    "d_k and d_v of their own": ({"d_k": 16, "d_v": 64}, SHORT),
+    "float64": ({"dtype": "float64", "n_layers": 1}, SHORT),
+}
+
+
+def random_batch(config: ModelConfig, shape: Shape):
+    rng = np.random.default_rng(0)
+
+    def sentences(length: int) -> list[list[int]]:
+        return rng.integers(UNK + 1, config.vocab_size, (shape.sentences, length - 1)).tolist()
+
+    return pad_batch(sentences(shape.src_length), sentences(shape.tgt_length))
+
+
+def measured(config: ModelConfig, shape: Shape, micro_batches: int = 1, workers: int = 1) -> int:
+    """The peak of a second update, which no longer makes what lasts."""
+    batches, crew = [random_batch(config, shape)] * micro_batches, Workers(workers)
+    tracemalloc.start()
+    try:
+        model = Transformer(config)
+        adam = Adam(model.parameters)
+        for update in (1, 2):
+            tracemalloc.reset_peak()
+            train_step(model, adam, batches, update=update, config=TrainingConfig(), workers=crew)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_peak_on_numpy_is_the_planned_one(name):
+    changes, shape = CASES[name]
+    config = ModelConfig(**MODEL | changes)
+    assert plan(config, shape).peak == pytest.approx(measured(config, shape), rel=0.1)
+
+
+def test_two_micro_batches_side_by_side_take_what_is_planned_for_two_workers():
+    config = ModelConfig(**MODEL)
+    assert plan(config, SHORT, workers=2).peak == pytest.approx(measured(config, SHORT, 2, 2), rel=0.1)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_parameters_are_counted_by_formula(name):
+    config = ModelConfig(**MODEL | CASES[name][0])
+    assert parameter_count(config) == Transformer(config).parameters.count
+
+
+def test_base_and_big_have_the_papers_number_of_parameters():
+    assert parameter_count(ModelConfig.base()) == 63_045_632  # 63.05 M without biases in attention
+    assert parameter_count(ModelConfig.big()) == pytest.approx(213e6, rel=0.01)
+
+
+def test_on_a_gpu_halves_take_half_the_activations_and_no_masks():
+    config, shape = ModelConfig.base(), Shape(800, 32, 32)
+    exact, half = (plan(config, shape, library="cupy", precision=each) for each in ("float32", "bfloat16"))
+    assert half.activations == exact.activations // 2 and half.copies == half.parameters // 2
+    assert plan(config, shape).activations > exact.activations
+
+
+def test_the_command_prints_a_plan(tmp_path, capsys):
+    path = tmp_path / "config.toml"
+    path.write_text("model = { vocab_size = 37000 }\ndata = { src_tokens = 25000, tgt_tokens = 25000 }\n")
+    assert main(["plan", str(path), "--length", "25", "--set", "training.precision=bfloat16"]) == 0
+    output = capsys.readouterr().out
+    assert "63,045,632 parameters; a micro-batch of 1,000 sentences of 25 + 25 tokens" in output
+    assert "GPU, bfloat16" in output and "not run on a GPU" in output and "projection_loss" in output
+    assert main(["plan", str(path), "--length", "25001"]) == 2
+    path.write_text("")
+    assert main(["plan", str(path)]) == 2
+    assert "model.vocab_size must be given" in capsys.readouterr().err
