@@ -6,11 +6,16 @@ import numpy as np
 import pytest
 from contract import check, fractions, sum_in_order
 from rank_jobs import Threads, by_mpi
+from small_models import random_batch, small_model
 
+from minitransformer.config import TrainingConfig
 from minitransformer.distributed import ONE_RANK, GradientSum
 from minitransformer.distributed import overlap as overlap_module
 from minitransformer.distributed.communicator import Communicator
 from minitransformer.distributed.naive import Naive
+from minitransformer.nn.module import Gradients
+from minitransformer.optim import Adam
+from minitransformer.training.step import train_step
 
 pytestmark = pytest.mark.mpi
 
@@ -61,6 +66,42 @@ class Recorder(Communicator):
         self.begun.append(None)
 
     broadcast = barrier = abort = close = all_reduce_sum
+
+
+class Doubled(Recorder):
+    """Two ranks with equal gradients. Notes the number of gradients that had come when a slice was begun."""
+
+    def __init__(self, log: list):
+        super().__init__()
+        self.log = log
+
+    def start_all_reduce_sum(self, array):
+        self.log.append(("begun", array, array.copy()))
+
+
+@pytest.mark.parametrize("overlap", [True, False])
+def test_slices_are_begun_while_backward_runs_and_none_changes_after_that(rng, monkeypatch, overlap):
+    monkeypatch.setattr(overlap_module, "SLICE", 64)
+    log: list[tuple] = []
+    model, batches = small_model(rng), [random_batch(rng), random_batch(rng)]
+    add = Gradients.add
+
+    def logged(gradients, leaf, grad):
+        log.append(("came", leaf))
+        add(gradients, leaf, grad)
+
+    monkeypatch.setattr(Gradients, "add", logged)
+    config = TrainingConfig(overlap=overlap)
+    train_step(model, Adam(model.parameters), batches, update=1, config=config, ranks=Doubled(log), n_tokens=(9, 9))
+    kinds = [entry[0] for entry in log]
+    last_came = max(number for number, kind in enumerate(kinds) if kind == "came")
+    while_backward = kinds[:last_came].count("begun")
+    n_slices = -(-len(model.parameters.grad) // 64)
+    assert kinds.count("begun") == n_slices
+    assert (while_backward > n_slices / 2) if overlap else (while_backward == 0)
+    for kind, *arrays in log:
+        if kind == "begun":
+            np.testing.assert_array_equal(*arrays)  # the slice now, and as it was
 
 
 class Places:

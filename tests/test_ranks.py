@@ -17,7 +17,7 @@ from minitransformer.distributed import Crew
 from minitransformer.distributed.place import Place
 from minitransformer.errors import ConfigError
 from minitransformer.text import BatchStream
-from minitransformer.training import Trainer, read_metrics
+from minitransformer.training import RunFolder, Trainer, read_metrics
 
 pytestmark = pytest.mark.mpi
 
@@ -110,6 +110,14 @@ def test_a_rank_that_finds_another_checkpoint_than_rank_0_ends_the_job(tmp_path)
         )
         assert re.search(got, line)
     assert whole.read_bytes() == bytes_before
+
+
+def test_only_rank_0_writes(tmp_path):
+    words = [tmp_path / "run", '{"updates": 10}', "folder", 1, tmp_path / "of_rank_1"]
+    ended = by_mpi(2, "ranked_run.py", *words)
+    assert (ended.code, ended.lines) == (0, [])
+    assert RunFolder(tmp_path / "run").newest_whole(pytest.fail).update == 10
+    assert not (tmp_path / "of_rank_1").exists()
 
 
 def test_more_ranks_than_micro_batches_are_refused_in_one_line(tmp_path):

@@ -19,6 +19,7 @@ from minitransformer.distributed.place import ADDRESS, LAUNCHED, PORT, VARIABLES
 from minitransformer.errors import ConfigError, MissingPackageError, install_hint
 
 POLL, FAREWELL = 0.02, 2.0  # seconds between two looks at the processes; and for them to end before they are killed
+LINGER = 30.0  # seconds that ranks may take to end after they said good-bye
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if os.name == "posix" else (signal.SIGINT, signal.SIGTERM)
 HOST = "127.0.0.1"
 
@@ -60,10 +61,12 @@ class Launch:
     def wait(self) -> int:
         """The exit code of the job, when all ranks have ended: 0 if all went well."""
         before = {number: signal.signal(number, self._forward) for number in SIGNALS}
+        done = 0.0  # seconds since all ranks said good-bye
         try:
             while any(process.poll() is None for process in self._processes):
                 time.sleep(POLL)
-                if self._hub.ended.is_set() or (self._hub.verdict is None and self._ended_early()):
+                done += POLL if self._hub.ended.is_set() else 0.0
+                if done > LINGER or (done and self._hub.verdict) or (not self._hub.verdict and self._ended_early()):
                     break
             if self._hub.verdict is not None:
                 self._hub.ended.wait(FAREWELL)  # the user must have been told

@@ -99,7 +99,7 @@ def find_world(place: Place) -> Comm:
         MPI.Init_thread()
     world = MPI.COMM_WORLD
     if (world.rank, world.size) != (place.rank, place.size):
-        library = MPI.Get_library_version().split("\n")[0].strip("\0")
+        library = " ".join(MPI.Get_library_version().strip("\0").split("\n")[0].split())
         raise ConfigError(
             f"ranks: MPI must know this process as rank {place.rank} of {place.size}, as its launcher does, got rank "
             f"{world.rank} of {world.size}; start it by the mpirun of the library that mpi4py uses, {library}"

@@ -1,0 +1,112 @@
+"""The hub itself: who may come, what it passes on, and what it says when somebody is missing or stuck."""
+
+from __future__ import annotations
+
+import re
+import socket
+import time
+
+import pytest
+from rank_jobs import Threads, free_port
+
+from minitransformer.distributed import hub as hub_module
+from minitransformer.distributed.hub import Hub
+from minitransformer.distributed.member import Member
+from minitransformer.distributed.place import Place
+from minitransformer.errors import ConfigError, RanksError
+
+
+def wait_for(condition) -> None:
+    until = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < until, "nothing came"
+        time.sleep(0.01)
+
+
+def test_words_reach_all_ranks_in_the_order_of_ranks():
+    job = Threads(3)
+
+    def work(rank):
+        member = job.member(rank)
+        time.sleep(0.05 * (2 - rank))  # the last comes first
+        words = [member.gather(key, f"{key}{rank}") for key in ("a", "b")]
+        member.leave()
+        return words
+
+    assert job.map(work) == [[["a0", "a1", "a2"], ["b0", "b1", "b2"]]] * 3
+    assert job.hub.ended.wait(10) and job.said == []
+
+
+def test_a_stranger_on_the_port_harms_nobody():
+    job = Threads(1)
+    strangers = [socket.create_connection(("127.0.0.1", job.hub.port)) for _ in range(4)]
+    strangers[0].sendall(b"GET / HTTP/1.1\r\n\r\n")
+    strangers[1].sendall(b"[1, 2]\n")
+    strangers[2].sendall(b'{"rank": "x"}\n')
+    for each in strangers[:3]:
+        each.settimeout(10)
+        assert each.recv(10) == b""  # sent away; the fourth says nothing and waits
+    member = job.member(0)
+    assert member.gather("word", "w") == ["w"]
+    member.leave()
+    assert job.hub.ended.wait(10) and job.said == []
+
+
+def test_two_processes_cannot_be_the_same_rank():
+    job = Threads(2)
+    members = [job.member(0), job.member(0)]
+    wait_for(lambda: job.said)
+    assert re.fullmatch(r"rank 0 must be one process in 0..1, got another one, process \d+ on .*", job.said[0])
+    wait_for(lambda: len(job.ends) == 2)
+    for member in members:
+        member.leave()
+
+
+def test_ranks_that_never_come_are_named():
+    job = Threads(4, deadline=0.3)
+    member = job.member(1)
+    wait_for(lambda: job.said)
+    assert job.said == [
+        "all 4 ranks must come within 0.3 s, got no word of ranks 0, 2, 3; were they started, and does MASTER_ADDR "
+        "lead here?"
+    ]
+    wait_for(lambda: job.ends == [(1, 2)])
+    member.leave()
+
+
+def test_the_lowest_of_several_ranks_that_fail_is_told_of():
+    job = Threads(3)
+    members = [job.member(rank) for rank in range(3)]
+    for rank in (2, 1):
+        members[rank]._send(failed=f"cause {rank}", code=5, by_all=False)
+    wait_for(lambda: len(job.ends) == 3)
+    assert job.said == ["rank 1: cause 1"]
+    assert sorted(job.ends) == [(0, 5), (1, 5), (2, 5)]
+    for member in members:
+        member.leave()
+
+
+def test_a_collective_that_nobody_leaves_is_told_of(monkeypatch):
+    monkeypatch.setattr(hub_module, "BEAT", 0.1)
+    job = Threads(2, deadline=1.0)
+    members = [job.member(rank) for rank in range(2)]
+    waits = [member.waiting() for member in members]
+    for each in waits:
+        each.__enter__()
+    wait_for(lambda: job.said)
+    assert re.match(r"collective 1 must end within 1 s \(training.deadline\), got all ranks waiting in it", job.said[0])
+    for member in members:
+        member.leave()
+
+
+def test_a_port_that_is_taken_is_refused():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigError, match=rf"ranks: port {port} must be free, got Address already in use; set"):
+            Hub(2, print, host="127.0.0.1", port=port)
+
+
+def test_a_hub_that_is_not_there_is_told_of_after_the_deadline():
+    port = free_port()
+    with pytest.raises(RanksError, match=rf"ranks: rank 0 must listen at 127.0.0.1:{port}, got Connection refused for"):
+        Member(Place(1, 2, 1), ("127.0.0.1", port), print, deadline=0.3)
