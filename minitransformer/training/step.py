@@ -72,17 +72,24 @@ def train_step(
 
     loss, nll = (sum(sums) for sums in zip(*workers.map(forward_and_backward), strict=True))
     add_up([each.vector for each in gradients], workers)
-    if scale.value != 1.0:
-        model.parameters.grad *= 1.0 / scale.value
     rate = learning_rate(update, model.config.d_model, config.warmup_steps, config.lr_scale)
     with kernels.using(model.config.kernels):
-        norm = clip_gradient_norm(model.parameters.grad, config.clip_norm)
-        if scale.accepts(norm):
-            optimizer.step(rate, workers)
-        else:
-            norm = 0.0
+        norm = _adapt(optimizer, model.parameters.grad, scale, config.clip_norm, rate, workers)
     n_src_tokens = sum(batch.n_src_tokens for batch in micro_batches)
     return StepResult(loss / n_tgt_tokens, nll / n_tgt_tokens, n_src_tokens, n_tgt_tokens, norm, rate)
+
+
+def _adapt(
+    optimizer: Adam, grad: Array, scale: LossScale, clip_norm: float, rate: float, workers: Workers
+) -> float | Array:
+    """Unscale, clip, and let the optimizer make its step; the norm of the gradient, 0 if it was not accepted."""
+    if scale.value != 1.0:
+        grad *= 1.0 / scale.value
+    norm = clip_gradient_norm(grad, clip_norm)
+    if not scale.accepts(norm):
+        return 0.0
+    optimizer.step(rate, workers)
+    return norm
 
 
 def _number(tensor: Tensor) -> float | Array:
