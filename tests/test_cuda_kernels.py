@@ -13,6 +13,7 @@ from slow_philox import slow_mask
 from minitransformer.kernels import CountedMask, precision
 from minitransformer.kernels.cupy import TWINS, sums
 from minitransformer.kernels.cupy.adam import adam
+from minitransformer.kernels.cupy.cast import stored
 from minitransformer.kernels.cupy.gemm import matmul
 from minitransformer.kernels.precision import half_dtype
 from minitransformer.optim import Adam
@@ -83,10 +84,10 @@ def check_twin(case, dtype: str, device, rng, relative_error) -> None:
         y, twin_saved = twin.forward(*there, **counted)
     outputs = as_tuple(y)
     grads_y = cotangents(case.rule, as_tuple(expected), rng)
-    stored = [None if g is None else g.astype(out.dtype) for g, out in zip(grads_y, outputs, strict=True)]
-    grads = twin.backward(*placed(device, stored), twin_saved)
+    cast = [None if g is None else g.astype(out.dtype) for g, out in zip(grads_y, outputs, strict=True)]
+    grads = twin.backward(*placed(device, cast), twin_saved)
     assert [grad.dtype for grad in grads] == [x.dtype for x in given]
-    exact = [None if g is None else g.astype(want.dtype) for g, want in zip(stored, as_tuple(expected), strict=True)]
+    exact = [None if g is None else g.astype(want.dtype) for g, want in zip(cast, as_tuple(expected), strict=True)]
     wanted = [*as_tuple(expected), *case.rule.backward(*exact, saved)]
     for result, want in zip([*outputs, *grads], wanted, strict=True):
         # What is rounded before ReLU may come to lie on the other side of zero: then a whole value is wrong.
@@ -157,6 +158,24 @@ def test_a_forward_without_gradients_gives_the_same_losses(case, device):
     losses = device.twins["projection_loss"].forward_only(*placed(device, inputs), **there)
     wanted = case.rule.forward(*inputs, **options)[0]
     np.testing.assert_allclose([float(loss) for loss in losses], [float(loss) for loss in wanted], rtol=1e-12)
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+def test_halves_are_rounded_to_the_nearest_and_to_even(precision, device, rng):
+    half = half_dtype(precision)
+    neighbours = np.arange(0x3F80, 0x3FC0, dtype=np.uint16).view(half).astype(np.float32)  # ties lie between them
+    ties = (neighbours[1:] + neighbours[:-1]) / 2
+    special = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-40, 65504.0, 65519.0, 65520.0, 3.39e38, -6e-8]
+    odd_nans = np.array([0x7FFFFFFF, 0xFFFFFFFF, 0x7F800001], np.uint32).view(np.float32)
+    x = np.concatenate(
+        [ties, -ties, odd_nans, np.array(special, np.float32), rng.standard_normal(1000).astype(np.float32)]
+    )
+    with np.errstate(all="ignore"):
+        expected = x.astype(half)
+    found = device.get(stored(device.put(x), half))
+    is_number = ~np.isnan(x)
+    np.testing.assert_array_equal(found.view(np.uint16)[is_number], expected.view(np.uint16)[is_number])
+    assert np.isnan(found[~is_number].astype(np.float32)).all()
 
 
 @pytest.mark.parametrize("elements", [1, 9, 20, 36, 54])

@@ -40,30 +40,46 @@ def matmul(
     stack, (n, k), m = _sizes(a, b, transpose_a, transpose_b)
     if out is None:
         out = get_array_module(a).empty((*stack, n, m), a.dtype if dtype is None else dtype)
-    a, a_step, a_row = _layout(a)
-    b, b_step, b_row = _layout(b)
-    count, name = math.prod(stack), a.dtype.name
+    count = math.prod(stack)
     if 0 in (count, n, m, k):
         raise ShapeError(f"matmul: no axis may be empty, got {a.shape} and {b.shape}")
-    compute = COMPUTE_FLOAT64 if name == "float64" else COMPUTE_TF32 if tf32 and name == "float32" else COMPUTE_FLOAT32
-    factors = np.array([alpha, 1.0 if add else 0.0], np.float64 if name == "float64" else np.float32)
-    one, other = factors.ctypes.data, factors.ctypes.data + factors.itemsize
     # cuBLAS counts by columns: what it takes for y^T = b^T a^T is y = a b by rows.
-    Counter.launches += 1
-    types = DATA_TYPES[b.dtype.name], DATA_TYPES[name], DATA_TYPES[out.dtype.name]
     flags = int(transpose_b), int(transpose_a)
-    places = address(b), address(a), address(out)
+    _multiply(b, a, out, flags, (m, n, k), count, alpha, 1.0 if add else 0.0, tf32)
+    return out
+
+
+def _multiply(
+    a: Array,
+    b: Array,
+    c: Array,
+    flags: tuple[int, int],
+    sizes: tuple[int, int, int],
+    count: int,
+    alpha: float,
+    beta: float,
+    tf32: bool,
+) -> None:
+    """c = alpha op(a) op(b) + beta c in cuBLAS's words, ``count`` products: op(a) is m x k, op(b) k x n, by columns."""
+    a, a_step, a_row = _layout(a)
+    b, b_step, b_row = _layout(b)
+    m, n, _ = sizes
+    name = a.dtype.name
+    compute = COMPUTE_FLOAT64 if name == "float64" else COMPUTE_TF32 if tf32 and name == "float32" else COMPUTE_FLOAT32
+    factors = np.array([alpha, beta], np.float64 if name == "float64" else np.float32)
+    one, other = factors.ctypes.data, factors.ctypes.data + factors.itemsize
+    a_type, b_type, c_type = (DATA_TYPES[each.dtype.name] for each in (a, b, c))
+    Counter.launches += 1
     if count == 1:
         _cublas().gemmEx(
-            _handle(), *flags, m, n, k, one, places[0], types[0], b_row, places[1], types[1], a_row,
-            other, places[2], types[2], m, compute, DEFAULT_ALGORITHM,
+            _handle(), *flags, *sizes, one, address(a), a_type, a_row, address(b), b_type, b_row,
+            other, address(c), c_type, m, compute, DEFAULT_ALGORITHM,
         )  # fmt: skip
     else:
         _cublas().gemmStridedBatchedEx(
-            _handle(), *flags, m, n, k, one, places[0], types[0], b_row, b_step, places[1], types[1], a_row, a_step,
-            other, places[2], types[2], m, n * m, count, compute, DEFAULT_ALGORITHM,
+            _handle(), *flags, *sizes, one, address(a), a_type, a_row, a_step, address(b), b_type, b_row, b_step,
+            other, address(c), c_type, m, n * m, count, compute, DEFAULT_ALGORITHM,
         )  # fmt: skip
-    return out
 
 
 def _sizes(a: Array, b: Array, transpose_a: bool, transpose_b: bool) -> tuple[tuple[int, ...], tuple[int, int], int]:
