@@ -108,9 +108,13 @@ class Threads:
 
     def member(self, rank: int, size: int | None = None) -> Member:
         place = Place(rank, size or self.size, rank)
-        member = Member(place, ("127.0.0.1", self.hub.port), self.said.append, self.hub.deadline)
-        member.stop = lambda code: self.ends.append((rank, code))
-        return member
+        return Member(
+            place,
+            ("127.0.0.1", self.hub.port),
+            self.said.append,
+            self.hub.deadline,
+            stop=lambda code: self.ends.append((rank, code)),
+        )
 
     def map(self, work: Callable[[int], object]) -> list:
         """work(rank) in a thread for each rank."""

@@ -69,6 +69,14 @@ def test_ranks_that_are_plain_processes_end_alike(tmp_path, fault):
         assert "it was killed by signal 9 (SIGKILL; so the system does when memory runs out)" in ended.lines[0]
 
 
+@pytest.mark.parametrize("start", ["mpi", "plain"])
+def test_a_single_rank_is_watched_as_well(tmp_path, start):
+    ended = launched(start, 1, tmp_path / "killed", SETTINGS, "kill", 0, AT)
+    check_end(tmp_path / "killed", ended, "kill", 0)
+    ended = launched(start, 1, tmp_path / "whole", SETTINGS)
+    assert (ended.code, ended.lines) == (0, [])
+
+
 @pytest.mark.parametrize("size", [2, 4])
 @pytest.mark.parametrize("fault", MESSAGES)
 def test_ranks_of_mpiexec_end_alike(tmp_path, fault, size):

@@ -32,7 +32,7 @@ class Crew:
         self._ranks: Communicator = ONE_RANK
         self._hub: Hub | None = None
         self._world = None
-        if place.size == 1:
+        if place.size == 1 and not place.launched:
             return
         address = place.address
         if address is None:

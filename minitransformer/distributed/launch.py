@@ -46,7 +46,6 @@ class Launch:
                 f"launch: --start mpi needs mpi4py and mpiexec, got no {_missing_of_mpi()}; {install_hint('mpi')}"
             )
         self._speak = speak
-        self._signalled = 0
         self._processes: list[subprocess.Popen] = []
         self._by_mpi = mpiexec is not None
         self._hub = Hub(size, self._end, host=HOST, explain=self._explain)
@@ -120,7 +119,6 @@ class Launch:
 
     def _forward(self, number: int, frame: object) -> None:
         """Pass a signal on to all ranks, which save and leave; before all have come there is nothing to save."""
-        self._signalled += 1
         processes = self._hub.processes
         if len(processes) < self._hub.size:
             raise KeyboardInterrupt

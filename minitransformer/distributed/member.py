@@ -36,14 +36,19 @@ class Member:
     """
 
     def __init__(
-        self, place: Place, address: tuple[str, int], speak: Callable[[str], object], deadline: float = DEADLINE
+        self,
+        place: Place,
+        address: tuple[str, int],
+        speak: Callable[[str], object],
+        deadline: float = DEADLINE,
+        stop: Callable[[int], object] = os._exit,
     ):
         rank, size = place.rank, place.size
         self.rank, self.size, self.deadline = rank, size, deadline
         # If the hub is lost, one on each machine tells; the first where the hub was a thread of rank 0 is rank 1.
         self._speaks = place.local_rank == 0 or (rank == 1 and not place.launched)
         self._hub = "launch" if place.launched else "rank 0"
-        self.stop: Callable[[int], object] = os._exit
+        self.stop = stop
         self.ends_all = False
         self._speak = speak
         self._number, self._entered, self._busy = 0, None, ""
