@@ -9,44 +9,60 @@ import pytest
 from cuda_on_cpu.kernels import parameters_of
 
 import minitransformer
+from minitransformer.kernels.cupy.launch import THREADS
 from minitransformer.kernels.cupy.source import FOLDER, STORED, options_of, source_of
 
 pytestmark = pytest.mark.cuda  # needs packages of the dev extra
 FILES = sorted(path.stem for path in FOLDER.glob("*.cu"))
 ARCHITECTURES = (75, 80, 90)  # Turing, Ampere, Hopper
-NAMES = {"norm": [(("GROUPS", 1),), (("GROUPS", 3),)], "heads": [(("UNIT", unit),) for unit in (2, 4, 8, 16)]}
+NAMES = {"norm": [(("GROUPS", 1),), (("GROUPS", 4),)], "heads": [(("UNIT", unit),) for unit in (2, 4, 8, 16)]}
+MOST_THREADS = {"norm_forward": 512, "norm_backward": 512, "sum_rows": 1024, "scatter_add": 512}
+USED = re.compile(r"Compiling entry function '(\w+)'.*?Used (\d+) registers", re.S)
 TYPES = {"adam": ("float32", "float64")}  # parameters are never stored in halves
 
 
 @pytest.fixture(scope="module")
-def compiler():
-    """CuPy's door to NVRTC."""
+def nvrtc():
+    """CuPy's door to NVIDIA's compiler."""
     pytest.importorskip("cupy", reason="CuPy is not installed: pip install minitransformer[dev]")
-    from cupy.cuda import compiler
+    from cupy_backends.cuda.libs import nvrtc
 
     try:
-        compiler._get_nvrtc_version()
+        nvrtc.getVersion()
     except (ImportError, RuntimeError) as error:
         pytest.skip(f"NVRTC is not installed ({' '.join(str(error).split())[:80]}): pip install minitransformer[dev]")
-    return compiler
+    return nvrtc
+
+
+def compiled(nvrtc, source: str, options: tuple[str, ...]) -> tuple[bytes, str]:
+    """Machine code, and what the compiler says about it."""
+    program = nvrtc.createProgram(source, "kernels.cu", (), ())
+    try:
+        nvrtc.compileProgram(program, (*options, "--device-as-default-execution-space", "--ptxas-options=-v"))
+        return nvrtc.getCUBIN(program), nvrtc.getProgramLog(program)
+    finally:
+        nvrtc.destroyProgram(program)
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("file", FILES)
-def test_the_source_compiles_to_machine_code(file, architecture, compiler):
+def test_the_source_compiles_and_the_registers_of_a_block_are_there(file, architecture, nvrtc):
+    """A block whose threads want more than 65,536 registers in all does not start."""
     for dtype in TYPES.get(file, STORED):
         for names in NAMES.get(file, [()]):
-            options = (*options_of(dtype, names), f"-arch=sm_{architecture}", "--device-as-default-execution-space")
-            program = compiler._NVRTCProgram(source_of(file), f"{file}.cu", (), (), method="cubin")
-            code, _ = program.compile(options, None)
-            assert len(code) > 1000
+            options = (*options_of(dtype, names), f"-arch=sm_{architecture}")
+            code, log = compiled(nvrtc, source_of(file), options)
+            used = USED.findall(log)
+            assert len(code) > 1000 and {kernel for kernel, _ in used} == set(parameters_of(file))
+            for kernel, registers in used:
+                registers = -(-int(registers) // 8) * 8  # given out by eights
+                assert registers * MOST_THREADS.get(kernel, THREADS) <= 65536, (kernel, dtype, names, registers)
 
 
-def test_a_source_with_a_fault_does_not_compile(compiler):
+def test_a_source_with_a_fault_does_not_compile(nvrtc):
     broken = source_of("cast").replace("load8(values", "load9(values")
-    program = compiler._NVRTCProgram(broken, "cast.cu", (), (), method="cubin")
-    with pytest.raises(compiler.CompileException):
-        program.compile((*options_of("float32"), "-arch=sm_90"), None)
+    with pytest.raises(nvrtc.NVRTCError):
+        compiled(nvrtc, broken, (*options_of("float32"), "-arch=sm_90"))
 
 
 def test_no_source_adds_by_atomics():

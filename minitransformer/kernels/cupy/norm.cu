@@ -5,12 +5,12 @@
 //   y     = gamma * x_hat + beta
 //
 // Threads: a block works on a row, thread t on pieces t, t + blockDim.x, ... of eight columns each. A thread keeps its
-// values in registers from the first pass to the last (GROUPS pieces, given from outside; 1 up to d_model = 8,192), so
-// every value is read once and written once.
+// values in registers from the first pass to the last (GROUPS pieces, given from outside; 1 up to d_model = 4,096), so
+// every value is read once and written once. The bound of 512 threads keeps a thread at 128 registers at most.
 
-extern "C" __global__ void norm_forward(const T *x, const T *sublayer, const ACC *gamma, const ACC *beta, T *y,
-                                        T *x_hat, ACC *inv_std, long long width, double eps, long long whole,
-                                        DROPOUT_ARGUMENTS) {
+extern "C" __global__ void __launch_bounds__(512)
+norm_forward(const T *x, const T *sublayer, const ACC *gamma, const ACC *beta, T *y, T *x_hat, ACC *inv_std,
+             long long width, double eps, long long whole, DROPOUT_ARGUMENTS) {
     long long row = blockIdx.x, start = row * width;
     ACC total[GROUPS][8], other[8], sum = 0;
 #pragma unroll
@@ -63,9 +63,9 @@ extern "C" __global__ void norm_forward(const T *x, const T *sublayer, const ACC
 //
 // Block b works on rows b, b + gridDim.x, ... and leaves its own sums for gamma and beta in row b of parts, (gridDim.x,
 // 2 * width). They are added up afterwards in a fixed order: no atomics. grad_sublayer may be null: then it is grad_x.
-extern "C" __global__ void norm_backward(const T *grad_y, const T *x_hat, const ACC *inv_std, const ACC *gamma,
-                                         T *grad_x, T *grad_sublayer, ACC *parts, long long n_rows, long long width,
-                                         long long whole, DROPOUT_ARGUMENTS) {
+extern "C" __global__ void __launch_bounds__(512)
+norm_backward(const T *grad_y, const T *x_hat, const ACC *inv_std, const ACC *gamma, T *grad_x, T *grad_sublayer,
+              ACC *parts, long long n_rows, long long width, long long whole, DROPOUT_ARGUMENTS) {
     ACC for_gamma[GROUPS][8] = {}, for_beta[GROUPS][8] = {};
     for (long long row = blockIdx.x; row < n_rows; row += gridDim.x) {
         long long start = row * width;
