@@ -102,7 +102,7 @@ class PairTable:
         if count < self.min_count:
             return None
         score = CRITERIA[self.criterion](count, self.symbol_counts[left], self.symbol_counts[right])
-        return -score, reversed_order(left), reversed_order(right), pair
+        return -score, backwards_key(left), backwards_key(right), pair
 
     def merge(self, pair: Pair) -> list[Pair]:
         """Make ``pair`` one symbol in all words; return the pairs that may have come nearer to being merged."""
@@ -142,7 +142,7 @@ class PairTable:
             at += 1
 
 
-def reversed_order(symbol: str) -> bytes:
+def backwards_key(symbol: str) -> bytes:
     """A key that sorts strings backwards; the 255 at the end puts a longer string before its own beginning."""
     return symbol.encode("utf-8", "surrogatepass").translate(DOWNWARDS) + b"\xff"
 

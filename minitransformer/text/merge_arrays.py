@@ -12,7 +12,7 @@ from collections import defaultdict
 
 import numpy as np
 
-from minitransformer.text.bpe import CRITERIA, Pair, Words, reversed_order
+from minitransformer.text.bpe import CRITERIA, Pair, Words, backwards_key
 
 BITS = 32
 """A pair is one number: left << BITS | right."""
@@ -39,7 +39,7 @@ class MergeArrays:
         self.names = list(self._numbers)
         places = np.arange(len(self.symbol), dtype=np.int32)
         self.next, self.previous = np.roll(places, -1), np.roll(places, 1)
-        self.orders = [reversed_order(name) for name in self.names]
+        self.orders = [backwards_key(name) for name in self.names]
         used = self.symbol >= 0
         self.symbol_counts = np.bincount(self.symbol[used], self.weight[used]).astype(np.int64).tolist()
         self.counts: dict[int, int] = {}
@@ -140,7 +140,7 @@ class MergeArrays:
         merged = self._numbers[name]
         if merged == len(self.names):
             self.names.append(name)
-            self.orders.append(reversed_order(name))
+            self.orders.append(backwards_key(name))
             self.symbol_counts.append(0)
         for symbol, change in ((left, -count), (right, -count), (merged, count)):
             self.symbol_counts[symbol] += change
