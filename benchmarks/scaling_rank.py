@@ -13,7 +13,7 @@ from benchmarks.work import SIZES, random_work
 from minitransformer.backend import keep_freed_memory
 from minitransformer.cli.common import explained, print_line
 from minitransformer.config import ModelConfig, TrainingConfig
-from minitransformer.distributed import ONE_RANK, Communicator, Crew, GradientSum, Workers, join
+from minitransformer.distributed import ONE_RANK, Communicator, Crew, GradientSum, Workers, join_ranks
 from minitransformer.nn import Transformer
 from minitransformer.optim import Adam
 from minitransformer.training import train_step
@@ -98,7 +98,7 @@ def measure(crew: Crew, task: dict) -> object:
 
 if __name__ == "__main__":
     keep_freed_memory()
-    with join(lambda message: print_line("scaling", message), explained) as joined:
+    with join_ranks(lambda message: print_line("scaling", message), explained) as joined:
         measured = measure(joined, json.loads(sys.argv[1]))
         if measured is not None:
             print(json.dumps(measured), flush=True)

@@ -66,12 +66,12 @@ def check(ranks: Communicator) -> None:
 
 if __name__ == "__main__":
     from minitransformer.config import TrainingConfig
-    from minitransformer.distributed import join
+    from minitransformer.distributed import join_ranks
 
     def explain(error: BaseException) -> tuple[str, int]:
         return f"{type(error).__name__}: {error}", 1
 
-    with join(lambda message: print(message, file=sys.stderr), explain) as crew:
+    with join_ranks(lambda message: print(message, file=sys.stderr), explain) as crew:
         engine, reduction = sys.argv[1:]
         settings = TrainingConfig(engine=engine, reduction=reduction, micro_batches=8, deadline=20)
         communicator = crew.connect(settings)

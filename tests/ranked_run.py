@@ -18,7 +18,7 @@ from tiny_run import tiny_config, tiny_corpus
 
 from minitransformer.cli.common import print_line
 from minitransformer.cli.train import _cause
-from minitransformer.distributed import Crew, join
+from minitransformer.distributed import Crew, join_ranks
 from minitransformer.training import Trainer, agreement, train_step, trainer
 
 
@@ -82,6 +82,6 @@ def train(crew: Crew, directory: str, settings: dict, fault: str = "", rank: str
 
 if __name__ == "__main__":
     _, folder, changes, *planted = sys.argv
-    with join(lambda message: print_line("train", message), _cause) as joined:
+    with join_ranks(lambda message: print_line("train", message), _cause) as joined:
         status = train(joined, folder, json.loads(changes), *planted)
     sys.exit(status)

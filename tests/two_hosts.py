@@ -12,11 +12,11 @@ import numpy as np
 from contract import check
 
 from minitransformer.config import TrainingConfig
-from minitransformer.distributed import join
+from minitransformer.distributed import join_ranks
 
 if __name__ == "__main__":
     explain = lambda error: (f"{type(error).__name__}: {error}", 1)  # noqa: E731
-    with join(lambda message: print(message, file=sys.stderr), explain) as crew:
+    with join_ranks(lambda message: print(message, file=sys.stderr), explain) as crew:
         ranks = crew.connect(TrainingConfig(engine=sys.argv[1], micro_batches=2, deadline=20))
         unique_id = np.random.default_rng(3).integers(-128, 128, 128).astype(np.int8)  # of the size of NCCL's
         if ranks.rank == 0:

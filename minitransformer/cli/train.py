@@ -56,9 +56,9 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from minitransformer.distributed import join
+    from minitransformer.distributed import join_ranks
 
-    with join(lambda message: print_line("train", message), _cause) as crew:
+    with join_ranks(lambda message: print_line("train", message), _cause) as crew:
         return _train(arguments, crew)
 
 

@@ -2,7 +2,7 @@
 
 from minitransformer.distributed.alone import ONE_RANK
 from minitransformer.distributed.communicator import Communicator
-from minitransformer.distributed.crew import Crew, join
+from minitransformer.distributed.crew import Crew, join_ranks
 from minitransformer.distributed.overlap import GradientSum
 from minitransformer.distributed.workers import ALONE, Workers, add_up, blocks_of
 
@@ -15,5 +15,5 @@ __all__ = [
     "Workers",
     "add_up",
     "blocks_of",
-    "join",
+    "join_ranks",
 ]

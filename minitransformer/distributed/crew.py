@@ -24,7 +24,7 @@ Explain = Callable[[BaseException], tuple[str, int]]
 
 
 class Crew:
-    """The ranks of a job as one of them sees them: where it stands, and its line to the hub. Made by ``join``."""
+    """The ranks of a job as one of them sees them: where it stands, and its line to the hub. Made by ``join_ranks``."""
 
     def __init__(self, place: Place, speak: Callable[[str], object]):
         self.place = place
@@ -121,7 +121,7 @@ class Crew:
 
 
 @contextmanager
-def join(speak: Callable[[str], object], explain: Explain) -> Iterator[Crew]:
+def join_ranks(speak: Callable[[str], object], explain: Explain) -> Iterator[Crew]:
     """Join the ranks that the launcher's variables tell of; alone, nothing happens.
 
     An exception that leaves the block ends all ranks, with one message from whoever watches: it does not come out of

@@ -44,7 +44,7 @@ class Trainer:
     resume: go on from the newest whole checkpoint in training.directory, if there is one; False: refuse to start there
     progress: show a bar
     profile: takes the times of all ops of this sitting
-    crew: the ranks that train together, made by ``distributed.join``; None for this process alone
+    crew: the ranks that train together, made by ``distributed.join_ranks``; None for this process alone
 
     Raises:
         ConfigError, DataError, BackendError: the config, the data or the device will not do.
