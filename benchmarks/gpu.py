@@ -35,7 +35,7 @@ LIMITS = {
     "curves": 120,
     "base compiled": 240,
     "big compiled": 240,
-    "nccl": 30,
+    "nccl": 150,
 }
 """Seconds that each stage may take, in the order in which they run."""
 

@@ -17,6 +17,7 @@ from dataclasses import replace
 import numpy as np
 
 from benchmarks.gpu_curves import curves
+from benchmarks.gpu_nccl import nccl
 from benchmarks.gpu_steps import WARM_UP, Place, ops, reason, same_loss, steps
 from benchmarks.work import Size
 from minitransformer.backend import load_array_module
@@ -69,15 +70,6 @@ def decoding(size: Size, place: Place, sentences: int = 512) -> dict:
     return result
 
 
-def nccl(place: Place) -> dict:
-    """All-reduce of one rank, where there is a communicator for it."""
-    from minitransformer import distributed
-
-    if not hasattr(distributed, "NcclCommunicator"):
-        return {"left out": "there is no NCCL communicator in this version"}
-    return {"left out": "not written yet"}
-
-
 def correctness(place: Place) -> dict:
     """The tests of tests/gpu. Their last lines are kept."""
     command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "tests/gpu", "-p", "no:cacheprovider", "--tb=short"]
@@ -100,7 +92,7 @@ STAGES: dict[str, Callable[[Place, bool], dict]] = {
     "curves": lambda place, quick: curves(
         place, ("float32", "tf32", "bfloat16", "float16"), *((20, 10) if quick else ())
     ),
-    "nccl": lambda place, quick: nccl(place),
+    "nccl": lambda place, quick: nccl(place, 1000 if quick else 63_045_632),
 }
 
 

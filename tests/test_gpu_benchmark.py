@@ -7,10 +7,11 @@ import json
 import numpy as np
 import pytest
 
-from benchmarks import gpu, gpu_curves, gpu_stages, gpu_steps
+from benchmarks import gpu, gpu_curves, gpu_nccl, gpu_stages, gpu_steps
 from benchmarks.work import Size, random_batch
 from minitransformer.backend import driver_version
 from minitransformer.config import ModelConfig
+from minitransformer.distributed.alone import Alone
 from minitransformer.nn import Transformer
 
 TINY = Size("tiny", ModelConfig(vocab_size=37, n_layers=2, d_model=12, d_ff=20, n_heads=3, d_k=5, d_v=2), 3, 5, 2, 2)
@@ -71,7 +72,19 @@ def test_stages_run_on_the_emulated_kernels(device):
     found = gpu_stages.decoding(TINY, HERE, sentences=2)
     assert found["ours"]["sentences/s"] > 0
     assert "Marian" in found or "Marian failed" in found
-    assert "left out" in gpu_stages.nccl(HERE)
+
+
+@pytest.mark.mpi
+def test_sums_of_one_rank_change_nothing_and_two_ranks_without_a_gpu_say_why(monkeypatch):
+    pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed: pip install minitransformer[dev]")
+    if driver_version() > 0:
+        pytest.skip("there is a GPU: tests/gpu and the benchmark itself look at it")
+    monkeypatch.setattr(gpu_nccl, "Nccl", lambda member: Alone(member=member))
+    found = gpu_nccl.nccl(HERE, 1000)
+    assert all(found[name]["a sum over one rank changes nothing"] for name in ("float32", "bfloat16"))
+    assert found["update"]["equal"]
+    two = found["two ranks on one GPU"]
+    assert two["exit status"] == 2 and "device" in two["end"][-1]
 
 
 def test_a_precision_is_judged_by_the_seeds_of_float32():
