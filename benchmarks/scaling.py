@@ -116,7 +116,7 @@ def draw(sums: Sequence[dict], model: tuple[float, float], predicted: Sequence[d
     for axes in (left, *others):
         axes.minorticks_off()
         axes.grid(True, color="#dddddd", linewidth=0.6)
-        axes.legend(frameon=False, fontsize=6.5)
+        axes.legend(frameon=False, fontsize=6.5, handlelength=4.5)
     return figure
 
 

@@ -122,7 +122,7 @@ def _nccl() -> Finding:
 
 
 def _mpi() -> Finding:
-    cure = f"several processes on CPUs need it; {install_hint('mpi')}, and get an MPI, for example `pip install mpich`"
+    cure = f"several processes on CPUs are faster with it; {install_hint('mpi')}"
     if importlib.util.find_spec("mpi4py") is None:
         return "", cure
     import mpi4py

@@ -1,4 +1,4 @@
-"""One update of the parameters: the whole project in forty lines."""
+"""One update of the parameters: the whole project in fifty lines."""
 
 from __future__ import annotations
 
