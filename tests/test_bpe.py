@@ -151,11 +151,13 @@ def reference(data_folder):
     return [read_lines(folder / name) for name in ("corpus.en", "bpe.ref", "corpus.bpe.ref.en")]
 
 
-def test_merges_equal_those_of_subword_nmt(reference):
+@pytest.mark.parametrize("table", [PairTable, MergeArrays])
+def test_merges_equal_those_of_subword_nmt(reference, table):
     corpus, (version, *expected), _ = reference
     assert version == "#version: 0.2"
     words = Counter(word for line in corpus for word in MarkedSpelling.split(line))
-    merges = learn_merges((MarkedSpelling.spell(word), count) for word, count in words.items())
+    spelled = [(MarkedSpelling.spell(word), count) for word, count in words.items()]
+    merges = learn_merges(spelled, table=table)
     assert [f"{left} {right}" for left, right in islice(merges, 1000)] == expected
 
 
