@@ -91,6 +91,19 @@ def at_least_one(text: str) -> int:
     return int(text)
 
 
+def add_config_options(parser: argparse.ArgumentParser, what: str) -> None:
+    """CONFIG, ``what`` it is, and --set."""
+    parser.add_argument("config", type=Path, metavar="CONFIG", help=what)
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="settings",
+        metavar="SECTION.KEY=VALUE",
+        help="overrides a key of CONFIG; may be given several times (default: CONFIG alone)",
+    )
+
+
 def add_parallel_texts(parser: argparse.ArgumentParser) -> None:
     """--src and --tgt: the files of two languages, in the same order."""
     for name, what in (("src", "source"), ("tgt", "target")):

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from minitransformer.cli.common import add_config_options
 from minitransformer.config import Config
 from minitransformer.errors import ConfigError
 
@@ -23,15 +24,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     parser = commands.add_parser(
         "plan", help="how much memory, disk and time a training will take", description=DESCRIPTION
     )
-    parser.add_argument("config", type=Path, metavar="CONFIG", help="TOML file, as for train")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        dest="settings",
-        metavar="SECTION.KEY=VALUE",
-        help="overrides a key of CONFIG; may be given several times (default: CONFIG alone)",
-    )
+    add_config_options(parser, "TOML file, as for train")
     parser.add_argument(
         "--length",
         type=int,

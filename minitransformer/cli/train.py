@@ -9,7 +9,7 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from minitransformer.cli.common import FAULT, explained, print_line
+from minitransformer.cli.common import FAULT, add_config_options, explained, print_line
 from minitransformer.config import Config
 from minitransformer.settings import describe
 
@@ -27,15 +27,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     parser = commands.add_parser(
         "train", help="train a model as a TOML file says, or go on with it", description=DESCRIPTION, epilog=_keys()
     )
-    parser.add_argument("config", type=Path, metavar="CONFIG", help="TOML file; its keys are listed below")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        dest="settings",
-        metavar="SECTION.KEY=VALUE",
-        help="overrides a key of CONFIG; may be given several times (default: CONFIG alone)",
-    )
+    add_config_options(parser, "TOML file; its keys are listed below")
     parser.add_argument(
         "--device",
         choices=("cpu", "cuda", "auto"),
