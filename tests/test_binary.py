@@ -232,3 +232,11 @@ def test_a_run_begun_on_text_goes_on_from_the_disk_to_the_same_bits(texts, pairs
     train("parts", disk, 12)
     for ours, theirs in zip(final_state(tmp_path / "parts", 12), final_state(tmp_path / "whole", 12), strict=True):
         np.testing.assert_array_equal(ours, theirs)
+
+
+def test_batches_that_nobody_will_ask_for_are_dropped(pairs):
+    found = open_pairs(pairs)
+    ahead = Prefetcher(BatchStream(found.src, found.tgt, src_tokens=200, tgt_tokens=200, seed=3))
+    for number in (0, 100, 5, 60):
+        ahead.batch(number)
+        assert sorted(ahead._made) == list(range(number + 1, number + 1 + Prefetcher.AHEAD))

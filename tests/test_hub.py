@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import select
 import socket
 import time
 
@@ -10,7 +11,7 @@ import pytest
 from rank_jobs import Threads, free_port
 
 from minitransformer.distributed import hub as hub_module
-from minitransformer.distributed.hub import Hub
+from minitransformer.distributed.hub import BEAT, Hub
 from minitransformer.distributed.member import Member
 from minitransformer.distributed.place import Place
 from minitransformer.errors import ConfigError, RanksError
@@ -110,3 +111,22 @@ def test_a_hub_that_is_not_there_is_told_of_after_the_deadline():
     port = free_port()
     with pytest.raises(RanksError, match=rf"ranks: rank 0 must listen at 127.0.0.1:{port}, got Connection refused for"):
         Member(Place(1, 2, 1), ("127.0.0.1", port), print, deadline=0.3)
+
+
+@pytest.mark.skipif(not hasattr(select, "epoll"), reason="events come in their order only where there is epoll")
+@pytest.mark.parametrize(("first", "second"), [(2, 0), (0, 2)])
+def test_of_ranks_that_end_one_after_the_other_the_first_is_told_of(first, second):
+    said = []
+    hub = Hub(3, said.append)
+    ranks = [socket.create_connection(("127.0.0.1", hub.port)) for _ in range(3)]
+    for rank, connection in enumerate(ranks):
+        connection.sendall(b'{"rank": %d, "size": 3, "who": "process 1 on x"}\n' % rank)
+    wait_for(lambda: len(hub._ranks) == 3)
+    hub._read = lambda: time.sleep(0.01)  # the hub is late: both have ended when it looks
+    time.sleep(2 * BEAT)
+    ranks[first].close()
+    ranks[second].close()
+    Hub._read(hub)
+    wait_for(lambda: said)
+    assert said == [f"rank {first} (process 1 on x) ended without a word: it was killed, or it crashed"]
+    assert hub.ended.wait(10)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -241,3 +242,12 @@ def test_parameters_that_are_not_finite_are_never_saved(tmp_path):
     with pytest.raises(TrainingError, match="parameters must be finite to be saved"):
         trainer._save()
     assert [path.name for path in trainer.folder.paths()][-1] == "update_00000008.npz"
+
+
+def test_each_rank_is_given_its_own_micro_batches_ahead(tmp_path):
+    run = tiny_trainer(tmp_path, micro_batches=4)
+    shares = []
+    for rank in range(3):
+        run.ranks = SimpleNamespace(rank=rank, size=3)
+        shares.append(list(run._own_after(-1)))
+    assert shares[0][:4] == [0, 3, 4, 7] and shares[1][:3] == [1, 5, 9] and shares[2][:3] == [2, 6, 10]

@@ -14,6 +14,12 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     parser = commands.add_parser("bpe", help="learn word pieces (byte-pair encoding) and apply them")
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
 
+    _add_train(actions)
+    _add_coding(actions)
+    _add_exchange(actions)
+
+
+def _add_train(actions: argparse._SubParsersAction) -> None:
     train = actions.add_parser("train", help="learn a vocabulary of word pieces from text files")
     train.add_argument("inputs", type=Path, nargs="+", metavar="INPUT", help="text, one sentence a line (.gz, .xz too)")
     train.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="tokenizer file to write")
@@ -43,6 +49,8 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     add_processes_option(train)
     train.set_defaults(run=run_train)
 
+
+def _add_coding(actions: argparse._SubParsersAction) -> None:
     for name, run, what in (
         ("encode", run_encode, "cut lines of standard input into word pieces, to standard output"),
         ("decode", run_decode, "put word pieces of standard input together to lines, to standard output"),
@@ -54,6 +62,8 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
         )
         action.set_defaults(run=run)
 
+
+def _add_exchange(actions: argparse._SubParsersAction) -> None:
     read = actions.add_parser("import", help="make a tokenizer file of a merge file of subword-nmt (version 0.2)")
     read.add_argument("codes", type=Path, metavar="CODES", help="merge file of subword-nmt")
     read.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="tokenizer file to write")
