@@ -13,10 +13,11 @@ from benchmarks.work import SIZES, random_work
 from minitransformer.backend import keep_freed_memory
 from minitransformer.cli.common import explained, print_line
 from minitransformer.config import ModelConfig, TrainingConfig
-from minitransformer.distributed import ONE_RANK, Communicator, Crew, GradientSum, Workers, join_ranks
+from minitransformer.distributed import ONE_RANK, Communicator, Crew, GradientSum, join_ranks
 from minitransformer.nn import Transformer
 from minitransformer.optim import Adam
 from minitransformer.training import train_step
+from minitransformer.workers import Workers
 
 
 def timed(ranks: Communicator, act: Callable[[], object]) -> float:

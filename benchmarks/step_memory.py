@@ -23,11 +23,11 @@ from benchmarks.machine import machine_facts, threads_for_peers
 from benchmarks.tables import markdown_row, save_results
 from minitransformer.backend import keep_freed_memory
 from minitransformer.config import ModelConfig, TrainingConfig
-from minitransformer.distributed import ALONE, Workers
 from minitransformer.nn import Transformer
 from minitransformer.optim import Adam
 from minitransformer.text import Batch
 from minitransformer.training import train_step
+from minitransformer.workers import ALONE, Workers
 
 WAYS = ("side by side", "one batch", "pytorch")
 MIB = 1 << 20

@@ -34,11 +34,11 @@ from benchmarks.torch_step import torch_adam, torch_train_step
 from benchmarks.work import REAL, SIZES, Size, Work, random_work, real_work, shape_of
 from minitransformer.backend import keep_freed_memory
 from minitransformer.config import TrainingConfig
-from minitransformer.distributed import ALONE, Workers
 from minitransformer.nn import Transformer
 from minitransformer.optim import Adam
 from minitransformer.text import Batch
 from minitransformer.training import train_step
+from minitransformer.workers import ALONE, Workers
 
 WARM_UP = 2  # rounds that do not count
 OURS = ("side by side", "one batch")

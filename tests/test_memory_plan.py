@@ -9,12 +9,12 @@ import pytest
 
 from minitransformer.cli.main import main
 from minitransformer.config import UNK, ModelConfig, TrainingConfig
-from minitransformer.distributed import Workers
 from minitransformer.nn import Transformer
 from minitransformer.optim import Adam
 from minitransformer.text import pad_batch
 from minitransformer.training.memory import Shape, parameter_count, plan
 from minitransformer.training.step import train_step
+from minitransformer.workers import Workers
 
 MODEL = {"vocab_size": 1000, "n_layers": 3, "d_model": 128, "d_ff": 512, "n_heads": 4}
 SHORT = Shape(32, 20, 24)

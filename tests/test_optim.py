@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from minitransformer.distributed import workers
+from minitransformer import workers
 from minitransformer.optim import Adam, clip_gradient_norm, learning_rate
 
 

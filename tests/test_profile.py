@@ -9,11 +9,11 @@ from tiny_run import final_state, tiny_config, tiny_corpus, tiny_trainer
 
 from minitransformer import kernels
 from minitransformer.config import TrainingConfig
-from minitransformer.distributed import Workers
 from minitransformer.kernels.profile import Profile, profiled, timed
 from minitransformer.ops.registry import RULES
 from minitransformer.optim import Adam
 from minitransformer.training.step import train_step
+from minitransformer.workers import Workers
 
 
 def profile_of(updates: int, n_workers: int, **changes) -> tuple[Profile, np.ndarray]:

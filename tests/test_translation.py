@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from searches import SEEDS, ChainModel, V, both_searches, random_sources, sharp_model
 
+from minitransformer import workers
 from minitransformer.config import BOS, EOS, PAD, UNK, TranslationConfig
 from minitransformer.errors import ConfigError, DataError, ShapeError
 from minitransformer.nn import Transformer
@@ -12,6 +13,7 @@ from minitransformer.text.batching import pad_rows
 from minitransformer.translation import (
     Hypothesis,
     beam_search,
+    decoding,
     greedy_search,
     hypothesis_attention,
     length_penalty,
@@ -91,20 +93,23 @@ def test_of_equally_probable_outputs_the_one_that_ends_first_then_the_lowest_ids
     assert [h.ids for h in found] == [[], [UNK], [UNK, UNK]]
 
 
-@pytest.mark.parametrize("n_tokens", [20, 40 * BLOCK_TOKENS + 13])
-def test_best_tokens_of_equal_probability_are_those_with_the_lowest_ids(rng, n_tokens):
+@pytest.mark.parametrize("n_tokens", [22, 40 * BLOCK_TOKENS + 13])
+@pytest.mark.parametrize("n_threads", [1, 3])
+def test_best_tokens_may_be_said_and_of_equal_ones_have_the_lowest_ids(n_tokens, n_threads, rng, monkeypatch):
+    monkeypatch.setattr(workers, "LARGE", 1)
+    monkeypatch.setattr(workers, "blas_threads", lambda: n_threads)
+    monkeypatch.setattr(decoding, "BLOCK_ROWS", 7)
     for n in (1, 3, 8, 17, 20):
         # many ties, also between what is taken and what is not
-        log_probs = -np.round(
-            rng.exponential(n_tokens / 4, (60, n_tokens)) if n % 2 else rng.integers(0, 6, (60, n_tokens))
-        )
-        log_probs = log_probs.astype(float)
-        log_probs[:, 1] = -np.inf
-        log_probs[::2, -3:] = [1.0, 2.0, 1.0]  # behind the last whole block
-        ids, values = best_tokens(log_probs, n)
+        values = rng.exponential(n_tokens / 4, (60, n_tokens)) if n % 2 else rng.integers(0, 6, (60, n_tokens))
+        logits = -np.round(values).astype(float)
+        logits[::2, -3:] = [1.0, 2.0, 1.0]  # behind the last whole block
+        log_probs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+        log_probs[:, [PAD, BOS]] = -np.inf
+        ids, found = best_tokens(logits.copy(), n)
         expected = np.sort(np.argsort(-log_probs, axis=1, kind="stable")[:, :n], axis=1)
         np.testing.assert_array_equal(ids, expected)
-        np.testing.assert_array_equal(values, np.take_along_axis(log_probs, expected, axis=1))
+        np.testing.assert_allclose(found, np.take_along_axis(log_probs, expected, axis=1), rtol=1e-13)
 
 
 def test_padding_and_begin_of_sentence_are_never_said():

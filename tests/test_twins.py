@@ -8,8 +8,10 @@ import pytest
 from cases import CASES, as_tuple, booleans, case, cotangents, ids
 from small_models import random_batch, small_model
 
-from minitransformer import kernels
+from minitransformer import kernels, workers
 from minitransformer.config import TrainingConfig
+from minitransformer.kernels.numpy.attention import FEW_QUERIES
+from minitransformer.ops.attention import attention_forward
 from minitransformer.ops.registry import RULES
 from minitransformer.optim import Adam
 from minitransformer.training.step import train_step
@@ -80,6 +82,22 @@ def test_a_forward_that_saves_nothing_gives_the_same_output(case, relative_error
     expected = as_tuple(case.rule.forward(*inputs, **options)[0])
     for y, wanted in zip(as_tuple(TWINS[case.rule.name].forward_only(*inputs, **options)), expected, strict=True):
         assert relative_error(y, wanted) < 1e-13
+
+
+@pytest.mark.parametrize("n_queries", [1, FEW_QUERIES, FEW_QUERIES + 1])
+@pytest.mark.parametrize("mask_shape", [None, (5, 1, 1, 7), (5, 1, "n", 7), ("n", 7)], ids=str)
+def test_attention_shared_between_threads_gives_the_same_output(
+    n_queries, mask_shape, rng, relative_error, monkeypatch
+):
+    monkeypatch.setattr(workers, "LARGE", 1)
+    monkeypatch.setattr(workers, "blas_threads", lambda: 3)
+    q, k, v = (rng.standard_normal((5, 2, length, 4)) for length in (n_queries, 7, 7))
+    mask = None
+    if mask_shape is not None:
+        mask = rng.random([n_queries if size == "n" else size for size in mask_shape]) < 0.6
+        mask[0] = False  # some may attend to nothing
+    y = TWINS["attention"].forward_only(q, k, v, mask=mask)
+    assert relative_error(y, attention_forward(q, k, v, mask=mask)[0]) < 1e-13
 
 
 def test_every_twin_has_a_rule_of_its_name_and_measures():

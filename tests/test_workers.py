@@ -1,5 +1,6 @@
 """Threads that share an update: the same result as one thread, no fault lost, nothing left behind."""
 
+import multiprocessing
 import threading
 import time
 
@@ -7,12 +8,12 @@ import numpy as np
 import pytest
 from small_models import random_batch, small_model
 
-from minitransformer import blas
+from minitransformer import blas, workers
 from minitransformer.autograd import Tensor
 from minitransformer.config import TrainingConfig
-from minitransformer.distributed import Workers, add_up, blocks_of, workers
 from minitransformer.optim import Adam
 from minitransformer.training.step import train_step
+from minitransformer.workers import Workers, add_up, blocks_of
 
 
 def trained(n_workers: int, updates: int = 20) -> tuple[np.ndarray, list[float]]:
@@ -154,3 +155,45 @@ def test_gradients_brought_elsewhere_leave_the_models_own_untouched(rng):
     model.loss(batch.src, batch.tgt_in, batch.tgt_out)[0].backward()
     np.testing.assert_array_equal(own.vector, other.vector)
     np.testing.assert_array_equal(own.vector, model.parameters.grad)
+
+
+@pytest.mark.parametrize(("length", "n_threads"), [(10, 3), (2, 3), (0, 2), (7, 1)])
+def test_large_work_is_cut_into_parts_that_follow_each_other(length, n_threads, monkeypatch):
+    monkeypatch.setattr(workers, "blas_threads", lambda: n_threads)
+    parts, threads = {}, set()
+
+    def work(part):
+        parts[part.start, part.stop] = list(range(length))[part]
+        threads.add(threading.current_thread())
+        time.sleep(0.01)
+
+    workers.in_parts(work, length, workers.LARGE)
+    assert [number for _, numbers in sorted(parts.items()) for number in numbers] == list(range(length))
+    assert len(threads) == n_threads
+
+
+def test_small_work_and_work_within_a_worker_stay_in_their_thread():
+    threads = []
+
+    def work(part):
+        assert part == slice(0, 9)
+        threads.append(threading.current_thread())
+
+    workers.in_parts(work, 9, workers.LARGE - 1)
+    if blas.blas_threads() is not None:
+        Workers(2).map(lambda _: workers.in_parts(work, 9, workers.LARGE))
+        assert len(set(threads[1:])) == 2
+    assert threads[0] is threading.current_thread()
+
+
+def test_a_forked_process_makes_threads_of_its_own(monkeypatch):
+    monkeypatch.setattr(workers, "blas_threads", lambda: 2)
+    workers.in_parts(lambda part: None, 2, workers.LARGE)
+    process = multiprocessing.get_context("fork").Process(
+        target=lambda: workers.in_parts(lambda part: None, 2, workers.LARGE)
+    )
+    process.start()
+    process.join(30)
+    hangs = process.is_alive()
+    process.kill()
+    assert not hangs

@@ -42,8 +42,8 @@ def run(arguments: argparse.Namespace) -> None:
     if not 1 <= arguments.length <= min(config.data.src_tokens, config.data.tgt_tokens):
         raise ConfigError(f"--length must be from 1 to the tokens of a micro-batch, got {arguments.length}")
 
-    from minitransformer.distributed import Workers
     from minitransformer.training.memory import Shape, plan
+    from minitransformer.workers import Workers
 
     sentences = min(config.data.src_tokens, config.data.tgt_tokens) // arguments.length
     shape = Shape(sentences, arguments.length, arguments.length)

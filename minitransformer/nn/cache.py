@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from minitransformer.autograd import Tensor
 from minitransformer.backend import Array, get_array_module, to_numpy
 from minitransformer.errors import ShapeError
+from minitransformer.nn.tree import Tree
+from minitransformer.workers import in_parts
 
 COPIED_ROWS = 64  # of a table that is transposed, at a time: they stay in the cache
 
@@ -22,85 +22,98 @@ class Memory:
 
 
 class LayerCache:
-    """Keys and values of one decoder layer: of the target positions so far, one row for each beginning of an output,
-    and of the sources (computed once), one row for each sentence."""
+    """Keys and values of one decoder layer, of each sentence: of the source (computed once), and of the target tokens
+    so far, each in a slot."""
 
-    def __init__(self, memory_keys: Array, memory_values: Array, max_length: int):
-        xp = get_array_module(memory_keys)
-        batch, n_heads, _, d_k = memory_keys.shape
+    def __init__(self, memory_keys: Array, memory_values: Array, n_slots: int):
         self.memory_keys, self.memory_values = memory_keys, memory_values  # (B, H, S, d_k), (B, H, S, d_v)
-        self.keys = xp.empty((batch, n_heads, max_length, d_k), memory_keys.dtype)  # (R, H, max_length, d_k)
-        self.values = xp.empty((batch, n_heads, max_length, memory_values.shape[-1]), memory_values.dtype)
-        self.length = 0
+        self.keys, self.values = (_enlarged(each[:, :, :0], n_slots) for each in (memory_keys, memory_values))
 
-    def append(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Store the new position's key and value, (R, H, 1, d); returns those of all positions so far."""
-        if self.length == self.keys.shape[2]:
-            raise ShapeError(f"decode_step: at most max_length = {self.length} positions, got one more")
-        self.keys[:, :, self.length] = key.data[:, :, 0]
-        self.values[:, :, self.length] = value.data[:, :, 0]
-        self.length += 1
-        return Tensor(self.keys[:, :, : self.length]), Tensor(self.values[:, :, : self.length])
+    def append(self, key: Tensor, value: Tensor, sentences: Array, slots: Array) -> None:
+        """Store key and value of each row's new token, (R, H, 1, d): each in a slot, (R,), of its sentence, (R,)."""
+        self.keys[sentences, :, slots] = key.data[:, :, 0]
+        self.values[sentences, :, slots] = value.data[:, :, 0]
+
+    def past(self, n_slots: int) -> tuple[Tensor, Tensor]:
+        """What the first slots hold, (B, H, n_slots, d_k) and (B, H, n_slots, d_v)"""
+        return Tensor(self.keys[:, :, :n_slots]), Tensor(self.values[:, :, :n_slots])
 
     def memory(self) -> tuple[Tensor, Tensor]:
         return Tensor(self.memory_keys), Tensor(self.memory_values)
 
-    def reorder(self, rows: Array) -> None:
-        """Rows of the targets."""
-        self.keys, self.values = (_reordered(each, rows, self.length) for each in (self.keys, self.values))
+    def reserve(self, n_slots: int) -> None:
+        """Room for so many slots, or for twice as many as there are if there are too few."""
+        there = self.keys.shape[2]
+        if there < n_slots:
+            self.keys, self.values = (_enlarged(each, max(n_slots, 2 * there)) for each in (self.keys, self.values))
 
-    def keep_sentences(self, kept: Array) -> None:
-        """Rows of the sources."""
-        self.memory_keys, self.memory_values = self.memory_keys[kept], self.memory_values[kept]
+    def move(self, origins: Array, places: Array, n_sentences: int) -> None:
+        """Move some sentences to other places, and keep the first ``n_sentences``."""
+        for name in ("memory_keys", "memory_values", "keys", "values"):
+            setattr(self, name, _moved(getattr(self, name), origins, places, n_sentences))
 
 
 class Cache:
-    """The caches of all decoder layers, and which sentence each row translates.
+    """The caches of all decoder layers, and which tokens each row has said. A row is a beginning of an output; at first
+    each sentence has one, and `reorder` makes a beam of them.
+
+    All rows of a sentence attend together, as the queries of one product with its keys.
 
     Attributes:
         length: target positions stored so far.
-        memory_mask: (B, 1, 1, S).
+        memory_mask: (B, 1, 1, S), where the sources have tokens.
+        past_mask: (B, 1, n, N), which slots hold tokens of which row; None if each row has all of them.
     """
 
-    def __init__(self, layers: list[LayerCache], memory_mask: Array):
+    def __init__(self, layers: list[LayerCache], memory_mask: Array, max_length: int):
         self.layers = layers
-        self.memory_mask = memory_mask
-        self.length = 0
+        self.memory_mask, self.past_mask = memory_mask.copy(), None
+        self.length, self.max_length = 0, max_length
+        self._tree = Tree(len(memory_mask))
         self._turned: Array | None = None
-        self._group(np.arange(len(memory_mask)))
+        self._place()
+
+    def extend(self) -> None:
+        """Room for one more position of every row.
+
+        Raises:
+            ShapeError: there are max_length already.
+        """
+        if self.length == self.max_length:
+            raise ShapeError(f"decode_step: at most max_length = {self.length} positions, got one more")
+        xp = get_array_module(self.memory_mask)
+        self._slots = xp.asarray(self._tree.extend())  # (R,)
+        for layer in self.layers:
+            layer.reserve(self._tree.slots.shape[1])
+        mask = self._tree.together(self._tree.slots)[:, None]  # (B, 1, n, N)
+        self.past_mask = None if mask.all() else xp.asarray(mask)
+        self.length += 1
+
+    def append(self, layer: LayerCache, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Store the new position's key and value, (R, H, 1, d); returns those of all slots, (B, H, N, d)."""
+        layer.append(key, value, self._sentences, self._slots)
+        return layer.past(self._tree.slots.shape[1])
 
     def reorder(self, rows: Array) -> None:
         """Keep the given rows, in that order: a beam's survivors, or a row several times to widen it to a beam."""
-        sentences = self._sentences[to_numpy(rows)]
         xp = get_array_module(self.memory_mask)
+        origins, places = (xp.asarray(each) for each in self._tree.keep(to_numpy(rows)))
         for layer in self.layers:
-            layer.reorder(xp.asarray(rows))
-        kept, sentences = np.unique(sentences, return_inverse=True)
-        if len(kept) < len(self.memory_mask):
-            kept = xp.asarray(kept)
-            self.memory_mask = self.memory_mask[kept]
-            for layer in self.layers:
-                layer.keep_sentences(kept)
-        self._group(sentences)
+            layer.move(origins, places, self._tree.n_sentences)
+        self.memory_mask = _moved(self.memory_mask, origins, places, self._tree.n_sentences)
+        self._place()
 
-    def _group(self, sentences: np.ndarray) -> None:
-        """sentences: (R,), the row of the memory that each row translates; each sentence has a row"""
+    def _place(self) -> None:
         xp = get_array_module(self.memory_mask)
-        order = np.argsort(sentences, kind="stable")
-        counts = np.bincount(sentences)  # (B,)
-        rank = np.empty_like(sentences)  # which of its sentence's rows each is
-        rank[order] = np.arange(len(order)) - (counts.cumsum() - counts).repeat(counts)
-        self._sentences, self._width = sentences, int(counts.max(initial=0))
-        self._places = xp.asarray(sentences * self._width + rank)
+        self._sentences, self._places = xp.asarray(self._tree.sentences), xp.asarray(self._tree.places)
 
     def together(self, x: Tensor) -> Tensor:
-        """The rows of one sentence side by side, as if they were positions of one target, so that its keys and values
-        are there once for all of them: (R, 1, d) to (B, n, d), n the most rows of a sentence, zeros where one has fewer
-        """
+        """The rows of one sentence side by side, as if they were positions of one target: (R, 1, d) to (B, n, d), n the
+        most rows of a sentence, zeros where one has fewer."""
         width = x.shape[-1]
-        grouped = get_array_module(x.data).zeros((len(self.memory_mask) * self._width, width), x.dtype)
+        grouped = get_array_module(x.data).zeros((self._tree.n_sentences * self._tree.width, width), x.dtype)
         grouped[self._places] = x.data[:, 0]
-        return Tensor(grouped.reshape(-1, self._width, width))
+        return Tensor(grouped.reshape(-1, self._tree.width, width))
 
     def apart(self, grouped: Tensor) -> Tensor:
         """Back to rows: (B, n, d) to (R, 1, d)"""
@@ -111,22 +124,32 @@ class Cache:
 
         BLAS multiplies several rows by a transposed view half as fast, as it rearranges the view at every step.
         """
-        if len(self._sentences) == 1:
+        if len(self._places) == 1:
             return table.T
         if self._turned is None:
-            self._turned = get_array_module(table).empty(table.shape[::-1], table.dtype)
-            for start in range(0, len(table), COPIED_ROWS):
-                part = slice(start, start + COPIED_ROWS)
-                self._turned[:, part] = table[part].T
+            self._turned = _turned(table)
         return self._turned
 
 
-def _reordered(old: Array, rows: Array, length: int) -> Array:
-    """``old[rows]`` for the ``length`` positions that are filled, in the memory of ``old`` where there is room."""
-    if len(rows) > len(old):
-        new = get_array_module(old).empty((len(rows), *old.shape[1:]), old.dtype)
-        new[:, :, :length] = old[rows, :, :length]
-        return new
-    moved = (rows != get_array_module(old).arange(len(rows))).nonzero()[0]
-    old[moved, :, :length] = old[rows[moved], :, :length]  # the right side is a copy, made before anything is written
-    return old[: len(rows)]
+def _enlarged(old: Array, n_slots: int) -> Array:
+    """(B, H, N, d) to (B, H, n_slots, d); zeros in the new slots, as what is masked must be a number too."""
+    new = get_array_module(old).zeros((*old.shape[:2], n_slots, old.shape[3]), old.dtype)
+    new[:, :, : old.shape[2]] = old
+    return new
+
+
+def _moved(array: Array, origins: Array, places: Array, n_sentences: int) -> Array:
+    array[places] = array[origins]  # the right side is a copy, made before anything is written
+    return array[:n_sentences]
+
+
+def _turned(table: Array) -> Array:
+    turned = get_array_module(table).empty(table.shape[::-1], table.dtype)
+
+    def copy(columns: slice) -> None:
+        for start in range(columns.start, columns.stop, COPIED_ROWS):
+            part = slice(start, min(start + COPIED_ROWS, columns.stop))
+            turned[:, part] = table[part].T
+
+    in_parts(copy, len(table), table.size)
+    return turned

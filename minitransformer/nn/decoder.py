@@ -42,16 +42,17 @@ class DecoderLayer(Module):
 
     def step(self, x: Tensor, layer_cache: LayerCache, cache: Cache) -> Tensor:
         """One more position, x: (R, 1, d_model); keys and values of earlier positions come from ``layer_cache``."""
-        x = self.self_attention_residual(x, lambda y: self._attend_to_past(y, layer_cache))
+        x = self.self_attention_residual(x, lambda y: self._attend_to_past(y, layer_cache, cache))
         x = self.cross_attention_residual(x, lambda y: self._attend_to_memory(y, layer_cache, cache))
         return self.feed_forward_residual(x, self.feed_forward)
 
-    def _attend_to_past(self, y: Tensor, layer_cache: LayerCache) -> Tensor:
-        keys, values = layer_cache.append(*self.self_attention.keys_values(y))  # (R, H, past + 1, d)
-        return self.self_attention.attend(self.self_attention.queries(y), keys, values, None)
+    def _attend_to_past(self, y: Tensor, layer_cache: LayerCache, cache: Cache) -> Tensor:
+        keys, values = cache.append(layer_cache, *self.self_attention.keys_values(y))  # (B, H, N, d)
+        queries = self.self_attention.queries(cache.together(y))  # (B, H, n, d_k): the n beginnings of a sentence
+        return cache.apart(self.self_attention.attend(queries, keys, values, cache.past_mask))
 
     def _attend_to_memory(self, y: Tensor, layer_cache: LayerCache, cache: Cache) -> Tensor:
-        queries = self.cross_attention.queries(cache.together(y))  # (B, H, n, d_k): the n beginnings of a sentence
+        queries = self.cross_attention.queries(cache.together(y))  # (B, H, n, d_k)
         return cache.apart(self.cross_attention.attend(queries, *layer_cache.memory(), cache.memory_mask))
 
 

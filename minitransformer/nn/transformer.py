@@ -113,15 +113,16 @@ class Transformer(Module):
             for layer in self.decoder.layers:
                 keys, values = layer.cross_attention.keys_values(Tensor(memory.hidden))
                 layers.append(LayerCache(keys.data, values.data, max_length))
-            return Cache(layers, memory.mask)
+            return Cache(layers, memory.mask, max_length)
 
     def decode_step(self, last_ids: Array, cache: Cache) -> Array:
-        """Logits of the next token after ``last_ids``, (B,) to (B, V); ``cache`` grows by one position."""
+        """Logits of the next token after ``last_ids``, (R,) to (R, V); ``cache`` grows by one position."""
         with no_grad(), self._exactly():
-            ids = self._checked_ids(self.xp.asarray(last_ids)[:, None], "last_ids")  # (B, 1)
-            hidden = self.decoder.step(self.tgt_embedding(ids, start=cache.length), cache)  # (B, 1, d_model)
-            cache.length += 1
-            return hidden.data[:, 0] @ cache.turned(self.projection.data)  # (B, V)
+            ids = self._checked_ids(self.xp.asarray(last_ids)[:, None], "last_ids")  # (R, 1)
+            embedded = self.tgt_embedding(ids, start=cache.length)  # (R, 1, d_model)
+            cache.extend()
+            hidden = self.decoder.step(embedded, cache)  # (R, 1, d_model)
+            return hidden.data[:, 0] @ cache.turned(self.projection.data)  # (R, V)
 
     def _exactly(self) -> AbstractContextManager:
         """Outside `loss` activations are never stored in halves: searches compare nearly equal scores."""

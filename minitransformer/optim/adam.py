@@ -6,9 +6,9 @@ import math
 from typing import Protocol
 
 from minitransformer.backend import Array, get_array_module
-from minitransformer.distributed import ALONE, Workers, blocks_of
 from minitransformer.kernels import function_of
 from minitransformer.kernels.profile import timed
+from minitransformer.workers import ALONE, Workers, blocks_of
 
 
 class Vectors(Protocol):

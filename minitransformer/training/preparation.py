@@ -9,9 +9,10 @@ import numpy as np
 
 from minitransformer.backend import load_array_module
 from minitransformer.config import Config, TrainingConfig
-from minitransformer.distributed import Communicator, Crew, Workers
+from minitransformer.distributed import Communicator, Crew
 from minitransformer.errors import ConfigError
 from minitransformer.training.corpus import Corpus
+from minitransformer.workers import Workers
 
 
 def with_vocabulary(config: Config, corpus: Corpus) -> Config:

@@ -11,11 +11,12 @@ from minitransformer import kernels
 from minitransformer.autograd import Tensor, no_grad, uses_of_leaves
 from minitransformer.backend import Array, get_array_module
 from minitransformer.config import TrainingConfig
-from minitransformer.distributed import ALONE, ONE_RANK, Communicator, GradientSum, Workers, add_up
+from minitransformer.distributed import ONE_RANK, Communicator, GradientSum
 from minitransformer.errors import DataError
 from minitransformer.nn import Dropout, Transformer
 from minitransformer.optim import Adam, LossScale, clip_gradient_norm, learning_rate
 from minitransformer.text import Batch
+from minitransformer.workers import ALONE, Workers, add_up
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from minitransformer.backend import Array, to_numpy
 from minitransformer.config import BOS, EOS
 from minitransformer.errors import ConfigError
 from minitransformer.nn import Cache, Transformer
-from minitransformer.translation.decoding import NEVER_SAID, best_tokens, next_log_probs, output_limits
+from minitransformer.translation.decoding import NEVER_SAID, next_tokens, output_limits
 from minitransformer.translation.hypothesis import Hypothesis, check_alpha, length_penalty
 
 
@@ -65,7 +65,7 @@ def _extend(model: Transformer, cache: Cache, beams: Beams, finished: list[list[
     that of the better beginning wins, then that by the lower token id. PAD and BOS are never said.
     """
     n_tokens = min(beam_size, model.config.vocab_size - len(NEVER_SAID))
-    ids, log_probs = best_tokens(next_log_probs(model, beams.last_ids, cache), n_tokens)  # (R, n)
+    ids, log_probs = next_tokens(model, beams.last_ids, cache, n_tokens)  # (R, n)
     places = np.array([beam_size - len(hypotheses) for hypotheses in finished])  # (B,)
     return beams.extended(ids, log_probs, places)
 

@@ -8,13 +8,13 @@ from minitransformer.backend import Array, get_array_module, to_numpy
 from minitransformer.config import BOS, EOS, PAD
 from minitransformer.errors import ConfigError, ShapeError
 from minitransformer.nn import Cache, Transformer
-from minitransformer.ops.softmax import log_softmax_forward
+from minitransformer.workers import in_parts
 
 NEVER_SAID = [PAD, BOS]
 """Ids that stand for no word. UNK may be said: it is what the model learned to say for what it cannot spell."""
 
-
 BLOCK_TOKENS = 256
+BLOCK_ROWS = 64  # of logits that are worked on at a time
 
 
 def output_limits(model: Transformer, src_ids: np.ndarray, max_extra: int) -> np.ndarray:
@@ -36,39 +36,66 @@ def output_limits(model: Transformer, src_ids: np.ndarray, max_extra: int) -> np
     return limits
 
 
-def next_log_probs(model: Transformer, last_ids: np.ndarray, cache: Cache) -> Array:
-    """ln P(next token | tokens so far) of each row, (R,) to (R, V); -inf where a token is never said.
+def next_tokens(model: Transformer, last_ids: np.ndarray, cache: Cache, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """The n most probable next tokens of each row and their ln P(token | tokens so far), both (R, n), as `best_tokens`.
 
-    The forbidden tokens keep their share of probability, so sums of these are what the model itself gives an output.
+    Raises:
+        ShapeError: log-probabilities are not numbers.
     """
-    log_probs, _ = log_softmax_forward(model.decode_step(last_ids, cache))  # (R, V)
-    log_probs[:, NEVER_SAID] = -np.inf
-    return log_probs
+    ids, log_probs = best_tokens(model.decode_step(last_ids, cache), n)
+    if np.isnan(log_probs).any():
+        raise ShapeError("translate: log-probabilities must be numbers, got nan; are the model's parameters damaged?")
+    return ids, log_probs
 
 
-def best_tokens(log_probs: Array, n: int) -> tuple[np.ndarray, np.ndarray]:
+def best_tokens(logits: Array, n: int) -> tuple[np.ndarray, np.ndarray]:
     """The n most probable tokens of each row and their log-probabilities, both (R, n), in the order of their ids.
 
-    Of equally probable ones those with the lower ids are taken. log_probs: (R, V), on any device
+    Of equally probable ones those with the lower ids are taken; those that are never said are not among them, but keep
+    their share of probability, so sums of these are what the model itself gives an output.
 
-    The n best tokens lie in the n blocks of BLOCK_TOKENS with the largest maxima, and a maximum is found far faster
-    than a row is partitioned (benchmarks/notes.md).
+    logits: (R, V), on any device; those of tokens that are never said are overwritten
     """
-    xp = get_array_module(log_probs)
-    n_rows, n_tokens = log_probs.shape
+    if not isinstance(logits, np.ndarray):
+        return _best_of_rows(logits, n)
+    ids, log_probs = np.empty((len(logits), n), dtype=np.int64), np.empty((len(logits), n))
+
+    def best_of(rows: slice) -> None:
+        for start in range(rows.start, rows.stop, BLOCK_ROWS):
+            block = slice(start, min(start + BLOCK_ROWS, rows.stop))
+            ids[block], log_probs[block] = _best_of_rows(logits[block], n)
+
+    in_parts(best_of, len(logits), logits.size)
+    return ids, log_probs
+
+
+def _best_of_rows(logits: Array, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """ln P = logit - ln sum exp(logits), the sum in float64 from where it is small"""
+    xp = get_array_module(logits)
+    largest = logits.max(axis=-1, keepdims=True)  # (R, 1)
+    exps = xp.exp(logits - largest)
+    total = largest + xp.log(exps.sum(axis=-1, keepdims=True, dtype=exps.dtype).astype(np.float64))  # (R, 1)
+    logits[:, NEVER_SAID] = -np.inf
+    ids = _best_ids(logits, n)
+    return to_numpy(ids), to_numpy(xp.take_along_axis(logits, ids, axis=-1) - total)
+
+
+def _best_ids(logits: Array, n: int) -> Array:
+    """The n best tokens lie in the n blocks of BLOCK_TOKENS with the largest maxima, and a maximum is found far faster
+    than a row is partitioned (benchmarks/notes.md)."""
+    xp = get_array_module(logits)
+    n_rows, n_tokens = logits.shape
     n_blocks = n_tokens // BLOCK_TOKENS
     if n_blocks <= 2 * n:
-        ids = _best_places(log_probs, n)
-    else:
-        inside = n_blocks * BLOCK_TOKENS
-        largest = log_probs[:, :inside].reshape(n_rows, n_blocks, BLOCK_TOKENS).max(axis=-1)  # (R, n_blocks)
-        first = _best_places(largest, n)[:, :, None] * BLOCK_TOKENS  # (R, n, 1): where the best blocks begin
-        within = (first + xp.arange(BLOCK_TOKENS)).reshape(n_rows, -1)  # (R, n * BLOCK_TOKENS), ascending
-        rest = xp.broadcast_to(xp.arange(inside, n_tokens), (n_rows, n_tokens - inside))
-        candidates = xp.concatenate([within, rest], axis=1)
-        places = _best_places(xp.take_along_axis(log_probs, candidates, axis=-1), n)
-        ids = xp.take_along_axis(candidates, places, axis=-1)
-    return to_numpy(ids), checked(to_numpy(xp.take_along_axis(log_probs, ids, axis=-1)))
+        return _best_places(logits, n)
+    inside = n_blocks * BLOCK_TOKENS
+    largest = logits[:, :inside].reshape(n_rows, n_blocks, BLOCK_TOKENS).max(axis=-1)  # (R, n_blocks)
+    first = _best_places(largest, n)[:, :, None] * BLOCK_TOKENS  # (R, n, 1): where the best blocks begin
+    within = (first + xp.arange(BLOCK_TOKENS)).reshape(n_rows, -1)  # (R, n * BLOCK_TOKENS), ascending
+    rest = xp.broadcast_to(xp.arange(inside, n_tokens), (n_rows, n_tokens - inside))
+    candidates = xp.concatenate([within, rest], axis=1)
+    places = _best_places(xp.take_along_axis(logits, candidates, axis=-1), n)
+    return xp.take_along_axis(candidates, places, axis=-1)
 
 
 def _best_places(values: Array, n: int) -> Array:
@@ -82,10 +109,3 @@ def _best_places(values: Array, n: int) -> Array:
         places[tied] = xp.argsort(-values[tied], axis=-1, kind="stable")[:, :n]
     places.sort(axis=-1)
     return places
-
-
-def checked(log_probs: np.ndarray) -> np.ndarray:
-    """``log_probs`` in float64, unless there is NaN among them."""
-    if np.isnan(log_probs).any():
-        raise ShapeError("translate: log-probabilities must be numbers, got nan; are the model's parameters damaged?")
-    return log_probs.astype(np.float64)

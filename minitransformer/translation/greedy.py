@@ -7,7 +7,7 @@ import numpy as np
 from minitransformer.backend import Array, to_numpy
 from minitransformer.config import BOS, EOS
 from minitransformer.nn import Transformer
-from minitransformer.translation.decoding import checked, next_log_probs, output_limits
+from minitransformer.translation.decoding import next_tokens, output_limits
 from minitransformer.translation.hypothesis import Hypothesis, check_alpha
 
 
@@ -33,9 +33,9 @@ def greedy_search(model: Transformer, src_ids: Array, *, max_extra: int = 50, al
         cache = model.start_cache(model.encode(src_ids[live]), int(limits.max()))
         last_ids = np.full(len(live), BOS)
     while len(live):
-        next_probs = next_log_probs(model, last_ids, cache)  # (R, V)
-        log_probs[live] += checked(to_numpy(next_probs.max(axis=-1)))
-        last_ids = to_numpy(next_probs.argmax(axis=-1))  # (R,)
+        ids, next_log_probs = next_tokens(model, last_ids, cache, 1)  # (R, 1)
+        log_probs[live] += next_log_probs[:, 0]
+        last_ids = ids[:, 0]
         for sentence, token in zip(live, last_ids.tolist(), strict=True):
             outputs[sentence].append(token)
         going_on = np.flatnonzero((last_ids != EOS) & (cache.length < limits[live]))

@@ -8,8 +8,10 @@ Python's lock while it computes.
 from __future__ import annotations
 
 import contextvars
+import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import TypeVar
 
 from minitransformer.backend import Array
@@ -20,6 +22,8 @@ Result = TypeVar("Result")
 # Elements of a vector worked on at a time: five float32 blocks of this size (Adam's) fit in a 2 MB L2 cache, so each
 # pass reads memory once.
 BLOCK = 65536
+LARGE = 1 << 19
+"""Numbers that a piece of work must read before a second thread gains more than the 0.1 ms of its start."""
 
 
 class Workers:
@@ -64,6 +68,28 @@ class Workers:
 
 ALONE = Workers(1)
 """The calling thread, with all threads of BLAS."""
+
+
+def in_parts(function: Callable[[slice], None], length: int, size: int) -> None:
+    """``function`` of consecutive parts of 0..length - 1, side by side in as many threads as BLAS has.
+
+    size: numbers that all of it reads; work that is not `LARGE` is done here, as one part
+    """
+    workers = _like_blas(blas_threads() or 1) if size >= LARGE else ALONE
+
+    def part(worker: int) -> None:
+        function(slice(length * worker // workers.size, length * (worker + 1) // workers.size))
+
+    workers.map(part)
+
+
+@cache
+def _like_blas(size: int) -> Workers:
+    return Workers(size)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_like_blas.cache_clear)  # a forked process has none of its parent's threads
 
 
 def blocks_of(length: int, worker: int, workers: Workers) -> Iterator[slice]:
