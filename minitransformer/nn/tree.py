@@ -29,7 +29,7 @@ class Tree:
     def extend(self) -> np.ndarray:
         """One more token for each row: its slots, (R,), the lowest that no row of its sentence uses."""
         used = self.together(self.slots).any(axis=1)  # (B, N)
-        used = np.pad(used, ((0, 0), (0, self.width)))  # room for as many new slots
+        used = np.concatenate([used, np.zeros((self.n_sentences, self.width), dtype=bool)], axis=1)  # room for new ones
         free = np.argsort(used, axis=1, kind="stable")  # (B, N + n): the free ones first, ascending
         taken = free[self.sentences, self.places - self.sentences * self.width]  # (R,)
         slots = np.zeros((len(taken), max(self.slots.shape[1], taken.max(initial=-1) + 1)), dtype=bool)

@@ -13,7 +13,6 @@ from minitransformer.workers import in_parts
 NEVER_SAID = [PAD, BOS]
 """Ids that stand for no word. UNK may be said: it is what the model learned to say for what it cannot spell."""
 
-BLOCK_TOKENS = 256
 BLOCK_ROWS = 64  # of logits that are worked on at a time
 
 
@@ -54,7 +53,7 @@ def best_tokens(logits: Array, n: int) -> tuple[np.ndarray, np.ndarray]:
     Of equally probable ones those with the lower ids are taken; those that are never said are not among them, but keep
     their share of probability, so sums of these are what the model itself gives an output.
 
-    logits: (R, V), on any device; those of tokens that are never said are overwritten
+    logits: (R, V), on any device; some are overwritten
     """
     if not isinstance(logits, np.ndarray):
         return _best_of_rows(logits, n)
@@ -70,42 +69,21 @@ def best_tokens(logits: Array, n: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _best_of_rows(logits: Array, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """ln P = logit - ln sum exp(logits), the sum in float64 from where it is small"""
+    """ln P = logit - ln sum exp(logits), in float64 from the sum on.
+
+    One token after the other: a maximum, and the first of equal ones, is found so fast that partitions are slower
+    (benchmarks/notes.md).
+    """
     xp = get_array_module(logits)
     largest = logits.max(axis=-1, keepdims=True)  # (R, 1)
     exps = xp.exp(logits - largest)
-    total = largest + xp.log(exps.sum(axis=-1, keepdims=True, dtype=exps.dtype).astype(np.float64))  # (R, 1)
+    total = largest + xp.log(exps.sum(axis=-1, keepdims=True).astype(np.float64))  # (R, 1)
     logits[:, NEVER_SAID] = -np.inf
-    ids = _best_ids(logits, n)
-    return to_numpy(ids), to_numpy(xp.take_along_axis(logits, ids, axis=-1) - total)
-
-
-def _best_ids(logits: Array, n: int) -> Array:
-    """The n best tokens lie in the n blocks of BLOCK_TOKENS with the largest maxima, and a maximum is found far faster
-    than a row is partitioned (benchmarks/notes.md)."""
-    xp = get_array_module(logits)
-    n_rows, n_tokens = logits.shape
-    n_blocks = n_tokens // BLOCK_TOKENS
-    if n_blocks <= 2 * n:
-        return _best_places(logits, n)
-    inside = n_blocks * BLOCK_TOKENS
-    largest = logits[:, :inside].reshape(n_rows, n_blocks, BLOCK_TOKENS).max(axis=-1)  # (R, n_blocks)
-    first = _best_places(largest, n)[:, :, None] * BLOCK_TOKENS  # (R, n, 1): where the best blocks begin
-    within = (first + xp.arange(BLOCK_TOKENS)).reshape(n_rows, -1)  # (R, n * BLOCK_TOKENS), ascending
-    rest = xp.broadcast_to(xp.arange(inside, n_tokens), (n_rows, n_tokens - inside))
-    candidates = xp.concatenate([within, rest], axis=1)
-    places = _best_places(xp.take_along_axis(logits, candidates, axis=-1), n)
-    return xp.take_along_axis(candidates, places, axis=-1)
-
-
-def _best_places(values: Array, n: int) -> Array:
-    """Where the n largest of each row are, (R, n), ascending; of equal ones the first."""
-    xp = get_array_module(values)
-    rest = values.shape[-1] - n
-    places = xp.argpartition(values, rest, axis=-1)[:, rest:]
-    lowest = xp.take_along_axis(values, places, axis=-1).min(axis=-1, keepdims=True)
-    tied = xp.count_nonzero(values >= lowest, axis=-1) > n  # (R,): then which of the lowest was left to chance
-    if tied.any():
-        places[tied] = xp.argsort(-values[tied], axis=-1, kind="stable")[:, :n]
-    places.sort(axis=-1)
-    return places
+    rows, ids, best = xp.arange(len(logits)), [], []
+    for _ in range(n):
+        ids.append(logits.argmax(axis=-1))  # (R,)
+        best.append(logits[rows, ids[-1]])
+        logits[rows, ids[-1]] = -np.inf
+    ids, log_probs = xp.stack(ids, axis=1), xp.stack(best, axis=1) - total  # (R, n)
+    order = ids.argsort(axis=-1)
+    return tuple(to_numpy(xp.take_along_axis(each, order, axis=-1)) for each in (ids, log_probs))

@@ -41,11 +41,13 @@ def attention_forward_only(
     if keep is not None or q.ndim < 3 or q.shape[-2] > FEW_QUERIES:
         return attention_forward(q, k, v, mask=mask, keep=keep, p_drop=p_drop)[0]
     y = np.empty((*q.shape[:-1], v.shape[-1]), q.dtype)
-    forbidden = np.zeros((), q.dtype) if mask is None else np.where(mask, 0.0, -np.inf).astype(q.dtype)
-    forbidden = np.broadcast_to(forbidden, (*q.shape[:-1], k.shape[-2]))  # (..., T, S), a view
+    forbidden = None
+    if mask is not None:
+        forbidden = np.where(mask, 0.0, -np.inf).astype(q.dtype)
+        forbidden = np.broadcast_to(forbidden, (*q.shape[:-1], k.shape[-2]))  # (..., T, S), a view
 
     def attend(part: slice) -> None:
-        _attend_few(q[part], k[part], v[part], None if mask is None else forbidden[part], y[part])
+        _attend_few(q[part], k[part], v[part], None if forbidden is None else forbidden[part], y[part])
 
     in_parts(attend, len(q), k.size + v.size)
     return y
