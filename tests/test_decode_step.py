@@ -55,6 +55,16 @@ def test_beginnings_of_one_sentence_may_differ_and_be_exchanged_repeated_and_dro
         sentences, said = sentences[survivors], said[survivors]
 
 
+def test_two_caches_of_one_memory_do_not_disturb_each_other(rng, relative_error):
+    model, batch = small_model(rng), random_batch(rng, (5, 2, 4), (6, 6, 6))
+    memory = model.encode(batch.src)
+    first, second = (model.start_cache(memory, max_length=7) for _ in range(2))
+    model.decode_step(batch.tgt_in[:, 0], first)
+    first.reorder(np.array([2]))  # its sentence moves to the place of one that is given up
+    logits = model.decode_step(batch.tgt_in[:, 0], second)
+    assert relative_error(logits, model(batch.src, batch.tgt_in).data[:, 0]) < 1e-12
+
+
 def test_a_cache_that_is_full_says_so(rng):
     model, batch = small_model(rng), random_batch(rng)
     cache = model.start_cache(model.encode(batch.src), max_length=1)

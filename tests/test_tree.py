@@ -69,6 +69,15 @@ def test_slots_that_nobody_needs_any_more_are_used_again():
     assert tree.slots.shape[1] <= 51 + 3
 
 
+def test_slots_behind_the_last_that_is_needed_are_given_up():
+    tree = Tree(2)
+    tree.keep(np.array([0, 0, 0, 1]))
+    tree.extend()
+    assert tree.slots.shape == (4, 3)
+    tree.keep(np.array([3, 0]))
+    assert tree.slots.shape == (2, 1)
+
+
 def test_rows_that_all_end_leave_nothing():
     tree = Tree(3)
     tree.extend()

@@ -98,6 +98,8 @@ def test_attention_shared_between_threads_gives_the_same_output(
         mask[0] = False  # some may attend to nothing
     y = TWINS["attention"].forward_only(q, k, v, mask=mask)
     assert relative_error(y, attention_forward(q, k, v, mask=mask)[0]) < 1e-13
+    alone = TWINS["attention"].forward_only(q[1, 0], k[1, 0], v[1, 0])  # no stack of matrices at all
+    assert relative_error(alone, attention_forward(q, k, v)[0][1, 0]) < 1e-13
 
 
 def test_every_twin_has_a_rule_of_its_name_and_measures():

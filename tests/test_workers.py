@@ -172,14 +172,16 @@ def test_large_work_is_cut_into_parts_that_follow_each_other(length, n_threads, 
     assert len(threads) == n_threads
 
 
-def test_small_work_and_work_within_a_worker_stay_in_their_thread():
+def test_small_work_and_work_within_a_worker_stay_in_their_thread(monkeypatch):
     threads = []
 
     def work(part):
         assert part == slice(0, 9)
         threads.append(threading.current_thread())
 
-    workers.in_parts(work, 9, workers.LARGE - 1)
+    with monkeypatch.context() as patched:
+        patched.setattr(workers, "blas_threads", lambda: 2)
+        workers.in_parts(work, 9, workers.LARGE - 1)
     if blas.blas_threads() is not None:
         Workers(2).map(lambda _: workers.in_parts(work, 9, workers.LARGE))
         assert len(set(threads[1:])) == 2
