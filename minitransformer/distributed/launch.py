@@ -9,11 +9,14 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import IO, Any
 
 from minitransformer.blas import core_count
+from minitransformer.distributed import past_mpiexec
 from minitransformer.distributed.hub import SETTLE, Hub
 from minitransformer.distributed.place import ADDRESS, LAUNCHED, PORT, VARIABLES, find_place
 from minitransformer.errors import ConfigError, MissingPackageError, install_hint
@@ -27,7 +30,8 @@ HOST = "127.0.0.1"
 class Launch:
     """``size`` processes of ``python PROGRAM``, started by MPI or by itself; ``wait`` for their end.
 
-    Each is a new Python process in a session of its own, never a fork of one that may have used CUDA.
+    Each is a new Python process in a session of its own, never a fork of one that may have used CUDA. Ranks of MPICH's
+    mpiexec write past it; what it says itself is kept back, and told if nobody else knows why the job ended badly.
 
     start: "mpi", "plain", or "auto": MPI where mpi4py and an mpiexec are installed
     speak: prints the one line that the user is told when a rank ends badly
@@ -48,10 +52,12 @@ class Launch:
         self._speak = speak
         self._processes: list[subprocess.Popen] = []
         self._by_mpi = mpiexec is not None
+        self._kept: IO[bytes] | None = None  # what mpiexec says
         self._hub = Hub(size, self._end, host=HOST, explain=self._explain)
-        if mpiexec is not None:
-            words = [mpiexec, *_options_of(mpiexec), "-n", str(size), sys.executable, *program]
-            self._start(words, size, {})
+        if mpiexec is not None and _is_hydra(mpiexec):
+            self._start_past(mpiexec, size, program)
+        elif mpiexec is not None:
+            self._start([mpiexec, "-n", str(size), sys.executable, *program], size, {})
         else:
             for rank in range(size):
                 place = dict(zip(VARIABLES["torchrun"], map(str, (rank, size, rank)), strict=True))
@@ -73,20 +79,42 @@ class Launch:
             self._clear()
             for number, handler in before.items():
                 signal.signal(number, handler)
+            words = self._words_of_mpiexec()
         if self._hub.verdict is not None:
             return self._hub.verdict.code
         codes = [process.returncode for process in self._processes]
+        if any(codes) and not self._hub.ended.is_set():
+            sys.stderr.write(words)
         worst = next((code for code in codes if code), 0)
         if worst < 0:
             worst = 128 - worst
         return worst
 
-    def _start(self, words: list[str], size: int, place: dict[str, str]) -> None:
+    def _start_past(self, mpiexec: str, size: int, program: Sequence[str]) -> None:
+        """Start MPICH's mpiexec and, past it, the ranks. It cannot name one that was killed: cleaning up is for us."""
+        self._kept = tempfile.TemporaryFile()
+        ours = [os.dup(descriptor) for descriptor in (1, 2)]
+        past = [sys.executable, "-I", "-S", past_mpiexec.__file__, *map(str, ours), sys.executable, *program]
+        words = [mpiexec, "-disable-auto-cleanup", "-n", str(size), *past]
+        try:
+            self._start(words, size, {}, stdout=self._kept, stderr=self._kept, pass_fds=ours)
+        finally:
+            for descriptor in ours:
+                os.close(descriptor)
+
+    def _words_of_mpiexec(self) -> str:
+        if self._kept is None:
+            return ""
+        with self._kept:
+            self._kept.seek(0)
+            return self._kept.read().decode(errors="replace")
+
+    def _start(self, words: list[str], size: int, place: dict[str, str], **streams: Any) -> None:
         threads = str(max(1, core_count() // size))
         environment = {"OPENBLAS_NUM_THREADS": threads, "OMP_NUM_THREADS": threads} | os.environ | place
         environment |= {ADDRESS: HOST, PORT: str(self._hub.port), LAUNCHED: "1"}
         self._processes.append(
-            subprocess.Popen(words, env=environment, stdin=subprocess.DEVNULL, start_new_session=True)
+            subprocess.Popen(words, env=environment, stdin=subprocess.DEVNULL, start_new_session=True, **streams)
         )
 
     def _ended_early(self) -> bool:
@@ -111,7 +139,7 @@ class Launch:
 
     def _end(self, message: str) -> None:
         """The hub's verdict: tell the user, and silence an mpiexec that would add lines of its own."""
-        if self._by_mpi:
+        if self._by_mpi and self._kept is None:
             if self._hub.verdict.reported:
                 time.sleep(SETTLE)  # it passes on what that rank has printed, a traceback for example
             self._processes[0].kill()
@@ -174,7 +202,6 @@ def _missing_of_mpi() -> str:
     return "mpi4py" if importlib.util.find_spec("mpi4py") is None else "mpiexec"
 
 
-def _options_of(mpiexec: str) -> list[str]:
-    """MPICH's mpiexec leaves it to us to clean up after a rank that was killed: it cannot name it."""
-    version = subprocess.run([mpiexec, "--version"], capture_output=True, text=True, check=False).stdout
-    return ["-disable-auto-cleanup"] if "HYDRA" in version else []
+def _is_hydra(mpiexec: str) -> bool:
+    """Whether it is MPICH's."""
+    return "HYDRA" in subprocess.run([mpiexec, "--version"], capture_output=True, text=True, check=False).stdout
