@@ -92,7 +92,7 @@ class Launch:
 
     def _start_past(self, mpiexec: str, size: int, program: Sequence[str]) -> None:
         """Start MPICH's mpiexec and, past it, the ranks. It cannot name one that was killed: cleaning up is for us."""
-        self._kept = tempfile.TemporaryFile()
+        self._kept = tempfile.TemporaryFile()  # noqa: SIM115 - closed by wait
         ours = [os.dup(descriptor) for descriptor in (1, 2)]
         past = [sys.executable, "-I", "-S", past_mpiexec.__file__, *map(str, ours), sys.executable, *program]
         words = [mpiexec, "-disable-auto-cleanup", "-n", str(size), *past]

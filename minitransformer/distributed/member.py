@@ -53,6 +53,7 @@ class Member:
         self._speak = speak
         self._number, self._entered, self._busy = 0, None, ""
         self._words: dict[str, str] = {}
+        self._heard: dict[str, Callable[[], object]] = {}
         self._news = threading.Condition()
         self._leaving = threading.Event()
         self._lines = Lines(_connected(address, deadline))
@@ -101,6 +102,11 @@ class Member:
         with self._news:
             self._news.wait_for(lambda: key in self._words)
             return self._words[key]
+
+    def listen(self, key: str, heard: Callable[[], object]) -> None:
+        """Call ``heard``, in the thread that keeps in touch, as soon as some rank has left a word under ``key``."""
+        self._heard[key] = heard
+        self._send(get=key)
 
     def gather(self, key: str, word: str) -> list[str]:
         """The words of all ranks under ``key``, in the order of the ranks; a collective."""
@@ -156,6 +162,7 @@ class Member:
                     with self._news:
                         self._words[message["key"]] = message["word"]
                         self._news.notify_all()
+                    self._heard.get(message["key"], lambda: None)()
             if now - beaten > BEAT:
                 beaten = now
                 self._beat()

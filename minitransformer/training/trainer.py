@@ -11,7 +11,7 @@ from tqdm import tqdm
 
 from minitransformer.backend import keep_freed_memory, to_numpy
 from minitransformer.config import Config
-from minitransformer.distributed import Crew
+from minitransformer.distributed import CommonStop, Crew
 from minitransformer.errors import CheckpointError, TrainingError
 from minitransformer.kernels.profile import Profile, profiled, timed
 from minitransformer.nn import Transformer
@@ -104,18 +104,20 @@ class Trainer:
         settings = self.config.training
         self.sitting_began = self.saved_at = time.monotonic()
         self._enter()
+        together = CommonStop(self.ranks, self.update)
         try:
             bar = self.reporter.bar(self.update, settings.updates)
             # What overflows ends in the one line of a TrainingError, not in warnings of NumPy.
             with StopRequest() as stop, bar, np.errstate(all="ignore"):
                 self._validate_if_due()  # the last sitting may have ended between an update and its validation
-                while self.update < settings.updates and self._agreed(stop) is None:
+                while self.update < settings.updates and together.may_begin(self.update + 1, stop.signal is not None):
                     self._one_update(bar)
                     self._save_if_due()
                     if stop.signal is None:
                         self._validate_if_due()
                 self._save()
-                return Outcome(self.update, self._agreed(stop))
+                signals = self.ranks.gather_text("signals", str(stop.signal or 0))
+                return Outcome(self.update, max(map(int, signals)) or None)
         finally:
             self.folder.leave()
 
@@ -132,13 +134,6 @@ class Trainer:
     def _enter(self) -> None:
         if self.first:
             self.folder.enter()
-
-    def _agreed(self, stop: StopRequest) -> int | None:
-        """The signal that some rank was given, the same on all ranks: they must stop after the same update."""
-        signals = np.zeros(self.ranks.size, np.int64)
-        signals[self.ranks.rank] = stop.signal or 0
-        self.ranks.all_reduce_sum(signals)
-        return int(signals.max()) or None
 
     def _one_update(self, bar: tqdm) -> None:
         settings, update = self.config.training, self.update + 1

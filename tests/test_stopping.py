@@ -1,0 +1,121 @@
+"""Ranks that are told to stop, whoever and whenever, stop after the same update."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import numpy as np
+import pytest
+from rank_jobs import Threads, by_mpi, launched
+from test_nothing_hangs import SETTINGS, check_end
+from test_ranks import trained
+from tiny_run import final_state
+
+from minitransformer.distributed import ONE_RANK, CommonStop
+from minitransformer.distributed.naive import Naive
+
+pytestmark = pytest.mark.mpi
+
+UPDATES = 60
+
+
+def worked(size: int, seed: int, wishes: list[int], in_step: bool) -> list[int]:
+    """The last update of each rank.
+
+    wishes: for each rank the update after which it wants to stop; UPDATES: it does not
+    in_step: each update has a sum over all ranks, else they run apart as hosts do whose sums are the device's
+    """
+    job = Threads(size)
+
+    def work(rank):
+        rng = np.random.default_rng((seed, rank))
+        member = job.member(rank)
+        ranks = Naive(member)
+        time.sleep(rng.random() * 0.01)
+        together, update, total = CommonStop(ranks, 0), 0, np.zeros(1)
+        while update < UPDATES and together.may_begin(update + 1, update >= wishes[rank]):
+            time.sleep(rng.random() * rng.choice([0.0, 0.001, 0.005]))
+            update += 1
+            if in_step:
+                total[:] = update
+                ranks.all_reduce_sum(total)
+                assert total[0] == size * update
+        ranks.barrier()
+        ranks.close()
+        member.leave()
+        return update
+
+    done = job.map(work)
+    assert job.hub.ended.wait(10) and job.said == []
+    return done
+
+
+@pytest.mark.parametrize("in_step", [True, False])
+@pytest.mark.parametrize("size", [2, 3, 4])
+@pytest.mark.parametrize("seed", range(6))
+def test_all_ranks_stop_after_the_same_update_and_soon(size, seed, in_step):
+    rng = np.random.default_rng((size, seed, in_step))
+    wishes = [UPDATES] * size
+    for rank in rng.choice(size, rng.integers(1, size + 1), replace=False):
+        wishes[rank] = int(rng.integers(0, UPDATES))
+    done = worked(size, seed, wishes, in_step)
+    assert len(set(done)) == 1
+    if in_step:  # nobody is further than the update that the first of them has not begun
+        assert min(wishes) <= done[0] <= min(wishes) + 1
+
+
+@pytest.mark.parametrize("wish", [0, UPDATES - 1])
+def test_the_first_and_the_last_update_are_no_exceptions(wish):
+    assert worked(3, 1, [UPDATES, wish, UPDATES], True)[0] in (wish, wish + 1)
+
+
+def test_nobody_stops_unasked():
+    assert worked(3, 2, [UPDATES] * 3, True) == [UPDATES] * 3
+
+
+def test_a_process_alone_stops_at_once():
+    together = CommonStop(ONE_RANK, 4)
+    assert together.may_begin(5, False)
+    assert not together.may_begin(6, True)
+
+
+def test_a_rank_answers_in_the_midst_of_an_update_that_waits_for_the_other():
+    job = Threads(2)
+    begun = threading.Event()
+
+    def work(rank):
+        member = job.member(rank)
+        ranks = Naive(member)
+        together, total = CommonStop(ranks, 0), np.ones(1)
+        if rank == 0:
+            assert begun.wait(10)  # rank 1 waits in the sum of update 1
+            assert together.may_begin(1, True)  # so it must go there too
+        else:
+            assert together.may_begin(1, False)
+            begun.set()
+        ranks.all_reduce_sum(total)
+        assert not together.may_begin(2, False)
+        ranks.barrier()
+        ranks.close()
+        member.leave()
+        return total[0]
+
+    assert job.map(work) == [2.0, 2.0]
+
+
+@pytest.mark.parametrize("start", ["mpi", "plain"])
+def test_a_rank_that_dies_while_they_agree_ends_the_job(tmp_path, start):
+    ended = launched(start, 2, tmp_path, SETTINGS, "die asked", 1, 6)
+    check_end(tmp_path, ended, "kill", 1)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_stopped_run_goes_on_to_the_bits_of_one_that_was_not(tmp_path, rank):
+    whole = trained(tmp_path / "whole", 2, reduction="fixed")
+    words = [tmp_path / "parts", '{"updates": 20, "reduction": "fixed"}']
+    for update in (3, 9, 20):
+        ended = by_mpi(2, "ranked_run.py", *words, "term", rank, update)
+        assert ended.code == 143
+        assert [line for line in ended.lines if not line.startswith("train: resumed from")] == []
+    np.testing.assert_array_equal(final_state(tmp_path / "parts", 20)[0], whole)
