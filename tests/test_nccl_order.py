@@ -5,13 +5,15 @@ No GPU is needed: a stand-in for CuPy computes the sums on the host and refuses 
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from contract import check, fractions, sum_in_order
 from rank_jobs import Threads
-from recorded_cuda import Cuda, Mismatch, MissingEvent, World
+from recorded_cuda import Cuda, Event, Mismatch, MissingEvent, World
+from test_hub import wait_for
 
 from minitransformer.distributed import GradientSum
 from minitransformer.distributed import overlap as overlap_module
@@ -87,8 +89,8 @@ def test_slices_of_a_gradient_are_summed_while_others_are_written(fixed):
 
 
 class NoReady(Nccl):
-    def _follow_the_others(self):
-        pass
+    def _queueing(self):
+        return nullcontext()
 
 
 class NoDone(Nccl):
@@ -159,6 +161,51 @@ def test_buffers_go_by_their_type_and_must_be_contiguous():
             ranks.start_all_reduce_sum(cuda.empty((3, 2), "float32")[:, 0])
 
     on_ranks(1, work)
+
+
+def queued(ranks: Nccl, count: int) -> list[tuple[Event, Event]]:
+    """The events of ``count`` collectives that the host has queued: (it may begin, it has ended)."""
+    for _ in range(count):
+        with ranks._queueing():
+            pass
+    return list(ranks._queued)
+
+
+def test_a_rank_tells_in_which_collective_its_device_waits(monkeypatch):
+    monkeypatch.setattr(Event, "done", False)
+    job = Threads(1)
+    member = job.member(0)
+    ranks = Nccl(member, False, Cuda(World(1), 0))
+    before, waits = member.progress()
+    (first_ready, first_done), (second_ready, _) = queued(ranks, 2)
+    assert (member.progress(), waits) == ((before, None), None)  # its own kernels come before the first
+    first_ready.done = True
+    assert member.progress()[0] == before + 1
+    wait_for(lambda: member.progress()[1] > 0.05)
+    first_done.done = True
+    assert member.progress() == (before + 1, None)
+    second_ready.done = True
+    number, waits = member.progress()
+    assert number == before + 2 and waits < 0.05 + 1  # counted anew
+    member.leave()
+
+
+def test_a_rank_whose_host_hangs_is_found_though_no_host_waits_for_it(monkeypatch):
+    monkeypatch.setattr(Event, "done", False)
+    job = Threads(2, deadline=1.0)
+    members, world = [job.member(rank) for rank in range(2)], World(2)
+    engines = job.map(lambda rank: Nccl(members[rank], False, Cuda(world, rank)))
+    for rank, ranks in enumerate(engines):
+        events = queued(ranks, 3 - rank)  # rank 1 never comes to the third
+        for number, (ready, done) in enumerate(events):
+            ready.done, done.done = True, number < 2
+    wait_for(lambda: job.said)
+    assert job.said == [
+        "rank 1 must come to collective 4 within 1 s (training.deadline), got only to 3; the others wait there"
+    ]
+    wait_for(lambda: len(job.ends) == 2)
+    for member in members:
+        member.leave()
 
 
 def test_abort_frees_the_device_before_the_process_ends():

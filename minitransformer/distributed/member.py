@@ -27,6 +27,8 @@ class Member:
     Attributes:
         stop: how this process ends, with an exit code, when the hub says so; engines put theirs here.
         ends_all: the end of one process is, through MPI, the end of all.
+        progress: how many collectives this rank has come to, and the seconds for which it waits in the last one, if it
+            does; engines whose calls do not wait put theirs here.
 
     speak: tells the user, where there is no hub left that could
 
@@ -50,6 +52,7 @@ class Member:
         self._hub = "launch" if place.launched else "rank 0"
         self.stop = stop
         self.ends_all = False
+        self.progress: Callable[[], tuple[int, float | None]] = self._progress
         self._speak = speak
         self._number, self._entered, self._busy = 0, None, ""
         self._words: dict[str, str] = {}
@@ -132,10 +135,13 @@ class Member:
         with suppress(OSError):  # the other thread finds out why
             self._lines.send(**message)
 
-    def _beat(self) -> None:
+    def _progress(self) -> tuple[int, float | None]:
         entered = self._entered
-        waits = None if entered is None else time.monotonic() - entered
-        self._send(number=self._number, waits=waits, busy=self._busy)
+        return self._number, None if entered is None else time.monotonic() - entered
+
+    def _beat(self) -> None:
+        number, waits = self.progress()
+        self._send(number=number, waits=waits, busy=self._busy)
 
     def _keep_in_touch(self) -> None:
         heard = beaten = time.monotonic()

@@ -6,6 +6,10 @@ Not run on a GPU yet: the order of the calls is tested with a recording stand-in
 from __future__ import annotations
 
 import base64
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
@@ -44,24 +48,25 @@ class Nccl(Communicator):
             unique_id = tuple(np.frombuffer(base64.b64decode(member.get("nccl")), np.int8).tolist())
             self._communicator = from_cupy.NcclCommunicator(self.size, unique_id, self.rank)
         self._stream = cupy.cuda.Stream(non_blocking=True)
+        self._device = cupy.cuda.Device()
+        self._queued: deque[tuple[Any, Any]] = deque()  # events of each collective: it may begin, it has ended
+        self._ended, self._since = 0, 0.0  # collectives that have ended, and when that was last seen to change
+        self._by_host, member.progress = member.progress, self._progress
         self._stop, member.stop = member.stop, self.abort
 
     def start_all_reduce_sum(self, array: Array) -> None:
-        kind = self._kind_of(array)
-        self._follow_the_others()
-        pointer = array.data.ptr
-        if not self.fixed:
-            self._communicator.allReduce(pointer, pointer, array.size, kind, self._nccl.NCCL_SUM, self._stream.ptr)
-            return
-        with self._stream:  # CuPy keeps the memory of each stream apart, so ``gathered`` outlives its use there
-            gathered = self._cupy.empty((self.size, array.size), array.dtype)
-            self._communicator.allGather(pointer, gathered.data.ptr, array.size, kind, self._stream.ptr)
-            add_in_order(gathered, array.reshape(-1))
+        kind, pointer = self._kind_of(array), array.data.ptr
+        with self._queueing():
+            if not self.fixed:
+                self._communicator.allReduce(pointer, pointer, array.size, kind, self._nccl.NCCL_SUM, self._stream.ptr)
+                return
+            with self._stream:  # CuPy keeps the memory of each stream apart, so ``gathered`` outlives its use there
+                gathered = self._cupy.empty((self.size, array.size), array.dtype)
+                self._communicator.allGather(pointer, gathered.data.ptr, array.size, kind, self._stream.ptr)
+                add_in_order(gathered, array.reshape(-1))
 
     def finish(self) -> None:
-        done = self._cupy.cuda.Event(disable_timing=True)
-        done.record(self._stream)
-        self._cupy.cuda.get_current_stream().wait_event(done)
+        self._cupy.cuda.get_current_stream().wait_event(self._event(self._stream))
 
     def all_reduce_sum(self, array: Array) -> None:
         if isinstance(array, np.ndarray):
@@ -78,8 +83,8 @@ class Nccl(Communicator):
             self.broadcast(device, root)
             self._fetch(device, array)
             return
-        self._follow_the_others()
-        self._communicator.bcast(array.data.ptr, array.size, self._kind_of(array), root, self._stream.ptr)
+        with self._queueing():
+            self._communicator.bcast(array.data.ptr, array.size, self._kind_of(array), root, self._stream.ptr)
         self.finish()
 
     def barrier(self) -> None:
@@ -93,11 +98,31 @@ class Nccl(Communicator):
         self._stream.synchronize()
         self._communicator.destroy()
 
-    def _follow_the_others(self) -> None:
-        """What comes next on our stream waits for all that has been queued on the caller's."""
-        ready = self._cupy.cuda.Event(disable_timing=True)
-        ready.record(self._cupy.cuda.get_current_stream())
+    @contextmanager
+    def _queueing(self) -> Iterator[None]:
+        """Around a collective: on our stream it waits for all that has been queued on the caller's."""
+        ready = self._event(self._cupy.cuda.get_current_stream())
         self._stream.wait_event(ready)
+        yield
+        self._queued.append((ready, self._event(self._stream)))
+
+    def _event(self, stream: Any) -> Any:
+        event = self._cupy.cuda.Event(disable_timing=True)
+        event.record(stream)
+        return event
+
+    def _progress(self) -> tuple[int, float | None]:
+        """``Member.progress`` as the device sees it: the host goes on when a collective is only queued."""
+        number, waits = self._by_host()
+        now = time.monotonic()
+        with self._device:
+            while self._queued and self._queued[0][1].done:
+                self._queued.popleft()
+                self._ended, self._since = self._ended + 1, now
+            if not self._queued or not self._queued[0][0].done:
+                self._since = now
+                return number + self._ended, waits
+        return number + self._ended + 1, max(waits or 0.0, now - self._since)
 
     def _fetch(self, device: Array, array: np.ndarray) -> None:
         with self.waiting():  # here the host waits for the other ranks
