@@ -112,7 +112,7 @@ class Threads:
             place,
             ("127.0.0.1", self.hub.port),
             self.said.append,
-            self.hub.deadline,
+            self.hub.watch.deadline,
             stop=lambda code: self.ends.append((rank, code)),
         )
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import select
 import socket
+import struct
 import time
+from contextlib import suppress
 
 import pytest
 from rank_jobs import Threads, free_port
@@ -38,19 +40,49 @@ def test_words_reach_all_ranks_in_the_order_of_ranks():
     assert job.hub.ended.wait(10) and job.said == []
 
 
+NONSENSE = [
+    b"GET / HTTP/1.1\r\n\r\n",
+    b"[1, 2]\n",
+    b'{"rank": "x"}\n',
+    b'{"rank": 1e999, "size": 1, "who": ""}\n',
+    b"[" * 5000 + b"\n",
+    b"\xff\n",
+]
+
+
 def test_a_stranger_on_the_port_harms_nobody():
     job = Threads(1)
-    strangers = [socket.create_connection(("127.0.0.1", job.hub.port)) for _ in range(4)]
-    strangers[0].sendall(b"GET / HTTP/1.1\r\n\r\n")
-    strangers[1].sendall(b"[1, 2]\n")
-    strangers[2].sendall(b'{"rank": "x"}\n')
-    for each in strangers[:3]:
-        each.settimeout(10)
-        assert each.recv(10) == b""  # sent away; the fourth says nothing and waits
+    silent, gone, *others = (socket.create_connection(("127.0.0.1", job.hub.port)) for _ in range(2 + len(NONSENSE)))
+    gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset instead of a farewell
+    gone.close()
+    for stranger, words in zip(others, NONSENSE, strict=True):
+        stranger.sendall(words)
+        stranger.settimeout(10)
+        with suppress(ConnectionResetError):
+            assert stranger.recv(10) == b""  # sent away; the silent one waits
+        stranger.close()
     member = job.member(0)
     assert member.gather("word", "w") == ["w"]
     member.leave()
     assert job.hub.ended.wait(10) and job.said == []
+    silent.settimeout(10)
+    assert silent.recv(10) == b""  # the hub leaves no connection open
+    silent.close()
+
+
+def test_a_listener_hears_a_word_once_whoever_left_it_and_when():
+    job = Threads(2)
+    early, late = (job.member(rank) for rank in range(2))
+    heard = []
+    early.listen("word", lambda: heard.append("early"))
+    late.put("word", "w")
+    wait_for(lambda: heard == ["early"])
+    late.listen("word", lambda: heard.append("late"))
+    early.put("word", "again")
+    wait_for(lambda: len(heard) > 1)
+    assert heard == ["early", "late"]
+    for member in (early, late):
+        member.leave()
 
 
 def test_two_processes_cannot_be_the_same_rank():

@@ -102,7 +102,7 @@ class Crew:
         self._ranks.close()
         self.member.leave()
         if self._hub is not None:
-            self._hub.ended.wait(self._hub.deadline)  # its thread must outlive the farewells of the others
+            self._hub.ended.wait(self._hub.watch.deadline)  # its thread must outlive the farewells of the others
 
     def _address_by_mpi(self, speak: Callable[[str], object]) -> tuple[str, int]:
         """Where the hub is, told by rank 0 through MPI: that needs no variables."""

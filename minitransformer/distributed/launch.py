@@ -148,7 +148,7 @@ class Launch:
     def _forward(self, number: int, frame: object) -> None:
         """Pass a signal on to all ranks, which save and leave; before all have come there is nothing to save."""
         processes = self._hub.processes
-        if len(processes) < self._hub.size:
+        if len(processes) < self._hub.watch.size:
             raise KeyboardInterrupt
         for process in processes:
             with contextlib.suppress(ProcessLookupError):

@@ -40,7 +40,10 @@ class Lines:
         if not received:
             return None
         *whole, self._rest = (self._rest + received).split(b"\n")
-        messages = [json.loads(line) for line in whole]
+        try:
+            messages = [json.loads(line) for line in whole]
+        except RecursionError as error:
+            raise ValueError("too deep") from error
         if not all(isinstance(message, dict) for message in messages):
             raise ValueError("not an object")
         return messages
