@@ -23,13 +23,12 @@ from minitransformer.training.checkpoint import save_checkpoint
 from minitransformer.training.corpus import Corpus
 from minitransformer.training.cost import Cost, measured_rate, step_flops
 from minitransformer.training.folder import RunFolder
-from minitransformer.training.metrics import Meter, MetricsLog
+from minitransformer.training.journal import Journal
 from minitransformer.training.preparation import connected, with_vocabulary, workers_for
 from minitransformer.training.reporter import Reporter
 from minitransformer.training.resume import check_same_run
 from minitransformer.training.signals import Outcome, StopRequest
-from minitransformer.training.step import StepResult, train_step
-from minitransformer.training.unread import Unread
+from minitransformer.training.step import train_step
 from minitransformer.training.validation import Validation
 
 
@@ -81,13 +80,10 @@ class Trainer:
         self.workers = workers_for(settings, self.ranks.size, on_cpu=xp is np)
         self.optimizer = Adam(self.model.parameters, beta1=settings.beta1, beta2=settings.beta2, eps=settings.eps)
         self.loss_scale = LossScale.for_precision(settings.precision)
-        self.unread = Unread()
         self.folder = RunFolder(settings.directory)
-        self.log = MetricsLog(self.folder.metrics)
+        self.journal = Journal(self.folder.metrics, self.first, settings.log_every, self.epoch_of)
         self.update, self.saved_update, self.validated_update = 0, -1, 0
-        self.interval, self.epoch_so_far = Meter(), Meter()  # since the last line; since the epoch began
-        self.seconds_before = 0.0  # of earlier sittings
-        self.sitting_began = self.saved_at = time.monotonic()
+        self.saved_at = time.monotonic()
         self._enter()
         try:
             self._start(resume)
@@ -102,7 +98,8 @@ class Trainer:
             TrainingError: the loss is no longer a number. The checkpoints stay as they were.
         """
         settings = self.config.training
-        self.sitting_began = self.saved_at = time.monotonic()
+        self.journal.begin_sitting()
+        self.saved_at = time.monotonic()
         self._enter()
         together = CommonStop(self.ranks, self.update)
         try:
@@ -127,9 +124,10 @@ class Trainer:
 
     def cost(self) -> Cost:
         """What the updates so far have cost. Goes through the lengths of all batches again, and measures a product."""
-        numbers = range(self.update * self.config.training.micro_batches)
-        formula = sum(step_flops(self.config.model, *self.stream.shape(number)) for number in numbers)
-        return Cost(formula, self._seconds(), self.ranks.size, measured_rate(self.model.xp))
+        seconds, numbers = self.journal.seconds(), range(self.update * self.config.training.micro_batches)
+        with self.ranks.busy("counts the cost"):
+            formula = sum(step_flops(self.config.model, *self.stream.shape(number)) for number in numbers)
+            return Cost(formula, seconds, self.ranks.size, measured_rate(self.model.xp))
 
     def _enter(self) -> None:
         if self.first:
@@ -137,7 +135,7 @@ class Trainer:
 
     def _one_update(self, bar: tqdm) -> None:
         settings, update = self.config.training, self.update + 1
-        self.unread.start()
+        self.journal.begin_update()
         first = self.update * settings.micro_batches
         numbers = range(first, first + settings.micro_batches)
         how = {"config": settings, "workers": self.workers, "loss_scale": self.loss_scale, "ranks": self.ranks}
@@ -147,35 +145,15 @@ class Trainer:
         with profiled(self.profile), timed("update"):
             result = train_step(self.model, self.optimizer, batches, update=update, **how)
         self.update = update
-        self.unread.add(result)
-        ends_epoch = self.epoch_of(update + 1) != self.epoch_of(update)
-        if self.unread.is_full or ends_epoch or update % settings.log_every == 0:
-            self._read()
-            self.reporter.show(bar, self.interval, update, result.learning_rate)
-            self._log_if_due(result)
+        if self.journal.add(update, result):
+            self.reporter.show(bar, self.journal.interval, update, result.learning_rate)
+            self.journal.write_if_due(update, result.learning_rate)
 
     def _own_after(self, number: int) -> Iterator[int]:
         """The next micro-batches of this rank after ``number``."""
         share = self.config.training.micro_batches
         own = (other for other in count(number + 1) if other % share % self.ranks.size == self.ranks.rank)
         return islice(own, Prefetcher.AHEAD)
-
-    def _read(self) -> None:
-        """Take in the figures of the latest updates; on a GPU this waits until they are computed."""
-        results, seconds = self.unread.read(self.update)
-        for result in results:
-            for meter in (self.interval, self.epoch_so_far):
-                meter.add(result, seconds)
-
-    def _log_if_due(self, result: StepResult) -> None:
-        update = self.update
-        if update % self.config.training.log_every == 0:
-            speed = {"learning_rate": result.learning_rate, **self.interval.speed()}
-            self._write("train", self.interval.losses() | speed)
-            self.interval.clear()
-        if self.epoch_of(update + 1) != self.epoch_of(update):
-            self._write("epoch", self.epoch_so_far.losses() | {"tokens": self.epoch_so_far.tokens})
-            self.epoch_so_far.clear()
 
     def _validate_if_due(self) -> None:
         settings = self.config.training
@@ -184,17 +162,8 @@ class Trainer:
         if self.update % settings.validate_every == 0 or self.update == settings.updates:
             self._save()  # who asked this process to end may not wait until a long validation is over
             with self.ranks.busy("validates"):
-                self._write("valid", self.validation.measure(self.model))
+                self.journal.write("valid", self.update, self.validation.measure(self.model))
             self.validated_update = self.update
-
-    def _write(self, kind: str, values: dict) -> None:
-        if not self.first:
-            return
-        where = {"update": self.update, "epoch": self.epoch_of(max(self.update, 1))}
-        self.log.write(kind, **where, **values, seconds=round(self._seconds(), 3))
-
-    def _seconds(self) -> float:
-        return self.seconds_before + time.monotonic() - self.sitting_began
 
     def _save_if_due(self) -> None:
         settings = self.config.training
@@ -207,19 +176,19 @@ class Trainer:
         """Write a checkpoint of this update, unless it is there already, and delete the oldest beyond the limit."""
         if not self.first or self.saved_update == self.update:
             return
+        self.journal.read(self.update)  # here a GPU waits for the other ranks, who may be stuck
         with self.ranks.busy("saves"):
             self._write_checkpoint()
         self.folder.prune(self.config.training.keep_checkpoints, self.update)
         self.saved_update, self.saved_at = self.update, time.monotonic()
 
     def _write_checkpoint(self) -> None:
-        self._read()
         if not np.isfinite(to_numpy(self.model.parameters.data)).all():
             raise TrainingError(
                 f"train: parameters must be finite to be saved, got some that are not after update {self.update}; "
                 "the checkpoints before it are whole; lower training.lr_scale or set training.clip_norm"
             )
-        self.log.sync()
+        self.journal.sync()
         save_checkpoint(
             self.folder.path_of(self.update),
             self.model,
@@ -230,9 +199,7 @@ class Trainer:
             progress={
                 "fingerprint": self.fingerprint,
                 "next_micro_batch": self.update * self.config.training.micro_batches,
-                "interval": self.interval.to_dict(),
-                "epoch_so_far": self.epoch_so_far.to_dict(),
-                "seconds": self._seconds(),
+                **self.journal.to_dict(),
                 "loss_scale": self.loss_scale.to_dict(),
             },
         )
@@ -249,9 +216,7 @@ class Trainer:
             check_same_run(checkpoint, self.config, self.tokenizer_text, self.fingerprint)
             checkpoint.restore(self.model, self.optimizer)
             self.update = self.saved_update = checkpoint.update
-            self.interval = Meter(**checkpoint.progress["interval"])
-            self.epoch_so_far = Meter(**checkpoint.progress["epoch_so_far"])
-            self.seconds_before = checkpoint.progress["seconds"]
+            self.journal.restore(checkpoint.progress)
             if self.loss_scale.is_needed and checkpoint.progress.get("loss_scale", {}).get("is_needed"):
                 self.loss_scale = LossScale(**checkpoint.progress["loss_scale"])
             self.reporter.say(f"train: resumed from {checkpoint.path}")
@@ -260,5 +225,5 @@ class Trainer:
                 f"train: left out {self.corpus.n_empty} pairs with an empty side and {self.corpus.n_long} longer than "
                 f"{self.config.data.max_length} tokens, end mark included"
             )
-        lines = self.log.cut_after(self.update) if self.first else []
+        lines = self.journal.cut_after(self.update)
         self.validated_update = max((line["update"] for line in lines if line["kind"] == "valid"), default=0)
