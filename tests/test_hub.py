@@ -6,6 +6,8 @@ import re
 import select
 import socket
 import struct
+import subprocess
+import sys
 import time
 from contextlib import suppress
 
@@ -143,6 +145,31 @@ def test_a_hub_that_is_not_there_is_told_of_after_the_deadline():
     port = free_port()
     with pytest.raises(RanksError, match=rf"ranks: rank 0 must listen at 127.0.0.1:{port}, got Connection refused for"):
         Member(Place(1, 2, 1), ("127.0.0.1", port), print, deadline=0.3)
+
+
+@pytest.mark.skipif(not hasattr(select, "epoll"), reason="only Linux closes files in this order")
+def test_the_end_of_a_killed_rank_is_heard_by_the_hub_before_anyone_else():
+    job = Threads(1)
+    member = job.member(0)
+    with socket.socket() as later:
+        assert member._lines.fileno() > later.fileno()
+    member.leave()
+    ends = [socket.socketpair() for _ in range(4)]
+    poll = select.epoll()
+    for ours, _ in ends:
+        poll.register(ours, select.EPOLLIN)
+    words = [sys.executable, "-c", "import time; time.sleep(100)"]
+    process = subprocess.Popen(words, pass_fds=[theirs.fileno() for _, theirs in ends])
+    for _, theirs in ends:
+        theirs.close()
+    process.kill()
+    process.wait()
+    numbers = {ours.fileno(): number for number, (ours, _) in enumerate(ends)}
+    wait_for(lambda: len(poll.poll(0)) == 4)
+    assert [numbers[file] for file, _ in poll.poll(0)] == [3, 2, 1, 0]  # the last opened has the highest number
+    for ours, _ in ends:
+        ours.close()
+    poll.close()
 
 
 @pytest.mark.skipif(not hasattr(select, "epoll"), reason="events come in their order only where there is epoll")

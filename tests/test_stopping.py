@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 
 import numpy as np
 import pytest
-from rank_jobs import Threads, by_mpi, launched
+from rank_jobs import Threads, by_mpi, free_port, launched
 from test_nothing_hangs import SETTINGS, check_end
 from test_ranks import trained
-from tiny_run import final_state
+from tiny_run import final_state, tiny_config, tiny_corpus
 
-from minitransformer.distributed import ONE_RANK, CommonStop
+from minitransformer.distributed import ONE_RANK, CommonStop, Crew
 from minitransformer.distributed.naive import Naive
+from minitransformer.distributed.place import Place
+from minitransformer.training import Trainer, trainer
 
 pytestmark = pytest.mark.mpi
 
@@ -102,6 +105,38 @@ def test_a_rank_answers_in_the_midst_of_an_update_that_waits_for_the_other():
         return total[0]
 
     assert job.map(work) == [2.0, 2.0]
+
+
+class Told:
+    """A StopRequest that only rank 1, a thread of that name, is given."""
+
+    def __init__(self):
+        self.signal = signal.SIGTERM if threading.current_thread().name == "rank 1" else None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        pass
+
+
+def test_every_rank_reports_the_signal_that_one_was_given(tmp_path, monkeypatch):
+    monkeypatch.setattr(trainer, "StopRequest", Told)
+    address, outcomes = ("127.0.0.1", free_port()), {}
+
+    def work(rank):
+        crew = Crew(Place(rank, 2, rank, address=address), print)
+        config = tiny_config(tmp_path, updates=9, validate_every=0, engine="naive", threads=1)
+        outcomes[rank] = Trainer(config, tiny_corpus(), progress=False, crew=crew).run()
+        crew.leave()
+
+    threads = [threading.Thread(target=work, args=[rank], name=f"rank {rank}") for rank in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert outcomes[0] == outcomes[1]
+    assert outcomes[0].update in (0, 1) and outcomes[0].exit_status == 128 + signal.SIGTERM
 
 
 @pytest.mark.parametrize("start", ["mpi", "plain"])

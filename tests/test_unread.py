@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +11,7 @@ from small_models import random_batch, small_model
 from tiny_run import tiny_trainer
 
 from minitransformer.config import TrainingConfig
+from minitransformer.distributed.communicator import Communicator
 from minitransformer.errors import TrainingError
 from minitransformer.optim import Adam, LossScale, loss_scale
 from minitransformer.training import load_checkpoint, read_metrics, trainer
@@ -119,3 +121,28 @@ def test_other_precisions_have_no_scale_and_wait_for_nothing(precision):
     scale, before = LossScale.for_precision(precision), OnDevice.waits
     assert scale.value == 1.0 and scale.accepts(OnDevice(float("nan")))
     assert OnDevice.waits == before
+
+
+def test_no_rank_counts_as_busy_while_it_waits_for_the_device(tmp_path, monkeypatch):
+    """A device may wait for another rank in vain; while a rank is busy, nobody would find that out."""
+    busy, seen = [], []
+
+    @contextmanager
+    def noted(ranks, doing):
+        busy.append(doing)
+        yield
+        busy.pop()
+
+    class Watched(OnDevice):
+        def __float__(self) -> float:
+            seen.append(list(busy))
+            return self.value
+
+    def on_device(*inputs, **named):
+        step = train_step(*inputs, **named)
+        return replace(step, loss=Watched(step.loss), nll=Watched(step.nll), gradient_norm=Watched(step.gradient_norm))
+
+    monkeypatch.setattr(trainer, "train_step", on_device)
+    monkeypatch.setattr(Communicator, "busy", noted)
+    tiny_trainer(tmp_path, updates=5, log_every=4, save_every=3, validate_every=5).run()
+    assert seen == [[]] * 15

@@ -17,7 +17,13 @@ from minitransformer.distributed.lines import Lines
 from minitransformer.distributed.place import Place
 from minitransformer.errors import ConfigError, RanksError
 
+try:
+    import fcntl
+except ImportError:  # not a Unix
+    fcntl = None
+
 WELCOME = 10.0  # seconds in which a hub answers at the latest
+HIGH = 200  # a number that the other files of a process do not reach
 LATER = 2.0  # seconds that a rank leaves to the one which ends all: if all abort at once, mpiexec reports a crash
 
 
@@ -59,7 +65,7 @@ class Member:
         self._heard: dict[str, Callable[[], object]] = {}
         self._news = threading.Condition()
         self._leaving = threading.Event()
-        self._lines = Lines(_connected(address, deadline))
+        self._lines = Lines(_first_to_close(_connected(address, deadline)))
         self.host = self._lines.socket.getsockname()[0]  # the address under which the others reach this machine
         self._lines.send(rank=rank, size=size, who=f"process {os.getpid()} on {platform.node()}")
         if not select.select([self._lines], [], [], WELCOME)[0]:
@@ -195,3 +201,16 @@ def _connected(address: tuple[str, int], deadline: float) -> socket.socket:
                     f"{deadline:g} s; was it started, and are MASTER_ADDR and MASTER_PORT its own?"
                 ) from error
             time.sleep(0.1)
+
+
+def _first_to_close(connection: socket.socket) -> socket.socket:
+    """The same under a high number: of a process that is killed, Linux closes the files from the highest number down.
+
+    So the hub hears of the end of a rank before mpiexec does, which would take the others down at once.
+    """
+    try:
+        number = fcntl.fcntl(connection, fcntl.F_DUPFD_CLOEXEC, HIGH)
+    except (AttributeError, OSError):  # not a Unix, or no process may have so many files
+        return connection
+    connection.close()
+    return socket.socket(fileno=number)
