@@ -138,7 +138,7 @@ class Launch:
         return _killed_by(process.returncode)
 
     def _end(self, message: str) -> None:
-        """The hub's verdict: tell the user, and silence an mpiexec that would add lines of its own."""
+        """The hub's verdict: tell the user, and silence an mpiexec whose lines are not kept back."""
         if self._by_mpi and self._kept is None:
             if self._hub.verdict.reported:
                 time.sleep(SETTLE)  # it passes on what that rank has printed, a traceback for example
