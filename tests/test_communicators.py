@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import numpy as np
 import pytest
 from contract import check, fractions, sum_in_order
@@ -34,6 +36,26 @@ def test_the_contract_holds_for_the_naive_engine(size):
         ranks.barrier()
         ranks.close()
         ranks.member.leave()
+
+    job.map(work)
+    assert job.hub.ended.wait(10) and job.said == []
+
+
+def test_a_stranger_on_the_port_of_the_naive_engine_is_no_rank():
+    job = Threads(2)
+
+    def work(rank):
+        member = job.member(rank)
+        if rank == 1:
+            host, _, port = member.get("naive").rpartition(":")
+            for words in (b"", b"GET / HTTP/1.1", (0).to_bytes(4, "big")):
+                with socket.create_connection((host, int(port))) as stranger:
+                    stranger.sendall(words)
+        ranks = Naive(member)
+        check(ranks)
+        ranks.barrier()
+        ranks.close()
+        member.leave()
 
     job.map(work)
     assert job.hub.ended.wait(10) and job.said == []

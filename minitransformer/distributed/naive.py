@@ -37,7 +37,11 @@ class Naive(Communicator):
             met = {}
             while len(met) < self.size - 1:
                 connection = server.accept()[0]
-                met[int.from_bytes(connection.recv(4, socket.MSG_WAITALL), "big")] = connection
+                rank = int.from_bytes(connection.recv(4, socket.MSG_WAITALL), "big")
+                if 0 < rank < self.size and rank not in met:
+                    met[rank] = connection
+                else:  # no rank of ours
+                    connection.close()
         self._others = [met[rank] for rank in sorted(met)]
 
     def all_reduce_sum(self, array: np.ndarray) -> None:
