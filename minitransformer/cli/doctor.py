@@ -111,6 +111,17 @@ def _driver() -> Finding:
     return f"NVIDIA, for CUDA up to {version // 1000}.{version % 1000 // 10}", ""
 
 
+def _cublas_lt() -> Finding:
+    from minitransformer.errors import BackendError
+    from minitransformer.kernels.cupy.gemm_lt import load
+
+    try:
+        version = load().version
+    except BackendError:
+        return "", "on a GPU bias and ReLU then take a pass of their own; cuBLAS comes with it"
+    return f"{version // 10000}.{version // 100 % 100}.{version % 100}, adds bias and ReLU within products", ""
+
+
 def _nccl() -> Finding:
     cure = f"several GPUs need it; {install_hint('cuda13')} (cuda12 for cards before Turing)"
     for package in ("nvidia-nccl-cu13", "nvidia-nccl-cu12"):
@@ -151,6 +162,7 @@ CHECKS: dict[str, Callable[[], Finding]] = {
     "memory": _memory,
     "CuPy": _cupy,
     "driver": _driver,
+    "cuBLASLt": _cublas_lt,
     "NCCL": _nccl,
     "MPI": _mpi,
     "sacreBLEU": lambda: _package("sacrebleu", "BLEU", "eval"),

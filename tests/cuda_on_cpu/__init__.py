@@ -1,20 +1,21 @@
 """The CUDA kernels run on a CPU: compiled by g++, launched on NumPy arrays.
 
 ``emulated(monkeypatch)`` puts the emulation in the place of CuPy for one test: then the twins of kernels/cupy take
-NumPy arrays. Everything is the code that runs on a GPU, but for the launch itself and cuBLAS.
+NumPy arrays. Everything is the code that runs on a GPU, but for the launch itself, cuBLAS and cuBLASLt.
 """
 
 from __future__ import annotations
 
+import math
 import sys
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from cuda_on_cpu import kernels, products
+from cuda_on_cpu import cublas_lt, kernels, products
 from minitransformer import kernels as package_kernels
-from minitransformer.kernels.cupy import TWINS, gemm, launch
+from minitransformer.kernels.cupy import TWINS, gemm, gemm_lt, launch
 from minitransformer.nn import layers
 
 
@@ -27,9 +28,11 @@ class _Poisoned:
         return getattr(np, name)
 
     def empty(self, shape, dtype=float):
-        array = np.empty(shape, dtype)
-        array.reshape(-1).view(np.uint8)[:] = 255
-        return array
+        """At a multiple of 512 bytes, as CuPy's memory pool gives it."""
+        size = math.prod(shape if isinstance(shape, tuple) else (shape,)) * np.dtype(dtype).itemsize
+        memory = np.full(size + 512, 255, np.uint8)
+        start = -memory.ctypes.data % 512
+        return memory[start : start + size].view(dtype).reshape(shape)
 
     def empty_like(self, array):
         return self.empty(array.shape, array.dtype)
@@ -71,6 +74,9 @@ def emulated(monkeypatch) -> Device:
     monkeypatch.setattr(launch, "compiled", kernels.compiled)
     monkeypatch.setattr(gemm, "_cublas", lambda: SimpleNamespace(**vars(products)))
     monkeypatch.setattr(gemm, "_handle", lambda: 0)
+    library = gemm_lt.Library(cublas_lt.stand_in())
+    monkeypatch.setattr(gemm_lt, "library", lambda: library)
+    monkeypatch.setattr(gemm_lt, "_place", lambda: (0, 75, 0))
     poisoned = _Poisoned()
     for name, module in sys.modules.items():
         if name.startswith("minitransformer.kernels.cupy.") and hasattr(module, "get_array_module"):

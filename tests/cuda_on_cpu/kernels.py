@@ -54,17 +54,15 @@ def library_of(file: str, dtype: str, names: tuple[tuple[str, int], ...]) -> cty
             f"    return run_grid({{gx, gy, gz}}, {{bx, by, bz}}, call_{kernel}, last_first);",
             "}",
         ]
+    return built("\n".join(text), options_of(dtype, names))
+
+
+def built(source: str, options: tuple[str, ...]) -> ctypes.CDLL:
+    """A library of C++."""
     folder = Path(tempfile.mkdtemp(prefix="cuda_on_cpu_"))
-    (folder / "kernels.cpp").write_text("\n".join(text))
+    (folder / "kernels.cpp").write_text(source)
     flags = ["-O1", "-w", "-shared", "-fPIC", "-fno-strict-aliasing", "-ffp-contract=fast"]
-    command = [
-        COMPILER,
-        *flags,
-        *options_of(dtype, names),
-        str(folder / "kernels.cpp"),
-        "-o",
-        str(folder / "kernels.so"),
-    ]
+    command = [COMPILER, *flags, *options, str(folder / "kernels.cpp"), "-o", str(folder / "kernels.so")]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     library = ctypes.CDLL(str(folder / "kernels.so"))

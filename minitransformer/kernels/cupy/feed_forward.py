@@ -1,12 +1,13 @@
-"""Twin of feed_forward: bias, ReLU and dropout in one pass over the hidden values, in place."""
+"""Twin of feed_forward: bias and ReLU within the first product or, with dropout, in one pass over the hidden values."""
 
 from __future__ import annotations
 
 from minitransformer.backend import Array
 from minitransformer.kernels.cupy.cast import stored
 from minitransformer.kernels.cupy.gemm import matmul
+from minitransformer.kernels.cupy.gemm_lt import biased_product
 from minitransformer.kernels.cupy.launch import THREADS, blocks_for, fits_words, launch, pieces
-from minitransformer.kernels.cupy.linear import add_bias, rows_of
+from minitransformer.kernels.cupy.linear import affine, rows_of
 from minitransformer.kernels.cupy.masks import CountedMask, arguments_of
 from minitransformer.kernels.cupy.sums import sum_rows
 from minitransformer.kernels.precision import uses_tf32
@@ -19,13 +20,14 @@ def feed_forward_forward(
     """As in ops/feed_forward.py; ``keep`` is a CountedMask."""
     rows, tf32 = rows_of(x), uses_tf32()  # (N, d_model)
     first, second = stored(w1, x.dtype), stored(w2, x.dtype)
-    n_rows, d_ff = len(rows), w1.shape[1]
-    dropout = arguments_of(keep, "feed_forward", (*x.shape[:-1], d_ff))
-    active = matmul(rows, first, tf32=tf32)  # (N, d_ff)
-    arguments = (active, b1, n_rows, d_ff, fits_words(d_ff, active, b1), *dropout)
-    launch("feed_forward", "bias_relu_dropout", blocks_for(pieces(n_rows, d_ff)), (THREADS,), arguments, x.dtype)
-    y = matmul(active, second, tf32=tf32)  # (N, d_model)
-    add_bias(y, b2)
+    dropout = arguments_of(keep, "feed_forward", (*x.shape[:-1], w1.shape[1]))
+    active = biased_product(rows, first, b1, relu=True, tf32=tf32) if keep is None else None  # (N, d_ff)
+    if active is None:
+        active = matmul(rows, first, tf32=tf32)  # (N, d_ff)
+        n_rows, d_ff = active.shape
+        arguments = (active, b1, n_rows, d_ff, fits_words(d_ff, active, b1), *dropout)
+        launch("feed_forward", "bias_relu_dropout", blocks_for(pieces(n_rows, d_ff)), (THREADS,), arguments, x.dtype)
+    y = affine(active, second, b2, tf32=tf32)  # (N, d_model)
     return y.reshape(*x.shape[:-1], w2.shape[1]), (rows, x.shape, first, second, active, w1.dtype, dropout[-1], tf32)
 
 

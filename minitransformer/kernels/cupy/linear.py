@@ -5,6 +5,7 @@ from __future__ import annotations
 from minitransformer.backend import Array, get_array_module
 from minitransformer.kernels.cupy.cast import stored
 from minitransformer.kernels.cupy.gemm import matmul
+from minitransformer.kernels.cupy.gemm_lt import biased_product
 from minitransformer.kernels.cupy.launch import THREADS, blocks_for, fits_words, launch, pieces
 from minitransformer.kernels.cupy.sums import sum_rows
 from minitransformer.kernels.precision import uses_tf32
@@ -15,9 +16,7 @@ def linear_forward(x: Array, weight: Array, bias: Array | None = None) -> tuple[
     """As in ops/linear.py."""
     rows = rows_of(x)  # (N, d_in)
     matrix, tf32 = stored(weight, x.dtype), uses_tf32()
-    y = matmul(rows, matrix, tf32=tf32)  # (N, d_out)
-    if bias is not None:
-        add_bias(y, bias)
+    y = matmul(rows, matrix, tf32=tf32) if bias is None else affine(rows, matrix, bias, tf32=tf32)  # (N, d_out)
     return y.reshape(*x.shape[:-1], weight.shape[1]), (rows, x.shape, matrix, weight.dtype, bias is not None, tf32)
 
 
@@ -33,6 +32,15 @@ def linear_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
 def rows_of(x: Array) -> Array:
     """x as a contiguous matrix, (..., width) to (N, width)"""
     return get_array_module(x).ascontiguousarray(x).reshape(-1, x.shape[-1])
+
+
+def affine(rows: Array, matrix: Array, bias: Array, *, tf32: bool) -> Array:
+    """y = rows matrix + bias, (N, d_in) to (N, d_out), by one call of cuBLASLt or by a product and a pass over it"""
+    y = biased_product(rows, matrix, bias, tf32=tf32)
+    if y is None:
+        y = matmul(rows, matrix, tf32=tf32)
+        add_bias(y, bias)
+    return y
 
 
 def add_bias(y: Array, bias: Array) -> None:

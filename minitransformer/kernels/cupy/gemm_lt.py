@@ -1,0 +1,228 @@
+"""Products that add a bias, and cut at zero, before they are written: cuBLASLt's epilogues, which CuPy does not bind.
+
+The library is called through ctypes. Where it is not to be found, or has no algorithm for a product, ``biased_product``
+gives None, and who asked makes the product and then a pass over it. Enumerations have the numbers of cublasLt.h; which
+types go together stands in Table 1 of cublasLtMatmul in cuBLAS's manual. Not run on a GPU yet.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import byref, c_float, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p, sizeof
+from dataclasses import dataclass
+from functools import cache
+from threading import Lock
+from typing import Any
+
+from minitransformer.backend import Array, get_array_module
+from minitransformer.errors import BackendError
+from minitransformer.kernels.cupy.cast import stored
+from minitransformer.kernels.cupy.gemm import COMPUTE_FLOAT32, COMPUTE_TF32, DATA_TYPES
+from minitransformer.kernels.cupy.launch import Counter, address
+
+DESC_EPILOGUE, DESC_BIAS_POINTER, DESC_BIAS_DATA_TYPE = 7, 8, 26  # cublasLtMatmulDescAttributes_t
+EPILOGUE_BIAS, EPILOGUE_RELU_BIAS = 4, 6  # cublasLtEpilogue_t
+PREF_MAX_WORKSPACE_BYTES, PREF_REDUCTION_SCHEME_MASK = 1, 3  # cublasLtMatmulPreferenceAttributes_t
+PREF_MIN_ALIGNMENTS = (5, 6, 7, 8)  # likewise: bytes, of A, B, C and D
+# cublasLtReductionScheme_t: parts of a sum may be put aside in the type that is computed in, and added up by a step of
+# their own. Left out are INPLACE, where blocks take turns on the output, and parts rounded to the type of the output.
+REDUCTION_SCHEME_COMPUTE_TYPE = 2
+NOT_SUPPORTED = 15  # cublasStatus_t, in cublas_api.h
+MOST_ALIGNMENT = 256  # bytes; the preferences' default
+ONE, ZERO = c_float(1.0), c_float(0.0)
+
+
+class HeuristicResult(ctypes.Structure):
+    """cublasLtMatmulHeuristicResult_t; the algorithm within is opaque."""
+
+    _fields_ = [
+        ("algorithm", c_uint64 * 8),
+        ("workspace_size", c_size_t),
+        ("state", c_int),
+        ("waves_count", c_float),
+        ("reserved", c_int * 4),
+    ]
+
+
+@dataclass(frozen=True)
+class Product:
+    """All that decides how a product is made. cuBLASLt counts by columns, so its D = A B is our y^T = b^T a^T.
+
+    gpu: its number   sizes: rows and columns of D, and what is summed over   alignments: bytes, of A, B, C, D, bias
+    """
+
+    gpu: int
+    dtype: str
+    sizes: tuple[int, int, int]
+    relu: bool
+    tf32: bool
+    alignments: tuple[int, int, int, int, int]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A product's descriptor, the layouts of A, B and D, and the algorithm: chosen once, kept for good."""
+
+    descriptor: c_void_p
+    a: c_void_p
+    b: c_void_p
+    d: c_void_p
+    chosen: HeuristicResult
+
+
+class Library:
+    """libcublasLt, with what this process keeps for it: a handle for each GPU, a plan for each kind of product, and
+    working memory for each stream."""
+
+    def __init__(self, functions: Any):
+        self._functions = functions
+        functions.cublasLtGetStatusName.restype = ctypes.c_char_p
+        functions.cublasLtGetVersion.restype = c_size_t
+        self._handles: dict[int, c_void_p] = {}
+        self._plans: dict[Product, Plan | None] = {}  # some hundred bytes for each length of a batch that was met
+        self._workspaces: dict[tuple[int, int], Array] = {}
+        self._lock = Lock()
+
+    @property
+    def version(self) -> int:
+        return self._functions.cublasLtGetVersion()
+
+    def multiply(self, a: Array, b: Array, bias: Array, out: Array, *, relu: bool, tf32: bool) -> bool:
+        """out = a b + bias, or what of it is above zero. False: no algorithm does that, and nothing was done."""
+        gpu, capability, stream = _place()
+        pointers = [address(each) for each in (b, a, out, out, bias)]
+        alignments = tuple(min(MOST_ALIGNMENT, pointer & -pointer) for pointer in pointers)
+        product = Product(gpu, a.dtype.name, (*out.shape[::-1], a.shape[1]), relu, tf32, alignments)
+        with self._lock:  # the descriptor holds the bias until the product is launched
+            if product not in self._plans:
+                self._plans[product] = self._planned(product, _workspace_bytes(capability), pointers[-1])
+            plan = self._plans[product]
+            if plan is None:
+                return False
+            workspace = self._workspace(gpu, stream, capability, out)
+            self._set("MatmulDesc", plan.descriptor, DESC_BIAS_POINTER, c_void_p(pointers[-1]))
+            pa, pb, pc, pd, _ = map(c_void_p, pointers)
+            status = self._functions.cublasLtMatmul(
+                self._handle(gpu), plan.descriptor, byref(ONE), pa, plan.a, pb, plan.b, byref(ZERO), pc, plan.d, pd,
+                plan.d, byref(plan.chosen.algorithm), c_void_p(address(workspace)), c_size_t(workspace.nbytes),
+                c_void_p(stream),
+            )  # fmt: skip
+            if status == NOT_SUPPORTED:
+                self._plans[product] = None
+                return False
+            self._check("Matmul", status)
+        Counter.launches += 1
+        return True
+
+    def _planned(self, product: Product, workspace_bytes: int, bias: int) -> Plan | None:
+        """The best algorithm within the workspace that gives the same bits each time, if there is one."""
+        m, n, k = product.sizes
+        kind = DATA_TYPES[product.dtype]
+        compute = COMPUTE_TF32 if product.tf32 and product.dtype == "float32" else COMPUTE_FLOAT32
+        descriptor = self._made("MatmulDesc", c_int(compute), c_int(DATA_TYPES["float32"]))
+        epilogue = EPILOGUE_RELU_BIAS if product.relu else EPILOGUE_BIAS
+        self._set("MatmulDesc", descriptor, DESC_EPILOGUE, c_uint32(epilogue))
+        self._set("MatmulDesc", descriptor, DESC_BIAS_DATA_TYPE, c_int32(kind))
+        self._set("MatmulDesc", descriptor, DESC_BIAS_POINTER, c_void_p(bias))
+        a, b, d = (self._layout(kind, rows, columns) for rows, columns in ((m, k), (k, n), (m, n)))
+        preference = self._made("MatmulPreference")
+        self._set("MatmulPreference", preference, PREF_MAX_WORKSPACE_BYTES, c_uint64(workspace_bytes))
+        self._set("MatmulPreference", preference, PREF_REDUCTION_SCHEME_MASK, c_uint32(REDUCTION_SCHEME_COMPUTE_TYPE))
+        for attribute, alignment in zip(PREF_MIN_ALIGNMENTS, product.alignments, strict=False):
+            self._set("MatmulPreference", preference, attribute, c_uint32(alignment))
+        chosen, found = HeuristicResult(), c_int(0)
+        status = self._functions.cublasLtMatmulAlgoGetHeuristic(
+            self._handle(product.gpu), descriptor, a, b, d, d, preference, c_int(1), byref(chosen), byref(found)
+        )
+        self._call("MatmulPreferenceDestroy", preference)
+        if status == NOT_SUPPORTED or (status == 0 and (found.value == 0 or chosen.state != 0)):
+            return None
+        self._check("MatmulAlgoGetHeuristic", status)
+        return Plan(descriptor, a, b, d, chosen)
+
+    def _layout(self, kind: int, rows: int, columns: int) -> c_void_p:
+        """Of a matrix whose columns lie one after the other without gaps."""
+        return self._made("MatrixLayout", c_int(kind), c_uint64(rows), c_uint64(columns), c_int64(rows))
+
+    def _made(self, what: str, *arguments: Any) -> c_void_p:
+        new = c_void_p()
+        self._call(f"{what}Create", byref(new), *arguments)
+        return new
+
+    def _set(self, what: str, target: c_void_p, attribute: int, value: Any) -> None:
+        self._call(f"{what}SetAttribute", target, c_int(attribute), byref(value), c_size_t(sizeof(value)))
+
+    def _handle(self, gpu: int) -> c_void_p:
+        if gpu not in self._handles:
+            self._handles[gpu] = c_void_p()
+            self._call("Create", byref(self._handles[gpu]))
+        return self._handles[gpu]
+
+    def _workspace(self, gpu: int, stream: int, capability: int, like: Array) -> Array:
+        """Products of one stream follow each other, so they may share it."""
+        if (gpu, stream) not in self._workspaces:
+            size = _workspace_bytes(capability)
+            self._workspaces[gpu, stream] = get_array_module(like).empty(size, "uint8")
+        return self._workspaces[gpu, stream]
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        self._check(name, getattr(self._functions, f"cublasLt{name}")(*arguments))
+
+    def _check(self, name: str, status: int) -> None:
+        if status:
+            said = self._functions.cublasLtGetStatusName(c_int(status)).decode()
+            raise BackendError(f"cublasLt{name}: the status must be CUBLAS_STATUS_SUCCESS, got {said} ({status})")
+
+
+def biased_product(a: Array, b: Array, bias: Array, *, relu: bool = False, tf32: bool = False) -> Array | None:
+    """y = a b + bias, or with ``relu`` max(0, a b + bias); None where cuBLASLt cannot, which never makes float64
+
+    a: (n, k)   b: (k, m)   bias: (m,), of any type; used in the type of a, which Table 1 of the manual asks for
+    y: (n, m), of the type of a, summed in float32   tf32: for float32 factors
+
+    Raises:
+        BackendError: the library refused a call.
+    """
+    found = library()
+    if found is None or a.dtype.name == "float64":
+        return None
+    xp = get_array_module(a)
+    a, b, bias = (xp.ascontiguousarray(each) for each in (a, b, stored(bias, a.dtype)))
+    out = xp.empty((len(a), b.shape[1]), a.dtype)
+    return out if found.multiply(a, b, bias, out, relu=relu, tf32=tf32) else None
+
+
+@cache
+def library() -> Library | None:
+    """cuBLASLt if this process can load it, which is found out once."""
+    try:
+        return load()
+    except BackendError:
+        return None
+
+
+def load() -> Library:
+    """The library that cuBLAS itself uses; it is found as CuPy finds CUDA's libraries.
+
+    Raises:
+        BackendError: it is not there or cannot be loaded.
+    """
+    try:
+        from cuda import pathfinder
+
+        return Library(ctypes.CDLL(pathfinder.load_nvidia_dynamic_lib("cublasLt").abs_path))
+    except (ImportError, RuntimeError, OSError, AttributeError, TypeError) as error:
+        raise BackendError(f"cublasLt: it must be possible to load it, got {' '.join(str(error).split())}") from error
+
+
+def _workspace_bytes(capability: int) -> int:
+    """What cuBLAS's manual recommends (cublasSetWorkspace): 32 MiB from Hopper on, else 4."""
+    return (32 if capability >= 90 else 4) << 20
+
+
+def _place() -> tuple[int, int, int]:
+    """The number of the current GPU, its compute capability times ten, and the address of the current stream."""
+    import cupy
+
+    device = cupy.cuda.Device()
+    return device.id, int(device.compute_capability), cupy.cuda.get_current_stream().ptr

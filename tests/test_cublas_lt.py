@@ -1,0 +1,113 @@
+"""What is asked of cuBLASLt, and what happens where it is missing or refuses: by a stand-in that is called as it is."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from cuda_on_cpu.cublas_lt import SEEN, stand_in, watched
+
+from minitransformer.cli import doctor
+from minitransformer.errors import BackendError
+from minitransformer.kernels import CountedMask
+from minitransformer.kernels.cupy import gemm_lt
+from minitransformer.kernels.cupy.gemm_lt import Library, biased_product
+
+pytestmark = pytest.mark.cuda  # needs packages of the dev extra
+NOT_SUPPORTED, INTERNAL_ERROR = 15, 14
+
+
+@pytest.fixture
+def seen(device):
+    """What the stand-in counts, from zero; what it is told to refuse is forgotten afterwards."""
+    counters = {name: watched(name) for name in SEEN}
+    for each in counters.values():
+        each.value = 0
+    yield counters
+    for each in counters.values():
+        each.value = 0
+
+
+def product(rng, n: int = 6, dtype=np.float32, **options):
+    return biased_product(*(rng.standard_normal(shape).astype(dtype) for shape in ((n, 16), (16, 8), (8,))), **options)
+
+
+def test_an_algorithm_is_chosen_once_for_each_shape_type_and_epilogue(seen, rng):
+    for _ in range(3):
+        product(rng)
+        product(rng, relu=True)
+        product(rng, tf32=True)
+        product(rng, dtype=np.float16)
+        product(rng, n=7)
+    assert (seen["heuristics"].value, seen["products"].value) == (5, 15)
+
+
+def test_products_run_on_the_current_stream_with_the_workspace_of_the_card(seen, rng, monkeypatch):
+    for capability, mebibytes in ((75, 4), (80, 4), (90, 32), (100, 32), (120, 32)):
+        monkeypatch.setattr(gemm_lt, "_place", lambda capability=capability: (0, capability, 1000 + capability))
+        product(rng)
+        assert seen["last_stream"].value == 1000 + capability
+        assert gemm_lt.library()._workspaces[0, 1000 + capability].nbytes == mebibytes << 20
+
+
+def test_dropout_within_the_network_leaves_the_first_product_to_a_pass_of_its_own(seen, device, rng):
+    inputs = [rng.standard_normal(shape).astype(np.float32) for shape in ((5, 8), (8, 24), (24,), (24, 8), (8,))]
+    forward = device.twins["feed_forward"].forward
+    forward(*inputs)
+    assert seen["products"].value == 2
+    forward(*inputs, keep=CountedMask((1, 2), 3, (5, 24), 0.5), p_drop=0.5)
+    assert seen["products"].value == 3
+
+
+@pytest.mark.parametrize("refused", ["refuse_heuristics", "refuse_products"])
+def test_what_cublaslt_does_not_support_is_made_otherwise_and_not_asked_for_again(refused, seen, device, rng):
+    seen[refused].value = NOT_SUPPORTED
+    x, weight, bias = (rng.standard_normal(shape).astype(np.float32) for shape in ((6, 16), (16, 8), (8,)))
+    for _ in range(2):
+        y, _ = device.twins["linear"].forward(x, weight, bias)
+        np.testing.assert_allclose(y, x @ weight + bias, rtol=1e-4, atol=1e-5)
+    assert seen["heuristics"].value == 1 and seen["products"].value == 0
+
+
+@pytest.mark.parametrize(
+    ("refused", "call"), [("refuse_heuristics", "MatmulAlgoGetHeuristic"), ("refuse_products", "Matmul")]
+)
+def test_a_call_that_fails_is_told_in_one_line(refused, call, seen, rng):
+    seen[refused].value = INTERNAL_ERROR
+    with pytest.raises(BackendError) as caught:
+        product(rng)
+    wanted = f"cublasLt{call}: the status must be CUBLAS_STATUS_SUCCESS, got CUBLAS_STATUS_INTERNAL_ERROR (14)"
+    assert str(caught.value) == wanted
+
+
+def without_library(monkeypatch, error: Exception) -> None:
+    """CUDA's finder does not find it."""
+
+    def find(name: str):
+        raise error
+
+    finder = SimpleNamespace(load_nvidia_dynamic_lib=find)
+    monkeypatch.setitem(sys.modules, "cuda", SimpleNamespace(pathfinder=finder))
+    monkeypatch.setitem(sys.modules, "cuda.pathfinder", finder)
+
+
+def test_a_library_that_is_not_there_is_looked_for_once_and_done_without(monkeypatch):
+    without_library(monkeypatch, RuntimeError("no\nlibcublasLt"))
+    with pytest.raises(BackendError, match="^cublasLt: it must be possible to load it, got no libcublasLt$"):
+        gemm_lt.load()
+    assert doctor.CHECKS["cuBLASLt"]()[0] == ""
+    gemm_lt.library.cache_clear()
+    try:
+        assert gemm_lt.library() is None
+        monkeypatch.setattr(gemm_lt, "load", lambda: 1 / 0)
+        assert gemm_lt.library() is None
+    finally:
+        gemm_lt.library.cache_clear()
+
+
+def test_the_doctor_names_the_version_that_is_used(monkeypatch):
+    pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed: pip install minitransformer[dev]")
+    monkeypatch.setattr(gemm_lt, "load", lambda: Library(stand_in()))
+    assert doctor.CHECKS["cuBLASLt"]() == ("13.0.0, adds bias and ReLU within products", "")

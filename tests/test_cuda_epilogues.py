@@ -1,0 +1,85 @@
+"""Products with a bias and a cut at zero in them: here by a stand-in for cuBLASLt; tests/gpu runs the same on a GPU."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from cases import CASES
+from small_models import gradient, random_batch, small_model
+from test_cuda_kernels import CLOSE, check_twin, placed
+
+from minitransformer.kernels.cupy import gemm_lt
+from minitransformer.kernels.cupy.gemm_lt import biased_product
+from minitransformer.kernels.precision import half_dtype
+from minitransformer.nn import Dropout
+
+pytestmark = pytest.mark.cuda  # needs packages of the dev extra
+PRECISIONS = ("float32", "tf32", "bfloat16", "float16")
+
+
+@pytest.fixture(autouse=True)
+def library(device):
+    """Here the stand-in, there the real one; the test is skipped where there is none."""
+    found = gemm_lt.library()
+    if found is None:
+        pytest.skip("cuBLASLt is not to be found")
+    return found
+
+
+def factors(sizes: tuple[int, int, int], precision: str, rng, device) -> tuple[list, list]:
+    """a, b and a bias, which is never stored in halves: as NumPy's arrays and on the device."""
+    n, k, m = sizes
+    kind = half_dtype(precision) if precision in ("bfloat16", "float16") else np.dtype(np.float32)
+    arrays = [rng.standard_normal(shape).astype(kind) for shape in ((n, k), (k, m))]
+    arrays.append(rng.standard_normal(m).astype(kind).astype(np.float32))
+    return arrays, placed(device, arrays)
+
+
+@pytest.mark.parametrize("sizes", [(64, 128, 256), (200, 64, 64), (7, 5, 3), (1, 8, 40), (33, 16, 1)])
+@pytest.mark.parametrize("relu", [False, True])
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_a_product_with_an_epilogue_is_the_product_and_then_a_pass(precision, relu, sizes, device, rng, relative_error):
+    (a, b, bias), there = factors(sizes, precision, rng, device)
+    y = biased_product(*there, relu=relu, tf32=precision == "tf32")
+    if y is None and min(sizes) % 8:
+        pytest.skip("cuBLASLt has no algorithm for this shape")
+    wanted = a.astype(np.float64) @ b.astype(np.float64) + bias
+    wanted = np.maximum(wanted, 0) if relu else wanted
+    assert y.dtype == a.dtype
+    limit = 2e-3 if precision == "tf32" else CLOSE[precision]
+    assert relative_error(device.get(y).astype(np.float64), wanted) < limit
+    for x, after in zip((a, b, bias), there, strict=True):
+        np.testing.assert_array_equal(device.get(after), x)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_the_same_product_has_the_same_bits_twice(precision, device, rng):
+    """With a long sum and few outputs, where it is worth while to add the parts of a sum side by side."""
+    _, there = factors((16, 4096, 16), precision, rng, device)
+    first, second = (biased_product(*there, relu=True, tf32=precision == "tf32") for _ in range(2))
+    assert device.get(first).tobytes() == device.get(second).tobytes()
+
+
+def test_float64_is_left_to_the_product_and_a_pass(device, rng):
+    _, (a, b, bias) = factors((8, 8, 8), "float32", rng, device)
+    assert biased_product(a.astype(np.float64), b.astype(np.float64), bias) is None
+
+
+@pytest.mark.parametrize("dtype", CLOSE)
+@pytest.mark.parametrize("case", [each for each in CASES if each.rule.name in ("linear", "feed_forward")], ids=str)
+def test_the_kernels_equal_their_pairs_without_cublaslt_too(case, dtype, device, rng, relative_error, monkeypatch):
+    monkeypatch.setattr(gemm_lt, "library", lambda: None)
+    check_twin(case, dtype, device, rng, relative_error)
+
+
+@pytest.mark.parametrize(("precision", "limit"), [("float32", 1e-6), ("bfloat16", 0.06), ("float16", 0.02)])
+def test_an_update_has_the_same_gradient_with_epilogues_and_without(
+    precision, limit, device, rng, relative_error, monkeypatch
+):
+    device.takes_models()
+    batch = random_batch(rng)
+    model = small_model(rng, device.xp, dtype="float32", attention_bias=True, p_drop=0.2)
+    model.precision = precision
+    found = device.get(gradient(model, batch, Dropout(5)))
+    monkeypatch.setattr(gemm_lt, "library", lambda: None)
+    assert relative_error(found, device.get(gradient(model, batch, Dropout(5)))) < limit
