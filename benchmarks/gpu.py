@@ -1,10 +1,13 @@
 """Everything that is to be known of a GPU, in one command: correctness first, then speed and memory.
 
-    python -m benchmarks.gpu [--quick] [--out FOLDER] [--seconds N] [--stages NAME ...]
+    python -m benchmarks.gpu [--quick] [--out FOLDER] [--data FOLDER] [--seconds N] [--stages NAME ...]
 
 Each stage runs in a process of its own, under a limit of time; what fails or takes too long is written down and the
 rest goes on. Results are saved after every stage, so a machine that is taken away leaves what there was. It needs CuPy
 and, for the comparison, PyTorch; nothing is fetched. On a machine without a GPU it says so and does nothing.
+
+newstest, multi30k and tatoeba want the text that `minitransformer data get` brings, in --data (wmt_small_en_de too for
+newstest: word pieces are learned from it). A training that runs out of time goes on from its checkpoint the next time.
 """
 
 from __future__ import annotations
@@ -30,21 +33,26 @@ LIMITS = {
     "same loss": 60,
     "base": 150,
     "ops": 60,
+    "epilogues": 60,
     "decoding": 90,
+    "newstest": 240,
     "big": 120,
     "curves": 120,
     "base compiled": 240,
     "big compiled": 240,
     "nccl": 150,
+    "multi30k": 540,
+    "tatoeba": 540,
 }
 """Seconds that each stage may take, in the order in which they run."""
 
 COLUMNS = ("ms", "lowest", "highest", "host ms", "TFLOP/s", "of the ceiling", "target tokens/s")
 
 
-def run_stage(name: str, quick: bool, limit: float) -> dict:
+def run_stage(name: str, quick: bool, limit: float, data: str | None = None) -> dict:
     """What the stage printed, or ``failed`` with the reason; always ``seconds``."""
-    command = [sys.executable, "-m", "benchmarks.gpu_stages", name, *(["--quick"] if quick else [])]
+    command = [sys.executable, "-m", "benchmarks.gpu_stages", name, "--seconds", str(limit)]
+    command += [*(["--quick"] if quick else []), *(["--data", str(Path(data).resolve())] if data else [])]
     began = time.monotonic()
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
@@ -114,6 +122,15 @@ def _outcome(result: dict) -> str:
     if "ours" in result and isinstance(result["ours"], dict) and "sentences/s" in result["ours"]:
         others = {name: each["sentences/s"] for name, each in result.items() if isinstance(each, dict)}
         return ", ".join(f"{name} {speed:.1f} sentences/s" for name, speed in others.items())
+    if "of" in result and "updates" in result:
+        score = f"{result['BLEU']:.2f} sacreBLEU" if "BLEU" in result else f"to go on: {result.get('left to do')}"
+        return f"{score} after {result['updates']} updates in {result['minutes']:.1f} minutes"
+    timed = {name: each["update ms"] for name, each in result.items() if isinstance(each, dict) and "update ms" in each}
+    if timed:
+        return ", ".join(
+            f"{name} {each['with']['median']:.2f} ms an update, without {each['without']['median']:.2f}"
+            for name, each in timed.items()
+        )
     if "seeds" in result:
         judged = {name: each for name, each in result.items() if isinstance(each, dict)}
         return ", ".join(
@@ -132,10 +149,23 @@ def save(folder: Path, facts: dict, stages: dict[str, dict]) -> None:
     (folder / "gpu.md").write_text(markdown(facts, stages), encoding="utf-8")
 
 
+def earlier(folder: Path | None, facts: dict) -> dict[str, dict]:
+    """The stages that a call before this one, on the same commit, has left in the folder."""
+    path = folder / "gpu.json" if folder else None
+    if path is None or not path.is_file() or facts["commit"] == "unknown":
+        return {}
+    found = json.loads(path.read_text(encoding="utf-8"))
+    return found["stages"] if found["machine"].get("commit") == facts["commit"] else {}
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs; saves only with --out")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help=f"where results go (default: {RESULTS.name})")
+    named = os.environ.get("MINITRANSFORMER_DATA")
+    parser.add_argument(
+        "--data", metavar="FOLDER", default=named, help="text (default: what MINITRANSFORMER_DATA names)"
+    )
     parser.add_argument("--seconds", type=float, default=1500, metavar="N", help="for all stages (default: 1500)")
     parser.add_argument("--stages", nargs="+", choices=LIMITS, default=list(LIMITS), help="default: all, in this order")
     parser.add_argument("--commit", help="the commit, where git cannot tell it (default: ask git)")
@@ -144,17 +174,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     if trouble:
         print(f"benchmarks.gpu: nothing was measured: {trouble}")
         return 0
-    facts, stages = gpu_facts(), {}
-    if options.commit:
-        facts["commit"] = options.commit
+    facts = gpu_facts() | ({"commit": options.commit} if options.commit else {})
     folder = options.out or (None if options.quick else RESULTS)
+    stages = earlier(folder, facts)
     end = time.monotonic() + options.seconds
     for name in options.stages:
         left = end - time.monotonic()
         if left < 5:
             stages[name] = {"left out": "the time is used up"}
         else:
-            stages[name] = run_stage(name, options.quick, min(left, LIMITS[name]))
+            stages[name] = run_stage(name, options.quick, min(left, LIMITS[name]), options.data)
         print(f"{name}: {_outcome(stages[name])}", flush=True)
         if folder:
             save(folder, facts, stages)

@@ -91,7 +91,7 @@ def steps(size: Size, precisions: Sequence[str], place: Place, peers: Sequence[s
                 entry[f"{peer} failed"] = reason(error)
                 runners.pop(peer, None)
         for name, times in in_turn(runners, size, place).items():
-            entry[name] = {f"{kind} ms": _spread(values) for kind, values in times.items()}
+            entry[name] = {f"{kind} ms": spread(values) for kind, values in times.items()}
             seconds = entry[name]["device ms"]["median"] / 1000
             entry[name] |= {"TFLOP/s": results["flops"] / seconds / 1e12, "target tokens/s": shape.tgt / seconds}
         entry["launches"] = _launches(update)
@@ -144,7 +144,17 @@ def _kernels(update: Callable[[], object], place: Place) -> list | str:
         return reason(error)
 
 
-def _spread(values: list[float]) -> dict[str, float]:
+def once(work: Callable[[], object], place: Place) -> float:
+    """Seconds until the device has done it."""
+    place.wait()
+    began = time.perf_counter()
+    work()
+    place.wait()
+    return time.perf_counter() - began
+
+
+def spread(values: list[float]) -> dict[str, float]:
+    """Median and extremes."""
     return {"median": statistics.median(values), "lowest": min(values), "highest": max(values)}
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from benchmarks import gpu, gpu_curves, gpu_nccl, gpu_stages, gpu_steps
+from benchmarks import gpu, gpu_curves, gpu_decoding, gpu_epilogues, gpu_nccl, gpu_recipes, gpu_stages, gpu_steps
 from benchmarks.work import Size, random_batch
 from minitransformer.backend import driver_version
 from minitransformer.config import ModelConfig
@@ -69,9 +70,67 @@ def test_stages_run_on_the_emulated_kernels(device):
     entry = gpu_steps.steps(TINY, ("float32",), HERE, ())["float32"]
     assert entry["launches"] > 100
     assert {"tf32 TFLOP/s", "bfloat16 TFLOP/s", "copy TB/s"} <= set(gpu_stages.ceilings(HERE, 16))
-    found = gpu_stages.decoding(TINY, HERE, sentences=2)
+    found = gpu_decoding.decoding(TINY, HERE, sentences=2)
     assert found["ours"]["sentences/s"] > 0
     assert "Marian" in found or "Marian failed" in found
+
+
+@pytest.mark.cuda
+def test_epilogues_are_timed_beside_a_pass_of_their_own(device):
+    device.takes_models()
+    found = gpu_epilogues.epilogues(TINY, ("float32",), HERE)
+    for what in ("update ms", "feed_forward, forward, ms"):
+        assert set(found["float32"][what]) == {"with", "without"}
+    assert " ms an update, without " in gpu.markdown({}, {"epilogues": found})
+    device.monkeypatch.setattr(gpu_epilogues.gemm_lt, "library", lambda: None)
+    assert gpu_epilogues.epilogues(TINY, ("float32",), HERE) == {"left out": "cuBLASLt is not to be found"}
+
+
+def made_up(folder, names, rng, pairs: int = 120) -> None:
+    """Parallel text: the German line says the English words backwards."""
+    for name in names:
+        lines = [[f"w{word}" for word in rng.integers(0, 9, rng.integers(1, 6))] for _ in range(pairs)]
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / f"{name}.en").write_text("".join(f"{' '.join(line)}\n" for line in lines))
+        (folder / f"{name}.de").write_text("".join(f"{' '.join(line[::-1])}\n" for line in lines))
+
+
+def test_a_recipe_trains_until_its_time_is_over_goes_on_and_is_scored(tmp_path, rng):
+    pytest.importorskip("sacrebleu", reason="sacrebleu is not installed: pip install minitransformer[test]")
+    recipe, data = gpu_recipes.Recipe("small", "pairs", "test", pieces=290), tmp_path / "data"
+    assert gpu_recipes.trained(recipe, None, tmp_path, 5.0, "cpu") == {"left out": "no --data"}
+    assert "train.en" in gpu_recipes.trained(recipe, data, tmp_path, 5.0, "cpu")["left out"]
+    made_up(data, ("pairs/train", "pairs/val", "pairs/test"), rng)
+    changes = ["training.updates=4000", "training.save_every=5", "training.validate_every=5", "model.n_layers=1"]
+    changes += ["model.d_model=16", "model.d_ff=16", "data.tgt_tokens=64", "training.log_every=5"]
+    changes.append("training.keep_checkpoints=6")
+    first = gpu_recipes.trained(recipe, data, tmp_path / "runs", gpu_recipes.RESERVE + 2.0, "cpu", changes)
+    assert 0 < first["updates"] < 4000 and "BLEU" not in first
+    assert first["left to do"] == f"{4000 - first['updates']} updates: call it again"
+    changes[0] = f"training.updates={first['updates'] + 10}"
+    second = gpu_recipes.trained(recipe, data, tmp_path / "runs", gpu_recipes.RESERVE + 60.0, "cpu", changes)
+    assert second["updates"] == first["updates"] + 10 and 0 <= second["BLEU"] <= 100
+    assert second["sentences"] == 120 and second["minutes"] > first["minutes"] and "version" in second["signature"]
+    text = gpu.markdown({}, {"multi30k": first, "tatoeba": second})
+    assert "to go on: " in text and f"{second['BLEU']:.2f} sacreBLEU after {second['updates']} updates" in text
+
+
+def test_newstest_is_decoded_by_its_lengths_where_its_text_is(tmp_path, rng):
+    assert gpu_decoding.newstest(TINY, HERE, tmp_path) == {"left out": "no wmt_small_en_de/train.en"}
+    made_up(tmp_path, ("wmt_small_en_de/train", "newstest/newstest2014.en-de"), rng, pairs=30)
+    size = replace(TINY, model=replace(TINY.model, vocab_size=290))
+    found = gpu_decoding.newstest(size, HERE, tmp_path, batch=8)
+    assert found["sentences"] == 30 and found["batches"] == 4
+    assert found["tokens of newstest2014"] <= found["new tokens"]
+    assert found["ours"]["sentences/s"] > 0
+
+
+def test_stages_of_an_earlier_call_on_the_same_commit_are_kept(tmp_path):
+    gpu.save(tmp_path, {"commit": "abc"}, {"base": {"seconds": 1.0}})
+    assert gpu.earlier(tmp_path, {"commit": "abc"}) == {"base": {"seconds": 1.0}}
+    assert gpu.earlier(tmp_path, {"commit": "def"}) == gpu.earlier(None, {"commit": "abc"}) == {}
+    gpu.save(tmp_path, {"commit": "unknown"}, {"base": {"seconds": 1.0}})
+    assert gpu.earlier(tmp_path, {"commit": "unknown"}) == {}
 
 
 @pytest.mark.mpi

@@ -1,0 +1,91 @@
+"""Translation on a GPU, beam 4, random weights, float32, as many tokens out as in: ours beside PyTorch."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.gpu_steps import Place, once, reason
+from benchmarks.work import Size
+from minitransformer.config import EOS, UNK
+from minitransformer.nn import Transformer
+from minitransformer.text import Tokenizer, read_lines
+from minitransformer.translation import beam_search
+
+TEXT = ("wmt_small_en_de/train.en", "wmt_small_en_de/train.de")
+"""Files of the data folder that the word pieces are learned from; without them newstest has no length in tokens."""
+NEWSTEST = "newstest/newstest2014.en-de.en"
+
+
+def decoding(size: Size, place: Place, sentences: int = 512) -> dict:
+    """Sentences of one length, in one batch."""
+    return translated(size, [(sentences, size.tokens - 1)], place, rounds=3)
+
+
+def newstest(size: Size, place: Place, data: Path | None, batch: int = 128, every: int = 1) -> dict:
+    """As many sentences as newstest2014 has, and of its lengths: sorted, ``batch`` at a time, each batch of the length
+    of its longest, so that nobody gains or loses by padding. The words are random, as the weights are.
+
+    every: take one sentence of so many
+    """
+    missing = ["--data"] if data is None else [name for name in (*TEXT, NEWSTEST) if not (data / name).is_file()]
+    if missing:
+        return {"left out": f"no {missing[0]}"}
+    learned = [line for name in TEXT for line in read_lines(data / name)]
+    tokenizer = Tokenizer.train(learned, vocab_size=size.model.vocab_size)
+    lengths = sorted(max(1, len(ids)) for ids in tokenizer.encode_lines(read_lines(data / NEWSTEST)[::every]))
+    batches = [lengths[start : start + batch] for start in range(0, len(lengths), batch)]
+    found = translated(size, [(len(each), each[-1]) for each in batches], place, rounds=1)
+    return {"tokens of newstest2014": sum(lengths), "batches": len(batches)} | found
+
+
+def translated(size: Size, batches: Sequence[tuple[int, int]], place: Place, rounds: int) -> dict:
+    """Sentences a second. batches: how many sentences of how many tokens"""
+    model = Transformer(size.model, seed=1, xp=place.xp)
+    model.embedding.data[: EOS + 1] = 0.0  # no output ends by itself
+    rng = np.random.default_rng(0)
+    sources = [_source(rng, size.model.vocab_size, *shape) for shape in batches]
+    count = sum(len(src) for src in sources)
+    result: dict = {"sentences": count, "new tokens": sum(n * length for n, length in batches)}
+    runners = {"ours": lambda: [beam_search(model, src, beam_size=4, alpha=0.0, max_extra=0) for src in sources]}
+    try:
+        runners["Marian"] = _marian(model, sources, place)
+        runners["Marian"]()
+    except Exception as error:
+        result["Marian failed"] = reason(error)
+        runners.pop("Marian", None)
+    for name, run in runners.items():
+        run()
+        times = [once(run, place) for _ in range(rounds)]
+        result[name] = {"sentences/s": count / statistics.median(times), "seconds": times}
+    return result
+
+
+def _source(rng: np.random.Generator, vocab_size: int, sentences: int, tokens: int) -> np.ndarray:
+    words = rng.integers(UNK + 1, vocab_size, (sentences, tokens))
+    return np.concatenate([words, np.full((sentences, 1), EOS)], axis=1)
+
+
+def _marian(model: Transformer, sources: Sequence[np.ndarray], place: Place) -> Callable[[], object]:
+    import torch
+
+    from benchmarks.marian import marian_model
+
+    marian = marian_model(model).to(place.torch_device)
+    batches = [torch.from_numpy(src).to(place.torch_device) for src in sources]
+
+    def translate() -> object:
+        torch.backends.cuda.matmul.allow_tf32 = False
+        options = {"num_beams": 4, "do_sample": False, "length_penalty": 0.0}
+        with torch.inference_mode():
+            return [
+                marian.generate(
+                    ids, attention_mask=torch.ones_like(ids), max_new_tokens=ids.shape[1] - 1, **options
+                ).cpu()
+                for ids in batches
+            ]
+
+    return translate

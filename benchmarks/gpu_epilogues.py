@@ -1,0 +1,54 @@
+"""What bias and ReLU cost on a GPU within the product, by cuBLASLt, and as a pass of their own after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from unittest.mock import patch
+
+import numpy as np
+
+from benchmarks.gpu_steps import Place, in_turn, our_update, spread
+from benchmarks.work import Size
+from minitransformer.kernels.cupy import gemm_lt
+from minitransformer.kernels.cupy.feed_forward import feed_forward
+from minitransformer.kernels.precision import computing, stored_dtype
+
+
+def epilogues(size: Size, precisions: Sequence[str], place: Place) -> dict:
+    """Milliseconds with and without: of whole updates, and of one feed-forward network forward, in turn."""
+    if gemm_lt.library() is None:
+        return {"left out": "cuBLASLt is not to be found"}
+    found: dict = {}
+    for precision in precisions:
+        _, update = our_update(size, precision, place)
+        network = _network(size, precision, place)
+        found[precision] = {
+            what: {name: spread(times["device"]) for name, times in in_turn(_both(work), size, place).items()}
+            for what, work in (("update ms", update), ("feed_forward, forward, ms", network))
+        }
+    return found
+
+
+def _both(work: Callable[[], object]) -> dict[str, Callable[[], object]]:
+    def without() -> object:
+        with patch.object(gemm_lt, "library", lambda: None):
+            return work()
+
+    return {"with": work, "without": without}
+
+
+def _network(size: Size, precision: str, place: Place) -> Callable[[], object]:
+    """Of all the rows of a batch."""
+    rng, model = np.random.default_rng(0), size.model
+    shapes = ((model.d_model, model.d_ff), (model.d_ff,), (model.d_ff, model.d_model), (model.d_model,))
+    parameters = [place.xp.asarray(rng.standard_normal(shape).astype(np.float32)) for shape in shapes]
+    with computing(precision):
+        dtype = stored_dtype(np.float32)
+    x = rng.standard_normal((size.sentences * size.tokens, model.d_model)).astype(np.float32).astype(dtype)
+    x = place.xp.asarray(x)
+
+    def forward() -> object:
+        with computing(precision):
+            return feed_forward.forward(x, *parameters)
+
+    return forward
