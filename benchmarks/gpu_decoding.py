@@ -1,4 +1,5 @@
-"""Translation on a GPU, beam 4, random weights, float32, as many tokens out as in: ours beside PyTorch."""
+"""Translation on a GPU, beam 4, random weights, float32, as many tokens out as in: ours beside the same search
+written with PyTorch, and Hugging Face Marian."""
 
 from __future__ import annotations
 
@@ -51,12 +52,13 @@ def translated(size: Size, batches: Sequence[tuple[int, int]], place: Place, rou
     count = sum(len(src) for src in sources)
     result: dict = {"sentences": count, "new tokens": sum(n * length for n, length in batches)}
     runners = {"ours": lambda: [beam_search(model, src, beam_size=4, alpha=0.0, max_extra=0) for src in sources]}
-    try:
-        runners["Marian"] = _marian(model, sources, place)
-        runners["Marian"]()
-    except Exception as error:
-        result["Marian failed"] = reason(error)
-        runners.pop("Marian", None)
+    for name, peer in (("PyTorch", _torch), ("Marian", _marian)):
+        try:
+            runners[name] = peer(model, sources, place)
+            runners[name]()
+        except Exception as error:
+            result[f"{name} failed"] = reason(error)
+            runners.pop(name, None)
     for name, run in runners.items():
         run()
         times = [once(run, place) for _ in range(rounds)]
@@ -67,6 +69,22 @@ def translated(size: Size, batches: Sequence[tuple[int, int]], place: Place, rou
 def _source(rng: np.random.Generator, vocab_size: int, sentences: int, tokens: int) -> np.ndarray:
     words = rng.integers(UNK + 1, vocab_size, (sentences, tokens))
     return np.concatenate([words, np.full((sentences, 1), EOS)], axis=1)
+
+
+def _torch(model: Transformer, sources: Sequence[np.ndarray], place: Place) -> Callable[[], object]:
+    import torch
+
+    from benchmarks.torch_decoding import beam_search as torch_beam_search
+    from benchmarks.torch_model import TorchTransformer
+
+    twin = TorchTransformer.from_ours(model).to(place.torch_device).eval()
+    batches = [torch.from_numpy(src).to(place.torch_device) for src in sources]
+
+    def translate() -> object:
+        torch.backends.cuda.matmul.allow_tf32 = False
+        return [torch_beam_search(twin, ids, ids.shape[1] - 1).cpu() for ids in batches]
+
+    return translate
 
 
 def _marian(model: Transformer, sources: Sequence[np.ndarray], place: Place) -> Callable[[], object]:

@@ -11,9 +11,10 @@ import pytest
 from benchmarks import gpu, gpu_curves, gpu_decoding, gpu_epilogues, gpu_nccl, gpu_recipes, gpu_stages, gpu_steps
 from benchmarks.work import Size, random_batch
 from minitransformer.backend import driver_version
-from minitransformer.config import ModelConfig
+from minitransformer.config import EOS, UNK, ModelConfig
 from minitransformer.distributed.alone import Alone
 from minitransformer.nn import Transformer
+from minitransformer.translation import beam_search
 
 TINY = Size("tiny", ModelConfig(vocab_size=37, n_layers=2, d_model=12, d_ff=20, n_heads=3, d_k=5, d_v=2), 3, 5, 2, 2)
 HERE = gpu_steps.Place(np, "cpu")
@@ -72,7 +73,23 @@ def test_stages_run_on_the_emulated_kernels(device):
     assert {"tf32 TFLOP/s", "bfloat16 TFLOP/s", "copy TB/s"} <= set(gpu_stages.ceilings(HERE, 16))
     found = gpu_decoding.decoding(TINY, HERE, sentences=2)
     assert found["ours"]["sentences/s"] > 0
-    assert "Marian" in found or "Marian failed" in found
+    for peer in ("PyTorch", "Marian"):
+        assert peer in found or f"{peer} failed" in found
+
+
+@pytest.mark.parity
+def test_the_search_written_with_pytorch_finds_what_ours_finds(torch):
+    from benchmarks.torch_decoding import beam_search as torch_beam_search
+    from benchmarks.torch_model import TorchTransformer
+
+    config = ModelConfig(vocab_size=60, n_layers=2, d_model=16, d_ff=20, n_heads=4, d_k=3, d_v=5, dtype="float64")
+    model = Transformer(config, seed=3)
+    model.embedding.data[: EOS + 1] = 0.0
+    words = np.random.default_rng(1).integers(UNK + 1, 60, (5, 7))
+    src = np.concatenate([words, np.full((5, 1), EOS)], axis=1)
+    found = torch_beam_search(TorchTransformer.from_ours(model).eval(), torch.from_numpy(src), 7)
+    wanted = [best.ids for (best,) in beam_search(model, src, beam_size=4, alpha=0.0, max_extra=0)]
+    assert found.tolist() == wanted and len({tuple(ids) for ids in wanted}) > 1
 
 
 @pytest.mark.cuda
