@@ -28,7 +28,7 @@ from minitransformer.backend import cuda_trouble, driver_version
 from minitransformer.cli.doctor import CHECKS
 
 LIMITS = {
-    "correctness": 240,
+    "correctness": 420,
     "ceilings": 60,
     "same loss": 60,
     "base": 150,
