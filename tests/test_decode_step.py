@@ -26,6 +26,15 @@ def test_cached_decoding_gives_the_logits_of_the_whole_sentence(changes, rng, re
         assert cache.length == place + 1
 
 
+def test_a_gpu_is_given_the_table_as_it_is(rng, monkeypatch):
+    """It multiplies by a view as fast; NumPy's BLAS by a copy, made once."""
+    model, batch = small_model(rng), random_batch(rng)
+    cache, table = model.start_cache(model.encode(batch.src), max_length=2), model.projection.data
+    assert cache.turned(table) is cache.turned(table) and not np.shares_memory(cache.turned(table), table)
+    monkeypatch.setattr("minitransformer.nn.cache.library_name", lambda xp: "cupy")
+    assert np.shares_memory(cache.turned(table), table)
+
+
 def test_reordered_caches_go_on_as_if_the_sentences_had_stood_there(rng, relative_error):
     model, batch = small_model(rng), random_batch(rng, (5, 2, 4), (6, 6, 6))
     rows = np.array([2, 0, 0, 1, 2])  # repeated, out of order: a beam

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from minitransformer.autograd import Tensor
-from minitransformer.backend import Array, get_array_module, to_numpy
+from minitransformer.backend import Array, get_array_module, library_name, to_numpy
 from minitransformer.errors import ShapeError
 from minitransformer.nn.tree import Tree
 from minitransformer.workers import in_parts
@@ -122,9 +122,10 @@ class Cache:
     def turned(self, table: Array) -> Array:
         """``table.T``, (V, d) to (d, V): once there are several rows as a copy, made once, with contiguous rows.
 
-        BLAS multiplies several rows by a transposed view half as fast, as it rearranges the view at every step.
+        BLAS multiplies several rows by a transposed view half as fast, as it rearranges the view at every step. A GPU
+        takes the view as it is.
         """
-        if len(self._places) == 1:
+        if len(self._places) == 1 or library_name(get_array_module(table)) != "numpy":
             return table.T
         if self._turned is None:
             self._turned = _turned(table)
