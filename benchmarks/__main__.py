@@ -19,7 +19,7 @@ BENCHMARKS = {
     "decoding": "speed of translation beside Hugging Face Marian and CTranslate2",
     "growth": "how time and memory grow with length, batch, width, vocabulary and layers",
     "scaling": "two MPI ranks beside one process, and what many GPUs would do",
-    "gpu": "a GPU: correctness, update beside PyTorch, memory, decoding (where there is none, nothing is measured)",
+    "gpu": "a GPU: correctness, updates and decoding beside PyTorch, memory, trainings (without one, nothing runs)",
 }
 
 

@@ -52,6 +52,12 @@ def test_products_run_on_the_current_stream_with_the_workspace_of_the_card(seen,
         assert gemm_lt.library()._workspaces[0, 1000 + capability].nbytes == mebibytes << 20
 
 
+def test_tf32_is_for_float32_factors_alone(seen, rng):
+    for dtype, tf32, compute in ((np.float32, False, 68), (np.float32, True, 77), (np.float16, True, 68)):
+        product(rng, dtype=dtype, tf32=tf32)
+        assert seen["last_compute"].value == compute  # cublasComputeType_t
+
+
 def test_dropout_within_the_network_leaves_the_first_product_to_a_pass_of_its_own(seen, device, rng):
     inputs = [rng.standard_normal(shape).astype(np.float32) for shape in ((5, 8), (8, 24), (24,), (24, 8), (8,))]
     forward = device.twins["feed_forward"].forward

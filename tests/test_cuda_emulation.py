@@ -30,6 +30,8 @@ def test_every_kernel_of_every_file_is_compared_with_something(device, monkeypat
     monkeypatch.setattr(launch, "compiled", recording)
     for each in TWIN_CASES:
         check_twin(each, "bfloat16", device, rng, relative_error)
+        if each.rule.name == "linear":  # float64 has no epilogues
+            check_twin(each, "float64", device, rng, relative_error)
     vectors = [np.ones(3, np.float32) for _ in range(4)]
     FUNCTIONS["adam"](*vectors, beta1=0.9, beta2=0.98, eps=1e-9, step_size=0.1, inv_sqrt_correction=1.0)
     FUNCTIONS["sum_of_squares"](vectors[0])

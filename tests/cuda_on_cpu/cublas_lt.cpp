@@ -40,9 +40,10 @@ struct Result {
 };
 static_assert(sizeof(Algorithm) == 64 && sizeof(Result) == 96, "sizes of cublasLt.h");
 
-// What the tests look at and set: the stream of the last product, how many algorithms were sought, what is refused.
+// What the tests look at and set: stream and arithmetic of the last product, algorithms sought, products made, what is
+// refused.
 extern "C" {
-long long last_stream = -1, heuristics = 0, products = 0, refuse_heuristics = 0, refuse_products = 0;
+long long last_stream = -1, last_compute = -1, heuristics = 0, products = 0, refuse_heuristics = 0, refuse_products = 0;
 }
 
 static int handle_memory;
@@ -160,6 +161,7 @@ int cublasLtMatmul(void *handle, const Desc *desc, const float *alpha, const voi
         if ((std::uintptr_t)memories[i] % (algorithm->alignments >> 16 * i & 0xffff)) return INVALID_VALUE;
     std::memset(workspace, 255, algorithm->workspace);
     last_stream = (long long)stream;
+    last_compute = desc->compute;
     ++products;
     for (std::uint64_t column = 0; column < d->columns; ++column)
         for (std::uint64_t row = 0; row < d->rows; ++row) {
