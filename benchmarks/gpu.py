@@ -80,7 +80,7 @@ def _end(process: subprocess.Popen) -> None:
 
 def gpu_facts() -> dict:
     """The machine, with card, driver and CuPy."""
-    return machine_facts() | {name: CHECKS[name]()[0] for name in ("CuPy", "driver", "NCCL")}
+    return machine_facts() | {name: CHECKS[name]()[0] for name in ("CuPy", "driver", "cuBLASLt", "NCCL")}
 
 
 def markdown(facts: dict, stages: dict[str, dict]) -> str:
