@@ -35,7 +35,7 @@ LIMITS = {
     "ops": 60,
     "epilogues": 60,
     "decoding": 90,
-    "newstest": 240,
+    "newstest": 400,
     "big": 120,
     "curves": 120,
     "base compiled": 240,

@@ -118,7 +118,7 @@ def _cublas_lt() -> Finding:
     try:
         version = load().version
     except BackendError:
-        return "", "on a GPU bias and ReLU then take a pass of their own; cuBLAS comes with it"
+        return "", "comes with cuBLAS; without it bias and ReLU take a pass of their own on a GPU"
     return f"{version // 10000}.{version // 100 % 100}.{version % 100}, adds bias and ReLU within products", ""
 
 
