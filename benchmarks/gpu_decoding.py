@@ -44,25 +44,29 @@ def newstest(size: Size, place: Place, data: Path | None, batch: int = 128, ever
 
 
 def translated(size: Size, batches: Sequence[tuple[int, int]], place: Place, rounds: int) -> dict:
-    """Sentences a second. batches: how many sentences of how many tokens"""
+    """Sentences a second, and how many outputs are ours token by token (rounding may decide between equal ones).
+
+    batches: how many sentences of how many tokens
+    """
     model = Transformer(size.model, seed=1, xp=place.xp)
     model.embedding.data[: EOS + 1] = 0.0  # no output ends by itself
     rng = np.random.default_rng(0)
     sources = [_source(rng, size.model.vocab_size, *shape) for shape in batches]
     count = sum(len(src) for src in sources)
     result: dict = {"sentences": count, "new tokens": sum(n * length for n, length in batches)}
-    runners = {"ours": lambda: [beam_search(model, src, beam_size=4, alpha=0.0, max_extra=0) for src in sources]}
-    runners["ours"]()  # compiles
+    runners: dict[str, Callable[[], list[list[int]]]] = {"ours": _ours(model, sources)}
+    outputs = {"ours": runners["ours"]()}  # compiles
     for name, peer in (("PyTorch", _torch), ("Marian", _marian)):
         try:
             runners[name] = peer(model, sources, place)
-            runners[name]()
+            outputs[name] = runners[name]()
         except Exception as error:
             result[f"{name} failed"] = reason(error)
             runners.pop(name, None)
     for name, run in runners.items():
         times = [once(run, place) for _ in range(rounds)]
-        result[name] = {"sentences/s": count / statistics.median(times), "seconds": times}
+        same = sum(ids == ours for ids, ours in zip(outputs[name], outputs["ours"], strict=True))
+        result[name] = {"sentences/s": count / statistics.median(times), "seconds": times, "same as ours": same}
     return result
 
 
@@ -71,7 +75,12 @@ def _source(rng: np.random.Generator, vocab_size: int, sentences: int, tokens: i
     return np.concatenate([words, np.full((sentences, 1), EOS)], axis=1)
 
 
-def _torch(model: Transformer, sources: Sequence[np.ndarray], place: Place) -> Callable[[], object]:
+def _ours(model: Transformer, sources: Sequence[np.ndarray]) -> Callable[[], list[list[int]]]:
+    options = {"beam_size": 4, "alpha": 0.0, "max_extra": 0}
+    return lambda: [best.ids for src in sources for (best,) in beam_search(model, src, **options)]
+
+
+def _torch(model: Transformer, sources: Sequence[np.ndarray], place: Place) -> Callable[[], list[list[int]]]:
     import torch
 
     from benchmarks.torch_decoding import beam_search as torch_beam_search
@@ -80,14 +89,14 @@ def _torch(model: Transformer, sources: Sequence[np.ndarray], place: Place) -> C
     twin = TorchTransformer.from_ours(model).to(place.torch_device).eval()
     batches = [torch.from_numpy(src).to(place.torch_device) for src in sources]
 
-    def translate() -> object:
+    def translate() -> list[list[int]]:
         torch.backends.cuda.matmul.allow_tf32 = False
-        return [torch_beam_search(twin, ids, ids.shape[1] - 1).cpu() for ids in batches]
+        return [found for ids in batches for found in torch_beam_search(twin, ids, ids.shape[1] - 1).tolist()]
 
     return translate
 
 
-def _marian(model: Transformer, sources: Sequence[np.ndarray], place: Place) -> Callable[[], object]:
+def _marian(model: Transformer, sources: Sequence[np.ndarray], place: Place) -> Callable[[], list[list[int]]]:
     import torch
 
     from benchmarks.marian import marian_model
@@ -95,15 +104,14 @@ def _marian(model: Transformer, sources: Sequence[np.ndarray], place: Place) -> 
     marian = marian_model(model).to(place.torch_device)
     batches = [torch.from_numpy(src).to(place.torch_device) for src in sources]
 
-    def translate() -> object:
+    def translate() -> list[list[int]]:
         torch.backends.cuda.matmul.allow_tf32 = False
         options = {"num_beams": 4, "do_sample": False, "length_penalty": 0.0}
+        found = []
         with torch.inference_mode():
-            return [
-                marian.generate(
-                    ids, attention_mask=torch.ones_like(ids), max_new_tokens=ids.shape[1] - 1, **options
-                ).cpu()
-                for ids in batches
-            ]
+            for ids in batches:
+                limits = {"attention_mask": torch.ones_like(ids), "max_new_tokens": ids.shape[1] - 1}
+                found += marian.generate(ids, **limits, **options)[:, 1:].tolist()  # without BOS
+        return found
 
     return translate

@@ -140,6 +140,7 @@ def test_newstest_is_decoded_by_its_lengths_where_its_text_is(tmp_path, rng):
     assert found["sentences"] == 30 and found["batches"] == 4
     assert found["tokens of newstest2014"] <= found["new tokens"]
     assert found["ours"]["sentences/s"] > 0
+    assert all(found[peer]["same as ours"] >= 25 for peer in ("ours", "PyTorch", "Marian") if peer in found)
 
 
 def test_stages_of_an_earlier_call_on_the_same_commit_are_kept(tmp_path):
