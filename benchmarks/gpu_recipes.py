@@ -75,7 +75,7 @@ def trained(
     config = _config(recipe, recipe.files(data), runs / recipe.name, device, changes)
     trainer = Trainer(config, progress=False)
     outcome = _run_until(trainer, began + seconds - RESERVE)
-    lines = read_metrics(trainer.log.path)
+    lines = read_metrics(trainer.folder.metrics)
     result = {"updates": outcome.update, "of": config.training.updates, "minutes": lines[-1]["seconds"] / 60}
     result |= {name: lines[-1][name] for name in ("loss", "nll") if name in lines[-1]}
     if outcome.signal is not None:

@@ -27,7 +27,7 @@ def test_training_on_the_gpu_learns(precision, device, tmp_path):
     trainer = tiny_trainer(tmp_path, device="cuda", precision=precision, updates=60, validate_every=20)
     assert library_name(trainer.model.xp) == "cupy"
     trainer.run()
-    losses = [line["nll"] for line in read_metrics(trainer.log.path) if line["kind"] == "valid"]
+    losses = [line["nll"] for line in read_metrics(trainer.folder.metrics) if line["kind"] == "valid"]
     assert losses[-1] < losses[0] and np.isfinite(losses).all()
 
 
