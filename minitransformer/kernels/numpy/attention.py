@@ -13,7 +13,6 @@ import numpy as np
 from minitransformer.backend import Array
 from minitransformer.ops.dropout import dropout_backward, dropout_forward
 from minitransformer.ops.rule import Rule
-from minitransformer.workers import in_parts
 
 FEW_QUERIES = 8  # up to so many, rows of keys are the longer ones
 
@@ -37,36 +36,22 @@ def attention_forward(
 def attention_forward_only(
     q: Array, k: Array, v: Array, *, mask: Array | None = None, keep: Array | None = None, p_drop: float = 0.0
 ) -> Array:
-    """y alone; for the few queries of a decoder's step sentence by sentence, shared between threads."""
-    if keep is not None or q.ndim < 3 or q.shape[-2] > FEW_QUERIES:
+    """y alone; for the few queries of a decoder's step with scores as in eq. 1, (..., T, S), whose rows are longer. The
+    sum divides y, which has fewer values than the weights."""
+    if keep is not None or q.shape[-2] > FEW_QUERIES:
         return attention_forward(q, k, v, mask=mask, keep=keep, p_drop=p_drop)[0]
-    y = np.empty((*q.shape[:-1], v.shape[-1]), q.dtype)
-    forbidden = None
-    if mask is not None:
-        forbidden = np.where(mask, 0.0, -np.inf).astype(q.dtype)
-        forbidden = np.broadcast_to(forbidden, (*q.shape[:-1], k.shape[-2]))  # (..., T, S), a view
-
-    def attend(part: slice) -> None:
-        _attend_few(q[part], k[part], v[part], None if forbidden is None else forbidden[part], y[part])
-
-    in_parts(attend, len(q), k.size + v.size)
-    return y
-
-
-def _attend_few(q: Array, k: Array, v: Array, forbidden: Array | None, y: Array) -> None:
-    """With scores as in eq. 1, (..., T, S): a row of keys is longer than one of queries. The sum divides y, which has
-    fewer values than the weights."""
     scores = (q * (1.0 / math.sqrt(q.shape[-1]))) @ k.swapaxes(-1, -2)  # (..., T, S)
-    if forbidden is not None:
-        scores += forbidden
+    if mask is not None:
+        scores += np.where(mask, 0.0, -np.inf).astype(scores.dtype)
     largest = scores.max(axis=-1, keepdims=True)
     largest[largest == -np.inf] = 0.0
     scores -= largest
     exps = np.exp(scores, out=scores)
     total = exps @ np.ones((exps.shape[-1], 1), exps.dtype)  # (..., T, 1)
     total[total == 0.0] = 1.0
-    np.matmul(exps, v, out=y)
+    y = exps @ v  # (..., T, d_v)
     y /= total
+    return y
 
 
 def attention_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
