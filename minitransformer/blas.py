@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from threading import Lock
 
 # The names under which NumPy's wheels and the usual systems export OpenBLAS's switch.
 _NAMES = (
@@ -15,6 +16,11 @@ _NAMES = (
     "openblas_{}_num_threads64_",
     "openblas_{}_num_threads",
 )
+
+_LOCK = Lock()
+# The threads before the first limit, then each limit that holds: blocks of several threads may overlap, and the last to
+# end must find what was before the first.
+_LIMITS: list[list[int]] = []
 
 
 def core_count() -> int:
@@ -32,15 +38,24 @@ def blas_threads() -> int | None:
 def limited_blas_threads(number: int) -> Iterator[None]:
     """Within the block products run on ``number`` threads, in the whole process. A BLAS without a switch goes on as
     it was."""
-    before, set_threads = blas_threads(), _function("set")
-    if before is None or set_threads is None:
+    set_threads = _function("set")
+    if blas_threads() is None or set_threads is None:
         yield
         return
-    set_threads(number)
+    limit = [number]
+    with _LOCK:
+        if not _LIMITS:
+            _LIMITS.append([blas_threads()])
+        _LIMITS.append(limit)
+        set_threads(number)
     try:
         yield
     finally:
-        set_threads(before)
+        with _LOCK:
+            _LIMITS[:] = [each for each in _LIMITS if each is not limit]
+            set_threads(_LIMITS[-1][0])
+            if len(_LIMITS) == 1:
+                _LIMITS.clear()
 
 
 @cache

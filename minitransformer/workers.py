@@ -23,7 +23,7 @@ Result = TypeVar("Result")
 # pass reads memory once.
 BLOCK = 65536
 LARGE = 1 << 19
-"""Numbers that a piece of work must read before a second thread gains more than the 0.1 ms of its start."""
+"""Numbers that work must read before a second thread gains more than its start takes (benchmarks/notes.md)."""
 
 
 class Workers:

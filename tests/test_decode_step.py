@@ -74,6 +74,14 @@ def test_two_caches_of_one_memory_do_not_disturb_each_other(rng, relative_error)
     assert relative_error(logits, model(batch.src, batch.tgt_in).data[:, 0]) < 1e-12
 
 
+def test_ids_that_are_not_one_for_each_row_are_refused_and_change_nothing(rng):
+    model, batch = small_model(rng), random_batch(rng)
+    cache = model.start_cache(model.encode(batch.src), max_length=2)
+    with pytest.raises(ShapeError, match=f"each of {len(batch.src)} rows, got 1"):
+        model.decode_step(batch.tgt_in[:1, 0], cache)
+    assert cache.length == 0
+
+
 def test_a_cache_that_is_full_says_so(rng):
     model, batch = small_model(rng), random_batch(rng)
     cache = model.start_cache(model.encode(batch.src), max_length=1)

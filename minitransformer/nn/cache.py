@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from minitransformer.autograd import Tensor
 from minitransformer.backend import Array, get_array_module, library_name, to_numpy
 from minitransformer.errors import ShapeError
 from minitransformer.nn.tree import Tree
 from minitransformer.workers import in_parts
 
-COPIED_ROWS = 64  # of a table that is transposed, at a time: they stay in the cache
+COPIED_ROWS = 64  # of a table that is transposed, at a time: they stay in the processor's cache
 
 
 @dataclass(frozen=True)
@@ -47,10 +49,10 @@ class LayerCache:
         if there < n_slots:
             self.keys, self.values = (_enlarged(each, max(n_slots, 2 * there)) for each in (self.keys, self.values))
 
-    def move(self, origins: Array, places: Array, n_sentences: int) -> None:
-        """Move some sentences to other places, and keep the first ``n_sentences``."""
+    def move(self, moving: Array, gaps: Array, n_sentences: int) -> None:
+        """Let some sentences fill the gaps of others, and keep the first ``n_sentences``."""
         for name in ("memory_keys", "memory_values", "keys", "values"):
-            setattr(self, name, _moved(getattr(self, name), origins, places, n_sentences))
+            setattr(self, name, _moved(getattr(self, name), moving, gaps, n_sentences))
 
 
 class Cache:
@@ -72,6 +74,11 @@ class Cache:
         self._tree = Tree(len(memory_mask))
         self._turned: Array | None = None
         self._place()
+
+    @property
+    def n_rows(self) -> int:
+        """R"""
+        return len(self._tree.sentences)
 
     def extend(self) -> None:
         """Room for one more position of every row.
@@ -97,10 +104,10 @@ class Cache:
     def reorder(self, rows: Array) -> None:
         """Keep the given rows, in that order: a beam's survivors, or a row several times to widen it to a beam."""
         xp = get_array_module(self.memory_mask)
-        origins, places = (xp.asarray(each) for each in self._tree.keep(to_numpy(rows)))
+        moving, gaps = (xp.asarray(each) for each in self._tree.keep(to_numpy(rows)))
         for layer in self.layers:
-            layer.move(origins, places, self._tree.n_sentences)
-        self.memory_mask = _moved(self.memory_mask, origins, places, self._tree.n_sentences)
+            layer.move(moving, gaps, self._tree.n_sentences)
+        self.memory_mask = _moved(self.memory_mask, moving, gaps, self._tree.n_sentences)
         self._place()
 
     def _place(self) -> None:
@@ -128,7 +135,7 @@ class Cache:
         if len(self._places) == 1 or library_name(get_array_module(table)) != "numpy":
             return table.T
         if self._turned is None:
-            self._turned = _turned(table)
+            self._turned = _transposed_copy(table)
         return self._turned
 
 
@@ -139,13 +146,13 @@ def _enlarged(old: Array, n_slots: int) -> Array:
     return new
 
 
-def _moved(array: Array, origins: Array, places: Array, n_sentences: int) -> Array:
-    array[places] = array[origins]  # the right side is a copy, made before anything is written
+def _moved(array: Array, moving: Array, gaps: Array, n_sentences: int) -> Array:
+    array[gaps] = array[moving]  # the right side is a copy, made before anything is written
     return array[:n_sentences]
 
 
-def _turned(table: Array) -> Array:
-    turned = get_array_module(table).empty(table.shape[::-1], table.dtype)
+def _transposed_copy(table: np.ndarray) -> np.ndarray:
+    turned = np.empty(table.shape[::-1], table.dtype)
 
     def copy(columns: slice) -> None:
         for start in range(columns.start, columns.stop, COPIED_ROWS):

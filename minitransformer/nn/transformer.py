@@ -119,6 +119,8 @@ class Transformer(Module):
         """Logits of the next token after ``last_ids``, (R,) to (R, V); ``cache`` grows by one position."""
         with no_grad(), self._exactly():
             ids = self._checked_ids(self.xp.asarray(last_ids)[:, None], "last_ids")  # (R, 1)
+            if len(ids) != cache.n_rows:
+                raise ShapeError(f"decode_step: last_ids must be one for each of {cache.n_rows} rows, got {len(ids)}")
             embedded = self.tgt_embedding(ids, start=cache.length)  # (R, 1, d_model)
             cache.extend()
             hidden = self.decoder.step(embedded, cache)  # (R, 1, d_model)

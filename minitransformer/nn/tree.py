@@ -40,7 +40,7 @@ class Tree:
 
     def keep(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Keep some rows, in their order, a row perhaps several times. The last sentences fill the gaps of those that
-        have no row left: returns (from, to), the numbers of the sentences that move."""
+        have no row left: returns (moving, gaps), the numbers of the sentences that move and those that they get."""
         sentences, slots = self.sentences[rows], self.slots[rows]
         self.slots = slots[:, : np.flatnonzero(slots.any(axis=0)).max(initial=-1) + 1]
         stays = np.isin(np.arange(self.n_sentences), sentences)  # (B,)

@@ -13,7 +13,7 @@ from minitransformer.workers import in_parts
 NEVER_SAID = [PAD, BOS]
 """Ids that stand for no word. UNK may be said: it is what the model learned to say for what it cannot spell."""
 
-BLOCK_ROWS = 64  # of logits that are worked on at a time
+BLOCK_ROWS = 64  # of logits at a time: no array of exponentials is larger
 
 
 def output_limits(model: Transformer, src_ids: np.ndarray, max_extra: int) -> np.ndarray:

@@ -89,7 +89,7 @@ CACHE_BYTES = Exercise(
             lambda n_layers, *sizes: cache_bytes(1, *sizes),
         ),
         Mistake(
-            "beam_size is not used: every beginning, four to a sentence with beam 4, has its own past.",
+            "beam_size is not used: beginnings that share no token, four to a sentence with beam 4, have a past each.",
             lambda n_layers, d_model, n_sentences, beam_size, *lengths: cache_bytes(
                 n_layers, d_model, n_sentences, 1, *lengths
             ),

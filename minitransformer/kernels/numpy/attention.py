@@ -1,7 +1,8 @@
 """Twin of attention that holds scores the other way round, (..., S, T), and works on them in place.
 
 Softmax is then a reduction over the last axis but one, which NumPy does a whole row of queries at a time. Over the last
-axis it reduces each short row by itself: four times as slow (benchmarks/notes.md).
+axis it reduces each short row by itself: four times as slow (benchmarks/notes.md). The few queries of a decoder's step
+are the exception: there rows over the keys are the longer ones, and the pair itself is faster.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ import math
 import numpy as np
 
 from minitransformer.backend import Array
+from minitransformer.ops import attention as ops_attention
 from minitransformer.ops.dropout import dropout_backward, dropout_forward
 from minitransformer.ops.rule import Rule
 
-FEW_QUERIES = 8  # up to so many, rows of keys are the longer ones
+FEW_QUERIES = 8
 
 
 def attention_forward(
@@ -36,22 +38,9 @@ def attention_forward(
 def attention_forward_only(
     q: Array, k: Array, v: Array, *, mask: Array | None = None, keep: Array | None = None, p_drop: float = 0.0
 ) -> Array:
-    """y alone; for the few queries of a decoder's step with scores as in eq. 1, (..., T, S), whose rows are longer. The
-    sum divides y, which has fewer values than the weights."""
-    if keep is not None or q.shape[-2] > FEW_QUERIES:
-        return attention_forward(q, k, v, mask=mask, keep=keep, p_drop=p_drop)[0]
-    scores = (q * (1.0 / math.sqrt(q.shape[-1]))) @ k.swapaxes(-1, -2)  # (..., T, S)
-    if mask is not None:
-        scores += np.where(mask, 0.0, -np.inf).astype(scores.dtype)
-    largest = scores.max(axis=-1, keepdims=True)
-    largest[largest == -np.inf] = 0.0
-    scores -= largest
-    exps = np.exp(scores, out=scores)
-    total = exps @ np.ones((exps.shape[-1], 1), exps.dtype)  # (..., T, 1)
-    total[total == 0.0] = 1.0
-    y = exps @ v  # (..., T, d_v)
-    y /= total
-    return y
+    """y alone, for the few queries of a decoder's step by the pair itself."""
+    forward = ops_attention.attention_forward if q.shape[-2] <= FEW_QUERIES else attention_forward
+    return forward(q, k, v, mask=mask, keep=keep, p_drop=p_drop)[0]
 
 
 def attention_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
