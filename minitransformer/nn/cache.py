@@ -44,7 +44,7 @@ class LayerCache:
         return Tensor(self.memory_keys), Tensor(self.memory_values)
 
     def reserve(self, n_slots: int) -> None:
-        """Room for so many slots, or for twice as many as there are if there are too few."""
+        """Room for so many slots; it at least doubles, so that old ones are seldom copied."""
         there = self.keys.shape[2]
         if there < n_slots:
             self.keys, self.values = (_enlarged(each, max(n_slots, 2 * there)) for each in (self.keys, self.values))
