@@ -10,7 +10,7 @@ import pytest
 from cuda_on_cpu.cublas_lt import SEEN, stand_in, watched
 
 from minitransformer.cli import doctor
-from minitransformer.errors import BackendError
+from minitransformer.errors import BackendError, ShapeError, install_hint
 from minitransformer.kernels import CountedMask
 from minitransformer.kernels.cupy import gemm_lt
 from minitransformer.kernels.cupy.gemm_lt import Library, biased_product
@@ -75,6 +75,35 @@ def test_what_cublaslt_does_not_support_is_made_otherwise_and_not_asked_for_agai
         y, _ = device.twins["linear"].forward(x, weight, bias)
         np.testing.assert_allclose(y, x @ weight + bias, rtol=1e-4, atol=1e-5)
     assert seen["heuristics"].value == 1 and seen["products"].value == 0
+    assert seen["alive"].value == 0  # nothing is kept for it
+
+
+def test_a_plan_keeps_its_descriptor_and_three_layouts(seen, rng):
+    for _ in range(2):
+        product(rng)
+    assert seen["alive"].value == 4
+
+
+def test_a_handle_that_could_not_be_made_is_asked_for_again(seen, rng):
+    seen["refuse_handles"].value = INTERNAL_ERROR
+    for _ in range(2):
+        with pytest.raises(BackendError, match="^cublasLtCreate: .*INTERNAL_ERROR"):
+            product(rng)
+    seen["refuse_handles"].value = 0
+    assert product(rng) is not None and seen["alive"].value == 4
+
+
+@pytest.mark.parametrize("there", [True, False])
+@pytest.mark.parametrize("shapes", [((6, 16), (15, 8)), ((0, 16), (16, 8)), ((6, 16), (16, 0))])
+def test_factors_that_do_not_fit_or_are_empty_are_refused_before_any_library_sees_them(
+    shapes, there, seen, device, rng
+):
+    if not there:
+        device.monkeypatch.setattr(gemm_lt, "library", lambda: None)
+    x, weight, bias = (rng.standard_normal(shape).astype(np.float32) for shape in (*shapes, (8,)))
+    with pytest.raises(ShapeError, match="^matmul: (factors must fit|no axis may be empty)"):
+        device.twins["linear"].forward(x, weight, bias)
+    assert seen["heuristics"].value == seen["products"].value == 0
 
 
 @pytest.mark.parametrize(
@@ -86,6 +115,7 @@ def test_a_call_that_fails_is_told_in_one_line(refused, call, seen, rng):
         product(rng)
     wanted = f"cublasLt{call}: the status must be CUBLAS_STATUS_SUCCESS, got CUBLAS_STATUS_INTERNAL_ERROR (14)"
     assert str(caught.value) == wanted
+    assert seen["alive"].value == (0 if call == "MatmulAlgoGetHeuristic" else 4)  # a plan may be good for a next time
 
 
 def without_library(monkeypatch, error: Exception) -> None:
@@ -103,7 +133,8 @@ def test_a_library_that_is_not_there_is_looked_for_once_and_done_without(monkeyp
     without_library(monkeypatch, RuntimeError("no\nlibcublasLt"))
     with pytest.raises(BackendError, match="^cublasLt: it must be possible to load it, got no libcublasLt$"):
         gemm_lt.load()
-    assert doctor.CHECKS["cuBLASLt"]()[0] == ""
+    found, remark = doctor.CHECKS["cuBLASLt"]()
+    assert found == "" and "got no libcublasLt; " in remark and install_hint("cuda13") in remark
     gemm_lt.library.cache_clear()
     try:
         assert gemm_lt.library() is None

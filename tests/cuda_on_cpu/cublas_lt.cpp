@@ -40,10 +40,11 @@ struct Result {
 };
 static_assert(sizeof(Algorithm) == 64 && sizeof(Result) == 96, "sizes of cublasLt.h");
 
-// What the tests look at and set: stream and arithmetic of the last product, algorithms sought, products made, what is
-// refused.
+// What the tests look at and set: stream and arithmetic of the last product, algorithms sought, products made,
+// descriptors, layouts and preferences that were made and not destroyed, what is refused.
 extern "C" {
-long long last_stream = -1, last_compute = -1, heuristics = 0, products = 0, refuse_heuristics = 0, refuse_products = 0;
+long long last_stream = -1, last_compute = -1, heuristics = 0, products = 0, alive = 0;
+long long refuse_handles = 0, refuse_heuristics = 0, refuse_products = 0;
 }
 
 static int handle_memory;
@@ -66,6 +67,20 @@ static void write(void *memory, int kind, std::int64_t i, float value) {
     else put((bf16 *)memory + i, value);
 }
 
+template <typename Thing>
+static int keep(Thing **made, Thing *thing) {
+    *made = thing;
+    ++alive;
+    return SUCCESS;
+}
+
+template <typename Thing>
+static int destroy(Thing *thing) {
+    delete thing;
+    --alive;
+    return SUCCESS;
+}
+
 extern "C" {
 
 std::size_t cublasLtGetVersion() { return 130000; }
@@ -77,14 +92,16 @@ const char *cublasLtGetStatusName(int status) {
 }
 
 int cublasLtCreate(void **handle) {
+    if (refuse_handles) return (int)refuse_handles;
     *handle = &handle_memory;
     return SUCCESS;
 }
 
 int cublasLtMatmulDescCreate(Desc **made, int compute, int scale) {
-    *made = new Desc{compute, scale};
-    return SUCCESS;
+    return keep(made, new Desc{compute, scale});
 }
+
+int cublasLtMatmulDescDestroy(Desc *desc) { return destroy(desc); }
 
 int cublasLtMatmulDescSetAttribute(Desc *desc, int attribute, const void *value, std::size_t size) {
     switch (attribute) {
@@ -97,13 +114,13 @@ int cublasLtMatmulDescSetAttribute(Desc *desc, int attribute, const void *value,
 
 int cublasLtMatrixLayoutCreate(Layout **made, int kind, std::uint64_t rows, std::uint64_t columns, std::int64_t ld) {
     if (ld < (std::int64_t)rows) return INVALID_VALUE;
-    *made = new Layout{kind, rows, columns, ld};
-    return SUCCESS;
+    return keep(made, new Layout{kind, rows, columns, ld});
 }
 
+int cublasLtMatrixLayoutDestroy(Layout *layout) { return destroy(layout); }
+
 int cublasLtMatmulPreferenceCreate(Preference **made) {
-    *made = new Preference;
-    return SUCCESS;
+    return keep(made, new Preference);
 }
 
 int cublasLtMatmulPreferenceSetAttribute(Preference *preference, int attribute, const void *value, std::size_t size) {
@@ -113,10 +130,7 @@ int cublasLtMatmulPreferenceSetAttribute(Preference *preference, int attribute, 
     return INVALID_VALUE;
 }
 
-int cublasLtMatmulPreferenceDestroy(Preference *preference) {
-    delete preference;
-    return SUCCESS;
-}
+int cublasLtMatmulPreferenceDestroy(Preference *preference) { return destroy(preference); }
 
 static Algorithm algorithm_for(const Desc *desc, const Layout *a, const Layout *b, const Layout *d) {
     std::uint64_t kinds = a->kind + 100 * b->kind + 10000 * d->kind + 1000000 * desc->compute;

@@ -10,7 +10,8 @@ from cuda_on_cpu.kernels import built
 from minitransformer.kernels.cupy.source import FOLDER, options_of
 
 HERE = Path(__file__).parent
-SEEN = ("last_stream", "last_compute", "heuristics", "products", "refuse_heuristics", "refuse_products")
+SEEN = ("last_stream", "last_compute", "heuristics", "products", "alive")
+SEEN += ("refuse_handles", "refuse_heuristics", "refuse_products")
 
 
 @cache

@@ -36,16 +36,16 @@ def matmul(
 
     a: (..., n, k), or (..., k, n) with transpose_a   b: (..., k, m), or (..., m, k) with transpose_b
     y: (..., n, m), the same leading axes in all   dtype: of y (default: that of a)   tf32: for float32 factors
+
+    Raises:
+        ShapeError: the factors do not fit together, or one is empty.
     """
-    stack, (n, k), m = _sizes(a, b, transpose_a, transpose_b)
+    stack, (n, k), m = sizes_of(a, b, transpose_a, transpose_b)
     if out is None:
         out = get_array_module(a).empty((*stack, n, m), a.dtype if dtype is None else dtype)
-    count = math.prod(stack)
-    if 0 in (count, n, m, k):
-        raise ShapeError(f"matmul: no axis may be empty, got {a.shape} and {b.shape}")
     # cuBLAS counts by columns: what it takes for y^T = b^T a^T is y = a b by rows.
     flags = int(transpose_b), int(transpose_a)
-    _multiply(b, a, out, flags, (m, n, k), count, alpha, 1.0 if add else 0.0, tf32)
+    _multiply(b, a, out, flags, (m, n, k), math.prod(stack), alpha, 1.0 if add else 0.0, tf32)
     return out
 
 
@@ -82,12 +82,19 @@ def _multiply(
         )  # fmt: skip
 
 
-def _sizes(a: Array, b: Array, transpose_a: bool, transpose_b: bool) -> tuple[tuple[int, ...], tuple[int, int], int]:
+def sizes_of(a: Array, b: Array, transpose_a: bool, transpose_b: bool) -> tuple[tuple[int, ...], tuple[int, int], int]:
+    """(leading axes, (n, k), m) of a product as in ``matmul``: what a library that sees only addresses cannot check.
+
+    Raises:
+        ShapeError: the factors do not fit together, or one is empty.
+    """
     n, k = a.shape[-2:][:: -1 if transpose_a else 1]
     k_b, m = b.shape[-2:][:: -1 if transpose_b else 1]
     if k != k_b or a.shape[:-2] != b.shape[:-2] or a.dtype != b.dtype:
         shapes = f"{a.dtype} {a.shape} and {b.dtype} {b.shape}"
         raise ShapeError(f"matmul: factors must fit together and have one type, got {shapes}")
+    if 0 in (*a.shape, *b.shape):
+        raise ShapeError(f"matmul: no axis may be empty, got {a.shape} and {b.shape}")
     return a.shape[:-2], (n, k), m
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from minitransformer.backend import Array, get_array_module
 from minitransformer.errors import BackendError
 from minitransformer.kernels.cupy.cast import stored
-from minitransformer.kernels.cupy.gemm import COMPUTE_FLOAT32, COMPUTE_TF32, DATA_TYPES
+from minitransformer.kernels.cupy.gemm import COMPUTE_FLOAT32, COMPUTE_TF32, DATA_TYPES, sizes_of
 from minitransformer.kernels.cupy.launch import Counter, address
 
 DESC_EPILOGUE, DESC_BIAS_POINTER, DESC_BIAS_DATA_TYPE = 7, 8, 26  # cublasLtMatmulDescAttributes_t
@@ -109,6 +109,7 @@ class Library:
             )  # fmt: skip
             if status == NOT_SUPPORTED:
                 self._plans[product] = None
+                self._discard(plan)
                 return False
             self._check("Matmul", status)
         Counter.launches += 1
@@ -116,7 +117,7 @@ class Library:
 
     def _planned(self, product: Product, workspace_bytes: int, bias: int) -> Plan | None:
         """The best algorithm within the workspace that gives the same bits each time, if there is one."""
-        m, n, k = product.sizes
+        handle, (m, n, k) = self._handle(product.gpu), product.sizes
         kind = DATA_TYPES[product.dtype]
         compute = COMPUTE_TF32 if product.tf32 and product.dtype == "float32" else COMPUTE_FLOAT32
         descriptor = self._made("MatmulDesc", c_int(compute), c_int(DATA_TYPES["float32"]))
@@ -124,21 +125,28 @@ class Library:
         self._set("MatmulDesc", descriptor, DESC_EPILOGUE, c_uint32(epilogue))
         self._set("MatmulDesc", descriptor, DESC_BIAS_DATA_TYPE, c_int32(kind))
         self._set("MatmulDesc", descriptor, DESC_BIAS_POINTER, c_void_p(bias))
-        a, b, d = (self._layout(kind, rows, columns) for rows, columns in ((m, k), (k, n), (m, n)))
+        layouts = (self._layout(kind, rows, columns) for rows, columns in ((m, k), (k, n), (m, n)))
+        plan, found = Plan(descriptor, *layouts, HeuristicResult()), c_int(0)
         preference = self._made("MatmulPreference")
         self._set("MatmulPreference", preference, PREF_MAX_WORKSPACE_BYTES, c_uint64(workspace_bytes))
         self._set("MatmulPreference", preference, PREF_REDUCTION_SCHEME_MASK, c_uint32(REDUCTION_SCHEME_COMPUTE_TYPE))
         for attribute, alignment in zip(PREF_MIN_ALIGNMENTS, product.alignments, strict=False):
             self._set("MatmulPreference", preference, attribute, c_uint32(alignment))
-        chosen, found = HeuristicResult(), c_int(0)
         status = self._functions.cublasLtMatmulAlgoGetHeuristic(
-            self._handle(product.gpu), descriptor, a, b, d, d, preference, c_int(1), byref(chosen), byref(found)
+            handle, descriptor, plan.a, plan.b, plan.d, plan.d, preference, c_int(1), byref(plan.chosen), byref(found)
         )
         self._call("MatmulPreferenceDestroy", preference)
-        if status == NOT_SUPPORTED or (status == 0 and (found.value == 0 or chosen.state != 0)):
-            return None
-        self._check("MatmulAlgoGetHeuristic", status)
-        return Plan(descriptor, a, b, d, chosen)
+        if status == 0 and found.value > 0 and plan.chosen.state == 0:
+            return plan
+        self._discard(plan)
+        if status != NOT_SUPPORTED:
+            self._check("MatmulAlgoGetHeuristic", status)
+        return None
+
+    def _discard(self, plan: Plan) -> None:
+        self._call("MatmulDescDestroy", plan.descriptor)
+        for layout in (plan.a, plan.b, plan.d):
+            self._call("MatrixLayoutDestroy", layout)
 
     def _layout(self, kind: int, rows: int, columns: int) -> c_void_p:
         """Of a matrix whose columns lie one after the other without gaps."""
@@ -154,8 +162,7 @@ class Library:
 
     def _handle(self, gpu: int) -> c_void_p:
         if gpu not in self._handles:
-            self._handles[gpu] = c_void_p()
-            self._call("Create", byref(self._handles[gpu]))
+            self._handles[gpu] = self._made("")
         return self._handles[gpu]
 
     def _workspace(self, gpu: int, stream: int, capability: int, like: Array) -> Array:
@@ -181,8 +188,10 @@ def biased_product(a: Array, b: Array, bias: Array, *, relu: bool = False, tf32:
     y: (n, m), of the type of a, summed in float32   tf32: for float32 factors
 
     Raises:
+        ShapeError: the factors do not fit together, or one is empty.
         BackendError: the library refused a call.
     """
+    sizes_of(a, b, False, False)  # raises ShapeError
     found = library()
     if found is None or a.dtype.name == "float64":
         return None
