@@ -6,8 +6,9 @@ Each stage runs in a process of its own, under a limit of time; what fails or ta
 rest goes on. Results are saved after every stage, so a machine that is taken away leaves what there was. It needs CuPy
 and, for the comparison, PyTorch; nothing is fetched. On a machine without a GPU it says so and does nothing.
 
-newstest, multi30k and tatoeba want the text that `minitransformer data get` brings, in --data (wmt_small_en_de too for
-newstest: word pieces are learned from it). A training that runs out of time goes on from its checkpoint the next time.
+newstest, multi30k and tatoeba want the text that `minitransformer data get` brings, in --data; newstest also wants
+multi30k or tatoeba, to learn word pieces from. A training that runs out of time goes on from its checkpoint the next
+time. Stages that a call before this one has left in the folder stay, if commit, card and --quick are the same.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from benchmarks.machine import machine_facts
 from benchmarks.tables import RESULTS, markdown_row
 from minitransformer.backend import cuda_trouble, driver_version
 from minitransformer.cli.doctor import CHECKS
+from minitransformer.files import write_atomically
 
 LIMITS = {
     "correctness": 420,
@@ -80,7 +82,11 @@ def _end(process: subprocess.Popen) -> None:
 
 def gpu_facts() -> dict:
     """The machine, with card, driver and CuPy."""
-    return machine_facts() | {name: CHECKS[name]()[0] for name in ("CuPy", "driver", "cuBLASLt", "NCCL")}
+    import cupy
+
+    card = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
+    found = {name: CHECKS[name]()[0] for name in ("CuPy", "driver", "cuBLASLt", "NCCL")}
+    return machine_facts() | {"card": card} | found
 
 
 def markdown(facts: dict, stages: dict[str, dict]) -> str:
@@ -143,19 +149,25 @@ def _outcome(result: dict) -> str:
 
 def save(folder: Path, facts: dict, stages: dict[str, dict]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "gpu.json").write_text(
-        json.dumps({"machine": facts, "stages": stages}, indent=1) + "\n", encoding="utf-8"
-    )
-    (folder / "gpu.md").write_text(markdown(facts, stages), encoding="utf-8")
+    texts = {"gpu.json": json.dumps({"machine": facts, "stages": stages}, indent=1) + "\n"}
+    texts["gpu.md"] = markdown(facts, stages)
+    for name, text in texts.items():
+        write_atomically(folder / name, lambda file, text=text: file.write(text.encode("utf-8")))
 
 
-def earlier(folder: Path | None, facts: dict) -> dict[str, dict]:
-    """The stages that a call before this one, on the same commit, has left in the folder."""
+def earlier(folder: Path | None, facts: dict, mark: dict) -> dict[str, dict]:
+    """The stages that a call before this one has left in the folder, of the same commit without changes.
+
+    mark: what else must be the same, as it is saved with each stage: the card, and whether sizes were small
+    """
     path = folder / "gpu.json" if folder else None
-    if path is None or not path.is_file() or facts["commit"] == "unknown":
+    commit = facts["commit"]
+    if path is None or not path.is_file() or commit == "unknown" or commit.endswith("+ changes"):
         return {}
     found = json.loads(path.read_text(encoding="utf-8"))
-    return found["stages"] if found["machine"].get("commit") == facts["commit"] else {}
+    if found["machine"].get("commit") != commit:
+        return {}
+    return {name: stage for name, stage in found["stages"].items() if mark.items() <= stage.items()}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -176,14 +188,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     facts = gpu_facts() | ({"commit": options.commit} if options.commit else {})
     folder = options.out or (None if options.quick else RESULTS)
-    stages = earlier(folder, facts)
+    mark = {"quick": options.quick, "card": facts["card"]}
+    stages = earlier(folder, facts, mark)
     end = time.monotonic() + options.seconds
     for name in options.stages:
         left = end - time.monotonic()
         if left < 5:
-            stages[name] = {"left out": "the time is used up"}
+            stages.setdefault(name, {"left out": "the time is used up"} | mark)
         else:
-            stages[name] = run_stage(name, options.quick, min(left, LIMITS[name]), options.data)
+            stages[name] = run_stage(name, options.quick, min(left, LIMITS[name]), options.data) | mark
         print(f"{name}: {_outcome(stages[name])}", flush=True)
         if folder:
             save(folder, facts, stages)

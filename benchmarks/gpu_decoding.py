@@ -10,14 +10,13 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.gpu_steps import Place, once, reason
+from benchmarks.real_text import CORPORA
 from benchmarks.work import Size
 from minitransformer.config import EOS, UNK
 from minitransformer.nn import Transformer
-from minitransformer.text import Tokenizer, read_lines
+from minitransformer.text import Tokenizer, read_lines, read_parallel
 from minitransformer.translation import beam_search
 
-TEXT = ("wmt_small_en_de/train.en", "wmt_small_en_de/train.de")
-"""Files of the data folder that the word pieces are learned from; without them newstest has no length in tokens."""
 NEWSTEST = "newstest/newstest2014.en-de.en"
 
 
@@ -32,19 +31,23 @@ def newstest(size: Size, place: Place, data: Path | None, batch: int = 128, ever
 
     every: take one sentence of so many
     """
-    missing = ["--data"] if data is None else [name for name in (*TEXT, NEWSTEST) if not (data / name).is_file()]
-    if missing:
-        return {"left out": f"no {missing[0]}"}
-    learned = [line for name in TEXT for line in read_lines(data / name)]
-    tokenizer = Tokenizer.train(learned, vocab_size=size.model.vocab_size)
+    if data is None or not (data / NEWSTEST).is_file():
+        return {"left out": "no --data" if data is None else f"no {NEWSTEST}"}
+    corpora = [name for name in reversed(CORPORA) if (data / name / "train.en").is_file()]  # news first
+    if not corpora:
+        return {"left out": f"no text to learn word pieces from: train.en and train.de of {' or '.join(CORPORA)}"}
+    learned = read_parallel(*(data / corpora[0] / f"train.{language}" for language in ("en", "de")))
+    tokenizer = Tokenizer.train([line for side in learned for line in side], vocab_size=size.model.vocab_size)
     lengths = sorted(max(1, len(ids)) for ids in tokenizer.encode_lines(read_lines(data / NEWSTEST)[::every]))
     batches = [lengths[start : start + batch] for start in range(0, len(lengths), batch)]
     found = translated(size, [(len(each), each[-1]) for each in batches], place, rounds=1)
-    return {"tokens of newstest2014": sum(lengths), "batches": len(batches)} | found
+    told = {"word pieces of": corpora[0], "tokens of newstest2014": sum(lengths)}
+    return told | {"batches": len(batches)} | found
 
 
 def translated(size: Size, batches: Sequence[tuple[int, int]], place: Place, rounds: int) -> dict:
-    """Sentences a second, and how many outputs are ours token by token (rounding may decide between equal ones).
+    """Sentences a second, and how many outputs are ours token by token (rounding may decide between equal ones). The
+    runners take turns in each round.
 
     batches: how many sentences of how many tokens
     """
@@ -63,8 +66,11 @@ def translated(size: Size, batches: Sequence[tuple[int, int]], place: Place, rou
         except Exception as error:
             result[f"{name} failed"] = reason(error)
             runners.pop(name, None)
-    for name, run in runners.items():
-        times = [once(run, place) for _ in range(rounds)]
+    seconds: dict[str, list[float]] = {name: [] for name in runners}
+    for _ in range(rounds):
+        for name, run in runners.items():
+            seconds[name].append(once(run, place))
+    for name, times in seconds.items():
         same = sum(ids == ours for ids, ours in zip(outputs[name], outputs["ours"], strict=True))
         result[name] = {"sentences/s": count / statistics.median(times), "seconds": times, "same as ours": same}
     return result

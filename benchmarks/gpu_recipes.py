@@ -75,10 +75,12 @@ def trained(
     config = _config(recipe, recipe.files(data), runs / recipe.name, device, changes)
     trainer = Trainer(config, progress=False)
     outcome = _run_until(trainer, began + seconds - RESERVE)
-    lines = read_metrics(trainer.folder.metrics)
-    result = {"updates": outcome.update, "of": config.training.updates, "minutes": lines[-1]["seconds"] / 60}
-    result |= {name: lines[-1][name] for name in ("loss", "nll") if name in lines[-1]}
-    if outcome.signal is not None:
+    minutes, metrics = trainer.journal.seconds() / 60, trainer.folder.metrics
+    lines = read_metrics(metrics) if metrics.exists() else []  # none where the time was short
+    last = (lines or [{}])[-1]
+    result = {"updates": outcome.update, "of": config.training.updates, "minutes": minutes}
+    result |= {name: last[name] for name in ("loss", "nll") if name in last}
+    if outcome.update < config.training.updates:
         return result | {"left to do": f"{config.training.updates - outcome.update} updates: call it again"}
     return result | _scored(config, recipe.files(data), device)
 

@@ -1,6 +1,6 @@
 """What `benchmarks.gpu` measures, stage by stage; each runs in a process of its own and prints one JSON object.
 
-python -m benchmarks.gpu_stages NAME [--quick]
+python -m benchmarks.gpu_stages NAME [--quick] [--seconds N] [--data FOLDER] [--runs FOLDER]
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from minitransformer.backend import driver_version
 from minitransformer.config import EOS, UNK, ModelConfig
 from minitransformer.distributed.alone import Alone
 from minitransformer.nn import Transformer
+from minitransformer.training import Outcome
 from minitransformer.translation import beam_search
 
 TINY = Size("tiny", ModelConfig(vocab_size=37, n_layers=2, d_model=12, d_ff=20, n_heads=3, d_k=5, d_v=2), 3, 5, 2, 2)
@@ -132,23 +133,91 @@ def test_a_recipe_trains_until_its_time_is_over_goes_on_and_is_scored(tmp_path, 
     assert "to go on: " in text and f"{second['BLEU']:.2f} sacreBLEU after {second['updates']} updates" in text
 
 
+def test_a_recipe_without_time_for_a_line_of_metrics_says_what_is_left_to_do(tmp_path, rng, monkeypatch):
+    pytest.importorskip("sacrebleu", reason="sacrebleu is not installed: pip install minitransformer[test]")
+    made_up(tmp_path, ("pairs/train", "pairs/val", "pairs/test"), rng)
+    monkeypatch.setattr(gpu_recipes, "_run_until", lambda trainer, end: Outcome(trainer.update, 15))
+    recipe = gpu_recipes.Recipe("small", "pairs", "test", pieces=290)
+    found = gpu_recipes.trained(recipe, tmp_path, tmp_path / "runs", 1.0, "cpu", ["training.updates=7"])
+    assert found.pop("minutes") > 0
+    assert found == {"updates": 0, "of": 7, "left to do": "7 updates: call it again"}
+
+
+def test_a_signal_at_the_last_update_leaves_nothing_to_do(tmp_path, rng, monkeypatch):
+    pytest.importorskip("sacrebleu", reason="sacrebleu is not installed: pip install minitransformer[test]")
+    made_up(tmp_path, ("pairs/train", "pairs/val", "pairs/test"), rng)
+    changes = ["training.updates=5", "training.save_every=1", "model.n_layers=1", "model.d_model=16", "model.d_ff=16"]
+    real = gpu_recipes._run_until
+    monkeypatch.setattr(gpu_recipes, "_run_until", lambda *inputs: replace(real(*inputs), signal=15))
+    recipe = gpu_recipes.Recipe("small", "pairs", "test", pieces=290)
+    found = gpu_recipes.trained(recipe, tmp_path, tmp_path / "runs", gpu_recipes.RESERVE + 60.0, "cpu", changes)
+    assert "BLEU" in found and "left to do" not in found
+
+
 def test_newstest_is_decoded_by_its_lengths_where_its_text_is(tmp_path, rng):
-    assert gpu_decoding.newstest(TINY, HERE, tmp_path) == {"left out": "no wmt_small_en_de/train.en"}
-    made_up(tmp_path, ("wmt_small_en_de/train", "newstest/newstest2014.en-de"), rng, pairs=30)
+    assert gpu_decoding.newstest(TINY, HERE, None) == {"left out": "no --data"}
+    assert gpu_decoding.newstest(TINY, HERE, tmp_path) == {"left out": "no newstest/newstest2014.en-de.en"}
+    made_up(tmp_path, ("newstest/newstest2014.en-de",), rng, pairs=30)
+    assert "no text to learn word pieces from" in gpu_decoding.newstest(TINY, HERE, tmp_path)["left out"]
+    made_up(tmp_path, ("multi30k/train",), rng, pairs=30)
     size = replace(TINY, model=replace(TINY.model, vocab_size=290))
     found = gpu_decoding.newstest(size, HERE, tmp_path, batch=8)
-    assert found["sentences"] == 30 and found["batches"] == 4
+    assert found["sentences"] == 30 and found["batches"] == 4 and found["word pieces of"] == "multi30k"
     assert found["tokens of newstest2014"] <= found["new tokens"]
     assert found["ours"]["sentences/s"] > 0
     assert all(found[peer]["same as ours"] >= 25 for peer in ("ours", "PyTorch", "Marian") if peer in found)
 
 
 def test_stages_of_an_earlier_call_on_the_same_commit_are_kept(tmp_path):
-    gpu.save(tmp_path, {"commit": "abc"}, {"base": {"seconds": 1.0}})
-    assert gpu.earlier(tmp_path, {"commit": "abc"}) == {"base": {"seconds": 1.0}}
-    assert gpu.earlier(tmp_path, {"commit": "def"}) == gpu.earlier(None, {"commit": "abc"}) == {}
-    gpu.save(tmp_path, {"commit": "unknown"}, {"base": {"seconds": 1.0}})
-    assert gpu.earlier(tmp_path, {"commit": "unknown"}) == {}
+    mark = {"quick": False, "card": "A"}
+    stages = {"base": {"seconds": 1.0} | mark}
+    gpu.save(tmp_path, {"commit": "abc"}, stages)
+    assert gpu.earlier(tmp_path, {"commit": "abc"}, mark) == stages
+    assert gpu.earlier(tmp_path, {"commit": "def"}, mark) == gpu.earlier(None, {"commit": "abc"}, mark) == {}
+    for other in ({"quick": True}, {"card": "B"}):
+        assert gpu.earlier(tmp_path, {"commit": "abc"}, mark | other) == {}
+    for commit in ("unknown", "abc + changes"):
+        gpu.save(tmp_path, {"commit": commit}, stages)
+        assert gpu.earlier(tmp_path, {"commit": commit}, mark) == {}
+
+
+def test_what_was_measured_earlier_stays_where_the_time_is_used_up(tmp_path, monkeypatch):
+    facts = {"commit": "abc", "card": "A"}
+    for name, value in (("driver_version", 13000), ("cuda_trouble", ""), ("gpu_facts", facts)):
+        monkeypatch.setattr(gpu, name, lambda value=value: value)
+    monkeypatch.setattr(gpu, "run_stage", lambda *asked: {"seconds": 1.0})
+    gpu.main(["--out", str(tmp_path), "--stages", "ops"])
+    gpu.main(["--out", str(tmp_path), "--stages", "ops", "base", "--seconds", "1"])
+    mark = {"quick": False, "card": "A"}
+    wanted = {"ops": {"seconds": 1.0} | mark, "base": {"left out": "the time is used up"} | mark}
+    assert json.loads((tmp_path / "gpu.json").read_text())["stages"] == wanted
+
+
+def test_results_that_cannot_be_put_in_place_leave_the_old_ones_whole(tmp_path, monkeypatch):
+    gpu.save(tmp_path, {"commit": "abc"}, {})
+    before = (tmp_path / "gpu.json").read_bytes()
+
+    def full(file: int) -> None:
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="gpu.json"):
+        gpu.save(tmp_path, {"commit": "def"}, {})
+    assert (tmp_path / "gpu.json").read_bytes() == before
+    assert {path.name for path in tmp_path.iterdir()} == {"gpu.json", "gpu.md"}
+
+
+def test_who_translates_takes_turns_in_each_round(monkeypatch):
+    calls = []
+
+    def runner(name: str):
+        return lambda *inputs: lambda: calls.append(name) or [[1]]
+
+    for name in ("ours", "torch", "marian"):
+        monkeypatch.setattr(gpu_decoding, f"_{name}", runner(name))
+    found = gpu_decoding.translated(TINY, [(1, 4)], HERE, rounds=3)
+    assert calls == ["ours", "torch", "marian"] * 4  # the first time is not taken
+    assert all(len(found[name]["seconds"]) == 3 for name in ("ours", "PyTorch", "Marian"))
 
 
 @pytest.mark.mpi
