@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import struct
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from small_models import random_batch, small_model
 
 from minitransformer.config import TrainingConfig
 from minitransformer.distributed import ONE_RANK, GradientSum
+from minitransformer.distributed import naive as naive_module
 from minitransformer.distributed import overlap as overlap_module
 from minitransformer.distributed.communicator import Communicator
 from minitransformer.distributed.naive import Naive
@@ -41,8 +44,9 @@ def test_the_contract_holds_for_the_naive_engine(size):
     assert job.hub.ended.wait(10) and job.said == []
 
 
-def test_a_stranger_on_the_port_of_the_naive_engine_is_no_rank():
-    job = Threads(2)
+def test_a_stranger_on_the_port_of_the_naive_engine_is_no_rank(monkeypatch):
+    monkeypatch.setattr(naive_module, "PATIENCE", 0.2)
+    job, sent_away = Threads(2), []
 
     def work(rank):
         member = job.member(rank)
@@ -51,6 +55,11 @@ def test_a_stranger_on_the_port_of_the_naive_engine_is_no_rank():
             for words in (b"", b"GET / HTTP/1.1", (0).to_bytes(4, "big")):
                 with socket.create_connection((host, int(port))) as stranger:
                     stranger.sendall(words)
+            with socket.create_connection((host, int(port))) as gone:  # a reset instead of a farewell
+                gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            with socket.create_connection((host, int(port))) as silent, suppress(TimeoutError):
+                silent.settimeout(10)
+                sent_away.append(silent.recv(1))
         ranks = Naive(member)
         check(ranks)
         ranks.barrier()
@@ -59,6 +68,7 @@ def test_a_stranger_on_the_port_of_the_naive_engine_is_no_rank():
 
     job.map(work)
     assert job.hub.ended.wait(10) and job.said == []
+    assert sent_away == [b""]
 
 
 @pytest.mark.parametrize("size", [2, 4])

@@ -16,6 +16,7 @@ from rank_jobs import Threads, free_port
 
 from minitransformer.distributed import hub as hub_module
 from minitransformer.distributed.hub import BEAT, Hub
+from minitransformer.distributed.lines import LONGEST
 from minitransformer.distributed.member import Member
 from minitransformer.distributed.place import Place
 from minitransformer.errors import ConfigError, RanksError
@@ -47,6 +48,9 @@ NONSENSE = [
     b"[1, 2]\n",
     b'{"rank": "x"}\n',
     b'{"rank": 1e999, "size": 1, "who": ""}\n',
+    b'{"rank": 0, "size": 1, "who": ""}\n',
+    b'{"rank": 0, "size": 1, "who": "", "process": -1}\n',
+    b"[" + b" " * LONGEST,
     b"[" * 5000 + b"\n",
     b"\xff\n",
 ]
@@ -58,9 +62,9 @@ def test_a_stranger_on_the_port_harms_nobody():
     gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset instead of a farewell
     gone.close()
     for stranger, words in zip(others, NONSENSE, strict=True):
-        stranger.sendall(words)
         stranger.settimeout(10)
-        with suppress(ConnectionResetError):
+        with suppress(ConnectionError):
+            stranger.sendall(words)
             assert stranger.recv(10) == b""  # sent away; the silent one waits
         stranger.close()
     member = job.member(0)
@@ -70,6 +74,55 @@ def test_a_stranger_on_the_port_harms_nobody():
     silent.settimeout(10)
     assert silent.recv(10) == b""  # the hub leaves no connection open
     silent.close()
+
+
+HELLO = b'{"rank": 0, "size": 1, "who": "x", "process": 7}\n'
+NO_RANK_SAYS = [
+    b'{"put": []}',
+    b'{"put": "x"}',
+    b'{"number": "x", "waits": null, "busy": ""}',
+    b'{"number": 1, "waits": [], "busy": ""}',
+    b'{"number": 1e999, "waits": null, "busy": ""}',
+    b'{"deadline": "soon"}',
+    b'{"failed": 1, "code": 2, "by_all": false}',
+    b'{"failed": "x", "code": null, "by_all": false}',
+    b"[1]",
+    b"GET /",
+]
+
+
+@pytest.mark.parametrize(
+    ("words", "at_once"), [(words, at_once) for words in NO_RANK_SAYS for at_once in (False, words[:1] == b"{")]
+)
+def test_a_rank_that_talks_nonsense_ends_the_job(words, at_once):
+    job = Threads(1)
+    with socket.create_connection(("127.0.0.1", job.hub.port)) as connection:
+        connection.sendall(HELLO + words + b"\n" if at_once else HELLO)
+        if not at_once:
+            wait_for(lambda: job.hub.processes)
+            connection.sendall(words + b"\n")
+        assert job.hub.ended.wait(10)
+    assert job.said == ["rank 0 (x) ended without a word: it was killed, or it crashed"]
+    assert job.hub.processes == [7]
+
+
+def test_the_end_waits_for_no_stranger_and_leaves_no_connection_open():
+    job = Threads(1)
+    silent, rank = (socket.create_connection(("127.0.0.1", job.hub.port)) for _ in range(2))
+    rank.sendall(HELLO + b'{"failed": "cause", "code": 5, "by_all": true}\n')
+
+    def ended():
+        with suppress(OSError):  # the port is closed at last
+            socket.create_connection(("127.0.0.1", job.hub.port)).close()
+        return job.hub.ended.wait(0.1)
+
+    wait_for(ended)
+    assert job.said == ["cause"]
+    for connection in (silent, rank):
+        connection.settimeout(10)
+        words = b"".join(iter(lambda connection=connection: connection.recv(100), b""))
+        assert words.endswith(b'{"end": 5}\n')
+        connection.close()
 
 
 def test_a_listener_hears_a_word_once_whoever_left_it_and_when():
@@ -179,7 +232,7 @@ def test_of_ranks_that_end_one_after_the_other_the_first_is_told_of(first, secon
     hub = Hub(3, said.append)
     ranks = [socket.create_connection(("127.0.0.1", hub.port)) for _ in range(3)]
     for rank, connection in enumerate(ranks):
-        connection.sendall(b'{"rank": %d, "size": 3, "who": "process 1 on x"}\n' % rank)
+        connection.sendall(b'{"rank": %d, "size": 3, "who": "process 1 on x", "process": 1}\n' % rank)
     wait_for(lambda: len(hub._ranks) == 3)
     hub._read = lambda: time.sleep(0.01)  # the hub is late: both have ended when it looks
     time.sleep(2 * BEAT)

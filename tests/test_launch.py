@@ -113,6 +113,24 @@ def test_a_rank_cannot_launch_others(monkeypatch):
         launch.Launch(["x.py"], 2, print)
 
 
+@pytest.mark.parametrize("start", ["mpi", "plain"])
+@pytest.mark.parametrize("when", ["before", "since"])
+@pytest.mark.parametrize("descriptor", [1, 2])
+def test_a_closed_output_is_one_line(tmp_path, descriptor, when, start):
+    """Closed before Python began, or since."""
+    said = tmp_path / "said"
+    program = (
+        "import os, pathlib, sys\nfrom minitransformer.distributed.launch import Launch\n"
+        f"if {when == 'since'}:\n    os.close({descriptor})\n"
+        f"try:\n    Launch(['x.py'], 2, print, {start!r})\n"
+        f"except Exception as error:\n    words = f'{{type(error).__name__}}: {{error}}'\n"
+        f"    pathlib.Path({str(said)!r}).write_text(words)"
+    )
+    shell = f'exec "$@" {descriptor}>&-' if when == "before" else 'exec "$@"'
+    subprocess.run(["sh", "-c", shell, "sh", sys.executable, "-c", program], env=environment(), timeout=60, check=False)
+    assert said.read_text() == "ConfigError: launch: standard output and error must be open, got one that is closed"
+
+
 @pytest.mark.parametrize("missing", ["mpi4py", "mpiexec"])
 def test_asking_for_mpi_where_it_is_missing_names_the_package(monkeypatch, missing):
     found = object() if missing == "mpiexec" else None

@@ -5,6 +5,9 @@ No GPU is needed: a stand-in for CuPy computes the sums on the host and refuses 
 
 from __future__ import annotations
 
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from types import SimpleNamespace
 
@@ -187,6 +190,25 @@ def test_a_rank_tells_in_which_collective_its_device_waits(monkeypatch):
     second_ready.done = True
     number, waits = member.progress()
     assert number == before + 2 and waits < 0.05 + 1  # counted anew
+    member.leave()
+
+
+def test_two_threads_that_ask_at_the_same_moment_count_a_collective_once(monkeypatch):
+    monkeypatch.setattr(Event, "done", property(lambda event: time.sleep(0.01) or True))
+    job = Threads(1)
+    member = job.member(0)
+    ranks = Nccl(member, False, Cuda(World(1), 0))
+    before, _ = member.progress()
+    both = threading.Barrier(2, timeout=20)
+
+    def ask(number):
+        both.wait()
+        return member.progress()
+
+    for count in (3, 6, 9):  # odd at times: two that take in turn would find the queue empty
+        queued(ranks, 3)
+        with ThreadPoolExecutor(2) as pool:
+            assert list(pool.map(ask, range(2))) == [(before + count, None)] * 2
     member.leave()
 
 

@@ -73,6 +73,11 @@ def test_the_first_and_the_last_update_are_no_exceptions(wish):
     assert worked(3, 1, [UPDATES, wish, UPDATES], True)[0] in (wish, wish + 1)
 
 
+@pytest.mark.parametrize("in_step", [True, False])
+def test_ranks_that_all_want_to_stop_before_the_first_update_begin_none(in_step):
+    assert worked(3, 3, [0, 0, 0], in_step) == [0, 0, 0]
+
+
 def test_nobody_stops_unasked():
     assert worked(3, 2, [UPDATES] * 3, True) == [UPDATES] * 3
 

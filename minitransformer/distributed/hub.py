@@ -23,6 +23,7 @@ from minitransformer.errors import ConfigError
 
 BEAT = 0.5  # seconds between two signs of life
 DEADLINE = 120.0  # seconds, until the config is read and says otherwise
+NONSENSE = (ValueError, KeyError, TypeError, OverflowError)  # what words raise that are not a rank's
 SETTLE = 0.3  # seconds between the message and the end: a launcher that ends with a rank must have passed it on
 
 
@@ -69,8 +70,8 @@ class Hub:
 
     @property
     def processes(self) -> list[int]:
-        """The process of each rank that has come, as ``rank`` of its own machine numbers it."""
-        return [int(seen.who.split()[1]) for seen in list(self.watch.ranks.values())]
+        """The process of each rank that has come, as its own machine numbers it."""
+        return [seen.process for seen in list(self.watch.ranks.values())]
 
     def _run(self) -> None:
         """Until all have left, or the job must end."""
@@ -81,9 +82,8 @@ class Hub:
             self._speak(self.verdict.message)
             time.sleep(SETTLE)
             self._dismiss(self.verdict.code)
-        else:
-            for lines in (*self._strangers, *self._ranks.values()):
-                lines.close()
+        for lines in (*self._strangers, *self._ranks.values()):
+            lines.close()
         self._selector.close()
         self._server.close()
         self.ended.set()
@@ -92,15 +92,18 @@ class Hub:
         """Tell all to end, rank 0 last: the hub may be a thread of its process. So are late-comers told."""
         untold = [*self._strangers, *(self._ranks[rank] for rank in sorted(self._ranks, reverse=True))]
         until = time.monotonic() + GRACE
-        while untold or time.monotonic() < until:
+        while True:
             for lines in untold:
                 with suppress(OSError):
                     lines.send(end=code)
             untold = []
-            if select.select([self._server], [], [], GRACE)[0]:
+            left = until - time.monotonic()
+            if left <= 0:  # however many keep coming
+                return
+            if select.select([self._server], [], [], left)[0]:
                 with suppress(OSError):
                     untold = [Lines(self._server.accept()[0])]
-                self._strangers += untold  # none may be closed before it has read its line
+                self._strangers += untold
 
     def _read(self) -> None:
         for key, _ in self._selector.select(BEAT / 2):
@@ -128,27 +131,30 @@ class Hub:
                 return
             hello, *more = messages or [{}]
             rank, size, who = int(hello["rank"]), int(hello["size"]), str(hello["who"])
-        except (ValueError, KeyError, TypeError, OverflowError):
+            process = int(hello["process"])
+            if not 0 < process < 1 << 31:  # 0 and less would mean many processes to who sends a signal
+                raise ValueError("not a process")
+        except NONSENSE:
             self._strangers.remove(lines)
             self._selector.unregister(lines)
             lines.close()
             return
-        if self.watch.comes(rank, size, who):
+        if self.watch.comes(rank, size, who, process):
             self._strangers.remove(lines)
             self._ranks[rank], self._wishes[rank] = lines, []
             with suppress(OSError):
                 lines.send()  # welcome
-            for message in more:
-                self._take(rank, message)
+            self._hear(rank, more)
 
-    def _hear(self, rank: int) -> None:
+    def _hear(self, rank: int, messages: list[dict] | None = None) -> None:
+        """Take what a rank says, ``messages`` if they have been read already. Who talks nonsense is gone for us."""
         lines = self._ranks[rank]
         try:
-            messages = lines.receive()
-        except ValueError:
+            messages = lines.receive() if messages is None else messages
+            for message in messages or ():
+                self._take(rank, message)
+        except NONSENSE:
             messages = None
-        for message in messages or ():
-            self._take(rank, message)
         if messages is None:
             self.watch.ends(rank, self._explain)
         if self.watch.ranks[rank].left:
@@ -157,11 +163,11 @@ class Hub:
     def _take(self, rank: int, message: dict) -> None:
         self.watch.take(rank, message)
         if "put" in message:
-            self._words[message["put"]] = message["word"]
+            self._words[str(message["put"])] = str(message["word"])
             for each in self._ranks:
                 self._grant(each)
         if "get" in message:
-            self._wishes[rank].append(message["get"])
+            self._wishes[rank].append(str(message["get"]))
             self._grant(rank)
 
     def _grant(self, rank: int) -> None:

@@ -37,13 +37,15 @@ class Launch:
     speak: prints the one line that the user is told when a rank ends badly
 
     Raises:
-        ConfigError: this process is itself one of several ranks.
+        ConfigError: this process is itself one of several ranks, or its standard output or error is closed.
         MissingPackageError: MPI is asked for and not installed.
     """
 
     def __init__(self, program: Sequence[str], size: int, speak: Callable[[str], object], start: str = "auto"):
         if find_place().size > 1:
             raise ConfigError("launch: must be started once, got variables of a rank; start train itself by mpirun")
+        if not _may_print():
+            raise ConfigError("launch: standard output and error must be open, got one that is closed")
         mpiexec = _mpiexec() if start != "plain" else None
         if start == "mpi" and mpiexec is None:
             raise MissingPackageError(
@@ -172,6 +174,16 @@ class Launch:
             process.poll()
         ours = {process.pid for process in self._processes if process.returncode is None}
         return [process for process in ours | set(self._hub.processes) if process in ours or _is_running(process)]
+
+
+def _may_print() -> bool:
+    """Whether what ranks print has a way out; else one of our sockets would take the number of what is closed."""
+    try:
+        for descriptor in (1, 2):
+            os.fstat(descriptor)
+    except OSError:
+        return False
+    return sys.stdout is not None and sys.stderr is not None
 
 
 def _is_running(process: int) -> bool:

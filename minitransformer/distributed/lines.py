@@ -6,6 +6,8 @@ import json
 import socket
 import threading
 
+LONGEST = 1 << 20  # bytes of a line; what has no end by then is not from a rank
+
 
 class Lines:
     """A socket that carries JSON objects. ``send`` may be called by any thread, ``receive`` by one."""
@@ -40,6 +42,8 @@ class Lines:
         if not received:
             return None
         *whole, self._rest = (self._rest + received).split(b"\n")
+        if len(self._rest) > LONGEST:
+            raise ValueError("too long")
         try:
             messages = [json.loads(line) for line in whole]
         except RecursionError as error:

@@ -67,7 +67,8 @@ class Member:
         self._leaving = threading.Event()
         self._lines = Lines(_first_to_close(_connected(address, deadline)))
         self.host = self._lines.socket.getsockname()[0]  # the address under which the others reach this machine
-        self._lines.send(rank=rank, size=size, who=f"process {os.getpid()} on {platform.node()}")
+        who = f"process {os.getpid()} on {platform.node()}"
+        self._lines.send(rank=rank, size=size, who=who, process=os.getpid())
         if not select.select([self._lines], [], [], WELCOME)[0]:
             raise ConfigError(
                 f"ranks: rank 0 must listen at {address[0]}:{address[1]}, got no answer; set another MASTER_PORT"
@@ -170,6 +171,7 @@ class Member:
                     if self.ends_all and self.rank != 0:
                         time.sleep(LATER)
                     self.stop(message["end"])
+                    return
                 if "key" in message:
                     with self._news:
                         self._words[message["key"]] = message["word"]

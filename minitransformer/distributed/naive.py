@@ -13,6 +13,8 @@ import numpy as np
 from minitransformer.distributed.communicator import Communicator
 from minitransformer.distributed.member import Member
 
+PATIENCE = 5.0  # seconds in which whoever connects must say which rank it is
+
 
 class Naive(Communicator):
     """Arrays through TCP, all of them by way of rank 0. Its sums are in the order of the ranks by nature."""
@@ -37,7 +39,7 @@ class Naive(Communicator):
             met = {}
             while len(met) < self.size - 1:
                 connection = server.accept()[0]
-                rank = int.from_bytes(connection.recv(4, socket.MSG_WAITALL), "big")
+                rank = _said_rank(connection)
                 if 0 < rank < self.size and rank not in met:
                     met[rank] = connection
                 else:  # no rank of ours
@@ -83,6 +85,18 @@ class Naive(Communicator):
     def close(self) -> None:
         for connection in self._others:
             connection.close()
+
+
+def _said_rank(connection: socket.socket) -> int:
+    """The rank that the other side says it is; 0, which is no other rank's number, if it is silent or gone again."""
+    number = np.zeros(4, np.uint8)
+    try:
+        connection.settimeout(PATIENCE)
+        _receive(connection, number)
+        connection.settimeout(None)
+    except OSError:
+        return 0
+    return int.from_bytes(number.tobytes(), "big")
 
 
 def _bytes_of(array: np.ndarray) -> memoryview:

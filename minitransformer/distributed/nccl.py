@@ -6,6 +6,7 @@ Not run on a GPU yet: the order of the calls is tested with a recording stand-in
 from __future__ import annotations
 
 import base64
+import threading
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -51,6 +52,7 @@ class Nccl(Communicator):
         self._device = cupy.cuda.Device()
         self._queued: deque[tuple[Any, Any]] = deque()  # events of each collective: it may begin, it has ended
         self._ended, self._since = 0, 0.0  # collectives that have ended, and when that was last seen to change
+        self._counting = threading.Lock()  # ``busy`` asks from the thread that computes, a sign of life from another
         self._by_host, member.progress = member.progress, self._progress
         self._stop, member.stop = member.stop, self.abort
 
@@ -114,15 +116,15 @@ class Nccl(Communicator):
     def _progress(self) -> tuple[int, float | None]:
         """``Member.progress`` as the device sees it: the host goes on when a collective is only queued."""
         number, waits = self._by_host()
-        now = time.monotonic()
-        with self._device:
+        with self._counting, self._device:
+            now = time.monotonic()
             while self._queued and self._queued[0][1].done:
                 self._queued.popleft()
                 self._ended, self._since = self._ended + 1, now
             if not self._queued or not self._queued[0][0].done:
                 self._since = now
                 return number + self._ended, waits
-        return number + self._ended + 1, max(waits or 0.0, now - self._since)
+            return number + self._ended + 1, max(waits or 0.0, now - self._since)
 
     def _fetch(self, device: Array, array: np.ndarray) -> None:
         with self.waiting():  # here the host waits for the other ranks

@@ -12,9 +12,13 @@ GRACE = 0.5  # seconds after a failure in which others may report theirs: the lo
 
 @dataclass
 class Seen:
-    """What is known of a rank: ``number`` of collectives it has come to, how long it ``waits`` in the last one."""
+    """What is known of a rank: ``number`` of collectives it has come to, how long it ``waits`` in the last one.
+
+    process: its number on its own machine
+    """
 
     who: str
+    process: int
     heard: float
     number: int = 0
     waits: float | None = None
@@ -46,28 +50,29 @@ class Watch:
         self._failed = 0.0
         self._began = self._last_busy = time.monotonic()
 
-    def comes(self, rank: int, size: int, who: str) -> bool:
+    def comes(self, rank: int, size: int, who: str, process: int) -> bool:
         """A process says that it is ``rank`` of ``size``; False: it cannot be, and the job must end."""
         if size != self.size:
             self._ended = Verdict(f"rank {rank} ({who}) must be one of {self.size} ranks, got a world size of {size}")
         elif rank in self.ranks or not 0 <= rank < size:
             self._ended = Verdict(f"rank {rank} must be one process in 0..{size - 1}, got another one, {who}")
         else:
-            self.ranks[rank] = Seen(who, time.monotonic())
+            self.ranks[rank] = Seen(who, process, time.monotonic())
         return self._ended is None
 
     def take(self, rank: int, message: dict) -> None:
-        """What ``rank`` tells of itself."""
+        """What ``rank`` tells of itself; ValueError, KeyError, TypeError or OverflowError: a rank would not."""
         seen = self.ranks[rank]
         seen.heard = time.monotonic()
         if "number" in message:
-            seen.number, seen.waits, seen.busy = message["number"], message["waits"], message["busy"]
+            seen.number, seen.busy = int(message["number"]), str(message["busy"])
+            seen.waits = None if message["waits"] is None else float(message["waits"])
         if "deadline" in message:
-            self.deadline = message["deadline"]
+            self.deadline = float(message["deadline"])
         if "failed" in message:
             self._failed = self._failed or time.monotonic()
             where = "" if message["by_all"] else f"rank {rank}: "
-            self._failures[rank] = Verdict(where + message["failed"], message["code"], reported=True)
+            self._failures[rank] = Verdict(where + message["failed"], int(message["code"]), reported=True)
         seen.left = seen.left or "bye" in message
 
     def ends(self, rank: int, explain: Callable[[int], str]) -> None:

@@ -15,7 +15,7 @@ class Journal:
     """Figures of updates, from when they are computed to when they stand in the file.
 
     path: the metrics file
-    writes: False for all ranks but the first, which read the figures at the same moments and write nothing
+    writes: whether lines are written; only the first rank's are
     log_every: updates between two lines of kind ``train``
     epoch_of: the epoch of an update, counted from 1
 
