@@ -92,7 +92,7 @@ NO_RANK_SAYS = [
 
 
 @pytest.mark.parametrize(
-    ("words", "at_once"), [(words, at_once) for words in NO_RANK_SAYS for at_once in (False, words[:1] == b"{")]
+    ("words", "at_once"), [(words, at_once) for words in NO_RANK_SAYS for at_once in {False, words[:1] == b"{"}]
 )
 def test_a_rank_that_talks_nonsense_ends_the_job(words, at_once):
     job = Threads(1)
