@@ -94,13 +94,25 @@ def test_a_handle_that_could_not_be_made_is_asked_for_again(seen, rng):
 
 
 @pytest.mark.parametrize("there", [True, False])
+@pytest.mark.parametrize("length", [7, 9])
+def test_a_bias_that_does_not_fit_is_refused_before_a_kernel_reads_behind_its_end(length, there, device, rng):
+    if not there:
+        device.monkeypatch.setattr(gemm_lt, "library", lambda: None)
+    shapes = (6, 16), (16, 8), (length,), (8, 16), (16,)
+    x, w1, b1, w2, b2 = (rng.standard_normal(shape).astype(np.float32) for shape in shapes)
+    for twin, inputs in (("linear", (x, w1, b1)), ("feed_forward", (x, w1, b1, w2, b2))):
+        with pytest.raises(ShapeError, match=rf"bias must have the shape \(8,\), got \({length},\)"):
+            device.twins[twin].forward(*inputs)
+
+
+@pytest.mark.parametrize("there", [True, False])
 @pytest.mark.parametrize("shapes", [((6, 16), (15, 8)), ((0, 16), (16, 8)), ((6, 16), (16, 0))])
 def test_factors_that_do_not_fit_or_are_empty_are_refused_before_any_library_sees_them(
     shapes, there, seen, device, rng
 ):
     if not there:
         device.monkeypatch.setattr(gemm_lt, "library", lambda: None)
-    x, weight, bias = (rng.standard_normal(shape).astype(np.float32) for shape in (*shapes, (8,)))
+    x, weight, bias = (rng.standard_normal(shape).astype(np.float32) for shape in (*shapes, shapes[1][1:]))
     with pytest.raises(ShapeError, match="^matmul: (factors must fit|no axis may be empty)"):
         device.twins["linear"].forward(x, weight, bias)
     assert seen["heuristics"].value == seen["products"].value == 0

@@ -7,7 +7,7 @@ from minitransformer.kernels.cupy.cast import stored
 from minitransformer.kernels.cupy.gemm import matmul
 from minitransformer.kernels.cupy.gemm_lt import biased_product
 from minitransformer.kernels.cupy.launch import THREADS, blocks_for, fits_words, launch, pieces
-from minitransformer.kernels.cupy.linear import affine, rows_of
+from minitransformer.kernels.cupy.linear import affine, check_bias, rows_of
 from minitransformer.kernels.cupy.masks import CountedMask, arguments_of
 from minitransformer.kernels.cupy.sums import sum_rows
 from minitransformer.kernels.precision import uses_tf32
@@ -21,6 +21,7 @@ def feed_forward_forward(
     rows, tf32 = rows_of(x), uses_tf32()  # (N, d_model)
     first, second = stored(w1, x.dtype), stored(w2, x.dtype)
     dropout = arguments_of(keep, "feed_forward", (*x.shape[:-1], w1.shape[1]))
+    check_bias(b1, first)
     active = biased_product(rows, first, b1, relu=True, tf32=tf32) if keep is None else None  # (N, d_ff)
     if active is None:
         active = matmul(rows, first, tf32=tf32)  # (N, d_ff)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from minitransformer.backend import Array, get_array_module
+from minitransformer.errors import ShapeError
 from minitransformer.kernels.cupy.cast import stored
 from minitransformer.kernels.cupy.gemm import matmul
 from minitransformer.kernels.cupy.gemm_lt import biased_product
@@ -36,11 +37,22 @@ def rows_of(x: Array) -> Array:
 
 def affine(rows: Array, matrix: Array, bias: Array, *, tf32: bool) -> Array:
     """y = rows matrix + bias, (N, d_in) to (N, d_out), by one call of cuBLASLt or by a product and a pass over it"""
+    check_bias(bias, matrix)
     y = biased_product(rows, matrix, bias, tf32=tf32)
     if y is None:
         y = matmul(rows, matrix, tf32=tf32)
         add_bias(y, bias)
     return y
+
+
+def check_bias(bias: Array, matrix: Array) -> None:
+    """A kernel would read behind the end of a bias that is too short.
+
+    Raises:
+        ShapeError: the bias has not one value for each column.
+    """
+    if bias.shape != matrix.shape[1:]:
+        raise ShapeError(f"linear: the bias must have the shape {matrix.shape[1:]}, got {bias.shape}")
 
 
 def add_bias(y: Array, bias: Array) -> None:
