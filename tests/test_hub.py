@@ -16,7 +16,7 @@ from rank_jobs import Threads, free_port
 
 from minitransformer.distributed import hub as hub_module
 from minitransformer.distributed.hub import BEAT, Hub
-from minitransformer.distributed.lines import LONGEST
+from minitransformer.distributed.lines import LONGEST_LINE
 from minitransformer.distributed.member import Member
 from minitransformer.distributed.place import Place
 from minitransformer.errors import ConfigError, RanksError
@@ -50,7 +50,7 @@ NONSENSE = [
     b'{"rank": 1e999, "size": 1, "who": ""}\n',
     b'{"rank": 0, "size": 1, "who": ""}\n',
     b'{"rank": 0, "size": 1, "who": "", "process": -1}\n',
-    b"[" + b" " * LONGEST,
+    b"[" + b" " * LONGEST_LINE,
     b"[" * 5000 + b"\n",
     b"\xff\n",
 ]

@@ -6,7 +6,7 @@ import json
 import socket
 import threading
 
-LONGEST = 1 << 20  # bytes of a line; what has no end by then is not from a rank
+LONGEST_LINE = 1 << 20  # bytes of a line; what has no end by then is not from a rank
 
 
 class Lines:
@@ -42,7 +42,7 @@ class Lines:
         if not received:
             return None
         *whole, self._rest = (self._rest + received).split(b"\n")
-        if len(self._rest) > LONGEST:
+        if len(self._rest) > LONGEST_LINE:
             raise ValueError("too long")
         try:
             messages = [json.loads(line) for line in whole]
