@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 from small_models import VOCAB_SIZE, random_batch, small_model
 
+from minitransformer import workers
 from minitransformer.config import PAD, UNK
 from minitransformer.errors import ShapeError
+from minitransformer.nn import cache as cache_module
 
 VARIANTS = [
     {},
@@ -62,6 +64,16 @@ def test_beginnings_of_one_sentence_may_differ_and_be_exchanged_repeated_and_dro
         survivors = rng.integers(0, len(said), 6) if place < 8 else np.array([0])
         cache.reorder(survivors)
         sentences, said = sentences[survivors], said[survivors]
+
+
+@pytest.mark.parametrize(("block", "n_threads"), [(1, 1), (3, 2), (100, 3)])
+def test_the_transposed_table_is_whole_however_it_is_copied(block, n_threads, rng, monkeypatch):
+    monkeypatch.setattr(cache_module, "COPIED_ROWS", block)
+    monkeypatch.setattr(workers, "LARGE", 1)
+    monkeypatch.setattr(workers, "blas_threads", lambda: n_threads)
+    model, batch = small_model(rng), random_batch(rng)
+    cache = model.start_cache(model.encode(batch.src), max_length=1)
+    np.testing.assert_array_equal(cache.turned(model.projection.data), model.projection.data.T)
 
 
 def test_two_caches_of_one_memory_do_not_disturb_each_other(rng, relative_error):
