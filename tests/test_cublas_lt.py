@@ -142,7 +142,7 @@ def without_library(monkeypatch, error: Exception) -> None:
 
 
 def test_a_library_that_is_not_there_is_looked_for_once_and_done_without(monkeypatch):
-    without_library(monkeypatch, RuntimeError("no\nlibcublasLt"))
+    without_library(monkeypatch, RuntimeError("no\nlibcublasLt: No such file: one, two"))
     with pytest.raises(BackendError, match="^cublasLt: it must be possible to load it, got no libcublasLt$"):
         gemm_lt.load()
     found, remark = doctor.CHECKS["cuBLASLt"]()

@@ -118,7 +118,7 @@ def _cublas_lt() -> Finding:
     try:
         version = load().version
     except BackendError as error:
-        return "", f"{error}; without it bias and ReLU take a pass of their own on a GPU; {install_hint('cuda13')}"
+        return "", f"{error}; bias and ReLU take a pass of their own on a GPU; {install_hint('cuda13')}"
     return f"{version // 10000}.{version // 100 % 100}.{version % 100}, adds bias and ReLU within products", ""
 
 

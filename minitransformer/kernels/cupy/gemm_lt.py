@@ -221,7 +221,8 @@ def load() -> Library:
 
         return Library(ctypes.CDLL(pathfinder.load_nvidia_dynamic_lib("cublasLt").abs_path))
     except (ImportError, RuntimeError, OSError, AttributeError, TypeError) as error:
-        raise BackendError(f"cublasLt: it must be possible to load it, got {' '.join(str(error).split())}") from error
+        reason = " ".join(str(error).split()).split(": No such file")[0]  # the finder goes on with all that it has read
+        raise BackendError(f"cublasLt: it must be possible to load it, got {reason}") from error
 
 
 def _workspace_bytes(capability: int) -> int:
