@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from minitransformer.config import ModelConfig
-from minitransformer.distributed.overlap import SLICE
+from minitransformer.distributed.overlap import BUCKET_ELEMENTS
 
 GRADIENT_BYTES = 4  # an element of the gradient vector, float32
 BACKWARD = 2 / 3  # share of backward in the products of a step: two products for each one of forward
@@ -90,7 +90,7 @@ def step_seconds(
     total = all_reduce_seconds(n_bytes, gpus, machine, network) if gpus > 1 else 0.0
     if not overlap or gpus == 1:
         return compute + total
-    last = max(counts[2], SLICE) * GRADIENT_BYTES
+    last = max(counts[2], BUCKET_ELEMENTS) * GRADIENT_BYTES
     shown = all_reduce_seconds(last, gpus, machine, network)
     return compute + max(shown, total - BACKWARD * compute)
 

@@ -37,8 +37,8 @@ from benchmarks.matrix_products import record_products, replay
 from benchmarks.tables import markdown_row, save_results
 from minitransformer.backend import keep_freed_memory
 from minitransformer.config import BOS, EOS, PAD, UNK, ModelConfig
-from minitransformer.nn import Transformer
-from minitransformer.translation import Hypothesis, beam_search, greedy_search
+from minitransformer.generation import Hypothesis, beam_search, greedy_search
+from minitransformer.models import Transformer
 
 SOURCE_TOKENS = 24
 ROUNDS, WARM_UP = 5, 1

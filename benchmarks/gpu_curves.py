@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from benchmarks.compare_curves import compare
-from benchmarks.gpu_steps import Place
+from benchmarks.gpu_steps import RankInfo
 from minitransformer.config import UNK, ModelConfig, TrainingConfig
-from minitransformer.nn import Transformer
+from minitransformer.models import Transformer
 from minitransformer.optim import Adam, LossScale
 from minitransformer.text import Batch, pad_batch
 from minitransformer.training.step import train_step
@@ -24,7 +24,7 @@ def reversal(rng: np.random.Generator, config: ModelConfig, sentences: int = 128
     return pad_batch(sources, [source[::-1] for source in sources])
 
 
-def curve(config: ModelConfig, precision: str, seed: int, updates: int, place: Place) -> dict[int, float]:
+def curve(config: ModelConfig, precision: str, seed: int, updates: int, place: RankInfo) -> dict[int, float]:
     """The loss of each update; the same data for every precision of a seed."""
     model = Transformer(config, seed=seed, xp=place.xp, precision=precision)
     adam, scale, rng = Adam(model.parameters), LossScale.for_precision(precision), np.random.default_rng(seed)
@@ -37,7 +37,7 @@ def curve(config: ModelConfig, precision: str, seed: int, updates: int, place: P
 
 
 def curves(
-    place: Place, precisions: Sequence[str], updates: int = 400, window: int = 50, config: ModelConfig = MODEL
+    place: RankInfo, precisions: Sequence[str], updates: int = 400, window: int = 50, config: ModelConfig = MODEL
 ) -> dict:
     """For each precision, with a fourth seed: in how many windows its mean loss lies within the band of the three seeds
     of float32, and where a fourth of them would lie 95 times in a hundred."""

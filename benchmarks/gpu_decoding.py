@@ -9,23 +9,23 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.gpu_steps import Place, once, reason
+from benchmarks.gpu_steps import RankInfo, once, reason
 from benchmarks.real_text import CORPORA
 from benchmarks.work import Size
 from minitransformer.config import EOS, UNK
-from minitransformer.nn import Transformer
+from minitransformer.generation import beam_search
+from minitransformer.models import Transformer
 from minitransformer.text import Tokenizer, read_lines, read_parallel
-from minitransformer.translation import beam_search
 
 NEWSTEST = "newstest/newstest2014.en-de.en"
 
 
-def decoding(size: Size, place: Place, sentences: int = 512) -> dict:
+def decoding(size: Size, place: RankInfo, sentences: int = 512) -> dict:
     """Sentences of one length, in one batch."""
     return translated(size, [(sentences, size.tokens - 1)], place, rounds=3)
 
 
-def newstest(size: Size, place: Place, data: Path | None, batch: int = 128, every: int = 1) -> dict:
+def newstest(size: Size, place: RankInfo, data: Path | None, batch: int = 128, every: int = 1) -> dict:
     """As many sentences as newstest2014 has, and of its lengths: sorted, ``batch`` at a time, each batch of the length
     of its longest, so that nobody gains or loses by padding. The words are random, as the weights are.
 
@@ -45,7 +45,7 @@ def newstest(size: Size, place: Place, data: Path | None, batch: int = 128, ever
     return told | {"batches": len(batches)} | found
 
 
-def translated(size: Size, batches: Sequence[tuple[int, int]], place: Place, rounds: int) -> dict:
+def translated(size: Size, batches: Sequence[tuple[int, int]], place: RankInfo, rounds: int) -> dict:
     """Sentences a second, and how many outputs are ours token by token (rounding may decide between equal ones). The
     runners take turns in each round.
 
@@ -86,7 +86,7 @@ def _ours(model: Transformer, sources: Sequence[np.ndarray]) -> Callable[[], lis
     return lambda: [best.ids for src in sources for (best,) in beam_search(model, src, **options)]
 
 
-def _torch(model: Transformer, sources: Sequence[np.ndarray], place: Place) -> Callable[[], list[list[int]]]:
+def _torch(model: Transformer, sources: Sequence[np.ndarray], place: RankInfo) -> Callable[[], list[list[int]]]:
     import torch
 
     from benchmarks.torch_decoding import beam_search as torch_beam_search
@@ -102,7 +102,7 @@ def _torch(model: Transformer, sources: Sequence[np.ndarray], place: Place) -> C
     return translate
 
 
-def _marian(model: Transformer, sources: Sequence[np.ndarray], place: Place) -> Callable[[], list[list[int]]]:
+def _marian(model: Transformer, sources: Sequence[np.ndarray], place: RankInfo) -> Callable[[], list[list[int]]]:
     import torch
 
     from benchmarks.marian import marian_model

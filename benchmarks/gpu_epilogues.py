@@ -7,14 +7,14 @@ from unittest.mock import patch
 
 import numpy as np
 
-from benchmarks.gpu_steps import Place, in_turn, our_update, spread
+from benchmarks.gpu_steps import RankInfo, in_turn, our_update, spread
 from benchmarks.work import Size
 from minitransformer.kernels.cupy import gemm_lt
 from minitransformer.kernels.cupy.feed_forward import feed_forward
 from minitransformer.kernels.precision import computing, stored_dtype
 
 
-def epilogues(size: Size, precisions: Sequence[str], place: Place) -> dict:
+def epilogues(size: Size, precisions: Sequence[str], place: RankInfo) -> dict:
     """Milliseconds with and without: of whole updates, and of one feed-forward network forward, in turn."""
     if gemm_lt.library() is None:
         return {"left out": "cuBLASLt is not to be found"}
@@ -37,7 +37,7 @@ def _both(work: Callable[[], object]) -> dict[str, Callable[[], object]]:
     return {"with": work, "without": without}
 
 
-def _network(size: Size, precision: str, place: Place) -> Callable[[], object]:
+def _network(size: Size, precision: str, place: RankInfo) -> Callable[[], object]:
     """Of all the rows of a batch."""
     rng, model = np.random.default_rng(0), size.model
     shapes = ((model.d_model, model.d_ff), (model.d_ff,), (model.d_ff, model.d_model), (model.d_model,))

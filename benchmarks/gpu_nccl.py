@@ -12,15 +12,15 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.gpu_steps import Place, reason
+from benchmarks.gpu_steps import RankInfo, reason
 from benchmarks.work import Size, random_batch
 from minitransformer.config import ModelConfig, TrainingConfig
-from minitransformer.distributed.hub import Hub
-from minitransformer.distributed.member import Member
-from minitransformer.distributed.nccl import Nccl
-from minitransformer.distributed.place import Place as RankPlace
+from minitransformer.distributed.nccl import NcclCommunicator
+from minitransformer.distributed.rank_info import RankInfo as RankPlace
+from minitransformer.distributed.supervision.client import SupervisorClient
+from minitransformer.distributed.supervision.supervisor import Supervisor
 from minitransformer.kernels.precision import half_dtype
-from minitransformer.nn import Transformer
+from minitransformer.models import Transformer
 from minitransformer.optim import Adam
 from minitransformer.text import Tokenizer
 from minitransformer.training import train_step
@@ -48,11 +48,11 @@ deadline = 60.0
 """
 
 
-def nccl(place: Place, elements: int) -> dict:
+def nccl(place: RankInfo, elements: int) -> dict:
     """Seconds of a sum in each type, whether its values and those of an update are right, and the fate of two ranks."""
-    hub = Hub(1, print)
-    member = Member(RankPlace(launched=True), ("127.0.0.1", hub.port), print)
-    ranks = Nccl(member)
+    hub = Supervisor(1, print)
+    member = SupervisorClient(RankPlace(launched=True), ("127.0.0.1", hub.port), print)
+    ranks = NcclCommunicator(member)
     found: dict = {"elements": elements}
     for name in ("float32", "float64", "bfloat16", "float16"):
         dtype = np.dtype(name) if name.startswith("float") else half_dtype(name)
@@ -68,7 +68,7 @@ def nccl(place: Place, elements: int) -> dict:
     return found
 
 
-def _timed(ranks: Nccl, vector, place: Place) -> float:
+def _timed(ranks: NcclCommunicator, vector, place: RankInfo) -> float:
     place.wait()
     began = time.perf_counter()
     ranks.start_all_reduce_sum(vector)
@@ -77,7 +77,7 @@ def _timed(ranks: Nccl, vector, place: Place) -> float:
     return time.perf_counter() - began
 
 
-def _update(ranks: Nccl, place: Place) -> dict:
+def _update(ranks: NcclCommunicator, place: RankInfo) -> dict:
     """The same update with NCCL's sums in it and without."""
     losses = []
     for options in ({}, {"ranks": ranks}):

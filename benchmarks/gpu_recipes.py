@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Timer
 
+from minitransformer.checkpoints import average_checkpoints, newest_checkpoints
 from minitransformer.config import Config
+from minitransformer.evaluation import corpus_bleu, require_sacrebleu
+from minitransformer.generation import translate_lines
 from minitransformer.text import Tokenizer, read_lines, read_parallel
-from minitransformer.training import Outcome, Trainer, average_checkpoints, newest_checkpoints, read_metrics
-from minitransformer.translation import corpus_bleu, require_sacrebleu, translate_lines
+from minitransformer.training import Outcome, Trainer, read_metrics
 
 TOML = Path(__file__).parent.parent / "examples" / "multi30k" / "multi30k.toml"
 RESERVE = 100.0  # seconds kept back for the start and for the translations
@@ -75,7 +77,7 @@ def trained(
     config = _config(recipe, recipe.files(data), runs / recipe.name, device, changes)
     trainer = Trainer(config, progress=False)
     outcome = _run_until(trainer, began + seconds - RESERVE)
-    minutes, metrics = trainer.journal.seconds() / 60, trainer.folder.metrics
+    minutes, metrics = trainer.recorder.seconds() / 60, trainer.folder.metrics
     lines = read_metrics(metrics) if metrics.exists() else []  # none where the time was short
     last = (lines or [{}])[-1]
     result = {"updates": outcome.update, "of": config.training.updates, "minutes": minutes}

@@ -20,7 +20,7 @@ from benchmarks.gpu_decoding import decoding, newstest
 from benchmarks.gpu_epilogues import epilogues
 from benchmarks.gpu_nccl import nccl
 from benchmarks.gpu_recipes import MULTI30K, TATOEBA, Recipe, trained
-from benchmarks.gpu_steps import WARM_UP, Place, once, ops, same_loss, steps
+from benchmarks.gpu_steps import WARM_UP, RankInfo, once, ops, same_loss, steps
 from benchmarks.work import Size
 from minitransformer.backend import load_array_module
 from minitransformer.config import ModelConfig
@@ -34,7 +34,7 @@ QUICK_TRAINING = ("training.updates=60", "training.validate_every=30", "training
 QUICK = Size("quick", ModelConfig(vocab_size=1000, n_layers=1, d_model=64, d_ff=128, n_heads=2), 8, 25, 1, 1)
 
 
-def ceilings(place: Place, n: int = 8192) -> dict:
+def ceilings(place: RankInfo, n: int = 8192) -> dict:
     """What the device can do at most, measured: products of random matrices, and a copy."""
     rng, xp, found = np.random.default_rng(0), place.xp, {}
     factors = [rng.standard_normal((n, n)).astype(np.float32) for _ in range(2)]
@@ -50,14 +50,14 @@ def ceilings(place: Place, n: int = 8192) -> dict:
     return found
 
 
-def correctness(place: Place) -> dict:
+def correctness(place: RankInfo) -> dict:
     """The tests of tests/gpu. Their last lines are kept."""
     command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "tests/gpu", "-p", "no:cacheprovider", "--tb=short"]
     run = subprocess.run(command, capture_output=True, text=True)
     return {"exit status": run.returncode, "end": run.stdout.split("\n")[-60:] + run.stderr.split("\n")[-5:]}
 
 
-STAGES: dict[str, Callable[[Place, argparse.Namespace], dict]] = {
+STAGES: dict[str, Callable[[RankInfo, argparse.Namespace], dict]] = {
     "correctness": lambda place, asked: correctness(place),
     "ceilings": lambda place, asked: ceilings(place, 64 if asked.quick else 8192),
     "same loss": lambda place, asked: same_loss(replace(_size(BASE, asked), sentences=100), place),
@@ -89,7 +89,7 @@ def _size(size: Size, asked: argparse.Namespace) -> Size:
     return QUICK if asked.quick else size
 
 
-def _timed(work: Callable[[], object], place: Place, repeats: int = 20) -> float:
+def _timed(work: Callable[[], object], place: RankInfo, repeats: int = 20) -> float:
     """Seconds of one call, the mean of ``repeats`` after three."""
     for _ in range(WARM_UP):
         work()
@@ -104,7 +104,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--data", type=Path, metavar="FOLDER", help="with multi30k/, tatoeba_en_de/, newstest/ ...")
     parser.add_argument("--runs", type=Path, metavar="FOLDER", default=RUNS, help=f"of trainings (default: {RUNS})")
     options = parser.parse_args(argv)
-    result = STAGES[options.name](Place(load_array_module("cuda"), "cuda"), options)
+    result = STAGES[options.name](RankInfo(load_array_module("cuda"), "cuda"), options)
     print(json.dumps(result))
     return 0
 

@@ -16,17 +16,17 @@ from minitransformer.backend import device_wait
 from minitransformer.config import TrainingConfig
 from minitransformer.kernels.cupy.launch import Counter
 from minitransformer.kernels.profile import Profile, profiled, timed
-from minitransformer.nn import Transformer
+from minitransformer.models import Transformer
 from minitransformer.optim import Adam, LossScale
-from minitransformer.training.cost import step_flops
-from minitransformer.training.memory import Shape, plan
+from minitransformer.planning.flops import step_flops
+from minitransformer.planning.memory import Shape, plan
 from minitransformer.training.step import evaluate_loss, train_step
 
 WARM_UP = 3
 
 
 @dataclass(frozen=True)
-class Place:
+class RankInfo:
     """Where it is measured: our array library and PyTorch's name of the same device."""
 
     xp: ModuleType
@@ -40,7 +40,7 @@ class Place:
             torch.cuda.synchronize()
 
 
-def our_update(size: Size, precision: str, place: Place) -> tuple[Transformer, Callable[[], object]]:
+def our_update(size: Size, precision: str, place: RankInfo) -> tuple[Transformer, Callable[[], object]]:
     """The model and a function that makes one update, whose result stays on the device."""
     model = Transformer(size.model, seed=1, xp=place.xp, precision=precision)
     adam, scale, batch = Adam(model.parameters), LossScale.for_precision(precision), random_batch(size)
@@ -52,7 +52,7 @@ def our_update(size: Size, precision: str, place: Place) -> tuple[Transformer, C
     return model, update
 
 
-def in_turn(runners: dict[str, Callable[[], object]], size: Size, place: Place) -> dict[str, dict[str, list[float]]]:
+def in_turn(runners: dict[str, Callable[[], object]], size: Size, place: RankInfo) -> dict[str, dict[str, list[float]]]:
     """Milliseconds an update, of the device and until Python had launched it; the runners take turns in each round."""
     found: dict[str, dict[str, list[float]]] = {name: {"device": [], "host": []} for name in runners}
     for run in runners.values():
@@ -72,7 +72,7 @@ def in_turn(runners: dict[str, Callable[[], object]], size: Size, place: Place) 
     return found
 
 
-def steps(size: Size, precisions: Sequence[str], place: Place, peers: Sequence[str]) -> dict:
+def steps(size: Size, precisions: Sequence[str], place: RankInfo, peers: Sequence[str]) -> dict:
     """Ours and PyTorch's update in each precision. peers: of ``eager`` and ``compiled``"""
     shape = Shape(size.sentences, size.tokens, size.tokens)
     results: dict = {"flops": step_flops(size.model, size.sentences, size.tokens, size.tokens), "tokens": shape.tgt}
@@ -103,7 +103,7 @@ def steps(size: Size, precisions: Sequence[str], place: Place, peers: Sequence[s
     return results
 
 
-def same_loss(size: Size, place: Place) -> dict:
+def same_loss(size: Size, place: RankInfo) -> dict:
     """The loss without dropout, ours and PyTorch's, with one set of weights."""
     from benchmarks.gpu_torch import torch_loss
 
@@ -112,7 +112,7 @@ def same_loss(size: Size, place: Place) -> dict:
     return {"ours": ours, "PyTorch": theirs, "relative difference": abs(ours - theirs) / abs(theirs)}
 
 
-def ops(size: Size, precision: str, place: Place, updates: int = 3) -> dict:
+def ops(size: Size, precision: str, place: RankInfo, updates: int = 3) -> dict:
     """Milliseconds of each rule in an update. Waiting at each rule makes the sum longer than an update really is."""
     _, update = our_update(size, precision, place)
     update()
@@ -129,7 +129,7 @@ def _launches(update: Callable[[], object]) -> int:
     return Counter.launches - before
 
 
-def _kernels(update: Callable[[], object], place: Place) -> list | str:
+def _kernels(update: Callable[[], object], place: RankInfo) -> list | str:
     """Name, calls and milliseconds of each kernel of an update, longest first, as PyTorch's profiler sees them."""
     try:
         from torch.profiler import ProfilerActivity
@@ -144,7 +144,7 @@ def _kernels(update: Callable[[], object], place: Place) -> list | str:
         return reason(error)
 
 
-def once(work: Callable[[], object], place: Place) -> float:
+def once(work: Callable[[], object], place: RankInfo) -> float:
     """Seconds until the device has done it."""
     place.wait()
     began = time.perf_counter()
@@ -158,7 +158,7 @@ def spread(values: list[float]) -> dict[str, float]:
     return {"median": statistics.median(values), "lowest": min(values), "highest": max(values)}
 
 
-def _free(place: Place) -> None:
+def _free(place: RankInfo) -> None:
     if place.xp is not np:
         place.xp.get_default_memory_pool().free_all_blocks()
     if place.torch_device == "cuda":

@@ -8,7 +8,7 @@ import torch
 
 from benchmarks.torch_model import TorchTransformer
 from minitransformer.config import TrainingConfig
-from minitransformer.nn import Transformer
+from minitransformer.models import Transformer
 from minitransformer.text import Batch
 
 

@@ -30,7 +30,7 @@ from minitransformer.blas import limited_blas_threads
 from minitransformer.config import UNK, ModelConfig, TrainingConfig
 from minitransformer.figures import png_bytes
 from minitransformer.figures.canvas import new_figure
-from minitransformer.nn import Transformer
+from minitransformer.models import Transformer
 from minitransformer.optim import Adam
 from minitransformer.text import pad_batch
 from minitransformer.training import train_step

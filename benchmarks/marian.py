@@ -16,7 +16,7 @@ from transformers import GenerationConfig, MarianConfig, MarianMTModel
 from minitransformer.backend import to_numpy
 from minitransformer.config import BOS, PAD, ModelConfig
 from minitransformer.errors import ConfigError
-from minitransformer.nn import Transformer
+from minitransformer.models import Transformer
 from minitransformer.nn.positions import sinusoids
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from minitransformer.nn import Dropout, Transformer
+from minitransformer.models import Transformer
+from minitransformer.nn import DropoutMasks
 from minitransformer.text import Batch
 
 
@@ -97,7 +98,7 @@ def record_step(model: Transformer, batch: Batch) -> list[Product]:
 
     def step() -> None:
         model.parameters.zero_grad()
-        loss, _ = model.loss(batch.src, batch.tgt_in, batch.tgt_out, Dropout(0))
+        loss, _ = model.loss(batch.src, batch.tgt_in, batch.tgt_out, DropoutMasks(0))
         loss.backward()
 
     return record_products(model, step)

@@ -22,7 +22,7 @@ from benchmarks.torch_model import TorchTransformer
 from benchmarks.torch_step import torch_adam, torch_train_step
 from minitransformer.config import Config
 from minitransformer.errors import ConfigError, MiniTransformerError
-from minitransformer.nn import Transformer
+from minitransformer.models import Transformer
 from minitransformer.text import BatchStream
 from minitransformer.training import Corpus
 from minitransformer.training.metrics import Meter, MetricsLog

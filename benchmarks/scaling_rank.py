@@ -13,8 +13,14 @@ from benchmarks.work import SIZES, random_work
 from minitransformer.backend import keep_freed_memory
 from minitransformer.cli.common import explained, print_line
 from minitransformer.config import ModelConfig, TrainingConfig
-from minitransformer.distributed import ONE_RANK, Communicator, Crew, GradientSum, join_ranks
-from minitransformer.nn import Transformer
+from minitransformer.distributed import (
+    SINGLE_PROCESS,
+    Communicator,
+    OverlappedAllReduce,
+    ProcessGroup,
+    init_process_group,
+)
+from minitransformer.models import Transformer
 from minitransformer.optim import Adam
 from minitransformer.training import train_step
 from minitransformer.workers import Workers
@@ -30,7 +36,7 @@ def timed(ranks: Communicator, act: Callable[[], object]) -> float:
 
 
 class Vector:
-    """What GradientSum needs of a gradient vector."""
+    """What OverlappedAllReduce needs of a gradient vector."""
 
     def __init__(self, length: int):
         self.vector, self.places = np.zeros(length, np.float32), {}
@@ -44,7 +50,7 @@ def all_reduce_times(ranks: Communicator, lengths: list[int], repeats: int) -> l
     for length in lengths:
         gradients = Vector(length)
         acts = {
-            "ours": lambda gradients=gradients: GradientSum(gradients, ranks).finish(),
+            "ours": lambda gradients=gradients: OverlappedAllReduce(gradients, ranks).finish(),
             "bare": lambda gradients=gradients: MPI.COMM_WORLD.Allreduce(MPI.IN_PLACE, gradients.vector),
         }
         times: dict[str, list[float]] = {name: [] for name in acts}
@@ -75,7 +81,7 @@ def step_times(ranks: Communicator, size_name: str, quick: bool, rounds: int, wo
         how = {"workers": crew, "ranks": together, "n_tokens": n_tokens}
         train_step(model, adam, batches, update=next(updates), config=config, **how)
 
-    acts = {"alone": lambda: step(ONE_RANK, False)}
+    acts = {"alone": lambda: step(SINGLE_PROCESS, False)}
     if ranks.size > 1:
         acts |= {"overlap": lambda: step(ranks, True), "no overlap": lambda: step(ranks, False)}
     times: dict[str, list[float]] = {name: [] for name in acts}
@@ -87,7 +93,7 @@ def step_times(ranks: Communicator, size_name: str, quick: bool, rounds: int, wo
     return {"parameters": model.parameters.count} | {name: min(each) for name, each in times.items()}
 
 
-def measure(crew: Crew, task: dict) -> object:
+def measure(crew: ProcessGroup, task: dict) -> object:
     settings = TrainingConfig(engine="mpi" if crew.place.by_mpi else "auto", micro_batches=max(2, crew.place.size))
     ranks = crew.connect(settings)
     if task["what"] == "all-reduce":
@@ -99,7 +105,7 @@ def measure(crew: Crew, task: dict) -> object:
 
 if __name__ == "__main__":
     keep_freed_memory()
-    with join_ranks(lambda message: print_line("scaling", message), explained) as joined:
+    with init_process_group(lambda message: print_line("scaling", message), explained) as joined:
         measured = measure(joined, json.loads(sys.argv[1]))
         if measured is not None:
             print(json.dumps(measured), flush=True)

@@ -23,11 +23,11 @@ from benchmarks.machine import machine_facts, threads_for_peers
 from benchmarks.tables import markdown_row, save_results
 from minitransformer.backend import keep_freed_memory
 from minitransformer.config import ModelConfig, TrainingConfig
-from minitransformer.nn import Transformer
+from minitransformer.models import Transformer
 from minitransformer.optim import Adam
 from minitransformer.text import Batch
 from minitransformer.training import train_step
-from minitransformer.workers import ALONE, Workers
+from minitransformer.workers import SERIAL, Workers
 
 WAYS = ("side by side", "one batch", "pytorch")
 MIB = 1 << 20
@@ -58,7 +58,7 @@ def _our_step(model_config: ModelConfig, batch: Batch, way: str) -> tuple[Callab
     keep_freed_memory()
     model = Transformer(model_config, seed=1)
     adam, config = Adam(model.parameters), TrainingConfig()
-    batches, workers = ([batch], ALONE) if way == "one batch" else (work.halves(batch), Workers.for_shares(2))
+    batches, workers = ([batch], SERIAL) if way == "one batch" else (work.halves(batch), Workers.for_shares(2))
     return lambda: train_step(model, adam, batches, update=adam.step_count + 1, config=config, workers=workers), imports
 
 

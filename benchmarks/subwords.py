@@ -37,7 +37,7 @@ from benchmarks.real_text import CORPORA, real_pairs, repeated_to, text_size
 from benchmarks.tables import markdown_row, save_results
 from minitransformer.blas import core_count
 from minitransformer.text import Tokenizer, count_words_in_files
-from minitransformer.text.spelling import SPELLINGS
+from minitransformer.text.pretokenizers import PRETOKENIZERS
 from minitransformer.text.tokenizer import SPECIALS
 
 ROUNDS = 3
@@ -52,7 +52,7 @@ def ours(mode: str) -> tuple[Callable, Callable]:
 
     def learn(path: Path, merges: int) -> Tokenizer:
         words = count_words_in_files([path], mode, processes=core_count())
-        base = SPELLINGS[mode].base(words)
+        base = PRETOKENIZERS[mode].base(words)
         return Tokenizer.learn(words, len(SPECIALS) + len(base) + merges, mode)
 
     def encode(tokenizer: Tokenizer, lines: list[str]) -> int:

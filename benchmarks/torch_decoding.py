@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from benchmarks.torch_model import Layer, MultiHeadAttention, TorchTransformer
 from minitransformer.config import BOS, EOS, PAD
 
-NEVER_SAID = [PAD, BOS, EOS]  # every output has as many tokens as are asked for
+SUPPRESSED_IDS = [PAD, BOS, EOS]  # every output has as many tokens as are asked for
 
 
 @torch.inference_mode()
@@ -35,7 +35,7 @@ def beam_search(model: TorchTransformer, src_ids: torch.Tensor, new_tokens: int,
         for layer, (keys, values), memory_heads in zip(model.decoder, past, crossing, strict=True):
             x = _step(layer, x, keys, values, step, memory_heads, src_mask)
         log_probs = F.linear(x[:, 0], model.embedding.weight).log_softmax(-1)  # (R, V)
-        log_probs[:, NEVER_SAID] = -math.inf
+        log_probs[:, SUPPRESSED_IDS] = -math.inf
         totals = (scores[:, :, None] + log_probs.unflatten(0, (batch, beam))).flatten(1)  # (B, beam * V)
         scores, best = totals.topk(beam)
         rows = (first_row + best // log_probs.shape[1]).flatten()

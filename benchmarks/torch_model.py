@@ -15,7 +15,7 @@ from torch import nn
 from minitransformer.backend import to_numpy
 from minitransformer.config import PAD, ModelConfig
 from minitransformer.errors import ConfigError
-from minitransformer.nn import Transformer
+from minitransformer.models import Transformer
 from minitransformer.nn.positions import sinusoids
 
 LONGEST = 1024

@@ -34,11 +34,11 @@ from benchmarks.torch_step import torch_adam, torch_train_step
 from benchmarks.work import REAL, SIZES, Size, Work, random_work, real_work, shape_of
 from minitransformer.backend import keep_freed_memory
 from minitransformer.config import TrainingConfig
-from minitransformer.nn import Transformer
+from minitransformer.models import Transformer
 from minitransformer.optim import Adam
 from minitransformer.text import Batch
 from minitransformer.training import train_step
-from minitransformer.workers import ALONE, Workers
+from minitransformer.workers import SERIAL, Workers
 
 WARM_UP = 2  # rounds that do not count
 OURS = ("side by side", "one batch")
@@ -76,7 +76,7 @@ def contestants(size: Size, work: Work, compiled: bool = False) -> dict[str, Cal
     products = [product for batches in work.in_turn for batch in batches for product in record_step(ours, batch)]
     runners = {
         "side by side": lambda: step(work.side_by_side, workers),
-        "one batch": lambda: step(work.in_turn, ALONE),
+        "one batch": lambda: step(work.in_turn, SERIAL),
         "pytorch": torch_steps(),
         "products": replay(products),
     }

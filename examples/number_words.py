@@ -20,13 +20,14 @@ from pathlib import Path
 # Matrices this small gain next to nothing from a second thread, and lose much where another program has its core.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+from minitransformer.checkpoints import average_checkpoints
 from minitransformer.config import EOS, Config, DataConfig, ModelConfig, TrainingConfig, TranslationConfig
 from minitransformer.errors import ConfigError, MiniTransformerError
 from minitransformer.figures import draw_attention, png_bytes
-from minitransformer.nn import Transformer
+from minitransformer.generation import translate_lines
+from minitransformer.models import Transformer
 from minitransformer.text import Tokenizer, pad_batch
-from minitransformer.training import Corpus, Trainer, average_checkpoints
-from minitransformer.translation import translate_lines
+from minitransformer.training import Corpus, Trainer
 
 ENGLISH = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "

@@ -22,13 +22,14 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from tqdm import tqdm
 
+from minitransformer.checkpoints import average_checkpoints
 from minitransformer.config import UNK, Config, DataConfig, ModelConfig, TrainingConfig
 from minitransformer.errors import ConfigError, MiniTransformerError
 from minitransformer.figures import draw_attention, draw_learning_curves, png_bytes
-from minitransformer.nn import Transformer
+from minitransformer.generation import greedy_search
+from minitransformer.models import Transformer
 from minitransformer.text import pad_batch
-from minitransformer.training import Corpus, Trainer, average_checkpoints, read_metrics
-from minitransformer.translation import greedy_search
+from minitransformer.training import Corpus, Trainer, read_metrics
 
 FIRST_SYMBOL = UNK + 1  # the ids before it are PAD, BOS, EOS and UNK
 N_SYMBOLS = 30

@@ -66,16 +66,16 @@ class Workers:
             return [first, *(each.result() for each in others)]
 
 
-ALONE = Workers(1)
+SERIAL = Workers(1)
 """The calling thread, with all threads of BLAS."""
 
 
-def in_parts(function: Callable[[slice], None], length: int, size: int) -> None:
+def parallel_for(function: Callable[[slice], None], length: int, size: int) -> None:
     """``function`` of consecutive parts of 0..length - 1, side by side in as many threads as BLAS has.
 
     size: numbers that all of it reads; work that is not `LARGE` is done here, as one part
     """
-    workers = _like_blas(blas_threads() or 1) if size >= LARGE else ALONE
+    workers = _like_blas(blas_threads() or 1) if size >= LARGE else SERIAL
 
     def part(worker: int) -> None:
         function(slice(length * worker // workers.size, length * (worker + 1) // workers.size))
@@ -98,7 +98,7 @@ def blocks_of(length: int, worker: int, workers: Workers) -> Iterator[slice]:
         yield slice(start, start + BLOCK)
 
 
-def add_up(vectors: Sequence[Array], workers: Workers = ALONE) -> None:
+def sum_into_first(vectors: Sequence[Array], workers: Workers = SERIAL) -> None:
     """vectors[0] += vectors[1] + ..., one after the other"""
 
     def add_blocks(worker: int) -> None:

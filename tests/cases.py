@@ -85,9 +85,9 @@ def case(name: str, what: str, *shapes: tuple[int, ...], draw: Callable = normal
 
 def cotangents(rule: Rule, outputs: tuple, rng) -> tuple:
     """A random gradient for every output; outputs that are measurements get none."""
-    active = len(outputs) - rule.measures
+    active = len(outputs) - rule.n_non_differentiable
     drawn = [np.asarray(rng.standard_normal(y.shape), dtype=y.dtype) for y in outputs[:active]]
-    return (*drawn, *[None] * rule.measures)
+    return (*drawn, *[None] * rule.n_non_differentiable)
 
 
 def as_tuple(outputs) -> tuple:

@@ -66,16 +66,17 @@ def check(ranks: Communicator) -> None:
 
 if __name__ == "__main__":
     from minitransformer.config import TrainingConfig
-    from minitransformer.distributed import join_ranks
+    from minitransformer.distributed import init_process_group
 
     def explain(error: BaseException) -> tuple[str, int]:
         return f"{type(error).__name__}: {error}", 1
 
-    with join_ranks(lambda message: print(message, file=sys.stderr), explain) as crew:
+    with init_process_group(lambda message: print(message, file=sys.stderr), explain) as process_group:
         engine, reduction = sys.argv[1:]
         settings = TrainingConfig(engine=engine, reduction=reduction, micro_batches=8, deadline=20)
-        communicator = crew.connect(settings)
-        assert type(communicator).__name__.lower() == engine
+        communicator = process_group.connect(settings)
+        expected = {"naive": "TcpCommunicator", "mpi": "MpiCommunicator"}[engine]
+        assert type(communicator).__name__ == expected
         check(communicator)
         if communicator.rank == 0:
             print(f"{communicator.size} ranks keep the contract")

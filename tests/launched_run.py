@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from minitransformer.cli.common import print_line
-from minitransformer.distributed.launch import Launch
+from minitransformer.distributed.supervision.launch import Launch
 
 if __name__ == "__main__":
     _, start, size, *program = sys.argv

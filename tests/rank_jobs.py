@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from minitransformer.distributed.hub import Hub
-from minitransformer.distributed.member import Member
-from minitransformer.distributed.place import Place
+from minitransformer.distributed.rank_info import RankInfo
+from minitransformer.distributed.supervision.client import SupervisorClient
+from minitransformer.distributed.supervision.supervisor import Supervisor
 
 TESTS = Path(__file__).parent
 LIMIT = 60  # seconds after which a job counts as hanging; each should take two or three
@@ -103,12 +103,12 @@ class Threads:
     def __init__(self, size: int, deadline: float = 20.0):
         self.said: list[str] = []
         self.ends: list[tuple[int, int]] = []
-        self.hub = Hub(size, self.said.append, host="127.0.0.1", deadline=deadline)
+        self.hub = Supervisor(size, self.said.append, host="127.0.0.1", deadline=deadline)
         self.size = size
 
-    def member(self, rank: int, size: int | None = None) -> Member:
-        place = Place(rank, size or self.size, rank)
-        return Member(
+    def member(self, rank: int, size: int | None = None) -> SupervisorClient:
+        place = RankInfo(rank, size or self.size, rank)
+        return SupervisorClient(
             place,
             ("127.0.0.1", self.hub.port),
             self.said.append,

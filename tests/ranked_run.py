@@ -18,7 +18,7 @@ from tiny_run import tiny_config, tiny_corpus
 
 from minitransformer.cli.common import print_line
 from minitransformer.cli.train import _cause
-from minitransformer.distributed import CommonStop, Crew, join_ranks
+from minitransformer.distributed import CommonStop, ProcessGroup, init_process_group
 from minitransformer.training import Trainer, agreement, train_step, trainer
 
 
@@ -69,8 +69,10 @@ def plant(fault: str, update: int) -> None:
     trainer.train_step = step
 
 
-def train(crew: Crew, directory: str, settings: dict, fault: str = "", rank: str = "0", update: str = "0") -> int:
-    here = fault and crew.place.rank == int(rank)
+def train(
+    process_group: ProcessGroup, directory: str, settings: dict, fault: str = "", rank: str = "0", update: str = "0"
+) -> int:
+    here = fault and process_group.place.rank == int(rank)
     if here and fault == "config":
         settings |= {"lr_scale": 0.5}
     if here and fault == "folder":  # this rank sees another folder than the others
@@ -80,11 +82,11 @@ def train(crew: Crew, directory: str, settings: dict, fault: str = "", rank: str
     model = {"dtype": "float64", "p_drop": 0.2}
     config = tiny_config(directory, model=model, **{"micro_batches": 4} | settings)
     corpus = tiny_corpus(seed=1 if here and fault == "data" else 0)
-    return Trainer(config, corpus, progress=False, crew=crew).run().exit_status
+    return Trainer(config, corpus, progress=False, process_group=process_group).run().exit_status
 
 
 if __name__ == "__main__":
     _, folder, changes, *planted = sys.argv
-    with join_ranks(lambda message: print_line("train", message), _cause) as joined:
+    with init_process_group(lambda message: print_line("train", message), _cause) as joined:
         status = train(joined, folder, json.loads(changes), *planted)
     sys.exit(status)

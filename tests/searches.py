@@ -10,9 +10,9 @@ import numpy as np
 from small_models import random_sentence, small_model
 
 from minitransformer.config import BOS, EOS, PAD
-from minitransformer.nn import Transformer
+from minitransformer.generation import Hypothesis, beam_search, greedy_search
+from minitransformer.models import Transformer
 from minitransformer.text.batching import pad_rows
-from minitransformer.translation import Hypothesis, beam_search, greedy_search
 
 V = 6  # two words, UNK and EOS can be said
 SEEDS = range(6)

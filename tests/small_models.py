@@ -8,7 +8,7 @@ from types import ModuleType
 import numpy as np
 
 from minitransformer.config import UNK, ModelConfig
-from minitransformer.nn import Transformer
+from minitransformer.models import Transformer
 from minitransformer.text import Batch, pad_batch
 
 VOCAB_SIZE = 13

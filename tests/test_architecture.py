@@ -14,13 +14,14 @@ PACKAGE = Path(minitransformer.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
 FLOORS = {
     **dict.fromkeys(["errors", "settings", "config", "backend", "blas", "workers", "files"], 0),
-    **dict.fromkeys(["ops", "text", "data"], 1),
+    **dict.fromkeys(["ops", "text", "data", "figures"], 1),
     **dict.fromkeys(["kernels", "distributed"], 2),
     "autograd": 3,
     **dict.fromkeys(["nn", "optim"], 4),
-    **dict.fromkeys(["translation", "figures"], 5),
-    "training": 6,
-    **dict.fromkeys(["cli", "__main__"], 7),
+    "models": 5,
+    **dict.fromkeys(["checkpoints", "generation", "evaluation", "planning"], 6),
+    "training": 7,
+    **dict.fromkeys(["cli", "__main__"], 8),
 }
 OUTSIDE = {"lessons", "examples", "tests", "benchmarks"}
 
@@ -108,7 +109,7 @@ def test_training_a_small_model_on_numpy_loads_no_optional_package():
         [
             "import sys",
             "from minitransformer.config import ModelConfig, TrainingConfig",
-            "from minitransformer.nn import Transformer",
+            "from minitransformer.models import Transformer",
             "from minitransformer.optim import Adam",
             "from minitransformer.text import pad_batch",
             "from minitransformer.training.step import train_step",

@@ -16,7 +16,7 @@ from minitransformer.cli import doctor
 from minitransformer.cli.main import main
 from minitransformer.config import ModelConfig
 from minitransformer.errors import BackendError, ConfigError
-from minitransformer.nn import Transformer
+from minitransformer.models import Transformer
 
 
 class Card:

@@ -84,11 +84,11 @@ CASES = {
         "train.en and short.de: must have the same number of lines, got 40 and 1; they look shifted from line 2 on",
     ),
     "misaligned test set": ([*EVALUATE, "short.de"], "train.en and short.de: must have the same number of lines"),
-    "a ledger of a file": (
-        ["evaluate", "--ledger", *EVALUATE[1:], "train.de"],
+    "an ablation of a file": (
+        ["evaluate", "--ablation", *EVALUATE[1:], "train.de"],
         "model.npz must hold the number of checkpoints asked for, got 0, asked 5",
     ),
-    "a mean without a ledger": ([*EVALUATE, "train.de", "--last", "2"], "--last must stand with --ledger"),
+    "a mean without an ablation": ([*EVALUATE, "train.de", "--last", "2"], "--last must stand with --ablation"),
     "empty training text": ([*TRAIN, "--set", "data.train_tgt=empty.de"], "empty.de: must have at least one line"),
     "empty text for bpe": (["bpe", "train", "empty.de", "-o", "b.txt"], "empty.de: must have at least one line"),
     "training text not UTF-8": (

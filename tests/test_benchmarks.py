@@ -14,7 +14,8 @@ from benchmarks.matrix_products import record_step, replay
 from minitransformer.config import EOS, Config, ModelConfig, TrainingConfig
 from minitransformer.errors import ConfigError
 from minitransformer.figures import png_bytes
-from minitransformer.nn import Dropout, Transformer
+from minitransformer.models import Transformer
+from minitransformer.nn import DropoutMasks
 from minitransformer.optim import Adam
 from minitransformer.text import Tokenizer, pad_batch
 from minitransformer.training import Trainer, read_metrics, train_step
@@ -66,7 +67,7 @@ def test_without_dropout_the_twin_learns_as_our_model_does(torch, model, batches
             assert getattr(theirs, name) == pytest.approx(getattr(ours, name), rel=1e-8)
 
 
-def use_our_masks(torch, monkeypatch, masks: Dropout):
+def use_our_masks(torch, monkeypatch, masks: DropoutMasks):
     """Let PyTorch's dropout, and that inside its attention, ask ``masks`` instead of its own generator."""
 
     def dropout(x, p=0.5, training=True, inplace=False):
@@ -91,8 +92,8 @@ def test_the_twin_drops_at_the_same_places_with_the_same_probabilities(torch, ba
     ours = Transformer(config, seed=3)
     twin = TorchTransformer.from_ours(ours)
     batch = batches[0]
-    loss, _ = ours.loss(batch.src, batch.tgt_in, batch.tgt_out, Dropout(7))
-    use_our_masks(torch, monkeypatch, Dropout(7))
+    loss, _ = ours.loss(batch.src, batch.tgt_in, batch.tgt_out, DropoutMasks(7))
+    use_our_masks(torch, monkeypatch, DropoutMasks(7))
     theirs, _ = twin.loss(*(torch.from_numpy(ids).long() for ids in (batch.src, batch.tgt_in, batch.tgt_out)))
     assert theirs.item() == pytest.approx(loss.item(), rel=1e-12)
 

@@ -15,7 +15,7 @@ from minitransformer.text import binarise as module
 from minitransformer.text.binarise import binarise
 from minitransformer.text.binary import fingerprint_of, lengths_of, open_pairs
 from minitransformer.text.prefetch import Prefetcher
-from minitransformer.text.spelling import END
+from minitransformer.text.pretokenizers import END
 from minitransformer.training import Corpus, Trainer
 
 

@@ -11,9 +11,9 @@ from importlib.metadata import version
 import pytest
 
 from minitransformer.errors import DataError, MissingPackageError, install_hint
+from minitransformer.evaluation import corpus_bleu, paper_bleu, require_sacrebleu
+from minitransformer.evaluation.bleu import moses_words
 from minitransformer.text import read_lines
-from minitransformer.translation import corpus_bleu, paper_bleu, require_sacrebleu
-from minitransformer.translation.bleu import moses_words
 
 pytest.importorskip("sacrebleu", reason=f"sacrebleu is not installed: {install_hint('eval')}")
 
@@ -93,7 +93,7 @@ def test_without_sacrebleu_the_message_names_the_extra(monkeypatch):
 
 
 def test_translating_does_not_load_sacrebleu():
-    program = "import sys, minitransformer.translation; print('sacrebleu' in sys.modules)"
+    program = "import sys, minitransformer.evaluation; print('sacrebleu' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 

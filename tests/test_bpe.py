@@ -10,8 +10,8 @@ from odd_text import TEXT, random_line
 
 from minitransformer.text import Tokenizer, read_lines, word_counts
 from minitransformer.text.bpe import CRITERIA, PairTable, apply_merges, learn_merges
-from minitransformer.text.merge_arrays import MergeArrays
-from minitransformer.text.spelling import END, SPELLINGS, ByteSpelling, MarkedSpelling
+from minitransformer.text.bpe_arrays import BpeArrays
+from minitransformer.text.pretokenizers import END, PRETOKENIZERS, ByteLevel, EndOfWord
 from minitransformer.text.word_counts import count_words, count_words_in_files
 
 
@@ -48,11 +48,11 @@ def random_table(rng, spelling, alphabet):
     return [(spelling.spell(word), int(rng.integers(1, 6))) for word in dict.fromkeys(words)]
 
 
-@pytest.mark.parametrize("spelling", [ByteSpelling, MarkedSpelling])
+@pytest.mark.parametrize("spelling", [ByteLevel, EndOfWord])
 @pytest.mark.parametrize("alphabet", ["a", "ab", "abc</w>", "äß語a "])
 @pytest.mark.parametrize("min_count", [1, 2, 7])
 @pytest.mark.parametrize("criterion", CRITERIA)
-@pytest.mark.parametrize("table", [PairTable, MergeArrays])
+@pytest.mark.parametrize("table", [PairTable, BpeArrays])
 def test_both_tables_learn_the_merges_of_counting_anew(rng, spelling, alphabet, min_count, criterion, table):
     for _ in range(12):
         words = random_table(rng, spelling, alphabet)
@@ -62,9 +62,9 @@ def test_both_tables_learn_the_merges_of_counting_anew(rng, spelling, alphabet, 
 
 def test_both_tables_learn_the_same_merges_of_real_text(data_folder):
     lines = read_lines(data_folder / "multi30k" / "val.de")
-    for spelling in (ByteSpelling, MarkedSpelling):
+    for spelling in (ByteLevel, EndOfWord):
         words = [(spelling.spell(word), count) for word, count in count_words(lines, spelling).items()]
-        merges = [list(learn_merges(words, table=table)) for table in (PairTable, MergeArrays)]
+        merges = [list(learn_merges(words, table=table)) for table in (PairTable, BpeArrays)]
         assert merges[0] == merges[1] and len(merges[0]) > 1000
 
 
@@ -74,7 +74,7 @@ def test_the_bare_ratio_of_word_pieces_begins_with_what_occurs_once():
     assert next(learn_merges(words, criterion="word_piece", min_count=2)) == ("t", "h")
 
 
-@pytest.mark.parametrize("spelling", [ByteSpelling, MarkedSpelling])
+@pytest.mark.parametrize("spelling", [ByteLevel, EndOfWord])
 def test_the_words_of_its_chunks_are_the_words_of_a_line(spelling):
     chooser = random.Random(3)
     spaces = ["".join(chooser.choices("a, \t\n\u00a0", k=chooser.randint(0, 12))) for _ in range(3000)]
@@ -88,15 +88,15 @@ def test_words_of_files_are_counted_alike_in_parts_and_processes(tmp_path, mode,
     paths = [tmp_path / "a.txt", tmp_path / "b.txt.gz"]
     paths[0].write_text("\n".join(lines), encoding="utf-8", newline="")
     paths[1].write_bytes(gzip.compress("\n".join(lines[:50]).encode() + b"\n"))
-    expected = count_words([*lines, *lines[:50]], SPELLINGS[mode])
+    expected = count_words([*lines, *lines[:50]], PRETOKENIZERS[mode])
     assert count_words_in_files(paths, mode) == expected
-    assert expected == Counter(word for line in [*lines, *lines[:50]] for word in SPELLINGS[mode].split(line))
+    assert expected == Counter(word for line in [*lines, *lines[:50]] for word in PRETOKENIZERS[mode].split(line))
     monkeypatch.setattr(word_counts, "PART", 1000)
     assert count_words_in_files(paths, mode, processes=2) == expected
 
 
 def test_counts_stay_true_through_every_merge(rng):
-    table = PairTable(random_table(rng, ByteSpelling, "aab"))
+    table = PairTable(random_table(rng, ByteLevel, "aab"))
     for pair in learn_merges(zip(table.words, table.frequencies, strict=True), min_count=1):
         table.merge(pair)
         counts = Counter()
@@ -106,7 +106,7 @@ def test_counts_stay_true_through_every_merge(rng):
         assert {found: count for found, count in table.counts.items() if count} == counts
 
 
-@pytest.mark.parametrize("spelling", [ByteSpelling, MarkedSpelling])
+@pytest.mark.parametrize("spelling", [ByteLevel, EndOfWord])
 def test_a_training_word_is_cut_as_training_left_it(rng, spelling):
     for _ in range(25):
         table = random_table(rng, spelling, "abc")
@@ -121,7 +121,7 @@ def test_of_equally_frequent_pairs_the_one_that_sorts_last_is_merged_first():
 
 
 def test_the_order_of_words_does_not_change_the_merges(rng):
-    table = random_table(rng, ByteSpelling, "abcd")
+    table = random_table(rng, ByteLevel, "abcd")
     shuffled = [table[place] for place in rng.permutation(len(table))]
     assert list(learn_merges(shuffled)) == list(learn_merges(table))
 
@@ -151,12 +151,12 @@ def reference(data_folder):
     return [read_lines(folder / name) for name in ("corpus.en", "bpe.ref", "corpus.bpe.ref.en")]
 
 
-@pytest.mark.parametrize("table", [PairTable, MergeArrays])
+@pytest.mark.parametrize("table", [PairTable, BpeArrays])
 def test_merges_equal_those_of_subword_nmt(reference, table):
     corpus, (version, *expected), _ = reference
     assert version == "#version: 0.2"
-    words = Counter(word for line in corpus for word in MarkedSpelling.split(line))
-    spelled = [(MarkedSpelling.spell(word), count) for word, count in words.items()]
+    words = Counter(word for line in corpus for word in EndOfWord.split(line))
+    spelled = [(EndOfWord.spell(word), count) for word, count in words.items()]
     merges = learn_merges(spelled, table=table)
     assert [f"{left} {right}" for left, right in islice(merges, 1000)] == expected
 
@@ -171,6 +171,6 @@ def test_segmentation_equals_that_of_subword_nmt(reference):
 
 
 def test_the_end_mark_tells_the_end_of_a_word_from_its_middle():
-    assert MarkedSpelling.spell("aba") == ["a", "b", "a" + END]
-    merges = list(learn_merges([(MarkedSpelling.spell("aba"), 2)]))
+    assert EndOfWord.spell("aba") == ["a", "b", "a" + END]
+    merges = list(learn_merges([(EndOfWord.spell("aba"), 2)]))
     assert merges == [("b", "a</w>"), ("a", "ba</w>")]

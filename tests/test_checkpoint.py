@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 from tiny_run import tiny_config, tiny_trainer
 
-from minitransformer.errors import CheckpointError
-from minitransformer.nn import Transformer
-from minitransformer.optim import Adam
-from minitransformer.text import Tokenizer
-from minitransformer.training import (
+from minitransformer.checkpoints import (
     average_checkpoints,
     load_checkpoint,
     load_model,
     newest_checkpoints,
     save_checkpoint,
 )
+from minitransformer.errors import CheckpointError
+from minitransformer.models import Transformer
+from minitransformer.optim import Adam
+from minitransformer.text import Tokenizer
 
 
 @pytest.fixture

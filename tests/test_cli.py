@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from minitransformer import figures
+from minitransformer.checkpoints import load_checkpoint, load_model
 from minitransformer.cli.main import main
 from minitransformer.config import EOS
 from minitransformer.errors import install_hint
-from minitransformer.training import load_checkpoint, load_model
-from minitransformer.translation import hypothesis_attention, search_lines
+from minitransformer.generation import hypothesis_attention, search_lines
 
 CONFIG = """
 [model]
@@ -165,13 +165,13 @@ def test_translations_scored_against_themselves_have_100_bleu(run, checkpoint, t
     assert (results["sentences"], results["beam_size"]) == (20, 1)
 
 
-def test_a_ledger_has_the_scores_that_evaluate_gives_one_by_one(run, tmp_path, capsys):
+def test_an_ablation_has_the_scores_that_evaluate_gives_one_by_one(run, tmp_path, capsys):
     for name in ("sacrebleu", "sacremoses"):
         pytest.importorskip(name, reason=f"{name} is not installed: {install_hint('eval')}")
     directory, mean, saved = str(run / "run"), str(tmp_path / "mean.npz"), tmp_path / "last.de"
     texts = ["--src", str(run / "val.en"), "--ref", str(run / "val.de"), "--language", "de"]
-    argv = ["evaluate", "--checkpoint", directory, *texts, "--ledger", "--last", "2", "--beam-size", "3"]
-    rows = json.loads(output_of(capsys, *argv, "--json", "--output", str(saved)))["ledger"]
+    argv = ["evaluate", "--checkpoint", directory, *texts, "--ablation", "--last", "2", "--beam-size", "3"]
+    rows = json.loads(output_of(capsys, *argv, "--json", "--output", str(saved)))["ablation"]
     output_of(capsys, "average", "--last", "2", directory, "-o", mean)
     newest = str(run / "run" / "checkpoints" / "update_00000060.npz")
     one_by_one = [(newest, 1, 0.0), (mean, 1, 0.0), (mean, 3, 0.0), (mean, 3, 0.6)]

@@ -13,11 +13,11 @@ from rank_jobs import Threads, by_mpi
 from small_models import random_batch, small_model
 
 from minitransformer.config import TrainingConfig
-from minitransformer.distributed import ONE_RANK, GradientSum
-from minitransformer.distributed import naive as naive_module
+from minitransformer.distributed import SINGLE_PROCESS, OverlappedAllReduce
 from minitransformer.distributed import overlap as overlap_module
+from minitransformer.distributed import tcp as tcp_module
 from minitransformer.distributed.communicator import Communicator
-from minitransformer.distributed.naive import Naive
+from minitransformer.distributed.tcp import TcpCommunicator
 from minitransformer.nn.module import Gradients
 from minitransformer.optim import Adam
 from minitransformer.training.step import train_step
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.mpi
 
 
 def test_the_contract_holds_for_a_process_alone():
-    check(ONE_RANK)
+    check(SINGLE_PROCESS)
 
 
 @pytest.mark.parametrize("size", [2, 3, 4])
@@ -34,7 +34,7 @@ def test_the_contract_holds_for_the_naive_engine(size):
     job = Threads(size)
 
     def work(rank):
-        ranks = Naive(job.member(rank))
+        ranks = TcpCommunicator(job.member(rank))
         check(ranks)
         ranks.barrier()
         ranks.close()
@@ -45,7 +45,7 @@ def test_the_contract_holds_for_the_naive_engine(size):
 
 
 def test_a_stranger_on_the_port_of_the_naive_engine_is_no_rank(monkeypatch):
-    monkeypatch.setattr(naive_module, "PATIENCE", 0.2)
+    monkeypatch.setattr(tcp_module, "PATIENCE", 0.2)
     job, sent_away = Threads(2), []
 
     def work(rank):
@@ -60,7 +60,7 @@ def test_a_stranger_on_the_port_of_the_naive_engine_is_no_rank(monkeypatch):
             with socket.create_connection((host, int(port))) as silent, suppress(TimeoutError):
                 silent.settimeout(10)
                 sent_away.append(silent.recv(1))
-        ranks = Naive(member)
+        ranks = TcpCommunicator(member)
         check(ranks)
         ranks.barrier()
         ranks.close()
@@ -113,7 +113,7 @@ class Doubled(Recorder):
 
 @pytest.mark.parametrize("overlap", [True, False])
 def test_slices_are_begun_while_backward_runs_and_none_changes_after_that(rng, monkeypatch, overlap):
-    monkeypatch.setattr(overlap_module, "SLICE", 64)
+    monkeypatch.setattr(overlap_module, "BUCKET_ELEMENTS", 64)
     log: list[tuple] = []
     model, batches = small_model(rng), [random_batch(rng), random_batch(rng)]
     add = Gradients.add
@@ -155,10 +155,12 @@ class Places:
 @pytest.fixture
 def recorded(monkeypatch):
     """A sum over slices of four elements, of three leaves with 6, 5 and 3; the first is used twice."""
-    monkeypatch.setattr(overlap_module, "SLICE", 4)
+    monkeypatch.setattr(overlap_module, "BUCKET_ELEMENTS", 4)
     gradients, ranks = Places(6, 5, 3), Recorder()
     first, second, third = gradients.leaves
-    total = GradientSum(gradients, ranks).expect({id(first): 2, id(second): 1, id(third): 1, id(object()): 5})
+    total = OverlappedAllReduce(gradients, ranks).prepare_for_backward(
+        {id(first): 2, id(second): 1, id(third): 1, id(object()): 5}
+    )
     return gradients, ranks, total
 
 

@@ -11,7 +11,7 @@ from test_cuda_kernels import CLOSE, check_twin, placed
 from minitransformer.kernels.cupy import gemm_lt
 from minitransformer.kernels.cupy.gemm_lt import biased_product
 from minitransformer.kernels.precision import half_dtype
-from minitransformer.nn import Dropout
+from minitransformer.nn import DropoutMasks
 
 pytestmark = pytest.mark.cuda  # needs packages of the dev extra
 PRECISIONS = ("float32", "tf32", "bfloat16", "float16")
@@ -80,6 +80,6 @@ def test_an_update_has_the_same_gradient_with_epilogues_and_without(
     batch = random_batch(rng)
     model = small_model(rng, device.xp, dtype="float32", attention_bias=True, p_drop=0.2)
     model.precision = precision
-    found = device.get(gradient(model, batch, Dropout(5)))
+    found = device.get(gradient(model, batch, DropoutMasks(5)))
     monkeypatch.setattr(gemm_lt, "library", lambda: None)
-    assert relative_error(found, device.get(gradient(model, batch, Dropout(5)))) < limit
+    assert relative_error(found, device.get(gradient(model, batch, DropoutMasks(5)))) < limit

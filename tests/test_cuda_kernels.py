@@ -11,7 +11,7 @@ from cases import CASES, as_tuple, booleans, case, cotangents, ids, mask
 from slow_philox import slow_mask
 
 from minitransformer.kernels import CountedMask, precision
-from minitransformer.kernels.cupy import TWINS, sums
+from minitransformer.kernels.cupy import KERNELS, sums
 from minitransformer.kernels.cupy.adam import adam
 from minitransformer.kernels.cupy.cast import stored
 from minitransformer.kernels.cupy.gemm import matmul
@@ -19,7 +19,7 @@ from minitransformer.kernels.precision import half_dtype
 from minitransformer.optim import Adam
 
 pytestmark = pytest.mark.cuda  # needs packages of the dev extra
-NAMES = [twin.name for twin in TWINS]
+NAMES = [twin.name for twin in KERNELS]
 WIDE = (3, 11, 776)
 OTHER_SIZES = [
     case("residual_dropout_norm", "a row of 776", WIDE, WIDE, (776,), (776,), keep=booleans(WIDE), p_drop=0.4),
@@ -155,7 +155,7 @@ def test_backward_of_the_kernel_is_the_derivative_of_its_forward(case, device, r
 def test_a_forward_without_gradients_gives_the_same_losses(case, device):
     inputs, options = case.make()
     there = dict(zip(options, placed(device, options.values()), strict=True))
-    losses = device.twins["projection_loss"].forward_only(*placed(device, inputs), **there)
+    losses = device.twins["projection_loss"].inference_forward(*placed(device, inputs), **there)
     wanted = case.rule.forward(*inputs, **options)[0]
     np.testing.assert_allclose([float(loss) for loss in losses], [float(loss) for loss in wanted], rtol=1e-12)
 

@@ -8,12 +8,13 @@ from small_models import gradient, random_batch, small_model
 
 from minitransformer import kernels
 from minitransformer.config import ModelConfig, TrainingConfig
+from minitransformer.generation import beam_search
 from minitransformer.kernels.cupy.launch import Counter
-from minitransformer.nn import Dropout, Transformer
+from minitransformer.models import Transformer
+from minitransformer.nn import DropoutMasks
 from minitransformer.ops.registry import RULES
 from minitransformer.optim import Adam, LossScale
 from minitransformer.training.step import evaluate_loss, train_step
-from minitransformer.translation import beam_search
 
 pytestmark = pytest.mark.cuda  # needs packages of the dev extra
 DROP = {"p_drop": 0.2, "p_drop_attention": 0.3, "p_drop_ffn": 0.25}
@@ -49,14 +50,14 @@ def test_simple_and_fast_kernels_give_the_same_losses(norm, variant, gpu, rng):
     ("norm", "absent"), [("post", {"layer_norm", "residual_dropout"}), ("pre", {"residual_dropout_norm"})]
 )
 def test_training_steps_reach_every_twin(norm, absent, gpu, rng, monkeypatch):
-    chosen, choose = set(), kernels.choose
+    chosen, select = set(), kernels.select
 
     def recording(rule, xp):
-        pair = choose(rule, xp)
+        pair = select(rule, xp)
         chosen.add((pair.name, pair is gpu.twins.get(pair.name)))
         return pair
 
-    monkeypatch.setattr(kernels, "choose", recording)
+    monkeypatch.setattr(kernels, "select", recording)
     train(small_model(rng, gpu.xp, norm=norm, p_drop=0.1), [random_batch(rng)], 1)
     assert {name for name, is_twin in chosen if is_twin} == set(gpu.twins) - absent
     assert {name for name, is_twin in chosen if not is_twin} == {"reshape"}  # a view
@@ -66,9 +67,9 @@ def test_training_steps_reach_every_twin(norm, absent, gpu, rng, monkeypatch):
 def test_every_precision_has_the_gradient_of_float32_but_for_its_rounding(precision, gpu, rng, relative_error):
     batch = random_batch(rng)
     model = small_model(rng, gpu.xp, dtype="float32", **DROP)
-    exact = gpu.get(gradient(model, batch, Dropout(5)))
+    exact = gpu.get(gradient(model, batch, DropoutMasks(5)))
     model.precision = precision
-    found = gpu.get(gradient(model, batch, Dropout(5)))
+    found = gpu.get(gradient(model, batch, DropoutMasks(5)))
     assert found.dtype == np.float32
     assert relative_error(found, exact) < {"float32": 1e-6, "tf32": 5e-3, "bfloat16": 0.05, "float16": 5e-3}[precision]
 

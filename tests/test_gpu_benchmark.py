@@ -12,13 +12,13 @@ from benchmarks import gpu, gpu_curves, gpu_decoding, gpu_epilogues, gpu_nccl, g
 from benchmarks.work import Size, random_batch
 from minitransformer.backend import driver_version
 from minitransformer.config import EOS, UNK, ModelConfig
-from minitransformer.distributed.alone import Alone
-from minitransformer.nn import Transformer
+from minitransformer.distributed.single import SingleProcess
+from minitransformer.generation import beam_search
+from minitransformer.models import Transformer
 from minitransformer.training import Outcome
-from minitransformer.translation import beam_search
 
 TINY = Size("tiny", ModelConfig(vocab_size=37, n_layers=2, d_model=12, d_ff=20, n_heads=3, d_k=5, d_v=2), 3, 5, 2, 2)
-HERE = gpu_steps.Place(np, "cpu")
+HERE = gpu_steps.RankInfo(np, "cpu")
 
 
 @pytest.mark.parity
@@ -225,7 +225,7 @@ def test_sums_of_one_rank_change_nothing_and_two_ranks_without_a_gpu_say_why(mon
     pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed: pip install minitransformer[dev]")
     if driver_version() > 0:
         pytest.skip("there is a GPU: tests/gpu and the benchmark itself look at it")
-    monkeypatch.setattr(gpu_nccl, "Nccl", lambda member: Alone(member=member))
+    monkeypatch.setattr(gpu_nccl, "NcclCommunicator", lambda member: SingleProcess(member=member))
     found = gpu_nccl.nccl(HERE, 1000)
     assert all(found[name]["a sum over one rank changes nothing"] for name in ("float32", "bfloat16"))
     assert found["update"]["equal"]

@@ -10,10 +10,10 @@ import time
 import pytest
 from rank_jobs import TESTS, environment, mpiexec, run, still_running
 
-from minitransformer.distributed import launch
+from minitransformer.checkpoints import RunFolder
+from minitransformer.distributed.supervision import launch
 from minitransformer.errors import ConfigError, MissingPackageError
 from minitransformer.text import Tokenizer
-from minitransformer.training import RunFolder
 
 pytestmark = pytest.mark.mpi
 
@@ -120,7 +120,7 @@ def test_a_closed_output_is_one_line(tmp_path, descriptor, when, start):
     """Closed before Python began, or since."""
     said = tmp_path / "said"
     program = (
-        "import os, pathlib, sys\nfrom minitransformer.distributed.launch import Launch\n"
+        "import os, pathlib, sys\nfrom minitransformer.distributed.supervision.launch import Launch\n"
         f"if {when == 'since'}:\n    os.close({descriptor})\n"
         f"try:\n    Launch(['x.py'], 2, print, {start!r})\n"
         f"except Exception as error:\n    words = f'{{type(error).__name__}}: {{error}}'\n"

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from small_models import random_batch, small_model
 
+from minitransformer.checkpoints import load_model
 from minitransformer.config import EOS, PAD, ModelConfig
-from minitransformer.training import load_model
-from minitransformer.translation import greedy_search
+from minitransformer.generation import greedy_search
 
 CHECKPOINT = Path(__file__).parent.parent / "lessons" / "checkpoints" / "number_words.npz"
 

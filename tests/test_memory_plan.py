@@ -9,10 +9,10 @@ import pytest
 
 from minitransformer.cli.main import main
 from minitransformer.config import UNK, ModelConfig, TrainingConfig
-from minitransformer.nn import Transformer
+from minitransformer.models import Transformer
 from minitransformer.optim import Adam
+from minitransformer.planning.memory import Shape, parameter_count, plan
 from minitransformer.text import pad_batch
-from minitransformer.training.memory import Shape, parameter_count, plan
 from minitransformer.training.step import train_step
 from minitransformer.workers import Workers
 
@@ -46,14 +46,14 @@ def random_batch(config: ModelConfig, shape: Shape):
 
 def measured(config: ModelConfig, shape: Shape, micro_batches: int = 1, workers: int = 1) -> int:
     """The peak of a second update, which no longer makes what lasts."""
-    batches, crew = [random_batch(config, shape)] * micro_batches, Workers(workers)
+    batches, process_group = [random_batch(config, shape)] * micro_batches, Workers(workers)
     tracemalloc.start()
     try:
         model = Transformer(config)
         adam = Adam(model.parameters)
         for update in (1, 2):
             tracemalloc.reset_peak()
-            train_step(model, adam, batches, update=update, config=TrainingConfig(), workers=crew)
+            train_step(model, adam, batches, update=update, config=TrainingConfig(), workers=process_group)
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -7,7 +7,8 @@ from small_models import VOCAB_SIZE, gradient, random_batch, random_sentence, sm
 
 from minitransformer.config import EOS, PAD, UNK, ModelConfig, TrainingConfig
 from minitransformer.errors import ConfigError, ShapeError
-from minitransformer.nn import Dropout, Transformer
+from minitransformer.models import Transformer
+from minitransformer.nn import DropoutMasks
 from minitransformer.optim import Adam
 from minitransformer.text import Batch, pad_batch
 from minitransformer.training.step import evaluate_loss, train_step
@@ -121,10 +122,10 @@ def test_each_kind_of_dropout_changes_the_loss_of_training(kind, rng):
     off = dict(p_drop=0.0, p_drop_attention=0.0, p_drop_ffn=0.0)
     model, batch = small_model(rng, **off | {kind: 0.3}), random_batch(rng)
     arrays = (batch.src, batch.tgt_in, batch.tgt_out)
-    evaluated, trained = (model.loss(*arrays, dropout)[0].item() for dropout in (None, Dropout(seed=1)))
+    evaluated, trained = (model.loss(*arrays, dropout)[0].item() for dropout in (None, DropoutMasks(seed=1)))
     assert abs(evaluated - trained) > 1e-3
-    assert trained == model.loss(*arrays, Dropout(seed=1))[0].item()
-    assert trained != model.loss(*arrays, Dropout(seed=1, update=1))[0].item()
+    assert trained == model.loss(*arrays, DropoutMasks(seed=1))[0].item()
+    assert trained != model.loss(*arrays, DropoutMasks(seed=1, update=1))[0].item()
 
 
 def test_one_batch_is_overfitted_down_to_the_entropy_of_its_smoothed_targets(rng):

@@ -16,15 +16,15 @@ import pytest
 from contract import check, fractions, sum_in_order
 from rank_jobs import Threads
 from recorded_cuda import Cuda, Event, Mismatch, MissingEvent, World
-from test_hub import wait_for
+from test_supervisor import wait_for
 
-from minitransformer.distributed import GradientSum
+from minitransformer.distributed import OverlappedAllReduce
 from minitransformer.distributed import overlap as overlap_module
-from minitransformer.distributed.nccl import Nccl
+from minitransformer.distributed.nccl import NcclCommunicator
 from minitransformer.errors import MissingPackageError, ShapeError
 
 
-def on_ranks(size: int, work, engine: type[Nccl] = Nccl, fixed: bool = False) -> World:
+def on_ranks(size: int, work, engine: type[NcclCommunicator] = NcclCommunicator, fixed: bool = False) -> World:
     """work(engine of a rank, its CUDA) in a thread for each rank; what one raises is raised."""
     job, world = Threads(size), World(size)
 
@@ -53,7 +53,7 @@ def test_the_contract_holds_for_host_arrays_that_go_over_the_device(size, fixed)
 class SlicesOnDevice:
     """An engine whose started sums are of device arrays, as a gradient vector's are."""
 
-    def __init__(self, ranks: Nccl, cuda: Cuda):
+    def __init__(self, ranks: NcclCommunicator, cuda: Cuda):
         self._ranks, self._cuda, self._started = ranks, cuda, []
 
     def __getattr__(self, name):
@@ -91,17 +91,17 @@ def test_slices_of_a_gradient_are_summed_while_others_are_written(fixed):
         np.testing.assert_array_equal(results[rank], sum_in_order(3, 12))
 
 
-class NoReady(Nccl):
+class NoReady(NcclCommunicator):
     def _queueing(self):
         return nullcontext()
 
 
-class NoDone(Nccl):
+class NoDone(NcclCommunicator):
     def finish(self):
         pass
 
 
-class OwnStreamOnly(Nccl):
+class OwnStreamOnly(NcclCommunicator):
     """Records the event on the wrong stream."""
 
     def finish(self):
@@ -138,13 +138,13 @@ def test_ranks_that_begin_slices_in_another_order_are_found():
 
 
 def test_gradients_that_come_in_another_order_make_the_same_calls(monkeypatch):
-    monkeypatch.setattr(overlap_module, "SLICE", 4)
+    monkeypatch.setattr(overlap_module, "BUCKET_ELEMENTS", 4)
 
     def work(ranks, cuda):
         leaves = [SimpleNamespace(), SimpleNamespace()]
         places = {id(leaves[0]): slice(0, 5), id(leaves[1]): slice(5, 11)}
         gradients = SimpleNamespace(vector=cuda.asarray(np.ones(11)), places=places, add=lambda leaf, grad: None)
-        total = GradientSum(gradients, ranks).expect({id(leaf): 1 for leaf in leaves})
+        total = OverlappedAllReduce(gradients, ranks).prepare_for_backward({id(leaf): 1 for leaf in leaves})
         for leaf in leaves if ranks.rank == 0 else leaves[::-1]:
             total.add(leaf, None)
         total.finish()
@@ -166,7 +166,7 @@ def test_buffers_go_by_their_type_and_must_be_contiguous():
     on_ranks(1, work)
 
 
-def queued(ranks: Nccl, count: int) -> list[tuple[Event, Event]]:
+def queued(ranks: NcclCommunicator, count: int) -> list[tuple[Event, Event]]:
     """The events of ``count`` collectives that the host has queued: (it may begin, it has ended)."""
     for _ in range(count):
         with ranks._queueing():
@@ -178,7 +178,7 @@ def test_a_rank_tells_in_which_collective_its_device_waits(monkeypatch):
     monkeypatch.setattr(Event, "done", False)
     job = Threads(1)
     member = job.member(0)
-    ranks = Nccl(member, False, Cuda(World(1), 0))
+    ranks = NcclCommunicator(member, False, Cuda(World(1), 0))
     before, waits = member.progress()
     (first_ready, first_done), (second_ready, _) = queued(ranks, 2)
     assert (member.progress(), waits) == ((before, None), None)  # its own kernels come before the first
@@ -197,7 +197,7 @@ def test_two_threads_that_ask_at_the_same_moment_count_a_collective_once(monkeyp
     monkeypatch.setattr(Event, "done", property(lambda event: time.sleep(0.01) or True))
     job = Threads(1)
     member = job.member(0)
-    ranks = Nccl(member, False, Cuda(World(1), 0))
+    ranks = NcclCommunicator(member, False, Cuda(World(1), 0))
     before, _ = member.progress()
     both = threading.Barrier(2, timeout=20)
 
@@ -216,7 +216,7 @@ def test_a_rank_whose_host_hangs_is_found_though_no_host_waits_for_it(monkeypatc
     monkeypatch.setattr(Event, "done", False)
     job = Threads(2, deadline=1.0)
     members, world = [job.member(rank) for rank in range(2)], World(2)
-    engines = job.map(lambda rank: Nccl(members[rank], False, Cuda(world, rank)))
+    engines = job.map(lambda rank: NcclCommunicator(members[rank], False, Cuda(world, rank)))
     for rank, ranks in enumerate(engines):
         events = queued(ranks, 3 - rank)  # rank 1 never comes to the third
         for number, (ready, done) in enumerate(events):
@@ -233,7 +233,7 @@ def test_a_rank_whose_host_hangs_is_found_though_no_host_waits_for_it(monkeypatc
 def test_abort_frees_the_device_before_the_process_ends():
     job, world = Threads(1), World(1)
     member = job.member(0)
-    ranks = Nccl(member, False, Cuda(world, 0))
+    ranks = NcclCommunicator(member, False, Cuda(world, 0))
     assert member.stop == ranks.abort  # the hub's word ends this engine
     member.stop(3)
     assert (world.aborted, job.ends) == ([0], [(0, 3)])
@@ -244,5 +244,5 @@ def test_without_nccl_the_message_names_what_brings_it():
     job = Threads(1)
     member = job.member(0)
     with pytest.raises(MissingPackageError, match="NCCL must be installed for several GPUs, got none; run pip install"):
-        Nccl(member, False, SimpleNamespace(cuda=SimpleNamespace()))
+        NcclCommunicator(member, False, SimpleNamespace(cuda=SimpleNamespace()))
     member.leave()

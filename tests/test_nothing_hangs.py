@@ -9,7 +9,7 @@ import time
 import pytest
 from rank_jobs import by_mpi, launched, still_running
 
-from minitransformer.training import RunFolder
+from minitransformer.checkpoints import RunFolder
 
 pytestmark = pytest.mark.mpi
 

@@ -7,7 +7,7 @@ import pytest
 from small_models import random_batch, small_config, small_model
 
 from minitransformer.config import TABLE3_ROWS, ModelConfig, TrainingConfig
-from minitransformer.nn import Transformer
+from minitransformer.models import Transformer
 from minitransformer.nn.randomness import Initializer
 from minitransformer.optim import Adam
 from minitransformer.training.step import train_step

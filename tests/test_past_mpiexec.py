@@ -45,7 +45,7 @@ LAUNCH = f"""
 import sys
 sys.path.insert(0, {str(TESTS)!r})
 from minitransformer.cli.common import print_line
-from minitransformer.distributed import launch
+from minitransformer.distributed.supervision import launch
 fake, size, *program = sys.argv[1:]
 if fake:
     launch._mpiexec = lambda: fake

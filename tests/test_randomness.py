@@ -7,7 +7,8 @@ import pytest
 from small_models import random_batch, small_config, small_model
 
 from minitransformer.config import ModelConfig
-from minitransformer.nn import Dropout, Transformer
+from minitransformer.models import Transformer
+from minitransformer.nn import DropoutMasks
 
 # Initial values
 
@@ -64,7 +65,7 @@ def test_the_same_seed_gives_the_same_weights():
 
 @pytest.mark.parametrize("p_drop", [0.1, 0.3, 0.5])
 def test_dropout_keeps_a_share_of_one_minus_p(p_drop):
-    keep = Dropout(seed=1).keep((300, 300), p_drop)
+    keep = DropoutMasks(seed=1).keep((300, 300), p_drop)
     spread = math.sqrt(p_drop * (1 - p_drop) / keep.size)
     assert keep.dtype == bool and abs(keep.mean() - (1 - p_drop)) < 4 * spread
     for axis in (0, 1):
@@ -73,7 +74,7 @@ def test_dropout_keeps_a_share_of_one_minus_p(p_drop):
 
 def test_a_dropout_mask_depends_on_seed_update_micro_batch_and_site_alone():
     def masks(*place):
-        source = Dropout(*place)
+        source = DropoutMasks(*place)
         return [source.keep((40, 40), 0.5) for _ in range(2)]
 
     reference = masks(1, 2, 3)
@@ -85,7 +86,7 @@ def test_a_dropout_mask_depends_on_seed_update_micro_batch_and_site_alone():
 
 
 def test_no_mask_is_drawn_where_nothing_is_dropped():
-    assert Dropout(seed=1).keep((4, 4), 0.0) is None
+    assert DropoutMasks(seed=1).keep((4, 4), 0.0) is None
 
 
 def test_dropout_falls_on_both_embeddings_and_on_every_sublayer(rng):
@@ -94,7 +95,7 @@ def test_dropout_falls_on_both_embeddings_and_on_every_sublayer(rng):
     model, batch = small_model(rng, p_drop=0.2), random_batch(rng)
     masks = []
 
-    class Recording(Dropout):
+    class Recording(DropoutMasks):
         def keep(self, shape, p_drop, xp=np):
             mask = super().keep(shape, p_drop, xp)
             if mask is not None:

@@ -12,12 +12,13 @@ from rank_jobs import by_mpi, launched
 from small_models import random_batch, small_model
 from tiny_run import final_state, tiny_config, tiny_corpus
 
-from minitransformer.autograd import Tensor, uses_of_leaves
-from minitransformer.distributed import Crew
-from minitransformer.distributed.place import Place
+from minitransformer.autograd import Tensor, count_leaf_uses
+from minitransformer.checkpoints import RunFolder
+from minitransformer.distributed import ProcessGroup
+from minitransformer.distributed.rank_info import RankInfo
 from minitransformer.errors import ConfigError
 from minitransformer.text import BatchStream
-from minitransformer.training import RunFolder, Trainer, read_metrics
+from minitransformer.training import Trainer, read_metrics
 
 pytestmark = pytest.mark.mpi
 
@@ -140,7 +141,7 @@ def test_a_signal_to_one_rank_stops_all_after_the_same_update(tmp_path, sigterm_
 def test_the_uses_of_leaves_are_the_gradients_that_backward_brings(rng):
     model, batch = small_model(rng), random_batch(rng)
     loss, _ = model.loss(batch.src, batch.tgt_in, batch.tgt_out)
-    expected, brought = uses_of_leaves(loss), {}
+    expected, brought = count_leaf_uses(loss), {}
 
     class Count:
         def add(self, leaf, grad):
@@ -153,7 +154,7 @@ def test_the_uses_of_leaves_are_the_gradients_that_backward_brings(rng):
 
 def test_a_tensor_that_is_its_own_leaf_has_no_other_uses():
     a, b = (Tensor(np.ones(2), requires_grad=True) for _ in range(2))
-    uses = uses_of_leaves((a * a + b).sum())
+    uses = count_leaf_uses((a * a + b).sum())
     assert uses == {id(a): 2, id(b): 1}
 
 
@@ -166,15 +167,15 @@ def test_tokens_are_known_without_making_the_batch(rng):
 
 
 def test_an_engine_that_does_not_fit_the_arrays_is_refused():
-    crew = Crew.alone()
-    crew.member = type("Member", (), {"set_deadline": lambda self, seconds: None})()
-    crew.place = Place(0, 2, 0)
+    process_group = ProcessGroup.alone()
+    process_group.member = type("Member", (), {"set_deadline": lambda self, seconds: None})()
+    process_group.place = RankInfo(0, 2, 0)
     for engine, on_gpu, words in (
         ("nccl", False, "training.engine must be mpi or naive on CPUs, got nccl"),
         ("mpi", True, "training.engine must be nccl on a GPU, got mpi"),
     ):
         settings = tiny_config("runs/x", engine=engine).training
         with pytest.raises(ConfigError, match=words):
-            crew.connect(settings, on_gpu=on_gpu)
+            process_group.connect(settings, on_gpu=on_gpu)
     with pytest.raises(ConfigError, match="MASTER_ADDR and MASTER_PORT must be set for 2 ranks"):
-        Crew(Place(0, 2, 0), print)
+        ProcessGroup(RankInfo(0, 2, 0), print)

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from tiny_run import final_state, tiny_config, tiny_corpus, tiny_trainer
 
+from minitransformer.checkpoints import load_checkpoint, run_folder
 from minitransformer.errors import CheckpointError, TrainingError
-from minitransformer.training import Trainer, folder, load_checkpoint
+from minitransformer.training import Trainer
 
 
 @pytest.mark.parametrize(
@@ -76,7 +77,7 @@ def test_a_newest_checkpoint_that_may_be_whole_is_not_passed_over(tmp_path, monk
             raise error
         return whole(path)
 
-    monkeypatch.setattr(folder, "load_checkpoint", load)
+    monkeypatch.setattr(run_folder, "load_checkpoint", load)
     with pytest.raises(type(error)) as caught:
         tiny_trainer(tmp_path, updates=12)
     assert caught.value is error

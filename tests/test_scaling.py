@@ -19,7 +19,7 @@ from benchmarks.cost_model import (
 from benchmarks.matrix_products import record_step
 from minitransformer.config import ModelConfig
 from minitransformer.figures import png_bytes
-from minitransformer.nn import Transformer
+from minitransformer.models import Transformer
 from minitransformer.text import pad_batch
 
 BASE = ModelConfig.base()

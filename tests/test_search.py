@@ -19,7 +19,7 @@ from searches import (
 )
 
 from minitransformer.config import BOS, EOS, PAD
-from minitransformer.translation import beam_search, greedy_search, length_penalty
+from minitransformer.generation import beam_search, greedy_search, length_penalty
 
 
 @pytest.mark.parametrize("seed", SEEDS)

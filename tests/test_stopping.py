@@ -13,9 +13,9 @@ from test_nothing_hangs import SETTINGS, check_end
 from test_ranks import trained
 from tiny_run import final_state, tiny_config, tiny_corpus
 
-from minitransformer.distributed import ONE_RANK, CommonStop, Crew
-from minitransformer.distributed.naive import Naive
-from minitransformer.distributed.place import Place
+from minitransformer.distributed import SINGLE_PROCESS, CommonStop, ProcessGroup
+from minitransformer.distributed.rank_info import RankInfo
+from minitransformer.distributed.tcp import TcpCommunicator
 from minitransformer.training import Trainer, trainer
 
 pytestmark = pytest.mark.mpi
@@ -34,7 +34,7 @@ def worked(size: int, seed: int, wishes: list[int], in_step: bool) -> list[int]:
     def work(rank):
         rng = np.random.default_rng((seed, rank))
         member = job.member(rank)
-        ranks = Naive(member)
+        ranks = TcpCommunicator(member)
         time.sleep(rng.random() * 0.01)
         together, update, total = CommonStop(ranks, 0), 0, np.zeros(1)
         while update < UPDATES and together.may_begin(update + 1, update >= wishes[rank]):
@@ -83,7 +83,7 @@ def test_nobody_stops_unasked():
 
 
 def test_a_process_alone_stops_at_once():
-    together = CommonStop(ONE_RANK, 4)
+    together = CommonStop(SINGLE_PROCESS, 4)
     assert together.may_begin(5, False)
     assert not together.may_begin(6, True)
 
@@ -94,7 +94,7 @@ def test_a_rank_answers_in_the_midst_of_an_update_that_waits_for_the_other():
 
     def work(rank):
         member = job.member(rank)
-        ranks = Naive(member)
+        ranks = TcpCommunicator(member)
         together, total = CommonStop(ranks, 0), np.ones(1)
         if rank == 0:
             assert begun.wait(10)  # rank 1 waits in the sum of update 1
@@ -130,10 +130,10 @@ def test_every_rank_reports_the_signal_that_one_was_given(tmp_path, monkeypatch)
     address, outcomes = ("127.0.0.1", free_port()), {}
 
     def work(rank):
-        crew = Crew(Place(rank, 2, rank, address=address), print)
+        process_group = ProcessGroup(RankInfo(rank, 2, rank, address=address), print)
         config = tiny_config(tmp_path, updates=9, validate_every=0, engine="naive", threads=1)
-        outcomes[rank] = Trainer(config, tiny_corpus(), progress=False, crew=crew).run()
-        crew.leave()
+        outcomes[rank] = Trainer(config, tiny_corpus(), progress=False, process_group=process_group).run()
+        process_group.leave()
 
     threads = [threading.Thread(target=work, args=[rank], name=f"rank {rank}") for rank in range(2)]
     for thread in threads:

@@ -9,7 +9,7 @@ from odd_text import TEXT, random_line
 from minitransformer.config import BOS, EOS, PAD, UNK
 from minitransformer.errors import DataError
 from minitransformer.text import Tokenizer, read_lines
-from minitransformer.text.spelling import ByteSpelling
+from minitransformer.text.pretokenizers import ByteLevel
 
 
 @pytest.fixture(scope="module")
@@ -37,14 +37,14 @@ def test_bytes_give_back_any_line_exactly(by_bytes):
 def test_words_of_the_pattern_join_to_the_line_they_came_from():
     chooser = random.Random(2)
     for line in TEXT + ["a" * 1000 + " " * 1000 + "." * 1000] + [random_line(chooser) for _ in range(500)]:
-        words = ByteSpelling.split(line)
+        words = ByteLevel.split(line)
         assert "".join(words) == line
         assert all(0 < len(word) <= 65 for word in words)
 
 
 def test_a_word_takes_the_one_space_before_it():
-    assert ByteSpelling.split("two  men, 12a") == ["two", " ", " men", ",", " 12", "a"]
-    assert ByteSpelling.split("a\u2028\n b\tc") == ["a", "\u2028\n", " b", "\t", "c"]
+    assert ByteLevel.split("two  men, 12a") == ["two", " ", " men", ",", " 12", "a"]
+    assert ByteLevel.split("a\u2028\n b\tc") == ["a", "\u2028\n", " b", "\t", "c"]
 
 
 def test_bytes_that_are_no_character_decode_to_the_replacement_character(by_bytes):

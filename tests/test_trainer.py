@@ -13,12 +13,13 @@ import numpy as np
 import pytest
 from tiny_run import MODEL, final_state, tiny_config, tiny_corpus, tiny_trainer
 
+from minitransformer.checkpoints import load_checkpoint
 from minitransformer.config import ModelConfig, TrainingConfig
 from minitransformer.errors import ConfigError, DataError, TrainingError
-from minitransformer.nn import Transformer
+from minitransformer.models import Transformer
 from minitransformer.optim import Adam
 from minitransformer.text import Tokenizer, pad_batch
-from minitransformer.training import Corpus, Trainer, load_checkpoint, read_metrics, train_step, trainer
+from minitransformer.training import Corpus, Trainer, read_metrics, train_step, trainer
 from minitransformer.training.validation import Validation
 
 TESTS = Path(__file__).parent

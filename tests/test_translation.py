@@ -7,10 +7,7 @@ from searches import SEEDS, ChainModel, V, both_searches, random_sources, sharp_
 from minitransformer import workers
 from minitransformer.config import BOS, EOS, PAD, UNK, TranslationConfig
 from minitransformer.errors import ConfigError, DataError, ShapeError
-from minitransformer.nn import Transformer
-from minitransformer.text import Tokenizer
-from minitransformer.text.batching import pad_rows
-from minitransformer.translation import (
+from minitransformer.generation import (
     Hypothesis,
     beam_search,
     decoding,
@@ -20,7 +17,10 @@ from minitransformer.translation import (
     search_lines,
     translate_lines,
 )
-from minitransformer.translation.decoding import best_tokens
+from minitransformer.generation.decoding import top_k
+from minitransformer.models import Transformer
+from minitransformer.text import Tokenizer
+from minitransformer.text.batching import pad_rows
 
 A, B = 4, 5  # the two words of a chain model
 
@@ -106,7 +106,7 @@ def test_best_tokens_may_be_said_and_of_equal_ones_have_the_lowest_ids(n_tokens,
         logits[::2, -3:] = [1.0, 2.0, 1.0]
         log_probs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
         log_probs[:, [PAD, BOS]] = -np.inf
-        ids, found = best_tokens(logits.copy(), n)
+        ids, found = top_k(logits.copy(), n)
         expected = np.sort(np.argsort(-log_probs, axis=1, kind="stable")[:, :n], axis=1)
         np.testing.assert_array_equal(ids, expected)
         np.testing.assert_allclose(found, np.take_along_axis(log_probs, expected, axis=1), rtol=1e-13)

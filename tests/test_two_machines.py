@@ -16,7 +16,7 @@ from rank_jobs import LIMIT, TESTS, environment, mpiexec, run, still_running
 from test_ranks import alone  # noqa: F401 - a fixture
 from tiny_run import final_state
 
-from minitransformer.training import RunFolder
+from minitransformer.checkpoints import RunFolder
 
 pytestmark = pytest.mark.mpi
 

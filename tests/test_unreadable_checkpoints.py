@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from tiny_run import tiny_config
 
+from minitransformer.checkpoints import checkpoint, load_checkpoint, save_checkpoint
 from minitransformer.errors import CheckpointError, DamagedCheckpointError
 from minitransformer.files import write_atomically
-from minitransformer.nn import Transformer
+from minitransformer.models import Transformer
 from minitransformer.optim import Adam
-from minitransformer.training import checkpoint, load_checkpoint, save_checkpoint
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from minitransformer.autograd import Tensor
 from minitransformer.config import TrainingConfig
 from minitransformer.optim import Adam
 from minitransformer.training.step import train_step
-from minitransformer.workers import Workers, add_up, blocks_of
+from minitransformer.workers import Workers, blocks_of, sum_into_first
 
 
 def trained(n_workers: int, updates: int = 20) -> tuple[np.ndarray, list[float]]:
@@ -127,9 +127,9 @@ def test_workers_are_as_many_as_fill_the_cores(cores, threads, shares, wanted, s
 def test_every_element_of_a_vector_is_in_the_blocks_of_one_worker(n_workers, monkeypatch):
     monkeypatch.setattr(workers, "BLOCK", 4)
     for length in (1, 4, 5, 23, 24):
-        count, crew = np.zeros(length, int), Workers(n_workers)
+        count, process_group = np.zeros(length, int), Workers(n_workers)
         for worker in range(n_workers):
-            for block in blocks_of(length, worker, crew):
+            for block in blocks_of(length, worker, process_group):
                 count[block] += 1
         assert (count == 1).all()
 
@@ -138,7 +138,7 @@ def test_vectors_are_added_to_the_first(rng, monkeypatch):
     monkeypatch.setattr(workers, "BLOCK", 7)
     vectors = [rng.standard_normal(100) for _ in range(3)]
     expected, others = vectors[0] + vectors[1] + vectors[2], [each.copy() for each in vectors[1:]]
-    add_up(vectors, Workers(2))
+    sum_into_first(vectors, Workers(2))
     np.testing.assert_allclose(vectors[0], expected, rtol=1e-14)
     np.testing.assert_array_equal(vectors[1:], others)
 
@@ -170,7 +170,7 @@ def test_large_work_is_cut_into_parts_that_follow_each_other(length, n_threads, 
         threads.add(threading.current_thread())
         time.sleep(0.01)
 
-    workers.in_parts(work, length, workers.LARGE)
+    workers.parallel_for(work, length, workers.LARGE)
     assert [number for _, numbers in sorted(parts.items()) for number in numbers] == list(range(length))
     assert len(threads) == n_threads
 
@@ -184,9 +184,9 @@ def test_small_work_and_work_within_a_worker_stay_in_their_thread(monkeypatch):
 
     with monkeypatch.context() as patched:
         patched.setattr(workers, "blas_threads", lambda: 2)
-        workers.in_parts(work, 9, workers.LARGE - 1)
+        workers.parallel_for(work, 9, workers.LARGE - 1)
     if blas.blas_threads() is not None:
-        Workers(2).map(lambda _: workers.in_parts(work, 9, workers.LARGE))
+        Workers(2).map(lambda _: workers.parallel_for(work, 9, workers.LARGE))
         assert len(set(threads[1:])) == 2
     assert threads[0] is threading.current_thread()
 
@@ -208,9 +208,9 @@ def test_limits_that_overlap_leave_what_was_before_the_first():
 
 def test_a_forked_process_makes_threads_of_its_own(monkeypatch):
     monkeypatch.setattr(workers, "blas_threads", lambda: 2)
-    workers.in_parts(lambda part: None, 2, workers.LARGE)
+    workers.parallel_for(lambda part: None, 2, workers.LARGE)
     process = multiprocessing.get_context("fork").Process(
-        target=lambda: workers.in_parts(lambda part: None, 2, workers.LARGE)
+        target=lambda: workers.parallel_for(lambda part: None, 2, workers.LARGE)
     )
     process.start()
     process.join(30)

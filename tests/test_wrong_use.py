@@ -95,5 +95,5 @@ def test_a_step_needs_a_target_token(rng):
 
 
 def test_kernels_are_simple_or_fast():
-    with pytest.raises(ConfigError, match="must be simple or fast, got 'slow'"), kernels.using("slow"):
+    with pytest.raises(ConfigError, match="must be simple or fast, got 'slow'"), kernels.mode("slow"):
         pass

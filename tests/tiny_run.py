@@ -8,8 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
+from minitransformer.checkpoints import load_checkpoint
 from minitransformer.config import Config, DataConfig, ModelConfig, TrainingConfig
-from minitransformer.training import Corpus, Trainer, load_checkpoint
+from minitransformer.training import Corpus, Trainer
 
 MODEL = ModelConfig(vocab_size=20, n_layers=1, d_model=16, d_ff=32, n_heads=2, p_drop_attention=0.1, p_drop_ffn=0.1)
 

@@ -50,13 +50,13 @@ def check_gradient(rule: Rule | tuple[Callable, Callable], *inputs: Any, **optio
 def directional_slopes(rule: Rule | tuple[Callable, Callable], *inputs: Any, **options: Any) -> list[tuple]:
     """(numerical, analytic) slope for each input, along one random direction each."""
     forward, backward = (rule.forward, rule.backward) if isinstance(rule, Rule) else rule
-    measures = rule.measures if isinstance(rule, Rule) else 0
+    n_non_differentiable = rule.n_non_differentiable if isinstance(rule, Rule) else 0
     rng = np.random.default_rng(0)
     arrays = [fixed(np.array(x, dtype=np.float64)) for x in inputs]
     y, saved = forward(*arrays, **options)
     outputs = y if isinstance(y, tuple) else (y,)
-    cotangents = [fixed(rng.standard_normal(np.shape(part))) for part in outputs[: len(outputs) - measures]]
-    grads = one_for_each(arrays, backward(*cotangents, *[None] * measures, saved))
+    cotangents = [fixed(rng.standard_normal(np.shape(part))) for part in outputs[: len(outputs) - n_non_differentiable]]
+    grads = one_for_each(arrays, backward(*cotangents, *[None] * n_non_differentiable, saved))
 
     def pulled(*x: np.ndarray) -> float:
         y = forward(*x, **options)[0]

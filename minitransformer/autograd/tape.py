@@ -80,7 +80,7 @@ class Node:
         return grad_inputs
 
 
-def nodes_behind(node: Node) -> list[Node]:
+def topological_order(node: Node) -> list[Node]:
     """Every node that ``node`` depends on, itself included, newest first."""
     found, waiting = {node}, [node]
     while waiting:
@@ -91,24 +91,24 @@ def nodes_behind(node: Node) -> list[Node]:
     return sorted(found, key=lambda each: each.number, reverse=True)
 
 
-def uses_of_leaves(tensor: Any) -> dict[int, int]:
+def count_leaf_uses(tensor: Any) -> dict[int, int]:
     """How many gradients backward from ``tensor`` will bring to each leaf, by its ``id``: one for every use."""
     uses: dict[int, int] = {}
-    for node in nodes_behind(tensor.node):
+    for node in topological_order(tensor.node):
         for source in node.inputs:
             if source.node is None and source.requires_grad:
                 uses[id(source)] = uses.get(id(source), 0) + 1
     return uses
 
 
-def walk_backward(tensor: Any, grad: Array, arrive: Callable[[Any, Array], None]) -> None:
+def walk_backward(tensor: Any, grad: Array, accumulate: Callable[[Any, Array], None]) -> None:
     """Bring ``grad``, the gradient of ``tensor``, to every leaf that requires one: ``arrive(leaf, its gradient)``."""
     if tensor.node is None:
-        arrive(tensor, grad)
+        accumulate(tensor, grad)
         return
     waiting: dict[tuple[Node, int], Array] = {(tensor.node, tensor.output): grad}
     summed: set[tuple[Node, int]] = set()  # sums made here, which may grow in place; others may be shared arrays
-    for node in nodes_behind(tensor.node):
+    for node in topological_order(tensor.node):
         grads = [waiting.pop((node, output), None) for output in range(node.n_outputs)]
         if all(each is None for each in grads):
             continue
@@ -116,7 +116,7 @@ def walk_backward(tensor: Any, grad: Array, arrive: Callable[[Any, Array], None]
             if not source.requires_grad:
                 continue
             if source.node is None:
-                arrive(source, grad_input)
+                accumulate(source, grad_input)
                 continue
             place = (source.node, source.output)
             if place not in waiting:

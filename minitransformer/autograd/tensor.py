@@ -58,7 +58,7 @@ class Tensor:
     def item(self) -> float:
         return self.data.item()
 
-    def backward(self, grad: Array | float | None = None, into: Arrivals | None = None) -> None:
+    def backward(self, grad: Array | float | None = None, into: GradientSink | None = None) -> None:
         """Bring d self / d leaf to every leaf's ``grad``, on top of what is there.
 
         Args:
@@ -159,7 +159,7 @@ class Tensor:
         return Tensor(array.astype(self.dtype) if self.dtype.kind == "f" else array)
 
 
-class Arrivals(Protocol):
+class GradientSink(Protocol):
     """What ``backward`` may bring gradients to: ``add`` is called once for every use of a leaf."""
 
     def add(self, leaf: Tensor, grad: Array) -> None: ...
@@ -181,11 +181,11 @@ def apply(rule: Rule, *inputs: Tensor | None, **options: Any) -> Any:
     while inputs and inputs[-1] is None:
         inputs = inputs[:-1]
     arrays = tuple(tensor.data for tensor in inputs)
-    pair = kernels.choose(rule, get_array_module(*arrays))
+    pair = kernels.select(rule, get_array_module(*arrays))
     recorded = is_recording() and any(tensor.requires_grad for tensor in inputs)
     try:
-        if not recorded and pair.forward_only is not None:
-            y, saved = pair.forward_only(*arrays, **options), None
+        if not recorded and pair.inference_forward is not None:
+            y, saved = pair.inference_forward(*arrays, **options), None
         else:
             y, saved = pair.forward(*arrays, **options)
     except ShapeError:
@@ -198,7 +198,7 @@ def apply(rule: Rule, *inputs: Tensor | None, **options: Any) -> Any:
         tensors = tuple(Tensor(each) for each in outputs)
     else:
         node = Node(pair, saved, inputs, len(outputs))
-        differentiable = len(outputs) - pair.measures
+        differentiable = len(outputs) - pair.n_non_differentiable
         tensors = tuple(
             Tensor(each, requires_grad=True, node=node, output=i) if i < differentiable else Tensor(each)
             for i, each in enumerate(outputs)

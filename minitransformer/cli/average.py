@@ -26,7 +26,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    from minitransformer.training import average_checkpoints, newest_checkpoints
+    from minitransformer.checkpoints import average_checkpoints, newest_checkpoints
 
     paths = arguments.checkpoints
     if arguments.last is not None:

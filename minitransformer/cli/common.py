@@ -17,7 +17,7 @@ from minitransformer.files import ordinary_file
 
 if TYPE_CHECKING:
     from minitransformer.config import TranslationConfig
-    from minitransformer.nn import Transformer
+    from minitransformer.models import Transformer
     from minitransformer.text import Tokenizer
 
 
@@ -183,7 +183,7 @@ def open_model(arguments: argparse.Namespace) -> tuple[Transformer, Tokenizer, T
         ConfigError: a search option is out of range.
         BackendError: the device cannot be used.
     """
-    from minitransformer.training import load_checkpoint
+    from minitransformer.checkpoints import load_checkpoint
 
     checkpoint = load_checkpoint(arguments.checkpoint, with_optimizer=False)
     search = replace(checkpoint.config.translation, **search_options(arguments))

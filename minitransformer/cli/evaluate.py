@@ -19,14 +19,14 @@ from minitransformer.cli.common import (
 from minitransformer.errors import ConfigError
 
 if TYPE_CHECKING:
-    from minitransformer.training import LedgerEntry
+    from minitransformer.training import AblationEntry
 
 LANGUAGES = ("de", "fr", "en")
 
 
 def add_parser(commands: argparse._SubParsersAction) -> None:
     parser = commands.add_parser("evaluate", help="translate a test set and print its BLEU score")
-    add_model_options(parser, also="; with --ledger: the training.directory of a run")
+    add_model_options(parser, also="; with --ablation: the training.directory of a run")
     parser.add_argument("--src", type=Path, required=True, metavar="FILE", help="source text, one sentence a line")
     parser.add_argument("--ref", type=Path, required=True, metavar="FILE", help="reference translations, line by line")
     parser.add_argument("--output", type=Path, metavar="FILE", help="where to save the translations (default: nowhere)")
@@ -38,35 +38,35 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
         "compounds (default: sacreBLEU alone)",
     )
     parser.add_argument(
-        "--ledger",
+        "--ablation",
         action="store_true",
         help="print what each trick adds: last checkpoint, mean, beam, length penalty (default: one score)",
     )
-    parser.add_argument("--last", type=int, metavar="K", help="checkpoints in the mean of --ledger (default: 5)")
+    parser.add_argument("--last", type=int, metavar="K", help="checkpoints in the mean of --ablation (default: 5)")
     add_search_options(parser)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> None:
+    from minitransformer.evaluation import require_moses, require_sacrebleu
     from minitransformer.text import read_parallel
-    from minitransformer.translation import require_moses, require_sacrebleu
 
-    if arguments.last is not None and not arguments.ledger:
-        raise ConfigError("--last must stand with --ledger: it is the number of checkpoints in its mean")
+    if arguments.last is not None and not arguments.ablation:
+        raise ConfigError("--last must stand with --ablation: it is the number of checkpoints in its mean")
     if arguments.output:
         writable_file(arguments.output, [arguments.src, arguments.ref, arguments.checkpoint])
     sources, references = read_parallel(arguments.src, arguments.ref)
     require_sacrebleu()
     if arguments.language:
         require_moses()
-    if arguments.ledger:
-        _ledger(arguments, sources, references)
+    if arguments.ablation:
+        _ablation(arguments, sources, references)
     else:
         _one_score(arguments, sources, references)
 
 
 def _one_score(arguments: argparse.Namespace, sources: list[str], references: list[str]) -> None:
-    from minitransformer.translation import translate_lines
+    from minitransformer.generation import translate_lines
 
     model, tokenizer, search = open_model(arguments)
     start = time.perf_counter()
@@ -92,17 +92,17 @@ def _one_score(arguments: argparse.Namespace, sources: list[str], references: li
     print(f"{tokens} target tokens in {seconds:.1f} s, {tokens / seconds:.0f} tokens/s")
 
 
-def _ledger(arguments: argparse.Namespace, sources: list[str], references: list[str]) -> None:
-    from minitransformer.training import ledger
+def _ablation(arguments: argparse.Namespace, sources: list[str], references: list[str]) -> None:
+    from minitransformer.training import ablation
 
     last = 5 if arguments.last is None else arguments.last
     options = {"device": arguments.device, "progress": sys.stderr.isatty(), **search_options(arguments)}
     rows = []
-    for entry in ledger(arguments.checkpoint, sources, last=last, **options):
+    for entry in ablation(arguments.checkpoint, sources, last=last, **options):
         rows.append(_row(entry, references, arguments.language))
     _save(arguments.output, entry.hypotheses)
     if arguments.json:
-        print(json.dumps({"directory": str(arguments.checkpoint), "sentences": len(sources), "ledger": rows}))
+        print(json.dumps({"directory": str(arguments.checkpoint), "sentences": len(sources), "ablation": rows}))
         return
     print(f"{'':24}{'BLEU':>8}{'adds':>8}{'paper':>8}{'length':>8}{'seconds':>9}")
     for before, row in zip([None, *rows], rows, strict=False):
@@ -115,7 +115,7 @@ def _ledger(arguments: argparse.Namespace, sources: list[str], references: list[
     print("length: words of the translations / words of the references")
 
 
-def _row(entry: LedgerEntry, references: list[str], language: str | None) -> dict:
+def _row(entry: AblationEntry, references: list[str], language: str | None) -> dict:
     """Words between spaces are counted for ``length``."""
     words = [sum(len(line.split()) for line in lines) for lines in (entry.hypotheses, references)]
     return {
@@ -129,7 +129,7 @@ def _row(entry: LedgerEntry, references: list[str], language: str | None) -> dic
 
 
 def _scores(hypotheses: list[str], references: list[str], language: str | None) -> dict:
-    from minitransformer.translation import corpus_bleu, paper_bleu
+    from minitransformer.evaluation import corpus_bleu, paper_bleu
 
     bleu = corpus_bleu(hypotheses, references)
     scores = {"bleu": bleu.score, "signature": bleu.signature}

@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     if command[:1] != ["train"]:
         raise ConfigError(f"launch: what follows -- must be a train command, got {' '.join(command) or 'nothing'}")
     arguments.commands.choices["train"].parse_args(command[1:])  # wrong use is told here, once
-    from minitransformer.distributed.launch import Launch
+    from minitransformer.distributed.supervision.launch import Launch
 
     program = ["-m", "minitransformer", *command]
     return Launch(program, arguments.size, lambda message: print_line("train", message), arguments.start).wait()

@@ -11,7 +11,7 @@ from minitransformer.config import Config
 from minitransformer.errors import ConfigError
 
 if TYPE_CHECKING:
-    from minitransformer.training.memory import Plan, Shape
+    from minitransformer.planning.memory import Plan, Shape
 
 MIB = 1 << 20
 DESCRIPTION = """\
@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> None:
     if not 1 <= arguments.length <= min(config.data.src_tokens, config.data.tgt_tokens):
         raise ConfigError(f"--length must be from 1 to the tokens of a micro-batch, got {arguments.length}")
 
-    from minitransformer.training.memory import Shape, plan
+    from minitransformer.planning.memory import Shape, plan
     from minitransformer.workers import Workers
 
     sentences = min(config.data.src_tokens, config.data.tgt_tokens) // arguments.length
@@ -70,7 +70,7 @@ def _with_vocabulary(config: Config) -> Config:
 
 
 def _text(config: Config, shape: Shape, plans: dict[str, Plan]) -> str:
-    from minitransformer.training.memory import parameter_count
+    from minitransformer.planning.memory import parameter_count
 
     lines = [
         f"{parameter_count(config.model):,} parameters; a micro-batch of {shape.sentences:,} sentences of "
@@ -88,7 +88,7 @@ def _text(config: Config, shape: Shape, plans: dict[str, Plan]) -> str:
 
 def _disk(config: Config) -> list[str]:
     """What the run leaves on the disk."""
-    from minitransformer.training.memory import parameter_count
+    from minitransformer.planning.memory import parameter_count
 
     settings, vectors = config.training, 3  # parameters, and Adam's two
     one = vectors * parameter_count(config.model) * (8 if config.model.dtype == "float64" else 4)
@@ -103,7 +103,7 @@ def _disk(config: Config) -> list[str]:
 
 def _hours(config: Config, shape: Shape) -> list[str]:
     """FLOPs of all updates, and how long they take at the speeds of `cost.RECORDS`."""
-    from minitransformer.training.cost import RECORDS, expected_hours, step_flops
+    from minitransformer.planning.flops import RECORDS, expected_hours, step_flops
 
     settings = config.training
     flops = step_flops(config.model, shape.sentences, shape.src_length, shape.tgt_length)

@@ -78,7 +78,7 @@ def _label_and_path(word: str) -> tuple[str, Path]:
 
 def run_attention(arguments: argparse.Namespace) -> None:
     from minitransformer.figures import draw_attention
-    from minitransformer.translation import hypothesis_attention, search_lines
+    from minitransformer.generation import hypothesis_attention, search_lines
 
     output = writable_file(arguments.output, [arguments.checkpoint])
     model, tokenizer, search = open_model(arguments)

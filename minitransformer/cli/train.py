@@ -14,7 +14,7 @@ from minitransformer.config import Config
 from minitransformer.settings import describe
 
 if TYPE_CHECKING:
-    from minitransformer.distributed import Crew
+    from minitransformer.distributed import ProcessGroup
     from minitransformer.kernels.profile import Profile
 
 DESCRIPTION = """\
@@ -48,13 +48,13 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from minitransformer.distributed import join_ranks
+    from minitransformer.distributed import init_process_group
 
-    with join_ranks(lambda message: print_line("train", message), _cause) as crew:
-        return _train(arguments, crew)
+    with init_process_group(lambda message: print_line("train", message), _cause) as process_group:
+        return _train(arguments, process_group)
 
 
-def _train(arguments: argparse.Namespace, crew: Crew) -> int:
+def _train(arguments: argparse.Namespace, process_group: ProcessGroup) -> int:
     settings = list(arguments.settings)
     if arguments.device:
         settings.append(f'training.device="{arguments.device}"')
@@ -65,12 +65,12 @@ def _train(arguments: argparse.Namespace, crew: Crew) -> int:
     from minitransformer.kernels.profile import Profile
     from minitransformer.training import Trainer
 
-    first, profile = crew.place.rank == 0, None
+    first, profile = process_group.place.rank == 0, None
     if arguments.profile and first:
         profile = Profile(device_wait(load_array_module(config.training.device)))
     if profile is not None:
         new_figure(1.0, 1.0)  # a missing package is told of now, not hours later
-    trainer = Trainer(config, resume=not arguments.no_resume, profile=profile, crew=crew)
+    trainer = Trainer(config, resume=not arguments.no_resume, profile=profile, process_group=process_group)
     outcome = trainer.run()
     if profile is not None and profile.updates:
         _write_profile(profile, trainer.workers.size, Path(config.training.directory))

@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace) -> None:
     if not 1 <= arguments.n_best <= search.beam_size:
         raise ConfigError(f"--n-best must be from 1 to the beam size {search.beam_size}, got {arguments.n_best}")
 
-    from minitransformer.translation import translate_lines
+    from minitransformer.generation import translate_lines
 
     def answer(lines: list[str], progress: bool = False) -> list[str]:
         translations = translate_lines(model, tokenizer, lines, search, n_best=arguments.n_best, progress=progress)

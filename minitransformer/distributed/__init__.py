@@ -1,16 +1,16 @@
 """Training that is shared out between processes, on one or many machines."""
 
-from minitransformer.distributed.alone import ONE_RANK
 from minitransformer.distributed.communicator import Communicator
-from minitransformer.distributed.crew import Crew, join_ranks
-from minitransformer.distributed.overlap import GradientSum
-from minitransformer.distributed.stopping import CommonStop
+from minitransformer.distributed.overlap import OverlappedAllReduce
+from minitransformer.distributed.process_group import ProcessGroup, init_process_group
+from minitransformer.distributed.single import SINGLE_PROCESS
+from minitransformer.distributed.supervision.stopping import CommonStop
 
 __all__ = [
-    "ONE_RANK",
+    "SINGLE_PROCESS",
     "CommonStop",
     "Communicator",
-    "Crew",
-    "GradientSum",
-    "join_ranks",
+    "ProcessGroup",
+    "OverlappedAllReduce",
+    "init_process_group",
 ]

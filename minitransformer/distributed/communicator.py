@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from minitransformer.backend import Array
-from minitransformer.distributed.member import Member
+from minitransformer.distributed.supervision.client import SupervisorClient
 
 PATIENCE = 3.0  # seconds between a collective that failed and the report of it: the hub hears of a lost rank before
 
@@ -23,7 +23,7 @@ class Communicator(ABC):
     fixed: sums are taken in the order of the ranks, and so have the same bits in every run and engine
     """
 
-    def __init__(self, rank: int = 0, size: int = 1, member: Member | None = None, fixed: bool = False):
+    def __init__(self, rank: int = 0, size: int = 1, member: SupervisorClient | None = None, fixed: bool = False):
         self.rank, self.size, self.member, self.fixed = rank, size, member, fixed
 
     @abstractmethod

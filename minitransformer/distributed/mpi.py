@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from minitransformer.distributed.communicator import Communicator, add_in_order
-from minitransformer.distributed.member import Member
-from minitransformer.distributed.place import Place
+from minitransformer.distributed.rank_info import RankInfo
+from minitransformer.distributed.supervision.client import SupervisorClient
 from minitransformer.errors import ConfigError, MissingPackageError, install_hint
 
 if TYPE_CHECKING:
@@ -20,14 +20,14 @@ SMALL = 65536  # bytes: such sums are there at once, unless another rank is late
 SPIN, NAP = 0.002, 0.0002  # seconds: how long to ask all the time, and the pause between two questions after that
 
 
-class Mpi(Communicator):
+class MpiCommunicator(Communicator):
     """MPI's own collectives on NumPy arrays.
 
     Where a rank may have to wait long for another, it asks now and then instead of spinning, as MPI itself would: the
     core is free for the others.
     """
 
-    def __init__(self, world: Comm, member: Member, fixed: bool = False):
+    def __init__(self, world: Comm, member: SupervisorClient, fixed: bool = False):
         super().__init__(member.rank, member.size, member, fixed)
         self._world = world
         self._started: list[Request] = []
@@ -77,7 +77,7 @@ class Mpi(Communicator):
         pass  # mpi4py gives MPI back when Python ends
 
 
-def find_world(place: Place) -> Comm:
+def find_world(place: RankInfo) -> Comm:
     """MPI's communicator of all ranks.
 
     Raises:

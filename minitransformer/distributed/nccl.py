@@ -18,11 +18,11 @@ import numpy as np
 
 from minitransformer.backend import Array
 from minitransformer.distributed.communicator import Communicator, add_in_order
-from minitransformer.distributed.member import Member
+from minitransformer.distributed.supervision.client import SupervisorClient
 from minitransformer.errors import MissingPackageError, ShapeError, install_hint
 
 
-class Nccl(Communicator):
+class NcclCommunicator(Communicator):
     """NCCL's collectives on CuPy arrays; host arrays, such as the losses, take the way over the device.
 
     A sum waits on the device until what was queued before it has written its array; ``finish`` makes what is queued
@@ -32,7 +32,7 @@ class Nccl(Communicator):
         MissingPackageError: NCCL is not installed.
     """
 
-    def __init__(self, member: Member, fixed: bool = False, cupy: ModuleType | Any = None):
+    def __init__(self, member: SupervisorClient, fixed: bool = False, cupy: ModuleType | Any = None):
         super().__init__(member.rank, member.size, member, fixed)
         if cupy is None:
             import cupy

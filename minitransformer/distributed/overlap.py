@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from minitransformer.backend import Array
 from minitransformer.distributed.communicator import Communicator
 
-SLICE = 1 << 22  # elements: 16 MB of float32, far above the cost of a call, far below a whole model
+BUCKET_ELEMENTS = 1 << 22  # elements: 16 MB of float32, far above the cost of a call, far below a whole model
 
 
 class Gradients(Protocol):
@@ -20,7 +20,7 @@ class Gradients(Protocol):
     def add(self, leaf: Any, grad: Array) -> None: ...
 
 
-class GradientSum:
+class OverlappedAllReduce:
     """gradients.vector = sum over all ranks; ``finish`` sums what is not begun yet and waits for all of it.
 
     Backward brings gradients here instead of to ``gradients`` if it is the last one of this rank: a slice is begun as
@@ -35,7 +35,7 @@ class GradientSum:
         self._uses: dict[int, int] = {}
         self._awaited: list[tuple[int, int]] = []  # (end in the vector, id) of each leaf that is not final
 
-    def expect(self, uses: Mapping[int, int]) -> GradientSum:
+    def prepare_for_backward(self, uses: Mapping[int, int]) -> OverlappedAllReduce:
         """From now on each leaf, by ``id``, is brought as many gradients as ``uses`` says, and then is final."""
         places = self._gradients.places
         self._uses = {leaf: count for leaf, count in uses.items() if leaf in places}
@@ -59,7 +59,7 @@ class GradientSum:
     def _begin(self, final: int) -> None:
         """Begin the slices that lie wholly in vector[final:]."""
         while self._open > 0:
-            start = (self._open - 1) // SLICE * SLICE
+            start = (self._open - 1) // BUCKET_ELEMENTS * BUCKET_ELEMENTS
             if start < final:
                 return
             self._ranks.start_all_reduce_sum(self._gradients.vector[start : self._open])

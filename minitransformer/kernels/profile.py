@@ -62,12 +62,12 @@ class Profile:
 
     def watched(self, rule: Rule) -> Rule:
         """The same rule, timed at every call."""
-        forward_only = rule.forward_only and self._timed(rule.name, "forward", rule.forward_only)
+        inference_forward = rule.inference_forward and self._timed(rule.name, "forward", rule.inference_forward)
         return replace(
             rule,
             forward=self._timed(rule.name, "forward", rule.forward),
             backward=self._timed(rule.name, "backward", rule.backward),
-            forward_only=forward_only,
+            inference_forward=inference_forward,
         )
 
     @contextmanager

@@ -1,8 +1,7 @@
-"""The layers of the paper up to the whole Transformer."""
+"""The layers of the paper that models are built of."""
 
 from minitransformer.nn.cache import Cache, Memory
 from minitransformer.nn.module import Module, Parameter, ParameterVector
-from minitransformer.nn.randomness import Dropout
-from minitransformer.nn.transformer import Transformer
+from minitransformer.nn.randomness import DropoutMasks
 
-__all__ = ["Cache", "Dropout", "Memory", "Module", "Parameter", "ParameterVector", "Transformer"]
+__all__ = ["Cache", "DropoutMasks", "Memory", "Module", "Parameter", "ParameterVector"]

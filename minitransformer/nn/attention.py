@@ -9,7 +9,7 @@ from minitransformer.backend import Array
 from minitransformer.config import ModelConfig
 from minitransformer.nn.layers import draw_keep
 from minitransformer.nn.module import Module, Parameter
-from minitransformer.nn.randomness import Dropout, Initializer
+from minitransformer.nn.randomness import DropoutMasks, Initializer
 from minitransformer.ops.attention import attention_weights
 
 
@@ -38,7 +38,7 @@ class MultiHeadAttention(Module):
         self.p_drop = config.p_drop_attention
         self.maps: list[Array] | None = None
 
-    def __call__(self, x: Tensor, memory: Tensor, mask: Array | None, dropout: Dropout | None = None) -> Tensor:
+    def __call__(self, x: Tensor, memory: Tensor, mask: Array | None, dropout: DropoutMasks | None = None) -> Tensor:
         """Queries from x, (B, T, d_model); keys and values from memory, (B, S, d_model), x itself in self-attention."""
         return self.attend(self.queries(x), *self.keys_values(memory), mask, dropout)
 
@@ -51,7 +51,9 @@ class MultiHeadAttention(Module):
         packed = functions.linear(memory, self.w_kv, self.b_kv)  # (B, S, H * (d_k + d_v))
         return functions.split_heads(packed, n_heads=self.n_heads, widths=(self.d_k, self.d_v))
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Array | None, dropout: Dropout | None = None) -> Tensor:
+    def attend(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Array | None, dropout: DropoutMasks | None = None
+    ) -> Tensor:
         """The attention of all heads, brought together by W^O, (B, T, d_model)"""
         if self.maps is not None:
             self.maps.append(attention_weights(q.data, k.data, mask=mask)[0])

@@ -9,8 +9,8 @@ import numpy as np
 from minitransformer.autograd import Tensor
 from minitransformer.backend import Array, get_array_module, library_name, to_numpy
 from minitransformer.errors import ShapeError
-from minitransformer.nn.tree import Tree
-from minitransformer.workers import in_parts
+from minitransformer.nn.prefix_tree import PrefixTree
+from minitransformer.workers import parallel_for
 
 COPIED_ROWS = 64  # of a table that is transposed, at a time: they stay in the processor's cache
 
@@ -71,7 +71,7 @@ class Cache:
         self.layers = layers
         self.memory_mask, self.past_mask = memory_mask.copy(), None
         self.length, self.max_length = 0, max_length
-        self._tree = Tree(len(memory_mask))
+        self._tree = PrefixTree(len(memory_mask))
         self._turned: Array | None = None
         self._place()
 
@@ -159,5 +159,5 @@ def _transposed_copy(table: np.ndarray) -> np.ndarray:
             part = slice(start, min(start + COPIED_ROWS, columns.stop))
             turned[:, part] = table[part].T
 
-    in_parts(copy, len(table), table.size)
+    parallel_for(copy, len(table), table.size)
     return turned

@@ -9,9 +9,9 @@ from minitransformer.backend import Array, get_array_module
 from minitransformer.config import ModelConfig
 from minitransformer.nn.attention import MultiHeadAttention
 from minitransformer.nn.cache import Cache, LayerCache
-from minitransformer.nn.layers import FeedForward, LayerNorm, Residual
+from minitransformer.nn.layers import FeedForward, LayerNorm, ResidualConnection
 from minitransformer.nn.module import Module
-from minitransformer.nn.randomness import Dropout, Initializer
+from minitransformer.nn.randomness import DropoutMasks, Initializer
 
 
 def causal_mask(length: int, xp: ModuleType) -> Array:
@@ -26,14 +26,14 @@ class DecoderLayer(Module):
 
     def __init__(self, config: ModelConfig, init: Initializer):
         self.self_attention = MultiHeadAttention(config, init)
-        self.self_attention_residual = Residual(config)
+        self.self_attention_residual = ResidualConnection(config)
         self.cross_attention = MultiHeadAttention(config, init)
-        self.cross_attention_residual = Residual(config)
+        self.cross_attention_residual = ResidualConnection(config)
         self.feed_forward = FeedForward(config, init)
-        self.feed_forward_residual = Residual(config)
+        self.feed_forward_residual = ResidualConnection(config)
 
     def __call__(
-        self, x: Tensor, memory: Tensor, causal: Array, memory_mask: Array, dropout: Dropout | None = None
+        self, x: Tensor, memory: Tensor, causal: Array, memory_mask: Array, dropout: DropoutMasks | None = None
     ) -> Tensor:
         """x: (B, T, d_model)   memory: (B, S, d_model)   causal: (1, 1, T, T)   memory_mask: (B, 1, 1, S)"""
         x = self.self_attention_residual(x, lambda y: self.self_attention(y, y, causal, dropout), dropout)
@@ -63,7 +63,7 @@ class Decoder(Module):
         self.layers = [DecoderLayer(config, init) for _ in range(config.n_layers)]
         self.final_norm = LayerNorm(config.d_model) if config.norm == "pre" else None
 
-    def __call__(self, x: Tensor, memory: Tensor, memory_mask: Array, dropout: Dropout | None = None) -> Tensor:
+    def __call__(self, x: Tensor, memory: Tensor, memory_mask: Array, dropout: DropoutMasks | None = None) -> Tensor:
         # Padding stands at the end of a target, so no real position ever looks at it: the causal mask is enough.
         causal = causal_mask(x.shape[1], get_array_module(x.data))
         for layer in self.layers:

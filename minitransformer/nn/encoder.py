@@ -6,9 +6,9 @@ from minitransformer.autograd import Tensor
 from minitransformer.backend import Array
 from minitransformer.config import ModelConfig
 from minitransformer.nn.attention import MultiHeadAttention
-from minitransformer.nn.layers import FeedForward, LayerNorm, Residual
+from minitransformer.nn.layers import FeedForward, LayerNorm, ResidualConnection
 from minitransformer.nn.module import Module
-from minitransformer.nn.randomness import Dropout, Initializer
+from minitransformer.nn.randomness import DropoutMasks, Initializer
 
 
 class EncoderLayer(Module):
@@ -16,11 +16,11 @@ class EncoderLayer(Module):
 
     def __init__(self, config: ModelConfig, init: Initializer):
         self.self_attention = MultiHeadAttention(config, init)
-        self.self_attention_residual = Residual(config)
+        self.self_attention_residual = ResidualConnection(config)
         self.feed_forward = FeedForward(config, init)
-        self.feed_forward_residual = Residual(config)
+        self.feed_forward_residual = ResidualConnection(config)
 
-    def __call__(self, x: Tensor, mask: Array, dropout: Dropout | None = None) -> Tensor:
+    def __call__(self, x: Tensor, mask: Array, dropout: DropoutMasks | None = None) -> Tensor:
         """x: (B, S, d_model)   mask: (B, 1, 1, S), True = a real token"""
         x = self.self_attention_residual(x, lambda y: self.self_attention(y, y, mask, dropout), dropout)
         return self.feed_forward_residual(x, lambda y: self.feed_forward(y, dropout), dropout)
@@ -34,7 +34,7 @@ class Encoder(Module):
         # With the norm inside the residual branch nothing has normalised the last sum.
         self.final_norm = LayerNorm(config.d_model) if config.norm == "pre" else None
 
-    def __call__(self, x: Tensor, mask: Array, dropout: Dropout | None = None) -> Tensor:
+    def __call__(self, x: Tensor, mask: Array, dropout: DropoutMasks | None = None) -> Tensor:
         for layer in self.layers:
             x = layer(x, mask, dropout)
         return self.final_norm(x) if self.final_norm else x

@@ -13,14 +13,14 @@ from minitransformer.config import ModelConfig
 from minitransformer.kernels import CountedMask
 from minitransformer.kernels.profile import timed
 from minitransformer.nn.module import Module, Parameter
-from minitransformer.nn.randomness import Dropout, Initializer
+from minitransformer.nn.randomness import DropoutMasks, Initializer
 
 COUNTING = {"cupy"}
 """Libraries whose kernels draw dropout's masks by themselves."""
 
 
 def draw_keep(
-    dropout: Dropout | None, shape: tuple[int, ...], p_drop: float, like: Tensor, across: bool = False
+    dropout: DropoutMasks | None, shape: tuple[int, ...], p_drop: float, like: Tensor, across: bool = False
 ) -> Array | CountedMask | None:
     """A mask of what stays, or ``None`` when nothing is dropped (evaluation, or p_drop = 0).
 
@@ -59,12 +59,12 @@ class FeedForward(Module):
         self.b2 = Parameter(np.zeros(config.d_model))
         self.p_drop = config.p_drop_ffn
 
-    def __call__(self, x: Tensor, dropout: Dropout | None = None) -> Tensor:
+    def __call__(self, x: Tensor, dropout: DropoutMasks | None = None) -> Tensor:
         keep = draw_keep(dropout, (*x.shape[:-1], self.b1.shape[0]), self.p_drop, x)
         return functions.feed_forward(x, self.w1, self.b1, self.w2, self.b2, keep=keep, p_drop=self.p_drop)
 
 
-class Residual(Module):
+class ResidualConnection(Module):
     """The connection around a sub-layer, with the sub-layer's norm.
 
     post: LayerNorm(x + Dropout(sublayer(x)))      [sec. 3.1, as printed]
@@ -76,7 +76,7 @@ class Residual(Module):
         self.is_post = config.norm == "post"
         self.p_drop = config.p_drop
 
-    def __call__(self, x: Tensor, sublayer: Callable[[Tensor], Tensor], dropout: Dropout | None = None) -> Tensor:
+    def __call__(self, x: Tensor, sublayer: Callable[[Tensor], Tensor], dropout: DropoutMasks | None = None) -> Tensor:
         y = sublayer(x if self.is_post else self.norm(x))
         keep = draw_keep(dropout, y.shape, self.p_drop, y)
         if not self.is_post:

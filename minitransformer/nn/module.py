@@ -17,17 +17,17 @@ ALIGNMENT = 256  # bytes: where a parameter may start, so that vector instructio
 class Parameter(Tensor):
     """A leaf that is learned. Its ``data`` and ``grad`` become views of the model's two vectors."""
 
-    __slots__ = ("home",)
+    __slots__ = ("gradient_buffer",)
 
     def __init__(self, data: Array):
         super().__init__(data, requires_grad=True)
-        self.home: Gradients | None = None
+        self.gradient_buffer: Gradients | None = None
 
     def add_gradient(self, grad: Array) -> None:
-        if self.home is None:
+        if self.gradient_buffer is None:
             super().add_gradient(grad)
         else:
-            self.home.add(self, grad)
+            self.gradient_buffer.add(self, grad)
 
 
 class Module:
@@ -115,7 +115,7 @@ class ParameterVector:
         self._gradients = [self._new_gradients()]
         self.grad = self._gradients[0].vector
         for parameter in self._parameters.values():
-            parameter.home, parameter.grad = self._gradients[0], self._gradients[0].views[id(parameter)]
+            parameter.gradient_buffer, parameter.grad = self._gradients[0], self._gradients[0].views[id(parameter)]
 
     @property
     def names(self) -> list[str]:

@@ -13,7 +13,7 @@ from minitransformer.config import ModelConfig
 from minitransformer.errors import ShapeError
 from minitransformer.nn.layers import draw_keep
 from minitransformer.nn.module import Module, Parameter
-from minitransformer.nn.randomness import Dropout, Initializer
+from minitransformer.nn.randomness import DropoutMasks, Initializer
 
 
 def sinusoids(start: int, stop: int, d_model: int) -> np.ndarray:
@@ -44,7 +44,7 @@ class PositionedEmbedding(Module):
             self.learned = Parameter(init.normal(config.max_positions, config.d_model))
         self._sinusoids: Array | None = None  # grows to the longest sentence seen
 
-    def __call__(self, ids: Array, dropout: Dropout | None = None, start: int = 0) -> Tensor:
+    def __call__(self, ids: Array, dropout: DropoutMasks | None = None, start: int = 0) -> Tensor:
         """ids: whole numbers, (B, T), the tokens at positions start..start+T-1; y: (B, T, d_model)"""
         positions = self.positions(start, start + ids.shape[1])  # (T, d_model)
         keep = draw_keep(dropout, (*ids.shape, self.d_model), self.p_drop, self.table)

@@ -11,7 +11,7 @@ from minitransformer.backend import Array
 from minitransformer.kernels import CountedMask
 
 
-class Dropout:
+class DropoutMasks:
     """A source of dropout masks for one micro-batch of one update.
 
     Mask number ``site`` depends on (seed, update, micro_batch, site) and nothing else, so results depend neither on

@@ -37,4 +37,4 @@ def cross_entropy_backward(grad_loss: Array, grad_nll: None, saved: tuple) -> tu
     return (grad_logits.astype(log_p.dtype, copy=False),)
 
 
-cross_entropy = Rule("cross_entropy", cross_entropy_forward, cross_entropy_backward, measures=1)
+cross_entropy = Rule("cross_entropy", cross_entropy_forward, cross_entropy_backward, n_non_differentiable=1)

@@ -32,4 +32,4 @@ def projection_loss_backward(grad_loss: Array, grad_nll: None, saved: tuple) -> 
     return grad_x, grad_table_transposed.T
 
 
-projection_loss = Rule("projection_loss", projection_loss_forward, projection_loss_backward, measures=1)
+projection_loss = Rule("projection_loss", projection_loss_forward, projection_loss_backward, n_non_differentiable=1)

@@ -19,11 +19,11 @@ class Rule:
     Attributes:
         name: the word that finds rule, functions, module, twin and test.
         measures: how many of the last outputs are measurements only. They carry no gradient.
-        forward_only: a forward for when nothing is recorded, if that can save work; same ``y``, no ``saved``.
+        inference_forward: a forward for when nothing is recorded, if that can save work; same ``y``, no ``saved``.
     """
 
     name: str
     forward: Callable
     backward: Callable
-    measures: int = 0
-    forward_only: Callable | None = None
+    n_non_differentiable: int = 0
+    inference_forward: Callable | None = None

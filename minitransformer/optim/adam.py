@@ -6,9 +6,9 @@ import math
 from typing import Protocol
 
 from minitransformer.backend import Array, get_array_module
-from minitransformer.kernels import function_of
+from minitransformer.kernels import fused_function
 from minitransformer.kernels.profile import timed
-from minitransformer.workers import ALONE, Workers, blocks_of
+from minitransformer.workers import SERIAL, Workers, blocks_of
 
 
 class Vectors(Protocol):
@@ -37,12 +37,12 @@ class Adam:
         self.v = xp.zeros_like(parameters.data)
         self.step_count = 0
 
-    def step(self, learning_rate: float, workers: Workers = ALONE) -> None:
+    def step(self, learning_rate: float, workers: Workers = SERIAL) -> None:
         """One update of the parameters, in place; the same bits for any number of workers."""
         self.step_count += 1
         step_size = learning_rate / (1.0 - self.beta1**self.step_count)
         inv_sqrt_correction = 1.0 / math.sqrt(1.0 - self.beta2**self.step_count)
-        in_one_kernel = function_of("adam", get_array_module(self.m))
+        in_one_kernel = fused_function("adam", get_array_module(self.m))
         if in_one_kernel is not None:
             options = {"beta1": self.beta1, "beta2": self.beta2, "eps": self.eps, "step_size": step_size}
             w, grad = self.parameters.data, self.parameters.grad

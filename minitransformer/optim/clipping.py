@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 
 from minitransformer.backend import Array, get_array_module
-from minitransformer.kernels import function_of
+from minitransformer.kernels import fused_function
 
 
 def gradient_norm(grad: Array) -> float | Array:
     """||grad|| of the whole gradient vector: one dot product. On a GPU it stays there: nobody waits for it."""
     xp = get_array_module(grad)
-    sum_of_squares = function_of("sum_of_squares", xp)
+    sum_of_squares = fused_function("sum_of_squares", xp)
     if sum_of_squares is not None:
         return xp.sqrt(sum_of_squares(grad))
     return math.sqrt(float(grad @ grad))

@@ -44,7 +44,7 @@ def learn_merges(
 
     criterion: a key of CRITERIA
     min_count: a pair seen less often is not merged (occurrences)
-    table: what counts (default: PairTable; `merge_arrays.MergeArrays` does the same on arrays, faster)
+    table: what counts (default: PairTable; `merge_arrays.BpeArrays` does the same on arrays, faster)
 
     Counting anew after every merge would read all words thousands of times. Here a merge touches only the words
     that hold its pair, and corrects the counts of the neighbours it changes.

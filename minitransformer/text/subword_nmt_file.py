@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 from minitransformer.errors import DataError
 from minitransformer.text.bpe import Pair
-from minitransformer.text.spelling import END, MarkedSpelling
+from minitransformer.text.pretokenizers import END, EndOfWord
 from minitransformer.text.tokenizer import Tokenizer
 
 HEADER = "#version: "
@@ -33,13 +33,13 @@ def tokenizer_from_codes(text: str, where: str, lines: Iterable[str] = ()) -> To
     merges = _merges(text, where)
     characters = set("".join(symbol.removesuffix(END) for pair in merges for symbol in pair))
     characters.update(*lines)
-    base = MarkedSpelling.base(characters - {" "})
+    base = EndOfWord.base(characters - {" "})
     known = set(base)
     for number, (left, right) in enumerate(merges, start=2):
         if left not in known or right not in known:
             raise DataError(f"{where}:{number}: a merge must join two known symbols, got {left!r} and {right!r}")
         known.add(left + right)
-    return Tokenizer(MarkedSpelling.mode, base, merges)
+    return Tokenizer(EndOfWord.mode, base, merges)
 
 
 def codes_of(tokenizer: Tokenizer) -> str:
@@ -48,8 +48,8 @@ def codes_of(tokenizer: Tokenizer) -> str:
     Raises:
         DataError: the mode is another, or a symbol holds what separates symbols or lines in such a file.
     """
-    if tokenizer.mode != MarkedSpelling.mode:
-        raise DataError(f"subword-nmt: the tokenizer must have mode {MarkedSpelling.mode}, got {tokenizer.mode}")
+    if tokenizer.mode != EndOfWord.mode:
+        raise DataError(f"subword-nmt: the tokenizer must have mode {EndOfWord.mode}, got {tokenizer.mode}")
     lines = [HEADER + VERSION]
     for left, right in tokenizer.merges:
         if set(left + right) & set("\n\r"):

@@ -13,9 +13,9 @@ from minitransformer.config import UNK
 from minitransformer.errors import DataError
 from minitransformer.files import write_atomically
 from minitransformer.text.bpe import Pair, apply_merges, learn_merges
+from minitransformer.text.bpe_arrays import BpeArrays
 from minitransformer.text.corpus import read_text
-from minitransformer.text.merge_arrays import MergeArrays
-from minitransformer.text.spelling import END, SPELLINGS, ByteSpelling, Spelling, utf8
+from minitransformer.text.pretokenizers import END, PRETOKENIZERS, ByteLevel, Spelling, utf8
 from minitransformer.text.vocabulary_file import dump_vocabulary, parse_vocabulary, read_symbol, show_symbol
 from minitransformer.text.word_counts import count_words
 
@@ -91,7 +91,7 @@ class Tokenizer:
                 f"({len(SPECIALS)} special ids and {len(base)} base symbols), got {vocab_size}"
             )
         table = ((spelling.spell(word), count) for word, count in words.items())
-        found = learn_merges(table, criterion=criterion, min_count=min_count, table=MergeArrays)
+        found = learn_merges(table, criterion=criterion, min_count=min_count, table=BpeArrays)
         merges = tqdm(islice(found, room), total=room, desc="merges", unit="merge", disable=not progress)
         return cls(mode, base, list(dict.fromkeys(merges)))
 
@@ -127,13 +127,13 @@ class Tokenizer:
         Mode ``words`` writes as subword-nmt does: ``un@@ known``. Characters outside the vocabulary are kept.
         """
         words = map(self._symbols_of.__getitem__, self.spelling.split(line))
-        if self.mode == ByteSpelling.mode:
+        if self.mode == ByteLevel.mode:
             return " ".join(show_symbol(symbol, self.mode) for symbols in words for symbol in symbols)
         return " ".join((CONTINUED + " ").join(symbols).removesuffix(END) for symbols in words)
 
     def unsegment(self, text: str) -> str:
         """The line that `segment` wrote out as ``text``."""
-        if self.mode != ByteSpelling.mode:
+        if self.mode != ByteLevel.mode:
             return text.replace(CONTINUED + " ", "")
         try:
             return self.spelling.join(read_symbol(piece, self.mode) for piece in text.split(" ") if piece)
@@ -194,6 +194,6 @@ class _Remembered(dict):
 
 
 def _spelling_of(mode: str) -> Spelling:
-    if mode not in SPELLINGS:
-        raise DataError(f"tokenizer: mode must be {' or '.join(SPELLINGS)}, got {mode!r}")
-    return SPELLINGS[mode]
+    if mode not in PRETOKENIZERS:
+        raise DataError(f"tokenizer: mode must be {' or '.join(PRETOKENIZERS)}, got {mode!r}")
+    return PRETOKENIZERS[mode]

@@ -19,7 +19,7 @@ import regex
 
 from minitransformer.errors import DataError
 from minitransformer.text.bpe import Pair
-from minitransformer.text.spelling import ByteSpelling, MarkedSpelling
+from minitransformer.text.pretokenizers import ByteLevel, EndOfWord
 
 HEADER = "#minitransformer-bpe version "
 VERSION = "1"
@@ -31,7 +31,7 @@ SHOWN = regex.compile(r"(?:[^\\]|\\x[0-9a-f]{2})+", regex.DOTALL)
 def dump_vocabulary(mode: str, base: list[str], merges: list[Pair]) -> str:
     """The text of the file; `parse_vocabulary` reads it back."""
     lines = [HEADER + VERSION, f"mode {mode}"]
-    if mode != ByteSpelling.mode:
+    if mode != ByteLevel.mode:
         lines.append(f"base {len(base)}")
         lines += [show_symbol(symbol, mode) for symbol in base]
     lines.append(f"merges {len(merges)}")
@@ -52,9 +52,9 @@ def parse_vocabulary(text: str, where: str) -> tuple[str, list[str], list[Pair]]
     if version != VERSION:
         raise reader.error(f"version must be {VERSION}, got {version!r}")
     mode = reader.after("mode ")
-    if mode not in (ByteSpelling.mode, MarkedSpelling.mode):
+    if mode not in (ByteLevel.mode, EndOfWord.mode):
         raise reader.error(f"mode must be bytes or words, got {mode!r}")
-    base = ByteSpelling.base([]) if mode == ByteSpelling.mode else reader.base(mode)
+    base = ByteLevel.base([]) if mode == ByteLevel.mode else reader.base(mode)
     known = set(base)
     merges: dict[Pair, None] = {}
     for _ in range(reader.count("merges ")):
@@ -70,7 +70,7 @@ def parse_vocabulary(text: str, where: str) -> tuple[str, list[str], list[Pair]]
 
 def show_symbol(symbol: str, mode: str) -> str:
     """A symbol in readable form, without spaces and without anything that does not print."""
-    data = symbol.encode("latin-1" if mode == ByteSpelling.mode else "utf-8")
+    data = symbol.encode("latin-1" if mode == ByteLevel.mode else "utf-8")
     return "".join(map(_show_character, data.decode("utf-8", errors="surrogateescape")))
 
 
@@ -81,7 +81,7 @@ def read_symbol(shown: str, mode: str) -> str:
     data = shown.replace(SPACE, " ").encode("utf-8")
     # Bytes travel through latin-1 so that one substitution can turn every escape into its byte.
     data = ESCAPE.sub(lambda found: chr(int(found[1], 16)), data.decode("latin-1")).encode("latin-1")
-    return data.decode("latin-1" if mode == ByteSpelling.mode else "utf-8")
+    return data.decode("latin-1" if mode == ByteLevel.mode else "utf-8")
 
 
 def _show_character(character: str) -> str:

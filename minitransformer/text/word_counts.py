@@ -10,8 +10,8 @@ from pathlib import Path
 from tqdm import tqdm
 
 from minitransformer.text.corpus import OPENERS, line_starts, stream_lines, text_size
+from minitransformer.text.pretokenizers import PRETOKENIZERS, Spelling, utf8
 from minitransformer.text.processes import map_in_processes
-from minitransformer.text.spelling import SPELLINGS, Spelling, utf8
 
 PART = 1 << 25
 """Bytes of text that one process counts at a time."""
@@ -39,7 +39,7 @@ def count_words_in_files(
 ) -> Counter[str]:
     """`count_words` of all lines of several files, counted by several processes.
 
-    mode: a key of SPELLINGS
+    mode: a key of PRETOKENIZERS
     progress: show a bar
 
     Raises:
@@ -76,4 +76,4 @@ def _parts_of(path: str | Path, mode: str) -> list[_Part]:
 
 
 def _count_part(part: _Part) -> Counter[str]:
-    return count_words(stream_lines(part.path, part.start, part.stop), SPELLINGS[part.mode])
+    return count_words(stream_lines(part.path, part.start, part.stop), PRETOKENIZERS[part.mode])

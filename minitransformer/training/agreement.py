@@ -8,11 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import minitransformer
+from minitransformer.checkpoints.checkpoint import Checkpoint, load_checkpoint
+from minitransformer.checkpoints.run_folder import RunFolder
 from minitransformer.config import Config
 from minitransformer.distributed import Communicator
 from minitransformer.errors import CheckpointError, RanksError
-from minitransformer.training.checkpoint import Checkpoint, load_checkpoint
-from minitransformer.training.folder import RunFolder
 from minitransformer.training.resume import MAY_CHANGE, SECTIONS
 
 # Where files lie, and what concerns one machine alone.

@@ -9,7 +9,7 @@ import numpy as np
 
 from minitransformer.backend import load_array_module
 from minitransformer.config import Config, TrainingConfig
-from minitransformer.distributed import Communicator, Crew
+from minitransformer.distributed import Communicator, ProcessGroup
 from minitransformer.errors import ConfigError
 from minitransformer.training.corpus import Corpus
 from minitransformer.workers import Workers
@@ -33,12 +33,12 @@ def with_vocabulary(config: Config, corpus: Corpus) -> Config:
     return replace(config, model=replace(model, vocab_size=pieces))
 
 
-def connected(crew: Crew, settings: TrainingConfig) -> tuple[ModuleType, Communicator]:
+def connected(process_group: ProcessGroup, settings: TrainingConfig) -> tuple[ModuleType, Communicator]:
     """The array library of this rank, and its engine."""
     if settings.device != "cpu":
-        crew.use_own_gpu()
+        process_group.use_own_gpu()
     xp = load_array_module(settings.device)
-    return xp, crew.connect(settings, on_gpu=xp is not np)
+    return xp, process_group.connect(settings, on_gpu=xp is not np)
 
 
 def workers_for(settings: TrainingConfig, n_ranks: int, on_cpu: bool) -> Workers:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from minitransformer.checkpoints.checkpoint import Checkpoint
 from minitransformer.config import Config
 from minitransformer.errors import CheckpointError
-from minitransformer.training.checkpoint import Checkpoint
 
 # Keys that may change between two sittings because the weights do not depend on them (on device, precision, threads and
 # ranks in their rounding and dropout's draws alone). Files may move: their contents are known again by the fingerprint

@@ -8,15 +8,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from minitransformer import kernels
-from minitransformer.autograd import Tensor, no_grad, uses_of_leaves
+from minitransformer.autograd import Tensor, count_leaf_uses, no_grad
 from minitransformer.backend import Array, get_array_module
 from minitransformer.config import TrainingConfig
-from minitransformer.distributed import ONE_RANK, Communicator, GradientSum
+from minitransformer.distributed import SINGLE_PROCESS, Communicator, OverlappedAllReduce
 from minitransformer.errors import DataError
-from minitransformer.nn import Dropout, Transformer
+from minitransformer.models import Transformer
+from minitransformer.nn import DropoutMasks
 from minitransformer.optim import Adam, LossScale, clip_gradient_norm, learning_rate
 from minitransformer.text import Batch
-from minitransformer.workers import ALONE, Workers, add_up
+from minitransformer.workers import SERIAL, Workers, sum_into_first
 
 
 @dataclass(frozen=True)
@@ -46,9 +47,9 @@ def train_step(
     *,
     update: int,
     config: TrainingConfig,
-    workers: Workers = ALONE,
+    workers: Workers = SERIAL,
     loss_scale: LossScale | None = None,
-    ranks: Communicator = ONE_RANK,
+    ranks: Communicator = SINGLE_PROCESS,
     n_tokens: tuple[int, int] | None = None,
 ) -> StepResult:
     """Update number ``update`` (from 1): mean gradient over all target tokens of all micro-batches, then Adam.
@@ -68,27 +69,27 @@ def train_step(
         raise DataError("train_step: the micro-batches must have at least one target token, got none")
     scale = loss_scale or LossScale()
     gradients = model.parameters.zeroed_gradients(workers.size)
-    total = GradientSum(gradients[0], ranks)
+    total = OverlappedAllReduce(gradients[0], ranks)
     last = len(micro_batches) - 1 if config.overlap and ranks.size > 1 and workers.size == 1 else None
 
     def forward_and_backward(worker: int) -> tuple[float, float]:
         loss = nll = 0.0
         for i in range(worker, len(micro_batches), workers.size):
-            batch, dropout = micro_batches[i], Dropout(config.seed, update, ranks.rank + i * ranks.size)
+            batch, dropout = micro_batches[i], DropoutMasks(config.seed, update, ranks.rank + i * ranks.size)
             loss_sum, nll_sum = model.loss(batch.src, batch.tgt_in, batch.tgt_out, dropout)
-            into = total.expect(uses_of_leaves(loss_sum)) if i == last else gradients[worker]
+            into = total.prepare_for_backward(count_leaf_uses(loss_sum)) if i == last else gradients[worker]
             loss_sum.backward(scale.value / n_tgt_tokens, into=into)
             loss += _number(loss_sum)
             nll += _number(nll_sum)
         return loss, nll
 
     losses = _added(workers.map(forward_and_backward))
-    add_up([each.vector for each in gradients], workers)
+    sum_into_first([each.vector for each in gradients], workers)
     total.finish()
     ranks.all_reduce_sum(losses)
     loss, nll = _numbers(losses / n_tgt_tokens)
     rate = learning_rate(update, model.config.d_model, config.warmup_steps, config.lr_scale)
-    with kernels.using(model.config.kernels):
+    with kernels.mode(model.config.kernels):
         norm = _adapt(optimizer, model.parameters.grad, scale, config.clip_norm, rate, workers)
     return StepResult(loss, nll, n_src_tokens, n_tgt_tokens, norm, rate)
 

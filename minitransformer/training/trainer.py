@@ -10,22 +10,22 @@ import numpy as np
 from tqdm import tqdm
 
 from minitransformer.backend import keep_freed_memory, to_numpy
+from minitransformer.checkpoints.checkpoint import save_checkpoint
+from minitransformer.checkpoints.run_folder import RunFolder
 from minitransformer.config import Config
-from minitransformer.distributed import CommonStop, Crew
+from minitransformer.distributed import CommonStop, ProcessGroup
 from minitransformer.errors import CheckpointError, TrainingError
 from minitransformer.kernels.profile import Profile, profiled, timed
-from minitransformer.nn import Transformer
+from minitransformer.models import Transformer
 from minitransformer.optim import Adam, LossScale
+from minitransformer.planning.flops import Cost, measured_rate, step_flops
 from minitransformer.text import BatchStream
 from minitransformer.text.prefetch import Prefetcher
 from minitransformer.training.agreement import check_same_job, newest_for_all
-from minitransformer.training.checkpoint import save_checkpoint
 from minitransformer.training.corpus import Corpus
-from minitransformer.training.cost import Cost, measured_rate, step_flops
-from minitransformer.training.folder import RunFolder
-from minitransformer.training.journal import Journal
 from minitransformer.training.preparation import connected, with_vocabulary, workers_for
-from minitransformer.training.reporter import Reporter
+from minitransformer.training.progress import ProgressReporter
+from minitransformer.training.recorder import MetricsRecorder
 from minitransformer.training.resume import check_same_run
 from minitransformer.training.signals import Outcome, StopRequest
 from minitransformer.training.step import train_step
@@ -43,7 +43,7 @@ class Trainer:
     resume: go on from the newest whole checkpoint in training.directory, if there is one; False: refuse to start there
     progress: show a bar
     profile: takes the times of all ops of this sitting
-    crew: the ranks that train together, made by ``distributed.join_ranks``; None for this process alone
+    crew: the ranks that train together, made by ``distributed.init_process_group``; None for this process alone
 
     Raises:
         ConfigError, DataError, BackendError: the config, the data or the device will not do.
@@ -58,7 +58,7 @@ class Trainer:
         resume: bool = True,
         progress: bool = True,
         profile: Profile | None = None,
-        crew: Crew | None = None,
+        process_group: ProcessGroup | None = None,
     ):
         keep_freed_memory()
         corpus = Corpus.from_files(config.data) if corpus is None else corpus
@@ -71,17 +71,17 @@ class Trainer:
             *corpus.train, src_tokens=config.data.src_tokens, tgt_tokens=config.data.tgt_tokens, seed=settings.seed
         )
         self.validation = Validation.if_wanted(corpus, config)
-        xp, self.ranks = connected(crew or Crew.alone(), settings)
+        xp, self.ranks = connected(process_group or ProcessGroup.alone(), settings)
         check_same_job(self.ranks, config, self.fingerprint)
         self.first = self.ranks.rank == 0
-        self.reporter = Reporter(self.first, progress)
+        self.reporter = ProgressReporter(self.first, progress)
         self.batches = Prefetcher(self.stream, self._own_after)
         self.model = Transformer(config.model, seed=settings.seed, xp=xp, precision=settings.precision)
         self.workers = workers_for(settings, self.ranks.size, on_cpu=xp is np)
         self.optimizer = Adam(self.model.parameters, beta1=settings.beta1, beta2=settings.beta2, eps=settings.eps)
         self.loss_scale = LossScale.for_precision(settings.precision)
         self.folder = RunFolder(settings.directory)
-        self.journal = Journal(self.folder.metrics, self.first, settings.log_every, self.epoch_of)
+        self.recorder = MetricsRecorder(self.folder.metrics, self.first, settings.log_every, self.epoch_of)
         self.update, self.saved_update, self.validated_update = 0, -1, 0
         self.saved_at = time.monotonic()
         self._enter()
@@ -98,7 +98,7 @@ class Trainer:
             TrainingError: the loss is no longer a number. The checkpoints stay as they were.
         """
         settings = self.config.training
-        self.journal.begin_sitting()
+        self.recorder.begin_sitting()
         self.saved_at = time.monotonic()
         self._enter()
         together = CommonStop(self.ranks, self.update)
@@ -124,7 +124,7 @@ class Trainer:
 
     def cost(self) -> Cost:
         """What the updates so far have cost. Goes through the lengths of all batches again, and measures a product."""
-        seconds, numbers = self.journal.seconds(), range(self.update * self.config.training.micro_batches)
+        seconds, numbers = self.recorder.seconds(), range(self.update * self.config.training.micro_batches)
         with self.ranks.busy("counts the cost"):
             formula = sum(step_flops(self.config.model, *self.stream.shape(number)) for number in numbers)
             return Cost(formula, seconds, self.ranks.size, measured_rate(self.model.xp))
@@ -135,7 +135,7 @@ class Trainer:
 
     def _one_update(self, bar: tqdm) -> None:
         settings, update = self.config.training, self.update + 1
-        self.journal.begin_update()
+        self.recorder.begin_update()
         first = self.update * settings.micro_batches
         numbers = range(first, first + settings.micro_batches)
         how = {"config": settings, "workers": self.workers, "loss_scale": self.loss_scale, "ranks": self.ranks}
@@ -145,9 +145,9 @@ class Trainer:
         with profiled(self.profile), timed("update"):
             result = train_step(self.model, self.optimizer, batches, update=update, **how)
         self.update = update
-        if self.journal.add(update, result):
-            self.reporter.show(bar, self.journal.interval, update, result.learning_rate)
-            self.journal.write_if_due(update, result.learning_rate)
+        if self.recorder.add(update, result):
+            self.reporter.show(bar, self.recorder.interval, update, result.learning_rate)
+            self.recorder.write_if_due(update, result.learning_rate)
 
     def _own_after(self, number: int) -> Iterator[int]:
         """The next micro-batches of this rank after ``number``."""
@@ -162,7 +162,7 @@ class Trainer:
         if self.update % settings.validate_every == 0 or self.update == settings.updates:
             self._save()  # who asked this process to end may not wait until a long validation is over
             with self.ranks.busy("validates"):
-                self.journal.write("valid", self.update, self.validation.measure(self.model))
+                self.recorder.write("valid", self.update, self.validation.measure(self.model))
             self.validated_update = self.update
 
     def _save_if_due(self) -> None:
@@ -176,7 +176,7 @@ class Trainer:
         """Write a checkpoint of this update, unless it is there already, and delete the oldest beyond the limit."""
         if not self.first or self.saved_update == self.update:
             return
-        self.journal.read(self.update)  # here a GPU waits for the other ranks, who may be stuck
+        self.recorder.read(self.update)  # here a GPU waits for the other ranks, who may be stuck
         with self.ranks.busy("saves"):
             self._write_checkpoint()
         self.folder.prune(self.config.training.keep_checkpoints, self.update)
@@ -188,7 +188,7 @@ class Trainer:
                 f"train: parameters must be finite to be saved, got some that are not after update {self.update}; "
                 "the checkpoints before it are whole; lower training.lr_scale or set training.clip_norm"
             )
-        self.journal.sync()
+        self.recorder.sync()
         save_checkpoint(
             self.folder.path_of(self.update),
             self.model,
@@ -199,7 +199,7 @@ class Trainer:
             progress={
                 "fingerprint": self.fingerprint,
                 "next_micro_batch": self.update * self.config.training.micro_batches,
-                **self.journal.to_dict(),
+                **self.recorder.to_dict(),
                 "loss_scale": self.loss_scale.to_dict(),
             },
         )
@@ -216,7 +216,7 @@ class Trainer:
             check_same_run(checkpoint, self.config, self.tokenizer_text, self.fingerprint)
             checkpoint.restore(self.model, self.optimizer)
             self.update = self.saved_update = checkpoint.update
-            self.journal.restore(checkpoint.progress)
+            self.recorder.restore(checkpoint.progress)
             if self.loss_scale.is_needed and checkpoint.progress.get("loss_scale", {}).get("is_needed"):
                 self.loss_scale = LossScale(**checkpoint.progress["loss_scale"])
             self.reporter.say(f"train: resumed from {checkpoint.path}")
@@ -225,5 +225,5 @@ class Trainer:
                 f"train: left out {self.corpus.n_empty} pairs with an empty side and {self.corpus.n_long} longer than "
                 f"{self.config.data.max_length} tokens, end mark included"
             )
-        lines = self.journal.cut_after(self.update)
+        lines = self.recorder.cut_after(self.update)
         self.validated_update = max((line["update"] for line in lines if line["kind"] == "valid"), default=0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from minitransformer.config import Config, TranslationConfig
 from minitransformer.errors import ConfigError
-from minitransformer.nn import Transformer
+from minitransformer.models import Transformer
 from minitransformer.text import BatchStream
 from minitransformer.training.corpus import Corpus
 from minitransformer.training.metrics import losses
@@ -37,7 +37,7 @@ class Validation:
                 raise ConfigError(
                     "training.validate_bleu must be false for a corpus of ids, got true; make the corpus from lines"
                 )
-            from minitransformer.translation import require_sacrebleu
+            from minitransformer.evaluation import require_sacrebleu
 
             require_sacrebleu()
 
@@ -62,7 +62,8 @@ class Validation:
         """``loss``, ``nll``, ``ppl`` in nats per target token, and ``bleu`` with its ``signature``."""
         values = losses(*evaluate_loss(model, self.batches))
         if self.with_bleu:
-            from minitransformer.translation import corpus_bleu, translate_lines
+            from minitransformer.evaluation import corpus_bleu
+            from minitransformer.generation import translate_lines
 
             src_lines, references = self.corpus.valid_lines
             hypotheses = translate_lines(model, self.corpus.tokenizer, src_lines, self.translation)

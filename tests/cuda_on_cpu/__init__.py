@@ -15,7 +15,7 @@ import pytest
 
 from cuda_on_cpu import cublas_lt, kernels, products
 from minitransformer import kernels as package_kernels
-from minitransformer.kernels.cupy import TWINS, gemm, gemm_lt, launch
+from minitransformer.kernels.cupy import KERNELS, gemm, gemm_lt, launch
 from minitransformer.nn import layers
 
 
@@ -46,7 +46,7 @@ class Device:
 
     def __init__(self, monkeypatch):
         self.monkeypatch, self.xp = monkeypatch, np
-        self.twins = {twin.name: twin for twin in TWINS}
+        self.twins = {twin.name: twin for twin in KERNELS}
 
     def put(self, array):
         return array
@@ -57,10 +57,10 @@ class Device:
     def takes_models(self) -> None:
         """From now on models of NumPy arrays compute by the emulated kernels too."""
         patch = self.monkeypatch
-        for name in [name for name, library in package_kernels.TWINS if library == "numpy"]:
-            patch.delitem(package_kernels.TWINS, (name, "numpy"))
+        for name in [name for name, library in package_kernels.KERNELS if library == "numpy"]:
+            patch.delitem(package_kernels.KERNELS, (name, "numpy"))
         for name, twin in self.twins.items():
-            patch.setitem(package_kernels.TWINS, (name, "numpy"), twin)
+            patch.setitem(package_kernels.KERNELS, (name, "numpy"), twin)
         patch.setattr(layers, "COUNTING", {"numpy"})
         for name, library in list(package_kernels.FUNCTIONS):
             patch.setitem(package_kernels.FUNCTIONS, (name, "numpy"), package_kernels.FUNCTIONS[name, library])

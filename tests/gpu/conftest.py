@@ -16,9 +16,9 @@ class Card:
     """The GPU, as the tests of the kernels want it (see cuda_on_cpu.Device)."""
 
     def __init__(self, cupy):
-        from minitransformer.kernels.cupy import TWINS
+        from minitransformer.kernels.cupy import KERNELS
 
-        self.xp, self.twins = cupy, {twin.name: twin for twin in TWINS}
+        self.xp, self.twins = cupy, {twin.name: twin for twin in KERNELS}
 
     def put(self, array):
         return self.xp.asarray(array)

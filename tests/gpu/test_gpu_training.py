@@ -11,13 +11,14 @@ from test_memory_plan import random_batch as batch_of
 from tiny_run import final_state, tiny_trainer
 
 from minitransformer.backend import library_name
+from minitransformer.checkpoints import load_checkpoint, load_model
 from minitransformer.config import ModelConfig, TrainingConfig
-from minitransformer.nn import Transformer
+from minitransformer.generation import beam_search, greedy_search
+from minitransformer.models import Transformer
 from minitransformer.optim import Adam
-from minitransformer.training import load_checkpoint, load_model, read_metrics
-from minitransformer.training.memory import Shape, plan
+from minitransformer.planning.memory import Shape, plan
+from minitransformer.training import read_metrics
 from minitransformer.training.step import evaluate_loss, train_step
-from minitransformer.translation import beam_search, greedy_search
 
 PRECISIONS = ("float32", "tf32", "bfloat16", "float16")
 

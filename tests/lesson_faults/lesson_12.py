@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from minitransformer.translation import length_penalty
+from minitransformer.generation import length_penalty
 from solutions import lesson_12 as right
 
 

@@ -7,7 +7,7 @@ from itertools import islice
 
 from course.exercise import Exercise, Mistake
 from minitransformer.text.bpe import apply_merges, learn_merges
-from minitransformer.text.spelling import MarkedSpelling
+from minitransformer.text.pretokenizers import EndOfWord
 
 ALPHABETS = ("ab", "abc", "aben")
 
@@ -27,7 +27,7 @@ def pair_counts_inputs(rng):
     yield ([(["a", "b</w>"], 3)],)
     yield ([(["a", "a", "a</w>"], 2), (["b", "a", "a</w>"], 5), (["a</w>"], 7)],)
     for alphabet in ALPHABETS:
-        yield ([(MarkedSpelling.spell(random_word(rng, alphabet)), int(rng.integers(2, 6))) for _ in range(6)],)
+        yield ([(EndOfWord.spell(random_word(rng, alphabet)), int(rng.integers(2, 6))) for _ in range(6)],)
 
 
 def counted(words, pairs_of=neighbours, weight=lambda frequency: frequency):
@@ -156,7 +156,7 @@ def _mirrored(symbols, pair):
 
 
 def learned(words, n_merges):
-    return list(islice(learn_merges([(MarkedSpelling.spell(word), count) for word, count in words.items()]), n_merges))
+    return list(islice(learn_merges([(EndOfWord.spell(word), count) for word, count in words.items()]), n_merges))
 
 
 TABLE = {"low": 5, "lower": 2, "newest": 6, "widest": 3}
@@ -176,7 +176,7 @@ def segment_inputs(rng):
 
 
 def segment(word, merges):
-    return apply_merges(MarkedSpelling.spell(word), _ranks(merges))
+    return apply_merges(EndOfWord.spell(word), _ranks(merges))
 
 
 def _ranks(merges):
@@ -184,7 +184,7 @@ def _ranks(merges):
 
 
 def longest_first(word, merges):
-    letters, symbols = MarkedSpelling.spell(word), []
+    letters, symbols = EndOfWord.spell(word), []
     known = {left + right for left, right in merges} | set(letters)
     while letters:
         size = max(n for n in range(1, len(letters) + 1) if "".join(letters[:n]) in known)
@@ -194,7 +194,7 @@ def longest_first(word, merges):
 
 
 def leftmost_pair(word, merges):
-    symbols = MarkedSpelling.spell(word)
+    symbols = EndOfWord.spell(word)
     while any(pair in merges for pair in neighbours(symbols)):
         at = next(at for at, pair in enumerate(neighbours(symbols)) if pair in merges)
         symbols[at : at + 2] = ["".join(symbols[at : at + 2])]
@@ -229,15 +229,15 @@ SEGMENT = Exercise(
         ),
         Mistake(
             "Only one merge is applied. Begin again until no pair of neighbours is in the list.",
-            lambda word, merges: merged(MarkedSpelling.spell(word), _first_of(word, merges)),
+            lambda word, merges: merged(EndOfWord.spell(word), _first_of(word, merges)),
         ),
-        Mistake("No merge is applied: these are the letters.", lambda word, merges: MarkedSpelling.spell(word)),
+        Mistake("No merge is applied: these are the letters.", lambda word, merges: EndOfWord.spell(word)),
     ),
 )
 
 
 def _first_of(word, merges):
-    present = set(neighbours(MarkedSpelling.spell(word)))
+    present = set(neighbours(EndOfWord.spell(word)))
     return next((pair for pair in merges if pair in present), ("", ""))
 
 
@@ -341,7 +341,7 @@ def learn_inputs(rng):
         yield {random_word(rng, alphabet): int(rng.integers(1, 7)) for _ in range(15)}, 30
 
 
-def learned_by(frequencies, n_merges, *, best=None, spell=MarkedSpelling.spell, weight=None, least=2, recount=True):
+def learned_by(frequencies, n_merges, *, best=None, spell=EndOfWord.spell, weight=None, least=2, recount=True):
     """BPE with what each mistake changes."""
     words = [(spell(word), weight or count) for word, count in frequencies.items()]
     best = best or (lambda counts: max(counts, key=lambda pair: (counts[pair], pair)))

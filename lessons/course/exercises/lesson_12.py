@@ -10,8 +10,8 @@ import numpy as np
 from course.compare import form_error, same
 from course.exercise import Exercise, Mistake
 from minitransformer.config import EOS
+from minitransformer.generation import Hypothesis
 from minitransformer.ops.attention import attention_forward
-from minitransformer.translation import Hypothesis
 
 # -- score ------------------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from collections import Counter
 import numpy as np
 
 from course.exercise import Exercise, Mistake
-from minitransformer.translation import require_sacrebleu
+from minitransformer.evaluation import require_sacrebleu
 
 
 def ngrams(words, n, key=tuple):

@@ -12,7 +12,7 @@ from minitransformer.kernels.cupy.residual import residual_dropout
 from minitransformer.kernels.cupy.sums import sum_of_squares
 from minitransformer.ops.rule import Rule
 
-TWINS: tuple[Rule, ...] = (
+KERNELS: tuple[Rule, ...] = (
     attention,
     feed_forward,
     layer_norm,
@@ -28,4 +28,4 @@ TWINS: tuple[Rule, ...] = (
 FUNCTIONS = {"adam": adam, "sum_of_squares": sum_of_squares}
 """What is no rule: the optimizer's passes over whole vectors."""
 
-__all__ = ["FUNCTIONS", "TWINS"]
+__all__ = ["FUNCTIONS", "KERNELS"]

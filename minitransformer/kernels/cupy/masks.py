@@ -57,7 +57,7 @@ def arguments_of(keep: CountedMask | None, name: str, shape: tuple[int, ...]) ->
     if keep is None:
         return NOTHING_DROPPED
     if not isinstance(keep, CountedMask):
-        raise ShapeError(f'{name}: keep must be a CountedMask on the GPU; kernels.using("simple") takes arrays')
+        raise ShapeError(f'{name}: keep must be a CountedMask on the GPU; kernels.mode("simple") takes arrays')
     if keep.shape != shape:
         raise ShapeError(f"{name}: keep must have the shape {shape}, got {keep.shape}")
     return keep.arguments

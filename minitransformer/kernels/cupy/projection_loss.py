@@ -52,7 +52,7 @@ def projection_loss_backward(grad_loss: Array, grad_nll: None, saved: tuple) -> 
     return scaled_copy(grad_x, grad_loss, dtype), scaled_copy(grad_table, grad_loss, grad_table.dtype, out=grad_table)
 
 
-def projection_loss_forward_only(
+def projection_loss_inference_forward(
     x: Array, table: Array, *, targets: Array, label_smoothing: float = 0.0, pad_id: int = PAD
 ) -> tuple[Array, Array]:
     """The two losses alone."""
@@ -99,6 +99,6 @@ projection_loss = Rule(
     "projection_loss",
     projection_loss_forward,
     projection_loss_backward,
-    measures=1,
-    forward_only=projection_loss_forward_only,
+    n_non_differentiable=1,
+    inference_forward=projection_loss_inference_forward,
 )

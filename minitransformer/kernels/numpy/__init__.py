@@ -5,4 +5,4 @@ from minitransformer.kernels.numpy.projection_loss import projection_loss
 from minitransformer.kernels.numpy.residual import residual_dropout_norm
 from minitransformer.ops.rule import Rule
 
-TWINS: tuple[Rule, ...] = (attention, projection_loss, residual_dropout_norm)
+KERNELS: tuple[Rule, ...] = (attention, projection_loss, residual_dropout_norm)

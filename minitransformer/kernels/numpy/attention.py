@@ -35,7 +35,7 @@ def attention_forward(
     return y, (q_scaled, k, v, softmax, weights, saved_dropout)
 
 
-def attention_forward_only(
+def attention_inference_forward(
     q: Array, k: Array, v: Array, *, mask: Array | None = None, keep: Array | None = None, p_drop: float = 0.0
 ) -> Array:
     """y alone, for the few queries of a decoder's step by the pair itself."""
@@ -78,4 +78,4 @@ def _largest_over_keys(scores: np.ndarray) -> np.ndarray:
     return scores.copy()
 
 
-attention = Rule("attention", attention_forward, attention_backward, forward_only=attention_forward_only)
+attention = Rule("attention", attention_forward, attention_backward, inference_forward=attention_inference_forward)

@@ -1,0 +1,244 @@
+"""A checkpoint: one ``.npz`` without pickle that either array library loads and NumPy alone can read.
+
+It holds five entries: ``header`` (JSON in UTF-8: format, version, update, step count, config, table of names,
+progress), ``tokenizer`` (its text in UTF-8), and the vectors ``parameters``, ``adam_m`` and ``adam_v``. A checkpoint
+without Adam's state (a mean of several) lacks the last two: it translates, but training cannot go on from it.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import zipfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from minitransformer.backend import load_array_module, to_numpy
+from minitransformer.checkpoints.header import Table, checked_progress, count, shapes, table_from
+from minitransformer.config import Config
+from minitransformer.errors import CheckpointError, ConfigError, DamagedCheckpointError
+from minitransformer.files import write_atomically
+from minitransformer.models import Transformer
+from minitransformer.optim import Adam
+from minitransformer.text import Tokenizer
+
+FORMAT, VERSION = "minitransformer checkpoint", 1
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a file holds, as NumPy arrays.
+
+    Attributes:
+        update: updates of the parameters done so far.
+        tokenizer_text: the tokenizer's file, or "" where training had ids and no tokenizer.
+        parameters: (n,) the model's vector, gaps included.   adam_m, adam_v: (n,) or None (not there, or not read).
+        step_count: Adam's own count.
+        progress: what only the Trainer reads: fingerprint of the data, position in it, running means.
+        path: where it was read from, for messages.
+    """
+
+    update: int
+    config: Config
+    tokenizer_text: str
+    table: Table
+    parameters: np.ndarray
+    adam_m: np.ndarray | None = None
+    adam_v: np.ndarray | None = None
+    step_count: int = 0
+    progress: dict = field(default_factory=dict)
+    path: str = ""
+
+    def save(self, path: str | Path) -> None:
+        """Write the file whole or not at all; a file of that name is replaced only by a whole one.
+
+        Raises:
+            CheckpointError: the file cannot be written, for example because the disk is full.
+        """
+        header = {"format": FORMAT, "version": VERSION, "update": self.update, "step_count": self.step_count}
+        header |= {"config": self.config.to_dict(), "table": self.table, "progress": self.progress}
+        arrays = {"header": _bytes_of(json.dumps(header)), "tokenizer": _bytes_of(self.tokenizer_text)}
+        vectors = {"parameters": self.parameters, "adam_m": self.adam_m, "adam_v": self.adam_v}
+        arrays |= {name: vector for name, vector in vectors.items() if vector is not None}
+        try:
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, lambda file: np.savez(file, **arrays))
+        except OSError as error:
+            raise CheckpointError(f"checkpoint: {path} cannot be written: {error.strerror}") from error
+
+    def build(self, device: str = "cpu") -> tuple[Transformer, Tokenizer | None]:
+        """A model with these parameters, and its tokenizer (None if it was trained on ids alone).
+
+        Raises:
+            CheckpointError: the vocabulary does not fit the model.
+            BackendError: the device cannot be used.
+        """
+        pieces = self.config.model.vocab_size
+        tokenizer = Tokenizer.loads(self.tokenizer_text, where=self.path) if self.tokenizer_text else None
+        if tokenizer is not None and tokenizer.vocab_size != pieces:
+            raise CheckpointError(
+                f"checkpoint: {self.path}: the tokenizer must have the model's {pieces} pieces, "
+                f"got {tokenizer.vocab_size}; use a checkpoint that training wrote"
+            )
+        xp = load_array_module(device)
+        # What was trained in halves on a GPU holds float32 parameters: NumPy computes with them as they are.
+        precision = "float32" if xp is np else self.config.training.precision
+        model = Transformer(self.config.model, xp=xp, precision=precision)
+        self.restore(model)
+        return model, tokenizer
+
+    def restore(self, model: Transformer, optimizer: Adam | None = None) -> None:
+        """Copy the parameters, and Adam's state if an optimizer is given, into place, name by name.
+
+        Raises:
+            CheckpointError: the names or shapes are not the model's, or Adam's state is wanted and not there.
+        """
+        self._check_fits(model)
+        if optimizer is not None and self.adam_m is None:
+            raise CheckpointError(
+                f"checkpoint: {self.path} must hold Adam's state to train on, got parameters alone (a mean of "
+                "checkpoints?); resume from a checkpoint that training wrote"
+            )
+        self._copy(self.parameters, model.parameters.data, model)
+        if optimizer is not None:
+            self._copy(self.adam_m, optimizer.m, model)
+            self._copy(self.adam_v, optimizer.v, model)
+            optimizer.step_count = self.step_count
+
+    def _check_fits(self, model: Transformer) -> None:
+        ours, theirs = shapes(self.table), shapes(model.parameters.table)
+        for name in [*theirs, *ours]:
+            if ours.get(name) != theirs.get(name):
+                raise CheckpointError(
+                    f"checkpoint: {self.path}: parameter {name} must have the model's shape "
+                    f"{theirs.get(name, 'none')}, got {ours.get(name, 'none')}; use the config it was trained with"
+                )
+
+    def _copy(self, stored: np.ndarray, vector, model: Transformer) -> None:
+        """Fill ``vector`` (either library) from ``stored``. By name: the layout in memory may have changed since."""
+        offsets = {name: offset for name, _, offset in self.table}
+        values = np.zeros(len(vector), dtype=stored.dtype)
+        for name, shape, offset in model.parameters.table:
+            size, start = math.prod(shape), offsets[name]
+            values[offset : offset + size] = stored[start : start + size]
+        vector[...] = model.xp.asarray(values)
+
+
+def save_checkpoint(
+    path: str | Path,
+    model: Transformer,
+    optimizer: Adam,
+    *,
+    update: int,
+    config: Config,
+    tokenizer_text: str = "",
+    progress: dict | None = None,
+) -> None:
+    """Write the state of training after ``update`` updates, whole or not at all."""
+    checkpoint = Checkpoint(
+        update=update,
+        config=config,
+        tokenizer_text=tokenizer_text,
+        table=model.parameters.table,
+        parameters=to_numpy(model.parameters.data),
+        adam_m=to_numpy(optimizer.m),
+        adam_v=to_numpy(optimizer.v),
+        step_count=optimizer.step_count,
+        progress=progress or {},
+    )
+    checkpoint.save(path)
+
+
+def load_checkpoint(path: str | Path, with_optimizer: bool = True) -> Checkpoint:
+    """Read a checkpoint. Nothing in the file is executed: no pickle.
+
+    with_optimizer: False leaves Adam's vectors, two thirds of the file, unread and unchecked
+
+    Raises:
+        DamagedCheckpointError: what is in the file is not what training wrote.
+        CheckpointError: no such file, one that may not be read, or one of another version.
+    """
+    try:
+        if not Path(path).is_file():
+            got = "a folder" if Path(path).is_dir() else "no such file"
+            raise CheckpointError(f"checkpoint: {path} must be a file that training wrote, got {got}")
+        return _read(path, unwanted=() if with_optimizer else ("adam_m", "adam_v"))
+    except CheckpointError:
+        raise
+    except ConfigError as error:  # the bytes have passed their check sums: this is no damage
+        raise CheckpointError(
+            f"checkpoint: {path} was written by another version and must be used with that one: {error}"
+        ) from error
+    except Exception as error:  # bytes at random make zipfile, NumPy and JSON raise nearly anything
+        if isinstance(error, MemoryError) and _has_right_sums(path):
+            raise
+        # An offset that is wrong is an invalid argument to the system.
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
+            raise CheckpointError(f"checkpoint: {path} cannot be read: {error.strerror}") from error
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:120]
+        raise DamagedCheckpointError(
+            f"checkpoint: {path} must be a whole checkpoint, got a damaged or foreign file ({reason}); "
+            "delete it and use the one before it"
+        ) from error
+
+
+def load_model(path: str | Path, device: str = "cpu") -> tuple[Transformer, Tokenizer | None]:
+    """The model of a checkpoint and its tokenizer; raises what ``load_checkpoint`` and ``Checkpoint.build`` raise."""
+    return load_checkpoint(path, with_optimizer=False).build(device)
+
+
+def _read(path: str | Path, unwanted: tuple[str, ...]) -> Checkpoint:
+    """The checkpoint without the ``unwanted`` entries; raises anything if the file is damaged."""
+    with np.load(path, allow_pickle=False) as stored:
+        arrays = {name: stored[name] for name in stored.files if name not in unwanted}  # checks the CRC of each
+    header = json.loads(_text_of(arrays["header"]))
+    if header["format"] != FORMAT:
+        raise ValueError("another format")
+    if header["version"] != VERSION:
+        raise CheckpointError(
+            f"checkpoint: {path} must have format version {VERSION}, got {header['version']!r}; "
+            "load it with the version of minitransformer that wrote it"
+        )
+    return _checkpoint_from(header, arrays, str(path))
+
+
+def _has_right_sums(path: str | Path) -> bool:
+    """Whether the memory that reading wanted was really needed, and not for a size that damage made large."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return archive.testzip() is None  # reads little by little
+    except Exception:
+        return False
+
+
+def _checkpoint_from(header: dict, arrays: dict[str, np.ndarray], path: str) -> Checkpoint:
+    config = Config.from_dict(header["config"], "its config")
+    length = len(arrays["parameters"])
+    for name in {"parameters", "adam_m", "adam_v"} & set(arrays):
+        if arrays[name].shape != (length,) or arrays[name].dtype != config.model.dtype:
+            raise ValueError(f"{name} is {arrays[name].dtype} {arrays[name].shape}")
+    if ("adam_m" in arrays) != ("adam_v" in arrays):
+        raise ValueError("of adam_m and adam_v only one is there")
+    return Checkpoint(
+        update=count(header["update"]),
+        config=config,
+        tokenizer_text=_text_of(arrays["tokenizer"]),
+        table=table_from(header["table"], length),
+        parameters=arrays["parameters"],
+        adam_m=arrays.get("adam_m"),
+        adam_v=arrays.get("adam_v"),
+        step_count=count(header["step_count"]),
+        progress=checked_progress(header["progress"]),
+        path=path,
+    )
+
+
+def _bytes_of(text: str) -> np.ndarray:
+    return np.frombuffer(text.encode("utf-8"), dtype=np.uint8)
+
+
+def _text_of(array: np.ndarray) -> str:
+    return array.tobytes().decode("utf-8")

@@ -1,0 +1,56 @@
+"""What the header of a checkpoint must hold. Check sums show damage, but not values that no training has written."""
+
+from __future__ import annotations
+
+import math
+
+Table = list[tuple[str, tuple[int, ...], int]]
+"""``(name, shape, offset in elements)`` of every parameter."""
+
+
+def shapes(table: Table) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(shape) for name, shape, _ in table}
+
+
+def count(value: object) -> int:
+    """``value`` if it is a whole number from 0 on, else ValueError."""
+    if type(value) is not int or value < 0:
+        raise ValueError(f"{value!r} is no count")
+    return value
+
+
+def table_from(entries: list, length: int) -> Table:
+    """The table of a header, for a parameter vector of this length; ValueError or TypeError if it is none."""
+    table = [(str(name), tuple(map(count, shape)), count(offset)) for name, shape, offset in entries]
+    if len(shapes(table)) < len(table):
+        raise ValueError("a parameter has two places")
+    end = 0
+    for name, shape, offset in sorted(table, key=lambda entry: entry[2]):
+        if not end <= offset <= length - math.prod(shape):
+            raise ValueError(f"{name} overlaps another parameter or lies outside the parameter vector")
+        end = offset + math.prod(shape)
+    return table
+
+
+METER = {"loss": float, "nll": float, "tokens": int, "updates": int, "gradient_norm": float, "seconds": float}
+LOSS_SCALE = {"value": float, "good_updates": int, "is_needed": bool}
+PROGRESS = {"seconds": float, "interval": METER, "epoch_so_far": METER, "loss_scale": LOSS_SCALE}
+"""What a Trainer reads of its own progress, and the type of each entry; ``loss_scale`` may be missing."""
+
+
+def checked_progress(progress: dict, schema: dict = PROGRESS) -> dict:
+    """``progress`` if the Trainer wrote it or it is empty, else ValueError, TypeError or KeyError."""
+    if progress == {}:
+        return progress
+    for name, kind in schema.items():
+        if name == "loss_scale" and name not in progress:
+            continue
+        value = progress[name]
+        if isinstance(kind, dict):
+            if checked_progress(value, kind) == {} or set(value) != set(kind):
+                raise ValueError(f"{name} must have {', '.join(kind)}")
+        elif kind is int:
+            count(value)
+        elif type(value) not in (kind, int) or not math.isfinite(value):
+            raise ValueError(f"{name} must be a finite {kind.__name__}")
+    return progress

@@ -1,0 +1,125 @@
+"""The folder of a run: ``metrics.jsonl`` and ``checkpoints/update_00001000.npz``, one file per checkpoint."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from minitransformer.checkpoints.checkpoint import Checkpoint, load_checkpoint
+from minitransformer.errors import CheckpointError, ConfigError, DamagedCheckpointError, TrainingError
+from minitransformer.files import remove_temporaries
+
+try:
+    import fcntl
+except ImportError:  # not a Unix: runs are not kept apart there
+    fcntl = None
+
+CHECKPOINT_NAME = re.compile(r"update_(\d+)\.npz")
+
+
+class RunFolder:
+    """Where a run keeps its files."""
+
+    def __init__(self, directory: str | Path):
+        self.directory = Path(directory)
+        self.checkpoints = self.directory / "checkpoints"
+        self.metrics = self.directory / "metrics.jsonl"
+        self._lock: int | None = None
+
+    def enter(self) -> None:
+        """Make the folder if need be, keep other runs out, and delete the unfinished files of a killed run.
+
+        Raises:
+            ConfigError: the folder cannot be made or written.
+            TrainingError: another run is at work in it.
+        """
+        try:
+            self.checkpoints.mkdir(parents=True, exist_ok=True)
+            self._keep_others_out()
+            remove_temporaries(self.directory, self.metrics.name)
+            remove_temporaries(self.checkpoints, "update_*.npz")
+        except OSError as error:
+            raise ConfigError(
+                f"training.directory must be a folder that can be written, got {self.directory}: {error.strerror}"
+            ) from error
+
+    def leave(self) -> None:
+        """Let other runs in."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    __del__ = leave
+
+    def _keep_others_out(self) -> None:
+        if fcntl is None or self._lock is not None:
+            return
+        self._lock = os.open(self.directory, os.O_RDONLY)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # ends with the process, however that ends
+        except BlockingIOError:
+            self.leave()
+            raise TrainingError(
+                f"train: {self.directory} must be free, got another run at work in it; wait for its end, or choose "
+                "another training.directory"
+            ) from None
+
+    def path_of(self, update: int) -> Path:
+        return self.checkpoints / f"update_{update:08d}.npz"
+
+    def paths(self) -> list[Path]:
+        """The checkpoints, oldest first. Files of other names are none of ours."""
+        found = [(CHECKPOINT_NAME.fullmatch(path.name), path) for path in self.checkpoints.glob("*.npz")]
+        return [path for _, path in sorted((int(match[1]), path) for match, path in found if match)]
+
+    def newest_whole(self, warn: Callable[[str], object]) -> Checkpoint | None:
+        """The newest checkpoint that is whole, or None where there is none; ``warn`` hears of damaged newer ones.
+
+        Raises:
+            CheckpointError: all are damaged; or one that may well be whole cannot be read, is of another version, or
+                has been renamed.
+        """
+        paths = self.paths()
+        for path in reversed(paths):
+            try:
+                checkpoint = load_checkpoint(path)
+            except DamagedCheckpointError as error:
+                warn(f"skipped: {error}")
+                continue
+            if path.name != self.path_of(checkpoint.update).name:
+                raise CheckpointError(
+                    f"checkpoint: {path} must hold the update of its name, got {checkpoint.update}; rename or delete it"
+                )
+            return checkpoint
+        if paths:
+            raise CheckpointError(
+                f"checkpoint: {self.checkpoints} must hold a whole checkpoint to resume from, "
+                f"got {len(paths)} damaged; delete them to begin anew"
+            )
+        return None
+
+    def prune(self, keep: int, update: int) -> None:
+        """Delete all but the ``keep`` newest checkpoints (0: delete none) up to ``update``.
+
+        Those beyond it are damaged ones that a resumed run passed over: they must not count as the newest.
+        """
+        known = [path for path in self.paths() if path.name <= self.path_of(update).name]
+        for path in known[:-keep] if keep else []:
+            path.unlink(missing_ok=True)
+
+
+def newest_checkpoints(directory: str | Path, count: int) -> list[Path]:
+    """Paths of the ``count`` newest checkpoints of the run in ``directory``, oldest first.
+
+    Raises:
+        CheckpointError: there are fewer.
+    """
+    paths = RunFolder(directory).paths()
+    if count < 1 or len(paths) < count:
+        raise CheckpointError(
+            f"checkpoint: {directory} must hold the number of checkpoints asked for, got {len(paths)}, asked {count}; "
+            "ask for fewer or raise training.keep_checkpoints"
+        )
+    return paths[-count:]

@@ -1,0 +1,1 @@
+"""Processes: how ranks are started, watched and ended together."""

@@ -1,0 +1,48 @@
+"""Greedy search: always the most probable next token."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from minitransformer.backend import Array, to_numpy
+from minitransformer.config import BOS, EOS
+from minitransformer.generation.decoding import next_tokens, output_limits
+from minitransformer.generation.hypothesis import Hypothesis, check_alpha
+from minitransformer.models import Transformer
+
+
+def greedy_search(model: Transformer, src_ids: Array, *, max_extra: int = 50, alpha: float = 0.6) -> list[Hypothesis]:
+    """y_t = argmax P(y | y_1 .. y_{t-1}, X) until EOS or the output limit, for each sentence.
+
+    All sentences advance together; one that has ended leaves the batch. Of equally probable tokens the one with
+    the lower id is taken. PAD and BOS are never said.
+
+    src_ids: (B, S), sentences that end in EOS, padded with PAD
+    max_extra: the output is at most this much longer than the source, tokens (see `output_limits`)
+    alpha: exponent of the length penalty in the hypotheses' scores, 0 to 100; it changes no token
+
+    Raises: as `beam_search`.
+    """
+    check_alpha(alpha)
+    src_ids = to_numpy(src_ids)
+    limits = output_limits(model, src_ids, max_extra)  # (B,)
+    outputs: list[list[int]] = [[] for _ in limits]
+    log_probs = np.zeros(len(limits))
+    live = np.flatnonzero(limits)  # (R,): the sentences that go on
+    if len(live):
+        cache = model.start_cache(model.encode(src_ids[live]), int(limits.max()))
+        last_ids = np.full(len(live), BOS)
+    while len(live):
+        ids, next_log_probs = next_tokens(model, last_ids, cache, 1)  # (R, 1)
+        log_probs[live] += next_log_probs[:, 0]
+        last_ids = ids[:, 0]
+        for sentence, token in zip(live, last_ids.tolist(), strict=True):
+            outputs[sentence].append(token)
+        going_on = np.flatnonzero((last_ids != EOS) & (cache.length < limits[live]))
+        if len(going_on) < len(live):
+            live, last_ids = live[going_on], last_ids[going_on]
+            cache.reorder(going_on)
+    return [
+        Hypothesis.from_tokens(tokens, log_prob, alpha)
+        for tokens, log_prob in zip(outputs, log_probs.tolist(), strict=True)
+    ]

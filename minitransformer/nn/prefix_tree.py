@@ -1,0 +1,67 @@
+"""Which beginnings of an output share which tokens: the bookkeeping of a decoder's cache, without its arrays.
+
+What a beam keeps of one sentence are beginnings that share most of their tokens: a tree. Each token lies in a slot of
+its sentence, once, and a beginning is the set of its tokens' slots. So nothing moves when a beam changes: survivors
+take over the slots of the beginnings that they extend, and slots that no beginning needs any more are used again.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+class PrefixTree:
+    """The beginnings of all sentences, a row each; rows of one sentence need not stand together.
+
+    Attributes:
+        sentences: (R,), the sentence of each row; every sentence has a row.
+        n_sentences: B.
+        width: n, the most rows of one sentence.
+        places: (R,), where each row stands when those of a sentence stand side by side: sentence * n + rank.
+        slots: (R, N), True = this slot holds a token of this row.
+    """
+
+    def __init__(self, n_sentences: int):
+        self.n_sentences = n_sentences
+        self.slots = np.zeros((n_sentences, 0), dtype=bool)
+        self._group(np.arange(n_sentences))
+
+    def extend(self) -> np.ndarray:
+        """One more token for each row: its slots, (R,), the lowest that no row of its sentence uses."""
+        used = self.together(self.slots).any(axis=1)  # (B, N)
+        used = np.concatenate([used, np.zeros((self.n_sentences, self.width), dtype=bool)], axis=1)  # room for new ones
+        free = np.argsort(used, axis=1, kind="stable")  # (B, N + n): the free ones first, ascending
+        taken = free[self.sentences, self.places - self.sentences * self.width]  # (R,)
+        slots = np.zeros((len(taken), max(self.slots.shape[1], taken.max(initial=-1) + 1)), dtype=bool)
+        slots[:, : self.slots.shape[1]] = self.slots
+        slots[np.arange(len(taken)), taken] = True
+        self.slots = slots
+        return taken
+
+    def keep(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Keep some rows, in their order, a row perhaps several times. The last sentences fill the gaps of those that
+        have no row left: returns (moving, gaps), the numbers of the sentences that move and those that they get."""
+        sentences, slots = self.sentences[rows], self.slots[rows]
+        self.slots = slots[:, : np.flatnonzero(slots.any(axis=0)).max(initial=-1) + 1]
+        stays = np.isin(np.arange(self.n_sentences), sentences)  # (B,)
+        self.n_sentences = int(np.count_nonzero(stays))
+        gaps = np.flatnonzero(~stays[: self.n_sentences])
+        moving = self.n_sentences + np.flatnonzero(stays[self.n_sentences :])
+        number = np.arange(len(stays))
+        number[moving] = gaps
+        self._group(number[sentences])
+        return moving, gaps
+
+    def together(self, rows: np.ndarray) -> np.ndarray:
+        """The rows of a sentence side by side, (R, ...) to (B, n, ...), zeros where it has fewer than n."""
+        grouped = np.zeros((self.n_sentences * self.width, *rows.shape[1:]), rows.dtype)
+        grouped[self.places] = rows
+        return grouped.reshape(self.n_sentences, self.width, *rows.shape[1:])
+
+    def _group(self, sentences: np.ndarray) -> None:
+        order = np.argsort(sentences, kind="stable")
+        counts = np.bincount(sentences, minlength=self.n_sentences)  # (B,)
+        rank = np.empty_like(sentences)  # which of its sentence's rows each is
+        rank[order] = np.arange(len(order)) - (counts.cumsum() - counts).repeat(counts)
+        self.sentences, self.width = sentences, int(counts.max(initial=0))
+        self.places = sentences * self.width + rank

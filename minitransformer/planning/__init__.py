@@ -1,0 +1,1 @@
+"""What a training will cost: floating-point operations, memory, hours."""

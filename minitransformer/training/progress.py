@@ -1,0 +1,41 @@
+"""What a run shows its user: a bar and messages. Of several ranks only the first shows any."""
+
+from __future__ import annotations
+
+import sys
+
+from tqdm import tqdm
+
+from minitransformer.training.metrics import Meter
+
+
+class ProgressReporter:
+    """Talks on standard error.
+
+    talks: False keeps silent: this is not rank 0
+    bar: show a bar
+    """
+
+    def __init__(self, talks: bool, bar: bool):
+        self._talks, self._with_bar = talks, bar
+
+    def bar(self, done: int, total: int) -> tqdm:
+        """A bar of ``total`` updates, to be entered."""
+        # Into a file, where a bar cannot be drawn over itself, it is drawn anew only now and then.
+        pause = 0.2 if sys.stderr.isatty() else 30.0
+        hidden = not (self._talks and self._with_bar)
+        return tqdm(total=total, initial=min(done, total), unit="update", disable=hidden, mininterval=pause)
+
+    def show(self, bar: tqdm, meter: Meter, update: int, learning_rate: float) -> None:
+        """``update`` updates are done; the means of ``meter``."""
+        seen = meter.losses() | meter.speed()
+        bar.set_postfix_str(
+            f"loss {seen['loss']:.3f}, ppl {seen['ppl']:.2f}, {seen['tokens_per_second']:.0f} tgt tokens/s, "
+            f"lr {learning_rate:.2e}",
+            refresh=False,
+        )
+        bar.update(update - bar.n)
+
+    def say(self, message: str) -> None:
+        if self._talks:
+            tqdm.write(message, file=sys.stderr)

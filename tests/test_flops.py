@@ -1,0 +1,74 @@
+"""The cost of a training: the formula is the products that really run; the paper's count gives the paper's figures."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from benchmarks.matrix_products import record_step
+from minitransformer.config import ModelConfig
+from minitransformer.models import Transformer
+from minitransformer.planning.flops import (
+    RECORDS,
+    SUSTAINED,
+    TABLE_2,
+    Cost,
+    expected_hours,
+    measured_rate,
+    paper_flops,
+    step_flops,
+)
+from minitransformer.text import pad_batch
+
+SHAPES = [
+    ModelConfig(vocab_size=50, n_layers=2, d_model=16, d_ff=40, n_heads=2),
+    ModelConfig(vocab_size=31, n_layers=1, d_model=24, d_ff=8, n_heads=3, d_k=5, d_v=7, tie_embeddings=False),
+    ModelConfig(vocab_size=31, n_layers=3, d_model=12, d_ff=20, n_heads=4, norm="pre", positions="learned"),
+]
+
+
+@pytest.mark.parametrize("config", SHAPES, ids=range(len(SHAPES)))
+@pytest.mark.parametrize("kernels", ["simple", "fast"])
+def test_the_formula_is_the_sum_of_the_products_of_a_step(rng, config, kernels):
+    model = Transformer(replace(config, kernels=kernels), seed=0)
+    src, tgt = ([rng.integers(4, 31, length).tolist() for length in lengths] for lengths in ([6, 4, 5], [8, 8, 3]))
+    products = record_step(model, pad_batch(src, tgt))
+    assert sum(product.flops for product in products) == step_flops(config, 3, 7, 9)
+
+
+@pytest.mark.parametrize(("model", "hours"), [("base", 12), ("big", 3.5 * 24)])
+@pytest.mark.parametrize("pair", ["en-de", "en-fr"])
+def test_the_papers_count_of_its_own_runs_is_its_table(model, hours, pair):
+    ours = paper_flops(hours * 3600, devices=8, sustained=SUSTAINED["P100"])
+    assert f"{ours:.1e}" == f"{TABLE_2[pair, f'Transformer ({model})']:.1e}"
+
+
+def test_a_base_step_of_25000_tokens_costs_what_the_field_says():
+    """About 6 FLOPs for each parameter of a matrix and each token that meets it."""
+    config = ModelConfig.base()
+    layer = 4 * 512 * 512 + 2 * 512 * 2048
+    per_token = 6 * (6 * layer), 6 * (6 * (layer + 4 * 512 * 512) + 512 * 37000)
+    expected = 25_000 * sum(per_token)
+    assert step_flops(config, 1000, 25, 25) == pytest.approx(expected, rel=0.02)
+
+
+def test_the_report_puts_the_run_in_its_place_of_the_table():
+    lines = Cost(formula=1.234e15, seconds=12 * 3600, devices=8, sustained=9.5e12).lines()
+    assert "1.2e+15 FLOPs in matrix products" in lines[0]
+    assert "3.3e+18 FLOPs = 43,200 s x 8 x 9.5 TFLOP/s" in lines[1]
+    table = lines[3:]
+    assert [float(line.split()[0]) for line in table] == sorted(float(line.split()[0]) for line in table)
+    assert "this run" in table[0] or "this run" in table[1] or "this run" in table[2]
+
+
+def test_the_measured_rate_is_a_rate():
+    assert 1e8 < measured_rate(np, seconds=0.05, size=256) < 1e15
+
+
+@pytest.mark.parametrize(("model", "updates", "seconds"), [("base", 100_000, 0.4), ("big", 300_000, 1.0)])
+def test_the_papers_own_speed_gives_the_papers_own_hours(model, updates, seconds):
+    config = getattr(ModelConfig, model)()
+    (paper,) = (record for record in RECORDS if record.name.startswith("P100") and record.model == config)
+    one, eight = expected_hours(config, updates * 25_000, paper)
+    assert eight == pytest.approx(updates * seconds / 3600)
+    assert one == pytest.approx(8 * eight)

@@ -1,0 +1,160 @@
+"""Fast twins against the readable pairs that define them, and proof that training uses every twin."""
+
+import re
+import sys
+
+import numpy as np
+import pytest
+from cases import CASES, as_tuple, booleans, case, cotangents, ids
+from small_models import random_batch, small_model
+
+from minitransformer import kernels
+from minitransformer.config import TrainingConfig
+from minitransformer.kernels.numpy.attention import FEW_QUERIES
+from minitransformer.ops.attention import attention_forward
+from minitransformer.ops.registry import RULES
+from minitransformer.optim import Adam
+from minitransformer.training.step import train_step
+
+KERNELS = {name: twin for (name, library), twin in kernels.KERNELS.items() if library == "numpy"}
+TWIN_CASES = [each for each in CASES if each.rule.name in KERNELS]
+SMALL_BLOCKS = [1, 16, 18, 32, 36, 10**6]  # elements: one row, some, all; the rows of the cases divide some of them
+SIZE_NAME = re.compile(r"_(ELEMENTS|ROWS)$")
+KEEP = (2, 128, 512)
+LARGER_THAN_A_BLOCK = [
+    case("projection_loss", "not divided", (1100, 6), (2100, 6), targets=ids(2100, (1100,)), label_smoothing=0.1),
+    case("residual_dropout_norm", "off, not divided", (3, 77, 512), (3, 77, 512), (512,), (512,)),
+    case("residual_dropout_norm", "keep, divided", KEEP, KEEP, (512,), (512,), keep=booleans(KEEP), p_drop=0.1),
+]
+CLOSE = {np.float32: 3e-6, np.float64: 1e-12}
+
+every_twin_case = pytest.mark.parametrize("case", TWIN_CASES, ids=str)
+both_dtypes = pytest.mark.parametrize("dtype", CLOSE)
+
+
+def compare(case, dtype, rng, relative_error):
+    """Outputs, gradients and dtypes of the twin are those of the pair; nothing given is written to."""
+    twin = KERNELS[case.rule.name]
+    inputs, options = case.make(dtype)
+    expected, saved = case.rule.forward(*inputs, **options)
+    grads_y = cotangents(case.rule, as_tuple(expected), rng)
+    expected_grads = case.rule.backward(*grads_y, saved)
+    given = [x for x in (*inputs, *options.values(), *grads_y) if isinstance(x, np.ndarray)]
+    before = [x.copy() for x in given]
+
+    outputs, saved = twin.forward(*inputs, **options)
+    grads = twin.backward(*grads_y, saved)
+    results = [*as_tuple(outputs), *grads]
+    for result, wanted in zip(results, [*as_tuple(expected), *expected_grads], strict=True):
+        assert result.dtype == dtype
+        assert relative_error(result, wanted) < CLOSE[dtype]
+    for x, copy in zip(given, before, strict=True):
+        np.testing.assert_array_equal(x, copy)
+
+
+def twin_module(name: str):
+    return sys.modules[KERNELS[name].forward.__module__]
+
+
+def block_sizes(name: str) -> list[str]:
+    """The constants that say how much a twin works on at a time: they are called ..._ELEMENTS or ..._ROWS."""
+    return [constant for constant in vars(twin_module(name)) if SIZE_NAME.search(constant)]
+
+
+@every_twin_case
+@pytest.mark.parametrize("block", SMALL_BLOCKS)
+@both_dtypes
+def test_the_twin_equals_its_pair_whatever_the_block(case, block, dtype, rng, relative_error, monkeypatch):
+    for name in block_sizes(case.rule.name):
+        monkeypatch.setattr(twin_module(case.rule.name), name, 1 if name.endswith("_ROWS") else block)
+    compare(case, dtype, rng, relative_error)
+
+
+@pytest.mark.parametrize("case", LARGER_THAN_A_BLOCK, ids=str)
+@both_dtypes
+def test_the_twin_equals_its_pair_at_sizes_beyond_its_own_block(case, dtype, rng, relative_error):
+    compare(case, dtype, rng, relative_error)
+
+
+@pytest.mark.parametrize("case", [each for each in TWIN_CASES if KERNELS[each.rule.name].inference_forward], ids=str)
+def test_a_forward_that_saves_nothing_gives_the_same_output(case, relative_error):
+    inputs, options = case.make()
+    expected = as_tuple(case.rule.forward(*inputs, **options)[0])
+    for y, wanted in zip(
+        as_tuple(KERNELS[case.rule.name].inference_forward(*inputs, **options)), expected, strict=True
+    ):
+        assert relative_error(y, wanted) < 1e-13
+
+
+@pytest.mark.parametrize("n_queries", [1, FEW_QUERIES, FEW_QUERIES + 1])
+@pytest.mark.parametrize("mask_shape", [None, (5, 1, 1, 7), (5, 1, "n", 7), ("n", 7)], ids=str)
+def test_attention_of_few_queries_and_of_more_gives_the_same_output(n_queries, mask_shape, rng, relative_error):
+    q, k, v = (rng.standard_normal((5, 2, length, 4)) for length in (n_queries, 7, 7))
+    mask = None
+    if mask_shape is not None:
+        mask = rng.random([n_queries if size == "n" else size for size in mask_shape]) < 0.6
+        mask[0] = False  # some may attend to nothing
+    y = KERNELS["attention"].inference_forward(q, k, v, mask=mask)
+    assert relative_error(y, attention_forward(q, k, v, mask=mask)[0]) < 1e-13
+
+
+def test_every_twin_has_a_rule_of_its_name_and_measures():
+    assert {name: twin.n_non_differentiable for name, twin in KERNELS.items()} == {
+        name: RULES[name].n_non_differentiable for name in KERNELS
+    }
+
+
+def test_every_twin_with_blocks_is_also_compared_beyond_them():
+    assert {each.rule.name for each in LARGER_THAN_A_BLOCK} == {name for name in KERNELS if block_sizes(name)}
+
+
+@pytest.mark.parametrize("masked", [False, True], ids=["far apart", "far apart and masked"])
+def test_attention_whose_rows_have_scores_far_apart_is_as_exact_as_its_pair(masked, rng, relative_error):
+    """Shifted by anything but its own maximum, a row could vanish: e^-300 is 0 in float32."""
+    q, k, v = (rng.standard_normal((2, 3, 5, 4)).astype(np.float32) for _ in range(3))
+    q[0] *= 300.0
+    mask = rng.random((2, 1, 5, 5)) < 0.7 if masked else None
+    grad_y = rng.standard_normal(v.shape).astype(np.float32)
+    results = []
+    for pair in (KERNELS["attention"], RULES["attention"]):
+        y, saved = pair.forward(q, k, v, mask=mask)
+        results.append((y, *pair.backward(grad_y, saved)))
+    for ours, expected in zip(*results, strict=True):
+        assert relative_error(ours, expected) < 1e-5
+
+
+def rules_of_one_step(rng, monkeypatch, **changes) -> list:
+    """The pairs, twins or not, that one training step applies."""
+    chosen, select = [], kernels.select
+
+    def recording(rule, xp):
+        chosen.append(select(rule, xp))
+        return chosen[-1]
+
+    monkeypatch.setattr(kernels, "select", recording)
+    model = small_model(rng, **changes)
+    train_step(model, Adam(model.parameters), [random_batch(rng)], update=1, config=TrainingConfig())
+    return chosen
+
+
+def test_one_training_step_reaches_every_twin(rng, monkeypatch):
+    chosen = rules_of_one_step(rng, monkeypatch, p_drop=0.1)
+    assert [name for name, twin in KERNELS.items() if not any(pair is twin for pair in chosen)] == []
+
+
+def test_a_step_with_simple_kernels_runs_the_readable_pairs_alone(rng, monkeypatch):
+    chosen = rules_of_one_step(rng, monkeypatch, p_drop=0.1, kernels="simple")
+    assert chosen and all(pair is RULES[pair.name] for pair in chosen)
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_simple_and_fast_kernels_give_the_same_losses(norm, rng):
+    micro_batches = [random_batch(rng), random_batch(rng, (3, 6), (2, 7))]
+    losses = {}
+    for mode in ("simple", "fast"):
+        model = small_model(np.random.default_rng(8), norm=norm, kernels=mode, p_drop=0.1, p_drop_attention=0.1)
+        optimizer, config = Adam(model.parameters), TrainingConfig(warmup_steps=20, lr_scale=0.1)
+        steps = [train_step(model, optimizer, micro_batches, update=u, config=config) for u in range(1, 31)]
+        losses[mode] = [value for step in steps for value in (step.loss, step.nll)]
+    assert losses["fast"] == pytest.approx(losses["simple"], rel=1e-9)
+    assert losses["simple"][-2] < losses["simple"][0]

@@ -1,0 +1,149 @@
+"""Figures that stay on the device until they are read, and the loss scale of float16."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from small_models import random_batch, small_model
+from tiny_run import tiny_trainer
+
+from minitransformer.checkpoints import load_checkpoint
+from minitransformer.config import TrainingConfig
+from minitransformer.distributed.communicator import Communicator
+from minitransformer.errors import TrainingError
+from minitransformer.optim import Adam, LossScale, loss_scale
+from minitransformer.training import read_metrics, trainer
+from minitransformer.training.pending import MOST, PendingResults
+from minitransformer.training.step import StepResult, train_step
+
+
+class OnDevice:
+    """A number on a GPU: reading it takes a wait, which is counted."""
+
+    waits = 0
+
+    def __init__(self, value: float):
+        self.value = value
+
+    def __float__(self) -> float:
+        OnDevice.waits += 1
+        return self.value
+
+
+def result(loss, norm=1.0) -> StepResult:
+    return StepResult(loss, loss, 10, 12, norm, 0.1)
+
+
+def test_pythons_own_numbers_are_read_at_once_and_the_devices_together():
+    unread = PendingResults()
+    unread.start()
+    unread.add(result(2.5))
+    assert unread.is_full and unread.read(1)[0] == [result(2.5)]
+    before = OnDevice.waits
+    for number in range(MOST):
+        unread.start()
+        unread.add(result(OnDevice(float(number)), OnDevice(1.0)))
+        assert unread.is_full == (number == MOST - 1)
+    assert OnDevice.waits == before
+    results, seconds = unread.read(MOST)
+    assert [each.loss for each in results] == list(range(MOST)) and seconds >= 0
+    assert unread.read(MOST)[0] == []
+
+
+@pytest.mark.parametrize("bad", [{"loss": float("nan")}, {"gradient_norm": float("inf")}])
+def test_an_update_that_is_no_number_is_named_though_it_is_read_later(bad):
+    unread = PendingResults()
+    for number in range(5, 9):
+        unread.add(replace(result(OnDevice(1.0)), **(bad if number == 6 else {})))
+    with pytest.raises(TrainingError, match="at update 6; the checkpoints before it are whole"):
+        unread.read(8)
+
+
+def test_a_run_writes_the_same_metrics_and_checkpoints_whenever_its_figures_are_read(tmp_path, monkeypatch):
+    options = {"updates": 11, "log_every": 4, "save_every": 3, "validate_every": 5}
+    tiny_trainer(tmp_path / "one", **options).run()
+
+    def on_device(*inputs, **named):
+        step = train_step(*inputs, **named)
+        return replace(
+            step, loss=OnDevice(step.loss), nll=OnDevice(step.nll), gradient_norm=OnDevice(step.gradient_norm)
+        )
+
+    monkeypatch.setattr(trainer, "train_step", on_device)
+    tiny_trainer(tmp_path / "two", **options).run()
+    timed = {"seconds", "tokens_per_second"}
+
+    def lines(run: str) -> list[dict]:
+        found = read_metrics(tmp_path / run / "metrics.jsonl")
+        return [{name: value for name, value in line.items() if name not in timed} for line in found]
+
+    assert lines("one") == lines("two") and len(lines("one")) > 4
+    for name in ("update_00000003.npz", "update_00000011.npz"):
+        paths = [tmp_path / run / "checkpoints" / name for run in ("one", "two")]
+        meters = [load_checkpoint(path).progress["epoch_so_far"] | {"seconds": 0.0} for path in paths]
+        assert meters[0] == meters[1]
+
+
+def test_a_loss_scale_changes_no_bit_of_an_update_without_overflow(rng):
+    batch, vectors = random_batch(rng), []
+    for scale in (None, LossScale(1024.0, 0, True)):
+        model = small_model(np.random.default_rng(3))
+        train_step(model, Adam(model.parameters), [batch], update=1, config=TrainingConfig(), loss_scale=scale)
+        vectors.append(model.parameters.data)
+    np.testing.assert_array_equal(vectors[0], vectors[1])
+
+
+def test_an_update_that_overflows_is_left_out_and_halves_the_scale(rng):
+    model, scale = small_model(rng), LossScale(2.0**1023, 7, True)
+    before, adam = model.parameters.data.copy(), Adam(model.parameters)
+    with np.errstate(all="ignore"):
+        step = train_step(model, adam, [random_batch(rng)], update=1, config=TrainingConfig(), loss_scale=scale)
+    np.testing.assert_array_equal(model.parameters.data, before)
+    assert (step.gradient_norm, adam.step_count) == (0.0, 0) and np.isfinite(step.loss)
+    assert (scale.value, scale.good_updates) == (2.0**1022, 0)
+
+
+def test_the_scale_grows_after_many_good_updates_and_ends_at_one(monkeypatch):
+    monkeypatch.setattr(loss_scale, "GROWTH_AFTER", 3)
+    scale = LossScale.for_precision("float16")
+    first = scale.value
+    assert [scale.accepts(1.0) for _ in range(3)] == [True] * 3 and scale.value == 2 * first
+    while scale.value > 1.0:
+        assert not scale.accepts(float("inf"))
+    with pytest.raises(TrainingError, match="finite in float16, got an overflow at a loss scale of 1"):
+        scale.accepts(float("nan"))
+
+
+@pytest.mark.parametrize("precision", ["float32", "tf32", "bfloat16"])
+def test_other_precisions_have_no_scale_and_wait_for_nothing(precision):
+    scale, before = LossScale.for_precision(precision), OnDevice.waits
+    assert scale.value == 1.0 and scale.accepts(OnDevice(float("nan")))
+    assert OnDevice.waits == before
+
+
+def test_no_rank_counts_as_busy_while_it_waits_for_the_device(tmp_path, monkeypatch):
+    """A device may wait for another rank in vain; while a rank is busy, nobody would find that out."""
+    busy, seen = [], []
+
+    @contextmanager
+    def noted(ranks, doing):
+        busy.append(doing)
+        yield
+        busy.pop()
+
+    class Watched(OnDevice):
+        def __float__(self) -> float:
+            seen.append(list(busy))
+            return self.value
+
+    def on_device(*inputs, **named):
+        step = train_step(*inputs, **named)
+        return replace(step, loss=Watched(step.loss), nll=Watched(step.nll), gradient_norm=Watched(step.gradient_norm))
+
+    monkeypatch.setattr(trainer, "train_step", on_device)
+    monkeypatch.setattr(Communicator, "busy", noted)
+    tiny_trainer(tmp_path, updates=5, log_every=4, save_every=3, validate_every=5).run()
+    assert seen == [[]] * 15

@@ -1,0 +1,157 @@
+"""Every launcher tells a process its place in variables of its own; contradictions are one clear line."""
+
+from __future__ import annotations
+
+import re
+import socket
+import subprocess
+import sys
+
+import pytest
+from rank_jobs import TESTS, environment, free_port, mpiexec, run
+
+from minitransformer.distributed.rank_info import RankInfo, find_rank_info, is_first_on_its_machine
+from minitransformer.errors import ConfigError
+
+pytestmark = pytest.mark.mpi
+
+TORCHRUN = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "MASTER_ADDR": "node7", "MASTER_PORT": "29500"}
+OPEN_MPI = {"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_RANK": "1"}
+MPICH = {"PMI_RANK": "3", "PMI_SIZE": "4", "MPI_LOCALRANKID": "1"}
+SRUN = {"SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "4", "SLURM_LOCALID": "1"}
+
+
+@pytest.mark.parametrize(
+    ("variables", "by_mpi"),
+    [(TORCHRUN, False), (OPEN_MPI, True), (MPICH, True), (SRUN, False), (SRUN | {"PMIX_RANK": "3"}, True)],
+    ids=["torchrun", "Open MPI", "MPICH", "srun", "srun --mpi=pmix"],
+)
+def test_every_launcher_tells_the_place(variables, by_mpi):
+    place = find_rank_info(variables)
+    assert (place.rank, place.size, place.local_rank, place.by_mpi) == (3, 4, 1, by_mpi)
+    assert place.address == (("node7", 29500) if variables is TORCHRUN else None)
+    assert not is_first_on_its_machine(variables)
+
+
+def test_torchrun_keeps_its_port_for_itself():
+    taken = TORCHRUN | {"TORCHELASTIC_USE_AGENT_STORE": "True"}
+    assert find_rank_info(taken).address == ("node7", 29501)
+    assert find_rank_info(taken | {"MASTER_PORT": "65535"}).address == ("node7", 65534)
+
+
+def test_a_process_that_no_launcher_started_is_alone():
+    assert find_rank_info({}) == RankInfo(0, 1, 0)
+    batch_script = {"SLURM_PROCID": "0", "SLURM_NTASKS": "8"}  # of sbatch itself: srun has not started anything
+    assert find_rank_info(batch_script).size == 1
+
+
+def test_launchers_that_agree_may_be_nested():
+    assert find_rank_info(SRUN | MPICH | TORCHRUN).size == 4
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        (
+            MPICH | TORCHRUN | {"WORLD_SIZE": "8"},
+            "rank and world size must be those of the launcher, got 3 of 8 from torchrun (RANK, WORLD_SIZE) and 3 of 4 "
+            "from MPICH; unset one of them",
+        ),
+        ({"RANK": "0"}, "WORLD_SIZE must be set where RANK is, got no WORLD_SIZE"),
+        ({"WORLD_SIZE": "2"}, "RANK must be set where WORLD_SIZE is, got no RANK"),
+        (TORCHRUN | {"RANK": "4"}, "RANK must be in 0..WORLD_SIZE - 1, got 4 of 4"),
+        (TORCHRUN | {"RANK": "two"}, "RANK must be a whole number, got 'two'"),
+        (TORCHRUN | {"MASTER_PORT": "99999"}, "MASTER_PORT must be in 1..65535, got 99999"),
+    ],
+)
+def test_variables_that_cannot_be_are_refused(variables, words):
+    with pytest.raises(ConfigError, match=re.escape(words)):
+        find_rank_info(variables)
+
+
+def train_words() -> list[object]:
+    return [sys.executable, "-m", "minitransformer", "train", TESTS / "no_such_file.toml"]
+
+
+def test_a_world_size_that_is_not_the_launchers_is_told_once_by_rank_0():
+    ended = run([mpiexec(), "-n", 3, *train_words()], RANK="0", WORLD_SIZE="2")
+    assert ended.code == 2
+    words = [line for line in ended.lines if line.startswith("minitransformer")]
+    assert len(words) == 1, ended.lines
+    assert words[0].startswith(
+        "minitransformer train: ranks: rank and world size must be those of the launcher, got 0 of 2"
+    )
+
+
+def test_a_port_in_use_is_told_by_rank_0_and_no_rank_stays():
+    with socket.create_server(("", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        ended = run(
+            [mpiexec(), "-n", 2, *train_words()],
+            MASTER_ADDR="127.0.0.1",
+            MASTER_PORT=port,
+        )
+    assert ended.code == 2
+    words = [line for line in ended.lines if line.startswith("minitransformer")]
+    assert len(words) == 1, ended.lines
+    assert words[0].startswith(f"minitransformer train: ranks: port {port} must be free, got Address already in use")
+    assert ended.seconds < 20
+
+
+def test_a_config_that_no_rank_can_read_is_told_once():
+    ended = run([mpiexec(), "-n", 2, *train_words()])
+    assert ended.code == 2
+    assert len(ended.lines) == 1
+    assert re.match(r"minitransformer train: rank 0: .*no_such_file.toml: cannot be read: No such file", ended.lines[0])
+
+
+def test_a_rank_that_expects_another_world_ends_the_job():
+    address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    other = subprocess.Popen(
+        [str(word) for word in train_words()],
+        env=environment(RANK="1", WORLD_SIZE="3", **address),
+        stderr=subprocess.DEVNULL,
+    )
+    ended = run(train_words(), RANK="0", WORLD_SIZE="2", **address)
+    assert (ended.code, other.wait(20)) == (2, 2)
+    (line,) = ended.lines
+    assert re.match(
+        r"minitransformer train: rank 1 \(process \d+ on .*\) must be one of 2 ranks, got a world size of 3", line
+    )
+
+
+def test_the_mpirun_of_another_mpi_than_mpi4pys_is_told():
+    mpiexec()
+    ended = run(train_words(), OMPI_COMM_WORLD_RANK="0", OMPI_COMM_WORLD_SIZE="2")
+    assert ended.code == 2
+    (line,) = (line for line in ended.lines if line.startswith("minitransformer"))  # mpi4py itself warns, too
+    words = "ranks: MPI must know this process as rank 0 of 2, as its launcher does, got rank 0 of 1"
+    assert line.startswith(f"minitransformer train: {words}")
+
+
+WITHOUT_MPI4PY = "import sys; sys.modules['mpi4py'] = None; "
+WITHOUT_LIBRARY = """
+import sys, types
+class NoLibrary(types.ModuleType):
+    def __getattr__(self, name):
+        raise RuntimeError("cannot load MPI library\\ndetails")
+sys.modules["mpi4py"] = NoLibrary("mpi4py")
+"""
+
+
+@pytest.mark.parametrize(
+    ("without", "words"),
+    [
+        (WITHOUT_MPI4PY, "ranks: mpi4py must be installed for ranks that MPI starts, got none; run pip install"),
+        (
+            WITHOUT_LIBRARY,
+            "ranks: mpi4py must find an MPI library, got none (cannot load MPI library); `pip install mpich` brings",
+        ),
+    ],
+)
+def test_a_missing_mpi_is_told_with_the_package_that_brings_it(without, words):
+    program = f"{without}\nfrom minitransformer.cli.main import main\nsys.exit(main(['train', 'x.toml']))"
+    ended = run([sys.executable, "-c", program], PMI_RANK="0", PMI_SIZE="2")
+    assert ended.code == 2
+    (line,) = ended.lines
+    assert line.startswith(f"minitransformer train: {words}")
