@@ -15,7 +15,8 @@ from minitransformer.backend import Array
 from minitransformer.config import ModelConfig
 from minitransformer.errors import ConfigError, ShapeError
 from minitransformer.kernels.precision import check_precision
-from minitransformer.nn.cache import Cache, Memory
+from minitransformer.nn.cache import KeyValueCache
+from minitransformer.nn.encoder import Memory
 from minitransformer.nn.module import Module, ParameterVector
 from minitransformer.nn.randomness import DropoutMasks, Initializer, ShapesOnly
 from minitransformer.text import Batch
@@ -102,11 +103,11 @@ class Model(Module, ABC):
         """What the input (B, S) means for decoding; nothing is recorded."""
 
     @abstractmethod
-    def start_cache(self, memory: Memory, max_length: int) -> Cache:
+    def start_cache(self, memory: Memory, max_length: int) -> KeyValueCache:
         """An empty cache for at most ``max_length`` tokens to be generated."""
 
     @abstractmethod
-    def decode_step(self, last_ids: Array, cache: Cache) -> Array:
+    def decode_step(self, last_ids: Array, cache: KeyValueCache) -> Array:
         """Logits of the next token after ``last_ids``, (R,) to (R, V); ``cache`` grows by one position."""
 
     @classmethod
@@ -116,7 +117,7 @@ class Model(Module, ABC):
 
     @property
     def max_positions(self) -> int | None:
-        """Most positions of a sentence, EOS included; None if there is no limit."""
+        """Most tokens of a sentence, with EOS or BOS, where positions are learned; else None."""
         return self.config.max_positions if self.config.positions == "learned" else None
 
     def in_training(self) -> AbstractContextManager:

@@ -8,15 +8,16 @@ import numpy as np
 
 from minitransformer.autograd import Tensor, functions, no_grad
 from minitransformer.backend import Array, to_numpy
-from minitransformer.config import PAD, ModelConfig
+from minitransformer.config import BOS, PAD, ModelConfig
 from minitransformer.errors import ShapeError
 from minitransformer.models.base import Model, Workload
 from minitransformer.nn.attention import MultiHeadAttention
-from minitransformer.nn.cache import Cache, LayerCache, Memory
-from minitransformer.nn.decoder import Decoder
-from minitransformer.nn.encoder import Encoder
+from minitransformer.nn.cache import KeyValueCache
+from minitransformer.nn.decoder import Decoder, output_projection
+from minitransformer.nn.encoder import Encoder, Memory
 from minitransformer.nn.module import Parameter
 from minitransformer.nn.positions import PositionedEmbedding
+from minitransformer.nn.prefix_tree_cache import new_cache
 from minitransformer.nn.randomness import DropoutMasks, Initializer
 from minitransformer.text import Batch
 
@@ -92,16 +93,19 @@ class Transformer(Model):
             hidden, mask = self._encoded(src_ids, None)
             return Memory(hidden.data, mask)
 
-    def start_cache(self, memory: Memory, max_length: int) -> Cache:
+    def start_cache(self, memory: Memory, max_length: int) -> KeyValueCache:
         """An empty cache for at most ``max_length`` target positions; computes the source's keys and values."""
         with no_grad(), self.in_inference():
-            layers = []
+            source = []
             for layer in self.decoder.layers:
                 keys, values = layer.cross_attention.keys_values(Tensor(memory.hidden))
-                layers.append(LayerCache(keys.data, values.data, max_length))
-            return Cache(layers, memory.mask, max_length)
+                source.append((keys.data, values.data))
+            start_ids = np.full(len(memory.mask), BOS)
+            cache = new_cache(self.xp, start_ids, max_length, source, memory.mask)
+            cache.project = output_projection(self.projection.data)
+            return cache
 
-    def decode_step(self, last_ids: Array, cache: Cache) -> Array:
+    def decode_step(self, last_ids: Array, cache: KeyValueCache) -> Array:
         """Logits of the next token after ``last_ids``, (R,) to (R, V); ``cache`` grows by one position."""
         with no_grad(), self.in_inference():
             ids = self.checked_ids(self.xp.asarray(last_ids)[:, None], "last_ids")  # (R, 1)
@@ -110,7 +114,7 @@ class Transformer(Model):
             embedded = self.tgt_embedding(ids, start=cache.length)  # (R, 1, d_model)
             cache.extend()
             hidden = self.decoder.step(embedded, cache)  # (R, 1, d_model)
-            return hidden.data[:, 0] @ cache.turned(self.projection.data)  # (R, V)
+            return cache.project(hidden.data[:, 0])  # (R, V)
 
     @classmethod
     def workload(cls, config: ModelConfig, src_length: int, tgt_length: int) -> Workload:
