@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from minitransformer import kernels
-from minitransformer.autograd import Tensor
+from minitransformer.autograd import Tensor, functions
 from minitransformer.backend import Array
 from minitransformer.config import ModelConfig
 from minitransformer.errors import ConfigError, ShapeError
@@ -62,9 +62,6 @@ class Model(Module, ABC):
         ConfigError: the vocabulary size is missing, or the precision is not available with this library or config.
     """
 
-    needs_source = True
-    """Whether the model is trained on pairs; if not, on one side alone."""
-
     def __init__(
         self,
         config: ModelConfig,
@@ -114,6 +111,19 @@ class Model(Module, ABC):
     @abstractmethod
     def workload(cls, config: ModelConfig, src_length: int, tgt_length: int) -> Workload:
         """What a sentence of these lengths costs."""
+
+    def token_loss(self, hidden: Tensor, table: Tensor, tgt_out: Array) -> tuple[Tensor, Tensor]:
+        """`loss` of the logits hidden E^T.   hidden: (B, T, d_model)   table: E, (V, d_model)   tgt_out: (B, T)"""
+        tgt_out = self.checked_ids(tgt_out, "tgt_out")
+        if tgt_out.shape != hidden.shape[:2]:
+            where = type(self).__name__
+            raise ShapeError(f"{where}: tgt_out must have the shape of tgt_in, {hidden.shape[:2]}, got {tgt_out.shape}")
+        return functions.projection_loss(
+            hidden.reshape(-1, hidden.shape[-1]),  # (B * T, d_model)
+            table,
+            targets=tgt_out.reshape(-1),
+            label_smoothing=self.config.label_smoothing,
+        )
 
     @property
     def max_positions(self) -> int | None:

@@ -59,17 +59,7 @@ class Transformer(Model):
         """
         with self.in_training():
             hidden = self._hidden(batch.src, batch.tgt_in, dropout)
-            tgt_out = self.checked_ids(batch.tgt_out, "tgt_out")
-            if tgt_out.shape != hidden.shape[:2]:
-                raise ShapeError(
-                    f"Transformer: tgt_out must have the shape of tgt_in, {hidden.shape[:2]}, got {tgt_out.shape}"
-                )
-            return functions.projection_loss(
-                hidden.reshape(-1, self.config.d_model),  # (B * T, d_model)
-                self.projection,
-                targets=tgt_out.reshape(-1),
-                label_smoothing=self.config.label_smoothing,
-            )
+            return self.token_loss(hidden, self.projection, batch.tgt_out)
 
     def _hidden(self, src_ids: Array, tgt_ids: Array, dropout: DropoutMasks | None) -> Tensor:
         """What the decoder makes of the target, (B, T, d_model)"""
