@@ -31,10 +31,10 @@ import torch
 from tqdm import tqdm
 from transformers import MarianMTModel
 
-from benchmarks.machine import machine_facts, threads_for_peers
-from benchmarks.marian import ctranslate2_translator, marian_model
-from benchmarks.matrix_products import record_products, replay
-from benchmarks.tables import markdown_row, save_results
+from benchmarks.common.machine import machine_facts, threads_for_peers
+from benchmarks.common.matrix_products import record_products, replay
+from benchmarks.common.tables import markdown_row, save_results
+from benchmarks.peers.marian import ctranslate2_translator, marian_model
 from minitransformer.backend import keep_freed_memory
 from minitransformer.config import BOS, EOS, PAD, UNK, ModelConfig
 from minitransformer.generation import Hypothesis, beam_search, greedy_search

@@ -7,10 +7,11 @@ import json
 import numpy as np
 import pytest
 
-from benchmarks import compare_curves, growth, work
+from benchmarks import compare_curves, growth
 from benchmarks.__main__ import main as benchmarks_main
-from benchmarks.machine import machine_facts
-from benchmarks.matrix_products import record_step, replay
+from benchmarks.common import work
+from benchmarks.common.machine import machine_facts
+from benchmarks.common.matrix_products import record_step, replay
 from minitransformer.config import EOS, Config, ModelConfig, TrainingConfig
 from minitransformer.errors import ConfigError
 from minitransformer.figures import png_bytes
@@ -42,7 +43,7 @@ def model(rng):
 
 @pytest.mark.parity
 def test_the_twin_gives_the_logits_of_the_model_it_was_made_from(torch, model, batches, relative_error):
-    from benchmarks.torch_model import TorchTransformer
+    from benchmarks.peers.torch_model import TorchTransformer
 
     twin = TorchTransformer.from_ours(model)
     batch = batches[0]
@@ -53,8 +54,8 @@ def test_the_twin_gives_the_logits_of_the_model_it_was_made_from(torch, model, b
 
 @pytest.mark.parity
 def test_without_dropout_the_twin_learns_as_our_model_does(torch, model, batches):
-    from benchmarks.torch_model import TorchTransformer
-    from benchmarks.torch_step import torch_adam, torch_train_step
+    from benchmarks.peers.torch_model import TorchTransformer
+    from benchmarks.peers.torch_step import torch_adam, torch_train_step
 
     config = TrainingConfig(warmup_steps=10)
     adam = Adam(model.parameters, config.beta1, config.beta2, config.eps)
@@ -86,7 +87,7 @@ def use_our_masks(torch, monkeypatch, masks: DropoutMasks):
 
 @pytest.mark.parity
 def test_the_twin_drops_at_the_same_places_with_the_same_probabilities(torch, batches, monkeypatch):
-    from benchmarks.torch_model import TorchTransformer
+    from benchmarks.peers.torch_model import TorchTransformer
 
     config = ModelConfig(**TINY, p_drop=0.4, p_drop_attention=0.3, p_drop_ffn=0.2, dtype="float64")
     ours = Transformer(config, seed=3)
@@ -100,7 +101,7 @@ def test_the_twin_drops_at_the_same_places_with_the_same_probabilities(torch, ba
 
 @pytest.mark.parity
 def test_a_variant_that_the_twin_does_not_have_is_refused(torch):
-    from benchmarks.torch_model import TorchTransformer
+    from benchmarks.peers.torch_model import TorchTransformer
 
     with pytest.raises(ConfigError, match="model.norm must be 'post', got 'pre'"):
         TorchTransformer(ModelConfig(**TINY, norm="pre"))

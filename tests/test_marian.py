@@ -19,10 +19,10 @@ pytestmark = pytest.mark.parity
 
 @pytest.fixture(scope="module")
 def marian():
-    """``benchmarks.marian``; skipped where its peers are not installed."""
+    """``benchmarks.peers.marian``; skipped where its peers are not installed."""
     for name in ("torch", "transformers", "ctranslate2"):
         pytest.importorskip(name, reason=f"{name} is not installed: pip install minitransformer[bench]")
-    from benchmarks import marian
+    from benchmarks.peers import marian
 
     return marian
 

@@ -10,8 +10,8 @@ from types import ModuleType
 
 import numpy as np
 
-from benchmarks.gpu_memory import peak_of
-from benchmarks.work import Size, random_batch
+from benchmarks.common.work import Size, random_batch
+from benchmarks.gpu.memory import peak_of
 from minitransformer.backend import device_wait
 from minitransformer.config import TrainingConfig
 from minitransformer.kernels.cupy.launch import Counter
@@ -81,7 +81,7 @@ def steps(size: Size, precisions: Sequence[str], place: RankInfo, peers: Sequenc
         model, update = our_update(size, precision, place)
         runners = {"ours": update}
         for peer in peers if precision != "float16" else ():
-            from benchmarks.gpu_torch import torch_update
+            from benchmarks.gpu.torch_update import torch_update
 
             try:
                 compiled = peer == "compiled"
@@ -105,7 +105,7 @@ def steps(size: Size, precisions: Sequence[str], place: RankInfo, peers: Sequenc
 
 def same_loss(size: Size, place: RankInfo) -> dict:
     """The loss without dropout, ours and PyTorch's, with one set of weights."""
-    from benchmarks.gpu_torch import torch_loss
+    from benchmarks.gpu.torch_update import torch_loss
 
     model, batch = Transformer(size.model, seed=1, xp=place.xp), random_batch(size)
     ours, theirs = evaluate_loss(model, [batch])[0], torch_loss(model, batch, place.torch_device)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.gpu_steps import RankInfo, once, reason
-from benchmarks.real_text import CORPORA
-from benchmarks.work import Size
+from benchmarks.common.real_text import CORPORA
+from benchmarks.common.work import Size
+from benchmarks.gpu.steps import RankInfo, once, reason
 from minitransformer.config import EOS, UNK
 from minitransformer.generation import beam_search
 from minitransformer.models import Transformer
@@ -89,8 +89,8 @@ def _ours(model: Transformer, sources: Sequence[np.ndarray]) -> Callable[[], lis
 def _torch(model: Transformer, sources: Sequence[np.ndarray], place: RankInfo) -> Callable[[], list[list[int]]]:
     import torch
 
-    from benchmarks.torch_decoding import beam_search as torch_beam_search
-    from benchmarks.torch_model import TorchTransformer
+    from benchmarks.peers.torch_decoding import beam_search as torch_beam_search
+    from benchmarks.peers.torch_model import TorchTransformer
 
     twin = TorchTransformer.from_ours(model).to(place.torch_device).eval()
     batches = [torch.from_numpy(src).to(place.torch_device) for src in sources]
@@ -105,7 +105,7 @@ def _torch(model: Transformer, sources: Sequence[np.ndarray], place: RankInfo) -
 def _marian(model: Transformer, sources: Sequence[np.ndarray], place: RankInfo) -> Callable[[], list[list[int]]]:
     import torch
 
-    from benchmarks.marian import marian_model
+    from benchmarks.peers.marian import marian_model
 
     marian = marian_model(model).to(place.torch_device)
     batches = [torch.from_numpy(src).to(place.torch_device) for src in sources]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from benchmarks.compare_curves import compare
-from benchmarks.gpu_steps import RankInfo
+from benchmarks.gpu.steps import RankInfo
 from minitransformer.config import UNK, ModelConfig, TrainingConfig
 from minitransformer.models import Transformer
 from minitransformer.optim import Adam, LossScale

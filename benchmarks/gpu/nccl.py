@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.gpu_steps import RankInfo, reason
-from benchmarks.work import Size, random_batch
+from benchmarks.common.work import Size, random_batch
+from benchmarks.gpu.steps import RankInfo, reason
 from minitransformer.config import ModelConfig, TrainingConfig
 from minitransformer.distributed.nccl import NcclCommunicator
 from minitransformer.distributed.rank_info import RankInfo as RankPlace
@@ -100,7 +100,7 @@ def _two_ranks() -> dict:
         Tokenizer.train(lines, 300).save(folder / "bpe")
         (folder / "config.toml").write_text(CONFIG)
         command = [sys.executable, "-m", "minitransformer", "launch", "-n", "2", "--start", "plain", "--"]
-        environment = os.environ | {"NCCL_MULTI_RANK_GPU_ENABLE": "1", "PYTHONPATH": str(Path(__file__).parent.parent)}
+        environment = os.environ | {"NCCL_MULTI_RANK_GPU_ENABLE": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
         try:
             run = subprocess.run(
                 [*command, "train", "config.toml"],

@@ -7,8 +7,8 @@ from unittest.mock import patch
 
 import numpy as np
 
-from benchmarks.gpu_steps import RankInfo, in_turn, our_update, spread
-from benchmarks.work import Size
+from benchmarks.common.work import Size
+from benchmarks.gpu.steps import RankInfo, in_turn, our_update, spread
 from minitransformer.kernels.cupy import gemm_lt
 from minitransformer.kernels.cupy.feed_forward import feed_forward
 from minitransformer.kernels.precision import computing, stored_dtype

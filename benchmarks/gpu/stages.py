@@ -1,6 +1,6 @@
 """What `benchmarks.gpu` measures, stage by stage; each runs in a process of its own and prints one JSON object.
 
-python -m benchmarks.gpu_stages NAME [--quick] [--seconds N] [--data FOLDER] [--runs FOLDER]
+python -m benchmarks.gpu.stages NAME [--quick] [--seconds N] [--data FOLDER] [--runs FOLDER]
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.gpu_curves import curves
-from benchmarks.gpu_decoding import decoding, newstest
-from benchmarks.gpu_epilogues import epilogues
-from benchmarks.gpu_nccl import nccl
-from benchmarks.gpu_recipes import MULTI30K, TATOEBA, Recipe, trained
-from benchmarks.gpu_steps import WARM_UP, RankInfo, once, ops, same_loss, steps
-from benchmarks.work import Size
+from benchmarks.common.work import Size
+from benchmarks.gpu.curves import curves
+from benchmarks.gpu.decoding import decoding, newstest
+from benchmarks.gpu.epilogues import epilogues
+from benchmarks.gpu.nccl import nccl
+from benchmarks.gpu.recipes import MULTI30K, TATOEBA, Recipe, trained
+from benchmarks.gpu.steps import WARM_UP, RankInfo, once, ops, same_loss, steps
 from minitransformer.backend import load_array_module
 from minitransformer.config import ModelConfig
 from minitransformer.kernels.cupy.gemm import matmul
@@ -97,7 +97,7 @@ def _timed(work: Callable[[], object], place: RankInfo, repeats: int = 20) -> fl
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu_stages", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu.stages", description=__doc__.split("\n")[0])
     parser.add_argument("name", choices=STAGES)
     parser.add_argument("--quick", action="store_true", help="small sizes")
     parser.add_argument("--seconds", type=float, default=500.0, metavar="N", help="after which a training must be over")
