@@ -29,7 +29,7 @@ from minitransformer.ops.softmax import softmax_backward, softmax_forward
 NOTEBOOKS = sorted(LESSONS.glob("*.ipynb"))
 EXERCISES = all_exercises()
 FAULTS = [
-    pytest.param(f"{lesson}.{name}", function, words, id=f"{lesson}.{name}-{function.__name__}")
+    pytest.param(f"{lesson}.{name}", function, words, id=f"{lesson}.{name}-{words}")
     for lesson in lessons_with_exercises()
     for name, faults in importlib.import_module(f"lesson_faults.{module_of(lesson)}").FAULTS.items()
     for function, words in faults
