@@ -51,8 +51,8 @@ def ceilings(place: RankInfo, n: int = 8192) -> dict:
 
 
 def correctness(place: RankInfo) -> dict:
-    """The tests of tests/gpu. Their last lines are kept."""
-    command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "tests/gpu", "-p", "no:cacheprovider", "--tb=short"]
+    """The tests with the mark gpu. Their last lines are kept."""
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider", "--tb=short"]
     run = subprocess.run(command, capture_output=True, text=True)
     return {"exit status": run.returncode, "end": run.stdout.split("\n")[-60:] + run.stderr.split("\n")[-5:]}
 
