@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import zlib
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from extras import need, summary
 
 pytest.register_assert_rewrite("cuda_checks", "rank_checks")
 
@@ -35,7 +37,8 @@ def data_folder() -> Path:
 @pytest.fixture(scope="session")
 def torch():
     """PyTorch on one thread; the test is skipped where it is not installed."""
-    module = pytest.importorskip("torch", reason="PyTorch is not installed: pip install minitransformer[dev]")
+    need("torch")
+    module = importlib.import_module("torch")
     module.set_num_threads(1)
     return module
 
@@ -59,6 +62,12 @@ def pytest_runtest_makereport(item, call):
             report.outcome = "failed"
             report.longrepr = f"MINITRANSFORMER_REQUIRE_PARITY=1, but this test was skipped: {reason}"
     return report
+
+
+def pytest_terminal_summary(terminalreporter):
+    """One line at the end: how many tests were skipped, and what it takes to run them."""
+    if reasons := [str(report.longrepr[2]) for report in terminalreporter.stats.get("skipped", [])]:
+        terminalreporter.write_line(summary(reasons))
 
 
 @pytest.fixture

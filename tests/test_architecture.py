@@ -7,6 +7,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
+from extras import summary
 
 import minitransformer
 
@@ -199,4 +200,13 @@ def test_a_test_imports_no_other_test(path):
 def test_a_test_touches_no_private_attribute(path):
     assert private_names(ast.parse(path.read_text(encoding="utf-8"))) == PRIVATE.get(
         path.relative_to(TESTS).as_posix(), set()
+    )
+
+
+def test_the_summary_says_how_many_tests_were_skipped_and_how_to_run_them():
+    lacks = ["Skipped: torch is not installed: pip install -e '.[dev]'", "could not import 'cupy'"]
+    reasons = [*lacks, "Skipped: no GPU: there is no NVIDIA driver", "set MINITRANSFORMER_DATA to a folder", "no perl"]
+    assert summary([*reasons, lacks[0]]) == (
+        "6 skipped: 3 need `pip install -e '.[dev]'`, 1 needs a GPU (then: python -m pytest -m gpu), "
+        "1 needs MINITRANSFORMER_DATA, a folder of real corpora, 1 needs another system (python -m pytest -rs tells)"
     )

@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pytest
+from extras import need
 
 from benchmarks import compare_curves, growth
 from benchmarks.__main__ import main as benchmarks_main
@@ -201,7 +202,7 @@ def test_only_a_curve_that_strays_from_the_seeds_is_called_outside():
 
 
 def test_comparing_curves_writes_a_picture_and_its_figures(tmp_path, capsys):
-    pytest.importorskip("matplotlib")
+    need("matplotlib")
     for number in range(4):
         lines = [{"kind": "train", "update": 10 * i, "loss": 9 / i + 0.01 * number} for i in range(1, 11)]
         (tmp_path / f"{number}").write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -231,7 +232,7 @@ def test_growth_draws_and_tabulates_every_axis():
     result = growth.grow(axis, axis.sizes, steps=1)
     assert result["exponents"]["flops"] == pytest.approx(1.0)
     assert "| batch (sentences) | 2 - 8 |" in growth.markdown({}, [result])
-    pytest.importorskip("matplotlib")
+    need("matplotlib")
     assert png_bytes(growth.draw([result])).startswith(b"\x89PNG")
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from extras import need
 
 from benchmarks.common.work import Size, random_batch
 from benchmarks.gpu import __main__ as gpu
@@ -115,7 +116,7 @@ def made_up(folder, names, rng, pairs: int = 120) -> None:
 
 
 def test_a_recipe_trains_until_its_time_is_over_goes_on_and_is_scored(tmp_path, rng):
-    pytest.importorskip("sacrebleu", reason="sacrebleu is not installed: pip install minitransformer[test]")
+    need("sacrebleu")
     recipe, data = recipes.Recipe("small", "pairs", "test", pieces=290), tmp_path / "data"
     assert recipes.trained(recipe, None, tmp_path, 5.0, "cpu") == {"left out": "no --data"}
     assert "train.en" in recipes.trained(recipe, data, tmp_path, 5.0, "cpu")["left out"]
@@ -135,7 +136,7 @@ def test_a_recipe_trains_until_its_time_is_over_goes_on_and_is_scored(tmp_path, 
 
 
 def test_a_recipe_without_time_for_a_line_of_metrics_says_what_is_left_to_do(tmp_path, rng, monkeypatch):
-    pytest.importorskip("sacrebleu", reason="sacrebleu is not installed: pip install minitransformer[test]")
+    need("sacrebleu")
     made_up(tmp_path, ("pairs/train", "pairs/val", "pairs/test"), rng)
     monkeypatch.setattr(recipes, "run_until", lambda trainer, end: Outcome(trainer.update, 15))
     recipe = recipes.Recipe("small", "pairs", "test", pieces=290)
@@ -145,7 +146,7 @@ def test_a_recipe_without_time_for_a_line_of_metrics_says_what_is_left_to_do(tmp
 
 
 def test_a_signal_at_the_last_update_leaves_nothing_to_do(tmp_path, rng, monkeypatch):
-    pytest.importorskip("sacrebleu", reason="sacrebleu is not installed: pip install minitransformer[test]")
+    need("sacrebleu")
     made_up(tmp_path, ("pairs/train", "pairs/val", "pairs/test"), rng)
     changes = ["training.updates=5", "training.save_every=1", "model.n_layers=1", "model.d_model=16", "model.d_ff=16"]
     real = recipes.run_until
@@ -223,7 +224,7 @@ def test_who_translates_takes_turns_in_each_round(monkeypatch):
 
 @pytest.mark.mpi
 def test_sums_of_one_rank_change_nothing_and_two_ranks_without_a_gpu_say_why(monkeypatch):
-    pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed: pip install minitransformer[dev]")
+    need("ml_dtypes")
     if driver_version() > 0:
         pytest.skip("there is a GPU: tests/gpu and the benchmark itself look at it")
     monkeypatch.setattr(nccl, "NcclCommunicator", lambda member: SingleProcess(member=member))
