@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from tqdm import tqdm
 
-from benchmarks.machine import machine_facts
-from benchmarks.matrix_products import record_step
-from benchmarks.tables import RESULTS, markdown_row, save_results
+from benchmarks.common.machine import machine_facts
+from benchmarks.common.matrix_products import record_step
+from benchmarks.common.tables import RESULTS, markdown_row, save_results
 from minitransformer.backend import keep_freed_memory
 from minitransformer.blas import limited_blas_threads
 from minitransformer.config import UNK, ModelConfig, TrainingConfig

@@ -23,9 +23,9 @@ from collections.abc import Sequence
 import numpy as np
 from tqdm import tqdm
 
-from benchmarks.machine import machine_facts
-from benchmarks.search_cases import Case, random_model, random_sources, search
-from benchmarks.tables import markdown_row, save_results
+from benchmarks.common.machine import machine_facts
+from benchmarks.common.search_cases import Case, random_model, random_sources, search
+from benchmarks.common.tables import markdown_row, save_results
 from minitransformer.backend import MIB, keep_freed_memory
 from minitransformer.config import ModelConfig
 from minitransformer.generation import Hypothesis

@@ -32,9 +32,9 @@ from subword_nmt.apply_bpe import BPE
 from subword_nmt.learn_bpe import learn_bpe
 from tqdm import tqdm
 
-from benchmarks.machine import machine_facts
-from benchmarks.real_text import CORPORA, real_pairs, repeated_to, text_size
-from benchmarks.tables import markdown_row, save_results
+from benchmarks.common.machine import machine_facts
+from benchmarks.common.real_text import CORPORA, real_pairs, repeated_to, text_size
+from benchmarks.common.tables import markdown_row, save_results
 from minitransformer.blas import core_count
 from minitransformer.text import Tokenizer, count_words_in_files
 from minitransformer.text.pretokenizers import PRETOKENIZERS

@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from extras import need
 
 from minitransformer.backend import cuda_trouble
 from minitransformer.cli.main import main
-from minitransformer.errors import install_hint
 
 CONFIG = """
 [model]
@@ -185,9 +185,9 @@ CASES = {
 def test_bad_input_gets_one_line_and_exit_code_2_and_changes_no_file(case, folder, monkeypatch, capsys):
     argv, message, *stdin = CASES[case]
     if argv[:1] == ["plot"]:
-        pytest.importorskip("matplotlib", reason=f"matplotlib is not installed: {install_hint('plot')}")
+        need("matplotlib")
     if argv[:1] == ["evaluate"]:
-        pytest.importorskip("sacrebleu", reason=f"sacrebleu is not installed: {install_hint('eval')}")
+        need("sacrebleu")
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin[0] if stdin else b"a b\n")))
     before = contents(folder)
     assert main(argv) == 2

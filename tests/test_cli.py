@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from extras import need
 
 from minitransformer import figures
 from minitransformer.checkpoints import load_checkpoint, load_model
 from minitransformer.cli.main import main
 from minitransformer.config import EOS
-from minitransformer.errors import install_hint
 from minitransformer.generation import hypothesis_attention, search_lines
 
 CONFIG = """
@@ -155,7 +155,7 @@ def test_a_command_reads_the_checkpoint_once_and_without_adams_vectors(checkpoin
 
 
 def test_translations_scored_against_themselves_have_100_bleu(run, checkpoint, tmp_path, capsys):
-    pytest.importorskip("sacrebleu", reason=f"sacrebleu is not installed: {install_hint('eval')}")
+    need("sacrebleu")
     saved = tmp_path / "hypotheses.de"
     argv = ["evaluate", "--checkpoint", checkpoint, "--src", str(run / "val.en"), "--beam-size", "1"]
     text = output_of(capsys, *argv, "--ref", str(run / "val.de"), "--output", str(saved))
@@ -166,8 +166,7 @@ def test_translations_scored_against_themselves_have_100_bleu(run, checkpoint, t
 
 
 def test_an_ablation_has_the_scores_that_evaluate_gives_one_by_one(run, tmp_path, capsys):
-    for name in ("sacrebleu", "sacremoses"):
-        pytest.importorskip(name, reason=f"{name} is not installed: {install_hint('eval')}")
+    need("sacrebleu", "sacremoses")
     directory, mean, saved = str(run / "run"), str(tmp_path / "mean.npz"), tmp_path / "last.de"
     texts = ["--src", str(run / "val.en"), "--ref", str(run / "val.de"), "--language", "de"]
     argv = ["evaluate", "--checkpoint", directory, *texts, "--ablation", "--last", "2", "--beam-size", "3"]
@@ -187,7 +186,7 @@ def test_an_ablation_has_the_scores_that_evaluate_gives_one_by_one(run, tmp_path
 
 
 def test_pictures_of_runs_and_of_attention_are_png_files(run, checkpoint, tmp_path):
-    pytest.importorskip("matplotlib", reason=f"matplotlib is not installed: {install_hint('plot')}")
+    need("matplotlib")
     metrics = str(run / "run" / "metrics.jsonl")
     attention = ["plot", "attention", "--checkpoint", checkpoint, "--src", "one two three"]
     for number, argv in enumerate(

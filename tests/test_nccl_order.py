@@ -14,9 +14,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from contract import check, fractions, sum_in_order
+from rank_checks import wait_for
 from rank_jobs import Threads
 from recorded_cuda import Cuda, Event, Mismatch, MissingEvent, World
-from test_supervisor import wait_for
 
 from minitransformer.distributed import OverlappedAllReduce
 from minitransformer.distributed import overlap as overlap_module

@@ -8,8 +8,8 @@ import subprocess
 import sys
 
 import pytest
+from rank_checks import AT, SETTINGS, check_end
 from rank_jobs import TESTS, Ended, environment, mpiexec
-from test_nothing_hangs import AT, SETTINGS, check_end
 
 pytestmark = pytest.mark.mpi
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 
 import numpy as np
 import pytest
-from rank_jobs import by_mpi, launched
+from rank_checks import trained
+from rank_jobs import by_mpi
 from small_models import random_batch, small_model
-from tiny_run import final_state, tiny_config, tiny_corpus
+from tiny_run import final_state, tiny_config
 
 from minitransformer.autograd import Tensor, count_leaf_uses
 from minitransformer.checkpoints import RunFolder
@@ -18,7 +18,7 @@ from minitransformer.distributed import ProcessGroup
 from minitransformer.distributed.rank_info import RankInfo
 from minitransformer.errors import ConfigError
 from minitransformer.text import BatchStream
-from minitransformer.training import Trainer, read_metrics
+from minitransformer.training import read_metrics
 
 pytestmark = pytest.mark.mpi
 
@@ -28,25 +28,6 @@ CLOCK = {"seconds", "tokens_per_second"}
 def lines_of(folder) -> list[dict]:
     lines = read_metrics(folder / "metrics.jsonl")
     return [{key: value for key, value in line.items() if key not in CLOCK} for line in lines]
-
-
-def trained(folder, size: int, start: str = "mpirun", **changes) -> np.ndarray:
-    """The parameters after 20 updates of four micro-batches, float64, dropout on."""
-    words = [folder, json.dumps({"updates": 20} | changes)]
-    ended = by_mpi(size, "ranked_run.py", *words) if start == "mpirun" else launched(start, size, *words)
-    assert ended.code == 0
-    assert [line for line in ended.lines if not line.startswith("train: resumed from")] == []
-    return final_state(folder, changes.get("updates", 20))[0]
-
-
-@pytest.fixture(scope="module")
-def alone(tmp_path_factory):
-    """The folder of the run in one process without threads: what all others are compared with."""
-    folder = tmp_path_factory.mktemp("alone")
-    model = {"dtype": "float64", "p_drop": 0.2}
-    config = tiny_config(folder, model=model, micro_batches=4, updates=20, threads=1)
-    assert Trainer(config, tiny_corpus(), progress=False).run().update == 20
-    return folder
 
 
 @pytest.mark.parametrize(

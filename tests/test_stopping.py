@@ -8,9 +8,8 @@ import time
 
 import numpy as np
 import pytest
+from rank_checks import SETTINGS, check_end, trained
 from rank_jobs import Threads, by_mpi, free_port, launched
-from test_nothing_hangs import SETTINGS, check_end
-from test_ranks import trained
 from tiny_run import final_state, tiny_config, tiny_corpus
 
 from minitransformer.distributed import SINGLE_PROCESS, CommonStop, ProcessGroup

@@ -12,6 +12,7 @@ import time
 from contextlib import suppress
 
 import pytest
+from rank_checks import wait_for
 from rank_jobs import Threads, free_port
 
 from minitransformer.distributed.rank_info import RankInfo
@@ -20,13 +21,6 @@ from minitransformer.distributed.supervision.client import SupervisorClient
 from minitransformer.distributed.supervision.messages import LONGEST_LINE
 from minitransformer.distributed.supervision.supervisor import BEAT, Supervisor
 from minitransformer.errors import ConfigError, RanksError
-
-
-def wait_for(condition) -> None:
-    until = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < until, "nothing came"
-        time.sleep(0.01)
 
 
 def test_words_reach_all_ranks_in_the_order_of_ranks():

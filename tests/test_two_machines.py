@@ -13,7 +13,6 @@ from collections.abc import Iterator
 
 import pytest
 from rank_jobs import LIMIT, TESTS, environment, mpiexec, run, still_running
-from test_ranks import alone  # noqa: F401 - a fixture
 from tiny_run import final_state
 
 from minitransformer.checkpoints import RunFolder
@@ -125,7 +124,7 @@ def test_two_hosts_without_mpi_meet_at_the_address_of_rank_0(hosts):
     assert hosts.received(1) - before > 500_000 * 8
 
 
-def test_two_hosts_train_to_the_result_of_one_process(hosts, tmp_path, alone, relative_error):  # noqa: F811
+def test_two_hosts_train_to_the_result_of_one_process(hosts, tmp_path, alone, relative_error):
     ended = by_mpi(hosts, tmp_path, TESTS / "ranked_run.py", tmp_path / "run", '{"updates": 20}')
     assert (ended.code, ended.lines) == (0, [])
     assert relative_error(final_state(tmp_path / "run", 20)[0], final_state(alone, 20)[0]) < 1e-9
