@@ -6,8 +6,8 @@ The base model with random weights and V 8,000 or 37,000, and a small one; 1 and
 new tokens; greedy search and a beam of 4. All kernels are fast on both sides, and only the cache differs; the outputs
 must be the same. Times are CPU seconds of the process (with OPENBLAS_NUM_THREADS=1 other programs hardly change them);
 the two take turns, and the ratio of their times is the median of the rounds' own ratios. Bytes: the most that the
-arrays of the cache take between two steps, those of the source included, and without the copies made within a step. Hypotheses of a random model share fewer tokens than those of a trained
-one, so the tree gains less here.
+arrays of the cache take between two steps, those of the source included, and without the copies made within a step.
+Hypotheses of a random model share fewer tokens than those of a trained one, so the tree gains less here.
 
 Results go to benchmarks/results/key_value_cache.json and .md; --quick writes nothing.
 """
