@@ -220,8 +220,8 @@ def test_a_map_shows_the_pieces_that_the_model_said_and_where_it_looked_for_them
     argv = ["plot", "attention", "--checkpoint", checkpoint, "--src", text, "-o", str(tmp_path / "a.png")]
     for more, target in (([], said.ids), (["--tgt", "eins zwei"], tokenizer.encode("eins zwei"))):
         assert main([*argv, *more]) == 0
-        assert drawn["keys"] == tokenizer.pieces([*source, EOS])
-        assert drawn["queries"] == tokenizer.pieces([*target, EOS])
+        assert drawn["keys"] == tokenizer.subwords([*source, EOS])
+        assert drawn["queries"] == tokenizer.subwords([*target, EOS])
         expected = hypothesis_attention(model, source, target)["decoder.0.cross_attention"]
         np.testing.assert_array_equal(drawn["weights"], expected)
         assert drawn["title"] == "encoder-decoder attention, layer 1 of 1"

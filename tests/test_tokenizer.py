@@ -104,7 +104,7 @@ def test_ids_are_specials_then_base_symbols_then_merges_in_order(by_bytes, by_wo
         assert tokenizer.symbols == tokenizer.base + made
         assert tokenizer.vocab_size == 4 + len(tokenizer.symbols)
     assert by_bytes.encode("\x00") == [4]
-    assert by_bytes.pieces([PAD, BOS, EOS, UNK, 4]) == ["<pad>", "<bos>", "<eos>", "<unk>", "\\x00"]
+    assert by_bytes.subwords([PAD, BOS, EOS, UNK, 4]) == ["<pad>", "<bos>", "<eos>", "<unk>", "\\x00"]
     assert by_bytes.vocab_size == 330 and by_words.vocab_size == 130
 
 
@@ -120,12 +120,12 @@ def test_ids_outside_the_vocabulary_are_refused(by_bytes, number):
     with pytest.raises(DataError, match=f"from 0 to 329, got {number}"):
         by_bytes.decode([number])
     with pytest.raises(DataError, match=f"from 0 to 329, got {number}"):
-        by_bytes.pieces([number])
+        by_bytes.subwords([number])
 
 
 def test_a_label_stands_for_each_id_and_shows_spaces(by_bytes):
     ids = by_bytes.encode("the bushes")
-    labels = by_bytes.pieces(ids)
+    labels = by_bytes.subwords(ids)
     assert len(labels) == len(ids)
     assert "".join(labels) == "the␣bushes"
 
@@ -169,7 +169,7 @@ def test_changing_the_ids_of_a_line_does_not_change_what_is_remembered(by_bytes)
     assert by_bytes.encode("bushes") == ids
 
 
-def test_unreadable_pieces_are_refused_when_writing_back(by_bytes):
+def test_unreadable_subwords_are_refused_when_writing_back(by_bytes):
     with pytest.raises(DataError, match="bpe decode"):
         by_bytes.unsegment("the \\xzz")
 

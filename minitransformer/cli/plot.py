@@ -90,7 +90,7 @@ def run_attention(arguments: argparse.Namespace) -> None:
         target = tokenizer.encode(arguments.tgt)
     source = tokenizer.encode(arguments.src)
     weights = hypothesis_attention(model, source, target)[KINDS[arguments.kind].format(layer - 1)]  # (H, Tq, Tk)
-    src, tgt_in, tgt_out = map(tokenizer.pieces, ([*source, EOS], [BOS, *target], [*target, EOS]))
+    src, tgt_in, tgt_out = map(tokenizer.subwords, ([*source, EOS], [BOS, *target], [*target, EOS]))
     produced, looked_at = ("target word piece, as it is produced", tgt_out), ("source word piece", src)
     (query_label, queries), (key_label, keys) = {
         "cross": (produced, looked_at),

@@ -169,7 +169,7 @@ FAULTS = {
     "segment": [
         (segment_without_mark, "The end mark is missing"),
         (segment_backwards, "learned last is applied first"),
-        (segment_greedily, "longest known piece"),
+        (segment_greedily, "longest known subword"),
         (segment_from_the_left, "leftmost pair"),
     ],
     "count_changes": [
