@@ -125,7 +125,7 @@ def test_short_and_long_sentences_do_not_share_a_batch(rng):
     assert 1 - (batches.src_lengths.sum() / widest) > 0.3
 
 
-def test_sources_are_of_like_length_even_where_a_batch_spans_two_target_lengths(rng):
+def test_sources_have_similar_lengths_where_a_batch_spans_two_target_lengths(rng):
     src, tgt = ([[7] * length for length in rng.integers(0, 16, 5000)] for _ in range(2))
     batches = stream((src, tgt), src_tokens=1000, tgt_tokens=1000)
     spreads = [np.ptp(batches.src_lengths[rows]) for rows in batches.epoch(0)]
@@ -134,7 +134,7 @@ def test_sources_are_of_like_length_even_where_a_batch_spans_two_target_lengths(
 
 def test_the_padding_share_is_that_of_the_batches(corpus):
     batches = stream(corpus)
-    made = [batches.batch(batches.batches_per_epoch + place) for place in range(batches.batches_per_epoch)]
+    made = [batches.batch(batches.batches_per_epoch + index) for index in range(batches.batches_per_epoch)]
     padding = sum(np.count_nonzero(batch.src == PAD) + np.count_nonzero(batch.tgt_out == PAD) for batch in made)
     positions = sum(batch.src.size + batch.tgt_out.size for batch in made)
     assert batches.padding_share(1) == pytest.approx(padding / positions, rel=1e-12)
@@ -165,8 +165,8 @@ def test_rounded_lengths_exceed_the_true_ones_by_at_most_an_eighth():
     assert rounded_up(lengths, 599).max() == 599
 
 
-def test_groups_of_lengths_are_cut_as_sentence_by_sentence(rng):
-    """The slow way: sort all pairs by rounded lengths, add them one by one, begin anew where a budget is full."""
+def test_length_buckets_are_split_as_sentence_by_sentence(rng):
+    """The slow way: sort all pairs by rounded lengths, add them one by one, start a new batch if a budget is full."""
     for _ in range(20):
         budget = int(rng.integers(64, 400))
         src, tgt = ([[5] * int(n) for n in rng.integers(1, 63, 300)] for _ in range(2))
@@ -177,14 +177,13 @@ def test_groups_of_lengths_are_cut_as_sentence_by_sentence(rng):
             zip(*lengths, strict=True),
             key=lambda pair: (pair[1], -pair[0] if order.index(pair[1]) % 2 else pair[0]),
         )
-        sizes, batch = [], []
+        batches, batch = [], []
         for pair in pairs:
             grown = [*batch, pair]
             if any(len(grown) * max(each[side] for each in grown) > budget for side in (0, 1)):
-                sizes.append(len(batch))
+                batches.append(batch)
                 grown = [pair]
             batch = grown
-        sizes.append(len(batch))
-        assert sorted(map(len, stream.epoch(0))) == sorted(sizes)
-        found = [(lengths[0][row], lengths[1][row]) for row in np.argsort(stream._group_of, kind="stable").tolist()]
-        assert found == pairs
+        batches.append(batch)
+        found = [[(lengths[0][row], lengths[1][row]) for row in rows.tolist()] for rows in stream.epoch(0)]
+        assert sorted(found) == sorted(batches)

@@ -214,7 +214,7 @@ def test_the_batch_asked_for_next_is_made_meanwhile():
     assert made.count(6) == 1
 
 
-def test_a_run_begun_on_text_goes_on_from_the_disk_to_the_same_bits(texts, pairs, tmp_path):
+def test_a_run_started_on_text_resumes_from_binary_data_bit_for_bit(texts, pairs, tmp_path):
     files, tokenizer, src, tgt = texts
     tokenizer.save(tmp_path / "bpe")
     (tmp_path / "all.en").write_text("".join(f"{line}\n" for line in src), encoding="utf-8")
@@ -234,9 +234,9 @@ def test_a_run_begun_on_text_goes_on_from_the_disk_to_the_same_bits(texts, pairs
         np.testing.assert_array_equal(ours, theirs)
 
 
-def test_batches_that_nobody_will_ask_for_are_dropped(pairs):
+def test_batches_that_are_no_longer_needed_are_dropped(pairs):
     found = open_pairs(pairs)
     ahead = Prefetcher(BatchStream(found.src, found.tgt, src_tokens=200, tgt_tokens=200, seed=3))
     for number in (0, 100, 5, 60):
         ahead.batch(number)
-        assert sorted(ahead._made) == list(range(number + 1, number + 1 + Prefetcher.AHEAD))
+        assert sorted(ahead.pending) == list(range(number + 1, number + 1 + Prefetcher.AHEAD))

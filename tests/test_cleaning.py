@@ -11,7 +11,7 @@ from odd_text import random_line
 from minitransformer.cli.main import main
 from minitransformer.errors import ConfigError
 from minitransformer.text import cleaning
-from minitransformer.text.cleaning import STEPS, Rules, Seen, clean, normalised, reason_to_leave_out
+from minitransformer.text.cleaning import REASONS, Rules, SeenHashes, clean, normalised, reason_to_leave_out
 
 LATIN = Rules(src_script="Latin", tgt_script="Latin")
 
@@ -58,8 +58,8 @@ def test_normalised_text_is_composed_has_single_spaces_and_no_control_characters
         assert unicodedata.normalize("NFC", "".join(plain)).replace(" ", "") == once.replace(" ", "") or plain == []
 
 
-def test_numbers_seen_before_are_known_again_as_a_set_knows_them(rng):
-    seen, known = Seen(), set()
+def test_seen_hashes_are_recognised_as_by_a_set(rng):
+    seen, known = SeenHashes(), set()
     for _ in range(60):
         numbers = rng.integers(0, 400, rng.integers(0, 40)).astype(np.uint64)
         expected = []
@@ -67,7 +67,7 @@ def test_numbers_seen_before_are_known_again_as_a_set_knows_them(rng):
             expected.append(number not in known)
             known.add(number)
         assert seen.add(numbers).tolist() == expected
-    sizes = [len(part) for part in seen._sorted]
+    sizes = [len(part) for part in seen.arrays]
     assert sum(sizes) == len(known)
     assert all(larger >= 2 * smaller for larger, smaller in zip(sizes, sizes[1:], strict=False))
 
@@ -81,12 +81,12 @@ def test_every_pair_is_counted_once_and_duplicates_stay_once(processes, monkeypa
     kept = [pair for some in clean(pairs, LATIN, counts, processes) for pair in some]
     assert kept == [("a", "x"), ("a", "y"), ("e", "e")]
     assert counts == Counter(pairs=9, normalised=1, empty=1, ratio=1, script=1, duplicate=3, kept=3)
-    assert counts["pairs"] == counts["kept"] + sum(counts[step] for step in STEPS)
+    assert counts["pairs"] == counts["kept"] + sum(counts[step] for step in REASONS)
 
 
 @pytest.mark.parametrize("name", ["Klingon", "Latin}", " "])
 def test_an_unknown_script_is_refused(name):
-    with pytest.raises(ConfigError, match="a script must have a name that Unicode knows"):
+    with pytest.raises(ConfigError, match="a script must be a Unicode script name"):
         Rules(src_script=name)
 
 
@@ -112,7 +112,7 @@ def test_files_are_cleaned_one_after_the_other_and_counted(texts, capsys):
     assert (texts / "c.en").read_text(encoding="utf-8") == "one two\nsame\na b\n"
     assert (texts / "c.de").read_text(encoding="utf-8") == "eins zwei\ngleich\nx y\n"
     found = json.loads(capsys.readouterr().out)
-    assert found == dict.fromkeys(STEPS, 0) | {"pairs": 5, "normalised": 1, "empty": 1, "duplicate": 1, "kept": 3}
+    assert found == dict.fromkeys(REASONS, 0) | {"pairs": 5, "normalised": 1, "empty": 1, "duplicate": 1, "kept": 3}
     assert command(texts, "--processes", "1") == 0
     assert "left out: duplicate                  1    20.00 %" in capsys.readouterr().out
 

@@ -68,7 +68,7 @@ def test_a_damaged_compressed_file_is_refused_in_one_line(tmp_path, rng, suffix)
         path.write_bytes(data)
         with pytest.raises(DataError) as caught:
             read_lines(path)
-        assert str(caught.value).startswith(f"{path}: must be a whole {suffix} file, got a damaged one: ")
+        assert str(caught.value).startswith(f"{path}: must be an intact {suffix} file, got a damaged one: ")
         assert "\n" not in str(caught.value)
 
 

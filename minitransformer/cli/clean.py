@@ -103,10 +103,10 @@ def _clean(
 
 
 def _report(counts: Counter[str], as_json: bool) -> None:
-    from minitransformer.text.cleaning import STEPS
+    from minitransformer.text.cleaning import REASONS
 
     total = counts["pairs"]
-    names = ("pairs", "normalised", *STEPS, "kept")
+    names = ("pairs", "normalised", *REASONS, "kept")
     if as_json:
         print(json.dumps({name: counts[name] for name in names}))
         return
