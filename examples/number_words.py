@@ -125,7 +125,7 @@ def main() -> int:
     tokenizer = Tokenizer.train([*pairs["train"][0][:20000], *pairs["train"][1][:20000]], vocab_size=400)
     config = make_config(arguments)
 
-    print(f"learning from {len(train):,} numbers, vocabulary of {tokenizer.vocab_size} pieces", flush=True)
+    print(f"learning from {len(train):,} numbers, vocabulary of {tokenizer.vocab_size} tokens", flush=True)
     began = time.monotonic()
     trainer = Trainer(config, Corpus.from_lines(tokenizer, pairs["train"], pairs["valid"]))
     outcome = trainer.run()

@@ -20,7 +20,7 @@ PRECISIONS = ("float32", "tf32", "bfloat16", "float16")
 class ModelConfig(Section):
     """The shape of the model  [sec. 3, sec. 5.4, Table 3]."""
 
-    vocab_size: int = option(0, "V, word pieces (0: taken from the tokenizer)", low=0)
+    vocab_size: int = option(0, "V, tokens (0: taken from the tokenizer)", low=0)
     n_layers: int = option(6, "N, layers of the encoder and of the decoder", low=0, high=1000)
     d_model: int = option(512, "width of the residual stream", low=1)
     d_ff: int = option(2048, "width inside the feed-forward layer", low=1)

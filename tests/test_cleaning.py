@@ -1,4 +1,4 @@
-"""Cleaning: what stays, what goes and why, and that the stream is the same however the work is shared."""
+"""Cleaning: which pairs are kept or left out and why, with the same result for any number of processes."""
 
 import json
 import unicodedata
@@ -39,11 +39,11 @@ def test_a_pair_is_left_out_for_the_first_rule_that_it_breaks(src, tgt, reason):
     assert reason_to_leave_out(src, tgt, LATIN) == reason
 
 
-def test_without_a_script_every_script_stays():
+def test_without_a_script_option_every_script_is_kept():
     assert reason_to_leave_out("привет мир", "Hallo Welt", Rules()) is None
 
 
-def test_normalised_text_is_composed_has_single_spaces_and_no_control_characters(rng):
+def test_normalised_text_is_nfc_with_single_spaces(rng):
     import random
 
     assert normalised(" a\u0085b\u2028c\t\td\u00a0e\x00f\x07 ") == "a b c d ef"
@@ -73,7 +73,7 @@ def test_seen_hashes_are_recognised_as_by_a_set(rng):
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_every_pair_is_counted_once_and_duplicates_stay_once(processes, monkeypatch):
+def test_every_pair_is_counted_once_and_duplicates_are_kept_once(processes, monkeypatch):
     monkeypatch.setattr(cleaning, "PAIRS_AT_A_TIME", 3)
     pairs = [("a", "x"), ("a ", " x"), ("a", "y"), ("", "x"), ("b c d", "z")]
     pairs += [("a", "x"), ("ж", "x"), ("a", "y"), ("e", "e")]
@@ -120,7 +120,7 @@ def test_files_are_cleaned_one_after_the_other_and_counted(texts, capsys):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"src": ("a.en",)}, "must name as many files, got 1 and 2"),
+        ({"src": ("a.en",)}, "must name the same number of files, got 1 and 2"),
         ({"tgt": ("b.de", "a.de")}, "must have the same number of lines, got 4 and 1; they look shifted from line"),
         ({"output": ("a.en", "c.de")}, "output must not be one of the inputs"),
         ({"output": ("c.en", "c.en")}, "--output must name two files"),
@@ -128,7 +128,7 @@ def test_files_are_cleaned_one_after_the_other_and_counted(texts, capsys):
         ({"src": ("none.en", "b.en")}, "none.en: cannot be read"),
     ],
 )
-def test_bad_text_leaves_the_files_as_they_were(texts, capsys, options, message):
+def test_bad_text_leaves_existing_files_unchanged(texts, capsys, options, message):
     (texts / "bad.en").write_bytes(b"good\nba\xffd\n\n\n")
     (texts / "c.en").write_text("old\n")
     before = {path.name: path.read_bytes() for path in texts.iterdir()}
@@ -140,5 +140,5 @@ def test_bad_text_leaves_the_files_as_they_were(texts, capsys, options, message)
 
 def test_rules_that_leave_nothing_are_refused(texts, capsys):
     assert command(texts, "--src-script", "Greek", "--processes", "1") == 2
-    assert "at least one pair must stay, got none of 5" in capsys.readouterr().err
+    assert "at least one pair must be kept, got none of 5" in capsys.readouterr().err
     assert not (texts / "c.en").exists()

@@ -1,4 +1,4 @@
-"""Figures: what is drawn is what was given, with axes, units and a legend."""
+"""Figures: the data that was passed is drawn, with axes, units and a legend."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_run_without_curves_is_refused_by_its_name(drawing, lines):
         draw_learning_curves({"my run": lines})
 
 
-def test_what_is_too_large_to_draw_leaves_a_gap(drawing, rng):
+def test_values_too_large_to_draw_leave_a_gap(drawing, rng):
     lines = run_of(rng, 5)
     for kind in ("train", "valid"):
         line = {"kind": kind, "update": 60, "loss": 10**400, "ppl": np.inf}
@@ -90,13 +90,13 @@ def test_each_panel_shows_the_weights_of_its_head(drawing, rng):
     assert [axes.get_title() for axes in panels(figure)] == ["head 2", "head 5"]
 
 
-def test_pieces_stand_on_the_axes_letter_by_letter(drawing, rng):
+def test_subwords_label_the_axes_character_by_character(drawing, rng):
     keys, queries = ["A", r"$\no_formula$", "<eos>"], ["größer", "%", "_y^2$", "<eos>"]
     figure = draw_attention(rng.dirichlet(np.ones(3), size=(1, 4)), keys, queries)
     [axes] = panels(figure)
     assert [label.get_text() for label in axes.get_xticklabels()] == keys
     assert [label.get_text() for label in axes.get_yticklabels()] == queries
-    assert figure.get_supxlabel() == "source word piece"
+    assert figure.get_supxlabel() == "source subword"
     png_bytes(figure)  # a "$" taken for a formula would fail here
 
 
@@ -111,7 +111,7 @@ def test_every_column_of_panels_has_its_labels_below(drawing, rng, n_heads):
     assert all(axes.xaxis.get_tick_params()["labelbottom"] for axes in lowest.values())
 
 
-def test_weights_that_do_not_fit_the_pieces_and_heads_that_are_not_there_are_refused(drawing, rng):
+def test_weights_of_another_shape_and_unknown_heads_are_refused(drawing, rng):
     weights = rng.dirichlet(np.ones(4), size=(2, 3))
     with pytest.raises(DataError, match=r"weights must have the shape \(heads, 3, 5\), got \(2, 3, 4\)"):
         draw_attention(weights, list("abcde"), list("xyz"))
