@@ -90,9 +90,9 @@ def output_of(capsys, *argv: str) -> str:
 def test_decoding_undoes_encoding_line_by_line(run, type_in, capsys, option):
     text = "one two\n\n  größer\u2028still the same line\u0085 \n最後\n"
     type_in(text.encode())
-    pieces = output_of(capsys, "bpe", "encode", "--tokenizer", str(run / "bpe.txt"), *option)
-    assert pieces.count("\n") == 4
-    type_in(pieces.encode())
+    encoded = output_of(capsys, "bpe", "encode", "--tokenizer", str(run / "bpe.txt"), *option)
+    assert encoded.count("\n") == 4
+    type_in(encoded.encode())
     assert output_of(capsys, "bpe", "decode", "--tokenizer", str(run / "bpe.txt"), *option) == text
 
 
