@@ -175,7 +175,7 @@ FAULTS = {
     "count_changes": [
         (changes_as_if_alone, "as if each stood alone"),
         (changes_with_zeros, "Changes of zero"),
-        (changes_backwards, "signs are turned round"),
+        (changes_backwards, "signs are swapped"),
     ],
     "learn": [
         (learn_ties_forward, "the engine takes the last"),

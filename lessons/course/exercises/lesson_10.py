@@ -75,7 +75,7 @@ PAIR_COUNTS = Exercise(
             lambda words: counted(words, lambda symbols: neighbours(symbols)[:-1]),
         ),
         Mistake(
-            "The two symbols of a pair are turned round: the key is (left, right), in the order of the word.",
+            "The two symbols of a pair are swapped: the key is (left, right), in the order of the word.",
             lambda words: counted(words, lambda symbols: [pair[::-1] for pair in neighbours(symbols)]),
         ),
     ),
@@ -316,7 +316,7 @@ COUNT_CHANGES = Exercise(
             lambda symbols, pair: changes_around(symbols, pair, plus=False),
         ),
         Mistake(
-            "The signs are turned round: what the merge takes away is negative.",
+            "The signs are swapped: what the merge takes away is negative.",
             lambda symbols, pair: {key: -change for key, change in count_changes(symbols, pair).items()},
         ),
         Mistake(
