@@ -172,13 +172,12 @@ class BpeArrays:
         return risen if self.pairs_with is None else self._pairs_with(left, right, merged)
 
     def _occurrences(self, pair: int) -> np.ndarray:
-        """The cells where ``pair`` begins; of overlapping occurrences every second one, from the left."""
+        """The cells where ``pair`` begins, in ascending order; of overlapping occurrences every second one."""
         at = self.positions.pop(pair)
         del self.counts[pair]
         at = at[self.pair_ids[at] == pair]
         if pair >> BITS != pair & RIGHT_MASK:
             return at
-        at = np.sort(at)
         chosen, right_cell = [], None
         for cell, following in zip(at.tolist(), self.next[at].tolist(), strict=True):
             if cell != right_cell:
