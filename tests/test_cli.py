@@ -90,9 +90,9 @@ def output_of(capsys, *argv: str) -> str:
 def test_decoding_undoes_encoding_line_by_line(run, type_in, capsys, option):
     text = "one two\n\n  größer\u2028still the same line\u0085 \n最後\n"
     type_in(text.encode())
-    pieces = output_of(capsys, "bpe", "encode", "--tokenizer", str(run / "bpe.txt"), *option)
-    assert pieces.count("\n") == 4
-    type_in(pieces.encode())
+    encoded = output_of(capsys, "bpe", "encode", "--tokenizer", str(run / "bpe.txt"), *option)
+    assert encoded.count("\n") == 4
+    type_in(encoded.encode())
     assert output_of(capsys, "bpe", "decode", "--tokenizer", str(run / "bpe.txt"), *option) == text
 
 
@@ -219,8 +219,8 @@ def test_a_map_shows_the_pieces_that_the_model_said_and_where_it_looked_for_them
     argv = ["plot", "attention", "--checkpoint", checkpoint, "--src", text, "-o", str(tmp_path / "a.png")]
     for more, target in (([], said.ids), (["--tgt", "eins zwei"], tokenizer.encode("eins zwei"))):
         assert main([*argv, *more]) == 0
-        assert drawn["keys"] == tokenizer.pieces([*source, EOS])
-        assert drawn["queries"] == tokenizer.pieces([*target, EOS])
+        assert drawn["keys"] == tokenizer.subwords([*source, EOS])
+        assert drawn["queries"] == tokenizer.subwords([*target, EOS])
         expected = hypothesis_attention(model, source, target)["decoder.0.cross_attention"]
         np.testing.assert_array_equal(drawn["weights"], expected)
         assert drawn["title"] == "encoder-decoder attention, layer 1 of 1"

@@ -150,7 +150,7 @@ def test_an_output_that_must_not_be_written_is_refused_before_the_work(tmp_path,
     if os.access(output, os.W_OK):  # root may write everything
         monkeypatch.setattr(os, "access", lambda path, mode: path != output)
     assert main(["bpe", "train", str(tmp_path / "none.en"), "-o", str(output)]) == 2
-    assert "output must be a file that can be written, got" in capsys.readouterr().err
+    assert "output must be a writable file, got" in capsys.readouterr().err
 
 
 def test_an_output_must_not_be_an_input(tmp_path, capsys):

@@ -160,11 +160,11 @@ def test_newstest_is_decoded_by_its_lengths_where_its_text_is(tmp_path, rng):
     assert decoding.newstest(TINY, HERE, None) == {"left out": "no --data"}
     assert decoding.newstest(TINY, HERE, tmp_path) == {"left out": "no newstest/newstest2014.en-de.en"}
     made_up(tmp_path, ("newstest/newstest2014.en-de",), rng, pairs=30)
-    assert "no text to learn word pieces from" in decoding.newstest(TINY, HERE, tmp_path)["left out"]
+    assert "no text to learn subwords from" in decoding.newstest(TINY, HERE, tmp_path)["left out"]
     made_up(tmp_path, ("multi30k/train",), rng, pairs=30)
     size = replace(TINY, model=replace(TINY.model, vocab_size=290))
     found = decoding.newstest(size, HERE, tmp_path, batch=8)
-    assert found["sentences"] == 30 and found["batches"] == 4 and found["word pieces of"] == "multi30k"
+    assert found["sentences"] == 30 and found["batches"] == 4 and found["subwords of"] == "multi30k"
     assert found["tokens of newstest2014"] <= found["new tokens"]
     assert found["ours"]["sentences/s"] > 0
     assert all(found[peer]["same as ours"] >= 25 for peer in ("ours", "PyTorch", "Marian") if peer in found)

@@ -35,13 +35,13 @@ def newstest(size: Size, device: Device, data: Path | None, batch: int = 128, ev
         return {"left out": "no --data" if data is None else f"no {NEWSTEST}"}
     corpora = [name for name in reversed(CORPORA) if (data / name / "train.en").is_file()]  # news first
     if not corpora:
-        return {"left out": f"no text to learn word pieces from: train.en and train.de of {' or '.join(CORPORA)}"}
+        return {"left out": f"no text to learn subwords from: train.en and train.de of {' or '.join(CORPORA)}"}
     learned = read_parallel(*(data / corpora[0] / f"train.{language}" for language in ("en", "de")))
     tokenizer = Tokenizer.train([line for side in learned for line in side], vocab_size=size.model.vocab_size)
     lengths = sorted(max(1, len(ids)) for ids in tokenizer.encode_lines(read_lines(data / NEWSTEST)[::every]))
     batches = [lengths[start : start + batch] for start in range(0, len(lengths), batch)]
     found = translated(size, [(len(each), each[-1]) for each in batches], device, rounds=1)
-    told = {"word pieces of": corpora[0], "tokens of newstest2014": sum(lengths)}
+    told = {"subwords of": corpora[0], "tokens of newstest2014": sum(lengths)}
     return told | {"batches": len(batches)} | found
 
 

@@ -76,7 +76,10 @@ def in_turn(runners: dict[str, Callable[[], object]], size: Size, device: Device
 def steps(size: Size, precisions: Sequence[str], device: Device, peers: Sequence[str]) -> dict:
     """Ours and PyTorch's update in each precision. peers: of ``eager`` and ``compiled``"""
     shape = Shape(size.sentences, size.tokens, size.tokens)
-    results: dict = {"flops": batch_flops(size.model, size.sentences, size.tokens, size.tokens), "tokens": size.sentences * size.tokens}
+    results: dict = {
+        "flops": batch_flops(size.model, size.sentences, size.tokens, size.tokens),
+        "tokens": size.sentences * size.tokens,
+    }
     for precision in precisions:
         entry = results[precision] = {}
         model, update = our_update(size, precision, device)
@@ -94,7 +97,10 @@ def steps(size: Size, precisions: Sequence[str], device: Device, peers: Sequence
         for name, times in in_turn(runners, size, device).items():
             entry[name] = {f"{kind} ms": spread(values) for kind, values in times.items()}
             seconds = entry[name]["device ms"]["median"] / 1000
-            entry[name] |= {"TFLOP/s": results["flops"] / seconds / 1e12, "target tokens/s": results["tokens"] / seconds}
+            entry[name] |= {
+                "TFLOP/s": results["flops"] / seconds / 1e12,
+                "target tokens/s": results["tokens"] / seconds,
+            }
         entry["launches"] = _launches(update)
         if device.xp is not np:
             entry["peak bytes"] = peak_of(update, device.xp) + 16 * model.parameters.count
