@@ -111,11 +111,9 @@ def test_a_toy_kind_trains_and_its_beam_follows_the_bigrams(tmp_path):
     assert [int(np.argmax(logits[a, 4:])) + 4 for a in range(5, 11)] == list(range(6, 12))
     sources = np.array([[5, 2], [6, 2]])
     greedy = greedy_search(model, sources, max_extra=4)
-    assert [each.ids for each in greedy] == [
-        each[0].ids for each in beam_search(model, sources, beam_size=1, max_extra=4)
-    ]
-    best = beam_search(model, sources, beam_size=4, max_extra=4, alpha=0.0)
-    assert all(beam[0].score >= each.score for beam, each in zip(best, greedy, strict=True))
+    narrow, wide = (beam_search(model, sources, beam_size=size, max_extra=4, alpha=0.0) for size in (1, 4))
+    assert [each.ids for each in greedy] == [best.ids for best, *_ in narrow]
+    assert all(best.log_prob >= each.log_prob for (best, *_), each in zip(wide, greedy, strict=True))
     shape = (4, 1, 6)
     assert batch_flops(model.config, *shape) == 3 * 2 * 4 * 6 * 16 * 20
     from minitransformer.models import Shape
