@@ -35,7 +35,7 @@ from benchmarks.machine import machine_facts, threads_for_peers
 from benchmarks.marian import ctranslate2_translator, marian_model
 from benchmarks.matrix_products import record_products, replay
 from benchmarks.tables import markdown_row, save_results
-from minitransformer.backend import keep_freed_memory
+from minitransformer.allocator import keep_freed_memory
 from minitransformer.config import BOS, EOS, PAD, UNK, ModelConfig
 from minitransformer.generation import Hypothesis, beam_search, greedy_search
 from minitransformer.models import Transformer

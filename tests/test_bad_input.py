@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from minitransformer.backend import cuda_trouble
 from minitransformer.cli.main import main
+from minitransformer.cuda_diagnosis import cuda_trouble
 from minitransformer.errors import install_hint
 
 CONFIG = """

@@ -46,7 +46,7 @@ def test_an_algorithm_is_chosen_once_for_each_shape_type_and_epilogue(seen, rng)
 
 def test_products_run_on_the_current_stream_with_the_workspace_of_the_card(seen, rng, monkeypatch):
     for capability, mebibytes in ((75, 4), (80, 4), (90, 32), (100, 32), (120, 32)):
-        monkeypatch.setattr(gemm_lt, "_place", lambda capability=capability: (0, capability, 1000 + capability))
+        monkeypatch.setattr(gemm_lt, "current_device", lambda capability=capability: (0, capability, 1000 + capability))
         product(rng)
         assert seen["last_stream"].value == 1000 + capability
         assert gemm_lt.library()._workspaces[0, 1000 + capability].nbytes == mebibytes << 20

@@ -13,7 +13,7 @@ from slow_philox import slow_mask
 from minitransformer.kernels import CountedMask, precision
 from minitransformer.kernels.cupy import KERNELS, sums
 from minitransformer.kernels.cupy.adam import adam
-from minitransformer.kernels.cupy.cast import stored
+from minitransformer.kernels.cupy.cast import cast_parameter
 from minitransformer.kernels.cupy.gemm import matmul
 from minitransformer.kernels.precision import half_dtype
 from minitransformer.optim import Adam
@@ -172,7 +172,7 @@ def test_halves_are_rounded_to_the_nearest_and_to_even(precision, device, rng):
     )
     with np.errstate(all="ignore"):
         expected = x.astype(half)
-    found = device.get(stored(device.put(x), half))
+    found = device.get(cast_parameter(device.put(x), half))
     is_number = ~np.isnan(x)
     np.testing.assert_array_equal(found.view(np.uint16)[is_number], expected.view(np.uint16)[is_number])
     assert np.isnan(found[~is_number].astype(np.float32)).all()

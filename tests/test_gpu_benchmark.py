@@ -10,8 +10,8 @@ import pytest
 
 from benchmarks import gpu, gpu_curves, gpu_decoding, gpu_epilogues, gpu_nccl, gpu_recipes, gpu_stages, gpu_steps
 from benchmarks.work import Size, random_batch
-from minitransformer.backend import driver_version
 from minitransformer.config import EOS, UNK, ModelConfig
+from minitransformer.cuda_diagnosis import driver_version
 from minitransformer.distributed.single import SingleProcess
 from minitransformer.generation import beam_search
 from minitransformer.models import Transformer

@@ -144,7 +144,7 @@ def test_the_uses_of_leaves_are_the_gradients_that_backward_brings(rng):
     expected, brought = count_leaf_uses(loss), {}
 
     class Count:
-        def add(self, leaf, grad):
+        def accumulate(self, leaf, grad):
             brought[id(leaf)] = brought.get(id(leaf), 0) + 1
 
     loss.backward(into=Count())

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from tqdm import tqdm
 
-from minitransformer.backend import keep_freed_memory
+from minitransformer.allocator import keep_freed_memory
 from minitransformer.config import BOS, EOS, TranslationConfig
 from minitransformer.errors import ShapeError
 from minitransformer.generation.beam import beam_search

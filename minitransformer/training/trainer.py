@@ -9,7 +9,8 @@ from itertools import count, islice
 import numpy as np
 from tqdm import tqdm
 
-from minitransformer.backend import keep_freed_memory, to_numpy
+from minitransformer.allocator import keep_freed_memory
+from minitransformer.backend import to_numpy
 from minitransformer.checkpoints.checkpoint import save_checkpoint
 from minitransformer.checkpoints.run_folder import RunFolder
 from minitransformer.config import Config

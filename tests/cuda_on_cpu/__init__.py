@@ -16,7 +16,6 @@ import pytest
 from cuda_on_cpu import cublas_lt, kernels, products
 from minitransformer import kernels as package_kernels
 from minitransformer.kernels.cupy import KERNELS, gemm, gemm_lt, launch
-from minitransformer.nn import layers
 
 
 class _Poisoned:
@@ -61,7 +60,7 @@ class Device:
             patch.delitem(package_kernels.KERNELS, (name, "numpy"))
         for name, twin in self.twins.items():
             patch.setitem(package_kernels.KERNELS, (name, "numpy"), twin)
-        patch.setattr(layers, "COUNTING", {"numpy"})
+        patch.setitem(package_kernels.MASKS, "numpy", package_kernels.MASKS["cupy"])
         for name, library in list(package_kernels.FUNCTIONS):
             patch.setitem(package_kernels.FUNCTIONS, (name, "numpy"), package_kernels.FUNCTIONS[name, library])
 
@@ -76,7 +75,7 @@ def emulated(monkeypatch) -> Device:
     monkeypatch.setattr(gemm, "_handle", lambda: 0)
     library = gemm_lt.Library(cublas_lt.stand_in())
     monkeypatch.setattr(gemm_lt, "library", lambda: library)
-    monkeypatch.setattr(gemm_lt, "_place", lambda: (0, 75, 0))
+    monkeypatch.setattr(gemm_lt, "current_device", lambda: (0, 75, 0))
     poisoned = _Poisoned()
     for name, module in sys.modules.items():
         if name.startswith("minitransformer.kernels.cupy.") and hasattr(module, "get_array_module"):

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from minitransformer.backend import cuda_trouble, driver_version
+from minitransformer.cuda_diagnosis import cuda_trouble, driver_version
 
 HERE = Path(__file__).parent
 

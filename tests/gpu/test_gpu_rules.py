@@ -62,8 +62,8 @@ def test_arrays_beyond_two_to_the_31_elements_are_reached(device):
 
 
 def test_memory_that_is_full_is_told_with_what_was_asked_for(device):
-    from minitransformer.backend import memory_trouble
+    from minitransformer.cuda_diagnosis import memory_trouble
 
     with pytest.raises(MemoryError) as caught:
         device.xp.empty(1 << 50, "f")
-    assert "4,294,967,296 MiB asked for on the GPU, " in memory_trouble(caught.value)
+    assert "4,294,967,296 MiB requested on the GPU, " in memory_trouble(caught.value)

@@ -1,0 +1,24 @@
+"""Where backward brings the gradients of leaves, and how many each leaf will get."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from minitransformer.autograd.tape import topological_order
+from minitransformer.backend import Array
+
+
+class GradientSink(Protocol):
+    """What ``backward(into=...)`` takes: ``accumulate`` is called once for every use of a leaf."""
+
+    def accumulate(self, leaf: Any, grad: Array) -> None: ...
+
+
+def count_leaf_uses(tensor: Any) -> dict[int, int]:
+    """How many gradients backward from ``tensor`` will bring to each leaf, by its ``id``: one for every use."""
+    uses: dict[int, int] = {}
+    for node in topological_order(tensor.node):
+        for source in node.inputs:
+            if source.node is None and source.requires_grad:
+                uses[id(source)] = uses.get(id(source), 0) + 1
+    return uses
