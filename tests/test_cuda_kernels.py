@@ -1,4 +1,4 @@
-"""The CUDA kernels against the readable pairs: here emulated on a CPU; tests/gpu runs the same tests on a GPU."""
+"""The CUDA kernels against the plain rules: here emulated on a CPU; tests/gpu runs the same tests on a GPU."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from minitransformer.kernels.precision import half_dtype
 from minitransformer.optim import Adam
 
 pytestmark = pytest.mark.cuda  # needs packages of the dev extra
-NAMES = [twin.name for twin in KERNELS]
+NAMES = [kernel.name for kernel in KERNELS]
 WIDE = (3, 11, 776)
 OTHER_SIZES = [
     case("residual_dropout_norm", "a row of 776", WIDE, WIDE, (776,), (776,), keep=booleans(WIDE), p_drop=0.4),
@@ -35,14 +35,14 @@ OTHER_SIZES = [
     case("merge_heads", "eight values", (3, 2, 4, 8)),
     case("linear", "many rows", (1100, 3), (3, 33), (33,)),
     case("positioned_embedding", "long", (40, 48), (30, 48), ids=ids(5, (70, 30)), scale=3.0),
-    case("projection_loss", "1,100 words", (5, 16), (1100, 16), targets=ids(1100, (5,)), label_smoothing=0.1),
+    case("projection_loss", "V of 1,100", (5, 16), (1100, 16), targets=ids(1100, (5,)), label_smoothing=0.1),
 ]
-TWIN_CASES = [each for each in [*CASES, *OTHER_SIZES] if each.rule.name in NAMES]
+KERNEL_CASES = [each for each in [*CASES, *OTHER_SIZES] if each.rule.name in NAMES]
 CLOSE = {"float32": 3e-6, "float64": 1e-12, "bfloat16": 2e-2, "float16": 3e-3}
 PARAMETERS = {"linear": 1, "feed_forward": 1, "layer_norm": 1, "residual_dropout_norm": 2, "projection_loss": 1}
-"""From which input on the inputs of a rule are parameters, which are never stored in halves."""
+"""From which input on the inputs of a rule are parameters, which are never stored in half precision."""
 
-every_twin_case = pytest.mark.parametrize("case", TWIN_CASES, ids=str)
+every_kernel_case = pytest.mark.parametrize("case", KERNEL_CASES, ids=str)
 
 
 def placed(device, values) -> list:
@@ -51,7 +51,7 @@ def placed(device, values) -> list:
 
 
 def with_counted_mask(options: dict, device) -> tuple[dict, dict]:
-    """Options for the readable pair, with the mask as an array, and for the twin, with the same mask to be counted."""
+    """Options for the plain rule, with the mask as an array, and for the kernel, with the same mask to be drawn."""
     there = dict(zip(options, placed(device, options.values()), strict=True))
     if options.get("keep") is None:
         return options, there
@@ -60,32 +60,32 @@ def with_counted_mask(options: dict, device) -> tuple[dict, dict]:
 
 
 def rounded(inputs: tuple, name: str, dtype: str) -> tuple[list, list]:
-    """Inputs for the twin, activations in ``dtype`` and parameters not, and the same values for the pair.
+    """Inputs for the kernel, activations in ``dtype`` and parameters not, and the same values for the rule.
 
-    Parameters are rounded too: a matrix that is not would put other hidden values on the other side of ReLU's zero.
+    Parameters are rounded too: a matrix that is not would change the sign of other hidden values before ReLU.
     """
     if dtype in ("float32", "float64"):
         return list(inputs), list(inputs)
     first = 0 if name == "positioned_embedding" else PARAMETERS.get(name, len(inputs))
-    halves = [x.astype(half_dtype(dtype)) for x in inputs]
-    exact = [x.astype(np.float32) for x in halves]
-    return [*halves[:first], *exact[first:]], exact
+    half = [x.astype(half_dtype(dtype)) for x in inputs]
+    exact = [x.astype(np.float32) for x in half]
+    return [*half[:first], *exact[first:]], exact
 
 
-def check_twin(case, dtype: str, device, rng, relative_error) -> None:
-    """Outputs and gradients of the twin are those of the pair, and nothing given is written to."""
-    twin = device.twins[case.rule.name]
+def check_kernel(case, dtype: str, device, rng, relative_error) -> None:
+    """Outputs and gradients of the kernel are those of the rule, and no argument is written to."""
+    kernel = device.kernels[case.rule.name]
     inputs, options = case.make("float64" if dtype == "float64" else "float32")
     given, inputs = rounded(inputs, case.rule.name, dtype)
     options, counted = with_counted_mask(options, device)
     expected, saved = case.rule.forward(*inputs, **options)
     there = placed(device, given)
     with precision.computing(dtype if dtype in ("bfloat16", "float16") else "float32"):
-        y, twin_saved = twin.forward(*there, **counted)
+        y, kernel_saved = kernel.forward(*there, **counted)
     outputs = as_tuple(y)
     grads_y = cotangents(case.rule, as_tuple(expected), rng)
     cast = [None if g is None else g.astype(out.dtype) for g, out in zip(grads_y, outputs, strict=True)]
-    grads = twin.backward(*placed(device, cast), twin_saved)
+    grads = kernel.backward(*placed(device, cast), kernel_saved)
     assert [grad.dtype for grad in grads] == [x.dtype for x in given]
     exact = [None if g is None else g.astype(want.dtype) for g, want in zip(cast, as_tuple(expected), strict=True)]
     wanted = [*as_tuple(expected), *case.rule.backward(*exact, saved)]
@@ -98,9 +98,9 @@ def check_twin(case, dtype: str, device, rng, relative_error) -> None:
 
 
 @pytest.mark.parametrize("dtype", CLOSE)
-@every_twin_case
-def test_the_kernel_equals_its_pair(case, dtype, device, rng, relative_error):
-    check_twin(case, dtype, device, rng, relative_error)
+@every_kernel_case
+def test_the_kernel_equals_its_rule(case, dtype, device, rng, relative_error):
+    check_kernel(case, dtype, device, rng, relative_error)
 
 
 BROKEN = (
@@ -113,32 +113,32 @@ BROKEN = (
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("case", [each for each in TWIN_CASES if str(each) in BROKEN], ids=str)
-def test_what_is_no_number_stays_none_where_the_pair_has_none(case, dtype, device):
+@pytest.mark.parametrize("case", [each for each in KERNEL_CASES if str(each) in BROKEN], ids=str)
+def test_nan_stays_nan_where_the_rule_has_nan(case, dtype, device):
     (first, *others), options = case.make("float32")
     first[(0,) * first.ndim] = np.nan
     with np.errstate(all="ignore"):
         expected = as_tuple(case.rule.forward(first, *others, **options)[0])
     given, _ = rounded((first, *others), case.rule.name, dtype)
     there = dict(zip(options, placed(device, options.values()), strict=True))
-    found = as_tuple(device.twins[case.rule.name].forward(*placed(device, given), **there)[0])
+    found = as_tuple(device.kernels[case.rule.name].forward(*placed(device, given), **there)[0])
     for y, want in zip(found, expected, strict=True):
         np.testing.assert_array_equal(np.isnan(device.get(y).astype(np.float32)), np.isnan(want))
         assert np.isnan(want).any()
 
 
-@every_twin_case
+@every_kernel_case
 def test_backward_of_the_kernel_is_the_derivative_of_its_forward(case, device, rng):
-    """Central differences of the twin itself, in float64, along a random direction."""
+    """Central differences of the kernel itself, in float64, along a random direction."""
     inputs, options = case.make()
     _, counted = with_counted_mask(options, device)
-    twin = device.twins[case.rule.name]
+    kernel = device.kernels[case.rule.name]
 
     def outputs_at(x) -> tuple:
-        return tuple(map(device.get, as_tuple(twin.forward(*placed(device, x), **counted)[0])))
+        return tuple(map(device.get, as_tuple(kernel.forward(*placed(device, x), **counted)[0])))
 
     grads_y = cotangents(case.rule, outputs_at(inputs), rng)
-    grads = twin.backward(*placed(device, grads_y), twin.forward(*placed(device, inputs), **counted)[1])
+    grads = kernel.backward(*placed(device, grads_y), kernel.forward(*placed(device, inputs), **counted)[1])
     step = 1e-5
     for i, (x, grad) in enumerate(zip(inputs, grads, strict=True)):
         direction = rng.standard_normal(x.shape)
@@ -151,11 +151,11 @@ def test_backward_of_the_kernel_is_the_derivative_of_its_forward(case, device, r
         )
 
 
-@pytest.mark.parametrize("case", [each for each in TWIN_CASES if each.rule.name == "projection_loss"], ids=str)
+@pytest.mark.parametrize("case", [each for each in KERNEL_CASES if each.rule.name == "projection_loss"], ids=str)
 def test_a_forward_without_gradients_gives_the_same_losses(case, device):
     inputs, options = case.make()
     there = dict(zip(options, placed(device, options.values()), strict=True))
-    losses = device.twins["projection_loss"].inference_forward(*placed(device, inputs), **there)
+    losses = device.kernels["projection_loss"].inference_forward(*placed(device, inputs), **there)
     wanted = case.rule.forward(*inputs, **options)[0]
     np.testing.assert_allclose([float(loss) for loss in losses], [float(loss) for loss in wanted], rtol=1e-12)
 
@@ -180,11 +180,11 @@ def test_halves_are_rounded_to_the_nearest_and_to_even(precision, device, rng):
 
 @pytest.mark.parametrize("elements", [1, 9, 20, 36, 54])
 def test_losses_and_gradients_do_not_depend_on_the_chunk(elements, device, monkeypatch, rng, relative_error):
-    twin = device.twins["projection_loss"]
-    monkeypatch.setattr(sys.modules[twin.forward.__module__], "CHUNK_ELEMENTS", elements)
+    kernel = device.kernels["projection_loss"]
+    monkeypatch.setattr(sys.modules[kernel.forward.__module__], "CHUNK_ELEMENTS", elements)
     case = next(each for each in CASES if str(each) == "projection_loss: smoothed")
-    check_twin(case, "float64", device, rng, relative_error)
-    check_twin(case, "bfloat16", device, rng, relative_error)
+    check_kernel(case, "float64", device, rng, relative_error)
+    check_kernel(case, "bfloat16", device, rng, relative_error)
 
 
 @pytest.mark.parametrize(("rows", "width"), [(1, 1), (31, 32), (33, 31), (1025, 65), (2048, 3)])

@@ -168,12 +168,10 @@ class ParameterVector:
         found = self._parameters if model is None else _unshared(model)
         others = [name for name, parameter in found.items() if self._parameters.get(name) is not parameter]
         if others or len(found) != len(self._parameters):
-            what = (
-                f"{len(others)} others, such as {others[0]}" if others else f"{len(found)} of {len(self._parameters)}"
-            )
+            got = f"{len(others)} new ones, such as {others[0]}" if others else f"{len(found)} of {len(self.names)}"
             raise AutogradError(
-                f"ParameterVector: the model must have the parameters that it was built with, got {what}; after "
-                "replacing a layer make model.parameters = ParameterVector(model, dtype, xp), and a new optimizer of it"
+                f"ParameterVector: the model must have the parameters it was built with, got {got}; after replacing a "
+                "layer set model.parameters = ParameterVector(model, dtype, xp), and make a new optimizer"
             )
 
 

@@ -18,7 +18,7 @@ class Card:
     def __init__(self, cupy):
         from minitransformer.kernels.cupy import KERNELS
 
-        self.xp, self.twins = cupy, {twin.name: twin for twin in KERNELS}
+        self.xp, self.kernels = cupy, {kernel.name: kernel for kernel in KERNELS}
 
     def put(self, array):
         return self.xp.asarray(array)

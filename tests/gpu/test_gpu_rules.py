@@ -1,11 +1,11 @@
-"""Every readable pair on CuPy arrays against itself on NumPy's, and the kernels at the sizes of real training."""
+"""Every plain rule on CuPy arrays against itself on NumPy's, and the kernels at the sizes of real training."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 from cases import CASES, as_tuple, booleans, case, cotangents, ids
-from test_cuda_kernels import check_twin, placed
+from test_cuda_kernels import check_kernel, placed
 
 N = 4000
 REAL_SIZES = [
@@ -45,7 +45,7 @@ def test_the_pair_on_cupy_is_the_pair_on_numpy(case, device, rng, relative_error
 def test_the_kernel_equals_its_pair_at_real_sizes(case, dtype, device, rng, relative_error, monkeypatch):
     """The mask is what the GPU itself shows: drawn number by number, one of this size would take minutes."""
     monkeypatch.setattr("test_cuda_kernels.slow_mask", lambda mask: device.get(mask.array(device.xp)))
-    check_twin(case, dtype, device, rng, relative_error)
+    check_kernel(case, dtype, device, rng, relative_error)
 
 
 def test_arrays_beyond_two_to_the_31_elements_are_reached(device):
