@@ -13,9 +13,8 @@ import minitransformer
 PACKAGE = Path(minitransformer.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
 FLOORS = {
-    **dict.fromkeys(
-        ["allocator", "backend", "blas", "config", "cuda_diagnosis", "errors", "files", "settings", "workers"], 0
-    ),
+    **dict.fromkeys(["errors", "retired_keys", "settings", "config", "backend", "cuda_diagnosis", "allocator"], 0),
+    **dict.fromkeys(["blas", "workers", "files"], 0),
     **dict.fromkeys(["ops", "text", "data", "figures"], 1),
     **dict.fromkeys(["kernels", "distributed"], 2),
     "autograd": 3,

@@ -9,7 +9,10 @@ from minitransformer.backend import Array
 
 
 class GradientSink(Protocol):
-    """What ``backward(into=...)`` takes: ``accumulate`` is called once for every use of a leaf."""
+    """What ``backward(into=...)`` takes: told first that a backward begins, then of every gradient, one for each use
+    of a leaf."""
+
+    def prepare_for_backward(self, tensor: Any) -> None: ...
 
     def accumulate(self, leaf: Any, grad: Array) -> None: ...
 

@@ -85,7 +85,11 @@ class Tensor:
             if grad.size != 1:
                 raise ShapeError(f"backward: grad must have shape {self.shape}, got {grad.shape}")
             grad = grad.reshape(self.shape) if self.data.size == 1 else xp.broadcast_to(grad, self.shape)
-        walk_backward(self, grad, _to_the_leaf if into is None else into.accumulate)
+        if into is None:
+            walk_backward(self, grad, _to_the_leaf)
+        else:
+            into.prepare_for_backward(self)
+            walk_backward(self, grad, into.accumulate)
 
     def add_gradient(self, grad: Array) -> None:
         """Add to ``grad``; backward calls it on leaves."""

@@ -16,6 +16,7 @@ from minitransformer.kernels.cupy import FUNCTIONS as CUPY_FUNCTIONS
 from minitransformer.kernels.cupy import KERNELS as CUPY_KERNELS
 from minitransformer.kernels.cupy import masks as cupy_masks
 from minitransformer.kernels.cupy.masks import CountedMask
+from minitransformer.kernels.numpy import FUNCTIONS as NUMPY_FUNCTIONS
 from minitransformer.kernels.numpy import KERNELS as NUMPY_KERNELS
 from minitransformer.kernels.numpy import masks as numpy_masks
 from minitransformer.kernels.precision import computing
@@ -37,6 +38,7 @@ __all__ = [
 KERNELS: dict[tuple[str, str], Rule] = {(rule.name, "numpy"): rule for rule in NUMPY_KERNELS}
 KERNELS |= {(rule.name, "cupy"): rule for rule in CUPY_KERNELS}
 FUNCTIONS: dict[tuple[str, str], Callable] = {(name, "cupy"): each for name, each in CUPY_FUNCTIONS.items()}
+FUNCTIONS |= {(name, "numpy"): each for name, each in NUMPY_FUNCTIONS.items()}
 MASKS: dict[str, Callable] = {"numpy": numpy_masks.draw_mask, "cupy": cupy_masks.draw_mask}
 
 _mode: ContextVar[str] = ContextVar("kernels", default="fast")

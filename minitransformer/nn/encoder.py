@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from minitransformer.autograd import Tensor
 from minitransformer.backend import Array
 from minitransformer.config import ModelConfig
@@ -9,6 +11,14 @@ from minitransformer.nn.attention import MultiHeadAttention
 from minitransformer.nn.layers import FeedForward, LayerNorm, ResidualConnection
 from minitransformer.nn.module import Module
 from minitransformer.nn.randomness import DropoutMasks, Initializer
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The encoder's output for decoding: hidden, (B, S, d_model), and mask, (B, 1, 1, S), True = a token."""
+
+    hidden: Array
+    mask: Array
 
 
 class EncoderLayer(Module):

@@ -89,6 +89,9 @@ class Gradients:
         self.vector.fill(0)
         self._written.clear()
 
+    def prepare_for_backward(self, tensor: Tensor) -> None:
+        """Called before backward from ``tensor``: nothing to do, as gradients may come in any order."""
+
     def accumulate(self, leaf: Tensor, grad: Array) -> None:
         """Backward calls it: ``grad`` is for ``leaf``, a parameter of this model or any other leaf."""
         view = self.views.get(id(leaf))
@@ -147,18 +150,14 @@ class ParameterVector:
         Raises:
             AutogradError: a layer or a parameter of the model was replaced or added after the vector was made.
         """
-        self.zeroed_gradients(1)
-
-    def zeroed_gradients(self, count: int) -> list[Gradients]:
-        """``count`` vectors of gradients, all zero: ``grad`` is the first, the others are for other threads.
-
-        Raises:
-            AutogradError: as `zero_grad`.
-        """
         self._check_model()
+        self._gradients[0].zero()
+
+    def gradient_buffers(self, count: int) -> list[Gradients]:
+        """``count`` buffers for as many threads: the first is that of ``grad``, as it is; the others are zeroed."""
         while len(self._gradients) < count:
             self._gradients.append(self._new_gradients())
-        for gradients in self._gradients[:count]:
+        for gradients in self._gradients[1:count]:
             gradients.zero()
         return self._gradients[:count]
 
