@@ -26,7 +26,7 @@ from tqdm import tqdm
 from benchmarks.common.machine import machine_facts
 from benchmarks.common.search_cases import Case, random_model, random_sources, search
 from benchmarks.common.tables import markdown_row, save_results
-from minitransformer.backend import MIB, keep_freed_memory
+from minitransformer.allocator import keep_freed_memory
 from minitransformer.config import ModelConfig
 from minitransformer.generation import Hypothesis
 from minitransformer.models import Transformer

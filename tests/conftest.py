@@ -118,7 +118,7 @@ def card():
     """The GPU of this machine; the test is skipped where there is none."""
     from gpu_card import Card
 
-    from minitransformer.backend import cuda_trouble, driver_version
+    from minitransformer.cuda_diagnosis import cuda_trouble, driver_version
 
     trouble = "there is no NVIDIA driver" if driver_version() == 0 else cuda_trouble()
     if trouble:

@@ -125,7 +125,10 @@ def test_the_uses_of_leaves_are_the_gradients_that_backward_brings(rng):
     expected, brought = count_leaf_uses(loss), {}
 
     class Count:
-        def add(self, leaf, grad):
+        def prepare_for_backward(self, tensor):
+            pass
+
+        def accumulate(self, leaf, grad):
             brought[id(leaf)] = brought.get(id(leaf), 0) + 1
 
     loss.backward(into=Count())

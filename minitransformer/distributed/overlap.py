@@ -12,12 +12,12 @@ BUCKET_ELEMENTS = 1 << 22  # elements: 16 MB of float32, far above the cost of a
 
 
 class Gradients(Protocol):
-    """What is summed: a vector, where each leaf has its place in it (by ``id``), and a way to bring gradients to it."""
+    """What is summed: a vector, the slice of it that each leaf has (by ``id``), and a way to bring gradients to it."""
 
     vector: Array
-    places: Mapping[int, slice]
+    slices: Mapping[int, slice]
 
-    def add(self, leaf: Any, grad: Array) -> None: ...
+    def accumulate(self, leaf: Any, grad: Array) -> None: ...
 
 
 class OverlappedAllReduce:
@@ -37,14 +37,14 @@ class OverlappedAllReduce:
 
     def prepare_for_backward(self, uses: Mapping[int, int]) -> OverlappedAllReduce:
         """From now on each leaf, by ``id``, is brought as many gradients as ``uses`` says, and then is final."""
-        places = self._gradients.places
-        self._uses = {leaf: count for leaf, count in uses.items() if leaf in places}
-        self._awaited = sorted((places[leaf].stop, leaf) for leaf in self._uses)
+        slices = self._gradients.slices
+        self._uses = {leaf: count for leaf, count in uses.items() if leaf in slices}
+        self._awaited = sorted((slices[leaf].stop, leaf) for leaf in self._uses)
         return self
 
-    def add(self, leaf: Any, grad: Array) -> None:
+    def accumulate(self, leaf: Any, grad: Array) -> None:
         """Called by the tape: ``grad`` has come to ``leaf``."""
-        self._gradients.add(leaf, grad)
+        self._gradients.accumulate(leaf, grad)
         if id(leaf) in self._uses:
             self._uses[id(leaf)] -= 1
             while self._awaited and self._uses[self._awaited[-1][1]] == 0:
