@@ -16,8 +16,8 @@ from benchmarks.gpu_steps import RankInfo, reason
 from benchmarks.work import Size, random_batch
 from minitransformer.config import ModelConfig, TrainingConfig
 from minitransformer.distributed.nccl import NcclCommunicator
-from minitransformer.distributed.rank_info import RankInfo as RankPlace
 from minitransformer.distributed.supervision.client import SupervisorClient
+from minitransformer.distributed.supervision.rank_info import RankInfo as RankOfJob
 from minitransformer.distributed.supervision.supervisor import Supervisor
 from minitransformer.kernels.precision import half_dtype
 from minitransformer.models import Transformer
@@ -44,15 +44,15 @@ device = "cuda"
 updates = 5
 micro_batches = 2
 validate_every = 0
-deadline = 60.0
+timeout = 60.0
 """
 
 
 def nccl(place: RankInfo, elements: int) -> dict:
     """Seconds of a sum in each type, whether its values and those of an update are right, and the fate of two ranks."""
-    hub = Supervisor(1, print)
-    member = SupervisorClient(RankPlace(launched=True), ("127.0.0.1", hub.port), print)
-    ranks = NcclCommunicator(member)
+    supervisor = Supervisor(1, print)
+    client = SupervisorClient(RankOfJob(launched=True), ("127.0.0.1", supervisor.port), print)
+    ranks = NcclCommunicator(0, 1, client)
     found: dict = {"elements": elements}
     for name in ("float32", "float64", "bfloat16", "float16"):
         dtype = np.dtype(name) if name.startswith("float") else half_dtype(name)
@@ -63,7 +63,7 @@ def nccl(place: RankInfo, elements: int) -> dict:
         found[name] = {"seconds": statistics.median(times), "a sum over one rank changes nothing": same}
     found["update"] = _update(ranks, place)
     ranks.close()
-    member.leave()
+    client.leave()
     found["two ranks on one GPU"] = _two_ranks()
     return found
 
@@ -99,7 +99,7 @@ def _two_ranks() -> dict:
         (folder / "text").write_text("".join(f"{line}\n" for line in lines))
         Tokenizer.train(lines, 300).save(folder / "bpe")
         (folder / "config.toml").write_text(CONFIG)
-        command = [sys.executable, "-m", "minitransformer", "launch", "-n", "2", "--start", "plain", "--"]
+        command = [sys.executable, "-m", "minitransformer", "launch", "-n", "2", "--"]
         environment = os.environ | {"NCCL_MULTI_RANK_GPU_ENABLE": "1", "PYTHONPATH": str(Path(__file__).parent.parent)}
         try:
             run = subprocess.run(

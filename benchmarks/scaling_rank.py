@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -42,8 +43,8 @@ class Vector:
         self.vector, self.places = np.zeros(length, np.float32), {}
 
 
-def all_reduce_times(ranks: Communicator, lengths: list[int], repeats: int) -> list[dict]:
-    """Lowest seconds of our sum of a gradient vector and of MPI's own call on the same bytes, in turn."""
+def all_reduce_times(ranks: Communicator, tcp: Communicator, lengths: list[int], repeats: int) -> list[dict]:
+    """Lowest seconds of the sum of a gradient vector by MPI and by TCP, and of MPI's own call on it, in turn."""
     from mpi4py import MPI
 
     rows = []
@@ -51,6 +52,7 @@ def all_reduce_times(ranks: Communicator, lengths: list[int], repeats: int) -> l
         gradients = Vector(length)
         acts = {
             "ours": lambda gradients=gradients: OverlappedAllReduce(gradients, ranks).finish(),
+            "tcp": lambda gradients=gradients: OverlappedAllReduce(gradients, tcp).finish(),
             "bare": lambda gradients=gradients: MPI.COMM_WORLD.Allreduce(MPI.IN_PLACE, gradients.vector),
         }
         times: dict[str, list[float]] = {name: [] for name in acts}
@@ -97,7 +99,8 @@ def measure(crew: ProcessGroup, task: dict) -> object:
     settings = TrainingConfig(engine="mpi" if crew.place.by_mpi else "auto", micro_batches=max(2, crew.place.size))
     ranks = crew.connect(settings)
     if task["what"] == "all-reduce":
-        result = all_reduce_times(ranks, task["lengths"], task["repeats"])
+        tcp = crew.connect(replace(settings, engine="naive"))
+        result = all_reduce_times(ranks, tcp, task["lengths"], task["repeats"])
     else:
         result = step_times(ranks, task["size"], task["quick"], task["rounds"], task["workers"])
     return result if ranks.rank == 0 else None

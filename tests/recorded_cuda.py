@@ -48,7 +48,7 @@ class World:
 
 
 class Cuda:
-    """The part of the module ``cupy`` that the engine uses, for the GPU of one rank."""
+    """The part of the module ``cupy`` that the communicator uses, for the GPU of one rank."""
 
     def __init__(self, world: World, rank: int):
         self._world, self._rank = world, rank

@@ -225,7 +225,7 @@ def test_sums_of_one_rank_change_nothing_and_two_ranks_without_a_gpu_say_why(mon
     pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed: pip install minitransformer[dev]")
     if driver_version() > 0:
         pytest.skip("there is a GPU: tests/gpu and the benchmark itself look at it")
-    monkeypatch.setattr(gpu_nccl, "NcclCommunicator", lambda member: SingleProcess(member=member))
+    monkeypatch.setattr(gpu_nccl, "NcclCommunicator", lambda rank, size, store: SingleProcess(store=store))
     found = gpu_nccl.nccl(HERE, 1000)
     assert all(found[name]["a sum over one rank changes nothing"] for name in ("float32", "bfloat16"))
     assert found["update"]["equal"]

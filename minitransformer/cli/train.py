@@ -65,7 +65,7 @@ def _train(arguments: argparse.Namespace, process_group: ProcessGroup) -> int:
     from minitransformer.kernels.profile import Profile
     from minitransformer.training import Trainer
 
-    first, profile = process_group.place.rank == 0, None
+    first, profile = process_group.rank_info.rank == 0, None
     if arguments.profile and first:
         profile = Profile(device_wait(load_array_module(config.training.device)))
     if profile is not None:

@@ -34,7 +34,7 @@ def with_vocabulary(config: Config, corpus: Corpus) -> Config:
 
 
 def connected(process_group: ProcessGroup, settings: TrainingConfig) -> tuple[ModuleType, Communicator]:
-    """The array library of this rank, and its engine."""
+    """The array library of this rank, and its communicator."""
     if settings.device != "cpu":
         process_group.use_own_gpu()
     xp = load_array_module(settings.device)

@@ -71,7 +71,7 @@ class Trainer:
             *corpus.train, src_tokens=config.data.src_tokens, tgt_tokens=config.data.tgt_tokens, seed=settings.seed
         )
         self.validation = Validation.if_wanted(corpus, config)
-        xp, self.ranks = connected(process_group or ProcessGroup.alone(), settings)
+        xp, self.ranks = connected(process_group or ProcessGroup.single(), settings)
         check_same_job(self.ranks, config, self.fingerprint)
         self.first = self.ranks.rank == 0
         self.reporter = ProgressReporter(self.first, progress)
