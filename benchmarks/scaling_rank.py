@@ -65,27 +65,28 @@ def all_reduce_times(ranks: Communicator, tcp: Communicator, lengths: list[int],
     return rows
 
 
-def step_times(ranks: Communicator, size_name: str, quick: bool, rounds: int, workers: int) -> dict:
-    """Lowest seconds of an update: with overlap, without, and of the own micro-batches with no sum over ranks."""
+def step_times(ranks: Communicator, tcp: Communicator, size_name: str, quick: bool, rounds: int, workers: int) -> dict:
+    """Lowest seconds of an update: sums by MPI with overlap and without, by TCP, and with no sum over ranks."""
     size = next(size for size in SIZES if size.name == size_name)
     model_config = ModelConfig(vocab_size=100, n_layers=1, d_model=32, d_ff=64, n_heads=2) if quick else size.model
     work = random_work(type(size)(size.name, model_config, 4 if quick else size.sentences, size.tokens, rounds))
-    halves, whole = work.side_by_side[0], work.in_turn[0]
-    batches = halves[ranks.rank :: ranks.size] if ranks.size > 1 or workers > 1 else whole
+    parts, whole = work.side_by_side[0], work.in_turn[0]
+    batches = parts[ranks.rank :: ranks.size] if ranks.size > 1 or workers > 1 else whole
     model = Transformer(model_config, seed=1)
     adam = Adam(model.parameters)
+    threads = Workers(workers)
     n_tokens = (size.tokens * len(whole[0].src),) * 2
-    crew = Workers(workers)
     updates = iter(range(1, 10**6))
 
     def step(together: Communicator, overlap: bool) -> None:
         config = TrainingConfig(overlap=overlap)
-        how = {"workers": crew, "ranks": together, "n_tokens": n_tokens}
+        how = {"workers": threads, "ranks": together, "n_tokens": n_tokens}
         train_step(model, adam, batches, update=next(updates), config=config, **how)
 
     acts = {"alone": lambda: step(SINGLE_PROCESS, False)}
     if ranks.size > 1:
         acts |= {"overlap": lambda: step(ranks, True), "no overlap": lambda: step(ranks, False)}
+        acts |= {"tcp": lambda: step(tcp, True)}
     times: dict[str, list[float]] = {name: [] for name in acts}
     for number in range(rounds + 1):
         for name, act in acts.items():
@@ -95,14 +96,15 @@ def step_times(ranks: Communicator, size_name: str, quick: bool, rounds: int, wo
     return {"parameters": model.parameters.count} | {name: min(each) for name, each in times.items()}
 
 
-def measure(crew: ProcessGroup, task: dict) -> object:
-    settings = TrainingConfig(engine="mpi" if crew.place.by_mpi else "auto", micro_batches=max(2, crew.place.size))
-    ranks = crew.connect(settings)
+def measure(process_group: ProcessGroup, task: dict) -> object:
+    info = process_group.rank_info
+    settings = TrainingConfig(communicator="mpi" if info.by_mpi else "auto", micro_batches=max(2, info.size))
+    ranks = process_group.connect(settings)
+    tcp = process_group.connect(replace(settings, communicator="tcp")) if ranks.size > 1 else ranks
     if task["what"] == "all-reduce":
-        tcp = crew.connect(replace(settings, engine="naive"))
         result = all_reduce_times(ranks, tcp, task["lengths"], task["repeats"])
     else:
-        result = step_times(ranks, task["size"], task["quick"], task["rounds"], task["workers"])
+        result = step_times(ranks, tcp, task["size"], task["quick"], task["rounds"], task["workers"])
     return result if ranks.rank == 0 else None
 
 

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from tiny_run import tiny_config, tiny_corpus
 
 from minitransformer.cli.common import print_line
-from minitransformer.cli.train import _cause
+from minitransformer.cli.train import format_error
 from minitransformer.distributed import ProcessGroup, init_process_group
 from minitransformer.distributed.supervision.client import SupervisorClient
 from minitransformer.training import Trainer, agreement, train_step, trainer
@@ -89,6 +89,6 @@ def train(
 
 if __name__ == "__main__":
     _, folder, changes, *planted = sys.argv
-    with init_process_group(lambda message: print_line("train", message), _cause) as joined:
+    with init_process_group(lambda message: print_line("train", message), format_error) as joined:
         status = train(joined, folder, json.loads(changes), *planted)
     sys.exit(status)

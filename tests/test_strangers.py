@@ -247,7 +247,8 @@ def test_no_process_is_killed_that_a_stranger_names(tmp_path, monkeypatch):
     try:
         assert Launch([str(program)], 2, said.append).wait() == 0
         assert said == []
-        assert victim.poll() is None
+        with pytest.raises(subprocess.TimeoutExpired):
+            victim.wait(0.5)
     finally:
         victim.kill()
         victim.wait()
@@ -271,7 +272,8 @@ def test_even_a_rank_cannot_name_a_process_to_be_killed(tmp_path, monkeypatch):
     try:
         assert Launch([str(program)], 1, said.append).wait() == 2
         assert said == ["rank 0 (x) ended without a word: it ended with exit code 0"]
-        assert victim.poll() is None
+        with pytest.raises(subprocess.TimeoutExpired):
+            victim.wait(0.5)
     finally:
         victim.kill()
         victim.wait()

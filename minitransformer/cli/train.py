@@ -50,7 +50,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from minitransformer.distributed import init_process_group
 
-    with init_process_group(lambda message: print_line("train", message), _cause) as process_group:
+    with init_process_group(lambda message: print_line("train", message), format_error) as process_group:
         return _train(arguments, process_group)
 
 
@@ -82,7 +82,7 @@ def _train(arguments: argparse.Namespace, process_group: ProcessGroup) -> int:
     return outcome.exit_status
 
 
-def _cause(error: BaseException) -> tuple[str, int]:
+def format_error(error: BaseException) -> tuple[str, int]:
     """Why this rank ends, for the one line that tells of it. A fault of the program shows where it is, besides."""
     try:
         message, code = explained(error)
