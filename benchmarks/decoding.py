@@ -21,7 +21,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
@@ -34,48 +33,21 @@ from transformers import MarianMTModel
 from benchmarks.machine import machine_facts, threads_for_peers
 from benchmarks.marian import ctranslate2_translator, marian_model
 from benchmarks.matrix_products import record_products, replay
+from benchmarks.search_cases import Case, random_model, random_sources, search
 from benchmarks.tables import markdown_row, save_results
 from minitransformer.backend import keep_freed_memory
-from minitransformer.config import BOS, EOS, PAD, UNK, ModelConfig
-from minitransformer.generation import Hypothesis, beam_search, greedy_search
+from minitransformer.config import ModelConfig
 from minitransformer.models import Transformer
 
-SOURCE_TOKENS = 24
 ROUNDS, WARM_UP = 5, 1
 PAUSE = 0.1  # seconds: threads of the one library still spin for a while after its work
 TIE = 1e-5  # nats a token: log-probabilities nearer than this are equal up to rounding
 
 
-@dataclass(frozen=True)
-class Case:
-    """How many sentences are translated, into how many tokens each, by which beam (1: greedy)."""
-
-    sentences: int
-    new_tokens: int
-    beam_size: int
-
-    @property
-    def search(self) -> str:
-        return "greedy" if self.beam_size == 1 else f"beam {self.beam_size}"
-
-
 CASES = tuple(Case(*each) for each in ((s, t, k) for s in (1, 32) for k in (1, 4) for t in (24, 64)))
 QUICK_CASES = (Case(2, 24, 1), Case(2, 24, 4))
 Output = tuple[list[int], float]
-"""Token ids of the best hypothesis, and its log-probability (nan where a peer does not tell)."""
-
-
-def random_model(config: ModelConfig) -> Transformer:
-    """Random weights; the output never ends by itself."""
-    model = Transformer(config, seed=1)
-    model.embedding.data[[PAD, BOS, EOS]] = 0.0
-    return model
-
-
-def random_sources(case: Case, vocab_size: int) -> np.ndarray:
-    """(sentences, SOURCE_TOKENS + 1), EOS last"""
-    words = np.random.default_rng(0).integers(UNK + 1, vocab_size, (case.sentences, SOURCE_TOKENS))
-    return np.concatenate([words, np.full((case.sentences, 1), EOS)], axis=1)
+"""Token ids of the best hypothesis, and its log-probability (NaN where a peer does not tell)."""
 
 
 def contestants(
@@ -94,13 +66,7 @@ def contestants(
 
 
 def translate_ours(model: Transformer, src: np.ndarray, case: Case) -> list[Output]:
-    options = {"max_extra": case.new_tokens - SOURCE_TOKENS, "alpha": 0.0}
-    hypotheses: list[Hypothesis]
-    if case.beam_size == 1:
-        hypotheses = greedy_search(model, src, **options)
-    else:
-        hypotheses = [best for (best,) in beam_search(model, src, beam_size=case.beam_size, **options)]
-    return [(each.ids, each.log_prob) for each in hypotheses]
+    return [(each.ids, each.log_prob) for each in search(model, src, case)]
 
 
 def translate_marian(marian: MarianMTModel, src: np.ndarray, case: Case) -> list[Output]:

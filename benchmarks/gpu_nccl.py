@@ -15,6 +15,7 @@ import numpy as np
 from benchmarks.gpu_steps import RankInfo, reason
 from benchmarks.work import Size, random_batch
 from minitransformer.config import ModelConfig, TrainingConfig
+from minitransformer.distributed import SINGLE_PROCESS
 from minitransformer.distributed.nccl import NcclCommunicator
 from minitransformer.distributed.supervision.client import SupervisorClient
 from minitransformer.distributed.supervision.rank_info import RankInfo as RankOfJob
@@ -23,7 +24,7 @@ from minitransformer.kernels.precision import half_dtype
 from minitransformer.models import Transformer
 from minitransformer.optim import Adam
 from minitransformer.text import Tokenizer
-from minitransformer.training import train_step
+from minitransformer.training import ParallelGradientAccumulator, train_step
 
 SMALL = Size("small", ModelConfig(vocab_size=1000, n_layers=2, d_model=64, d_ff=128, n_heads=2), 16, 20, 1)
 CONFIG = """
@@ -80,12 +81,13 @@ def _timed(ranks: NcclCommunicator, vector, place: RankInfo) -> float:
 def _update(ranks: NcclCommunicator, place: RankInfo) -> dict:
     """The same update with NCCL's sums in it and without."""
     losses = []
-    for options in ({}, {"ranks": ranks}):
+    for communicator in (SINGLE_PROCESS, ranks):
         model = Transformer(SMALL.model, seed=1, xp=place.xp)
         optimizer = Adam(model.parameters)
+        accumulator = ParallelGradientAccumulator(model.parameters, ranks=communicator)
         for update in (1, 2, 3):
             result = train_step(
-                model, optimizer, [random_batch(SMALL)], update=update, config=TrainingConfig(), **options
+                model, optimizer, [random_batch(SMALL)], update=update, config=TrainingConfig(), accumulator=accumulator
             )
         losses.append(result.read().loss)
     return {"loss without and with": losses, "equal": losses[0] == losses[1]}

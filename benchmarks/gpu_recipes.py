@@ -95,7 +95,7 @@ def _config(recipe: Recipe, files: dict[str, Path], folder: Path, device: str, c
         lines = [line for side in ("train_src", "train_tgt") for line in read_lines(files[side])]
         Tokenizer.train(lines, vocab_size=recipe.pieces).save(pieces)
     places = {f"data.{part}": files[part] for part in ("train_src", "train_tgt", "valid_src", "valid_tgt")}
-    places |= {"data.tokenizer": pieces, "training.directory": folder, "training.device": device}
+    places |= {"data.tokenizer": pieces, "training.directory": folder, "execution.device": device}
     settings = [f"{key}={json.dumps(str(value))}" for key, value in places.items()]
     return Config.load(TOML, [*settings, *recipe.changes, *changes])
 

@@ -16,11 +16,11 @@ from minitransformer.backend import device_wait
 from minitransformer.config import TrainingConfig
 from minitransformer.kernels.cupy.launch import Counter
 from minitransformer.kernels.profile import Profile, profiled, timed
-from minitransformer.models import Transformer
+from minitransformer.models import Shape, Transformer
 from minitransformer.optim import Adam, LossScale
-from minitransformer.planning.flops import step_flops
-from minitransformer.planning.memory import Shape, plan
-from minitransformer.training.step import evaluate_loss, train_step
+from minitransformer.planning import plan
+from minitransformer.planning.flops import batch_flops
+from minitransformer.training import ParallelGradientAccumulator, evaluate_loss, train_step
 
 WARM_UP = 3
 
@@ -43,11 +43,12 @@ class RankInfo:
 def our_update(size: Size, precision: str, place: RankInfo) -> tuple[Transformer, Callable[[], object]]:
     """The model and a function that makes one update, whose result stays on the device."""
     model = Transformer(size.model, seed=1, xp=place.xp, precision=precision)
-    adam, scale, batch = Adam(model.parameters), LossScale.for_precision(precision), random_batch(size)
+    adam, batch = Adam(model.parameters), random_batch(size)
+    accumulator = ParallelGradientAccumulator(model.parameters, scale=LossScale.for_precision(precision))
     updates = iter(range(1, 1 << 30))
 
     def update() -> object:
-        return train_step(model, adam, [batch], update=next(updates), config=TrainingConfig(), loss_scale=scale)
+        return train_step(model, adam, [batch], update=next(updates), config=TrainingConfig(), accumulator=accumulator)
 
     return model, update
 
@@ -75,7 +76,7 @@ def in_turn(runners: dict[str, Callable[[], object]], size: Size, place: RankInf
 def steps(size: Size, precisions: Sequence[str], place: RankInfo, peers: Sequence[str]) -> dict:
     """Ours and PyTorch's update in each precision. peers: of ``eager`` and ``compiled``"""
     shape = Shape(size.sentences, size.tokens, size.tokens)
-    results: dict = {"flops": step_flops(size.model, size.sentences, size.tokens, size.tokens), "tokens": shape.tgt}
+    results: dict = {"flops": batch_flops(size.model, size.sentences, size.tokens, size.tokens), "tokens": shape.tgt}
     for precision in precisions:
         entry = results[precision] = {}
         model, update = our_update(size, precision, place)

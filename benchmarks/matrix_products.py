@@ -98,7 +98,7 @@ def record_step(model: Transformer, batch: Batch) -> list[Product]:
 
     def step() -> None:
         model.parameters.zero_grad()
-        loss, _ = model.loss(batch.src, batch.tgt_in, batch.tgt_out, DropoutMasks(0))
+        loss, _ = model.loss(batch, DropoutMasks(0))
         loss.backward()
 
     return record_products(model, step)

@@ -23,7 +23,7 @@ from minitransformer.distributed import (
 )
 from minitransformer.models import Transformer
 from minitransformer.optim import Adam
-from minitransformer.training import train_step
+from minitransformer.training import ParallelGradientAccumulator, train_step
 from minitransformer.workers import Workers
 
 
@@ -73,15 +73,16 @@ def step_times(ranks: Communicator, tcp: Communicator, size_name: str, quick: bo
     parts, whole = work.side_by_side[0], work.in_turn[0]
     batches = parts[ranks.rank :: ranks.size] if ranks.size > 1 or workers > 1 else whole
     model = Transformer(model_config, seed=1)
-    adam = Adam(model.parameters)
     threads = Workers(workers)
+    adam = Adam(model.parameters, workers=threads)
     n_tokens = (size.tokens * len(whole[0].src),) * 2
     updates = iter(range(1, 10**6))
 
     def step(together: Communicator, overlap: bool) -> None:
-        config = TrainingConfig(overlap=overlap)
-        how = {"workers": threads, "ranks": together, "n_tokens": n_tokens}
-        train_step(model, adam, batches, update=next(updates), config=config, **how)
+        accumulator = ParallelGradientAccumulator(
+            model.parameters, workers=threads, ranks=together, overlap=overlap, tokens_of_update=lambda update: n_tokens
+        )
+        train_step(model, adam, batches, update=next(updates), config=TrainingConfig(), accumulator=accumulator)
 
     acts = {"alone": lambda: step(SINGLE_PROCESS, False)}
     if ranks.size > 1:

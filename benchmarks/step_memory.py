@@ -26,7 +26,7 @@ from minitransformer.config import ModelConfig, TrainingConfig
 from minitransformer.models import Transformer
 from minitransformer.optim import Adam
 from minitransformer.text import Batch
-from minitransformer.training import train_step
+from minitransformer.training import ParallelGradientAccumulator, train_step
 from minitransformer.workers import SERIAL, Workers
 
 WAYS = ("side by side", "one batch", "pytorch")
@@ -57,9 +57,14 @@ def _our_step(model_config: ModelConfig, batch: Batch, way: str) -> tuple[Callab
     imports = peak_bytes()
     keep_freed_memory()
     model = Transformer(model_config, seed=1)
-    adam, config = Adam(model.parameters), TrainingConfig()
     batches, workers = ([batch], SERIAL) if way == "one batch" else (work.halves(batch), Workers.for_shares(2))
-    return lambda: train_step(model, adam, batches, update=adam.step_count + 1, config=config, workers=workers), imports
+    adam, config = Adam(model.parameters, workers=workers), TrainingConfig()
+    accumulator = ParallelGradientAccumulator(model.parameters, workers=workers)
+
+    def step() -> None:
+        train_step(model, adam, batches, update=adam.step_count + 1, config=config, accumulator=accumulator)
+
+    return step, imports
 
 
 def _torch_step(model_config: ModelConfig, batch: Batch, way: str) -> tuple[Callable[[], object], int]:

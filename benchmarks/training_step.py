@@ -37,7 +37,7 @@ from minitransformer.config import TrainingConfig
 from minitransformer.models import Transformer
 from minitransformer.optim import Adam
 from minitransformer.text import Batch
-from minitransformer.training import train_step
+from minitransformer.training import ParallelGradientAccumulator, train_step
 from minitransformer.workers import SERIAL, Workers
 
 WARM_UP = 2  # rounds that do not count
@@ -58,8 +58,10 @@ def contestants(size: Size, work: Work, compiled: bool = False) -> dict[str, Cal
     workers = Workers.for_shares(2)
 
     def step(updates: list[list[Batch]], workers: Workers) -> None:
+        adam.workers = workers
+        accumulator = ParallelGradientAccumulator(ours.parameters, workers=workers)
         for batches in updates:
-            train_step(ours, adam, batches, update=adam.step_count + 1, config=config, workers=workers)
+            train_step(ours, adam, batches, update=adam.step_count + 1, config=config, accumulator=accumulator)
 
     def torch_steps(compiled: bool = False) -> Callable[[], None]:
         twin = TorchTransformer.from_ours(ours)

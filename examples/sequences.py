@@ -23,7 +23,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 from tqdm import tqdm
 
 from minitransformer.checkpoints import average_checkpoints
-from minitransformer.config import UNK, Config, DataConfig, ModelConfig, TrainingConfig
+from minitransformer.config import UNK, Config, DataConfig, ExecutionConfig, ModelConfig, TrainingConfig
 from minitransformer.errors import ConfigError, MiniTransformerError
 from minitransformer.figures import draw_attention, draw_learning_curves, png_bytes
 from minitransformer.generation import greedy_search
@@ -65,7 +65,6 @@ def make_config(arguments: argparse.Namespace) -> Config:
             d_ff=256,
             n_heads=4,
             p_drop=0.0,
-            kernels=arguments.kernels,
         ),
         # Two batches, of one length each, make an update: together 64 of the longest sequences, or more shorter ones.
         data=DataConfig(src_tokens=32 * (LONGEST + 1), tgt_tokens=32 * (LONGEST + 1)),
@@ -81,6 +80,7 @@ def make_config(arguments: argparse.Namespace) -> Config:
             save_every=100,
             keep_checkpoints=AVERAGED,
         ),
+        execution=ExecutionConfig(kernels=arguments.kernels),
     )
 
 

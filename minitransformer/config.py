@@ -13,14 +13,18 @@ PAD, BOS, EOS, UNK = 0, 1, 2, 3
 """Ids that every vocabulary reserves: padding, begin of sentence, end of sentence, unknown."""
 
 PRECISIONS = ("float32", "tf32", "bfloat16", "float16")
-"""How activations are stored and products computed; see TrainingConfig.precision."""
+"""How activations are stored and products computed; see ExecutionConfig.precision."""
+
+KERNEL_MODES = ("simple", "fast")
+"""Which form of a rule is computed; see ExecutionConfig.kernels."""
 
 
 @dataclass(frozen=True)
 class ModelConfig(Section):
     """The shape of the model  [sec. 3, sec. 5.4, Table 3]."""
 
-    vocab_size: int = option(0, "V, word pieces (0: taken from the tokenizer)", low=0)
+    kind: str = option("transformer", "which model is built: transformer, language_model, or one that was registered")
+    vocab_size: int = option(0, "V, tokens of the vocabulary (0: taken from the tokenizer)", low=0)
     n_layers: int = option(6, "N, layers of the encoder and of the decoder", low=0, high=1000)
     d_model: int = option(512, "width of the residual stream", low=1)
     d_ff: int = option(2048, "width inside the feed-forward layer", low=1)
@@ -37,7 +41,6 @@ class ModelConfig(Section):
     tie_embeddings: bool = option(True, "one matrix for both embeddings and the output projection")
     attention_bias: bool = option(False, "biases on W^Q, W^K, W^V, W^O")
     dtype: str = option("float32", "floating-point type of parameters", choices=("float32", "float64"))
-    kernels: str = option("fast", "the readable pairs alone, or their fast twins", choices=("simple", "fast"))
 
     def __post_init__(self):
         super().__post_init__()
@@ -110,16 +113,23 @@ class DataConfig(Section):
 
 
 @dataclass(frozen=True)
-class TrainingConfig(Section):
-    """How the model learns  [sec. 5.2, 5.3]."""
+class ExecutionConfig(Section):
+    """Where and how the same model is computed. A run may resume with other values: only rounding depends on them."""
 
-    directory: str = option("runs/model", "folder for checkpoints and metrics, path")
     device: str = option("auto", "where arrays live; auto: the GPU if one is usable", choices=("cpu", "cuda", "auto"))
     precision: str = option(
         "float32",
         "on a GPU, how products are computed (tf32) or activations stored and multiplied (bfloat16, float16)",
         choices=PRECISIONS,
     )
+    kernels: str = option("fast", "the plain rules alone, or fast kernels where there are some", choices=KERNEL_MODES)
+
+
+@dataclass(frozen=True)
+class TrainingConfig(Section):
+    """How the model learns  [sec. 5.2, 5.3]."""
+
+    directory: str = option("runs/model", "folder for checkpoints and metrics, path")
     seed: int = option(1, "seed of initial weights, data order and dropout", low=0, high=2**63 - 1)
     updates: int = option(100000, "updates of the parameters in all", low=0)
     micro_batches: int = option(1, "micro-batches whose gradients make one update", low=1, high=10000)
@@ -172,11 +182,12 @@ class TranslationConfig(Section):
 
 @dataclass(frozen=True)
 class Config:
-    """All sections of a run; ``Config.load`` reads them from TOML and applies ``--set`` words."""
+    """All sections of a run; ``Config.load`` reads them from TOML and applies ``--set`` options."""
 
     model: ModelConfig = field(default_factory=ModelConfig)
     data: DataConfig = field(default_factory=DataConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
+    execution: ExecutionConfig = field(default_factory=ExecutionConfig)
     translation: TranslationConfig = field(default_factory=TranslationConfig)
 
     @classmethod

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from minitransformer.errors import ConfigError
+from minitransformer.retired_keys import RETIRED_KEYS
 
 HIGHEST = {int: 2**31 - 1, float: sys.float_info.max}
 """What a number may be at most where its option does not say: what fits into an id, and all but infinity."""
@@ -45,6 +46,8 @@ def section_from(section: type, table: object, where: str) -> Any:
         raise ConfigError(f"{where}: [{name}] must be a table, got {_shown(table)}")
     known = [spec.name for spec in fields(section)]
     for key in table:
+        if key not in known and f"{name}.{key}" in RETIRED_KEYS:
+            raise ConfigError(f"{where}: {name}.{key} is now called {RETIRED_KEYS[f'{name}.{key}']}; rename it")
         if key not in known:
             raise ConfigError(f"{where}: unknown key {_shown(key)} in [{name}]; known: {', '.join(known)}")
     try:

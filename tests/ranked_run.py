@@ -20,7 +20,7 @@ from minitransformer.cli.common import print_line
 from minitransformer.cli.train import format_error
 from minitransformer.distributed import ProcessGroup, init_process_group
 from minitransformer.distributed.supervision.client import SupervisorClient
-from minitransformer.training import Trainer, agreement, train_step, trainer
+from minitransformer.training import Trainer, compatibility, train_step, trainer
 
 
 def _out_of_memory() -> None:
@@ -50,7 +50,7 @@ FAULTS: dict[str, Callable[[], object]] = {
 def plant(fault: str, update: int) -> None:
     """Let ``fault`` happen in this rank."""
     if fault == "code":
-        agreement.code_hash = lambda: "another version"
+        compatibility.code_hash = lambda: "another version"
         return
     if fault in ("config", "data"):
         return

@@ -13,7 +13,7 @@ import minitransformer
 PACKAGE = Path(minitransformer.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
 FLOORS = {
-    **dict.fromkeys(["errors", "settings", "config", "backend", "blas", "workers", "files"], 0),
+    **dict.fromkeys(["errors", "retired_keys", "settings", "config", "backend", "blas", "workers", "files"], 0),
     **dict.fromkeys(["ops", "text", "data", "figures"], 1),
     **dict.fromkeys(["kernels", "distributed"], 2),
     "autograd": 3,

@@ -162,8 +162,10 @@ def test_memory_that_is_full_is_told_with_what_was_asked_what_is_free_and_what_t
 @pytest.mark.parametrize("precision", ["tf32", "bfloat16", "float16"])
 def test_numpy_computes_in_float32_alone(precision):
     config = ModelConfig(vocab_size=5, n_layers=1, d_model=4, d_ff=4, n_heads=1)
-    with pytest.raises(ConfigError, match="training.precision must be float32 on the CPU, got"):
+    with pytest.raises(ConfigError, match="execution.precision must be float32 on the CPU, got"):
         Transformer(config, precision=precision)
-    for changes, what in (({"kernels": "simple"}, "kernels"), ({"dtype": "float64"}, "dtype")):
-        with pytest.raises(ConfigError, match=f"float32 with model.{what} = "):
-            Transformer(ModelConfig(vocab_size=5, n_layers=0, **changes), xp=SimpleNamespace(), precision=precision)
+    options = {"xp": SimpleNamespace(), "precision": precision}
+    with pytest.raises(ConfigError, match="float32 with execution.kernels = "):
+        Transformer(ModelConfig(vocab_size=5, n_layers=0), kernel_mode="simple", **options)
+    with pytest.raises(ConfigError, match="float32 with model.dtype = "):
+        Transformer(ModelConfig(vocab_size=5, n_layers=0, dtype="float64"), **options)

@@ -99,7 +99,7 @@ CASES = {
     "no such config": (["train", "none.toml"], "none.toml: cannot be read: No such file"),
     "config whose name is no text": (["train", "\udcff.toml"], r"\udcff.toml: cannot be read"),
     "config whose name has two lines": (["train", "a\nb.toml"], "minitransformer train: a b.toml: cannot be read"),
-    "unknown config key": ([*TRAIN, "--set", "model.layers=2"], "unknown key 'layers' in [model]; known: vocab_size"),
+    "unknown config key": ([*TRAIN, "--set", "model.layers=2"], "unknown key 'layers' in [model]; known: kind"),
     "wrong type in config": (
         [*TRAIN, "--set", "model.n_layers=two"],
         "model.n_layers must be a whole number, got 'two'",

@@ -92,7 +92,7 @@ def test_the_twin_drops_at_the_same_places_with_the_same_probabilities(torch, ba
     ours = Transformer(config, seed=3)
     twin = TorchTransformer.from_ours(ours)
     batch = batches[0]
-    loss, _ = ours.loss(batch.src, batch.tgt_in, batch.tgt_out, DropoutMasks(7))
+    loss, _ = ours.loss(batch, DropoutMasks(7))
     use_our_masks(torch, monkeypatch, DropoutMasks(7))
     theirs, _ = twin.loss(*(torch.from_numpy(ids).long() for ids in (batch.src, batch.tgt_in, batch.tgt_out)))
     assert theirs.item() == pytest.approx(loss.item(), rel=1e-12)
@@ -108,7 +108,7 @@ def test_a_variant_that_the_twin_does_not_have_is_refused(torch):
 
 @pytest.mark.parametrize("kernels", ["simple", "fast"])
 def test_a_step_multiplies_exactly_the_matrices_of_the_formula(kernels, batches):
-    config = ModelConfig(**TINY, kernels=kernels)
+    config = ModelConfig(**TINY)
     batch = batches[0]
     (n_sentences, S), T = batch.src.shape, batch.tgt_in.shape[1]
     d, heads = config.d_model, config.n_heads * (config.d_k + config.d_v)
@@ -118,7 +118,7 @@ def test_a_step_multiplies_exactly_the_matrices_of_the_formula(kernels, batches)
     layers = config.n_layers * (sum(self_attention[n] for n in (S, T)) + cross_attention + feed_forward)
     forward = 2 * n_sentences * (layers + T * d * config.vocab_size)
 
-    model = Transformer(config, seed=1)
+    model = Transformer(config, seed=1, kernel_mode=kernels)
     products = record_step(model, batch)
     assert sum(product.flops for product in products) == 3 * forward  # two gradients for each product
     assert all(type(model.parameters[name].data) is np.ndarray for name in model.parameters.names)

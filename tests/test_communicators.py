@@ -14,6 +14,7 @@ from minitransformer.distributed import overlap as overlap_module
 from minitransformer.distributed.communicator import Communicator
 from minitransformer.nn.module import Gradients
 from minitransformer.optim import Adam
+from minitransformer.training import ParallelGradientAccumulator
 from minitransformer.training.step import train_step
 
 pytestmark = pytest.mark.mpi
@@ -80,8 +81,10 @@ def test_slices_are_begun_while_backward_runs_and_none_changes_after_that(rng, m
         add(gradients, leaf, grad)
 
     monkeypatch.setattr(Gradients, "add", logged)
-    config = TrainingConfig(overlap=overlap)
-    train_step(model, Adam(model.parameters), batches, update=1, config=config, ranks=Doubled(log), n_tokens=(9, 9))
+    accumulator = ParallelGradientAccumulator(
+        model.parameters, ranks=Doubled(log), overlap=overlap, tokens_of_update=lambda update: (9, 9)
+    )
+    train_step(model, Adam(model.parameters), batches, update=1, config=TrainingConfig(), accumulator=accumulator)
     kinds = [entry[0] for entry in log]
     last_came = max(number for number, kind in enumerate(kinds) if kind == "came")
     while_backward = kinds[:last_came].count("begun")

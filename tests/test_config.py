@@ -35,9 +35,9 @@ def test_a_config_written_out_reads_back_equal(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[modle]\n", r"run.toml: unknown section \[modle\]; known: model, data, training, translation"),
+        ("[modle]\n", r"run.toml: unknown section \[modle\]; known: model, data, training, execution, translation"),
         ("model = 3\n", r"run.toml: \[model\] must be a table, got 3"),
-        ("[model]\nlayers = 6\n", r"run.toml: unknown key 'layers' in \[model\]; known: vocab_size, n_layers"),
+        ("[model]\nlayers = 6\n", r"run.toml: unknown key 'layers' in \[model\]; known: kind, vocab_size, n_layers"),
         ("[model]\nn_layers = 6.0\n", r"model.n_layers must be a whole number, got 6.0"),
         ("[model]\nn_layers = true\n", r"model.n_layers must be a whole number, got True"),
         ("[model]\nn_layers = '6'\n", r"model.n_layers must be a whole number, got '6'"),

@@ -14,7 +14,7 @@ from minitransformer.models import Transformer
 from minitransformer.nn import DropoutMasks
 from minitransformer.ops.registry import RULES
 from minitransformer.optim import Adam, LossScale
-from minitransformer.training.step import evaluate_loss, train_step
+from minitransformer.training import ParallelGradientAccumulator, evaluate_loss, train_step
 
 pytestmark = pytest.mark.cuda  # needs packages of the dev extra
 DROP = {"p_drop": 0.2, "p_drop_attention": 0.3, "p_drop_ffn": 0.25}
@@ -40,7 +40,7 @@ def test_simple_and_fast_kernels_give_the_same_losses(norm, variant, gpu, rng):
     batches = [random_batch(rng), random_batch(rng, (3, 6), (2, 7))]
     losses = {}
     for mode in ("simple", "fast"):
-        model = small_model(np.random.default_rng(8), gpu.xp, norm=norm, kernels=mode, **variant, **DROP)
+        model = small_model(np.random.default_rng(8), gpu.xp, norm=norm, kernel_mode=mode, **variant, **DROP)
         losses[mode] = train(model, batches, 3)
     assert losses["fast"] == pytest.approx(losses["simple"], rel=1e-9)
     assert len(set(losses["simple"])) == 6
@@ -81,7 +81,12 @@ def test_activations_in_halves_learn_as_float32_does(precision, gpu, rng):
     for name in ("float32", precision):
         model = small_model(np.random.default_rng(8), gpu.xp, dtype="float32")
         model.precision = name
-        curves[name] = train(model, batches, 10, loss_scale=LossScale.for_precision(name))
+        curves[name] = train(
+            model,
+            batches,
+            10,
+            accumulator=ParallelGradientAccumulator(model.parameters, scale=LossScale.for_precision(name)),
+        )
     assert curves[precision] == pytest.approx(curves["float32"], rel=0.03)
     assert curves[precision][-2] < 0.95 * curves[precision][0]
 
@@ -99,7 +104,7 @@ def test_the_same_seed_gives_the_same_bits(gpu, rng):
 def test_losses_without_dropout_and_translations_are_those_of_the_readable_pairs(gpu, rng):
     batches = [random_batch(rng), random_batch(rng, (3, 6), (2, 7))]
     fast = small_model(np.random.default_rng(8), gpu.xp, **DROP)
-    simple = small_model(np.random.default_rng(8), kernels="simple", **DROP)  # on NumPy
+    simple = small_model(np.random.default_rng(8), kernel_mode="simple", **DROP)  # on NumPy
     assert evaluate_loss(fast, batches) == pytest.approx(evaluate_loss(simple, batches), rel=1e-12)
     found, wanted = (beam_search(model, batches[0].src, beam_size=3, n_best=3) for model in (fast, simple))
     for ours, expected in zip(found, wanted, strict=True):

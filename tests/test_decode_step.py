@@ -13,7 +13,7 @@ VARIANTS = [
     {},
     dict(norm="pre", attention_bias=True),
     dict(positions="learned", tie_embeddings=False),
-    dict(kernels="simple"),
+    dict(kernel_mode="simple"),
 ]
 
 

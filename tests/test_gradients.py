@@ -77,13 +77,13 @@ def test_no_rule_writes_into_what_it_was_given(case, rng):
 def test_the_gradient_of_the_whole_model_is_the_derivative_of_its_loss(norm, kernels, rng):
     """With every kind of dropout on: the masks depend on the seed alone, so the loss is a smooth function."""
     drop = dict(p_drop=0.2, p_drop_attention=0.3, p_drop_ffn=0.25)
-    model, batch = small_model(rng, norm=norm, kernels=kernels, attention_bias=True, **drop), random_batch(rng)
+    model, batch = small_model(rng, norm=norm, kernel_mode=kernels, attention_bias=True, **drop), random_batch(rng)
     along = gradient(model, batch, DropoutMasks(seed=5))
     weights, step = model.parameters.data.copy(), 1e-6
 
     def loss_at(x) -> float:
         model.parameters.data[:] = x
-        return model.loss(batch.src, batch.tgt_in, batch.tgt_out, DropoutMasks(seed=5))[0].item()
+        return model.loss(batch, DropoutMasks(seed=5))[0].item()
 
     for name, shape, offset in model.parameters.table:
         direction = np.zeros_like(weights)

@@ -143,7 +143,7 @@ def test_one_training_step_reaches_every_twin(rng, monkeypatch):
 
 
 def test_a_step_with_simple_kernels_runs_the_readable_pairs_alone(rng, monkeypatch):
-    chosen = rules_of_one_step(rng, monkeypatch, p_drop=0.1, kernels="simple")
+    chosen = rules_of_one_step(rng, monkeypatch, p_drop=0.1, kernel_mode="simple")
     assert chosen and all(pair is RULES[pair.name] for pair in chosen)
 
 
@@ -152,7 +152,7 @@ def test_simple_and_fast_kernels_give_the_same_losses(norm, rng):
     micro_batches = [random_batch(rng), random_batch(rng, (3, 6), (2, 7))]
     losses = {}
     for mode in ("simple", "fast"):
-        model = small_model(np.random.default_rng(8), norm=norm, kernels=mode, p_drop=0.1, p_drop_attention=0.1)
+        model = small_model(np.random.default_rng(8), norm=norm, kernel_mode=mode, p_drop=0.1, p_drop_attention=0.1)
         optimizer, config = Adam(model.parameters), TrainingConfig(warmup_steps=20, lr_scale=0.1)
         steps = [train_step(model, optimizer, micro_batches, update=u, config=config) for u in range(1, 31)]
         losses[mode] = [value for step in steps for value in (step.loss, step.nll)]

@@ -9,10 +9,11 @@ import pytest
 
 from minitransformer.cli.main import main
 from minitransformer.config import UNK, ModelConfig, TrainingConfig
-from minitransformer.models import Transformer
+from minitransformer.models import Shape, Transformer
 from minitransformer.optim import Adam
-from minitransformer.planning.memory import Shape, parameter_count, plan
+from minitransformer.planning import parameter_count, plan
 from minitransformer.text import pad_batch
+from minitransformer.training import ParallelGradientAccumulator
 from minitransformer.training.step import train_step
 from minitransformer.workers import Workers
 
@@ -46,14 +47,15 @@ def random_batch(config: ModelConfig, shape: Shape):
 
 def measured(config: ModelConfig, shape: Shape, micro_batches: int = 1, workers: int = 1) -> int:
     """The peak of a second update, which no longer makes what lasts."""
-    batches, process_group = [random_batch(config, shape)] * micro_batches, Workers(workers)
+    batches, threads = [random_batch(config, shape)] * micro_batches, Workers(workers)
     tracemalloc.start()
     try:
         model = Transformer(config)
-        adam = Adam(model.parameters)
+        adam = Adam(model.parameters, workers=threads)
+        accumulator = ParallelGradientAccumulator(model.parameters, workers=threads)
         for update in (1, 2):
             tracemalloc.reset_peak()
-            train_step(model, adam, batches, update=update, config=TrainingConfig(), workers=process_group)
+            train_step(model, adam, batches, update=update, config=TrainingConfig(), accumulator=accumulator)
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -92,7 +94,7 @@ def test_on_a_gpu_halves_take_half_the_activations_and_no_masks():
 def test_the_command_prints_a_plan(tmp_path, capsys):
     path = tmp_path / "config.toml"
     path.write_text("model = { vocab_size = 37000 }\ndata = { src_tokens = 25000, tgt_tokens = 25000 }\n")
-    assert main(["plan", str(path), "--length", "25", "--set", "training.precision=bfloat16"]) == 0
+    assert main(["plan", str(path), "--length", "25", "--set", "execution.precision=bfloat16"]) == 0
     output = capsys.readouterr().out
     assert "63,045,632 parameters; a micro-batch of 1,000 sentences of 25 + 25 tokens" in output
     assert "GPU, bfloat16" in output and "not run on a GPU" in output and "projection_loss" in output

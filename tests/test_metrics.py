@@ -13,7 +13,7 @@ def test_perplexity_is_exp_of_the_unsmoothed_nll_per_target_token(tmp_path):
     no_dropout = {"p_drop": 0.0, "p_drop_attention": 0.0, "p_drop_ffn": 0.0, "label_smoothing": 0.3, "dtype": "float64"}
     run = tiny_trainer(tmp_path, model=no_dropout, updates=1, log_every=1, validate_every=1)
     src, tgt = run.corpus.train
-    rows = np.concatenate([run.stream.batch(number).rows for number in (0, 1)])  # the micro-batches of update 1
+    rows = np.concatenate([run.batches.stream.batch(number).rows for number in (0, 1)])  # the micro-batches of update 1
     before = slow_losses(run.model, [src[row] for row in rows], [tgt[row] for row in rows])
     run.run()
     after = slow_losses(run.model, *run.corpus.valid)
@@ -48,11 +48,11 @@ def test_the_epoch_line_is_the_token_weighted_mean_of_its_updates(tmp_path):
     begin = 1
     for line in epochs:
         updates = range(begin, line["update"] + 1)
-        tokens = [sum(run.stream.batch(2 * (u - 1) + i).n_tgt_tokens for i in (0, 1)) for u in updates]
+        tokens = [sum(run.batches.stream.batch(2 * (u - 1) + i).n_tgt_tokens for i in (0, 1)) for u in updates]
         losses = [train[u]["loss"] for u in updates]
         assert line["tokens"] == sum(tokens)
         assert line["loss"] == pytest.approx(np.average(losses, weights=tokens), rel=1e-12)
-        assert run.stream.position(2 * line["update"])[0] == line["epoch"]  # the next update begins another epoch
+        assert run.batches.stream.position(2 * line["update"])[0] == line["epoch"]  # the next update's
         begin = line["update"] + 1
 
 

@@ -11,13 +11,13 @@ from minitransformer.models import Transformer
 from minitransformer.nn import DropoutMasks
 from minitransformer.optim import Adam
 from minitransformer.text import Batch, pad_batch
-from minitransformer.training.step import evaluate_loss, train_step
+from minitransformer.training import evaluate_loss, train_step
 
 VARIANTS = {
     "post-norm": {},
     "pre-norm": dict(norm="pre", attention_bias=True),
     "learned positions, untied": dict(positions="learned", tie_embeddings=False),
-    "simple kernels": dict(kernels="simple"),
+    "simple kernels": dict(kernel_mode="simple"),
 }
 every_variant = pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
 
@@ -94,7 +94,7 @@ def test_a_source_of_padding_alone_gives_finite_results(rng):
 def test_loss_is_the_smoothed_cross_entropy_of_the_logits(rng):
     model, batch = small_model(rng, label_smoothing=0.2), random_batch(rng)
     logits, targets = model(batch.src, batch.tgt_in).data.reshape(-1, VOCAB_SIZE), batch.tgt_out.reshape(-1)
-    loss, nll = model.loss(batch.src, batch.tgt_in, batch.tgt_out)
+    loss, nll = model.loss(batch)
     assert loss.item() == pytest.approx(slow_versions.smoothed_loss(logits, targets, 0.2, PAD), rel=1e-12)
     assert nll.item() == pytest.approx(slow_versions.smoothed_loss(logits, targets, 0.0, PAD), rel=1e-12)
 
@@ -103,7 +103,7 @@ def test_loss_is_the_smoothed_cross_entropy_of_the_logits(rng):
 def test_evaluation_gives_the_loss_per_token_that_training_sees(changes, rng):
     """Evaluation records nothing and may therefore run another forward."""
     model, batch = small_model(rng, **changes), random_batch(rng)
-    sums = model.loss(batch.src, batch.tgt_in, batch.tgt_out)
+    sums = model.loss(batch)
     assert evaluate_loss(model, [batch]) == pytest.approx([each.item() / 13 for each in sums], rel=1e-13)
 
 
@@ -121,11 +121,10 @@ def test_evaluation_is_the_same_every_time_and_dropout_is_not_active(rng):
 def test_each_kind_of_dropout_changes_the_loss_of_training(kind, rng):
     off = dict(p_drop=0.0, p_drop_attention=0.0, p_drop_ffn=0.0)
     model, batch = small_model(rng, **off | {kind: 0.3}), random_batch(rng)
-    arrays = (batch.src, batch.tgt_in, batch.tgt_out)
-    evaluated, trained = (model.loss(*arrays, dropout)[0].item() for dropout in (None, DropoutMasks(seed=1)))
+    evaluated, trained = (model.loss(batch, dropout)[0].item() for dropout in (None, DropoutMasks(seed=1)))
     assert abs(evaluated - trained) > 1e-3
-    assert trained == model.loss(*arrays, DropoutMasks(seed=1))[0].item()
-    assert trained != model.loss(*arrays, DropoutMasks(seed=1, update=1))[0].item()
+    assert trained == model.loss(batch, DropoutMasks(seed=1))[0].item()
+    assert trained != model.loss(batch, DropoutMasks(seed=1, update=1))[0].item()
 
 
 def test_one_batch_is_overfitted_down_to_the_entropy_of_its_smoothed_targets(rng):
@@ -175,7 +174,7 @@ def test_ids_that_are_no_tokens_are_refused(ids, words, rng):
     with pytest.raises(ShapeError, match=f"tgt_ids {words}"):
         model(good, ids)
     with pytest.raises(ShapeError, match=f"tgt_out {words}"):
-        model.loss(good, good, ids)
+        model.loss(Batch(good, good, ids, np.arange(1)))
 
 
 def test_a_sentence_longer_than_learned_positions_is_refused(rng):

@@ -76,13 +76,12 @@ def test_the_gaps_between_parameters_stay_zero_in_training(rng):
 
 def test_zero_grad_forgets_and_later_gradients_add_up(rng, relative_error):
     model, batch = small_model(rng), random_batch(rng)
-    arrays = (batch.src, batch.tgt_in, batch.tgt_out)
     model.parameters.grad[:] = 100.0
     model.parameters.zero_grad()
     np.testing.assert_array_equal(model.parameters.grad, 0.0)
-    model.loss(*arrays)[0].backward()
+    model.loss(batch)[0].backward()
     once = model.parameters.grad.copy()
-    model.loss(*arrays)[0].backward()
+    model.loss(batch)[0].backward()
     assert relative_error(model.parameters.grad, 2 * once) < 1e-14
 
 

@@ -64,12 +64,12 @@ def twin_in_pytorch(model):
 @every_variant
 @both_kernels
 def test_the_model_agrees_with_pytorch(changes, kernels, rng, torch, relative_error):
-    model = small_model(rng, kernels=kernels, **changes)
+    model = small_model(rng, kernel_mode=kernels, **changes)
     batch, other = random_batch(rng), twin_in_pytorch(model)
 
     assert relative_error(model(batch.src, batch.tgt_in).data, other.logits(batch.src, batch.tgt_in).detach()) < CLOSE
 
-    losses = model.loss(batch.src, batch.tgt_in, batch.tgt_out)
+    losses = model.loss(batch)
     wanted_losses = other.loss(batch.src, batch.tgt_in, batch.tgt_out)
     for loss, wanted in zip(losses, wanted_losses, strict=True):
         assert relative_error(loss.data, wanted.detach()) < CLOSE
@@ -87,7 +87,7 @@ def test_fifty_updates_give_the_losses_of_pytorch(norm, kernels, rng, torch):
 
     A larger learning rate learns more, but then rounding errors grow a millionfold, as in any chaotic system.
     """
-    model = small_model(rng, norm=norm, kernels=kernels, p_drop=0.0, d_model=16, d_ff=32)
+    model = small_model(rng, norm=norm, kernel_mode=kernels, p_drop=0.0, d_model=16, d_ff=32)
     config = TrainingConfig(warmup_steps=20, clip_norm=1.5, lr_scale=0.05)
     optimizer, other = Adam(model.parameters, config.beta1, config.beta2, config.eps), twin_in_pytorch(model)
     torch_adam = torch.optim.Adam(other.weights.values(), betas=(config.beta1, config.beta2), eps=config.eps)
@@ -108,7 +108,8 @@ def torch_update(model, adam, micro_batches, update: int, config) -> tuple[float
     """One update of the PyTorch model: (loss in nats per token, norm of the gradient before clipping)."""
     adam.zero_grad()
     n_tokens = sum(int((batch.tgt_out != 0).sum()) for batch in micro_batches)
-    loss = sum(model.loss(batch.src, batch.tgt_in, batch.tgt_out)[0] for batch in micro_batches) / n_tokens
+    sums = (model.loss(batch.src, batch.tgt_in, batch.tgt_out) for batch in micro_batches)
+    loss = sum(smoothed for smoothed, _ in sums) / n_tokens
     loss.backward()
     norm = math.sqrt(sum(float((leaf.grad**2).sum()) for leaf in model.weights.values()))
     for leaf in model.weights.values():

@@ -12,6 +12,7 @@ from minitransformer.config import TrainingConfig
 from minitransformer.kernels.profile import Profile, profiled, timed
 from minitransformer.ops.registry import RULES
 from minitransformer.optim import Adam
+from minitransformer.training import ParallelGradientAccumulator
 from minitransformer.training.step import train_step
 from minitransformer.workers import Workers
 
@@ -20,16 +21,17 @@ def profile_of(updates: int, n_workers: int, **changes) -> tuple[Profile, np.nda
     rng = np.random.default_rng(0)
     model, profile = small_model(rng, p_drop=0.1, **changes), Profile()
     micro_batches, adam, workers = [random_batch(rng), random_batch(rng)], Adam(model.parameters), Workers(n_workers)
+    accumulator = ParallelGradientAccumulator(model.parameters, workers=workers)
     for update in range(1, updates + 1):
         with profiled(profile), timed("update"):
-            train_step(model, adam, micro_batches, update=update, config=TrainingConfig(), workers=workers)
+            train_step(model, adam, micro_batches, update=update, config=TrainingConfig(), accumulator=accumulator)
     return profile, model.parameters.data
 
 
 @pytest.mark.parametrize("n_workers", [1, 2])
 @pytest.mark.parametrize("mode", ["simple", "fast"])
 def test_every_op_is_counted_forward_and_backward(n_workers, mode):
-    profile, _ = profile_of(3, n_workers, kernels=mode)
+    profile, _ = profile_of(3, n_workers, kernel_mode=mode)
     calls = {place: entry.calls for place, entry in profile.times.items()}
     layers, micro_batches = 2, 2 * 3
     assert calls["attention", "forward"] == calls["attention", "backward"] == 3 * layers * micro_batches

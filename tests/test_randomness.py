@@ -102,7 +102,7 @@ def test_dropout_falls_on_both_embeddings_and_on_every_sublayer(rng):
                 masks.append((shape, p_drop))
             return mask
 
-    model.loss(batch.src, batch.tgt_in, batch.tgt_out, Recording(1))
+    model.loss(batch, Recording(1))
     n, d_model = model.config.n_layers, model.config.d_model
     on_source, on_target = ((*ids.shape, d_model) for ids in (batch.src, batch.tgt_in))
     assert masks == [(on_source, 0.2)] * (1 + 2 * n) + [(on_target, 0.2)] * (1 + 3 * n)

@@ -113,7 +113,7 @@ def test_a_signal_to_one_rank_stops_all_after_the_same_update(tmp_path, sigterm_
 
 def test_backward_adds_as_many_gradients_to_a_leaf_as_it_has_uses(rng):
     model, batch = small_model(rng), random_batch(rng)
-    loss, _ = model.loss(batch.src, batch.tgt_in, batch.tgt_out)
+    loss, _ = model.loss(batch)
     expected, brought = count_leaf_uses(loss), {}
 
     class Count:

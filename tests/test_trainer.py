@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,6 +19,7 @@ from minitransformer.models import Transformer
 from minitransformer.optim import Adam
 from minitransformer.text import Tokenizer, pad_batch
 from minitransformer.training import Corpus, Trainer, read_metrics, train_step, trainer
+from minitransformer.training.micro_batches import MicroBatches
 from minitransformer.training.validation import Validation
 
 TESTS = Path(__file__).parent
@@ -245,10 +245,13 @@ def test_parameters_that_are_not_finite_are_never_saved(tmp_path):
     assert [path.name for path in trainer.folder.paths()][-1] == "update_00000008.npz"
 
 
-def test_each_rank_is_given_its_own_micro_batches_ahead(tmp_path):
-    run = tiny_trainer(tmp_path, micro_batches=4)
-    shares = []
-    for rank in range(3):
-        run.ranks = SimpleNamespace(rank=rank, size=3)
-        shares.append(list(run._own_after(-1)))
-    assert shares[0][:4] == [0, 3, 4, 7] and shares[1][:3] == [1, 5, 9] and shares[2][:3] == [2, 6, 10]
+def test_the_ranks_share_the_micro_batches_of_each_update(tmp_path):
+    stream = tiny_trainer(tmp_path).batches.stream
+    for update in (1, 2, 6):
+        shares = [MicroBatches(stream, 4, rank, 3) for rank in range(3)]
+        rows = [[batch.rows.tolist() for batch in share.own(update)] for share in shares]
+        wanted = [stream.rows(4 * (update - 1) + number).tolist() for number in range(4)]
+        assert rows == [[wanted[0], wanted[3]], [wanted[1]], [wanted[2]]]
+        batches = [stream.batch(4 * (update - 1) + number) for number in range(4)]
+        counts = sum(batch.n_src_tokens for batch in batches), sum(batch.n_tgt_tokens for batch in batches)
+        assert {share.n_tokens(update) for share in shares} == {counts}

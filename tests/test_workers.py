@@ -12,8 +12,13 @@ from minitransformer import blas, workers
 from minitransformer.autograd import Tensor
 from minitransformer.config import TrainingConfig
 from minitransformer.optim import Adam
+from minitransformer.training import ParallelGradientAccumulator
 from minitransformer.training.step import train_step
 from minitransformer.workers import Workers, blocks_of, sum_into_first
+
+
+def threads(model, n_workers: int) -> ParallelGradientAccumulator:
+    return ParallelGradientAccumulator(model.parameters, workers=Workers(n_workers))
 
 
 def trained(n_workers: int, updates: int = 20) -> tuple[np.ndarray, list[float]]:
@@ -26,9 +31,12 @@ def trained(n_workers: int, updates: int = 20) -> tuple[np.ndarray, list[float]]
         random_batch(rng, (9, 1), (4, 8)),
         random_batch(rng),
     ]
-    adam, config = Adam(model.parameters), TrainingConfig(warmup_steps=20, clip_norm=0.5, lr_scale=0.2)
+    adam, config = (
+        Adam(model.parameters, workers=Workers(n_workers)),
+        TrainingConfig(warmup_steps=20, clip_norm=0.5, lr_scale=0.2),
+    )
     steps = [
-        train_step(model, adam, micro_batches, update=update, config=config, workers=Workers(n_workers))
+        train_step(model, adam, micro_batches, update=update, config=config, accumulator=threads(model, n_workers))
         for update in range(1, updates + 1)
     ]
     return model.parameters.data, [value for step in steps for value in (step.loss, step.nll, step.gradient_norm)]
@@ -58,7 +66,12 @@ def test_more_workers_than_micro_batches_do_no_harm(rng, relative_error):
         model = small_model(np.random.default_rng(1), p_drop=0.0)
         batch = random_batch(np.random.default_rng(2))
         train_step(
-            model, Adam(model.parameters), [batch], update=1, config=TrainingConfig(), workers=Workers(n_workers)
+            model,
+            Adam(model.parameters),
+            [batch],
+            update=1,
+            config=TrainingConfig(),
+            accumulator=threads(model, n_workers),
         )
         results.append(model.parameters.grad.copy())
     assert relative_error(results[1], results[0]) < 1e-14
@@ -145,17 +158,17 @@ def test_vectors_are_added_to_the_first(rng, monkeypatch):
 
 def test_a_leaf_that_is_no_parameter_of_the_model_keeps_its_own_gradient(rng):
     model, mine = small_model(rng), Tensor(rng.standard_normal(3), requires_grad=True)
-    (mine * mine).sum().backward(into=model.parameters.zeroed_gradients(2)[1])
+    (mine * mine).sum().backward(into=model.parameters.gradient_buffers(2)[1])
     np.testing.assert_allclose(mine.grad, 2 * mine.data)
 
 
 def test_gradients_brought_elsewhere_leave_the_models_own_untouched(rng):
     model, batch = small_model(rng), random_batch(rng)
-    own, other = model.parameters.zeroed_gradients(2)
-    loss, _ = model.loss(batch.src, batch.tgt_in, batch.tgt_out)
+    own, other = model.parameters.gradient_buffers(2)
+    loss, _ = model.loss(batch)
     loss.backward(into=other)
     assert not own.vector.any() and other.vector.any()
-    model.loss(batch.src, batch.tgt_in, batch.tgt_out)[0].backward()
+    model.loss(batch)[0].backward()
     np.testing.assert_array_equal(own.vector, other.vector)
     np.testing.assert_array_equal(own.vector, model.parameters.grad)
 

@@ -9,6 +9,7 @@ from minitransformer.autograd import Tensor, functions
 from minitransformer.config import TrainingConfig
 from minitransformer.errors import AutogradError, ConfigError, DataError, ShapeError
 from minitransformer.optim import Adam
+from minitransformer.text import Batch
 from minitransformer.training import evaluate_loss, train_step
 
 
@@ -82,7 +83,7 @@ def test_sources_and_targets_must_be_as_many(rng):
     with pytest.raises(ShapeError, match="as many, got 2 and 1"):
         model([[5, 6], [5, 6]], [[1]])
     with pytest.raises(ShapeError, match=r"shape of tgt_in, \(1, 2\), got \(2, 1\)"):
-        model.loss([[5, 6]], [[1, 5]], [[5], [2]])
+        model.loss(Batch(*map(np.array, ([[5, 6]], [[1, 5]], [[5], [2]], [0]))))
 
 
 def test_a_step_needs_a_target_token(rng):

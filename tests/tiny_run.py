@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from minitransformer.checkpoints import load_checkpoint
-from minitransformer.config import Config, DataConfig, ModelConfig, TrainingConfig
+from minitransformer.config import Config, DataConfig, ExecutionConfig, ModelConfig, TrainingConfig
 from minitransformer.training import Corpus, Trainer
 
 MODEL = ModelConfig(vocab_size=20, n_layers=1, d_model=16, d_ff=32, n_heads=2, p_drop_attention=0.1, p_drop_ffn=0.1)
@@ -24,9 +24,9 @@ def tiny_corpus(n_train: int = 120, seed: int = 0) -> Corpus:
 
 
 def tiny_config(directory, *, data: dict | None = None, model: dict | None = None, **training) -> Config:
-    """Epochs of 7 or 8 updates with dropout on, two micro-batches each; keywords change [training]."""
+    """Epochs of 7 or 8 updates with dropout on, two micro-batches each; keywords change [training] or [execution]."""
+    execution = {name: training.pop(name) for name in ("device", "precision", "kernels") if name in training}
     defaults = {
-        "device": "cpu",
         "micro_batches": 2,
         "warmup_steps": 20,
         "log_every": 2,
@@ -37,6 +37,7 @@ def tiny_config(directory, *, data: dict | None = None, model: dict | None = Non
         model=replace(MODEL, **(model or {})),
         data=DataConfig(**{"src_tokens": 64, "tgt_tokens": 64} | (data or {})),
         training=TrainingConfig(directory=str(directory), **defaults | training),
+        execution=ExecutionConfig(**{"device": "cpu"} | execution),
     )
 
 

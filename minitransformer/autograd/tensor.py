@@ -79,7 +79,11 @@ class Tensor:
             if grad.size != 1:
                 raise ShapeError(f"backward: grad must have shape {self.shape}, got {grad.shape}")
             grad = grad.reshape(self.shape) if self.data.size == 1 else xp.broadcast_to(grad, self.shape)
-        walk_backward(self, grad, _to_the_leaf if into is None else into.add)
+        if into is None:
+            walk_backward(self, grad, _to_the_leaf)
+            return
+        into.prepare_for_backward(self)
+        walk_backward(self, grad, into.add)
 
     def add_gradient(self, grad: Array) -> None:
         """Called by the tape on a leaf."""
@@ -161,6 +165,8 @@ class Tensor:
 
 class GradientSink(Protocol):
     """What ``backward`` may bring gradients to: ``add`` is called once for every use of a leaf."""
+
+    def prepare_for_backward(self, tensor: Tensor) -> None: ...
 
     def add(self, leaf: Tensor, grad: Array) -> None: ...
 

@@ -21,7 +21,7 @@ from minitransformer.checkpoints.header import Table, checked_progress, count, s
 from minitransformer.config import Config
 from minitransformer.errors import CheckpointError, ConfigError, DamagedCheckpointError
 from minitransformer.files import write_atomically
-from minitransformer.models import Transformer
+from minitransformer.models import Model, build_model, model_class
 from minitransformer.optim import Adam
 from minitransformer.text import Tokenizer
 
@@ -69,34 +69,36 @@ class Checkpoint:
         except OSError as error:
             raise CheckpointError(f"checkpoint: {path} cannot be written: {error.strerror}") from error
 
-    def build(self, device: str = "cpu") -> tuple[Transformer, Tokenizer | None]:
+    def build(self, device: str = "cpu") -> tuple[Model, Tokenizer | None]:
         """A model with these parameters, and its tokenizer (None if it was trained on ids alone).
 
         Raises:
             CheckpointError: the vocabulary does not fit the model.
             BackendError: the device cannot be used.
         """
-        pieces = self.config.model.vocab_size
+        vocab_size = self.config.model.vocab_size
         tokenizer = Tokenizer.loads(self.tokenizer_text, where=self.path) if self.tokenizer_text else None
-        if tokenizer is not None and tokenizer.vocab_size != pieces:
+        if tokenizer is not None and tokenizer.vocab_size != vocab_size:
             raise CheckpointError(
-                f"checkpoint: {self.path}: the tokenizer must have the model's {pieces} pieces, "
+                f"checkpoint: {self.path}: the tokenizer must have the model's {vocab_size} tokens, "
                 f"got {tokenizer.vocab_size}; use a checkpoint that training wrote"
             )
         xp = load_array_module(device)
-        # What was trained in halves on a GPU holds float32 parameters: NumPy computes with them as they are.
-        precision = "float32" if xp is np else self.config.training.precision
-        model = Transformer(self.config.model, xp=xp, precision=precision)
+        # What was trained in half precision on a GPU holds float32 parameters: NumPy computes with them as they are.
+        execution = self.config.execution
+        precision = "float32" if xp is np else execution.precision
+        self._check_fits(model_class(self.config.model).parameter_shapes(self.config.model))
+        model = build_model(self.config.model, xp=xp, precision=precision, kernel_mode=execution.kernels)
         self.restore(model)
         return model, tokenizer
 
-    def restore(self, model: Transformer, optimizer: Adam | None = None) -> None:
+    def restore(self, model: Model, optimizer: Adam | None = None) -> None:
         """Copy the parameters, and Adam's state if an optimizer is given, into place, name by name.
 
         Raises:
             CheckpointError: the names or shapes are not the model's, or Adam's state is wanted and not there.
         """
-        self._check_fits(model)
+        self._check_fits(shapes(model.parameters.table))
         if optimizer is not None and self.adam_m is None:
             raise CheckpointError(
                 f"checkpoint: {self.path} must hold Adam's state to train on, got parameters alone (a mean of "
@@ -108,8 +110,8 @@ class Checkpoint:
             self._copy(self.adam_v, optimizer.v, model)
             optimizer.step_count = self.step_count
 
-    def _check_fits(self, model: Transformer) -> None:
-        ours, theirs = shapes(self.table), shapes(model.parameters.table)
+    def _check_fits(self, theirs: dict[str, tuple[int, ...]]) -> None:
+        ours = shapes(self.table)
         for name in [*theirs, *ours]:
             if ours.get(name) != theirs.get(name):
                 raise CheckpointError(
@@ -117,7 +119,7 @@ class Checkpoint:
                     f"{theirs.get(name, 'none')}, got {ours.get(name, 'none')}; use the config it was trained with"
                 )
 
-    def _copy(self, stored: np.ndarray, vector, model: Transformer) -> None:
+    def _copy(self, stored: np.ndarray, vector, model: Model) -> None:
         """Fill ``vector`` (either library) from ``stored``. By name: the layout in memory may have changed since."""
         offsets = {name: offset for name, _, offset in self.table}
         values = np.zeros(len(vector), dtype=stored.dtype)
@@ -129,7 +131,7 @@ class Checkpoint:
 
 def save_checkpoint(
     path: str | Path,
-    model: Transformer,
+    model: Model,
     optimizer: Adam,
     *,
     update: int,
@@ -185,7 +187,7 @@ def load_checkpoint(path: str | Path, with_optimizer: bool = True) -> Checkpoint
         ) from error
 
 
-def load_model(path: str | Path, device: str = "cpu") -> tuple[Transformer, Tokenizer | None]:
+def load_model(path: str | Path, device: str = "cpu") -> tuple[Model, Tokenizer | None]:
     """The model of a checkpoint and its tokenizer; raises what ``load_checkpoint`` and ``Checkpoint.build`` raise."""
     return load_checkpoint(path, with_optimizer=False).build(device)
 

@@ -11,7 +11,8 @@ from minitransformer.config import Config
 from minitransformer.errors import ConfigError
 
 if TYPE_CHECKING:
-    from minitransformer.planning.memory import Plan, Shape
+    from minitransformer.models import Shape
+    from minitransformer.planning import Plan
 
 MIB = 1 << 20
 DESCRIPTION = """\
@@ -42,13 +43,14 @@ def run(arguments: argparse.Namespace) -> None:
     if not 1 <= arguments.length <= min(config.data.src_tokens, config.data.tgt_tokens):
         raise ConfigError(f"--length must be from 1 to the tokens of a micro-batch, got {arguments.length}")
 
-    from minitransformer.planning.memory import Shape, plan
+    from minitransformer.models import Shape
+    from minitransformer.planning import plan
     from minitransformer.workers import Workers
 
     sentences = min(config.data.src_tokens, config.data.tgt_tokens) // arguments.length
     shape = Shape(sentences, arguments.length, arguments.length)
     workers = Workers.for_shares(config.training.micro_batches, config.training.threads).size
-    precision = config.training.precision
+    precision = config.execution.precision
     plans = {
         f"CPU, {workers} at a time": plan(config.model, shape, workers=workers),
         f"GPU, {precision}": plan(config.model, shape, library="cupy", precision=precision),
@@ -65,12 +67,12 @@ def _with_vocabulary(config: Config) -> Config:
 
     if not config.data.tokenizer:
         raise ConfigError("model.vocab_size must be given where there is no data.tokenizer, got 0")
-    pieces = Tokenizer.load(config.data.tokenizer).vocab_size
-    return replace(config, model=replace(config.model, vocab_size=pieces))
+    vocab_size = Tokenizer.load(config.data.tokenizer).vocab_size
+    return replace(config, model=replace(config.model, vocab_size=vocab_size))
 
 
 def _text(config: Config, shape: Shape, plans: dict[str, Plan]) -> str:
-    from minitransformer.planning.memory import parameter_count
+    from minitransformer.planning import parameter_count
 
     lines = [
         f"{parameter_count(config.model):,} parameters; a micro-batch of {shape.sentences:,} sentences of "
@@ -78,7 +80,7 @@ def _text(config: Config, shape: Shape, plans: dict[str, Plan]) -> str:
         _line("", list(plans)),
     ]
     rows = {"parameters": "parameters", "gradients": "gradients", "Adam": "adam", "activations": "activations"}
-    rows |= {"copies in halves": "copies", "largest rule": "largest", "peak": "peak"}
+    rows |= {"half-precision copies": "copies", "largest rule": "largest", "peak": "peak"}
     for name, field in rows.items():
         lines.append(_line(name, [f"{getattr(each, field) / MIB:,.1f}" for each in plans.values()]))
     lines.append(_line("", [each.largest_rule for each in plans.values()]))
@@ -88,7 +90,7 @@ def _text(config: Config, shape: Shape, plans: dict[str, Plan]) -> str:
 
 def _disk(config: Config) -> list[str]:
     """What the run leaves on the disk."""
-    from minitransformer.planning.memory import parameter_count
+    from minitransformer.planning import parameter_count
 
     settings, vectors = config.training, 3  # parameters, and Adam's two
     one = vectors * parameter_count(config.model) * (8 if config.model.dtype == "float64" else 4)
@@ -102,18 +104,20 @@ def _disk(config: Config) -> list[str]:
 
 
 def _hours(config: Config, shape: Shape) -> list[str]:
-    """FLOPs of all updates, and how long they take at the speeds of `cost.RECORDS`."""
-    from minitransformer.planning.flops import RECORDS, expected_hours, step_flops
+    """FLOPs of all updates, and how long they take at the speeds of `flops.RECORDS`."""
+    from minitransformer.planning.flops import RECORDS, batch_flops, expected_hours
 
     settings = config.training
-    flops = step_flops(config.model, shape.sentences, shape.src_length, shape.tgt_length)
+    flops = batch_flops(config.model, *shape)
     steps = settings.updates * settings.micro_batches
     lines = [
         f"{settings.updates:,} updates of {settings.micro_batches} micro-batches: {steps * flops:.1e} FLOPs by formula",
         f"hours, if they ran at the FLOP/s of published trainings:{'1 GPU':>12}{'8 GPUs':>10}",
     ]
     for record in RECORDS:
-        one, eight = expected_hours(config.model, steps * shape.tgt, record, length=shape.tgt_length)
+        one, eight = expected_hours(
+            config.model, steps * shape.sentences * shape.tgt_length, record, length=shape.tgt_length
+        )
         lines.append(f"  {record.name:<54}{one:>11,.1f}{eight:>10,.1f}")
     return lines
 

@@ -31,7 +31,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     parser.add_argument(
         "--device",
         choices=("cpu", "cuda", "auto"),
-        help="short for --set training.device=... (default: what CONFIG says)",
+        help="short for --set execution.device=... (default: what CONFIG says)",
     )
     parser.add_argument(
         "--no-resume",
@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _train(arguments: argparse.Namespace, process_group: ProcessGroup) -> int:
     settings = list(arguments.settings)
     if arguments.device:
-        settings.append(f'training.device="{arguments.device}"')
+        settings.append(f'execution.device="{arguments.device}"')
     config = Config.load(arguments.config, settings)
 
     from minitransformer.backend import device_wait, load_array_module
@@ -67,7 +67,7 @@ def _train(arguments: argparse.Namespace, process_group: ProcessGroup) -> int:
 
     first, profile = process_group.rank_info.rank == 0, None
     if arguments.profile and first:
-        profile = Profile(device_wait(load_array_module(config.training.device)))
+        profile = Profile(device_wait(load_array_module(config.execution.device)))
     if profile is not None:
         new_figure(1.0, 1.0)  # a missing package is told of now, not hours later
     trainer = Trainer(config, resume=not arguments.no_resume, profile=profile, process_group=process_group)

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from minitransformer.backend import Array, to_numpy
-from minitransformer.config import BOS, EOS
+from minitransformer.config import EOS
 from minitransformer.generation.decoding import next_tokens, output_limits
 from minitransformer.generation.hypothesis import Hypothesis, check_alpha
-from minitransformer.models import Transformer
+
+if TYPE_CHECKING:
+    from minitransformer.models import Model
 
 
-def greedy_search(model: Transformer, src_ids: Array, *, max_extra: int = 50, alpha: float = 0.6) -> list[Hypothesis]:
+def greedy_search(model: Model, src_ids: Array, *, max_extra: int = 50, alpha: float = 0.6) -> list[Hypothesis]:
     """y_t = argmax P(y | y_1 .. y_{t-1}, X) until EOS or the output limit, for each sentence.
 
     All sentences advance together; one that has ended leaves the batch. Of equally probable tokens the one with
-    the lower id is taken. PAD and BOS are never said.
+    the lower id is taken. PAD and BOS are never generated.
 
     src_ids: (B, S), sentences that end in EOS, padded with PAD
     max_extra: the output is at most this much longer than the source, tokens (see `output_limits`)
@@ -28,20 +32,20 @@ def greedy_search(model: Transformer, src_ids: Array, *, max_extra: int = 50, al
     limits = output_limits(model, src_ids, max_extra)  # (B,)
     outputs: list[list[int]] = [[] for _ in limits]
     log_probs = np.zeros(len(limits))
-    live = np.flatnonzero(limits)  # (R,): the sentences that go on
+    live, length = np.flatnonzero(limits), 0  # (R,): the unfinished sentences; tokens of their outputs so far
     if len(live):
         cache = model.start_cache(model.encode(src_ids[live]), int(limits.max()))
-        last_ids = np.full(len(live), BOS)
+        last_ids = cache.start_ids  # (R,)
     while len(live):
         ids, next_log_probs = next_tokens(model, last_ids, cache, 1)  # (R, 1)
         log_probs[live] += next_log_probs[:, 0]
-        last_ids = ids[:, 0]
+        last_ids, length = ids[:, 0], length + 1
         for sentence, token in zip(live, last_ids.tolist(), strict=True):
             outputs[sentence].append(token)
-        going_on = np.flatnonzero((last_ids != EOS) & (cache.length < limits[live]))
-        if len(going_on) < len(live):
-            live, last_ids = live[going_on], last_ids[going_on]
-            cache.reorder(going_on)
+        unfinished = np.flatnonzero((last_ids != EOS) & (length < limits[live]))
+        if len(unfinished) < len(live):
+            live, last_ids = live[unfinished], last_ids[unfinished]
+            cache.reorder(unfinished)
     return [
         Hypothesis.from_tokens(tokens, log_prob, alpha)
         for tokens, log_prob in zip(outputs, log_probs.tolist(), strict=True)

@@ -14,7 +14,7 @@ class Hypothesis:
     """One finished output of a search.
 
     ids: the tokens, without BOS and EOS
-    log_prob: ln P(Y | X), nats; Y is the tokens and the EOS after them, if the model came to say it
+    log_prob: ln P(Y | X), nats; Y is the tokens and the EOS after them, if the model generated one
     score: log_prob / length_penalty(|Y|): what hypotheses of different lengths are compared by
     """
 
@@ -43,5 +43,5 @@ def length_penalty(length: int, alpha: float) -> float:
 
 def check_alpha(alpha: float) -> None:
     """Raises ConfigError: alpha is not from 0 to 100."""
-    if not 0 <= alpha <= 100:  # so that nan is refused too
+    if not 0 <= alpha <= 100:  # so that NaN is refused too
         raise ConfigError(f"translate: alpha must be from 0 to 100, got {alpha}")

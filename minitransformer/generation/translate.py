@@ -1,8 +1,9 @@
-"""From lines to translated lines: the whole way through tokenizer, search and back."""
+"""From lines to translated lines, through tokenizer and search."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from tqdm import tqdm
@@ -13,13 +14,15 @@ from minitransformer.errors import ShapeError
 from minitransformer.generation.beam import beam_search
 from minitransformer.generation.greedy import greedy_search
 from minitransformer.generation.hypothesis import Hypothesis
-from minitransformer.models import Transformer
 from minitransformer.text import Tokenizer
 from minitransformer.text.batching import pad_rows
 
+if TYPE_CHECKING:
+    from minitransformer.models import Model
+
 
 def translate_lines(
-    model: Transformer,
+    model: Model,
     tokenizer: Tokenizer,
     lines: Sequence[str],
     config: TranslationConfig,
@@ -28,10 +31,10 @@ def translate_lines(
 ) -> list[str] | list[list[str]]:
     """The translation of each line; with n_best above 1 a list of up to n_best translations of each, best first.
 
-    An empty line, or one of nothing but spaces, is translated by the empty line. A translation is one line: should
-    the model say a line feed, a space stands for it.
+    An empty line, or one of nothing but spaces, is translated by the empty line. A translation is one line: a line feed
+    that the model generates becomes a space.
 
-    Raises: as `search_lines`; DataError if the model says an id that the tokenizer does not know.
+    Raises: as `search_lines`; DataError if the model generates an id that the tokenizer does not know.
     """
     found = search_lines(model, tokenizer, lines, config, n_best, progress)
     texts = [[tokenizer.decode(h.ids).replace("\n", " ") for h in hypotheses] for hypotheses in found]
@@ -39,7 +42,7 @@ def translate_lines(
 
 
 def search_lines(
-    model: Transformer,
+    model: Model,
     tokenizer: Tokenizer,
     lines: Sequence[str],
     config: TranslationConfig,
@@ -48,23 +51,23 @@ def search_lines(
 ) -> list[list[Hypothesis]]:
     """The n_best hypotheses of each line, best first, in the order of the lines.
 
-    Lines of about equal length are searched together, the longest first: a batch too large for the memory shows at
-    once, and the bar's guess of the time left errs on the safe side.
+    Lines of about equal length are searched together, the longest first: a batch too large for the memory fails at
+    once, and the progress bar overestimates the time left rather than underestimating it.
 
     config: beam size (1: greedy), length penalty, output limit, size of a batch
-    progress: show a bar, in sentences
+    progress: show a progress bar, in sentences
 
     Raises:
         ConfigError: n_best is not from 1 to the beam size.
-        ShapeError: a line is too long for learned positions, or has ids outside the model's vocabulary; or parameters
-            of the model are no numbers, or too large.
+        ShapeError: a line is longer than the model's positions, or has ids outside its vocabulary; or parameters of the
+            model are NaN, or too large.
     """
     keep_freed_memory()
     sources = [tokenizer.encode(line) if line.strip() else [] for line in lines]
     _check_lengths(model, sources)
     found: list[list[Hypothesis]] = [[Hypothesis([], 0.0, 0.0)] for _ in sources]
     bar = tqdm(total=len(lines), desc="translate", unit="sentence", disable=not progress)
-    with bar, np.errstate(all="ignore"):  # damaged parameters end in one ShapeError, not in warnings of NumPy
+    with bar, np.errstate(all="ignore"):  # damaged parameters end in one ShapeError, not in NumPy's warnings
         bar.update(sum(not source for source in sources))
         for rows in _batches(sources, config.batch_tokens // config.beam_size):
             batch = pad_rows([[*sources[row], EOS] for row in rows])  # (B, S)
@@ -74,21 +77,21 @@ def search_lines(
     return found
 
 
-def hypothesis_attention(model: Transformer, source: Sequence[int], target: Sequence[int]) -> dict[str, np.ndarray]:
-    """Where the model looks while it says a target, such as the ids of a `Hypothesis`: the weights of every attention,
-    by names such as ``decoder.1.cross_attention``.
+def hypothesis_attention(model: Model, source: Sequence[int], target: Sequence[int]) -> dict[str, np.ndarray]:
+    """What the model attends to as it generates a target, such as the ids of a `Hypothesis`: the weights of every
+    attention, by names such as ``decoder.1.cross_attention``.
 
     source: ids without EOS; S counts them and their EOS
     target: ids without BOS and EOS; T counts them and BOS. Row t holds the weights with which token t is chosen, the
         last row those of EOS.
 
-    weights: (H, S, S) in the encoder, (H, T, T) decoder to itself, (H, T, S) decoder to source
+    weights: (H, S, S) of the source to itself, (H, T, T) of the target to itself, (H, T, S) of the target to the source
     """
     maps = model.attention_maps(np.array([[*source, EOS]]), np.array([[BOS, *target]]))
     return {name: weights[0] for name, weights in maps.items()}
 
 
-def _search(model: Transformer, batch: np.ndarray, config: TranslationConfig, n_best: int) -> list[list[Hypothesis]]:
+def _search(model: Model, batch: np.ndarray, config: TranslationConfig, n_best: int) -> list[list[Hypothesis]]:
     options = {"max_extra": config.max_extra, "alpha": config.alpha}
     if config.beam_size == n_best == 1:
         return [[hypothesis] for hypothesis in greedy_search(model, batch, **options)]
@@ -96,7 +99,7 @@ def _search(model: Transformer, batch: np.ndarray, config: TranslationConfig, n_
 
 
 def _batches(sources: list[list[int]], budget: int) -> Iterator[list[int]]:
-    """Places of the sources that are not empty, longest first, as many at a time as fit into ``budget`` padded tokens
+    """Indices of the sources that are not empty, longest first, as many at a time as fit into ``budget`` padded tokens
     (EOS counts), but at least one."""
     rows = sorted((row for row, source in enumerate(sources) if source), key=lambda row: -len(sources[row]))
     while rows:
@@ -105,14 +108,14 @@ def _batches(sources: list[list[int]], budget: int) -> Iterator[list[int]]:
         rows = rows[n:]
 
 
-def _check_lengths(model: Transformer, sources: list[list[int]]) -> None:
-    """With learned positions: find a line that is too long before any work is done."""
-    if model.config.positions != "learned":
+def _check_lengths(model: Model, sources: list[list[int]]) -> None:
+    """Find a line that is longer than the model's positions before any work is done."""
+    if model.max_positions is None:
         return
-    most = model.config.max_positions - 1  # the last position is for EOS
+    most = model.max_positions - 1  # EOS takes the last position
     for number, source in enumerate(sources, start=1):
         if len(source) > most:
             raise ShapeError(
                 f"translate: line {number} must have at most {most} tokens, as model.max_positions = "
-                f"{model.config.max_positions} and EOS takes one, got {len(source)}; shorten the line"
+                f"{model.max_positions} and EOS takes one, got {len(source)}; shorten the line"
             )

@@ -15,6 +15,7 @@ from minitransformer.errors import ConfigError
 from minitransformer.kernels.cupy import FUNCTIONS as CUPY_FUNCTIONS
 from minitransformer.kernels.cupy import KERNELS as CUPY_KERNELS
 from minitransformer.kernels.cupy.masks import CountedMask
+from minitransformer.kernels.numpy import FUNCTIONS as NUMPY_FUNCTIONS
 from minitransformer.kernels.numpy import KERNELS as NUMPY_KERNELS
 from minitransformer.kernels.precision import computing
 from minitransformer.kernels.profile import current
@@ -25,6 +26,7 @@ __all__ = ["FUNCTIONS", "KERNELS", "CountedMask", "select", "current_mode", "fus
 KERNELS: dict[tuple[str, str], Rule] = {(rule.name, "numpy"): rule for rule in NUMPY_KERNELS}
 KERNELS |= {(rule.name, "cupy"): rule for rule in CUPY_KERNELS}
 FUNCTIONS: dict[tuple[str, str], Callable] = {(name, "cupy"): each for name, each in CUPY_FUNCTIONS.items()}
+FUNCTIONS |= {(name, "numpy"): each for name, each in NUMPY_FUNCTIONS.items()}
 
 _mode: ContextVar[str] = ContextVar("kernels", default="fast")
 

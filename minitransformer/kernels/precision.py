@@ -64,7 +64,7 @@ def computed_dtype(dtype: Any) -> np.dtype:
     return np.dtype(np.float64 if np.dtype(dtype) == np.float64 else np.float32)
 
 
-def check_precision(precision: str, config: ModelConfig, xp: ModuleType) -> None:
+def check_precision(precision: str, config: ModelConfig, xp: ModuleType, kernel_mode: str = "fast") -> None:
     """Refuse what would be slower or less exact without a word.
 
     Raises:
@@ -76,10 +76,10 @@ def check_precision(precision: str, config: ModelConfig, xp: ModuleType) -> None
         return
     for wrong, what in (
         (xp is np, "on the CPU"),
-        (config.kernels == "simple", 'with model.kernels = "simple"'),
+        (kernel_mode == "simple", 'with execution.kernels = "simple"'),
         (config.dtype == "float64", 'with model.dtype = "float64"'),
     ):
         if wrong:
-            raise ConfigError(f"training.precision must be float32 {what}, got {precision!r}; change one of the two")
+            raise ConfigError(f"execution.precision must be float32 {what}, got {precision!r}; change one of the two")
     if precision != "tf32":
         half_dtype(precision)

@@ -1,5 +1,42 @@
-"""Whole models, built of the layers of `nn`."""
+"""Whole models, and the table that finds them by the key ``model.kind`` of a config."""
 
+from types import ModuleType
+
+import numpy as np
+
+from minitransformer.config import ModelConfig
+from minitransformer.errors import ConfigError
+from minitransformer.models.base import Model, Shape, Workload
+from minitransformer.models.language_model import LanguageModel
 from minitransformer.models.transformer import Transformer
 
-__all__ = ["Transformer"]
+__all__ = ["LanguageModel", "Model", "Shape", "Transformer", "Workload", "build_model", "model_class", "register_model"]
+
+_KINDS: dict[str, type[Model]] = {"transformer": Transformer, "language_model": LanguageModel}
+
+
+def register_model(kind: str, model: type[Model]) -> None:
+    """Let ``model.kind = kind`` mean ``model`` in this process. A config or checkpoint never names code to import."""
+    if _KINDS.setdefault(kind, model) is not model:
+        raise ConfigError(f"register_model: the kind must be a new one, got {kind!r}; choose another name")
+
+
+def model_class(config: ModelConfig) -> type[Model]:
+    """The class of ``config.kind``.
+
+    Raises:
+        ConfigError: there is no such kind.
+    """
+    if config.kind not in _KINDS:
+        raise ConfigError(
+            f"model.kind must be one of {', '.join(_KINDS)}, got {config.kind[:60]!r}; "
+            "a model of your own must be registered by register_model first"
+        )
+    return _KINDS[config.kind]
+
+
+def build_model(
+    config: ModelConfig, seed: int = 0, xp: ModuleType = np, precision: str = "float32", kernel_mode: str = "fast"
+) -> Model:
+    """A new model of ``config.kind``; the arguments are those of `Model`."""
+    return model_class(config)(config, seed=seed, xp=xp, precision=precision, kernel_mode=kernel_mode)

@@ -1,7 +1,9 @@
 """The layers of the paper that models are built of."""
 
-from minitransformer.nn.cache import Cache, Memory
+from minitransformer.nn.cache import KeyValueCache
+from minitransformer.nn.encoder import Memory
 from minitransformer.nn.module import Module, Parameter, ParameterVector
+from minitransformer.nn.prefix_tree_cache import new_cache
 from minitransformer.nn.randomness import DropoutMasks
 
-__all__ = ["Cache", "DropoutMasks", "Memory", "Module", "Parameter", "ParameterVector"]
+__all__ = ["DropoutMasks", "KeyValueCache", "Memory", "Module", "Parameter", "ParameterVector", "new_cache"]

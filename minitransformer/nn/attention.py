@@ -27,8 +27,7 @@ class MultiHeadAttention(Module):
         d_model, self.n_heads, self.d_k, self.d_v = config.d_model, config.n_heads, config.d_k, config.d_v
         self.w_q = Parameter(init.xavier(d_model, self.n_heads * self.d_k))
         # Xavier for W^K and W^V each by itself: drawn as one packed matrix the limit would be too small for both.
-        keys, values = init.xavier(d_model, self.n_heads * self.d_k), init.xavier(d_model, self.n_heads * self.d_v)
-        self.w_kv = Parameter(np.concatenate([keys, values], axis=1))
+        self.w_kv = Parameter(init.xavier_side_by_side(d_model, self.n_heads * self.d_k, self.n_heads * self.d_v))
         self.w_o = Parameter(init.xavier(self.n_heads * self.d_v, d_model))
         self.b_q = self.b_kv = self.b_o = None
         if config.attention_bias:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import ModuleType
 
+from minitransformer import kernels
 from minitransformer.autograd import Tensor
 from minitransformer.backend import Array, get_array_module
 from minitransformer.config import ModelConfig
 from minitransformer.nn.attention import MultiHeadAttention
-from minitransformer.nn.cache import Cache, LayerCache
+from minitransformer.nn.cache import KeyValueCache
 from minitransformer.nn.layers import FeedForward, LayerNorm, ResidualConnection
 from minitransformer.nn.module import Module
 from minitransformer.nn.randomness import DropoutMasks, Initializer
@@ -40,20 +42,31 @@ class DecoderLayer(Module):
         x = self.cross_attention_residual(x, lambda y: self.cross_attention(y, memory, memory_mask, dropout), dropout)
         return self.feed_forward_residual(x, lambda y: self.feed_forward(y, dropout), dropout)
 
-    def step(self, x: Tensor, layer_cache: LayerCache, cache: Cache) -> Tensor:
-        """One more position, x: (R, 1, d_model); keys and values of earlier positions come from ``layer_cache``."""
-        x = self.self_attention_residual(x, lambda y: self._attend_to_past(y, layer_cache, cache))
-        x = self.cross_attention_residual(x, lambda y: self._attend_to_memory(y, layer_cache, cache))
+    def step(self, x: Tensor, number: int, cache: KeyValueCache) -> Tensor:
+        """The newest positions of layer ``number``, x: (R, n, d_model); earlier keys and values are in ``cache``."""
+        x = self.self_attention_residual(x, lambda y: attend_to_past(self.self_attention, y, number, cache))
+        x = self.cross_attention_residual(x, lambda y: attend_to_memory(self.cross_attention, y, number, cache))
         return self.feed_forward_residual(x, self.feed_forward)
 
-    def _attend_to_past(self, y: Tensor, layer_cache: LayerCache, cache: Cache) -> Tensor:
-        keys, values = cache.append(layer_cache, *self.self_attention.keys_values(y))  # (B, H, N, d)
-        queries = self.self_attention.queries(cache.together(y))  # (B, H, n, d_k): the n beginnings of a sentence
-        return cache.apart(self.self_attention.attend(queries, keys, values, cache.past_mask))
 
-    def _attend_to_memory(self, y: Tensor, layer_cache: LayerCache, cache: Cache) -> Tensor:
-        queries = self.cross_attention.queries(cache.together(y))  # (B, H, n, d_k)
-        return cache.apart(self.cross_attention.attend(queries, *layer_cache.memory(), cache.memory_mask))
+def attend_to_past(attention: MultiHeadAttention, y: Tensor, layer: int, cache: KeyValueCache) -> Tensor:
+    """Masked self-attention of the newest positions, (R, n, d_model), which join the cache."""
+    keys, values = cache.append(layer, *attention.keys_values(y))
+    queries = attention.queries(cache.group_by_sentence(y))
+    return cache.ungroup(attention.attend(queries, keys, values, cache.mask))
+
+
+def attend_to_memory(attention: MultiHeadAttention, y: Tensor, layer: int, cache: KeyValueCache) -> Tensor:
+    """Cross-attention of the newest positions, (R, n, d_model), to the source's keys and values."""
+    keys, values = map(Tensor, cache.memory[layer])
+    queries = attention.queries(cache.group_by_sentence(y))
+    return cache.ungroup(attention.attend(queries, keys, values, cache.memory_mask))
+
+
+def output_projection(table: Array) -> Callable[[Array], Array]:
+    """The function hidden E^T, (R, d_model) to logits, (R, V), for the steps of one search; E: (V, d_model)"""
+    fast = kernels.fused_function("output_projection", get_array_module(table))
+    return fast(table) if fast else lambda hidden: hidden @ table.T
 
 
 class Decoder(Module):
@@ -64,14 +77,14 @@ class Decoder(Module):
         self.final_norm = LayerNorm(config.d_model) if config.norm == "pre" else None
 
     def __call__(self, x: Tensor, memory: Tensor, memory_mask: Array, dropout: DropoutMasks | None = None) -> Tensor:
-        # Padding stands at the end of a target, so no real position ever looks at it: the causal mask is enough.
+        # Padding stands at the end of a target, so no real position ever attends to it: the causal mask is enough.
         causal = causal_mask(x.shape[1], get_array_module(x.data))
         for layer in self.layers:
             x = layer(x, memory, causal, memory_mask, dropout)
         return self.final_norm(x) if self.final_norm else x
 
-    def step(self, x: Tensor, cache: Cache) -> Tensor:
-        """One more position through all layers, x: (R, 1, d_model)"""
-        for layer, layer_cache in zip(self.layers, cache.layers, strict=True):
-            x = layer.step(x, layer_cache, cache)
+    def step(self, x: Tensor, cache: KeyValueCache) -> Tensor:
+        """The newest positions through all layers, x: (R, n, d_model)"""
+        for number, layer in enumerate(self.layers):
+            x = layer.step(x, number, cache)
         return self.final_norm(x) if self.final_norm else x

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from minitransformer.autograd import Tensor
 from minitransformer.backend import Array
 from minitransformer.config import ModelConfig
 from minitransformer.nn.attention import MultiHeadAttention
+from minitransformer.nn.cache import KeyValueCache
+from minitransformer.nn.decoder import attend_to_past
 from minitransformer.nn.layers import FeedForward, LayerNorm, ResidualConnection
 from minitransformer.nn.module import Module
 from minitransformer.nn.randomness import DropoutMasks, Initializer
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The encoder's output for decoding: hidden, (B, S, d_model), and mask, (B, 1, 1, S), True = a token."""
+
+    hidden: Array
+    mask: Array
 
 
 class EncoderLayer(Module):
@@ -25,6 +37,11 @@ class EncoderLayer(Module):
         x = self.self_attention_residual(x, lambda y: self.self_attention(y, y, mask, dropout), dropout)
         return self.feed_forward_residual(x, lambda y: self.feed_forward(y, dropout), dropout)
 
+    def step(self, x: Tensor, number: int, cache: KeyValueCache) -> Tensor:
+        """The newest positions of layer ``number`` of a decoder-only model, x: (R, n, d_model)"""
+        x = self.self_attention_residual(x, lambda y: attend_to_past(self.self_attention, y, number, cache))
+        return self.feed_forward_residual(x, self.feed_forward)
+
 
 class Encoder(Module):
     """N layers, one after the other."""
@@ -37,4 +54,10 @@ class Encoder(Module):
     def __call__(self, x: Tensor, mask: Array, dropout: DropoutMasks | None = None) -> Tensor:
         for layer in self.layers:
             x = layer(x, mask, dropout)
+        return self.final_norm(x) if self.final_norm else x
+
+    def step(self, x: Tensor, cache: KeyValueCache) -> Tensor:
+        """The newest positions through all layers, x: (R, n, d_model)"""
+        for number, layer in enumerate(self.layers):
+            x = layer.step(x, number, cache)
         return self.final_norm(x) if self.final_norm else x

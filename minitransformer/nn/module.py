@@ -69,6 +69,9 @@ class Gradients:
         self.vector.fill(0)
         self._written.clear()
 
+    def prepare_for_backward(self, tensor: Tensor) -> None:
+        """Called before a backward from ``tensor``: nothing to do, as gradients may come in any order."""
+
     def add(self, leaf: Tensor, grad: Array) -> None:
         """Called by the tape: ``grad`` has come to ``leaf``, a parameter of this model or a leaf of somebody else's."""
         view = self.views.get(id(leaf))
@@ -128,11 +131,11 @@ class ParameterVector:
         """Forget the gradients. A parameter that the next backward does not reach has gradient zero."""
         self._gradients[0].zero()
 
-    def zeroed_gradients(self, count: int) -> list[Gradients]:
-        """``count`` vectors of gradients, all zero: ``grad`` is the first, the others are for other threads."""
+    def gradient_buffers(self, count: int) -> list[Gradients]:
+        """``count`` buffers for as many threads: the first is that of ``grad``, as it is; the others are zeroed."""
         while len(self._gradients) < count:
             self._gradients.append(self._new_gradients())
-        for gradients in self._gradients[:count]:
+        for gradients in self._gradients[1:count]:
             gradients.zero()
         return self._gradients[:count]
 

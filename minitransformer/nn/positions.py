@@ -53,6 +53,11 @@ class PositionedEmbedding(Module):
             self.table, positions, ids=ids, scale=scale, keep=keep, p_drop=self.p_drop
         )
 
+    def at(self, ids: Array, positions: np.ndarray) -> Tensor:
+        """ids and where each of them stands, (R, n), to (R, n, d_model), without dropout"""
+        vectors = self.positions(0, int(positions.max()) + 1).data[positions]
+        return functions.embedding(self.table, ids=ids, scale=math.sqrt(self.d_model)) + Tensor(vectors)
+
     def positions(self, start: int, stop: int) -> Tensor:
         """The vectors of positions start..stop-1, (stop - start, d_model)"""
         if self.learned is not None:

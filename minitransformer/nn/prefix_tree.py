@@ -1,8 +1,8 @@
-"""Which beginnings of an output share which tokens: the bookkeeping of a decoder's cache, without its arrays.
+"""Which partial hypotheses share which tokens: the bookkeeping of a decoder's cache, without its arrays.
 
-What a beam keeps of one sentence are beginnings that share most of their tokens: a tree. Each token lies in a slot of
-its sentence, once, and a beginning is the set of its tokens' slots. So nothing moves when a beam changes: survivors
-take over the slots of the beginnings that they extend, and slots that no beginning needs any more are used again.
+The partial hypotheses of one sentence share most of their tokens: they are a tree of prefixes. Each token is stored
+once, in a slot of its sentence, and a hypothesis is the set of its tokens' slots. So nothing moves when a beam changes:
+survivors take over the slots of the hypotheses that they extend, and slots that none needs any more are used again.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import numpy as np
 
 
 class PrefixTree:
-    """The beginnings of all sentences, a row each; rows of one sentence need not stand together.
+    """The partial hypotheses of all sentences, a row each; rows of one sentence need not be neighbours.
 
     Attributes:
         sentences: (R,), the sentence of each row; every sentence has a row.
         n_sentences: B.
         width: n, the most rows of one sentence.
-        places: (R,), where each row stands when those of a sentence stand side by side: sentence * n + rank.
+        grouped_rows: (R,), the index of each row when those of a sentence are side by side: sentence * n + rank.
         slots: (R, N), True = this slot holds a token of this row.
     """
 
@@ -26,15 +26,19 @@ class PrefixTree:
         self.slots = np.zeros((n_sentences, 0), dtype=bool)
         self._group(np.arange(n_sentences))
 
-    def extend(self) -> np.ndarray:
-        """One more token for each row: its slots, (R,), the lowest that no row of its sentence uses."""
-        used = self.together(self.slots).any(axis=1)  # (B, N)
+    def extend(self, is_token: np.ndarray | None = None) -> np.ndarray:
+        """One more token for each row where ``is_token``, (R,): the slots, the lowest that no row of its sentence uses.
+
+        Returns (R,); what stands there for a row without a token means nothing.
+        """
+        used = self.group(self.slots).any(axis=1)  # (B, N)
         used = np.concatenate([used, np.zeros((self.n_sentences, self.width), dtype=bool)], axis=1)  # room for new ones
-        free = np.argsort(used, axis=1, kind="stable")  # (B, N + n): the free ones first, ascending
-        taken = free[self.sentences, self.places - self.sentences * self.width]  # (R,)
-        slots = np.zeros((len(taken), max(self.slots.shape[1], taken.max(initial=-1) + 1)), dtype=bool)
+        free_slots = np.argsort(used, axis=1, kind="stable")  # (B, N + n): the free ones first, ascending
+        taken = free_slots[self.sentences, self.grouped_rows - self.sentences * self.width]  # (R,)
+        rows = np.arange(len(taken)) if is_token is None else np.flatnonzero(is_token)
+        slots = np.zeros((len(taken), max(self.slots.shape[1], taken[rows].max(initial=-1) + 1)), dtype=bool)
         slots[:, : self.slots.shape[1]] = self.slots
-        slots[np.arange(len(taken)), taken] = True
+        slots[rows, taken[rows]] = True
         self.slots = slots
         return taken
 
@@ -52,10 +56,10 @@ class PrefixTree:
         self._group(number[sentences])
         return moving, gaps
 
-    def together(self, rows: np.ndarray) -> np.ndarray:
+    def group(self, rows: np.ndarray) -> np.ndarray:
         """The rows of a sentence side by side, (R, ...) to (B, n, ...), zeros where it has fewer than n."""
         grouped = np.zeros((self.n_sentences * self.width, *rows.shape[1:]), rows.dtype)
-        grouped[self.places] = rows
+        grouped[self.grouped_rows] = rows
         return grouped.reshape(self.n_sentences, self.width, *rows.shape[1:])
 
     def _group(self, sentences: np.ndarray) -> None:
@@ -64,4 +68,4 @@ class PrefixTree:
         rank = np.empty_like(sentences)  # which of its sentence's rows each is
         rank[order] = np.arange(len(order)) - (counts.cumsum() - counts).repeat(counts)
         self.sentences, self.width = sentences, int(counts.max(initial=0))
-        self.places = sentences * self.width + rank
+        self.grouped_rows = sentences * self.width + rank

@@ -53,6 +53,26 @@ class Initializer:
         limit = (6.0 / (d_in + d_out)) ** 0.5
         return self._generator.uniform(-limit, limit, (d_in, d_out))
 
+    def xavier_side_by_side(self, d_in: int, *widths: int) -> np.ndarray:
+        """Matrices as of `xavier`, each drawn with the limit of its own width, as one, (d_in, sum of widths)."""
+        return np.concatenate([self.xavier(d_in, width) for width in widths], axis=1)
+
     def normal(self, rows: int, d_model: int) -> np.ndarray:
         """N(0, 1 / d_model), (rows, d_model): times sqrt(d_model) it has unit variance."""
         return self._generator.normal(0.0, d_model**-0.5, (rows, d_model))
+
+
+class ShapesOnly(Initializer):
+    """Stands for initial values whose shapes alone are asked for: one zero, seen as a whole array."""
+
+    def __init__(self):
+        super().__init__(0)
+
+    def xavier(self, d_in: int, d_out: int) -> np.ndarray:
+        return np.broadcast_to(0.0, (d_in, d_out))
+
+    def xavier_side_by_side(self, d_in: int, *widths: int) -> np.ndarray:
+        return np.broadcast_to(0.0, (d_in, sum(widths)))
+
+    def normal(self, rows: int, d_model: int) -> np.ndarray:
+        return np.broadcast_to(0.0, (rows, d_model))

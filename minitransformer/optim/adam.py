@@ -22,23 +22,31 @@ class Adam:
     """m = beta1 m + (1 - beta1) g,   v = beta2 v + (1 - beta2) g^2
     w = w - lrate * (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps)      [Kingma & Ba 2015, algorithm 1]
 
-    One pass over the vectors of ``parameters`` (a ParameterVector, say).
+    One pass over the vectors of ``parameters`` (a ParameterVector, say), shared by the threads of ``workers``: the same
+    bits for any number of them.
 
     Attributes:
         m, v: running mean of the gradient and of its square, vectors like the parameters.
         step_count: t, updates made.
     """
 
-    def __init__(self, parameters: Vectors, beta1: float = 0.9, beta2: float = 0.98, eps: float = 1e-9):
+    def __init__(
+        self,
+        parameters: Vectors,
+        beta1: float = 0.9,
+        beta2: float = 0.98,
+        eps: float = 1e-9,
+        workers: Workers = SERIAL,
+    ):
         xp = get_array_module(parameters.data)
-        self.parameters = parameters
+        self.parameters, self.workers = parameters, workers
         self.beta1, self.beta2, self.eps = beta1, beta2, eps
         self.m = xp.zeros_like(parameters.data)
         self.v = xp.zeros_like(parameters.data)
         self.step_count = 0
 
-    def step(self, learning_rate: float, workers: Workers = SERIAL) -> None:
-        """One update of the parameters, in place; the same bits for any number of workers."""
+    def step(self, learning_rate: float) -> None:
+        """One update of the parameters, in place."""
         self.step_count += 1
         step_size = learning_rate / (1.0 - self.beta1**self.step_count)
         inv_sqrt_correction = 1.0 / math.sqrt(1.0 - self.beta2**self.step_count)
@@ -51,10 +59,10 @@ class Adam:
 
         def update_blocks(worker: int) -> None:
             with timed("Adam"):
-                for block in blocks_of(len(self.m), worker, workers):
+                for block in blocks_of(len(self.m), worker, self.workers):
                     self._update_block(block, step_size, inv_sqrt_correction)
 
-        workers.map(update_blocks)
+        self.workers.map(update_blocks)
 
     def _update_block(self, block: slice, step_size: float, inv_sqrt_correction: float) -> None:
         xp = get_array_module(self.m)

@@ -43,7 +43,7 @@ class LossScale:
         if self.value <= 1.0:
             raise TrainingError(
                 "train: gradients must be finite in float16, got an overflow at a loss scale of 1; "
-                "use training.precision bfloat16, tf32 or float32"
+                "use execution.precision bfloat16, tf32 or float32"
             )
         self.value, self.good_updates = self.value / 2.0, 0
         return False

@@ -1,1 +1,6 @@
 """What a training will cost: floating-point operations, memory, hours."""
+
+from minitransformer.planning.flops import Cost, batch_flops, expected_hours, parameter_count
+from minitransformer.planning.memory import Plan, plan
+
+__all__ = ["Cost", "Plan", "batch_flops", "expected_hours", "parameter_count", "plan"]

@@ -6,11 +6,13 @@ capacity of each". That counts the time of everything; the formula counts the pr
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
 from types import ModuleType
 
 from minitransformer.config import ModelConfig
+from minitransformer.models import model_class
 
 SUSTAINED = {"K80": 2.8e12, "K40": 3.7e12, "M40": 6.0e12, "P100": 9.5e12}
 """FLOP/s that the paper assumes for a GPU  [sec. 6.1, footnote 5]."""
@@ -31,27 +33,29 @@ TABLE_2 = {
 """Training cost of single models, FLOPs  [Table 2]."""
 
 
-def step_flops(model: ModelConfig, sentences: int, src_length: int, tgt_length: int) -> int:
+def parameter_count(config: ModelConfig) -> int:
+    """Numbers that are learned      [Table 3, last column]"""
+    return sum(math.prod(shape) for shape in model_class(config).parameter_shapes(config).values())
+
+
+def batch_flops(config: ModelConfig, sentences: int, src_length: int, tgt_length: int) -> int:
     """FLOPs of the matrix products of one forward and backward pass, a multiplication and an addition counted as two.
 
-    Per position: attention 2 d h (2 d_k + 2 d_v), feed-forward 4 d d_ff, output projection 2 d V; and per pair of a
-    query and a key 2 h (d_k + d_v). The backward pass has two products for each one of the forward pass.
+    Per query and per key of an attention: 2 d h (d_k + d_v) for two projections each; per pair of them 2 h (d_k + d_v);
+    per position of a feed-forward layer 4 d d_ff, of the output 2 d V. The backward pass has two products for each one
+    of the forward pass.
 
     src_length, tgt_length: positions of a sentence in the batch, padding and end mark included
     """
-    per_projection = 2 * model.d_model * model.n_heads  # of one of W^Q, W^K, W^V, W^O, per position and width of a head
-    queries = per_projection * (model.d_k + model.d_v)  # W^Q and W^O
-    keys = per_projection * (model.d_k + model.d_v)  # W^K and W^V
-    feed_forward = 4 * model.d_model * model.d_ff
-    scores = 2 * model.n_heads * (model.d_k + model.d_v)
-    encoder = src_length * (queries + keys + feed_forward) + src_length**2 * scores
-    decoder = (
-        tgt_length * (2 * queries + keys + feed_forward)
-        + src_length * keys
-        + tgt_length * (tgt_length + src_length) * scores
-    )
-    output = tgt_length * 2 * model.d_model * model.vocab_size
-    return 3 * sentences * (model.n_layers * (encoder + decoder) + output)
+    work = model_class(config).workload(config, src_length, tgt_length)
+    widths = config.n_heads * (config.d_k + config.d_v)
+    forward = 2 * config.d_model * config.vocab_size * work.outputs
+    for layers, queries, keys in work.attentions:
+        projections = 2 * config.d_model * widths * (queries + keys)  # W^Q and W^O, W^K and W^V
+        forward += layers * (projections + 2 * widths * queries * keys)
+    for layers, positions in work.feed_forwards:
+        forward += layers * 4 * config.d_model * config.d_ff * positions
+    return 3 * sentences * forward
 
 
 def paper_flops(seconds: float, devices: int, sustained: float) -> float:
@@ -120,6 +124,6 @@ def expected_hours(model: ModelConfig, tgt_tokens: float, record: Record, length
 
     length: tokens of a sentence, on which the share of attention depends
     """
-    slower = step_flops(model, 1, length, length) / step_flops(record.model, 1, length, length)
+    slower = batch_flops(model, 1, length, length) / batch_flops(record.model, 1, length, length)
     one, eight = (tgt_tokens * slower / speed / 3600 for speed in (record.one, record.eight))
     return one, eight

@@ -1,7 +1,7 @@
 """How much memory an update takes at its peak, computed from the shape of the model and of a micro-batch.
 
-What is kept from forward to backward follows from what each twin saves; what comes on top at the peak is what the
-largest single rule needs for itself.
+What is kept from forward to backward follows from what each fast kernel saves; what comes on top at the peak is what
+the largest single rule needs for itself.
 """
 
 from __future__ import annotations
@@ -14,25 +14,10 @@ from minitransformer.config import ModelConfig
 from minitransformer.kernels.cupy.projection_loss import chunk_rows as cupy_chunk_rows
 from minitransformer.kernels.numpy.projection_loss import TABLE_ROWS
 from minitransformer.kernels.numpy.projection_loss import chunk_rows as numpy_chunk_rows
+from minitransformer.models import Shape, Workload, model_class
+from minitransformer.planning.flops import parameter_count
 
 PARAMETER_VECTORS = 4  # parameters, gradients, Adam's two
-
-
-@dataclass(frozen=True)
-class Shape:
-    """A micro-batch: sentences, and positions of each side, padding included."""
-
-    sentences: int
-    src_length: int
-    tgt_length: int
-
-    @property
-    def src(self) -> int:
-        return self.sentences * self.src_length
-
-    @property
-    def tgt(self) -> int:
-        return self.sentences * self.tgt_length
 
 
 @dataclass(frozen=True)
@@ -40,7 +25,7 @@ class Plan:
     """Bytes. ``peak`` is the sum of the others.
 
     parameters, gradients, adam: one, one and two vectors
-    activations: what forward keeps for backward   copies: matrices in halves, kept beside them
+    activations: what forward keeps for backward   copies: matrices in half precision, kept beside them
     largest: what the largest rule needs for itself while all of that is there; its name is in ``largest_rule``
     """
 
@@ -57,96 +42,83 @@ class Plan:
         return self.parameters + self.gradients + self.adam + self.activations + self.copies + self.largest
 
 
-def parameter_count(config: ModelConfig) -> int:
-    """Numbers that are learned      [Table 3, last column]"""
-    d, heads = config.d_model, config.n_heads * (config.d_k + config.d_v)
-    attention = 2 * d * heads
-    if config.attention_bias:
-        attention += heads + config.n_heads * config.d_k + d
-    feed_forward = 2 * d * config.d_ff + config.d_ff + d
-    layers = config.n_layers * (3 * attention + 2 * feed_forward + 5 * 2 * d)
-    tables = 1 if config.tie_embeddings else 3
-    learned = 2 * config.max_positions * d if config.positions == "learned" else 0
-    final_norms = 2 * 2 * d if config.norm == "pre" else 0
-    return tables * config.vocab_size * d + learned + layers + final_norms
-
-
 def plan(
     config: ModelConfig, shape: Shape, *, library: str = "numpy", precision: str = "float32", workers: int = 1
 ) -> Plan:
     """The memory of an update with micro-batches of this shape.
 
-    library: ``numpy`` or ``cupy``, whose twins keep different things   precision: on CuPy, as TrainingConfig.precision
+    library: ``numpy`` or ``cupy``, whose kernels keep different things   precision: on CuPy, as in ExecutionConfig
     workers: micro-batches side by side, each with gradients and activations of its own
     """
     parameter = np.dtype(config.dtype).itemsize
     half = precision in ("bfloat16", "float16")
     stored = 2 if half else parameter
     count = parameter_count(config)
-    masks = _mask_elements(config, shape) if library == "numpy" else 0
-    largest_rule, largest = max(
-        _working_memory(config, shape, library, stored, parameter).items(), key=lambda item: item[1]
-    )
+    work = model_class(config).workload(config, shape.src_length, shape.tgt_length)
+    masks = _mask_elements(config, shape.sentences, work) if library == "numpy" else 0
+    needs = _working_memory(config, shape.sentences, work, library, stored, parameter)
+    largest_rule, largest = max(needs.items(), key=lambda item: item[1])
     return Plan(
         parameters=parameter * count,
         gradients=workers * parameter * count,
         adam=2 * parameter * count,
-        activations=workers * (stored * _saved_elements(config, shape) + masks),
+        activations=workers * (stored * _saved_elements(config, shape.sentences, work) + masks),
         copies=stored * count if half else 0,
         largest=workers * largest,
         largest_rule=largest_rule,
     )
 
 
-def _saved_elements(config: ModelConfig, shape: Shape) -> int:
+def _saved_elements(config: ModelConfig, sentences: int, work: Workload) -> int:
     """Numbers that forward keeps, over all layers."""
-    d, f, src, tgt = config.d_model, config.d_ff, shape.src, shape.tgt
-    heads = config.n_heads * (config.d_k + config.d_v)
-    feed_forward = 2 * d + f + (f if config.p_drop_ffn else 0)  # input, x_hat of the norm, active values (twice)
-    attention = 2 * d + heads  # input, x_hat of the norm, queries, heads brought together
-    encoder = src * (attention + heads + feed_forward)  # and keys, values
-    decoder = tgt * (2 * attention + heads + feed_forward) + src * heads
-    scores = sum(_scores(config, shape)) * (2 if config.p_drop_attention else 1)
-    return config.n_layers * (encoder + decoder) + scores + src * d  # and the encoder's output
+    d, heads = config.d_model, config.n_heads * (config.d_k + config.d_v)
+    feed_forward = 2 * d + config.d_ff * (2 if config.p_drop_ffn else 1)  # input, x_hat of the norm, active values
+    kept = work.memory * d
+    for layers, queries, keys in work.attentions:
+        # Input, x_hat of the norm, queries, heads brought together; keys and values.
+        kept += layers * (queries * (2 * d + heads) + keys * heads)
+    kept += sum(layers * positions * feed_forward for layers, positions in work.feed_forwards)
+    scores = sum(_weights(config, work)) * (2 if config.p_drop_attention else 1)
+    return sentences * (kept + scores)
 
 
-def _scores(config: ModelConfig, shape: Shape) -> tuple[int, int, int]:
-    """Attention weights of all layers: in the encoder, in the decoder, from decoder to encoder."""
-    each = config.n_layers * config.n_heads * shape.sentences
-    S, T = shape.src_length, shape.tgt_length
-    return each * S * S, each * T * T, each * T * S
+def _weights(config: ModelConfig, work: Workload) -> list[int]:
+    """Attention weights of a sentence, of all layers of each kind of attention."""
+    return [layers * config.n_heads * queries * keys for layers, queries, keys in work.attentions]
 
 
-def _mask_elements(config: ModelConfig, shape: Shape) -> int:
+def _mask_elements(config: ModelConfig, sentences: int, work: Workload) -> int:
     """Masks of dropout, a byte each, where they are stored."""
-    src, tgt, layers = shape.src, shape.tgt, config.n_layers
     masks = 0
     if config.p_drop:
-        masks += config.d_model * (src * (2 * layers + 1) + tgt * (3 * layers + 1))
+        sublayers = sum(layers * queries for layers, queries, _ in work.attentions)
+        sublayers += sum(layers * positions for layers, positions in work.feed_forwards)
+        masks += config.d_model * (sublayers + work.embedded)
     if config.p_drop_ffn:
-        masks += layers * config.d_ff * (src + tgt)
+        masks += config.d_ff * sum(layers * positions for layers, positions in work.feed_forwards)
     if config.p_drop_attention:
-        masks += sum(_scores(config, shape))
-    return masks
+        masks += sum(_weights(config, work))
+    return sentences * masks
 
 
-def _working_memory(config: ModelConfig, shape: Shape, library: str, stored: int, parameter: int) -> dict[str, int]:
+def _working_memory(
+    config: ModelConfig, sentences: int, work: Workload, library: str, stored: int, parameter: int
+) -> dict[str, int]:
     """Bytes beside what is saved, for each rule that may be the largest."""
-    d, f, tgt, words = config.d_model, config.d_ff, shape.tgt, config.vocab_size
-    loss = tgt * d * (stored + parameter) + words * d * parameter  # input, gradients
+    d, f, n, V = config.d_model, config.d_ff, sentences * work.outputs, config.vocab_size
+    loss = n * d * (stored + parameter) + V * d * parameter  # input, gradients
     if library == "numpy":
-        loss += parameter * (min(tgt, numpy_chunk_rows(words)) * words + min(TABLE_ROWS, words) * d)
-        relu = tgt * f * (2 * stored + 1)
+        loss += parameter * (min(n, numpy_chunk_rows(V)) * V + min(TABLE_ROWS, V) * d)
+        relu = n * f * (2 * stored + 1)
     else:
-        chunk = min(tgt, cupy_chunk_rows(words)) * words
-        loss += chunk * (parameter + (stored if stored < parameter else 0))
-        relu = tgt * f * stored
-    streams = 2 * tgt * d * stored  # gradients of the sum and of the sub-layer
-    freed = tgt * d * stored  # the last norm's x_hat
-    longest = max(each // max(1, config.n_layers) for each in _scores(config, shape))
-    attention = streams + longest * parameter + 3 * tgt * config.n_heads * max(config.d_k, config.d_v) * stored
+        loss += min(n, cupy_chunk_rows(V)) * V * (parameter + (stored if stored < parameter else 0))
+        relu = n * f * stored
+    streams = 2 * n * d * stored  # gradients of the sum and of the sub-layer
+    freed = n * d * stored  # the last norm's x_hat
+    weights = sentences * max((config.n_heads * queries * keys for _, queries, keys in work.attentions), default=0)
+    attention = streams + weights * parameter + 3 * n * config.n_heads * max(config.d_k, config.d_v) * stored
     return {
         "projection_loss": loss,
         "feed_forward": streams + relu + parameter * 2 * d * f - freed,
-        "attention": attention - freed - tgt * f * stored,
+        "attention": attention - freed - n * f * stored,
     }

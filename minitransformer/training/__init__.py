@@ -1,16 +1,20 @@
 """Training: one update, a whole run, and what a run writes down about itself."""
 
 from minitransformer.training.ablation import AblationEntry, ablation
+from minitransformer.training.accumulation import GradientAccumulator, ParallelGradientAccumulator
 from minitransformer.training.corpus import Corpus
-from minitransformer.training.metrics import perplexity, read_metrics
+from minitransformer.training.metrics import StepResult, perplexity, read_metrics
 from minitransformer.training.signals import Outcome
-from minitransformer.training.step import StepResult, evaluate_loss, train_step
+from minitransformer.training.step import train_step
 from minitransformer.training.trainer import Trainer
+from minitransformer.training.validation import evaluate_loss
 
 __all__ = [
     "AblationEntry",
     "Corpus",
+    "GradientAccumulator",
     "Outcome",
+    "ParallelGradientAccumulator",
     "StepResult",
     "Trainer",
     "ablation",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from minitransformer.config import DataConfig
+from minitransformer.config import Config, DataConfig
 from minitransformer.errors import ConfigError, DataError
 from minitransformer.text import Tokenizer, encode_parallel, read_parallel
 from minitransformer.text.binary import fingerprint_of, lengths_of, open_pairs, sha256_of
@@ -117,3 +117,26 @@ class Corpus:
     def fingerprint(self) -> str:
         """SHA-256 of the training pairs, by which a resumed run knows its data again."""
         return self.known_fingerprint or fingerprint_of(self.train)
+
+
+def with_vocabulary(config: Config, corpus: Corpus) -> Config:
+    """``config`` with model.vocab_size taken from the tokenizer; checks what would otherwise fail hours later.
+
+    Raises:
+        ConfigError: there is no vocabulary size, or another one than the tokenizer's, or a sentence is too long.
+    """
+    model, tokenizer = config.model, corpus.tokenizer
+    vocab_size = tokenizer.vocab_size if tokenizer else model.vocab_size
+    if vocab_size == 0:
+        raise ConfigError("model.vocab_size must be given for a corpus of ids, got 0")
+    if model.vocab_size not in (0, vocab_size):
+        raise ConfigError(
+            f"model.vocab_size must be the tokenizer's {vocab_size}, got {model.vocab_size}; leave it out or make it "
+            "equal"
+        )
+    if model.positions == "learned" and corpus.longest() > model.max_positions:
+        raise ConfigError(
+            f"model.max_positions must be at least the longest sentence, {corpus.longest()} tokens with its end mark, "
+            f"got {model.max_positions}; raise it or lower data.max_length"
+        )
+    return replace(config, model=replace(model, vocab_size=vocab_size))

@@ -15,12 +15,33 @@ from __future__ import annotations
 import json
 import math
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from minitransformer.backend import Array
 from minitransformer.errors import DataError, TrainingError
 from minitransformer.files import write_atomically
-from minitransformer.training.step import StepResult
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """What an update saw. ``loss`` is label-smoothed, ``nll`` is not: exp(nll) is the perplexity. Nats per token.
+
+    On a GPU ``loss``, ``nll`` and ``gradient_norm`` are numbers that stay there until somebody ``read``s them. The norm
+    is 0 where an update was refused (see `optim.LossScale`).
+    """
+
+    loss: float | Array
+    nll: float | Array
+    n_src_tokens: int
+    n_tgt_tokens: int
+    gradient_norm: float | Array
+    learning_rate: float
+
+    def read(self) -> StepResult:
+        """The same with Python's numbers; waits until the device has computed them."""
+        names = ("loss", "nll", "gradient_norm")
+        return replace(self, **{name: float(getattr(self, name)) for name in names})
 
 
 def perplexity(nll: float) -> float:

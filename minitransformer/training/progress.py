@@ -1,4 +1,4 @@
-"""What a run shows its user: a bar and messages. Of several ranks only the first shows any."""
+"""The progress bar of a run, and messages above it. Of several ranks only rank 0 shows them."""
 
 from __future__ import annotations
 
@@ -9,21 +9,20 @@ from tqdm import tqdm
 from minitransformer.training.metrics import Meter
 
 
-class ProgressReporter:
-    """Talks on standard error.
+class Progress:
+    """Writes to standard error.
 
-    talks: False keeps silent: this is not rank 0
-    bar: show a bar
+    is_rank_0: False keeps silent   with_bar: show a bar
     """
 
-    def __init__(self, talks: bool, bar: bool):
-        self._talks, self._with_bar = talks, bar
+    def __init__(self, is_rank_0: bool, with_bar: bool):
+        self._is_rank_0, self._with_bar = is_rank_0, with_bar
 
     def bar(self, done: int, total: int) -> tqdm:
         """A bar of ``total`` updates, to be entered."""
         # Into a file, where a bar cannot be drawn over itself, it is drawn anew only now and then.
         pause = 0.2 if sys.stderr.isatty() else 30.0
-        hidden = not (self._talks and self._with_bar)
+        hidden = not (self._is_rank_0 and self._with_bar)
         return tqdm(total=total, initial=min(done, total), unit="update", disable=hidden, mininterval=pause)
 
     def show(self, bar: tqdm, meter: Meter, update: int, learning_rate: float) -> None:
@@ -37,5 +36,5 @@ class ProgressReporter:
         bar.update(update - bar.n)
 
     def say(self, message: str) -> None:
-        if self._talks:
+        if self._is_rank_0:
             tqdm.write(message, file=sys.stderr)

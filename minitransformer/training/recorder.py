@@ -1,48 +1,74 @@
-"""What a run has seen so far, and the lines of ``metrics.jsonl`` that it makes of that."""
+"""From the results of updates to the lines of ``metrics.jsonl``."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from minitransformer.training.metrics import Meter, MetricsLog
-from minitransformer.training.pending import PendingResults
-from minitransformer.training.step import StepResult
+from minitransformer.errors import TrainingError
+from minitransformer.training.metrics import Meter, MetricsLog, StepResult
+
+MAX_PENDING = 16
+"""Updates on a GPU whose figures are not read yet; a loss that is NaN stops the run at most that much later."""
 
 
 class MetricsRecorder:
-    """Figures of updates, from when they are computed to when they stand in the file.
+    """Takes in the result of each update and writes lines of metrics.
+
+    Figures that lie on a GPU are read several at a time, so that nobody waits within an update.
 
     path: the metrics file
-    writes: whether lines are written; only the first rank's are
+    writes: whether lines are written; only rank 0's are
     log_every: updates between two lines of kind ``train``
     epoch_of: the epoch of an update, counted from 1
 
     Attributes:
-        interval, epoch_so_far: the figures since the last line, and since the epoch began.
+        interval, epoch_so_far: sums since the last line, and since the epoch began.
     """
 
     def __init__(self, path: Path, writes: bool, log_every: int, epoch_of: Callable[[int], int]):
         self._log, self._writes, self._log_every, self._epoch_of = MetricsLog(path), writes, log_every, epoch_of
-        self._unread = PendingResults()
+        self._pending: list[StepResult] = []
+        self._pending_since = 0.0
         self.interval, self.epoch_so_far = Meter(), Meter()
-        self._before = 0.0  # seconds of earlier sittings
-        self.begin_sitting()
+        self._earlier_seconds = 0.0  # of this run, before it was resumed
+        self.start_clock()
 
-    def begin_sitting(self) -> None:
-        self._began = time.monotonic()
+    def start_clock(self) -> None:
+        self._started = time.monotonic()
 
     def begin_update(self) -> None:
-        self._unread.start()
+        if not self._pending:
+            self._pending_since = time.monotonic()
 
     def add(self, update: int, result: StepResult) -> bool:
-        """Take in the figures of an update; whether they and all before them have been read."""
-        self._unread.add(result)
-        ready = self._unread.is_full or self._ends_epoch(update) or update % self._log_every == 0
-        if ready:
+        """Take in the result of ``update``. Returns whether it and all before it have been read."""
+        self._pending.append(result)
+        is_on_host = isinstance(result.loss, float)
+        is_due = self._ends_epoch(update) or update % self._log_every == 0
+        if is_on_host or is_due or len(self._pending) >= MAX_PENDING:
             self.read(update)
-        return ready
+        return not self._pending
+
+    def read(self, update: int) -> None:
+        """Read all pending results, the last of which is that of ``update``; a GPU must have computed them.
+
+        Raises:
+            TrainingError: a loss or a gradient norm is NaN or infinite; it names the update.
+        """
+        results, self._pending = [result.read() for result in self._pending], []
+        seconds = (time.monotonic() - self._pending_since) / max(1, len(results))
+        for number, result in enumerate(results, start=update - len(results) + 1):
+            if not (math.isfinite(result.loss) and math.isfinite(result.gradient_norm)):
+                raise TrainingError(
+                    f"train: loss and gradient norm must be finite, got {result.loss} and {result.gradient_norm} at "
+                    f"update {number}; the checkpoints before it are whole; lower training.lr_scale or set "
+                    "training.clip_norm"
+                )
+            for meter in (self.interval, self.epoch_so_far):
+                meter.add(result, seconds)
 
     def write_if_due(self, update: int, learning_rate: float) -> None:
         if update % self._log_every == 0:
@@ -53,13 +79,6 @@ class MetricsRecorder:
             self.write("epoch", update, self.epoch_so_far.losses() | {"tokens": self.epoch_so_far.tokens})
             self.epoch_so_far.clear()
 
-    def read(self, update: int) -> None:
-        """Take in the figures of the updates up to ``update``; on a GPU this waits until they are computed."""
-        results, seconds = self._unread.read(update)
-        for result in results:
-            for meter in (self.interval, self.epoch_so_far):
-                meter.add(result, seconds)
-
     def write(self, kind: str, update: int, values: dict) -> None:
         if self._writes:
             where = {"update": update, "epoch": self._epoch_of(max(update, 1))}
@@ -69,11 +88,11 @@ class MetricsRecorder:
         self._log.sync()
 
     def seconds(self) -> float:
-        """Since the run began, over all its sittings."""
-        return self._before + time.monotonic() - self._began
+        """Since the run began, without the time in which it was stopped."""
+        return self._earlier_seconds + time.monotonic() - self._started
 
     def to_dict(self) -> dict:
-        """What a checkpoint carries."""
+        """What a checkpoint holds of it."""
         return {
             "interval": self.interval.to_dict(),
             "epoch_so_far": self.epoch_so_far.to_dict(),
@@ -81,9 +100,9 @@ class MetricsRecorder:
         }
 
     def restore(self, progress: dict) -> None:
-        """Go on from what ``to_dict`` gave."""
+        """Resume from what ``to_dict`` gave."""
         self.interval, self.epoch_so_far = Meter(**progress["interval"]), Meter(**progress["epoch_so_far"])
-        self._before = progress["seconds"]
+        self._earlier_seconds = progress["seconds"]
 
     def cut_after(self, update: int) -> list[dict]:
         """As ``MetricsLog.cut_after``, on the rank that writes."""

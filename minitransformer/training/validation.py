@@ -2,13 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from minitransformer.autograd import no_grad
 from minitransformer.config import Config, TranslationConfig
-from minitransformer.errors import ConfigError
-from minitransformer.models import Transformer
-from minitransformer.text import BatchStream
+from minitransformer.errors import ConfigError, DataError
+from minitransformer.models import Model
+from minitransformer.text import Batch, BatchStream
+from minitransformer.training.accumulation import number_of
 from minitransformer.training.corpus import Corpus
 from minitransformer.training.metrics import losses
-from minitransformer.training.step import evaluate_loss
+
+
+def evaluate_loss(model: Model, batches: Iterable[Batch]) -> tuple[float, float]:
+    """(label-smoothed loss, negative log-likelihood) in nats per target token, without dropout.
+
+    Raises:
+        DataError: there is no target token.
+    """
+    loss = nll = 0.0
+    n_tgt_tokens = 0
+    with no_grad():
+        for batch in batches:
+            loss_sum, nll_sum = model.loss(batch)
+            loss += number_of(loss_sum)
+            nll += number_of(nll_sum)
+            n_tgt_tokens += batch.n_tgt_tokens
+    if n_tgt_tokens == 0:
+        raise DataError("evaluate_loss: the batches must have at least one target token, got none")
+    return float(loss) / n_tgt_tokens, float(nll) / n_tgt_tokens
 
 
 class Validation:
@@ -58,7 +80,7 @@ class Validation:
             )
         return None
 
-    def measure(self, model: Transformer) -> dict:
+    def measure(self, model: Model) -> dict:
         """``loss``, ``nll``, ``ppl`` in nats per target token, and ``bleu`` with its ``signature``."""
         values = losses(*evaluate_loss(model, self.batches))
         if self.with_bleu:

@@ -14,11 +14,10 @@ from minitransformer.backend import library_name
 from minitransformer.checkpoints import load_checkpoint, load_model
 from minitransformer.config import ModelConfig, TrainingConfig
 from minitransformer.generation import beam_search, greedy_search
-from minitransformer.models import Transformer
+from minitransformer.models import Shape, Transformer
 from minitransformer.optim import Adam
-from minitransformer.planning.memory import Shape, plan
-from minitransformer.training import read_metrics
-from minitransformer.training.step import evaluate_loss, train_step
+from minitransformer.planning import plan
+from minitransformer.training import evaluate_loss, read_metrics, train_step
 
 PRECISIONS = ("float32", "tf32", "bfloat16", "float16")
 

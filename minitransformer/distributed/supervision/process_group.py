@@ -158,7 +158,7 @@ def choose_communicator(settings: TrainingConfig, rank_info: RankInfo, on_gpu: b
     if on_gpu != (name == "nccl"):
         raise ConfigError(
             f"training.communicator must be {'nccl' if on_gpu else 'mpi or tcp'} on {'a GPU' if on_gpu else 'CPUs'}, "
-            f"got {name}; leave it out or change training.device"
+            f"got {name}; leave it out or change execution.device"
         )
     return name
 

@@ -1,8 +1,12 @@
 """The fast twins on NumPy arrays."""
 
 from minitransformer.kernels.numpy.attention import attention
+from minitransformer.kernels.numpy.projection import OutputProjection
 from minitransformer.kernels.numpy.projection_loss import projection_loss
 from minitransformer.kernels.numpy.residual import residual_dropout_norm
 from minitransformer.ops.rule import Rule
 
 KERNELS: tuple[Rule, ...] = (attention, projection_loss, residual_dropout_norm)
+
+FUNCTIONS = {"output_projection": OutputProjection}
+"""What is no rule: the logits of decoding."""

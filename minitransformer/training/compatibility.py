@@ -1,4 +1,4 @@
-"""What all ranks of a run must have alike before the first update: code, config, data, and the checkpoint."""
+"""Which run may resume from which checkpoint, and what all ranks of a run must have alike."""
 
 from __future__ import annotations
 
@@ -8,15 +8,47 @@ from collections.abc import Callable
 from pathlib import Path
 
 import minitransformer
-from minitransformer.checkpoints.checkpoint import Checkpoint, load_checkpoint
-from minitransformer.checkpoints.run_folder import RunFolder
+from minitransformer.checkpoints import Checkpoint, RunFolder, load_checkpoint
 from minitransformer.config import Config
 from minitransformer.distributed import Communicator
 from minitransformer.errors import CheckpointError, RanksError
-from minitransformer.training.resume import MAY_CHANGE, SECTIONS
 
+# What the parameters do not depend on, but for rounding and (device, precision) the draws of dropout. Files may move:
+# their contents are compared by the fingerprint and by the tokenizer's text.
+MAY_CHANGE_ON_RESUME = {
+    "data": set("train_src train_tgt train_ids valid_src valid_tgt tokenizer".split()),
+    "training": set(
+        "directory threads communicator deterministic_reduce overlap timeout updates log_every validate_every "
+        "validate_bleu save_every save_minutes keep_checkpoints".split()
+    ),
+}
 # Where files lie, and what concerns one machine alone.
-MAY_DIFFER = {"data": MAY_CHANGE["data"], "training": {"directory", "threads"}}
+MAY_DIFFER_BETWEEN_RANKS = {"data": MAY_CHANGE_ON_RESUME["data"], "training": {"directory", "threads"}}
+
+
+def check_same_run(checkpoint: Checkpoint, config: Config, tokenizer_text: str, fingerprint: str) -> None:
+    """Refuse to resume with other settings, another tokenizer or other data than the checkpoint's.
+
+    Raises:
+        CheckpointError: names the first key that differs, with both values.
+    """
+    stored, wanted = checkpoint.config.to_dict(), config.to_dict()
+    remedy = "set it back, or choose another training.directory"
+    for section in ("model", "data", "training"):
+        for name, value in wanted[section].items():
+            if name not in MAY_CHANGE_ON_RESUME.get(section, ()) and value != stored[section][name]:
+                raise CheckpointError(
+                    f"train: {section}.{name} must be {stored[section][name]!r} to resume from {checkpoint.path}, "
+                    f"got {value!r}; {remedy}"
+                )
+    for what, same in (
+        ("tokenizer", checkpoint.tokenizer_text == tokenizer_text),
+        ("training data", checkpoint.progress.get("fingerprint") == fingerprint),
+    ):
+        if not same:
+            raise CheckpointError(
+                f"train: the {what} must be the one of {checkpoint.path} to resume, got another; {remedy}"
+            )
 
 
 def check_same_job(ranks: Communicator, config: Config, fingerprint: str) -> None:
@@ -31,9 +63,9 @@ def check_same_job(ranks: Communicator, config: Config, fingerprint: str) -> Non
     tables = config.to_dict()
     facts |= {
         f"{section}.{name}": value
-        for section in SECTIONS
+        for section in ("model", "data", "training", "execution")
         for name, value in tables[section].items()
-        if name not in MAY_DIFFER.get(section, ())
+        if name not in MAY_DIFFER_BETWEEN_RANKS.get(section, ())
     }
     first, *others = (json.loads(text) for text in ranks.gather_text("facts", json.dumps(facts)))
     for rank, theirs in enumerate(others, start=1):

@@ -15,9 +15,8 @@ from minitransformer.config import TrainingConfig
 from minitransformer.distributed.communicator import Communicator
 from minitransformer.errors import TrainingError
 from minitransformer.optim import Adam, LossScale, loss_scale
-from minitransformer.training import read_metrics, trainer
-from minitransformer.training.pending import MOST, PendingResults
-from minitransformer.training.step import StepResult, train_step
+from minitransformer.training import ParallelGradientAccumulator, StepResult, read_metrics, train_step, trainer
+from minitransformer.training.recorder import MAX_PENDING, MetricsRecorder
 
 
 class OnDevice:
@@ -33,33 +32,41 @@ class OnDevice:
         return self.value
 
 
+def scaled(model, scale: LossScale | None) -> ParallelGradientAccumulator:
+    return ParallelGradientAccumulator(model.parameters, scale=scale)
+
+
 def result(loss, norm=1.0) -> StepResult:
     return StepResult(loss, loss, 10, 12, norm, 0.1)
 
 
-def test_pythons_own_numbers_are_read_at_once_and_the_devices_together():
-    unread = PendingResults()
-    unread.start()
-    unread.add(result(2.5))
-    assert unread.is_full and unread.read(1)[0] == [result(2.5)]
+def recorder(tmp_path, log_every: int = 1000) -> MetricsRecorder:
+    return MetricsRecorder(tmp_path / "metrics.jsonl", False, log_every, lambda update: 1)
+
+
+def test_host_results_are_read_at_once_and_device_results_together(tmp_path):
+    reads = recorder(tmp_path)
+    reads.begin_update()
+    assert reads.add(1, result(2.5)) and reads.interval.loss == 2.5 * 12
     before = OnDevice.waits
-    for number in range(MOST):
-        unread.start()
-        unread.add(result(OnDevice(float(number)), OnDevice(1.0)))
-        assert unread.is_full == (number == MOST - 1)
-    assert OnDevice.waits == before
-    results, seconds = unread.read(MOST)
-    assert [each.loss for each in results] == list(range(MOST)) and seconds >= 0
-    assert unread.read(MOST)[0] == []
+    for number in range(MAX_PENDING - 1):
+        reads.begin_update()
+        assert not reads.add(2 + number, result(OnDevice(float(number)), OnDevice(1.0)))
+    assert OnDevice.waits == before and reads.interval.updates == 1
+    assert reads.add(MAX_PENDING + 1, result(OnDevice(7.0), OnDevice(1.0)))
+    assert reads.interval.updates == MAX_PENDING + 1 and reads.interval.seconds >= 0
+    assert reads.interval.loss == 12 * (2.5 + sum(range(MAX_PENDING - 1)) + 7.0)
 
 
 @pytest.mark.parametrize("bad", [{"loss": float("nan")}, {"gradient_norm": float("inf")}])
-def test_an_update_that_is_no_number_is_named_though_it_is_read_later(bad):
-    unread = PendingResults()
+def test_an_update_that_diverges_is_named_though_it_is_read_later(bad, tmp_path):
+    reads = recorder(tmp_path)
+    bad = {name: OnDevice(value) for name, value in bad.items()}
     for number in range(5, 9):
-        unread.add(replace(result(OnDevice(1.0)), **(bad if number == 6 else {})))
+        reads.begin_update()
+        reads.add(number, replace(result(OnDevice(1.0)), **(bad if number == 6 else {})))
     with pytest.raises(TrainingError, match="at update 6; the checkpoints before it are whole"):
-        unread.read(8)
+        reads.read(8)
 
 
 def test_a_run_writes_the_same_metrics_and_checkpoints_whenever_its_figures_are_read(tmp_path, monkeypatch):
@@ -91,7 +98,9 @@ def test_a_loss_scale_changes_no_bit_of_an_update_without_overflow(rng):
     batch, vectors = random_batch(rng), []
     for scale in (None, LossScale(1024.0, 0, True)):
         model = small_model(np.random.default_rng(3))
-        train_step(model, Adam(model.parameters), [batch], update=1, config=TrainingConfig(), loss_scale=scale)
+        train_step(
+            model, Adam(model.parameters), [batch], update=1, config=TrainingConfig(), accumulator=scaled(model, scale)
+        )
         vectors.append(model.parameters.data)
     np.testing.assert_array_equal(vectors[0], vectors[1])
 
@@ -100,7 +109,9 @@ def test_an_update_that_overflows_is_left_out_and_halves_the_scale(rng):
     model, scale = small_model(rng), LossScale(2.0**1023, 7, True)
     before, adam = model.parameters.data.copy(), Adam(model.parameters)
     with np.errstate(all="ignore"):
-        step = train_step(model, adam, [random_batch(rng)], update=1, config=TrainingConfig(), loss_scale=scale)
+        step = train_step(
+            model, adam, [random_batch(rng)], update=1, config=TrainingConfig(), accumulator=scaled(model, scale)
+        )
     np.testing.assert_array_equal(model.parameters.data, before)
     assert (step.gradient_norm, adam.step_count) == (0.0, 0) and np.isfinite(step.loss)
     assert (scale.value, scale.good_updates) == (2.0**1022, 0)

@@ -1,0 +1,159 @@
+"""What the prefix tree of the key-value cache gains by itself, against the plain cache.
+
+    python -m benchmarks.key_value_cache [--quick]
+
+The base model with random weights and V 8,000 or 37,000; 1 and 32 sentences of 24 tokens; 25 and 64 new tokens; greedy
+search and a beam of 4. All kernels are fast on both sides, and only the cache differs; the outputs must be the same.
+The two take turns, and the ratio of their times is the median of the rounds' own ratios, so a load on the machine hits
+both. Bytes: the most that the arrays of the cache take between two steps, those of the source included, and without
+the copies that exist while a step is under way. Hypotheses of a random model share fewer tokens than those of a trained
+one, so the tree gains less here.
+
+Results go to benchmarks/results/key_value_cache.json and .md; --quick writes nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+
+import numpy as np
+from tqdm import tqdm
+
+from benchmarks.machine import machine_facts
+from benchmarks.search_cases import Case, random_model, random_sources, search
+from benchmarks.tables import markdown_row, save_results
+from minitransformer.backend import MIB, keep_freed_memory
+from minitransformer.config import ModelConfig
+from minitransformer.generation import Hypothesis
+from minitransformer.models import Transformer
+from minitransformer.nn import KeyValueCache, Memory
+
+CASES = tuple(Case(*each) for each in ((s, t, k) for s in (1, 32) for k in (1, 4) for t in (25, 64)))
+QUICK_CASES = (Case(2, 25, 1), Case(2, 25, 4))
+VOCAB_SIZES = (8_000, 37_000)
+ROUNDS, WARM_UP = 5, 1
+
+
+class OneKindOfCache:
+    """The model as a search sees it, with the one or the other cache, and the most bytes that it has held."""
+
+    def __init__(self, model: Transformer, plain: bool):
+        self.model, self.plain, self.most_bytes, self.counts = model, plain, 0, False
+        self.config, self.max_positions, self.encode = model.config, model.max_positions, model.encode
+
+    def start_cache(self, memory: Memory, max_length: int) -> KeyValueCache:
+        cache = self.model.start_cache(memory, max_length)
+        if not self.plain:
+            return cache
+        plain = KeyValueCache(cache.xp, cache.start_ids, max_length, cache.memory, cache.memory_mask)
+        plain.project = cache.project
+        return plain
+
+    def decode_step(self, last_ids: np.ndarray, cache: KeyValueCache) -> np.ndarray:
+        logits = self.model.decode_step(last_ids, cache)
+        if self.counts:
+            self.most_bytes = max(self.most_bytes, held_bytes(cache))
+        return logits
+
+
+def held_bytes(cache: KeyValueCache) -> int:
+    """Bytes of all arrays of the cache, each array that lends views to others once."""
+    arrays = [each for pair in [*cache.layers.values(), *cache.memory] for each in pair]
+    owners = {id(owner): owner for owner in (each if each.base is None else each.base for each in arrays)}
+    return sum(owner.nbytes for owner in owners.values())
+
+
+def compare(model: Transformer, case: Case, rounds: int) -> dict:
+    """Times, bytes and agreement of both caches in one case."""
+    src = random_sources(case, model.config.vocab_size)
+    models = {name: OneKindOfCache(model, plain=name == "plain") for name in ("plain", "tree")}
+    outputs: dict[str, list[Hypothesis]] = {}
+    for name, each in models.items():
+        each.counts = True
+        outputs[name] = search(each, src, case)
+        each.counts = False
+    seconds: dict[str, list[float]] = {name: [] for name in models}
+    for number in range(WARM_UP + rounds):
+        for name in sorted(models, reverse=number % 2 == 1):  # in turn the first
+            began = time.perf_counter()
+            search(models[name], src, case)
+            if number >= WARM_UP:
+                seconds[name].append(time.perf_counter() - began)
+    ratios = [tree / plain for tree, plain in zip(seconds["tree"], seconds["plain"], strict=True)]
+    same = sum(one.ids == other.ids for one, other in zip(outputs["plain"], outputs["tree"], strict=True))
+    return {
+        "vocab_size": model.config.vocab_size,
+        "sentences": case.sentences,
+        "search": case.search,
+        "new tokens": case.new_tokens,
+        "seconds": seconds,
+        "tree / plain": statistics.median(ratios),
+        "lowest": min(ratios),
+        "highest": max(ratios),
+        "bytes": {name: each.most_bytes for name, each in models.items()},
+        "same outputs": same,
+    }
+
+
+def markdown(facts: dict, results: Sequence[dict]) -> str:
+    """The table, with the machine under it."""
+    lines = [
+        "# The key-value cache: plain, and as a prefix tree",
+        "",
+        "Milliseconds a step, median of the rounds; the ratio of times is the median (lowest to highest) of the",
+        "rounds' own ratios; below 1 the tree is faster. MiB: the most that the cache's arrays take between two steps.",
+        "The base model with random weights, sources of 24 tokens, fast kernels on both sides.",
+        "",
+        "`python -m benchmarks.key_value_cache`",
+        "",
+    ]
+    head = [
+        "V",
+        "sentences",
+        "search",
+        "new tokens",
+        "plain, ms",
+        "tree, ms",
+        "tree / plain",
+        "plain, MiB",
+        "tree, MiB",
+    ]
+    lines += [markdown_row(head), markdown_row(["---"] * len(head))]
+    for result in results:
+        cells = [f"{result['vocab_size']:,}", str(result["sentences"]), result["search"], str(result["new tokens"])]
+        steps = result["new tokens"]
+        cells += [f"{1000 * statistics.median(result['seconds'][name]) / steps:.1f}" for name in ("plain", "tree")]
+        cells.append(f"{result['tree / plain']:.2f} ({result['lowest']:.2f} to {result['highest']:.2f})")
+        cells += [f"{result['bytes'][name] / MIB:.1f}" for name in ("plain", "tree")]
+        lines.append(markdown_row([*cells, f"{result['same outputs']} of {result['sentences']}"]))
+    lines += ["", *(f"- {name}: {value}" for name, value in facts.items())]
+    return "\n".join(lines) + "\n"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.key_value_cache", description=__doc__.split("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="two cases of a small model, one round, nothing written")
+    options = parser.parse_args(argv)
+    keep_freed_memory()
+    facts = machine_facts()
+    small = [ModelConfig(vocab_size=1000, n_layers=2, d_model=64, d_ff=128, n_heads=4)]
+    configs = small if options.quick else [ModelConfig.base(vocab_size) for vocab_size in VOCAB_SIZES]
+    cases = QUICK_CASES if options.quick else CASES
+    results = []
+    for config in configs:
+        model = random_model(config)
+        for case in tqdm(cases, desc=f"caches, V {config.vocab_size}", unit="case", leave=False):
+            results.append(compare(model, case, 1 if options.quick else ROUNDS))
+    text = markdown(facts, results)
+    print(text)
+    if not options.quick:
+        save_results("key_value_cache", {"machine": facts, "rounds": ROUNDS, "cases": results}, text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,160 @@
+"""What the rest of the package knows of a model: everything else about it stays inside `models`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager
+from types import ModuleType
+from typing import NamedTuple
+
+import numpy as np
+
+from minitransformer import kernels
+from minitransformer.autograd import Tensor, functions
+from minitransformer.backend import Array
+from minitransformer.config import ModelConfig
+from minitransformer.errors import ConfigError, ShapeError
+from minitransformer.kernels.precision import check_precision
+from minitransformer.nn.cache import KeyValueCache
+from minitransformer.nn.encoder import Memory
+from minitransformer.nn.module import Module, ParameterVector
+from minitransformer.nn.randomness import DropoutMasks, Initializer, ShapesOnly
+from minitransformer.text import Batch
+
+
+class Shape(NamedTuple):
+    """A micro-batch: sentences, and positions of each side, padding included."""
+
+    sentences: int
+    src_length: int
+    tgt_length: int
+
+
+class Workload(NamedTuple):
+    """What a forward pass computes for one sentence, from which FLOPs and memory follow. Lengths are in positions.
+
+    attentions: (number of layers, queries, keys) of each kind of attention
+    feed_forwards: (number of layers, positions) of each stack   embedded: positions that are embedded
+    outputs: positions that get logits   memory: positions whose vectors are kept for another stack to attend to
+    """
+
+    attentions: tuple[tuple[int, int, int], ...]
+    feed_forwards: tuple[tuple[int, int], ...]
+    embedded: int
+    outputs: int
+    memory: int = 0
+
+
+class Model(Module, ABC):
+    """A model that can be trained, saved, planned for and searched. A kind of model defines the abstract methods.
+
+    Training calls `loss`; generation calls `encode`, `start_cache` and `decode_step`; planning reads `workload`.
+    Without ``dropout`` a model evaluates: there is no training mode.
+
+    seed: of the initial weights   xp: the array library, NumPy or CuPy
+    precision: of `loss`, one of PRECISIONS; everything else computes in float32, or in TF32 if this is not float32
+    kernel_mode: ``fast`` or ``simple``, as ``execution.kernels``
+
+    Attributes:
+        parameters: all parameters, views of one vector.
+
+    Raises:
+        ConfigError: the vocabulary size is missing, or the precision is not available with this library or config.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        seed: int = 0,
+        xp: ModuleType = np,
+        precision: str = "float32",
+        kernel_mode: str = "fast",
+    ):
+        if config.vocab_size < 1:
+            raise ConfigError("model.vocab_size must be at least 1 to build a model, got 0; take it from the tokenizer")
+        check_precision(precision, config, xp, kernel_mode)
+        self.config, self.xp, self.precision, self.kernel_mode = config, xp, precision, kernel_mode
+        self.build(config, Initializer(seed))
+        self.parameters = ParameterVector(self, config.dtype, xp)
+
+    @classmethod
+    def parameter_shapes(cls, config: ModelConfig) -> dict[str, tuple[int, ...]]:
+        """The shape of every parameter by its name. No memory is taken for their values."""
+        model = cls.__new__(cls)
+        model.build(config, ShapesOnly())
+        shapes: dict[int, tuple[str, tuple[int, ...]]] = {}
+        for name, parameter in model.named_parameters():
+            shapes.setdefault(id(parameter), (name, parameter.shape))
+        return dict(shapes.values())
+
+    @abstractmethod
+    def build(self, config: ModelConfig, init: Initializer) -> None:
+        """Make the layers and parameters, as attributes."""
+
+    @abstractmethod
+    def loss(self, batch: Batch, dropout: DropoutMasks | None = None) -> tuple[Tensor, Tensor]:
+        """(label-smoothed cross-entropy, negative log-likelihood), nats summed over targets that are not PAD."""
+
+    @abstractmethod
+    def encode(self, src_ids: Array) -> Memory:
+        """What the input (B, S) means for decoding; nothing is recorded."""
+
+    @abstractmethod
+    def start_cache(self, memory: Memory, max_length: int) -> KeyValueCache:
+        """An empty cache for at most ``max_length`` tokens to be generated."""
+
+    @abstractmethod
+    def decode_step(self, last_ids: Array, cache: KeyValueCache) -> Array:
+        """Logits of the next token after ``last_ids``, (R,) to (R, V); ``cache`` grows by one position."""
+
+    @classmethod
+    @abstractmethod
+    def workload(cls, config: ModelConfig, src_length: int, tgt_length: int) -> Workload:
+        """What a sentence of these lengths costs."""
+
+    def token_loss(self, hidden: Tensor, table: Tensor, tgt_out: Array) -> tuple[Tensor, Tensor]:
+        """`loss` of the logits hidden E^T.   hidden: (B, T, d_model)   table: E, (V, d_model)   tgt_out: (B, T)"""
+        tgt_out = self.checked_ids(tgt_out, "tgt_out")
+        if tgt_out.shape != hidden.shape[:2]:
+            where = type(self).__name__
+            raise ShapeError(f"{where}: tgt_out must have the shape of tgt_in, {hidden.shape[:2]}, got {tgt_out.shape}")
+        return functions.projection_loss(
+            hidden.reshape(-1, hidden.shape[-1]),  # (B * T, d_model)
+            table,
+            targets=tgt_out.reshape(-1),
+            label_smoothing=self.config.label_smoothing,
+        )
+
+    @property
+    def max_positions(self) -> int | None:
+        """Most tokens of a sentence, with EOS or BOS, where positions are learned; else None."""
+        return self.config.max_positions if self.config.positions == "learned" else None
+
+    def in_training(self) -> AbstractContextManager:
+        """Within the block rules compute in the model's own precision and kernel mode."""
+        return kernels.mode(self.kernel_mode, self.precision)
+
+    def in_inference(self) -> AbstractContextManager:
+        """The same, but activations are never stored in half precision: searches compare nearly equal scores."""
+        return kernels.mode(self.kernel_mode, "float32" if self.precision == "float32" else "tf32")
+
+    def checked_ids(self, ids: Array, name: str) -> Array:
+        """``ids`` on the model's device. NumPy ids are checked: a wrong one would silently take another row.
+
+        Raises:
+            ShapeError: they are not a (B, T) array of ids in the vocabulary.
+        """
+        if not hasattr(ids, "dtype"):
+            ids = np.asarray(ids)
+        where = type(self).__name__
+        if isinstance(ids, np.ndarray):
+            if ids.ndim != 2 or ids.dtype.kind not in "iu" or 0 in ids.shape:
+                raise ShapeError(
+                    f"{where}: {name} must be a (B, T) array of whole numbers, got {ids.dtype} {ids.shape}"
+                )
+            if not (ids.min() >= 0 and ids.max() < self.config.vocab_size):
+                raise ShapeError(
+                    f"{where}: {name} must hold ids in 0..{self.config.vocab_size - 1}, "
+                    f"got {ids.min()}..{ids.max()}; is this the tokenizer the model was trained with?"
+                )
+        return self.xp.asarray(ids)

@@ -1,0 +1,62 @@
+"""A decoder-only language model: causal self-attention and feed-forward layers  [Radford et al. 2018; sec. 3.1]."""
+
+import numpy as np
+
+from minitransformer.autograd import Tensor, no_grad
+from minitransformer.backend import Array, to_numpy
+from minitransformer.config import BOS, EOS, PAD, ModelConfig
+from minitransformer.models.base import Model, Workload
+from minitransformer.nn.cache import KeyValueCache
+from minitransformer.nn.decoder import causal_mask, output_projection
+from minitransformer.nn.encoder import Encoder, Memory
+from minitransformer.nn.module import Parameter
+from minitransformer.nn.positions import PositionedEmbedding
+from minitransformer.nn.prefix_tree_cache import new_cache
+from minitransformer.nn.randomness import DropoutMasks, Initializer
+from minitransformer.text import Batch
+
+
+class LanguageModel(Model):
+    """P(y_t | y_1 ... y_{t-1}): the layers of an encoder under the mask of a decoder. ``batch.src`` is not read.
+
+    Generation begins with a prompt, (B, S), which ends in EOS and is padded; the output is what follows it.
+    """
+
+    def build(self, config: ModelConfig, init: Initializer) -> None:
+        self.embedding = Parameter(init.normal(config.vocab_size, config.d_model))
+        self.embed, self.layers = PositionedEmbedding(config, self.embedding, init), Encoder(config, init)
+
+    def loss(self, batch: Batch, dropout: DropoutMasks | None = None) -> tuple[Tensor, Tensor]:
+        with self.in_training():
+            x = self.embed(self.checked_ids(batch.tgt_in, "tgt_in"), dropout)  # (B, T, d_model)
+            hidden = self.layers(x, causal_mask(x.shape[1], self.xp), dropout)
+            return self.token_loss(hidden, self.embedding, batch.tgt_out)
+
+    def encode(self, src_ids: Array) -> Memory:
+        """BOS and the prompts, (B, 1 + S), and which of these ids are tokens: neither EOS nor padding."""
+        ids = np.pad(to_numpy(self.checked_ids(src_ids, "src_ids")), ((0, 0), (1, 0)), constant_values=BOS)
+        return Memory(ids, (ids != PAD) & (ids != EOS))
+
+    def start_cache(self, memory: Memory, max_length: int) -> KeyValueCache:
+        """Each prompt but its last token, with which the search begins, and room for ``max_length`` tokens more."""
+        known = memory.mask.sum(axis=1) - 1  # (B,)
+        with no_grad(), self.in_inference():
+            cache = new_cache(self.xp, memory.hidden[np.arange(len(known)), known], max_length + int(known.max()))
+            cache.project = output_projection(self.embedding.data)
+            if known.max() > 0:
+                is_token = np.arange(known.max()) < known[:, None]  # (B, n)
+                self._step(memory.hidden[:, : known.max()], cache, is_token)
+            return cache
+
+    def decode_step(self, last_ids: Array, cache: KeyValueCache) -> Array:
+        with no_grad(), self.in_inference():
+            return cache.project(self._step(to_numpy(last_ids)[:, None], cache).data[:, -1])
+
+    def _step(self, ids: np.ndarray, cache: KeyValueCache, is_token: np.ndarray | None = None) -> Tensor:
+        cache.extend(is_token)
+        return self.layers.step(self.embed.at(self.xp.asarray(ids), np.maximum(cache.positions, 0)), cache)
+
+    @classmethod
+    def workload(cls, config: ModelConfig, src_length: int, tgt_length: int) -> Workload:
+        layers, T = config.n_layers, tgt_length
+        return Workload(((layers, T, T),), ((layers, T),), embedded=T, outputs=T)

@@ -1,0 +1,11 @@
+"""Keys of older configs and what they are called now, for the one line that tells the user."""
+
+RETIRED_KEYS = {
+    "model.kernels": "execution.kernels",
+    "training.device": "execution.device",
+    "training.precision": "execution.precision",
+    "training.engine": "training.communicator (naive is now tcp)",
+    "training.reduction": "training.deterministic_reduce (fixed is now true, fast is false)",
+    "training.deadline": "training.timeout",
+}
+"""``section.key`` of a retired key: what to write instead."""

@@ -1,0 +1,145 @@
+"""Gradient accumulation: in which order, threads and processes the micro-batches of an update are computed.
+
+Whatever the way, the gradient that is left in the model is that of the one batch which all micro-batches make up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from minitransformer.autograd import Tensor, count_leaf_uses
+from minitransformer.backend import Array, get_array_module
+from minitransformer.config import TrainingConfig
+from minitransformer.distributed import SINGLE_PROCESS, Communicator, OverlappedAllReduce
+from minitransformer.errors import DataError
+from minitransformer.nn import ParameterVector
+from minitransformer.optim import LossScale
+from minitransformer.text import Batch
+from minitransformer.workers import SERIAL, Workers, sum_into_first
+
+ForwardBackward = Callable[..., tuple[Tensor, Tensor]]
+"""``(number of the micro-batch in the update, batch, sink of the gradients)`` to (loss, nll)."""
+Number = float | Array
+"""A Python float; on a GPU an array of shape () which stays there until somebody reads it."""
+
+
+class GradientAccumulator:
+    """One micro-batch after the other, in this thread. Gradients add up in the model's own vector."""
+
+    loss_scale = 1.0
+    """The factor by which the loss is multiplied before backward; `accumulate` takes it out of the gradient again."""
+
+    def count_tokens(self, micro_batches: Sequence[Batch], update: int) -> tuple[int, int]:
+        """(source, target) tokens of the update, on all ranks.
+
+        Raises:
+            DataError: there is no target token.
+        """
+        n_src_tokens = sum(batch.n_src_tokens for batch in micro_batches)
+        n_tgt_tokens = sum(batch.n_tgt_tokens for batch in micro_batches)
+        if n_tgt_tokens == 0:
+            raise DataError("train_step: the micro-batches must have at least one target token, got none")
+        return n_src_tokens, n_tgt_tokens
+
+    def accumulate(self, micro_batches: Sequence[Batch], forward_backward: ForwardBackward) -> tuple[Number, Number]:
+        """Run forward and backward of all micro-batches; returns the sums of their losses and of their nlls."""
+        loss = nll = 0.0
+        for number, batch in enumerate(micro_batches):
+            loss_sum, nll_sum = forward_backward(number, batch)
+            loss, nll = loss + number_of(loss_sum), nll + number_of(nll_sum)
+        return loss, nll
+
+    def accepts(self, gradient_norm: Number) -> bool:
+        """Whether the update may be made with this gradient."""
+        return True
+
+
+class ParallelGradientAccumulator(GradientAccumulator):
+    """Threads that take whole micro-batches, ranks that share them, and the loss scale of float16.
+
+    Each rank is given its own micro-batches: of all in the update every ``ranks.size``-th, from its rank on. With
+    several ranks and one thread the last backward overlaps with the all-reduce, unless ``overlap`` is False.
+
+    tokens_of_update: (source, target) tokens of an update on all ranks; needed if there are several
+
+    Raises (`accumulate`): what the communicator raises; (`accepts`): what `LossScale.accepts` raises.
+    """
+
+    def __init__(
+        self,
+        parameters: ParameterVector,
+        *,
+        workers: Workers = SERIAL,
+        ranks: Communicator = SINGLE_PROCESS,
+        scale: LossScale | None = None,
+        overlap: bool = True,
+        tokens_of_update: Callable[[int], tuple[int, int]] | None = None,
+    ):
+        self.parameters, self.workers, self.ranks = parameters, workers, ranks
+        self.scale = scale or LossScale()
+        self._overlaps = overlap and ranks.size > 1 and workers.size == 1
+        self._tokens_of_update = tokens_of_update
+
+    @property
+    def loss_scale(self) -> float:
+        return self.scale.value
+
+    def count_tokens(self, micro_batches: Sequence[Batch], update: int) -> tuple[int, int]:
+        if self._tokens_of_update is not None:
+            return self._tokens_of_update(update)
+        return super().count_tokens(micro_batches, update)
+
+    def accumulate(self, micro_batches: Sequence[Batch], forward_backward: ForwardBackward) -> tuple[Number, Number]:
+        buffers = self.parameters.gradient_buffers(self.workers.size)
+        total = OverlappedAllReduce(buffers[0], self.ranks)
+        last = len(micro_batches) - 1 if self._overlaps else None
+
+        def share_of(worker: int) -> tuple[Number, Number]:
+            loss = nll = 0.0
+            for i in range(worker, len(micro_batches), self.workers.size):
+                sink = OverlappingSink(total) if i == last else buffers[worker]
+                number = self.ranks.rank + i * self.ranks.size
+                loss_sum, nll_sum = forward_backward(number, micro_batches[i], sink)
+                loss, nll = loss + number_of(loss_sum), nll + number_of(nll_sum)
+            return loss, nll
+
+        loss, nll = map(sum, zip(*self.workers.map(share_of), strict=True))
+        sum_into_first([buffer.vector for buffer in buffers], self.workers)
+        total.finish()
+        if self.scale.value != 1.0:
+            self.parameters.grad *= 1.0 / self.scale.value
+        return self._summed_over_ranks(loss, nll)
+
+    def accepts(self, gradient_norm: Number) -> bool:
+        return self.scale.accepts(gradient_norm)
+
+    def _summed_over_ranks(self, loss: Number, nll: Number) -> tuple[Number, Number]:
+        if self.ranks.size == 1:
+            return loss, nll
+        on_host = isinstance(loss, float)
+        sums = np.array([loss, nll]) if on_host else get_array_module(loss).stack([loss, nll])
+        self.ranks.all_reduce_sum(sums)
+        return tuple(sums.tolist()) if on_host else (sums[0], sums[1])
+
+
+class OverlappingSink:
+    """Brings gradients to an `OverlappedAllReduce`, which is told first how many of them will come to each leaf."""
+
+    def __init__(self, total: OverlappedAllReduce):
+        self._total, self.add = total, total.add
+
+    def prepare_for_backward(self, tensor: Tensor) -> None:
+        self._total.prepare_for_backward(count_leaf_uses(tensor))
+
+
+def workers_for(config: TrainingConfig, n_ranks: int, on_cpu: bool) -> Workers:
+    """Threads for the micro-batches of one rank; several ranks have the cores of their machine to share already."""
+    shares = -(-config.micro_batches // n_ranks) if on_cpu else 1
+    return Workers.for_shares(shares, config.threads or (0 if n_ranks == 1 else 1))
+
+
+def number_of(tensor: Tensor) -> Number:
+    """The one number of a tensor; on a GPU it stays there."""
+    return tensor.item() if get_array_module(tensor.data) is np else tensor.data

@@ -1,0 +1,56 @@
+"""The update on one page: it is the loop written out here, to the last bit, and one page is what it takes."""
+
+import inspect
+
+import numpy as np
+import pytest
+from small_models import random_batch, small_model
+
+from minitransformer.config import TrainingConfig
+from minitransformer.nn import DropoutMasks
+from minitransformer.optim import Adam, clip_gradient_norm, learning_rate
+from minitransformer.training import ParallelGradientAccumulator, train_step
+
+OPTIONS = dict(dtype="float32", p_drop=0.2, p_drop_attention=0.1, p_drop_ffn=0.1)
+
+
+def plain_updates(model, batches, config, n_updates: int) -> list[float]:
+    """Zero the gradients; for each micro-batch loss and backward; clip; Adam at this update's rate."""
+    adam, losses = Adam(model.parameters), []
+    for update in range(1, n_updates + 1):
+        n_tokens = sum(batch.n_tgt_tokens for batch in batches)
+        model.parameters.zero_grad()
+        total = 0.0
+        for number, batch in enumerate(batches):
+            loss, _ = model.loss(batch, DropoutMasks(config.seed, update, number))
+            loss.backward(1.0 / n_tokens)
+            total += loss.item()
+        clip_gradient_norm(model.parameters.grad, config.clip_norm)
+        adam.step(learning_rate(update, model.config.d_model, config.warmup_steps, config.lr_scale))
+        losses.append(total / n_tokens)
+    return losses
+
+
+@pytest.mark.parametrize("parallel", [False, True], ids=["in turn", "by the accumulator of a Trainer"])
+@pytest.mark.parametrize("kernel_mode", ["simple", "fast"])
+def test_an_update_is_the_plain_loop_bit_for_bit(kernel_mode, parallel):
+    config, runs = TrainingConfig(seed=3, warmup_steps=10, clip_norm=0.7), []
+    for plain in (True, False):
+        rng = np.random.default_rng(4)
+        model = small_model(rng, kernel_mode=kernel_mode, **OPTIONS)
+        batches = [random_batch(rng), random_batch(rng, (9, 1), (4, 8))]
+        if plain:
+            losses = plain_updates(model, batches, config, 20)
+        else:
+            adam = Adam(model.parameters)
+            accumulator = ParallelGradientAccumulator(model.parameters) if parallel else None
+            options = {"config": config, "accumulator": accumulator}
+            losses = [train_step(model, adam, batches, update=u, **options).loss for u in range(1, 21)]
+        runs.append((losses, model.parameters.data))
+    assert runs[0][0] == runs[1][0] and runs[0][0][-1] < runs[0][0][0]
+    np.testing.assert_array_equal(runs[0][1], runs[1][1])
+
+
+def test_the_update_fits_on_one_page():
+    assert len(inspect.getsource(train_step).splitlines()) <= 30
+    assert len(inspect.signature(train_step).parameters) <= 6
