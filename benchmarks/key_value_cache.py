@@ -130,7 +130,7 @@ def markdown(facts: dict, results: Sequence[dict]) -> str:
         steps = result["new tokens"]
         cells += [f"{1000 * statistics.median(result['seconds'][name]) / steps:.1f}" for name in ("plain", "tree")]
         cells.append(f"{result['tree / plain']:.2f} ({result['lowest']:.2f} to {result['highest']:.2f})")
-        cells += [f"{result['bytes'][name] / MIB:.1f}" for name in ("plain", "tree")]
+        cells += [f"{result['bytes'][name] / 2**20:.1f}" for name in ("plain", "tree")]
         lines.append(markdown_row([*cells, f"{result['same outputs']} of {result['sentences']}"]))
     lines += ["", *(f"- {name}: {value}" for name, value in facts.items())]
     return "\n".join(lines) + "\n"

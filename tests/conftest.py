@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from extras import need, summary
 
-pytest.register_assert_rewrite("cuda_checks", "rank_checks")
+pytest.register_assert_rewrite("cuda_checks", "rank_jobs")
 
 
 @pytest.fixture
@@ -81,20 +81,6 @@ def relative_error():
         return float(distance / size) if size else float(distance)
 
     return error
-
-
-@pytest.fixture(scope="session")
-def alone(tmp_path_factory):
-    """The folder of the run in one process without threads: what all others are compared with."""
-    from tiny_run import tiny_config, tiny_corpus
-
-    from minitransformer.training import Trainer
-
-    folder = tmp_path_factory.mktemp("alone")
-    model = {"dtype": "float64", "p_drop": 0.2}
-    config = tiny_config(folder, model=model, micro_batches=4, updates=20, threads=1)
-    assert Trainer(config, tiny_corpus(), progress=False).run().update == 20
-    return folder
 
 
 def pytest_generate_tests(metafunc):

@@ -1,23 +1,17 @@
-"""Every engine keeps the contract of the interface, whatever the number of ranks."""
+"""Every communicator keeps the contract of the interface, whatever the number of ranks; none needs a supervisor."""
 
 from __future__ import annotations
-
-import socket
-import struct
-from contextlib import suppress
 
 import numpy as np
 import pytest
 from contract import check, fractions, sum_in_order
-from rank_jobs import Threads, by_mpi
+from rank_jobs import by_mpi, over_tcp
 from small_models import random_batch, small_model
 
 from minitransformer.config import TrainingConfig
 from minitransformer.distributed import SINGLE_PROCESS, OverlappedAllReduce
 from minitransformer.distributed import overlap as overlap_module
-from minitransformer.distributed import tcp as tcp_module
 from minitransformer.distributed.communicator import Communicator
-from minitransformer.distributed.tcp import TcpCommunicator
 from minitransformer.nn.module import Gradients
 from minitransformer.optim import Adam
 from minitransformer.training import ParallelGradientAccumulator
@@ -31,56 +25,19 @@ def test_the_contract_holds_for_a_process_alone():
 
 
 @pytest.mark.parametrize("size", [2, 3, 4])
-def test_the_contract_holds_for_the_naive_engine(size):
-    job = Threads(size)
-
-    def work(rank):
-        ranks = TcpCommunicator(job.member(rank))
-        check(ranks)
-        ranks.barrier()
-        ranks.close()
-        ranks.member.leave()
-
-    job.map(work)
-    assert job.hub.ended.wait(10) and job.said == []
-
-
-def test_a_stranger_on_the_port_of_the_naive_engine_is_no_rank(monkeypatch):
-    monkeypatch.setattr(tcp_module, "PATIENCE", 0.2)
-    job, sent_away = Threads(2), []
-
-    def work(rank):
-        member = job.member(rank)
-        if rank == 1:
-            host, _, port = member.get("naive").rpartition(":")
-            for words in (b"", b"GET / HTTP/1.1", (0).to_bytes(4, "big")):
-                with socket.create_connection((host, int(port))) as stranger:
-                    stranger.sendall(words)
-            with socket.create_connection((host, int(port))) as gone:  # a reset instead of a farewell
-                gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            with socket.create_connection((host, int(port))) as silent, suppress(TimeoutError):
-                silent.settimeout(10)
-                sent_away.append(silent.recv(1))
-        ranks = TcpCommunicator(member)
-        check(ranks)
-        ranks.barrier()
-        ranks.close()
-        member.leave()
-
-    job.map(work)
-    assert job.hub.ended.wait(10) and job.said == []
-    assert sent_away == [b""]
+def test_the_contract_holds_for_ranks_that_are_joined_by_tcp(size):
+    over_tcp(size, check)
 
 
 @pytest.mark.parametrize("size", [2, 4])
-@pytest.mark.parametrize(("engine", "reduction"), [("mpi", "fast"), ("mpi", "fixed"), ("naive", "fast")])
-def test_the_contract_holds_for_ranks_that_mpi_started(engine, reduction, size):
-    ended = by_mpi(size, "contract.py", engine, reduction)
+@pytest.mark.parametrize(("name", "order"), [("mpi", "fast"), ("mpi", "deterministic"), ("tcp", "fast")])
+def test_the_contract_holds_for_ranks_that_mpi_started(name, order, size):
+    ended = by_mpi(size, "contract.py", name, order)
     assert (ended.code, ended.lines) == (0, [f"{size} ranks keep the contract"])
 
 
 def test_the_order_of_a_sum_can_be_seen_in_its_bits():
-    """Else the fixed order would be tested with numbers that show no difference."""
+    """Else the order of the ranks would be tested with numbers that show no difference."""
     backwards = fractions(2, 5000) + fractions(1, 5000) + fractions(0, 5000)
     assert (backwards != sum_in_order(3, 5000)).any()
 

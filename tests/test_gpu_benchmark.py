@@ -227,7 +227,7 @@ def test_sums_of_one_rank_change_nothing_and_two_ranks_without_a_gpu_say_why(mon
     need("ml_dtypes")
     if driver_version() > 0:
         pytest.skip("there is a GPU: tests/gpu and the benchmark itself look at it")
-    monkeypatch.setattr(nccl, "NcclCommunicator", lambda member: SingleProcess(member=member))
+    monkeypatch.setattr(nccl, "NcclCommunicator", lambda rank, size, store: SingleProcess(store=store))
     found = nccl.nccl(HERE, 1000)
     assert all(found[name]["a sum over one rank changes nothing"] for name in ("float32", "bfloat16"))
     assert found["update"]["equal"]
