@@ -39,6 +39,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     for name in options.names or BENCHMARKS:
         benchmark = importlib.import_module(f"benchmarks.{name}")
+        if hasattr(benchmark, "__path__"):  # a folder: its command is its __main__
+            benchmark = importlib.import_module(f"benchmarks.{name}.__main__")
         benchmark.main(["--quick"] if options.quick else [])
     return 0
 

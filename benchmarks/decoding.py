@@ -30,11 +30,11 @@ import torch
 from tqdm import tqdm
 from transformers import MarianMTModel
 
-from benchmarks.machine import machine_facts, threads_for_peers
-from benchmarks.marian import ctranslate2_translator, marian_model
-from benchmarks.matrix_products import record_products, replay
-from benchmarks.search_cases import Case, random_model, random_sources, search
-from benchmarks.tables import markdown_row, save_results
+from benchmarks.common.machine import machine_facts, threads_for_peers
+from benchmarks.common.matrix_products import record_products, replay
+from benchmarks.common.search_cases import Case, random_model, random_sources, search
+from benchmarks.common.tables import markdown_row, save_results
+from benchmarks.peers.marian import ctranslate2_translator, marian_model
 from minitransformer.backend import keep_freed_memory
 from minitransformer.config import ModelConfig
 from minitransformer.models import Transformer

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from tqdm import tqdm
 
-from benchmarks.machine import machine_facts
-from benchmarks.matrix_products import record_step
-from benchmarks.tables import RESULTS, markdown_row, save_results
+from benchmarks.common.machine import machine_facts
+from benchmarks.common.matrix_products import record_step
+from benchmarks.common.tables import RESULTS, markdown_row, save_results
 from minitransformer.backend import keep_freed_memory
 from minitransformer.blas import limited_blas_threads
 from minitransformer.config import UNK, ModelConfig, TrainingConfig
@@ -57,7 +57,7 @@ AXES = (
     Axis("length", "tokens on each side", (32, 64, 128, 256, 512, 1024), 2, 2),
     Axis("batch", "sentences", (4, 8, 16, 32, 64, 128), 1, 1),
     Axis("width", "d_model, d_ff = 4 d_model", (32, 64, 128, 256, 512), 2, 1),
-    Axis("vocabulary", "V, word pieces", (1000, 2000, 4000, 8000, 16000, 32000), 1, 1),
+    Axis("vocabulary", "V, tokens", (1000, 2000, 4000, 8000, 16000, 32000), 1, 1),
     Axis("layers", "N of encoder and decoder", (1, 2, 4, 8, 16), 1, 1),
 )
 

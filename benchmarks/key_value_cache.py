@@ -2,12 +2,12 @@
 
     python -m benchmarks.key_value_cache [--quick]
 
-The base model with random weights and V 8,000 or 37,000; 1 and 32 sentences of 24 tokens; 25 and 64 new tokens; greedy
-search and a beam of 4. All kernels are fast on both sides, and only the cache differs; the outputs must be the same.
-The two take turns, and the ratio of their times is the median of the rounds' own ratios, so a load on the machine hits
-both. Bytes: the most that the arrays of the cache take between two steps, those of the source included, and without
-the copies that exist while a step is under way. Hypotheses of a random model share fewer tokens than those of a trained
-one, so the tree gains less here.
+The base model with random weights and V 8,000 or 37,000, and a small one; 1 and 32 sentences of 24 tokens; 25 and 64
+new tokens; greedy search and a beam of 4. All kernels are fast on both sides, and only the cache differs; the outputs
+must be the same. Times are CPU seconds of the process (with OPENBLAS_NUM_THREADS=1 other programs hardly change them);
+the two take turns, and the ratio of their times is the median of the rounds' own ratios. Bytes: the most that the
+arrays of the cache take between two steps, those of the source included, and without the copies made within a step.
+Hypotheses of a random model share fewer tokens than those of a trained one, so the tree gains less here.
 
 Results go to benchmarks/results/key_value_cache.json and .md; --quick writes nothing.
 """
@@ -23,9 +23,9 @@ from collections.abc import Sequence
 import numpy as np
 from tqdm import tqdm
 
-from benchmarks.machine import machine_facts
-from benchmarks.search_cases import Case, random_model, random_sources, search
-from benchmarks.tables import markdown_row, save_results
+from benchmarks.common.machine import machine_facts
+from benchmarks.common.search_cases import Case, random_model, random_sources, search
+from benchmarks.common.tables import markdown_row, save_results
 from minitransformer.backend import MIB, keep_freed_memory
 from minitransformer.config import ModelConfig
 from minitransformer.generation import Hypothesis
@@ -34,8 +34,9 @@ from minitransformer.nn import KeyValueCache, Memory
 
 CASES = tuple(Case(*each) for each in ((s, t, k) for s in (1, 32) for k in (1, 4) for t in (25, 64)))
 QUICK_CASES = (Case(2, 25, 1), Case(2, 25, 4))
-VOCAB_SIZES = (8_000, 37_000)
-ROUNDS, WARM_UP = 5, 1
+SMALL = dict(n_layers=4, d_model=128, d_ff=256, n_heads=4)  # the shape of the Multi30k example
+CONFIGS = (ModelConfig(vocab_size=8_000, **SMALL), ModelConfig.base(8_000), ModelConfig.base(37_000))
+ROUNDS = 3
 
 
 class OneKindOfCache:
@@ -77,16 +78,16 @@ def compare(model: Transformer, case: Case, rounds: int) -> dict:
         outputs[name] = search(each, src, case)
         each.counts = False
     seconds: dict[str, list[float]] = {name: [] for name in models}
-    for number in range(WARM_UP + rounds):
+    for number in range(rounds):
         for name in sorted(models, reverse=number % 2 == 1):  # in turn the first
-            began = time.perf_counter()
+            began = time.process_time()
             search(models[name], src, case)
-            if number >= WARM_UP:
-                seconds[name].append(time.perf_counter() - began)
+            seconds[name].append(time.process_time() - began)
     ratios = [tree / plain for tree, plain in zip(seconds["tree"], seconds["plain"], strict=True)]
     same = sum(one.ids == other.ids for one, other in zip(outputs["plain"], outputs["tree"], strict=True))
     return {
         "vocab_size": model.config.vocab_size,
+        "d_model": model.config.d_model,
         "sentences": case.sentences,
         "search": case.search,
         "new tokens": case.new_tokens,
@@ -104,11 +105,11 @@ def markdown(facts: dict, results: Sequence[dict]) -> str:
     lines = [
         "# The key-value cache: plain, and as a prefix tree",
         "",
-        "Milliseconds a step, median of the rounds; the ratio of times is the median (lowest to highest) of the",
+        "CPU milliseconds a step, median of the rounds; the ratio of times is the median (lowest to highest) of the",
         "rounds' own ratios; below 1 the tree is faster. MiB: the most that the cache's arrays take between two steps.",
-        "The base model with random weights, sources of 24 tokens, fast kernels on both sides.",
+        "Random weights, sources of 24 tokens, fast kernels on both sides; d_model 512 is the base model.",
         "",
-        "`python -m benchmarks.key_value_cache`",
+        "`OPENBLAS_NUM_THREADS=1 python -m benchmarks.key_value_cache`",
         "",
     ]
     head = [
@@ -124,7 +125,8 @@ def markdown(facts: dict, results: Sequence[dict]) -> str:
     ]
     lines += [markdown_row(head), markdown_row(["---"] * len(head))]
     for result in results:
-        cells = [f"{result['vocab_size']:,}", str(result["sentences"]), result["search"], str(result["new tokens"])]
+        cells = [f"{result['vocab_size']:,}"]
+        cells += [str(result[name]) for name in ("d_model", "sentences", "search", "new tokens")]
         steps = result["new tokens"]
         cells += [f"{1000 * statistics.median(result['seconds'][name]) / steps:.1f}" for name in ("plain", "tree")]
         cells.append(f"{result['tree / plain']:.2f} ({result['lowest']:.2f} to {result['highest']:.2f})")
@@ -140,13 +142,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     keep_freed_memory()
     facts = machine_facts()
-    small = [ModelConfig(vocab_size=1000, n_layers=2, d_model=64, d_ff=128, n_heads=4)]
-    configs = small if options.quick else [ModelConfig.base(vocab_size) for vocab_size in VOCAB_SIZES]
-    cases = QUICK_CASES if options.quick else CASES
+    quick = (ModelConfig(vocab_size=1000, n_layers=2, d_model=64, d_ff=128, n_heads=4),)
     results = []
-    for config in configs:
+    for config in quick if options.quick else CONFIGS:
         model = random_model(config)
-        for case in tqdm(cases, desc=f"caches, V {config.vocab_size}", unit="case", leave=False):
+        for case in tqdm(
+            QUICK_CASES if options.quick else CASES, desc=f"V {config.vocab_size}", unit="case", leave=False
+        ):
             results.append(compare(model, case, 1 if options.quick else ROUNDS))
     text = markdown(facts, results)
     print(text)

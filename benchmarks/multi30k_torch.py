@@ -18,8 +18,8 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
-from benchmarks.torch_model import TorchTransformer
-from benchmarks.torch_step import torch_adam, torch_train_step
+from benchmarks.peers.torch_model import TorchTransformer
+from benchmarks.peers.torch_step import torch_adam, torch_train_step
 from minitransformer.config import Config
 from minitransformer.errors import ConfigError, MiniTransformerError
 from minitransformer.models import Transformer

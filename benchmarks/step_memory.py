@@ -18,9 +18,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks import work
-from benchmarks.machine import machine_facts, threads_for_peers
-from benchmarks.tables import markdown_row, save_results
+from benchmarks.common import work
+from benchmarks.common.machine import machine_facts, threads_for_peers
+from benchmarks.common.tables import markdown_row, save_results
 from minitransformer.backend import keep_freed_memory
 from minitransformer.config import ModelConfig, TrainingConfig
 from minitransformer.models import Transformer
@@ -32,7 +32,7 @@ from minitransformer.workers import SERIAL, Workers
 WAYS = ("side by side", "one batch", "pytorch")
 MIB = 1 << 20
 STEPS = 3
-SIZES = {"base": (64, "base"), "quick": (4, "copy")}  # sentences, and whose model of benchmarks/work.py
+SIZES = {"base": (64, "base"), "quick": (4, "copy")}  # sentences, and whose model of benchmarks/common/work.py
 
 
 def peak_bytes() -> int:
@@ -70,8 +70,8 @@ def _our_step(model_config: ModelConfig, batch: Batch, way: str) -> tuple[Callab
 def _torch_step(model_config: ModelConfig, batch: Batch, way: str) -> tuple[Callable[[], object], int]:
     import torch
 
-    from benchmarks.torch_model import TorchTransformer
-    from benchmarks.torch_step import torch_adam, torch_train_step
+    from benchmarks.peers.torch_model import TorchTransformer
+    from benchmarks.peers.torch_step import torch_adam, torch_train_step
 
     imports = peak_bytes()
     torch.set_num_threads(threads_for_peers())

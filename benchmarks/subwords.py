@@ -1,15 +1,15 @@
-"""Byte-pair encoding: learning a vocabulary and encoding with it, ours beside the usual libraries.
+"""Byte-pair encoding: learning a vocabulary and encoding with it, compared with the usual libraries.
 
     python -m benchmarks.subwords [--quick]
 
-The text is 42 MB of English and German: Multi30k, Tatoeba and WMT small (MINITRANSFORMER_DATA), begun again where it
-ends; --quick takes generated number words. 37,000 merges. Ours in Python; tokenizers (Hugging Face, Rust) with the same
-byte-level alphabet and GPT-2's word pattern, on all cores; sentencepiece (C++) in its BPE mode, all cores; subword-nmt
-(Python), the paper's tool, whose merges are those of our mode ``words``. All learn from one file. Encoding takes lines
-in memory and begins with empty caches, since a corpus is encoded once. Figures are medians of rounds in which all take
-turns; subword-nmt, which takes minutes, has one.
+The text is 42 MB of English and German: Multi30k, Tatoeba and WMT small (MINITRANSFORMER_DATA), repeated to that size;
+--quick uses synthetic number words. 37,000 merges. Ours in Python; tokenizers (Hugging Face, Rust) with the same
+byte-level alphabet and GPT-2's word pattern, on all cores; sentencepiece (C++) in BPE mode, on all cores; subword-nmt
+(Python), the paper's tool, whose merges are those of our mode ``words``. All learn from the same file. Encoding takes
+lines in memory and starts with empty caches, since a corpus is encoded only once. Figures are medians of rounds in
+which the libraries take turns; subword-nmt, which takes minutes, has one round.
 
-Results go to benchmarks/results/subwords.json and .md; --quick writes nothing.
+Results are written to benchmarks/results/subwords.json and .md; --quick writes nothing.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from subword_nmt.apply_bpe import BPE
 from subword_nmt.learn_bpe import learn_bpe
 from tqdm import tqdm
 
-from benchmarks.machine import machine_facts
-from benchmarks.real_text import CORPORA, real_pairs, repeated_to, text_size
-from benchmarks.tables import markdown_row, save_results
+from benchmarks.common.machine import machine_facts
+from benchmarks.common.real_text import CORPORA, real_pairs, repeated_to, text_size
+from benchmarks.common.tables import markdown_row, save_results
 from minitransformer.blas import core_count
 from minitransformer.text import Tokenizer, count_words_in_files
 from minitransformer.text.pretokenizers import PRETOKENIZERS
@@ -48,7 +48,7 @@ PEERS = ("tokenizers", "sentencepiece", "subword-nmt")
 
 
 def ours(mode: str) -> tuple[Callable, Callable]:
-    """(learn from a file, encode lines with what was learned)"""
+    """(function that learns from a file, function that encodes lines)"""
 
     def learn(path: Path, merges: int) -> Tokenizer:
         words = count_words_in_files([path], mode, processes=core_count())
@@ -118,13 +118,13 @@ CONTESTANTS: dict[str, tuple[Callable, Callable]] = {
 
 
 def corpus(quick: bool) -> tuple[list[str], str]:
-    """(lines, what they are)"""
+    """(lines, their description)"""
     folder = os.environ.get("MINITRANSFORMER_DATA")
     if quick or not folder:
         from examples.number_words import draw_numbers, english, german
 
         numbers = draw_numbers(2000, seed=1)
-        return [spelled(number) for spelled in (english, german) for number in numbers], "2,000 number words, generated"
+        return [spelled(number) for spelled in (english, german) for number in numbers], "2,000 synthetic number words"
     real = [line for side in real_pairs(Path(folder)) for line in side]
     lines = repeated_to(real, TEXT_BYTES)
     names = ", ".join(CORPORA)
@@ -132,13 +132,13 @@ def corpus(quick: bool) -> tuple[list[str], str]:
 
 
 def race(lines: list[str], path: Path, rounds: int, merges: int) -> dict[str, dict[str, list[float]]]:
-    """Seconds to learn and tokens per second encoded, by contestant, in each round. The lines lie in ``path`` too."""
+    """Seconds to learn and tokens encoded per second, by contestant, in each round; ``path`` contains the lines."""
     found: dict[str, dict[str, list[float]]] = {name: {"learn": [], "encode": []} for name in CONTESTANTS}
     for number in tqdm(range(rounds), desc="subwords", unit="round", leave=False):
         for name, (learn, encode) in CONTESTANTS.items():
             if number and name in ONCE:
                 continue
-            gc.collect()  # one's rubbish is not to be cleared in another's time
+            gc.collect()  # so that no contestant pays for the garbage of another
             began = time.perf_counter()
             learned = learn(path, merges)
             found[name]["learn"].append(time.perf_counter() - began)
@@ -150,7 +150,7 @@ def race(lines: list[str], path: Path, rounds: int, merges: int) -> dict[str, di
 
 def markdown(facts: dict, text: str, merges: int, found: dict[str, dict[str, list[float]]]) -> str:
     lines = ["# Byte-pair encoding", "", f"{text}; {merges:,} merges.", "", "`python -m benchmarks.subwords`", ""]
-    head = ["", "learning, s (lowest to highest)", "encoding, 1,000 tokens/s (lowest to highest)"]
+    head = ["", "learning, s (minimum to maximum)", "encoding, 1,000 tokens/s (minimum to maximum)"]
     lines += [markdown_row(head), markdown_row(["---"] * len(head))]
     for name, figures in found.items():
         speeds = [speed / 1000 for speed in figures["encode"]]
@@ -165,7 +165,7 @@ def _spread(values: list[float], digits: int) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.subwords", description=__doc__.split("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="a small text, one round, and no results are written")
+    parser.add_argument("--quick", action="store_true", help="use a small text and one round, and write no results")
     options = parser.parse_args(argv)
     facts = machine_facts() | {name: version(name) for name in PEERS}
     lines, text = corpus(options.quick)

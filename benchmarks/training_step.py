@@ -26,12 +26,12 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
-from benchmarks.machine import machine_facts, threads_for_peers
-from benchmarks.matrix_products import record_step, replay
-from benchmarks.tables import markdown_row, save_results
-from benchmarks.torch_model import TorchTransformer
-from benchmarks.torch_step import torch_adam, torch_train_step
-from benchmarks.work import REAL, SIZES, Size, Work, random_work, real_work, shape_of
+from benchmarks.common.machine import machine_facts, threads_for_peers
+from benchmarks.common.matrix_products import record_step, replay
+from benchmarks.common.tables import markdown_row, save_results
+from benchmarks.common.work import REAL, SIZES, Size, Work, random_work, real_work, shape_of
+from benchmarks.peers.torch_model import TorchTransformer
+from benchmarks.peers.torch_step import torch_adam, torch_train_step
 from minitransformer.backend import keep_freed_memory
 from minitransformer.config import TrainingConfig
 from minitransformer.models import Transformer

@@ -25,9 +25,9 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from benchmarks.machine import machine_facts
-from benchmarks.real_text import CORPORA, real_pairs
-from benchmarks.tables import markdown_row, save_results
+from benchmarks.common.machine import machine_facts
+from benchmarks.common.real_text import CORPORA, real_pairs
+from benchmarks.common.tables import markdown_row, save_results
 from minitransformer.text import BatchStream, Tokenizer, encode_parallel
 
 PAIRS = 4_500_000

@@ -125,7 +125,7 @@ def main() -> int:
     tokenizer = Tokenizer.train([*pairs["train"][0][:20000], *pairs["train"][1][:20000]], vocab_size=400)
     config = make_config(arguments)
 
-    print(f"learning from {len(train):,} numbers, vocabulary of {tokenizer.vocab_size} pieces", flush=True)
+    print(f"learning from {len(train):,} numbers, vocabulary of {tokenizer.vocab_size} tokens", flush=True)
     began = time.monotonic()
     trainer = Trainer(config, Corpus.from_lines(tokenizer, pairs["train"], pairs["valid"]))
     outcome = trainer.run()
@@ -155,7 +155,10 @@ def draw_picture(model: Transformer, tokenizer: Tokenizer, number: int, path: Pa
     maps = model.attention_maps(batch.src, batch.tgt_in)
     weights = maps[f"decoder.{model.config.n_layers - 1}.cross_attention"][0]  # (H, T, S)
     figure = draw_attention(
-        weights, tokenizer.pieces([*src, EOS]), tokenizer.pieces([*tgt, EOS]), title=f"{number:,} in English and German"
+        weights,
+        tokenizer.subwords([*src, EOS]),
+        tokenizer.subwords([*tgt, EOS]),
+        title=f"{number:,} in English and German",
     )
     path.write_bytes(png_bytes(figure))
     print(f"\npicture of the attention: {path}")

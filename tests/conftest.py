@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import re
 import zlib
 from pathlib import Path
 
 import numpy as np
 import pytest
+from extras import need, summary
+
+pytest.register_assert_rewrite("cuda_checks", "rank_checks")
 
 
 @pytest.fixture
 def rng(request) -> np.random.Generator:
-    """Random numbers that are the test's own (seeded with its name), the same in every run."""
-    return np.random.default_rng(zlib.crc32(request.node.name.encode()))
+    """Random numbers that are the test's own (seeded with its name), the same in every run and on every device."""
+    name = re.sub(r"\[(emulated|gpu)\]$|(?<=\[)(emulated|gpu)-", "", request.node.name)
+    return np.random.default_rng(zlib.crc32(name.encode()))
 
 
 @pytest.fixture(scope="session")
@@ -31,7 +37,8 @@ def data_folder() -> Path:
 @pytest.fixture(scope="session")
 def torch():
     """PyTorch on one thread; the test is skipped where it is not installed."""
-    module = pytest.importorskip("torch", reason="PyTorch is not installed: pip install minitransformer[dev]")
+    need("torch")
+    module = importlib.import_module("torch")
     module.set_num_threads(1)
     return module
 
@@ -57,6 +64,12 @@ def pytest_runtest_makereport(item, call):
     return report
 
 
+def pytest_terminal_summary(terminalreporter):
+    """One line at the end: how many tests were skipped, and what it takes to run them."""
+    if reasons := [str(report.longrepr[2]) for report in terminalreporter.stats.get("skipped", [])]:
+        terminalreporter.write_line(summary(reasons))
+
+
 @pytest.fixture
 def relative_error():
     """||a - b|| / ||b|| over the whole vector; zero in truth must be zero."""
@@ -70,9 +83,46 @@ def relative_error():
     return error
 
 
+@pytest.fixture(scope="session")
+def alone(tmp_path_factory):
+    """The folder of the run in one process without threads: what all others are compared with."""
+    from tiny_run import tiny_config, tiny_corpus
+
+    from minitransformer.training import Trainer
+
+    folder = tmp_path_factory.mktemp("alone")
+    model = {"dtype": "float64", "p_drop": 0.2}
+    config = tiny_config(folder, model=model, micro_batches=4, updates=20, threads=1)
+    assert Trainer(config, tiny_corpus(), progress=False).run().update == 20
+    return folder
+
+
+def pytest_generate_tests(metafunc):
+    """A test with the mark any_device runs on the emulated kernels, and once more on the GPU (pytest -m gpu)."""
+    if "device" in metafunc.fixturenames and metafunc.definition.get_closest_marker("any_device"):
+        metafunc.parametrize("device", ["emulated", pytest.param("gpu", marks=pytest.mark.gpu)], indirect=True)
+
+
 @pytest.fixture
-def device(monkeypatch):
-    """Where the kernels for CuPy compute: on this CPU, emulated. In tests/gpu it is a GPU."""
+def device(request, monkeypatch):
+    """Where the kernels for CuPy compute: on this CPU, emulated, or on a GPU."""
+    if getattr(request, "param", "emulated") == "gpu":
+        return request.getfixturevalue("card")
     from cuda_on_cpu import emulated
 
     return emulated(monkeypatch)
+
+
+@pytest.fixture(scope="session")
+def card():
+    """The GPU of this machine; the test is skipped where there is none."""
+    from gpu_card import Card
+
+    from minitransformer.backend import cuda_trouble, driver_version
+
+    trouble = "there is no NVIDIA driver" if driver_version() == 0 else cuda_trouble()
+    if trouble:
+        pytest.skip(f"no GPU: {trouble}")
+    import cupy
+
+    return Card(cupy)

@@ -14,7 +14,7 @@ from minitransformer.generation import Hypothesis, beam_search, greedy_search
 from minitransformer.models import Transformer
 from minitransformer.text.batching import pad_rows
 
-V = 6  # two words, UNK and EOS can be said
+V = 6  # two words, UNK and EOS can be generated
 SEEDS = range(6)
 
 
@@ -32,17 +32,17 @@ def random_sources(seed: int, lengths=(1, 4, 2), vocab_size: int = V) -> np.ndar
 
 
 class UncachedModel:
-    """A Transformer that keeps nothing between steps: each reads its whole output so far anew."""
+    """A Transformer that keeps nothing between steps: each computes its whole output so far again."""
 
     def __init__(self, model: Transformer):
-        self.model, self.config, self.xp = model, model.config, model.xp
+        self.model, self.config, self.max_positions = model, model.config, model.max_positions
         self.steps: list[int] = []  # rows of each step
 
     def encode(self, src_ids):
         return src_ids
 
     def start_cache(self, memory, max_length):
-        cache = SimpleNamespace(src=memory, tgt=np.empty((len(memory), 0), int), length=0)
+        cache = SimpleNamespace(src=memory, tgt=np.empty((len(memory), 0), int), start_ids=np.full(len(memory), BOS))
 
         def reorder(rows):
             cache.src, cache.tgt = cache.src[rows], cache.tgt[rows]
@@ -53,7 +53,6 @@ class UncachedModel:
     def decode_step(self, last_ids, cache):
         self.steps.append(len(last_ids))
         cache.tgt = np.concatenate([cache.tgt, last_ids[:, None]], axis=1)
-        cache.length += 1
         return self.model(cache.src, cache.tgt).data[:, -1]
 
 
@@ -61,12 +60,11 @@ class ChainModel(UncachedModel):
     """A model whose next token depends on the last one alone, by a table of log-probabilities (V, V)."""
 
     def __init__(self, table: np.ndarray):
-        self.config, self.xp, self.table = SimpleNamespace(vocab_size=len(table), positions="sinusoidal"), np, table
+        self.config, self.max_positions, self.table = SimpleNamespace(vocab_size=len(table)), None, table
         self.steps = []
 
     def decode_step(self, last_ids, cache):
         self.steps.append(len(last_ids))
-        cache.length += 1
         return self.table[last_ids]
 
 
@@ -105,15 +103,15 @@ def slow_beam_search(model, source: np.ndarray, beam_size: int, alpha: float, li
     """All finished hypotheses of one sentence, best first, by lists and whole runs of the model alone."""
     beam, finished = [([], 0.0)], []
     for length in range(1, limit + 1):
-        longer = []
+        extended = []
         for tokens, log_prob in beam:
             logits = model(source[None], np.array([[BOS, *tokens]])).data[0, -1]
             log_probs = logits - np.log(np.exp(logits).sum())
-            longer += [([*tokens, y], log_prob + log_probs[y]) for y in range(len(logits)) if y not in (PAD, BOS)]
-        longer = sorted(longer, key=lambda extended: -extended[1])[: beam_size - len(finished)]
-        done = [length == limit or tokens[-1] == EOS for tokens, _ in longer]
-        finished += [extended for extended, over in zip(longer, done, strict=True) if over]
-        beam = [extended for extended, over in zip(longer, done, strict=True) if not over]
+            extended += [([*tokens, y], log_prob + log_probs[y]) for y in range(len(logits)) if y not in (PAD, BOS)]
+        extended = sorted(extended, key=lambda each: -each[1])[: beam_size - len(finished)]
+        done = [length == limit or tokens[-1] == EOS for tokens, _ in extended]
+        finished += [each for each, over in zip(extended, done, strict=True) if over]
+        beam = [each for each, over in zip(extended, done, strict=True) if not over]
     return ranked(finished, alpha)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from minitransformer.config import UNK, ModelConfig
 from minitransformer.models import Transformer
+from minitransformer.planning.memory import Shape
 from minitransformer.text import Batch, pad_batch
 
 VOCAB_SIZE = 13
@@ -36,6 +37,16 @@ def random_sentence(rng: np.random.Generator, length: int, vocab_size: int = VOC
 def random_batch(rng, src_lengths: Sequence[int] = (5, 2, 4), tgt_lengths: Sequence[int] = (3, 6, 1)) -> Batch:
     """Sentences of different lengths, so that every batch has padding on both sides."""
     return pad_batch([random_sentence(rng, n) for n in src_lengths], [random_sentence(rng, n) for n in tgt_lengths])
+
+
+def batch_of_shape(config: ModelConfig, shape: Shape) -> Batch:
+    """Random sentences that fill the shape: no padding."""
+    rng = np.random.default_rng(0)
+    src, tgt = (
+        rng.integers(UNK + 1, config.vocab_size, (shape.sentences, length - 1)).tolist()
+        for length in (shape.src_length, shape.tgt_length)
+    )
+    return pad_batch(src, tgt)
 
 
 def gradient(model: Transformer, batch: Batch, dropout=None) -> np.ndarray:

@@ -7,6 +7,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
+from extras import summary
 
 import minitransformer
 
@@ -140,3 +141,69 @@ def test_every_public_function_has_type_hints(file):
         unhinted += [f"{function.name}({each.arg})" for each in named if each.annotation is None]
         unhinted += [f"{function.name} -> ?"] * (function.returns is None)
     assert unhinted == []
+
+
+# The tests themselves
+
+TESTS = Path(__file__).parent
+TEST_FILES = sorted(TESTS.rglob("*.py"))
+PRIVATE = {
+    "cuda_on_cpu/__init__.py": {"_cublas", "_handle", "_place"},
+    "test_backend.py": {"_library_trouble"},
+    "test_batching.py": {"_group_of"},
+    "test_binary.py": {"_made"},
+    "test_cleaning.py": {"_sorted"},
+    "test_cublas_lt.py": {"_place", "_workspaces"},
+    "test_data_command.py": {"_bounded"},
+    "test_figures.py": {"_dash_pattern"},
+    "test_trainer.py": {"_save"},
+}
+"""Private names that tests still reach for: this list only ever gets shorter."""
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__") and name != "_exit"  # os._exit is documented
+
+
+def private_names(tree: ast.Module) -> set[str]:
+    """Private attributes that a file reads, patches or imports and does not define itself."""
+    used, own = set(), set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            if getattr(node.value, "id", "") not in ("self", "cls"):
+                used.add(node.attr)
+            elif isinstance(node.ctx, ast.Store):
+                own.add(node.attr)
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            own.add(node.name)
+        elif isinstance(node, ast.ImportFrom):
+            used |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("setattr", "delattr"):
+            used |= {each.value.rpartition(".")[2] for each in node.args[:2] if is_text(each)}
+    return {name for name in used if is_private(name)} - own
+
+
+def is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+@pytest.mark.parametrize("path", TEST_FILES, ids=lambda path: path.relative_to(TESTS).as_posix())
+def test_a_test_imports_no_other_test(path):
+    modules = {name.split(".")[0] for name in imported_names(path)}
+    assert not {name for name in modules if name.startswith("test_") and (TESTS / f"{name}.py").exists()}
+
+
+@pytest.mark.parametrize("path", TEST_FILES, ids=lambda path: path.relative_to(TESTS).as_posix())
+def test_a_test_touches_no_private_attribute(path):
+    assert private_names(ast.parse(path.read_text(encoding="utf-8"))) == PRIVATE.get(
+        path.relative_to(TESTS).as_posix(), set()
+    )
+
+
+def test_the_summary_says_how_many_tests_were_skipped_and_how_to_run_them():
+    lacks = ["Skipped: torch is not installed: pip install -e '.[dev]'", "could not import 'cupy'"]
+    reasons = [*lacks, "Skipped: no GPU: there is no NVIDIA driver", "set MINITRANSFORMER_DATA to a folder", "no perl"]
+    assert summary([*reasons, lacks[0]]) == (
+        "6 skipped: 3 need `pip install -e '.[dev]'`, 1 needs a GPU (then: python -m pytest -m gpu), "
+        "1 needs MINITRANSFORMER_DATA, a folder of real corpora, 1 needs another system (python -m pytest -rs tells)"
+    )

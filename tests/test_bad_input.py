@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from extras import need
 
 from minitransformer.backend import cuda_trouble
 from minitransformer.cli.main import main
-from minitransformer.errors import install_hint
 
 CONFIG = """
 [model]
@@ -127,7 +127,7 @@ CASES = {
     ),
     "id that is no number": (
         ["bpe", "decode", "--ids", "--tokenizer", "bpe.txt"],
-        "standard input:1: token ids must be whole numbers",
+        "standard input:1: token ids must be integers",
         b"9 x\n",
     ),
     "beam of no hypothesis": ([*TRANSLATE, "--beam-size", "0"], "translation.beam_size must be at least 1, got 0"),
@@ -140,7 +140,7 @@ CASES = {
     "damaged metrics": (["plot", "curves", "metrics.jsonl", "-o", "a.png"], "metrics.jsonl:2 must be a JSON object"),
     "two runs of one name": (
         ["plot", "curves", "a=metrics.jsonl", "a=b.jsonl", "-o", "a.png"],
-        "every run must have a label of its own",
+        "every run must have its own label",
     ),
     "mean in place of what it is the mean of": (
         ["average", NEWEST, "model.npz", "-o", "folder/../model.npz"],
@@ -166,13 +166,16 @@ CASES = {
         ["average", "--last", "1", "done", "-o", NEWEST],
         "must not be one of the inputs",
     ),
-    "output in no folder": (["average", "model.npz", "-o", "none/mean.npz"], "output must be in a folder that exists"),
+    "output in no folder": (["average", "model.npz", "-o", "none/mean.npz"], "output must be in an existing folder"),
     "output is a folder": (
         ["bpe", "train", "train.en", "-o", "folder"],
         "output must be an ordinary file, got the folder folder",
     ),
     "unknown data set": (["data", "get", "none"], "the name must be one of multi30k"),
-    "data that is not there": (["data", "get", "multi30k", "--from", "folder", "--to", "d"], "must hold train.en"),
+    "data that is not there": (
+        ["data", "get", "multi30k", "--from", "folder", "--to", "d"],
+        "data get: folder must contain train.en",
+    ),
     "unknown command": (["trian"], "invalid choice: 'trian'"),
     "no command": ([], "the following arguments are required: COMMAND; see minitransformer --help"),
     "argument missing": (["train"], "the following arguments are required: CONFIG; see minitransformer train --help"),
@@ -185,9 +188,9 @@ CASES = {
 def test_bad_input_gets_one_line_and_exit_code_2_and_changes_no_file(case, folder, monkeypatch, capsys):
     argv, message, *stdin = CASES[case]
     if argv[:1] == ["plot"]:
-        pytest.importorskip("matplotlib", reason=f"matplotlib is not installed: {install_hint('plot')}")
+        need("matplotlib")
     if argv[:1] == ["evaluate"]:
-        pytest.importorskip("sacrebleu", reason=f"sacrebleu is not installed: {install_hint('eval')}")
+        need("sacrebleu")
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin[0] if stdin else b"a b\n")))
     before = contents(folder)
     assert main(argv) == 2

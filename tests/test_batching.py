@@ -1,4 +1,4 @@
-"""Batching: every pair once per epoch, budgets kept, the same seed gives the same batches in any order of asking."""
+"""Batching: every pair once per epoch, within budgets; the same seed gives the same batches in any order."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def same(batch, other):
 # One batch
 
 
-def test_padding_stands_behind_every_sentence_and_marks_where_they_belong():
+def test_special_ids_and_padding_surround_each_sentence():
     batch = pad_batch([[5, 6, 7], []], [[8], [9, 10]])
     assert batch.src.tolist() == [[5, 6, 7, EOS], [EOS, PAD, PAD, PAD]]
     assert batch.tgt_in.tolist() == [[BOS, 8, PAD], [BOS, 9, 10]]
@@ -48,7 +48,7 @@ def test_tokens_are_counted_without_padding(rng):
     assert batch.n_tgt_tokens == sum(map(len, tgt)) + 9 == np.count_nonzero(batch.tgt_in)
 
 
-def test_the_decoder_reads_what_it_must_say_one_place_later(rng):
+def test_the_decoder_input_is_its_target_shifted_by_one(rng):
     batch = pad_batch(*random_corpus(rng, 9))
     reads, says = batch.tgt_in[:, 1:], batch.tgt_out[:, :-1]
     assert np.array_equal(reads, np.where(says == EOS, PAD, says))
@@ -80,7 +80,7 @@ def test_budgets_hold_for_padded_positions(corpus, src_tokens, tgt_tokens):
         assert batch.src.size <= src_tokens and batch.tgt_in.size <= tgt_tokens and batch.tgt_out.size <= tgt_tokens
 
 
-def test_batches_hold_the_pairs_they_name(corpus):
+def test_batches_contain_the_pairs_of_their_rows(corpus):
     src, tgt = corpus
     batch = stream(corpus).batch(5)
     for at, row in enumerate(batch.rows):
@@ -88,13 +88,13 @@ def test_batches_hold_the_pairs_they_name(corpus):
         assert [token for token in batch.tgt_out[at].tolist() if token != PAD] == [*tgt[row], EOS]
 
 
-def test_batches_do_not_depend_on_the_order_of_asking(corpus, rng):
+def test_batches_do_not_depend_on_the_order_of_requests(corpus, rng):
     in_order, asked, n = stream(corpus), stream(corpus), 3 * stream(corpus).batches_per_epoch
     expected = [in_order.batch(number) for number in range(n)]
     assert all(same(asked.batch(number), expected[number]) for number in rng.permutation(n).tolist())
 
 
-def test_numbers_run_through_the_epochs(corpus):
+def test_batch_numbers_continue_through_the_epochs(corpus):
     batches = stream(corpus)
     numbered = [batches.batch(number).rows.tolist() for number in range(3 * batches.batches_per_epoch)]
     assert numbered == [rows.tolist() for epoch in range(3) for rows in batches.epoch(epoch)]
@@ -102,13 +102,13 @@ def test_numbers_run_through_the_epochs(corpus):
     assert positions == [(epoch, place) for epoch in range(3) for place in range(batches.batches_per_epoch)]
 
 
-def test_the_seed_decides_the_batches(corpus):
+def test_the_seed_determines_the_batches(corpus):
     one, other = stream(corpus, seed=3), stream(corpus, seed=4)
     assert all(same(one.batch(number), stream(corpus, seed=3).batch(number)) for number in range(20))
     assert not any(np.array_equal(one.batch(number).rows, other.batch(number).rows) for number in range(20))
 
 
-def test_epochs_differ_in_the_order_and_in_the_content_of_batches(rng):
+def test_epochs_differ_in_order_and_content_of_batches(rng):
     batches = stream(random_corpus(rng, 3000, longest=20))
     first, second = batches.epoch(0), batches.epoch(1)
     assert [len(rows) for rows in first] != [len(rows) for rows in second]
@@ -125,16 +125,16 @@ def test_short_and_long_sentences_do_not_share_a_batch(rng):
     assert 1 - (batches.src_lengths.sum() / widest) > 0.3
 
 
-def test_sources_are_of_like_length_even_where_a_batch_spans_two_target_lengths(rng):
+def test_sources_have_similar_lengths_where_a_batch_spans_two_target_lengths(rng):
     src, tgt = ([[7] * length for length in rng.integers(0, 16, 5000)] for _ in range(2))
     batches = stream((src, tgt), src_tokens=1000, tgt_tokens=1000)
     spreads = [np.ptp(batches.src_lengths[rows]) for rows in batches.epoch(0)]
     assert max(spreads) < 10
 
 
-def test_the_padding_share_is_that_of_the_batches(corpus):
+def test_the_padding_share_equals_that_of_the_batches(corpus):
     batches = stream(corpus)
-    made = [batches.batch(batches.batches_per_epoch + place) for place in range(batches.batches_per_epoch)]
+    made = [batches.batch(batches.batches_per_epoch + index) for index in range(batches.batches_per_epoch)]
     padding = sum(np.count_nonzero(batch.src == PAD) + np.count_nonzero(batch.tgt_out == PAD) for batch in made)
     positions = sum(batch.src.size + batch.tgt_out.size for batch in made)
     assert batches.padding_share(1) == pytest.approx(padding / positions, rel=1e-12)
@@ -148,7 +148,7 @@ def test_batches_are_as_full_as_their_budgets_allow(rng):
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
-def test_a_sentence_longer_than_a_budget_is_refused_by_name(side):
+def test_a_sentence_longer_than_a_budget_is_refused(side):
     pairs = {"source": ([[4], [4] * 10], [[4], [4]]), "target": ([[4], [4]], [[4], [4] * 10])}[side]
     assert stream(pairs, src_tokens=11, tgt_tokens=11).batches_per_epoch == 2
     with pytest.raises(
@@ -165,8 +165,8 @@ def test_rounded_lengths_exceed_the_true_ones_by_at_most_an_eighth():
     assert rounded_up(lengths, 599).max() == 599
 
 
-def test_groups_of_lengths_are_cut_as_sentence_by_sentence(rng):
-    """The slow way: sort all pairs by rounded lengths, add them one by one, begin anew where a budget is full."""
+def test_length_buckets_are_split_as_sentence_by_sentence(rng):
+    """The slow way: sort all pairs by rounded lengths, add them one by one, start a new batch if a budget is full."""
     for _ in range(20):
         budget = int(rng.integers(64, 400))
         src, tgt = ([[5] * int(n) for n in rng.integers(1, 63, 300)] for _ in range(2))
@@ -177,14 +177,13 @@ def test_groups_of_lengths_are_cut_as_sentence_by_sentence(rng):
             zip(*lengths, strict=True),
             key=lambda pair: (pair[1], -pair[0] if order.index(pair[1]) % 2 else pair[0]),
         )
-        sizes, batch = [], []
+        batches, batch = [], []
         for pair in pairs:
             grown = [*batch, pair]
             if any(len(grown) * max(each[side] for each in grown) > budget for side in (0, 1)):
-                sizes.append(len(batch))
+                batches.append(batch)
                 grown = [pair]
             batch = grown
-        sizes.append(len(batch))
-        assert sorted(map(len, stream.epoch(0))) == sorted(sizes)
-        found = [(lengths[0][row], lengths[1][row]) for row in np.argsort(stream._group_of, kind="stable").tolist()]
-        assert found == pairs
+        batches.append(batch)
+        found = [[(lengths[0][row], lengths[1][row]) for row in rows.tolist()] for rows in stream.epoch(0)]
+        assert sorted(found) == sorted(batches)

@@ -6,11 +6,13 @@ import json
 
 import numpy as np
 import pytest
+from extras import need
 
-from benchmarks import compare_curves, growth, work
+from benchmarks import compare_curves, growth
 from benchmarks.__main__ import main as benchmarks_main
-from benchmarks.machine import machine_facts
-from benchmarks.matrix_products import record_step, replay
+from benchmarks.common import work
+from benchmarks.common.machine import machine_facts
+from benchmarks.common.matrix_products import record_step, replay
 from minitransformer.config import EOS, Config, ModelConfig, TrainingConfig
 from minitransformer.errors import ConfigError
 from minitransformer.figures import png_bytes
@@ -42,7 +44,7 @@ def model(rng):
 
 @pytest.mark.parity
 def test_the_twin_gives_the_logits_of_the_model_it_was_made_from(torch, model, batches, relative_error):
-    from benchmarks.torch_model import TorchTransformer
+    from benchmarks.peers.torch_model import TorchTransformer
 
     twin = TorchTransformer.from_ours(model)
     batch = batches[0]
@@ -53,8 +55,8 @@ def test_the_twin_gives_the_logits_of_the_model_it_was_made_from(torch, model, b
 
 @pytest.mark.parity
 def test_without_dropout_the_twin_learns_as_our_model_does(torch, model, batches):
-    from benchmarks.torch_model import TorchTransformer
-    from benchmarks.torch_step import torch_adam, torch_train_step
+    from benchmarks.peers.torch_model import TorchTransformer
+    from benchmarks.peers.torch_step import torch_adam, torch_train_step
 
     config = TrainingConfig(warmup_steps=10)
     adam = Adam(model.parameters, config.beta1, config.beta2, config.eps)
@@ -86,7 +88,7 @@ def use_our_masks(torch, monkeypatch, masks: DropoutMasks):
 
 @pytest.mark.parity
 def test_the_twin_drops_at_the_same_places_with_the_same_probabilities(torch, batches, monkeypatch):
-    from benchmarks.torch_model import TorchTransformer
+    from benchmarks.peers.torch_model import TorchTransformer
 
     config = ModelConfig(**TINY, p_drop=0.4, p_drop_attention=0.3, p_drop_ffn=0.2, dtype="float64")
     ours = Transformer(config, seed=3)
@@ -100,7 +102,7 @@ def test_the_twin_drops_at_the_same_places_with_the_same_probabilities(torch, ba
 
 @pytest.mark.parity
 def test_a_variant_that_the_twin_does_not_have_is_refused(torch):
-    from benchmarks.torch_model import TorchTransformer
+    from benchmarks.peers.torch_model import TorchTransformer
 
     with pytest.raises(ConfigError, match="model.norm must be 'post', got 'pre'"):
         TorchTransformer(ModelConfig(**TINY, norm="pre"))
@@ -200,7 +202,7 @@ def test_only_a_curve_that_strays_from_the_seeds_is_called_outside():
 
 
 def test_comparing_curves_writes_a_picture_and_its_figures(tmp_path, capsys):
-    pytest.importorskip("matplotlib")
+    need("matplotlib")
     for number in range(4):
         lines = [{"kind": "train", "update": 10 * i, "loss": 9 / i + 0.01 * number} for i in range(1, 11)]
         (tmp_path / f"{number}").write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -230,7 +232,7 @@ def test_growth_draws_and_tabulates_every_axis():
     result = growth.grow(axis, axis.sizes, steps=1)
     assert result["exponents"]["flops"] == pytest.approx(1.0)
     assert "| batch (sentences) | 2 - 8 |" in growth.markdown({}, [result])
-    pytest.importorskip("matplotlib")
+    need("matplotlib")
     assert png_bytes(growth.draw([result])).startswith(b"\x89PNG")
 
 

@@ -1,4 +1,4 @@
-"""Pairs on the disk: they are the pairs that the text gives, and a folder that is not whole is never opened."""
+"""Binarised pairs: they equal the pairs encoded from text, and an incomplete folder is never opened."""
 
 import json
 import os
@@ -48,7 +48,7 @@ def equal(mapped, lists):
     return len(mapped) == len(lists) and all(list(a) == list(b) for a, b in zip(mapped, lists, strict=True))
 
 
-def test_the_pairs_on_the_disk_are_those_of_the_text(texts, pairs):
+def test_binarised_pairs_are_those_of_the_text(texts, pairs):
     _, tokenizer, src, tgt = texts
     expected, found = encode_parallel(tokenizer, src, tgt, max_length=60), open_pairs(pairs)
     assert equal(found.src, expected.src) and equal(found.tgt, expected.tgt)
@@ -60,7 +60,7 @@ def test_the_pairs_on_the_disk_are_those_of_the_text(texts, pairs):
     assert header.fingerprint == fingerprint_of((expected.src, expected.tgt))
 
 
-def test_more_processes_write_the_same_bytes(texts, pairs, tmp_path, monkeypatch):
+def test_any_number_of_processes_writes_the_same_bytes(texts, pairs, tmp_path, monkeypatch):
     files, tokenizer, _, _ = texts
     monkeypatch.setattr(module, "PAIRS_AT_A_TIME", 70)
     binarise(tokenizer, files, tmp_path / "again", max_length=60, processes=2)
@@ -79,7 +79,7 @@ def test_large_vocabularies_keep_their_ids(tmp_path):
     assert (tmp_path / "ids" / "src.ids").stat().st_size == 4 * 2
 
 
-def test_batches_from_the_disk_are_batches_from_memory(texts, pairs):
+def test_batches_of_binarised_pairs_are_batches_of_lists(texts, pairs):
     _, tokenizer, src, tgt = texts
     lists, found = encode_parallel(tokenizer, src, tgt, max_length=60), open_pairs(pairs)
     budgets = {"src_tokens": 200, "tgt_tokens": 200, "seed": 3}
@@ -91,7 +91,7 @@ def test_batches_from_the_disk_are_batches_from_memory(texts, pairs):
             np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name))
 
 
-def test_a_corpus_from_the_disk_is_the_one_from_text(texts, pairs):
+def test_a_binarised_corpus_is_the_one_from_text(texts, pairs):
     _, tokenizer, src, tgt = texts
     disk, text = Corpus.from_binary(tokenizer, pairs), Corpus.from_lines(tokenizer, (src, tgt), max_length=60)
     assert disk.fingerprint() == text.fingerprint()
@@ -134,7 +134,7 @@ def test_a_damaged_folder_is_refused_in_one_line(pairs, tmp_path, fault):
     assert "\n" not in str(caught.value) and str(folder) in str(caught.value)
 
 
-def test_nothing_is_left_of_a_text_that_cannot_be_encoded(texts, tmp_path):
+def test_a_text_that_cannot_be_encoded_leaves_no_folder(texts, tmp_path):
     files, tokenizer, _, _ = texts
     short = tmp_path / "short.de"
     short.write_text("a\n" * 7)
@@ -146,7 +146,7 @@ def test_nothing_is_left_of_a_text_that_cannot_be_encoded(texts, tmp_path):
         assert sorted(os.listdir(tmp_path)) == before
 
 
-def test_what_a_killed_program_left_is_replaced_and_a_whole_folder_is_not(texts, pairs, tmp_path):
+def test_a_partial_folder_is_replaced_and_a_complete_one_is_not(texts, pairs, tmp_path):
     files, tokenizer, _, _ = texts
     (tmp_path / ".ids.partial").mkdir()
     (tmp_path / ".ids.partial" / "src.ids").write_bytes(b"junk")
@@ -157,7 +157,7 @@ def test_what_a_killed_program_left_is_replaced_and_a_whole_folder_is_not(texts,
     assert open_pairs(tmp_path / "ids").header == open_pairs(pairs).header
 
 
-def test_a_line_of_megabytes_is_too_long_and_is_not_encoded(texts, monkeypatch):
+def test_a_line_of_megabytes_is_left_out_without_encoding_it(texts, monkeypatch):
     _, tokenizer, _, _ = texts
     encode, encoded = tokenizer.encode, []
     monkeypatch.setattr(tokenizer, "encode", lambda line: encoded.append(line) or encode(line))
@@ -175,7 +175,7 @@ def test_ids_and_text_together_are_refused(texts):
 # Batches made ahead
 
 
-def test_batches_made_ahead_are_the_batches_in_any_order(pairs):
+def test_prefetched_batches_are_the_batches_of_the_stream(pairs):
     found = open_pairs(pairs)
     budgets = {"src_tokens": 200, "tgt_tokens": 200, "seed": 3}
     stream, plain = BatchStream(found.src, found.tgt, **budgets), BatchStream(found.src, found.tgt, **budgets)
@@ -185,7 +185,7 @@ def test_batches_made_ahead_are_the_batches_in_any_order(pairs):
         np.testing.assert_array_equal(ahead.batch(number).rows, plain.batch(number).rows)
 
 
-def test_the_batch_asked_for_next_is_made_meanwhile():
+def test_the_next_batches_are_built_in_the_background():
     made = []
 
     class Stream:
@@ -214,7 +214,7 @@ def test_the_batch_asked_for_next_is_made_meanwhile():
     assert made.count(6) == 1
 
 
-def test_a_run_begun_on_text_goes_on_from_the_disk_to_the_same_bits(texts, pairs, tmp_path):
+def test_a_run_started_on_text_resumes_from_binary_data_bit_for_bit(texts, pairs, tmp_path):
     files, tokenizer, src, tgt = texts
     tokenizer.save(tmp_path / "bpe")
     (tmp_path / "all.en").write_text("".join(f"{line}\n" for line in src), encoding="utf-8")
@@ -234,9 +234,9 @@ def test_a_run_begun_on_text_goes_on_from_the_disk_to_the_same_bits(texts, pairs
         np.testing.assert_array_equal(ours, theirs)
 
 
-def test_batches_that_nobody_will_ask_for_are_dropped(pairs):
+def test_batches_that_are_no_longer_needed_are_dropped(pairs):
     found = open_pairs(pairs)
     ahead = Prefetcher(BatchStream(found.src, found.tgt, src_tokens=200, tgt_tokens=200, seed=3))
     for number in (0, 100, 5, 60):
         ahead.batch(number)
-        assert sorted(ahead._made) == list(range(number + 1, number + 1 + Prefetcher.AHEAD))
+        assert sorted(ahead.pending) == list(range(number + 1, number + 1 + Prefetcher.AHEAD))

@@ -47,7 +47,7 @@ def test_the_definition_written_out_gives_the_published_number(reference_pair):
     assert slow_bleu(*reference_pair) == pytest.approx(PUBLISHED, abs=1e-9)
 
 
-def test_bleu_equals_its_definition_on_words_that_no_tokenizer_cuts(reference_pair):
+def test_bleu_equals_its_definition_on_words_that_are_not_split(reference_pair):
     """Of text with nothing but letters and single spaces, 13a leaves the words as they are."""
     plain = [[" ".join(re.findall("[A-Za-z]+", line)) or "none" for line in lines] for lines in reference_pair]
     assert corpus_bleu(*plain).score == pytest.approx(slow_bleu(*plain), abs=1e-9)
@@ -129,7 +129,7 @@ def test_compounds_are_split_as_perl_does_it(moses, rng):
     assert [moses_words(line, "de") for line in lines] == done.stdout.split("\n")[: len(lines)]
 
 
-def test_the_papers_bleu_is_bleu_of_the_words_that_moses_cuts(moses):
+def test_the_papers_bleu_is_bleu_of_moses_tokens(moses):
     references = ["Der Nord-Süd-Express fährt heute nicht, sagt er.", "Ein Hund läuft über das grüne, nasse Gras."]
     hypotheses = ["Der Nord-Ost-Express fährt heute nicht, sagt er.", "Ein Hund läuft über das nasse Gras."]
     cut = [[moses_words(line, "de") for line in lines] for lines in (hypotheses, references)]

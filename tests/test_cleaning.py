@@ -1,4 +1,4 @@
-"""Cleaning: what stays, what goes and why, and that the stream is the same however the work is shared."""
+"""Cleaning: which pairs are kept or left out and why, with the same result for any number of processes."""
 
 import json
 import unicodedata
@@ -11,7 +11,7 @@ from odd_text import random_line
 from minitransformer.cli.main import main
 from minitransformer.errors import ConfigError
 from minitransformer.text import cleaning
-from minitransformer.text.cleaning import STEPS, Rules, Seen, clean, normalised, reason_to_leave_out
+from minitransformer.text.cleaning import REASONS, Rules, SeenHashes, clean, normalised, reason_to_leave_out
 
 LATIN = Rules(src_script="Latin", tgt_script="Latin")
 
@@ -39,11 +39,11 @@ def test_a_pair_is_left_out_for_the_first_rule_that_it_breaks(src, tgt, reason):
     assert reason_to_leave_out(src, tgt, LATIN) == reason
 
 
-def test_without_a_script_every_script_stays():
+def test_without_a_script_option_every_script_is_kept():
     assert reason_to_leave_out("привет мир", "Hallo Welt", Rules()) is None
 
 
-def test_normalised_text_is_composed_has_single_spaces_and_no_control_characters(rng):
+def test_normalised_text_is_nfc_with_single_spaces(rng):
     import random
 
     assert normalised(" a\u0085b\u2028c\t\td\u00a0e\x00f\x07 ") == "a b c d ef"
@@ -58,8 +58,8 @@ def test_normalised_text_is_composed_has_single_spaces_and_no_control_characters
         assert unicodedata.normalize("NFC", "".join(plain)).replace(" ", "") == once.replace(" ", "") or plain == []
 
 
-def test_numbers_seen_before_are_known_again_as_a_set_knows_them(rng):
-    seen, known = Seen(), set()
+def test_seen_hashes_are_recognised_as_by_a_set(rng):
+    seen, known = SeenHashes(), set()
     for _ in range(60):
         numbers = rng.integers(0, 400, rng.integers(0, 40)).astype(np.uint64)
         expected = []
@@ -67,13 +67,13 @@ def test_numbers_seen_before_are_known_again_as_a_set_knows_them(rng):
             expected.append(number not in known)
             known.add(number)
         assert seen.add(numbers).tolist() == expected
-    sizes = [len(part) for part in seen._sorted]
+    sizes = [len(part) for part in seen.arrays]
     assert sum(sizes) == len(known)
     assert all(larger >= 2 * smaller for larger, smaller in zip(sizes, sizes[1:], strict=False))
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_every_pair_is_counted_once_and_duplicates_stay_once(processes, monkeypatch):
+def test_every_pair_is_counted_once_and_duplicates_are_kept_once(processes, monkeypatch):
     monkeypatch.setattr(cleaning, "PAIRS_AT_A_TIME", 3)
     pairs = [("a", "x"), ("a ", " x"), ("a", "y"), ("", "x"), ("b c d", "z")]
     pairs += [("a", "x"), ("ж", "x"), ("a", "y"), ("e", "e")]
@@ -81,12 +81,12 @@ def test_every_pair_is_counted_once_and_duplicates_stay_once(processes, monkeypa
     kept = [pair for some in clean(pairs, LATIN, counts, processes) for pair in some]
     assert kept == [("a", "x"), ("a", "y"), ("e", "e")]
     assert counts == Counter(pairs=9, normalised=1, empty=1, ratio=1, script=1, duplicate=3, kept=3)
-    assert counts["pairs"] == counts["kept"] + sum(counts[step] for step in STEPS)
+    assert counts["pairs"] == counts["kept"] + sum(counts[step] for step in REASONS)
 
 
 @pytest.mark.parametrize("name", ["Klingon", "Latin}", " "])
 def test_an_unknown_script_is_refused(name):
-    with pytest.raises(ConfigError, match="a script must have a name that Unicode knows"):
+    with pytest.raises(ConfigError, match="a script must be a Unicode script name"):
         Rules(src_script=name)
 
 
@@ -112,7 +112,7 @@ def test_files_are_cleaned_one_after_the_other_and_counted(texts, capsys):
     assert (texts / "c.en").read_text(encoding="utf-8") == "one two\nsame\na b\n"
     assert (texts / "c.de").read_text(encoding="utf-8") == "eins zwei\ngleich\nx y\n"
     found = json.loads(capsys.readouterr().out)
-    assert found == dict.fromkeys(STEPS, 0) | {"pairs": 5, "normalised": 1, "empty": 1, "duplicate": 1, "kept": 3}
+    assert found == dict.fromkeys(REASONS, 0) | {"pairs": 5, "normalised": 1, "empty": 1, "duplicate": 1, "kept": 3}
     assert command(texts, "--processes", "1") == 0
     assert "left out: duplicate                  1    20.00 %" in capsys.readouterr().out
 
@@ -120,7 +120,7 @@ def test_files_are_cleaned_one_after_the_other_and_counted(texts, capsys):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"src": ("a.en",)}, "must name as many files, got 1 and 2"),
+        ({"src": ("a.en",)}, "must name the same number of files, got 1 and 2"),
         ({"tgt": ("b.de", "a.de")}, "must have the same number of lines, got 4 and 1; they look shifted from line"),
         ({"output": ("a.en", "c.de")}, "output must not be one of the inputs"),
         ({"output": ("c.en", "c.en")}, "--output must name two files"),
@@ -128,7 +128,7 @@ def test_files_are_cleaned_one_after_the_other_and_counted(texts, capsys):
         ({"src": ("none.en", "b.en")}, "none.en: cannot be read"),
     ],
 )
-def test_bad_text_leaves_the_files_as_they_were(texts, capsys, options, message):
+def test_bad_text_leaves_existing_files_unchanged(texts, capsys, options, message):
     (texts / "bad.en").write_bytes(b"good\nba\xffd\n\n\n")
     (texts / "c.en").write_text("old\n")
     before = {path.name: path.read_bytes() for path in texts.iterdir()}
@@ -140,5 +140,5 @@ def test_bad_text_leaves_the_files_as_they_were(texts, capsys, options, message)
 
 def test_rules_that_leave_nothing_are_refused(texts, capsys):
     assert command(texts, "--src-script", "Greek", "--processes", "1") == 2
-    assert "at least one pair must stay, got none of 5" in capsys.readouterr().err
+    assert "at least one pair must be kept, got none of 5" in capsys.readouterr().err
     assert not (texts / "c.en").exists()

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from extras import need
 
 from minitransformer import figures
 from minitransformer.checkpoints import load_checkpoint, load_model
 from minitransformer.cli.main import main
 from minitransformer.config import EOS
-from minitransformer.errors import install_hint
 from minitransformer.generation import hypothesis_attention, search_lines
 
 CONFIG = """
@@ -90,9 +90,9 @@ def output_of(capsys, *argv: str) -> str:
 def test_decoding_undoes_encoding_line_by_line(run, type_in, capsys, option):
     text = "one two\n\n  größer\u2028still the same line\u0085 \n最後\n"
     type_in(text.encode())
-    pieces = output_of(capsys, "bpe", "encode", "--tokenizer", str(run / "bpe.txt"), *option)
-    assert pieces.count("\n") == 4
-    type_in(pieces.encode())
+    encoded = output_of(capsys, "bpe", "encode", "--tokenizer", str(run / "bpe.txt"), *option)
+    assert encoded.count("\n") == 4
+    type_in(encoded.encode())
     assert output_of(capsys, "bpe", "decode", "--tokenizer", str(run / "bpe.txt"), *option) == text
 
 
@@ -155,7 +155,7 @@ def test_a_command_reads_the_checkpoint_once_and_without_adams_vectors(checkpoin
 
 
 def test_translations_scored_against_themselves_have_100_bleu(run, checkpoint, tmp_path, capsys):
-    pytest.importorskip("sacrebleu", reason=f"sacrebleu is not installed: {install_hint('eval')}")
+    need("sacrebleu")
     saved = tmp_path / "hypotheses.de"
     argv = ["evaluate", "--checkpoint", checkpoint, "--src", str(run / "val.en"), "--beam-size", "1"]
     text = output_of(capsys, *argv, "--ref", str(run / "val.de"), "--output", str(saved))
@@ -166,8 +166,7 @@ def test_translations_scored_against_themselves_have_100_bleu(run, checkpoint, t
 
 
 def test_an_ablation_has_the_scores_that_evaluate_gives_one_by_one(run, tmp_path, capsys):
-    for name in ("sacrebleu", "sacremoses"):
-        pytest.importorskip(name, reason=f"{name} is not installed: {install_hint('eval')}")
+    need("sacrebleu", "sacremoses")
     directory, mean, saved = str(run / "run"), str(tmp_path / "mean.npz"), tmp_path / "last.de"
     texts = ["--src", str(run / "val.en"), "--ref", str(run / "val.de"), "--language", "de"]
     argv = ["evaluate", "--checkpoint", directory, *texts, "--ablation", "--last", "2", "--beam-size", "3"]
@@ -187,7 +186,7 @@ def test_an_ablation_has_the_scores_that_evaluate_gives_one_by_one(run, tmp_path
 
 
 def test_pictures_of_runs_and_of_attention_are_png_files(run, checkpoint, tmp_path):
-    pytest.importorskip("matplotlib", reason=f"matplotlib is not installed: {install_hint('plot')}")
+    need("matplotlib")
     metrics = str(run / "run" / "metrics.jsonl")
     attention = ["plot", "attention", "--checkpoint", checkpoint, "--src", "one two three"]
     for number, argv in enumerate(
@@ -220,8 +219,8 @@ def test_a_map_shows_the_pieces_that_the_model_said_and_where_it_looked_for_them
     argv = ["plot", "attention", "--checkpoint", checkpoint, "--src", text, "-o", str(tmp_path / "a.png")]
     for more, target in (([], said.ids), (["--tgt", "eins zwei"], tokenizer.encode("eins zwei"))):
         assert main([*argv, *more]) == 0
-        assert drawn["keys"] == tokenizer.pieces([*source, EOS])
-        assert drawn["queries"] == tokenizer.pieces([*target, EOS])
+        assert drawn["keys"] == tokenizer.subwords([*source, EOS])
+        assert drawn["queries"] == tokenizer.subwords([*target, EOS])
         expected = hypothesis_attention(model, source, target)["decoder.0.cross_attention"]
         np.testing.assert_array_equal(drawn["weights"], expected)
         assert drawn["title"] == "encoder-decoder attention, layer 1 of 1"

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import argparse
+import io
 import os
+import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import redirect_stdout
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 from minitransformer.cli import doctor
-from minitransformer.cli.main import build_parser, main
+from minitransformer.cli.main import main
 
 
 def help_of(capsys, *command: str) -> str:
@@ -20,27 +24,38 @@ def help_of(capsys, *command: str) -> str:
     return capsys.readouterr().out
 
 
-def commands(parser: argparse.ArgumentParser):
-    """Every parser below ``parser`` that runs something."""
-    below = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
-    if not below:
-        yield parser
-    for action in below:
-        for choice in action.choices.values():
-            yield from commands(choice)
+# A title, the line that says that a group has one default, or an option with its words, on its line or on the next.
+HELP_LINE = re.compile(r"^(\S.*:)$|^  default of each|^  (-\S+).*?(?:(?:  +|\n {20,})(\S.*))?$", re.MULTILINE)
 
 
-@pytest.mark.parametrize("parser", list(commands(build_parser())), ids=lambda parser: parser.prog)
-def test_every_option_is_required_or_tells_its_default(parser):
-    for action in parser._actions:
-        if isinstance(action, argparse._HelpAction):
+def wide_help_of(*command: str) -> str:
+    """The help text on lines as long as they need be."""
+    with patch.dict(os.environ, COLUMNS="1000"), redirect_stdout(io.StringIO()) as output:
+        assert main([*command, "--help"]) == 0
+    return output.getvalue()
+
+
+def commands(*above: str) -> Iterator[tuple[str, ...]]:
+    """Every command that runs something: the names that stand below COMMAND or ACTION in the help text."""
+    text = wide_help_of(*above)
+    if not text.partition("\n")[0].endswith(" ..."):
+        yield above
+        return
+    for name in re.findall(r"^    (\S+)", text, re.MULTILINE):
+        yield from commands(*above, name)
+
+
+@pytest.mark.parametrize("command", list(commands()), ids=" ".join)
+def test_every_option_is_required_or_tells_its_default(command):
+    text = wide_help_of(*command)
+    required = re.sub(r"\[[^\[\]]*\]", "", text.partition("\n")[0]).split()
+    shared_default = False
+    for title, option, words in HELP_LINE.findall(text):
+        if not option:
+            shared_default = not title
             continue
-        assert action.help
-        in_a_group_with_one_default = any(
-            action in group._group_actions and "default of each" in (group.description or "")
-            for group in parser._action_groups
-        )
-        assert action.required or "default" in action.help or in_a_group_with_one_default, action.option_strings
+        assert words, option
+        assert option in ("-h,", *required) or "default" in words or shared_default, option
 
 
 def test_help_of_train_lists_every_key_of_the_config(capsys):
@@ -79,7 +94,7 @@ def test_an_interruption_and_a_full_machine_end_in_one_line(error, code, text, m
     def fail(*_):
         raise error
 
-    monkeypatch.setattr(doctor, "_examined", fail)
+    monkeypatch.setattr(doctor, "run", fail)
     assert main(["doctor"]) == code
     message = capsys.readouterr().err
     assert message.startswith(text) and message.count("\n") == 1
@@ -135,7 +150,7 @@ def test_an_output_that_must_not_be_written_is_refused_before_the_work(tmp_path,
     if os.access(output, os.W_OK):  # root may write everything
         monkeypatch.setattr(os, "access", lambda path, mode: path != output)
     assert main(["bpe", "train", str(tmp_path / "none.en"), "-o", str(output)]) == 2
-    assert "output must be a file that can be written, got" in capsys.readouterr().err
+    assert "output must be a writable file, got" in capsys.readouterr().err
 
 
 def test_an_output_must_not_be_an_input(tmp_path, capsys):

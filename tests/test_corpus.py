@@ -1,4 +1,4 @@
-"""Reading text: what a line is, and what is said about files that are not as they must be."""
+"""Reading text: what a line is, and the errors for files that are damaged or misaligned."""
 
 import gzip
 import lzma
@@ -34,12 +34,12 @@ def test_the_last_line_needs_no_newline(tmp_path):
     assert read_lines(write(tmp_path / "text", "a\nb\n\n")) == ["a", "b", ""]
 
 
-def test_line_ends_and_byte_order_mark_of_windows_are_left_out(tmp_path):
+def test_windows_line_ends_and_byte_order_marks_are_removed(tmp_path):
     assert read_lines(write(tmp_path / "text", "\ufeffa\r\nb\r\r\n\r\n")) == ["a", "b\r", ""]
 
 
 @pytest.mark.parametrize("name", ["text", "text.gz", "text.xz"])
-def test_invalid_utf8_is_refused_with_its_line(tmp_path, name):
+def test_invalid_utf8_is_refused_with_the_line_number(tmp_path, name):
     path = write(tmp_path / name, "Männer\nzwei\n".encode() + b"M\xe4nner\n")
     with pytest.raises(DataError) as caught:
         read_lines(path)
@@ -68,7 +68,7 @@ def test_a_damaged_compressed_file_is_refused_in_one_line(tmp_path, rng, suffix)
         path.write_bytes(data)
         with pytest.raises(DataError) as caught:
             read_lines(path)
-        assert str(caught.value).startswith(f"{path}: must be a whole {suffix} file, got a damaged one: ")
+        assert str(caught.value).startswith(f"{path}: must be an intact {suffix} file, got a damaged one: ")
         assert "\n" not in str(caught.value)
 
 
@@ -95,7 +95,7 @@ def test_pairs_that_are_empty_or_too_long_are_left_out_and_counted():
     assert len(encode_parallel(tokenizer, src, tgt, max_length=4).src) == 3
 
 
-def test_text_of_which_nothing_is_left_is_refused():
+def test_text_without_any_usable_pair_is_refused():
     tokenizer = Tokenizer.train(["x y"], 100, mode="words")
     with pytest.raises(DataError, match="got none of 2 .1 with an empty side, 1 longer than 1 tokens"):
         encode_parallel(tokenizer, ["x", ""], ["y", "y"], max_length=1)
@@ -110,7 +110,7 @@ def test_the_first_shifted_line_is_found(rng):
     assert first_shifted(src[:60], tgt) == 60  # cut short: nothing is shifted, the rest has no partner
 
 
-def test_a_stream_of_pairs_is_the_pairs_and_finds_a_missing_line_at_its_end(tmp_path):
+def test_a_stream_of_pairs_detects_a_missing_line_at_its_end(tmp_path):
     src, tgt = write(tmp_path / "a.en", "one\ntwo\n"), write(tmp_path / "a.de.xz", "eins\nzwei")
     assert list(stream_parallel(src, tgt)) == [("one", "eins"), ("two", "zwei")]
     pairs = stream_parallel(src, write(tmp_path / "b.de", "eins\n"))
@@ -119,7 +119,7 @@ def test_a_stream_of_pairs_is_the_pairs_and_finds_a_missing_line_at_its_end(tmp_
         next(pairs)
 
 
-def test_parts_of_a_file_are_whole_lines_and_make_up_the_file(tmp_path, monkeypatch):
+def test_parts_of_a_file_are_whole_lines_and_cover_the_file(tmp_path, monkeypatch):
     lines = ["x" * length for length in (0, 3, 50, 1, 1, 200, 0, 9)]
     path = write(tmp_path / "text", "\ufeff" + "\r\n".join(lines))
     monkeypatch.setattr(corpus, "BLOCK", 7)  # so that lines reach over blocks

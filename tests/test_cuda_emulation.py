@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from cases import CASES
+from cuda_checks import OTHER_SIZES, TWIN_CASES, check_twin
 from cuda_on_cpu import kernels
 from slow_philox import philox
-from test_cuda_kernels import OTHER_SIZES, TWIN_CASES, check_twin
 
 from minitransformer.errors import ShapeError
 from minitransformer.kernels import CountedMask

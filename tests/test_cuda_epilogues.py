@@ -1,19 +1,19 @@
-"""Products with a bias and a cut at zero in them: here by a stand-in for cuBLASLt; tests/gpu runs the same on a GPU."""
+"""Products with a bias and a cut at zero in them: by a stand-in for cuBLASLt, and on a GPU where there is one."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 from cases import CASES
+from cuda_checks import CLOSE, check_twin, placed
 from small_models import gradient, random_batch, small_model
-from test_cuda_kernels import CLOSE, check_twin, placed
 
 from minitransformer.kernels.cupy import gemm_lt
 from minitransformer.kernels.cupy.gemm_lt import biased_product
 from minitransformer.kernels.precision import half_dtype
 from minitransformer.nn import DropoutMasks
 
-pytestmark = pytest.mark.cuda  # needs packages of the dev extra
+pytestmark = [pytest.mark.cuda, pytest.mark.any_device]
 PRECISIONS = ("float32", "tf32", "bfloat16", "float16")
 
 

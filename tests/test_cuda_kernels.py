@@ -1,4 +1,4 @@
-"""The CUDA kernels against the readable pairs: here emulated on a CPU; tests/gpu runs the same tests on a GPU."""
+"""The CUDA kernels against the readable pairs: emulated on a CPU, and once more on a GPU where there is one."""
 
 from __future__ import annotations
 
@@ -7,94 +7,20 @@ import sys
 
 import numpy as np
 import pytest
-from cases import CASES, as_tuple, booleans, case, cotangents, ids, mask
+from cases import CASES, as_tuple, cotangents
+from cuda_checks import CLOSE, TWIN_CASES, check_twin, placed, rounded, with_counted_mask
 from slow_philox import slow_mask
 
-from minitransformer.kernels import CountedMask, precision
-from minitransformer.kernels.cupy import KERNELS, sums
+from minitransformer.kernels import CountedMask
+from minitransformer.kernels.cupy import sums
 from minitransformer.kernels.cupy.adam import adam
 from minitransformer.kernels.cupy.cast import stored
 from minitransformer.kernels.cupy.gemm import matmul
 from minitransformer.kernels.precision import half_dtype
 from minitransformer.optim import Adam
 
-pytestmark = pytest.mark.cuda  # needs packages of the dev extra
-NAMES = [twin.name for twin in KERNELS]
-WIDE = (3, 11, 776)
-OTHER_SIZES = [
-    case("residual_dropout_norm", "a row of 776", WIDE, WIDE, (776,), (776,), keep=booleans(WIDE), p_drop=0.4),
-    case("residual_dropout_norm", "a row of 4,104", (2, 4104), (2, 4104), (4104,), (4104,)),
-    case("residual_dropout_norm", "more rows than parts", (1030, 9), (1030, 9), (9,), (9,), eps=1e-3),
-    case("layer_norm", "a row of 257", (5, 257), (257,), (257,)),
-    case("residual_dropout", "a row of 40", (5, 40), (5, 40), keep=booleans((5, 40)), p_drop=0.9),
-    case("attention", "70 keys", (2, 3, 5, 8), (2, 3, 70, 8), (2, 3, 70, 16), mask=mask((2, 1, 1, 70))),
-    case("attention", "five axes", (2, 2, 3, 5, 4), (2, 2, 3, 6, 4), (2, 2, 3, 6, 4), mask=mask((2, 1, 3, 5, 6))),
-    case("attention", "one query", (3, 2, 1, 8), (3, 2, 33, 8), (3, 2, 33, 8)),
-    case("feed_forward", "40", (7, 16), (16, 40), (40,), (40, 16), (16,), keep=booleans((7, 40)), p_drop=0.3),
-    case("split_heads", "eight values", (2, 5, 64), n_heads=2, widths=(8, 24)),
-    case("merge_heads", "eight values", (3, 2, 4, 8)),
-    case("linear", "many rows", (1100, 3), (3, 33), (33,)),
-    case("positioned_embedding", "long", (40, 48), (30, 48), ids=ids(5, (70, 30)), scale=3.0),
-    case("projection_loss", "1,100 words", (5, 16), (1100, 16), targets=ids(1100, (5,)), label_smoothing=0.1),
-]
-TWIN_CASES = [each for each in [*CASES, *OTHER_SIZES] if each.rule.name in NAMES]
-CLOSE = {"float32": 3e-6, "float64": 1e-12, "bfloat16": 2e-2, "float16": 3e-3}
-PARAMETERS = {"linear": 1, "feed_forward": 1, "layer_norm": 1, "residual_dropout_norm": 2, "projection_loss": 1}
-"""From which input on the inputs of a rule are parameters, which are never stored in halves."""
-
+pytestmark = [pytest.mark.cuda, pytest.mark.any_device]
 every_twin_case = pytest.mark.parametrize("case", TWIN_CASES, ids=str)
-
-
-def placed(device, values) -> list:
-    """Arrays on the device; everything else as it is."""
-    return [device.put(each) if isinstance(each, np.ndarray) else each for each in values]
-
-
-def with_counted_mask(options: dict, device) -> tuple[dict, dict]:
-    """Options for the readable pair, with the mask as an array, and for the twin, with the same mask to be counted."""
-    there = dict(zip(options, placed(device, options.values()), strict=True))
-    if options.get("keep") is None:
-        return options, there
-    counted = CountedMask((123456789, 4000000000), 7, options["keep"].shape, options["p_drop"])
-    return options | {"keep": slow_mask(counted)}, there | {"keep": counted}
-
-
-def rounded(inputs: tuple, name: str, dtype: str) -> tuple[list, list]:
-    """Inputs for the twin, activations in ``dtype`` and parameters not, and the same values for the pair.
-
-    Parameters are rounded too: a matrix that is not would put other hidden values on the other side of ReLU's zero.
-    """
-    if dtype in ("float32", "float64"):
-        return list(inputs), list(inputs)
-    first = 0 if name == "positioned_embedding" else PARAMETERS.get(name, len(inputs))
-    halves = [x.astype(half_dtype(dtype)) for x in inputs]
-    exact = [x.astype(np.float32) for x in halves]
-    return [*halves[:first], *exact[first:]], exact
-
-
-def check_twin(case, dtype: str, device, rng, relative_error) -> None:
-    """Outputs and gradients of the twin are those of the pair, and nothing given is written to."""
-    twin = device.twins[case.rule.name]
-    inputs, options = case.make("float64" if dtype == "float64" else "float32")
-    given, inputs = rounded(inputs, case.rule.name, dtype)
-    options, counted = with_counted_mask(options, device)
-    expected, saved = case.rule.forward(*inputs, **options)
-    there = placed(device, given)
-    with precision.computing(dtype if dtype in ("bfloat16", "float16") else "float32"):
-        y, twin_saved = twin.forward(*there, **counted)
-    outputs = as_tuple(y)
-    grads_y = cotangents(case.rule, as_tuple(expected), rng)
-    cast = [None if g is None else g.astype(out.dtype) for g, out in zip(grads_y, outputs, strict=True)]
-    grads = twin.backward(*placed(device, cast), twin_saved)
-    assert [grad.dtype for grad in grads] == [x.dtype for x in given]
-    exact = [None if g is None else g.astype(want.dtype) for g, want in zip(cast, as_tuple(expected), strict=True)]
-    wanted = [*as_tuple(expected), *case.rule.backward(*exact, saved)]
-    for result, want in zip([*outputs, *grads], wanted, strict=True):
-        # What is rounded before ReLU may come to lie on the other side of zero: then a whole value is wrong.
-        limit = CLOSE[dtype] * (3 if case.rule.name == "feed_forward" else 1)
-        assert relative_error(device.get(result).astype(want.dtype), want) < limit
-    for x, after in zip(given, there, strict=True):
-        np.testing.assert_array_equal(device.get(after), x)  # the emulation itself looks at const arrays
 
 
 @pytest.mark.parametrize("dtype", CLOSE)

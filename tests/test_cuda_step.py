@@ -1,4 +1,4 @@
-"""Whole updates by the CUDA kernels: here emulated on a CPU; tests/gpu runs the same tests on a GPU."""
+"""Whole updates by the CUDA kernels: emulated on a CPU, and once more on a GPU where there is one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from minitransformer.ops.registry import RULES
 from minitransformer.optim import Adam, LossScale
 from minitransformer.training import ParallelGradientAccumulator, evaluate_loss, train_step
 
-pytestmark = pytest.mark.cuda  # needs packages of the dev extra
+pytestmark = [pytest.mark.cuda, pytest.mark.any_device]
 DROP = {"p_drop": 0.2, "p_drop_attention": 0.3, "p_drop_ffn": 0.25}
 
 

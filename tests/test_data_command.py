@@ -1,4 +1,4 @@
-"""``data get`` against a server on this machine that serves ranges, does not, cuts connections or sends rubbish."""
+"""``data get`` from a local server that serves ranges or not, interrupts connections or sends wrong data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import threading
 import pytest
 
 from minitransformer.cli.main import main
-from minitransformer.data import DATA_SETS, DataFile, DataSet, find, get, registry, take, unpacking
+from minitransformer.data import DATA_SETS, DataFile, DataSet, copy_from, find, get, registry, unpacking
 from minitransformer.data.download import fetch
 from minitransformer.errors import DownloadError
 
@@ -74,14 +74,14 @@ def one_file(server) -> DataSet:
     )
 
 
-def test_what_arrives_is_the_unpacked_file_and_nothing_else_is_left(server, one_file, tmp_path):
+def test_get_leaves_the_unpacked_file_and_its_checksum(server, one_file, tmp_path):
     home = get(one_file, tmp_path)
     assert (home / "a.en").read_bytes() == TEXT
     assert sorted(path.name for path in home.iterdir()) == ["SHA256SUMS", "a.en"]
     assert (home / "SHA256SUMS").read_text() == f"{SHA256}  a.en\n"
 
 
-def test_a_second_get_asks_for_nothing_and_a_damaged_file_is_fetched_again(server, one_file, tmp_path):
+def test_a_second_get_downloads_only_what_is_damaged(server, one_file, tmp_path):
     home = get(one_file, tmp_path)
     get(one_file, tmp_path)
     assert len(server.ranges) == 1
@@ -91,9 +91,9 @@ def test_a_second_get_asks_for_nothing_and_a_damaged_file_is_fetched_again(serve
 
 
 @pytest.mark.parametrize("serves_ranges", [True, False])
-def test_a_cut_download_goes_on_where_it_stopped(server, one_file, tmp_path, serves_ranges):
+def test_an_interrupted_download_is_resumed(server, one_file, tmp_path, serves_ranges):
     server.serves_ranges, server.cut_after = serves_ranges, 1000
-    with pytest.raises(DownloadError, match=r"cut after 1000 of \d+ bytes; the same command again goes on"):
+    with pytest.raises(DownloadError, match=r"interrupted after 1000 of \d+ bytes; run the same command again"):
         get(one_file, tmp_path)
     assert (tmp_path / "one" / "a.en.gz.part").stat().st_size == 1000
     assert not (tmp_path / "one" / "a.en").exists()
@@ -107,7 +107,7 @@ def test_a_cut_download_goes_on_where_it_stopped(server, one_file, tmp_path, ser
     [ConnectionResetError(104, "reset by peer"), TimeoutError("timed out"), ssl.SSLError("bad record")],
     ids=str,
 )
-def test_a_connection_that_breaks_off_midway_is_called_cut_not_missing(server, one_file, tmp_path, monkeypatch, error):
+def test_a_connection_lost_midway_is_reported_as_interrupted(server, one_file, tmp_path, monkeypatch, error):
     read, received = http.client.HTTPResponse.read, []
 
     def read_once(answer, _):
@@ -117,7 +117,7 @@ def test_a_connection_that_breaks_off_midway_is_called_cut_not_missing(server, o
         return received[0]
 
     monkeypatch.setattr(http.client.HTTPResponse, "read", read_once)
-    with pytest.raises(DownloadError, match=r"cut after 1000 of \d+ bytes; the same command again goes on"):
+    with pytest.raises(DownloadError, match=r"interrupted after 1000 of \d+ bytes; run the same command again"):
         get(one_file, tmp_path)
     monkeypatch.undo()
     get(one_file, tmp_path)
@@ -125,14 +125,14 @@ def test_a_connection_that_breaks_off_midway_is_called_cut_not_missing(server, o
     assert (tmp_path / "one" / "a.en").read_bytes() == TEXT
 
 
-def test_a_download_that_was_complete_but_not_unpacked_is_not_fetched_twice(server, one_file, tmp_path):
+def test_a_complete_download_is_not_fetched_twice(server, one_file, tmp_path):
     (tmp_path / "one").mkdir()
     (tmp_path / "one" / "a.en.gz.part").write_bytes(server.files["/a.en.gz"])
     get(one_file, tmp_path)
     assert (tmp_path / "one" / "a.en").read_bytes() == TEXT
 
 
-def test_a_part_longer_than_the_file_is_thrown_away(server, one_file, tmp_path):
+def test_a_part_longer_than_the_file_is_deleted(server, one_file, tmp_path):
     (tmp_path / "one").mkdir()
     part = tmp_path / "one" / "a.en.gz.part"
     part.write_bytes(server.files["/a.en.gz"] + b"more")
@@ -142,26 +142,26 @@ def test_a_part_longer_than_the_file_is_thrown_away(server, one_file, tmp_path):
 
 
 @pytest.mark.parametrize("content", [gzip.compress(b"another text\n"), b"<html>not gzip</html>"], ids=["gz", "html"])
-def test_a_wrong_file_is_refused_and_leaves_nothing_behind(server, one_file, tmp_path, content):
+def test_a_wrong_file_is_refused_and_deleted(server, one_file, tmp_path, content):
     server.files["/a.en.gz"] = content
     with pytest.raises(DownloadError, match="SHA-256|intact"):
         get(one_file, tmp_path)
     assert list((tmp_path / "one").iterdir()) == []
 
 
-def test_a_sum_that_nobody_published_is_recorded_once_and_checked_ever_after(server, one_file, tmp_path, capsys):
+def test_an_unpublished_checksum_is_recorded_and_verified_later(server, one_file, tmp_path, capsys):
     unpublished = dataclasses.replace(one_file, files=(dataclasses.replace(one_file.files[0], sha256=None),))
     home = get(unpublished, tmp_path)
-    assert "recorded; none is published" in capsys.readouterr().out
+    assert "no published checksum" in capsys.readouterr().out
     (home / "a.en").unlink()
     server.files["/a.en.gz"] = gzip.compress(b"the file has changed\n")
     with pytest.raises(DownloadError, match="must have the SHA-256 .* delete SHA256SUMS"):
         get(unpublished, tmp_path)
 
 
-def test_an_address_that_is_gone_and_a_server_that_is_away_each_get_one_clear_line(server, one_file, tmp_path):
+def test_a_missing_address_and_an_unreachable_server_are_reported(server, one_file, tmp_path):
     server.files.clear()
-    with pytest.raises(DownloadError, match="a.en.gz: must answer with the file, got 404"):
+    with pytest.raises(DownloadError, match="a.en.gz: the server must send the file, got 404"):
         get(one_file, tmp_path)
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
@@ -170,30 +170,30 @@ def test_an_address_that_is_gone_and_a_server_that_is_away_each_get_one_clear_li
         fetch(address, tmp_path / "part")
 
 
-def test_files_that_are_already_there_are_checked_and_copied(server, one_file, tmp_path):
+def test_files_from_a_folder_are_verified_and_copied(server, one_file, tmp_path):
     source = tmp_path / "source"
     (source / "one").mkdir(parents=True)
     (source / "one" / "a.en").write_bytes(TEXT)
-    home = take(one_file, source, tmp_path / "to")
+    home = copy_from(source, one_file, tmp_path / "to")
     assert (home / "a.en").read_bytes() == TEXT
     assert server.ranges == []
     (source / "one" / "a.en").write_bytes(TEXT + b"one more\n")
     with pytest.raises(DownloadError, match="must have the SHA-256"):
-        take(one_file, source, tmp_path / "other")
+        copy_from(source, one_file, tmp_path / "other")
     assert not (tmp_path / "other").exists()
 
 
-def test_an_archive_fetched_by_hand_serves_too(server, one_file, tmp_path):
+def test_a_downloaded_archive_in_the_folder_is_unpacked(server, one_file, tmp_path):
     (tmp_path / "a.en.gz").write_bytes(server.files["/a.en.gz"])
-    assert (take(one_file, tmp_path, tmp_path / "to") / "a.en").read_bytes() == TEXT
+    assert (copy_from(tmp_path, one_file, tmp_path / "to") / "a.en").read_bytes() == TEXT
 
 
 def test_a_missing_file_is_named(one_file, tmp_path):
-    with pytest.raises(DownloadError, match="must hold a.en or a.en.gz"):
-        take(one_file, tmp_path, tmp_path / "to")
+    with pytest.raises(DownloadError, match="must contain a.en or a.en.gz"):
+        copy_from(tmp_path, one_file, tmp_path / "to")
 
 
-def test_every_data_set_says_what_it_holds_and_what_it_may_be_used_for():
+def test_every_data_set_states_its_contents_and_licence():
     for data_set in DATA_SETS:
         assert data_set.licence and data_set.contents and data_set.checksums and data_set.size
         assert data_set.packing in unpacking.UNPACKERS
@@ -202,7 +202,7 @@ def test_every_data_set_says_what_it_holds_and_what_it_may_be_used_for():
         assert ("recorded" in data_set.checksums) == bool(unpublished)
 
 
-def test_the_command_shows_the_licence_before_anything_is_fetched(server, one_file, tmp_path, monkeypatch, capsys):
+def test_the_licence_is_shown_before_anything_is_downloaded(server, one_file, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(registry, "DATA_SETS", (one_file,))
     server.files.clear()
     assert main(["data", "get", "one", "--to", str(tmp_path)]) == 2
@@ -211,18 +211,18 @@ def test_the_command_shows_the_licence_before_anything_is_fetched(server, one_fi
     assert output.err.startswith("minitransformer data get: ") and output.err.count("\n") == 1
 
 
-def test_an_unknown_name_is_answered_with_the_known_ones(tmp_path, capsys):
+def test_an_unknown_name_is_answered_with_the_known_names(tmp_path, capsys):
     assert main(["data", "get", "multi31k", "--to", str(tmp_path)]) == 2
     assert "must be one of multi30k, newstest" in capsys.readouterr().err
 
 
-def test_the_published_sums_are_those_of_the_real_files(data_folder, tmp_path):
+def test_the_published_checksums_are_those_of_the_real_files(data_folder, tmp_path):
     for name in ("multi30k", "bpe_reference"):
-        home = take(find(name), data_folder, tmp_path)
+        home = copy_from(data_folder, find(name), tmp_path)
         assert {path.name for path in home.iterdir()} == {file.name for file in find(name).files} | {"SHA256SUMS"}
 
 
-def test_a_corpus_of_several_archives_is_fetched_resumed_and_checked_archive_by_archive(server, tmp_path):
+def test_a_corpus_of_several_archives_is_resumed_archive_by_archive(server, tmp_path):
     def packed(members):
         buffer = io.BytesIO()
         with tarfile.open(fileobj=buffer, mode="w:gz") as bundle:
@@ -252,14 +252,13 @@ def test_a_corpus_of_several_archives_is_fetched_resumed_and_checked_archive_by_
     assert sorted(path.name for path in home.iterdir()) == ["SHA256SUMS", "a.de", "a.en", "b.de", "b.en"]
 
 
-def test_a_full_disk_is_one_clear_line_and_leaves_no_half_a_file(server, one_file, tmp_path, monkeypatch, capsys):
+def test_a_full_disk_is_reported_and_leaves_no_partial_file(server, one_file, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(registry, "DATA_SETS", (one_file,))
 
-    def full(*_):
+    def full_disk(archive, files):
         raise OSError(errno.ENOSPC, "No space left on device")
-        yield b""
 
-    monkeypatch.setattr(unpacking, "_bounded", full)
+    monkeypatch.setitem(unpacking.UNPACKERS, "gz", full_disk)
     assert main(["data", "get", "one", "--to", str(tmp_path)]) == 2
     assert "No space left on device" in capsys.readouterr().err
     assert [path.name for path in (tmp_path / "one").iterdir()] == ["a.en.gz.part"]
@@ -272,7 +271,7 @@ def test_a_full_disk_is_one_clear_line_and_leaves_no_half_a_file(server, one_fil
     ("name", "files"),
     [("wmt14-en-de", 6), ("wmt14-en-fr", 10), ("iwslt14", 6), ("tatoeba", 6), ("multi30k", 11), ("newstest", 8)],
 )
-def test_the_sets_of_the_paper_and_the_class_have_both_sides_of_each_part(name, files):
+def test_the_data_sets_have_both_sides_of_each_part(name, files):
     data_set = find(name)
     assert len(data_set.files) == files
     parts = [file.name.rpartition(".")[0] for file in data_set.files]

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from small_models import VOCAB_SIZE, random_batch, small_model
 
-from minitransformer import workers
-from minitransformer.config import PAD, UNK
+from minitransformer import kernels, workers
+from minitransformer.config import BOS, PAD, UNK
 from minitransformer.errors import ShapeError
-from minitransformer.nn import cache as cache_module
+from minitransformer.kernels.numpy import projection
 
 VARIANTS = [
     {},
@@ -15,6 +15,7 @@ VARIANTS = [
     dict(positions="learned", tie_embeddings=False),
     dict(kernel_mode="simple"),
 ]
+MODES = pytest.mark.parametrize("mode", ["simple", "fast"])
 
 
 @pytest.mark.parametrize("changes", VARIANTS, ids=str)
@@ -22,66 +23,51 @@ def test_cached_decoding_gives_the_logits_of_the_whole_sentence(changes, rng, re
     model, batch = small_model(rng, **changes), random_batch(rng, (5, 2, 4), (7, 7, 7))
     expected = model(batch.src, batch.tgt_in).data
     cache = model.start_cache(model.encode(batch.src), max_length=8)
-    for place in range(8):
-        logits = model.decode_step(batch.tgt_in[:, place], cache)
-        assert relative_error(logits, expected[:, place]) < 1e-12
-        assert cache.length == place + 1
+    np.testing.assert_array_equal(cache.start_ids, [BOS] * 3)
+    for t in range(8):
+        logits = model.decode_step(batch.tgt_in[:, t], cache)
+        assert relative_error(logits, expected[:, t]) < 1e-12
+        assert cache.length == t + 1
 
 
-def test_a_gpu_is_given_the_table_as_it_is(rng, monkeypatch):
-    """It multiplies by a view as fast; NumPy's BLAS by a copy, made once."""
-    model, batch = small_model(rng), random_batch(rng)
-    cache, table = model.start_cache(model.encode(batch.src), max_length=2), model.projection.data
-    assert cache.turned(table) is cache.turned(table) and not np.shares_memory(cache.turned(table), table)
-    monkeypatch.setattr("minitransformer.nn.cache.library_name", lambda xp: "cupy")
-    assert np.shares_memory(cache.turned(table), table)
-
-
-def test_reordered_caches_go_on_as_if_the_sentences_had_stood_there(rng, relative_error):
-    model, batch = small_model(rng), random_batch(rng, (5, 2, 4), (6, 6, 6))
+@MODES
+def test_reordered_caches_give_what_the_sentences_give_in_that_order(mode, rng, relative_error):
+    model, batch = small_model(rng, kernels=mode), random_batch(rng, (5, 2, 4), (6, 6, 6))
     rows = np.array([2, 0, 0, 1, 2])  # repeated, out of order: a beam
     expected = model(batch.src[rows], batch.tgt_in[rows]).data
     cache = model.start_cache(model.encode(batch.src), max_length=7)
-    for place in range(3):
-        model.decode_step(batch.tgt_in[:, place], cache)
+    for t in range(3):
+        model.decode_step(batch.tgt_in[:, t], cache)
     cache.reorder(rows)
-    for place in range(3, 7):
-        logits = model.decode_step(batch.tgt_in[rows, place], cache)
-        assert relative_error(logits, expected[:, place]) < 1e-12
-        if place == 4:  # fewer rows: sentences that are finished leave
+    for t in range(3, 7):
+        logits = model.decode_step(batch.tgt_in[rows, t], cache)
+        assert relative_error(logits, expected[:, t]) < 1e-12
+        if t == 4:  # fewer rows: sentences that are finished leave
             cache.reorder(np.array([4, 1]))
             rows, expected = rows[[4, 1]], expected[[4, 1]]
 
 
-def test_beginnings_of_one_sentence_may_differ_and_be_exchanged_repeated_and_dropped(rng, relative_error):
-    model, batch = small_model(rng), random_batch(rng, (5, 2, 4))
-    sentences, said = np.arange(3), np.empty((3, 0), dtype=int)
+@MODES
+def test_rows_of_one_sentence_may_differ_swap_repeat_and_leave(mode, rng, relative_error):
+    model, batch = small_model(rng, kernels=mode), random_batch(rng, (5, 2, 4))
+    sentences, generated = np.arange(3), np.empty((3, 0), dtype=int)
     cache = model.start_cache(model.encode(batch.src), max_length=10)
-    for place in range(10):
-        said = np.concatenate([said, rng.integers(UNK, VOCAB_SIZE, (len(said), 1))], axis=1)  # each its own next word
-        logits = model.decode_step(said[:, -1], cache)
-        assert relative_error(logits, model(batch.src[sentences], said).data[:, -1]) < 1e-12
-        survivors = rng.integers(0, len(said), 6) if place < 8 else np.array([0])
+    for t in range(10):
+        generated = np.concatenate([generated, rng.integers(UNK, VOCAB_SIZE, (len(generated), 1))], axis=1)
+        logits = model.decode_step(generated[:, -1], cache)
+        assert relative_error(logits, model(batch.src[sentences], generated).data[:, -1]) < 1e-12
+        survivors = rng.integers(0, len(generated), 6) if t < 8 else np.array([0])
         cache.reorder(survivors)
-        sentences, said = sentences[survivors], said[survivors]
+        sentences, generated = sentences[survivors], generated[survivors]
 
 
-@pytest.mark.parametrize(("block", "n_threads"), [(1, 1), (3, 2), (100, 3)])
-def test_the_transposed_table_is_whole_however_it_is_copied(block, n_threads, rng, monkeypatch):
-    monkeypatch.setattr(cache_module, "COPIED_ROWS", block)
-    monkeypatch.setattr(workers, "LARGE", 1)
-    monkeypatch.setattr(workers, "blas_threads", lambda: n_threads)
-    model, batch = small_model(rng), random_batch(rng)
-    cache = model.start_cache(model.encode(batch.src), max_length=1)
-    np.testing.assert_array_equal(cache.turned(model.projection.data), model.projection.data.T)
-
-
-def test_two_caches_of_one_memory_do_not_disturb_each_other(rng, relative_error):
-    model, batch = small_model(rng), random_batch(rng, (5, 2, 4), (6, 6, 6))
+@MODES
+def test_two_caches_of_one_memory_do_not_disturb_each_other(mode, rng, relative_error):
+    model, batch = small_model(rng, kernels=mode), random_batch(rng, (5, 2, 4), (6, 6, 6))
     memory = model.encode(batch.src)
     first, second = (model.start_cache(memory, max_length=7) for _ in range(2))
     model.decode_step(batch.tgt_in[:, 0], first)
-    first.reorder(np.array([2]))  # its sentence moves to the place of one that is given up
+    first.reorder(np.array([2]))  # its sentence moves into the arrays of one that is finished
     logits = model.decode_step(batch.tgt_in[:, 0], second)
     assert relative_error(logits, model(batch.src, batch.tgt_in).data[:, 0]) < 1e-12
 
@@ -94,12 +80,39 @@ def test_ids_that_are_not_one_for_each_row_are_refused_and_change_nothing(rng):
     assert cache.length == 0
 
 
-def test_a_cache_that_is_full_says_so(rng):
-    model, batch = small_model(rng), random_batch(rng)
+@MODES
+def test_a_step_beyond_max_length_is_refused_and_changes_nothing(mode, rng):
+    model, batch = small_model(rng, kernels=mode), random_batch(rng)
     cache = model.start_cache(model.encode(batch.src), max_length=1)
     model.decode_step(batch.tgt_in[:, 0], cache)
-    with pytest.raises(ShapeError, match="max_length = 1"):
+    with pytest.raises(ShapeError, match="positions must be at most max_length = 1, got 2"):
         model.decode_step(batch.tgt_in[:, 0], cache)
+    assert cache.length == 1
+
+
+@pytest.mark.parametrize(("block", "n_threads"), [(1, 1), (3, 2), (100, 3)])
+def test_the_transposed_table_is_whole_however_it_is_copied(block, n_threads, rng, monkeypatch):
+    monkeypatch.setattr(projection, "COPIED_ROWS", block)
+    monkeypatch.setattr(workers, "LARGE", 1)
+    monkeypatch.setattr(workers, "blas_threads", lambda: n_threads)
+    table = rng.standard_normal((13, 6))
+    copy = projection.transposed_copy(table)
+    np.testing.assert_array_equal(copy, table.T)
+    assert copy.flags.c_contiguous
+
+
+def test_the_fast_output_projection_copies_the_table_once_for_many_rows(rng, relative_error):
+    table, hidden = rng.standard_normal((13, 6)), rng.standard_normal((4, 6))
+    project, expected = projection.OutputProjection(table), hidden @ table.T
+    assert relative_error(project(hidden), expected) < 1e-15
+    table[:] = 0.0  # a second copy, and what reads the table itself, would be zero
+    assert relative_error(project(hidden), expected) < 1e-15
+    assert not project(hidden[:1]).any()
+
+
+def test_only_numpy_has_a_fast_output_projection():
+    """A GPU multiplies by a transposed view as fast as by a copy."""
+    assert [library for name, library in kernels.FUNCTIONS if name == "output_projection"] == ["numpy"]
 
 
 def test_attention_maps_are_rows_of_probabilities_that_respect_the_masks(rng):

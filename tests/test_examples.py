@@ -3,6 +3,7 @@
 import sys
 
 import pytest
+from extras import need
 
 from examples import number_words, sequences
 
@@ -70,7 +71,7 @@ def test_no_sequence_of_the_test_is_in_training():
     ids=["number_words", "copy", "reverse with simple kernels"],
 )
 def test_the_program_runs_from_start_to_picture(program, arguments, result, tmp_path, monkeypatch, capsys):
-    pytest.importorskip("matplotlib", reason="pip install -e '.[plot]'")
+    need("matplotlib")
     options = ["--updates", "2", "--unseen", "20", "--directory", str(tmp_path)]
     monkeypatch.setattr(sys, "argv", [program.__name__, *arguments, *options])
     assert program.main() == 0

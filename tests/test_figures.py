@@ -1,4 +1,4 @@
-"""Figures: what is drawn is what was given, with axes, units and a legend."""
+"""Figures: the data that was passed is drawn, with axes, units and a legend."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from minitransformer.errors import DataError, MissingPackageError, install_hint
 from minitransformer.figures import draw_attention, draw_learning_curves, png_bytes
+from minitransformer.figures.curves import DASHES
 
 
 @pytest.fixture
@@ -35,16 +36,16 @@ def test_the_curves_are_the_numbers_of_the_metrics_file(drawing, rng):
     figure = draw_learning_curves({"a run": lines})
     for axes, key in zip(figure.axes, ("loss", "ppl"), strict=True):
         for curve, kind in zip(axes.lines, ("train", "valid"), strict=True):
-            wanted = [(line["update"], line[key]) for line in lines if line["kind"] == kind]
-            assert curve.get_xydata().tolist() == [list(pair) for pair in wanted]
+            expected = [(line["update"], line[key]) for line in lines if line["kind"] == kind]
+            assert curve.get_xydata().tolist() == [list(pair) for pair in expected]
 
 
-def test_every_run_has_a_line_in_the_legend_and_a_style_of_its_own(drawing, rng):
+def test_every_run_has_a_legend_entry_and_its_own_style(drawing, rng):
     figure = draw_learning_curves({name: run_of(rng, 20) for name in "abc"})
     legend = [text.get_text() for text in figure.legends[0].get_texts()]
     assert legend == [f"{name}, {kind}" for name in "abc" for kind in ("training", "validation")]
     left = figure.axes[0].lines
-    assert len({curve.get_linestyle() + str(curve._dash_pattern) for curve in left[0::2]}) == 3
+    assert [curve.is_dashed() for curve in left[0::2]] == [False, True, True] and len(set(DASHES)) == len(DASHES)
     assert len({curve.get_marker() for curve in left[1::2]}) == 3
 
 
@@ -62,7 +63,7 @@ def test_a_run_without_curves_is_refused_by_its_name(drawing, lines):
         draw_learning_curves({"my run": lines})
 
 
-def test_what_is_too_large_to_draw_leaves_a_gap(drawing, rng):
+def test_values_too_large_to_draw_leave_a_gap(drawing, rng):
     lines = run_of(rng, 5)
     for kind in ("train", "valid"):
         line = {"kind": kind, "update": 60, "loss": 10**400, "ppl": np.inf}
@@ -90,13 +91,13 @@ def test_each_panel_shows_the_weights_of_its_head(drawing, rng):
     assert [axes.get_title() for axes in panels(figure)] == ["head 2", "head 5"]
 
 
-def test_pieces_stand_on_the_axes_letter_by_letter(drawing, rng):
+def test_subwords_label_the_axes_character_by_character(drawing, rng):
     keys, queries = ["A", r"$\no_formula$", "<eos>"], ["größer", "%", "_y^2$", "<eos>"]
     figure = draw_attention(rng.dirichlet(np.ones(3), size=(1, 4)), keys, queries)
     [axes] = panels(figure)
     assert [label.get_text() for label in axes.get_xticklabels()] == keys
     assert [label.get_text() for label in axes.get_yticklabels()] == queries
-    assert figure.get_supxlabel() == "source word piece"
+    assert figure.get_supxlabel() == "source subword"
     png_bytes(figure)  # a "$" taken for a formula would fail here
 
 
@@ -111,7 +112,7 @@ def test_every_column_of_panels_has_its_labels_below(drawing, rng, n_heads):
     assert all(axes.xaxis.get_tick_params()["labelbottom"] for axes in lowest.values())
 
 
-def test_weights_that_do_not_fit_the_pieces_and_heads_that_are_not_there_are_refused(drawing, rng):
+def test_weights_of_another_shape_and_unknown_heads_are_refused(drawing, rng):
     weights = rng.dirichlet(np.ones(4), size=(2, 3))
     with pytest.raises(DataError, match=r"weights must have the shape \(heads, 3, 5\), got \(2, 3, 4\)"):
         draw_attention(weights, list("abcde"), list("xyz"))

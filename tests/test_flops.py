@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from benchmarks.matrix_products import record_step
+from benchmarks.common.matrix_products import record_step
 from minitransformer.config import ModelConfig
 from minitransformer.models import Transformer
 from minitransformer.planning.flops import (

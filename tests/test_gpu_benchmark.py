@@ -7,9 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from extras import need
 
-from benchmarks import gpu, gpu_curves, gpu_decoding, gpu_epilogues, gpu_nccl, gpu_recipes, gpu_stages, gpu_steps
-from benchmarks.work import Size, random_batch
+from benchmarks.common.work import Size, random_batch
+from benchmarks.gpu import __main__ as gpu
+from benchmarks.gpu import curves, decoding, epilogues, nccl, recipes, stages, steps
 from minitransformer.backend import driver_version
 from minitransformer.config import EOS, UNK, ModelConfig
 from minitransformer.distributed.single import SingleProcess
@@ -18,22 +20,22 @@ from minitransformer.models import Transformer
 from minitransformer.training import Outcome
 
 TINY = Size("tiny", ModelConfig(vocab_size=37, n_layers=2, d_model=12, d_ff=20, n_heads=3, d_k=5, d_v=2), 3, 5, 2, 2)
-HERE = gpu_steps.RankInfo(np, "cpu")
+HERE = steps.Device(np, "cpu")
 
 
 @pytest.mark.parity
 def test_updates_are_timed_in_turn_and_a_peer_that_fails_is_written_down(torch, monkeypatch):
-    from benchmarks import gpu_torch
+    from benchmarks.gpu import torch_update
 
-    real = gpu_torch.torch_update
+    real = torch_update.torch_update
 
     def only_eager(*inputs):
         if inputs[-1]:
             raise RuntimeError("no\ncompiler")
         return real(*inputs)
 
-    monkeypatch.setattr(gpu_torch, "torch_update", only_eager)
-    result = gpu_steps.steps(TINY, ("float32",), HERE, ("eager", "compiled"))
+    monkeypatch.setattr(torch_update, "torch_update", only_eager)
+    result = steps.steps(TINY, ("float32",), HERE, ("eager", "compiled"))
     entry = result["float32"]
     assert entry["compiled failed"] == "RuntimeError: no compiler"
     for name in ("ours", "eager"):
@@ -48,13 +50,13 @@ def test_updates_are_timed_in_turn_and_a_peer_that_fails_is_written_down(torch, 
 
 @pytest.mark.parity
 def test_both_models_have_the_same_loss_with_the_same_weights(torch):
-    assert gpu_steps.same_loss(TINY, HERE)["relative difference"] < 1e-5
+    assert steps.same_loss(TINY, HERE)["relative difference"] < 1e-5
 
 
 @pytest.mark.parity
 @pytest.mark.parametrize("precision", ["float32", "tf32", "bfloat16"])
 def test_the_twin_learns_in_every_precision(precision, torch):
-    from benchmarks.gpu_torch import torch_update
+    from benchmarks.gpu.torch_update import torch_update
 
     update = torch_update(Transformer(TINY.model, seed=1), random_batch(TINY), precision, "cpu")
     losses = [float(update()) for _ in range(3)]
@@ -62,17 +64,17 @@ def test_the_twin_learns_in_every_precision(precision, torch):
 
 
 def test_the_time_of_an_update_is_shared_out_among_rules():
-    table = gpu_steps.ops(TINY, "float32", HERE, updates=2)["milliseconds per update"]
+    table = steps.ops(TINY, "float32", HERE, updates=2)["milliseconds per update"]
     assert {"attention", "feed_forward", "projection_loss", "Adam", "everything else"} <= set(table)
 
 
 @pytest.mark.cuda
 def test_stages_run_on_the_emulated_kernels(device):
     device.takes_models()
-    entry = gpu_steps.steps(TINY, ("float32",), HERE, ())["float32"]
+    entry = steps.steps(TINY, ("float32",), HERE, ())["float32"]
     assert entry["launches"] > 100
-    assert {"tf32 TFLOP/s", "bfloat16 TFLOP/s", "copy TB/s"} <= set(gpu_stages.ceilings(HERE, 16))
-    found = gpu_decoding.decoding(TINY, HERE, sentences=2)
+    assert {"tf32 TFLOP/s", "bfloat16 TFLOP/s", "copy TB/s"} <= set(stages.ceilings(HERE, 16))
+    found = decoding.decoding(TINY, HERE, sentences=2)
     assert found["ours"]["sentences/s"] > 0
     for peer in ("PyTorch", "Marian"):
         assert peer in found or f"{peer} failed" in found
@@ -80,8 +82,8 @@ def test_stages_run_on_the_emulated_kernels(device):
 
 @pytest.mark.parity
 def test_the_search_written_with_pytorch_finds_what_ours_finds(torch):
-    from benchmarks.torch_decoding import beam_search as torch_beam_search
-    from benchmarks.torch_model import TorchTransformer
+    from benchmarks.peers.torch_decoding import beam_search as torch_beam_search
+    from benchmarks.peers.torch_model import TorchTransformer
 
     config = ModelConfig(vocab_size=60, n_layers=2, d_model=16, d_ff=20, n_heads=4, d_k=3, d_v=5, dtype="float64")
     model = Transformer(config, seed=3)
@@ -96,12 +98,12 @@ def test_the_search_written_with_pytorch_finds_what_ours_finds(torch):
 @pytest.mark.cuda
 def test_epilogues_are_timed_beside_a_pass_of_their_own(device):
     device.takes_models()
-    found = gpu_epilogues.epilogues(TINY, ("float32",), HERE)
+    found = epilogues.epilogues(TINY, ("float32",), HERE)
     for what in ("update ms", "feed_forward, forward, ms"):
         assert set(found["float32"][what]) == {"with", "without"}
     assert " ms an update, without " in gpu.markdown({}, {"epilogues": found})
-    device.monkeypatch.setattr(gpu_epilogues.gemm_lt, "library", lambda: None)
-    assert gpu_epilogues.epilogues(TINY, ("float32",), HERE) == {"left out": "cuBLASLt is not to be found"}
+    device.monkeypatch.setattr(epilogues.gemm_lt, "library", lambda: None)
+    assert epilogues.epilogues(TINY, ("float32",), HERE) == {"left out": "cuBLASLt is not to be found"}
 
 
 def made_up(folder, names, rng, pairs: int = 120) -> None:
@@ -114,19 +116,19 @@ def made_up(folder, names, rng, pairs: int = 120) -> None:
 
 
 def test_a_recipe_trains_until_its_time_is_over_goes_on_and_is_scored(tmp_path, rng):
-    pytest.importorskip("sacrebleu", reason="sacrebleu is not installed: pip install minitransformer[test]")
-    recipe, data = gpu_recipes.Recipe("small", "pairs", "test", pieces=290), tmp_path / "data"
-    assert gpu_recipes.trained(recipe, None, tmp_path, 5.0, "cpu") == {"left out": "no --data"}
-    assert "train.en" in gpu_recipes.trained(recipe, data, tmp_path, 5.0, "cpu")["left out"]
+    need("sacrebleu")
+    recipe, data = recipes.Recipe("small", "pairs", "test", pieces=290), tmp_path / "data"
+    assert recipes.trained(recipe, None, tmp_path, 5.0, "cpu") == {"left out": "no --data"}
+    assert "train.en" in recipes.trained(recipe, data, tmp_path, 5.0, "cpu")["left out"]
     made_up(data, ("pairs/train", "pairs/val", "pairs/test"), rng)
     changes = ["training.updates=4000", "training.save_every=5", "training.validate_every=5", "model.n_layers=1"]
     changes += ["model.d_model=16", "model.d_ff=16", "data.tgt_tokens=64", "training.log_every=5"]
     changes.append("training.keep_checkpoints=6")
-    first = gpu_recipes.trained(recipe, data, tmp_path / "runs", gpu_recipes.RESERVE + 2.0, "cpu", changes)
+    first = recipes.trained(recipe, data, tmp_path / "runs", recipes.RESERVE + 2.0, "cpu", changes)
     assert 0 < first["updates"] < 4000 and "BLEU" not in first
     assert first["left to do"] == f"{4000 - first['updates']} updates: call it again"
     changes[0] = f"training.updates={first['updates'] + 10}"
-    second = gpu_recipes.trained(recipe, data, tmp_path / "runs", gpu_recipes.RESERVE + 60.0, "cpu", changes)
+    second = recipes.trained(recipe, data, tmp_path / "runs", recipes.RESERVE + 60.0, "cpu", changes)
     assert second["updates"] == first["updates"] + 10 and 0 <= second["BLEU"] <= 100
     assert second["sentences"] == 120 and second["minutes"] > first["minutes"] and "version" in second["signature"]
     text = gpu.markdown({}, {"multi30k": first, "tatoeba": second})
@@ -134,35 +136,35 @@ def test_a_recipe_trains_until_its_time_is_over_goes_on_and_is_scored(tmp_path, 
 
 
 def test_a_recipe_without_time_for_a_line_of_metrics_says_what_is_left_to_do(tmp_path, rng, monkeypatch):
-    pytest.importorskip("sacrebleu", reason="sacrebleu is not installed: pip install minitransformer[test]")
+    need("sacrebleu")
     made_up(tmp_path, ("pairs/train", "pairs/val", "pairs/test"), rng)
-    monkeypatch.setattr(gpu_recipes, "_run_until", lambda trainer, end: Outcome(trainer.update, 15))
-    recipe = gpu_recipes.Recipe("small", "pairs", "test", pieces=290)
-    found = gpu_recipes.trained(recipe, tmp_path, tmp_path / "runs", 1.0, "cpu", ["training.updates=7"])
+    monkeypatch.setattr(recipes, "run_until", lambda trainer, end: Outcome(trainer.update, 15))
+    recipe = recipes.Recipe("small", "pairs", "test", pieces=290)
+    found = recipes.trained(recipe, tmp_path, tmp_path / "runs", 1.0, "cpu", ["training.updates=7"])
     assert found.pop("minutes") > 0
     assert found == {"updates": 0, "of": 7, "left to do": "7 updates: call it again"}
 
 
 def test_a_signal_at_the_last_update_leaves_nothing_to_do(tmp_path, rng, monkeypatch):
-    pytest.importorskip("sacrebleu", reason="sacrebleu is not installed: pip install minitransformer[test]")
+    need("sacrebleu")
     made_up(tmp_path, ("pairs/train", "pairs/val", "pairs/test"), rng)
     changes = ["training.updates=5", "training.save_every=1", "model.n_layers=1", "model.d_model=16", "model.d_ff=16"]
-    real = gpu_recipes._run_until
-    monkeypatch.setattr(gpu_recipes, "_run_until", lambda *inputs: replace(real(*inputs), signal=15))
-    recipe = gpu_recipes.Recipe("small", "pairs", "test", pieces=290)
-    found = gpu_recipes.trained(recipe, tmp_path, tmp_path / "runs", gpu_recipes.RESERVE + 60.0, "cpu", changes)
+    real = recipes.run_until
+    monkeypatch.setattr(recipes, "run_until", lambda *inputs: replace(real(*inputs), signal=15))
+    recipe = recipes.Recipe("small", "pairs", "test", pieces=290)
+    found = recipes.trained(recipe, tmp_path, tmp_path / "runs", recipes.RESERVE + 60.0, "cpu", changes)
     assert "BLEU" in found and "left to do" not in found
 
 
 def test_newstest_is_decoded_by_its_lengths_where_its_text_is(tmp_path, rng):
-    assert gpu_decoding.newstest(TINY, HERE, None) == {"left out": "no --data"}
-    assert gpu_decoding.newstest(TINY, HERE, tmp_path) == {"left out": "no newstest/newstest2014.en-de.en"}
+    assert decoding.newstest(TINY, HERE, None) == {"left out": "no --data"}
+    assert decoding.newstest(TINY, HERE, tmp_path) == {"left out": "no newstest/newstest2014.en-de.en"}
     made_up(tmp_path, ("newstest/newstest2014.en-de",), rng, pairs=30)
-    assert "no text to learn word pieces from" in gpu_decoding.newstest(TINY, HERE, tmp_path)["left out"]
+    assert "no text to learn subwords from" in decoding.newstest(TINY, HERE, tmp_path)["left out"]
     made_up(tmp_path, ("multi30k/train",), rng, pairs=30)
     size = replace(TINY, model=replace(TINY.model, vocab_size=290))
-    found = gpu_decoding.newstest(size, HERE, tmp_path, batch=8)
-    assert found["sentences"] == 30 and found["batches"] == 4 and found["word pieces of"] == "multi30k"
+    found = decoding.newstest(size, HERE, tmp_path, batch=8)
+    assert found["sentences"] == 30 and found["batches"] == 4 and found["subwords of"] == "multi30k"
     assert found["tokens of newstest2014"] <= found["new tokens"]
     assert found["ours"]["sentences/s"] > 0
     assert all(found[peer]["same as ours"] >= 25 for peer in ("ours", "PyTorch", "Marian") if peer in found)
@@ -170,14 +172,14 @@ def test_newstest_is_decoded_by_its_lengths_where_its_text_is(tmp_path, rng):
 
 def test_stages_of_an_earlier_call_on_the_same_commit_are_kept(tmp_path):
     mark = {"quick": False, "card": "A"}
-    stages = {"base": {"seconds": 1.0} | mark}
-    gpu.save(tmp_path, {"commit": "abc"}, stages)
-    assert gpu.earlier(tmp_path, {"commit": "abc"}, mark) == stages
+    measured = {"base": {"seconds": 1.0} | mark}
+    gpu.save(tmp_path, {"commit": "abc"}, measured)
+    assert gpu.earlier(tmp_path, {"commit": "abc"}, mark) == measured
     assert gpu.earlier(tmp_path, {"commit": "def"}, mark) == gpu.earlier(None, {"commit": "abc"}, mark) == {}
     for other in ({"quick": True}, {"card": "B"}):
         assert gpu.earlier(tmp_path, {"commit": "abc"}, mark | other) == {}
     for commit in ("unknown", "abc + changes"):
-        gpu.save(tmp_path, {"commit": commit}, stages)
+        gpu.save(tmp_path, {"commit": commit}, measured)
         assert gpu.earlier(tmp_path, {"commit": commit}, mark) == {}
 
 
@@ -214,19 +216,19 @@ def test_who_translates_takes_turns_in_each_round(monkeypatch):
         return lambda *inputs: lambda: calls.append(name) or [[1]]
 
     for name in ("ours", "torch", "marian"):
-        monkeypatch.setattr(gpu_decoding, f"_{name}", runner(name))
-    found = gpu_decoding.translated(TINY, [(1, 4)], HERE, rounds=3)
+        monkeypatch.setattr(decoding, f"_{name}", runner(name))
+    found = decoding.translated(TINY, [(1, 4)], HERE, rounds=3)
     assert calls == ["ours", "torch", "marian"] * 4  # the first time is not taken
     assert all(len(found[name]["seconds"]) == 3 for name in ("ours", "PyTorch", "Marian"))
 
 
 @pytest.mark.mpi
 def test_sums_of_one_rank_change_nothing_and_two_ranks_without_a_gpu_say_why(monkeypatch):
-    pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed: pip install minitransformer[dev]")
+    need("ml_dtypes")
     if driver_version() > 0:
         pytest.skip("there is a GPU: tests/gpu and the benchmark itself look at it")
-    monkeypatch.setattr(gpu_nccl, "NcclCommunicator", lambda rank, size, store: SingleProcess(store=store))
-    found = gpu_nccl.nccl(HERE, 1000)
+    monkeypatch.setattr(nccl, "NcclCommunicator", lambda rank, size, store: SingleProcess(store=store))
+    found = nccl.nccl(HERE, 1000)
     assert all(found[name]["a sum over one rank changes nothing"] for name in ("float32", "bfloat16"))
     assert found["update"]["equal"]
     two = found["two ranks on one GPU"]
@@ -235,13 +237,13 @@ def test_sums_of_one_rank_change_nothing_and_two_ranks_without_a_gpu_say_why(mon
 
 def test_a_precision_is_judged_by_the_seeds_of_float32():
     config = ModelConfig(vocab_size=20, n_layers=1, d_model=8, d_ff=8, n_heads=2)
-    result = gpu_curves.curves(HERE, ("float32",), updates=6, window=3, config=config)
+    result = curves.curves(HERE, ("float32",), updates=6, window=3, config=config)
     assert result["float32"]["of"] == 2 and len(result["float32"]["windows"]) == 2
     assert f"float32 in {result['float32']['within_interval']} of 2 windows" in gpu.markdown({}, {"curves": result})
 
 
 def test_every_stage_has_a_limit_and_every_limit_a_stage():
-    assert set(gpu.LIMITS) == set(gpu_stages.STAGES)
+    assert set(gpu.LIMITS) == set(stages.STAGES)
 
 
 def test_a_stage_that_fails_or_takes_too_long_is_written_down_and_the_rest_goes_on(tmp_path):

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from extras import need
 
 import minitransformer
 from course import check, show
@@ -29,7 +30,7 @@ from minitransformer.ops.softmax import softmax_backward, softmax_forward
 NOTEBOOKS = sorted(LESSONS.glob("*.ipynb"))
 EXERCISES = all_exercises()
 FAULTS = [
-    pytest.param(f"{lesson}.{name}", function, words, id=f"{lesson}.{name}-{function.__name__}")
+    pytest.param(f"{lesson}.{name}", function, words, id=f"{lesson}.{name}-{words}")
     for lesson in lessons_with_exercises()
     for name, faults in importlib.import_module(f"lesson_faults.{module_of(lesson)}").FAULTS.items()
     for function, words in faults
@@ -340,14 +341,14 @@ def test_check_gradient_answers_a_wrong_call_in_one_line(capsys):
 
 
 def test_fill_names_the_notebooks_if_one_is_unknown(capsys):
-    pytest.importorskip("nbclient")  # comes with the extra "lessons"
+    need("nbclient")
     main = importlib.import_module("course.fill").main
     assert main(["04_atention"]) == 1
     assert "there is no notebook 04_atention; there are 01_arrays, " in capsys.readouterr().out
 
 
 def test_fill_refuses_a_notebook_that_takes_too_long(monkeypatch, capsys):
-    pytest.importorskip("nbclient")
+    need("nbclient")
     fill = importlib.import_module("course.fill")
     monkeypatch.setattr(fill, "run", lambda name, limit: [])
     assert fill.main(["04_attention", "--seconds", "9"]) == 0

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from extras import need
 from small_models import random_batch, small_model
 
 from minitransformer.checkpoints import load_model
@@ -19,10 +20,9 @@ pytestmark = pytest.mark.parity
 
 @pytest.fixture(scope="module")
 def marian():
-    """``benchmarks.marian``; skipped where its peers are not installed."""
-    for name in ("torch", "transformers", "ctranslate2"):
-        pytest.importorskip(name, reason=f"{name} is not installed: pip install minitransformer[bench]")
-    from benchmarks import marian
+    """``benchmarks.peers.marian``; skipped where its peers are not installed."""
+    need("torch", "transformers", "ctranslate2")
+    from benchmarks.peers import marian
 
     return marian
 

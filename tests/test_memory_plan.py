@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import tracemalloc
 
-import numpy as np
 import pytest
+from small_models import batch_of_shape
 
 from minitransformer.cli.main import main
-from minitransformer.config import UNK, ModelConfig, TrainingConfig
+from minitransformer.config import ModelConfig, TrainingConfig
 from minitransformer.models import Shape, Transformer
 from minitransformer.optim import Adam
 from minitransformer.planning import parameter_count, plan
-from minitransformer.text import pad_batch
 from minitransformer.training import ParallelGradientAccumulator
 from minitransformer.training.step import train_step
 from minitransformer.workers import Workers
@@ -36,18 +35,9 @@ CASES = {
 }
 
 
-def random_batch(config: ModelConfig, shape: Shape):
-    rng = np.random.default_rng(0)
-
-    def sentences(length: int) -> list[list[int]]:
-        return rng.integers(UNK + 1, config.vocab_size, (shape.sentences, length - 1)).tolist()
-
-    return pad_batch(sentences(shape.src_length), sentences(shape.tgt_length))
-
-
 def measured(config: ModelConfig, shape: Shape, micro_batches: int = 1, workers: int = 1) -> int:
     """The peak of a second update, which no longer makes what lasts."""
-    batches, threads = [random_batch(config, shape)] * micro_batches, Workers(workers)
+    batches, threads = [batch_of_shape(config, shape)] * micro_batches, Workers(workers)
     tracemalloc.start()
     try:
         model = Transformer(config)

@@ -6,7 +6,8 @@ import json
 import re
 
 import pytest
-from rank_jobs import by_mpi, check_end, check_folder, check_gone, launched
+from rank_checks import check_end, check_folder, check_gone
+from rank_jobs import by_mpi, launched
 
 pytestmark = pytest.mark.mpi
 

@@ -1,4 +1,4 @@
-"""The slots of a tree of beginnings, against beginnings that remember each of their tokens by themselves."""
+"""The slots of a prefix tree, against partial hypotheses that remember each of their tokens by themselves."""
 
 import numpy as np
 import pytest
@@ -9,19 +9,21 @@ from minitransformer.nn.prefix_tree import PrefixTree
 def grown(seed, n_steps=40):
     """After each step of a random beam: the tree, and for each row (its sentence, its tokens), followed by hand.
 
-    A token is a number of its own; where it lies, sentence and slot, is noted when it is stored and when it moves.
+    A token is a number of its own; its sentence and slot are noted when it is stored and when it moves.
     """
     rng = np.random.default_rng(seed)
     tree, rows, stored, number = PrefixTree(5), [(sentence, []) for sentence in range(5)], {}, 0
     for _ in range(n_steps):
-        for row, slot in enumerate(tree.extend()):
-            stored[tree.sentences[row], slot] = number
-            rows[row] = (rows[row][0], [*rows[row][1], number])
-            number += 1
+        is_token = rng.random(len(rows)) < 0.8  # a prompt's padding is no token
+        for row, slot in enumerate(tree.extend(is_token)):
+            if is_token[row]:
+                stored[tree.sentences[row], slot] = number
+                rows[row] = (rows[row][0], [*rows[row][1], number])
+                number += 1
         survivors = np.sort(rng.integers(0, len(rows), rng.integers(1, 12)))
         rng.shuffle(survivors)
-        origins, places = tree.keep(survivors)
-        moved = {place: origin for origin, place in zip(origins, places, strict=True)}
+        moving, gaps = tree.keep(survivors)
+        moved = {gap: sentence for sentence, gap in zip(moving, gaps, strict=True)}
         slots = {slot for _, slot in stored}
         stored |= {(to, slot): stored[at, slot] for to, at in moved.items() for slot in slots if (at, slot) in stored}
         rows = [rows[row] for row in survivors]
@@ -37,16 +39,17 @@ def test_every_row_finds_its_own_tokens_and_no_others(seed):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_rows_of_one_sentence_stay_together_and_sentences_without_rows_are_given_up(seed):
+def test_rows_of_a_sentence_stay_grouped_and_sentences_without_rows_leave(seed):
     for tree, rows, _ in grown(seed):
         names = [name for name, _ in rows]
         numbers = dict(zip(names, tree.sentences.tolist(), strict=True))
         assert [numbers[name] for name in names] == tree.sentences.tolist()
         assert sorted(set(tree.sentences)) == list(range(tree.n_sentences)) == list(range(len(set(names))))
         assert tree.width == max(names.count(name) for name in names)
-        assert len(set(tree.places)) == len(rows)
-        np.testing.assert_array_equal(tree.places // tree.width, tree.sentences)
-        np.testing.assert_array_equal(tree.together(tree.slots)[tree.sentences, tree.places % tree.width], tree.slots)
+        assert len(set(tree.grouped_rows)) == len(rows)
+        np.testing.assert_array_equal(tree.grouped_rows // tree.width, tree.sentences)
+        grouped = tree.group(tree.slots)
+        np.testing.assert_array_equal(grouped[tree.sentences, tree.grouped_rows % tree.width], tree.slots)
 
 
 def test_tokens_that_all_rows_share_are_stored_once():
@@ -59,11 +62,11 @@ def test_tokens_that_all_rows_share_are_stored_once():
     np.testing.assert_array_equal(tree.slots.sum(axis=1), 31)
 
 
-def test_slots_that_nobody_needs_any_more_are_used_again():
+def test_slots_that_no_row_needs_any_more_are_used_again():
     tree = PrefixTree(1)
     tree.extend()
     tree.keep(np.zeros(4, dtype=int))
-    for _ in range(50):  # four beginnings, of which one is continued four times: the others' tokens are forgotten
+    for _ in range(50):  # of four hypotheses one is continued four times: the others' tokens are forgotten
         tree.extend()
         tree.keep(np.full(4, 2))
     assert tree.slots.shape[1] <= 51 + 3
@@ -78,7 +81,7 @@ def test_slots_behind_the_last_that_is_needed_are_given_up():
     assert tree.slots.shape == (2, 1)
 
 
-def test_rows_that_all_end_leave_nothing():
+def test_a_tree_whose_rows_have_all_ended_is_empty():
     tree = PrefixTree(3)
     tree.extend()
     tree.keep(np.array([], dtype=int))

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from extras import need
 from small_models import random_batch, small_model
 from tiny_run import final_state, tiny_config, tiny_corpus, tiny_trainer
 
@@ -84,7 +85,7 @@ def test_a_trainer_profiles_its_own_sitting(tmp_path):
 
 
 def test_train_profile_writes_table_and_picture(tmp_path, monkeypatch, capsys):
-    pytest.importorskip("matplotlib")
+    need("matplotlib")
     from minitransformer.cli.main import main
 
     monkeypatch.chdir(tmp_path)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks import scaling
-from benchmarks.cost_model import (
+from benchmarks.common.matrix_products import record_step
+from benchmarks.scaling import __main__ as scaling
+from benchmarks.scaling.cost_model import (
     ASSUMED,
     NETWORKS,
     all_reduce_seconds,
@@ -16,7 +17,6 @@ from benchmarks.cost_model import (
     speedup,
     step_flops,
 )
-from benchmarks.matrix_products import record_step
 from minitransformer.config import ModelConfig
 from minitransformer.figures import png_bytes
 from minitransformer.models import Transformer

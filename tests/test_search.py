@@ -33,7 +33,7 @@ def test_search_with_the_cache_equals_search_without(seed):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_greedy_search_says_the_most_probable_token_at_each_step(seed):
+def test_greedy_search_takes_the_most_probable_token_at_each_step(seed):
     model, src = sharp_model(seed), random_sources(seed)
     for row, found in zip(src, greedy_search(model, src, max_extra=4), strict=True):
         tokens = []
@@ -80,7 +80,7 @@ def test_no_beam_scores_above_exhaustive_search(seed):
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
 @pytest.mark.parametrize("beam_size", [2, 3, 5])
 def test_beam_search_equals_a_slow_one_written_with_lists(beam_size, alpha):
-    """The slow one never stops early, keeps no cache and searches for one sentence at a time."""
+    """The slow one never stops early, has no cache and searches for one sentence at a time."""
     for seed in SEEDS:
         model, src = sharp_model(seed, vocab_size=9), random_sources(seed, (1, 4, 2), 9)
         beams = beam_search(model, src, beam_size=beam_size, alpha=alpha, max_extra=3, n_best=2)
@@ -94,7 +94,7 @@ def test_early_stop_never_changes_the_answer_and_saves_work(n_best, alpha, rng):
     rows = {True: 0, False: 0}
     for seed in range(150):
         table = rng.uniform(1.0, 6.0) * rng.standard_normal((9, 9))
-        table[:, EOS] -= rng.uniform(0.0, 6.0)  # models that end soon, models that end late
+        table[:, EOS] -= rng.uniform(0.0, 6.0)  # models whose outputs are short, and models whose outputs are long
         found = {}
         for early_stop in (True, False):
             model = ChainModel(table)
@@ -102,7 +102,7 @@ def test_early_stop_never_changes_the_answer_and_saves_work(n_best, alpha, rng):
             found[early_stop] = beam_search(model, random_sources(seed, (2, 4), 9), **options)
             rows[early_stop] += sum(model.steps)
         assert found[True] == found[False]
-    if alpha < 2.0 and n_best < 4:  # 4 are only known when the beam is empty; a high alpha leaves hope to the end
+    if alpha < 2.0 and n_best < 4:  # four need an empty beam; a high alpha lets long outputs win
         assert rows[True] < rows[False]
 
 

@@ -1,4 +1,4 @@
-"""The tokenizer: nothing is lost, ids stand where they must."""
+"""The tokenizer: encoding and decoding lose nothing, and ids have a fixed order."""
 
 import random
 
@@ -47,12 +47,12 @@ def test_a_word_takes_the_one_space_before_it():
     assert ByteLevel.split("a\u2028\n b\tc") == ["a", "\u2028\n", " b", "\t", "c"]
 
 
-def test_bytes_that_are_no_character_decode_to_the_replacement_character(by_bytes):
+def test_invalid_utf8_decodes_to_the_replacement_character(by_bytes):
     half = by_bytes.encode("ß")[:1] if len(by_bytes.encode("ß")) > 1 else [4 + 0xC3]
     assert by_bytes.decode([*by_bytes.encode("a"), *half]) == "a\ufffd"
 
 
-def test_half_a_surrogate_pair_is_refused(by_bytes, by_words):
+def test_a_lone_surrogate_is_refused(by_bytes, by_words):
     for tokenizer in (by_bytes, by_words):
         with pytest.raises(DataError, match="valid Unicode"):
             tokenizer.encode("a\ud800")
@@ -69,19 +69,19 @@ def test_words_come_back_with_single_spaces_between(by_words):
     assert by_words.decode(by_words.encode("bushes")) == "bushes"
 
 
-def test_characters_never_seen_become_unk_and_survive_writing_out(by_words):
+def test_unknown_characters_become_unk_but_survive_segmentation(by_words):
     ids = by_words.encode("men 語語n")
     assert ids.count(UNK) == 2
     assert by_words.unsegment(by_words.segment("men 語語n")) == "men 語語n"
 
 
-def test_a_known_character_is_known_in_every_place_of_a_word():
+def test_a_known_character_is_known_at_every_position_of_a_word():
     tokenizer = Tokenizer.train(["ab ab"], 20, mode="words")
     assert UNK not in tokenizer.encode("ba b a")
     assert tokenizer.decode(tokenizer.encode("ba b a")) == "ba b a"
 
 
-def test_a_text_that_contains_the_end_mark_is_not_cut_there():
+def test_a_text_that_contains_the_end_mark_is_not_split_there():
     for times in (1, 2):
         tokenizer = Tokenizer.train(["x</w>y z"] * times, 100, mode="words")
         assert len(tokenizer.encode("x</w>y z")) == {1: 7, 2: 2}[times]
@@ -104,11 +104,11 @@ def test_ids_are_specials_then_base_symbols_then_merges_in_order(by_bytes, by_wo
         assert tokenizer.symbols == tokenizer.base + made
         assert tokenizer.vocab_size == 4 + len(tokenizer.symbols)
     assert by_bytes.encode("\x00") == [4]
-    assert by_bytes.pieces([PAD, BOS, EOS, UNK, 4]) == ["<pad>", "<bos>", "<eos>", "<unk>", "\\x00"]
+    assert by_bytes.subwords([PAD, BOS, EOS, UNK, 4]) == ["<pad>", "<bos>", "<eos>", "<unk>", "\\x00"]
     assert by_bytes.vocab_size == 330 and by_words.vocab_size == 130
 
 
-def test_special_ids_are_left_out_of_decoded_text(by_bytes, by_words):
+def test_special_ids_are_skipped_in_decoded_text(by_bytes, by_words):
     for tokenizer in (by_bytes, by_words):
         ids = tokenizer.encode("near many")
         assert tokenizer.decode([BOS, ids[0], UNK, *ids[1:], EOS, PAD, PAD]) == "near many"
@@ -120,12 +120,12 @@ def test_ids_outside_the_vocabulary_are_refused(by_bytes, number):
     with pytest.raises(DataError, match=f"from 0 to 329, got {number}"):
         by_bytes.decode([number])
     with pytest.raises(DataError, match=f"from 0 to 329, got {number}"):
-        by_bytes.pieces([number])
+        by_bytes.subwords([number])
 
 
-def test_a_label_stands_for_each_id_and_shows_spaces(by_bytes):
+def test_each_id_has_a_subword_that_shows_spaces(by_bytes):
     ids = by_bytes.encode("the bushes")
-    labels = by_bytes.pieces(ids)
+    labels = by_bytes.subwords(ids)
     assert len(labels) == len(ids)
     assert "".join(labels) == "the␣bushes"
 
@@ -157,19 +157,19 @@ def test_a_larger_vocabulary_never_needs_more_tokens():
     assert sizes == sorted(sizes, reverse=True) and sizes[0] == len(TEXT[1]) > sizes[-1]
 
 
-def test_remembering_words_does_not_change_their_ids(by_bytes):
+def test_caching_words_does_not_change_their_ids(by_bytes):
     once = by_bytes.encode_lines(TEXT)
     assert by_bytes.encode_lines(TEXT) == once
     assert Tokenizer.loads(by_bytes.dumps()).encode_lines(reversed(TEXT)) == once[::-1]
 
 
-def test_changing_the_ids_of_a_line_does_not_change_what_is_remembered(by_bytes):
+def test_changing_the_ids_of_a_line_does_not_change_the_cache(by_bytes):
     ids = by_bytes.encode("bushes")
     by_bytes.encode("bushes").append(0)
     assert by_bytes.encode("bushes") == ids
 
 
-def test_unreadable_pieces_are_refused_when_writing_back(by_bytes):
+def test_unreadable_subwords_are_refused_when_writing_back(by_bytes):
     with pytest.raises(DataError, match="bpe decode"):
         by_bytes.unsegment("the \\xzz")
 

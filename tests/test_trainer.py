@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from extras import need
 from tiny_run import MODEL, final_state, tiny_config, tiny_corpus, tiny_trainer
 
 from minitransformer.checkpoints import load_checkpoint
@@ -206,7 +207,7 @@ def test_settings_that_cannot_work_are_refused_before_training(tmp_path):
 
 
 def test_a_run_from_text_files_takes_its_vocabulary_from_the_tokenizer_and_reports_bleu(tmp_path):
-    pytest.importorskip("sacrebleu")
+    need("sacrebleu")
     lines = [f"{a} {b}" for a in "abcde" for b in "fghij"]
     tokenizer = Tokenizer.train(lines, 60, mode="words")
     tokenizer.save(tmp_path / "bpe.txt")

@@ -49,11 +49,11 @@ def test_an_output_that_never_ends_is_cut_at_source_length_plus_max_extra(max_ex
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_output_is_longer_than_its_limit(seed):
     src = random_sources(seed, (2, 5, 1))
-    for place, found in enumerate(both_searches(sharp_model(seed), src, max_extra=3)):
-        assert all(len(h.ids) <= (2, 5, 1)[place % 3] + 3 for h in found)
+    for index, found in enumerate(both_searches(sharp_model(seed), src, max_extra=3)):
+        assert all(len(h.ids) <= (2, 5, 1)[index % 3] + 3 for h in found)
 
 
-def test_a_sentence_without_room_gives_the_empty_output():
+def test_a_sentence_whose_limit_is_0_gives_the_empty_output():
     src = pad_rows([[EOS], [A, EOS]])
     empty, beam, also_empty, greedy = both_searches(endless(), src, max_extra=0)
     assert empty == also_empty == [Hypothesis([], 0.0, 0.0)]
@@ -61,7 +61,7 @@ def test_a_sentence_without_room_gives_the_empty_output():
     assert beam_search(endless(), src[:1], max_extra=0) == [empty]
 
 
-def test_with_learned_positions_no_output_is_longer_than_they_reach():
+def test_no_output_is_longer_than_the_learned_positions():
     model = sharp_model(0, positions="learned", max_positions=6)
     model.parameters.data[:] = 0.0  # all tokens equally probable
     beams = beam_search(model, random_sources(0, (5, 2)), beam_size=40, n_best=40)
@@ -85,7 +85,7 @@ def test_length_penalty_follows_its_formula():
     assert length_penalty(100_000, 100) == np.inf
 
 
-def test_of_equally_probable_outputs_the_one_that_ends_first_then_the_lowest_ids_win():
+def test_among_equals_the_first_to_end_then_the_lowest_ids_win():
     """All 40 tokens are equally probable, far more than the beam holds: EOS = 2, UNK = 3, 4, 5, ... are its best."""
     model, src = ChainModel(np.zeros((40, 40))), random_sources(0, (2,))
     assert greedy_search(model, src, max_extra=1)[0].ids == []
@@ -95,7 +95,7 @@ def test_of_equally_probable_outputs_the_one_that_ends_first_then_the_lowest_ids
 
 @pytest.mark.parametrize("n_tokens", [22, 10_253])
 @pytest.mark.parametrize("n_threads", [1, 3])
-def test_best_tokens_may_be_said_and_of_equal_ones_have_the_lowest_ids(n_tokens, n_threads, rng, monkeypatch):
+def test_top_k_skips_suppressed_ids_and_prefers_lower_ids_among_equals(n_tokens, n_threads, rng, monkeypatch):
     monkeypatch.setattr(workers, "LARGE", 1)
     monkeypatch.setattr(workers, "blas_threads", lambda: n_threads)
     monkeypatch.setattr(decoding, "BLOCK_ROWS", 7)
@@ -112,7 +112,7 @@ def test_best_tokens_may_be_said_and_of_equal_ones_have_the_lowest_ids(n_tokens,
         np.testing.assert_allclose(found, np.take_along_axis(log_probs, expected, axis=1), rtol=1e-13)
 
 
-def test_padding_and_begin_of_sentence_are_never_said():
+def test_padding_and_begin_of_sentence_are_never_generated():
     table = np.zeros((V, V))
     table[:, [PAD, BOS]] = 50.0
     for found in both_searches(ChainModel(table), random_sources(0, (3, 2)), max_extra=3):
@@ -142,7 +142,7 @@ def test_wrong_sources_and_damaged_models_are_refused(search):
     with pytest.raises(ShapeError, match="src_ids must hold ids in 0..5"):
         search(model, random_sources(0) + 10)
     model.parameters.data[:] = np.nan
-    with pytest.raises(ShapeError, match="must be numbers, got nan"):
+    with pytest.raises(ShapeError, match="must be numbers, got NaN"):
         search(model, random_sources(0))
 
 
@@ -225,7 +225,7 @@ def test_a_line_too_long_for_learned_positions_is_named_before_any_work(tokenize
 def test_a_damaged_model_is_refused_without_warnings(tokenizer, damage):
     model = model_for(tokenizer)
     model.parameters.data[:] = damage
-    with pytest.raises(ShapeError, match="must be numbers, got nan"):
+    with pytest.raises(ShapeError, match="must be numbers, got NaN"):
         translate_lines(model, tokenizer, LINES, TranslationConfig())
 
 
@@ -235,7 +235,7 @@ def test_ids_that_the_tokenizer_does_not_know_are_refused(tokenizer):
         translate_lines(model, tokenizer, ["a cat"], TranslationConfig(beam_size=1))
 
 
-def test_the_attention_of_a_hypothesis_has_a_row_for_each_token_said_and_eos():
+def test_the_attention_of_a_hypothesis_has_a_row_for_each_token_and_eos():
     model, src = sharp_model(2, n_layers=2), random_sources(1, (4,))
     maps = hypothesis_attention(model, src[0, :-1].tolist(), [4, 3, 5])
     assert maps["decoder.1.cross_attention"].shape == (2, 4, 5)

@@ -1,4 +1,4 @@
-"""From what lies at an address to text files."""
+"""Unpacking: the text files in the archives of each data set."""
 
 import dataclasses
 import gzip
@@ -31,11 +31,11 @@ def test_the_segments_of_wmt_mark_up_become_lines(tmp_path):
     tar(tmp_path / "test.tgz", {"test/a.sgm": sgm})
     file = DataFile("a.en", "", member="test/a.sgm")
     assert unpack(tmp_path / "test.tgz", "sgm", [file]) == {"a.en": b"Standard & Poor's said\ntwo lines\n"}
-    with pytest.raises(DownloadError, match="must hold test/b.sgm"):
+    with pytest.raises(DownloadError, match="must contain test/b.sgm"):
         unpack(tmp_path / "test.tgz", "sgm", [dataclasses.replace(file, member="test/b.sgm")])
 
 
-def test_a_split_set_keeps_pairs_aligned_and_no_english_sentence_in_two_parts(tmp_path):
+def test_a_split_keeps_pairs_aligned_and_each_english_sentence_in_one_part(tmp_path):
     pairs = [(f"English {number // 7}", f"Deutsch {number}") for number in range(600)]
     with zipfile.ZipFile(tmp_path / "deu-eng.zip", "w") as bundle:
         bundle.writestr("deu.txt", "".join(f"{en}\t{de}\tsource\n" for en, de in pairs))
@@ -55,7 +55,7 @@ def test_a_split_set_keeps_pairs_aligned_and_no_english_sentence_in_two_parts(tm
 def test_a_table_too_short_to_be_split_is_refused(tmp_path, n_pairs):
     with zipfile.ZipFile(tmp_path / "deu-eng.zip", "w") as bundle:
         bundle.writestr("deu.txt", "".join(f"English {number}\tDeutsch\n" for number in range(n_pairs)))
-    with pytest.raises(DownloadError, match=f"must hold pairs enough for train, val and test, got {n_pairs}"):
+    with pytest.raises(DownloadError, match=f"must contain enough pairs for train, val and test, got {n_pairs}"):
         unpack(tmp_path / "deu-eng.zip", "pairs", find("tatoeba_en_de").files)
 
 
@@ -77,7 +77,7 @@ def test_an_archive_that_zipfile_cannot_open_is_refused(tmp_path, damage):
     else:
         content[30 + len("deu.txt") + 9 : central] = b"\xff" * (central - 30 - len("deu.txt") - 9)
     path.write_bytes(content)
-    with pytest.raises(DownloadError, match=r"deu-eng\.zip: must be an intact archive without password, got another"):
+    with pytest.raises(DownloadError, match=r"deu-eng\.zip: must be an intact archive without a password, got another"):
         unpack(path, "pairs", find("tatoeba_en_de").files)
 
 
@@ -94,17 +94,17 @@ def test_a_file_that_unpacks_to_more_than_the_bound_is_refused(tmp_path, monkeyp
         unpack(tmp_path / "a.gz", "gz", [DataFile("a", "")])
 
 
-def test_members_of_a_tar_are_found_wherever_they_lie_and_unpacked_once_more(tmp_path):
+def test_members_of_a_tar_are_found_by_path_and_decompressed(tmp_path):
     path = tar(
         tmp_path / "a.tar", {"un/b.fr": b"deux\n", "x": b"not wanted", "./giga.en.gz": gzip.compress(b"one\n")}, ""
     )
     files = [DataFile("giga.en", "", member="giga.en.gz"), DataFile("un.fr", "", member="un/b.fr")]
     assert unpack(path, "tar", files) == {"giga.en": b"one\n", "un.fr": b"deux\n"}
-    with pytest.raises(DownloadError, match="must hold un/c.fr, but there is no such file"):
+    with pytest.raises(DownloadError, match="must contain un/c.fr, but it does not"):
         unpack(path, "tar", [*files, DataFile("c", "", member="un/c.fr")])
 
 
-def test_a_link_or_a_folder_in_the_place_of_a_member_is_refused(tmp_path):
+def test_a_link_or_a_folder_instead_of_a_member_is_refused(tmp_path):
     for kind in (tarfile.SYMTYPE, tarfile.DIRTYPE):
         with tarfile.open(tmp_path / "a.tgz", "w:gz") as bundle:
             member = tarfile.TarInfo("text.en")
@@ -114,7 +114,7 @@ def test_a_link_or_a_folder_in_the_place_of_a_member_is_refused(tmp_path):
             unpack(tmp_path / "a.tgz", "tar", [DataFile("text.en", "", member="text.en")])
 
 
-def test_a_bomb_inside_a_tar_is_refused_before_it_fills_the_disk(tmp_path, monkeypatch):
+def test_a_decompression_bomb_is_refused_before_it_fills_the_disk(tmp_path, monkeypatch):
     monkeypatch.setattr(unpacking, "MAX_BYTES", 1000)
     monkeypatch.setattr(unpacking, "CHUNK", 100)
     path = tar(tmp_path / "a.tgz", {"big.gz": gzip.compress(bytes(10**6))})

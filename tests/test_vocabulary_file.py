@@ -1,4 +1,4 @@
-"""Vocabulary files: they come back as they were saved, or it is said what is wrong with them, and in which line."""
+"""Vocabulary files: what was saved is loaded unchanged, and a damaged file is refused with the line number."""
 
 import random
 import re
@@ -24,7 +24,7 @@ def by_words():
 
 
 @pytest.mark.parametrize("mode", ["bytes", "words"])
-def test_a_saved_vocabulary_comes_back(tmp_path, mode):
+def test_a_saved_vocabulary_is_loaded_unchanged(tmp_path, mode):
     odd = ["a\u2028b\u0085 \\x41 ␣ \\ \x1f\x7f é\u0301 😀\u00a0한 \ufeff" * 2] * 2
     tokenizer = Tokenizer.train(TEXT * 2 + odd, 500, mode=mode)
     tokenizer.save(tmp_path / "vocabulary.bpe")
@@ -34,7 +34,7 @@ def test_a_saved_vocabulary_comes_back(tmp_path, mode):
     assert [path.name for path in tmp_path.iterdir()] == ["vocabulary.bpe"]
 
 
-def test_every_symbol_shows_without_spaces_and_reads_back():
+def test_every_symbol_is_shown_without_spaces_and_read_back():
     chooser = random.Random(3)
     lines = filter(None, (random_line(chooser) for _ in range(300)))
     for symbol in [chr(byte) for byte in range(256)] + [line.encode().decode("latin-1") for line in lines]:
@@ -44,7 +44,7 @@ def test_every_symbol_shows_without_spaces_and_reads_back():
 
 
 def damaged(text, number, line):
-    """``text`` with line ``number`` (from 1) replaced, or left out where ``line`` is None."""
+    """``text`` with line ``number`` (from 1) replaced, or removed if ``line`` is None."""
     lines = text.split("\n")
     lines[number - 1 : number] = [] if line is None else [line]
     return "\n".join(lines)
@@ -56,27 +56,27 @@ def damaged(text, number, line):
         (1, "#version: 0.2", ":1: the line must begin with '#minitransformer-bpe version'"),
         (1, "#minitransformer-bpe version 2", ":1: version must be 1, got '2'"),
         (2, "mode letters", ":2: mode must be bytes or words"),
-        (3, "base -1", ":3: base must be a whole number below 10^9, got '-1'"),
+        (3, "base -1", ":3: base must be an integer below 10^9, got '-1'"),
         (3, "base 3", ":7: the line must begin with 'merges', got 'b</w>'"),
         (5, "a", ":5: a base symbol must be listed once, got 'a' again"),
-        (8, "merges many", ":8: merges must be a whole number"),
-        (8, "merges ²", ":8: merges must be a whole number"),
-        (8, "merges " + "1" * 5000, f":8: merges must be a whole number below 10^9, got '{'1' * 60}'"),
+        (8, "merges many", ":8: merges must be an integer"),
+        (8, "merges ²", ":8: merges must be an integer"),
+        (8, "merges " + "1" * 5000, f":8: merges must be an integer below 10^9, got '{'1' * 60}'"),
         (8, "merges 3", ":11: symbols must be readable"),
-        (8, "merges 1", ":10: the last merge must end its line and the file, got 'a ab</w>' after it"),
+        (8, "merges 1", ":10: the file must end with a newline after the last merge, got 'a ab</w>' after it"),
         (9, "a c</w>", ":9: a merge must join two known symbols"),
         (9, "c b</w>", ":9: a merge must join two known symbols"),
-        (9, "a", ":9: the line must hold 2 symbols, got 'a'"),
+        (9, "a", ":9: the line must contain 2 symbols, got 'a'"),
         (9, "a  b</w>", ":9: symbols must be readable"),
         (9, "a \\x4", ":9: symbols must be readable"),
         (9, "a \\xff", ":9: symbols must be readable"),
         (9, None, ":9: a merge must join two known symbols"),
         (10, "a b</w>", ":10: a merge must join two known symbols for the first time"),
-        (11, "\n", ":11: the last merge must end its line and the file"),
-        (11, None, ":10: the file must go on, got its end"),
+        (11, "\n", ":11: the file must end with a newline after the last merge"),
+        (11, None, ":10: another line must follow, got the end of the file"),
     ],
 )
-def test_a_damaged_vocabulary_is_refused_with_the_line(number, line, message):
+def test_a_damaged_vocabulary_is_refused_with_the_line_number(number, line, message):
     text = Tokenizer.train(["aab aab"], 100, mode="words").dumps()
     assert text.split("\n")[8:] == ["a b</w>", "a ab</w>", ""]
     with pytest.raises(DataError) as caught:
@@ -84,7 +84,7 @@ def test_a_damaged_vocabulary_is_refused_with_the_line(number, line, message):
     assert f"my.bpe{message}" in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_a_vocabulary_cut_anywhere_is_refused(by_bytes, by_words):
+def test_a_truncated_vocabulary_is_refused(by_bytes, by_words):
     for text in (by_bytes.dumps(), by_words.dumps()):
         for end in random.Random(4).sample(range(len(text)), 200):
             with pytest.raises(DataError):
@@ -101,7 +101,7 @@ def test_files_that_cannot_be_read_or_written_are_named(tmp_path, by_bytes):
         Tokenizer.load(tmp_path / "binary.bpe")
 
 
-def test_a_failed_save_leaves_the_old_file_alone(tmp_path, by_bytes, monkeypatch):
+def test_a_failed_save_keeps_the_old_file(tmp_path, by_bytes, monkeypatch):
     by_bytes.save(tmp_path / "vocabulary.bpe")
 
     def full_disk(*_):
@@ -117,7 +117,7 @@ def test_a_failed_save_leaves_the_old_file_alone(tmp_path, by_bytes, monkeypatch
 # Merge files of subword-nmt
 
 
-def test_the_merge_file_of_subword_nmt_cuts_its_corpus_as_subword_nmt_did(data_folder):
+def test_a_merge_file_of_subword_nmt_segments_as_subword_nmt_did(data_folder):
     folder = data_folder / "bpe_reference"
     codes, corpus, expected = ((folder / name).read_text() for name in ("bpe.ref", "corpus.en", "corpus.bpe.ref.en"))
     tokenizer = tokenizer_from_codes(codes, "bpe.ref", corpus.split("\n"))
@@ -137,14 +137,14 @@ def test_a_merge_file_written_and_read_again_gives_the_same_tokenizer():
     [
         ("a b\n", "codes:1: the header must be '#version: 0.2', got 'a b'"),
         ("#version: 0.1\na b\n", "got '#version: 0.1'"),
-        ("#version: 0.2\na b\nab\n", "codes:3: a line must hold two symbols, got 'ab'"),
-        ("#version: 0.2\na b\nab c d\n", "codes:3: a line must hold two symbols"),
-        ("#version: 0.2\na b\n\n", "codes:3: a line must hold two symbols, got ''"),
+        ("#version: 0.2\na b\nab\n", "codes:3: a line must contain two symbols, got 'ab'"),
+        ("#version: 0.2\na b\nab c d\n", "codes:3: a line must contain two symbols"),
+        ("#version: 0.2\na b\n\n", "codes:3: a line must contain two symbols, got ''"),
         ("#version: 0.2\na bc\n", "codes:2: a merge must join two known symbols, got 'a' and 'bc'"),
-        ("#version: 0.2\na b\na b\n", "a merge must stand there once, got 'a b' again"),
+        ("#version: 0.2\na b\na b\n", "each merge must be listed once, got 'a b' again"),
     ],
 )
-def test_a_damaged_merge_file_is_refused_with_its_line(text, message):
+def test_a_damaged_merge_file_is_refused_with_the_line_number(text, message):
     with pytest.raises(DataError, match=re.escape(message)):
         tokenizer_from_codes(text, "codes")
 

@@ -15,7 +15,7 @@ def score(log_prob, n_words, alpha):
 
 def cache_bytes(n_layers, d_model, n_sentences, beam_size, tgt_length, src_length):
     numbers_per_position = 2 * d_model  # a key and a value; the heads share d_model
-    positions = n_sentences * (beam_size * tgt_length + src_length)  # beginnings of a sentence share its source
+    positions = n_sentences * (beam_size * tgt_length + src_length)  # hypotheses of a sentence share its source
     return 4 * n_layers * positions * numbers_per_position
 
 
@@ -35,7 +35,7 @@ def cached_step(x_t, keys, values, w_q, w_k, w_v):
 
 
 def best_output(after, limit):
-    """Always extend the most probable beginning. The first output that comes out of the heap cannot be beaten."""
+    """Always extend the most probable prefix. The first output that comes out of the heap cannot be beaten."""
     heap = [(0.0, "")]  # (-log-probability, text)
     while True:
         cost, text = heapq.heappop(heap)

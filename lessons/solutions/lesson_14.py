@@ -16,11 +16,11 @@ def alignment(weights):
     return mean[:-1, :-1].argmax(axis=-1)
 
 
-def confusion(expected, said):
+def confusion(expected, predicted):
     counts = np.zeros((10, 10), dtype=int)
     for _ in range(6):
-        np.add.at(counts, (np.array(expected) % 10, np.array(said) % 10), 1)
-        expected, said = np.array(expected) // 10, np.array(said) // 10
+        np.add.at(counts, (np.array(expected) % 10, np.array(predicted) % 10), 1)
+        expected, predicted = np.array(expected) // 10, np.array(predicted) // 10
     return counts
 
 

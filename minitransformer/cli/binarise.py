@@ -1,4 +1,4 @@
-"""``binarise``: aligned text files to ids on the disk, which training opens at once whatever their size."""
+"""``binarise``: encode aligned text files into memory-mapped token ids, which training opens at once at any size."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from minitransformer.cli.common import add_parallel_texts, add_processes_option,
 def add_parser(commands: argparse._SubParsersAction) -> None:
     parser = commands.add_parser(
         "binarise",
-        help="encode aligned text into ids on the disk, for texts larger than memory",
-        description="Encode aligned text into a folder of ids, the value of data.train_ids.",
+        help="encode aligned text into memory-mapped token ids, for text larger than memory",
+        description="Encode aligned text into a folder of token ids, to be named by data.train_ids.",
     )
     add_parallel_texts(parser)
-    parser.add_argument("--tokenizer", type=Path, required=True, metavar="FILE", help="made by `bpe train`")
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="folder to make")
+    parser.add_argument("--tokenizer", type=Path, required=True, metavar="FILE", help="tokenizer, from `bpe train`")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="folder to create")
     parser.add_argument(
         "--max-length",
         type=at_least_one,
         default=256,
         metavar="N",
-        help="pairs with a longer side are left out and counted, tokens with the end mark (default: 256)",
+        help="leave out and count pairs with a longer side; tokens, including EOS (default: 256)",
     )
     add_processes_option(parser)
     parser.set_defaults(run=run)

@@ -1,4 +1,4 @@
-"""``bpe``: learn word pieces, cut lines into them, put them together, and exchange merges with subword-nmt."""
+"""``bpe``: learn a subword vocabulary, encode and decode text, and exchange merge files with subword-nmt."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from minitransformer.errors import DataError
 
 
 def add_parser(commands: argparse._SubParsersAction) -> None:
-    parser = commands.add_parser("bpe", help="learn word pieces (byte-pair encoding) and apply them")
+    parser = commands.add_parser("bpe", help="learn a subword vocabulary (byte-pair encoding) and apply it")
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
 
     _add_train(actions)
@@ -20,23 +20,29 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
 
 
 def _add_train(actions: argparse._SubParsersAction) -> None:
-    train = actions.add_parser("train", help="learn a vocabulary of word pieces from text files")
-    train.add_argument("inputs", type=Path, nargs="+", metavar="INPUT", help="text, one sentence a line (.gz, .xz too)")
+    train = actions.add_parser("train", help="learn a subword vocabulary from text files")
+    train.add_argument(
+        "inputs", type=Path, nargs="+", metavar="INPUT", help="text, one sentence per line (also .gz, .xz)"
+    )
     train.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="tokenizer file to write")
     train.add_argument(
-        "--vocab-size", type=int, default=8000, metavar="N", help="word pieces, special ids included (default: 8000)"
+        "--vocab-size",
+        type=int,
+        default=8000,
+        metavar="N",
+        help="number of tokens, including special ones (default: 8000)",
     )
     train.add_argument(
         "--mode",
         choices=("bytes", "words"),
         default="bytes",
-        help="bytes: any text comes back exactly; words: words between spaces, as in subword-nmt (default: bytes)",
+        help="bytes: decodes any text exactly; words: words between spaces, as in subword-nmt (default: bytes)",
     )
     train.add_argument(
         "--criterion",
         choices=("frequency", "word_piece"),
         default="frequency",
-        help="which pair is merged next: the most frequent, or the one whose symbols are seldom seen apart, "
+        help="which pair is merged next: the most frequent one, or, for word_piece, the one with the highest "
         "count(ab) / (count(a) count(b)) (default: frequency)",
     )
     train.add_argument(
@@ -44,7 +50,7 @@ def _add_train(actions: argparse._SubParsersAction) -> None:
         type=at_least_one,
         default=2,
         metavar="N",
-        help="pairs seen less often are not merged; word_piece wants 100 or more (default: 2)",
+        help="pairs that occur less often are not merged; use 100 or more with word_piece (default: 2)",
     )
     add_processes_option(train)
     train.set_defaults(run=run_train)
@@ -52,19 +58,17 @@ def _add_train(actions: argparse._SubParsersAction) -> None:
 
 def _add_coding(actions: argparse._SubParsersAction) -> None:
     for name, run, what in (
-        ("encode", run_encode, "cut lines of standard input into word pieces, to standard output"),
-        ("decode", run_decode, "put word pieces of standard input together to lines, to standard output"),
+        ("encode", run_encode, "encode lines of standard input as subwords, to standard output"),
+        ("decode", run_decode, "decode subwords of standard input to lines of text, to standard output"),
     ):
         action = actions.add_parser(name, help=what, description=what)
-        action.add_argument("--tokenizer", type=Path, required=True, metavar="FILE", help="made by `bpe train`")
-        action.add_argument(
-            "--ids", action="store_true", help="numbers instead of written-out pieces (default: pieces)"
-        )
+        action.add_argument("--tokenizer", type=Path, required=True, metavar="FILE", help="tokenizer, from `bpe train`")
+        action.add_argument("--ids", action="store_true", help="token ids instead of subwords (default: subwords)")
         action.set_defaults(run=run)
 
 
 def _add_exchange(actions: argparse._SubParsersAction) -> None:
-    read = actions.add_parser("import", help="make a tokenizer file of a merge file of subword-nmt (version 0.2)")
+    read = actions.add_parser("import", help="convert a merge file of subword-nmt (version 0.2) to a tokenizer file")
     read.add_argument("codes", type=Path, metavar="CODES", help="merge file of subword-nmt")
     read.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="tokenizer file to write")
     read.add_argument(
@@ -73,11 +77,11 @@ def _add_exchange(actions: argparse._SubParsersAction) -> None:
         nargs="+",
         default=[],
         metavar="FILE",
-        help="text whose characters are to be known, besides those of the merges (default: none)",
+        help="text whose characters become base symbols, besides those of the merges (default: none)",
     )
     read.set_defaults(run=run_import)
-    write = actions.add_parser("export", help="write the merges of a tokenizer of mode words for subword-nmt")
-    write.add_argument("tokenizer", type=Path, metavar="TOKENIZER", help="made by `bpe train --mode words`")
+    write = actions.add_parser("export", help="write the merges of a tokenizer (mode words) as subword-nmt does")
+    write.add_argument("tokenizer", type=Path, metavar="TOKENIZER", help="tokenizer, from `bpe train --mode words`")
     write.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="merge file to write")
     write.set_defaults(run=run_export)
 
@@ -97,7 +101,7 @@ def run_train(arguments: argparse.Namespace) -> None:
         progress=progress,
     )
     tokenizer.save(output)
-    print(f"{output}: {tokenizer.vocab_size} word pieces from {words.total()} words, {len(words)} of them distinct")
+    print(f"{output}: vocabulary of {tokenizer.vocab_size} tokens from {words.total()} words, {len(words)} distinct")
 
 
 def run_import(arguments: argparse.Namespace) -> None:
@@ -108,7 +112,7 @@ def run_import(arguments: argparse.Namespace) -> None:
     lines = (line for path in arguments.text for line in stream_lines(path))
     tokenizer = tokenizer_from_codes(read_text(arguments.codes), str(arguments.codes), lines)
     tokenizer.save(output)
-    print(f"{output}: {tokenizer.vocab_size} word pieces, {len(tokenizer.merges)} of them by merges")
+    print(f"{output}: vocabulary of {tokenizer.vocab_size} tokens, {len(tokenizer.merges)} of them from merges")
 
 
 def run_export(arguments: argparse.Namespace) -> None:
@@ -144,6 +148,6 @@ def run_decode(arguments: argparse.Namespace) -> None:
 
 def _ids(line: str) -> list[int]:
     try:
-        return [int(word) for word in line.split()]
+        return [int(token) for token in line.split()]
     except ValueError as error:
-        raise DataError(f"token ids must be whole numbers with spaces between, got {line[:60]!r}") from error
+        raise DataError(f"token ids must be integers separated by spaces, got {line[:60]!r}") from error

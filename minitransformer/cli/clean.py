@@ -1,4 +1,4 @@
-"""``clean``: leave out the sentence pairs that are not worth learning from, and say how many of which kind."""
+"""``clean``: leave out unsuitable sentence pairs, and report how many for each reason."""
 
 from __future__ import annotations
 
@@ -25,32 +25,42 @@ from minitransformer.errors import ConfigError
 def add_parser(commands: argparse._SubParsersAction) -> None:
     parser = commands.add_parser(
         "clean",
-        help="leave out pairs that are empty, too long, uneven, in another script or there twice",
-        description="Clean aligned text in one pass, in memory that grows by 8 bytes a pair, and report each step.",
+        help="leave out pairs that are empty, too long, of unequal length, in another script or duplicates",
+        description="Clean aligned text in one pass and report each step. Memory grows by 8 bytes per pair.",
     )
     add_parallel_texts(parser)
     parser.add_argument(
         "-o", "--output", type=Path, nargs=2, required=True, metavar=("SRC", "TGT"), help="the two files to write"
     )
-    parser.add_argument("--max-words", type=at_least_one, default=250, metavar="N", help="of a side (default: 250)")
+    parser.add_argument(
+        "--max-words",
+        type=at_least_one,
+        default=250,
+        metavar="N",
+        help="maximum number of words of a side (default: 250)",
+    )
     parser.add_argument(
         "--max-ratio",
         type=_ratio,
         default=2.0,
         metavar="X",
-        help="words of one side per word of the other (default: 2)",
+        help="maximum words of one side per word of the other (default: 2)",
     )
     parser.add_argument(
-        "--max-word", type=at_least_one, default=100, metavar="N", help="characters of the longest word (default: 100)"
+        "--max-word",
+        type=at_least_one,
+        default=100,
+        metavar="N",
+        help="maximum characters of a word (default: 100)",
     )
     for side in ("src", "tgt"):
         parser.add_argument(
             f"--{side}-script",
             default="",
             metavar="NAME",
-            help="script of more than half of the letters of that side, such as Latin (default: any)",
+            help="script to which more than half of the letters of this side must belong, such as Latin (default: any)",
         )
-    parser.add_argument("--json", action="store_true", help="the counts as one JSON object (default: a table)")
+    parser.add_argument("--json", action="store_true", help="print the counts as a JSON object (default: a table)")
     add_processes_option(parser)
     parser.set_defaults(run=run)
 
@@ -61,7 +71,7 @@ def _ratio(text: str) -> float:
     except ValueError:
         value = math.nan
     if not 1 <= value < math.inf:
-        raise argparse.ArgumentTypeError(f"must be a number from 1 on, got {text[:60]!r}")
+        raise argparse.ArgumentTypeError(f"must be a number of at least 1, got {text[:60]!r}")
     return value
 
 
@@ -99,14 +109,14 @@ def _clean(
                 output.write("".join(f"{line}\n" for line in lines).encode("utf-8"))
             bar.update(counts["pairs"] - bar.n)
     if not counts["kept"]:
-        raise ConfigError(f"at least one pair must stay, got none of {counts['pairs']}; loosen the rules")
+        raise ConfigError(f"at least one pair must be kept, got none of {counts['pairs']}; relax the options")
 
 
 def _report(counts: Counter[str], as_json: bool) -> None:
-    from minitransformer.text.cleaning import STEPS
+    from minitransformer.text.cleaning import REASONS
 
     total = counts["pairs"]
-    names = ("pairs", "normalised", *STEPS, "kept")
+    names = ("pairs", "normalised", *REASONS, "kept")
     if as_json:
         print(json.dumps({name: counts[name] for name in names}))
         return

@@ -1,4 +1,4 @@
-"""What several commands share: standard input as lines, outputs that can be written, the model to run."""
+"""Shared by several commands: common options, lines of standard input, writable outputs, loading a model."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 BAD_INPUT, INTERRUPTED, FAULT = 2, 130, 1
-"""Exit codes: a user's mistake; what shells show for SIGINT; a fault of the program."""
+"""Exit codes: bad input; SIGINT, as shells report it; a bug in the program."""
 
 
 def explained(error: BaseException) -> tuple[str, int]:
-    """What the user is told of an exception, and the exit code. A fault of the program is raised again."""
+    """(message for the user, exit code) of an exception. An exception that is a bug in the program is raised again."""
     if isinstance(error, KeyboardInterrupt):
         return "interrupted", INTERRUPTED
     if isinstance(error, MiniTransformerError):
@@ -36,7 +36,7 @@ def explained(error: BaseException) -> tuple[str, int]:
 
         remedy = (
             "take smaller batches (data.src_tokens, data.tgt_tokens, translation.batch_tokens) or a smaller model; "
-            "`minitransformer plan` tells what an update takes"
+            "`minitransformer plan` estimates the memory of an update"
         )
         return f"not enough memory ({memory_trouble(error)}); {remedy}", BAD_INPUT
     if isinstance(error, OSError):
@@ -46,17 +46,17 @@ def explained(error: BaseException) -> tuple[str, int]:
 
 
 def print_line(command: str, message: str) -> None:
-    """``message`` as one line on standard error, with the command in front."""
+    """Prints ``message`` as one line on standard error, after the name of the command."""
     line = " ".join(message.split("\n")).removeprefix(f"{command}: ")
-    with contextlib.suppress(OSError):  # where standard error is full or gone, the code alone must tell
+    with contextlib.suppress(OSError):  # if standard error is closed or full, only the exit code remains
         print(f"minitransformer {command}: {line}", file=sys.stderr)
 
 
 def stdin_lines() -> Iterator[str]:
-    r"""Lines of standard input, without their ends; only ``\n`` separates lines.
+    r"""Lines of standard input, without line ends; only ``\n`` separates lines.
 
     Raises:
-        DataError: a line is not UTF-8 (with its number).
+        DataError: a line is not UTF-8 (with the line number).
     """
     for number, line in enumerate(sys.stdin.buffer, start=1):
         try:
@@ -66,33 +66,33 @@ def stdin_lines() -> Iterator[str]:
 
 
 def writable_file(path: Path, inputs: Iterable[Path] = ()) -> Path:
-    """``path`` if a file can be made there; asked before long work whose result would be lost.
+    """``path``, if a file can be written there; checked before long work whose result would otherwise be lost.
 
     Raises:
-        ConfigError: the folder does not exist or may not be written, ``path`` is no ordinary file, one that may not
-            be written, or one of the ``inputs``.
+        ConfigError: the folder does not exist or is not writable, or ``path`` is not an ordinary file, is not
+            writable or is one of the ``inputs``.
     """
     target = ordinary_file(path)
     if target.exists() and any(each.exists() and target.samefile(each) for each in inputs):
         raise ConfigError(f"output must not be one of the inputs, got {path}")
     if target.exists() and not os.access(target, os.W_OK):
-        raise ConfigError(f"output must be a file that can be written, got {path}")
+        raise ConfigError(f"output must be a writable file, got {path}")
     if not target.parent.is_dir():
-        raise ConfigError(f"output must be in a folder that exists, got {path}; make {target.parent} first")
+        raise ConfigError(f"output must be in an existing folder, got {path}; create {target.parent} first")
     if not os.access(target.parent, os.W_OK):
-        raise ConfigError(f"output must be in a folder that can be written, got {path}")
+        raise ConfigError(f"output must be in a writable folder, got {path}")
     return path
 
 
 def at_least_one(text: str) -> int:
-    """The type of an option that counts something."""
+    """The argparse type of a count."""
     if not (text.isascii() and text.isdigit() and int(text[:9]) > 0 and len(text) < 10):
-        raise argparse.ArgumentTypeError(f"must be a whole number from 1 to 999999999, got {text[:60]!r}")
+        raise argparse.ArgumentTypeError(f"must be an integer from 1 to 999999999, got {text[:60]!r}")
     return int(text)
 
 
 def add_config_options(parser: argparse.ArgumentParser, what: str) -> None:
-    """CONFIG, ``what`` it is, and --set."""
+    """Adds CONFIG, with ``what`` as its help text, and --set."""
     parser.add_argument("config", type=Path, metavar="CONFIG", help=what)
     parser.add_argument(
         "--set",
@@ -100,12 +100,12 @@ def add_config_options(parser: argparse.ArgumentParser, what: str) -> None:
         default=[],
         dest="settings",
         metavar="SECTION.KEY=VALUE",
-        help="overrides a key of CONFIG; may be given several times (default: CONFIG alone)",
+        help="override a key of CONFIG; may be given several times (default: CONFIG as it is)",
     )
 
 
 def add_parallel_texts(parser: argparse.ArgumentParser) -> None:
-    """--src and --tgt: the files of two languages, in the same order."""
+    """Adds --src and --tgt: the files of two languages, in the same order."""
     for name, what in (("src", "source"), ("tgt", "target")):
         parser.add_argument(
             f"--{name}",
@@ -113,48 +113,50 @@ def add_parallel_texts(parser: argparse.ArgumentParser) -> None:
             nargs="+",
             required=True,
             metavar="FILE",
-            help=f"{what} text, one sentence a line (.gz, .xz too); several files are taken one after the other",
+            help=f"{what} text, one sentence per line (also .gz, .xz); several files are concatenated",
         )
 
 
 def aligned_files(arguments: argparse.Namespace) -> list[tuple[Path, Path]]:
-    """(source file, target file) of `add_parallel_texts`; ConfigError if one has no partner."""
+    """The (source file, target file) pairs of `add_parallel_texts`; ConfigError if their numbers differ."""
     if len(arguments.src) != len(arguments.tgt):
-        raise ConfigError(f"--src and --tgt must name as many files, got {len(arguments.src)} and {len(arguments.tgt)}")
+        raise ConfigError(
+            f"--src and --tgt must name the same number of files, got {len(arguments.src)} and {len(arguments.tgt)}"
+        )
     return list(zip(arguments.src, arguments.tgt, strict=True))
 
 
 def add_processes_option(parser: argparse.ArgumentParser) -> None:
-    """--processes, for commands that read large files."""
+    """Adds --processes, for commands that read large files."""
     parser.add_argument(
         "--processes",
         type=at_least_one,
         default=core_count(),
         metavar="N",
-        help="processes that share the work on large files (default: one for each core)",
+        help="number of processes that share the work on large files (default: the number of cores)",
     )
 
 
 def add_model_options(parser: argparse.ArgumentParser, also: str = "") -> None:
-    """--checkpoint and --device. ``also``: what else --checkpoint may be"""
+    """Adds --checkpoint and --device. ``also``: appended to the help of --checkpoint"""
     parser.add_argument(
         "--checkpoint",
         type=Path,
         required=True,
         metavar="FILE",
-        help=f"model to use, written by train or average{also}",
+        help=f"checkpoint of the model, written by train or average{also}",
     )
     parser.add_argument(
         "--device",
         choices=("cpu", "cuda", "auto"),
         default="auto",
-        help="where the model runs; auto is the GPU if one is usable (default: auto)",
+        help="device to run the model on; auto is the GPU if one is usable (default: auto)",
     )
 
 
 def add_search_options(parser: argparse.ArgumentParser) -> None:
-    """The settings of the [translation] section; what is not given is taken from the checkpoint's config."""
-    group = parser.add_argument_group("search", "default of each: what the checkpoint's config says")
+    """Adds the settings of the [translation] section; the default of each is that of the checkpoint's config."""
+    group = parser.add_argument_group("search", "default of each: its value in the checkpoint's config")
     group.add_argument(
         "--beam-size", type=int, metavar="N", help="hypotheses kept per sentence, 1 is greedy (paper: 4)"
     )
@@ -162,26 +164,26 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
         "--alpha", type=float, metavar="X", help="exponent of the length penalty ((5 + |Y|) / 6)^alpha (paper: 0.6)"
     )
     group.add_argument(
-        "--max-extra", type=int, metavar="N", help="output is at most this much longer than input, tokens (paper: 50)"
+        "--max-extra", type=int, metavar="N", help="maximum output length minus input length, in tokens (paper: 50)"
     )
     group.add_argument(
-        "--batch-tokens", type=int, metavar="N", help="padded source tokens x beam size in one batch, at most"
+        "--batch-tokens", type=int, metavar="N", help="maximum of padded source tokens x beam size in a batch"
     )
 
 
 def search_options(arguments: argparse.Namespace) -> dict[str, int | float]:
-    """The options of `add_search_options` that were given."""
+    """The options of `add_search_options` that were given on the command line."""
     options = ("beam_size", "alpha", "max_extra", "batch_tokens")
     return {name: getattr(arguments, name) for name in options if getattr(arguments, name, None) is not None}
 
 
 def open_model(arguments: argparse.Namespace) -> tuple[Transformer, Tokenizer, TranslationConfig]:
-    """The model of --checkpoint on --device, its tokenizer, and how to search with the options given.
+    """The model of --checkpoint on --device, its tokenizer, and the search settings.
 
     Raises:
-        CheckpointError: the file is missing or damaged, or has no tokenizer.
+        CheckpointError: the file is missing or damaged, or contains no tokenizer.
         ConfigError: a search option is out of range.
-        BackendError: the device cannot be used.
+        BackendError: the device is not usable.
     """
     from minitransformer.checkpoints import load_checkpoint
 
@@ -190,6 +192,6 @@ def open_model(arguments: argparse.Namespace) -> tuple[Transformer, Tokenizer, T
     model, tokenizer = checkpoint.build(arguments.device)
     if tokenizer is None:
         raise CheckpointError(
-            f"{arguments.checkpoint} must have a tokenizer, got a model that was trained on ids alone"
+            f"{arguments.checkpoint} must contain a tokenizer, got a model that was trained on token ids only"
         )
     return model, tokenizer, search

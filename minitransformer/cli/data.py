@@ -1,4 +1,4 @@
-"""``data list | get``: which data sets there are, and how one comes onto this machine."""
+"""``data list | get``: list the known data sets, and download one."""
 
 from __future__ import annotations
 
@@ -7,20 +7,24 @@ from pathlib import Path
 
 
 def add_parser(commands: argparse._SubParsersAction) -> None:
-    parser = commands.add_parser("data", help="list data sets and fetch them from their official addresses")
+    parser = commands.add_parser("data", help="list data sets and download them from their official addresses")
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     actions.add_parser("list", help="name, contents and licence of every data set").set_defaults(run=run_list)
-    get = actions.add_parser("get", help="fetch a data set, checked; an interrupted download is gone on with")
-    get.add_argument("name", metavar="NAME", help="which data set; `minitransformer data list` shows them")
+    get = actions.add_parser("get", help="download a data set and verify it; resumes an interrupted download")
+    get.add_argument("name", metavar="NAME", help="name of a data set; `minitransformer data list` lists them")
     get.add_argument(
-        "--to", type=Path, default=Path("data"), metavar="FOLDER", help="the files go to FOLDER/NAME/ (default: data)"
+        "--to",
+        type=Path,
+        default=Path("data"),
+        metavar="FOLDER",
+        help="files are written to FOLDER/NAME/ (default: data)",
     )
     get.add_argument(
         "--from",
         type=Path,
         dest="source",
         metavar="FOLDER",
-        help="take the files from FOLDER or FOLDER/NAME/ instead of the network (default: the network)",
+        help="copy the files from FOLDER or FOLDER/NAME/ instead of downloading them (default: download)",
     )
     get.set_defaults(run=run_get)
 
@@ -35,11 +39,11 @@ def run_list(arguments: argparse.Namespace) -> None:
         print(f"    licence:  {data_set.licence}")
         print(f"    SHA-256:  {data_set.checksums}")
         for address in dict.fromkeys(file.address for file in data_set.files):
-            print(f"    {address}{'' if data_set.tried else '  (not tried)'}")
+            print(f"    {address}{'' if data_set.tried else '  (not tested)'}")
 
 
 def run_get(arguments: argparse.Namespace) -> None:
-    from minitransformer.data import find, get, take
+    from minitransformer.data import copy_from, find, get
 
     data_set = find(arguments.name)
     print(f"{data_set.name}: {data_set.contents}")
@@ -48,4 +52,4 @@ def run_get(arguments: argparse.Namespace) -> None:
     if arguments.source is None:
         get(data_set, arguments.to)
     else:
-        take(data_set, arguments.source, arguments.to)
+        copy_from(arguments.source, data_set, arguments.to)

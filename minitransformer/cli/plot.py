@@ -1,4 +1,4 @@
-"""``plot curves | attention``: learning curves of runs, and where a model looks, as PNG."""
+"""``plot curves | attention``: learning curves of runs and attention maps of a model, as PNG."""
 
 from __future__ import annotations
 
@@ -24,16 +24,14 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     parser = commands.add_parser("plot", help="draw learning curves or attention maps")
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
 
-    curves = actions.add_parser("curves", help="loss and perplexity against the update, for one run or several")
+    curves = actions.add_parser("curves", help="loss and perplexity against the update, for one or more runs")
     curves.add_argument(
-        "metrics", nargs="+", metavar="METRICS", help="metrics.jsonl of a run; LABEL=FILE names it in the legend"
+        "metrics", nargs="+", metavar="METRICS", help="metrics.jsonl of a run; LABEL=FILE sets its label in the legend"
     )
     _add_output(curves)
     curves.set_defaults(run=run_curves)
 
-    attention = actions.add_parser(
-        "attention", help="which word pieces a model looks at while it translates a sentence"
-    )
+    attention = actions.add_parser("attention", help="which subwords a model attends to while it translates a sentence")
     add_model_options(attention)
     attention.add_argument("--src", required=True, metavar="TEXT", help="source sentence")
     attention.add_argument("--tgt", metavar="TEXT", help="target sentence (default: the model's own translation)")
@@ -45,7 +43,11 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     )
     attention.add_argument("--layer", type=int, metavar="N", help="layer, counted from 1 (default: the last)")
     attention.add_argument(
-        "--head", type=int, action="append", metavar="N", help="head, counted from 1, may be repeated (default: all)"
+        "--head",
+        type=int,
+        action="append",
+        metavar="N",
+        help="head, counted from 1; can be repeated (default: all)",
     )
     add_search_options(attention)
     _add_output(attention)
@@ -53,27 +55,27 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
 
 
 def _add_output(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="PNG", help="picture to write")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="PNG", help="PNG file to write")
 
 
 def run_curves(arguments: argparse.Namespace) -> None:
     from minitransformer.figures import draw_learning_curves
     from minitransformer.training import read_metrics
 
-    named = [_label_and_path(word) for word in arguments.metrics]
+    named = [_label_and_path(argument) for argument in arguments.metrics]
     output = writable_file(arguments.output, [path for _, path in named])
     labels = [label for label, _ in named]
     if len(set(labels)) < len(labels):
-        raise ConfigError(f"every run must have a label of its own, got {', '.join(labels)}; write LABEL=FILE")
+        raise ConfigError(f"plot curves: every run must have its own label, got {', '.join(labels)}; write LABEL=FILE")
     _save(draw_learning_curves({label: read_metrics(path) for label, path in named}), output)
 
 
-def _label_and_path(word: str) -> tuple[str, Path]:
-    """``LABEL=FILE``, or a file that is called by its folder as every run's file is metrics.jsonl."""
-    label, equals, path = word.partition("=")
-    if equals and not Path(word).exists():
+def _label_and_path(argument: str) -> tuple[str, Path]:
+    """Parses ``LABEL=FILE``; a file without a label gets the name of its folder, as all are named metrics.jsonl."""
+    label, equals, path = argument.partition("=")
+    if equals and not Path(argument).exists():
         return label, Path(path)
-    return Path(word).resolve().parent.name or word, Path(word)
+    return Path(argument).resolve().parent.name or argument, Path(argument)
 
 
 def run_attention(arguments: argparse.Namespace) -> None:
@@ -84,18 +86,18 @@ def run_attention(arguments: argparse.Namespace) -> None:
     model, tokenizer, search = open_model(arguments)
     layer = _layer(arguments.layer, model.config.n_layers)
     if arguments.tgt is None:
-        # The ids the model said, not those of their text: the same words may be cut in another way.
+        # The generated ids: encoding their text again might split the same words differently.
         target = search_lines(model, tokenizer, [arguments.src], search)[0][0].ids
     else:
         target = tokenizer.encode(arguments.tgt)
     source = tokenizer.encode(arguments.src)
     weights = hypothesis_attention(model, source, target)[KINDS[arguments.kind].format(layer - 1)]  # (H, Tq, Tk)
-    src, tgt_in, tgt_out = map(tokenizer.pieces, ([*source, EOS], [BOS, *target], [*target, EOS]))
-    produced, looked_at = ("target word piece, as it is produced", tgt_out), ("source word piece", src)
+    src, tgt_in, tgt_out = map(tokenizer.subwords, ([*source, EOS], [BOS, *target], [*target, EOS]))
+    generated, source_side = ("target subword, as it is generated", tgt_out), ("source subword", src)
     (query_label, queries), (key_label, keys) = {
-        "cross": (produced, looked_at),
-        "decoder": (produced, ("target word piece, already read", tgt_in)),
-        "encoder": (looked_at, looked_at),
+        "cross": (generated, source_side),
+        "decoder": (generated, ("target subword, already generated", tgt_in)),
+        "encoder": (source_side, source_side),
     }[arguments.kind]
     where = "encoder-decoder attention" if arguments.kind == "cross" else f"{arguments.kind}, self-attention"
     title = f"{where}, layer {layer} of {model.config.n_layers}"
@@ -103,10 +105,10 @@ def run_attention(arguments: argparse.Namespace) -> None:
     _save(draw_attention(weights, keys, queries, heads=arguments.head, **labels), output)
 
 
-def _layer(wanted: int | None, n_layers: int) -> int:
-    layer = n_layers if wanted is None else wanted
+def _layer(given: int | None, n_layers: int) -> int:
+    layer = n_layers if given is None else given
     if not 1 <= layer <= n_layers:
-        raise ConfigError(f"--layer must be from 1 to {n_layers}, got {layer}")
+        raise ConfigError(f"plot attention: --layer must be from 1 to {n_layers}, got {layer}")
     return layer
 
 

@@ -1,6 +1,6 @@
-"""Data sets to train on: where they are, what they may be used for, and how they come onto this machine."""
+"""Data sets for training: their sources, licences and checksums, and how to download them."""
 
-from minitransformer.data.download import get, take
+from minitransformer.data.download import copy_from, get
 from minitransformer.data.registry import DATA_SETS, DataFile, DataSet, find
 
-__all__ = ["DATA_SETS", "DataFile", "DataSet", "find", "get", "take"]
+__all__ = ["DATA_SETS", "DataFile", "DataSet", "copy_from", "find", "get"]

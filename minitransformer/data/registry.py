@@ -1,7 +1,7 @@
-"""The data sets that ``data get`` knows: official addresses, check sums, licences.
+"""The data sets that ``data get`` knows: official addresses, checksums, licences.
 
-A SHA-256 stands here only if it was computed from the file itself; ``DataSet.checksums`` says from which.
-Where it is ``None`` the first download records it in ``SHA256SUMS`` beside the files.
+A SHA-256 is listed only if it was computed from the file itself; ``DataSet.checksums`` names its origin.
+If it is ``None``, the first download records it in ``SHA256SUMS`` beside the files.
 """
 
 from __future__ import annotations
@@ -13,37 +13,37 @@ from minitransformer.errors import DownloadError
 
 @dataclass(frozen=True)
 class DataFile:
-    """One text file of a data set (UTF-8, one sentence a line)."""
+    """One text file of a data set (UTF-8, one sentence per line)."""
 
     name: str
     address: str
-    """Where it is fetched from; several files may come out of one archive."""
+    """URL; several files may come from one archive."""
     sha256: str | None = None
-    """Of the unpacked file; None: nobody published it, recorded at the first download."""
+    """Of the unpacked file; None: not published, recorded after the first download."""
     member: str = ""
-    """Path inside the archive at ``address``, where it is an archive of several files."""
+    """Path inside the archive at ``address``, if that is an archive of several files."""
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """Files that belong together, with what a user must know before fetching them."""
+    """Files that belong together, with what a user should know before downloading them."""
 
     name: str
     contents: str
     licence: str
     checksums: str
-    """Where the SHA-256 sums come from."""
+    """Origin of the SHA-256 checksums."""
     size: str
-    """What is fetched, and what lies on the disk afterwards; "about" where it is the organisers' figure."""
+    """Size of the download, or of the text on disk; "about" marks a figure of the organisers."""
     packing: str
-    """How the files lie at their addresses: a key of ``unpacking.UNPACKERS``."""
+    """How the files are packed at their addresses: a key of ``unpacking.UNPACKERS``."""
     files: tuple[DataFile, ...]
     tried: bool = False
-    """True once fetched by this program from these addresses."""
+    """Whether this program has downloaded it from these addresses."""
 
 
 def find(name: str) -> DataSet:
-    """The data set of this name; raises DownloadError, naming the known ones, if there is none."""
+    """The data set with this name; DownloadError, which lists the known names, if there is none."""
     for data_set in DATA_SETS:
         if data_set.name == ALIASES.get(name, name):
             return data_set
@@ -51,7 +51,7 @@ def find(name: str) -> DataSet:
     raise DownloadError(f"data get: the name must be one of {known}, got {name!r}")
 
 
-# The address names a commit, so the files behind it cannot change.
+# The address contains a commit hash, so the files cannot change.
 MULTI30K = "https://raw.githubusercontent.com/multi30k/dataset/a3d2e0d26b56f3846f66a952536ffed4e401d05a/data/task1/raw"
 MULTI30K_SHA256 = {
     "train.en": "460a15fbd157e34a7a9957ee388c1ca247fe47af3ef25fb50442af6c274e0fc6",
@@ -88,15 +88,15 @@ WMT14_TRAINING = {
     "undoc-2000": ("https://statmt.org/wmt13/training-parallel-un.tgz", "un/undoc.2000.{}-en.{}"),
     "giga-fren-2": ("https://statmt.org/wmt10/training-giga-fren.tar", "giga-fren.release2.fixed.{1}.gz"),
 }
-"""Corpus -> (address, member by language and side)."""
+"""Corpus -> (address, member for a language and a side)."""
 IWSLT14 = "https://dl.fbaipublicfiles.com/fairseq/data/iwslt14/de-en.tgz"
 TATOEBA = "https://www.manythings.org/anki"
 TATOEBA_LICENCE = (
-    "CC-BY 2.0 (France). Sentences of tatoeba.org, paired by www.manythings.org/anki: name both. "
+    "CC-BY 2.0 (France). Sentences of tatoeba.org, paired by www.manythings.org/anki: credit both. "
     "Terms: https://tatoeba.org/terms_of_use"
 )
 ALIASES = {"tatoeba": "tatoeba_en_de"}
-RECORDED = "none published: recorded in SHA256SUMS at the first download"
+RECORDED = "none published: recorded in SHA256SUMS after the first download"
 
 
 def _tatoeba(language: str, archive: str, size: str, disk: str) -> DataSet:
@@ -116,11 +116,11 @@ def _wmt14(language: str, corpora: tuple[str, ...], pairs: str, size: str) -> Da
     return DataSet(
         name=f"wmt14-en-{language}",
         contents=f"the training text of WMT 2014 en-{language}, {pairs} pairs, a file for each corpus and side "
-        "[sec. 5.1]; `data get newstest` brings the development and test sets",
+        "[sec. 5.1]; `data get newstest` downloads the development and test sets",
         licence="None stated in the archives. The organisers' page, with the terms of each corpus: "
         "https://statmt.org/wmt14/translation-task.html",
         checksums=RECORDED,
-        size=f"{size}, and the archives of one corpus at a time besides the text",
+        size=f"{size}; on disk the text, and the archives of one corpus at a time",
         packing="tar",
         files=tuple(
             DataFile(
@@ -137,8 +137,8 @@ DATA_SETS = (
         name="multi30k",
         contents="image captions en-de and en-fr, raw: train 29,000, val 1,014, test_2016_flickr 1,000 sentences; "
         "test_2017_flickr 1,000, en-de only [Elliott et al. 2016, 2017]",
-        licence="No licence file. The repository (https://github.com/multi30k/dataset) says that the images behind the "
-        "captions, which are not fetched, are for non-commercial research and education, by Flickr's terms of use.",
+        licence="No licence file. The repository (https://github.com/multi30k/dataset) says that the captioned "
+        "images, which are not downloaded, are for non-commercial research and education, by Flickr's terms of use.",
         checksums="computed from the unpacked files of that repository at commit a3d2e0d",
         size="8 MB of text",
         packing="gz",
@@ -165,21 +165,21 @@ DATA_SETS = (
     ),
     _tatoeba("de", "deu-eng.zip", "more than 160,000 pairs", "more than 12 MB of text"),
     _tatoeba("ko", "kor-eng.zip", "more than 5,000 pairs", "more than 0.4 MB of text"),
-    _wmt14("de", ("europarl-v7", "commoncrawl", "news-commentary-v9"), "about 4.5 million", "about 1.6 GB to fetch"),
+    _wmt14("de", ("europarl-v7", "commoncrawl", "news-commentary-v9"), "about 4.5 million", "about 1.6 GB to download"),
     _wmt14(
         "fr",
         ("europarl-v7", "commoncrawl", "undoc-2000", "news-commentary-v9", "giga-fren-2"),
         "about 36 million (40 million before cleaning)",
-        "about 6.2 GB to fetch",
+        "about 6.2 GB to download",
     ),
     DataSet(
         name="iwslt14",
-        contents="TED talks de-en, about 160,000 pairs, cut as the field does: every 23rd training pair is val; test "
-        "is dev2010, dev2012 and tst2010 to tst2012; raw and cased, where many papers lower-case and clean before",
+        contents="TED talks de-en, about 160,000 pairs, split as usual: every 23rd training pair is val; test is "
+        "dev2010, dev2012 and tst2010 to tst2012; raw and cased, whereas many papers lower-case and clean it first",
         licence="TED's talks: CC BY-NC-ND, non-commercial. Organisers' page: https://wit3.fbk.eu/2014-01; "
-        "the address is the copy that fairseq's users fetch",
+        "the address is the copy that fairseq uses",
         checksums=RECORDED,
-        size="about 20 MB to fetch",
+        size="about 20 MB to download",
         packing="ted",
         files=tuple(DataFile(f"{part}.{side}", IWSLT14) for part in ("train", "val", "test") for side in ("en", "de")),
     ),

@@ -1,7 +1,7 @@
-"""From what lies at an address to text files: one function per way of packing, each ``(archive, files) -> streams``.
+"""Extract text files from downloaded archives: one function per packing, each ``(archive, files) -> streams``.
 
-Nothing is ever unpacked by its name in an archive: members that the registry names are read, up to ``MAX_BYTES`` each,
-and written under the registry's own names. Large members pass through a little memory at a time.
+No path of an archive is ever written to: only members listed in the registry are read, up to ``MAX_BYTES`` each, and
+they are written under the registry's own names. Large members are streamed in small chunks.
 """
 
 from __future__ import annotations
@@ -24,35 +24,35 @@ from minitransformer.data.registry import DataFile
 from minitransformer.errors import DownloadError
 
 MAX_BYTES = 1 << 33
-"""Largest unpacked file, about twice one side of the largest corpus of WMT; what claims more is damaged or hostile."""
+"""Largest unpacked file, about twice one side of the largest WMT corpus; anything larger is damaged or malicious."""
 
 IN_MEMORY = 1 << 30
-"""Largest file that is read whole, to be cut or split."""
+"""Largest file that is read into memory, to be split."""
 
 CHUNK = 1 << 20
 
 DAMAGE = (OSError, EOFError, RuntimeError, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile, zlib.error)
-"""What reading a damaged archive raises; RuntimeError: one with a password or a packing that zipfile lacks."""
+"""Raised for a damaged archive; RuntimeError: it has a password or a compression that zipfile lacks."""
 
 SEGMENT = re.compile(r"<seg[^>]*>(.*?)</seg>", re.DOTALL)
 HELD_OUT = 2000
 """Sentence pairs in each of test and val of a split set; at most one pair in twenty."""
 
 TED_TESTS = ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")
-"""Sets of IWSLT 2014 that the field puts together as its test set."""
+"""Sets of IWSLT 2014 that are commonly concatenated as the test set."""
 TED_EVERY = 23
-"""Of so many training pairs the field takes the last for validation."""
+"""Every 23rd training pair is commonly held out for validation."""
 TED_TAGGED = re.compile(r"<(title|description)>(.*)</\1>")
 
 Stream = tuple[str, Iterator[bytes]]
-"""Name of a file, and what it holds, some of it at a time."""
+"""Name of a file, and its contents in chunks."""
 
 
 def unpack(archive: Path, packing: str, files: Sequence[DataFile]) -> Iterator[Stream]:
-    """The contents of ``files``, one after the other, each to be read before the next.
+    """The contents of ``files``, one after another; each must be read before the next is requested.
 
-    Raises:
-        DownloadError: the archive is damaged, lacks a member or is larger than ``MAX_BYTES`` inside; while it is read.
+    Raises, while the streams are read:
+        DownloadError: the archive is damaged, lacks a member or contains one larger than ``MAX_BYTES``.
     """
     with _damage_named(archive):
         for name, chunks in UNPACKERS[packing](archive, files):
@@ -71,13 +71,13 @@ def _damage_named(archive: Path) -> Iterator[None]:
     except DownloadError:
         raise
     except DAMAGE as error:
-        if getattr(error, "errno", None) not in (None, errno.EINVAL):  # an offset that is wrong is an invalid argument
-            raise  # the system's fault, not the archive's
+        if getattr(error, "errno", None) not in (None, errno.EINVAL):  # EINVAL: a wrong offset in the archive
+            raise  # a system error, not a damaged archive
         raise DownloadError(
-            f"{archive.name}: must be an intact archive without password, got another ({error})"
+            f"{archive.name}: must be an intact archive without a password, got another ({error})"
         ) from error
     except UnicodeDecodeError as error:
-        raise DownloadError(f"{archive.name}: must hold UTF-8 text, but it does not ({error})") from error
+        raise DownloadError(f"{archive.name}: must contain UTF-8 text, but it does not ({error})") from error
 
 
 def _plain(archive: Path, files: Sequence[DataFile]) -> Iterator[Stream]:
@@ -93,20 +93,20 @@ def _gz(archive: Path, files: Sequence[DataFile]) -> Iterator[Stream]:
 
 
 def _tar(archive: Path, files: Sequence[DataFile]) -> Iterator[Stream]:
-    """Members as they are, or unpacked once more if they end in .gz."""
+    """Members of a tar archive; those whose names end in .gz are decompressed."""
     for file, stream in _members(archive, files):
         with gzip.open(stream) if file.member.endswith(".gz") else stream as plain:
             yield file.name, _bounded(plain, archive)
 
 
 def _sgm(archive: Path, files: Sequence[DataFile]) -> Iterator[Stream]:
-    """WMT's mark-up inside a .tgz: the text of each <seg>, one a line, white space made single."""
+    """WMT's mark-up inside a .tgz: the text of each <seg> on a line, with white space normalised."""
     for file, stream in _members(archive, files):
         yield file.name, iter([_joined(_segments(_whole(stream, archive)))])
 
 
 def _ted(archive: Path, files: Sequence[DataFile]) -> Iterator[Stream]:
-    """IWSLT 2014: talks with tags, one sentence a line, of which every 23rd is held out, and marked-up test sets."""
+    """IWSLT 2014: tagged talks, one sentence per line, of which every 23rd is held out; and test sets in XML."""
     for file in files:
         part, _, language = file.name.rpartition(".")
         home, between = "de-en", f"de-en.{language}"
@@ -127,7 +127,7 @@ def _ted(archive: Path, files: Sequence[DataFile]) -> Iterator[Stream]:
 
 
 def _spoken_lines(text: str) -> list[str]:
-    """The lines of a tagged file: titles and descriptions without their tags, the other tagged lines left out."""
+    """The lines of a tagged file: titles and descriptions without their tags, without the other tagged lines."""
     lines = []
     for line in text.split("\n"):
         line = line.strip()
@@ -144,7 +144,7 @@ def _segments(text: str) -> list[str]:
 
 
 def _members(archive: Path, files: Sequence[DataFile]) -> Iterator[tuple[DataFile, BinaryIO]]:
-    """The members of a tar archive, packed or not, that ``files`` name, in the order in which they lie there."""
+    """The members of a tar archive, compressed or not, that ``files`` name, in the order of the archive."""
     wanted: dict[str, list[DataFile]] = {}
     for file in files:
         wanted.setdefault(file.member, []).append(file)
@@ -155,7 +155,7 @@ def _members(archive: Path, files: Sequence[DataFile]) -> Iterator[tuple[DataFil
                     raise DownloadError(f"{archive.name}: {entry.name} must be a file, got a folder or a link")
                 yield file, bundle.extractfile(entry)
     if wanted:
-        raise DownloadError(f"{archive.name}: must hold {min(wanted)}, but there is no such file in it")
+        raise DownloadError(f"{archive.name}: must contain {min(wanted)}, but it does not")
 
 
 def _pairs(archive: Path, files: Sequence[DataFile]) -> Iterator[Stream]:
@@ -163,23 +163,23 @@ def _pairs(archive: Path, files: Sequence[DataFile]) -> Iterator[Stream]:
     with zipfile.ZipFile(archive) as bundle:
         tables = [name for name in bundle.namelist() if name.endswith(".txt") and not name.startswith("_")]
         if len(tables) != 1:
-            raise DownloadError(f"{archive.name}: must hold one table of sentences, got {len(tables)}")
+            raise DownloadError(f"{archive.name}: must contain one table of sentences, got {len(tables)}")
         with bundle.open(tables[0]) as stream:
             lines = _whole(stream, archive).split("\n")
     pairs = [line.rstrip("\r").split("\t")[:2] for line in lines if line.count("\t") >= 1]
     parts = split_by_first(pairs)
     if not all(parts.values()):
-        raise DownloadError(f"{archive.name}: must hold pairs enough for train, val and test, got {len(pairs)}")
+        raise DownloadError(f"{archive.name}: must contain enough pairs for train, val and test, got {len(pairs)}")
     for file in files:
         part, _, language = file.name.rpartition(".")
         yield file.name, iter([_joined([pair[0 if language == "en" else 1] for pair in parts[part]])])
 
 
 def split_by_first(pairs: Sequence[Sequence[str]]) -> dict[str, list]:
-    """``pairs`` in three parts that share no first sentence, in an order that depends on the sentences alone.
+    """``pairs`` in three parts that share no first sentence, in an order that depends only on the sentences.
 
-    A first sentence with several translations goes to one part whole: a model that has seen it in training
-    would otherwise be tested on it.
+    All translations of a first sentence go to the same part: otherwise a model would be tested on sentences that it
+    has seen in training.
     """
     ordered = sorted(pairs, key=lambda pair: hashlib.sha256(pair[0].encode()).digest())
     wanted = min(HELD_OUT, len(ordered) // 20)
@@ -198,14 +198,14 @@ def _bounded(stream: BinaryIO, archive: Path) -> Iterator[bytes]:
     while chunk := stream.read(CHUNK):
         left -= len(chunk)
         if left < 0:
-            raise DownloadError(f"{archive.name}: must hold at most {MAX_BYTES} bytes a file, got more")
+            raise DownloadError(f"{archive.name}: each file must have at most {MAX_BYTES} bytes, got more")
         yield chunk
 
 
 def _whole(stream: BinaryIO, archive: Path) -> str:
     content = stream.read(IN_MEMORY + 1)
     if len(content) > IN_MEMORY:
-        raise DownloadError(f"{archive.name}: must hold at most {IN_MEMORY} bytes a file, got more")
+        raise DownloadError(f"{archive.name}: each file must have at most {IN_MEMORY} bytes, got more")
     return content.decode("utf-8")
 
 

@@ -1,4 +1,4 @@
-"""Pictures of a run and of a model, as matplotlib Figures: the caller shows them or saves them."""
+"""Plots of a run or a model as matplotlib Figures, which the caller shows or saves."""
 
 from minitransformer.figures.attention_map import draw_attention
 from minitransformer.figures.canvas import png_bytes

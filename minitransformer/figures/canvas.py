@@ -1,4 +1,4 @@
-"""An empty matplotlib Figure, and a Figure as PNG. No display and no global state: nothing of pyplot is touched."""
+"""Creates matplotlib Figures and writes them as PNG, without a display and without the global state of pyplot."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ FONTS = (
     "Noto Sans CJK JP",
     "Noto Sans CJK SC",
 )
-"""Looked through in this order for each character; those that the machine lacks are left out."""
+"""Tried in this order for each character; fonts that are not installed are skipped."""
 
 DOTS_PER_INCH = 150
 MOST_DOTS = 12_000
-"""Longer side of a picture, dots, at most: attention over a very long sentence gets coarser, not gigabytes large."""
+"""Maximum of the longer side in dots: a very long sentence gets a coarser picture, not one of gigabytes."""
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure of this size (inches), laid out so that labels do not overlap.
+    """An empty figure of this size (inches) whose layout avoids overlapping labels.
 
     Raises:
         MissingPackageError: matplotlib is not installed.
@@ -42,7 +42,7 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def known_fonts() -> list[str]:
-    """Those of ``FONTS`` that this machine has."""
+    """The fonts of ``FONTS`` that are installed."""
     from matplotlib import font_manager
 
     installed = {font.name for font in font_manager.fontManager.ttflist}
@@ -50,7 +50,7 @@ def known_fonts() -> list[str]:
 
 
 def png_bytes(figure: Figure) -> bytes:
-    """The picture as a PNG file."""
+    """The figure as the bytes of a PNG file."""
     stream = io.BytesIO()
     figure.savefig(stream, format="png")
     return stream.getvalue()

@@ -1,4 +1,4 @@
-"""Learning curves: how loss and perplexity fall, for one run or several."""
+"""Learning curves: loss and perplexity against the update, for one or more runs."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Each run differs in darkness and in dashes too, so the curves can be told apart in grey and by the colour-blind.
+# Runs also differ in brightness and dashes, so that the curves can be told apart in greyscale and by the colour-blind.
 COLOURS = ("#000000", "#d55e00", "#0072b2", "#999999", "#009e73", "#cc79a7")
 DASHES = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 2, 1, 2)), (0, (9, 3)), (0, (3, 1, 1, 1, 1, 1)))
 MARKERS = ("o", "s", "^", "D", "v", "P")
 MOST_MARKS = 12
-"""Markers on a validation curve, at most; more would hide the line."""
+"""Maximum number of markers on a validation curve; more would hide the line."""
 
 
 def draw_learning_curves(runs: Mapping[str, Sequence[dict]]) -> Figure:
     """Loss (left) and perplexity (right) against the update; training as a line, validation with markers.
 
-    runs: a label for the legend -> the lines of that run's metrics file; lines of kind ``train`` and ``valid`` are
-        drawn, of which ``update``, ``loss`` (nats per target token, label-smoothed) and ``ppl`` are read
+    runs: label in the legend -> lines of the run's metrics file; of the lines of kind ``train`` and ``valid``,
+        ``update``, ``loss`` (nats per target token, label-smoothed) and ``ppl`` are used
 
     Raises:
-        DataError: no runs, a run without such lines, or a line without a number in one of its three places.
+        DataError: no runs, a run without such lines, or a line in which one of the three keys is not a number.
         MissingPackageError: matplotlib is not installed.
     """
     if not runs:
@@ -41,17 +41,17 @@ def draw_learning_curves(runs: Mapping[str, Sequence[dict]]) -> Figure:
             raise DataError(f"plot curves: {label} must have lines of kind train or valid, got none")
         for axes, key in ((left, "loss"), (right, "ppl")):
             _draw_run(axes, curves, key, number, label)
-    _dress(left, "label-smoothed loss", "nats per target token")
-    _dress(right, "perplexity", "per target token, log scale")
+    _style_axes(left, "label-smoothed loss", "nats per target token")
+    _style_axes(right, "perplexity", "per target token, log scale")
     right.set_yscale("log")
-    _plain_numbers(right)
+    _use_plain_ticks(right)
     figure.legend(*left.get_legend_handles_labels(), loc="outside upper center", ncols=2, frameon=False)
     return figure
 
 
 def _draw_run(axes: Axes, curves: Mapping[str, list[dict]], key: str, number: int, label: str) -> None:
     colour = COLOURS[number % len(COLOURS)]
-    # A run with few lines would be nothing but a dot without markers of its own.
+    # Without markers, a run with few lines would hardly be visible.
     marker = "." if len(curves["train"]) < 3 else None
     if curves["train"]:
         style = {"color": colour, "linestyle": DASHES[number % len(DASHES)], "linewidth": 1.4, "marker": marker}
@@ -67,17 +67,17 @@ def _points(lines: Sequence[dict], key: str, label: str) -> tuple[list[float], l
         for name in ("update", key):
             value = line.get(name)
             if type(value) not in (int, float) or (name == "ppl" and value <= 0):
-                wanted = "a number above 0" if name == "ppl" else "a number"
-                raise DataError(f"plot curves: {label}: {name} must be {wanted} in each line, got {value!r:.60}")
+                expected = "a number above 0" if name == "ppl" else "a number"
+                raise DataError(f"plot curves: {label}: {name} must be {expected} in each line, got {value!r:.60}")
     return tuple([_drawable(line[name]) for line in lines] for name in ("update", key))
 
 
 def _drawable(value: float) -> float:
-    """What no axis can show leaves a gap: a perplexity may be too large for a number."""
+    """NaN, which leaves a gap, for values that no axis can show: a perplexity may overflow."""
     return value if abs(value) < 1e200 else math.nan
 
 
-def _dress(axes: Axes, title: str, y_label: str) -> None:
+def _style_axes(axes: Axes, title: str, y_label: str) -> None:
     axes.set_title(title, fontsize=11)
     axes.set_xlabel("update")
     axes.set_ylabel(y_label)
@@ -86,8 +86,8 @@ def _dress(axes: Axes, title: str, y_label: str) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _plain_numbers(axes: Axes) -> None:
-    """Ticks at 1, 2 and 5 times powers of ten, written out (20, not 2 x 10^1)."""
+def _use_plain_ticks(axes: Axes) -> None:
+    """Ticks at 1, 2 and 5 times powers of ten, in plain notation (20, not 2 x 10^1)."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))

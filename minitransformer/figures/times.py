@@ -1,4 +1,4 @@
-"""Where the time of an update goes: a bar for each op, forward and backward apart."""
+"""Time per op in an update: one bar for each op, split into forward and backward."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from minitransformer.figures.canvas import new_figure
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# The parts of a bar, light to dark, so that they can be told apart in grey.
+# The parts of a bar also differ in brightness, so that they can be told apart in greyscale.
 PARTS = {"forward": "#a6cee3", "backward": "#1f78b4", "whole": "#999999"}
 SMALLEST = 0.005
-"""Ops below this share of the whole are drawn as one."""
+"""Ops below this fraction of the total are drawn as one bar."""
 
 
 def draw_times(table: Mapping[str, Mapping[str, float]], updates: int, threads: int) -> Figure:
-    """Horizontal bars, longest on top.
+    """Horizontal bars, the longest on top.
 
     table: ``{op: {"forward" | "backward" | "whole": milliseconds per update}}``, as ``Profile.per_update`` gives it
-    updates: over how many updates it is a mean
-    threads: whose times are added up
+    updates: number of updates that the times are averaged over
+    threads: number of threads whose times are added up
 
     Raises:
         MissingPackageError: matplotlib is not installed.
     """
-    rows = _with_small_ones_together(table)
+    rows = _group_small_ops(table)
     whole = sum(sum(parts.values()) for parts in rows.values())
     figure = new_figure(8.0, 1.6 + 0.32 * len(rows))
     axes = figure.subplots()
@@ -42,19 +42,19 @@ def draw_times(table: Mapping[str, Mapping[str, float]], updates: int, threads: 
             f"{end / whole:.1%}", (end, name), xytext=(4, 0), textcoords="offset points", va="center", fontsize=8
         )
     axes.invert_yaxis()
-    axes.set_xlim(0, 1.12 * max(ends.values()))  # room for the shares
-    together = "" if threads == 1 else f", {threads} threads added up"
-    axes.set_xlabel(f"milliseconds per update{together}")
+    axes.set_xlim(0, 1.12 * max(ends.values()))  # space for the percentages
+    suffix = "" if threads == 1 else f", {threads} threads added up"
+    axes.set_xlabel(f"milliseconds per update{suffix}")
     axes.set_title(f"Where the time of an update goes (mean of {updates:,})", fontsize=11)
     axes.legend(frameon=False, loc="lower right")
     axes.spines[["top", "right"]].set_visible(False)
     return figure
 
 
-def _with_small_ones_together(table: Mapping[str, Mapping[str, float]]) -> dict[str, Mapping[str, float]]:
+def _group_small_ops(table: Mapping[str, Mapping[str, float]]) -> dict[str, Mapping[str, float]]:
     whole = sum(sum(parts.values()) for parts in table.values())
     large = {name: parts for name, parts in table.items() if sum(parts.values()) >= SMALLEST * whole}
     small = [parts for name, parts in table.items() if name not in large]
     if small:
-        large[f"{len(small)} smaller ones"] = {part: sum(parts.get(part, 0.0) for parts in small) for part in PARTS}
+        large[f"{len(small)} smaller ops"] = {part: sum(parts.get(part, 0.0) for parts in small) for part in PARTS}
     return large

@@ -38,7 +38,7 @@ class PrefixTreeCache(KeyValueCache):
     def __init__(self, xp: ModuleType, start_ids: np.ndarray, max_length: int, memory=(), memory_mask=None):
         super().__init__(xp, start_ids, max_length, memory, None if memory_mask is None else memory_mask.copy())
         self._tree = PrefixTree(self.n_rows)
-        self._grouped_rows = xp.asarray(self._tree.grouped_rows)
+        self._locate_rows()
 
     def extend(self, is_token: np.ndarray | None = None) -> None:
         """As in `KeyValueCache`; finds slots for the new tokens."""
@@ -91,17 +91,26 @@ class PrefixTreeCache(KeyValueCache):
         self.layers = {layer: [moved(each) for each in pair] for layer, pair in self.layers.items()}
         self.memory = [[moved(each) for each in pair] for pair in self.memory]
         self.memory_mask = None if self.memory_mask is None else moved(self.memory_mask)
-        self._grouped_rows = self.xp.asarray(self._tree.grouped_rows)
+        self._locate_rows()
+
+    def _locate_rows(self) -> None:
+        """Note where each row stands among the grouped ones: in order and without gaps (None), or at these indices."""
+        rows, n_grouped = self._tree.grouped_rows, self._tree.n_sentences * self._tree.width
+        in_order = np.array_equal(rows, np.arange(n_grouped))
+        self._grouped_rows = None if in_order else self.xp.asarray(rows)
 
     def group_by_sentence(self, x: Tensor) -> Tensor:
         """The rows of one sentence side by side, as if they were positions of one target: (R, n, d) to (B, w * n, d),
         zeros where a sentence has fewer rows."""
-        n, d = x.shape[1:]
-        grouped = self.xp.zeros((self._tree.n_sentences * self._tree.width, n, d), x.dtype)
-        grouped[self._grouped_rows] = x.data
-        return Tensor(grouped.reshape(self._tree.n_sentences, self._tree.width * n, d))
+        n_sentences, width, (n, d) = self._tree.n_sentences, self._tree.width, x.shape[1:]
+        grouped = x.data
+        if self._grouped_rows is not None:
+            grouped = self.xp.zeros((n_sentences * width, n, d), x.dtype)
+            grouped[self._grouped_rows] = x.data
+        return Tensor(grouped.reshape(n_sentences, width * n, d))
 
     def ungroup(self, grouped: Tensor) -> Tensor:
         """Back to rows: (B, w * n, d) to (R, n, d)"""
-        by_row = grouped.data.reshape(self._tree.n_sentences * self._tree.width, -1, grouped.shape[-1])
-        return Tensor(by_row[self._grouped_rows])
+        n_sentences, width = self._tree.n_sentences, self._tree.width
+        rows = grouped.data.reshape(n_sentences * width, grouped.shape[1] // max(width, 1), grouped.shape[2])
+        return Tensor(rows if self._grouped_rows is None else rows[self._grouped_rows])

@@ -1,4 +1,4 @@
-"""Text: reading parallel files, cutting lines into word pieces, gathering sentences into padded batches."""
+"""Text: reading parallel files, encoding lines as subword tokens, and grouping sentences into padded batches."""
 
 from minitransformer.text.batching import Batch, BatchStream, pad_batch
 from minitransformer.text.corpus import read_lines, read_parallel

@@ -1,4 +1,4 @@
-"""Sentences of about equal length gathered into padded batches, in an order fixed by the seed  [sec. 5.1]."""
+"""Sentences of similar length grouped into padded batches, in an order determined by the seed  [sec. 5.1]."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from minitransformer.text.binary import lengths_of
 class Batch:
     """Padded sentence pairs, one per row; padding is id 0.
 
-    src: (B, S) int32      tokens of the source, then EOS
-    tgt_in: (B, T) int32   BOS, then tokens of the target: what the decoder reads
-    tgt_out: (B, T) int32  tokens of the target, then EOS: what it must say
-    rows: (B,) int         where the pairs stand in the corpus
+    src: (B, S) int32      source tokens, then EOS
+    tgt_in: (B, T) int32   BOS, then target tokens: the input of the decoder
+    tgt_out: (B, T) int32  target tokens, then EOS: what it must predict
+    rows: (B,) int         indices of the pairs in the corpus
     """
 
     src: np.ndarray
@@ -30,19 +30,19 @@ class Batch:
 
     @property
     def n_src_tokens(self) -> int:
-        """Source tokens without padding, EOS included."""
+        """Number of source tokens without padding, including EOS."""
         return int(np.count_nonzero(self.src != PAD))
 
     @property
     def n_tgt_tokens(self) -> int:
-        """Target tokens without padding, EOS included: the tokens over which the loss is a mean."""
+        """Number of target tokens without padding, including EOS: the tokens over which the loss is averaged."""
         return int(np.count_nonzero(self.tgt_out != PAD))
 
 
 def pad_batch(
     src_seqs: Sequence[Sequence[int]], tgt_seqs: Sequence[Sequence[int]], rows: Sequence[int] | None = None
 ) -> Batch:
-    """The batch of these pairs, given without BOS and EOS; ``rows`` defaults to 0, 1, 2, ..."""
+    """A batch of pairs given without BOS and EOS; ``rows`` defaults to 0, 1, 2, ..."""
     if len(src_seqs) != len(tgt_seqs) or not len(src_seqs):
         raise DataError(
             f"pad_batch: source and target must have the same number of sentences, at least one, "
@@ -57,7 +57,7 @@ def pad_batch(
 
 
 def pad_rows(seqs: Sequence[Sequence[int]], *, first: int | None = None, last: int | None = None) -> np.ndarray:
-    """Sequences as rows of a (B, longest) int32 array filled with PAD; ``first`` before or ``last`` after each."""
+    """Sequences as rows of a (B, longest) int32 array padded with PAD; ``first`` before and ``last`` after each."""
     begin = int(first is not None)
     longest = max(map(len, seqs)) + begin + int(last is not None)
     padded = np.full((len(seqs), longest), PAD, dtype=np.int32)
@@ -72,22 +72,22 @@ def pad_rows(seqs: Sequence[Sequence[int]], *, first: int | None = None, last: i
 
 
 class BatchStream:
-    """All micro-batches of a training run, numbered from 0; each follows from (seed, number) alone.
+    """All micro-batches of a training run, numbered from 0; each is a function of (seed, number) only.
 
     In every epoch each pair occurs once. The pairs are shuffled, then sorted by approximate length (target, then
-    source) and cut so that no batch exceeds its budgets; then the batches are shuffled.
+    source) and split so that no batch exceeds its token budgets; then the batches are shuffled.
 
-    Both sorting and cutting see lengths rounded up by `rounded_up`. These, once sorted, are the same in every
-    epoch, and so are the cuts: only which of the equally long pairs falls into which batch changes. So an epoch
-    always has ``batches_per_epoch`` batches, and any batch is found without walking through the epochs before it.
-    Of the sentences, only those of the batch asked for are read.
+    Sorting and splitting both use lengths rounded up by `rounded_up`. Sorted, these are the same in every epoch, and so
+    are the splits: only which of the equally long pairs falls into which batch changes. An epoch therefore always has
+    ``batches_per_epoch`` batches, and any batch is found without going through the epochs before it. Only the sentences
+    of the requested batch are read.
 
-    src, tgt: token ids of each sentence, without BOS and EOS; lists, or `binary.MappedSentences` on the disk
-    src_tokens, tgt_tokens: most positions of a batch, padding and EOS (BOS) included: B*S and B*T
-    seed: order of the data, 0 or more
+    src, tgt: token ids of each sentence, without BOS and EOS; lists, or memory-mapped `binary.MappedSentences`
+    src_tokens, tgt_tokens: maximum number of positions of a batch, including padding and EOS (BOS): B*S and B*T
+    seed: determines the order of the data, 0 or more
 
     Raises:
-        DataError: no pairs, sides of unequal number, or a sentence that is longer than a whole budget.
+        DataError: there are no pairs, the sides have different numbers of sentences, or a sentence exceeds a budget.
     """
 
     def __init__(
@@ -107,18 +107,18 @@ class BatchStream:
         self.src, self.tgt, self.seed = src, tgt, seed
         self.src_lengths = _lengths("source", src, "src_tokens", src_tokens)
         self.tgt_lengths = _lengths("target", tgt, "tgt_tokens", tgt_tokens)
-        groups = _Groups(self.src_lengths, self.tgt_lengths, src_tokens, tgt_tokens)
-        self._group_of = groups.numbers
-        self._cuts = _cut(groups, src_tokens, tgt_tokens)
+        buckets = _LengthBuckets(self.src_lengths, self.tgt_lengths, src_tokens, tgt_tokens)
+        self._bucket_of = buckets.numbers
+        self._splits = _split_points(buckets, src_tokens, tgt_tokens)
         self._epochs: dict[int, list[np.ndarray]] = {}
         self._lock = threading.Lock()
 
     @property
     def batches_per_epoch(self) -> int:
-        return len(self._cuts) + 1
+        return len(self._splits) + 1
 
     def position(self, number: int) -> tuple[int, int]:
-        """(epoch, place in that epoch) of micro-batch ``number``, all counted from 0."""
+        """(epoch, index in that epoch) of micro-batch ``number``, all counted from 0."""
         return divmod(number, self.batches_per_epoch)
 
     def batch(self, number: int) -> Batch:
@@ -127,22 +127,22 @@ class BatchStream:
         return pad_batch([self.src[row] for row in rows], [self.tgt[row] for row in rows], rows)
 
     def rows(self, number: int) -> np.ndarray:
-        """Where the pairs of micro-batch ``number`` stand in the corpus."""
-        epoch, place = self.position(number)
-        return self.prepare(epoch)[place]
+        """Indices in the corpus of the pairs of micro-batch ``number``."""
+        epoch, index = self.position(number)
+        return self.prepare(epoch)[index]
 
     def shape(self, number: int) -> tuple[int, int, int]:
-        """(sentences, source positions, target positions) of micro-batch ``number``; the batch itself is not made."""
+        """(sentences, source positions, target positions) of micro-batch ``number``, without building the batch."""
         rows = self.rows(number)
         return len(rows), int(self.src_lengths[rows].max()), int(self.tgt_lengths[rows].max())
 
     def n_tokens(self, number: int) -> tuple[int, int]:
-        """(source, target) tokens of micro-batch ``number`` without padding; the batch itself is not made."""
+        """(source, target) tokens without padding of micro-batch ``number``, without building the batch."""
         rows = self.rows(number)
         return int(self.src_lengths[rows].sum()), int(self.tgt_lengths[rows].sum())
 
     def prepare(self, epoch: int) -> list[np.ndarray]:
-        """`epoch`, kept until the one after the next is asked for; a thread may do that before the first batch is."""
+        """`epoch`, cached until the epoch after the next is requested; a thread may call this ahead of time."""
         with self._lock:
             if epoch not in self._epochs:
                 kept = {each: rows for each, rows in self._epochs.items() if each == epoch - 1}
@@ -152,13 +152,13 @@ class BatchStream:
     def epoch(self, epoch: int) -> list[np.ndarray]:
         """The rows of each micro-batch of an epoch (counted from 0), in order."""
         rng = np.random.default_rng((self.seed, epoch))
-        rows = rng.permutation(len(self.src)).astype(np.int32)  # millions of them: 32 bits save memory
-        rows = rows[np.argsort(self._group_of[rows], kind="stable")]  # 16-bit numbers: NumPy sorts them by radix
-        batches = np.split(rows, self._cuts)
-        return [batches[place] for place in rng.permutation(len(batches))]
+        rows = rng.permutation(len(self.src)).astype(np.int32)  # there may be millions: 32 bits save memory
+        rows = rows[np.argsort(self._bucket_of[rows], kind="stable")]  # for 16-bit integers a radix sort
+        batches = np.split(rows, self._splits)
+        return [batches[index] for index in rng.permutation(len(batches))]
 
     def padding_share(self, epoch: int = 0) -> float:
-        """Share of positions in an epoch's batches, source and target together, that are padding."""
+        """Fraction of the positions in an epoch's batches, source and target together, that are padding."""
         padded = sum(
             len(rows) * int(lengths[rows].max())
             for rows in self.epoch(epoch)
@@ -167,23 +167,23 @@ class BatchStream:
         return 1 - int(self.src_lengths.sum() + self.tgt_lengths.sum()) / padded
 
 
-class _Groups:
-    """Pairs of one group have the same rounded lengths; groups are numbered in the order of batches.
+class _LengthBuckets:
+    """Pairs in one bucket have the same rounded lengths; buckets are numbered in the order of batches.
 
-    That is by target, then by source length. Source lengths rise in one target length and fall in the next, so that a
-    batch which holds the end of one and the beginning of the other has no jump in it (about 1.5 % less padding than
-    always rising).
+    They are sorted by target, then by source length. Source lengths increase within one target length and decrease
+    within the next, so that a batch that spans two target lengths contains no jump (about 1.5 % less padding than with
+    source lengths that always increase).
 
-    numbers: (pairs,) uint16, the group of each pair.   lengths: [(source, target, pairs)] of each group
+    numbers: (pairs,) uint16, the bucket of each pair.   lengths: [(source, target, pairs)] of each bucket
     """
 
     def __init__(self, src_lengths: np.ndarray, tgt_lengths: np.ndarray, src_tokens: int, tgt_tokens: int):
         src_rank, src_values = _ranks(src_lengths, src_tokens)
         tgt_rank, tgt_values = _ranks(tgt_lengths, tgt_tokens)
         n_src = len(src_values)
-        falls = tgt_rank % 2 == 1
-        src_rank[falls] = n_src - 1 - src_rank[falls]
-        # At most 16 + 8 * 27 rounded lengths below 2^31, so fewer than 2^16 groups.
+        decreasing = tgt_rank % 2 == 1
+        src_rank[decreasing] = n_src - 1 - src_rank[decreasing]
+        # There are at most 16 + 8 * 27 rounded lengths below 2^31, so fewer than 2^16 buckets.
         self.numbers = tgt_rank * np.uint16(n_src) + src_rank
         counts = np.bincount(self.numbers)
         self.lengths = []
@@ -194,44 +194,44 @@ class _Groups:
 
 
 def _ranks(lengths: np.ndarray, budget: int) -> tuple[np.ndarray, np.ndarray]:
-    """(rank of each length, rounded up, among the rounded lengths that occur; these lengths)"""
+    """(rank of each rounded length among the rounded lengths that occur, these lengths)"""
     rounded = rounded_up(np.arange(int(lengths.max()) + 1), budget)
     values = np.unique(rounded[np.bincount(lengths) > 0])
     return np.searchsorted(values, rounded).astype(np.uint16)[lengths], values
 
 
 def _lengths(side: str, seqs: Sequence[Sequence[int]], option: str, budget: int) -> np.ndarray:
-    """Tokens of each sentence with its EOS (or BOS)."""
+    """Number of tokens of each sentence, including EOS (or BOS)."""
     lengths = lengths_of(seqs) + 1
     row = int(lengths.argmax())
     if lengths[row] > budget:
         raise DataError(
             f"BatchStream: every {side} sentence must fit into {option} = {budget}, got {lengths[row]} tokens "
-            f"in row {row} (from 0, end mark included); raise {option} or lower max_length"
+            f"in row {row} (counted from 0; EOS included); raise {option} or lower max_length"
         )
     return lengths
 
 
 def rounded_up(lengths: np.ndarray, budget: int) -> np.ndarray:
-    """Lengths up to 16 as they are, up to 32 in steps of 2, up to 64 of 4, and so on; never above the budget.
+    """Lengths up to 16 unchanged, up to 32 in steps of 2, up to 64 in steps of 4, and so on; never above the budget.
 
-    Sentences within a step, at most an eighth of their length, may share a batch in one epoch and not in the next.
+    Sentences within one step, at most an eighth of their length, may share a batch in one epoch but not in the next.
     """
     step = 2 ** np.maximum(np.frexp(lengths - 1)[1] - 4, 0)
     return np.minimum(-(-lengths // step) * step, budget)
 
 
-def _cut(groups: _Groups, src_tokens: int, tgt_tokens: int) -> list[int]:
-    """Where a new batch begins: each takes sentences, in the order of groups, as long as both budgets last."""
-    cuts, place, size, longest_src, longest_tgt = [], 0, 0, 0, 0
-    for src, tgt, count in groups.lengths:
+def _split_points(buckets: _LengthBuckets, src_tokens: int, tgt_tokens: int) -> list[int]:
+    """Where a new batch begins: each takes pairs in the order of the buckets until a budget is used up."""
+    splits, start, size, longest_src, longest_tgt = [], 0, 0, 0, 0
+    for src, tgt, count in buckets.lengths:
         while count:
             longest_src, longest_tgt = max(longest_src, src), max(longest_tgt, tgt)
             room = min(src_tokens // longest_src, tgt_tokens // longest_tgt) - size
             if room <= 0:
-                cuts.append(place)
+                splits.append(start)
                 size = longest_src = longest_tgt = 0
                 continue
             taken = min(room, count)
-            size, place, count = size + taken, place + taken, count - taken
-    return cuts
+            size, start, count = size + taken, start + taken, count - taken
+    return splits

@@ -1,4 +1,4 @@
-"""Aligned text files to a folder of ids on the disk: read, encoded by several processes, and written as a stream."""
+"""Encode aligned text files into a folder of binarised pairs, as a stream and with several processes."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from minitransformer.text.processes import map_in_processes
 from minitransformer.text.tokenizer import Tokenizer
 
 PAIRS_AT_A_TIME = 5000
-"""Pairs that one process encodes at a time, about a megabyte of text."""
+"""Pairs per task of a process, about a megabyte of text."""
 
 
 class FlatSentences(NamedTuple):
-    """``ids`` of some sentences, one after the other, and the ``lengths`` of each, as arrays."""
+    """The concatenated ``ids`` of some sentences and the ``lengths`` of the sentences, as arrays."""
 
     ids: np.ndarray
     lengths: np.ndarray
@@ -52,16 +52,17 @@ def binarise(
     processes: int = 1,
     progress: bool = False,
 ) -> BinaryHeader:
-    """Encode aligned files, one pair of them after the other, into ``folder``, which `binary.open_pairs` opens.
+    """Encode aligned files, in the given order, into ``folder``, which `binary.open_pairs` opens.
 
     Pairs are left out and counted as in `pairs.encode_parallel`.
 
-    files: (source file, target file), any number of them
-    max_length: tokens of a sentence at most, its EOS included
-    progress: show a bar
+    files: any number of (source file, target file)
+    max_length: maximum number of tokens of a sentence including EOS
+    progress: show a progress bar
 
     Raises:
-        DataError: as `read_parallel`; the folder exists, cannot be written, or no pair is left. Nothing is left behind.
+        DataError: as for `read_parallel`; the folder exists or cannot be written; or no pair is left. No partial folder
+            remains.
     """
     text = tokenizer.dumps()
     n_empty = n_long = 0
@@ -93,7 +94,7 @@ class _Part:
 
 
 def _some_pairs(files: Sequence[tuple[str | Path, str | Path]]) -> Iterator[tuple[list[str], list[str]]]:
-    """(source lines, target lines), up to PAIRS_AT_A_TIME of them"""
+    """(source lines, target lines), up to PAIRS_AT_A_TIME of each"""
     pairs = chain.from_iterable(stream_parallel(src, tgt) for src, tgt in files)
     while some := list(islice(pairs, PAIRS_AT_A_TIME)):
         yield [src for src, _ in some], [tgt for _, tgt in some]
@@ -106,7 +107,7 @@ def _encode(task: _Task) -> _Part:
 
 @lru_cache(1)
 def _tokenizer(text: str) -> Tokenizer:
-    """One for all tasks of a process: it remembers the words it has met."""
+    """One tokenizer for all tasks of a process, because it caches the words it has encoded."""
     return Tokenizer.loads(text)
 
 
@@ -116,17 +117,17 @@ def _flat(sentences: list[list[int]]) -> FlatSentences:
 
 
 class PairWriter:
-    """Writes a folder of pairs, a few at a time; it appears under its name when it is whole.
+    """Writes a folder of pairs, part by part; the folder gets its name only when it is complete.
 
         with PairWriter(folder, vocab_size, tokenizer_text, max_length) as writer:
             writer.add(src, tgt)
             ...
             header = writer.finish(n_empty, n_long)
 
-    If anything fails before ``finish``, what was written is removed.
+    If anything fails before ``finish``, the partial folder is removed.
 
     Raises:
-        DataError: the folder exists already, or cannot be written.
+        DataError: the folder already exists or cannot be written.
     """
 
     def __init__(self, folder: str | Path, vocab_size: int, tokenizer_text: str, max_length: int):
@@ -140,7 +141,7 @@ class PairWriter:
 
     def __enter__(self) -> PairWriter:
         try:
-            shutil.rmtree(self.partial, ignore_errors=True)  # of one that was killed
+            shutil.rmtree(self.partial, ignore_errors=True)  # left by a process that was killed
             self.partial.mkdir(parents=True)
         except OSError as error:
             raise DataError(f"binarise: {self.folder} cannot be written: {error.strerror}") from error
@@ -158,7 +159,7 @@ class PairWriter:
         self.pairs += len(src.lengths)
 
     def finish(self, n_empty: int, n_long: int) -> BinaryHeader:
-        """Write the header and put the folder in its place."""
+        """Write the header and rename the folder to its final name."""
         if not self.pairs:
             raise DataError(
                 f"binarise: at least one pair must be left, got none ({n_empty} with an empty side, {n_long} longer "

@@ -1,7 +1,7 @@
-"""Sentence pairs as ids on the disk: written once, opened in milliseconds, read where a batch needs them.
+"""Binarised sentence pairs: token ids in memory-mapped files, opened in milliseconds and read as batches need them.
 
-A folder holds ``header.json`` and, for each side, ``src.ids`` (the ids of all sentences, one after the other) and
-``src.ends`` (where each sentence ends among them). Numbers are little-endian; ids have 16 bits if they fit.
+A folder contains ``header.json`` and, for each side, ``src.ids`` (the ids of all sentences, concatenated) and
+``src.ends`` (the offset at which each sentence ends). Numbers are little-endian; ids have 16 bits if they fit.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ HEADER = "header.json"
 SIDES = ("src", "tgt")
 ENDS = "<u8"
 HASHED = 1 << 20
-"""Numbers hashed at a time."""
+"""Ids hashed at once."""
 
 
 class MappedSentences(Sequence):
-    """The sentences of one side: ``sentences[i]`` is a view of the file, an array of ids without BOS and EOS."""
+    """The sentences of one side: ``sentences[i]`` is an array of ids without BOS and EOS, a view of the file."""
 
     def __init__(self, ids: np.ndarray, ends: np.ndarray):
         self.ids, self.ends = ids, ends
@@ -37,7 +37,7 @@ class MappedSentences(Sequence):
         return self.ids[self.ends[row - 1] if row else 0 : self.ends[row]]
 
     def lengths(self) -> np.ndarray:
-        """Tokens of each sentence, (sentences,) int32"""
+        """Number of tokens of each sentence, (sentences,) int32."""
         lengths = np.empty(len(self.ends), dtype=np.int32)
         lengths[:1] = self.ends[:1]
         np.subtract(self.ends[1:], self.ends[:-1], out=lengths[1:], casting="unsafe")
@@ -45,14 +45,14 @@ class MappedSentences(Sequence):
 
 
 def lengths_of(sentences: Sequence[Sequence[int]]) -> np.ndarray:
-    """Tokens of each sentence, without reading it where it lies on the disk."""
+    """Number of tokens of each sentence, without reading memory-mapped sentences."""
     if isinstance(sentences, MappedSentences):
         return sentences.lengths()
     return np.fromiter(map(len, sentences), dtype=np.int32, count=len(sentences))
 
 
 def fingerprint_of(sides: Sequence[Sequence[Sequence[int]]]) -> str:
-    """SHA-256 of sentence pairs, by which a resumed run knows its data again, wherever they lie."""
+    """SHA-256 of sentence pairs, by which a resumed run recognises its data, in memory or in files."""
     digest = hashlib.sha256()
     for sentences in sides:
         digest.update(lengths_of(sentences).astype("<i8").tobytes())
@@ -62,7 +62,7 @@ def fingerprint_of(sides: Sequence[Sequence[Sequence[int]]]) -> str:
 
 
 def _parts(sentences: Sequence[Sequence[int]]) -> Iterator[np.ndarray]:
-    """All ids, some at a time."""
+    """All ids, in parts."""
     if isinstance(sentences, MappedSentences):
         yield from (sentences.ids[start : start + HASHED] for start in range(0, len(sentences.ids), HASHED))
     else:
@@ -71,7 +71,7 @@ def _parts(sentences: Sequence[Sequence[int]]) -> Iterator[np.ndarray]:
 
 @dataclass(frozen=True)
 class BinaryHeader:
-    """What the pairs are. ``n_empty``, ``n_long``: pairs left out; ``max_length``: tokens with the end mark, at most"""
+    """Description of the pairs. ``n_empty``, ``n_long``: pairs left out; ``max_length``: tokens per side incl. EOS."""
 
     pairs: int
     vocab_size: int
@@ -86,7 +86,7 @@ class BinaryHeader:
 
 @dataclass(frozen=True)
 class BinaryPairs:
-    """A folder of pairs, open."""
+    """An open folder of binarised pairs."""
 
     src: MappedSentences
     tgt: MappedSentences
@@ -94,20 +94,20 @@ class BinaryPairs:
 
 
 def id_type(vocab_size: int) -> str:
-    """The NumPy type of an id on the disk."""
+    """The NumPy data type of ids in files."""
     return "<u2" if vocab_size <= 1 << 16 else "<i4"
 
 
 def sha256_of(text: str) -> str:
-    """By which a folder knows the tokenizer (its text) that made it."""
+    """SHA-256 of a tokenizer's text, which identifies the tokenizer that encoded a folder."""
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
 def open_pairs(folder: str | Path) -> BinaryPairs:
-    """Map the files of a folder that `binarise` wrote; nothing is read but the header.
+    """Memory-map the files of a folder that `binarise` wrote; only the header is read.
 
     Raises:
-        DataError: there is no such folder, it is of another version, or a file does not fit the header.
+        DataError: the folder does not exist or has another version, or a file does not match the header.
     """
     folder = Path(folder)
     header = _read_header(folder / HEADER)
@@ -116,19 +116,20 @@ def open_pairs(folder: str | Path) -> BinaryPairs:
         ends = _mapped(folder / f"{side}.ends", ENDS, header.pairs)
         ids = _mapped(folder / f"{side}.ids", id_type(header.vocab_size), tokens)
         if int(ends[-1]) != tokens:
-            raise DataError(f"{folder / side}.ends: must end at {tokens}, got {int(ends[-1])}; binarise the text anew")
+            raise DataError(f"{folder / side}.ends: must end at {tokens}, got {int(ends[-1])}; binarise the text again")
         sides.append(MappedSentences(ids, ends))
     return BinaryPairs(*sides, header)
 
 
-def _mapped(path: Path, kind: str, length: int) -> np.ndarray:
-    wanted = length * np.dtype(kind).itemsize
+def _mapped(path: Path, dtype: str, length: int) -> np.ndarray:
+    wanted = length * np.dtype(dtype).itemsize
     try:
-        if path.stat().st_size != wanted:
+        size = path.stat().st_size
+        if size != wanted:
             raise DataError(
-                f"{path}: must have the {wanted} bytes of its header, got {path.stat().st_size}; binarise the text anew"
+                f"{path}: must have the {wanted} bytes that its header states, got {size}; binarise the text again"
             )
-        return np.memmap(path, dtype=kind, mode="r")
+        return np.memmap(path, dtype=dtype, mode="r")
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from error
 
@@ -139,15 +140,15 @@ def _read_header(path: Path) -> BinaryHeader:
         if (values.pop("format"), values.pop("version")) != (FORMAT, VERSION):
             raise ValueError("another format or version")
         header = BinaryHeader(**values)
-        kinds = {name: type(value).__name__ for name, value in asdict(header).items()}
-        if kinds != BinaryHeader.__annotations__ or header.pairs < 1:
-            raise ValueError("a value of another kind")
+        types = {name: type(value).__name__ for name, value in asdict(header).items()}
+        if types != BinaryHeader.__annotations__ or header.pairs < 1:
+            raise ValueError("a value of another type")
         return header
     except OSError as error:
         raise DataError(
-            f"{path}: cannot be read: {error.strerror}; make the folder with `minitransformer binarise`"
+            f"{path}: cannot be read: {error.strerror}; create the folder with `minitransformer binarise`"
         ) from error
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise DataError(
-            f"{path}: must be the header of {FORMAT}, version {VERSION}, got another ({error}); binarise the text anew"
+            f"{path}: must be a header of {FORMAT}, version {VERSION}, got another ({error}); binarise the text again"
         ) from error

@@ -1,7 +1,8 @@
-"""Which sentence pairs are worth learning from: the filters of the published recipes, as one stream over the text.
+"""Cleaning of parallel text: the filters of published training recipes, applied in one pass over the text.
 
-In this order: each line is normalised; a pair goes if a side is empty, too long, has a word too long, is much longer
-than the other, is written in another script, or if the pair has been seen before. Each step counts what it takes away.
+Each line is normalised. Then a pair is left out if one side is empty, is too long, contains an overlong word, is much
+longer than the other side or is written in another script, or if the pair occurred before: checked in this order, and
+counted by reason.
 """
 
 from __future__ import annotations
@@ -20,21 +21,22 @@ from minitransformer.errors import ConfigError
 from minitransformer.text.processes import map_in_processes
 
 PAIRS_AT_A_TIME = 5000
-STEPS = ("empty", "long", "long word", "ratio", "script", "duplicate")
-"""Reasons to leave a pair out, in the order in which they are looked for."""
+REASONS = ("empty", "long", "long word", "ratio", "script", "duplicate")
+"""Reasons to leave a pair out, in the order in which they are checked."""
 
 Pair = tuple[str, str]
 
 
 @dataclass(frozen=True)
 class Rules:
-    """What a pair must be to stay. Words are what stands between spaces.
+    """Which pairs are kept. A word is a sequence of characters between spaces.
 
-    max_words, max_ratio: fairseq's recipe for WMT14 en-de has 250 and 1.5, but counts BPE pieces. Of words 1.5 is too
-        strict: it takes 5 % of clean news and parliament text away (2 takes 0.6 %)
-    max_word: characters of the longest word; longer ones are addresses, tables and damage
-    src_script, tgt_script: Unicode's name of a script, such as Latin; more than half of the letters are to be of it.
-        Empty: any
+    max_words, max_ratio: of a side, and between the sides, in words. fairseq's recipe for WMT14 en-de has 250 and 1.5,
+        but counts BPE tokens. For words 1.5 is too strict: it removes 5 % of clean news and parliamentary text (2
+        removes 0.6 %)
+    max_word: characters of the longest word; longer ones are addresses, tables and corrupted text
+    src_script, tgt_script: Unicode name of a script, such as Latin, to which more than half of the letters must belong;
+        empty: any script
     """
 
     max_words: int = 250
@@ -49,18 +51,18 @@ class Rules:
 
 
 def clean(pairs: Iterable[Pair], rules: Rules, counts: Counter[str], processes: int = 1) -> Iterator[list[Pair]]:
-    """The pairs that stay, normalised, some at a time, in their order.
+    """Yield the pairs that are kept, normalised, in their order, a chunk at a time.
 
-    counts: what was read, changed, left out (by `STEPS`) and kept is added here
-    processes: that share the work
+    counts: the numbers of pairs read, normalised, left out (by `REASONS`) and kept are added to it
+    processes: number of processes that share the work
 
-    Memory does not grow with the text but for 8 bytes a pair, by which duplicates are known. (Of pairs by the thousand
-    million two may share these 64 bits; then one of them is taken for a duplicate.)
+    Memory grows by 8 bytes per pair, a 64-bit hash by which duplicates are recognised. (Among thousands of millions of
+    pairs two may have the same hash; one of them is then taken for a duplicate.)
     """
-    pairs, seen = iter(pairs), Seen()
-    tasks = ((some, rules) for some in iter(lambda: list(islice(pairs, PAIRS_AT_A_TIME)), []))
-    for kept, marks, found in map_in_processes(_clean_some, tasks, processes):
-        new = seen.add(marks)
+    pairs, seen = iter(pairs), SeenHashes()
+    tasks = ((chunk, rules) for chunk in iter(lambda: list(islice(pairs, PAIRS_AT_A_TIME)), []))
+    for kept, hashes, found in map_in_processes(_clean_chunk, tasks, processes):
+        new = seen.add(hashes)
         counts.update(found)
         counts["duplicate"] += len(kept) - int(new.sum())
         counts["kept"] += int(new.sum())
@@ -68,9 +70,9 @@ def clean(pairs: Iterable[Pair], rules: Rules, counts: Counter[str], processes: 
 
 
 def normalised(line: str) -> str:
-    """Unicode's composed form (NFC), single spaces, no control characters.
+    """The line in Unicode's composed form (NFC), with single spaces and without control characters.
 
-    All white space is a space afterwards: tabs, U+00A0, and U+0085 and U+2028, which other programs take for line ends.
+    All white space becomes a space: tabs, U+00A0, and also U+0085 and U+2028, which other programs take for line ends.
     """
     if line.isprintable() and "  " not in line and line.strip(" ") == line and unicodedata.is_normalized("NFC", line):
         return line
@@ -79,7 +81,7 @@ def normalised(line: str) -> str:
 
 
 def reason_to_leave_out(src: str, tgt: str, rules: Rules) -> str | None:
-    """The first of `STEPS` that a normalised pair fails, but for duplicates; None: it stays."""
+    """The first of `REASONS`, except duplicate, that applies to a normalised pair; None if it is kept."""
     if not src or not tgt:
         return "empty"
     n_src, n_tgt = src.count(" ") + 1, tgt.count(" ") + 1
@@ -94,31 +96,34 @@ def reason_to_leave_out(src: str, tgt: str, rules: Rules) -> str | None:
     return None
 
 
-class Seen:
-    """Sets of 64-bit numbers, as few sorted arrays of which each is at most half as long as the one before."""
+class SeenHashes:
+    """A set of 64-bit integers, stored as a few sorted arrays, each at most half as long as the one before.
+
+    It takes 8 bytes per element.
+    """
 
     def __init__(self):
-        self._sorted: list[np.ndarray] = []
+        self.arrays: list[np.ndarray] = []
 
-    def add(self, numbers: np.ndarray) -> np.ndarray:
-        """Which of these (n,) uint64 are met for the first time, (n,) bool. Afterwards all are known."""
-        new = np.zeros(len(numbers), dtype=bool)
-        new[np.unique(numbers, return_index=True)[1]] = True
-        for known in self._sorted:
-            places = np.minimum(np.searchsorted(known, numbers), len(known) - 1)
-            new &= known[places] != numbers
-        self._keep(np.sort(numbers[new]))
+    def add(self, hashes: np.ndarray) -> np.ndarray:
+        """Add (n,) uint64; returns which of them are new, (n,) bool."""
+        new = np.zeros(len(hashes), dtype=bool)
+        new[np.unique(hashes, return_index=True)[1]] = True
+        for known in self.arrays:
+            at = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
+            new &= known[at] != hashes
+        self._insert(np.sort(hashes[new]))
         return new
 
-    def _keep(self, numbers: np.ndarray) -> None:
-        while self._sorted and len(self._sorted[-1]) < 2 * len(numbers):
-            numbers = np.sort(np.concatenate((self._sorted.pop(), numbers)))
-        if len(numbers):
-            self._sorted.append(numbers)
+    def _insert(self, hashes: np.ndarray) -> None:
+        while self.arrays and len(self.arrays[-1]) < 2 * len(hashes):
+            hashes = np.sort(np.concatenate((self.arrays.pop(), hashes)))
+        if len(hashes):
+            self.arrays.append(hashes)
 
 
-def _clean_some(task: tuple[Sequence[Pair], Rules]) -> tuple[list[Pair], np.ndarray, Counter[str]]:
-    """(pairs that stay, a 64-bit mark of each, counts)"""
+def _clean_chunk(task: tuple[Sequence[Pair], Rules]) -> tuple[list[Pair], np.ndarray, Counter[str]]:
+    """(pairs that are kept, a 64-bit hash of each, counts)"""
     pairs, rules = task
     kept, counts = [], Counter(pairs=len(pairs))
     for src, tgt in pairs:
@@ -129,8 +134,8 @@ def _clean_some(task: tuple[Sequence[Pair], Rules]) -> tuple[list[Pair], np.ndar
             kept.append(pair)
         else:
             counts[reason] += 1
-    marks = b"".join(hashlib.blake2b("\n".join(pair).encode(), digest_size=8).digest() for pair in kept)
-    return kept, np.frombuffer(marks, dtype=np.uint64), counts
+    hashes = b"".join(hashlib.blake2b("\n".join(pair).encode(), digest_size=8).digest() for pair in kept)
+    return kept, np.frombuffer(hashes, dtype=np.uint64), counts
 
 
 LETTERS = regex.compile(r"\p{L}")
@@ -147,14 +152,12 @@ _compiled: dict[str, regex.Pattern] = {}
 
 
 def _letters_of_others(script: str) -> regex.Pattern:
-    """A pattern of letters that are not of ``script``; marks and signs belong to every script."""
+    """A pattern that matches the letters of other scripts; combining marks and punctuation belong to every script."""
     if script not in _compiled:
         try:
             if not script.isidentifier():
-                raise regex.error("no name")
+                raise regex.error("not a name")
             _compiled[script] = regex.compile(rf"[\p{{L}}--\p{{Script={script}}}]", flags=regex.V1)
         except regex.error:
-            raise ConfigError(
-                f"clean: a script must have a name that Unicode knows, such as Latin, got {script!r}"
-            ) from None
+            raise ConfigError(f"clean: a script must be a Unicode script name, such as Latin, got {script!r}") from None
     return _compiled[script]

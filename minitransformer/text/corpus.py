@@ -1,7 +1,7 @@
-r"""Reading lines, and lines that translate each other, from files, plain or compressed, whole or as a stream.
+r"""Reading text and parallel text from files, plain or compressed, whole or as a stream.
 
-Only ``\n`` separates lines: U+0085, U+2028 and a lone ``\r`` occur inside real sentences. One ``\r`` before the ``\n``
-belongs to the line's end, and a byte-order mark to the file: both are left out.
+Only ``\n`` separates lines: U+0085, U+2028 and a lone ``\r`` occur inside real sentences. A ``\r`` before the ``\n`` is
+part of the line end, and a byte-order mark is part of the file format: both are removed.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from minitransformer.errors import DataError
 
 OPENERS = {".gz": gzip.open, ".xz": lzma.open}
 BLOCK = 1 << 22
-"""Bytes read at a time."""
+"""Bytes read at once."""
 
 
 def read_lines(path: str | Path) -> list[str]:
-    """The lines of a UTF-8 text file (``.gz`` and ``.xz`` are unpacked), without their ends.
+    """The lines of a UTF-8 text file (``.gz`` and ``.xz`` are decompressed), without line ends.
 
     Raises:
-        DataError: the file cannot be read, is damaged or empty, or a line is not UTF-8 (with its number).
+        DataError: the file cannot be read, is damaged or empty, or a line is not UTF-8 (with the line number).
     """
     return list(stream_lines(path))
 
 
 def stream_lines(path: str | Path, start: int = 0, stop: int | None = None) -> Iterator[str]:
-    """As `read_lines`, a few megabytes in memory at a time.
+    """As `read_lines`, but lazily, with a few megabytes in memory.
 
-    start, stop: only these bytes of a file that is not compressed; both where a line begins, as `line_starts` gives
+    start, stop: range of bytes of an uncompressed file; both are starts of lines, as `line_starts` returns them
     """
     at = start
     for block in _blocks_of_lines(Path(path), start, stop):
@@ -47,7 +47,7 @@ def stream_lines(path: str | Path, start: int = 0, stop: int | None = None) -> I
 
 
 def line_starts(path: str | Path, parts: int) -> list[int]:
-    """Bytes at which to cut a file that is not compressed into about equal parts of whole lines, 0 and its size too."""
+    """Offsets (bytes, including 0 and the size) that split an uncompressed file into similar parts of whole lines."""
     size = text_size(path)
     starts = {0, size}
     with open(path, "rb") as file:
@@ -59,10 +59,10 @@ def line_starts(path: str | Path, parts: int) -> list[int]:
 
 
 def read_parallel(src_path: str | Path, tgt_path: str | Path) -> tuple[list[str], list[str]]:
-    """The lines of two files of which line i of one translates line i of the other.
+    """The lines of two files, where line i of one is the translation of line i of the other.
 
     Raises:
-        DataError: as `read_lines`, or the files have different numbers of lines.
+        DataError: as for `read_lines`, or the files have different numbers of lines.
     """
     src, tgt = read_lines(src_path), read_lines(tgt_path)
     if len(src) != len(tgt):
@@ -71,7 +71,7 @@ def read_parallel(src_path: str | Path, tgt_path: str | Path) -> tuple[list[str]
 
 
 def stream_parallel(src_path: str | Path, tgt_path: str | Path) -> Iterator[tuple[str, str]]:
-    """As `read_parallel`, pair by pair; that the numbers of lines differ is found at the end."""
+    """As `read_parallel`, pair by pair; different numbers of lines are detected only at the end."""
     src, tgt = stream_lines(src_path), stream_lines(tgt_path)
     while True:
         src_line, tgt_line = next(src, None), next(tgt, None)
@@ -83,7 +83,7 @@ def stream_parallel(src_path: str | Path, tgt_path: str | Path) -> Iterator[tupl
 
 
 def misaligned(src_path: str | Path, tgt_path: str | Path) -> DataError:
-    """What to say of two files of different numbers of lines: both numbers, and where they seem to part."""
+    """The error for two files with different numbers of lines: both numbers, and where the alignment seems to break."""
     lengths = [np.array([len(line) for line in stream_lines(path)]) for path in (src_path, tgt_path)]
     line = first_shifted(*lengths) + 1
     return DataError(
@@ -93,9 +93,10 @@ def misaligned(src_path: str | Path, tgt_path: str | Path) -> DataError:
 
 
 def first_shifted(src_lengths: np.ndarray, tgt_lengths: np.ndarray) -> int:
-    """The place p, from 0, from which line i of the shorter side best fits line i + d of the longer, d lines more.
+    """The line p, counted from 0, from which on line i of the shorter side best matches line i + d of the longer.
 
-    Fitting means lengths that are alike: p has the least sum of |ln(length / length)|, unshifted before, shifted after.
+    d is the difference in the number of lines. Lines match if their lengths are similar: p minimises the sum of
+    |ln(length / length)|, with lines before p aligned to i and lines from p on aligned to i + d.
     """
     short, long = sorted((src_lengths, tgt_lengths), key=len)
     shift = len(long) - len(short)
@@ -106,7 +107,7 @@ def first_shifted(src_lengths: np.ndarray, tgt_lengths: np.ndarray) -> int:
 
 
 def read_text(path: str | Path) -> str:
-    """A whole file as text; DataError as for `read_lines`."""
+    """A whole file as one string; DataError as for `read_lines`."""
     data = b"".join(_blocks_of_lines(Path(path)))
     if not data:
         raise DataError(f"{path}: must have at least one line, got an empty file")
@@ -114,7 +115,7 @@ def read_text(path: str | Path) -> str:
 
 
 def text_size(path: str | Path) -> int:
-    """Bytes of a file, packed as it is; DataError if it cannot be read."""
+    """Size of a file in bytes, compressed if it is; DataError if it cannot be read."""
     try:
         return Path(path).stat().st_size
     except OSError as error:
@@ -122,7 +123,7 @@ def text_size(path: str | Path) -> int:
 
 
 def _blocks_of_lines(path: Path, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
-    """The bytes of whole lines, some megabytes at a time; only the file's last line may lack its end."""
+    """The bytes of whole lines, some megabytes at a time; only the last line of the file may lack its line end."""
     rest: list[bytes] = []
     try:
         with OPENERS.get(path.suffix, open)(path, "rb") as file:
@@ -136,7 +137,7 @@ def _blocks_of_lines(path: Path, start: int = 0, stop: int | None = None) -> Ite
                     rest = []
                 rest.append(block[end:])
     except (gzip.BadGzipFile, lzma.LZMAError, zlib.error, EOFError) as error:
-        raise DataError(f"{path}: must be a whole {path.suffix} file, got a damaged one: {error}") from error
+        raise DataError(f"{path}: must be an intact {path.suffix} file, got a damaged one: {error}") from error
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
     if any(rest):
@@ -144,7 +145,7 @@ def _blocks_of_lines(path: Path, start: int = 0, stop: int | None = None) -> Ite
 
 
 def _decoded(block: bytes, path: str | Path, at: int) -> str:
-    """The text of a block that begins at byte ``at`` of the (unpacked) file."""
+    """The text of a block that begins at byte ``at`` of the (decompressed) file."""
     try:
         text = block.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -1,4 +1,4 @@
-"""Aligned lines to aligned token ids, leaving out pairs that cannot be learned from."""
+"""Encode aligned lines as aligned token ids, leaving out empty and overlong pairs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from minitransformer.text.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class EncodedPairs:
-    """Sentence pairs as token ids (without BOS and EOS), and how many lines were left out, and why."""
+    """Sentence pairs as token ids (without BOS and EOS), and how many pairs were left out for which reason."""
 
     src: list[list[int]]
     tgt: list[list[int]]
@@ -29,10 +29,10 @@ def encode_parallel(
     max_length: int,
     progress: bool = False,
 ) -> EncodedPairs:
-    """Encode aligned lines; leave out pairs with an empty side, or a side longer than ``max_length``.
+    """Encode aligned lines; leave out pairs with an empty side or a side longer than ``max_length``.
 
-    max_length: tokens of a sentence at most, its EOS included, so that it fits a budget of as many tokens
-    progress: show a bar
+    max_length: maximum number of tokens of a sentence including EOS, so that it fits a budget of as many tokens
+    progress: show a progress bar
 
     Raises:
         DataError: no pair is left.
@@ -54,12 +54,12 @@ def encode_pairs(
     max_length: int,
     progress: bool = False,
 ) -> EncodedPairs:
-    """`encode_parallel` of lines of which no pair need be left."""
+    """As `encode_parallel`, but the result may be empty."""
     src, tgt, n_empty, n_long = [], [], 0, 0
     pairs = zip(src_lines, tgt_lines, strict=True)
-    most = (max_length - 1) * tokenizer.longest_symbol  # no need to encode a line of megabytes that is too long
+    most = (max_length - 1) * tokenizer.longest_symbol  # lines with more characters are too long: not encoded at all
     for src_line, tgt_line in tqdm(pairs, total=len(src_lines), desc="encode", unit="pair", disable=not progress):
-        if max(map(_signs, (src_line, tgt_line))) > most and src_line.strip() and tgt_line.strip():
+        if max(map(_n_characters, (src_line, tgt_line))) > most and src_line.strip() and tgt_line.strip():
             n_long += 1
             continue
         src_ids, tgt_ids = tokenizer.encode(src_line), tokenizer.encode(tgt_line)
@@ -73,5 +73,5 @@ def encode_pairs(
     return EncodedPairs(src, tgt, n_empty, n_long)
 
 
-def _signs(line: str) -> int:
+def _n_characters(line: str) -> int:
     return len(line) - line.count(" ")

@@ -1,4 +1,4 @@
-"""Batches made ahead of time by a background thread, so that a step never waits for its data."""
+"""Batches built ahead of time by a background thread, so that an update does not wait for its data."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from minitransformer.text.batching import Batch, BatchStream
 
 
 class Prefetcher:
-    """``prefetcher.batch(number)`` is ``stream.batch(number)``, most often made already.
+    """``prefetcher.batch(number)`` is ``stream.batch(number)``, in most cases built already.
 
-    following: number -> the numbers that will be asked for after it, soonest first (default: the next AHEAD ones)
+    following: number -> the numbers that will be requested after it, soonest first (default: the next AHEAD numbers)
 
-    What is asked for out of order is made when it is asked for. An exception of the stream is raised where its batch
-    is asked for. The next epoch is shuffled in a thread of its own while the current one is worked on.
+    A batch requested out of order is built on request. An exception of the stream is raised when its batch is
+    requested. The next epoch is shuffled by a separate thread while the current one is in use.
     """
 
     AHEAD = 8
@@ -24,17 +24,17 @@ class Prefetcher:
         self.following = following or (lambda number: range(number + 1, number + 1 + self.AHEAD))
         self._batches = ThreadPoolExecutor(1, thread_name_prefix="batches")
         self._epochs = ThreadPoolExecutor(1, thread_name_prefix="epochs")
-        self._made: dict[int, Future[Batch]] = {}
+        self.pending: dict[int, Future[Batch]] = {}
         self._epoch = -1
 
     def batch(self, number: int) -> Batch:
         wanted = [number, *self.following(number)]
-        for other in set(self._made) - set(wanted):
-            self._made.pop(other).cancel()
+        for other in set(self.pending) - set(wanted):
+            self.pending.pop(other).cancel()
         for other in wanted:
-            if other not in self._made:
-                self._made[other] = self._batches.submit(self.stream.batch, other)
-        batch = self._made.pop(number).result()
+            if other not in self.pending:
+                self.pending[other] = self._batches.submit(self.stream.batch, other)
+        batch = self.pending.pop(number).result()
         epoch = self.stream.position(number)[0]
         if epoch != self._epoch:
             self._epoch = epoch

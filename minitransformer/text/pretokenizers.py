@@ -1,8 +1,8 @@
-"""The two ways to see a line as words, and a word as base symbols: bytes, or characters with an end mark.
+"""Two pre-tokenizers, which split a line into words and a word into base symbols: bytes, or characters and an end mark.
 
-A spelling has ``split`` (line -> words), ``spell`` (word -> base symbols) and ``join`` (symbols -> line). ``chunks``
-cuts a line, faster than ``split``, into parts that hold whole words and occur again and again: worth remembering.
-Symbols are strings in both, so the merges of `bpe.py` need not know which spelling they serve.
+A pre-tokenizer has ``split`` (line -> words), ``symbols`` (word -> base symbols), ``base`` (words -> every base symbol)
+and ``join`` (symbols -> line). ``chunks`` splits a line, faster than ``split``, into parts of whole words that recur
+often enough to be worth caching. Symbols are strings in both, so the merges of `bpe.py` serve either.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from minitransformer.errors import DataError
 END = "</w>"
 """The mark on the last character of a word in mode ``words``  [Sennrich et al. 2016]."""
 
-# Letters, digits or other signs, each with at most one space before; then spaces, the last left to the next word.
-# Every character belongs to one of these kinds, so nothing is lost. Runs are cut at 64 characters: scripts that
-# write without spaces then take time in proportion to their length.
+# Letters, digits or other characters, with at most one space before them; then white space, of which the last character
+# is left to the next word. Every character belongs to one of these classes, so nothing is lost. Runs are limited to 64
+# characters, so that text in scripts written without spaces takes time proportional to its length.
 WORD = regex.compile(
     "|".join(
         [
@@ -33,7 +33,7 @@ WORD = regex.compile(
 
 
 class ByteLevel:
-    """Words of a pattern, spelled in UTF-8 bytes: any text can be written, and comes back exactly.
+    """Words matched by a pattern, and their UTF-8 bytes: any text can be encoded, and is decoded exactly.
 
     A symbol is a string with one character (U+0000 to U+00FF) per byte.
     """
@@ -46,16 +46,16 @@ class ByteLevel:
 
     @classmethod
     def chunks(cls, line: str) -> list[str]:
-        """``split`` of each chunk, one after the other, is ``split`` of the line.
+        """Parts of the line whose words (``split``), taken together, are the words of the line.
 
-        Where all white space is single spaces, no word reaches over the beginning of `` word``: the line is cut there.
+        If all white space is single spaces, no word extends across one: the line is split before each space.
         """
         if line.split() == line.split(" "):
             return line.replace(" ", "\n ").split("\n")
         return cls.split(line)
 
     @staticmethod
-    def spell(word: str) -> list[str]:
+    def symbols(word: str) -> list[str]:
         return list(utf8(word).decode("latin-1"))
 
     @staticmethod
@@ -65,14 +65,14 @@ class ByteLevel:
 
     @staticmethod
     def join(symbols: Iterable[str]) -> str:
-        """The line; bytes that are no UTF-8 (a model may write such) become U+FFFD."""
+        """The line; bytes that are not valid UTF-8, which a model may generate, become U+FFFD."""
         return "".join(symbols).encode("latin-1").decode("utf-8", errors="replace")
 
 
 class EndOfWord:
-    """Words between spaces, spelled in characters, the last of which carries the mark ``</w>``.
+    """Words between spaces, and their characters, the last of which carries the mark ``</w>``.
 
-    Only the space U+0020 separates words, as in subword-nmt; how many stood between two words is not kept.
+    Only the space U+0020 separates words, as in subword-nmt; the number of spaces between two words is not kept.
     """
 
     mode = "words"
@@ -84,7 +84,7 @@ class EndOfWord:
     chunks = split
 
     @staticmethod
-    def spell(word: str) -> list[str]:
+    def symbols(word: str) -> list[str]:
         return [*word[:-1], word[-1] + END]
 
     @staticmethod
@@ -99,12 +99,12 @@ class EndOfWord:
         return "".join(parts).removesuffix(" ")
 
 
-Spelling = type[ByteLevel] | type[EndOfWord]
-PRETOKENIZERS: dict[str, Spelling] = {spelling.mode: spelling for spelling in (ByteLevel, EndOfWord)}
+PreTokenizer = type[ByteLevel] | type[EndOfWord]
+PRETOKENIZERS: dict[str, PreTokenizer] = {each.mode: each for each in (ByteLevel, EndOfWord)}
 
 
 def utf8(text: str) -> bytes:
-    """The bytes of ``text``; DataError if it holds half a surrogate pair, which no UTF-8 file can."""
+    """The bytes of ``text``; DataError if it contains a lone surrogate, which UTF-8 cannot encode."""
     try:
         return text.encode("utf-8")
     except UnicodeEncodeError as error:

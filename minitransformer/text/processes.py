@@ -1,4 +1,4 @@
-"""Long work on text shared out between processes, in order and with little in memory at a time."""
+"""Parallel processing of large text by several processes, in order and with bounded memory."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ Result = TypeVar("Result")
 
 
 def map_in_processes(function: Callable[[Task], Result], tasks: Iterable[Task], processes: int) -> Iterator[Result]:
-    """``function`` of each task, in order; at most two tasks for each process are taken ahead.
+    """``function`` of each task, in order; at most two tasks per process are taken from ``tasks`` ahead of time.
 
-    function: one that can be pickled, as everything it takes and returns; with one process it is called here
+    function: must be picklable, and so must its argument and result; with one process it is called in this one
 
     Raises:
-        DataError: a process died, as the system ends one that takes too much memory; also what ``function`` raises.
+        DataError: a process died, for example killed by the system for lack of memory; also what ``function`` raises.
     """
     if processes <= 1:
         yield from map(function, tasks)
         return
-    context = multiprocessing.get_context("spawn")  # a fork would copy locks that threads of BLAS may hold
+    context = multiprocessing.get_context("spawn")  # fork would copy locks that BLAS threads may hold
     with ProcessPoolExecutor(processes, context, initializer=_ignore_interrupts) as pool:
         waiting = deque()
         try:
@@ -39,7 +39,7 @@ def map_in_processes(function: Callable[[Task], Result], tasks: Iterable[Task], 
                 yield waiting.popleft().result()
         except BrokenProcessPool as error:
             raise DataError(
-                "processes: each must live until its work is done, got one that died (out of memory?); use fewer "
+                "processes: each must run until its work is done, got one that died (out of memory?); use fewer "
                 "with --processes"
             ) from error
         finally:
@@ -48,5 +48,5 @@ def map_in_processes(function: Callable[[Task], Result], tasks: Iterable[Task], 
 
 
 def _ignore_interrupts() -> None:
-    """Ctrl-C reaches all processes of a terminal; the first one ends the others."""
+    """Ctrl-C sends SIGINT to all processes of a terminal; the main process stops the others."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,11 +1,11 @@
-"""Merge files of subword-nmt, version 0.2: what other tools of the field read and write.
+"""Merge files of subword-nmt, version 0.2, which other tools read and write.
 
     #version: 0.2
     t h
     th e</w>
 
-Such a file holds merges alone. The base symbols of a tokenizer made from it are the characters of the merges, and of a
-text if one is given.
+Such a file contains only merges. The base symbols of a tokenizer made from it are the characters of the merges, and
+those of a text if one is given.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ VERSION = "0.2"
 
 
 def tokenizer_from_codes(text: str, where: str, lines: Iterable[str] = ()) -> Tokenizer:
-    """The tokenizer, mode ``words``, of a merge file's text.
+    """The tokenizer (mode ``words``) of a merge file's text.
 
-    where: the file's name, for messages
-    lines: text whose characters are to be known too
+    where: name of the file, for error messages
+    lines: text whose characters become base symbols too
 
     Raises:
-        DataError: another version, or a line that is no merge of known symbols (with its number).
+        DataError: the version is another, or a line is not a merge of known symbols (with the line number).
     """
     merges = _merges(text, where)
     characters = set("".join(symbol.removesuffix(END) for pair in merges for symbol in pair))
@@ -46,14 +46,14 @@ def codes_of(tokenizer: Tokenizer) -> str:
     """The merge file of a tokenizer of mode ``words``.
 
     Raises:
-        DataError: the mode is another, or a symbol holds what separates symbols or lines in such a file.
+        DataError: the mode is another, or a symbol contains a line end.
     """
     if tokenizer.mode != EndOfWord.mode:
         raise DataError(f"subword-nmt: the tokenizer must have mode {EndOfWord.mode}, got {tokenizer.mode}")
     lines = [HEADER + VERSION]
     for left, right in tokenizer.merges:
         if set(left + right) & set("\n\r"):
-            raise DataError(f"subword-nmt: symbols must not hold the end of a line, got {left!r} and {right!r}")
+            raise DataError(f"subword-nmt: symbols must not contain a line end, got {left!r} and {right!r}")
         lines.append(f"{left} {right}")
     return "\n".join(lines) + "\n"
 
@@ -66,9 +66,9 @@ def _merges(text: str, where: str) -> list[Pair]:
     for number, line in enumerate(lines, start=2):
         symbols = line.rstrip("\r").split(" ")
         if len(symbols) != 2 or not all(symbols):
-            raise DataError(f"{where}:{number}: a line must hold two symbols, got {line[:60]!r}")
+            raise DataError(f"{where}:{number}: a line must contain two symbols, got {line[:60]!r}")
         merges.append((symbols[0], symbols[1]))
     if len(set(merges)) != len(merges):
         again = next(pair for pair in merges if merges.count(pair) > 1)
-        raise DataError(f"{where}: a merge must stand there once, got {' '.join(again)!r} again")
+        raise DataError(f"{where}: each merge must be listed once, got {' '.join(again)!r} again")
     return merges

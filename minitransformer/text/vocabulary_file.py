@@ -1,4 +1,4 @@
-r"""The plain text of a vocabulary: a versioned header, the base symbols, then one merge a line.
+r"""The text format of a vocabulary: a versioned header, the base symbols, then one merge per line.
 
     #minitransformer-bpe version 1
     mode words
@@ -9,8 +9,8 @@ r"""The plain text of a vocabulary: a versioned header, the base symbols, then o
     t h
     th e</w>
 
-Mode ``bytes`` lists no base symbols: they are the 256 bytes. A symbol is written as it is read; a space as ``␣``, and
-bytes that are no whole character, control characters, ``\`` and ``␣`` itself byte by byte as ``\x0a``.
+Mode ``bytes`` lists no base symbols: they are the 256 bytes. Symbols are written in UTF-8, a space as ``␣``; bytes that
+are not a whole character, control characters, ``\`` and ``␣`` itself are written byte by byte as ``\x0a``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SHOWN = regex.compile(r"(?:[^\\]|\\x[0-9a-f]{2})+", regex.DOTALL)
 
 
 def dump_vocabulary(mode: str, base: list[str], merges: list[Pair]) -> str:
-    """The text of the file; `parse_vocabulary` reads it back."""
+    """The text of the file; `parse_vocabulary` is its inverse."""
     lines = [HEADER + VERSION, f"mode {mode}"]
     if mode != ByteLevel.mode:
         lines.append(f"base {len(base)}")
@@ -42,10 +42,10 @@ def dump_vocabulary(mode: str, base: list[str], merges: list[Pair]) -> str:
 def parse_vocabulary(text: str, where: str) -> tuple[str, list[str], list[Pair]]:
     """(mode, base symbols, merges) of a file's text.
 
-    where: the file's name, for messages
+    where: name of the file, for error messages
 
     Raises:
-        DataError: the text is not such a file, of another version, cut short or damaged (with the line's number).
+        DataError: the text is in another format or version, truncated or damaged (with the line number).
     """
     reader = _Reader(text.split("\n"), where)
     version = reader.after(HEADER)
@@ -64,22 +64,22 @@ def parse_vocabulary(text: str, where: str) -> tuple[str, list[str], list[Pair]]
         merges[left, right] = None
         known.add(left + right)
     if reader.next() or reader.number != len(reader.lines):
-        raise reader.error(f"the last merge must end its line and the file, got {reader.line!r} after it")
+        raise reader.error(f"the file must end with a newline after the last merge, got {reader.line!r} after it")
     return mode, base, list(merges)
 
 
 def show_symbol(symbol: str, mode: str) -> str:
-    """A symbol in readable form, without spaces and without anything that does not print."""
+    """A symbol in readable form, without spaces or unprintable characters."""
     data = symbol.encode("latin-1" if mode == ByteLevel.mode else "utf-8")
     return "".join(map(_show_character, data.decode("utf-8", errors="surrogateescape")))
 
 
 def read_symbol(shown: str, mode: str) -> str:
-    """The symbol that `show_symbol` shows so; ValueError if there is none."""
+    """The inverse of `show_symbol`; ValueError if no symbol is shown in this way."""
     if not SHOWN.fullmatch(shown):
-        raise ValueError(f"no symbol is written {shown!r}")
+        raise ValueError(f"{shown!r} is not an escaped symbol")
     data = shown.replace(SPACE, " ").encode("utf-8")
-    # Bytes travel through latin-1 so that one substitution can turn every escape into its byte.
+    # Decoded as latin-1, one character per byte, so that a single substitution replaces each escape by its byte.
     data = ESCAPE.sub(lambda found: chr(int(found[1], 16)), data.decode("latin-1")).encode("latin-1")
     return data.decode("latin-1" if mode == ByteLevel.mode else "utf-8")
 
@@ -93,7 +93,7 @@ def _show_character(character: str) -> str:
 
 
 class _Reader:
-    """Lines taken one after the other, remembering the number of the last for messages."""
+    """Reads line by line and keeps the number of the current line for error messages."""
 
     def __init__(self, lines: list[str], where: str):
         self.lines, self.where, self.number, self.line = lines, where, 0, ""
@@ -103,21 +103,21 @@ class _Reader:
 
     def next(self) -> str:
         if self.number == len(self.lines):
-            raise self.error("the file must go on, got its end; it was cut short")
+            raise self.error("another line must follow, got the end of the file; it was truncated")
         self.line = self.lines[self.number]
         self.number += 1
         return self.line
 
-    def after(self, word: str) -> str:
-        """What follows ``word`` on the next line."""
-        if not self.next().startswith(word):
-            raise self.error(f"the line must begin with {word.strip()!r}, got {self.line[:60]!r}")
-        return self.line.removeprefix(word)
+    def after(self, key: str) -> str:
+        """The rest of the next line, which begins with ``key``."""
+        if not self.next().startswith(key):
+            raise self.error(f"the line must begin with {key.strip()!r}, got {self.line[:60]!r}")
+        return self.line.removeprefix(key)
 
-    def count(self, word: str) -> int:
-        digits = self.after(word)
+    def count(self, key: str) -> int:
+        digits = self.after(key)
         if not (digits.isascii() and digits.isdigit() and len(digits) < 10):
-            raise self.error(f"{word.strip()} must be a whole number below 10^9, got {digits[:60]!r}")
+            raise self.error(f"{key.strip()} must be an integer below 10^9, got {digits[:60]!r}")
         return int(digits)
 
     def base(self, mode: str) -> list[str]:
@@ -129,12 +129,12 @@ class _Reader:
             base[symbol] = None
         return list(base)
 
-    def symbols(self, mode: str, wanted: int) -> list[str]:
+    def symbols(self, mode: str, n_symbols: int) -> list[str]:
         shown = self.next().split(" ")
         try:
             symbols = [read_symbol(part, mode) for part in shown]
         except ValueError as error:
             raise self.error(f"symbols must be readable, got {self.line!r}: {error}") from error
-        if len(symbols) != wanted:
-            raise self.error(f"the line must hold {wanted} symbols, got {self.line!r}")
+        if len(symbols) != n_symbols:
+            raise self.error(f"the line must contain {n_symbols} symbols, got {self.line!r}")
         return symbols

@@ -10,24 +10,24 @@ from pathlib import Path
 from tqdm import tqdm
 
 from minitransformer.text.corpus import OPENERS, line_starts, stream_lines, text_size
-from minitransformer.text.pretokenizers import PRETOKENIZERS, Spelling, utf8
+from minitransformer.text.pretokenizers import PRETOKENIZERS, PreTokenizer, utf8
 from minitransformer.text.processes import map_in_processes
 
 PART = 1 << 25
 """Bytes of text that one process counts at a time."""
 
 
-def count_words(lines: Iterable[str], spelling: Spelling) -> Counter[str]:
-    """How often each word occurs; DataError if one is no Unicode that a UTF-8 file can hold.
+def count_words(lines: Iterable[str], pretokenizer: PreTokenizer) -> Counter[str]:
+    """How often each word occurs; DataError if one contains a lone surrogate, which UTF-8 cannot encode.
 
-    Chunks between spaces are counted first, and only the distinct ones are cut into words.
+    Chunks between spaces are counted first, and only the distinct ones are split into words.
     """
     chunks: Counter[str] = Counter()
     for line in lines:
-        chunks.update(spelling.chunks(line))
+        chunks.update(pretokenizer.chunks(line))
     words: Counter[str] = Counter()
     for chunk, count in chunks.items():
-        for word in spelling.split(chunk):
+        for word in pretokenizer.split(chunk):
             words[word] += count
     for word in words:
         utf8(word)
@@ -40,7 +40,7 @@ def count_words_in_files(
     """`count_words` of all lines of several files, counted by several processes.
 
     mode: a key of PRETOKENIZERS
-    progress: show a bar
+    progress: show a progress bar
 
     Raises:
         DataError: as `read_lines`.
@@ -58,7 +58,7 @@ def count_words_in_files(
 
 @dataclass(frozen=True)
 class _Part:
-    """Whole lines of one file: the bytes from ``start`` to ``stop`` (None: all of a compressed one)."""
+    """Whole lines of one file: its bytes from ``start`` to ``stop`` (None: up to the end, as for a compressed file)."""
 
     path: str | Path
     mode: str

@@ -1,4 +1,4 @@
-"""What a run learns from: sentence pairs as ids, from files, from lines or made by a program."""
+"""What a run learns from: sentence pairs as ids (or one side alone), from files, from lines or made by a program."""
 
 from __future__ import annotations
 
@@ -44,6 +44,11 @@ class Corpus:
                     f"corpus: {name} must have as many source as target sentences and at least one, "
                     f"got {len(pairs[0])} and {len(pairs[1])}"
                 )
+
+    @classmethod
+    def one_sided(cls, train: Sequence[Sequence[int]], valid: Sequence[Sequence[int]] | None = None) -> Corpus:
+        """Sequences of ids for a model that has no source, such as a language model; each source side is empty."""
+        return cls(([[]] * len(train), train), None if valid is None else ([[]] * len(valid), valid))
 
     @classmethod
     def from_lines(

@@ -4,44 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
-
-from minitransformer.backend import cuda_trouble, driver_version
 
 HERE = Path(__file__).parent
 
 
-class Card:
-    """The GPU, as the tests of the kernels want it (see cuda_on_cpu.Device)."""
-
-    def __init__(self, cupy):
-        from minitransformer.kernels.cupy import KERNELS
-
-        self.xp, self.twins = cupy, {twin.name: twin for twin in KERNELS}
-
-    def put(self, array):
-        return self.xp.asarray(array)
-
-    def get(self, array) -> np.ndarray:
-        return self.xp.asnumpy(array)
-
-    def takes_models(self) -> None:
-        """Models of CuPy arrays do so without further ado."""
-
-
-@pytest.fixture(scope="session")
-def card() -> Card:
-    trouble = "there is no NVIDIA driver" if driver_version() == 0 else cuda_trouble()
-    if trouble:
-        pytest.skip(f"no GPU: {trouble}")
-    import cupy
-
-    return Card(cupy)
-
-
 @pytest.fixture
-def device(card) -> Card:
+def device(card):
     return card
 
 

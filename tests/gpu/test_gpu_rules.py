@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from cases import CASES, as_tuple, booleans, case, cotangents, ids
-from test_cuda_kernels import check_twin, placed
+from cuda_checks import check_twin, placed
 
 N = 4000
 REAL_SIZES = [
@@ -44,7 +44,7 @@ def test_the_pair_on_cupy_is_the_pair_on_numpy(case, device, rng, relative_error
 @pytest.mark.parametrize("case", REAL_SIZES, ids=str)
 def test_the_kernel_equals_its_pair_at_real_sizes(case, dtype, device, rng, relative_error, monkeypatch):
     """The mask is what the GPU itself shows: drawn number by number, one of this size would take minutes."""
-    monkeypatch.setattr("test_cuda_kernels.slow_mask", lambda mask: device.get(mask.array(device.xp)))
+    monkeypatch.setattr("cuda_checks.slow_mask", lambda mask: device.get(mask.array(device.xp)))
     check_twin(case, dtype, device, rng, relative_error)
 
 

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from small_models import random_batch, small_model
-from test_memory_plan import random_batch as batch_of
+from small_models import batch_of_shape, random_batch, small_model
 from tiny_run import final_state, tiny_trainer
 
 from minitransformer.backend import library_name
@@ -106,7 +105,7 @@ def test_nobody_waits_for_the_device_within_an_update(device, rng):
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_an_update_of_real_size_ends_in_the_same_bits_twice(precision, device):
     config = ModelConfig(vocab_size=8000, d_model=256, d_ff=1024, n_layers=2, n_heads=4, p_drop_attention=0.1)
-    batch, ends = batch_of(config, Shape(100, 25, 25)), []
+    batch, ends = batch_of_shape(config, Shape(100, 25, 25)), []
     for _ in range(2):
         model = Transformer(config, xp=device.xp, precision=precision)
         adam = Adam(model.parameters)
@@ -119,10 +118,10 @@ def test_an_update_of_real_size_ends_in_the_same_bits_twice(precision, device):
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 @pytest.mark.parametrize("row", ["base", "C4"])
 def test_the_peak_on_the_gpu_is_the_planned_one(row, precision, device):
-    from benchmarks.gpu_memory import peak_of
+    from benchmarks.gpu.memory import peak_of
 
     config, shape = replace(ModelConfig.table3(row), p_drop=0.1), Shape(200, 25, 25)
-    batch = batch_of(config, shape)
+    batch = batch_of_shape(config, shape)
     model = Transformer(config, xp=device.xp, precision=precision)
     adam = Adam(model.parameters)
 

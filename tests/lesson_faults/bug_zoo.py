@@ -6,18 +6,6 @@ from minitransformer.optim import learning_rate
 from solutions import bug_zoo as right
 
 
-def softmax_over_batch(grad_y, y):
-    return right.softmax_gradient(grad_y / y.shape[0], y)
-
-
-def softmax_without_mean(grad_y, y):
-    return grad_y * y
-
-
-def softmax_one_sum(grad_y, y):
-    return y * grad_y - y * np.vdot(grad_y, y)
-
-
 def schedule_per_tensor(parameters, gradients, step, d_model, warmup):
     changed = []
     for w, g in zip(parameters, gradients, strict=True):
@@ -37,14 +25,6 @@ def schedule_uphill(parameters, gradients, step, d_model, warmup):
 
 def schedule_not_counted(parameters, gradients, step, d_model, warmup):
     return right.schedule(parameters, gradients, step, d_model, warmup)[0], step
-
-
-def dropout_always(x, keep, p_drop, training):
-    return np.where(keep, x / (1 - p_drop), 0.0)
-
-
-def dropout_unscaled(x, keep, p_drop, training):
-    return np.where(keep, x, 0.0) if training else x
 
 
 def dropout_scaled_twice(x, keep, p_drop, training):
@@ -70,14 +50,6 @@ def mask_late(scores, lengths):
     for b, length in enumerate(lengths):
         weights[b, :, length:] = 0.0
     return weights
-
-
-def mask_one_more(scores, lengths):
-    return right.padding_mask(scores, lengths + 1)
-
-
-def place_believed(block, d_model):
-    return "post"
 
 
 def place_by_zeros(block, d_model):
@@ -107,42 +79,14 @@ def masks_by_counting(layer, shape, p_drop):
     return len(set(np.rint(stayed).ravel().tolist()) - {0.0})
 
 
-def masks_always_three(layer, shape, p_drop):
-    return 3
-
-
-def scores_over_d_model(x, w_q, w_k, n_heads):
-    return right.scores(x, w_q, w_k, n_heads) / np.sqrt(n_heads)
-
-
-def scores_unscaled(x, w_q, w_k, n_heads):
-    return right.scores(x, w_q, w_k, n_heads) * np.sqrt(x.shape[1] / n_heads)
-
-
 def scores_interleaved(x, w_q, w_k, n_heads):
     columns = np.arange(x.shape[1]).reshape(-1, n_heads).T.ravel()
     return right.scores(x, w_q[:, columns], w_k[:, columns], n_heads)
 
 
-def scores_transposed(x, w_q, w_k, n_heads):
-    return right.scores(x, w_q, w_k, n_heads).swapaxes(1, 2)
-
-
 def nll_of(logits, targets):
     log_p = right.log_probabilities(logits).reshape(-1, logits.shape[-1])
     return -log_p[np.arange(targets.size), targets.ravel()].reshape(targets.shape)
-
-
-def mean_of_all(logits, targets):
-    return nll_of(logits, targets).mean()
-
-
-def mean_over_all_places(logits, targets):
-    return (nll_of(logits, targets) * (targets > 0)).sum() / targets.size
-
-
-def mean_of_means(logits, targets):
-    return np.mean([right.mean_loss(logits[[b]], targets[[b]]) for b in range(len(targets))])
 
 
 def smoothed_over_padding(logits, targets, eps):
@@ -152,10 +96,6 @@ def smoothed_over_padding(logits, targets, eps):
 
 def smoothed_everywhere(logits, targets, eps):
     return (1 - eps) * nll_of(logits, targets).sum() - eps * right.log_probabilities(logits).mean(axis=1).sum()
-
-
-def smoothed_not(logits, targets, eps):
-    return right.smoothed_loss(logits, targets, 0.0)
 
 
 def target_read(sequences):
@@ -177,9 +117,9 @@ def target_without_end(sequences):
 
 FAULTS = {
     "softmax_gradient": [
-        (softmax_over_batch, "Too small by the batch size"),
-        (softmax_without_mean, "mean term is missing"),
-        (softmax_one_sum, "sum runs over the whole array"),
+        (lambda grad_y, y: right.softmax_gradient(grad_y / y.shape[0], y), "Too small by the batch size"),
+        (lambda grad_y, y: grad_y * y, "mean term is missing"),
+        (lambda grad_y, y: y * grad_y - y * np.vdot(grad_y, y), "sum runs over the whole array"),
     ],
     "schedule": [
         (schedule_per_tensor, "once per tensor"),
@@ -188,41 +128,50 @@ FAULTS = {
         (schedule_not_counted, "is not counted"),
     ],
     "dropout": [
-        (dropout_always, "active at inference"),
-        (dropout_unscaled, "not scaled up"),
+        (lambda x, keep, p_drop, training: np.where(keep, x / (1 - p_drop), 0.0), "active at inference"),
+        (lambda x, keep, p_drop, training: np.where(keep, x, 0.0) if training else x, "not scaled up"),
         (dropout_scaled_twice, "there twice"),
     ],
     "padding_mask": [
         (mask_rows, "wrong axis"),
         (mask_rows_finite, "wrong axis"),
         (mask_late, "after the softmax"),
-        (mask_one_more, "one key too late"),
+        (lambda scores, lengths: right.padding_mask(scores, lengths + 1), "one key too late"),
     ],
     "norm_place": [
-        (place_believed, "That is what the text says"),
+        (lambda block, d_model: "post", "That is what the text says"),
         (place_by_zeros, "returns zeros"),
         (place_by_identity, "returns its input"),
     ],
     "shared_masks": [
         (masks_of_neighbours, "Only neighbours"),
         (masks_by_counting, "how many of them stayed"),
-        (masks_always_three, "always 3"),
+        (lambda layer, shape, p_drop: 3, "always 3"),
     ],
     "scores": [
-        (scores_over_d_model, "sqrt(d_model) where sqrt(d_k) belongs"),
-        (scores_unscaled, "is missing"),
+        (
+            lambda x, w_q, w_k, n_heads: right.scores(x, w_q, w_k, n_heads) / np.sqrt(n_heads),
+            "sqrt(d_model) where sqrt(d_k) belongs",
+        ),
+        (lambda x, w_q, w_k, n_heads: right.scores(x, w_q, w_k, n_heads) * np.sqrt(x.shape[1] / n_heads), "is missing"),
         (scores_interleaved, "interleaved"),
-        (scores_transposed, "exchanged"),
+        (lambda x, w_q, w_k, n_heads: right.scores(x, w_q, w_k, n_heads).swapaxes(1, 2), "exchanged"),
     ],
     "mean_loss": [
-        (mean_of_all, "Padding stands in the mean"),
-        (mean_over_all_places, "counted in the divisor"),
-        (mean_of_means, "mean of sentence means"),
+        (lambda logits, targets: nll_of(logits, targets).mean(), "Padding stands in the mean"),
+        (
+            lambda logits, targets: (nll_of(logits, targets) * (targets > 0)).sum() / targets.size,
+            "counted in the divisor",
+        ),
+        (
+            lambda logits, targets: np.mean([right.mean_loss(logits[[b]], targets[[b]]) for b in range(len(targets))]),
+            "mean of sentence means",
+        ),
     ],
     "smoothed_loss": [
         (smoothed_over_padding, "smoothing runs over padding"),
         (smoothed_everywhere, "counts in both parts"),
-        (smoothed_not, "smoothing is missing"),
+        (lambda logits, targets, eps: right.smoothed_loss(logits, targets, 0.0), "smoothing is missing"),
     ],
     "shifted_target": [
         (target_read, "not shifted"),

@@ -15,29 +15,9 @@ def softmax_of_one_largest(z):
     return e / e.sum(axis=1)[:, None]
 
 
-def softmax_of_columns(z):
-    return right.softmax(z.T).T
-
-
-def softmax_unnormalised(z):
-    return np.exp(z - z.max(axis=1)[:, None])
-
-
 def perplexity_with_padding(logits, targets):
     p = right.log_probabilities(logits)
     return np.exp(-sum(row[t] for row, t in zip(p, targets, strict=True)) / len(targets))
-
-
-def perplexity_over_positions(logits, targets):
-    return right.perplexity_of(logits, targets) ** np.mean(targets != 0)
-
-
-def perplexity_in_base_two(logits, targets):
-    return 2 ** np.log(right.perplexity_of(logits, targets))
-
-
-def perplexity_as_loss(logits, targets):
-    return np.log(right.perplexity_of(logits, targets))
 
 
 def smoothed_over_the_others(targets, n_words, eps):
@@ -54,32 +34,12 @@ def smoothed_target_short(targets, n_words, eps):
     return np.minimum(q, 1 - eps)
 
 
-def smoothed_not_at_all(targets, n_words, eps):
-    return np.eye(n_words)[targets] * (targets > 0)[:, None]
-
-
 def backward_of_a_mean(grad_loss, logits, targets, eps):
     return right.loss_backward(grad_loss, logits, targets, eps) / logits.shape[0]
 
 
 def backward_with_padding(grad_loss, logits, targets, eps):
     return grad_loss * (right.softmax(logits) - smoothed_padding(targets, logits.shape[1], eps))
-
-
-def backward_unsmoothed(grad_loss, logits, targets, eps):
-    return right.loss_backward(grad_loss, logits, targets, 0.0)
-
-
-def backward_upside_down(grad_loss, logits, targets, eps):
-    return -right.loss_backward(grad_loss, logits, targets, eps)
-
-
-def backward_alone(grad_loss, logits, targets, eps):
-    return right.loss_backward(1.0, logits, targets, eps)
-
-
-def temperature_inverted(logits, targets):
-    return 1 / right.temperature(logits, targets)
 
 
 def temperature_with_padding(logits, targets):
@@ -89,39 +49,44 @@ def temperature_with_padding(logits, targets):
     return 1 / betas[np.argmin(nll)]
 
 
-def temperature_not_searched(logits, targets):
-    return 1
-
-
 FAULTS = {
     "softmax": [
         (softmax_that_overflows, "Exponentials overflow"),
         (softmax_of_one_largest, "Each row has its own largest"),
-        (softmax_of_columns, "over the first axis"),
-        (softmax_unnormalised, "division by the sum is missing"),
+        (lambda z: right.softmax(z.T).T, "over the first axis"),
+        (lambda z: np.exp(z - z.max(axis=1)[:, None]), "division by the sum is missing"),
     ],
     "perplexity_of": [
         (perplexity_with_padding, "Padding counts as a word"),
-        (perplexity_over_positions, "divided by all positions"),
-        (perplexity_in_base_two, "The base is 2"),
-        (perplexity_as_loss, "mean loss in nats"),
+        (
+            lambda logits, targets: right.perplexity_of(logits, targets) ** np.mean(targets != 0),
+            "divided by all positions",
+        ),
+        (lambda logits, targets: 2 ** np.log(right.perplexity_of(logits, targets)), "The base is 2"),
+        (lambda logits, targets: np.log(right.perplexity_of(logits, targets)), "mean loss in nats"),
     ],
     "smoothed_targets": [
         (smoothed_over_the_others, "eps / (V - 1)"),
         (smoothed_padding, "Padding is smoothed too"),
         (smoothed_target_short, "its own part of the share"),
-        (smoothed_not_at_all, "not smoothed"),
+        (lambda targets, n_words, eps: np.eye(n_words)[targets] * (targets > 0)[:, None], "not smoothed"),
     ],
     "loss_backward": [
         (backward_of_a_mean, "Too small by the batch size"),
         (backward_with_padding, "Padding has a gradient"),
-        (backward_unsmoothed, "The smoothing is missing"),
-        (backward_upside_down, "wrong sign"),
-        (backward_alone, "grad_loss is not used"),
+        (
+            lambda grad_loss, logits, targets, eps: right.loss_backward(grad_loss, logits, targets, 0.0),
+            "The smoothing is missing",
+        ),
+        (lambda grad_loss, logits, targets, eps: -right.loss_backward(grad_loss, logits, targets, eps), "wrong sign"),
+        (
+            lambda grad_loss, logits, targets, eps: right.loss_backward(1.0, logits, targets, eps),
+            "grad_loss is not used",
+        ),
     ],
     "temperature": [
-        (temperature_inverted, "This is beta"),
+        (lambda logits, targets: 1 / right.temperature(logits, targets), "This is beta"),
         (temperature_with_padding, "Padding counts as a word"),
-        (temperature_not_searched, "nothing was searched"),
+        (lambda logits, targets: 1, "nothing was searched"),
     ],
 }

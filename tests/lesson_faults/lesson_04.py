@@ -10,34 +10,6 @@ def softmax_over(scores, axis=-1):
     return exponentials / exponentials.sum(axis=axis, keepdims=True)
 
 
-def weights_without_scale(q, k, mask):
-    return right.weights(q * np.sqrt(q.shape[-1]), k, mask)
-
-
-def weights_masked_late(q, k, mask):
-    return np.where(mask, softmax_over(q @ k.T / np.sqrt(k.shape[-1])), 0.0)
-
-
-def weights_transposed(q, k, mask):
-    return right.weights(q, k, mask).T
-
-
-def weights_in_percent(q, k, mask):
-    return 100 * right.weights(q, k, mask)
-
-
-def self_attention_over_d_model(x, w_q, w_k, w_v):
-    return softmax_over((x @ w_q) @ (x @ w_k).T / x.shape[-1] ** 0.5) @ x @ w_v
-
-
-def self_attention_exchanged(x, w_q, w_k, w_v):
-    return softmax_over((x @ w_k) @ (x @ w_q).T / w_q.shape[-1] ** 0.5) @ x @ w_v
-
-
-def self_attention_of_x(x, w_q, w_k, w_v):
-    return right.self_attention(x, w_q, w_k, np.eye(len(w_v)))
-
-
 def mask_that_leaks(lengths, max_length):
     mask = right.decoder_mask(lengths, max_length)
     mask[:, 0, 2] = True
@@ -49,18 +21,6 @@ def mask_of_queries(lengths, max_length):
     for b, length in enumerate(lengths):
         mask[b, length:] = False
     return mask
-
-
-def mask_without_padding(lengths, max_length):
-    return np.tri(max_length, dtype=bool)[None].repeat(len(lengths), axis=0)
-
-
-def mask_strict(lengths, max_length):
-    return right.decoder_mask(lengths, max_length) & np.tri(max_length, k=-1, dtype=bool)
-
-
-def mask_of_numbers(lengths, max_length):
-    return right.decoder_mask(lengths, max_length).astype(float)
 
 
 def backward_without_mean(grad_y, q, k, v, weights):
@@ -78,10 +38,6 @@ def backward_value_transposed(grad_y, q, k, v, weights):
     return grad_q, grad_k, grad_v.T
 
 
-def streaming_first_block(q, k, v, size):
-    return right.streaming(q, k[: len(k) // size * size], v[: len(k) // size * size], size)
-
-
 def streaming_overflows(q, k, v, size):
     exponentials = np.exp(q @ k.T / np.sqrt(q.shape[1]))
     return exponentials @ v / exponentials.sum(axis=1, keepdims=True)
@@ -94,22 +50,40 @@ def streaming_mean(q, k, v, size):
 
 FAULTS = {
     "weights": [
-        (weights_without_scale, "scale 1 / sqrt(d_k) is missing"),
-        (weights_masked_late, "mask is applied after the softmax"),
-        (weights_transposed, "transposed"),
-        (weights_in_percent, "100 times the right one"),
+        (lambda q, k, mask: right.weights(q * np.sqrt(q.shape[-1]), k, mask), "scale 1 / sqrt(d_k) is missing"),
+        (
+            lambda q, k, mask: np.where(mask, softmax_over(q @ k.T / np.sqrt(k.shape[-1])), 0.0),
+            "mask is applied after the softmax",
+        ),
+        (lambda q, k, mask: right.weights(q, k, mask).T, "transposed"),
+        (lambda q, k, mask: 100 * right.weights(q, k, mask), "100 times the right one"),
     ],
     "self_attention": [
-        (self_attention_over_d_model, "d_model where d_k belongs"),
-        (self_attention_exchanged, "Queries and keys are exchanged"),
-        (self_attention_of_x, "weights are applied to x itself"),
+        (
+            lambda x, w_q, w_k, w_v: softmax_over((x @ w_q) @ (x @ w_k).T / x.shape[-1] ** 0.5) @ x @ w_v,
+            "d_model where d_k belongs",
+        ),
+        (
+            lambda x, w_q, w_k, w_v: softmax_over((x @ w_k) @ (x @ w_q).T / w_q.shape[-1] ** 0.5) @ x @ w_v,
+            "Queries and keys are exchanged",
+        ),
+        (
+            lambda x, w_q, w_k, w_v: right.self_attention(x, w_q, w_k, np.eye(len(w_v))),
+            "weights are applied to x itself",
+        ),
     ],
     "decoder_mask": [
         (mask_that_leaks, "The future leaks from position 3 to 1"),
         (mask_of_queries, "Padding lies on the wrong axis"),
-        (mask_without_padding, "Padding is not masked"),
-        (mask_strict, "The mask is strict"),
-        (mask_of_numbers, "must be a boolean array"),
+        (
+            lambda lengths, max_length: np.tri(max_length, dtype=bool)[None].repeat(len(lengths), axis=0),
+            "Padding is not masked",
+        ),
+        (
+            lambda lengths, max_length: right.decoder_mask(lengths, max_length) & np.tri(max_length, k=-1, dtype=bool),
+            "The mask is strict",
+        ),
+        (lambda lengths, max_length: right.decoder_mask(lengths, max_length).astype(float), "must be a boolean array"),
     ],
     "backward": [
         (backward_without_mean, "The mean term of the softmax is missing"),
@@ -117,7 +91,10 @@ FAULTS = {
         (backward_value_transposed, "transposed"),
     ],
     "streaming": [
-        (streaming_first_block, "The last block"),
+        (
+            lambda q, k, v, size: right.streaming(q, k[: len(k) // size * size], v[: len(k) // size * size], size),
+            "The last block",
+        ),
         (streaming_overflows, "overflow"),
         (streaming_mean, "the same weight"),
     ],

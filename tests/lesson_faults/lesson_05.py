@@ -5,22 +5,6 @@ import numpy as np
 from solutions import lesson_05 as right
 
 
-def split_words(packed, n_heads):
-    return np.array(np.split(packed.ravel(), n_heads)).reshape(n_heads, len(packed), -1)
-
-
-def split_not_swapped(packed, n_heads):
-    return np.stack(np.split(packed, n_heads, axis=1), axis=1)
-
-
-def split_interleaved(packed, n_heads):
-    return np.stack([packed[:, i::n_heads] for i in range(n_heads)])
-
-
-def split_short(packed, n_heads):
-    return right.split(packed, n_heads)[:, :-1]
-
-
 def heads_of(x, w_q, w_k, w_v, n_heads, divisor):
     q, k, v = (right.split(x @ weight, n_heads) for weight in (w_q, w_k, w_v))
     return right.softmax(np.einsum("htd,hsd->hts", q, k) / divisor) @ v
@@ -36,17 +20,9 @@ def multi_head_over_all_keys(x, w_q, w_k, w_v, w_o, n_heads):
     return np.concatenate(list(heads), axis=1) @ w_o
 
 
-def multi_head_of_one(x, w_q, w_k, w_v, w_o, n_heads):
-    return heads_of(x, w_q, w_k, w_v, 1, w_q.shape[1] ** 0.5)[0] @ w_o
-
-
 def multi_head_joined_wrong(x, w_q, w_k, w_v, w_o, n_heads):
     heads = heads_of(x, w_q, w_k, w_v, n_heads, (w_q.shape[1] / n_heads) ** 0.5)
     return heads.ravel().reshape(len(x), -1) @ w_o
-
-
-def contributions_first_rows(heads, w_o):
-    return np.stack([head @ w_o[: head.shape[1]] for head in heads])
 
 
 def contributions_of_others(heads, w_o):
@@ -84,29 +60,27 @@ def shared_in_turn(q, k, v):
     return right.shared_heads(q, np.tile(k, times), np.tile(v, times))
 
 
-def shared_first(q, k, v):
-    return right.shared_heads(q, k[:1], v[:1])
-
-
-def shared_mean(q, k, v):
-    return right.shared_heads(q, k.mean(axis=0)[None], v.mean(axis=0)[None])
-
-
 FAULTS = {
     "split": [
-        (split_words, "The words are cut, not the columns"),
-        (split_not_swapped, "The swap is missing"),
-        (split_interleaved, "interleaved"),
-        (split_short, "must have the shape (2, 2, 2), got (2, 1, 2)"),
+        (
+            lambda packed, n_heads: np.array(np.split(packed.ravel(), n_heads)).reshape(n_heads, len(packed), -1),
+            "The words are cut, not the columns",
+        ),
+        (lambda packed, n_heads: np.stack(np.split(packed, n_heads, axis=1), axis=1), "The swap is missing"),
+        (lambda packed, n_heads: np.stack([packed[:, i::n_heads] for i in range(n_heads)]), "interleaved"),
+        (lambda packed, n_heads: right.split(packed, n_heads)[:, :-1], "must have the shape (2, 2, 2), got (2, 1, 2)"),
     ],
     "multi_head": [
         (multi_head_over_d_model, "d_model where d_k belongs"),
         (multi_head_over_all_keys, "h d_k where d_k belongs"),
-        (multi_head_of_one, "One attention over the full width"),
+        (
+            lambda x, w_q, w_k, w_v, w_o, n_heads: heads_of(x, w_q, w_k, w_v, 1, w_q.shape[1] ** 0.5)[0] @ w_o,
+            "One attention over the full width",
+        ),
         (multi_head_joined_wrong, "merged without the swap"),
     ],
     "contributions": [
-        (contributions_first_rows, "the first d_v rows of W^O"),
+        (lambda heads, w_o: np.stack([head @ w_o[: head.shape[1]] for head in heads]), "the first d_v rows of W^O"),
         (contributions_of_others, "the output without head i"),
         (contributions_in_equal_shares, "the same share"),
     ],
@@ -118,7 +92,7 @@ FAULTS = {
     ],
     "shared_heads": [
         (shared_in_turn, "i % g"),
-        (shared_first, "read the first head"),
-        (shared_mean, "are averaged"),
+        (lambda q, k, v: right.shared_heads(q, k[:1], v[:1]), "read the first head"),
+        (lambda q, k, v: right.shared_heads(q, k.mean(axis=0)[None], v.mean(axis=0)[None]), "are averaged"),
     ],
 }

@@ -16,30 +16,6 @@ def forward_eps_outside(x, gamma, beta, eps):
     return centred / (np.sqrt((centred**2).mean(axis=-1, keepdims=True)) + eps) * gamma + beta
 
 
-def forward_over_positions(x, gamma, beta, eps):
-    return (x - x.mean(axis=0)) / np.sqrt(x.var(axis=0) + eps) * gamma + beta
-
-
-def forward_without_beta(x, gamma, beta, eps):
-    return right.forward(x, gamma, 0.0 * beta, eps)
-
-
-def equal_values_zero(grad_y, gamma, eps):
-    return 0.0 * grad_y
-
-
-def equal_values_direct(grad_y, gamma, eps):
-    return gamma * grad_y * eps**-0.5
-
-
-def equal_values_gamma_outside(grad_y, gamma, eps):
-    return gamma * right.equal_values(grad_y, np.ones_like(gamma), eps)
-
-
-def axis_always_last(norm, shape):
-    return len(shape) - 1
-
-
 def axis_by_one_constant(norm, shape):
     x = np.arange(24.0).reshape(shape) ** 2
     return next(axis for axis in range(3) if np.allclose(norm(x + 5.0), norm(x), atol=1e-3))
@@ -75,10 +51,6 @@ def output_as_x_hat(grad_y, y, inv_std, gamma, beta):
     return right.backward_from_output(grad_y, y * gamma + beta, inv_std, gamma, beta)
 
 
-def output_with_beta(grad_y, y, inv_std, gamma, beta):
-    return right.backward_from_output(grad_y, y + beta, inv_std, gamma, beta)
-
-
 def output_without_division(grad_y, y, inv_std, gamma, beta):
     return right.backward_from_output(grad_y, (y - beta) * gamma + beta, inv_std, gamma, beta)
 
@@ -87,16 +59,22 @@ FAULTS = {
     "forward": [
         (forward_estimates, "divided by d_model - 1"),
         (forward_eps_outside, "eps is added to the standard deviation"),
-        (forward_over_positions, "that is batch norm"),
-        (forward_without_beta, "beta is missing"),
+        (
+            lambda x, gamma, beta, eps: (x - x.mean(axis=0)) / np.sqrt(x.var(axis=0) + eps) * gamma + beta,
+            "that is batch norm",
+        ),
+        (lambda x, gamma, beta, eps: right.forward(x, gamma, 0.0 * beta, eps), "beta is missing"),
     ],
     "equal_values": [
-        (equal_values_zero, "The gradient is not zero"),
-        (equal_values_direct, "The mean term is missing"),
-        (equal_values_gamma_outside, "gamma stands outside the mean"),
+        (lambda grad_y, gamma, eps: 0.0 * grad_y, "The gradient is not zero"),
+        (lambda grad_y, gamma, eps: gamma * grad_y * eps**-0.5, "The mean term is missing"),
+        (
+            lambda grad_y, gamma, eps: gamma * right.equal_values(grad_y, np.ones_like(gamma), eps),
+            "gamma stands outside the mean",
+        ),
     ],
     "normalised_axis": [
-        (axis_always_last, "The answer is always the last axis"),
+        (lambda norm, shape: len(shape) - 1, "The answer is always the last axis"),
         (axis_by_one_constant, "give each line along the axis a constant of its own"),
         (axis_by_sum, "the first axis that is not normalised"),
     ],
@@ -108,7 +86,10 @@ FAULTS = {
     ],
     "backward_from_output": [
         (output_as_x_hat, "y is used for x_hat"),
-        (output_with_beta, "beta is not taken away"),
+        (
+            lambda grad_y, y, inv_std, gamma, beta: right.backward_from_output(grad_y, y + beta, inv_std, gamma, beta),
+            "beta is not taken away",
+        ),
         (output_without_division, "gamma is not divided out"),
     ],
 }

@@ -10,30 +10,6 @@ def forward_without_relu(x, w1, b1, w2, b2):
     return x @ w + b
 
 
-def forward_relu_last(x, w1, b1, w2, b2):
-    return np.clip(forward_without_relu(x, w1, b1, w2, b2), 0.0, None)
-
-
-def forward_bias_outside(x, w1, b1, w2, b2):
-    return right.forward(x, w1, np.zeros_like(b1), w2, b2) + b1 @ w2
-
-
-def forward_with_residual(x, w1, b1, w2, b2):
-    return x + right.forward(x, w1, b1, w2, b2)
-
-
-def collapsed_without_b1(w1, b1, w2, b2):
-    return right.collapsed(w1, 0.0 * b1, w2, b2)
-
-
-def collapsed_without_b2(w1, b1, w2, b2):
-    return np.dot(w1, w2), np.dot(b1, w2)
-
-
-def collapsed_transposed(w1, b1, w2, b2):
-    return (w1 @ w2).T, b1 @ w2 + b2
-
-
 def interpolation_slopes(xs, ys):
     slopes = np.append(np.diff(ys) / np.diff(xs), 0.0)
     return np.ones((1, len(xs))), -xs, slopes[:, None], ys[:1].copy()
@@ -98,14 +74,20 @@ def gated_by_slope(grad_y, x, w1, w3, w2):
 FAULTS = {
     "forward": [
         (forward_without_relu, "The ReLU is missing"),
-        (forward_relu_last, "stands after the second projection"),
-        (forward_bias_outside, "b1 is added after the ReLU"),
-        (forward_with_residual, "x is added"),
+        (
+            lambda x, w1, b1, w2, b2: np.clip(forward_without_relu(x, w1, b1, w2, b2), 0.0, None),
+            "stands after the second projection",
+        ),
+        (
+            lambda x, w1, b1, w2, b2: right.forward(x, w1, np.zeros_like(b1), w2, b2) + b1 @ w2,
+            "b1 is added after the ReLU",
+        ),
+        (lambda x, w1, b1, w2, b2: x + right.forward(x, w1, b1, w2, b2), "x is added"),
     ],
     "collapsed": [
-        (collapsed_without_b1, "b1 is lost"),
-        (collapsed_without_b2, "b2 is missing"),
-        (collapsed_transposed, "transposed"),
+        (lambda w1, b1, w2, b2: right.collapsed(w1, 0.0 * b1, w2, b2), "b1 is lost"),
+        (lambda w1, b1, w2, b2: (np.dot(w1, w2), np.dot(b1, w2)), "b2 is missing"),
+        (lambda w1, b1, w2, b2: ((w1 @ w2).T, b1 @ w2 + b2), "transposed"),
     ],
     "interpolation": [
         (interpolation_slopes, "The slopes pile up"),

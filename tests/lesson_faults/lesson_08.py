@@ -5,25 +5,9 @@ import numpy as np
 from solutions import lesson_08 as right
 
 
-def embedding_unscaled(table, ids):
-    return np.take(table, ids, axis=0)
-
-
-def embedding_by_d_model(table, ids):
-    return table[ids] * table[0].size
-
-
-def embedding_by_vocabulary(table, ids):
-    return table[ids] * table.shape[0] ** 0.5
-
-
 def sinusoids_in_halves(n_positions, d_model):
     angles = np.outer(np.arange(n_positions), right.speeds(d_model))
     return np.hstack([np.sin(angles), np.cos(angles)])
-
-
-def sinusoids_from_one(n_positions, d_model):
-    return right.sinusoids(n_positions + 1, d_model)[1:]
 
 
 def sinusoids_half_exponent(n_positions, d_model):
@@ -47,17 +31,9 @@ def backward_short(grad_y, ids, n_tokens):
     return grad_table
 
 
-def backward_unscaled(grad_y, ids, n_tokens):
-    return right.embedding_backward(grad_y, ids, n_tokens) / grad_y.shape[1] ** 0.5
-
-
 def backward_mean(grad_y, ids, n_tokens):
     rows = [grad_y[ids == i].mean(axis=0) if i in ids else 0.0 * grad_y[0] for i in range(n_tokens)]
     return grad_y.shape[1] ** 0.5 * np.stack(rows)
-
-
-def shift_backwards(k, d_model):
-    return right.shift(k, d_model).T
 
 
 def shift_by_one_angle(k, d_model):
@@ -76,44 +52,38 @@ def rotary_backwards(x, start):
     return np.stack(rows)
 
 
-def rotary_from_zero(x, start):
-    return right.rotary(x, 0)
-
-
-def rotary_added(x, start):
-    return x + right.sinusoids(start + len(x), x.shape[1])[start:]
-
-
-def rotary_scaled(x, start):
-    return right.rotary(x, start) * (1.0 + start + np.arange(len(x)))[:, None]
-
-
 FAULTS = {
     "embedding": [
-        (embedding_unscaled, "The factor sqrt(d_model) is missing"),
-        (embedding_by_d_model, "by d_model, not by its root"),
-        (embedding_by_vocabulary, "the root of the vocabulary's size"),
+        (lambda table, ids: np.take(table, ids, axis=0), "The factor sqrt(d_model) is missing"),
+        (lambda table, ids: table[ids] * table[0].size, "by d_model, not by its root"),
+        (lambda table, ids: table[ids] * table.shape[0] ** 0.5, "the root of the vocabulary's size"),
     ],
     "sinusoids": [
         (sinusoids_in_halves, "All sines stand first"),
-        (sinusoids_from_one, "counted from 1"),
+        (lambda n_positions, d_model: right.sinusoids(n_positions + 1, d_model)[1:], "counted from 1"),
         (sinusoids_half_exponent, "The exponent is i / d_model"),
         (sinusoids_one_speed_each, "different speeds"),
     ],
     "embedding_backward": [
         (backward_short, "only the last gradient is kept"),
-        (backward_unscaled, "The factor sqrt(d_model) is missing"),
+        (
+            lambda grad_y, ids, n_tokens: right.embedding_backward(grad_y, ids, n_tokens) / grad_y.shape[1] ** 0.5,
+            "The factor sqrt(d_model) is missing",
+        ),
         (backward_mean, "are averaged"),
     ],
     "shift": [
-        (shift_backwards, "moves by -k"),
+        (lambda k, d_model: right.shift(k, d_model).T, "moves by -k"),
         (shift_by_one_angle, "the same angle k"),
         (shift_in_halves, "sines first, then cosines"),
     ],
     "rotary": [
         (rotary_backwards, "turned backwards"),
-        (rotary_from_zero, "start is not used"),
-        (rotary_added, "sinusoids are added"),
-        (rotary_scaled, "must depend on distances alone"),
+        (lambda x, start: right.rotary(x, 0), "start is not used"),
+        (lambda x, start: x + right.sinusoids(start + len(x), x.shape[1])[start:], "sinusoids are added"),
+        (
+            lambda x, start: right.rotary(x, start) * (1.0 + start + np.arange(len(x)))[:, None],
+            "must depend on distances alone",
+        ),
     ],
 }

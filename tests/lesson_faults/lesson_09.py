@@ -10,10 +10,6 @@ def shift_missing(tokens, begin, end):
     return tgt_in, tgt_in.copy()
 
 
-def shift_exchanged(tokens, begin, end):
-    return right.shift(tokens, begin, end)[::-1]
-
-
 def shift_without_end(tokens, begin, end):
     tgt_in, tgt_out = right.shift(tokens, begin, end)
     return tgt_in[:-1], tgt_out[:-1]
@@ -26,10 +22,6 @@ def parameters_untied(n_layers, d_model, d_ff, n_heads, d_k, d_v, vocab_size):
 def parameters_of_two_encoders(n_layers, d_model, d_ff, n_heads, d_k, d_v, vocab_size):
     total = right.parameters(n_layers, d_model, d_ff, n_heads, d_k, d_v, vocab_size)
     return total - n_layers * 2 * d_model * n_heads * (d_k + d_v)
-
-
-def parameters_without_norms(n_layers, d_model, *rest):
-    return right.parameters(n_layers, d_model, *rest) - 10 * n_layers * d_model
 
 
 def parameters_of_equal_heads(n_layers, d_model, d_ff, n_heads, d_k, d_v, vocab_size):
@@ -58,25 +50,9 @@ def layer_without_sums(x, memory, causal, self_attention, cross_attention, feed_
     return norms[2](feed_forward(seen))
 
 
-def leaks_transposed(logits_of, ids, vocab_size):
-    return right.leaks(logits_of, ids, vocab_size).swapaxes(0, 1)
-
-
-def leaks_close(logits_of, ids, vocab_size):
-    return right.leaks(lambda ids: logits_of(ids).round(3), ids, vocab_size)
-
-
-def leaks_to_itself(logits_of, ids, vocab_size):
-    return right.leaks(logits_of, ids, vocab_size) | np.eye(len(ids), dtype=bool)
-
-
 def leaks_from_the_next_alone(logits_of, ids, vocab_size):
     found = right.leaks(logits_of, ids, vocab_size)
     return found & np.eye(len(ids), k=1, dtype=bool)
-
-
-def flops_multiplications(*shape):
-    return tuple(flops // 2 for flops in right.decoding_flops(*shape))
 
 
 def flops_memory_again(n_src, n_tgt, d_model, d_ff, n_heads, d_k):
@@ -92,13 +68,16 @@ def flops_all_keys(n_src, n_tgt, d_model, d_ff, n_heads, d_k):
 FAULTS = {
     "shift": [
         (shift_missing, "not shifted"),
-        (shift_exchanged, "exchanged"),
+        (lambda tokens, begin, end: right.shift(tokens, begin, end)[::-1], "exchanged"),
         (shift_without_end, "end mark is missing"),
     ],
     "parameters": [
         (parameters_untied, "Three matrices are counted"),
         (parameters_of_two_encoders, "A decoder layer has two attentions"),
-        (parameters_without_norms, "The norms are missing"),
+        (
+            lambda n_layers, d_model, *rest: right.parameters(n_layers, d_model, *rest) - 10 * n_layers * d_model,
+            "The norms are missing",
+        ),
         (parameters_of_equal_heads, "where d_k and d_v belong"),
     ],
     "decoder_layer": [
@@ -108,13 +87,19 @@ FAULTS = {
         (layer_without_sums, "residual sums are missing"),
     ],
     "leaks": [
-        (leaks_transposed, "It is transposed"),
-        (leaks_close, "Leaks of a millionth are missed"),
-        (leaks_to_itself, "its own token"),
+        (lambda logits_of, ids, vocab_size: right.leaks(logits_of, ids, vocab_size).swapaxes(0, 1), "It is transposed"),
+        (
+            lambda logits_of, ids, vocab_size: right.leaks(lambda ids: logits_of(ids).round(3), ids, vocab_size),
+            "Leaks of a millionth are missed",
+        ),
+        (
+            lambda logits_of, ids, vocab_size: right.leaks(logits_of, ids, vocab_size) | np.eye(len(ids), dtype=bool),
+            "its own token",
+        ),
         (leaks_from_the_next_alone, "leaks from position 3 to 1"),
     ],
     "decoding_flops": [
-        (flops_multiplications, "half of the FLOPs"),
+        (lambda *shape: tuple(flops // 2 for flops in right.decoding_flops(*shape)), "half of the FLOPs"),
         (flops_memory_again, "they are made once"),
         (flops_all_keys, "here it meets all n_tgt"),
     ],

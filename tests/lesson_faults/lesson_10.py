@@ -169,13 +169,13 @@ FAULTS = {
     "segment": [
         (segment_without_mark, "The end mark is missing"),
         (segment_backwards, "learned last is applied first"),
-        (segment_greedily, "longest known piece"),
+        (segment_greedily, "longest known subword"),
         (segment_from_the_left, "leftmost pair"),
     ],
     "count_changes": [
         (changes_as_if_alone, "as if each stood alone"),
         (changes_with_zeros, "Changes of zero"),
-        (changes_backwards, "signs are turned round"),
+        (changes_backwards, "signs are swapped"),
     ],
     "learn": [
         (learn_ties_forward, "the engine takes the last"),

@@ -34,7 +34,7 @@ def bytes_of_scores(n_layers, d_model, n_sentences, beam_size, tgt_length, src_l
     return n_layers * n_sentences * beam_size * tgt_length * src_length * d_model * 8
 
 
-def bytes_of_one_beginning(n_layers, d_model, n_sentences, beam_size, tgt_length, src_length):
+def bytes_of_one_hypothesis(n_layers, d_model, n_sentences, beam_size, tgt_length, src_length):
     return n_layers * n_sentences * (tgt_length + src_length) * d_model * 8
 
 
@@ -45,7 +45,7 @@ def beam_step_of_each(log_probs, next_log_probs, beam_size):
     return order, tokens[order], totals[order]
 
 
-def beam_step_without_beginnings(log_probs, next_log_probs, beam_size):
+def beam_step_without_log_probs(log_probs, next_log_probs, beam_size):
     return right.beam_step(np.zeros_like(log_probs), next_log_probs, beam_size)
 
 
@@ -55,7 +55,7 @@ def beam_step_wrong_row(log_probs, next_log_probs, beam_size):
     return order // len(totals), order % len(totals), totals.reshape(-1)[order]
 
 
-def beam_step_of_places(log_probs, next_log_probs, beam_size):
+def beam_step_of_indices(log_probs, next_log_probs, beam_size):
     _, tokens, totals = right.beam_step(log_probs, next_log_probs, beam_size)
     return np.argsort(-(log_probs[:, None] + next_log_probs), axis=None)[:beam_size], tokens, totals
 
@@ -128,13 +128,13 @@ def output_by_last_letter(after, limit):
     best = {"": (0.0, "")}  # of each last letter
     found = []
     for _ in range(limit + 1):
-        longer = {}
+        extended = {}
         for log_prob, text in best.values():
             for letter, p in after(text).items():
                 each = (log_prob + np.log(p), text + letter)
-                longer[letter] = max(each, longer.get(letter, each))
-        found.append(longer.pop("."))
-        best = longer
+                extended[letter] = max(each, extended.get(letter, each))
+        found.append(extended.pop("."))
+        best = extended
     log_prob, text = max(found)
     return text[:-1], log_prob
 
@@ -192,19 +192,19 @@ FAULTS = {
         (bytes_of_the_past, "The source is missing"),
         (bytes_of_scores, "The lengths are multiplied"),
         (bytes_of_copied_sources, "share its keys and values"),
-        (bytes_of_one_beginning, "beam_size is not used"),
+        (bytes_of_one_hypothesis, "beam_size is not used"),
     ],
     "beam_step": [
-        (beam_step_of_each, "Each beginning gives one survivor"),
-        (beam_step_without_beginnings, "of the beginning is not added"),
+        (beam_step_of_each, "Each partial hypothesis gives one survivor"),
+        (beam_step_without_log_probs, "of the prefix is not added"),
         (beam_step_wrong_row, "a row has vocab_size entries"),
-        (beam_step_of_places, "holds places in the flattened table"),
+        (beam_step_of_indices, "holds indices into the flattened table"),
         (beam_step_in_lists, "must be an array of shape (2,), got a list"),
         (beam_step_by_tokens, "not best first"),
         (beam_step_unsorted, "not best first"),
     ],
     "cached_step": [
-        (cached_step_past_only, "does not see itself"),
+        (cached_step_past_only, "does not attend to itself"),
         (cached_step_not_grown, "come back as they were"),
         (cached_step_of_scores, "The softmax is missing"),
         (cached_step_of_a_row, "must have the shape (2,), got (1, 2)"),
@@ -218,7 +218,7 @@ FAULTS = {
         (output_one_too_short, "counts against the limit"),
         (output_as_probability, "give its logarithm"),
         (output_without_p_of_end, "The end is missing in ln P"),
-        (output_in_bits, "and the function says"),
+        (output_in_bits, "and the function returns"),
         (output_is_always_a, "which is more"),
         (output_too_long, "may stand before the end"),
         (output_of_ids, "must be a str"),

@@ -41,32 +41,32 @@ def alignment_of_each_head(weights):
     return weights[:, :-1, :-1].argmax(axis=-1)
 
 
-def confusion_at_once(expected, said):
+def confusion_at_once(expected, predicted):
     counts = np.zeros((10, 10), dtype=int)
     tens = 10 ** np.arange(6)
-    asked, told = (np.array(numbers)[:, None] // tens % 10 for numbers in (expected, said))
+    asked, told = (np.array(numbers)[:, None] // tens % 10 for numbers in (expected, predicted))
     counts[asked, told] += 1
     return counts
 
 
-def confusion_from_the_left(expected, said):
+def confusion_from_the_left(expected, predicted):
     counts = np.zeros((10, 10), dtype=int)
-    for a, b in zip(expected, said, strict=True):
+    for a, b in zip(expected, predicted, strict=True):
         for x, y in zip(str(a), str(b), strict=False):
             counts[int(x), int(y)] += 1
     return counts
 
 
-def confusion_without_zeros(expected, said):
+def confusion_without_zeros(expected, predicted):
     counts = np.zeros((10, 10), dtype=int)
-    for a, b in zip(expected, said, strict=True):
+    for a, b in zip(expected, predicted, strict=True):
         for i in range(min(len(str(a)), len(str(b)))):
             counts[a // 10**i % 10, b // 10**i % 10] += 1
     return counts
 
 
-def confusion_transposed(expected, said):
-    return right.confusion(said, expected)
+def confusion_transposed(expected, predicted):
+    return right.confusion(predicted, expected)
 
 
 def left_sorted(lines, translate, size):

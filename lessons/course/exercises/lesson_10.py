@@ -6,7 +6,8 @@ from collections import Counter
 from itertools import islice
 
 from course.exercise import Exercise, Mistake
-from minitransformer.text.bpe import apply_merges, learn_merges
+from minitransformer.text.bpe import apply_merges, count_pairs, merge_pair
+from minitransformer.text.bpe_arrays import learn_merges
 from minitransformer.text.pretokenizers import EndOfWord
 
 ALPHABETS = ("ab", "abc", "aben")
@@ -27,7 +28,7 @@ def pair_counts_inputs(rng):
     yield ([(["a", "b</w>"], 3)],)
     yield ([(["a", "a", "a</w>"], 2), (["b", "a", "a</w>"], 5), (["a</w>"], 7)],)
     for alphabet in ALPHABETS:
-        yield ([(EndOfWord.spell(random_word(rng, alphabet)), int(rng.integers(2, 6))) for _ in range(6)],)
+        yield ([(EndOfWord.symbols(random_word(rng, alphabet)), int(rng.integers(2, 6))) for _ in range(6)],)
 
 
 def counted(words, pairs_of=neighbours, weight=lambda frequency: frequency):
@@ -50,7 +51,7 @@ def without_overlap(symbols):
 PAIR_COUNTS = Exercise(
     "10_subwords.pair_counts",
     pair_counts_inputs,
-    reference=lambda words: counted(words),
+    reference=lambda words: dict(count_pairs(words)),
     tested="five tables, with repeated letters and words of one symbol",
     mistakes=(
         Mistake(
@@ -74,7 +75,7 @@ PAIR_COUNTS = Exercise(
             lambda words: counted(words, lambda symbols: neighbours(symbols)[:-1]),
         ),
         Mistake(
-            "The two symbols of a pair are turned round: the key is (left, right), in the order of the word.",
+            "The two symbols of a pair are swapped: the key is (left, right), in the order of the word.",
             lambda words: counted(words, lambda symbols: [pair[::-1] for pair in neighbours(symbols)]),
         ),
     ),
@@ -100,10 +101,6 @@ def merge_inputs(rng):
         yield list(random_word(rng, alphabet, 12)), tuple(rng.choice(list(alphabet), 2).tolist())
 
 
-def merged(symbols, pair):
-    return apply_merges(symbols, {pair: 0})
-
-
 def merged_once(symbols, pair):
     at = neighbours(symbols).index(pair) if pair in neighbours(symbols) else None
     return symbols if at is None else [*symbols[:at], "".join(pair), *symbols[at + 2 :]]
@@ -126,7 +123,7 @@ def merged_in_text(symbols, pair):
 MERGE = Exercise(
     "10_subwords.merge",
     merge_inputs,
-    reference=merged,
+    reference=merge_pair,
     tested="eight words: runs of one letter, symbols that end like the left one, and no pair at all",
     mistakes=(
         Mistake("Only the first occurrence is merged; a merge goes through the whole word.", merged_once),
@@ -142,21 +139,21 @@ MERGE = Exercise(
         ),
         Mistake(
             "The order within the pair is ignored: (a, b) does not merge `b a`.",
-            lambda symbols, pair: merged(merged(symbols, pair), pair[::-1]),
+            lambda symbols, pair: merge_pair(merge_pair(symbols, pair), pair[::-1]),
         ),
     ),
 )
 
 
 def _mirrored(symbols, pair):
-    return merged([s[::-1] for s in symbols][::-1], (pair[1][::-1], pair[0][::-1]))
+    return merge_pair([s[::-1] for s in symbols][::-1], (pair[1][::-1], pair[0][::-1]))
 
 
 # -- segment ----------------------------------------------------------------------------------------------------------
 
 
 def learned(words, n_merges):
-    return list(islice(learn_merges([(EndOfWord.spell(word), count) for word, count in words.items()]), n_merges))
+    return list(islice(learn_merges([(EndOfWord.symbols(word), count) for word, count in words.items()]), n_merges))
 
 
 TABLE = {"low": 5, "lower": 2, "newest": 6, "widest": 3}
@@ -176,7 +173,7 @@ def segment_inputs(rng):
 
 
 def segment(word, merges):
-    return apply_merges(EndOfWord.spell(word), _ranks(merges))
+    return apply_merges(EndOfWord.symbols(word), _ranks(merges))
 
 
 def _ranks(merges):
@@ -184,7 +181,7 @@ def _ranks(merges):
 
 
 def longest_first(word, merges):
-    letters, symbols = EndOfWord.spell(word), []
+    letters, symbols = EndOfWord.symbols(word), []
     known = {left + right for left, right in merges} | set(letters)
     while letters:
         size = max(n for n in range(1, len(letters) + 1) if "".join(letters[:n]) in known)
@@ -194,7 +191,7 @@ def longest_first(word, merges):
 
 
 def leftmost_pair(word, merges):
-    symbols = EndOfWord.spell(word)
+    symbols = EndOfWord.symbols(word)
     while any(pair in merges for pair in neighbours(symbols)):
         at = next(at for at, pair in enumerate(neighbours(symbols)) if pair in merges)
         symbols[at : at + 2] = ["".join(symbols[at : at + 2])]
@@ -220,7 +217,7 @@ SEGMENT = Exercise(
             lambda word, merges: segment(word, merges[::-1]),
         ),
         Mistake(
-            "The longest known piece is taken from the left. Training merged in the order of learning; cut likewise.",
+            "The longest known subword is taken from the left. Training merged in the order of learning; do likewise.",
             longest_first,
         ),
         Mistake(
@@ -229,15 +226,15 @@ SEGMENT = Exercise(
         ),
         Mistake(
             "Only one merge is applied. Begin again until no pair of neighbours is in the list.",
-            lambda word, merges: merged(EndOfWord.spell(word), _first_of(word, merges)),
+            lambda word, merges: merge_pair(EndOfWord.symbols(word), _first_of(word, merges)),
         ),
-        Mistake("No merge is applied: these are the letters.", lambda word, merges: EndOfWord.spell(word)),
+        Mistake("No merge is applied: these are the letters.", lambda word, merges: EndOfWord.symbols(word)),
     ),
 )
 
 
 def _first_of(word, merges):
-    present = set(neighbours(EndOfWord.spell(word)))
+    present = set(neighbours(EndOfWord.symbols(word)))
     return next((pair for pair in merges if pair in present), ("", ""))
 
 
@@ -255,7 +252,7 @@ def count_changes_inputs(rng):
 
 
 def count_changes(symbols, pair):
-    changes = Counter(neighbours(merged(symbols, pair)))
+    changes = Counter(neighbours(merge_pair(symbols, pair)))
     changes.subtract(neighbours(symbols))
     return _nonzero(changes)
 
@@ -268,7 +265,7 @@ def changes_around(symbols, pair, *, minus=True, plus=True):
     """Each occurrence as if it stood alone: neighbours are read from the old word."""
     changes: Counter = Counter()
     joined = "".join(pair)
-    for at in _places(symbols, pair):
+    for at in _positions(symbols, pair):
         changes[pair] -= 1
         if at > 0:
             changes[symbols[at - 1], pair[0]] -= minus
@@ -279,13 +276,13 @@ def changes_around(symbols, pair, *, minus=True, plus=True):
     return _nonzero(changes)
 
 
-def _places(symbols, pair):
-    places, at = [], 0
+def _positions(symbols, pair):
+    positions, at = [], 0
     while at < len(symbols) - 1:
         hit = (symbols[at], symbols[at + 1]) == pair
-        places += [at] * hit
+        positions += [at] * hit
         at += 2 if hit else 1
-    return places
+    return positions
 
 
 COUNT_CHANGES = Exercise(
@@ -298,7 +295,7 @@ COUNT_CHANGES = Exercise(
             "Changes of zero stand in the result; leave them out.",
             lambda symbols, pair: {
                 key: count_changes(symbols, pair).get(key, 0)
-                for key in [*neighbours(symbols), *neighbours(merged(symbols, pair))]
+                for key in [*neighbours(symbols), *neighbours(merge_pair(symbols, pair))]
             },
         ),
         Mistake(
@@ -319,7 +316,7 @@ COUNT_CHANGES = Exercise(
             lambda symbols, pair: changes_around(symbols, pair, plus=False),
         ),
         Mistake(
-            "The signs are turned round: what the merge takes away is negative.",
+            "The signs are swapped: what the merge takes away is negative.",
             lambda symbols, pair: {key: -change for key, change in count_changes(symbols, pair).items()},
         ),
         Mistake(
@@ -341,15 +338,15 @@ def learn_inputs(rng):
         yield {random_word(rng, alphabet): int(rng.integers(1, 7)) for _ in range(15)}, 30
 
 
-def learned_by(frequencies, n_merges, *, best=None, spell=EndOfWord.spell, weight=None, least=2, recount=True):
+def learned_by(frequencies, n_merges, *, best=None, base=EndOfWord.symbols, weight=None, least=2, recount=True):
     """BPE with what each mistake changes."""
-    words = [(spell(word), weight or count) for word, count in frequencies.items()]
+    words = [(base(word), weight or count) for word, count in frequencies.items()]
     best = best or (lambda counts: max(counts, key=lambda pair: (counts[pair], pair)))
     merges: list = []
     counts = counted(words)
     while counts and len(merges) < n_merges and max(counts.values()) >= least:
         merges.append(best(counts))
-        words = [(merged(symbols, merges[-1]), count) for symbols, count in words]
+        words = [(merge_pair(symbols, merges[-1]), count) for symbols, count in words]
         counts = counted(words) if recount else {pair: n for pair, n in counts.items() if pair != merges[-1]}
     return merges
 
@@ -377,11 +374,11 @@ LEARN = Exercise(
         ),
         Mistake(
             "The end mark is missing: the last letter of a word is written with </w>.",
-            lambda frequencies, n: learned_by(frequencies, n, spell=list),
+            lambda frequencies, n: learned_by(frequencies, n, base=list),
         ),
         Mistake(
             "The end mark is a symbol of its own here; it belongs to the last letter.",
-            lambda frequencies, n: learned_by(frequencies, n, spell=lambda word: [*word, "</w>"]),
+            lambda frequencies, n: learned_by(frequencies, n, base=lambda word: [*word, "</w>"]),
         ),
         Mistake(
             "The pairs are counted only once, at the beginning. Each merge makes new pairs: count again after it.",

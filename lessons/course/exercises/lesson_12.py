@@ -74,7 +74,7 @@ CACHE_BYTES = Exercise(
             lambda *sizes: cache_bytes(*sizes[:-2], 0, sizes[-1]),
         ),
         Mistake(
-            "The source is counted for every beginning: the beginnings of a sentence share its keys and values.",
+            "The source is counted for every partial hypothesis: those of a sentence share its keys and values.",
             lambda n_layers, d_model, n_sentences, beam_size, *lengths: cache_bytes(
                 n_layers, d_model, n_sentences * beam_size, 1, *lengths
             ),
@@ -89,7 +89,7 @@ CACHE_BYTES = Exercise(
             lambda n_layers, *sizes: cache_bytes(1, *sizes),
         ),
         Mistake(
-            "beam_size is not used: beginnings that share no token, four to a sentence with beam 4, have a past each.",
+            "beam_size is not used: hypotheses that share no prefix, four to a sentence with beam 4, have a past each.",
             lambda n_layers, d_model, n_sentences, beam_size, *lengths: cache_bytes(
                 n_layers, d_model, n_sentences, 1, *lengths
             ),
@@ -146,46 +146,46 @@ def any_order(function, log_probs, next_log_probs, beam_size):
     return "The survivors are right, but not best first." if sorted_again else None
 
 
-def places_as_parents(log_probs, next_log_probs, beam_size):
+def indices_as_parents(log_probs, next_log_probs, beam_size):
     parents, tokens, totals = beam_step(log_probs, next_log_probs, beam_size)
     return parents * next_log_probs.shape[1] + tokens, tokens, totals
 
 
 def parents_by_rows(log_probs, next_log_probs, beam_size):
     parents, tokens, totals = beam_step(log_probs, next_log_probs, beam_size)
-    places = parents * next_log_probs.shape[1] + tokens
-    return places // len(log_probs), places % len(log_probs), totals
+    indices = parents * next_log_probs.shape[1] + tokens
+    return indices // len(log_probs), indices % len(log_probs), totals
 
 
 BEAM_STEP = Exercise(
     "12_decoding.beam_step",
     beam_step_inputs,
     reference=beam_step,
-    tested="three sizes, also with fewer survivors than beginnings",
+    tested="three sizes, also with fewer survivors than partial hypotheses",
     mistakes=(
         Mistake(
-            "Each beginning gives one survivor. All extensions of all beginnings compete: one may give several, "
+            "Each partial hypothesis gives one survivor. All extensions of all of them compete: one may give several, "
             "another none.",
             one_of_each,
         ),
         Mistake(
-            "The log-probability of the beginning is not added: an extension of a poor beginning counts as a good one.",
+            "The log-probability of the prefix is not added: an extension of a poor prefix counts as a good one.",
             lambda log_probs, next_log_probs, beam_size: best_of(next_log_probs, beam_size),
         ),
         Mistake(
             "Log-probabilities are multiplied; they add up, as probabilities multiply.",
             lambda log_probs, next_log_probs, beam_size: best_of(log_probs[:, None] * next_log_probs, beam_size),
         ),
-        Mistake("Only the first beginning is extended; that is greedy search with spares.", of_the_best_alone),
+        Mistake("Only the first partial hypothesis is extended; that is greedy search with spares.", of_the_best_alone),
         Mistake("The worst survive: argsort rises, and log-probabilities nearer to 0 are better.", worst),
         Mistake("parents and tokens are exchanged.", exchanged),
         Mistake(
-            "The place in the flattened table is divided by the number of beginnings; a row has vocab_size entries.",
+            "The index into the flattened table is divided by the number of rows; a row has vocab_size entries.",
             parents_by_rows,
         ),
         Mistake(
-            "parents holds places in the flattened table. A row of it has vocab_size entries: divide.",
-            places_as_parents,
+            "parents holds indices into the flattened table. A row of it has vocab_size entries: divide.",
+            indices_as_parents,
         ),
     ),
     properties=(any_order,),
@@ -226,7 +226,7 @@ CACHED_STEP = Exercise(
     tested="one and five earlier positions, against the engine's attention over the grown keys and values",
     mistakes=(
         Mistake(
-            "The position does not see itself: append its key and value first, then attend.",
+            "The position does not attend to itself: append its key and value first, then attend.",
             lambda *inputs: cached_step(*inputs, own=False),
         ),
         Mistake(
@@ -267,7 +267,7 @@ def letter_model(rng, n_letters, sharpness, end):
 
     def after(text):
         if set(text) - set(letters):
-            raise ValueError(f"after({text!r}): a beginning holds letters of {letters!r} alone")
+            raise ValueError(f"after({text!r}): a prefix must hold only letters of {letters!r} alone")
         before, last = ([-1, -1] + [letters.index(letter) for letter in text])[-2:]
         return dict(zip(letters + END, table[before, last].tolist(), strict=True))
 
@@ -281,7 +281,7 @@ def best_output_inputs(rng):
 
 
 def best_output(after, limit, merged=False):
-    """Best first. ``merged`` is a mistake: of beginnings with one length and one last letter only the best goes on."""
+    """Best first. ``merged`` is a mistake: of prefixes with one length and one last letter only the best is kept."""
     heap, seen = [(0.0, "")], set()
     while True:
         cost, text = heapq.heappop(heap)
@@ -301,13 +301,13 @@ def beam_of(size):
     def search(after, limit):
         alive, finished = [(0.0, "")], []
         for step in range(limit + 1):
-            longer = [
+            extended = [
                 (log_prob + math.log(p), text + letter)
                 for log_prob, text in alive
                 for letter, p in after(text).items()
                 if letter == END or step < limit
             ]
-            kept = sorted(longer, reverse=True)[:size]
+            kept = sorted(extended, reverse=True)[:size]
             finished += [each for each in kept if each[1].endswith(END)]
             alive = [each for each in kept if not each[1].endswith(END)]
         log_prob, text = max(finished)
@@ -336,7 +336,7 @@ def has_its_log_probability(function, after, limit):
     text, log_prob = function(after, limit)
     true = ln_p(after, text)
     if abs(true - log_prob) > 1e-6:
-        return f"The output {text!r} has ln P = {true:.4f} with its end, and the function says {log_prob:.4f}."
+        return f"The output {text!r} has ln P = {true:.4f} with its end, and the function returns {log_prob:.4f}."
     return None
 
 
@@ -362,16 +362,16 @@ BEST_OUTPUT = Exercise(
             beam_of(1),
         ),
         Mistake(
-            "This is a beam of 2. Exact search drops a beginning only if a finished output is more probable.",
+            "This is a beam of 2. Exact search drops a prefix only if a finished output is more probable.",
             beam_of(2),
         ),
         Mistake(
-            "Of the beginnings with the same last letter only one goes on. That is right for a table, which forgets "
-            "all others; this model looks further back.",
+            "Of the prefixes with the same last letter only one is kept. That is right for a table, which depends on "
+            "no other; this model looks further back.",
             lambda after, limit: best_output(after, limit, merged=True),
         ),
         Mistake(
-            "The first output that is found is returned, the empty one. A beginning that waits may still lead to a "
+            "The first output that is found is returned, the empty one. A prefix that waits may still lead to a "
             "better one: an output is the best when it comes out of the heap, not when it goes in.",
             lambda after, limit: ("", math.log(after("")[END])),
         ),

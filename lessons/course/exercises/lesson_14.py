@@ -91,15 +91,15 @@ ALIGNMENT = Exercise(
             lambda weights: weights.mean(axis=0)[1:, :-1].argmax(axis=1),
         ),
         Mistake(
-            "The maximum runs over the target: it must find one source piece for each target piece.",
+            "The maximum runs over the target: it must find one source subword for each target subword.",
             lambda weights: weights.mean(axis=0)[:-1, :-1].argmax(axis=0),
         ),
         Mistake(
-            "Only the first head is used; the mean over all heads is asked for.",
+            "Only the first head is used; the mean over all heads is required.",
             lambda w: w[0, :-1, :-1].argmax(axis=1),
         ),
         Mistake(
-            "The largest weight of any head decides; the mean over the heads is asked for.",
+            "The largest weight of any head decides; the mean over the heads is required.",
             lambda weights: weights.max(axis=0)[:-1, :-1].argmax(axis=1),
         ),
     ),
@@ -116,30 +116,30 @@ def confusion_inputs(rng):
 
 def counted(pairs):
     counts = np.zeros((10, 10), dtype=int)
-    for expected, said in pairs:
-        counts[int(expected), int(said)] += 1
+    for expected, predicted in pairs:
+        counts[int(expected), int(predicted)] += 1
     return counts
 
 
-def places(expected, said, width=6):
-    """Pairs of digits, place by place."""
+def digit_pairs(expected, predicted, width=6):
+    """Pairs of digits, position by position."""
     return [
         pair
-        for a, b in zip(expected, said, strict=True)
+        for a, b in zip(expected, predicted, strict=True)
         for pair in zip(f"{a:0{width}d}", f"{b:0{width}d}", strict=False)
     ]
 
 
-def confusion(expected, said):
-    return counted(places(expected, said))
+def confusion(expected, predicted):
+    return counted(digit_pairs(expected, predicted))
 
 
-def first_wrong_count(function, expected, said):
-    right, got = confusion(expected, said), function(expected, said)
+def first_wrong_count(function, expected, predicted):
+    right, got = confusion(expected, predicted), function(expected, predicted)
     for row, column in np.argwhere(right != got):
         return (
             f"counts[{row}, {column}] must be {right[row, column]}, got {got[row, column]:g}, for "
-            f"expected = {expected}, said = {said}."
+            f"expected = {expected}, predicted = {predicted}."
         )
     return None
 
@@ -148,31 +148,31 @@ CONFUSION = Exercise(
     "14_translation.confusion",
     confusion_inputs,
     reference=confusion,
-    tested="numbers of one to six digits, some longer or shorter than what was said",
+    tested="numbers of one to six digits, some longer or shorter than the prediction",
     mistakes=(
         Mistake(
             "`counts[a, b] += 1` with arrays adds 1 once, however often a pair comes: use `np.add.at`.",
-            lambda expected, said: np.minimum(confusion(expected, said), 1),
+            lambda expected, predicted: np.minimum(confusion(expected, predicted), 1),
         ),
         Mistake(
-            "Digits are compared from the left: 6,810 and 16,810 differ in one place. Fill up with zeros to six.",
-            lambda expected, said: counted(places(expected, said, width=1)),
+            "Digits are compared from the left: 6,810 and 16,810 differ in one digit. Pad with zeros to six digits.",
+            lambda expected, predicted: counted(digit_pairs(expected, predicted, width=1)),
         ),
         Mistake(
-            "Leading zeros are not counted: a place that one of the numbers lacks is a 0 there.",
-            lambda expected, said: counted(
+            "Leading zeros are not counted: a digit that one of the numbers lacks is a 0.",
+            lambda expected, predicted: counted(
                 pair
-                for a, b in zip(expected, said, strict=True)
+                for a, b in zip(expected, predicted, strict=True)
                 for pair in zip(str(a)[::-1], str(b)[::-1], strict=False)
             ),
         ),
         Mistake(
-            "It is transposed: the row is the right digit, the column the one that was said.",
-            lambda expected, said: confusion(expected, said).T,
+            "It is transposed: the row is the right digit, the column the predicted one.",
+            lambda expected, predicted: confusion(expected, predicted).T,
         ),
         Mistake(
             "Only wrong digits are counted; the diagonal holds the right ones.",
-            lambda expected, said: confusion(expected, said) * (1 - np.eye(10, dtype=int)),
+            lambda expected, predicted: confusion(expected, predicted) * (1 - np.eye(10, dtype=int)),
         ),
     ),
     properties=(first_wrong_count,),

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 import torch.nn.functional as F
 
-from benchmarks.torch_model import TorchTransformer
+from benchmarks.peers.torch_model import TorchTransformer
 from minitransformer.config import PAD, TrainingConfig
 from minitransformer.optim import learning_rate
 from minitransformer.text import Batch

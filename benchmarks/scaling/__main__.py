@@ -22,9 +22,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.cost_model import ASSUMED, NETWORKS, fit, parameter_counts, ring_seconds, speedup, step_seconds
-from benchmarks.machine import machine_facts
-from benchmarks.tables import RESULTS, markdown_row, save_results
+from benchmarks.common.machine import machine_facts
+from benchmarks.common.tables import RESULTS, markdown_row, save_results
+from benchmarks.scaling.cost_model import ASSUMED, NETWORKS, fit, parameter_counts, ring_seconds, speedup, step_seconds
 from minitransformer.config import ModelConfig
 from minitransformer.figures import png_bytes
 from minitransformer.figures.canvas import new_figure
@@ -52,12 +52,12 @@ def mpiexec() -> str | None:
 
 def on_ranks(size: int, blas_threads: int, task: dict) -> object:
     """What `scaling_rank.py` measures: on ``size`` ranks of MPI, or for one in a process without MPI."""
-    words = [sys.executable, "-m", "benchmarks.scaling_rank", json.dumps(task)]
+    words = [sys.executable, "-m", "benchmarks.scaling.rank", json.dumps(task)]
     if size > 1:
         words = [mpiexec(), "-n", str(size), *words]
     environment = os.environ | {"OPENBLAS_NUM_THREADS": str(blas_threads)}
     done = subprocess.run(
-        words, env=environment, cwd=Path(__file__).parent.parent, stdout=subprocess.PIPE, text=True, check=True
+        words, env=environment, cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, text=True, check=True
     )
     return json.loads(done.stdout)
 

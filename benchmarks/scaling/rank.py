@@ -1,4 +1,4 @@
-"""One rank of `scaling.py`, started by mpiexec or alone: python -m benchmarks.scaling_rank TASK. Rank 0 prints JSON."""
+"""One rank of the benchmark, alone or started by mpiexec: python -m benchmarks.scaling.rank TASK; rank 0 prints JSON"""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from benchmarks.work import SIZES, random_work
+from benchmarks.common.work import SIZES, random_work
 from minitransformer.backend import keep_freed_memory
 from minitransformer.cli.common import explained, print_line
 from minitransformer.config import ModelConfig, TrainingConfig

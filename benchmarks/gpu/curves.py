@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from benchmarks.compare_curves import compare
-from benchmarks.gpu_steps import RankInfo
+from benchmarks.gpu.steps import Device
 from minitransformer.config import UNK, ModelConfig, TrainingConfig
 from minitransformer.models import Transformer
 from minitransformer.optim import Adam, LossScale
 from minitransformer.text import Batch, pad_batch
-from minitransformer.training.step import train_step
+from minitransformer.training import ParallelGradientAccumulator, train_step
 
 MODEL = ModelConfig(vocab_size=1000, n_layers=3, d_model=256, d_ff=1024, n_heads=4)
 SEEDS = (1, 2, 3)
@@ -24,12 +24,13 @@ def reversal(rng: np.random.Generator, config: ModelConfig, sentences: int = 128
     return pad_batch(sources, [source[::-1] for source in sources])
 
 
-def curve(config: ModelConfig, precision: str, seed: int, updates: int, place: RankInfo) -> dict[int, float]:
+def curve(config: ModelConfig, precision: str, seed: int, updates: int, device: Device) -> dict[int, float]:
     """The loss of each update; the same data for every precision of a seed."""
-    model = Transformer(config, seed=seed, xp=place.xp, precision=precision)
-    adam, scale, rng = Adam(model.parameters), LossScale.for_precision(precision), np.random.default_rng(seed)
+    model = Transformer(config, seed=seed, xp=device.xp, precision=precision)
+    adam, rng = Adam(model.parameters), np.random.default_rng(seed)
+    accumulator = ParallelGradientAccumulator(model.parameters, scale=LossScale.for_precision(precision))
     training = TrainingConfig(seed=seed, warmup_steps=200)
-    options = {"config": training, "loss_scale": scale}
+    options = {"config": training, "accumulator": accumulator}
     steps = [
         train_step(model, adam, [reversal(rng, config)], update=update, **options) for update in range(1, updates + 1)
     ]
@@ -37,13 +38,13 @@ def curve(config: ModelConfig, precision: str, seed: int, updates: int, place: R
 
 
 def curves(
-    place: RankInfo, precisions: Sequence[str], updates: int = 400, window: int = 50, config: ModelConfig = MODEL
+    device: Device, precisions: Sequence[str], updates: int = 400, window: int = 50, config: ModelConfig = MODEL
 ) -> dict:
     """For each precision, with a fourth seed: in how many windows its mean loss lies within the band of the three seeds
     of float32, and where a fourth of them would lie 95 times in a hundred."""
-    ours = [curve(config, "float32", seed, updates, place) for seed in SEEDS]
+    ours = [curve(config, "float32", seed, updates, device) for seed in SEEDS]
     results: dict = {"updates": updates, "window": window, "seeds": len(SEEDS)}
     for precision in precisions:
-        found = compare(ours, curve(config, precision, len(SEEDS) + 1, updates, place), window)
+        found = compare(ours, curve(config, precision, len(SEEDS) + 1, updates, device), window)
         results[precision] = found
     return results

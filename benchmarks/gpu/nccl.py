@@ -12,13 +12,13 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.gpu_steps import RankInfo, reason
-from benchmarks.work import Size, random_batch
+from benchmarks.common.work import Size, random_batch
+from benchmarks.gpu.steps import Device, reason
 from minitransformer.config import ModelConfig, TrainingConfig
 from minitransformer.distributed import SINGLE_PROCESS
 from minitransformer.distributed.nccl import NcclCommunicator
 from minitransformer.distributed.supervision.client import SupervisorClient
-from minitransformer.distributed.supervision.rank_info import RankInfo as RankOfJob
+from minitransformer.distributed.supervision.rank_info import RankInfo
 from minitransformer.distributed.supervision.supervisor import Supervisor
 from minitransformer.kernels.precision import half_dtype
 from minitransformer.models import Transformer
@@ -41,48 +41,49 @@ src_tokens = 200
 tgt_tokens = 200
 [training]
 directory = "run"
-device = "cuda"
 updates = 5
 micro_batches = 2
 validate_every = 0
 timeout = 60.0
+[execution]
+device = "cuda"
 """
 
 
-def nccl(place: RankInfo, elements: int) -> dict:
+def nccl(device: Device, elements: int) -> dict:
     """Seconds of a sum in each type, whether its values and those of an update are right, and the fate of two ranks."""
     supervisor = Supervisor(1, print)
-    client = SupervisorClient(RankOfJob(launched=True), ("127.0.0.1", supervisor.port), print)
+    client = SupervisorClient(RankInfo(launched=True), ("127.0.0.1", supervisor.port), print)
     ranks = NcclCommunicator(0, 1, client)
     found: dict = {"elements": elements}
     for name in ("float32", "float64", "bfloat16", "float16"):
         dtype = np.dtype(name) if name.startswith("float") else half_dtype(name)
-        vector = place.xp.arange(elements, dtype=np.float32).astype(dtype)
+        vector = device.xp.arange(elements, dtype=np.float32).astype(dtype)
         before = vector.copy()
-        times = [_timed(ranks, vector, place) for _ in range(5)]
+        times = [_timed(ranks, vector, device) for _ in range(5)]
         same = bool((vector.view(np.uint8) == before.view(np.uint8)).all())
         found[name] = {"seconds": statistics.median(times), "a sum over one rank changes nothing": same}
-    found["update"] = _update(ranks, place)
+    found["update"] = _update(ranks, device)
     ranks.close()
     client.leave()
     found["two ranks on one GPU"] = _two_ranks()
     return found
 
 
-def _timed(ranks: NcclCommunicator, vector, place: RankInfo) -> float:
-    place.wait()
+def _timed(ranks: NcclCommunicator, vector, device: Device) -> float:
+    device.wait()
     began = time.perf_counter()
     ranks.start_all_reduce_sum(vector)
     ranks.finish()
-    place.wait()
+    device.wait()
     return time.perf_counter() - began
 
 
-def _update(ranks: NcclCommunicator, place: RankInfo) -> dict:
+def _update(ranks: NcclCommunicator, device: Device) -> dict:
     """The same update with NCCL's sums in it and without."""
     losses = []
     for communicator in (SINGLE_PROCESS, ranks):
-        model = Transformer(SMALL.model, seed=1, xp=place.xp)
+        model = Transformer(SMALL.model, seed=1, xp=device.xp)
         optimizer = Adam(model.parameters)
         accumulator = ParallelGradientAccumulator(model.parameters, ranks=communicator)
         for update in (1, 2, 3):
@@ -102,7 +103,7 @@ def _two_ranks() -> dict:
         Tokenizer.train(lines, 300).save(folder / "bpe")
         (folder / "config.toml").write_text(CONFIG)
         command = [sys.executable, "-m", "minitransformer", "launch", "-n", "2", "--"]
-        environment = os.environ | {"NCCL_MULTI_RANK_GPU_ENABLE": "1", "PYTHONPATH": str(Path(__file__).parent.parent)}
+        environment = os.environ | {"NCCL_MULTI_RANK_GPU_ENABLE": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
         try:
             run = subprocess.run(
                 [*command, "train", "config.toml"],

@@ -23,8 +23,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.machine import machine_facts
-from benchmarks.tables import RESULTS, markdown_row
+from benchmarks.common.machine import machine_facts
+from benchmarks.common.tables import RESULTS, markdown_row
 from minitransformer.backend import cuda_trouble, driver_version
 from minitransformer.cli.doctor import CHECKS
 from minitransformer.files import write_atomically
@@ -53,12 +53,12 @@ COLUMNS = ("ms", "lowest", "highest", "host ms", "TFLOP/s", "of the ceiling", "t
 
 def run_stage(name: str, quick: bool, limit: float, data: str | None = None) -> dict:
     """What the stage printed, or ``failed`` with the reason; always ``seconds``."""
-    command = [sys.executable, "-m", "benchmarks.gpu_stages", name, "--seconds", str(limit)]
+    command = [sys.executable, "-m", "benchmarks.gpu.stages", name, "--seconds", str(limit)]
     command += [*(["--quick"] if quick else []), *(["--data", str(Path(data).resolve())] if data else [])]
     began = time.monotonic()
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-        cwd=Path(__file__).parent.parent,
+        cwd=Path(__file__).parents[2],
     )  # fmt: skip
     try:
         output, errors = process.communicate(timeout=limit)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import torch
 
-from benchmarks.torch_model import TorchTransformer
+from benchmarks.peers.torch_model import TorchTransformer
 from minitransformer.config import TrainingConfig
 from minitransformer.models import Transformer
 from minitransformer.text import Batch

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.gpu_steps import RankInfo, once, reason
-from benchmarks.real_text import CORPORA
-from benchmarks.work import Size
+from benchmarks.common.real_text import CORPORA
+from benchmarks.common.work import Size
+from benchmarks.gpu.steps import Device, once, reason
 from minitransformer.config import EOS, UNK
 from minitransformer.generation import beam_search
 from minitransformer.models import Transformer
@@ -20,12 +20,12 @@ from minitransformer.text import Tokenizer, read_lines, read_parallel
 NEWSTEST = "newstest/newstest2014.en-de.en"
 
 
-def decoding(size: Size, place: RankInfo, sentences: int = 512) -> dict:
+def decoding(size: Size, device: Device, sentences: int = 512) -> dict:
     """Sentences of one length, in one batch."""
-    return translated(size, [(sentences, size.tokens - 1)], place, rounds=3)
+    return translated(size, [(sentences, size.tokens - 1)], device, rounds=3)
 
 
-def newstest(size: Size, place: RankInfo, data: Path | None, batch: int = 128, every: int = 1) -> dict:
+def newstest(size: Size, device: Device, data: Path | None, batch: int = 128, every: int = 1) -> dict:
     """As many sentences as newstest2014 has, and of its lengths: sorted, ``batch`` at a time, each batch of the length
     of its longest, so that nobody gains or loses by padding. The words are random, as the weights are.
 
@@ -35,23 +35,23 @@ def newstest(size: Size, place: RankInfo, data: Path | None, batch: int = 128, e
         return {"left out": "no --data" if data is None else f"no {NEWSTEST}"}
     corpora = [name for name in reversed(CORPORA) if (data / name / "train.en").is_file()]  # news first
     if not corpora:
-        return {"left out": f"no text to learn word pieces from: train.en and train.de of {' or '.join(CORPORA)}"}
+        return {"left out": f"no text to learn subwords from: train.en and train.de of {' or '.join(CORPORA)}"}
     learned = read_parallel(*(data / corpora[0] / f"train.{language}" for language in ("en", "de")))
     tokenizer = Tokenizer.train([line for side in learned for line in side], vocab_size=size.model.vocab_size)
     lengths = sorted(max(1, len(ids)) for ids in tokenizer.encode_lines(read_lines(data / NEWSTEST)[::every]))
     batches = [lengths[start : start + batch] for start in range(0, len(lengths), batch)]
-    found = translated(size, [(len(each), each[-1]) for each in batches], place, rounds=1)
-    told = {"word pieces of": corpora[0], "tokens of newstest2014": sum(lengths)}
+    found = translated(size, [(len(each), each[-1]) for each in batches], device, rounds=1)
+    told = {"subwords of": corpora[0], "tokens of newstest2014": sum(lengths)}
     return told | {"batches": len(batches)} | found
 
 
-def translated(size: Size, batches: Sequence[tuple[int, int]], place: RankInfo, rounds: int) -> dict:
+def translated(size: Size, batches: Sequence[tuple[int, int]], device: Device, rounds: int) -> dict:
     """Sentences a second, and how many outputs are ours token by token (rounding may decide between equal ones). The
     runners take turns in each round.
 
     batches: how many sentences of how many tokens
     """
-    model = Transformer(size.model, seed=1, xp=place.xp)
+    model = Transformer(size.model, seed=1, xp=device.xp)
     model.embedding.data[: EOS + 1] = 0.0  # no output ends by itself
     rng = np.random.default_rng(0)
     sources = [_source(rng, size.model.vocab_size, *shape) for shape in batches]
@@ -61,7 +61,7 @@ def translated(size: Size, batches: Sequence[tuple[int, int]], place: RankInfo, 
     outputs = {"ours": runners["ours"]()}  # compiles
     for name, peer in (("PyTorch", _torch), ("Marian", _marian)):
         try:
-            runners[name] = peer(model, sources, place)
+            runners[name] = peer(model, sources, device)
             outputs[name] = runners[name]()
         except Exception as error:
             result[f"{name} failed"] = reason(error)
@@ -69,7 +69,7 @@ def translated(size: Size, batches: Sequence[tuple[int, int]], place: RankInfo, 
     seconds: dict[str, list[float]] = {name: [] for name in runners}
     for _ in range(rounds):
         for name, run in runners.items():
-            seconds[name].append(once(run, place))
+            seconds[name].append(once(run, device))
     for name, times in seconds.items():
         same = sum(ids == ours for ids, ours in zip(outputs[name], outputs["ours"], strict=True))
         result[name] = {"sentences/s": count / statistics.median(times), "seconds": times, "same as ours": same}
@@ -86,14 +86,14 @@ def _ours(model: Transformer, sources: Sequence[np.ndarray]) -> Callable[[], lis
     return lambda: [best.ids for src in sources for (best,) in beam_search(model, src, **options)]
 
 
-def _torch(model: Transformer, sources: Sequence[np.ndarray], place: RankInfo) -> Callable[[], list[list[int]]]:
+def _torch(model: Transformer, sources: Sequence[np.ndarray], device: Device) -> Callable[[], list[list[int]]]:
     import torch
 
-    from benchmarks.torch_decoding import beam_search as torch_beam_search
-    from benchmarks.torch_model import TorchTransformer
+    from benchmarks.peers.torch_decoding import beam_search as torch_beam_search
+    from benchmarks.peers.torch_model import TorchTransformer
 
-    twin = TorchTransformer.from_ours(model).to(place.torch_device).eval()
-    batches = [torch.from_numpy(src).to(place.torch_device) for src in sources]
+    twin = TorchTransformer.from_ours(model).to(device.torch_device).eval()
+    batches = [torch.from_numpy(src).to(device.torch_device) for src in sources]
 
     def translate() -> list[list[int]]:
         torch.backends.cuda.matmul.allow_tf32 = False
@@ -102,13 +102,13 @@ def _torch(model: Transformer, sources: Sequence[np.ndarray], place: RankInfo) -
     return translate
 
 
-def _marian(model: Transformer, sources: Sequence[np.ndarray], place: RankInfo) -> Callable[[], list[list[int]]]:
+def _marian(model: Transformer, sources: Sequence[np.ndarray], device: Device) -> Callable[[], list[list[int]]]:
     import torch
 
-    from benchmarks.marian import marian_model
+    from benchmarks.peers.marian import marian_model
 
-    marian = marian_model(model).to(place.torch_device)
-    batches = [torch.from_numpy(src).to(place.torch_device) for src in sources]
+    marian = marian_model(model).to(device.torch_device)
+    batches = [torch.from_numpy(src).to(device.torch_device) for src in sources]
 
     def translate() -> list[list[int]]:
         torch.backends.cuda.matmul.allow_tf32 = False

@@ -19,7 +19,7 @@ from minitransformer.generation import translate_lines
 from minitransformer.text import Tokenizer, read_lines, read_parallel
 from minitransformer.training import Outcome, Trainer, read_metrics
 
-TOML = Path(__file__).parent.parent / "examples" / "multi30k" / "multi30k.toml"
+TOML = Path(__file__).parents[2] / "examples" / "multi30k" / "multi30k.toml"
 RESERVE = 100.0  # seconds kept back for the start and for the translations
 LAST = 5  # checkpoints in the mean
 
@@ -76,7 +76,7 @@ def trained(
     require_sacrebleu()
     config = _config(recipe, recipe.files(data), runs / recipe.name, device, changes)
     trainer = Trainer(config, progress=False)
-    outcome = _run_until(trainer, began + seconds - RESERVE)
+    outcome = run_until(trainer, began + seconds - RESERVE)
     minutes, metrics = trainer.recorder.seconds() / 60, trainer.folder.metrics
     lines = read_metrics(metrics) if metrics.exists() else []  # none where the time was short
     last = (lines or [{}])[-1]
@@ -100,7 +100,7 @@ def _config(recipe: Recipe, files: dict[str, Path], folder: Path, device: str, c
     return Config.load(TOML, [*settings, *recipe.changes, *changes])
 
 
-def _run_until(trainer: Trainer, end: float) -> Outcome:
+def run_until(trainer: Trainer, end: float) -> Outcome:
     """As if somebody had asked the training to stop at ``end``: it ends between two updates, with a checkpoint."""
     timer = Timer(max(1.0, end - time.monotonic()), os.kill, (os.getpid(), signal.SIGTERM))
     timer.start()

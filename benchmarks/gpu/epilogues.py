@@ -7,23 +7,23 @@ from unittest.mock import patch
 
 import numpy as np
 
-from benchmarks.gpu_steps import RankInfo, in_turn, our_update, spread
-from benchmarks.work import Size
+from benchmarks.common.work import Size
+from benchmarks.gpu.steps import Device, in_turn, our_update, spread
 from minitransformer.kernels.cupy import gemm_lt
 from minitransformer.kernels.cupy.feed_forward import feed_forward
 from minitransformer.kernels.precision import computing, stored_dtype
 
 
-def epilogues(size: Size, precisions: Sequence[str], place: RankInfo) -> dict:
+def epilogues(size: Size, precisions: Sequence[str], device: Device) -> dict:
     """Milliseconds with and without: of whole updates, and of one feed-forward network forward, in turn."""
     if gemm_lt.library() is None:
         return {"left out": "cuBLASLt is not to be found"}
     found: dict = {}
     for precision in precisions:
-        _, update = our_update(size, precision, place)
-        network = _network(size, precision, place)
+        _, update = our_update(size, precision, device)
+        network = _network(size, precision, device)
         found[precision] = {
-            what: {name: spread(times["device"]) for name, times in in_turn(_both(work), size, place).items()}
+            what: {name: spread(times["device"]) for name, times in in_turn(_both(work), size, device).items()}
             for what, work in (("update ms", update), ("feed_forward, forward, ms", network))
         }
     return found
@@ -37,15 +37,15 @@ def _both(work: Callable[[], object]) -> dict[str, Callable[[], object]]:
     return {"with": work, "without": without}
 
 
-def _network(size: Size, precision: str, place: RankInfo) -> Callable[[], object]:
+def _network(size: Size, precision: str, device: Device) -> Callable[[], object]:
     """Of all the rows of a batch."""
     rng, model = np.random.default_rng(0), size.model
     shapes = ((model.d_model, model.d_ff), (model.d_ff,), (model.d_ff, model.d_model), (model.d_model,))
-    parameters = [place.xp.asarray(rng.standard_normal(shape).astype(np.float32)) for shape in shapes]
+    parameters = [device.xp.asarray(rng.standard_normal(shape).astype(np.float32)) for shape in shapes]
     with computing(precision):
         dtype = stored_dtype(np.float32)
     x = rng.standard_normal((size.sentences * size.tokens, model.d_model)).astype(np.float32).astype(dtype)
-    x = place.xp.asarray(x)
+    x = device.xp.asarray(x)
 
     def forward() -> object:
         with computing(precision):

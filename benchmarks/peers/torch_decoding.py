@@ -7,7 +7,7 @@ import math
 import torch
 import torch.nn.functional as F
 
-from benchmarks.torch_model import Layer, MultiHeadAttention, TorchTransformer
+from benchmarks.peers.torch_model import Layer, MultiHeadAttention, TorchTransformer
 from minitransformer.config import BOS, EOS, PAD
 
 SUPPRESSED_IDS = [PAD, BOS, EOS]  # every output has as many tokens as are asked for

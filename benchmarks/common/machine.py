@@ -43,7 +43,7 @@ def commit() -> str:
 
 def _git(*words: str) -> str:
     run = subprocess.run(
-        ["git", *words], cwd=Path(__file__).parent.parent, capture_output=True, text=True, check=True, timeout=30
+        ["git", *words], cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True, timeout=30
     )
     return run.stdout.strip()
 

@@ -10,8 +10,8 @@ from types import ModuleType
 
 import numpy as np
 
-from benchmarks.gpu_memory import peak_of
-from benchmarks.work import Size, random_batch
+from benchmarks.common.work import Size, random_batch
+from benchmarks.gpu.memory import peak_of
 from minitransformer.backend import device_wait
 from minitransformer.config import TrainingConfig
 from minitransformer.kernels.cupy.launch import Counter
@@ -26,7 +26,7 @@ WARM_UP = 3
 
 
 @dataclass(frozen=True)
-class RankInfo:
+class Device:
     """Where it is measured: our array library and PyTorch's name of the same device."""
 
     xp: ModuleType
@@ -40,9 +40,9 @@ class RankInfo:
             torch.cuda.synchronize()
 
 
-def our_update(size: Size, precision: str, place: RankInfo) -> tuple[Transformer, Callable[[], object]]:
+def our_update(size: Size, precision: str, device: Device) -> tuple[Transformer, Callable[[], object]]:
     """The model and a function that makes one update, whose result stays on the device."""
-    model = Transformer(size.model, seed=1, xp=place.xp, precision=precision)
+    model = Transformer(size.model, seed=1, xp=device.xp, precision=precision)
     adam, batch = Adam(model.parameters), random_batch(size)
     accumulator = ParallelGradientAccumulator(model.parameters, scale=LossScale.for_precision(precision))
     updates = iter(range(1, 1 << 30))
@@ -53,7 +53,7 @@ def our_update(size: Size, precision: str, place: RankInfo) -> tuple[Transformer
     return model, update
 
 
-def in_turn(runners: dict[str, Callable[[], object]], size: Size, place: RankInfo) -> dict[str, dict[str, list[float]]]:
+def in_turn(runners: dict[str, Callable[[], object]], size: Size, device: Device) -> dict[str, dict[str, list[float]]]:
     """Milliseconds an update, of the device and until Python had launched it; the runners take turns in each round."""
     found: dict[str, dict[str, list[float]]] = {name: {"device": [], "host": []} for name in runners}
     for run in runners.values():
@@ -61,67 +61,73 @@ def in_turn(runners: dict[str, Callable[[], object]], size: Size, place: RankInf
             run()
     for _ in range(size.rounds):
         for name, run in runners.items():
-            place.wait()
+            device.wait()
             began = time.perf_counter()
             for _ in range(size.updates):
                 run()
             launched = time.perf_counter()
-            place.wait()
+            device.wait()
             ended = time.perf_counter()
             found[name]["device"].append(1000 * (ended - began) / size.updates)
             found[name]["host"].append(1000 * (launched - began) / size.updates)
     return found
 
 
-def steps(size: Size, precisions: Sequence[str], place: RankInfo, peers: Sequence[str]) -> dict:
+def steps(size: Size, precisions: Sequence[str], device: Device, peers: Sequence[str]) -> dict:
     """Ours and PyTorch's update in each precision. peers: of ``eager`` and ``compiled``"""
     shape = Shape(size.sentences, size.tokens, size.tokens)
-    results: dict = {"flops": batch_flops(size.model, size.sentences, size.tokens, size.tokens), "tokens": shape.tgt}
+    results: dict = {
+        "flops": batch_flops(size.model, size.sentences, size.tokens, size.tokens),
+        "tokens": size.sentences * size.tokens,
+    }
     for precision in precisions:
         entry = results[precision] = {}
-        model, update = our_update(size, precision, place)
+        model, update = our_update(size, precision, device)
         runners = {"ours": update}
         for peer in peers if precision != "float16" else ():
-            from benchmarks.gpu_torch import torch_update
+            from benchmarks.gpu.torch_update import torch_update
 
             try:
                 compiled = peer == "compiled"
-                runners[peer] = torch_update(model, random_batch(size), precision, place.torch_device, compiled)
+                runners[peer] = torch_update(model, random_batch(size), precision, device.torch_device, compiled)
                 runners[peer]()
             except Exception as error:
                 entry[f"{peer} failed"] = reason(error)
                 runners.pop(peer, None)
-        for name, times in in_turn(runners, size, place).items():
+        for name, times in in_turn(runners, size, device).items():
             entry[name] = {f"{kind} ms": spread(values) for kind, values in times.items()}
             seconds = entry[name]["device ms"]["median"] / 1000
-            entry[name] |= {"TFLOP/s": results["flops"] / seconds / 1e12, "target tokens/s": shape.tgt / seconds}
+            entry[name] |= {
+                "TFLOP/s": results["flops"] / seconds / 1e12,
+                "target tokens/s": results["tokens"] / seconds,
+            }
         entry["launches"] = _launches(update)
-        if place.xp is not np:
-            entry["peak bytes"] = peak_of(update, place.xp) + 16 * model.parameters.count
+        if device.xp is not np:
+            entry["peak bytes"] = peak_of(update, device.xp) + 16 * model.parameters.count
             entry["planned bytes"] = plan(size.model, shape, library="cupy", precision=precision).peak
         del model, update, runners
-        _free(place)
+        _free(device)
     return results
 
 
-def same_loss(size: Size, place: RankInfo) -> dict:
+def same_loss(size: Size, device: Device) -> dict:
     """The loss without dropout, ours and PyTorch's, with one set of weights."""
-    from benchmarks.gpu_torch import torch_loss
+    from benchmarks.gpu.torch_update import torch_loss
 
-    model, batch = Transformer(size.model, seed=1, xp=place.xp), random_batch(size)
-    ours, theirs = evaluate_loss(model, [batch])[0], torch_loss(model, batch, place.torch_device)
+    model, batch = Transformer(size.model, seed=1, xp=device.xp), random_batch(size)
+    ours, theirs = evaluate_loss(model, [batch])[0], torch_loss(model, batch, device.torch_device)
     return {"ours": ours, "PyTorch": theirs, "relative difference": abs(ours - theirs) / abs(theirs)}
 
 
-def ops(size: Size, precision: str, place: RankInfo, updates: int = 3) -> dict:
+def ops(size: Size, precision: str, device: Device, updates: int = 3) -> dict:
     """Milliseconds of each rule in an update. Waiting at each rule makes the sum longer than an update really is."""
-    _, update = our_update(size, precision, place)
+    _, update = our_update(size, precision, device)
     update()
-    profile = Profile(place.wait)
+    profile = Profile(device.wait)
     for _ in range(updates):
         with profiled(profile), timed("update"):
             update()
-    return {"milliseconds per update": profile.per_update(), "kernels": _kernels(update, place)}
+    return {"milliseconds per update": profile.per_update(), "kernels": _kernels(update, device)}
 
 
 def _launches(update: Callable[[], object]) -> int:
@@ -130,7 +136,7 @@ def _launches(update: Callable[[], object]) -> int:
     return Counter.launches - before
 
 
-def _kernels(update: Callable[[], object], place: RankInfo) -> list | str:
+def _kernels(update: Callable[[], object], device: Device) -> list | str:
     """Name, calls and milliseconds of each kernel of an update, longest first, as PyTorch's profiler sees them."""
     try:
         from torch.profiler import ProfilerActivity
@@ -138,19 +144,19 @@ def _kernels(update: Callable[[], object], place: RankInfo) -> list | str:
 
         with torch_profile(activities=[ProfilerActivity.CUDA]) as seen:
             update()
-            place.wait()
+            device.wait()
         rows = [(each.key, each.count, each.self_device_time_total / 1000) for each in seen.key_averages()]
         return sorted(rows, key=lambda row: -row[2])[:60]
     except Exception as error:
         return reason(error)
 
 
-def once(work: Callable[[], object], place: RankInfo) -> float:
+def once(work: Callable[[], object], device: Device) -> float:
     """Seconds until the device has done it."""
-    place.wait()
+    device.wait()
     began = time.perf_counter()
     work()
-    place.wait()
+    device.wait()
     return time.perf_counter() - began
 
 
@@ -159,10 +165,10 @@ def spread(values: list[float]) -> dict[str, float]:
     return {"median": statistics.median(values), "lowest": min(values), "highest": max(values)}
 
 
-def _free(place: RankInfo) -> None:
-    if place.xp is not np:
-        place.xp.get_default_memory_pool().free_all_blocks()
-    if place.torch_device == "cuda":
+def _free(device: Device) -> None:
+    if device.xp is not np:
+        device.xp.get_default_memory_pool().free_all_blocks()
+    if device.torch_device == "cuda":
         import torch
 
         torch.cuda.empty_cache()

@@ -1,0 +1,1 @@
+"""What all benchmarks share: models and batches, real text, the machine, the floor of matrix products, tables."""

@@ -1,0 +1,113 @@
+"""What `benchmarks.gpu` measures, stage by stage; each runs in a process of its own and prints one JSON object.
+
+python -m benchmarks.gpu.stages NAME [--quick] [--seconds N] [--data FOLDER] [--runs FOLDER]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.common.work import Size
+from benchmarks.gpu.curves import curves
+from benchmarks.gpu.decoding import decoding, newstest
+from benchmarks.gpu.epilogues import epilogues
+from benchmarks.gpu.nccl import nccl
+from benchmarks.gpu.recipes import MULTI30K, TATOEBA, Recipe, trained
+from benchmarks.gpu.steps import WARM_UP, Device, once, ops, same_loss, steps
+from minitransformer.backend import load_array_module
+from minitransformer.config import ModelConfig
+from minitransformer.kernels.cupy.gemm import matmul
+from minitransformer.kernels.precision import half_dtype
+
+BASE = Size("base", ModelConfig.base(), 1000, 25, 5, 5)
+BIG = Size("big", ModelConfig.big(), 1000, 25, 5, 3)
+RUNS = Path("runs") / "gpu"
+QUICK_TRAINING = ("training.updates=60", "training.validate_every=30", "training.save_every=10", "model.n_layers=1")
+QUICK = Size("quick", ModelConfig(vocab_size=1000, n_layers=1, d_model=64, d_ff=128, n_heads=2), 8, 25, 1, 1)
+
+
+def ceilings(device: Device, n: int = 8192) -> dict:
+    """What the device can do at most, measured: products of random matrices, and a copy."""
+    rng, xp, found = np.random.default_rng(0), device.xp, {}
+    factors = [rng.standard_normal((n, n)).astype(np.float32) for _ in range(2)]
+    for precision in ("float32", "tf32", "bfloat16", "float16"):
+        dtype = np.float32 if precision in ("float32", "tf32") else half_dtype(precision)
+        a, b = (xp.asarray(factor.astype(dtype)) for factor in factors)
+        out = xp.empty((n, n), dtype)
+        seconds = _timed(lambda a=a, b=b, out=out, tf32=precision == "tf32": matmul(a, b, out=out, tf32=tf32), device)
+        found[f"{precision} TFLOP/s"] = 2 * n**3 / seconds / 1e12
+    source = xp.zeros(n * n * 8, np.float32)
+    target = xp.empty_like(source)
+    found["copy TB/s"] = 2 * source.nbytes / _timed(lambda: target.__setitem__(..., source), device) / 1e12
+    return found
+
+
+def correctness(device: Device) -> dict:
+    """The tests with the mark gpu. Their last lines are kept."""
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider", "--tb=short"]
+    run = subprocess.run(command, capture_output=True, text=True)
+    return {"exit status": run.returncode, "end": run.stdout.split("\n")[-60:] + run.stderr.split("\n")[-5:]}
+
+
+STAGES: dict[str, Callable[[Device, argparse.Namespace], dict]] = {
+    "correctness": lambda device, asked: correctness(device),
+    "ceilings": lambda device, asked: ceilings(device, 64 if asked.quick else 8192),
+    "same loss": lambda device, asked: same_loss(replace(_size(BASE, asked), sentences=100), device),
+    "base": lambda device, asked: steps(
+        _size(BASE, asked), ("bfloat16", "tf32", "float32", "float16"), device, ("eager",)
+    ),
+    "ops": lambda device, asked: ops(_size(BASE, asked), "bfloat16", device),
+    "epilogues": lambda device, asked: epilogues(_size(BASE, asked), ("bfloat16", "tf32"), device),
+    "decoding": lambda device, asked: decoding(_size(BASE, asked), device, 8 if asked.quick else 512),
+    "newstest": lambda device, asked: newstest(_size(BASE, asked), device, asked.data, every=300 if asked.quick else 1),
+    "big": lambda device, asked: steps(_size(BIG, asked), ("bfloat16", "tf32"), device, ("eager",)),
+    "base compiled": lambda device, asked: steps(_size(BASE, asked), ("bfloat16", "tf32"), device, ("compiled",)),
+    "big compiled": lambda device, asked: steps(_size(BIG, asked), ("bfloat16",), device, ("compiled",)),
+    "curves": lambda device, asked: curves(
+        device, ("float32", "tf32", "bfloat16", "float16"), *((20, 10) if asked.quick else ())
+    ),
+    "nccl": lambda device, asked: nccl(device, 1000 if asked.quick else 63_045_632),
+    "multi30k": lambda device, asked: _trained(MULTI30K, asked),
+    "tatoeba": lambda device, asked: _trained(TATOEBA, asked),
+}
+
+
+def _trained(recipe: Recipe, asked: argparse.Namespace) -> dict:
+    runs = asked.runs / "quick" if asked.quick else asked.runs
+    return trained(recipe, asked.data, runs, asked.seconds, changes=QUICK_TRAINING if asked.quick else ())
+
+
+def _size(size: Size, asked: argparse.Namespace) -> Size:
+    return QUICK if asked.quick else size
+
+
+def _timed(work: Callable[[], object], device: Device, repeats: int = 20) -> float:
+    """Seconds of one call, the mean of ``repeats`` after three."""
+    for _ in range(WARM_UP):
+        work()
+    return once(lambda: [work() for _ in range(repeats)], device) / repeats
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu.stages", description=__doc__.split("\n")[0])
+    parser.add_argument("name", choices=STAGES)
+    parser.add_argument("--quick", action="store_true", help="small sizes")
+    parser.add_argument("--seconds", type=float, default=500.0, metavar="N", help="after which a training must be over")
+    parser.add_argument("--data", type=Path, metavar="FOLDER", help="with multi30k/, tatoeba_en_de/, newstest/ ...")
+    parser.add_argument("--runs", type=Path, metavar="FOLDER", default=RUNS, help=f"of trainings (default: {RUNS})")
+    options = parser.parse_args(argv)
+    result = STAGES[options.name](Device(load_array_module("cuda"), "cuda"), options)
+    print(json.dumps(result))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,32 @@
+"""Tests that need a package beyond NumPy say so in one way, so that the skipped ones can be counted together."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+
+
+def need(*packages: str) -> None:
+    """Skip the test where one of the packages is not installed."""
+    for name in packages:
+        pytest.importorskip(name, reason=f"{name} is not installed: pip install -e '.[dev]'")
+
+
+NEEDS = {
+    "`pip install -e '.[dev]'`": ("pip install", "could not import"),
+    "MINITRANSFORMER_DATA, a folder of real corpora": ("MINITRANSFORMER_DATA",),
+    "a GPU (then: python -m pytest -m gpu)": ("no GPU",),
+}
+OTHER_NEEDS = "another system (python -m pytest -rs tells)"
+
+
+def summary(reasons: Sequence[str]) -> str:
+    """How many tests were skipped for these reasons, and what it takes to run them, the commonest first."""
+    needs = Counter(
+        next((need for need, words in NEEDS.items() if any(word in reason for word in words)), OTHER_NEEDS)
+        for reason in reasons
+    )
+    parts = [f"{count} need{'s' * (count == 1)} {need}" for need, count in needs.most_common()]
+    return f"{len(reasons)} skipped: {', '.join(parts)}"

@@ -1,0 +1,121 @@
+"""The plain key-value cache and the prefix tree, against attention over whole rows, without any model around them."""
+
+import numpy as np
+import pytest
+from small_models import random_batch, small_config, small_model
+
+from minitransformer import kernels
+from minitransformer.autograd import Tensor, no_grad
+from minitransformer.errors import ShapeError
+from minitransformer.nn import KeyValueCache, new_cache
+from minitransformer.nn.attention import MultiHeadAttention
+from minitransformer.nn.decoder import attend_to_past, causal_mask
+from minitransformer.nn.positions import sinusoids
+from minitransformer.nn.prefix_tree_cache import PrefixTreeCache
+from minitransformer.nn.randomness import Initializer
+
+V, D_MODEL, PAD_ID = 11, 6, 0
+TABLE = np.random.default_rng(5).standard_normal((V, D_MODEL))
+PROMPTS = [[3], [4, 5, 6, 7], [8, 9]]
+
+
+def make_layers() -> list[MultiHeadAttention]:
+    """Two layers of self-attention: a decoder-only model as small as can be."""
+    init = Initializer(1)
+    return [MultiHeadAttention(small_config(), init) for _ in range(2)]
+
+
+def embedded(ids, positions) -> Tensor:
+    """(R, n) to (R, n, d_model)"""
+    return Tensor(TABLE[ids] + sinusoids(0, 60, D_MODEL)[positions])
+
+
+def whole(layers, ids: list[int]) -> np.ndarray:
+    """Outputs at all positions of one row, (t, d_model), without a cache."""
+    x, causal = embedded(np.array([ids]), np.arange(len(ids))[None]), causal_mask(len(ids), np)
+    for layer in layers:
+        x = Tensor(x.data + layer(x, x, causal).data)
+    return x.data[0]
+
+
+def cached(layers, ids: np.ndarray, cache, is_token=None) -> np.ndarray:
+    """Outputs at the newest positions, (R, n) to (R, n, d_model)"""
+    cache.extend(is_token)
+    x = embedded(ids, cache.positions)
+    for number, layer in enumerate(layers):
+        x = Tensor(x.data + attend_to_past(layer, x, number, cache).data)
+    return x.data
+
+
+def padded(rows: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
+    longest = max(map(len, rows))
+    is_token = np.array([[i < len(row) for i in range(longest)] for row in rows])
+    return np.array([row + [PAD_ID] * (longest - len(row)) for row in rows]), is_token
+
+
+@pytest.mark.parametrize("kind", [KeyValueCache, PrefixTreeCache])
+@pytest.mark.parametrize("seed", range(5))
+def test_prompts_and_steps_give_what_whole_rows_give(kind, seed, relative_error):
+    """Prompts of different lengths enter at once; then random beams, and several tokens at once in between."""
+    rng, layers, rows = np.random.default_rng(seed), make_layers(), [list(prompt) for prompt in PROMPTS]
+    cache, new = kind(np, np.full(3, 1), 40), rows
+    with no_grad():
+        for step in range(12):
+            ids, is_token = padded(new)
+            outputs = cached(layers, ids, cache, None if is_token.all() and ids.shape[1] == 1 else is_token)
+            for row, tokens, output in zip(rows, new, outputs, strict=True):
+                assert relative_error(output[: len(tokens)], whole(layers, row)[-len(tokens) :]) < 1e-12
+            survivors = rng.integers(0, len(rows), rng.integers(1, 9))
+            cache.reorder(survivors)
+            assert cache.n_rows == len(survivors)
+            most = 4 if step % 4 == 2 else 1
+            new = [rng.integers(3, V, rng.integers(1, most + 1)).tolist() for _ in survivors]
+            rows = [rows[survivor] + tokens for survivor, tokens in zip(survivors, new, strict=True)]
+
+
+@pytest.mark.parametrize("kind", [KeyValueCache, PrefixTreeCache])
+def test_padding_is_neither_attended_to_nor_counted_as_a_position(kind):
+    layers, (ids, is_token) = make_layers(), padded(PROMPTS)
+    found = []
+    for padding in (PAD_ID, 10):
+        cache = kind(np, np.full(3, 1), 10)
+        with no_grad():
+            cached(layers, np.where(is_token, ids, padding), cache, is_token)
+            found.append(cached(layers, np.array([[3], [4], [5]]), cache))
+        np.testing.assert_array_equal(cache.positions, [[1], [4], [2]])
+    np.testing.assert_array_equal(*found)
+
+
+@pytest.mark.parametrize("kind", [KeyValueCache, PrefixTreeCache])
+def test_a_prompt_longer_than_max_length_is_refused(kind):
+    with pytest.raises(ShapeError, match="positions must be at most max_length = 3, got 4"):
+        kind(np, np.full(3, 1), 3).extend(padded(PROMPTS)[1])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_prefix_tree_gives_the_logits_of_the_plain_cache(seed, relative_error):
+    rng = np.random.default_rng(seed)
+    plain, fast = (small_model(np.random.default_rng(seed), kernels=mode) for mode in ("simple", "fast"))
+    src = random_batch(rng, (5, 2, 4)).src
+    caches = [model.start_cache(model.encode(src), max_length=30) for model in (plain, fast)]
+    for _ in range(30):
+        ids = rng.integers(3, V, caches[0].n_rows)
+        expected, found = (model.decode_step(ids, cache) for model, cache in zip((plain, fast), caches, strict=True))
+        assert relative_error(found, expected) < 1e-13
+        survivors = rng.integers(0, len(ids), rng.integers(1, 12))
+        for cache in caches:
+            cache.reorder(survivors)
+
+
+def test_the_kernel_mode_decides_which_cache_is_made():
+    with kernels.mode("simple"):
+        assert type(new_cache(np, np.full(2, 1), 3)) is KeyValueCache
+    with kernels.mode("fast"):
+        assert type(new_cache(np, np.full(2, 1), 3)) is PrefixTreeCache
+
+
+def test_the_plain_cache_is_at_most_60_lines():
+    from minitransformer.nn import cache
+
+    with open(cache.__file__, encoding="utf-8") as file:
+        assert len(file.readlines()) <= 60
