@@ -32,7 +32,7 @@ from benchmarks.common.tables import markdown_row, save_results
 from benchmarks.common.work import REAL, SIZES, Size, Work, random_work, real_work, shape_of
 from benchmarks.peers.torch_model import TorchTransformer
 from benchmarks.peers.torch_step import torch_adam, torch_train_step
-from minitransformer.backend import keep_freed_memory
+from minitransformer.allocator import keep_freed_memory
 from minitransformer.config import TrainingConfig
 from minitransformer.models import Transformer
 from minitransformer.optim import Adam

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from extras import need
 
-from minitransformer.backend import cuda_trouble
 from minitransformer.cli.main import main
+from minitransformer.cuda_diagnosis import cuda_trouble
 
 CONFIG = """
 [model]

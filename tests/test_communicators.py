@@ -74,13 +74,13 @@ def test_slices_are_begun_while_backward_runs_and_none_changes_after_that(rng, m
     monkeypatch.setattr(overlap_module, "BUCKET_ELEMENTS", 64)
     log: list[tuple] = []
     model, batches = small_model(rng), [random_batch(rng), random_batch(rng)]
-    add = Gradients.add
+    add = Gradients.accumulate
 
     def logged(gradients, leaf, grad):
         log.append(("came", leaf))
         add(gradients, leaf, grad)
 
-    monkeypatch.setattr(Gradients, "add", logged)
+    monkeypatch.setattr(Gradients, "accumulate", logged)
     accumulator = ParallelGradientAccumulator(
         model.parameters, ranks=Doubled(log), overlap=overlap, tokens_of_update=lambda update: (9, 9)
     )
@@ -96,19 +96,19 @@ def test_slices_are_begun_while_backward_runs_and_none_changes_after_that(rng, m
             np.testing.assert_array_equal(*arrays)  # the slice now, and as it was
 
 
-class Places:
+class Slices:
     """A gradient vector with leaves of the given sizes, one after the other."""
 
     def __init__(self, *sizes: int):
         self.vector = np.arange(sum(sizes))
         ends = np.cumsum(sizes)
         self.leaves = [np.empty(0) for _ in sizes]
-        self.places = {
+        self.slices = {
             id(leaf): slice(end - size, end) for leaf, size, end in zip(self.leaves, sizes, ends, strict=True)
         }
         self.added: list[int] = []
 
-    def add(self, leaf, grad):
+    def accumulate(self, leaf, grad):
         self.added.append(grad)
 
 
@@ -116,7 +116,7 @@ class Places:
 def recorded(monkeypatch):
     """A sum over slices of four elements, of three leaves with 6, 5 and 3; the first is used twice."""
     monkeypatch.setattr(overlap_module, "BUCKET_ELEMENTS", 4)
-    gradients, ranks = Places(6, 5, 3), Recorder()
+    gradients, ranks = Slices(6, 5, 3), Recorder()
     first, second, third = gradients.leaves
     total = OverlappedAllReduce(gradients, ranks).prepare_for_backward(
         {id(first): 2, id(second): 1, id(third): 1, id(object()): 5}
@@ -131,13 +131,13 @@ def begun(ranks) -> list[list[int]]:
 def test_a_slice_is_begun_when_all_in_it_and_behind_it_is_final(recorded):
     gradients, ranks, total = recorded
     first, second, third = gradients.leaves
-    total.add(first, 1)  # a tied matrix, used at the end of the model and at its beginning
+    total.accumulate(first, 1)  # a tied matrix, used at the end of the model and at its beginning
     assert begun(ranks) == []
-    total.add(third, 2)
+    total.accumulate(third, 2)
     assert begun(ranks) == [[12, 13]]  # the slice before it holds a part of the second leaf
-    total.add(second, 3)
+    total.accumulate(second, 3)
     assert begun(ranks) == [[12, 13], [8, 9, 10, 11]]
-    total.add(first, 4)
+    total.accumulate(first, 4)
     assert begun(ranks) == [[12, 13], [8, 9, 10, 11], [4, 5, 6, 7], [0, 1, 2, 3]]
     total.finish()
     assert begun(ranks)[4:] == [None]
@@ -148,15 +148,15 @@ def test_slices_are_the_same_in_whatever_order_gradients_come(recorded):
     gradients, ranks, total = recorded
     first, second, third = gradients.leaves
     for leaf in (second, first, first):
-        total.add(leaf, 0)
+        total.accumulate(leaf, 0)
     assert begun(ranks) == []  # the last leaf is not final
-    total.add(third, 0)
+    total.accumulate(third, 0)
     total.finish()
     assert begun(ranks) == [[12, 13], [8, 9, 10, 11], [4, 5, 6, 7], [0, 1, 2, 3], None]
 
 
 def test_what_backward_never_brings_is_summed_at_the_end(recorded):
     gradients, ranks, total = recorded
-    total.add(gradients.leaves[2], 0)
+    total.accumulate(gradients.leaves[2], 0)
     total.finish()
     assert begun(ranks) == [[12, 13], [8, 9, 10, 11], [4, 5, 6, 7], [0, 1, 2, 3], None]

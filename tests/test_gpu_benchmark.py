@@ -12,8 +12,8 @@ from extras import need
 from benchmarks.common.work import Size, random_batch
 from benchmarks.gpu import __main__ as gpu
 from benchmarks.gpu import curves, decoding, epilogues, nccl, recipes, stages, steps
-from minitransformer.backend import driver_version
 from minitransformer.config import EOS, UNK, ModelConfig
+from minitransformer.cuda_diagnosis import driver_version
 from minitransformer.distributed.single import SingleProcess
 from minitransformer.generation import beam_search
 from minitransformer.models import Transformer

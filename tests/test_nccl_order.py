@@ -14,7 +14,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from contract import check, fractions, sum_in_order
-from extras import need
 from rank_jobs import LocalStore, Supervised, in_threads, wait_for
 from recorded_cuda import Cuda, Event, Mismatch, MissingEvent, World
 
@@ -157,7 +156,7 @@ def test_gradients_that_come_in_another_order_make_the_same_calls(monkeypatch):
 @pytest.mark.parametrize("name", ["float32", "bfloat16", "float16", "float64"])
 def test_every_dtype_goes_to_nccl_under_its_own_name(name):
     if name == "bfloat16":
-        need("ml_dtypes")
+        pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed: pip install minitransformer[dev]")
     world = on_ranks(1, lambda ranks, cuda: ranks.start_all_reduce_sum(cuda.empty((3,), name)))
     assert world.log == [("allReduce", 3, name, "sum")]
 

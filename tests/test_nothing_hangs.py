@@ -6,8 +6,7 @@ import json
 import re
 
 import pytest
-from rank_checks import check_end, check_folder, check_gone
-from rank_jobs import by_mpi, launched
+from rank_jobs import by_mpi, check_end, check_folder, check_gone, launched
 
 pytestmark = pytest.mark.mpi
 

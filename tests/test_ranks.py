@@ -7,8 +7,7 @@ import shutil
 
 import numpy as np
 import pytest
-from rank_checks import metrics_of, trained
-from rank_jobs import by_mpi
+from rank_jobs import by_mpi, metrics_of, one_process, trained  # noqa: F401 - a fixture
 from small_models import random_batch, small_model
 from tiny_run import final_state, tiny_config
 
@@ -39,10 +38,10 @@ pytestmark = pytest.mark.mpi
     ],
     ids=str,
 )
-def test_training_does_not_depend_on_the_number_of_ranks(size, start, changes, alone, tmp_path, relative_error):
+def test_training_does_not_depend_on_the_number_of_ranks(size, start, changes, one_process, tmp_path, relative_error):  # noqa: F811
     parameters = trained(tmp_path, size, start, **changes)
-    assert relative_error(parameters, final_state(alone, 20)[0]) < 1e-9
-    ours, theirs = metrics_of(tmp_path), metrics_of(alone)
+    assert relative_error(parameters, final_state(one_process, 20)[0]) < 1e-9
+    ours, theirs = metrics_of(tmp_path), metrics_of(one_process)
     assert [line.keys() for line in ours] == [line.keys() for line in theirs]  # each line once: only rank 0 writes
     for mine, expected in zip(ours, theirs, strict=True):
         for key, value in expected.items():
@@ -58,10 +57,10 @@ def test_deterministic_sums_have_the_same_bits_over_mpi_and_tcp(tmp_path):
         np.testing.assert_array_equal(other, runs[0])
 
 
-def test_a_run_resumes_on_another_number_of_ranks_with_the_same_data_order(alone, tmp_path, relative_error):  # noqa: F811
+def test_a_run_resumes_on_another_number_of_ranks_with_the_same_data_order(one_process, tmp_path, relative_error):  # noqa: F811
     for updates, size in ((6, 2), (11, 4), (15, 1), (20, 2)):
         trained(tmp_path, size, updates=updates)
-    assert relative_error(final_state(tmp_path, 20)[0], final_state(alone, 20)[0]) < 1e-9
+    assert relative_error(final_state(tmp_path, 20)[0], final_state(one_process, 20)[0]) < 1e-9
     steps = [line["update"] for line in metrics_of(tmp_path) if line["kind"] == "train"]
     assert steps == list(range(2, 21, 2))
 

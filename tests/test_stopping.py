@@ -8,8 +8,7 @@ import time
 
 import numpy as np
 import pytest
-from rank_checks import check_end, trained
-from rank_jobs import by_mpi, free_port, launched, over_tcp
+from rank_jobs import by_mpi, check_end, free_port, launched, over_tcp, trained
 from tiny_run import final_state, tiny_config, tiny_corpus
 
 from minitransformer.distributed import SINGLE_PROCESS, CommonStop, ProcessGroup

@@ -18,6 +18,7 @@ from rank_jobs import (
     TOKEN,
     environment,
     mpiexec,
+    one_process,  # noqa: F401 - a fixture
     run,
     still_running,
     wait_for_checkpoint,
@@ -177,10 +178,10 @@ def test_a_stranger_on_another_host_neither_joins_nor_ends_the_job(hosts):
     assert second.communicate(timeout=LIMIT)[0] == ""
 
 
-def test_two_hosts_train_to_the_result_of_one_process(hosts, tmp_path, alone, relative_error):
+def test_two_hosts_train_to_the_result_of_one_process(hosts, tmp_path, one_process, relative_error):  # noqa: F811
     ended = by_mpi(hosts, tmp_path, TESTS / "ranked_run.py", tmp_path / "run", '{"updates": 20}')
     assert (ended.code, ended.lines) == (0, [])
-    assert relative_error(final_state(tmp_path / "run", 20)[0], final_state(alone, 20)[0]) < 1e-9
+    assert relative_error(final_state(tmp_path / "run", 20)[0], final_state(one_process, 20)[0]) < 1e-9
 
 
 def test_a_cable_that_is_cut_ends_the_job_on_both_hosts(hosts, tmp_path):

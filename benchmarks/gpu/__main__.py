@@ -25,8 +25,8 @@ from pathlib import Path
 
 from benchmarks.common.machine import machine_facts
 from benchmarks.common.tables import RESULTS, markdown_row
-from minitransformer.backend import cuda_trouble, driver_version
 from minitransformer.cli.doctor import CHECKS
+from minitransformer.cuda_diagnosis import cuda_trouble, driver_version
 from minitransformer.files import write_atomically
 
 LIMITS = {

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from benchmarks.common.work import SIZES, random_work
-from minitransformer.backend import keep_freed_memory
+from minitransformer.allocator import keep_freed_memory
 from minitransformer.cli.common import explained, print_line
 from minitransformer.config import ModelConfig, TrainingConfig
 from minitransformer.distributed import (
@@ -40,7 +40,7 @@ class Vector:
     """What OverlappedAllReduce needs of a gradient vector."""
 
     def __init__(self, length: int):
-        self.vector, self.places = np.zeros(length, np.float32), {}
+        self.vector, self.slices = np.zeros(length, np.float32), {}
 
 
 def all_reduce_times(ranks: Communicator, tcp: Communicator, lengths: list[int], repeats: int) -> list[dict]:

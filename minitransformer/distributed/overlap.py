@@ -16,9 +16,9 @@ class Gradients(Protocol):
     """What is summed: a vector, the slice of it that belongs to each leaf (by ``id``), and a way to add gradients."""
 
     vector: Array
-    places: Mapping[int, slice]
+    slices: Mapping[int, slice]
 
-    def add(self, leaf: Any, grad: Array) -> None: ...
+    def accumulate(self, leaf: Any, grad: Array) -> None: ...
 
 
 class OverlappedAllReduce:
@@ -38,14 +38,14 @@ class OverlappedAllReduce:
 
     def prepare_for_backward(self, uses: Mapping[int, int]) -> OverlappedAllReduce:
         """From now on each leaf, by ``id``, receives as many gradients as ``uses`` says, and then is final."""
-        places = self._gradients.places
-        self._uses = {leaf: count for leaf, count in uses.items() if leaf in places}
-        self._awaited = sorted((places[leaf].stop, leaf) for leaf in self._uses)
+        slices = self._gradients.slices
+        self._uses = {leaf: count for leaf, count in uses.items() if leaf in slices}
+        self._awaited = sorted((slices[leaf].stop, leaf) for leaf in self._uses)
         return self
 
-    def add(self, leaf: Any, grad: Array) -> None:
+    def accumulate(self, leaf: Any, grad: Array) -> None:
         """Called by the tape: leaf.grad += grad"""
-        self._gradients.add(leaf, grad)
+        self._gradients.accumulate(leaf, grad)
         if id(leaf) in self._uses:
             self._uses[id(leaf)] -= 1
             while self._awaited and self._uses[self._awaited[-1][1]] == 0:

@@ -8,7 +8,8 @@ import numpy as np
 from tqdm import tqdm
 
 from minitransformer import kernels
-from minitransformer.backend import keep_freed_memory, load_array_module, to_numpy
+from minitransformer.allocator import keep_freed_memory
+from minitransformer.backend import load_array_module, to_numpy
 from minitransformer.checkpoints import RunFolder, save_checkpoint
 from minitransformer.config import Config
 from minitransformer.distributed import CommonStop, ProcessGroup

@@ -115,7 +115,7 @@ def _value(kernel: str, kind: str, value, dtype: str, guarded: dict):
         assert value == 0, f"{kernel}: a pointer wanted, got {value}"
         return ctypes.c_void_p(0)
     pointed = kind.removeprefix("const ").removesuffix("*").strip()
-    if pointed != "Word":
+    if pointed != "Unit":
         stored = half_dtype(dtype) if dtype in ("bfloat16", "float16") else np.dtype(dtype)
         wanted = {"T": stored, "ACC": computed_dtype(stored)}.get(pointed, POINTED_TO.get(pointed))
         assert value.dtype == wanted, f"{kernel}: {kind} of {np.dtype(wanted)} wanted, got {value.dtype}"
