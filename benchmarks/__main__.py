@@ -17,6 +17,7 @@ BENCHMARKS = {
     "subwords": "time of learning and encoding subwords beside tokenizers, sentencepiece and subword-nmt",
     "wmt_scale": "time and memory of the text pipeline at the size of WMT 2014 en-de",
     "decoding": "speed of translation beside Hugging Face Marian and CTranslate2",
+    "key_value_cache": "what the prefix tree of the key-value cache gains over the plain cache",
     "growth": "how time and memory grow with length, batch, width, vocabulary and layers",
     "scaling": "two MPI ranks beside one process, and what many GPUs would do",
     "gpu": "a GPU: correctness, updates and decoding beside PyTorch, memory, trainings (without one, nothing runs)",

@@ -35,7 +35,7 @@ from benchmarks.common.matrix_products import record_products, replay
 from benchmarks.common.search_cases import Case, random_model, random_sources, search
 from benchmarks.common.tables import markdown_row, save_results
 from benchmarks.peers.marian import ctranslate2_translator, marian_model
-from minitransformer.backend import keep_freed_memory
+from minitransformer.allocator import keep_freed_memory
 from minitransformer.config import ModelConfig
 from minitransformer.models import Transformer
 

@@ -25,7 +25,7 @@ from tqdm import tqdm
 from benchmarks.common.machine import machine_facts
 from benchmarks.common.matrix_products import record_step
 from benchmarks.common.tables import RESULTS, markdown_row, save_results
-from minitransformer.backend import keep_freed_memory
+from minitransformer.allocator import keep_freed_memory
 from minitransformer.blas import limited_blas_threads
 from minitransformer.config import UNK, ModelConfig, TrainingConfig
 from minitransformer.figures import png_bytes

@@ -26,7 +26,7 @@ from tqdm import tqdm
 from benchmarks.common.machine import machine_facts
 from benchmarks.common.search_cases import Case, random_model, random_sources, search
 from benchmarks.common.tables import markdown_row, save_results
-from minitransformer.backend import MIB, keep_freed_memory
+from minitransformer.allocator import keep_freed_memory
 from minitransformer.config import ModelConfig
 from minitransformer.generation import Hypothesis
 from minitransformer.models import Transformer
@@ -130,7 +130,7 @@ def markdown(facts: dict, results: Sequence[dict]) -> str:
         steps = result["new tokens"]
         cells += [f"{1000 * statistics.median(result['seconds'][name]) / steps:.1f}" for name in ("plain", "tree")]
         cells.append(f"{result['tree / plain']:.2f} ({result['lowest']:.2f} to {result['highest']:.2f})")
-        cells += [f"{result['bytes'][name] / MIB:.1f}" for name in ("plain", "tree")]
+        cells += [f"{result['bytes'][name] / 2**20:.1f}" for name in ("plain", "tree")]
         lines.append(markdown_row([*cells, f"{result['same outputs']} of {result['sentences']}"]))
     lines += ["", *(f"- {name}: {value}" for name, value in facts.items())]
     return "\n".join(lines) + "\n"

@@ -21,7 +21,7 @@ from pathlib import Path
 from benchmarks.common import work
 from benchmarks.common.machine import machine_facts, threads_for_peers
 from benchmarks.common.tables import markdown_row, save_results
-from minitransformer.backend import keep_freed_memory
+from minitransformer.allocator import keep_freed_memory
 from minitransformer.config import ModelConfig, TrainingConfig
 from minitransformer.models import Transformer
 from minitransformer.optim import Adam

@@ -139,19 +139,17 @@ class TrainingConfig(Section):
         low=0,
         high=1000,
     )
-    engine: str = option(
+    communicator: str = option(
         "auto",
-        "what adds the gradients of several ranks (auto: nccl on GPUs, mpi where MPI started the ranks, else naive)",
-        choices=("auto", "naive", "mpi", "nccl"),
+        "what sums the gradients of several ranks (auto: nccl on GPUs, mpi where MPI started the ranks, else tcp)",
+        choices=("auto", "tcp", "mpi", "nccl"),
     )
-    reduction: str = option(
-        "fast",
-        "order of the sums over ranks: as the engine likes it, or always that of the ranks (same bits in every run)",
-        choices=("fast", "fixed"),
+    deterministic_reduce: bool = option(
+        False, "sum over ranks always in the order of the ranks, so that every run has the same bits"
     )
-    overlap: bool = option(True, "several ranks: add gradients while backward still runs, last layers first")
-    deadline: float = option(
-        300.0, "several ranks: who is silent or keeps the others waiting this long ends the job, seconds", low=1
+    overlap: bool = option(True, "several ranks: sum gradients while backward still runs, last layers first")
+    timeout: float = option(
+        300.0, "several ranks: one that is silent or keeps the others waiting this long ends the job, seconds", low=1
     )
     warmup_steps: int = option(4000, "updates over which the learning rate rises", low=1)
     lr_scale: float = option(1.0, "factor on the learning rate of eq. 3", low=0, high=1e6)

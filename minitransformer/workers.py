@@ -2,7 +2,7 @@
 
 NumPy computes elementwise work on one core, and OpenBLAS gains little from a second thread on small matrices. Threads
 that each take a whole micro-batch keep all cores busy through both (figures in benchmarks/notes.md): NumPy lets go of
-Python's lock while it computes.
+the GIL while it computes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every rule with the cases that tests try it on: gradients, dtypes, shapes, parity with PyTorch, twins.
+"""Every rule with the cases that tests try it on: gradients, dtypes, shapes, parity with PyTorch, kernels.
 
 A case is one line: the rule's name, what is special, the shapes of its inputs, its options. Inputs are drawn at random;
 an option that is a function is drawn with the generator too.
@@ -26,7 +26,7 @@ def positive(rng, shape):
 
 
 def ids(high: int, shape: tuple[int, ...]) -> Callable:
-    """Whole numbers in 0..high-1."""
+    """Integers in 0..high-1."""
     return lambda rng: rng.integers(0, high, shape)
 
 
@@ -84,7 +84,7 @@ def case(name: str, what: str, *shapes: tuple[int, ...], draw: Callable = normal
 
 
 def cotangents(rule: Rule, outputs: tuple, rng) -> tuple:
-    """A random gradient for every output; outputs that are measurements get none."""
+    """A random gradient for every output; outputs that are not differentiable get none."""
     active = len(outputs) - rule.n_non_differentiable
     drawn = [np.asarray(rng.standard_normal(y.shape), dtype=y.dtype) for y in outputs[:active]]
     return (*drawn, *[None] * rule.n_non_differentiable)
@@ -135,7 +135,7 @@ CASES = [
     case("getitem", "a slice", (5, 4), index=slice(1, 4)),
     case("getitem", "a step back and an ellipsis", (5, 2, 4), index=(slice(None, None, -2), ..., 1)),
     case("getitem", "repeated rows", (5, 4), index=np.array([0, 3, 3, 1, 3])),
-    case("getitem", "pairs of places", (5, 4), index=(np.array([0, 2, 2]), np.array([1, 3, 3]))),
+    case("getitem", "pairs of indices", (5, 4), index=(np.array([0, 2, 2]), np.array([1, 3, 3]))),
     case("concatenate", "two along the last axis", (2, 3), (2, 4)),
     case("concatenate", "three along the first axis", (1, 4), (2, 4), (3, 4), axis=0),
     case("split_heads", "one part", (2, 3, 8), n_heads=4, widths=(2,)),
@@ -150,7 +150,7 @@ CASES = [
     case("softmax", "plain", (3, 4)),
     case("softmax", "masked", (2, 3, 5), mask=mask((2, 3, 5))),
     case("softmax", "one mask serves a batch", (2, 4, 4), mask=causal(4)),
-    case("softmax", "some rows see nothing", (2, 3, 5), mask=mask_with_empty_rows((2, 3, 5))),
+    case("softmax", "some rows may attend to nothing", (2, 3, 5), mask=mask_with_empty_rows((2, 3, 5))),
     case("log_softmax", "plain", (2, 3, 4)),
     case("attention", "plain", (2, 3, 4, 5), (2, 3, 6, 5), (2, 3, 6, 7)),
     case("attention", "causal", (2, 3, 4, 5), (2, 3, 4, 5), (2, 3, 4, 2), mask=causal(4)),

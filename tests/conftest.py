@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from extras import need, summary
 
-pytest.register_assert_rewrite("cuda_checks", "rank_checks")
+pytest.register_assert_rewrite("cuda_checks", "rank_jobs")
 
 
 @pytest.fixture
@@ -83,20 +83,6 @@ def relative_error():
     return error
 
 
-@pytest.fixture(scope="session")
-def alone(tmp_path_factory):
-    """The folder of the run in one process without threads: what all others are compared with."""
-    from tiny_run import tiny_config, tiny_corpus
-
-    from minitransformer.training import Trainer
-
-    folder = tmp_path_factory.mktemp("alone")
-    model = {"dtype": "float64", "p_drop": 0.2}
-    config = tiny_config(folder, model=model, micro_batches=4, updates=20, threads=1)
-    assert Trainer(config, tiny_corpus(), progress=False).run().update == 20
-    return folder
-
-
 def pytest_generate_tests(metafunc):
     """A test with the mark any_device runs on the emulated kernels, and once more on the GPU (pytest -m gpu)."""
     if "device" in metafunc.fixturenames and metafunc.definition.get_closest_marker("any_device"):
@@ -118,7 +104,7 @@ def card():
     """The GPU of this machine; the test is skipped where there is none."""
     from gpu_card import Card
 
-    from minitransformer.backend import cuda_trouble, driver_version
+    from minitransformer.cuda_diagnosis import cuda_trouble, driver_version
 
     trouble = "there is no NVIDIA driver" if driver_version() == 0 else cuda_trouble()
     if trouble:

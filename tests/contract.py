@@ -1,4 +1,4 @@
-"""What every engine must do, as a function of one rank. As a program it is one rank of mpiexec."""
+"""What every communicator must do, as a function of one rank. As a program it is one rank of mpiexec."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from minitransformer.distributed.communicator import Communicator
 
 DTYPES = ("float32", "float64", "int64")
-LENGTHS = (1, 7, 5000, 40_001)  # small ones may take another way through the engine
+LENGTHS = (1, 7, 5000, 40_001)  # small ones may take another way through the communicator
 
 
 def of_rank(rank: int, length: int, dtype: str) -> np.ndarray:
@@ -31,7 +31,7 @@ def sum_in_order(size: int, length: int) -> np.ndarray:
 
 
 def check(ranks: Communicator) -> None:
-    """Raise AssertionError where the engine of this rank does not do what the interface says."""
+    """Raise AssertionError where the communicator of this rank does not do what the interface says."""
     for dtype in DTYPES:
         for length in LENGTHS:
             expected = sum(of_rank(rank, length, dtype) for rank in range(ranks.size))
@@ -53,7 +53,7 @@ def check(ranks: Communicator) -> None:
     np.testing.assert_array_equal(whole, np.concatenate(expected))
     ranks.finish()  # nothing started: nothing to wait for
     ranks.barrier()
-    if ranks.fixed:
+    if ranks.deterministic:
         for length in LENGTHS:
             array = fractions(ranks.rank, length)
             ranks.all_reduce_sum(array)
@@ -68,14 +68,16 @@ if __name__ == "__main__":
     from minitransformer.config import TrainingConfig
     from minitransformer.distributed import init_process_group
 
-    def explain(error: BaseException) -> tuple[str, int]:
+    def format_error(error: BaseException) -> tuple[str, int]:
         return f"{type(error).__name__}: {error}", 1
 
-    with init_process_group(lambda message: print(message, file=sys.stderr), explain) as process_group:
-        engine, reduction = sys.argv[1:]
-        settings = TrainingConfig(engine=engine, reduction=reduction, micro_batches=8, deadline=20)
+    with init_process_group(lambda message: print(message, file=sys.stderr), format_error) as process_group:
+        name, order = sys.argv[1:]
+        settings = TrainingConfig(
+            communicator=name, deterministic_reduce=order == "deterministic", micro_batches=8, timeout=20
+        )
         communicator = process_group.connect(settings)
-        expected = {"naive": "TcpCommunicator", "mpi": "MpiCommunicator"}[engine]
+        expected = {"tcp": "TcpCommunicator", "mpi": "MpiCommunicator"}[name]
         assert type(communicator).__name__ == expected
         check(communicator)
         if communicator.rank == 0:

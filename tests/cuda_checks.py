@@ -10,7 +10,7 @@ from minitransformer.kernels import CountedMask, precision
 from minitransformer.kernels.cupy import KERNELS
 from minitransformer.kernels.precision import half_dtype
 
-NAMES = [twin.name for twin in KERNELS]
+NAMES = [kernel.name for kernel in KERNELS]
 WIDE = (3, 11, 776)
 OTHER_SIZES = [
     case("residual_dropout_norm", "a row of 776", WIDE, WIDE, (776,), (776,), keep=booleans(WIDE), p_drop=0.4),
@@ -28,10 +28,10 @@ OTHER_SIZES = [
     case("positioned_embedding", "long", (40, 48), (30, 48), ids=ids(5, (70, 30)), scale=3.0),
     case("projection_loss", "1,100 words", (5, 16), (1100, 16), targets=ids(1100, (5,)), label_smoothing=0.1),
 ]
-TWIN_CASES = [each for each in [*CASES, *OTHER_SIZES] if each.rule.name in NAMES]
+KERNEL_CASES = [each for each in [*CASES, *OTHER_SIZES] if each.rule.name in NAMES]
 CLOSE = {"float32": 3e-6, "float64": 1e-12, "bfloat16": 2e-2, "float16": 3e-3}
 PARAMETERS = {"linear": 1, "feed_forward": 1, "layer_norm": 1, "residual_dropout_norm": 2, "projection_loss": 1}
-"""From which input on the inputs of a rule are parameters, which are never stored in halves."""
+"""From which input on the inputs of a rule are parameters, which are never stored in half precision."""
 
 
 def placed(device, values) -> list:
@@ -40,7 +40,7 @@ def placed(device, values) -> list:
 
 
 def with_counted_mask(options: dict, device) -> tuple[dict, dict]:
-    """Options for the readable pair, with the mask as an array, and for the twin, with the same mask to be counted."""
+    """Options for the plain rule, with the mask as an array, and for the kernel, with the same mask to be counted."""
     there = dict(zip(options, placed(device, options.values()), strict=True))
     if options.get("keep") is None:
         return options, there
@@ -49,32 +49,32 @@ def with_counted_mask(options: dict, device) -> tuple[dict, dict]:
 
 
 def rounded(inputs: tuple, name: str, dtype: str) -> tuple[list, list]:
-    """Inputs for the twin, activations in ``dtype`` and parameters not, and the same values for the pair.
+    """Inputs for the kernel, activations in ``dtype`` and parameters not, and the same values for the rule.
 
     Parameters are rounded too: a matrix that is not would put other hidden values on the other side of ReLU's zero.
     """
     if dtype in ("float32", "float64"):
         return list(inputs), list(inputs)
     first = 0 if name == "positioned_embedding" else PARAMETERS.get(name, len(inputs))
-    halves = [x.astype(half_dtype(dtype)) for x in inputs]
-    exact = [x.astype(np.float32) for x in halves]
-    return [*halves[:first], *exact[first:]], exact
+    half = [x.astype(half_dtype(dtype)) for x in inputs]
+    exact = [x.astype(np.float32) for x in half]
+    return [*half[:first], *exact[first:]], exact
 
 
-def check_twin(case, dtype: str, device, rng, relative_error) -> None:
-    """Outputs and gradients of the twin are those of the pair, and nothing given is written to."""
-    twin = device.twins[case.rule.name]
+def check_kernel(case, dtype: str, device, rng, relative_error) -> None:
+    """Outputs and gradients of the kernel are those of the plain rule, and no argument is written to."""
+    kernel = device.kernels[case.rule.name]
     inputs, options = case.make("float64" if dtype == "float64" else "float32")
     given, inputs = rounded(inputs, case.rule.name, dtype)
     options, counted = with_counted_mask(options, device)
     expected, saved = case.rule.forward(*inputs, **options)
     there = placed(device, given)
     with precision.computing(dtype if dtype in ("bfloat16", "float16") else "float32"):
-        y, twin_saved = twin.forward(*there, **counted)
+        y, kernel_saved = kernel.forward(*there, **counted)
     outputs = as_tuple(y)
     grads_y = cotangents(case.rule, as_tuple(expected), rng)
     cast = [None if g is None else g.astype(out.dtype) for g, out in zip(grads_y, outputs, strict=True)]
-    grads = twin.backward(*placed(device, cast), twin_saved)
+    grads = kernel.backward(*placed(device, cast), kernel_saved)
     assert [grad.dtype for grad in grads] == [x.dtype for x in given]
     exact = [None if g is None else g.astype(want.dtype) for g, want in zip(cast, as_tuple(expected), strict=True)]
     wanted = [*as_tuple(expected), *case.rule.backward(*exact, saved)]

@@ -6,12 +6,12 @@ import numpy as np
 
 
 class Card:
-    """xp: makes its arrays   put, get: bring NumPy's arrays there and back   twins: by the names of their rules"""
+    """xp: makes its arrays   put, get: bring NumPy's arrays there and back   kernels: by the names of their rules"""
 
     def __init__(self, cupy):
         from minitransformer.kernels.cupy import KERNELS
 
-        self.xp, self.twins = cupy, {twin.name: twin for twin in KERNELS}
+        self.xp, self.kernels = cupy, {kernel.name: kernel for kernel in KERNELS}
 
     def put(self, array):
         return self.xp.asarray(array)

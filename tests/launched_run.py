@@ -1,4 +1,4 @@
-"""`ranked_run.py` under ``launch``: python launched_run.py START N DIRECTORY JSON [FAULT RANK UPDATE]"""
+"""`ranked_run.py` under ``launch``: python launched_run.py N DIRECTORY JSON [FAULT RANK UPDATE]"""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from minitransformer.cli.common import print_line
 from minitransformer.distributed.supervision.launch import Launch
 
 if __name__ == "__main__":
-    _, start, size, *program = sys.argv
+    _, size, *program = sys.argv
     words = [str(Path(__file__).with_name("ranked_run.py")), *program]
-    sys.exit(Launch(words, int(size), lambda message: print_line("train", message), start).wait())
+    sys.exit(Launch(words, int(size), lambda message: print_line("train", message)).wait())

@@ -1,26 +1,38 @@
-"""Jobs of several ranks for tests: started by mpiexec, by ``launch`` or by hand, and what became of them."""
+"""Jobs of several ranks for tests: started by mpiexec, by ``launch`` or as threads, and what became of them."""
 
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
+import re
 import shutil
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
+from tiny_run import final_state, tiny_config, tiny_corpus
 
-from minitransformer.distributed.rank_info import RankInfo
+from minitransformer.checkpoints import RunFolder
 from minitransformer.distributed.supervision.client import SupervisorClient
+from minitransformer.distributed.supervision.rank_info import RankInfo
 from minitransformer.distributed.supervision.supervisor import Supervisor
+from minitransformer.distributed.tcp import TcpCommunicator
+from minitransformer.distributed.timeouts import Timeouts
+from minitransformer.training import Trainer, read_metrics
 
 TESTS = Path(__file__).parent
 LIMIT = 60  # seconds after which a job counts as hanging; each should take two or three
+TOKEN = "the secret of these tests"
 
 
 def mpiexec() -> str:
@@ -68,11 +80,9 @@ def by_mpi(size: int, program: str, *words: object) -> Ended:
     return run([mpiexec(), "-n", size, sys.executable, TESTS / program, *words])
 
 
-def launched(start: str, size: int, *words: object) -> Ended:
-    """``ranked_run.py`` as ``size`` ranks of ``launch``; ``start`` is mpi or plain."""
-    if start == "mpi":
-        mpiexec()
-    return run([sys.executable, TESTS / "launched_run.py", start, size, *words])
+def launched(size: int, *words: object) -> Ended:
+    """``ranked_run.py`` as ``size`` ranks of ``launch``."""
+    return run([sys.executable, TESTS / "launched_run.py", size, *words])
 
 
 def free_port() -> int:
@@ -93,32 +103,152 @@ def still_running(folder: Path) -> list[str]:
     return found
 
 
-class Threads:
-    """Ranks as threads of this process, with a hub: fast, and good enough for engines that use sockets.
+def wait_for(condition: Callable[[], object]) -> None:
+    """Return when the condition holds; a test fails if it never does."""
+    until = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < until, "nothing came"
+        time.sleep(0.01)
+
+
+def wait_for_checkpoint(folder: Path) -> None:
+    until = time.monotonic() + 30
+    while not list(folder.glob("checkpoints/update_*.npz")) and time.monotonic() < until:
+        time.sleep(0.02)
+
+
+class LocalStore:
+    """What ranks tell each other, if they are threads of this process: communicators need no supervisor."""
+
+    def __init__(self):
+        self._values: dict[str, str] = {}
+        self._listeners: dict[str, list[Callable[[], object]]] = {}
+        self._arrived = threading.Condition()
+
+    def put(self, key: str, value: str) -> None:
+        with self._arrived:
+            self._values[key] = value
+            self._arrived.notify_all()
+            listeners = self._listeners.pop(key, [])
+        for heard in listeners:
+            heard()
+
+    def get(self, key: str) -> str:
+        with self._arrived:
+            assert self._arrived.wait_for(lambda: key in self._values, LIMIT), f"nobody has put {key}"
+            return self._values[key]
+
+    def listen(self, key: str, heard: Callable[[], object]) -> None:
+        with self._arrived:
+            if key not in self._values:
+                self._listeners.setdefault(key, []).append(heard)
+                return
+        heard()
+
+    def busy(self, doing: str) -> nullcontext:
+        return nullcontext()
+
+    def follow(self, communicator: object) -> None:
+        pass
+
+
+def over_tcp(size: int, work: Callable[[TcpCommunicator], object]) -> list:
+    """work(communicator) in a thread for each rank; no supervisor."""
+    store = LocalStore()
+
+    def one(rank: int) -> object:
+        ranks = TcpCommunicator(rank, size, store, token=TOKEN)
+        done = work(ranks)
+        ranks.barrier()
+        ranks.close()
+        return done
+
+    return in_threads(size, one)
+
+
+def in_threads(size: int, work: Callable[[int], object]) -> list:
+    """work(rank) in a thread for each rank."""
+    with ThreadPoolExecutor(size) as pool:
+        return list(pool.map(work, range(size)))
+
+
+class Supervised:
+    """Ranks as threads of this process, with a supervisor.
 
     Attributes:
-        said: what the hub told the user.   ends: (rank, exit code) of each rank that was told to end.
+        said: what the user was told.   ends: (rank, exit code) of each rank that was told to end.
     """
 
-    def __init__(self, size: int, deadline: float = 20.0):
+    def __init__(self, size: int, timeouts: Timeouts = Timeouts(start=20.0)):  # noqa: B008 - it is frozen
         self.said: list[str] = []
         self.ends: list[tuple[int, int]] = []
-        self.hub = Supervisor(size, self.said.append, host="127.0.0.1", deadline=deadline)
-        self.size = size
+        self.supervisor = Supervisor(size, self.said.append, token=TOKEN, timeouts=timeouts)
+        self.address = ("127.0.0.1", self.supervisor.port)
+        self.size, self._timeouts = size, timeouts
 
-    def member(self, rank: int, size: int | None = None) -> SupervisorClient:
-        place = RankInfo(rank, size or self.size, rank)
+    def client(self, rank: int) -> SupervisorClient:
         return SupervisorClient(
-            place,
-            ("127.0.0.1", self.hub.port),
+            RankInfo(rank, self.size, rank),
+            self.address,
             self.said.append,
-            self.hub.watch.deadline,
-            stop=lambda code: self.ends.append((rank, code)),
+            token=TOKEN,
+            end=self.end_of(rank),
+            timeouts=self._timeouts,
         )
 
-    def map(self, work: Callable[[int], object]) -> list:
-        """work(rank) in a thread for each rank."""
-        from concurrent.futures import ThreadPoolExecutor
+    def end_of(self, rank: int) -> Callable[[int], object]:
+        return lambda code: self.ends.append((rank, code))
 
-        with ThreadPoolExecutor(self.size) as pool:
-            return list(pool.map(work, range(self.size)))
+
+def check_end(folder: Path, ended: Ended, message: str, code: int = 2, update: int = 4) -> None:
+    """One line tells of the end, the checkpoint of ``update`` is whole, and no process is left."""
+    lines = [line for line in ended.lines if line.startswith("minitransformer")]
+    assert len(lines) == 1, ended.lines
+    assert re.match(f"minitransformer train: {message}", lines[0]), lines[0]
+    if code == 1:  # a fault of the program shows where it is
+        assert "Traceback (most recent call last):" in ended.lines
+    else:
+        assert ended.lines == lines
+    assert ended.code == code
+    check_folder(folder, update)
+
+
+def check_folder(folder: Path, update: int = 4) -> None:
+    assert RunFolder(folder).newest_whole(pytest.fail).update == update
+    check_gone(folder)
+
+
+def check_gone(folder: Path) -> None:
+    """No process of the job is left; mpiexec may end a moment before the last of them."""
+    until = time.monotonic() + 5
+    while (left := still_running(folder)) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert left == []
+
+
+CLOCK = {"seconds", "tokens_per_second"}
+
+
+def metrics_of(folder: Path) -> list[dict]:
+    """The lines of metrics, without what depends on the clock."""
+    lines = read_metrics(folder / "metrics.jsonl")
+    return [{key: value for key, value in line.items() if key not in CLOCK} for line in lines]
+
+
+def trained(folder: Path, size: int, start: str = "mpirun", **changes) -> np.ndarray:
+    """The parameters after 20 updates of four micro-batches, float64, dropout on."""
+    words = [folder, json.dumps({"updates": 20} | changes)]
+    ended = by_mpi(size, "ranked_run.py", *words) if start == "mpirun" else launched(size, *words)
+    assert ended.code == 0, ended.lines
+    assert [line for line in ended.lines if not line.startswith("train: resumed from")] == []
+    return final_state(folder, changes.get("updates", 20))[0]
+
+
+@pytest.fixture(scope="session")
+def one_process(tmp_path_factory) -> Path:
+    """The folder of the run in one process without threads: what all others are compared with."""
+    folder = tmp_path_factory.mktemp("one_process")
+    model = {"dtype": "float64", "p_drop": 0.2}
+    config = tiny_config(folder, model=model, micro_batches=4, updates=20, threads=1)
+    assert Trainer(config, tiny_corpus(), progress=False).run().update == 20
+    return folder

@@ -17,9 +17,10 @@ from collections.abc import Callable
 from tiny_run import tiny_config, tiny_corpus
 
 from minitransformer.cli.common import print_line
-from minitransformer.cli.train import _cause
-from minitransformer.distributed import CommonStop, ProcessGroup, init_process_group
-from minitransformer.training import Trainer, agreement, train_step, trainer
+from minitransformer.cli.train import format_error
+from minitransformer.distributed import ProcessGroup, init_process_group
+from minitransformer.distributed.supervision.client import SupervisorClient
+from minitransformer.training import Trainer, compatibility, train_step, trainer
 
 
 def _out_of_memory() -> None:
@@ -49,14 +50,15 @@ FAULTS: dict[str, Callable[[], object]] = {
 def plant(fault: str, update: int) -> None:
     """Let ``fault`` happen in this rank."""
     if fault == "code":
-        agreement.code_hash = lambda: "another version"
+        compatibility.code_hash = lambda: "another version"
         return
     if fault in ("config", "data"):
         return
     if fault == "die asked":  # at the moment when it should tell how far it is
-        CommonStop._freeze = lambda self: FAULTS["kill"]()
+        listen = SupervisorClient.listen
+        SupervisorClient.listen = lambda self, key, heard: listen(self, key, FAULTS["kill"])
         fault = "term"
-    if fault == "validate":  # a validation that takes longer than the deadline
+    if fault == "validate":  # a validation that takes longer than the timeout
         measure = trainer.Validation.measure
         trainer.Validation.measure = lambda *arguments: time.sleep(4) or measure(*arguments)
         return
@@ -72,7 +74,7 @@ def plant(fault: str, update: int) -> None:
 def train(
     process_group: ProcessGroup, directory: str, settings: dict, fault: str = "", rank: str = "0", update: str = "0"
 ) -> int:
-    here = fault and process_group.place.rank == int(rank)
+    here = fault and process_group.rank_info.rank == int(rank)
     if here and fault == "config":
         settings |= {"lr_scale": 0.5}
     if here and fault == "folder":  # this rank sees another folder than the others
@@ -87,6 +89,6 @@ def train(
 
 if __name__ == "__main__":
     _, folder, changes, *planted = sys.argv
-    with init_process_group(lambda message: print_line("train", message), _cause) as joined:
+    with init_process_group(lambda message: print_line("train", message), format_error) as joined:
         status = train(joined, folder, json.loads(changes), *planted)
     sys.exit(status)

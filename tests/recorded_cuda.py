@@ -24,10 +24,13 @@ class Mismatch(AssertionError):
 
 
 class World:
-    """What the ranks of one communicator share."""
+    """What the ranks of one communicator share.
 
-    def __init__(self, size: int):
-        self.size = size
+    meets: False: collectives are only queued, and computed never
+    """
+
+    def __init__(self, size: int, meets: bool = True):
+        self.size, self.meets = size, meets
         self.barrier = threading.Barrier(size, timeout=20)
         self.calls: list = [None] * size
         self.log: list[tuple] = []  # of rank 0: the collectives, in order
@@ -35,6 +38,8 @@ class World:
 
     def meet(self, rank: int, call: tuple, array: np.ndarray) -> list[np.ndarray]:
         """The arrays of all ranks, once all have come with the same call."""
+        if not self.meets:
+            return [array.copy()] * self.size
         self.calls[rank] = (call, array.copy())
         self.barrier.wait()
         calls = [call for call, _ in self.calls]
@@ -48,7 +53,11 @@ class World:
 
 
 class Cuda:
-    """The part of the module ``cupy`` that the engine uses, for the GPU of one rank."""
+    """The part of the module ``cupy`` that the communicator uses, for the GPU of one rank.
+
+    Attributes:
+        events: all that were made, in their order.
+    """
 
     def __init__(self, world: World, rank: int):
         self._world, self._rank = world, rank
@@ -57,6 +66,7 @@ class Cuda:
         self._null = Stream(self)
         self._current = [self._null]
         self._memory: dict[int, np.ndarray] = {}
+        self.events: list[Event] = []
         names = ("float16", "bfloat16", "float32", "float64", "int64")
         kinds = {f"NCCL_{name.upper()}": name for name in names}
         nccl = SimpleNamespace(
@@ -68,10 +78,14 @@ class Cuda:
         self.cuda = SimpleNamespace(
             nccl=nccl,
             Stream=lambda non_blocking: Stream(self),
-            Event=lambda disable_timing: Event(),
+            Event=lambda disable_timing: self._new_event(),
             Device=nullcontext,
             get_current_stream=lambda: self._current[-1],
         )
+
+    def _new_event(self) -> Event:
+        self.events.append(Event())
+        return self.events[-1]
 
     def asarray(self, array: np.ndarray) -> DeviceArray:
         made = self.empty(array.shape, array.dtype)

@@ -1,4 +1,4 @@
-"""Philox 4x32-10 with Python's own whole numbers, and the mask of dropout drawn from it, number by number."""
+"""Philox 4x32-10 in Python's own integers, and the dropout mask drawn from it, value by value."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import numpy as np
 
 def philox(counter: list[int], key: list[int]) -> list[int]:
     """[Salmon et al. 2011, sec. 3.3], ten rounds."""
-    word = 2**32
+    modulus = 2**32
     for _ in range(10):
-        high0, low0 = divmod(0xD2511F53 * counter[0], word)
-        high1, low1 = divmod(0xCD9E8D57 * counter[2], word)
+        high0, low0 = divmod(0xD2511F53 * counter[0], modulus)
+        high1, low1 = divmod(0xCD9E8D57 * counter[2], modulus)
         counter = [high1 ^ counter[1] ^ key[0], low1, high0 ^ counter[3] ^ key[1], low0]
-        key = [(key[0] + 0x9E3779B9) % word, (key[1] + 0xBB67AE85) % word]
+        key = [(key[0] + 0x9E3779B9) % modulus, (key[1] + 0xBB67AE85) % modulus]
     return counter
 
 

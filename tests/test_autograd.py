@@ -1,4 +1,4 @@
-"""The tape and Tensor: gradients through graphs of operators, and clear words when something cannot be done."""
+"""The tape and Tensor: gradients through graphs of operators, and clear errors when something cannot be done."""
 
 import gc
 import weakref
@@ -6,7 +6,7 @@ import weakref
 import numpy as np
 import pytest
 
-from minitransformer.autograd import Tensor, apply, functions, no_grad
+from minitransformer.autograd import Tensor, apply, check_gradient, functions, no_grad
 from minitransformer.errors import AutogradError, ShapeError
 from minitransformer.ops.rule import Rule
 
@@ -37,22 +37,11 @@ OPERATORS = {
 
 @pytest.mark.parametrize("compute", OPERATORS.values(), ids=OPERATORS)
 def test_gradients_of_operators_are_finite_differences(compute, rng):
-    a, b = 0.5 + rng.random((3, 4)), 0.5 + rng.random((3, 4))
-    leaves = Tensor(a, requires_grad=True), Tensor(b, requires_grad=True)
-    y = compute(*leaves)
-    grad_y = rng.standard_normal(y.shape)
-    y.backward(grad_y)
-    directions, step = (rng.standard_normal((3, 4)), rng.standard_normal((3, 4))), 1e-5
-    ahead, behind = (
-        (grad_y * compute(Tensor(a + s * directions[0]), Tensor(b + s * directions[1])).data).sum()
-        for s in (step, -step)
-    )
-    along = sum((leaf.grad * direction).sum() for leaf, direction in zip(leaves, directions, strict=True))
-    assert along == pytest.approx((ahead - behind) / (2 * step), rel=1e-6)
+    assert check_gradient(compute, 0.5 + rng.random((3, 4)), 0.5 + rng.random((3, 4))) < 1e-6
 
 
 @pytest.mark.parametrize("shapes", [((3, 4), (4,)), ((2, 1, 4), (3, 1)), ((), (3, 4)), ((3, 1), (1, 4))], ids=str)
-def test_what_broadcasting_repeated_gets_the_sum_of_its_gradients(shapes, rng):
+def test_an_input_that_was_broadcast_gets_the_sum_of_its_gradients(shapes, rng):
     a, b = (Tensor(rng.standard_normal(shape), requires_grad=True) for shape in shapes)
     y = a * b
     grad_y = rng.standard_normal(y.shape)
@@ -116,7 +105,7 @@ def test_a_graph_with_many_paths_is_walked_once():
     assert x.grad == 2.0**60
 
 
-def test_a_second_backward_says_that_the_memory_was_freed():
+def test_a_second_backward_is_told_that_the_memory_was_freed():
     x = Tensor(np.ones(3), requires_grad=True)
     y = (x * x).sum()
     y.backward()
@@ -140,7 +129,7 @@ def test_backward_frees_what_forward_saved():
     assert saved() is None
 
 
-def test_backward_needs_a_gradient_unless_the_result_is_one_number():
+def test_backward_needs_a_gradient_unless_the_result_is_a_scalar():
     x = Tensor(np.ones((2, 3)), requires_grad=True)
     with pytest.raises(AutogradError, match=r"shape \(2, 3\)"):
         (x * 2).backward()
@@ -161,6 +150,36 @@ def test_a_gradient_of_wrong_shape_names_its_rule():
         apply(transposed, x).sum().backward()
 
 
+WRONG_RULES = {
+    "saves None": (lambda x: (x, None), None, "forward must return .y, saved. with saved a tuple, got None; .*y, ()"),
+    "saves an array": (lambda x: (x, x), None, r"with saved a tuple, got \(2, 3\)"),
+    "returns y alone": (lambda x: x, None, r"forward must return a pair .y, saved., got \(2, 3\)"),
+    "no tuple": (None, lambda grad_y, saved: grad_y, r"backward must return a tuple .*, got \(2, 3\); .* .grad_x,."),
+    "no return": (None, lambda grad_y, saved: None, "backward must return a tuple .*, got None"),
+    "no gradient": (None, lambda grad_y, saved: (), "backward must return one gradient per input, 1, got 0"),
+    "too many": (None, lambda grad_y, saved: (grad_y, grad_y), "one gradient per input, 1, got 2"),
+    "None inside": (None, lambda grad_y, saved: (None,), r"gradient of input 0 must have shape \(2, 3\), got None"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_RULES)
+def test_a_rule_of_the_wrong_form_is_told_what_is_wrong_by_its_name(name):
+    forward, backward, message = WRONG_RULES[name]
+    rule = Rule("mine", forward or (lambda x: (x, ())), backward or (lambda grad_y, saved: (grad_y,)))
+    x = np.ones((2, 3))
+    with pytest.raises((AutogradError, ShapeError), match=f"^mine: .*{message}"):
+        apply(rule, Tensor(x, requires_grad=True)).sum().backward()
+    with pytest.raises((AutogradError, ShapeError), match=f"^mine: .*{message}"):
+        check_gradient(rule, x)
+
+
+def test_every_rule_without_a_function_of_its_own_is_one_by_its_name(rng):
+    x = rng.standard_normal(3)
+    np.testing.assert_array_equal(functions.exp(Tensor(x)).data, np.exp(x))
+    with pytest.raises(AttributeError, match="there is no rule called 'tan' in ops/"):
+        functions.tan(Tensor(x))
+
+
 def test_no_grad_records_nothing():
     x = Tensor(np.ones(3), requires_grad=True)
     with no_grad():
@@ -168,10 +187,10 @@ def test_no_grad_records_nothing():
     assert not y.requires_grad and y.node is None
     with pytest.raises(AutogradError):
         y.sum().backward()
-    assert (x * 2).requires_grad, "recording must go on after the block"
+    assert (x * 2).requires_grad, "recording must resume after the block"
 
 
-def test_recording_goes_on_after_an_error_inside_no_grad():
+def test_recording_resumes_after_an_error_inside_no_grad():
     with pytest.raises(ZeroDivisionError), no_grad():
         raise ZeroDivisionError
     assert (Tensor(np.ones(3), requires_grad=True) * 2).requires_grad
@@ -190,7 +209,7 @@ def test_only_leaves_that_require_a_gradient_get_one():
     assert constant.grad is None and middle.grad is None
 
 
-def test_a_measurement_cannot_be_differentiated(rng):
+def test_an_output_without_a_gradient_cannot_be_differentiated(rng):
     logits = Tensor(rng.standard_normal((3, 9)), requires_grad=True)
     loss, nll = functions.cross_entropy(logits, targets=np.array([1, 2, 3]), label_smoothing=0.1)
     assert loss.requires_grad and not nll.requires_grad
@@ -198,13 +217,13 @@ def test_a_measurement_cannot_be_differentiated(rng):
         nll.backward()
 
 
-def test_whole_numbers_cannot_require_a_gradient():
+def test_integers_cannot_require_a_gradient():
     with pytest.raises(AutogradError, match="floating-point"):
         Tensor(np.arange(3), requires_grad=True)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_numbers_do_not_change_the_dtype(dtype):
+def test_scalars_do_not_change_the_dtype(dtype):
     x = Tensor(np.ones(3, dtype), requires_grad=True)
     y = ((2.5 * x + 1) / 3 - x**2) * np.float64(0.5)
     y.sum().backward()
@@ -248,7 +267,7 @@ def test_the_power_zero_has_gradient_zero_even_at_zero():
 
 
 @pytest.mark.parametrize("name", ["softmax", "attention"])
-def test_a_mask_to_be_added_is_refused(name, rng):
+def test_an_additive_mask_is_refused(name, rng):
     x = Tensor(rng.standard_normal((1, 1, 3, 3)))
     with pytest.raises(ShapeError, match=f"{name}: mask must be boolean"):
         getattr(functions, name)(*[x] * (3 if name == "attention" else 1), mask=np.zeros((3, 3)))

@@ -10,11 +10,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from minitransformer import backend
-from minitransformer.backend import cuda_trouble, load_array_module
+from minitransformer import cuda_diagnosis
+from minitransformer.backend import load_array_module
 from minitransformer.cli import doctor
 from minitransformer.cli.main import main
 from minitransformer.config import ModelConfig
+from minitransformer.cuda_diagnosis import cuda_trouble
 from minitransformer.errors import BackendError, ConfigError
 from minitransformer.models import Transformer
 
@@ -52,7 +53,7 @@ def card(monkeypatch):
         finder = SimpleNamespace(load_nvidia_dynamic_lib=find)
         monkeypatch.setitem(sys.modules, "cuda", SimpleNamespace(pathfinder=finder))
         monkeypatch.setitem(sys.modules, "cuda.pathfinder", finder)
-        monkeypatch.setattr(backend, "driver_version", lambda: what.get("driver", 13000))
+        monkeypatch.setattr(cuda_diagnosis, "driver_version", lambda: what.get("driver", 13000))
         return sys.modules["cupy"]
 
     return put
@@ -110,7 +111,7 @@ def test_the_bare_wheel_without_a_driver_says_so(monkeypatch):
     cupy = pytest.importorskip("cupy", reason="CuPy is not installed: pip install minitransformer[dev]")
     if cupy.cuda.runtime.driverGetVersion():
         pytest.skip("this machine has an NVIDIA driver")
-    assert backend.driver_version() == 0
+    assert cuda_diagnosis.driver_version() == 0
     assert cuda_trouble() == ("CuPy is installed but there is no NVIDIA driver; install the driver of your card")
     assert load_array_module("auto") is np
     assert "no NVIDIA driver" in doctor.CHECKS["CuPy"]()[1]
@@ -126,14 +127,15 @@ def test_the_finder_of_cudas_libraries_is_asked_and_its_answer_put_in_one_line(m
             pathfinder.DynamicLibNotFoundError("no\nsuch\nfile")
         ) if name == missing else None,
     )  # fmt: skip
-    assert backend._library_trouble(13).startswith(
+    assert cuda_diagnosis.library_trouble(13).startswith(
         f"the driver is there but CUDA's library {missing} is not (no such file)"
     )
 
 
 def test_auto_without_a_driver_imports_no_cupy():
     program = (
-        "import sys; from minitransformer import backend; import numpy; backend.driver_version = lambda: 0\n"
+        "import sys; from minitransformer import backend, cuda_diagnosis; import numpy\n"
+        "cuda_diagnosis.driver_version = lambda: 0\n"
         "assert backend.load_array_module('auto') is numpy; assert 'cupy' not in sys.modules\n"
         "from minitransformer.training import Trainer; import minitransformer.kernels.cupy\n"
         "assert 'cupy' not in sys.modules"
@@ -155,7 +157,7 @@ def test_memory_that_is_full_is_told_with_what_was_asked_what_is_free_and_what_t
     monkeypatch.setattr(doctor, "run", full)
     assert main(["doctor"]) == 2
     error = capsys.readouterr().err
-    assert "3,072 MiB asked for on the GPU, 100 of 81,920 MiB free" in error and error.count("\n") == 1
+    assert "3,072 MiB requested on the GPU, 100 of 81,920 MiB free" in error and error.count("\n") == 1
     assert "data.src_tokens" in error and "data.tgt_tokens" in error and "translation.batch_tokens" in error
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from minitransformer.errors import DataError, MissingPackageError, install_hint
 from minitransformer.evaluation import corpus_bleu, paper_bleu, require_sacrebleu
-from minitransformer.evaluation.bleu import moses_words
+from minitransformer.evaluation.bleu import moses_tokens
 from minitransformer.text import read_lines
 
 pytest.importorskip("sacrebleu", reason=f"sacrebleu is not installed: {install_hint('eval')}")
@@ -113,26 +113,26 @@ def moses():
 )
 def test_german_compounds_are_split_as_the_script_splits_them(moses, line, words):
     """Between single letters only every other hyphen is found: a match takes the letter that the next one needs."""
-    assert moses_words(line, "de") == words.replace("@-@", "##AT##-##AT##")
-    assert "##AT##" not in moses_words(line, "fr")
+    assert moses_tokens(line, "de") == words.replace("@-@", "##AT##-##AT##")
+    assert "##AT##" not in moses_tokens(line, "fr")
 
 
 def test_compounds_are_split_as_perl_does_it(moses, rng):
     if shutil.which("perl") is None:
         pytest.skip("perl is not installed")
     lines = ["".join(rng.choice(list("ab-- ü"), 30)) for _ in range(200)]
-    cut = [moses_words(line, "en") for line in lines]
+    cut = [moses_tokens(line, "en") for line in lines]
     script = r"s{(\S)-(\S)}{$1 ##AT##-##AT## $2}g"
     done = subprocess.run(
         ["perl", "-CSD", "-ple", script], input="\n".join(cut), capture_output=True, text=True, check=True
     )
-    assert [moses_words(line, "de") for line in lines] == done.stdout.split("\n")[: len(lines)]
+    assert [moses_tokens(line, "de") for line in lines] == done.stdout.split("\n")[: len(lines)]
 
 
 def test_the_papers_bleu_is_bleu_of_moses_tokens(moses):
     references = ["Der Nord-Süd-Express fährt heute nicht, sagt er.", "Ein Hund läuft über das grüne, nasse Gras."]
     hypotheses = ["Der Nord-Ost-Express fährt heute nicht, sagt er.", "Ein Hund läuft über das nasse Gras."]
-    cut = [[moses_words(line, "de") for line in lines] for lines in (hypotheses, references)]
+    cut = [[moses_tokens(line, "de") for line in lines] for lines in (hypotheses, references)]
     found = paper_bleu(hypotheses, references, "de")
     assert found.score == pytest.approx(slow_bleu(*cut), abs=1e-9)
     assert "tok:moses.de.compounds" in found.signature.split("|")

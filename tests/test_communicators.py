@@ -1,23 +1,17 @@
-"""Every engine keeps the contract of the interface, whatever the number of ranks."""
+"""Every communicator keeps the contract of the interface, whatever the number of ranks; none needs a supervisor."""
 
 from __future__ import annotations
-
-import socket
-import struct
-from contextlib import suppress
 
 import numpy as np
 import pytest
 from contract import check, fractions, sum_in_order
-from rank_jobs import Threads, by_mpi
+from rank_jobs import by_mpi, over_tcp
 from small_models import random_batch, small_model
 
 from minitransformer.config import TrainingConfig
 from minitransformer.distributed import SINGLE_PROCESS, OverlappedAllReduce
 from minitransformer.distributed import overlap as overlap_module
-from minitransformer.distributed import tcp as tcp_module
 from minitransformer.distributed.communicator import Communicator
-from minitransformer.distributed.tcp import TcpCommunicator
 from minitransformer.nn.module import Gradients
 from minitransformer.optim import Adam
 from minitransformer.training import ParallelGradientAccumulator
@@ -31,56 +25,19 @@ def test_the_contract_holds_for_a_process_alone():
 
 
 @pytest.mark.parametrize("size", [2, 3, 4])
-def test_the_contract_holds_for_the_naive_engine(size):
-    job = Threads(size)
-
-    def work(rank):
-        ranks = TcpCommunicator(job.member(rank))
-        check(ranks)
-        ranks.barrier()
-        ranks.close()
-        ranks.member.leave()
-
-    job.map(work)
-    assert job.hub.ended.wait(10) and job.said == []
-
-
-def test_a_stranger_on_the_port_of_the_naive_engine_is_no_rank(monkeypatch):
-    monkeypatch.setattr(tcp_module, "PATIENCE", 0.2)
-    job, sent_away = Threads(2), []
-
-    def work(rank):
-        member = job.member(rank)
-        if rank == 1:
-            host, _, port = member.get("naive").rpartition(":")
-            for words in (b"", b"GET / HTTP/1.1", (0).to_bytes(4, "big")):
-                with socket.create_connection((host, int(port))) as stranger:
-                    stranger.sendall(words)
-            with socket.create_connection((host, int(port))) as gone:  # a reset instead of a farewell
-                gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            with socket.create_connection((host, int(port))) as silent, suppress(TimeoutError):
-                silent.settimeout(10)
-                sent_away.append(silent.recv(1))
-        ranks = TcpCommunicator(member)
-        check(ranks)
-        ranks.barrier()
-        ranks.close()
-        member.leave()
-
-    job.map(work)
-    assert job.hub.ended.wait(10) and job.said == []
-    assert sent_away == [b""]
+def test_the_contract_holds_for_ranks_that_are_joined_by_tcp(size):
+    over_tcp(size, check)
 
 
 @pytest.mark.parametrize("size", [2, 4])
-@pytest.mark.parametrize(("engine", "reduction"), [("mpi", "fast"), ("mpi", "fixed"), ("naive", "fast")])
-def test_the_contract_holds_for_ranks_that_mpi_started(engine, reduction, size):
-    ended = by_mpi(size, "contract.py", engine, reduction)
+@pytest.mark.parametrize(("name", "order"), [("mpi", "fast"), ("mpi", "deterministic"), ("tcp", "fast")])
+def test_the_contract_holds_for_ranks_that_mpi_started(name, order, size):
+    ended = by_mpi(size, "contract.py", name, order)
     assert (ended.code, ended.lines) == (0, [f"{size} ranks keep the contract"])
 
 
 def test_the_order_of_a_sum_can_be_seen_in_its_bits():
-    """Else the fixed order would be tested with numbers that show no difference."""
+    """Else the order of the ranks would be tested with numbers that show no difference."""
     backwards = fractions(2, 5000) + fractions(1, 5000) + fractions(0, 5000)
     assert (backwards != sum_in_order(3, 5000)).any()
 
@@ -117,13 +74,13 @@ def test_slices_are_begun_while_backward_runs_and_none_changes_after_that(rng, m
     monkeypatch.setattr(overlap_module, "BUCKET_ELEMENTS", 64)
     log: list[tuple] = []
     model, batches = small_model(rng), [random_batch(rng), random_batch(rng)]
-    add = Gradients.add
+    add = Gradients.accumulate
 
     def logged(gradients, leaf, grad):
         log.append(("came", leaf))
         add(gradients, leaf, grad)
 
-    monkeypatch.setattr(Gradients, "add", logged)
+    monkeypatch.setattr(Gradients, "accumulate", logged)
     accumulator = ParallelGradientAccumulator(
         model.parameters, ranks=Doubled(log), overlap=overlap, tokens_of_update=lambda update: (9, 9)
     )
@@ -139,19 +96,19 @@ def test_slices_are_begun_while_backward_runs_and_none_changes_after_that(rng, m
             np.testing.assert_array_equal(*arrays)  # the slice now, and as it was
 
 
-class Places:
+class Slices:
     """A gradient vector with leaves of the given sizes, one after the other."""
 
     def __init__(self, *sizes: int):
         self.vector = np.arange(sum(sizes))
         ends = np.cumsum(sizes)
         self.leaves = [np.empty(0) for _ in sizes]
-        self.places = {
+        self.slices = {
             id(leaf): slice(end - size, end) for leaf, size, end in zip(self.leaves, sizes, ends, strict=True)
         }
         self.added: list[int] = []
 
-    def add(self, leaf, grad):
+    def accumulate(self, leaf, grad):
         self.added.append(grad)
 
 
@@ -159,7 +116,7 @@ class Places:
 def recorded(monkeypatch):
     """A sum over slices of four elements, of three leaves with 6, 5 and 3; the first is used twice."""
     monkeypatch.setattr(overlap_module, "BUCKET_ELEMENTS", 4)
-    gradients, ranks = Places(6, 5, 3), Recorder()
+    gradients, ranks = Slices(6, 5, 3), Recorder()
     first, second, third = gradients.leaves
     total = OverlappedAllReduce(gradients, ranks).prepare_for_backward(
         {id(first): 2, id(second): 1, id(third): 1, id(object()): 5}
@@ -174,13 +131,13 @@ def begun(ranks) -> list[list[int]]:
 def test_a_slice_is_begun_when_all_in_it_and_behind_it_is_final(recorded):
     gradients, ranks, total = recorded
     first, second, third = gradients.leaves
-    total.add(first, 1)  # a tied matrix, used at the end of the model and at its beginning
+    total.accumulate(first, 1)  # a tied matrix, used at the end of the model and at its beginning
     assert begun(ranks) == []
-    total.add(third, 2)
+    total.accumulate(third, 2)
     assert begun(ranks) == [[12, 13]]  # the slice before it holds a part of the second leaf
-    total.add(second, 3)
+    total.accumulate(second, 3)
     assert begun(ranks) == [[12, 13], [8, 9, 10, 11]]
-    total.add(first, 4)
+    total.accumulate(first, 4)
     assert begun(ranks) == [[12, 13], [8, 9, 10, 11], [4, 5, 6, 7], [0, 1, 2, 3]]
     total.finish()
     assert begun(ranks)[4:] == [None]
@@ -191,15 +148,15 @@ def test_slices_are_the_same_in_whatever_order_gradients_come(recorded):
     gradients, ranks, total = recorded
     first, second, third = gradients.leaves
     for leaf in (second, first, first):
-        total.add(leaf, 0)
+        total.accumulate(leaf, 0)
     assert begun(ranks) == []  # the last leaf is not final
-    total.add(third, 0)
+    total.accumulate(third, 0)
     total.finish()
     assert begun(ranks) == [[12, 13], [8, 9, 10, 11], [4, 5, 6, 7], [0, 1, 2, 3], None]
 
 
 def test_what_backward_never_brings_is_summed_at_the_end(recorded):
     gradients, ranks, total = recorded
-    total.add(gradients.leaves[2], 0)
+    total.accumulate(gradients.leaves[2], 0)
     total.finish()
     assert begun(ranks) == [[12, 13], [8, 9, 10, 11], [4, 5, 6, 7], [0, 1, 2, 3], None]

@@ -46,7 +46,7 @@ def test_an_algorithm_is_chosen_once_for_each_shape_type_and_epilogue(seen, rng)
 
 def test_products_run_on_the_current_stream_with_the_workspace_of_the_card(seen, rng, monkeypatch):
     for capability, mebibytes in ((75, 4), (80, 4), (90, 32), (100, 32), (120, 32)):
-        monkeypatch.setattr(gemm_lt, "_place", lambda capability=capability: (0, capability, 1000 + capability))
+        monkeypatch.setattr(gemm_lt, "current_device", lambda capability=capability: (0, capability, 1000 + capability))
         product(rng)
         assert seen["last_stream"].value == 1000 + capability
         assert gemm_lt.library()._workspaces[0, 1000 + capability].nbytes == mebibytes << 20
@@ -60,7 +60,7 @@ def test_tf32_is_for_float32_factors_alone(seen, rng):
 
 def test_dropout_within_the_network_leaves_the_first_product_to_a_pass_of_its_own(seen, device, rng):
     inputs = [rng.standard_normal(shape).astype(np.float32) for shape in ((5, 8), (8, 24), (24,), (24, 8), (8,))]
-    forward = device.twins["feed_forward"].forward
+    forward = device.kernels["feed_forward"].forward
     forward(*inputs)
     assert seen["products"].value == 2
     forward(*inputs, keep=CountedMask((1, 2), 3, (5, 24), 0.5), p_drop=0.5)
@@ -72,7 +72,7 @@ def test_what_cublaslt_does_not_support_is_made_otherwise_and_not_asked_for_agai
     seen[refused].value = NOT_SUPPORTED
     x, weight, bias = (rng.standard_normal(shape).astype(np.float32) for shape in ((6, 16), (16, 8), (8,)))
     for _ in range(2):
-        y, _ = device.twins["linear"].forward(x, weight, bias)
+        y, _ = device.kernels["linear"].forward(x, weight, bias)
         np.testing.assert_allclose(y, x @ weight + bias, rtol=1e-4, atol=1e-5)
     assert seen["heuristics"].value == 1 and seen["products"].value == 0
     assert seen["alive"].value == 0  # nothing is kept for it
@@ -100,9 +100,9 @@ def test_a_bias_that_does_not_fit_is_refused_before_a_kernel_reads_behind_its_en
         device.monkeypatch.setattr(gemm_lt, "library", lambda: None)
     shapes = (6, 16), (16, 8), (length,), (8, 16), (16,)
     x, w1, b1, w2, b2 = (rng.standard_normal(shape).astype(np.float32) for shape in shapes)
-    for twin, inputs in (("linear", (x, w1, b1)), ("feed_forward", (x, w1, b1, w2, b2))):
+    for kernel, inputs in (("linear", (x, w1, b1)), ("feed_forward", (x, w1, b1, w2, b2))):
         with pytest.raises(ShapeError, match=rf"bias must have the shape \(8,\), got \({length},\)"):
-            device.twins[twin].forward(*inputs)
+            device.kernels[kernel].forward(*inputs)
 
 
 @pytest.mark.parametrize("there", [True, False])
@@ -114,7 +114,7 @@ def test_factors_that_do_not_fit_or_are_empty_are_refused_before_any_library_see
         device.monkeypatch.setattr(gemm_lt, "library", lambda: None)
     x, weight, bias = (rng.standard_normal(shape).astype(np.float32) for shape in (*shapes, shapes[1][1:]))
     with pytest.raises(ShapeError, match="^matmul: (factors must fit|no axis may be empty)"):
-        device.twins["linear"].forward(x, weight, bias)
+        device.kernels["linear"].forward(x, weight, bias)
     assert seen["heuristics"].value == seen["products"].value == 0
 
 

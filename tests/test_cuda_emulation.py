@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from cases import CASES
-from cuda_checks import OTHER_SIZES, TWIN_CASES, check_twin
+from cuda_checks import KERNEL_CASES, OTHER_SIZES, check_kernel
 from cuda_on_cpu import kernels
 from slow_philox import philox
 
@@ -28,10 +28,10 @@ def test_every_kernel_of_every_file_is_compared_with_something(device, monkeypat
         return kernels.compiled(file, kernel, dtype, names)
 
     monkeypatch.setattr(launch, "compiled", recording)
-    for each in TWIN_CASES:
-        check_twin(each, "bfloat16", device, rng, relative_error)
+    for each in KERNEL_CASES:
+        check_kernel(each, "bfloat16", device, rng, relative_error)
         if each.rule.name == "linear":  # float64 has no epilogues
-            check_twin(each, "float64", device, rng, relative_error)
+            check_kernel(each, "float64", device, rng, relative_error)
     vectors = [np.ones(3, np.float32) for _ in range(4)]
     FUNCTIONS["adam"](*vectors, beta1=0.9, beta2=0.98, eps=1e-9, step_size=0.1, inv_sqrt_correction=1.0)
     FUNCTIONS["sum_of_squares"](vectors[0])
@@ -40,11 +40,13 @@ def test_every_kernel_of_every_file_is_compared_with_something(device, monkeypat
     assert started == {(file, kernel) for file in files for kernel in kernels.parameters_of(file)}
 
 
-def test_every_twin_has_a_rule_of_its_name_and_measures_and_cases_of_its_own():
-    assert {twin.name: twin.n_non_differentiable for twin in KERNELS} == {
-        twin.name: RULES[twin.name].n_non_differentiable for twin in KERNELS
+def test_every_kernel_has_a_rule_of_its_name_and_measures_and_cases_of_its_own():
+    assert {kernel.name: kernel.n_non_differentiable for kernel in KERNELS} == {
+        kernel.name: RULES[kernel.name].n_non_differentiable for kernel in KERNELS
     }
-    assert {each.rule.name for each in OTHER_SIZES} == {twin.name for twin in KERNELS} <= {c.rule.name for c in CASES}
+    assert (
+        {each.rule.name for each in OTHER_SIZES} == {kernel.name for kernel in KERNELS} <= {c.rule.name for c in CASES}
+    )
 
 
 def test_philox_gives_the_published_numbers():

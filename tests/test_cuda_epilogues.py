@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from cases import CASES
-from cuda_checks import CLOSE, check_twin, placed
+from cuda_checks import CLOSE, check_kernel, placed
 from small_models import gradient, random_batch, small_model
 
 from minitransformer.kernels.cupy import gemm_lt
@@ -27,7 +27,7 @@ def library(device):
 
 
 def factors(sizes: tuple[int, int, int], precision: str, rng, device) -> tuple[list, list]:
-    """a, b and a bias, which is never stored in halves: as NumPy's arrays and on the device."""
+    """a, b and a bias, which is never stored in half precision: as NumPy's arrays and on the device."""
     n, k, m = sizes
     kind = half_dtype(precision) if precision in ("bfloat16", "float16") else np.dtype(np.float32)
     arrays = [rng.standard_normal(shape).astype(kind) for shape in ((n, k), (k, m))]
@@ -69,7 +69,7 @@ def test_float64_is_left_to_the_product_and_a_pass(device, rng):
 @pytest.mark.parametrize("case", [each for each in CASES if each.rule.name in ("linear", "feed_forward")], ids=str)
 def test_the_kernels_equal_their_pairs_without_cublaslt_too(case, dtype, device, rng, relative_error, monkeypatch):
     monkeypatch.setattr(gemm_lt, "library", lambda: None)
-    check_twin(case, dtype, device, rng, relative_error)
+    check_kernel(case, dtype, device, rng, relative_error)
 
 
 @pytest.mark.parametrize(("precision", "limit"), [("float32", 1e-5), ("bfloat16", 0.06), ("float16", 0.02)])

@@ -1,4 +1,4 @@
-"""The CUDA kernels against the readable pairs: emulated on a CPU, and once more on a GPU where there is one."""
+"""The CUDA kernels against the plain rules: emulated on a CPU, and once more on a GPU where there is one."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ import sys
 import numpy as np
 import pytest
 from cases import CASES, as_tuple, cotangents
-from cuda_checks import CLOSE, TWIN_CASES, check_twin, placed, rounded, with_counted_mask
+from cuda_checks import CLOSE, KERNEL_CASES, check_kernel, placed, rounded, with_counted_mask
 from slow_philox import slow_mask
 
 from minitransformer.kernels import CountedMask
 from minitransformer.kernels.cupy import sums
 from minitransformer.kernels.cupy.adam import adam
-from minitransformer.kernels.cupy.cast import stored
+from minitransformer.kernels.cupy.cast import cast_parameter
 from minitransformer.kernels.cupy.gemm import matmul
 from minitransformer.kernels.precision import half_dtype
 from minitransformer.optim import Adam
 
 pytestmark = [pytest.mark.cuda, pytest.mark.any_device]
-every_twin_case = pytest.mark.parametrize("case", TWIN_CASES, ids=str)
+every_kernel_case = pytest.mark.parametrize("case", KERNEL_CASES, ids=str)
 
 
 @pytest.mark.parametrize("dtype", CLOSE)
-@every_twin_case
-def test_the_kernel_equals_its_pair(case, dtype, device, rng, relative_error):
-    check_twin(case, dtype, device, rng, relative_error)
+@every_kernel_case
+def test_the_kernel_equals_its_rule(case, dtype, device, rng, relative_error):
+    check_kernel(case, dtype, device, rng, relative_error)
 
 
 BROKEN = (
@@ -39,32 +39,32 @@ BROKEN = (
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("case", [each for each in TWIN_CASES if str(each) in BROKEN], ids=str)
-def test_what_is_no_number_stays_none_where_the_pair_has_none(case, dtype, device):
+@pytest.mark.parametrize("case", [each for each in KERNEL_CASES if str(each) in BROKEN], ids=str)
+def test_nan_stays_nan_where_the_rule_has_nan(case, dtype, device):
     (first, *others), options = case.make("float32")
     first[(0,) * first.ndim] = np.nan
     with np.errstate(all="ignore"):
         expected = as_tuple(case.rule.forward(first, *others, **options)[0])
     given, _ = rounded((first, *others), case.rule.name, dtype)
     there = dict(zip(options, placed(device, options.values()), strict=True))
-    found = as_tuple(device.twins[case.rule.name].forward(*placed(device, given), **there)[0])
+    found = as_tuple(device.kernels[case.rule.name].forward(*placed(device, given), **there)[0])
     for y, want in zip(found, expected, strict=True):
         np.testing.assert_array_equal(np.isnan(device.get(y).astype(np.float32)), np.isnan(want))
         assert np.isnan(want).any()
 
 
-@every_twin_case
+@every_kernel_case
 def test_backward_of_the_kernel_is_the_derivative_of_its_forward(case, device, rng):
-    """Central differences of the twin itself, in float64, along a random direction."""
+    """Central differences of the kernel itself, in float64, along a random direction."""
     inputs, options = case.make()
     _, counted = with_counted_mask(options, device)
-    twin = device.twins[case.rule.name]
+    kernel = device.kernels[case.rule.name]
 
     def outputs_at(x) -> tuple:
-        return tuple(map(device.get, as_tuple(twin.forward(*placed(device, x), **counted)[0])))
+        return tuple(map(device.get, as_tuple(kernel.forward(*placed(device, x), **counted)[0])))
 
     grads_y = cotangents(case.rule, outputs_at(inputs), rng)
-    grads = twin.backward(*placed(device, grads_y), twin.forward(*placed(device, inputs), **counted)[1])
+    grads = kernel.backward(*placed(device, grads_y), kernel.forward(*placed(device, inputs), **counted)[1])
     step = 1e-5
     for i, (x, grad) in enumerate(zip(inputs, grads, strict=True)):
         direction = rng.standard_normal(x.shape)
@@ -77,11 +77,11 @@ def test_backward_of_the_kernel_is_the_derivative_of_its_forward(case, device, r
         )
 
 
-@pytest.mark.parametrize("case", [each for each in TWIN_CASES if each.rule.name == "projection_loss"], ids=str)
+@pytest.mark.parametrize("case", [each for each in KERNEL_CASES if each.rule.name == "projection_loss"], ids=str)
 def test_a_forward_without_gradients_gives_the_same_losses(case, device):
     inputs, options = case.make()
     there = dict(zip(options, placed(device, options.values()), strict=True))
-    losses = device.twins["projection_loss"].inference_forward(*placed(device, inputs), **there)
+    losses = device.kernels["projection_loss"].inference_forward(*placed(device, inputs), **there)
     wanted = case.rule.forward(*inputs, **options)[0]
     np.testing.assert_allclose([float(loss) for loss in losses], [float(loss) for loss in wanted], rtol=1e-12)
 
@@ -98,7 +98,7 @@ def test_halves_are_rounded_to_the_nearest_and_to_even(precision, device, rng):
     )
     with np.errstate(all="ignore"):
         expected = x.astype(half)
-    found = device.get(stored(device.put(x), half))
+    found = device.get(cast_parameter(device.put(x), half))
     is_number = ~np.isnan(x)
     np.testing.assert_array_equal(found.view(np.uint16)[is_number], expected.view(np.uint16)[is_number])
     assert np.isnan(found[~is_number].astype(np.float32)).all()
@@ -106,11 +106,11 @@ def test_halves_are_rounded_to_the_nearest_and_to_even(precision, device, rng):
 
 @pytest.mark.parametrize("elements", [1, 9, 20, 36, 54])
 def test_losses_and_gradients_do_not_depend_on_the_chunk(elements, device, monkeypatch, rng, relative_error):
-    twin = device.twins["projection_loss"]
-    monkeypatch.setattr(sys.modules[twin.forward.__module__], "CHUNK_ELEMENTS", elements)
+    kernel = device.kernels["projection_loss"]
+    monkeypatch.setattr(sys.modules[kernel.forward.__module__], "CHUNK_ELEMENTS", elements)
     case = next(each for each in CASES if str(each) == "projection_loss: smoothed")
-    check_twin(case, "float64", device, rng, relative_error)
-    check_twin(case, "bfloat16", device, rng, relative_error)
+    check_kernel(case, "float64", device, rng, relative_error)
+    check_kernel(case, "bfloat16", device, rng, relative_error)
 
 
 @pytest.mark.parametrize(("rows", "width"), [(1, 1), (31, 32), (33, 31), (1025, 65), (2048, 3)])

@@ -36,7 +36,7 @@ def train(model: Transformer, batches, updates: int, **options) -> list[float]:
 @pytest.mark.parametrize("norm", ["post", "pre"])
 @pytest.mark.parametrize("variant", [{}, {"attention_bias": True, "positions": "learned"}], ids=["", "biases, learned"])
 def test_simple_and_fast_kernels_give_the_same_losses(norm, variant, gpu, rng):
-    """With every kind of dropout on: the readable pairs are given the masks that the kernels count."""
+    """With every kind of dropout on: the plain rules are given the masks that the kernels count."""
     batches = [random_batch(rng), random_batch(rng, (3, 6), (2, 7))]
     losses = {}
     for mode in ("simple", "fast"):
@@ -49,18 +49,18 @@ def test_simple_and_fast_kernels_give_the_same_losses(norm, variant, gpu, rng):
 @pytest.mark.parametrize(
     ("norm", "absent"), [("post", {"layer_norm", "residual_dropout"}), ("pre", {"residual_dropout_norm"})]
 )
-def test_training_steps_reach_every_twin(norm, absent, gpu, rng, monkeypatch):
+def test_training_steps_reach_every_kernel(norm, absent, gpu, rng, monkeypatch):
     chosen, select = set(), kernels.select
 
     def recording(rule, xp):
         pair = select(rule, xp)
-        chosen.add((pair.name, pair is gpu.twins.get(pair.name)))
+        chosen.add((pair.name, pair is gpu.kernels.get(pair.name)))
         return pair
 
     monkeypatch.setattr(kernels, "select", recording)
     train(small_model(rng, gpu.xp, norm=norm, p_drop=0.1), [random_batch(rng)], 1)
-    assert {name for name, is_twin in chosen if is_twin} == set(gpu.twins) - absent
-    assert {name for name, is_twin in chosen if not is_twin} == {"reshape"}  # a view
+    assert {name for name, is_kernel in chosen if is_kernel} == set(gpu.kernels) - absent
+    assert {name for name, is_kernel in chosen if not is_kernel} == {"reshape"}  # a view
 
 
 @pytest.mark.parametrize("precision", ["float32", "tf32", "bfloat16", "float16"])
@@ -75,7 +75,7 @@ def test_every_precision_has_the_gradient_of_float32_but_for_its_rounding(precis
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
-def test_activations_in_halves_learn_as_float32_does(precision, gpu, rng):
+def test_activations_in_half_precision_learn_as_float32_does(precision, gpu, rng):
     batches = [random_batch(rng)]
     curves = {}
     for name in ("float32", precision):
@@ -101,7 +101,7 @@ def test_the_same_seed_gives_the_same_bits(gpu, rng):
     assert parameters[0] == parameters[1]
 
 
-def test_losses_without_dropout_and_translations_are_those_of_the_readable_pairs(gpu, rng):
+def test_losses_without_dropout_and_translations_are_those_of_the_plain_rules(gpu, rng):
     batches = [random_batch(rng), random_batch(rng, (3, 6), (2, 7))]
     fast = small_model(np.random.default_rng(8), gpu.xp, **DROP)
     simple = small_model(np.random.default_rng(8), kernel_mode="simple", **DROP)  # on NumPy
@@ -112,7 +112,7 @@ def test_losses_without_dropout_and_translations_are_those_of_the_readable_pairs
         assert [each.score for each in ours] == pytest.approx([each.score for each in expected], rel=1e-9)
 
 
-def test_searches_and_logits_are_never_stored_in_halves(gpu, rng, relative_error):
+def test_searches_and_logits_are_never_stored_in_half_precision(gpu, rng, relative_error):
     batch, model = random_batch(rng), small_model(rng, gpu.xp, dtype="float32")
     exact = gpu.get(model(batch.src, batch.tgt_in).data)
     model.precision = "bfloat16"
@@ -120,9 +120,9 @@ def test_searches_and_logits_are_never_stored_in_halves(gpu, rng, relative_error
     assert model.encode(batch.src).hidden.dtype == np.float32
 
 
-def test_rules_without_a_twin_on_the_gpu_are_views_or_unused_in_training(gpu):
+def test_rules_without_a_kernel_on_the_gpu_are_views_or_unused_in_training(gpu):
     unused = {"embedding", "dropout", "cross_entropy", "softmax", "log_softmax", "matmul", "relu"}
-    assert {name for name in RULES if name not in gpu.twins} >= unused
+    assert {name for name in RULES if name not in gpu.kernels} >= unused
 
 
 def test_launches_of_an_update_are_counted_and_do_not_depend_on_the_batch(gpu, rng):

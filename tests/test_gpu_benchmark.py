@@ -12,8 +12,8 @@ from extras import need
 from benchmarks.common.work import Size, random_batch
 from benchmarks.gpu import __main__ as gpu
 from benchmarks.gpu import curves, decoding, epilogues, nccl, recipes, stages, steps
-from minitransformer.backend import driver_version
 from minitransformer.config import EOS, UNK, ModelConfig
+from minitransformer.cuda_diagnosis import driver_version
 from minitransformer.distributed.single import SingleProcess
 from minitransformer.generation import beam_search
 from minitransformer.models import Transformer
@@ -55,7 +55,7 @@ def test_both_models_have_the_same_loss_with_the_same_weights(torch):
 
 @pytest.mark.parity
 @pytest.mark.parametrize("precision", ["float32", "tf32", "bfloat16"])
-def test_the_twin_learns_in_every_precision(precision, torch):
+def test_the_replica_learns_in_every_precision(precision, torch):
     from benchmarks.gpu.torch_update import torch_update
 
     update = torch_update(Transformer(TINY.model, seed=1), random_batch(TINY), precision, "cpu")
@@ -227,7 +227,7 @@ def test_sums_of_one_rank_change_nothing_and_two_ranks_without_a_gpu_say_why(mon
     need("ml_dtypes")
     if driver_version() > 0:
         pytest.skip("there is a GPU: tests/gpu and the benchmark itself look at it")
-    monkeypatch.setattr(nccl, "NcclCommunicator", lambda member: SingleProcess(member=member))
+    monkeypatch.setattr(nccl, "NcclCommunicator", lambda rank, size, store: SingleProcess(store=store))
     found = nccl.nccl(HERE, 1000)
     assert all(found[name]["a sum over one rank changes nothing"] for name in ("float32", "bfloat16"))
     assert found["update"]["equal"]

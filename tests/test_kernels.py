@@ -1,4 +1,4 @@
-"""Fast twins against the readable pairs that define them, and proof that training uses every twin."""
+"""Fast kernels against the plain rules that define them, and proof that training uses every kernel."""
 
 import re
 import sys
@@ -16,8 +16,8 @@ from minitransformer.ops.registry import RULES
 from minitransformer.optim import Adam
 from minitransformer.training.step import train_step
 
-KERNELS = {name: twin for (name, library), twin in kernels.KERNELS.items() if library == "numpy"}
-TWIN_CASES = [each for each in CASES if each.rule.name in KERNELS]
+KERNELS = {name: kernel for (name, library), kernel in kernels.KERNELS.items() if library == "numpy"}
+KERNEL_CASES = [each for each in CASES if each.rule.name in KERNELS]
 SMALL_BLOCKS = [1, 16, 18, 32, 36, 10**6]  # elements: one row, some, all; the rows of the cases divide some of them
 SIZE_NAME = re.compile(r"_(ELEMENTS|ROWS)$")
 KEEP = (2, 128, 512)
@@ -28,13 +28,13 @@ LARGER_THAN_A_BLOCK = [
 ]
 CLOSE = {np.float32: 3e-6, np.float64: 1e-12}
 
-every_twin_case = pytest.mark.parametrize("case", TWIN_CASES, ids=str)
+every_kernel_case = pytest.mark.parametrize("case", KERNEL_CASES, ids=str)
 both_dtypes = pytest.mark.parametrize("dtype", CLOSE)
 
 
 def compare(case, dtype, rng, relative_error):
-    """Outputs, gradients and dtypes of the twin are those of the pair; nothing given is written to."""
-    twin = KERNELS[case.rule.name]
+    """Outputs, gradients and dtypes of the kernel are those of the rule; no argument is written to."""
+    kernel = KERNELS[case.rule.name]
     inputs, options = case.make(dtype)
     expected, saved = case.rule.forward(*inputs, **options)
     grads_y = cotangents(case.rule, as_tuple(expected), rng)
@@ -42,8 +42,8 @@ def compare(case, dtype, rng, relative_error):
     given = [x for x in (*inputs, *options.values(), *grads_y) if isinstance(x, np.ndarray)]
     before = [x.copy() for x in given]
 
-    outputs, saved = twin.forward(*inputs, **options)
-    grads = twin.backward(*grads_y, saved)
+    outputs, saved = kernel.forward(*inputs, **options)
+    grads = kernel.backward(*grads_y, saved)
     results = [*as_tuple(outputs), *grads]
     for result, wanted in zip(results, [*as_tuple(expected), *expected_grads], strict=True):
         assert result.dtype == dtype
@@ -52,31 +52,31 @@ def compare(case, dtype, rng, relative_error):
         np.testing.assert_array_equal(x, copy)
 
 
-def twin_module(name: str):
+def kernel_module(name: str):
     return sys.modules[KERNELS[name].forward.__module__]
 
 
 def block_sizes(name: str) -> list[str]:
-    """The constants that say how much a twin works on at a time: they are called ..._ELEMENTS or ..._ROWS."""
-    return [constant for constant in vars(twin_module(name)) if SIZE_NAME.search(constant)]
+    """The constants that say how much a kernel processes at a time: they are called ..._ELEMENTS or ..._ROWS."""
+    return [constant for constant in vars(kernel_module(name)) if SIZE_NAME.search(constant)]
 
 
-@every_twin_case
+@every_kernel_case
 @pytest.mark.parametrize("block", SMALL_BLOCKS)
 @both_dtypes
-def test_the_twin_equals_its_pair_whatever_the_block(case, block, dtype, rng, relative_error, monkeypatch):
+def test_a_kernel_equals_its_rule_whatever_the_block(case, block, dtype, rng, relative_error, monkeypatch):
     for name in block_sizes(case.rule.name):
-        monkeypatch.setattr(twin_module(case.rule.name), name, 1 if name.endswith("_ROWS") else block)
+        monkeypatch.setattr(kernel_module(case.rule.name), name, 1 if name.endswith("_ROWS") else block)
     compare(case, dtype, rng, relative_error)
 
 
 @pytest.mark.parametrize("case", LARGER_THAN_A_BLOCK, ids=str)
 @both_dtypes
-def test_the_twin_equals_its_pair_at_sizes_beyond_its_own_block(case, dtype, rng, relative_error):
+def test_a_kernel_equals_its_rule_at_sizes_beyond_its_own_block(case, dtype, rng, relative_error):
     compare(case, dtype, rng, relative_error)
 
 
-@pytest.mark.parametrize("case", [each for each in TWIN_CASES if KERNELS[each.rule.name].inference_forward], ids=str)
+@pytest.mark.parametrize("case", [each for each in KERNEL_CASES if KERNELS[each.rule.name].inference_forward], ids=str)
 def test_a_forward_that_saves_nothing_gives_the_same_output(case, relative_error):
     inputs, options = case.make()
     expected = as_tuple(case.rule.forward(*inputs, **options)[0])
@@ -98,18 +98,18 @@ def test_attention_of_few_queries_and_of_more_gives_the_same_output(n_queries, m
     assert relative_error(y, attention_forward(q, k, v, mask=mask)[0]) < 1e-13
 
 
-def test_every_twin_has_a_rule_of_its_name_and_measures():
-    assert {name: twin.n_non_differentiable for name, twin in KERNELS.items()} == {
+def test_every_kernel_has_a_rule_of_its_name_and_outputs():
+    assert {name: kernel.n_non_differentiable for name, kernel in KERNELS.items()} == {
         name: RULES[name].n_non_differentiable for name in KERNELS
     }
 
 
-def test_every_twin_with_blocks_is_also_compared_beyond_them():
+def test_every_kernel_with_blocks_is_also_compared_beyond_them():
     assert {each.rule.name for each in LARGER_THAN_A_BLOCK} == {name for name in KERNELS if block_sizes(name)}
 
 
 @pytest.mark.parametrize("masked", [False, True], ids=["far apart", "far apart and masked"])
-def test_attention_whose_rows_have_scores_far_apart_is_as_exact_as_its_pair(masked, rng, relative_error):
+def test_attention_with_scores_far_apart_is_as_exact_as_its_rule(masked, rng, relative_error):
     """Shifted by anything but its own maximum, a row could vanish: e^-300 is 0 in float32."""
     q, k, v = (rng.standard_normal((2, 3, 5, 4)).astype(np.float32) for _ in range(3))
     q[0] *= 300.0
@@ -124,7 +124,7 @@ def test_attention_whose_rows_have_scores_far_apart_is_as_exact_as_its_pair(mask
 
 
 def rules_of_one_step(rng, monkeypatch, **changes) -> list:
-    """The pairs, twins or not, that one training step applies."""
+    """The pairs, kernels or not, that one training step applies."""
     chosen, select = [], kernels.select
 
     def recording(rule, xp):
@@ -137,12 +137,12 @@ def rules_of_one_step(rng, monkeypatch, **changes) -> list:
     return chosen
 
 
-def test_one_training_step_reaches_every_twin(rng, monkeypatch):
+def test_one_training_step_uses_every_kernel(rng, monkeypatch):
     chosen = rules_of_one_step(rng, monkeypatch, p_drop=0.1)
-    assert [name for name, twin in KERNELS.items() if not any(pair is twin for pair in chosen)] == []
+    assert [name for name, kernel in KERNELS.items() if not any(pair is kernel for pair in chosen)] == []
 
 
-def test_a_step_with_simple_kernels_runs_the_readable_pairs_alone(rng, monkeypatch):
+def test_a_step_with_simple_kernels_runs_the_plain_rules_alone(rng, monkeypatch):
     chosen = rules_of_one_step(rng, monkeypatch, p_drop=0.1, kernel_mode="simple")
     assert chosen and all(pair is RULES[pair.name] for pair in chosen)
 

@@ -8,11 +8,11 @@ import sys
 import time
 
 import pytest
-from rank_jobs import TESTS, environment, mpiexec, run, still_running
+from rank_jobs import TESTS, environment, run, still_running, wait_for_checkpoint
 
 from minitransformer.checkpoints import RunFolder
 from minitransformer.distributed.supervision import launch
-from minitransformer.errors import ConfigError, MissingPackageError
+from minitransformer.errors import ConfigError
 from minitransformer.text import Tokenizer
 
 pytestmark = pytest.mark.mpi
@@ -35,24 +35,18 @@ def recipe(tmp_path):
     return path
 
 
-@pytest.mark.parametrize("start", ["mpi", "plain"])
-def test_the_command_trains_with_two_ranks_and_speaks_as_one(recipe, start):
-    if start == "mpi":
-        mpiexec()
+def test_the_command_trains_with_two_ranks_and_speaks_as_one(recipe):
     command = [sys.executable, "-m", "minitransformer"]
-    ended = run([*command, "launch", "-n", 2, "--start", start, "--", "train", recipe, "--profile"])
+    ended = run([*command, "launch", "-n", 2, "--", "train", recipe, "--profile"])
     assert ended.code == 0, ended.lines
     assert sum(f"{recipe.parent / 'run'}: 6 updates, done" in line for line in ended.lines) == 1
     assert sum("where the time of an update goes" in line for line in ended.lines) == 1
     assert RunFolder(recipe.parent / "run").newest_whole(pytest.fail).update == 6
 
 
-@pytest.mark.parametrize("start", ["mpi", "plain"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_makes_the_ranks_save_and_leave(tmp_path, start, number):
-    if start == "mpi":
-        mpiexec()
-    words = [sys.executable, str(TESTS / "launched_run.py"), start, "2", str(tmp_path), '{"updates": 1000000}']
+def test_a_signal_makes_the_ranks_save_and_leave(tmp_path, number):
+    words = [sys.executable, str(TESTS / "launched_run.py"), "2", str(tmp_path), '{"updates": 1000000}']
     process = subprocess.Popen(words, env=environment(), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     wait_for_checkpoint(tmp_path)
     process.send_signal(number)
@@ -64,11 +58,8 @@ def test_a_signal_makes_the_ranks_save_and_leave(tmp_path, start, number):
     assert still_running(tmp_path) == []
 
 
-@pytest.mark.parametrize("start", ["mpi", "plain"])
-def test_ranks_do_not_outlive_a_launch_that_is_killed(tmp_path, start):
-    if start == "mpi":
-        mpiexec()
-    words = [sys.executable, str(TESTS / "launched_run.py"), start, "2", str(tmp_path), '{"updates": 1000000}']
+def test_ranks_do_not_outlive_a_launch_that_is_killed(tmp_path):
+    words = [sys.executable, str(TESTS / "launched_run.py"), "2", str(tmp_path), '{"updates": 1000000}']
     process = subprocess.Popen(words, env=environment(), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     wait_for_checkpoint(tmp_path)
     process.kill()
@@ -80,12 +71,6 @@ def test_ranks_do_not_outlive_a_launch_that_is_killed(tmp_path, start):
     said = "minitransformer train: launch ended without a word: it was killed, or it crashed (seen from rank 0)\n"
     assert process.stderr.read() == said
     RunFolder(tmp_path).newest_whole(pytest.fail)
-
-
-def wait_for_checkpoint(folder) -> None:
-    until = time.monotonic() + 30
-    while not list(folder.glob("checkpoints/update_*.npz")) and time.monotonic() < until:
-        time.sleep(0.02)
 
 
 @pytest.mark.parametrize(
@@ -113,31 +98,21 @@ def test_a_rank_cannot_launch_others(monkeypatch):
         launch.Launch(["x.py"], 2, print)
 
 
-@pytest.mark.parametrize("start", ["mpi", "plain"])
 @pytest.mark.parametrize("when", ["before", "since"])
 @pytest.mark.parametrize("descriptor", [1, 2])
-def test_a_closed_output_is_one_line(tmp_path, descriptor, when, start):
+def test_a_closed_output_is_one_line(tmp_path, descriptor, when):
     """Closed before Python began, or since."""
     said = tmp_path / "said"
     program = (
         "import os, pathlib, sys\nfrom minitransformer.distributed.supervision.launch import Launch\n"
         f"if {when == 'since'}:\n    os.close({descriptor})\n"
-        f"try:\n    Launch(['x.py'], 2, print, {start!r})\n"
+        f"try:\n    Launch(['x.py'], 2, print)\n"
         f"except Exception as error:\n    words = f'{{type(error).__name__}}: {{error}}'\n"
         f"    pathlib.Path({str(said)!r}).write_text(words)"
     )
     shell = f'exec "$@" {descriptor}>&-' if when == "before" else 'exec "$@"'
     subprocess.run(["sh", "-c", shell, "sh", sys.executable, "-c", program], env=environment(), timeout=60, check=False)
     assert said.read_text() == "ConfigError: launch: standard output and error must be open, got one that is closed"
-
-
-@pytest.mark.parametrize("missing", ["mpi4py", "mpiexec"])
-def test_asking_for_mpi_where_it_is_missing_names_the_package(monkeypatch, missing):
-    found = object() if missing == "mpiexec" else None
-    monkeypatch.setattr(launch.importlib.util, "find_spec", lambda name: found)
-    monkeypatch.setattr(launch.shutil, "which", lambda *words, **options: None)
-    with pytest.raises(MissingPackageError, match=f"--start mpi needs mpi4py and mpiexec, got no {missing}; run pip"):
-        launch.Launch(["x.py"], 2, print, "mpi")
 
 
 def test_a_rank_that_dies_before_it_comes_is_named(tmp_path):
@@ -147,7 +122,7 @@ def test_a_rank_that_dies_before_it_comes_is_named(tmp_path):
     )
     said = []
     began = time.monotonic()
-    assert launch.Launch([str(program)], 2, said.append, "plain").wait() != 0
+    assert launch.Launch([str(program)], 2, said.append).wait() != 0
     assert said == [
         "rank 1 ended before it began: it was killed by signal 9 (SIGKILL; so the system does when memory runs out)"
     ]

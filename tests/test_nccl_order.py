@@ -1,4 +1,4 @@
-"""The calls of the NCCL engine: every rank in the same order, and an event wherever two streams touch the same memory.
+"""The calls of the NCCL communicator: the same order on all ranks, an event wherever two streams touch one memory.
 
 No GPU is needed: a stand-in for CuPy computes the sums on the host and refuses what a GPU would get wrong in silence.
 """
@@ -14,44 +14,42 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from contract import check, fractions, sum_in_order
-from rank_checks import wait_for
-from rank_jobs import Threads
+from rank_jobs import LocalStore, Supervised, in_threads, wait_for
 from recorded_cuda import Cuda, Event, Mismatch, MissingEvent, World
 
 from minitransformer.distributed import OverlappedAllReduce
 from minitransformer.distributed import overlap as overlap_module
 from minitransformer.distributed.nccl import NcclCommunicator
+from minitransformer.distributed.timeouts import Timeouts
 from minitransformer.errors import MissingPackageError, ShapeError
 
 
-def on_ranks(size: int, work, engine: type[NcclCommunicator] = NcclCommunicator, fixed: bool = False) -> World:
-    """work(engine of a rank, its CUDA) in a thread for each rank; what one raises is raised."""
-    job, world = Threads(size), World(size)
+def on_ranks(
+    size: int, work, communicator: type[NcclCommunicator] = NcclCommunicator, deterministic: bool = False
+) -> World:
+    """work(communicator of a rank, its CUDA) in a thread for each rank; what one raises is raised."""
+    store, world = LocalStore(), World(size)
 
     def one(rank):
         cuda = Cuda(world, rank)
-        member = job.member(rank)
-        try:
-            work(engine(member, fixed, cuda), cuda)
-        finally:
-            member.leave()
+        work(communicator(rank, size, store, deterministic=deterministic, cupy=cuda), cuda)
 
-    job.map(one)
+    in_threads(size, one)
     return world
 
 
-@pytest.mark.parametrize("fixed", [False, True])
+@pytest.mark.parametrize("deterministic", [False, True])
 @pytest.mark.parametrize("size", [1, 2, 3])
-def test_the_contract_holds_for_host_arrays_that_go_over_the_device(size, fixed):
+def test_the_contract_holds_for_host_arrays_that_go_over_the_device(size, deterministic):
     def work(ranks, cuda):
         check(SlicesOnDevice(ranks, cuda))
         ranks.close()
 
-    on_ranks(size, work, fixed=fixed)
+    on_ranks(size, work, deterministic=deterministic)
 
 
 class SlicesOnDevice:
-    """An engine whose started sums are of device arrays, as a gradient vector's are."""
+    """A communicator whose started sums are of device arrays, as a gradient vector's are."""
 
     def __init__(self, ranks: NcclCommunicator, cuda: Cuda):
         self._ranks, self._cuda, self._started = ranks, cuda, []
@@ -81,11 +79,13 @@ def reduce_a_gradient(ranks, cuda) -> np.ndarray:
     return vector.get()
 
 
-@pytest.mark.parametrize("fixed", [False, True])
-def test_slices_of_a_gradient_are_summed_while_others_are_written(fixed):
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_slices_of_a_gradient_are_summed_while_others_are_written(deterministic):
     results = {}
-    world = on_ranks(3, lambda ranks, cuda: results.update({ranks.rank: reduce_a_gradient(ranks, cuda)}), fixed=fixed)
-    name = ("allGather", 4, "float32") if fixed else ("allReduce", 4, "float32", "sum")
+    world = on_ranks(
+        3, lambda ranks, cuda: results.update({ranks.rank: reduce_a_gradient(ranks, cuda)}), deterministic=deterministic
+    )
+    name = ("allGather", 4, "float32") if deterministic else ("allReduce", 4, "float32", "sum")
     assert world.log == [name] * 3
     for rank in range(3):
         np.testing.assert_array_equal(results[rank], sum_in_order(3, 12))
@@ -110,11 +110,11 @@ class OwnStreamOnly(NcclCommunicator):
         self._cupy.cuda.get_current_stream().wait_event(done)
 
 
-@pytest.mark.parametrize("fixed", [False, True])
-@pytest.mark.parametrize("engine", [NoReady, NoDone, OwnStreamOnly])
-def test_the_stand_in_finds_a_missing_event(engine, fixed):
+@pytest.mark.parametrize("deterministic", [False, True])
+@pytest.mark.parametrize("communicator", [NoReady, NoDone, OwnStreamOnly])
+def test_the_stand_in_finds_a_missing_event(communicator, deterministic):
     with pytest.raises(MissingEvent):
-        on_ranks(2, reduce_a_gradient, engine, fixed)
+        on_ranks(2, reduce_a_gradient, communicator, deterministic)
 
 
 def test_a_slice_that_is_written_after_it_was_begun_is_found():
@@ -153,96 +153,102 @@ def test_gradients_that_come_in_another_order_make_the_same_calls(monkeypatch):
     assert [call[1] for call in on_ranks(2, work).log] == [3, 4, 4]
 
 
-def test_buffers_go_by_their_type_and_must_be_contiguous():
+@pytest.mark.parametrize("name", ["float32", "bfloat16", "float16", "float64"])
+def test_every_dtype_goes_to_nccl_under_its_own_name(name):
+    if name == "bfloat16":
+        pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed: pip install minitransformer[dev]")
+    world = on_ranks(1, lambda ranks, cuda: ranks.start_all_reduce_sum(cuda.empty((3,), name)))
+    assert world.log == [("allReduce", 3, name, "sum")]
+
+
+def test_arrays_that_nccl_cannot_add_are_refused():
     def work(ranks, cuda):
-        for name in ("float32", "bfloat16", "float16", "float64"):
-            array = SimpleNamespace(dtype=SimpleNamespace(name=name), flags=SimpleNamespace(c_contiguous=True))
-            assert ranks._kind_of(array) == name
         with pytest.raises(ShapeError, match="dtype must be one that NCCL adds, got complex64"):
-            ranks._kind_of(cuda.empty((3,), "complex64"))
+            ranks.start_all_reduce_sum(cuda.empty((3,), "complex64"))
         with pytest.raises(ShapeError, match="the array must be contiguous, got strides"):
             ranks.start_all_reduce_sum(cuda.empty((3, 2), "float32")[:, 0])
 
     on_ranks(1, work)
 
 
-def queued(ranks: NcclCommunicator, count: int) -> list[tuple[Event, Event]]:
-    """The events of ``count`` collectives that the host has queued: (it may begin, it has ended)."""
+def queued(ranks: NcclCommunicator, cuda: Cuda, count: int) -> list[tuple[Event, Event]]:
+    """The events of ``count`` collectives that the host queues: (it may begin, it has ended)."""
+    before = len(cuda.events)
     for _ in range(count):
-        with ranks._queueing():
-            pass
-    return list(ranks._queued)
+        ranks.start_all_reduce_sum(cuda.asarray(np.ones(1)))
+    made = cuda.events[before:]
+    return list(zip(made[::2], made[1::2], strict=True))
 
 
 def test_a_rank_tells_in_which_collective_its_device_waits(monkeypatch):
     monkeypatch.setattr(Event, "done", False)
-    job = Threads(1)
-    member = job.member(0)
-    ranks = NcclCommunicator(member, False, Cuda(World(1), 0))
-    before, waits = member.progress()
-    (first_ready, first_done), (second_ready, _) = queued(ranks, 2)
-    assert (member.progress(), waits) == ((before, None), None)  # its own kernels come before the first
+    cuda = Cuda(World(1), 0)
+    ranks = NcclCommunicator(0, 1, LocalStore(), cupy=cuda)
+    before, waits = ranks.progress()
+    (first_ready, first_done), (second_ready, _) = queued(ranks, cuda, 2)
+    assert (ranks.progress(), waits) == ((before, None), None)  # its own kernels come before the first
     first_ready.done = True
-    assert member.progress()[0] == before + 1
-    wait_for(lambda: member.progress()[1] > 0.05)
+    assert ranks.progress()[0] == before + 1
+    wait_for(lambda: ranks.progress()[1] > 0.05)
     first_done.done = True
-    assert member.progress() == (before + 1, None)
+    assert ranks.progress() == (before + 1, None)
     second_ready.done = True
-    number, waits = member.progress()
+    number, waits = ranks.progress()
     assert number == before + 2 and waits < 0.05 + 1  # counted anew
-    member.leave()
 
 
 def test_two_threads_that_ask_at_the_same_moment_count_a_collective_once(monkeypatch):
     monkeypatch.setattr(Event, "done", property(lambda event: time.sleep(0.01) or True))
-    job = Threads(1)
-    member = job.member(0)
-    ranks = NcclCommunicator(member, False, Cuda(World(1), 0))
-    before, _ = member.progress()
+    cuda = Cuda(World(1), 0)
+    ranks = NcclCommunicator(0, 1, LocalStore(), cupy=cuda)
+    before, _ = ranks.progress()
     both = threading.Barrier(2, timeout=20)
 
     def ask(number):
         both.wait()
-        return member.progress()
+        return ranks.progress()
 
     for count in (3, 6, 9):  # odd at times: two that take in turn would find the queue empty
-        queued(ranks, 3)
+        queued(ranks, cuda, 3)
         with ThreadPoolExecutor(2) as pool:
             assert list(pool.map(ask, range(2))) == [(before + count, None)] * 2
-    member.leave()
 
 
 def test_a_rank_whose_host_hangs_is_found_though_no_host_waits_for_it(monkeypatch):
     monkeypatch.setattr(Event, "done", False)
-    job = Threads(2, deadline=1.0)
-    members, world = [job.member(rank) for rank in range(2)], World(2)
-    engines = job.map(lambda rank: NcclCommunicator(members[rank], False, Cuda(world, rank)))
-    for rank, ranks in enumerate(engines):
-        events = queued(ranks, 3 - rank)  # rank 1 never comes to the third
+    job, world = Supervised(2, Timeouts(start=1.0)), World(2, meets=False)
+    clients = [job.client(rank) for rank in range(2)]
+    cudas = [Cuda(world, rank) for rank in range(2)]
+    communicators = in_threads(
+        2, lambda rank: NcclCommunicator(rank, 2, clients[rank], end=job.end_of(rank), cupy=cudas[rank])
+    )
+    for rank, ranks in enumerate(communicators):
+        events = queued(ranks, cudas[rank], 3 - rank)  # rank 1 never comes to the third
         for number, (ready, done) in enumerate(events):
             ready.done, done.done = True, number < 2
     wait_for(lambda: job.said)
     assert job.said == [
-        "rank 1 must come to collective 4 within 1 s (training.deadline), got only to 3; the others wait there"
+        "rank 1 must come to collective 4 within 1 s (training.timeout), got only to 3; the others wait there"
     ]
     wait_for(lambda: len(job.ends) == 2)
-    for member in members:
-        member.leave()
+    for client in clients:
+        client.leave()
 
 
-def test_abort_frees_the_device_before_the_process_ends():
-    job, world = Threads(1), World(1)
-    member = job.member(0)
-    ranks = NcclCommunicator(member, False, Cuda(world, 0))
-    assert member.stop == ranks.abort  # the hub's word ends this engine
-    member.stop(3)
-    assert (world.aborted, job.ends) == ([0], [(0, 3)])
-    member.leave()
+def test_the_supervisor_frees_the_device_before_the_process_ends():
+    job, world = Supervised(1), World(1)
+    client = job.client(0)
+
+    def end(code):
+        job.ends.append((list(world.aborted), code))
+
+    NcclCommunicator(0, 1, client, end=end, cupy=Cuda(world, 0))
+    threading.Thread(target=client.fail, args=("cause", 3), daemon=True).start()
+    wait_for(lambda: job.ends)
+    assert job.ends == [([0], 3)]
+    client.leave()
 
 
 def test_without_nccl_the_message_names_what_brings_it():
-    job = Threads(1)
-    member = job.member(0)
     with pytest.raises(MissingPackageError, match="NCCL must be installed for several GPUs, got none; run pip install"):
-        NcclCommunicator(member, False, SimpleNamespace(cuda=SimpleNamespace()))
-    member.leave()
+        NcclCommunicator(0, 1, LocalStore(), cupy=SimpleNamespace(cuda=SimpleNamespace()))

@@ -6,34 +6,43 @@ import json
 import re
 
 import pytest
-from rank_checks import AT, DEADLINE, MESSAGES, SETTINGS, check_end, check_folder, check_gone
-from rank_jobs import by_mpi, launched
+from rank_jobs import by_mpi, check_end, check_folder, check_gone, launched
 
 pytestmark = pytest.mark.mpi
+
+TIMEOUT = 2.5  # seconds, of training.timeout; far above what a busy machine delays a sign of life
+AT = 6  # the update before which it happens; checkpoints are written after updates 4, 8, ...
+SETTINGS = json.dumps({"updates": 20, "timeout": TIMEOUT})
+KILLED = r"ended without a word: it was killed"
+STOPPED = rf"has been silent for {TIMEOUT} s \(training.timeout\): it is stopped"
+MESSAGES = {
+    "raise": "rank {rank}: ValueError: a fault of the program",
+    "memory": r"rank {rank}: not enough memory \(Unable to allocate 9.00 TiB\); take smaller batches",
+    "kill": rf"rank {{rank}} \(process \d+ on .*\) {KILLED}",
+    "stop": rf"rank {{rank}} \(process \d+ on .*\) {STOPPED}",
+    "endless": r"rank {rank} must come to collective \d+ within 2.5 s \(training.timeout\), got only to \d+",
+}
+
+
+def check(folder, ended, fault: str, rank: int) -> None:
+    check_end(folder, ended, MESSAGES[fault].format(rank=rank), 1 if fault == "raise" else 2)
 
 
 @pytest.mark.parametrize("size", [2, 4])
 @pytest.mark.parametrize("rank", [0, 1])
 @pytest.mark.parametrize("fault", MESSAGES)
 def test_a_rank_in_trouble_ends_a_launched_job_with_one_message(tmp_path, fault, rank, size):
-    ended = launched("mpi", size, tmp_path, SETTINGS, fault, rank, AT)
-    check_end(tmp_path, ended, fault, rank)
-    assert ended.seconds < 2 * DEADLINE + 10
-
-
-@pytest.mark.parametrize("fault", MESSAGES)
-def test_ranks_that_are_plain_processes_end_alike(tmp_path, fault):
-    ended = launched("plain", 2, tmp_path, SETTINGS, fault, 1, AT)
-    check_end(tmp_path, ended, fault, 1)
+    ended = launched(size, tmp_path, SETTINGS, fault, rank, AT)
+    check(tmp_path, ended, fault, rank)
+    assert ended.seconds < 2 * TIMEOUT + 10
     if fault == "kill":
         assert "it was killed by signal 9 (SIGKILL; so the system does when memory runs out)" in ended.lines[0]
 
 
-@pytest.mark.parametrize("start", ["mpi", "plain"])
-def test_a_single_rank_is_watched_as_well(tmp_path, start):
-    ended = launched(start, 1, tmp_path / "killed", SETTINGS, "kill", 0, AT)
-    check_end(tmp_path / "killed", ended, "kill", 0)
-    ended = launched(start, 1, tmp_path / "whole", SETTINGS)
+def test_a_single_rank_is_supervised_as_well(tmp_path):
+    ended = launched(1, tmp_path / "killed", SETTINGS, "kill", 0, AT)
+    check(tmp_path / "killed", ended, "kill", 0)
+    ended = launched(1, tmp_path / "whole", SETTINGS)
     assert (ended.code, ended.lines) == (0, [])
 
 
@@ -42,7 +51,7 @@ def test_a_single_rank_is_watched_as_well(tmp_path, start):
 def test_ranks_of_mpiexec_end_alike(tmp_path, fault, size):
     ended = by_mpi(size, "ranked_run.py", tmp_path, SETTINGS, fault, 1, AT)
     if fault != "kill":
-        check_end(tmp_path, ended, fault, 1)
+        check(tmp_path, ended, fault, 1)
     else:  # mpiexec sees it too, and may be the faster one to tell
         assert ended.code != 0
         assert any("ended without a word" in line or "BAD TERMINATION" in line for line in ended.lines)
@@ -50,18 +59,18 @@ def test_ranks_of_mpiexec_end_alike(tmp_path, fault, size):
 
 
 @pytest.mark.parametrize("fault", ["kill", "stop"])
-def test_the_loss_of_the_rank_that_watches_is_noticed_by_the_others(tmp_path, fault):
+def test_the_loss_of_the_rank_that_supervises_is_noticed_by_the_others(tmp_path, fault):
     ended = by_mpi(2, "ranked_run.py", tmp_path, SETTINGS, fault, 0, AT)
     assert ended.code != 0
     if fault == "stop":
         assert ended.lines == [
-            f"minitransformer train: rank 0 has been silent for {DEADLINE} s: is it stopped? (seen from rank 1)"
+            f"minitransformer train: rank 0 has been silent for {TIMEOUT} s: is it stopped? (seen from rank 1)"
         ]
     check_folder(tmp_path)
 
 
 def test_the_others_wait_while_rank_0_validates_however_long(tmp_path):
-    ended = launched("mpi", 2, tmp_path, json.dumps({"updates": 10, "deadline": 1.5}), "validate", 0, 0)
+    ended = launched(2, tmp_path, json.dumps({"updates": 10, "timeout": 1.5}), "validate", 0, 0)
     assert (ended.code, ended.lines) == (0, [])
     assert ended.seconds > 4
 
@@ -75,10 +84,10 @@ def test_the_others_wait_while_rank_0_validates_however_long(tmp_path):
     ],
 )
 @pytest.mark.parametrize("size", [2, 4])
-@pytest.mark.parametrize("start", ["mpi", "mpirun"])
+@pytest.mark.parametrize("start", ["launch", "mpirun"])
 def test_ranks_with_another_version_config_or_data_are_told_of_before_training(tmp_path, fault, words, size, start):
     job = [tmp_path, SETTINGS, fault, 1, 0]
-    ended = by_mpi(size, "ranked_run.py", *job) if start == "mpirun" else launched(start, size, *job)
+    ended = by_mpi(size, "ranked_run.py", *job) if start == "mpirun" else launched(size, *job)
     assert ended.code == 2
     (line,) = ended.lines
     assert re.match(f"minitransformer train: {words}", line)

@@ -1,4 +1,4 @@
-"""The parameter vector, and the parameter counts of the paper."""
+"""Where parameters are found, the vector they are kept in, and the parameter counts of the paper."""
 
 import math
 
@@ -7,7 +7,10 @@ import pytest
 from small_models import random_batch, small_config, small_model
 
 from minitransformer.config import TABLE3_ROWS, ModelConfig, TrainingConfig
+from minitransformer.errors import AutogradError
 from minitransformer.models import Transformer
+from minitransformer.nn import Module, Parameter, ParameterVector
+from minitransformer.nn.layers import FeedForward
 from minitransformer.nn.randomness import Initializer
 from minitransformer.optim import Adam
 from minitransformer.training.step import train_step
@@ -31,6 +34,75 @@ def counted(config: ModelConfig) -> int:
     return matrices * config.vocab_size * d_model + layers + positions + final_norms
 
 
+class Containers(Module):
+    """Parameters in every kind of attribute that they are looked for in."""
+
+    def __init__(self):
+        self.one = Parameter(np.zeros(1))
+        self.several = [Parameter(np.zeros(2)), (Parameter(np.zeros(3)), None)]
+        self.by_name = {"a": Parameter(np.zeros(4)), "layers": [Norm(), Norm()]}
+        self.pair = (Norm(), self.one)
+        self.other = {"x": 3, "y": np.zeros(7)}
+
+
+class Norm(Module):
+    def __init__(self):
+        self.gamma = Parameter(np.ones(5))
+
+
+# Where they are found
+
+
+def test_parameters_in_lists_tuples_and_dicts_are_found_by_their_path():
+    parameters = ParameterVector(Containers(), "float64", np)
+    assert parameters.names == [
+        *("one", "several.0", "several.1.0", "by_name.a"),
+        *("by_name.layers.0.gamma", "by_name.layers.1.gamma", "pair.0.gamma"),
+    ]
+    assert parameters.count == 1 + 2 + 3 + 4 + 3 * 5
+
+
+def test_parameters_in_a_set_are_refused_as_they_have_no_order():
+    model = Containers()
+    model.by_name["layers"] = {Norm()}
+    with pytest.raises(AutogradError, match="Module: by_name.layers must be a list, a tuple or a dict.*, got a set"):
+        ParameterVector(model, "float64", np)
+
+
+def replaced(model):
+    model.encoder.layers[1].feed_forward = FeedForward(model.config, Initializer(9))
+
+
+def removed(model):
+    model.encoder.layers.pop()
+
+
+def added(model):
+    model.adapter = Norm()
+
+
+@pytest.mark.parametrize(
+    ("change", "got"),
+    [
+        (replaced, r"4 new ones, such as encoder\.layers\.1\.feed_forward\.w1"),
+        (removed, r"\d+ of \d+"),
+        (added, r"1 new ones, such as adapter\.gamma"),
+    ],
+)
+def test_a_changed_model_is_trained_only_after_its_vector_is_built_again(change, got, rng):
+    model, batch, config = small_model(rng), random_batch(rng), TrainingConfig()
+    change(model)
+    with pytest.raises(AutogradError, match=f"ParameterVector: .*, got {got}; .* ParameterVector.model, dtype, xp"):
+        train_step(model, Adam(model.parameters), [batch], update=1, config=config)
+    with pytest.raises(AutogradError, match="after replacing a layer"):
+        model.parameters.zero_grad()
+    model.parameters = ParameterVector(model, model.config.dtype, model.xp)
+    before = model.parameters.data.copy()
+    train_step(model, Adam(model.parameters), [batch], update=1, config=config)
+    moved = [name for name, _, offset in model.parameters.table if model.parameters.data[offset] != before[offset]]
+    assert ("encoder.layers.1.feed_forward.b2" in moved) == (change is not removed)
+
+
 # One vector
 
 
@@ -40,11 +112,11 @@ def test_parameters_and_gradients_are_views_of_two_vectors(dtype):
     assert parameters.data.ndim == 1 and parameters.data.shape == parameters.grad.shape
     assert {parameters.data.dtype, parameters.grad.dtype} == {np.dtype(dtype)}
     for name, shape, offset in parameters.table:
-        parameter, place = parameters[name], slice(offset, offset + math.prod(shape))
+        parameter, part = parameters[name], slice(offset, offset + math.prod(shape))
         for view, vector in ((parameter.data, parameters.data), (parameter.grad, parameters.grad)):
             assert view.shape == shape and view.dtype == vector.dtype
-            assert np.shares_memory(view, vector[place])
-            np.testing.assert_array_equal(view.ravel(), vector[place])
+            assert np.shares_memory(view, vector[part])
+            np.testing.assert_array_equal(view.ravel(), vector[part])
         parameters.data[offset] = 7.5
         assert parameter.data.flat[0] == 7.5
 
@@ -74,7 +146,7 @@ def test_the_gaps_between_parameters_stay_zero_in_training(rng):
         assert (vector[~gaps] != 0.0).mean() > 0.5
 
 
-def test_zero_grad_forgets_and_later_gradients_add_up(rng, relative_error):
+def test_zero_grad_clears_and_later_gradients_accumulate(rng, relative_error):
     model, batch = small_model(rng), random_batch(rng)
     model.parameters.grad[:] = 100.0
     model.parameters.zero_grad()

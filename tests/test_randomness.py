@@ -96,8 +96,8 @@ def test_dropout_falls_on_both_embeddings_and_on_every_sublayer(rng):
     masks = []
 
     class Recording(DropoutMasks):
-        def keep(self, shape, p_drop, xp=np):
-            mask = super().keep(shape, p_drop, xp)
+        def keep(self, shape, p_drop, xp=np, rule="dropout"):
+            mask = super().keep(shape, p_drop, xp, rule)
             if mask is not None:
                 masks.append((shape, p_drop))
             return mask

@@ -1,4 +1,4 @@
-"""Every launcher tells a process its place in variables of its own; contradictions are one clear line."""
+"""Every launcher tells a process its rank in variables of its own; contradictions are one clear line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sys
 import pytest
 from rank_jobs import TESTS, environment, free_port, mpiexec, run
 
-from minitransformer.distributed.rank_info import RankInfo, find_rank_info, is_first_on_its_machine
+from minitransformer.distributed.supervision.rank_info import RankInfo, find_rank_info, is_first_on_its_machine
 from minitransformer.errors import ConfigError
 
 pytestmark = pytest.mark.mpi
@@ -26,11 +26,63 @@ SRUN = {"SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "4", "SLURM_LOCALID": "1"}
     [(TORCHRUN, False), (OPEN_MPI, True), (MPICH, True), (SRUN, False), (SRUN | {"PMIX_RANK": "3"}, True)],
     ids=["torchrun", "Open MPI", "MPICH", "srun", "srun --mpi=pmix"],
 )
-def test_every_launcher_tells_the_place(variables, by_mpi):
-    place = find_rank_info(variables)
-    assert (place.rank, place.size, place.local_rank, place.by_mpi) == (3, 4, 1, by_mpi)
-    assert place.address == (("node7", 29500) if variables is TORCHRUN else None)
+def test_every_launcher_tells_the_rank(variables, by_mpi):
+    info = find_rank_info(variables)
+    assert (info.rank, info.size, info.local_rank, info.by_mpi) == (3, 4, 1, by_mpi)
+    assert info.address == (("node7", 29500) if variables is TORCHRUN else None)
     assert not is_first_on_its_machine(variables)
+
+
+@pytest.mark.parametrize(
+    "one_machine",
+    [
+        TORCHRUN | {"LOCAL_WORLD_SIZE": "4"},
+        TORCHRUN | {"MASTER_ADDR": "localhost"},
+        TORCHRUN | {"MASTER_ADDR": "127.0.1.1"},
+        TORCHRUN | OPEN_MPI | {"LOCAL_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_SIZE": "4"},
+        SRUN | {"MASTER_ADDR": "node7", "MASTER_PORT": "29500", "SLURM_STEP_NUM_NODES": "1"},
+        MPICH | {"MASTER_ADDR": "node7", "MASTER_PORT": "29500", "MPI_LOCALNRANKS": "4"},
+    ],
+)
+def test_ranks_of_one_machine_meet_on_loopback(one_machine):
+    assert find_rank_info(one_machine).address == ("127.0.0.1", 29500)
+
+
+def test_the_token_is_read_and_not_shown():
+    info = find_rank_info(TORCHRUN | {"MINITRANSFORMER_TOKEN": "sesame"})
+    assert info.token == "sesame" and "sesame" not in repr(info)
+
+
+def test_ranks_that_meet_at_another_machine_without_a_token_are_told_the_remedy():
+    for rank, first in (("0", True), ("1", False)):
+        variables = {"RANK": rank, "WORLD_SIZE": "2", "MASTER_ADDR": "10.1.2.3", "MASTER_PORT": "29500"}
+        ended = run(train_arguments(), **variables)
+        assert ended.code == 2
+        assert len(ended.lines) == first
+    ended = run(train_arguments(), **variables | {"LOCAL_RANK": "0"})  # the first rank of the other machine
+    assert ended.lines == [
+        "minitransformer train: ranks: MINITRANSFORMER_TOKEN must be set, to the same secret on all machines, for "
+        "ranks that meet at 10.1.2.3, got none; export MINITRANSFORMER_TOKEN=$(openssl rand -hex 32) where they are "
+        "started, or MASTER_ADDR=127.0.0.1 on one machine"
+    ]
+
+
+def test_ranks_with_different_tokens_are_told():
+    address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}
+    first = subprocess.Popen(
+        [str(argument) for argument in train_arguments()],
+        env=environment(RANK="0", MINITRANSFORMER_TOKEN="one", **address),
+        stderr=subprocess.DEVNULL,
+    )
+    ended = run(train_arguments(), RANK="1", MINITRANSFORMER_TOKEN="another", **address)
+    first.kill()
+    first.wait()
+    assert ended.code == 2
+    (line,) = ended.lines
+    assert line == (
+        f"minitransformer train: ranks: 127.0.0.1:{address['MASTER_PORT']} must know this job's token, got a process "
+        "with another one; set the same MINITRANSFORMER_TOKEN for all ranks, or another MASTER_PORT"
+    )
 
 
 def test_torchrun_keeps_its_port_for_itself():
@@ -69,12 +121,12 @@ def test_variables_that_cannot_be_are_refused(variables, words):
         find_rank_info(variables)
 
 
-def train_words() -> list[object]:
+def train_arguments() -> list[object]:
     return [sys.executable, "-m", "minitransformer", "train", TESTS / "no_such_file.toml"]
 
 
 def test_a_world_size_that_is_not_the_launchers_is_told_once_by_rank_0():
-    ended = run([mpiexec(), "-n", 3, *train_words()], RANK="0", WORLD_SIZE="2")
+    ended = run([mpiexec(), "-n", 3, *train_arguments()], RANK="0", WORLD_SIZE="2")
     assert ended.code == 2
     words = [line for line in ended.lines if line.startswith("minitransformer")]
     assert len(words) == 1, ended.lines
@@ -87,19 +139,21 @@ def test_a_port_in_use_is_told_by_rank_0_and_no_rank_stays():
     with socket.create_server(("", 0)) as taken:
         port = str(taken.getsockname()[1])
         ended = run(
-            [mpiexec(), "-n", 2, *train_words()],
+            [mpiexec(), "-n", 2, *train_arguments()],
             MASTER_ADDR="127.0.0.1",
             MASTER_PORT=port,
         )
     assert ended.code == 2
     words = [line for line in ended.lines if line.startswith("minitransformer")]
     assert len(words) == 1, ended.lines
-    assert words[0].startswith(f"minitransformer train: ranks: port {port} must be free, got Address already in use")
+    assert words[0].startswith(
+        f"minitransformer train: ranks: port {port} must be free at 127.0.0.1, got Address already in use"
+    )
     assert ended.seconds < 20
 
 
 def test_a_config_that_no_rank_can_read_is_told_once():
-    ended = run([mpiexec(), "-n", 2, *train_words()])
+    ended = run([mpiexec(), "-n", 2, *train_arguments()])
     assert ended.code == 2
     assert len(ended.lines) == 1
     assert re.match(r"minitransformer train: rank 0: .*no_such_file.toml: cannot be read: No such file", ended.lines[0])
@@ -108,11 +162,11 @@ def test_a_config_that_no_rank_can_read_is_told_once():
 def test_a_rank_that_expects_another_world_ends_the_job():
     address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     other = subprocess.Popen(
-        [str(word) for word in train_words()],
+        [str(word) for word in train_arguments()],
         env=environment(RANK="1", WORLD_SIZE="3", **address),
         stderr=subprocess.DEVNULL,
     )
-    ended = run(train_words(), RANK="0", WORLD_SIZE="2", **address)
+    ended = run(train_arguments(), RANK="0", WORLD_SIZE="2", **address)
     assert (ended.code, other.wait(20)) == (2, 2)
     (line,) = ended.lines
     assert re.match(
@@ -122,7 +176,7 @@ def test_a_rank_that_expects_another_world_ends_the_job():
 
 def test_the_mpirun_of_another_mpi_than_mpi4pys_is_told():
     mpiexec()
-    ended = run(train_words(), OMPI_COMM_WORLD_RANK="0", OMPI_COMM_WORLD_SIZE="2")
+    ended = run(train_arguments(), OMPI_COMM_WORLD_RANK="0", OMPI_COMM_WORLD_SIZE="2")
     assert ended.code == 2
     (line,) = (line for line in ended.lines if line.startswith("minitransformer"))  # mpi4py itself warns, too
     words = "ranks: MPI must know this process as rank 0 of 2, as its launcher does, got rank 0 of 1"

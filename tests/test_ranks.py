@@ -7,27 +7,19 @@ import shutil
 
 import numpy as np
 import pytest
-from rank_checks import trained
-from rank_jobs import by_mpi
+from rank_jobs import by_mpi, metrics_of, one_process, trained  # noqa: F401 - a fixture
 from small_models import random_batch, small_model
 from tiny_run import final_state, tiny_config
 
 from minitransformer.autograd import Tensor, count_leaf_uses
 from minitransformer.checkpoints import RunFolder
 from minitransformer.distributed import ProcessGroup
-from minitransformer.distributed.rank_info import RankInfo
+from minitransformer.distributed.supervision.process_group import choose_communicator
+from minitransformer.distributed.supervision.rank_info import RankInfo
 from minitransformer.errors import ConfigError
 from minitransformer.text import BatchStream
-from minitransformer.training import read_metrics
 
 pytestmark = pytest.mark.mpi
-
-CLOCK = {"seconds", "tokens_per_second"}
-
-
-def lines_of(folder) -> list[dict]:
-    lines = read_metrics(folder / "metrics.jsonl")
-    return [{key: value for key, value in line.items() if key not in CLOCK} for line in lines]
 
 
 @pytest.mark.parametrize(
@@ -39,37 +31,37 @@ def lines_of(folder) -> list[dict]:
         (4, "mpirun", {}),
         (2, "mpirun", {"overlap": False}),
         (2, "mpirun", {"threads": 2}),
-        (4, "mpirun", {"reduction": "fixed"}),
-        (2, "mpirun", {"engine": "naive"}),
-        (2, "mpi", {}),
-        (4, "plain", {}),
+        (4, "mpirun", {"deterministic_reduce": True}),
+        (2, "mpirun", {"communicator": "tcp"}),
+        (2, "launch", {}),
+        (4, "launch", {}),
     ],
     ids=str,
 )
-def test_training_does_not_depend_on_the_number_of_ranks(size, start, changes, alone, tmp_path, relative_error):
+def test_training_does_not_depend_on_the_number_of_ranks(size, start, changes, one_process, tmp_path, relative_error):  # noqa: F811
     parameters = trained(tmp_path, size, start, **changes)
-    assert relative_error(parameters, final_state(alone, 20)[0]) < 1e-9
-    ours, theirs = lines_of(tmp_path), lines_of(alone)
+    assert relative_error(parameters, final_state(one_process, 20)[0]) < 1e-9
+    ours, theirs = metrics_of(tmp_path), metrics_of(one_process)
     assert [line.keys() for line in ours] == [line.keys() for line in theirs]  # each line once: only rank 0 writes
     for mine, expected in zip(ours, theirs, strict=True):
         for key, value in expected.items():
             assert mine[key] == (pytest.approx(value, rel=1e-8) if isinstance(value, float) else value), key
 
 
-def test_sums_in_fixed_order_have_the_same_bits_in_every_run_and_engine(tmp_path):
+def test_deterministic_sums_have_the_same_bits_over_mpi_and_tcp(tmp_path):
     runs = [
-        trained(tmp_path / f"{engine}{number}", 3, engine=engine, reduction="fixed", overlap=overlap)
-        for number, (engine, overlap) in enumerate([("mpi", True), ("mpi", True), ("mpi", False), ("naive", True)])
+        trained(tmp_path / f"{name}{number}", 3, communicator=name, deterministic_reduce=True, overlap=overlap)
+        for number, (name, overlap) in enumerate([("mpi", True), ("mpi", True), ("mpi", False), ("tcp", True)])
     ]
     for other in runs[1:]:
         np.testing.assert_array_equal(other, runs[0])
 
 
-def test_a_run_resumes_on_another_number_of_ranks_with_the_same_data_order(alone, tmp_path, relative_error):
+def test_a_run_resumes_on_another_number_of_ranks_with_the_same_data_order(one_process, tmp_path, relative_error):  # noqa: F811
     for updates, size in ((6, 2), (11, 4), (15, 1), (20, 2)):
         trained(tmp_path, size, updates=updates)
-    assert relative_error(final_state(tmp_path, 20)[0], final_state(alone, 20)[0]) < 1e-9
-    steps = [line["update"] for line in lines_of(tmp_path) if line["kind"] == "train"]
+    assert relative_error(final_state(tmp_path, 20)[0], final_state(one_process, 20)[0]) < 1e-9
+    steps = [line["update"] for line in metrics_of(tmp_path) if line["kind"] == "train"]
     assert steps == list(range(2, 21, 2))
 
 
@@ -119,7 +111,7 @@ def test_a_signal_to_one_rank_stops_all_after_the_same_update(tmp_path, sigterm_
     assert newest.name in ("update_00000007.npz", "update_00000008.npz")  # the other may have begun the next one
 
 
-def test_the_uses_of_leaves_are_the_gradients_that_backward_brings(rng):
+def test_backward_adds_as_many_gradients_to_a_leaf_as_it_has_uses(rng):
     model, batch = small_model(rng), random_batch(rng)
     loss, _ = model.loss(batch)
     expected, brought = count_leaf_uses(loss), {}
@@ -147,16 +139,26 @@ def test_tokens_are_known_without_making_the_batch(rng):
         assert stream.n_tokens(number) == (batch.n_src_tokens, batch.n_tgt_tokens)
 
 
-def test_an_engine_that_does_not_fit_the_arrays_is_refused():
-    process_group = ProcessGroup.alone()
-    process_group.member = type("Member", (), {"set_deadline": lambda self, seconds: None})()
-    process_group.place = RankInfo(0, 2, 0)
-    for engine, on_gpu, words in (
-        ("nccl", False, "training.engine must be mpi or naive on CPUs, got nccl"),
-        ("mpi", True, "training.engine must be nccl on a GPU, got mpi"),
-    ):
-        settings = tiny_config("runs/x", engine=engine).training
-        with pytest.raises(ConfigError, match=words):
-            process_group.connect(settings, on_gpu=on_gpu)
+@pytest.mark.parametrize(
+    ("name", "on_gpu", "words"),
+    [
+        ("nccl", False, "training.communicator must be mpi or tcp on CPUs, got nccl"),
+        ("mpi", True, "training.communicator must be nccl on a GPU, got mpi"),
+    ],
+)
+def test_a_communicator_that_does_not_fit_the_arrays_is_refused(name, on_gpu, words):
+    with pytest.raises(ConfigError, match=words):
+        choose_communicator(tiny_config("runs/x", communicator=name).training, RankInfo(0, 2, 0), on_gpu)
+
+
+@pytest.mark.parametrize(
+    ("by_mpi", "on_gpu", "expected"), [(False, False, "tcp"), (True, False, "mpi"), (True, True, "nccl")]
+)
+def test_the_communicator_follows_from_the_arrays_and_the_launcher(by_mpi, on_gpu, expected):
+    settings = tiny_config("runs/x").training
+    assert choose_communicator(settings, RankInfo(0, 2, 0, by_mpi=by_mpi), on_gpu) == expected
+
+
+def test_ranks_that_no_variable_leads_together_are_refused():
     with pytest.raises(ConfigError, match="MASTER_ADDR and MASTER_PORT must be set for 2 ranks"):
         ProcessGroup(RankInfo(0, 2, 0), print)

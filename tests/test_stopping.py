@@ -8,13 +8,11 @@ import time
 
 import numpy as np
 import pytest
-from rank_checks import SETTINGS, check_end, trained
-from rank_jobs import Threads, by_mpi, free_port, launched
+from rank_jobs import by_mpi, check_end, free_port, launched, over_tcp, trained
 from tiny_run import final_state, tiny_config, tiny_corpus
 
 from minitransformer.distributed import SINGLE_PROCESS, CommonStop, ProcessGroup
-from minitransformer.distributed.rank_info import RankInfo
-from minitransformer.distributed.tcp import TcpCommunicator
+from minitransformer.distributed.supervision.rank_info import RankInfo
 from minitransformer.training import Trainer, trainer
 
 pytestmark = pytest.mark.mpi
@@ -28,12 +26,10 @@ def worked(size: int, seed: int, wishes: list[int], in_step: bool) -> list[int]:
     wishes: for each rank the update after which it wants to stop; UPDATES: it does not
     in_step: each update has a sum over all ranks, else they run apart as hosts do whose sums are the device's
     """
-    job = Threads(size)
 
-    def work(rank):
+    def work(ranks):
+        rank = ranks.rank
         rng = np.random.default_rng((seed, rank))
-        member = job.member(rank)
-        ranks = TcpCommunicator(member)
         time.sleep(rng.random() * 0.01)
         together, update, total = CommonStop(ranks, 0), 0, np.zeros(1)
         while update < UPDATES and together.may_begin(update + 1, update >= wishes[rank]):
@@ -43,14 +39,9 @@ def worked(size: int, seed: int, wishes: list[int], in_step: bool) -> list[int]:
                 total[:] = update
                 ranks.all_reduce_sum(total)
                 assert total[0] == size * update
-        ranks.barrier()
-        ranks.close()
-        member.leave()
         return update
 
-    done = job.map(work)
-    assert job.hub.ended.wait(10) and job.said == []
-    return done
+    return over_tcp(size, work)
 
 
 @pytest.mark.parametrize("in_step", [True, False])
@@ -88,14 +79,11 @@ def test_a_process_alone_stops_at_once():
 
 
 def test_a_rank_answers_in_the_midst_of_an_update_that_waits_for_the_other():
-    job = Threads(2)
     begun = threading.Event()
 
-    def work(rank):
-        member = job.member(rank)
-        ranks = TcpCommunicator(member)
+    def work(ranks):
         together, total = CommonStop(ranks, 0), np.ones(1)
-        if rank == 0:
+        if ranks.rank == 0:
             assert begun.wait(10)  # rank 1 waits in the sum of update 1
             assert together.may_begin(1, True)  # so it must go there too
         else:
@@ -103,12 +91,9 @@ def test_a_rank_answers_in_the_midst_of_an_update_that_waits_for_the_other():
             begun.set()
         ranks.all_reduce_sum(total)
         assert not together.may_begin(2, False)
-        ranks.barrier()
-        ranks.close()
-        member.leave()
         return total[0]
 
-    assert job.map(work) == [2.0, 2.0]
+    assert over_tcp(2, work) == [2.0, 2.0]
 
 
 class Told:
@@ -130,7 +115,7 @@ def test_every_rank_reports_the_signal_that_one_was_given(tmp_path, monkeypatch)
 
     def work(rank):
         process_group = ProcessGroup(RankInfo(rank, 2, rank, address=address), print)
-        config = tiny_config(tmp_path, updates=9, validate_every=0, engine="naive", threads=1)
+        config = tiny_config(tmp_path, updates=9, validate_every=0, communicator="tcp", threads=1)
         outcomes[rank] = Trainer(config, tiny_corpus(), progress=False, process_group=process_group).run()
         process_group.leave()
 
@@ -143,16 +128,15 @@ def test_every_rank_reports_the_signal_that_one_was_given(tmp_path, monkeypatch)
     assert outcomes[0].update in (0, 1) and outcomes[0].exit_status == 128 + signal.SIGTERM
 
 
-@pytest.mark.parametrize("start", ["mpi", "plain"])
-def test_a_rank_that_dies_while_they_agree_ends_the_job(tmp_path, start):
-    ended = launched(start, 2, tmp_path, SETTINGS, "die asked", 1, 6)
-    check_end(tmp_path, ended, "kill", 1)
+def test_a_rank_that_dies_while_they_agree_ends_the_job(tmp_path):
+    ended = launched(2, tmp_path, '{"updates": 20, "timeout": 2.5}', "die asked", 1, 6)
+    check_end(tmp_path, ended, r"rank 1 \(process \d+ on .*\) ended without a word: it was killed")
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_a_stopped_run_goes_on_to_the_bits_of_one_that_was_not(tmp_path, rank):
-    whole = trained(tmp_path / "whole", 2, reduction="fixed")
-    words = [tmp_path / "parts", '{"updates": 20, "reduction": "fixed"}']
+def test_a_stopped_run_resumes_to_the_bits_of_one_that_was_not(tmp_path, rank):
+    whole = trained(tmp_path / "whole", 2, deterministic_reduce=True)
+    words = [tmp_path / "parts", '{"updates": 20, "deterministic_reduce": true}']
     for update in (3, 9, 20):
         ended = by_mpi(2, "ranked_run.py", *words, "term", rank, update)
         assert ended.code == 143

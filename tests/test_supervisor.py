@@ -1,85 +1,92 @@
-"""The hub itself: who may come, what it passes on, and what it says when somebody is missing or stuck."""
+"""The supervisor: what it passes on, and what it says when a rank fails, is missing or is stuck."""
 
 from __future__ import annotations
 
+import json
 import re
 import select
 import socket
-import struct
 import subprocess
 import sys
 import time
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
-from rank_checks import wait_for
-from rank_jobs import Threads, free_port
+from rank_jobs import TOKEN, Supervised, free_port, in_threads, wait_for
 
-from minitransformer.distributed.rank_info import RankInfo
-from minitransformer.distributed.supervision import supervisor as supervisor_module
+from minitransformer.distributed.listener import Listener, connect
+from minitransformer.distributed.single import SingleProcess
 from minitransformer.distributed.supervision.client import SupervisorClient
-from minitransformer.distributed.supervision.messages import LONGEST_LINE
-from minitransformer.distributed.supervision.supervisor import BEAT, Supervisor
+from minitransformer.distributed.supervision.health import HealthMonitor
+from minitransformer.distributed.supervision.messages import LONGEST_LINE, printable
+from minitransformer.distributed.supervision.rank_info import RankInfo
+from minitransformer.distributed.supervision.supervisor import Supervisor
+from minitransformer.distributed.timeouts import Timeouts
 from minitransformer.errors import ConfigError, RanksError
 
 
-def test_words_reach_all_ranks_in_the_order_of_ranks():
-    job = Threads(3)
+def by_hand(job: Supervised) -> socket.socket:
+    """A connection that belongs to the job, over which a test says what it likes."""
+    return connect(job.address, TOKEN, 10.0)
+
+
+def test_values_reach_all_ranks_in_the_order_of_ranks():
+    job = Supervised(3)
 
     def work(rank):
-        member = job.member(rank)
+        client = job.client(rank)
+        ranks = SingleProcess(rank, 3, client)
         time.sleep(0.05 * (2 - rank))  # the last comes first
-        words = [member.gather(key, f"{key}{rank}") for key in ("a", "b")]
-        member.leave()
-        return words
+        texts = [ranks.gather_text(key, f"{key}{rank}") for key in ("a", "b")]
+        client.leave()
+        return texts
 
-    assert job.map(work) == [[["a0", "a1", "a2"], ["b0", "b1", "b2"]]] * 3
-    assert job.hub.ended.wait(10) and job.said == []
+    assert in_threads(3, work) == [[["a0", "a1", "a2"], ["b0", "b1", "b2"]]] * 3
+    assert job.supervisor.ended.wait(10) and job.said == []
 
 
-NONSENSE = [
+NO_HELLO = [
     b"GET / HTTP/1.1\r\n\r\n",
     b"[1, 2]\n",
     b'{"rank": "x"}\n',
     b'{"rank": 1e999, "size": 1, "who": ""}\n',
-    b'{"rank": 0, "size": 1, "who": ""}\n',
-    b'{"rank": 0, "size": 1, "who": "", "process": -1}\n',
+    b'{"rank": 0, "size": 1}\n',
     b"[" + b" " * LONGEST_LINE,
     b"[" * 5000 + b"\n",
     b"\xff\n",
 ]
 
 
-def test_a_stranger_on_the_port_harms_nobody():
-    job = Threads(1)
-    silent, gone, *others = (socket.create_connection(("127.0.0.1", job.hub.port)) for _ in range(2 + len(NONSENSE)))
-    gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset instead of a farewell
-    gone.close()
-    for stranger, words in zip(others, NONSENSE, strict=True):
-        stranger.settimeout(10)
-        with suppress(ConnectionError):
-            stranger.sendall(words)
-            assert stranger.recv(10) == b""  # sent away; the silent one waits
-        stranger.close()
-    member = job.member(0)
-    assert member.gather("word", "w") == ["w"]
-    member.leave()
-    assert job.hub.ended.wait(10) and job.said == []
-    silent.settimeout(10)
-    assert silent.recv(10) == b""  # the hub leaves no connection open
-    silent.close()
+@pytest.mark.parametrize("words", NO_HELLO, ids=lambda words: repr(words[:20]))
+def test_who_knows_the_token_but_does_not_speak_as_a_rank_is_sent_away(words):
+    job = Supervised(1)
+    with by_hand(job) as connection:
+        connection.settimeout(10)
+        try:
+            connection.sendall(words)
+            assert connection.recv(10) == b""
+        except ConnectionError:
+            pass
+    client = job.client(0)
+    client.leave()
+    assert job.supervisor.ended.wait(10) and job.said == []
 
 
-HELLO = b'{"rank": 0, "size": 1, "who": "x", "process": 7}\n'
+HELLO = b'{"rank": 0, "size": 1, "who": "x"}\n'
 NO_RANK_SAYS = [
     b'{"put": []}',
     b'{"put": "x"}',
     b'{"number": "x", "waits": null, "busy": ""}',
     b'{"number": 1, "waits": [], "busy": ""}',
     b'{"number": 1e999, "waits": null, "busy": ""}',
-    b'{"deadline": "soon"}',
+    b'{"timeout": "soon"}',
+    b'{"timeout": NaN}',
+    b'{"timeout": 1e999}',
+    b'{"timeout": 0}',
     b'{"failed": 1, "code": 2, "by_all": false}',
     b'{"failed": "x", "code": null, "by_all": false}',
+    b'{"failed": "all is well", "code": 0, "by_all": false}',
     b"[1]",
     b"GET /",
 ]
@@ -89,118 +96,151 @@ NO_RANK_SAYS = [
     ("words", "at_once"), [(words, at_once) for words in NO_RANK_SAYS for at_once in {False, words[:1] == b"{"}]
 )
 def test_a_rank_that_talks_nonsense_ends_the_job(words, at_once):
-    job = Threads(1)
-    with socket.create_connection(("127.0.0.1", job.hub.port)) as connection:
+    job = Supervised(1)
+    with by_hand(job) as connection:
         connection.sendall(HELLO + words + b"\n" if at_once else HELLO)
         if not at_once:
-            wait_for(lambda: job.hub.processes)
+            wait_for(job.supervisor.monitor.all_have_come)
             connection.sendall(words + b"\n")
-        assert job.hub.ended.wait(10)
+        assert job.supervisor.ended.wait(10)
     assert job.said == ["rank 0 (x) ended without a word: it was killed, or it crashed"]
-    assert job.hub.processes == [7]
+    assert job.supervisor.failure.code == 2
+
+
+def test_only_rank_0_sets_the_timeout():
+    monitor = HealthMonitor(2)
+    for rank in range(2):
+        assert monitor.comes(rank, 2, "x")
+    monitor.take(0, {"timeout": 7})
+    with pytest.raises(ValueError, match="only rank 0"):
+        monitor.take(1, {"timeout": 9})
+    assert monitor.timeout == 7
+
+
+def test_what_a_rank_says_of_itself_is_shown_in_one_short_line():
+    assert printable("a\x1b[31mred\nb\x00", 100) == "a\\x1b[31mred b\\x00"
+    assert printable("Größe 5 µm", 100) == "Größe 5 µm"
+    assert printable("x" * 50, 10) == "xxxxxxx..."
+    job = Supervised(1)
+    with by_hand(job) as connection:
+        hello = {"rank": 0, "size": 1, "who": "x"}
+        failed = {"failed": "\x1b]0;title\x07" + "long " * 10**4, "code": 3, "by_all": False}
+        connection.sendall(json.dumps(hello).encode() + b"\n" + json.dumps(failed).encode() + b"\n")
+        assert job.supervisor.ended.wait(10)
+    (said,) = job.said
+    assert said.isprintable() and len(said) <= 2000
+    assert said.startswith("rank 0: \\x1b]0;title\\x07long long")
 
 
 def test_the_end_waits_for_no_stranger_and_leaves_no_connection_open():
-    job = Threads(1)
-    silent, rank = (socket.create_connection(("127.0.0.1", job.hub.port)) for _ in range(2))
+    job = Supervised(1)
+    silent, rank = socket.create_connection(job.address), by_hand(job)
     rank.sendall(HELLO + b'{"failed": "cause", "code": 5, "by_all": true}\n')
 
     def ended():
         with suppress(OSError):  # the port is closed at last
-            socket.create_connection(("127.0.0.1", job.hub.port)).close()
-        return job.hub.ended.wait(0.1)
+            socket.create_connection(job.address).close()
+        return job.supervisor.ended.wait(0.1)
 
     wait_for(ended)
     assert job.said == ["cause"]
-    for connection in (silent, rank):
+    for connection, told in ((silent, False), (rank, True)):
         connection.settimeout(10)
         words = b"".join(iter(lambda connection=connection: connection.recv(100), b""))
-        assert words.endswith(b'{"end": 5}\n')
+        assert words.endswith(b'{"end": 5}\n') == told
         connection.close()
 
 
-def test_a_listener_hears_a_word_once_whoever_left_it_and_when():
-    job = Threads(2)
-    early, late = (job.member(rank) for rank in range(2))
+def test_a_rank_that_comes_after_the_end_is_told():
+    job = Supervised(2)
+    with by_hand(job) as wrong:
+        wrong.sendall(b'{"rank": 1, "size": 3, "who": "x"}\n')
+        wait_for(lambda: job.said)
+        with by_hand(job) as late:
+            late.settimeout(10)
+            assert b'{"end": 2}\n' in late.recv(100)
+
+
+def test_a_listener_hears_a_value_once_whoever_put_it_and_when():
+    job = Supervised(2)
+    early, late = (job.client(rank) for rank in range(2))
     heard = []
-    early.listen("word", lambda: heard.append("early"))
-    late.put("word", "w")
+    early.listen("key", lambda: heard.append("early"))
+    late.put("key", "value")
     wait_for(lambda: heard == ["early"])
-    late.listen("word", lambda: heard.append("late"))
-    early.put("word", "again")
+    late.listen("key", lambda: heard.append("late"))
+    early.put("key", "again")
     wait_for(lambda: len(heard) > 1)
     assert heard == ["early", "late"]
-    for member in (early, late):
-        member.leave()
+    for client in (early, late):
+        client.leave()
 
 
 def test_two_processes_cannot_be_the_same_rank():
-    job = Threads(2)
-    members = [job.member(0), job.member(0)]
+    job = Supervised(2)
+    clients = [job.client(0), job.client(0)]
     wait_for(lambda: job.said)
     assert re.fullmatch(r"rank 0 must be one process in 0..1, got another one, process \d+ on .*", job.said[0])
     wait_for(lambda: len(job.ends) == 2)
-    for member in members:
-        member.leave()
+    for client in clients:
+        client.leave()
 
 
 def test_ranks_that_never_come_are_named():
-    job = Threads(4, deadline=0.3)
-    member = job.member(1)
+    job = Supervised(4, Timeouts(start=0.3))
+    client = job.client(1)
     wait_for(lambda: job.said)
     assert job.said == [
-        "all 4 ranks must come within 0.3 s, got no word of ranks 0, 2, 3; were they started, and does MASTER_ADDR "
-        "lead here?"
+        "all 4 ranks must come within 0.3 s, got no word of ranks 0, 2, 3; were they started, does MASTER_ADDR lead "
+        "here, and have all the same MINITRANSFORMER_TOKEN?"
     ]
     wait_for(lambda: job.ends == [(1, 2)])
-    member.leave()
+    client.leave()
 
 
-def test_the_lowest_of_several_ranks_that_fail_is_told_of():
-    job = Threads(3)
-    members = [job.member(rank) for rank in range(3)]
+def test_the_lowest_of_several_ranks_that_fail_is_named():
+    job = Supervised(3)
+    connections = [by_hand(job) for _ in range(3)]
+    for rank, connection in enumerate(connections):
+        connection.sendall(b'{"rank": %d, "size": 3, "who": "x"}\n' % rank)
+    wait_for(job.supervisor.monitor.all_have_come)
     for rank in (2, 1):
-        members[rank]._send(failed=f"cause {rank}", code=5, by_all=False)
-    wait_for(lambda: len(job.ends) == 3)
+        connections[rank].sendall(b'{"failed": "cause %d", "code": 5, "by_all": false}\n' % rank)
+    assert job.supervisor.ended.wait(10)
     assert job.said == ["rank 1: cause 1"]
-    assert sorted(job.ends) == [(0, 5), (1, 5), (2, 5)]
-    for member in members:
-        member.leave()
+    for connection in connections:
+        connection.settimeout(10)
+        assert b'{"end": 5}\n' in b"".join(iter(lambda connection=connection: connection.recv(100), b""))
+        connection.close()
 
 
-def test_a_collective_that_nobody_leaves_is_told_of(monkeypatch):
-    monkeypatch.setattr(supervisor_module, "BEAT", 0.1)
-    job = Threads(2, deadline=1.0)
-    members = [job.member(rank) for rank in range(2)]
-    waits = [member.waiting() for member in members]
+def test_a_collective_that_nobody_leaves_is_named():
+    job = Supervised(2, Timeouts(start=1.0, heartbeat=0.1))
+    clients = [job.client(rank) for rank in range(2)]
+    waits = [SingleProcess(rank, 2, client).waiting() for rank, client in enumerate(clients)]
     for each in waits:
         each.__enter__()
     wait_for(lambda: job.said)
-    assert re.match(r"collective 1 must end within 1 s \(training.deadline\), got all ranks waiting in it", job.said[0])
-    for member in members:
-        member.leave()
+    assert re.match(r"collective 1 must end within 1 s \(training.timeout\), got all ranks waiting in it", job.said[0])
+    for client in clients:
+        client.leave()
 
 
 def test_a_port_that_is_taken_is_refused():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(ConfigError, match=rf"ranks: port {port} must be free, got Address already in use; set"):
-            Supervisor(2, print, host="127.0.0.1", port=port)
+        with pytest.raises(ConfigError, match=rf"ranks: port {port} must be free at 127.0.0.1, got Address already in"):
+            Supervisor(2, print, port=port)
 
 
-def test_a_hub_that_is_not_there_is_told_of_after_the_deadline():
+def test_a_supervisor_that_is_not_there_is_reported_after_the_timeout():
     port = free_port()
     with pytest.raises(RanksError, match=rf"ranks: rank 0 must listen at 127.0.0.1:{port}, got Connection refused for"):
-        SupervisorClient(RankInfo(1, 2, 1), ("127.0.0.1", port), print, deadline=0.3)
+        SupervisorClient(RankInfo(1, 2, 1), ("127.0.0.1", port), print, timeouts=Timeouts(start=0.3))
 
 
 @pytest.mark.skipif(not hasattr(select, "epoll"), reason="only Linux closes files in this order")
-def test_the_end_of_a_killed_rank_is_heard_by_the_hub_before_anyone_else():
-    job = Threads(1)
-    member = job.member(0)
-    with socket.socket() as later:
-        assert member._lines.fileno() > later.fileno()
-    member.leave()
+def test_the_files_of_a_killed_process_are_closed_from_the_highest_number_down():
     ends = [socket.socketpair() for _ in range(4)]
     poll = select.epoll()
     for ours, _ in ends:
@@ -219,20 +259,47 @@ def test_the_end_of_a_killed_rank_is_heard_by_the_hub_before_anyone_else():
     poll.close()
 
 
+@pytest.mark.skipif(not hasattr(select, "epoll"), reason="descriptors are listed in /proc only on Linux")
+def test_the_connection_of_a_rank_has_the_highest_number_of_its_files():
+    job = Supervised(1)
+    before = set(open_sockets())
+    client = job.client(0)
+    with socket.socket() as later:
+        (ours,) = (fd for fd in set(open_sockets()) - before if fd > 199)
+        assert ours > later.fileno()
+    client.leave()
+
+
+def open_sockets() -> list[int]:
+    found = []
+    for path in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):
+            if str(path.readlink()).startswith("socket:"):
+                found.append(int(path.name))
+    return found
+
+
 @pytest.mark.skipif(not hasattr(select, "epoll"), reason="events come in their order only where there is epoll")
-@pytest.mark.parametrize(("first", "second"), [(2, 0), (0, 2)])
-def test_of_ranks_that_end_one_after_the_other_the_first_is_told_of(first, second):
-    said = []
-    hub = Supervisor(3, said.append)
-    ranks = [socket.create_connection(("127.0.0.1", hub.port)) for _ in range(3)]
-    for rank, connection in enumerate(ranks):
-        connection.sendall(b'{"rank": %d, "size": 3, "who": "process 1 on x", "process": 1}\n' % rank)
-    wait_for(lambda: len(hub._ranks) == 3)
-    hub._read = lambda: time.sleep(0.01)  # the hub is late: both have ended when it looks
-    time.sleep(2 * BEAT)
-    ranks[first].close()
-    ranks[second].close()
-    Supervisor._read(hub)
-    wait_for(lambda: said)
-    assert said == [f"rank {first} (process 1 on x) ended without a word: it was killed, or it crashed"]
-    assert hub.ended.wait(10)
+@pytest.mark.parametrize("order", [(2, 0), (0, 2)])
+def test_of_ranks_that_end_one_after_the_other_the_first_is_noticed_first(order):
+    noticed, ends = [], [socket.socketpair() for _ in range(3)]
+    listener = Listener("127.0.0.1", 0, TOKEN, print)
+    for rank, (ours, _) in enumerate(ends):
+        listener.watch(ours, lambda rank=rank: noticed.append(rank))
+    for rank in order:
+        ends[rank][1].close()
+    listener.poll(1.0)  # late: both have ended when it looks
+    assert noticed == list(order)
+    listener.close()
+    for pair in ends:
+        for end in pair:
+            end.close()
+
+
+def test_of_ranks_that_end_one_after_the_other_the_first_is_named():
+    monitor = HealthMonitor(2)
+    for rank in range(2):
+        assert monitor.comes(rank, 2, "x")
+    for rank in (1, 0):
+        monitor.ends(rank, lambda rank: f"cause {rank}")
+    assert monitor.judge().message == "rank 1 (x) ended without a word: cause 1"

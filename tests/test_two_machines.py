@@ -12,7 +12,17 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from rank_jobs import LIMIT, TESTS, environment, mpiexec, run, still_running
+from rank_jobs import (
+    LIMIT,
+    TESTS,
+    TOKEN,
+    environment,
+    mpiexec,
+    one_process,  # noqa: F401 - a fixture
+    run,
+    still_running,
+    wait_for_checkpoint,
+)
 from tiny_run import final_state
 
 from minitransformer.checkpoints import RunFolder
@@ -89,26 +99,23 @@ def by_mpi(hosts: Hosts, tmp_path, *program: object):
     how += ["-genv", "MASTER_ADDR", ADDRESSES[0], "-genv", "MASTER_PORT", "29400"]
     how += ["-genv", "UCX_NET_DEVICES", CARD]  # MPICH's transport might take the loopback of one host for the other's
     how += ["-hosts", ",".join(ADDRESSES), "-ppn", "1", "-n", "2", sys.executable]
-    return run(hosts.on(0, command, *how, *program))
+    return run(hosts.on(0, command, *how, *program), MINITRANSFORMER_TOKEN=TOKEN)  # mpiexec passes variables on
 
 
-def by_hand(hosts: Hosts, *program: object, **variables: str) -> list[subprocess.Popen]:
-    """One rank on each host, told its place by torchrun's variables."""
+def by_hand(hosts: Hosts, rank: int, *program: object, **variables: str) -> subprocess.Popen:
+    """One of two ranks, on the host of its number, told its rank by torchrun's variables."""
     address = {"MASTER_ADDR": ADDRESSES[0], "MASTER_PORT": "29400", "WORLD_SIZE": "2", "LOCAL_RANK": "0"}
-    return [
-        subprocess.Popen(
-            hosts.on(rank, sys.executable, *program),
-            env=environment(RANK=str(rank), **address | variables),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for rank in range(2)
-    ]
+    return subprocess.Popen(
+        hosts.on(rank, sys.executable, *program),
+        env=environment(RANK=str(rank), **address | {"MINITRANSFORMER_TOKEN": TOKEN} | variables),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
 
 
-def test_the_hub_passes_an_nccl_id_and_mpi_moves_arrays_between_two_hosts(hosts, tmp_path):
+def test_the_supervisor_passes_an_nccl_id_and_mpi_moves_arrays_between_two_hosts(hosts, tmp_path):
     before = hosts.received(1)
     ended = by_mpi(hosts, tmp_path, TESTS / "two_hosts.py", "mpi")
     assert (ended.code, ended.lines) == (0, ["the hosts agree"])
@@ -117,24 +124,70 @@ def test_the_hub_passes_an_nccl_id_and_mpi_moves_arrays_between_two_hosts(hosts,
 
 def test_two_hosts_without_mpi_meet_at_the_address_of_rank_0(hosts):
     before = hosts.received(1)
-    first, second = by_hand(hosts, TESTS / "two_hosts.py", "naive")
+    first, second = (by_hand(hosts, rank, TESTS / "two_hosts.py", "tcp") for rank in range(2))
     assert first.communicate(timeout=LIMIT)[0] == "the hosts agree\n"
     assert second.communicate(timeout=LIMIT)[0] == ""
     assert (first.returncode, second.returncode) == (0, 0)
     assert hosts.received(1) - before > 500_000 * 8
 
 
-def test_two_hosts_train_to_the_result_of_one_process(hosts, tmp_path, alone, relative_error):
+def test_two_hosts_without_a_token_are_told_the_remedy(hosts):
+    program = [TESTS / "two_hosts.py", "tcp"]
+    for job in [by_hand(hosts, rank, *program, MINITRANSFORMER_TOKEN="") for rank in range(2)]:
+        told = job.communicate(timeout=LIMIT)[0]
+        assert "MINITRANSFORMER_TOKEN must be set, to the same secret on all machines" in told
+        assert job.returncode != 0
+
+
+STRANGER = f"""
+import json, socket, sys, time
+sys.path.insert(0, {str(TESTS.parent)!r})
+from minitransformer.distributed.listener import connect
+hello = {{"rank": 1, "size": 2, "who": "stranger", "process": 1}}
+words = json.dumps(hello) + "\\n" + json.dumps({{"failed": "by a stranger", "code": 0, "by_all": True}}) + "\\n"
+until = time.monotonic() + 30
+while True:
+    try:
+        stranger = socket.create_connection(("{ADDRESSES[0]}", 29400))
+        break
+    except OSError:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+stranger.sendall(words.encode())
+stranger.settimeout(10)
+answer = b""
+try:
+    while received := stranger.recv(100):
+        answer += received
+except ConnectionError:
+    pass
+assert answer[32:] in (b"", bytes(32)), answer
+try:
+    connect(("{ADDRESSES[0]}", 29400), "a guess", 5)
+except Exception as error:
+    print("refused:", error)
+"""
+
+
+def test_a_stranger_on_another_host_neither_joins_nor_ends_the_job(hosts):
+    first = by_hand(hosts, 0, TESTS / "two_hosts.py", "tcp")
+    stranger = run(hosts.on(1, sys.executable, "-c", STRANGER))
+    assert len(stranger.lines) == 1 and stranger.lines[0].startswith("refused:"), stranger.lines
+    second = by_hand(hosts, 1, TESTS / "two_hosts.py", "tcp")
+    assert first.communicate(timeout=LIMIT)[0] == "the hosts agree\n"
+    assert second.communicate(timeout=LIMIT)[0] == ""
+
+
+def test_two_hosts_train_to_the_result_of_one_process(hosts, tmp_path, one_process, relative_error):  # noqa: F811
     ended = by_mpi(hosts, tmp_path, TESTS / "ranked_run.py", tmp_path / "run", '{"updates": 20}')
     assert (ended.code, ended.lines) == (0, [])
-    assert relative_error(final_state(tmp_path / "run", 20)[0], final_state(alone, 20)[0]) < 1e-9
+    assert relative_error(final_state(tmp_path / "run", 20)[0], final_state(one_process, 20)[0]) < 1e-9
 
 
 def test_a_cable_that_is_cut_ends_the_job_on_both_hosts(hosts, tmp_path):
-    jobs = by_hand(hosts, TESTS / "ranked_run.py", tmp_path, '{"updates": 1000000, "deadline": 2.5}')
-    until = time.monotonic() + 30
-    while not list(tmp_path.glob("checkpoints/update_*.npz")) and time.monotonic() < until:
-        time.sleep(0.02)
+    program = [TESTS / "ranked_run.py", tmp_path, '{"updates": 1000000, "timeout": 2.5}']
+    jobs = [by_hand(hosts, rank, *program) for rank in range(2)]
+    wait_for_checkpoint(tmp_path)
     hosts.cut()
     began = time.monotonic()
     first, second = (job.communicate(timeout=LIMIT)[0] for job in jobs)

@@ -23,7 +23,7 @@ WRONG = {
     "shapes that do not fit": (lambda: ones(2, 3) + ones(4), r"add: .*\(2, 3\), \(4,\)"),
     "reshape": (lambda: ones(2, 3).reshape(4, 2), r"reshape: .*\(2, 3\)"),
     "negative id": (lambda: functions.embedding(ones(5, 2), ids=np.array([-1])), r"embedding: ids must be in 0..4"),
-    "boolean ids": (lambda: functions.embedding(ones(2, 2), ids=np.array([True, False])), "whole numbers, got bool"),
+    "boolean ids": (lambda: functions.embedding(ones(2, 2), ids=np.array([True, False])), "must be integers, got bool"),
     "target -1": (
         lambda: functions.cross_entropy(ones(3, 5), targets=TARGETS - 2),
         "cross_entropy: targets must be in 0",

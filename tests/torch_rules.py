@@ -1,4 +1,7 @@
-"""What PyTorch says each rule is: one function per rule, of the same name and options, on PyTorch's tensors."""
+"""What PyTorch says each rule is: one function per rule, of the same name and options, on PyTorch's tensors.
+
+A rule that PyTorch has under the same name, with the same arguments, needs no line here.
+"""
 
 from __future__ import annotations
 
@@ -129,3 +132,7 @@ def cross_entropy(logits, *, targets, label_smoothing=0.0, pad_id=0):
 
 def projection_loss(x, table, *, targets, label_smoothing=0.0, pad_id=0):
     return cross_entropy(F.linear(x, table), targets=targets, label_smoothing=label_smoothing, pad_id=pad_id)
+
+
+def __getattr__(name):
+    return getattr(F, name)

@@ -1,6 +1,6 @@
-"""One rank on one of two hosts: the hub passes an NCCL id by TCP, then the engine keeps its contract.
+"""One rank on one of two hosts: the supervisor passes an NCCL id by TCP, then the communicator keeps its contract.
 
-python two_hosts.py ENGINE
+python two_hosts.py COMMUNICATOR
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from minitransformer.config import TrainingConfig
 from minitransformer.distributed import init_process_group
 
 if __name__ == "__main__":
-    explain = lambda error: (f"{type(error).__name__}: {error}", 1)  # noqa: E731
-    with init_process_group(lambda message: print(message, file=sys.stderr), explain) as process_group:
-        ranks = process_group.connect(TrainingConfig(engine=sys.argv[1], micro_batches=2, deadline=20))
+    format_error = lambda error: (f"{type(error).__name__}: {error}", 1)  # noqa: E731
+    with init_process_group(lambda message: print(message, file=sys.stderr), format_error) as process_group:
+        ranks = process_group.connect(TrainingConfig(communicator=sys.argv[1], micro_batches=2, timeout=20))
         unique_id = np.random.default_rng(3).integers(-128, 128, 128).astype(np.int8)  # of the size of NCCL's
         if ranks.rank == 0:
-            process_group.member.put("nccl", base64.b64encode(unique_id).decode())
-        received = np.frombuffer(base64.b64decode(process_group.member.get("nccl")), np.int8)
+            process_group.client.put("nccl", base64.b64encode(unique_id).decode())
+        received = np.frombuffer(base64.b64decode(process_group.client.get("nccl")), np.int8)
         np.testing.assert_array_equal(received, unique_id)
         check(ranks)
         whole = np.full(500_000, ranks.rank + 1.0)

@@ -17,8 +17,8 @@ from benchmarks.gpu.steps import Device, reason
 from minitransformer.config import ModelConfig, TrainingConfig
 from minitransformer.distributed import SINGLE_PROCESS
 from minitransformer.distributed.nccl import NcclCommunicator
-from minitransformer.distributed.rank_info import RankInfo
 from minitransformer.distributed.supervision.client import SupervisorClient
+from minitransformer.distributed.supervision.rank_info import RankInfo
 from minitransformer.distributed.supervision.supervisor import Supervisor
 from minitransformer.kernels.precision import half_dtype
 from minitransformer.models import Transformer
@@ -44,7 +44,7 @@ directory = "run"
 updates = 5
 micro_batches = 2
 validate_every = 0
-deadline = 60.0
+timeout = 60.0
 [execution]
 device = "cuda"
 """
@@ -52,9 +52,9 @@ device = "cuda"
 
 def nccl(device: Device, elements: int) -> dict:
     """Seconds of a sum in each type, whether its values and those of an update are right, and the fate of two ranks."""
-    hub = Supervisor(1, print)
-    member = SupervisorClient(RankInfo(launched=True), ("127.0.0.1", hub.port), print)
-    ranks = NcclCommunicator(member)
+    supervisor = Supervisor(1, print)
+    client = SupervisorClient(RankInfo(launched=True), ("127.0.0.1", supervisor.port), print)
+    ranks = NcclCommunicator(0, 1, client)
     found: dict = {"elements": elements}
     for name in ("float32", "float64", "bfloat16", "float16"):
         dtype = np.dtype(name) if name.startswith("float") else half_dtype(name)
@@ -65,7 +65,7 @@ def nccl(device: Device, elements: int) -> dict:
         found[name] = {"seconds": statistics.median(times), "a sum over one rank changes nothing": same}
     found["update"] = _update(ranks, device)
     ranks.close()
-    member.leave()
+    client.leave()
     found["two ranks on one GPU"] = _two_ranks()
     return found
 
@@ -102,7 +102,7 @@ def _two_ranks() -> dict:
         (folder / "text").write_text("".join(f"{line}\n" for line in lines))
         Tokenizer.train(lines, 300).save(folder / "bpe")
         (folder / "config.toml").write_text(CONFIG)
-        command = [sys.executable, "-m", "minitransformer", "launch", "-n", "2", "--start", "plain", "--"]
+        command = [sys.executable, "-m", "minitransformer", "launch", "-n", "2", "--"]
         environment = os.environ | {"NCCL_MULTI_RANK_GPU_ENABLE": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
         try:
             run = subprocess.run(

@@ -2,10 +2,11 @@
 
     python -m benchmarks.scaling [--quick]
 
-Measured: the sum of a gradient vector over two ranks beside MPI's own Allreduce of the same bytes; an update of two
-ranks with one BLAS thread each, with and without overlap, beside one process with two BLAS threads (and beside its own
-two threads, each with a micro-batch). Predicted, with every assumption printed: weak and strong scaling of base and big
-on 1 to 64 GPUs. Results go to benchmarks/results/scaling.json, .md and .png; --quick writes nothing.
+Measured: the sum of a gradient vector over two ranks by MPI and by TCP, beside MPI's own Allreduce of the same bytes;
+an update of two ranks with one BLAS thread each, by MPI with and without overlap and by TCP, beside one process with
+two BLAS threads (and beside its own two threads, each with a micro-batch). Predicted, with every assumption printed:
+weak and strong scaling of base and big on 1 to 64 GPUs. Results go to benchmarks/results/scaling.json, .md and .png;
+--quick writes nothing.
 """
 
 from __future__ import annotations
@@ -72,6 +73,7 @@ def measure_steps(name: str, quick: bool) -> dict:
         "one process, two workers": on_ranks(1, 1, task | {"workers": 2})["alone"],
         "two ranks, overlap": ranks["overlap"],
         "two ranks, no overlap": ranks["no overlap"],
+        "two ranks, TCP": ranks["tcp"],
         "two ranks, no sum": ranks["alone"],
     }
 
@@ -97,6 +99,7 @@ def draw(sums: Sequence[dict], model: tuple[float, float], predicted: Sequence[d
     n_bytes = [row["bytes"] for row in sums]
     left.loglog(n_bytes, [row["ours"] for row in sums], "ko", markersize=4, label="our sum of a gradient")
     left.loglog(n_bytes, [row["bare"] for row in sums], "k+", label="MPI Allreduce")
+    left.loglog(n_bytes, [row["tcp"] for row in sums], "kx", markersize=4, label="our sum by TCP")
     fitted = [ring_seconds(each, 2, model[1], model[0]) for each in n_bytes]
     left.loglog(n_bytes, fitted, "--", color="#d55e00", label="latency + bytes / bandwidth")
     left.set_xlabel("bytes")
@@ -129,9 +132,11 @@ def measured_text(sums: Sequence[dict], model: tuple[float, float], steps: Seque
     rows = []
     for row in sums:
         fitted = ring_seconds(row["bytes"], 2, model[1], model[0])
-        numbers = [f"{1e3 * seconds:.3f}" for seconds in (row["ours"], row["bare"], fitted)]
+        numbers = [f"{1e3 * seconds:.3f}" for seconds in (row["ours"], row["bare"], fitted, row["tcp"])]
         rows.append([f"{row['bytes']:,}", *numbers, f"{row['ours'] / row['bare']:.2f}"])
-    lines += table(["bytes", "ours, ms", "MPI Allreduce, ms", "fitted, ms", "ours / MPI"], rows)
+    lines += table(
+        ["bytes", "ours by MPI, ms", "MPI Allreduce, ms", "fitted, ms", "ours by TCP, ms", "ours by MPI / MPI"], rows
+    )
     lines += [f"Fitted: latency {1e6 * model[0]:.1f} microseconds, bandwidth {model[1] / 1e9:.2f} GB/s.", ""]
     lines += ["Seconds per update of the same batch, lowest of some, and throughput over one process:", ""]
     names = [name for name in steps[0] if name not in ("size", "parameters")]

@@ -6,11 +6,12 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
 from benchmarks.common.work import SIZES, random_work
-from minitransformer.backend import keep_freed_memory
+from minitransformer.allocator import keep_freed_memory
 from minitransformer.cli.common import explained, print_line
 from minitransformer.config import ModelConfig, TrainingConfig
 from minitransformer.distributed import (
@@ -39,11 +40,11 @@ class Vector:
     """What OverlappedAllReduce needs of a gradient vector."""
 
     def __init__(self, length: int):
-        self.vector, self.places = np.zeros(length, np.float32), {}
+        self.vector, self.slices = np.zeros(length, np.float32), {}
 
 
-def all_reduce_times(ranks: Communicator, lengths: list[int], repeats: int) -> list[dict]:
-    """Lowest seconds of our sum of a gradient vector and of MPI's own call on the same bytes, in turn."""
+def all_reduce_times(ranks: Communicator, tcp: Communicator, lengths: list[int], repeats: int) -> list[dict]:
+    """Lowest seconds of the sum of a gradient vector by MPI and by TCP, and of MPI's own call on it, in turn."""
     from mpi4py import MPI
 
     rows = []
@@ -51,6 +52,7 @@ def all_reduce_times(ranks: Communicator, lengths: list[int], repeats: int) -> l
         gradients = Vector(length)
         acts = {
             "ours": lambda gradients=gradients: OverlappedAllReduce(gradients, ranks).finish(),
+            "tcp": lambda gradients=gradients: OverlappedAllReduce(gradients, tcp).finish(),
             "bare": lambda gradients=gradients: MPI.COMM_WORLD.Allreduce(MPI.IN_PLACE, gradients.vector),
         }
         times: dict[str, list[float]] = {name: [] for name in acts}
@@ -63,13 +65,13 @@ def all_reduce_times(ranks: Communicator, lengths: list[int], repeats: int) -> l
     return rows
 
 
-def step_times(ranks: Communicator, size_name: str, quick: bool, rounds: int, workers: int) -> dict:
-    """Lowest seconds of an update: with overlap, without, and of the own micro-batches with no sum over ranks."""
+def step_times(ranks: Communicator, tcp: Communicator, size_name: str, quick: bool, rounds: int, workers: int) -> dict:
+    """Lowest seconds of an update: sums by MPI with overlap and without, by TCP, and with no sum over ranks."""
     size = next(size for size in SIZES if size.name == size_name)
     model_config = ModelConfig(vocab_size=100, n_layers=1, d_model=32, d_ff=64, n_heads=2) if quick else size.model
     work = random_work(type(size)(size.name, model_config, 4 if quick else size.sentences, size.tokens, rounds))
-    halves, whole = work.side_by_side[0], work.in_turn[0]
-    batches = halves[ranks.rank :: ranks.size] if ranks.size > 1 or workers > 1 else whole
+    parts, whole = work.side_by_side[0], work.in_turn[0]
+    batches = parts[ranks.rank :: ranks.size] if ranks.size > 1 or workers > 1 else whole
     model = Transformer(model_config, seed=1)
     threads = Workers(workers)
     adam = Adam(model.parameters, workers=threads)
@@ -85,6 +87,7 @@ def step_times(ranks: Communicator, size_name: str, quick: bool, rounds: int, wo
     acts = {"alone": lambda: step(SINGLE_PROCESS, False)}
     if ranks.size > 1:
         acts |= {"overlap": lambda: step(ranks, True), "no overlap": lambda: step(ranks, False)}
+        acts |= {"tcp": lambda: step(tcp, True)}
     times: dict[str, list[float]] = {name: [] for name in acts}
     for number in range(rounds + 1):
         for name, act in acts.items():
@@ -94,13 +97,15 @@ def step_times(ranks: Communicator, size_name: str, quick: bool, rounds: int, wo
     return {"parameters": model.parameters.count} | {name: min(each) for name, each in times.items()}
 
 
-def measure(crew: ProcessGroup, task: dict) -> object:
-    settings = TrainingConfig(engine="mpi" if crew.place.by_mpi else "auto", micro_batches=max(2, crew.place.size))
-    ranks = crew.connect(settings)
+def measure(process_group: ProcessGroup, task: dict) -> object:
+    info = process_group.rank_info
+    settings = TrainingConfig(communicator="mpi" if info.by_mpi else "auto", micro_batches=max(2, info.size))
+    ranks = process_group.connect(settings)
+    tcp = process_group.connect(replace(settings, communicator="tcp")) if ranks.size > 1 else ranks
     if task["what"] == "all-reduce":
-        result = all_reduce_times(ranks, task["lengths"], task["repeats"])
+        result = all_reduce_times(ranks, tcp, task["lengths"], task["repeats"])
     else:
-        result = step_times(ranks, task["size"], task["quick"], task["rounds"], task["workers"])
+        result = step_times(ranks, tcp, task["size"], task["quick"], task["rounds"], task["workers"])
     return result if ranks.rank == 0 else None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,11 +10,9 @@ import numpy as np
 from course.calls import NotFilledIn, Trouble, called_with_care, is_unfilled
 from course.compare import form_error, kind
 from minitransformer.autograd import Tensor
+from minitransformer.autograd.gradient_check import TOLERANCE, as_pair, directional_slopes, name_of, relative_error
 from minitransformer.ops.rule import Rule
 
-STEP = 1e-5
-"""A larger step adds the error of the curve, a smaller one that of rounding: both are near 1e-10 here."""
-TOLERANCE = 1e-6
 SECONDS = 30.0
 """Time limit of one check."""
 
@@ -29,74 +27,43 @@ def check_gradient(rule: Rule | tuple[Callable, Callable], *inputs: Any, **optio
         inputs: the arrays that gradients are wanted for; they are taken as float64.
         options: what forward takes by keyword.
     """
+    if not isinstance(rule, Rule) and not (isinstance(rule, tuple) and len(rule) == 2):
+        return print("check_gradient: its first argument is a Rule, or a pair (forward, backward).")
+    name = name_of(rule)
     try:
-        name = rule.name if isinstance(rule, Rule) else getattr(rule[1], "__name__", "backward")
-        slopes = called_with_care(lambda: directional_slopes(rule, *inputs, **options), SECONDS)
+        forward, backward, n_non_differentiable = as_pair(rule)
+        careful = Rule(name, forward, with_form_checked(backward, inputs), n_non_differentiable)
+        slopes = called_with_care(lambda: directional_slopes(careful, *inputs, **options), SECONDS)
     except NotFilledIn:
         return print(f"{name}: not yet")
     except Trouble as trouble:
         return print(f"{name}: WRONG. {trouble}")
-    except (TypeError, LookupError):
-        return print("check_gradient: its first argument is a Rule, or a pair (forward, backward).")
     if not slopes:
         return print(f"{name}: not yet. Give check_gradient the arrays that gradients are wanted for.")
-    numerical, analytic = (sum(pair[side] for pair in slopes) for side in (0, 1))
-    wrong = [str(i) for i, pair in enumerate(slopes) if not relative_error(*pair) <= TOLERANCE]  # NaN is wrong
+    numerical, analytic = (sum(pairs[0][side] for pairs in slopes) for side in (0, 1))
+    errors = [max(relative_error(*pair) for pair in pairs) for pairs in slopes]
+    wrong = [str(i) for i, error in enumerate(errors) if not error <= TOLERANCE]  # NaN is wrong
     verdict = f"WRONG in input {', '.join(wrong)} (counted from 0)" if wrong else "right"
-    error = max(relative_error(*pair) for pair in slopes)
-    print(f"{name}: numerical {numerical:+.9f}, analytic {analytic:+.9f}, relative error {error:.1e}: {verdict}")
+    print(f"{name}: numerical {numerical:+.9f}, analytic {analytic:+.9f}, relative error {max(errors):.1e}: {verdict}")
 
 
-def directional_slopes(rule: Rule | tuple[Callable, Callable], *inputs: Any, **options: Any) -> list[tuple]:
-    """(numerical, analytic) slope for each input, along one random direction each."""
-    forward, backward = (rule.forward, rule.backward) if isinstance(rule, Rule) else rule
-    n_non_differentiable = rule.n_non_differentiable if isinstance(rule, Rule) else 0
-    rng = np.random.default_rng(0)
-    arrays = [fixed(np.array(x, dtype=np.float64)) for x in inputs]
-    y, saved = forward(*arrays, **options)
-    outputs = y if isinstance(y, tuple) else (y,)
-    cotangents = [fixed(rng.standard_normal(np.shape(part))) for part in outputs[: len(outputs) - n_non_differentiable]]
-    grads = one_for_each(arrays, backward(*cotangents, *[None] * n_non_differentiable, saved))
+def with_form_checked(backward: Callable, inputs: Sequence[Any]) -> Callable:
+    """The backward, but what it returns is one gradient of the right shape for each input, or Trouble is raised."""
 
-    def pulled(*x: np.ndarray) -> float:
-        y = forward(*x, **options)[0]
-        parts = y if isinstance(y, tuple) else (y,)
-        return sum(float((g * part).sum()) for g, part in zip(cotangents, parts, strict=False))
+    def checked(*cotangents_and_saved: Any) -> tuple:
+        grads = backward(*cotangents_and_saved)
+        if is_unfilled(grads):
+            raise NotFilledIn
+        wanted = f"a tuple of {len(inputs)}, a gradient per input"
+        if not isinstance(grads, (tuple, list)) or len(grads) != len(inputs):
+            raise Trouble(f"The backward must return {wanted}; got {kind(grads)}.")
+        for i, (x, grad) in enumerate(zip(inputs, grads, strict=True)):
+            error = form_error(np.array(x, dtype=np.float64), grad, f"the gradient of input {i} (counted from 0)")
+            if error:
+                raise Trouble(f"{error[0].upper()}{error[1:]}.")
+        return tuple(grads)
 
-    slopes = []
-    for i, (x, grad) in enumerate(zip(arrays, grads, strict=True)):
-        direction = rng.standard_normal(x.shape)
-        ahead, behind = (pulled(*arrays[:i], x + sign * STEP * direction, *arrays[i + 1 :]) for sign in (1, -1))
-        slopes.append(((ahead - behind) / (2 * STEP), float((grad * direction).sum())))
-    return slopes
-
-
-def fixed(array: np.ndarray) -> np.ndarray:
-    """The array, closed to changes in place: a forward or a backward that tries raises an error there."""
-    array.flags.writeable = False
-    return array
-
-
-def one_for_each(arrays: list[np.ndarray], grads: Any) -> tuple:
-    """The gradients, if there is one of the right shape for each input.
-
-    Raises:
-        Trouble: there is not.
-    """
-    if is_unfilled(grads):
-        raise NotFilledIn
-    if not isinstance(grads, (tuple, list)) or len(grads) != len(arrays):
-        raise Trouble(f"The backward must return a tuple of {len(arrays)}, a gradient per input; got {kind(grads)}.")
-    for i, (x, grad) in enumerate(zip(arrays, grads, strict=True)):
-        error = form_error(x, grad, f"the gradient of input {i} (counted from 0)")
-        if error:
-            raise Trouble(f"{error[0].upper()}{error[1:]}.")
-    return tuple(grads)
-
-
-def relative_error(numerical: float, analytic: float) -> float:
-    """|numerical - analytic| / |numerical|, with a floor: two slopes of nearly zero agree."""
-    return abs(numerical - analytic) / max(abs(numerical), 1e-3)
+    return checked
 
 
 def gradients_by_tape(function: Callable[..., Tensor], grad_y: np.ndarray, *inputs: np.ndarray) -> tuple:

@@ -1,7 +1,9 @@
-"""Reverse-mode differentiation: the tape, Tensor, and the rules as functions of tensors."""
+"""Reverse-mode automatic differentiation: the tape, Tensor, and the ops as functions of tensors."""
 
 from minitransformer.autograd import functions
-from minitransformer.autograd.tape import count_leaf_uses, no_grad
+from minitransformer.autograd.gradient_check import check_gradient
+from minitransformer.autograd.gradient_sink import GradientSink, count_leaf_uses
+from minitransformer.autograd.recording import no_grad
 from minitransformer.autograd.tensor import Tensor, apply
 
-__all__ = ["Tensor", "apply", "functions", "no_grad", "count_leaf_uses"]
+__all__ = ["GradientSink", "Tensor", "apply", "check_gradient", "count_leaf_uses", "functions", "no_grad"]

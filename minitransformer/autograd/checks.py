@@ -1,40 +1,83 @@
-"""What NumPy would take in silence and turn into wrong numbers: each is refused with one line."""
+"""What NumPy would accept silently and turn into wrong results: each is refused with one line that names the op."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from minitransformer.backend import Array
-from minitransformer.errors import ShapeError
+from minitransformer.errors import AutogradError, ShapeError
 
 
 def boolean(mask: Array | None, name: str) -> Array | None:
-    """``mask``, but not of the other kind, 0 and -inf to be added: it would be taken the wrong way round."""
+    """``mask``, which must not be of the additive kind, 0 and -inf: it would mask the opposite of what is meant."""
     if mask is not None and mask.dtype != bool:
         raise ShapeError(f"{name}: mask must be boolean, True = may attend, got {mask.dtype}")
     return mask
 
 
 def probability(value: float, name: str) -> float:
-    """``value``, a share that is dropped or smoothed, in 0 <= value < 1."""
+    """``value``, the share that is dropped or smoothed, in 0 <= value < 1."""
     if not 0.0 <= value < 1.0:
         raise ShapeError(f"{name} must be at least 0 and below 1, got {value}")
     return value
 
 
 def same_shape(a: tuple[int, ...], b: tuple[int, ...], name: str) -> None:
-    """Broadcasting is for operators; these two must not be repeated."""
+    """Broadcasting is for operators; these two must not be broadcast."""
     if a != b:
         raise ShapeError(f"{name} must have the same shape, got {a} and {b}")
 
 
 def ids_below(ids: Array, size: int, name: str) -> Array:
-    """``ids``, whole numbers in 0..size-1: -1 would be the last row, booleans would choose rows.
+    """``ids``, integers in 0..size-1: -1 would be the last row, and booleans would select rows.
 
-    The range of NumPy arrays alone is looked at; on a GPU that would wait for the device.
+    Only the range of NumPy arrays is checked; on a GPU the check would wait for the device.
     """
     if ids.dtype.kind not in "iu":
-        raise ShapeError(f"{name} must be whole numbers, got {ids.dtype}")
+        raise ShapeError(f"{name} must be integers, got {ids.dtype}")
     if isinstance(ids, np.ndarray) and ids.size and not (ids.min() >= 0 and ids.max() < size):
         raise ShapeError(f"{name} must be in 0..{size - 1}, got {ids.min()}..{ids.max()}")
     return ids
+
+
+def output_and_saved(result: Any, name: str) -> tuple[Any, tuple]:
+    """``result``, what the forward of rule ``name`` returned: a pair (y, saved), and saved a tuple."""
+    if not isinstance(result, tuple) or len(result) != 2:
+        raise AutogradError(f"{name}: forward must return a pair (y, saved), got {_described(result)}")
+    if not isinstance(result[1], tuple):
+        raise AutogradError(
+            f"{name}: forward must return (y, saved) with saved a tuple, got {_described(result[1])}; "
+            "return (y, ()) if backward needs nothing"
+        )
+    return result
+
+
+def gradients(grads: Any, inputs: Sequence[Any], name: str) -> tuple:
+    """``grads``, what the backward of rule ``name`` returned: one gradient per input, of its shape.
+
+    inputs: each with ``shape`` and ``requires_grad``; whose gradient is not required may get anything
+    """
+    if not isinstance(grads, tuple):
+        raise AutogradError(
+            f"{name}: backward must return a tuple with one gradient per input, got {_described(grads)}; "
+            "a single gradient is returned as (grad_x,)"
+        )
+    if len(grads) != len(inputs):
+        raise AutogradError(f"{name}: backward must return one gradient per input, {len(inputs)}, got {len(grads)}")
+    for position, (tensor, grad) in enumerate(zip(inputs, grads, strict=True)):
+        if tensor.requires_grad and getattr(grad, "shape", None) != tensor.shape:
+            raise ShapeError(
+                f"{name}: gradient of input {position} must have shape {tensor.shape}, got {_described(grad)}"
+            )
+    return grads
+
+
+def _described(value: Any) -> str:
+    if value is None:
+        return "None"
+    if isinstance(value, tuple):
+        return f"a tuple of {len(value)}"
+    return str(value.shape) if hasattr(value, "shape") else type(value).__name__

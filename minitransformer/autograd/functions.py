@@ -1,56 +1,60 @@
-"""The rules as functions of tensors: ``functions.softmax(x)`` for what has no operator."""
+"""The rules as functions of tensors: ``functions.softmax(x)`` for what has no operator.
+
+Those that stand here check their arguments first. Every other rule is a function as well, by its name:
+``functions.my_rule(*tensors, **options)``.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from minitransformer.autograd import checks
 from minitransformer.autograd.tensor import Tensor, apply
 from minitransformer.backend import Array
 from minitransformer.errors import ShapeError
-from minitransformer.ops import attention as attention_ops
-from minitransformer.ops import cross_entropy as cross_entropy_ops
-from minitransformer.ops import dropout as dropout_ops
-from minitransformer.ops import embedding as embedding_ops
-from minitransformer.ops import feed_forward as feed_forward_ops
-from minitransformer.ops import layer_norm as layer_norm_ops
-from minitransformer.ops import linear as linear_ops
-from minitransformer.ops import projection_loss as projection_loss_ops
-from minitransformer.ops import residual, shape
-from minitransformer.ops import softmax as softmax_ops
+from minitransformer.ops.registry import RULES
+
+
+def __getattr__(name: str) -> Callable[..., Any]:
+    """The rule ``name`` as a function of tensors."""
+    if name not in RULES:
+        raise AttributeError(f"functions: there is no rule called {name!r} in ops/")
+    return partial(apply, RULES[name])
 
 
 def softmax(x: Tensor, *, mask: Array | None = None) -> Tensor:
-    return apply(softmax_ops.softmax, x, mask=checks.boolean(mask, "softmax"))
+    return apply(RULES["softmax"], x, mask=checks.boolean(mask, "softmax"))
 
 
 def log_softmax(x: Tensor) -> Tensor:
-    return apply(softmax_ops.log_softmax, x)
+    return apply(RULES["log_softmax"], x)
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    return apply(linear_ops.linear, x, weight, bias)
+    return apply(RULES["linear"], x, weight, bias)
 
 
 def attention(
     q: Tensor, k: Tensor, v: Tensor, *, mask: Array | None = None, keep: Array | None = None, p_drop: float = 0.0
 ) -> Tensor:
     mask = checks.boolean(mask, "attention")
-    return apply(attention_ops.attention, q, k, v, mask=mask, keep=keep, p_drop=p_drop)
+    return apply(RULES["attention"], q, k, v, mask=mask, keep=keep, p_drop=p_drop)
 
 
 def layer_norm(x: Tensor, gamma: Tensor, beta: Tensor, *, eps: float = 1e-6) -> Tensor:
-    return apply(layer_norm_ops.layer_norm, x, gamma, beta, eps=eps)
+    return apply(RULES["layer_norm"], x, gamma, beta, eps=eps)
 
 
 def feed_forward(
     x: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor, *, keep: Array | None = None, p_drop: float = 0.0
 ) -> Tensor:
-    return apply(feed_forward_ops.feed_forward, x, w1, b1, w2, b2, keep=keep, p_drop=p_drop)
+    return apply(RULES["feed_forward"], x, w1, b1, w2, b2, keep=keep, p_drop=p_drop)
 
 
 def embedding(table: Tensor, *, ids: Array, scale: float = 1.0) -> Tensor:
-    return apply(embedding_ops.embedding, table, ids=checks.ids_below(ids, len(table), "embedding: ids"), scale=scale)
+    return apply(RULES["embedding"], table, ids=checks.ids_below(ids, len(table), "embedding: ids"), scale=scale)
 
 
 def positioned_embedding(
@@ -59,35 +63,35 @@ def positioned_embedding(
     ids = checks.ids_below(ids, len(table), "positioned_embedding: ids")
     checks.same_shape((ids.shape[-1], table.shape[1]), positions.shape, "positioned_embedding: rows and positions")
     options = {"ids": ids, "scale": scale, "keep": keep, "p_drop": checks.probability(p_drop, "dropout: p_drop")}
-    return apply(embedding_ops.positioned_embedding, table, positions, **options)
+    return apply(RULES["positioned_embedding"], table, positions, **options)
 
 
 def dropout(x: Tensor, *, keep: Array | None, p_drop: float) -> Tensor:
     if keep is not None:
         checks.same_shape(x.shape, keep.shape, "dropout: x and keep")
-    return apply(dropout_ops.dropout, x, keep=keep, p_drop=checks.probability(p_drop, "dropout: p_drop"))
+    return apply(RULES["dropout"], x, keep=keep, p_drop=checks.probability(p_drop, "dropout: p_drop"))
 
 
 def residual_dropout(x: Tensor, sublayer: Tensor, *, keep: Array | None = None, p_drop: float = 0.0) -> Tensor:
     checks.same_shape(x.shape, sublayer.shape, "residual_dropout: x and sublayer")
-    return apply(residual.residual_dropout, x, sublayer, keep=keep, p_drop=p_drop)
+    return apply(RULES["residual_dropout"], x, sublayer, keep=keep, p_drop=p_drop)
 
 
 def residual_dropout_norm(
     x: Tensor, sublayer: Tensor, gamma: Tensor, beta: Tensor, *, keep: Array | None = None, p_drop: float = 0.0
 ) -> Tensor:
     checks.same_shape(x.shape, sublayer.shape, "residual_dropout_norm: x and sublayer")
-    return apply(residual.residual_dropout_norm, x, sublayer, gamma, beta, keep=keep, p_drop=p_drop)
+    return apply(RULES["residual_dropout_norm"], x, sublayer, gamma, beta, keep=keep, p_drop=p_drop)
 
 
 def cross_entropy(logits: Tensor, *, targets: Array, label_smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
     _check_loss("cross_entropy", logits.shape, targets, logits.shape[-1], label_smoothing)
-    return apply(cross_entropy_ops.cross_entropy, logits, targets=targets, label_smoothing=label_smoothing)
+    return apply(RULES["cross_entropy"], logits, targets=targets, label_smoothing=label_smoothing)
 
 
 def projection_loss(x: Tensor, table: Tensor, *, targets: Array, label_smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
     _check_loss("projection_loss", x.shape, targets, len(table), label_smoothing)
-    return apply(projection_loss_ops.projection_loss, x, table, targets=targets, label_smoothing=label_smoothing)
+    return apply(RULES["projection_loss"], x, table, targets=targets, label_smoothing=label_smoothing)
 
 
 def _check_loss(name: str, shape: tuple[int, ...], targets: Array, n_classes: int, label_smoothing: float) -> None:
@@ -99,12 +103,12 @@ def _check_loss(name: str, shape: tuple[int, ...], targets: Array, n_classes: in
 def split_heads(packed: Tensor, *, n_heads: int, widths: tuple[int, ...]) -> Any:
     if packed.shape[-1] != n_heads * sum(widths):
         raise ShapeError(f"split_heads: last axis must be {n_heads} heads of {widths}, got {packed.shape[-1]}")
-    return apply(shape.split_heads, packed, n_heads=n_heads, widths=widths)
+    return apply(RULES["split_heads"], packed, n_heads=n_heads, widths=widths)
 
 
 def merge_heads(heads: Tensor) -> Tensor:
-    return apply(shape.merge_heads, heads)
+    return apply(RULES["merge_heads"], heads)
 
 
 def concatenate(parts: list[Tensor], axis: int = -1) -> Tensor:
-    return apply(shape.concatenate, *parts, axis=axis)
+    return apply(RULES["concatenate"], *parts, axis=axis)

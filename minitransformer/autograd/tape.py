@@ -1,36 +1,20 @@
-"""The tape: every recorded op is a Node; backward walks the nodes from the last to the first.
+"""The tape: every recorded op is a Node; backward walks the nodes from the newest to the oldest.
 
-The rules know no Tensor, so this file needs none either: it moves arrays. No gradient of a gradient is the price.
+Rules know no Tensor, and neither does this file: it moves arrays. The price is that there are no second derivatives.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable
 from itertools import count
 from typing import Any
 
+from minitransformer.autograd import checks
 from minitransformer.backend import Array
-from minitransformer.errors import AutogradError, ShapeError
+from minitransformer.errors import AutogradError
 from minitransformer.ops.rule import Rule
 
-_recording: ContextVar[bool] = ContextVar("recording", default=True)
 _creation_number = count()
-
-
-@contextmanager
-def no_grad() -> Iterator[None]:
-    """Within the block nothing is recorded: results cannot be differentiated and keep no memory."""
-    token = _recording.set(False)
-    try:
-        yield
-    finally:
-        _recording.reset(token)
-
-
-def is_recording() -> bool:
-    return _recording.get()
 
 
 class Source:
@@ -72,37 +56,22 @@ class Node:
             )
         grad_inputs = self.rule.backward(*grads, self.saved)
         self.saved = None
-        for position, (tensor, grad) in enumerate(zip(self.inputs, grad_inputs, strict=True)):
-            if tensor.requires_grad and grad.shape != tensor.shape:
-                raise ShapeError(
-                    f"{self.rule.name}: gradient of input {position} must have shape {tensor.shape}, got {grad.shape}"
-                )
-        return grad_inputs
+        return checks.gradients(grad_inputs, self.inputs, self.rule.name)
 
 
 def topological_order(node: Node) -> list[Node]:
     """Every node that ``node`` depends on, itself included, newest first."""
-    found, waiting = {node}, [node]
-    while waiting:
-        for tensor in waiting.pop().inputs:
-            if tensor.node is not None and tensor.node not in found:
-                found.add(tensor.node)
-                waiting.append(tensor.node)
+    found, to_visit = {node}, [node]
+    while to_visit:
+        for source in to_visit.pop().inputs:
+            if source.node is not None and source.node not in found:
+                found.add(source.node)
+                to_visit.append(source.node)
     return sorted(found, key=lambda each: each.number, reverse=True)
 
 
-def count_leaf_uses(tensor: Any) -> dict[int, int]:
-    """How many gradients backward from ``tensor`` will bring to each leaf, by its ``id``: one for every use."""
-    uses: dict[int, int] = {}
-    for node in topological_order(tensor.node):
-        for source in node.inputs:
-            if source.node is None and source.requires_grad:
-                uses[id(source)] = uses.get(id(source), 0) + 1
-    return uses
-
-
 def walk_backward(tensor: Any, grad: Array, accumulate: Callable[[Any, Array], None]) -> None:
-    """Bring ``grad``, the gradient of ``tensor``, to every leaf that requires one: ``arrive(leaf, its gradient)``."""
+    """From ``grad``, the gradient of ``tensor``, to the leaves: ``accumulate(leaf, its gradient)`` for every use."""
     if tensor.node is None:
         accumulate(tensor, grad)
         return
@@ -118,11 +87,11 @@ def walk_backward(tensor: Any, grad: Array, accumulate: Callable[[Any, Array], N
             if source.node is None:
                 accumulate(source, grad_input)
                 continue
-            place = (source.node, source.output)
-            if place not in waiting:
-                waiting[place] = grad_input
-            elif place in summed:
-                waiting[place] += grad_input
+            key = (source.node, source.output)
+            if key not in waiting:
+                waiting[key] = grad_input
+            elif key in summed:
+                waiting[key] += grad_input
             else:
-                waiting[place] = waiting[place] + grad_input
-                summed.add(place)
+                waiting[key] = waiting[key] + grad_input
+                summed.add(key)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from minitransformer import kernels
-from minitransformer.autograd.tape import Node, is_recording, walk_backward
+from minitransformer.autograd import checks
+from minitransformer.autograd.gradient_sink import GradientSink
+from minitransformer.autograd.recording import is_recording
+from minitransformer.autograd.tape import Node, walk_backward
 from minitransformer.backend import Array, get_array_module
 from minitransformer.errors import AutogradError, ShapeError
 from minitransformer.ops import elementwise, linear, reduce, shape
@@ -19,8 +22,8 @@ class Tensor:
 
     Attributes:
         data: the NumPy or CuPy array.
-        grad: the gradient that backward brought here, for leaves; ``None`` before.
-        requires_grad: whether gradients flow to it.
+        grad: of a leaf, the gradient that backward accumulated; ``None`` before.
+        requires_grad: whether backward brings a gradient to it.
         node, output: the op that made it and which of its outputs it is; ``node`` is ``None`` for a leaf.
     """
 
@@ -59,20 +62,23 @@ class Tensor:
         return self.data.item()
 
     def backward(self, grad: Array | float | None = None, into: GradientSink | None = None) -> None:
-        """Bring d self / d leaf to every leaf's ``grad``, on top of what is there.
+        """Add d self / d leaf to the ``grad`` of every leaf that self depends on.
 
         Args:
-            grad: the gradient of self, of its shape; left out, it is 1 and self must be a single number.
+            grad: the gradient of self, of its shape; left out, it is 1 and self must have a single element.
             into: where the gradients go instead, so that threads that share the leaves can keep theirs apart.
+
+        Raises:
+            AutogradError: self depends on no leaf that requires a gradient, ``grad`` is missing, the tape was walked
+                before, or a rule's backward does not return one gradient per input.
+            ShapeError: ``grad``, or what a rule's backward returned, has the wrong shape.
         """
         if not self.requires_grad:
             raise AutogradError("backward: the tensor must depend on one with requires_grad=True, and not in no_grad()")
         xp = get_array_module(self.data)
         if grad is None:
             if self.data.size != 1:
-                raise AutogradError(
-                    f"backward: needs a grad for a tensor of shape {self.shape}, only a scalar has none"
-                )
+                raise AutogradError(f"backward: grad must be given for a tensor of shape {self.shape}, got none")
             grad = 1.0
         grad = xp.asarray(getattr(grad, "data", grad) if isinstance(grad, Tensor) else grad, dtype=self.dtype)
         if grad.shape != self.shape:
@@ -81,12 +87,12 @@ class Tensor:
             grad = grad.reshape(self.shape) if self.data.size == 1 else xp.broadcast_to(grad, self.shape)
         if into is None:
             walk_backward(self, grad, _to_the_leaf)
-            return
-        into.prepare_for_backward(self)
-        walk_backward(self, grad, into.add)
+        else:
+            into.prepare_for_backward(self)
+            walk_backward(self, grad, into.accumulate)
 
     def add_gradient(self, grad: Array) -> None:
-        """Called by the tape on a leaf."""
+        """Add to ``grad``; backward calls it on leaves."""
         self.grad = grad.copy() if self.grad is None else self.grad + grad
 
     # Operators: each applies the rule of its name.
@@ -154,7 +160,7 @@ class Tensor:
         return apply(elementwise.relu, self)
 
     def _with(self, other: Operand) -> Tensor:
-        """``other`` as a Tensor of this library, and of this dtype if that can hold fractions."""
+        """``other`` as a Tensor of this array library, and of this dtype if it is a floating-point one."""
         if isinstance(other, Tensor):
             return other
         array = get_array_module(self.data).asarray(other)
@@ -163,42 +169,37 @@ class Tensor:
         return Tensor(array.astype(self.dtype) if self.dtype.kind == "f" else array)
 
 
-class GradientSink(Protocol):
-    """What ``backward`` may bring gradients to: ``add`` is called once for every use of a leaf."""
-
-    def prepare_for_backward(self, tensor: Tensor) -> None: ...
-
-    def add(self, leaf: Tensor, grad: Array) -> None: ...
-
-
 def _to_the_leaf(leaf: Tensor, grad: Array) -> None:
     leaf.add_gradient(grad)
 
 
 Operand = Tensor | Array | float
-"""What may stand beside a Tensor in an expression."""
+"""What an operator takes beside a Tensor."""
 
 
 def apply(rule: Rule, *inputs: Tensor | None, **options: Any) -> Any:
     """Run ``rule`` forward on the tensors' arrays and record it if one of them requires a gradient.
 
-    Inputs that a rule may do without are given as ``None`` at the end. Returns a Tensor, or a tuple of them.
+    Optional inputs that are left out are given as ``None`` at the end. Returns a Tensor, or a tuple of them.
+
+    Raises:
+        ShapeError: the rule cannot take arrays of these shapes.
+        AutogradError: the rule's forward does not return (y, saved).
     """
     while inputs and inputs[-1] is None:
         inputs = inputs[:-1]
     arrays = tuple(tensor.data for tensor in inputs)
     pair = kernels.select(rule, get_array_module(*arrays))
     recorded = is_recording() and any(tensor.requires_grad for tensor in inputs)
+    with_inference_forward = not recorded and pair.inference_forward is not None
     try:
-        if not recorded and pair.inference_forward is not None:
-            y, saved = pair.inference_forward(*arrays, **options), None
-        else:
-            y, saved = pair.forward(*arrays, **options)
+        result = (pair.inference_forward if with_inference_forward else pair.forward)(*arrays, **options)
     except ShapeError:
         raise
     except (ValueError, IndexError) as error:  # the array library's own words do not name the op
         shapes = ", ".join(str(array.shape) for array in arrays)
         raise ShapeError(f"{rule.name}: {error}; the inputs have shapes {shapes}") from error
+    y, saved = (result, ()) if with_inference_forward else checks.output_and_saved(result, rule.name)
     outputs = y if isinstance(y, tuple) else (y,)
     if not recorded:
         tensors = tuple(Tensor(each) for each in outputs)

@@ -26,11 +26,7 @@ def _add_train(actions: argparse._SubParsersAction) -> None:
     )
     train.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="tokenizer file to write")
     train.add_argument(
-        "--vocab-size",
-        type=int,
-        default=8000,
-        metavar="N",
-        help="number of tokens, including special ones (default: 8000)",
+        "--vocab-size", type=int, default=8000, metavar="N", help="tokens, including special ones (default: 8000)"
     )
     train.add_argument(
         "--mode",

@@ -33,11 +33,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
         "-o", "--output", type=Path, nargs=2, required=True, metavar=("SRC", "TGT"), help="the two files to write"
     )
     parser.add_argument(
-        "--max-words",
-        type=at_least_one,
-        default=250,
-        metavar="N",
-        help="maximum number of words of a side (default: 250)",
+        "--max-words", type=at_least_one, default=250, metavar="N", help="maximum words of a side (default: 250)"
     )
     parser.add_argument(
         "--max-ratio",

@@ -32,7 +32,7 @@ def explained(error: BaseException) -> tuple[str, int]:
     if isinstance(error, MiniTransformerError):
         return str(error), BAD_INPUT
     if isinstance(error, MemoryError):
-        from minitransformer.backend import memory_trouble
+        from minitransformer.cuda_diagnosis import memory_trouble
 
         remedy = (
             "take smaller batches (data.src_tokens, data.tgt_tokens, translation.batch_tokens) or a smaller model; "

@@ -13,11 +13,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     get = actions.add_parser("get", help="download a data set and verify it; resumes an interrupted download")
     get.add_argument("name", metavar="NAME", help="name of a data set; `minitransformer data list` lists them")
     get.add_argument(
-        "--to",
-        type=Path,
-        default=Path("data"),
-        metavar="FOLDER",
-        help="files are written to FOLDER/NAME/ (default: data)",
+        "--to", type=Path, default=Path("data"), metavar="FOLDER", help="files go to FOLDER/NAME/ (default: data)"
     )
     get.add_argument(
         "--from",

@@ -86,7 +86,7 @@ def _memory() -> Finding:
 
 
 def _cupy() -> Finding:
-    from minitransformer.backend import cuda_trouble
+    from minitransformer.cuda_diagnosis import cuda_trouble
 
     trouble = cuda_trouble()  # imports CuPy, if it is installed
     if importlib.util.find_spec("cupy") is None:
@@ -103,7 +103,7 @@ def _cupy() -> Finding:
 
 
 def _driver() -> Finding:
-    from minitransformer.backend import driver_version
+    from minitransformer.cuda_diagnosis import driver_version
 
     version = driver_version()
     if version == 0:

@@ -9,21 +9,14 @@ from minitransformer.errors import ConfigError
 
 DESCRIPTION = """\
 Start N ranks of a training on this machine. They share the micro-batches of each update, so the result does not depend
-on N. Where mpi4py and an mpiexec are installed, MPI starts the ranks and adds their gradients; else they are plain
-processes. On GPUs each rank takes one of its own. If one rank fails, all end, with one message that names it.
-Ctrl-C (SIGINT), SIGTERM or SIGHUP is passed on: the ranks save a checkpoint and leave.
-For many machines start `minitransformer train` itself by mpirun, srun or torchrun."""
+on N. On GPUs each rank takes one of its own. If one rank fails, all end, with one message that names it. Ctrl-C
+(SIGINT), SIGTERM or SIGHUP is passed on: the ranks save a checkpoint and leave.
+For many machines, or sums by MPI, start `minitransformer train` itself by mpirun, srun or torchrun."""
 
 
 def add_parser(commands: argparse._SubParsersAction) -> None:
     parser = commands.add_parser("launch", help="train with several ranks on this machine", description=DESCRIPTION)
     parser.add_argument("-n", type=int, required=True, metavar="N", dest="size", help="ranks to start")
-    parser.add_argument(
-        "--start",
-        choices=("auto", "mpi", "plain"),
-        default="auto",
-        help="what starts the ranks: MPI, or this command itself (default: auto, MPI where it is installed)",
-    )
     parser.add_argument(
         "train", nargs=argparse.REMAINDER, metavar="-- train ...", help="the train command with its options"
     )
@@ -40,4 +33,4 @@ def run(arguments: argparse.Namespace) -> int:
     from minitransformer.distributed.supervision.launch import Launch
 
     program = ["-m", "minitransformer", *command]
-    return Launch(program, arguments.size, lambda message: print_line("train", message), arguments.start).wait()
+    return Launch(program, arguments.size, lambda message: print_line("train", message)).wait()

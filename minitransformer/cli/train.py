@@ -50,7 +50,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from minitransformer.distributed import init_process_group
 
-    with init_process_group(lambda message: print_line("train", message), _cause) as process_group:
+    with init_process_group(lambda message: print_line("train", message), format_error) as process_group:
         return _train(arguments, process_group)
 
 
@@ -65,7 +65,7 @@ def _train(arguments: argparse.Namespace, process_group: ProcessGroup) -> int:
     from minitransformer.kernels.profile import Profile
     from minitransformer.training import Trainer
 
-    first, profile = process_group.place.rank == 0, None
+    first, profile = process_group.rank_info.rank == 0, None
     if arguments.profile and first:
         profile = Profile(device_wait(load_array_module(config.execution.device)))
     if profile is not None:
@@ -82,7 +82,7 @@ def _train(arguments: argparse.Namespace, process_group: ProcessGroup) -> int:
     return outcome.exit_status
 
 
-def _cause(error: BaseException) -> tuple[str, int]:
+def format_error(error: BaseException) -> tuple[str, int]:
     """Why this rank ends, for the one line that tells of it. A fault of the program shows where it is, besides."""
     try:
         message, code = explained(error)

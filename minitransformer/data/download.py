@@ -238,9 +238,7 @@ def _record(data_set: DataSet, home: Path, known: dict[str, str], new: dict[str,
     write_atomically(home / SUMS, lambda file: file.write(text.encode()))
     unpublished = [file.name for file in data_set.files if file.name not in known]
     if unpublished:
-        report(
-            f"{home / SUMS}: SHA-256 of {', '.join(unpublished)} recorded; no published checksum exists to verify them"
-        )
+        report(f"{home / SUMS}: recorded the SHA-256 of {', '.join(unpublished)}; no published checksum exists")
     else:
         report(f"{home}: all {len(sums)} files have the expected SHA-256")
 

@@ -1,30 +1,63 @@
-"""What ranks do together, on arrays: the interface of all engines."""
+"""What ranks do together, on arrays: the interface of all communicators."""
 
 from __future__ import annotations
 
+import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Protocol
 
 from minitransformer.backend import Array
-from minitransformer.distributed.supervision.client import SupervisorClient
+from minitransformer.distributed.timeouts import TIMEOUTS, Timeouts
 
-PATIENCE = 3.0  # seconds between a collective that failed and the report of it: the hub hears of a lost rank before
+
+class Store(Protocol):
+    """Where ranks leave short texts for each other, and say what they do; in a job, the line to its supervisor."""
+
+    def put(self, key: str, value: str) -> None:
+        """Leave ``value`` under ``key``, once."""
+
+    def get(self, key: str) -> str:
+        """The value under ``key``, as soon as some rank has left it."""
+
+    def listen(self, key: str, heard: Callable[[], object]) -> None:
+        """Call ``heard``, in another thread, as soon as some rank has left a value under ``key``."""
+
+    def busy(self, doing: str) -> AbstractContextManager:
+        """Around work for which the others may have to wait long: their timeout does not run."""
+
+    def follow(self, communicator: Communicator) -> None:
+        """From now on watch its ``progress``, from another thread, and ``abort`` it if the job ends."""
 
 
 class Communicator(ABC):
     """``size`` processes, this is number ``rank`` (from 0). All call the same methods in the same order.
 
     Arrays are contiguous: float32, float64 or int64 (NCCL: bfloat16 and float16 too); after every call all ranks hold
-    the same bits. The engines see arrays, never a model.
+    the same bits. Communicators see arrays, never a model, and know nothing of what started or watches the processes.
 
-    member: the line to the hub that watches over all ranks; None for a process alone
-    fixed: sums are taken in the order of the ranks, and so have the same bits in every run and engine
+    store: what the ranks tell each other besides arrays; None for a process alone
+    deterministic: sums are taken in the order of the ranks, and so have the same bits in every run and communicator
+    end: ends this process (under MPI, all) with an exit code
     """
 
-    def __init__(self, rank: int = 0, size: int = 1, member: SupervisorClient | None = None, fixed: bool = False):
-        self.rank, self.size, self.member, self.fixed = rank, size, member, fixed
+    def __init__(
+        self,
+        rank: int = 0,
+        size: int = 1,
+        store: Store | None = None,
+        *,
+        deterministic: bool = False,
+        end: Callable[[int], object] = os._exit,
+        timeouts: Timeouts = TIMEOUTS,
+    ):
+        self.rank, self.size, self.store, self.deterministic = rank, size, store, deterministic
+        self._end, self._timeouts = end, timeouts
+        self._number, self._entered = 0, None
+        if store is not None:
+            store.follow(self)
 
     @abstractmethod
     def all_reduce_sum(self, array: Array) -> None:
@@ -39,38 +72,51 @@ class Communicator(ABC):
         """Return when all ranks have come here."""
 
     def start_all_reduce_sum(self, array: Array) -> None:
-        """Begin ``all_reduce_sum``; nobody may touch ``array`` until ``finish``. An engine may do all of it here."""
+        """Begin ``all_reduce_sum``; nobody may touch ``array`` until ``finish``. It may be done when this returns."""
         self.all_reduce_sum(array)
 
     @abstractmethod
     def finish(self) -> None:
         """Return when all sums that were started may be read (on a GPU: by what is queued after this call)."""
 
-    @abstractmethod
     def abort(self, code: int = 2) -> None:
-        """End the ranks that this engine knows, at once and with exit code ``code``; from any thread."""
+        """End this process, whatever it waits for, with exit code ``code``; from any thread."""
+        self._end(code)
 
     @abstractmethod
     def close(self) -> None:
-        """Give back what the engine holds; called once, by all ranks, after the last collective."""
+        """Give back what the communicator holds; called once, by all ranks, after the last collective."""
 
     def gather_text(self, key: str, text: str) -> list[str]:
-        """The texts of all ranks, in their order; ``key`` is used once."""
-        return [text] if self.member is None else self.member.gather(key, text)
+        """The texts of all ranks, in their order; a collective. ``key`` is used once."""
+        if self.store is None:
+            return [text]
+        with self.waiting():
+            self.store.put(f"{key}/{self.rank}", text)
+            return [self.store.get(f"{key}/{rank}") for rank in range(self.size)]
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Around a collective: the hub ends the job if it lasts longer than the deadline."""
-        with nullcontext() if self.member is None else self.member.waiting():
-            try:
-                yield
-            except (OSError, RuntimeError):  # most likely another rank has gone
-                time.sleep(PATIENCE)  # the hub knows which, and ends this process
-                raise
+        """Around a collective: if it lasts longer than ``training.timeout``, the job is ended."""
+        self._number += 1
+        self._entered = time.monotonic()
+        try:
+            yield
+        except (OSError, RuntimeError):  # most likely another rank has gone
+            if self.store is not None:
+                time.sleep(self._timeouts.blame)  # the supervisor knows which, and ends this process
+            raise
+        finally:
+            self._entered = None
+
+    def progress(self) -> tuple[int, float | None]:
+        """How many collectives this rank has come to, and for how many seconds it waits in the last one, if it does."""
+        entered = self._entered
+        return self._number, None if entered is None else time.monotonic() - entered
 
     def busy(self, doing: str) -> AbstractContextManager:
-        """Around work for which the others may have to wait long, such as ``"validates"``: no deadline runs."""
-        return nullcontext() if self.member is None else self.member.busy(doing)
+        """Around work for which the others may have to wait long, such as ``"validates"``: no timeout runs."""
+        return nullcontext() if self.store is None else self.store.busy(doing)
 
 
 def add_in_order(gathered: Array, array: Array) -> None:

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from minitransformer.distributed.communicator import Communicator, add_in_order
-from minitransformer.distributed.rank_info import RankInfo
-from minitransformer.distributed.supervision.client import SupervisorClient
+from minitransformer.distributed.communicator import Communicator, Store, add_in_order
 from minitransformer.errors import ConfigError, MissingPackageError, install_hint
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Comm, Request
 
-SMALL = 65536  # bytes: such sums are there at once, unless another rank is late
-SPIN, NAP = 0.002, 0.0002  # seconds: how long to ask all the time, and the pause between two questions after that
+SMALL_BYTES = 65536
+"""Sums of so few bytes are there at once, unless another rank is late."""
 
 
 class MpiCommunicator(Communicator):
@@ -25,10 +23,13 @@ class MpiCommunicator(Communicator):
 
     Where a rank may have to wait long for another, it asks now and then instead of spinning, as MPI itself would: the
     core is free for the others.
+
+    world: MPI's communicator of all ranks, from ``find_world``
+    options: those of ``Communicator``
     """
 
-    def __init__(self, world: Comm, member: SupervisorClient, fixed: bool = False):
-        super().__init__(member.rank, member.size, member, fixed)
+    def __init__(self, world: Comm, store: Store, **options: Any):
+        super().__init__(world.rank, world.size, store, **options)
         self._world = world
         self._started: list[Request] = []
 
@@ -36,12 +37,12 @@ class MpiCommunicator(Communicator):
         from mpi4py import MPI
 
         with self.waiting():
-            if self.fixed:
+            if self.deterministic:
                 gathered = np.empty((self.size, array.size), array.dtype)  # (size, n)
                 self._world.Allgather(array, gathered)
                 add_in_order(gathered, array.reshape(-1))
-            elif array.nbytes <= SMALL:
-                _wait(self._world.Iallreduce(MPI.IN_PLACE, array))
+            elif array.nbytes <= SMALL_BYTES:
+                self._wait(self._world.Iallreduce(MPI.IN_PLACE, array))
             else:
                 self._world.Allreduce(MPI.IN_PLACE, array)
 
@@ -49,7 +50,7 @@ class MpiCommunicator(Communicator):
         """MPI moves what was started whenever it is called; so each new sum also pushes on those before it."""
         from mpi4py import MPI
 
-        if self.fixed:
+        if self.deterministic:
             self.all_reduce_sum(array)
             return
         self._started.append(self._world.Iallreduce(MPI.IN_PLACE, array))
@@ -64,21 +65,24 @@ class MpiCommunicator(Communicator):
 
     def broadcast(self, array: np.ndarray, root: int = 0) -> None:
         with self.waiting():
-            _wait(self._world.Ibcast(array, root))
+            self._wait(self._world.Ibcast(array, root))
 
     def barrier(self) -> None:
         with self.waiting():
-            _wait(self._world.Ibarrier())
-
-    def abort(self, code: int = 2) -> None:
-        abort(self._world, code)
+            self._wait(self._world.Ibarrier())
 
     def close(self) -> None:
         pass  # mpi4py gives MPI back when Python ends
 
+    def _wait(self, request: Request) -> None:
+        began = time.monotonic()
+        while not request.Test():
+            if time.monotonic() - began > self._timeouts.spin:
+                time.sleep(self._timeouts.nap)
 
-def find_world(place: RankInfo) -> Comm:
-    """MPI's communicator of all ranks.
+
+def find_world(rank: int, size: int) -> Comm:
+    """MPI's communicator of all ranks, in which this process must be ``rank`` of ``size``.
 
     Raises:
         MissingPackageError: mpi4py is not installed, or there is no MPI library behind it.
@@ -98,23 +102,18 @@ def find_world(place: RankInfo) -> Comm:
     if not MPI.Is_initialized():  # mpi4py was told to leave that to us
         MPI.Init_thread()
     world = MPI.COMM_WORLD
-    if (world.rank, world.size) != (place.rank, place.size):
+    if (world.rank, world.size) != (rank, size):
         library = " ".join(MPI.Get_library_version().strip("\0").split("\n")[0].split())
         raise ConfigError(
-            f"ranks: MPI must know this process as rank {place.rank} of {place.size}, as its launcher does, got rank "
+            f"ranks: MPI must know this process as rank {rank} of {size}, as its launcher does, got rank "
             f"{world.rank} of {world.size}; start it by the mpirun of the library that mpi4py uses, {library}"
         )
     return world
 
 
-def abort(world: Comm, code: int) -> None:
-    """End all ranks that MPI started, from any thread."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # what had to be said is said; MPI would add lines of its own
+def abort(world: Comm, delay: float, code: int) -> None:
+    """End all ranks that MPI started, from any thread; all but rank 0 give it ``delay`` seconds to do so for them."""
+    if world.rank != 0:
+        time.sleep(delay)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # the user has been told; MPI would add lines of its own
     world.Abort(code)
-
-
-def _wait(request: Request) -> None:
-    began = time.monotonic()
-    while not request.Test():
-        if time.monotonic() - began > SPIN:
-            time.sleep(NAP)

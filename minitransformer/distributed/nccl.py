@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 
 from minitransformer.backend import Array
-from minitransformer.distributed.communicator import Communicator, add_in_order
-from minitransformer.distributed.supervision.client import SupervisorClient
+from minitransformer.distributed.communicator import Communicator, Store, add_in_order
 from minitransformer.errors import MissingPackageError, ShapeError, install_hint
 
 
@@ -28,38 +27,40 @@ class NcclCommunicator(Communicator):
     A sum waits on the device until what was queued before it has written its array; ``finish`` makes what is queued
     after it wait for all sums. The host waits for neither.
 
+    options: those of ``Communicator``
+
     Raises:
         MissingPackageError: NCCL is not installed.
     """
 
-    def __init__(self, member: SupervisorClient, fixed: bool = False, cupy: ModuleType | Any = None):
-        super().__init__(member.rank, member.size, member, fixed)
+    def __init__(self, rank: int, size: int, store: Store, *, cupy: ModuleType | Any = None, **options: Any):
+        self._communicator: Any = None
+        self._queued: deque[tuple[Any, Any]] = deque()  # events of each collective: it may begin, it has ended
+        self._ended, self._since = 0, 0.0  # collectives that have ended, and when that was last seen to change
+        self._counting = threading.Lock()  # ``busy`` asks from the thread that computes, a sign of life from another
+        self._device: Any = None
+        super().__init__(rank, size, store, **options)
         if cupy is None:
             import cupy
         try:
             from_cupy = cupy.cuda.nccl
             if self.rank == 0:
-                member.put("nccl", base64.b64encode(np.array(from_cupy.get_unique_id(), np.int8)).decode())
+                store.put("nccl", base64.b64encode(np.array(from_cupy.get_unique_id(), np.int8)).decode())
         except (ImportError, AttributeError) as error:
             raise MissingPackageError(
                 f"ranks: NCCL must be installed for several GPUs, got none; {install_hint('cuda13')} (or cuda12)"
             ) from error
         self._cupy, self._nccl = cupy, from_cupy
         with self.waiting():
-            unique_id = tuple(np.frombuffer(base64.b64decode(member.get("nccl")), np.int8).tolist())
+            unique_id = tuple(np.frombuffer(base64.b64decode(store.get("nccl")), np.int8).tolist())
             self._communicator = from_cupy.NcclCommunicator(self.size, unique_id, self.rank)
         self._stream = cupy.cuda.Stream(non_blocking=True)
         self._device = cupy.cuda.Device()
-        self._queued: deque[tuple[Any, Any]] = deque()  # events of each collective: it may begin, it has ended
-        self._ended, self._since = 0, 0.0  # collectives that have ended, and when that was last seen to change
-        self._counting = threading.Lock()  # ``busy`` asks from the thread that computes, a sign of life from another
-        self._by_host, member.progress = member.progress, self._progress
-        self._stop, member.stop = member.stop, self.abort
 
     def start_all_reduce_sum(self, array: Array) -> None:
         kind, pointer = self._kind_of(array), array.data.ptr
         with self._queueing():
-            if not self.fixed:
+            if not self.deterministic:
                 self._communicator.allReduce(pointer, pointer, array.size, kind, self._nccl.NCCL_SUM, self._stream.ptr)
                 return
             with self._stream:  # CuPy keeps the memory of each stream apart, so ``gathered`` outlives its use there
@@ -93,8 +94,9 @@ class NcclCommunicator(Communicator):
         self.all_reduce_sum(np.zeros(1))
 
     def abort(self, code: int = 2) -> None:
-        self._communicator.abort()  # frees a host thread that waits for the device
-        self._stop(code)
+        if self._communicator is not None:
+            self._communicator.abort()  # frees a host thread that waits for the device
+        super().abort(code)
 
     def close(self) -> None:
         self._stream.synchronize()
@@ -113,9 +115,11 @@ class NcclCommunicator(Communicator):
         event.record(stream)
         return event
 
-    def _progress(self) -> tuple[int, float | None]:
-        """``Member.progress`` as the device sees it: the host goes on when a collective is only queued."""
-        number, waits = self._by_host()
+    def progress(self) -> tuple[int, float | None]:
+        """As the device sees it: the host goes on when a collective is only queued."""
+        number, waits = super().progress()
+        if self._device is None:
+            return number, waits
         with self._counting, self._device:
             now = time.monotonic()
             while self._queued and self._queued[0][1].done:

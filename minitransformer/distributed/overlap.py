@@ -1,4 +1,4 @@
-"""The sum of the gradient vectors over all ranks, slice by slice, begun while backward still runs."""
+"""The sum of the gradient vectors over all ranks, bucket by bucket, overlapped with the backward pass."""
 
 from __future__ import annotations
 
@@ -8,56 +8,57 @@ from typing import Any, Protocol
 from minitransformer.backend import Array
 from minitransformer.distributed.communicator import Communicator
 
-BUCKET_ELEMENTS = 1 << 22  # elements: 16 MB of float32, far above the cost of a call, far below a whole model
+BUCKET_ELEMENTS = 1 << 22
+"""16 MB of float32: far above the cost of a call, far below a whole model."""
 
 
 class Gradients(Protocol):
-    """What is summed: a vector, where each leaf has its place in it (by ``id``), and a way to bring gradients to it."""
+    """What is summed: a vector, the slice of it that belongs to each leaf (by ``id``), and a way to add gradients."""
 
     vector: Array
-    places: Mapping[int, slice]
+    slices: Mapping[int, slice]
 
-    def add(self, leaf: Any, grad: Array) -> None: ...
+    def accumulate(self, leaf: Any, grad: Array) -> None: ...
 
 
 class OverlappedAllReduce:
-    """gradients.vector = sum over all ranks; ``finish`` sums what is not begun yet and waits for all of it.
+    """gradients.vector = sum over all ranks; ``finish`` starts what has not been started and waits for all of it.
 
-    Backward brings gradients here instead of to ``gradients`` if it is the last one of this rank: a slice is begun as
-    soon as all in it and behind it is final. Parameters stand in the vector about in the order of their use, so
-    backward makes it final from the end to the beginning. The slices, and their order, are the same on all ranks,
-    whatever their backward does.
+    In the last backward pass of an update the tape adds gradients here instead of to ``gradients``: the sum of a bucket
+    starts as soon as every gradient in it, and behind it in the vector, is final. Parameters lie in the vector about in
+    the order of their use, so backward makes it final from the end to the beginning. Buckets and their order are the
+    same on all ranks, whatever the order of their gradients.
     """
 
     def __init__(self, gradients: Gradients, ranks: Communicator):
         self._gradients, self._ranks = gradients, ranks
-        self._open = len(gradients.vector)  # the sums from here to the end have begun
+        self._open = len(gradients.vector)  # the sums from here to the end have been started
         self._uses: dict[int, int] = {}
         self._awaited: list[tuple[int, int]] = []  # (end in the vector, id) of each leaf that is not final
 
     def prepare_for_backward(self, uses: Mapping[int, int]) -> OverlappedAllReduce:
-        """From now on each leaf, by ``id``, is brought as many gradients as ``uses`` says, and then is final."""
-        places = self._gradients.places
-        self._uses = {leaf: count for leaf, count in uses.items() if leaf in places}
-        self._awaited = sorted((places[leaf].stop, leaf) for leaf in self._uses)
+        """From now on each leaf, by ``id``, receives as many gradients as ``uses`` says, and then is final."""
+        slices = self._gradients.slices
+        self._uses = {leaf: count for leaf, count in uses.items() if leaf in slices}
+        self._awaited = sorted((slices[leaf].stop, leaf) for leaf in self._uses)
         return self
 
-    def add(self, leaf: Any, grad: Array) -> None:
-        """Called by the tape: ``grad`` has come to ``leaf``."""
-        self._gradients.add(leaf, grad)
+    def accumulate(self, leaf: Any, grad: Array) -> None:
+        """Called by the tape: leaf.grad += grad"""
+        self._gradients.accumulate(leaf, grad)
         if id(leaf) in self._uses:
             self._uses[id(leaf)] -= 1
             while self._awaited and self._uses[self._awaited[-1][1]] == 0:
                 self._awaited.pop()
-            self._begin(self._awaited[-1][0] if self._awaited else 0)
+            self._start(self._awaited[-1][0] if self._awaited else 0)
 
     def finish(self) -> None:
         """Return when the sum of the whole vector may be used."""
-        self._begin(0)
+        self._start(0)
         self._ranks.finish()
 
-    def _begin(self, final: int) -> None:
-        """Begin the slices that lie wholly in vector[final:]."""
+    def _start(self, final: int) -> None:
+        """Start the sums of the buckets that lie wholly in vector[final:]."""
         while self._open > 0:
             start = (self._open - 1) // BUCKET_ELEMENTS * BUCKET_ELEMENTS
             if start < final:

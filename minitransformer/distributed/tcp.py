@@ -1,50 +1,57 @@
-"""The plainest engine: rank 0 gathers all arrays, adds them in the order of the ranks and sends the sum to all.
+"""The plainest communicator: rank 0 gathers all arrays, adds them in the order of the ranks and sends the sum to all.
 
-It needs nothing but sockets, and is the oracle that the tests compare the other engines with.
+It needs nothing but sockets, and is the oracle that the tests compare the other communicators with.
 """
 
 from __future__ import annotations
 
-import os
 import socket
+from typing import Any
 
 import numpy as np
 
-from minitransformer.distributed.communicator import Communicator
-from minitransformer.distributed.supervision.client import SupervisorClient
-
-PATIENCE = 5.0  # seconds in which whoever connects must say which rank it is
+from minitransformer.distributed.communicator import Communicator, Store
+from minitransformer.distributed.listener import Listener, connect, receive_exactly
 
 
 class TcpCommunicator(Communicator):
-    """Arrays through TCP, all of them by way of rank 0. Its sums are in the order of the ranks by nature."""
+    """Arrays through TCP, all of them by way of rank 0. Its sums are in the order of the ranks by nature.
 
-    def __init__(self, member: SupervisorClient):
-        super().__init__(member.rank, member.size, member, fixed=True)
-        self._others: list[socket.socket] = []  # at rank 0 those of ranks 1, 2, ...; elsewhere that of rank 0
+    token: the secret that all ranks of the job know; who does not is no rank
+    host: rank 0 listens at this address of its machine
+    options: those of ``Communicator``
+    """
+
+    def __init__(self, rank: int, size: int, store: Store, *, token: str, host: str = "127.0.0.1", **options: Any):
+        super().__init__(rank, size, store, **options | {"deterministic": True})
         with self.waiting():
-            if self.rank == 0:
-                self._meet_all(member)
-            else:
-                host, _, port = member.get("naive").rpartition(":")
-                connection = socket.create_connection((host, int(port)))
-                connection.sendall(self.rank.to_bytes(4, "big"))
-                self._others = [connection]
+            # At rank 0 the connections to ranks 1, 2, ...; elsewhere the one to rank 0.
+            self._others = self._accept_all(token, host) if rank == 0 else [self._connect(token)]
         for connection in self._others:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection.settimeout(None)
 
-    def _meet_all(self, member: SupervisorClient) -> None:
-        with socket.create_server(("", 0)) as server:
-            member.put("naive", f"{member.host}:{server.getsockname()[1]}")
-            met = {}
-            while len(met) < self.size - 1:
-                connection = server.accept()[0]
-                rank = _said_rank(connection)
-                if 0 < rank < self.size and rank not in met:
-                    met[rank] = connection
-                else:  # no rank of ours
-                    connection.close()
-        self._others = [met[rank] for rank in sorted(met)]
+    def _accept_all(self, token: str, host: str) -> list[socket.socket]:
+        met: dict[int, socket.socket] = {}
+
+        def welcome(connection: socket.socket) -> None:
+            rank = int.from_bytes(receive_exactly(connection, 4), "big")
+            if not 0 < rank < self.size or rank in met:
+                raise ConnectionError(f"all_reduce_sum: ranks must be 1..{self.size - 1}, each once, got {rank}")
+            met[rank] = connection
+
+        listener = Listener(host, 0, token, welcome, self._timeouts)
+        self.store.put("tcp", f"{host}:{listener.port}")
+        while len(met) < self.size - 1:
+            listener.poll(self._timeouts.heartbeat)
+        listener.close()
+        return [met[rank] for rank in sorted(met)]
+
+    def _connect(self, token: str) -> socket.socket:
+        host, _, port = self.store.get("tcp").rpartition(":")
+        connection = connect((host, int(port)), token, self._timeouts.start, self._timeouts)
+        connection.sendall(self.rank.to_bytes(4, "big"))
+        return connection
 
     def all_reduce_sum(self, array: np.ndarray) -> None:
         with self.waiting():
@@ -79,24 +86,9 @@ class TcpCommunicator(Communicator):
     def finish(self) -> None:
         pass  # every sum that was started is done
 
-    def abort(self, code: int = 2) -> None:
-        os._exit(code)
-
     def close(self) -> None:
         for connection in self._others:
             connection.close()
-
-
-def _said_rank(connection: socket.socket) -> int:
-    """The rank that the other side says it is; 0, which is no other rank's number, if it is silent or gone again."""
-    number = np.zeros(4, np.uint8)
-    try:
-        connection.settimeout(PATIENCE)
-        _receive(connection, number)
-        connection.settimeout(None)
-    except OSError:
-        return 0
-    return int.from_bytes(number.tobytes(), "big")
 
 
 def _bytes_of(array: np.ndarray) -> memoryview:

@@ -1,4 +1,4 @@
-"""BLEU as others compute it: sacreBLEU, with the signature that says how; and as the paper's figures were computed."""
+"""BLEU as sacreBLEU computes it, with the signature that tells how; and as the paper's figures were computed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class BleuResult:
 def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> BleuResult:
     """BLEU of a whole corpus with one reference per sentence      [Papineni et al. 2002; Post 2018]
 
-    Both are plain text, as translated: sacreBLEU cuts it into words itself (tokenizer 13a) and minds case.
+    Both are plain, detokenized text: sacreBLEU tokenizes it itself (tokenizer 13a), and case matters.
 
     Raises:
         DataError: no lines, or not as many references as hypotheses.
@@ -33,9 +33,9 @@ def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> BleuRes
 
 
 def paper_bleu(hypotheses: Sequence[str], references: Sequence[str], language: str) -> BleuResult:
-    """BLEU as the paper's Table 2 has it: words cut by Moses, German compounds split [tensor2tensor, get_ende_bleu.sh]
+    """BLEU as in the paper's Table 2: tokenized by Moses, German compounds split      [tensor2tensor, get_ende_bleu.sh]
 
-    It counts other words than `corpus_bleu` and is about half a point above it. Both are plain text, as translated.
+    It counts other words than `corpus_bleu` and is about half a point above it. Both are plain, detokenized text.
 
     language: of both, as Moses calls it (de, fr, en, ...)
 
@@ -44,20 +44,20 @@ def paper_bleu(hypotheses: Sequence[str], references: Sequence[str], language: s
         MissingPackageError: sacrebleu or sacremoses is not installed.
     """
     metric = require_sacrebleu().BLEU(tokenize="none", force=True)
-    cut = [[moses_words(line, language) for line in lines] for lines in (hypotheses, references)]
-    result = _scored(metric, *cut)
+    tokenized = [[moses_tokens(line, language) for line in lines] for lines in (hypotheses, references)]
+    result = _scored(metric, *tokenized)
     how = f"moses.{language}" + (".compounds" if language == "de" else "")
     return BleuResult(result.score, result.signature.replace("tok:none", f"tok:{how}"))
 
 
-def moses_words(line: str, language: str) -> str:
-    r"""The line with spaces between its words; in German "x-y" is then x, ##AT##-##AT## and y.
+def moses_tokens(line: str, language: str) -> str:
+    r"""The line with spaces between its tokens; in German "x-y" is then x, ##AT##-##AT## and y.
 
-    ``s/(\S)-(\S)/$1 ##AT##-##AT## $2/g`` of the script: as there, of a-b-c with its
-    single letters only the first hyphen is found.
+    ``s/(\S)-(\S)/$1 ##AT##-##AT## $2/g`` of the script; as there, only the first
+    hyphen of a-b-c is found, because its parts are single letters.
     """
-    words = _moses_tokenizer(language).tokenize(line, return_str=True)
-    return re.sub(r"(\S)-(\S)", r"\1 ##AT##-##AT## \2", words) if language == "de" else words
+    tokens = _moses_tokenizer(language).tokenize(line, return_str=True)
+    return re.sub(r"(\S)-(\S)", r"\1 ##AT##-##AT## \2", tokens) if language == "de" else tokens
 
 
 @cache
@@ -89,7 +89,7 @@ def require_moses() -> ModuleType:
 
 
 def require_sacrebleu() -> ModuleType:
-    """The module ``sacrebleu.metrics``. Asked for before long work that ends in a score, not after it.
+    """The module ``sacrebleu.metrics``. Commands call it before the long work that ends in a score, not after it.
 
     Raises:
         MissingPackageError: sacrebleu is not installed.

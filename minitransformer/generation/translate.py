@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from tqdm import tqdm
 
-from minitransformer.backend import keep_freed_memory
+from minitransformer.allocator import keep_freed_memory
 from minitransformer.config import BOS, EOS, TranslationConfig
 from minitransformer.errors import ShapeError
 from minitransformer.generation.beam import beam_search

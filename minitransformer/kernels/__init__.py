@@ -1,6 +1,6 @@
-"""Fast twins: for some rules and some library, a pair with the same signature and results that is swapped in whole.
+"""Fast kernels: for some rules and some array library, a pair with the same signature and results as the plain one.
 
-``select`` is the only door: the mode (``simple`` or ``fast``) and the arrays' library decide.
+`select` is the only way to them: the mode (``simple`` or ``fast``) and the arrays' library decide, pair by pair.
 """
 
 from __future__ import annotations
@@ -10,30 +10,43 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from types import ModuleType
 
-from minitransformer.backend import library_name
+from minitransformer.backend import Array, library_name
 from minitransformer.errors import ConfigError
 from minitransformer.kernels.cupy import FUNCTIONS as CUPY_FUNCTIONS
 from minitransformer.kernels.cupy import KERNELS as CUPY_KERNELS
+from minitransformer.kernels.cupy import masks as cupy_masks
 from minitransformer.kernels.cupy.masks import CountedMask
 from minitransformer.kernels.numpy import FUNCTIONS as NUMPY_FUNCTIONS
 from minitransformer.kernels.numpy import KERNELS as NUMPY_KERNELS
+from minitransformer.kernels.numpy import masks as numpy_masks
 from minitransformer.kernels.precision import computing
 from minitransformer.kernels.profile import current
 from minitransformer.ops.rule import Rule
 
-__all__ = ["FUNCTIONS", "KERNELS", "CountedMask", "select", "current_mode", "fused_function", "mode"]
+__all__ = [
+    "FUNCTIONS",
+    "KERNELS",
+    "MASKS",
+    "CountedMask",
+    "current_mode",
+    "dropout_mask",
+    "fused_function",
+    "mode",
+    "select",
+]
 
 KERNELS: dict[tuple[str, str], Rule] = {(rule.name, "numpy"): rule for rule in NUMPY_KERNELS}
 KERNELS |= {(rule.name, "cupy"): rule for rule in CUPY_KERNELS}
 FUNCTIONS: dict[tuple[str, str], Callable] = {(name, "cupy"): each for name, each in CUPY_FUNCTIONS.items()}
 FUNCTIONS |= {(name, "numpy"): each for name, each in NUMPY_FUNCTIONS.items()}
+MASKS: dict[str, Callable] = {"numpy": numpy_masks.draw_mask, "cupy": cupy_masks.draw_mask}
 
 _mode: ContextVar[str] = ContextVar("kernels", default="fast")
 
 
 @contextmanager
 def mode(name: str, precision: str = "float32") -> Iterator[None]:
-    """Within the block rules run as the readable pairs (``"simple"``) or as their twins (``"fast"``), these in
+    """Within the block rules run as their plain pairs (``"simple"``) or as fast kernels (``"fast"``), these in
     ``precision``."""
     if name not in ("simple", "fast"):
         raise ConfigError(f"kernels: mode must be simple or fast, got {name!r}")
@@ -50,9 +63,9 @@ def current_mode() -> str:
 
 
 def select(rule: Rule, xp: ModuleType) -> Rule:
-    """The twin of ``rule`` for this library if the mode is ``fast`` and there is one, else ``rule`` itself.
+    """The kernel of ``rule`` for this library if the mode is ``fast`` and there is one, else ``rule`` itself.
 
-    Within ``profile.profiled`` it comes with a clock.
+    Within ``profile.profiled`` its calls are timed.
     """
     pair = rule if _mode.get() == "simple" else KERNELS.get((rule.name, library_name(xp)), rule)
     profile = current.get()
@@ -60,5 +73,16 @@ def select(rule: Rule, xp: ModuleType) -> Rule:
 
 
 def fused_function(name: str, xp: ModuleType) -> Callable | None:
-    """The kernel that does the work of ``name`` at once, if the mode is ``fast`` and the library has one."""
+    """One kernel that does all the work of ``name``, if the mode is ``fast`` and the library has one."""
     return FUNCTIONS.get((name, library_name(xp))) if _mode.get() == "fast" else None
+
+
+def dropout_mask(
+    rule: str, key: tuple[int, ...], site: int, shape: tuple[int, ...], p_drop: float, xp: ModuleType
+) -> Array | CountedMask:
+    """What `select`'s pair for ``rule`` takes as ``keep``: a boolean array, or a mask that its kernels draw themselves.
+
+    key: seed, update and micro-batch   site: which dropout of the model this is   shape: of the array that is dropped
+    """
+    mask = MASKS[library_name(xp)](rule, key, site, shape, p_drop)
+    return mask.array(xp) if isinstance(mask, CountedMask) and _mode.get() == "simple" else mask

@@ -1,4 +1,4 @@
-"""In which type activations are stored and products are computed, for the model that runs now.
+"""The dtype in which activations are stored and the arithmetic of products, for the model that runs now.
 
 Parameters, their gradients, sums, softmax, norms and losses are float32 (float64 in checks) whatever the precision.
 """
@@ -21,7 +21,7 @@ _current: ContextVar[str] = ContextVar("precision", default="float32")
 
 @contextmanager
 def computing(precision: str) -> Iterator[None]:
-    """Within the block activations are made in ``precision``, one of PRECISIONS."""
+    """Within the block activations are stored, and products computed, in ``precision``, one of PRECISIONS."""
     if precision not in PRECISIONS:
         raise ConfigError(f"precision: must be one of {', '.join(PRECISIONS)}, got {precision!r}")
     token = _current.set(precision)
@@ -60,17 +60,17 @@ def half_dtype(precision: str) -> np.dtype:
 
 
 def computed_dtype(dtype: Any) -> np.dtype:
-    """What values of ``dtype`` are summed in: float64 for float64, else float32."""
+    """The dtype in which values of ``dtype`` are summed: float64 for float64, else float32."""
     return np.dtype(np.float64 if np.dtype(dtype) == np.float64 else np.float32)
 
 
 def check_precision(precision: str, config: ModelConfig, xp: ModuleType, kernel_mode: str = "fast") -> None:
-    """Refuse what would be slower or less exact without a word.
+    """Refuse a precision that would be silently slower or less exact.
 
     Raises:
         ConfigError: the precision is not float32, and the library is NumPy, the kernels are simple or the model is
             float64.
-        MissingPackageError: as `half_dtype`.
+        MissingPackageError: as in `half_dtype`.
     """
     if precision == "float32":
         return

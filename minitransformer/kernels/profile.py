@@ -1,4 +1,4 @@
-"""Where the time of an update goes: seconds of every rule, forward and backward apart."""
+"""Where the time of an update goes: seconds of every rule, forward and backward separately."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from minitransformer.ops.rule import Rule
 
 UPDATE = ("update", "whole")
-"""Under which name the Trainer times whole updates."""
+"""The key under which the Trainer times whole updates."""
 
 
 @dataclass
@@ -25,14 +25,14 @@ class Time:
 
 
 class Profile:
-    """The times of all rules that are applied within ``kernels.profiled``.
+    """The times of all rules that are applied within `profiled`.
 
     Attributes:
         times: ``(name, part)`` to Time; the part is ``"forward"``, ``"backward"`` or, for what is no rule, ``"whole"``.
-            Threads that work side by side are added up.
+            The times of concurrent threads are summed.
 
     Args:
-        wait: called before every look at the clock. On a GPU it must wait for the device, which is late with its work.
+        wait: called before every reading of the clock. On a GPU it must synchronize, since kernels run asynchronously.
     """
 
     def __init__(self, wait: Callable[[], None] = lambda: None):
@@ -46,7 +46,7 @@ class Profile:
         return self.times.get(UPDATE, Time()).calls
 
     def per_update(self, threads: int = 1) -> dict[str, dict[str, float]]:
-        """``{name: {part: milliseconds}}`` per update, longest first, threads added up.
+        """``{name: {part: milliseconds}}`` per update, longest first, summed over threads.
 
         ``everything else`` is what an update of ``threads`` threads took beyond that: Python, sums of gradients,
         waiting for the slower thread.
@@ -72,7 +72,7 @@ class Profile:
 
     @contextmanager
     def measuring(self, name: str, part: str) -> Iterator[None]:
-        """Adds the time of the block."""
+        """Add the time of the block."""
         self.wait()
         began = time.perf_counter()
         try:
@@ -94,7 +94,7 @@ class Profile:
 
 
 current: ContextVar[Profile | None] = ContextVar("profile", default=None)
-"""The profile that takes the times now, if any."""
+"""The profile that is being filled, if any."""
 
 
 @contextmanager
@@ -109,7 +109,7 @@ def profiled(profile: Profile | None) -> Iterator[None]:
 
 @contextmanager
 def timed(name: str) -> Iterator[None]:
-    """Counts the block as ``name`` in the current profile; without one, nothing happens."""
+    """Time the block as ``name`` in the current profile; without one, do nothing."""
     profile = current.get()
     if profile is None:
         yield

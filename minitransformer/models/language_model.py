@@ -19,8 +19,7 @@ from minitransformer.text import Batch
 class LanguageModel(Model):
     """P(y_t | y_1 ... y_{t-1}): the layers of an encoder under the mask of a decoder. ``batch.src`` is not read.
 
-    Generation begins with a prompt, (B, S), which ends in EOS and is padded; the output is what follows it.
-    """
+    Generation continues a prompt, (B, S), which ends in EOS and is padded."""
 
     def build(self, config: ModelConfig, init: Initializer) -> None:
         self.embedding = Parameter(init.normal(config.vocab_size, config.d_model))
@@ -29,8 +28,8 @@ class LanguageModel(Model):
     def loss(self, batch: Batch, dropout: DropoutMasks | None = None) -> tuple[Tensor, Tensor]:
         with self.in_training():
             x = self.embed(self.checked_ids(batch.tgt_in, "tgt_in"), dropout)  # (B, T, d_model)
-            hidden = self.layers(x, causal_mask(x.shape[1], self.xp), dropout)
-            return self.token_loss(hidden, self.embedding, batch.tgt_out)
+            x = self.layers(x, causal_mask(x.shape[1], self.xp), dropout)
+            return self.token_loss(x, self.embedding, batch.tgt_out)
 
     def encode(self, src_ids: Array) -> Memory:
         """BOS and the prompts, (B, 1 + S), and which of these ids are tokens: neither EOS nor padding."""
@@ -44,8 +43,7 @@ class LanguageModel(Model):
             cache = new_cache(self.xp, memory.hidden[np.arange(len(known)), known], max_length + int(known.max()))
             cache.project = output_projection(self.embedding.data)
             if known.max() > 0:
-                is_token = np.arange(known.max()) < known[:, None]  # (B, n)
-                self._step(memory.hidden[:, : known.max()], cache, is_token)
+                self._step(memory.hidden[:, : known.max()], cache, np.arange(known.max()) < known[:, None])
             return cache
 
     def decode_step(self, last_ids: Array, cache: KeyValueCache) -> Array:
@@ -58,5 +56,5 @@ class LanguageModel(Model):
 
     @classmethod
     def workload(cls, config: ModelConfig, src_length: int, tgt_length: int) -> Workload:
-        layers, T = config.n_layers, tgt_length
-        return Workload(((layers, T, T),), ((layers, T),), embedded=T, outputs=T)
+        n, T = config.n_layers, tgt_length
+        return Workload(attentions=((n, T, T),), feed_forwards=((n, T),), embedded=T, outputs=T)

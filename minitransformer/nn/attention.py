@@ -1,4 +1,4 @@
-"""Multi-head attention: h attentions side by side, each with its own projections  [sec. 3.2.2]."""
+"""Multi-head attention: h attentions side by side, each with projections of its own  [sec. 3.2.2]."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import numpy as np
 from minitransformer.autograd import Tensor, functions
 from minitransformer.backend import Array
 from minitransformer.config import ModelConfig
-from minitransformer.nn.layers import draw_keep
 from minitransformer.nn.module import Module, Parameter
-from minitransformer.nn.randomness import DropoutMasks, Initializer
+from minitransformer.nn.randomness import DropoutMasks, Initializer, keep_mask
 from minitransformer.ops.attention import attention_weights
 
 
 class MultiHeadAttention(Module):
     """Concat(head_1, ..., head_h) W^O,   head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V)      [sec. 3.2.2]
 
-    The heads' matrices lie side by side: ``w_q`` is W_1^Q ... W_h^Q, (d_model, h d_k); ``w_kv`` is all W_i^K, then all
-    W_i^V, (d_model, h (d_k + d_v)), since keys and values come from the same place; ``w_o`` is W^O, (h d_v, d_model).
+    The heads' matrices are stored side by side: ``w_q`` is W_1^Q ... W_h^Q, (d_model, h d_k); ``w_kv`` is all W_i^K,
+    then all W_i^V, (d_model, h (d_k + d_v)), since keys and values are projections of the same input; ``w_o`` is W^O,
+    (h d_v, d_model).
 
     Attributes:
         maps: a list to which each call appends its weights, (B, H, T, S), or ``None`` (the default) to record nothing.
@@ -26,7 +26,7 @@ class MultiHeadAttention(Module):
     def __init__(self, config: ModelConfig, init: Initializer):
         d_model, self.n_heads, self.d_k, self.d_v = config.d_model, config.n_heads, config.d_k, config.d_v
         self.w_q = Parameter(init.xavier(d_model, self.n_heads * self.d_k))
-        # Xavier for W^K and W^V each by itself: drawn as one packed matrix the limit would be too small for both.
+        # Xavier for W^K and W^V separately: drawn as one packed matrix the limit would be too small for both.
         self.w_kv = Parameter(init.xavier_side_by_side(d_model, self.n_heads * self.d_k, self.n_heads * self.d_v))
         self.w_o = Parameter(init.xavier(self.n_heads * self.d_v, d_model))
         self.b_q = self.b_kv = self.b_o = None
@@ -53,10 +53,9 @@ class MultiHeadAttention(Module):
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, mask: Array | None, dropout: DropoutMasks | None = None
     ) -> Tensor:
-        """The attention of all heads, brought together by W^O, (B, T, d_model)"""
+        """The attention of all heads, combined by W^O, (B, T, d_model)"""
         if self.maps is not None:
             self.maps.append(attention_weights(q.data, k.data, mask=mask)[0])
-        # Across: the twins on NumPy hold the weights as (B, H, S, T), and masks in step are read twice as fast.
-        keep = draw_keep(dropout, (*q.shape[:-1], k.shape[2]), self.p_drop, q, across=True)  # (B, H, T, S)
+        keep = keep_mask(dropout, "attention", (*q.shape[:-1], k.shape[2]), self.p_drop, q)  # (B, H, T, S)
         heads = functions.attention(q, k, v, mask=mask, keep=keep, p_drop=self.p_drop)  # (B, H, T, d_v)
         return functions.linear(functions.merge_heads(heads), self.w_o, self.b_o)  # (B, T, d_model)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
 from functools import partial
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
 from minitransformer.autograd import Tensor
 from minitransformer.backend import Array
+from minitransformer.errors import AutogradError
 
-ALIGNMENT = 256  # bytes: where a parameter may start, so that vector instructions and slices start well
+ALIGNMENT = 256  # bytes: parameters start at its multiples, so that vector instructions and slices are aligned
 
 
 class Parameter(Tensor):
@@ -27,23 +30,40 @@ class Parameter(Tensor):
         if self.gradient_buffer is None:
             super().add_gradient(grad)
         else:
-            self.gradient_buffer.add(self, grad)
+            self.gradient_buffer.accumulate(self, grad)
 
 
 class Module:
-    """Something with parameters: attributes that are Parameters, Modules or lists of Modules, found by their names."""
+    """Something with parameters: its attributes that are Parameters or Modules, and those in lists, tuples and dicts.
+
+    A parameter's name is the path to it, such as ``encoder.layers.0.feed_forward.w1``.
+    """
 
     def named_parameters(self, prefix: str = "") -> Iterator[tuple[str, Parameter]]:
-        """``(name, parameter)`` in order of assignment; a shared parameter may come more than once."""
-        for name, value in vars(self).items():
-            if isinstance(value, Parameter):
-                yield prefix + name, value
-            elif isinstance(value, Module):
-                yield from value.named_parameters(f"{prefix}{name}.")
-            elif isinstance(value, list):
-                for i, each in enumerate(value):
-                    if isinstance(each, Module):
-                        yield from each.named_parameters(f"{prefix}{name}.{i}.")
+        """``(name, parameter)`` in order of assignment; a shared parameter may come more than once.
+
+        Raises:
+            AutogradError: parameters are in a set, which has no order.
+        """
+        yield from _named(self, prefix)
+
+
+def _named(value: Any, prefix: str) -> Iterator[tuple[str, Parameter]]:
+    if isinstance(value, Module):
+        items = vars(value).items()
+    elif isinstance(value, dict):
+        items = value.items()
+    elif isinstance(value, list | tuple):
+        items = enumerate(value)
+    elif isinstance(value, set | frozenset) and any(isinstance(each, Parameter | Module) for each in value):
+        raise AutogradError(f"Module: {prefix[:-1]} must be a list, a tuple or a dict, which have an order, got a set")
+    else:
+        return
+    for name, each in items:
+        if isinstance(each, Parameter):
+            yield f"{prefix}{name}", each
+        else:
+            yield from _named(each, f"{prefix}{name}.")
 
 
 class Gradients:
@@ -55,25 +75,25 @@ class Gradients:
     Attributes:
         vector: all gradients; zero where none has come.
         views: the gradient of each parameter, by its ``id``, a view of ``vector``.
-        places: where it lies in ``vector``.
+        slices: which part of ``vector`` it is, by the same ``id``.
     """
 
-    def __init__(self, places: dict[Parameter, slice], length: int, dtype: str, xp: ModuleType):
+    def __init__(self, slices: dict[Parameter, slice], length: int, dtype: str, xp: ModuleType):
         self.vector = _aligned_zeros(length, dtype, xp)
-        self.places = {id(parameter): place for parameter, place in places.items()}
-        self.views = {id(parameter): self.vector[place].reshape(parameter.shape) for parameter, place in places.items()}
+        self.slices = {id(parameter): part for parameter, part in slices.items()}
+        self.views = {id(parameter): self.vector[part].reshape(parameter.shape) for parameter, part in slices.items()}
         self._written: set[int] = set()
 
     def zero(self) -> None:
-        """Forget all gradients."""
+        """Set all gradients to zero."""
         self.vector.fill(0)
         self._written.clear()
 
     def prepare_for_backward(self, tensor: Tensor) -> None:
-        """Called before a backward from ``tensor``: nothing to do, as gradients may come in any order."""
+        """Called before backward from ``tensor``: nothing to do, as gradients may come in any order."""
 
-    def add(self, leaf: Tensor, grad: Array) -> None:
-        """Called by the tape: ``grad`` has come to ``leaf``, a parameter of this model or a leaf of somebody else's."""
+    def accumulate(self, leaf: Tensor, grad: Array) -> None:
+        """Backward calls it: ``grad`` is for ``leaf``, a parameter of this model or any other leaf."""
         view = self.views.get(id(leaf))
         if view is None:
             leaf.add_gradient(grad)
@@ -98,27 +118,24 @@ class ParameterVector:
     def __init__(self, model: Module, dtype: str, xp: ModuleType):
         step = ALIGNMENT // np.dtype(dtype).itemsize  # elements
         self.table: list[tuple[str, tuple[int, ...], int]] = []
-        self._parameters: dict[str, Parameter] = {}
-        seen, offset = set(), 0
-        for name, parameter in model.named_parameters():
-            if id(parameter) in seen:
-                continue
-            seen.add(id(parameter))
-            self._parameters[name] = parameter
+        self._parameters: dict[str, Parameter] = _unshared(model)
+        offset = 0
+        for name, parameter in self._parameters.items():
             self.table.append((name, parameter.shape, offset))
             offset += -(-parameter.data.size // step) * step
         self.count = sum(parameter.data.size for parameter in self._parameters.values())
         self.data = _aligned_zeros(offset, dtype, xp)
-        places = {}
+        slices = {}
         for parameter, (_, shape, start) in zip(self._parameters.values(), self.table, strict=True):
-            place = places[parameter] = slice(start, start + parameter.data.size)
-            self.data[place] = xp.asarray(parameter.data.ravel(), dtype)
-            parameter.data = self.data[place].reshape(shape)
-        self._new_gradients = partial(Gradients, places, offset, dtype, xp)
+            part = slices[parameter] = slice(start, start + parameter.data.size)
+            self.data[part] = xp.asarray(parameter.data.ravel(), dtype)
+            parameter.data = self.data[part].reshape(shape)
+        self._new_gradients = partial(Gradients, slices, offset, dtype, xp)
         self._gradients = [self._new_gradients()]
         self.grad = self._gradients[0].vector
         for parameter in self._parameters.values():
             parameter.gradient_buffer, parameter.grad = self._gradients[0], self._gradients[0].views[id(parameter)]
+        self._model = weakref.ref(model)
 
     @property
     def names(self) -> list[str]:
@@ -128,7 +145,12 @@ class ParameterVector:
         return self._parameters[name]
 
     def zero_grad(self) -> None:
-        """Forget the gradients. A parameter that the next backward does not reach has gradient zero."""
+        """Set the gradients to zero. A parameter that the next backward does not reach has gradient zero.
+
+        Raises:
+            AutogradError: a layer or a parameter of the model was replaced or added after the vector was made.
+        """
+        self._check_model()
         self._gradients[0].zero()
 
     def gradient_buffers(self, count: int) -> list[Gradients]:
@@ -138,6 +160,26 @@ class ParameterVector:
         for gradients in self._gradients[1:count]:
             gradients.zero()
         return self._gradients[:count]
+
+    def _check_model(self) -> None:
+        """A layer that was put in later has parameters of its own, which no optimizer would ever update."""
+        model = self._model()
+        found = self._parameters if model is None else _unshared(model)
+        others = [name for name, parameter in found.items() if self._parameters.get(name) is not parameter]
+        if others or len(found) != len(self._parameters):
+            got = f"{len(others)} new ones, such as {others[0]}" if others else f"{len(found)} of {len(self.names)}"
+            raise AutogradError(
+                f"ParameterVector: the model must have the parameters it was built with, got {got}; after replacing a "
+                "layer set model.parameters = ParameterVector(model, dtype, xp), and make a new optimizer"
+            )
+
+
+def _unshared(model: Module) -> dict[str, Parameter]:
+    """Each parameter once, under its first name."""
+    names: dict[Parameter, str] = {}
+    for name, parameter in model.named_parameters():
+        names.setdefault(parameter, name)
+    return {name: parameter for parameter, name in names.items()}
 
 
 def _aligned_zeros(length: int, dtype: str, xp: ModuleType) -> Array:

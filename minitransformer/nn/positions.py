@@ -1,4 +1,4 @@
-"""Where a token stands: sinusoids, or a learned table; and the embedding that they are added to  [sec. 3.4, 3.5]."""
+"""Position encodings, sinusoidal or learned, and the embedding that they are added to  [sec. 3.4, 3.5]."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from minitransformer.autograd import Tensor, functions
 from minitransformer.backend import Array, get_array_module
 from minitransformer.config import ModelConfig
 from minitransformer.errors import ShapeError
-from minitransformer.nn.layers import draw_keep
 from minitransformer.nn.module import Module, Parameter
-from minitransformer.nn.randomness import DropoutMasks, Initializer
+from minitransformer.nn.randomness import DropoutMasks, Initializer, keep_mask
 
 
 def sinusoids(start: int, stop: int, d_model: int) -> np.ndarray:
@@ -33,7 +32,7 @@ def sinusoids(start: int, stop: int, d_model: int) -> np.ndarray:
 class PositionedEmbedding(Module):
     """Dropout(sqrt(d_model) * E[ids] + position)      [sec. 3.4, 3.5, 5.4]
 
-    ``table`` is given from outside, because one matrix may serve both embeddings and the projection.
+    ``table`` is an argument, because both embeddings and the projection may share one matrix.
     """
 
     def __init__(self, config: ModelConfig, table: Parameter, init: Initializer):
@@ -45,9 +44,9 @@ class PositionedEmbedding(Module):
         self._sinusoids: Array | None = None  # grows to the longest sentence seen
 
     def __call__(self, ids: Array, dropout: DropoutMasks | None = None, start: int = 0) -> Tensor:
-        """ids: whole numbers, (B, T), the tokens at positions start..start+T-1; y: (B, T, d_model)"""
+        """ids: integers, (B, T), the tokens at positions start..start+T-1; y: (B, T, d_model)"""
         positions = self.positions(start, start + ids.shape[1])  # (T, d_model)
-        keep = draw_keep(dropout, (*ids.shape, self.d_model), self.p_drop, self.table)
+        keep = keep_mask(dropout, "positioned_embedding", (*ids.shape, self.d_model), self.p_drop, self.table)
         scale = math.sqrt(self.d_model)
         return functions.positioned_embedding(
             self.table, positions, ids=ids, scale=scale, keep=keep, p_drop=self.p_drop
@@ -67,7 +66,7 @@ class PositionedEmbedding(Module):
                     f"got {stop}; shorten it, or train with a larger model.max_positions or with sinusoidal positions"
                 )
             return self.learned[start:stop]
-        table = self._sinusoids  # read once: another thread may put its own, shorter one there
+        table = self._sinusoids  # read once: another thread may replace it by its own, shorter one
         if table is None or stop > len(table):
             table = self._sinusoids = self._make_sinusoids(stop, get_array_module(self.table.data))
         return Tensor(table[start:stop])

@@ -6,6 +6,7 @@ beam is reordered. What that gains is in benchmarks/results/key_value_cache.md.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import ModuleType
 
 import numpy as np
@@ -17,7 +18,13 @@ from minitransformer.nn.cache import KeyValueCache
 from minitransformer.nn.prefix_tree import PrefixTree
 
 
-def new_cache(xp: ModuleType, start_ids: np.ndarray, max_length: int, memory=(), memory_mask=None) -> KeyValueCache:
+def new_cache(
+    xp: ModuleType,
+    start_ids: np.ndarray,
+    max_length: int,
+    memory: Sequence[tuple[Array, Array]] = (),
+    memory_mask: Array | None = None,
+) -> KeyValueCache:
     """An empty cache, with the arguments of `KeyValueCache`: a prefix tree, or plain where kernels are simple.
 
     The arrays of ``memory`` belong to the cache from now on.

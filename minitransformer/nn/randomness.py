@@ -1,14 +1,14 @@
-"""Where random numbers come from: initial weights and dropout masks, each from a seed and a place."""
+"""Where random numbers come from: initial weights and dropout masks, each determined by a seed."""
 
 from __future__ import annotations
 
-import math
 from types import ModuleType
 
 import numpy as np
 
-from minitransformer.backend import Array
-from minitransformer.kernels import CountedMask
+from minitransformer import kernels
+from minitransformer.autograd import Tensor
+from minitransformer.backend import Array, get_array_module
 
 
 class DropoutMasks:
@@ -19,31 +19,28 @@ class DropoutMasks:
     """
 
     def __init__(self, seed: int, update: int = 0, micro_batch: int = 0):
-        self._place = (seed, update, micro_batch)
-        self._site = 0
+        self.key = (seed, update, micro_batch)
+        self.site = 0
 
-    def keep(self, shape: tuple[int, ...], p_drop: float, xp: ModuleType = np) -> Array | None:
-        """A boolean array, True with probability 1 - p_drop; ``None`` if p_drop is 0.
-
-        The draws are 16-bit whole numbers, four to each raw number of the generator: p_drop is exact to 1 / 131072.
-        """
+    def keep(
+        self, shape: tuple[int, ...], p_drop: float, xp: ModuleType = np, rule: str = "dropout"
+    ) -> Array | kernels.CountedMask | None:
+        """What ``rule`` takes as ``keep``: True with probability 1 - p_drop; ``None`` if p_drop is 0."""
         if p_drop == 0.0:
             return None
-        self._site += 1
-        generator = np.random.SFC64(np.random.SeedSequence((*self._place, self._site)))
-        size = math.prod(shape)
-        draws = generator.random_raw(-(-size // 4)).view(np.uint16)[:size].reshape(shape)
-        return xp.asarray(draws >= round(p_drop * 65536))
+        self.site += 1
+        return kernels.dropout_mask(rule, self.key, self.site, tuple(shape), p_drop, xp)
 
-    def counted(self, shape: tuple[int, ...], p_drop: float) -> CountedMask:
-        """A mask that kernels draw by themselves: other values than ``keep``, of the same probability."""
-        self._site += 1
-        key = np.random.SeedSequence(self._place).generate_state(2, np.uint32).tolist()
-        return CountedMask(tuple(key), self._site, tuple(shape), p_drop)
+
+def keep_mask(
+    dropout: DropoutMasks | None, rule: str, shape: tuple[int, ...], p_drop: float, like: Tensor
+) -> Array | kernels.CountedMask | None:
+    """The next mask for ``rule``, in the array library of ``like``; ``None`` in evaluation, or if p_drop is 0."""
+    return None if dropout is None else dropout.keep(shape, p_drop, get_array_module(like.data), rule)
 
 
 class Initializer:
-    """Initial values, drawn in float64 one after the other from one seed."""
+    """Initial values, drawn in float64, in order, from one seed."""
 
     def __init__(self, seed: int):
         self._generator = np.random.default_rng((seed, 0))

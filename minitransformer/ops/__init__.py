@@ -1,1 +1,1 @@
-"""Forward and backward of every op, in plain array code. ``registry.RULES`` finds each rule by its name."""
+"""Forward and backward of every op, in plain array code. ``registry.RULES`` maps the name of each to its Rule."""

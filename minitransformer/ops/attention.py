@@ -1,4 +1,4 @@
-"""Scaled dot-product attention: the one idea that the paper is named for  [eq. 1]."""
+"""Scaled dot-product attention: the idea that the paper is named after  [eq. 1]."""
 
 from __future__ import annotations
 

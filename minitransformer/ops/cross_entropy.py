@@ -1,4 +1,4 @@
-"""Label-smoothed cross-entropy on logits, and the plain one that perplexity is made of  [sec. 5.4]."""
+"""Label-smoothed cross-entropy of logits, and the plain one, of which perplexity is made  [sec. 5.4]."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def cross_entropy_forward(
     nll = sum_n -ln p_n,target      [sec. 5.4; Szegedy et al. 2015]
 
     logits: (N, V)   targets: (N,), padding ignored   loss, nll: (), nats summed over targets
-    ``nll`` is a measurement: exp(nll / tokens) is the perplexity, whatever the smoothing.
+    ``nll`` is not differentiated: exp(nll / tokens) is the perplexity, whatever the smoothing.
     """
     xp = get_array_module(logits)
     log_p, _ = log_softmax_forward(logits)  # (N, V)

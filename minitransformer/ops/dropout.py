@@ -1,4 +1,4 @@
-"""Dropout: random values become zero, the rest grow so that the mean stays  [Srivastava et al. 2014]."""
+"""Dropout: random values become zero, the rest are scaled so that the mean is preserved  [Srivastava et al. 2014]."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from minitransformer.ops.rule import Rule
 def dropout_forward(x: Array, *, keep: Array | None, p_drop: float) -> tuple[Array, tuple]:
     """y = x * keep / (1 - p_drop)      [sec. 5.4]
 
-    x, y: same shape   keep: boolean, the shape of x, True with probability 1 - p_drop; None leaves x as it is
+    x, y: same shape   keep: boolean, the shape of x, True with probability 1 - p_drop; None leaves x unchanged
     """
     if keep is None:
         return x, (None, p_drop)

@@ -79,7 +79,7 @@ def power_forward(x: Array, *, exponent: float) -> tuple[Array, tuple]:
 def power_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
     """grad_x = grad_y * exponent * x ** (exponent - 1)"""
     x, exponent = saved
-    if exponent == 0:  # y = 1 everywhere, but 0 * x^-1 is nan at x = 0
+    if exponent == 0:  # y = 1 everywhere, but 0 * x^-1 is NaN at x = 0
         return (get_array_module(x).zeros_like(grad_y),)
     return (grad_y * exponent * x ** (exponent - 1),)
 
@@ -110,7 +110,7 @@ def log_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
 def relu_forward(x: Array) -> tuple[Array, tuple]:
     """y = max(0, x)      [inside eq. 2]"""
     xp = get_array_module(x)
-    y = xp.maximum(x, xp.zeros(x.shape[-1:], x.dtype))  # a row of zeros: NumPy takes twice as long with a single one
+    y = xp.maximum(x, xp.zeros(x.shape[-1:], x.dtype))  # a row of zeros: with a scalar NumPy takes twice as long
     return y, (y,)
 
 

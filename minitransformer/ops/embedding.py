@@ -1,4 +1,4 @@
-"""Token ids to vectors, with their positions, and the scatter-add that brings the gradient back  [sec. 3.4, 3.5]."""
+"""Token ids to vectors, with positions, and the scatter-add of their gradient  [sec. 3.4, 3.5]."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from minitransformer.ops.rule import Rule
 def embedding_forward(table: Array, *, ids: Array, scale: float = 1.0) -> tuple[Array, tuple]:
     """y = scale * table[ids]      [sec. 3.4: scale = sqrt(d_model)]
 
-    table: (V, d_model)   ids: whole numbers in 0..V-1, (...)   y: (..., d_model)
+    table: (V, d_model)   ids: integers in 0..V-1, (...)   y: (..., d_model)
     """
     y = table[ids]  # (..., d_model)
     if scale != 1.0:
@@ -20,12 +20,12 @@ def embedding_forward(table: Array, *, ids: Array, scale: float = 1.0) -> tuple[
 
 
 def embedding_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
-    """grad_table[i] = scale * the sum of grad_y over all places where ids is i"""
+    """grad_table[i] = scale * the sum of grad_y over all positions where ids is i"""
     (n_rows, d_model), ids, scale = saved
     xp = get_array_module(grad_y)
     grad_table = xp.zeros(n_rows * d_model, grad_y.dtype)
-    places = ids.reshape(-1, 1) * d_model + xp.arange(d_model)  # (N, d_model), in the table as one row of numbers
-    xp.add.at(grad_table, places.reshape(-1), (grad_y * scale).reshape(-1))  # NumPy adds rows four times as slowly
+    flat = ids.reshape(-1, 1) * d_model + xp.arange(d_model)  # (N, d_model), indices into the flattened table
+    xp.add.at(grad_table, flat.reshape(-1), (grad_y * scale).reshape(-1))  # faster than adding rows
     return (grad_table.reshape(n_rows, d_model),)
 
 
@@ -34,7 +34,7 @@ def positioned_embedding_forward(
 ) -> tuple[Array, tuple]:
     """y = Dropout(scale * table[ids] + positions)      [sec. 3.4, 3.5, 5.4]
 
-    table: (V, d_model)   ids: whole numbers in 0..V-1, (..., T)   positions: (T, d_model)   y: (..., T, d_model)
+    table: (V, d_model)   ids: integers in 0..V-1, (..., T)   positions: (T, d_model)   y: (..., T, d_model)
     keep: boolean, (..., T, d_model), or None for no dropout
     """
     total, saved_embedding = embedding_forward(table, ids=ids, scale=scale)  # (..., T, d_model)
@@ -44,7 +44,7 @@ def positioned_embedding_forward(
 
 
 def positioned_embedding_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
-    """grad_positions = the sum over all sentences of what comes through the dropout"""
+    """grad_positions = the sum over all sentences of the gradient behind the dropout"""
     saved_embedding, shape, saved_dropout = saved
     (grad_total,) = dropout_backward(grad_y, saved_dropout)
     return *embedding_backward(grad_total, saved_embedding), unbroadcast(grad_total, shape)

@@ -1,4 +1,4 @@
-"""Layer normalisation: every position by itself, over d_model  [Ba et al. 2016]."""
+"""Layer normalisation: each position separately, over d_model  [Ba et al. 2016]."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ def matmul_forward(a: Array, b: Array) -> tuple[Array, tuple]:
     a: (..., n, k)   b: (..., k, m)   y: (..., n, m), leading axes broadcast
 
     Raises:
-        ShapeError: a factor is a vector or a number.
+        ShapeError: a factor has fewer than two axes.
     """
     if min(a.ndim, b.ndim) < 2:
         raise ShapeError(f"matmul: both factors must have at least two axes, got shapes {a.shape} and {b.shape}")

@@ -1,6 +1,6 @@
 """The last step of training: output projection, softmax and label-smoothed cross-entropy in one rule  [sec. 3.4, 5.4].
 
-This is the simple form: it holds all logits, (N, V). Its twin works chunk by chunk and never does.
+This is the plain rule: it holds all logits, (N, V). Its fast kernel works in chunks and never does.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def mean_forward(x: Array, *, axis: Axes = None, keepdims: bool = False) -> tupl
 
 
 def mean_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
-    """grad_x = grad_y / n for each of the n values averaged"""
+    """grad_x = grad_y / n for each of the n averaged values"""
     shape, axes = saved
     return (_stretch(grad_y, shape, axes) / size_along(shape, axes),)
 

@@ -1,62 +1,31 @@
-"""Every rule by its name."""
+"""Every rule by its name, found in the modules of this folder: a new op is one file with a Rule in it."""
 
-from minitransformer.ops import reduce
-from minitransformer.ops.attention import attention
-from minitransformer.ops.cross_entropy import cross_entropy
-from minitransformer.ops.dropout import dropout
-from minitransformer.ops.elementwise import add, divide, exp, log, multiply, negative, power, relu, subtract
-from minitransformer.ops.embedding import embedding, positioned_embedding
-from minitransformer.ops.feed_forward import feed_forward
-from minitransformer.ops.layer_norm import layer_norm
-from minitransformer.ops.linear import linear, matmul
-from minitransformer.ops.projection_loss import projection_loss
-from minitransformer.ops.residual import residual_dropout, residual_dropout_norm
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+
 from minitransformer.ops.rule import Rule
-from minitransformer.ops.shape import (
-    broadcast,
-    concatenate,
-    getitem,
-    merge_heads,
-    reshape,
-    split_heads,
-    transpose,
-)
-from minitransformer.ops.softmax import log_softmax, softmax
 
-_ALL = (
-    attention,
-    cross_entropy,
-    dropout,
-    add,
-    divide,
-    exp,
-    log,
-    multiply,
-    negative,
-    power,
-    relu,
-    subtract,
-    embedding,
-    positioned_embedding,
-    feed_forward,
-    layer_norm,
-    linear,
-    matmul,
-    projection_loss,
-    reduce.max,
-    reduce.mean,
-    reduce.sum,
-    residual_dropout,
-    residual_dropout_norm,
-    broadcast,
-    concatenate,
-    getitem,
-    merge_heads,
-    reshape,
-    split_heads,
-    transpose,
-    log_softmax,
-    softmax,
-)
 
-RULES: dict[str, Rule] = {rule.name: rule for rule in _ALL}
+def discover() -> dict[str, Rule]:
+    """The rules that stand at module level, ``name = Rule("name", ...)``, in every file of this folder.
+
+    Raises:
+        ValueError: a rule is assigned to another name than its own, or two rules share a name.
+    """
+    rules: dict[str, Rule] = {}
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        if path.stem in ("__init__", "registry"):
+            continue
+        for name, rule in vars(import_module(f"minitransformer.ops.{path.stem}")).items():
+            if not isinstance(rule, Rule):
+                continue
+            if rule.name != name:
+                raise ValueError(f"ops/{path.name}: a rule must have the name of its variable, {name}, got {rule.name}")
+            if rules.setdefault(name, rule) is not rule:
+                raise ValueError(f"ops/{path.name}: a rule must have a name of its own, got a second one called {name}")
+    return rules
+
+
+RULES = discover()

@@ -1,4 +1,4 @@
-"""What stands around every sub-layer: dropout on its output, the residual sum, the norm  [sec. 3.1, 5.4]."""
+"""What surrounds every sub-layer: dropout on its output, the residual sum, the norm  [sec. 3.1, 5.4]."""
 
 from __future__ import annotations
 

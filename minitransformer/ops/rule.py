@@ -1,4 +1,4 @@
-"""The one shape of every op: two plain functions on arrays and one line that pairs them."""
+"""The form of every op: two plain functions on arrays and one line that pairs them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from dataclasses import dataclass
 class Rule:
     """A forward function and its backward.
 
-    ``forward(*inputs, **options)`` returns ``(y, saved)``; ``y`` may be a tuple of outputs.
+    ``forward(*inputs, **options)`` returns ``(y, saved)``; ``y`` may be a tuple of outputs, ``saved`` is a tuple.
     ``backward(grad_y, saved)`` returns a tuple with one gradient per positional input
-    (several outputs: one ``grad_y`` argument each, before ``saved``; ``None`` if that output was not used).
+    (several outputs: one ``grad_y`` argument each, before ``saved``; ``None`` if an output was not used).
 
     Positional inputs are differentiable, keyword-only options are not.
 
     Attributes:
-        name: the word that finds rule, functions, module, twin and test.
-        measures: how many of the last outputs are measurements only. They carry no gradient.
-        inference_forward: a forward for when nothing is recorded, if that can save work; same ``y``, no ``saved``.
+        name: the rule, its two functions, its kernels and its tests share it.
+        n_non_differentiable: how many of the last outputs carry no gradient, such as a metric beside the loss.
+        inference_forward: used when nothing is recorded, if that saves work; returns the same ``y``, without ``saved``.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Ops that move values without changing them; each backward moves the gradient back."""
+"""Ops that rearrange values without changing them; each backward rearranges the gradient back."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def transpose_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
 
 
 def broadcast_forward(x: Array, *, shape: tuple[int, ...]) -> tuple[Array, tuple]:
-    """Repeat x to ``shape`` by NumPy's rules."""
+    """Broadcast x to ``shape`` by NumPy's rules."""
     return get_array_module(x).broadcast_to(x, shape), (x.shape,)
 
 
@@ -54,26 +54,26 @@ def getitem_forward(x: Array, *, index: Any) -> tuple[Array, tuple]:
 
 
 def getitem_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
-    """Add each gradient to the place its value came from; a place taken twice gets both."""
+    """Add each gradient to the element its value came from; an element selected twice gets the sum."""
     shape, index = saved
     xp = get_array_module(grad_y)
     grad_x = xp.zeros(shape, grad_y.dtype)
     if all(
         isinstance(each, slice | int | None | EllipsisType) for each in (index if type(index) is tuple else (index,))
     ):
-        grad_x[index] = grad_y  # slices and numbers take no place twice
+        grad_x[index] = grad_y  # slices and integers select no element twice
     else:
         xp.add.at(grad_x, index, grad_y)
     return (grad_x,)
 
 
 def concatenate_forward(*parts: Array, axis: int = -1) -> tuple[Array, tuple]:
-    """All parts one after the other along ``axis``"""
+    """The parts joined along ``axis``"""
     return get_array_module(*parts).concatenate(parts, axis=axis), (tuple(part.shape[axis] for part in parts), axis)
 
 
 def concatenate_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
-    """Cut grad_y where the parts met."""
+    """Split grad_y where the parts were joined."""
     sizes, axis = saved
     ends = [sum(sizes[: i + 1]) for i in range(len(sizes) - 1)]
     return tuple(get_array_module(grad_y).split(grad_y, ends, axis=axis))
@@ -82,9 +82,9 @@ def concatenate_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
 def split_heads_forward(
     packed: Array, *, n_heads: int, widths: tuple[int, ...]
 ) -> tuple[Array | tuple[Array, ...], tuple]:
-    """Cut projections that lie side by side apart, then each into its heads      [sec. 3.2.2]
+    """Split packed projections, then each into its heads      [sec. 3.2.2]
 
-    packed: (B, T, n_heads * sum(widths))   outputs: one (B, n_heads, T, width) per width, views without a copy
+    packed: (B, T, n_heads * sum(widths))   outputs: one (B, n_heads, T, width) per width, views, not copies
     """
     batch, length, _ = packed.shape
     outputs, start = [], 0
@@ -96,7 +96,7 @@ def split_heads_forward(
 
 
 def split_heads_backward(*grads_and_saved: Any) -> tuple[Array, ...]:
-    """Put the gradient of each output back where its values lay."""
+    """Write the gradient of each output into the columns its values came from."""
     *grads, (shape, n_heads, widths) = grads_and_saved
     batch, length, _ = shape
     some = next(grad for grad in grads if grad is not None)
@@ -119,7 +119,7 @@ def merge_heads_forward(heads: Array) -> tuple[Array, tuple]:
 
 
 def merge_heads_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
-    """Cut the last axis into heads again."""
+    """Split the last axis into heads again."""
     ((batch, n_heads, length, width),) = saved
     return (grad_y.reshape(batch, length, n_heads, width).swapaxes(1, 2),)  # (B, H, T, d_v)
 

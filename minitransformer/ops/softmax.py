@@ -1,4 +1,4 @@
-"""Softmax over the last axis, with a mask of what may be seen, and its logarithm."""
+"""Softmax over the last axis, with an optional mask, and its logarithm."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from minitransformer.ops.rule import Rule
 
 
 def softmax_forward(x: Array, *, mask: Array | None = None) -> tuple[Array, tuple]:
-    """y_i = exp(x_i) / sum_j exp(x_j), over the places where mask is True      [sec. 3.2.1]
+    """y_i = exp(x_i) / sum_j exp(x_j), over the positions where mask is True      [sec. 3.2.1]
 
     x, y: (..., n)   mask: boolean, broadcasts to x; a row that is masked everywhere gives zeros
     """
@@ -15,7 +15,7 @@ def softmax_forward(x: Array, *, mask: Array | None = None) -> tuple[Array, tupl
     if mask is not None:
         x = xp.where(mask, x, -xp.inf)
     largest = x.max(axis=-1, keepdims=True)
-    largest = xp.where(largest == -xp.inf, 0.0, largest)  # a fully masked row: -inf - -inf would be nan
+    largest = xp.where(largest == -xp.inf, 0.0, largest)  # a fully masked row: -inf - -inf would be NaN
     y = xp.exp(x - largest)  # the largest exponent is 0: no overflow
     total = y.sum(axis=-1, keepdims=True)
     y /= xp.where(total == 0.0, 1.0, total)

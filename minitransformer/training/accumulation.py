@@ -128,7 +128,7 @@ class OverlappingSink:
     """Brings gradients to an `OverlappedAllReduce`, which is told first how many of them will come to each leaf."""
 
     def __init__(self, total: OverlappedAllReduce):
-        self._total, self.add = total, total.add
+        self._total, self.accumulate = total, total.accumulate
 
     def prepare_for_backward(self, tensor: Tensor) -> None:
         self._total.prepare_for_backward(count_leaf_uses(tensor))

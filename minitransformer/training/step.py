@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from minitransformer.autograd import Tensor
-from minitransformer.autograd.tensor import GradientSink
+from minitransformer.autograd import GradientSink, Tensor
 from minitransformer.config import TrainingConfig
 from minitransformer.models import Model
 from minitransformer.nn import DropoutMasks

@@ -8,7 +8,8 @@ import numpy as np
 from tqdm import tqdm
 
 from minitransformer import kernels
-from minitransformer.backend import keep_freed_memory, load_array_module, to_numpy
+from minitransformer.allocator import keep_freed_memory
+from minitransformer.backend import load_array_module, to_numpy
 from minitransformer.checkpoints import RunFolder, save_checkpoint
 from minitransformer.config import Config
 from minitransformer.distributed import CommonStop, ProcessGroup
@@ -66,7 +67,7 @@ class Trainer:
         data, training, execution = config.data, config.training, config.execution
         stream = BatchStream(*corpus.train, src_tokens=data.src_tokens, tgt_tokens=data.tgt_tokens, seed=training.seed)
         self.validation = Validation.if_wanted(corpus, config)
-        self._connect(process_group or ProcessGroup.alone())
+        self._connect(process_group or ProcessGroup.single())
         self.batches = MicroBatches(stream, training.micro_batches, self.ranks.rank, self.ranks.size)
         self.progress = Progress(self.is_rank_0, progress)
         self.model = build_model(config.model, training.seed, self.xp, execution.precision, execution.kernels)

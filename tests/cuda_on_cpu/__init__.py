@@ -1,6 +1,6 @@
 """The CUDA kernels run on a CPU: compiled by g++, launched on NumPy arrays.
 
-``emulated(monkeypatch)`` puts the emulation in the place of CuPy for one test: then the twins of kernels/cupy take
+``emulated(monkeypatch)`` puts the emulation in the place of CuPy for one test: then the kernels of kernels/cupy take
 NumPy arrays. Everything is the code that runs on a GPU, but for the launch itself, cuBLAS and cuBLASLt.
 """
 
@@ -16,11 +16,10 @@ import pytest
 from cuda_on_cpu import cublas_lt, kernels, products
 from minitransformer import kernels as package_kernels
 from minitransformer.kernels.cupy import KERNELS, gemm, gemm_lt, launch
-from minitransformer.nn import layers
 
 
 class _Poisoned:
-    """NumPy, but new arrays are full of what is no number, so that a value nobody writes is seen."""
+    """NumPy, but new arrays are full of NaN, so that a value nobody writes is seen."""
 
     __name__ = "numpy"
 
@@ -39,14 +38,14 @@ class _Poisoned:
 
 
 class Device:
-    """Where the twins of kernels/cupy compute: here NumPy's arrays and emulated kernels.
+    """Where the kernels of kernels/cupy compute: here NumPy's arrays and emulated kernels.
 
-    xp: makes its arrays   put, get: bring NumPy's arrays there and back   twins: by the names of their rules
+    xp: makes its arrays   put, get: bring NumPy's arrays there and back   kernels: by the names of their rules
     """
 
     def __init__(self, monkeypatch):
         self.monkeypatch, self.xp = monkeypatch, np
-        self.twins = {twin.name: twin for twin in KERNELS}
+        self.kernels = {kernel.name: kernel for kernel in KERNELS}
 
     def put(self, array):
         return array
@@ -59,15 +58,15 @@ class Device:
         patch = self.monkeypatch
         for name in [name for name, library in package_kernels.KERNELS if library == "numpy"]:
             patch.delitem(package_kernels.KERNELS, (name, "numpy"))
-        for name, twin in self.twins.items():
-            patch.setitem(package_kernels.KERNELS, (name, "numpy"), twin)
-        patch.setattr(layers, "COUNTING", {"numpy"})
+        for name, kernel in self.kernels.items():
+            patch.setitem(package_kernels.KERNELS, (name, "numpy"), kernel)
+        patch.setitem(package_kernels.MASKS, "numpy", package_kernels.MASKS["cupy"])
         for name, library in list(package_kernels.FUNCTIONS):
             patch.setitem(package_kernels.FUNCTIONS, (name, "numpy"), package_kernels.FUNCTIONS[name, library])
 
 
 def emulated(monkeypatch) -> Device:
-    """For this test NumPy arrays are what CuPy arrays are to the twins."""
+    """For this test NumPy arrays are what CuPy arrays are to the kernels."""
     if kernels.COMPILER is None:
         pytest.skip("g++ is not installed: the kernels cannot be compiled for this machine")
     pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed: pip install minitransformer[dev]")
@@ -76,7 +75,7 @@ def emulated(monkeypatch) -> Device:
     monkeypatch.setattr(gemm, "_handle", lambda: 0)
     library = gemm_lt.Library(cublas_lt.stand_in())
     monkeypatch.setattr(gemm_lt, "library", lambda: library)
-    monkeypatch.setattr(gemm_lt, "_place", lambda: (0, 75, 0))
+    monkeypatch.setattr(gemm_lt, "current_device", lambda: (0, 75, 0))
     poisoned = _Poisoned()
     for name, module in sys.modules.items():
         if name.startswith("minitransformer.kernels.cupy.") and hasattr(module, "get_array_module"):

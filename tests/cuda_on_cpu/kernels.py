@@ -23,7 +23,7 @@ from minitransformer.kernels.precision import computed_dtype, half_dtype
 HEADER = Path(__file__).parent / "emulation.h"
 COMPILER = shutil.which("g++")
 KERNEL = re.compile(r'extern "C" __global__ void\s+(?:__launch_bounds__\(\d+\)\s+)?(\w+)\(([^)]*)\)')
-GUARD = 64  # bytes around each array, of a pattern that is no number in any floating-point type
+GUARD = 64  # bytes around each array, of a pattern that is NaN in any floating-point type
 POINTED_TO = {"long long": np.int64, "double": np.float64, "unsigned char": np.bool_}
 
 
@@ -115,7 +115,7 @@ def _value(kernel: str, kind: str, value, dtype: str, guarded: dict):
         assert value == 0, f"{kernel}: a pointer wanted, got {value}"
         return ctypes.c_void_p(0)
     pointed = kind.removeprefix("const ").removesuffix("*").strip()
-    if pointed != "Word":
+    if pointed != "Unit":
         stored = half_dtype(dtype) if dtype in ("bfloat16", "float16") else np.dtype(dtype)
         wanted = {"T": stored, "ACC": computed_dtype(stored)}.get(pointed, POINTED_TO.get(pointed))
         assert value.dtype == wanted, f"{kernel}: {kind} of {np.dtype(wanted)} wanted, got {value.dtype}"

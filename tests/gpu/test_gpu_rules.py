@@ -1,11 +1,11 @@
-"""Every readable pair on CuPy arrays against itself on NumPy's, and the kernels at the sizes of real training."""
+"""Every plain rule on CuPy arrays against itself on NumPy's, and the kernels at the sizes of real training."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 from cases import CASES, as_tuple, booleans, case, cotangents, ids
-from cuda_checks import check_twin, placed
+from cuda_checks import check_kernel, placed
 
 N = 4000
 REAL_SIZES = [
@@ -45,7 +45,7 @@ def test_the_pair_on_cupy_is_the_pair_on_numpy(case, device, rng, relative_error
 def test_the_kernel_equals_its_pair_at_real_sizes(case, dtype, device, rng, relative_error, monkeypatch):
     """The mask is what the GPU itself shows: drawn number by number, one of this size would take minutes."""
     monkeypatch.setattr("cuda_checks.slow_mask", lambda mask: device.get(mask.array(device.xp)))
-    check_twin(case, dtype, device, rng, relative_error)
+    check_kernel(case, dtype, device, rng, relative_error)
 
 
 def test_arrays_beyond_two_to_the_31_elements_are_reached(device):
@@ -62,8 +62,8 @@ def test_arrays_beyond_two_to_the_31_elements_are_reached(device):
 
 
 def test_memory_that_is_full_is_told_with_what_was_asked_for(device):
-    from minitransformer.backend import memory_trouble
+    from minitransformer.cuda_diagnosis import memory_trouble
 
     with pytest.raises(MemoryError) as caught:
         device.xp.empty(1 << 50, "f")
-    assert "4,294,967,296 MiB asked for on the GPU, " in memory_trouble(caught.value)
+    assert "4,294,967,296 MiB requested on the GPU, " in memory_trouble(caught.value)

@@ -1,1 +1,1 @@
-"""Processes: how ranks are started, watched and ended together."""
+"""Processes that train together: how they start, find each other, are watched, and end together."""

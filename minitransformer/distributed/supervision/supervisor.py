@@ -1,179 +1,170 @@
-"""The hub of the ranks: where they meet, pass short words, and are watched, so that nobody waits for the dead.
+"""The supervisor of the ranks: where they meet and exchange short texts, and which notices when one dies or hangs.
 
-Each rank keeps one connection to the hub and says twice a second that it lives, in which collective it waits and for
-how long. The hub ends the whole job, with one message, when a rank reports a failure, closes its connection without a
-farewell (killed, crashed), is silent for longer than the deadline (stopped, unreachable), or keeps the others waiting
-for longer than that. It runs in a thread of ``launch``, else of rank 0.
+Each rank keeps one connection to the supervisor and says twice a second that it lives, in which collective it waits and
+for how long. The supervisor ends the whole job, with one message, when a rank reports a failure, closes its connection
+without a farewell (killed, crashed), is silent for longer than the timeout (stopped, unreachable), or keeps the others
+waiting for longer than that. It runs in a thread of ``launch``, else of rank 0.
 """
 
 from __future__ import annotations
 
 import os
-import select
-import selectors
 import socket
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from minitransformer.distributed.supervision.health import GRACE, Failure, HealthMonitor
+from minitransformer.distributed.listener import Listener
+from minitransformer.distributed.supervision.health import Failure, HealthMonitor
 from minitransformer.distributed.supervision.messages import MessageSocket
+from minitransformer.distributed.timeouts import TIMEOUTS, Timeouts
 from minitransformer.errors import ConfigError
 
-BEAT = 0.5  # seconds between two signs of life
-DEADLINE = 120.0  # seconds, until the config is read and says otherwise
-NONSENSE = (ValueError, KeyError, TypeError, OverflowError)  # what words raise that are not a rank's
-SETTLE = 0.3  # seconds between the message and the end: a launcher that ends with a rank must have passed it on
+NOT_FROM_A_RANK = (ValueError, KeyError, TypeError, OverflowError)
+"""What reading a message raises that no rank sends."""
 
 
 class Supervisor:
-    """Waits for ``size`` ranks on ``port`` (0: any that is free) and watches them, in a thread of its own.
+    """Waits for ``size`` ranks at ``host``:``port`` (0: any that is free) and watches them, in a thread of its own.
 
-    speak: called once if the job must end, with the message
+    print_error: called once if the job must end, with the message
+    token: only who proves to know it is a rank
     explain: what is known of the end of a rank that closed its connection without a farewell
 
+    Attributes:
+        port: where it listens.
+        monitor: what is known of the ranks.
+        failure: why the job had to end, or None.
+        ended: set when all ranks have left, or have been told to end.
+
     Raises:
-        ConfigError: the port is in use, or is not this machine's.
+        ConfigError: the port is in use, or the address is not this machine's.
     """
 
     def __init__(
         self,
         size: int,
-        speak: Callable[[str], object],
+        print_error: Callable[[str], object],
         *,
-        host: str = "",
+        host: str = "127.0.0.1",
         port: int = 0,
-        deadline: float = DEADLINE,
+        token: str = "",
         explain: Callable[[int], str] = lambda rank: "it was killed, or it crashed",
+        timeouts: Timeouts = TIMEOUTS,
     ):
         try:
-            self._server = socket.create_server((host, port))
+            self._listener = Listener(host, port, token, self._welcome, timeouts)
         except (OSError, OverflowError) as error:
-            reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else error
-            raise ConfigError(f"ranks: port {port} must be free, got {reason}; set another MASTER_PORT") from error
-        self.watch = HealthMonitor(size, deadline)
-        self.port: int = self._server.getsockname()[1]
-        self.verdict: Failure | None = None
+            reason = os.strerror(error.errno) if isinstance(error, OSError) and (error.errno or 0) > 0 else error
+            raise ConfigError(
+                f"ranks: port {port} must be free at {host or 'this machine'}, got {reason}; set another MASTER_PORT, "
+                "and MASTER_ADDR to the machine of rank 0"
+            ) from error
+        self.port = self._listener.port
+        self.monitor = HealthMonitor(size, timeouts)
+        self.failure: Failure | None = None
         self.ended = threading.Event()
-        self._speak, self._explain = speak, explain
+        self._print_error, self._explain, self._timeouts = print_error, explain, timeouts
+        self._newcomers: list[MessageSocket] = []  # they know the token, but have not said which rank they are
         self._ranks: dict[int, MessageSocket] = {}
-        self._strangers: list[MessageSocket] = []  # connections that have not yet said who they are
-        # One selector for good: where the system has epoll it tells of events in their order, so that of ranks that end
-        # one after the other the first is found, however late the hub looks.
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self._server, selectors.EVENT_READ)
-        self._words: dict[str, str] = {}
-        self._wishes: dict[int, list[str]] = {}  # of each rank, the keys of words that are not there yet
-        self._beaten = time.monotonic()
-        threading.Thread(target=self._run, name="hub", daemon=True).start()
-
-    @property
-    def processes(self) -> list[int]:
-        """The process of each rank that has come, as its own machine numbers it."""
-        return [seen.process for seen in list(self.watch.ranks.values())]
+        self._values: dict[str, str] = {}
+        self._pending_gets: dict[int, list[str]] = {}  # of each rank, the keys whose values are not there yet
+        self._last_beat = time.monotonic()
+        threading.Thread(target=self._run, name="supervisor", daemon=True).start()
 
     def _run(self) -> None:
         """Until all have left, or the job must end."""
-        while self.verdict is None and not self.watch.all_have_left():
-            self._read()
-            self.verdict = self.watch.judge()
-        if self.verdict is not None:
-            self._speak(self.verdict.message)
-            time.sleep(SETTLE)
-            self._dismiss(self.verdict.code)
-        for lines in (*self._strangers, *self._ranks.values()):
-            lines.close()
-        self._selector.close()
-        self._server.close()
+        while self.failure is None and not self.monitor.all_have_left():
+            self._listener.poll(self._timeouts.heartbeat / 2)
+            self._beat()
+            self.failure = self.monitor.judge()
+        if self.failure is not None:
+            self._print_error(self.failure.message)
+            time.sleep(self._timeouts.flush)
+            self._end_all(self.failure.code)
+        for client in (*self._newcomers, *self._ranks.values()):
+            client.close()
+        self._listener.close()
         self.ended.set()
 
-    def _dismiss(self, code: int) -> None:
-        """Tell all to end, rank 0 last: the hub may be a thread of its process. So are late-comers told."""
-        untold = [*self._strangers, *(self._ranks[rank] for rank in sorted(self._ranks, reverse=True))]
-        until = time.monotonic() + GRACE
-        while True:
-            for lines in untold:
-                with suppress(OSError):
-                    lines.send(end=code)
-            untold = []
-            left = until - time.monotonic()
-            if left <= 0:  # however many keep coming
-                return
-            if select.select([self._server], [], [], left)[0]:
-                with suppress(OSError):
-                    untold = [MessageSocket(self._server.accept()[0])]
-                self._strangers += untold
+    def _end_all(self, code: int) -> None:
+        """Tell all to end, rank 0 last: this may be a thread of its process. Ranks that still come are told as well."""
+        for client in (*self._newcomers, *(self._ranks[rank] for rank in sorted(self._ranks, reverse=True))):
+            with suppress(OSError, ValueError, KeyError):
+                self._listener.unwatch(client.socket)
+            with suppress(OSError):
+                client.send(end=code)
+        until = time.monotonic() + self._timeouts.other_failures
+        while (left := until - time.monotonic()) > 0:  # however many keep coming
+            self._listener.poll(left)
 
-    def _read(self) -> None:
-        for key, _ in self._selector.select(BEAT / 2):
-            source = key.fileobj
-            if source is self._server:
-                with suppress(OSError):  # whoever it was has gone again
-                    self._strangers.append(MessageSocket(self._server.accept()[0]))
-                    self._selector.register(self._strangers[-1], selectors.EVENT_READ)
-            elif source in self._strangers:
-                self._welcome(source)
-            else:
-                self._hear(next(rank for rank, lines in self._ranks.items() if lines is source))
-        if time.monotonic() - self._beaten > BEAT:
-            self._beaten = time.monotonic()
-            for rank, lines in self._ranks.items():
-                with suppress(OSError):  # a closed connection is found when it is read
-                    if not self.watch.ranks[rank].left:
-                        lines.send()
+    def _beat(self) -> None:
+        if time.monotonic() - self._last_beat > self._timeouts.heartbeat:
+            self._last_beat = time.monotonic()
+            for rank, client in self._ranks.items():
+                if not self.monitor.ranks[rank].left:
+                    with suppress(OSError):  # a closed connection is found when it is read
+                        client.send()
 
-    def _welcome(self, lines: MessageSocket) -> None:
-        """A connection says who it is. Whoever does not speak as a rank is sent away."""
+    def _welcome(self, connection: socket.socket) -> None:
+        """A connection has proved that it belongs to the job."""
+        client = MessageSocket(connection, self._timeouts.send)
+        self._newcomers.append(client)
+        if self.failure is None:
+            self._listener.watch(connection, lambda: self._hello(client))
+        else:
+            with suppress(OSError):
+                client.send(end=self.failure.code)
+
+    def _hello(self, client: MessageSocket) -> None:
+        """A newcomer says which rank it is. Whoever does not speak as a rank is sent away."""
         try:
-            messages = lines.receive()
+            messages = client.receive()
             if messages == []:
                 return
             hello, *more = messages or [{}]
             rank, size, who = int(hello["rank"]), int(hello["size"]), str(hello["who"])
-            process = int(hello["process"])
-            if not 0 < process < 1 << 31:  # 0 and less would mean many processes to who sends a signal
-                raise ValueError("not a process")
-        except NONSENSE:
-            self._strangers.remove(lines)
-            self._selector.unregister(lines)
-            lines.close()
+        except NOT_FROM_A_RANK:
+            self._newcomers.remove(client)
+            self._listener.unwatch(client.socket)
+            client.close()
             return
-        if self.watch.comes(rank, size, who, process):
-            self._strangers.remove(lines)
-            self._ranks[rank], self._wishes[rank] = lines, []
-            with suppress(OSError):
-                lines.send()  # welcome
+        if self.monitor.comes(rank, size, who):
+            self._newcomers.remove(client)
+            self._ranks[rank], self._pending_gets[rank] = client, []
+            self._listener.unwatch(client.socket)
+            self._listener.watch(client.socket, lambda: self._hear(rank))
             self._hear(rank, more)
 
     def _hear(self, rank: int, messages: list[dict] | None = None) -> None:
-        """Take what a rank says, ``messages`` if they have been read already. Who talks nonsense is gone for us."""
-        lines = self._ranks[rank]
+        """Take what a rank says, ``messages`` if they have been read already; after nonsense it has left for us."""
+        client = self._ranks[rank]
         try:
-            messages = lines.receive() if messages is None else messages
+            messages = client.receive() if messages is None else messages
             for message in messages or ():
                 self._take(rank, message)
-        except NONSENSE:
+        except NOT_FROM_A_RANK:
             messages = None
         if messages is None:
-            self.watch.ends(rank, self._explain)
-        if self.watch.ranks[rank].left:
-            self._selector.unregister(lines)
+            self.monitor.ends(rank, self._explain)
+        if self.monitor.ranks[rank].left:
+            self._listener.unwatch(client.socket)
 
     def _take(self, rank: int, message: dict) -> None:
-        self.watch.take(rank, message)
+        self.monitor.take(rank, message)
         if "put" in message:
-            self._words[str(message["put"])] = str(message["word"])
+            self._values[str(message["put"])] = str(message["value"])
             for each in self._ranks:
-                self._grant(each)
+                self._send_values(each)
         if "get" in message:
-            self._wishes[rank].append(str(message["get"]))
-            self._grant(rank)
+            self._pending_gets[rank].append(str(message["get"]))
+            self._send_values(rank)
 
-    def _grant(self, rank: int) -> None:
-        """Send the words that this rank has asked for and that are there."""
-        wishes = self._wishes[rank]
-        for key in [wish for wish in wishes if wish in self._words]:
-            wishes.remove(key)
+    def _send_values(self, rank: int) -> None:
+        """Send the values that this rank has asked for and that are there."""
+        pending = self._pending_gets[rank]
+        for key in [key for key in pending if key in self._values]:
+            pending.remove(key)
             with suppress(OSError):
-                self._ranks[rank].send(key=key, word=self._words[key])
+                self._ranks[rank].send(key=key, value=self._values[key])

@@ -1,4 +1,4 @@
-"""The fast twins on CuPy arrays; each has its CUDA in a .cu file beside it. CuPy is imported when one first runs."""
+"""The fast kernels on CuPy arrays, with their CUDA sources beside them. CuPy is imported when one first runs."""
 
 from minitransformer.kernels.cupy.adam import adam
 from minitransformer.kernels.cupy.attention import attention
@@ -26,6 +26,6 @@ KERNELS: tuple[Rule, ...] = (
 )
 
 FUNCTIONS = {"adam": adam, "sum_of_squares": sum_of_squares}
-"""What is no rule: the optimizer's passes over whole vectors."""
+"""Kernels that belong to no rule: the optimizer's passes over whole vectors."""
 
 __all__ = ["FUNCTIONS", "KERNELS"]

@@ -4,7 +4,7 @@
 //   w = w - step_size * m / (sqrt(v) * inv_sqrt_correction + eps)
 //
 // step_size = lrate / (1 - beta1^t),  inv_sqrt_correction = 1 / sqrt(1 - beta2^t)
-// Threads: each takes every (gridDim.x * blockDim.x)-th parameter, neighbours next to each other.
+// Threads: each takes every (gridDim.x * blockDim.x)-th parameter, so that adjacent threads read adjacent values.
 extern "C" __global__ void adam(T *w, T *m, T *v, const T *grad, long long n, double beta1, double beta2, double eps,
                                 double step_size, double inv_sqrt_correction) {
     long long stride = (long long)gridDim.x * blockDim.x;

@@ -1,4 +1,4 @@
-"""Adam's update of all parameters by one kernel."""
+"""Adam's update of all parameters in one kernel."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def adam(
     step_size: float,
     inv_sqrt_correction: float,
 ) -> None:
-    """As in optim/adam.py, in place; all vectors have one length and type."""
+    """As in optim/adam.py, in place; all vectors have the same length and dtype."""
     blocks = (min(MOST_BLOCKS, *blocks_for(len(w))),)
-    numbers = (len(w), beta1, beta2, eps, step_size, inv_sqrt_correction)
-    launch("adam", "adam", blocks, (THREADS,), (w, m, v, grad, *numbers), w.dtype)
+    scalars = (len(w), beta1, beta2, eps, step_size, inv_sqrt_correction)
+    launch("adam", "adam", blocks, (THREADS,), (w, m, v, grad, *scalars), w.dtype)

@@ -1,4 +1,4 @@
-"""Twin of attention: products of all heads at once by strides, and one kernel for scale, mask, softmax and dropout."""
+"""Kernel of attention: strided products of all heads at once, and one pass for scale, mask, softmax and dropout."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from minitransformer.kernels.cupy.masks import CountedMask, arguments_of
 from minitransformer.kernels.precision import computed_dtype, uses_tf32
 from minitransformer.ops.rule import Rule
 
-ROWS = 4  # of scores that a block works on, a warp for each
+ROWS = 4  # of scores per block, one warp for each
 
 
 def attention_forward(
@@ -50,12 +50,12 @@ def attention_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
 
 
 def _mask_by_strides(mask: Array | None, shape: tuple[int, ...]) -> tuple[Strided | None, int, tuple[int, ...]]:
-    """The mask's bytes, how many heads a sentence has, and the strides of sentence, head, query and key."""
+    """The mask's bytes, the number of heads per sentence, and the strides of sentence, head, query and key."""
     *stack, n_queries, n_keys = shape
     if mask is None:
         return None, 1, (0, 0, 0, 0)
     xp = get_array_module(mask)
-    mask = xp.broadcast_to(mask, shape)  # a view: axes that one mask serves have stride 0
+    mask = xp.broadcast_to(mask, shape)  # a view: axes along which the mask is broadcast have stride 0
     if len(stack) > 2:
         mask = xp.ascontiguousarray(mask).reshape(-1, 1, n_queries, n_keys)
     elif len(stack) < 2:

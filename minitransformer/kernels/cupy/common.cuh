@@ -1,14 +1,14 @@
-// What all kernels of this folder share: how values are stored, rows in pieces of eight, sums over a block.
+// What all kernels of this folder share: how values are stored, vectors of eight values, sums over a block.
 //
 // Each .cu file is compiled once for every way to store activations. Two names, STORED and COMPUTED, come from outside:
 //   T = STORED      the type of activations and their gradients in memory: float, double, bf16 or fp16
 //   ACC = COMPUTED  what is computed and summed in, and the type of parameters: float, or double where T is double
-// Every whole number argument is a long long and every real one a double, so that no launch can mix up their sizes.
+// Every integer argument is a long long and every real one a double, so that no launch can confuse their sizes.
 
 #define INFINITE ((ACC)__uint_as_float(0x7f800000u))
-#define NO_NUMBER ((ACC)__uint_as_float(0x7fc00000u))
+#define NOT_A_NUMBER ((ACC)__uint_as_float(0x7fc00000u))
 
-struct bf16 {  // the upper half of a float
+struct bf16 {  // the upper 16 bits of a float
     unsigned short bits;
 };
 
@@ -33,39 +33,39 @@ __device__ inline float value_of(fp16 x) {
 #endif
 }
 
-__device__ inline void put(float *place, float value) { *place = value; }
-__device__ inline void put(double *place, double value) { *place = value; }
+__device__ inline void put(float *out, float value) { *out = value; }
+__device__ inline void put(double *out, double value) { *out = value; }
 
-// To the nearest, of two equally near ones to the even one; what is no number stays none.
-__device__ inline void put(bf16 *place, float value) {
+// Rounds to nearest, ties to even; NaN stays NaN.
+__device__ inline void put(bf16 *out, float value) {
     unsigned int bits = __float_as_uint(value);
     bool is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
     bits += 0x7fffu + ((bits >> 16) & 1u);
-    place->bits = is_nan ? 0x7fffu : (unsigned short)(bits >> 16);
+    out->bits = is_nan ? 0x7fffu : (unsigned short)(bits >> 16);
 }
 
-__device__ inline void put(fp16 *place, float value) {
+__device__ inline void put(fp16 *out, float value) {
 #ifdef __CUDACC__
-    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(place->bits) : "f"(value));
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(out->bits) : "f"(value));
 #else
-    place->bits = float_to_half(value);
+    out->bits = float_to_half(value);
 #endif
 }
 
-// A row is worked on in pieces of eight neighbouring values: one thread, and one draw of random numbers, for each.
+// A row is processed in groups of eight adjacent values: one thread, and one draw of random numbers, for each.
 // "whole" says that every row is a multiple of eight and starts at a multiple of 16 bytes: then eight values of two
-// bytes travel as one word. Otherwise they go one by one, and what lies behind the end of the row counts as zero.
+// bytes are moved as one vec16. Otherwise they are moved one by one, and values beyond the end of the row are zero.
 template <typename S>
-struct alignas(16) Eight {
+struct alignas(16) Vec8 {
     S values[8];
 };
 
 template <typename S>
 __device__ inline void load8(ACC *out, const S *row, long long column, long long width, bool whole) {
     if (whole && column < width) {
-        Eight<S> piece = *reinterpret_cast<const Eight<S> *>(row + column);
+        Vec8<S> vec = *reinterpret_cast<const Vec8<S> *>(row + column);
 #pragma unroll
-        for (int i = 0; i < 8; ++i) out[i] = value_of(piece.values[i]);
+        for (int i = 0; i < 8; ++i) out[i] = value_of(vec.values[i]);
     } else {
 #pragma unroll
         for (int i = 0; i < 8; ++i) out[i] = column + i < width ? (ACC)value_of(row[column + i]) : (ACC)0;
@@ -75,10 +75,10 @@ __device__ inline void load8(ACC *out, const S *row, long long column, long long
 template <typename S>
 __device__ inline void store8(S *row, const ACC *values, long long column, long long width, bool whole) {
     if (whole && column < width) {
-        Eight<S> piece;
+        Vec8<S> vec;
 #pragma unroll
-        for (int i = 0; i < 8; ++i) put(&piece.values[i], values[i]);
-        *reinterpret_cast<Eight<S> *>(row + column) = piece;
+        for (int i = 0; i < 8; ++i) put(&vec.values[i], values[i]);
+        *reinterpret_cast<Vec8<S> *>(row + column) = vec;
     } else {
 #pragma unroll
         for (int i = 0; i < 8; ++i)
@@ -100,7 +100,7 @@ __device__ inline ACC warp_max(ACC value) {
     return value;
 }
 
-// The same over a block of one dimension, a multiple of 32 threads: each warp by itself, then one warp after the other.
+// The same over a one-dimensional block of a multiple of 32 threads: within each warp, then over the warps in order.
 __device__ inline ACC block_sum(ACC value) {
     __shared__ ACC parts[32];
     value = warp_sum(value);

@@ -14,7 +14,7 @@ from minitransformer.backend import Array, get_array_module
 from minitransformer.errors import ShapeError
 from minitransformer.kernels.cupy.launch import Counter, address
 
-# cuBLAS's numbers for types of values and for the arithmetic: library_types.h and cublas_api.h.
+# cuBLAS's enumerations for data types and arithmetic: library_types.h and cublas_api.h.
 DATA_TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 14}
 COMPUTE_FLOAT32, COMPUTE_FLOAT64, COMPUTE_TF32 = 68, 70, 77
 DEFAULT_ALGORITHM = -1
@@ -43,7 +43,7 @@ def matmul(
     stack, (n, k), m = sizes_of(a, b, transpose_a, transpose_b)
     if out is None:
         out = get_array_module(a).empty((*stack, n, m), a.dtype if dtype is None else dtype)
-    # cuBLAS counts by columns: what it takes for y^T = b^T a^T is y = a b by rows.
+    # cuBLAS is column-major: its y^T = b^T a^T is the row-major y = a b.
     flags = int(transpose_b), int(transpose_a)
     _multiply(b, a, out, flags, (m, n, k), math.prod(stack), alpha, 1.0 if add else 0.0, tf32)
     return out
@@ -60,7 +60,7 @@ def _multiply(
     beta: float,
     tf32: bool,
 ) -> None:
-    """c = alpha op(a) op(b) + beta c in cuBLAS's words, ``count`` products: op(a) is m x k, op(b) k x n, by columns."""
+    """c = alpha op(a) op(b) + beta c in cuBLAS's terms, ``count`` products: op(a) m x k, op(b) k x n, column-major."""
     a, a_step, a_row = _layout(a)
     b, b_step, b_row = _layout(b)
     m, n, _ = sizes
@@ -99,10 +99,10 @@ def sizes_of(a: Array, b: Array, transpose_a: bool, transpose_b: bool) -> tuple[
 
 
 def _layout(x: Array) -> tuple[Array, int, int]:
-    """(x, elements from one matrix to the next, elements from one row to the next); a copy where strides are others."""
+    """(x, elements from one matrix to the next, elements from one row to the next); a copy for other strides."""
     *steps, row, column = (stride // x.itemsize for stride in x.strides)
     sizes = x.shape[:-2]
-    # The matrices must follow each other at one distance, whatever the axes that they are counted by.
+    # The matrices must be equally spaced in memory, whatever axes they are indexed by.
     even = all(steps[i] == steps[i + 1] * sizes[i + 1] for i in range(len(steps) - 1) if sizes[i] > 1)
     if (column != 1 and x.shape[-1] > 1) or row < x.shape[-1] or not even:
         x = get_array_module(x).ascontiguousarray(x)

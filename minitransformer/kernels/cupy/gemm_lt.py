@@ -1,8 +1,8 @@
-"""Products that add a bias, and cut at zero, before they are written: cuBLASLt's epilogues, which CuPy does not bind.
+"""Products with bias and ReLU fused in: cuBLASLt's epilogues, for which CuPy has no binding.
 
-The library is called through ctypes. Where it is not to be found, or has no algorithm for a product, ``biased_product``
-gives None, and who asked makes the product and then a pass over it. Enumerations have the numbers of cublasLt.h; which
-types go together stands in Table 1 of cublasLtMatmul in cuBLAS's manual. Not run on a GPU yet.
+The library is called through ctypes. Where it is not found, or has no algorithm for a product, ``biased_product``
+returns None, and the caller makes the product and then a pass over it. Enumerations have the values of cublasLt.h;
+Table 1 of cublasLtMatmul in cuBLAS's manual says which types may be combined.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 from minitransformer.backend import Array, get_array_module
 from minitransformer.errors import BackendError
-from minitransformer.kernels.cupy.cast import stored
+from minitransformer.kernels.cupy.cast import cast_parameter
 from minitransformer.kernels.cupy.gemm import COMPUTE_FLOAT32, COMPUTE_TF32, DATA_TYPES, sizes_of
 from minitransformer.kernels.cupy.launch import Counter, address
 
@@ -46,9 +46,9 @@ class HeuristicResult(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Product:
-    """All that decides how a product is made. cuBLASLt counts by columns, so its D = A B is our y^T = b^T a^T.
+    """All that decides how a product is made. cuBLASLt is column-major, so its D = A B is our y^T = b^T a^T.
 
-    gpu: its number   sizes: rows and columns of D, and what is summed over   alignments: bytes, of A, B, C, D, bias
+    gpu: its index   sizes: rows and columns of D, and what is summed over   alignments: bytes, of A, B, C, D, bias
     """
 
     gpu: int
@@ -61,7 +61,7 @@ class Product:
 
 @dataclass(frozen=True)
 class Plan:
-    """A product's descriptor, the layouts of A, B and D, and the algorithm: chosen once, kept for good."""
+    """A product's descriptor, the layouts of A, B and D, and the algorithm: chosen once and kept."""
 
     descriptor: c_void_p
     a: c_void_p
@@ -79,7 +79,7 @@ class Library:
         functions.cublasLtGetStatusName.restype = ctypes.c_char_p
         functions.cublasLtGetVersion.restype = c_size_t
         self._handles: dict[int, c_void_p] = {}
-        self._plans: dict[Product, Plan | None] = {}  # some hundred bytes for each length of a batch that was met
+        self._plans: dict[Product, Plan | None] = {}  # some hundred bytes for each length of a batch
         self._workspaces: dict[tuple[int, int], Array] = {}
         self._lock = Lock()
 
@@ -88,12 +88,12 @@ class Library:
         return self._functions.cublasLtGetVersion()
 
     def multiply(self, a: Array, b: Array, bias: Array, out: Array, *, relu: bool, tf32: bool) -> bool:
-        """out = a b + bias, or what of it is above zero. False: no algorithm does that, and nothing was done."""
-        gpu, capability, stream = _place()
+        """out = a b + bias, or its ReLU. False: there is no algorithm for it, and nothing was done."""
+        gpu, capability, stream = current_device()
         pointers = [address(each) for each in (b, a, out, out, bias)]
         alignments = tuple(min(MOST_ALIGNMENT, pointer & -pointer) for pointer in pointers)
         product = Product(gpu, a.dtype.name, (*out.shape[::-1], a.shape[1]), relu, tf32, alignments)
-        with self._lock:  # the descriptor holds the bias until the product is launched
+        with self._lock:  # the descriptor must hold this bias until the product is launched
             if product not in self._plans:
                 self._plans[product] = self._planned(product, _workspace_bytes(capability), pointers[-1])
             plan = self._plans[product]
@@ -149,7 +149,7 @@ class Library:
             self._call("MatrixLayoutDestroy", layout)
 
     def _layout(self, kind: int, rows: int, columns: int) -> c_void_p:
-        """Of a matrix whose columns lie one after the other without gaps."""
+        """The layout of a matrix whose columns follow each other without gaps."""
         return self._made("MatrixLayout", c_int(kind), c_uint64(rows), c_uint64(columns), c_int64(rows))
 
     def _made(self, what: str, *arguments: Any) -> c_void_p:
@@ -166,7 +166,7 @@ class Library:
         return self._handles[gpu]
 
     def _workspace(self, gpu: int, stream: int, capability: int, like: Array) -> Array:
-        """Products of one stream follow each other, so they may share it."""
+        """Products of one stream run one after another, so they may share it."""
         if (gpu, stream) not in self._workspaces:
             size = _workspace_bytes(capability)
             self._workspaces[gpu, stream] = get_array_module(like).empty(size, "uint8")
@@ -177,12 +177,14 @@ class Library:
 
     def _check(self, name: str, status: int) -> None:
         if status:
-            said = self._functions.cublasLtGetStatusName(c_int(status)).decode()
-            raise BackendError(f"cublasLt{name}: the status must be CUBLAS_STATUS_SUCCESS, got {said} ({status})")
+            status_name = self._functions.cublasLtGetStatusName(c_int(status)).decode()
+            raise BackendError(
+                f"cublasLt{name}: the status must be CUBLAS_STATUS_SUCCESS, got {status_name} ({status})"
+            )
 
 
 def biased_product(a: Array, b: Array, bias: Array, *, relu: bool = False, tf32: bool = False) -> Array | None:
-    """y = a b + bias, or with ``relu`` max(0, a b + bias); None where cuBLASLt cannot, which never makes float64
+    """y = a b + bias, or with ``relu`` max(0, a b + bias); None where cuBLASLt cannot, and always for float64
 
     a: (n, k)   b: (k, m)   bias: (m,), of any type; used in the type of a, which Table 1 of the manual asks for
     y: (n, m), of the type of a, summed in float32   tf32: for float32 factors
@@ -196,14 +198,14 @@ def biased_product(a: Array, b: Array, bias: Array, *, relu: bool = False, tf32:
     if found is None or a.dtype.name == "float64":
         return None
     xp = get_array_module(a)
-    a, b, bias = (xp.ascontiguousarray(each) for each in (a, b, stored(bias, a.dtype)))
+    a, b, bias = (xp.ascontiguousarray(each) for each in (a, b, cast_parameter(bias, a.dtype)))
     out = xp.empty((len(a), b.shape[1]), a.dtype)
     return out if found.multiply(a, b, bias, out, relu=relu, tf32=tf32) else None
 
 
 @cache
 def library() -> Library | None:
-    """cuBLASLt if this process can load it, which is found out once."""
+    """cuBLASLt if this process can load it, which is tried once."""
     try:
         return load()
     except BackendError:
@@ -211,17 +213,17 @@ def library() -> Library | None:
 
 
 def load() -> Library:
-    """The library that cuBLAS itself uses; it is found as CuPy finds CUDA's libraries.
+    """The library that cuBLAS itself uses; it is found in the way in which CuPy finds CUDA's libraries.
 
     Raises:
-        BackendError: it is not there or cannot be loaded.
+        BackendError: it is missing or cannot be loaded.
     """
     try:
         from cuda import pathfinder
 
         return Library(ctypes.CDLL(pathfinder.load_nvidia_dynamic_lib("cublasLt").abs_path))
     except (ImportError, RuntimeError, OSError, AttributeError, TypeError) as error:
-        reason = " ".join(str(error).split()).split(": No such file")[0]  # the finder goes on with all that it has read
+        reason = " ".join(str(error).split()).split(": No such file")[0]  # the finder appends every path it has tried
         raise BackendError(f"cublasLt: it must be possible to load it, got {reason}") from error
 
 
@@ -230,8 +232,8 @@ def _workspace_bytes(capability: int) -> int:
     return (32 if capability >= 90 else 4) << 20
 
 
-def _place() -> tuple[int, int, int]:
-    """The number of the current GPU, its compute capability times ten, and the address of the current stream."""
+def current_device() -> tuple[int, int, int]:
+    """The index of the current GPU, its compute capability times ten, and the address of the current stream."""
     import cupy
 
     device = cupy.cuda.Device()

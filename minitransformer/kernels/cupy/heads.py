@@ -1,4 +1,4 @@
-"""Twins of split_heads and merge_heads: contiguous heads, so that every product of attention has one stride."""
+"""Kernels of split_heads and merge_heads: contiguous heads, so that every product of attention has one stride."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def merge_heads_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
 
 
 def _starts(n_heads: int, widths: tuple[int, ...]) -> list[int]:
-    """Where the part of each width begins in a packed row, in elements."""
+    """The offset of each width's columns in a packed row, in elements."""
     return [n_heads * sum(widths[:i]) for i in range(len(widths))]
 
 

@@ -1,4 +1,4 @@
-"""How a kernel is started: compiled when it is first needed, its arguments brought into the one form they have."""
+"""How a kernel is launched: compiled when first needed, its arguments converted to the types that all kernels take."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from minitransformer.backend import Array
 from minitransformer.errors import ShapeError
 from minitransformer.kernels.cupy.source import options_of, source_of
 
-THREADS = 256  # of a block, where each thread works for itself
+THREADS = 256  # of a block whose threads work independently
 
 
 class Counter:
-    """Launches of kernels and products of this folder since the start; the array library's own are not among them."""
+    """Launches of the kernels and products of this folder since the start, without those of the array library."""
 
     launches = 0
 
 
 class Strided:
-    """An array that a kernel reads by strides that it is told: it need not be contiguous."""
+    """An array that a kernel reads by strides: it need not be contiguous."""
 
     def __init__(self, array: Array):
         self.array = array
@@ -39,8 +39,8 @@ def launch(
 ) -> None:
     """Start ``kernel`` of ``file.cu``, compiled for activations of ``dtype``.
 
-    arguments: contiguous arrays (None: a null pointer), whole numbers and real numbers
-    names: constants that the source leaves open
+    arguments: contiguous arrays (None: a null pointer), integers and floats
+    names: compile-time constants of the source
     """
     Counter.launches += 1
     function = compiled(file, kernel, np.dtype(dtype).name, tuple(sorted(names.items())))
@@ -61,7 +61,7 @@ def _module(file: str, dtype: str, names: tuple[tuple[str, int], ...]) -> Any:
 
 
 def _argument(value: Any, kernel: str) -> Any:
-    """Whole numbers become 64-bit ones and real numbers double precision, as every kernel expects."""
+    """Integers become 64-bit and floats double precision, as every kernel expects."""
     if isinstance(value, Strided):
         return value.array
     if value is None:
@@ -76,20 +76,20 @@ def _argument(value: Any, kernel: str) -> Any:
 
 
 def blocks_for(n: int, per_block: int = THREADS) -> tuple[int]:
-    """A grid of blocks that reaches ``n`` pieces of work."""
+    """A grid with at least ``n`` threads, or ``n`` units of ``per_block``."""
     return (-(-n // per_block),)
 
 
-def pieces(n_rows: int, width: int) -> int:
-    """Pieces of eight neighbouring values that the rows consist of."""
+def groups_of_8(n_rows: int, width: int) -> int:
+    """Groups of eight adjacent values in all rows; the last of a row may be partial."""
     return n_rows * -(-width // 8)
 
 
-def fits_words(width: int, *arrays: Array | None) -> bool:
-    """Whether all rows can be moved in words of 16 bytes (see common.cuh)."""
+def fits_vec16(width: int, *arrays: Array | None) -> bool:
+    """Whether all rows can be moved as 16-byte vectors, vec16 (see common.cuh)."""
     return width % 8 == 0 and all(address(array) % 16 == 0 for array in arrays if array is not None)
 
 
 def address(array: Array) -> int:
-    """Where the array's memory begins."""
+    """The address of the array's first element."""
     return array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr

@@ -1,13 +1,13 @@
-"""Twin of linear: cuBLAS products in the stored type, the gradient of the matrix in the type of the parameters."""
+"""Kernel of linear: cuBLAS products in the dtype of activations; the matrix's gradient in that of parameters."""
 
 from __future__ import annotations
 
 from minitransformer.backend import Array, get_array_module
 from minitransformer.errors import ShapeError
-from minitransformer.kernels.cupy.cast import stored
+from minitransformer.kernels.cupy.cast import cast_parameter
 from minitransformer.kernels.cupy.gemm import matmul
 from minitransformer.kernels.cupy.gemm_lt import biased_product
-from minitransformer.kernels.cupy.launch import THREADS, blocks_for, fits_words, launch, pieces
+from minitransformer.kernels.cupy.launch import THREADS, blocks_for, fits_vec16, groups_of_8, launch
 from minitransformer.kernels.cupy.sums import sum_rows
 from minitransformer.kernels.precision import uses_tf32
 from minitransformer.ops.rule import Rule
@@ -16,7 +16,7 @@ from minitransformer.ops.rule import Rule
 def linear_forward(x: Array, weight: Array, bias: Array | None = None) -> tuple[Array, tuple]:
     """As in ops/linear.py."""
     rows = rows_of(x)  # (N, d_in)
-    matrix, tf32 = stored(weight, x.dtype), uses_tf32()
+    matrix, tf32 = cast_parameter(weight, x.dtype), uses_tf32()
     y = matmul(rows, matrix, tf32=tf32) if bias is None else affine(rows, matrix, bias, tf32=tf32)  # (N, d_out)
     return y.reshape(*x.shape[:-1], weight.shape[1]), (rows, x.shape, matrix, weight.dtype, bias is not None, tf32)
 
@@ -46,10 +46,10 @@ def affine(rows: Array, matrix: Array, bias: Array, *, tf32: bool) -> Array:
 
 
 def check_bias(bias: Array, matrix: Array) -> None:
-    """A kernel would read behind the end of a bias that is too short.
+    """A kernel would read beyond the end of a bias that is too short.
 
     Raises:
-        ShapeError: the bias has not one value for each column.
+        ShapeError: the bias does not have one value per column.
     """
     if bias.shape != matrix.shape[1:]:
         raise ShapeError(f"linear: the bias must have the shape {matrix.shape[1:]}, got {bias.shape}")
@@ -58,9 +58,9 @@ def check_bias(bias: Array, matrix: Array) -> None:
 def add_bias(y: Array, bias: Array) -> None:
     """y += bias, (N, width) and (width,)"""
     n_rows, width = y.shape
-    blocks = blocks_for(pieces(n_rows, width))
+    blocks = blocks_for(groups_of_8(n_rows, width))
     launch(
-        "feed_forward", "add_bias", blocks, (THREADS,), (y, bias, n_rows, width, fits_words(width, y, bias)), y.dtype
+        "feed_forward", "add_bias", blocks, (THREADS,), (y, bias, n_rows, width, fits_vec16(width, y, bias)), y.dtype
     )
 
 

@@ -1,21 +1,37 @@
-"""Dropout masks that nobody stores: a key and a place from which every kernel draws the same values again."""
+"""Dropout masks that are never stored: a key and a counter from which every kernel draws the same values again."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 from types import ModuleType
+from typing import NamedTuple
+
+import numpy as np
 
 from minitransformer.backend import Array
 from minitransformer.errors import ShapeError
-from minitransformer.kernels.cupy.launch import THREADS, blocks_for, launch, pieces
+from minitransformer.kernels.cupy.launch import THREADS, blocks_for, groups_of_8, launch
+
+
+class DropoutArguments(NamedTuple):
+    """What a kernel is told of a mask: the five DROPOUT_ARGUMENTS of philox.cuh."""
+
+    key0: int
+    key1: int
+    site: int
+    threshold: int  # draws of 16 bits below it are dropped; 0 keeps everything
+    factor: float  # 1 / (1 - p_drop)
+
+
+NOTHING_DROPPED = DropoutArguments(0, 0, 0, 0, 1.0)
 
 
 @dataclass(frozen=True)
 class CountedMask:
     """The mask of one dropout: what ``philox.cuh`` draws from (key, site) for each row and column.
 
-    key: two words of 32 bits, mixed from seed, update and micro-batch   site: which dropout of the model
+    key: two 32-bit integers, mixed from seed, update and micro-batch   site: which dropout of the model
     shape: of the mask; the last axis are columns, all others rows   p_drop: exact to 1 / 131072
     """
 
@@ -30,29 +46,29 @@ class CountedMask:
         return round(self.p_drop * 65536)
 
     @property
-    def arguments(self) -> tuple:
-        """The five arguments of DROPOUT_ARGUMENTS."""
-        return (*self.key, self.site, self.threshold, 1.0 / (1.0 - self.p_drop))
+    def arguments(self) -> DropoutArguments:
+        return DropoutArguments(*self.key, self.site, self.threshold, 1.0 / (1.0 - self.p_drop))
 
     def array(self, xp: ModuleType) -> Array:
-        """The same mask as a boolean array, True = kept: what the readable pairs take."""
+        """The same mask as a boolean array, True = kept: what the plain rules take."""
         width = self.shape[-1]
         n_rows = math.prod(self.shape[:-1])
         keep = xp.empty(self.shape, dtype=bool)
-        blocks = blocks_for(pieces(n_rows, width))
+        blocks = blocks_for(groups_of_8(n_rows, width))
         launch("dropout", "keep_mask", blocks, (THREADS,), (keep, n_rows, width, *self.arguments), "float32")
         return keep
 
 
-NOTHING_DROPPED = (0, 0, 0, 0, 1.0)
-"""DROPOUT_ARGUMENTS that keep everything."""
+def draw_mask(rule: str, key: tuple[int, ...], site: int, shape: tuple[int, ...], p_drop: float) -> CountedMask:
+    """A mask for the kernel of any rule: other values than NumPy's, with the same probability."""
+    return CountedMask(tuple(np.random.SeedSequence(key).generate_state(2, np.uint32).tolist()), site, shape, p_drop)
 
 
-def arguments_of(keep: CountedMask | None, name: str, shape: tuple[int, ...]) -> tuple:
+def arguments_of(keep: CountedMask | None, name: str, shape: tuple[int, ...]) -> DropoutArguments:
     """What a kernel must be told of ``keep``.
 
     Raises:
-        ShapeError: it is an array, which the readable pairs take, or of another shape.
+        ShapeError: it is an array, which the plain rules take, or of another shape.
     """
     if keep is None:
         return NOTHING_DROPPED

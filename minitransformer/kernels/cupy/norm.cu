@@ -4,8 +4,8 @@
 //   x_hat = (total - mean(total)) / sqrt(var(total) + eps)
 //   y     = gamma * x_hat + beta
 //
-// Threads: a block works on a row, thread t on pieces t, t + blockDim.x, ... of eight columns each. A thread keeps its
-// values in registers from the first pass to the last (GROUPS pieces, given from outside; 1 up to d_model = 4,096), so
+// Threads: a block works on a row, thread t on groups t, t + blockDim.x, ... of eight columns each. A thread keeps its
+// values in registers from the first pass to the last (GROUPS of them, a compile-time constant; 1 up to d_model = 4,096), so
 // every value is read once and written once. The bound of 512 threads keeps a thread at 128 registers at most.
 
 extern "C" __global__ void __launch_bounds__(512)
@@ -24,7 +24,7 @@ norm_forward(const T *x, const T *sublayer, const ACC *gamma, const ACC *beta, T
             for (int i = 0; i < 8; ++i) total[g][i] += other[i];
         }
 #pragma unroll
-        for (int i = 0; i < 8; ++i) sum += total[g][i];  // zeros behind the end of the row
+        for (int i = 0; i < 8; ++i) sum += total[g][i];  // zeros beyond the end of the row
     }
     ACC mean = block_sum(sum) / (ACC)width;
 

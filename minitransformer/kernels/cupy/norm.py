@@ -1,9 +1,9 @@
-"""Twins of layer_norm and residual_dropout_norm: each value is read once and written once, forward and backward."""
+"""Kernels of layer_norm and residual_dropout_norm: each value is read once and written once, forward and backward."""
 
 from __future__ import annotations
 
 from minitransformer.backend import Array, get_array_module
-from minitransformer.kernels.cupy.launch import fits_words, launch
+from minitransformer.kernels.cupy.launch import fits_vec16, launch
 from minitransformer.kernels.cupy.linear import rows_of
 from minitransformer.kernels.cupy.masks import CountedMask, arguments_of
 from minitransformer.kernels.cupy.sums import sum_rows
@@ -11,7 +11,7 @@ from minitransformer.kernels.precision import computed_dtype
 from minitransformer.ops.rule import Rule
 
 MOST_THREADS = 512  # of a block; more would leave a thread too few registers
-PARTS = 1024  # blocks that walk over the rows in backward, each with its own sums for gamma and beta
+PARTS = 1024  # blocks that loop over the rows in backward, each with sums of its own for gamma and beta
 
 
 def residual_dropout_norm_forward(
@@ -32,7 +32,7 @@ def residual_dropout_norm_forward(
     n_rows, width = rows.shape
     inv_std = xp.empty(n_rows, computed_dtype(x.dtype))
     threads, groups = block_of(width)
-    arguments = (rows, others, gamma, beta, y, x_hat, inv_std, width, eps, fits_words(width, rows, others, gamma, beta))
+    arguments = (rows, others, gamma, beta, y, x_hat, inv_std, width, eps, fits_vec16(width, rows, others, gamma, beta))
     launch("norm", "norm_forward", (n_rows,), (threads,), (*arguments, *dropout), x.dtype, GROUPS=groups)
     return y.reshape(x.shape), (x_hat, inv_std, gamma, dropout)
 
@@ -43,11 +43,11 @@ def residual_dropout_norm_backward(grad_y: Array, saved: tuple) -> tuple[Array, 
     xp, grad_rows = get_array_module(grad_y), rows_of(grad_y)
     n_rows, width = grad_rows.shape
     grad_x = xp.empty_like(grad_rows)
-    grad_sublayer = xp.empty_like(grad_rows) if dropout[3] else None
+    grad_sublayer = xp.empty_like(grad_rows) if dropout.threshold else None
     parts = xp.empty((min(n_rows, PARTS), 2 * width), inv_std.dtype)
     threads, groups = block_of(width)
     arguments = (grad_rows, x_hat, inv_std, gamma, grad_x, grad_sublayer, parts, n_rows, width)
-    is_whole = fits_words(width, grad_rows, x_hat, gamma)
+    is_whole = fits_vec16(width, grad_rows, x_hat, gamma)
     launch(
         "norm", "norm_backward", (len(parts),), (threads,), (*arguments, is_whole, *dropout), x_hat.dtype, GROUPS=groups
     )
@@ -70,10 +70,10 @@ def layer_norm_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
 
 
 def block_of(width: int) -> tuple[int, int]:
-    """(threads of a block, pieces of eight columns that each of them holds) for rows of ``width``"""
-    n_pieces = -(-width // 8)
-    threads = min(MOST_THREADS, -(-n_pieces // 32) * 32)
-    return threads, -(-n_pieces // threads)
+    """(threads of a block, groups of eight columns that each of them holds) for rows of ``width``"""
+    n_groups = -(-width // 8)
+    threads = min(MOST_THREADS, -(-n_groups // 32) * 32)
+    return threads, -(-n_groups // threads)
 
 
 layer_norm = Rule("layer_norm", layer_norm_forward, layer_norm_backward)

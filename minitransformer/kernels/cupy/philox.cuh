@@ -1,10 +1,10 @@
-// Random numbers by counting: Philox 4x32-10  [Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"].
+// Counter-based random numbers: Philox 4x32-10  [Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"].
 //
-// philox(counter, key) mixes 128 bits beyond recognition, so any thread finds the draws of any place by itself, forward
-// and backward alike, and no mask of dropout is ever stored.
-//   key      the seed, update and micro-batch, mixed by the caller into two words
-//   counter  column / 8, row (two words), site: which dropout of the model this is
-// Each call gives eight draws of 16 bits, for eight neighbouring columns; a value is kept if its draw >= threshold.
+// philox(counter, key) mixes 128 bits beyond recognition, so any thread computes the draws of any element by itself, forward
+// and backward alike, and no dropout mask is ever stored.
+//   key      the seed, update and micro-batch, mixed by the caller into two 32-bit integers
+//   counter  column / 8, row (64 bits), site: which dropout of the model this is
+// Each call gives eight draws of 16 bits, for eight adjacent columns; a value is kept if its draw >= threshold.
 
 __device__ inline void philox(unsigned int c[4], unsigned int key0, unsigned int key1) {
 #pragma unroll
@@ -39,15 +39,15 @@ __device__ inline void drop8(ACC *values, const Dropout &dropout, long long row,
     }
 }
 
-// The same for one value alone.
+// The same for a single value.
 __device__ inline ACC drop1(ACC value, const Dropout &dropout, long long row, long long column) {
     if (dropout.threshold == 0) return value;
     unsigned int c[4] = {(unsigned int)(column / 8), (unsigned int)row, (unsigned int)((unsigned long long)row >> 32),
                          (unsigned int)dropout.site};
     philox(c, (unsigned int)dropout.key0, (unsigned int)dropout.key1);
     int i = (int)(column % 8);
-    unsigned int word = i < 4 ? (i < 2 ? c[0] : c[1]) : (i < 6 ? c[2] : c[3]);
-    unsigned int draw = (word >> (16 * (i % 2))) & 0xffffu;
+    unsigned int bits = i < 4 ? (i < 2 ? c[0] : c[1]) : (i < 6 ? c[2] : c[3]);
+    unsigned int draw = (bits >> (16 * (i % 2))) & 0xffffu;
     return draw >= dropout.threshold ? value * (ACC)dropout.factor : (ACC)0;
 }
 

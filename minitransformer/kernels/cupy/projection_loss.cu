@@ -4,19 +4,19 @@
 //   loss  = ln Z - (1 - eps) logit_target - eps mean(logits),   nll = ln Z - logit_target,   Z = sum_v exp(logit_v)
 //   grad  = (p - q) * grad_scale; all are zero where the target is padding
 //
-// Threads: a block of 256 works on a row of V logits. First pass: each thread keeps the largest value it has met and
+// Threads: a block of 256 works on a row of V logits. First pass: each thread keeps the largest value it has seen and
 // the sum of exponentials below it; second pass: the gradient. The second time the row comes mostly from the cache.
 
-// losses: (n_rows, 2), loss and nll of each row, in double precision   grad: (n_rows, V), null if it is not wanted
+// losses: (n_rows, 2), loss and nll of each row, in double precision   grad: (n_rows, V), null if it is not needed
 extern "C" __global__ void cross_entropy(const ACC *logits, const long long *targets, double *losses, T *grad,
-                                         long long n_words, double smoothing, long long pad_id, double grad_scale) {
+                                         long long vocab_size, double smoothing, long long pad_id, double grad_scale) {
     __shared__ ACC maxima[32];
     long long row = blockIdx.x, target = targets[row];
-    const ACC *from = logits + row * n_words;
+    const ACC *from = logits + row * vocab_size;
     bool real = target != pad_id;
 
     ACC largest = -INFINITE, sum = 0, plain = 0;
-    for (long long v = threadIdx.x; v < n_words; v += blockDim.x) {
+    for (long long v = threadIdx.x; v < vocab_size; v += blockDim.x) {
         ACC logit = from[v];
         plain += logit;
         if (logit > largest) {
@@ -36,16 +36,16 @@ extern "C" __global__ void cross_entropy(const ACC *logits, const long long *tar
     ACC log_z = log(sum) + highest;
     if (threadIdx.x == 0) {
         ACC nll = log_z - from[target];
-        ACC uniform = log_z - plain / (ACC)n_words;
+        ACC uniform = log_z - plain / (ACC)vocab_size;
         losses[2 * row] = real ? (double)((1 - (ACC)smoothing) * nll + (ACC)smoothing * uniform) : 0.0;
         losses[2 * row + 1] = real ? (double)nll : 0.0;
     }
     if (!grad) return;
-    __syncthreads();  // grad may lie over the logits: the target's must have been read
-    ACC spread = (ACC)(smoothing / (double)n_words);
-    for (long long v = threadIdx.x; v < n_words; v += blockDim.x) {
+    __syncthreads();  // grad may overwrite the logits: the target's must have been read
+    ACC spread = (ACC)(smoothing / (double)vocab_size);
+    for (long long v = threadIdx.x; v < vocab_size; v += blockDim.x) {
         ACC value = exp(from[v] - log_z) - spread;
         if (v == target) value -= (ACC)(1.0 - smoothing);
-        put(grad + row * n_words + v, real ? value * (ACC)grad_scale : (ACC)0);
+        put(grad + row * vocab_size + v, real ? value * (ACC)grad_scale : (ACC)0);
     }
 }

@@ -1,6 +1,6 @@
-"""Twin of projection_loss that never holds all logits: chunks of rows go through two products and one kernel between.
+"""Kernel of projection_loss that never holds all logits: per chunk of rows three products and one pass over its logits.
 
-As on NumPy, forward forms the gradients for grad_loss = 1 while a chunk's logits are at hand; backward scales them.
+As on NumPy, forward computes the gradients for grad_loss = 1 while a chunk's logits exist; backward scales them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import numpy as np
 
 from minitransformer.backend import Array, get_array_module
 from minitransformer.config import PAD
-from minitransformer.kernels.cupy.cast import scaled_copy, stored
+from minitransformer.kernels.cupy.cast import cast_parameter, scaled_copy
 from minitransformer.kernels.cupy.gemm import matmul
 from minitransformer.kernels.cupy.launch import THREADS, launch
 from minitransformer.kernels.cupy.linear import rows_of
@@ -20,9 +20,7 @@ from minitransformer.kernels.precision import computed_dtype, uses_tf32
 from minitransformer.ops.rule import Rule
 
 CHUNK_ELEMENTS = 1 << 26  # logits held at a time: 256 MiB in float32; to be tuned on a GPU
-HALF_SCALE = (
-    1024.0  # on the logits' gradients in float16, whose smallest numbers are larger than label smoothing's share
-)
+HALF_SCALE = 1024.0  # of the logits' gradients in float16, where label smoothing's share would underflow
 
 
 def projection_loss_forward(
@@ -31,7 +29,7 @@ def projection_loss_forward(
     """As in ops/projection_loss.py."""
     xp, tf32 = get_array_module(x), uses_tf32()
     dtype = computed_dtype(x.dtype)
-    x, matrix = rows_of(x), stored(table, x.dtype)
+    x, matrix = rows_of(x), cast_parameter(table, x.dtype)
     grad_x = xp.empty(x.shape, dtype)  # (N, d_model)
     grad_table = xp.empty(table.shape, table.dtype)  # (V, d_model)
     losses = xp.empty((len(x), 2), np.float64)
@@ -56,7 +54,7 @@ def projection_loss_inference_forward(
     x: Array, table: Array, *, targets: Array, label_smoothing: float = 0.0, pad_id: int = PAD
 ) -> tuple[Array, Array]:
     """The two losses alone."""
-    x, matrix = rows_of(x), stored(table, x.dtype)
+    x, matrix = rows_of(x), cast_parameter(table, x.dtype)
     losses = get_array_module(x).empty((len(x), 2), np.float64)
     for part, logits in _chunks(x, matrix, uses_tf32()):
         _cross_entropy(logits, targets[part], losses[part], None, label_smoothing, pad_id, 1.0)
@@ -67,13 +65,13 @@ def _chunk_shape(x: Array, table: Array) -> tuple[int, int]:
     return min(len(x), chunk_rows(len(table))), len(table)
 
 
-def chunk_rows(n_words: int) -> int:
+def chunk_rows(vocab_size: int) -> int:
     """Rows of logits held at a time."""
-    return max(1, CHUNK_ELEMENTS // n_words)
+    return max(1, CHUNK_ELEMENTS // vocab_size)
 
 
 def _chunks(x: Array, matrix: Array, tf32: bool) -> Iterator[tuple[slice, Array]]:
-    """Which rows, and their logits, (n, V), all in the same memory."""
+    """Slices of the rows, and their logits, (n, V), always in the same memory."""
     buffer = get_array_module(x).empty(_chunk_shape(x, matrix), computed_dtype(x.dtype))
     for start in range(0, len(x), len(buffer)):
         part = slice(start, min(start + len(buffer), len(x)))

@@ -1,11 +1,11 @@
-"""Twin of residual_dropout: the draws are counted, so no mask is read or kept."""
+"""Kernel of residual_dropout: masks are drawn again in backward, so none is read or kept."""
 
 from __future__ import annotations
 
 from minitransformer.backend import Array, get_array_module
-from minitransformer.kernels.cupy.launch import THREADS, blocks_for, fits_words, launch, pieces
+from minitransformer.kernels.cupy.launch import THREADS, blocks_for, fits_vec16, groups_of_8, launch
 from minitransformer.kernels.cupy.linear import rows_of
-from minitransformer.kernels.cupy.masks import CountedMask, arguments_of
+from minitransformer.kernels.cupy.masks import CountedMask, DropoutArguments, arguments_of
 from minitransformer.ops.rule import Rule
 
 
@@ -23,19 +23,19 @@ def residual_dropout_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
     return grad_y, through_dropout(grad_y, dropout)
 
 
-def through_dropout(x: Array, dropout: tuple) -> Array:
-    """x * keep / (1 - p_drop); x itself where nothing is dropped. dropout: the five arguments of a CountedMask"""
-    return x if dropout[3] == 0 else dropped_sum(None, x, dropout)
+def through_dropout(x: Array, dropout: DropoutArguments) -> Array:
+    """x * keep / (1 - p_drop); x itself where nothing is dropped. dropout: of a CountedMask"""
+    return x if dropout.threshold == 0 else dropped_sum(None, x, dropout)
 
 
-def dropped_sum(x: Array | None, sublayer: Array, dropout: tuple) -> Array:
+def dropped_sum(x: Array | None, sublayer: Array, dropout: DropoutArguments) -> Array:
     """x + sublayer * keep / (1 - p_drop), or without x the second term"""
     rows = rows_of(sublayer)
     others = None if x is None else rows_of(x)
     y = get_array_module(rows).empty_like(rows)
     n_rows, width = rows.shape
-    arguments = (others, rows, y, n_rows, width, fits_words(width, others, rows), *dropout)
-    launch("dropout", "residual_dropout", blocks_for(pieces(n_rows, width)), (THREADS,), arguments, rows.dtype)
+    arguments = (others, rows, y, n_rows, width, fits_vec16(width, others, rows), *dropout)
+    launch("dropout", "residual_dropout", blocks_for(groups_of_8(n_rows, width)), (THREADS,), arguments, rows.dtype)
     return y.reshape(sublayer.shape)
 
 

@@ -1,12 +1,12 @@
-// Softmax over the keys that a query may see, with dropout on the weights, and its gradient.
+// Softmax over the keys that a query may attend to, with dropout on the weights, and its gradient.
 //
-//   weights = softmax(scale * scores) over the places where mask is true; a row that may see nothing gives zeros
+//   weights = softmax(scale * scores) over the positions where mask is true; a row that may attend to nothing gives zeros
 //   dropped = weights * keep / (1 - p_drop)
 //
 // Threads: a warp works on a row, thread i of it on columns i, i + 32, ...; a block is 32 x 4 threads, four rows. The
 // rows of attention are short (a sentence), so a row stays in the cache from the first pass to the third.
 
-// mask: a byte for each place, found by four strides (bytes; 0 where one mask serves a whole axis); null: all are seen
+// mask: a byte for each score, found by four strides (bytes; 0 for a broadcast axis); null: nothing is masked
 // dropped: null if nothing is dropped
 extern "C" __global__ void softmax_forward(const ACC *scores, T *weights, T *dropped, const unsigned char *mask,
                                            long long n_rows, long long n_heads, long long n_queries, long long n_keys,
@@ -19,19 +19,19 @@ extern "C" __global__ void softmax_forward(const ACC *scores, T *weights, T *dro
     if (mask) mask += sentence * batch_stride + head * head_stride + query * query_stride;
 
     ACC largest = -INFINITE;
-    bool broken = false;  // broken: a score is no number, which must not be passed over in silence
+    bool has_nan = false;  // a NaN among the scores must not be hidden
     for (long long j = threadIdx.x; j < n_keys; j += 32)
         if (!mask || mask[j * key_stride]) {
             ACC score = from[j] * (ACC)scale;
-            broken |= !(score == score);
+            has_nan |= !(score == score);
             largest = score > largest ? score : largest;
         }
     largest = warp_max(largest);
     ACC sum = 0;
-    if (largest == -INFINITE) largest = 0;  // -inf - -inf would be no number
+    if (largest == -INFINITE) largest = 0;  // -inf - -inf would be NaN
     for (long long j = threadIdx.x; j < n_keys; j += 32)
         if (!mask || mask[j * key_stride]) sum += exp(from[j] * (ACC)scale - largest);
-    sum = warp_sum(broken ? NO_NUMBER : sum);
+    sum = warp_sum(has_nan ? NOT_A_NUMBER : sum);
     ACC inverse = sum == 0 ? (ACC)0 : (ACC)1 / sum;
     for (long long j = threadIdx.x; j < n_keys; j += 32) {
         bool may = !mask || mask[j * key_stride];

@@ -1,4 +1,4 @@
-"""The CUDA sources as text, and the names that each compilation gives them. Needs no CuPy and no GPU."""
+"""The CUDA sources as text, and the macros that each compilation defines. Needs no CuPy and no GPU."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ STORED = {
     "bfloat16": ("bf16", "float"),
     "float16": ("fp16", "float"),
 }
-"""For the dtype of activations: the type that they are stored in, and the type that is computed in."""
+"""For each dtype of activations: the type they are stored in, and the type used to compute."""
 
 
 @cache
 def source_of(name: str) -> str:
-    """What is compiled for ``name.cu``: the shared files in front of it."""
+    """What is compiled for ``name.cu``: the shared files, then that one."""
     return "\n".join((FOLDER / file).read_text(encoding="utf-8") for file in (*SHARED, f"{name}.cu"))
 
 
 def options_of(dtype: str, constants: tuple[tuple[str, int], ...] = ()) -> tuple[str, ...]:
-    """The compiler's options for activations of ``dtype`` and the constants that a file leaves open."""
-    stored, computed = STORED[dtype]
+    """The compiler's options for activations of ``dtype`` and a file's compile-time constants."""
+    storage, computed = STORED[dtype]
     return (
         "-std=c++17",
-        f"-DSTORED={stored}",
+        f"-DSTORED={storage}",
         f"-DCOMPUTED={computed}",
         *(f"-D{name}={value}" for name, value in constants),
     )

@@ -6,7 +6,7 @@
 // the first row of threads adds the 32 sums of its column, one after the other: always in the same order, no atomics.
 
 extern "C" __global__ void sum_rows(const T *x, ACC *y, long long n_rows, long long width, long long rows_of_a_part) {
-    __shared__ ACC sums[32][33];  // one wider than a row, so that neighbours lie in different banks
+    __shared__ ACC sums[32][33];  // one wider than a row, so that adjacent rows are in different banks
     long long column = blockIdx.x * 32ll + threadIdx.x;
     long long first = blockIdx.y * rows_of_a_part + threadIdx.y;
     long long end = (blockIdx.y + 1) * rows_of_a_part;
@@ -25,7 +25,7 @@ extern "C" __global__ void sum_rows(const T *x, ACC *y, long long n_rows, long l
 
 // parts[b] = sum of x[i]^2 over what block b works on, in double precision
 //
-// Threads: thread t of the gridDim.x * blockDim.x takes every that-many-th number; each block then adds up its own.
+// Threads: thread t of the gridDim.x * blockDim.x takes every value at that stride; each block then sums its own.
 extern "C" __global__ void sum_squares(const T *x, double *parts, long long n) {
     __shared__ double sums[256];
     long long stride = (long long)gridDim.x * blockDim.x;

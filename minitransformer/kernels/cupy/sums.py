@@ -8,13 +8,13 @@ from minitransformer.backend import Array, get_array_module
 from minitransformer.kernels.cupy.launch import THREADS, blocks_for, launch
 from minitransformer.kernels.precision import computed_dtype
 
-PART_ROWS = 512  # rows that a block adds up, where there are many: so few parts are left for a second pass
+PART_ROWS = 512  # rows that a block sums if there are many: few parts are left for a second pass
 MOST_PARTS = 64
-MOST_BLOCKS = 2048  # that add up squares
+MOST_BLOCKS = 2048  # of sum_of_squares
 
 
 def sum_rows(x: Array) -> Array:
-    """y_j = sum_i x_ij, (n, width) to (width,), in the type that is computed in"""
+    """y_j = sum_i x_ij, (n, width) to (width,), in the dtype used for sums"""
     n_rows, width = x.shape
     dtype = computed_dtype(x.dtype)
     parts = max(1, min(MOST_PARTS, n_rows // PART_ROWS))

@@ -1,4 +1,4 @@
-"""The fast twins on NumPy arrays."""
+"""The fast kernels on NumPy arrays."""
 
 from minitransformer.kernels.numpy.attention import attention
 from minitransformer.kernels.numpy.projection import OutputProjection

@@ -1,8 +1,8 @@
-"""Twin of attention that holds scores the other way round, (..., S, T), and works on them in place.
+"""Kernel of attention that holds scores transposed, (..., S, T), and works on them in place.
 
-Softmax is then a reduction over the last axis but one, which NumPy does a whole row of queries at a time. Over the last
-axis it reduces each short row by itself: four times as slow (benchmarks/notes.md). The few queries of a decoder's step
-are the exception: there rows over the keys are the longer ones, and the pair itself is faster.
+Softmax is then a reduction over the last axis but one, which NumPy does for a whole row of queries at a time. Over the
+last axis it reduces each short row separately: four times as slow (benchmarks/notes.md). The few queries of a decoding
+step are the exception: there the rows over keys are longer, and the plain rule is faster.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def attention_forward(
 def attention_inference_forward(
     q: Array, k: Array, v: Array, *, mask: Array | None = None, keep: Array | None = None, p_drop: float = 0.0
 ) -> Array:
-    """y alone, for the few queries of a decoder's step by the pair itself."""
+    """y alone; for the few queries of a decoding step by the plain rule."""
     forward = ops_attention.attention_forward if q.shape[-2] <= FEW_QUERIES else attention_forward
     return forward(q, k, v, mask=mask, keep=keep, p_drop=p_drop)[0]
 
@@ -70,10 +70,10 @@ def _softmax_over_keys(scores: np.ndarray) -> np.ndarray:
 
 
 def _largest_over_keys(scores: np.ndarray) -> np.ndarray:
-    """The maximum over axis -2: the upper half against the lower, until one row is left. NumPy's own takes four times
-    as long for the short rows of many heads."""
+    """The maximum over axis -2: the first half of the rows against the second, until one row is left. NumPy's own
+    takes four times as long for the short rows of many heads."""
     while (n_keys := scores.shape[-2]) > 1:
-        half = (n_keys + 1) // 2  # of an odd number, the middle row is in both
+        half = (n_keys + 1) // 2  # of an odd number of rows, the middle one is in both
         scores = np.maximum(scores[..., :half, :], scores[..., n_keys - half :, :])
     return scores.copy()
 

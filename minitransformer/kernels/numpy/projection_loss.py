@@ -1,6 +1,6 @@
-"""Twin of projection_loss that never holds all logits: rows go through in chunks (see CHUNK_ELEMENTS).
+"""Kernel of projection_loss that never holds all logits: rows are processed in chunks (see CHUNK_ELEMENTS).
 
-Forward already forms the gradients (for grad_loss = 1), because each chunk's probabilities are at hand only once;
+Forward already computes the gradients (for grad_loss = 1), because each chunk's probabilities exist only once;
 backward scales them. The measured gain is in benchmarks/notes.md.
 """
 
@@ -14,20 +14,20 @@ from minitransformer.backend import Array
 from minitransformer.config import PAD
 from minitransformer.ops.rule import Rule
 
-# Logits held at a time: about a million, which stay in the cache, but never fewer than 512 rows: every chunk reads
-# and writes all of grad_table, so few large chunks are worth more than the cache for a large vocabulary.
+# Logits held at a time: about a million, which stay in cache, but never fewer than 512 rows: every chunk reads and
+# writes all of grad_table, so for a large vocabulary few large chunks gain more than the cache does.
 CHUNK_ELEMENTS = 1 << 20
 CHUNK_ROWS = 512
 TABLE_ROWS = 4096  # rows of grad_table added to at a time, so that no product is as large as grad_table itself
 
 
-def chunk_rows(n_words: int) -> int:
+def chunk_rows(vocab_size: int) -> int:
     """Rows of logits held at a time."""
-    return max(CHUNK_ROWS, CHUNK_ELEMENTS // n_words)
+    return max(CHUNK_ROWS, CHUNK_ELEMENTS // vocab_size)
 
 
 class _Chunks:
-    """Loops over rows of x; per chunk it yields exp(logits - max), and adds up loss and nll.
+    """Loops over rows of x; per chunk it yields exp(logits - max), and accumulates loss and nll.
 
     loss_n = ln Z_n - (1 - eps) logit_n,target - eps mean_v logit_nv,   Z_n = sum_v exp(logit_nv)
     """

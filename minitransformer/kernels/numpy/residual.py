@@ -1,6 +1,6 @@
-"""Twin of residual_dropout_norm: one walk over blocks of rows that stay in the cache, row sums by einsum, in place.
+"""Kernel of residual_dropout_norm: one pass over blocks of rows that stay in cache, row sums by einsum, in place.
 
-It keeps x_hat, inv_std and the dropout mask, and nothing else; the composed pair also makes five temporaries.
+It keeps x_hat, inv_std and the dropout mask, and nothing else; the composed rule also makes five temporaries.
 The measured gain is in benchmarks/notes.md.
 """
 

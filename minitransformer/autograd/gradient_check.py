@@ -1,0 +1,146 @@
+"""``check_gradient``: is this backward the derivative of this forward? It is compared with central differences."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from minitransformer.autograd import checks
+from minitransformer.autograd.tensor import Tensor
+from minitransformer.errors import AutogradError
+from minitransformer.ops.rule import Rule
+
+STEP = 1e-5
+"""A larger step adds the error of the curvature, a smaller one that of rounding: both are near 1e-10 here."""
+TOLERANCE = 1e-6
+ENTRIES = 3
+"""Single entries of each input that are checked besides the random direction."""
+
+Differentiable = Rule | tuple[Callable, Callable] | Callable[..., Any]
+Slopes = list[list[tuple[float, float]]]
+
+
+def check_gradient(function: Differentiable, *inputs: Any, tolerance: float = TOLERANCE, **options: Any) -> float:
+    """Compare the gradient of f = <cotangent, y>, y = function(*inputs, **options), with central differences.
+
+    <grad_x, direction>  against  (f(x + h direction) - f(x - h direction)) / 2h
+
+    The cotangent is random. For each input x there is one random direction, and a few with a single entry.
+
+    Args:
+        function: a Rule, a pair (forward, backward) of the same form, or a function of tensors.
+        inputs: what it is differentiated by: arrays, taken as float64 and read-only.
+        tolerance: the largest relative error that is accepted; NaN never is.
+        options: passed on by keyword.
+
+    Returns:
+        The largest relative error.
+
+    Raises:
+        AutogradError: a gradient is wrong, or what forward or backward returned has not the form of a Rule's.
+        ShapeError: a gradient has not the shape of its input.
+    """
+    name = name_of(function)
+    largest = 0.0
+    for i, slopes in enumerate(directional_slopes(function, *inputs, **options)):
+        for numerical, analytic in slopes:
+            error = relative_error(numerical, analytic)
+            if not error <= tolerance:
+                raise AutogradError(
+                    f"{name}: gradient of input {i} must have the slope {numerical:+.9g} of central differences along "
+                    f"a random direction or entry, got {analytic:+.9g}, a relative error of {error:.1e}"
+                )
+            largest = max(largest, error)
+    return largest
+
+
+def directional_slopes(function: Differentiable, *inputs: Any, entries: int = ENTRIES, **options: Any) -> Slopes:
+    """For each input its (numerical, analytic) slopes: along a random direction, then along single random entries."""
+    forward, backward, n_non_differentiable = as_pair(function)
+    rng = np.random.default_rng(0)
+    arrays = [read_only(np.array(x, dtype=np.float64)) for x in inputs]
+    y, saved = checks.output_and_saved(forward(*arrays, **options), name_of(function))
+    outputs = y if isinstance(y, tuple) else (y,)
+    cotangents = [
+        read_only(rng.standard_normal(np.shape(part))) for part in outputs[: len(outputs) - n_non_differentiable]
+    ]
+    grads = backward(*cotangents, *[None] * n_non_differentiable, saved)
+    leaves = [SimpleNamespace(shape=x.shape, requires_grad=True) for x in arrays]
+    checks.gradients(grads, leaves, name_of(function))
+
+    def pulled_back(*x: np.ndarray) -> float:
+        y = forward(*x, **options)[0]
+        parts = y if isinstance(y, tuple) else (y,)
+        return sum(float((g * part).sum()) for g, part in zip(cotangents, parts, strict=False))
+
+    slopes: Slopes = []
+    for i, (x, grad) in enumerate(zip(arrays, grads, strict=True)):
+        slopes.append([])
+        for direction in directions(x.shape, entries, rng):
+            ahead, behind = (pulled_back(*arrays[:i], x + h * direction, *arrays[i + 1 :]) for h in (STEP, -STEP))
+            slopes[i].append(((ahead - behind) / (2 * STEP), float((grad * direction).sum())))
+    return slopes
+
+
+def directions(shape: tuple[int, ...], entries: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
+    """A random direction, then ``entries`` of them (at most all) that are 1 at one random entry and 0 elsewhere."""
+    yield rng.standard_normal(shape)
+    for entry in rng.permutation(math.prod(shape))[:entries]:
+        single = np.zeros(math.prod(shape))
+        single[entry] = 1.0
+        yield single.reshape(shape)
+
+
+def relative_error(numerical: float, analytic: float) -> float:
+    """|numerical - analytic| / |numerical|, with a floor of 1e-3 below: two slopes of nearly zero agree."""
+    return abs(numerical - analytic) / max(abs(numerical), 1e-3)
+
+
+def as_pair(function: Differentiable) -> tuple[Callable, Callable, int]:
+    """(forward, backward, number of outputs at the end without a gradient)"""
+    if isinstance(function, Rule):
+        return function.forward, function.backward, function.n_non_differentiable
+    if isinstance(function, tuple) and len(function) == 2:
+        return *function, 0
+    if callable(function):
+        return *_by_tape(function), 0
+    raise AutogradError(
+        f"check_gradient: function must be a Rule, a pair (forward, backward) or a function of tensors, got {function}"
+    )
+
+
+def _by_tape(function: Callable[..., Any]) -> tuple[Callable, Callable]:
+    """A function of tensors as a pair: the tape is its backward."""
+
+    def forward(*arrays: np.ndarray, **options: Any) -> tuple[tuple, tuple]:
+        leaves = [Tensor(array, requires_grad=True) for array in arrays]
+        y = function(*leaves, **options)
+        outputs = [each for each in (y if isinstance(y, tuple) else (y,)) if getattr(each, "requires_grad", False)]
+        if not outputs:
+            raise AutogradError(f"check_gradient: {name_of(function)} must return a tensor that depends on its inputs")
+        return tuple(each.data for each in outputs), (leaves, outputs)
+
+    def backward(*cotangents_and_saved: Any) -> tuple:
+        *cotangents, (leaves, outputs) = cotangents_and_saved
+        products = ((y * grad).sum() for y, grad in zip(outputs, cotangents, strict=True))
+        sum(products, start=Tensor(np.array(0.0))).backward()
+        return tuple(np.zeros(leaf.shape) if leaf.grad is None else leaf.grad for leaf in leaves)
+
+    return forward, backward
+
+
+def name_of(function: Differentiable) -> str:
+    """The rule's name, or that of the function (of a pair: the backward's)."""
+    if isinstance(function, Rule):
+        return function.name
+    return getattr(function[-1] if isinstance(function, tuple) else function, "__name__", "check_gradient")
+
+
+def read_only(array: np.ndarray) -> np.ndarray:
+    """The array, closed to changes in place: a forward or a backward that tries raises an error there."""
+    array.flags.writeable = False
+    return array

@@ -1,0 +1,55 @@
+"""``check_gradient`` as a user of the library meets it: what it accepts, and that it finds what is wrong."""
+
+import numpy as np
+import pytest
+
+from minitransformer.autograd import Tensor, check_gradient, functions
+from minitransformer.errors import AutogradError
+from minitransformer.ops.layer_norm import layer_norm, layer_norm_backward, layer_norm_forward
+from minitransformer.ops.registry import RULES
+
+
+def test_a_rule_a_pair_and_a_function_of_tensors_are_accepted(rng):
+    inputs = rng.standard_normal((3, 4)), rng.standard_normal(4), rng.standard_normal(4)
+    assert check_gradient(layer_norm, *inputs, eps=0.1) < 1e-6
+    assert check_gradient((layer_norm_forward, layer_norm_backward), *inputs) < 1e-6
+    assert check_gradient(functions.layer_norm, *inputs, eps=0.1) < 1e-6
+
+
+def test_functions_may_have_several_outputs_and_ignore_an_input(rng):
+    def two(a, b, unused):
+        return (a * b).exp(), Tensor(np.ones(2)), a.sum()
+
+    assert check_gradient(two, rng.standard_normal((2, 3)), rng.standard_normal(3), rng.standard_normal(5)) < 1e-6
+    targets = np.array([1, 2, 3])
+    assert check_gradient(RULES["cross_entropy"], rng.standard_normal((3, 9)), targets=targets) < 1e-6
+
+
+@pytest.mark.parametrize("factor", [0.999, np.nan, -1.0])
+def test_a_wrong_gradient_is_named_by_rule_and_input(factor, rng):
+    def wrong(grad_y, saved):
+        grad_x, grad_gamma, grad_beta = layer_norm_backward(grad_y, saved)
+        return grad_x, factor * grad_gamma, grad_beta
+
+    with pytest.raises(AutogradError, match="^wrong: gradient of input 1 must have the slope .* central differences"):
+        check_gradient((layer_norm_forward, wrong), *(rng.standard_normal(shape) for shape in ((3, 4), (4,), (4,))))
+
+
+def test_a_function_that_breaks_the_tape_is_refused(rng):
+    def leaves_the_tape(x):
+        return Tensor(x.data * 2)
+
+    with pytest.raises(AutogradError, match="leaves_the_tape must return a tensor that depends on its inputs"):
+        check_gradient(leaves_the_tape, rng.standard_normal(3))
+    with pytest.raises(AutogradError, match="function must be a Rule, a pair .* got 3"):
+        check_gradient(3, rng.standard_normal(3))
+
+
+def test_inputs_cannot_be_changed_in_place(rng):
+    def doubles(x):
+        x *= 2.0
+        return x, ()
+
+    x = rng.standard_normal(3)
+    with pytest.raises(ValueError, match="read-only"):
+        check_gradient((doubles, lambda grad_y, saved: (2.0 * grad_y,)), x)

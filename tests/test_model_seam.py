@@ -1,0 +1,189 @@
+"""Training, checkpoints, planning and generation know a model only by its seam: any kind of model goes through them."""
+
+import ast
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny_run import final_state, tiny_config
+
+import minitransformer
+from minitransformer.autograd import functions, no_grad
+from minitransformer.checkpoints import load_model
+from minitransformer.config import BOS, ModelConfig
+from minitransformer.errors import CheckpointError, ConfigError
+from minitransformer.generation import beam_search, greedy_search
+from minitransformer.models import LanguageModel, Model, Workload, build_model, register_model
+from minitransformer.nn import KeyValueCache
+from minitransformer.nn.encoder import Memory
+from minitransformer.nn.module import Parameter
+from minitransformer.planning import batch_flops, parameter_count, plan
+from minitransformer.text import pad_batch
+from minitransformer.training import Corpus, Trainer
+
+PACKAGE = Path(minitransformer.__file__).parent
+OUTSIDE_THE_SEAM = [PACKAGE / folder for folder in ("training", "checkpoints", "generation", "planning")]
+SHAPE = dict(vocab_size=11, n_layers=2, d_model=8, d_ff=16, n_heads=2, p_drop=0.0)
+
+
+class Bigram(Model):
+    """The toy kind: P(y_t | y_{t-1}) = softmax(E[y_{t-1}] U^T). It has neither layers nor keys nor positions."""
+
+    def build(self, config, init):
+        self.embedding = Parameter(init.normal(config.vocab_size, config.d_model))
+        self.output = Parameter(init.normal(config.vocab_size, config.d_model))
+
+    def loss(self, batch, dropout=None):
+        with self.in_training():
+            hidden = functions.embedding(self.embedding, ids=self.checked_ids(batch.tgt_in, "tgt_in"))
+            return self.token_loss(hidden, self.output, batch.tgt_out)
+
+    def encode(self, src_ids):
+        return Memory(self.xp.asarray(src_ids), None)
+
+    def start_cache(self, memory, max_length):
+        return KeyValueCache(self.xp, np.full(len(memory.hidden), BOS), max_length)
+
+    def decode_step(self, last_ids, cache):
+        cache.extend()
+        with no_grad(), self.in_inference():
+            return self.embedding.data[last_ids] @ self.output.data.T
+
+    @classmethod
+    def workload(cls, config, src_length, tgt_length):
+        return Workload((), (), embedded=tgt_length, outputs=tgt_length)
+
+
+register_model("bigram", Bigram)
+
+
+def bigram_config(directory, updates: int):
+    return tiny_config(directory, model={"kind": "bigram"}, updates=updates, save_every=3, log_every=1)
+
+
+def cycles(n: int = 80, vocab_size: int = 20) -> Corpus:
+    """Sequences in which each id is followed by the next one: a bigram is all there is to learn."""
+    rng = np.random.default_rng(0)
+    starts, lengths = rng.integers(4, vocab_size - 8, n), rng.integers(2, 8, n)
+    sequences = [list(range(a, a + m)) for a, m in zip(starts.tolist(), lengths.tolist(), strict=True)]
+    return Corpus.one_sided(sequences[10:], sequences[:10])
+
+
+def identifiers(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        found |= {
+            getattr(node, name) for name in ("id", "attr", "arg", "name") if isinstance(getattr(node, name, 0), str)
+        }
+    return found
+
+
+@pytest.mark.parametrize("folder", OUTSIDE_THE_SEAM, ids=lambda folder: folder.name)
+def test_no_folder_above_the_models_names_a_model_or_its_parts(folder):
+    for path in folder.glob("*.py"):
+        inner = {name for name in identifiers(path) if "Transformer" in name and "MiniTransformer" not in name}
+        assert not inner | {name for name in identifiers(path) if "encoder" in name.lower()}, path
+        assert "kind" not in identifiers(path) or "model.kind" not in path.read_text(encoding="utf-8"), path
+
+
+def test_an_unknown_kind_is_refused_and_never_imported(tmp_path):
+    with pytest.raises(ConfigError, match="model.kind must be one of transformer, language_model.*got 'os.system'"):
+        build_model(ModelConfig(kind="os.system", **SHAPE))
+    with pytest.raises(ConfigError, match="register_model: the kind must be a new one, got 'transformer'"):
+        register_model("transformer", Bigram)
+    Trainer(bigram_config(tmp_path, 3), cycles(), progress=False).run()
+    path = tmp_path / "checkpoints" / "update_00000003.npz"
+    program = f"from minitransformer.checkpoints import load_model; load_model({str(path)!r})"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert "model.kind must be one of transformer, language_model, got 'bigram'" in done.stderr
+
+
+def test_a_toy_kind_trains_and_its_beam_follows_the_bigrams(tmp_path):
+    Trainer(bigram_config(tmp_path, 60), cycles(), progress=False).run()
+    model, _ = load_model(tmp_path / "checkpoints" / "update_00000060.npz")
+    assert isinstance(model, Bigram) and parameter_count(model.config) == 2 * 20 * 16
+    logits = model.embedding.data @ model.output.data.T
+    assert [int(np.argmax(logits[a, 4:])) + 4 for a in range(5, 11)] == list(range(6, 12))
+    sources = np.array([[5, 2], [6, 2]])
+    greedy = greedy_search(model, sources, max_extra=4)
+    narrow, wide = (beam_search(model, sources, beam_size=size, max_extra=4, alpha=0.0) for size in (1, 4))
+    assert [each.ids for each in greedy] == [best.ids for best, *_ in narrow]
+    assert all(best.log_prob >= each.log_prob for (best, *_), each in zip(wide, greedy, strict=True))
+    shape = (4, 1, 6)
+    assert batch_flops(model.config, *shape) == 3 * 2 * 4 * 6 * 16 * 20
+    from minitransformer.models import Shape
+
+    assert plan(model.config, Shape(*shape)).parameters == 4 * parameter_count(model.config)
+
+
+def test_a_toy_kind_that_is_killed_resumes_to_the_same_bits(tmp_path):
+    Trainer(bigram_config(tmp_path / "whole", 20), cycles(), progress=False).run()
+    program = Path(__file__)
+    killed = subprocess.Popen([sys.executable, str(program), str(tmp_path / "killed")], env=os.environ | _path())
+    while not list((tmp_path / "killed").glob("checkpoints/update_*6.npz")):
+        assert killed.poll() is None
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    Trainer(bigram_config(tmp_path / "killed", 20), cycles(), progress=False).run()
+    for one, other in zip(final_state(tmp_path / "killed", 20), final_state(tmp_path / "whole", 20), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def _path() -> dict[str, str]:
+    return {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), str(PACKAGE.parent)])}
+
+
+def test_a_checkpoint_of_another_kind_is_not_resumed(tmp_path):
+    Trainer(bigram_config(tmp_path, 3), cycles(), progress=False).run()
+    other = tiny_config(tmp_path, model={"kind": "language_model"}, updates=6, save_every=3, log_every=1)
+    with pytest.raises(CheckpointError, match="model.kind must be 'bigram' to resume"):
+        Trainer(other, cycles(), progress=False)
+
+
+@pytest.mark.parametrize("kernel_mode", ["simple", "fast"])
+def test_a_language_model_scores_what_it_generates_from_prompts_of_any_length(kernel_mode, rng):
+    """Sums of log-probabilities on the way through the cache are those of the training loss."""
+    config = ModelConfig(kind="language_model", dtype="float64", label_smoothing=0.0, **SHAPE)
+    model = build_model(config, seed=1, kernel_mode=kernel_mode)
+    model.parameters.data[:] += 0.3 * rng.standard_normal(len(model.parameters.data))
+    prompts = [[5, 6, 7], [8], [], [9, 4, 4, 10]]
+    sources = pad_batch(prompts, [[]] * len(prompts)).src
+
+    def log_prob(ids: list[int], ends: bool) -> float:
+        batch = pad_batch([[]], [ids])
+        if not ends:
+            batch.tgt_out[0, -1] = 0  # the loss passes over padding
+        return -model.loss(batch)[1].item()
+
+    for prompt, hypotheses in zip(
+        prompts, beam_search(model, sources, beam_size=3, n_best=3, max_extra=5), strict=True
+    ):
+        for each in hypotheses:
+            ends = len(each.ids) < len(prompt) + 5
+            wanted = log_prob(prompt + each.ids, ends) - log_prob(prompt, ends=False)
+            assert each.log_prob == pytest.approx(wanted, rel=1e-9)
+
+
+def test_a_language_model_sees_no_later_token_and_no_source(rng):
+    model = build_model(ModelConfig(kind="language_model", dtype="float64", **SHAPE), seed=2)
+    batch = pad_batch([[4, 5]], [[5, 6, 7, 8]])
+    changed = replace(batch, src=batch.src[:, ::-1] * 0 + 9)
+    assert model.loss(batch)[0].item() == model.loss(changed)[0].item()
+    later = replace(batch, tgt_in=batch.tgt_in.copy())
+    later.tgt_in[0, 3] = 10
+    for each in (batch, later):
+        each.tgt_out[0, 3:] = 0
+    assert model.loss(batch)[1].item() == model.loss(later)[1].item()
+
+
+def test_the_language_model_has_at_most_sixty_lines():
+    assert len(Path(sys.modules[LanguageModel.__module__].__file__).read_text().splitlines()) <= 60
+
+
+if __name__ == "__main__":
+    Trainer(bigram_config(sys.argv[1], 100_000), cycles(), progress=False).run()
