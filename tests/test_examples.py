@@ -1,6 +1,8 @@
 """The examples: numerals are English and German, nothing tested was trained on, and each program runs to its end."""
 
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from extras import need
@@ -77,3 +79,12 @@ def test_the_program_runs_from_start_to_picture(program, arguments, result, tmp_
     assert program.main() == 0
     assert result in capsys.readouterr().out
     assert (tmp_path / "attention.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_loop_by_hand_runs_and_tests_what_it_learned():
+    program = Path(number_words.__file__).with_name("by_hand.py")
+    done = subprocess.run([sys.executable, program, "2"], capture_output=True, text=True, timeout=300, check=True)
+    first, *reversed_sequences, result = done.stdout.splitlines()
+    assert first.startswith("update 1: 3.") and first.endswith("nats per token")
+    assert len(reversed_sequences) == 3 and all("] reversed is [" in line for line in reversed_sequences)
+    assert result.endswith("of 1000 unseen sequences reversed exactly")
