@@ -1,4 +1,4 @@
-"""Trains the PyTorch twin by the recipe of one of our configs, so that the two loss curves can be laid on each other.
+"""Trains the PyTorch replica by the recipe of one of our configs, so that the loss curves can be compared.
 
     python -m benchmarks.multi30k_torch CONFIG --updates 500
 
@@ -29,7 +29,7 @@ from minitransformer.training.metrics import Meter, MetricsLog
 
 
 def train(config: Config, corpus: Corpus, log: MetricsLog, *, updates: int, log_every: int, progress: bool = True):
-    """``updates`` updates of the twin of ``Transformer(config.model, training.seed)``; returns the twin."""
+    """``updates`` updates of the replica of ``Transformer(config.model, training.seed)``; returns the replica."""
     settings = config.training
     pieces = corpus.tokenizer.vocab_size if corpus.tokenizer else config.model.vocab_size
     model = TorchTransformer.from_ours(Transformer(replace(config.model, vocab_size=pieces), seed=settings.seed))

@@ -64,14 +64,14 @@ def contestants(size: Size, work: Work, compiled: bool = False) -> dict[str, Cal
             train_step(ours, adam, batches, update=adam.step_count + 1, config=config, accumulator=accumulator)
 
     def torch_steps(compiled: bool = False) -> Callable[[], None]:
-        twin = TorchTransformer.from_ours(ours)
+        replica = TorchTransformer.from_ours(ours)
         if compiled:
-            twin.loss = torch.compile(twin.loss)
-        twin_adam = torch_adam(twin, config)
+            replica.loss = torch.compile(replica.loss)
+        replica_adam = torch_adam(replica, config)
 
         def steps() -> None:
             for batches in work.in_turn:
-                torch_train_step(twin, twin_adam, batches, update=1, config=config, measures=False)
+                torch_train_step(replica, replica_adam, batches, update=1, config=config, measures=False)
 
         return steps
 

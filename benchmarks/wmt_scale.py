@@ -80,7 +80,7 @@ def make_corpus(folder: Path, pairs: int, vocabulary: int) -> str:
     _, inverse = np.unique(np.concatenate([words[side][seen[side] > 0] for side in seen]), return_inverse=True)
     counts = np.bincount(inverse, np.concatenate([each[each > 0] for each in seen.values()]))
     return (
-        f"{pairs:,} made-up pairs and 1 % of them twice, {sum(sizes.values()) / 1e9:.2f} GB, "
+        f"{pairs:,} synthetic pairs and 1 % of them twice, {sum(sizes.values()) / 1e9:.2f} GB, "
         f"{len(counts):,} distinct words, {np.mean(counts == 1):.0%} of them drawn once"
     )
 

@@ -45,7 +45,7 @@ class MissingPackageError(MiniTransformerError, ImportError):
 
 
 class TrainingError(MiniTransformerError, RuntimeError):
-    """Training cannot go on, for example because the loss is no longer a number."""
+    """Training cannot go on, for example because the loss is NaN."""
 
 
 class RanksError(MiniTransformerError, RuntimeError):

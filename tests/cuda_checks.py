@@ -31,7 +31,7 @@ OTHER_SIZES = [
 KERNEL_CASES = [each for each in [*CASES, *OTHER_SIZES] if each.rule.name in NAMES]
 CLOSE = {"float32": 3e-6, "float64": 1e-12, "bfloat16": 2e-2, "float16": 3e-3}
 PARAMETERS = {"linear": 1, "feed_forward": 1, "layer_norm": 1, "residual_dropout_norm": 2, "projection_loss": 1}
-"""From which input on the inputs of a rule are parameters, which are never stored in halves."""
+"""From which input on the inputs of a rule are parameters, which are never stored in half precision."""
 
 
 def placed(device, values) -> list:
@@ -56,9 +56,9 @@ def rounded(inputs: tuple, name: str, dtype: str) -> tuple[list, list]:
     if dtype in ("float32", "float64"):
         return list(inputs), list(inputs)
     first = 0 if name == "positioned_embedding" else PARAMETERS.get(name, len(inputs))
-    halves = [x.astype(half_dtype(dtype)) for x in inputs]
-    exact = [x.astype(np.float32) for x in halves]
-    return [*halves[:first], *exact[first:]], exact
+    half = [x.astype(half_dtype(dtype)) for x in inputs]
+    exact = [x.astype(np.float32) for x in half]
+    return [*half[:first], *exact[first:]], exact
 
 
 def check_kernel(case, dtype: str, device, rng, relative_error) -> None:

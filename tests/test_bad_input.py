@@ -125,7 +125,7 @@ CASES = {
         "standard input:1: decode: token ids must be from 0 to",
         b"9999\n",
     ),
-    "id that is no number": (
+    "id that is not a number": (
         ["bpe", "decode", "--ids", "--tokenizer", "bpe.txt"],
         "standard input:1: token ids must be integers",
         b"9 x\n",
@@ -179,7 +179,7 @@ CASES = {
     "unknown command": (["trian"], "invalid choice: 'trian'"),
     "no command": ([], "the following arguments are required: COMMAND; see minitransformer --help"),
     "argument missing": (["train"], "the following arguments are required: CONFIG; see minitransformer train --help"),
-    "option that is no number": ([*TRANSLATE, "--alpha", "much"], "argument --alpha: invalid float value: 'much'"),
+    "option that is not a number": ([*TRANSLATE, "--alpha", "much"], "argument --alpha: invalid float value: 'much'"),
     "option cut short": (["bpe", "train", "train.en", "-o", "b", "--vocab", "300"], "unrecognized arguments: --vocab"),
 }
 

@@ -1,4 +1,4 @@
-"""The benchmarks measure what they say: the twin is our model, the floor is our products, the verdicts are right."""
+"""The benchmarks measure what they say: the replica is our model, the floor is our products, the verdicts are right."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def batches(rng):
 
 @pytest.fixture
 def model(rng):
-    """A model with random parameters: biases and norms as initialised would hide a twin that lacks them."""
+    """A model with random parameters: biases and norms as initialised would hide a replica that lacks them."""
     model = Transformer(ModelConfig(**TINY, p_drop=0.0, dtype="float64"), seed=1)
     for name in model.parameters.names:
         model.parameters[name].data += 0.1 * rng.standard_normal(model.parameters[name].shape)
@@ -43,28 +43,28 @@ def model(rng):
 
 
 @pytest.mark.parity
-def test_the_twin_gives_the_logits_of_the_model_it_was_made_from(torch, model, batches, relative_error):
+def test_the_replica_gives_the_logits_of_the_model_it_was_made_from(torch, model, batches, relative_error):
     from benchmarks.peers.torch_model import TorchTransformer
 
-    twin = TorchTransformer.from_ours(model)
+    replica = TorchTransformer.from_ours(model)
     batch = batches[0]
-    logits = twin(torch.from_numpy(batch.src).long(), torch.from_numpy(batch.tgt_in).long())
+    logits = replica(torch.from_numpy(batch.src).long(), torch.from_numpy(batch.tgt_in).long())
     real = batch.tgt_out != 0
     assert relative_error(logits.detach().numpy()[real], model(batch.src, batch.tgt_in).data[real]) < 1e-12
 
 
 @pytest.mark.parity
-def test_without_dropout_the_twin_learns_as_our_model_does(torch, model, batches):
+def test_without_dropout_the_replica_learns_as_our_model_does(torch, model, batches):
     from benchmarks.peers.torch_model import TorchTransformer
     from benchmarks.peers.torch_step import torch_adam, torch_train_step
 
     config = TrainingConfig(warmup_steps=10)
     adam = Adam(model.parameters, config.beta1, config.beta2, config.eps)
-    twin = TorchTransformer.from_ours(model)
-    twin_adam = torch_adam(twin, config)
+    replica = TorchTransformer.from_ours(model)
+    replica_adam = torch_adam(replica, config)
     for update in range(1, 21):
         ours = train_step(model, adam, batches, update=update, config=config)
-        theirs = torch_train_step(twin, twin_adam, batches, update=update, config=config)
+        theirs = torch_train_step(replica, replica_adam, batches, update=update, config=config)
         for name in ("loss", "nll", "gradient_norm", "learning_rate", "n_src_tokens", "n_tgt_tokens"):
             assert getattr(theirs, name) == pytest.approx(getattr(ours, name), rel=1e-8)
 
@@ -87,21 +87,21 @@ def use_our_masks(torch, monkeypatch, masks: DropoutMasks):
 
 
 @pytest.mark.parity
-def test_the_twin_drops_at_the_same_places_with_the_same_probabilities(torch, batches, monkeypatch):
+def test_the_replica_drops_at_the_same_places_with_the_same_probabilities(torch, batches, monkeypatch):
     from benchmarks.peers.torch_model import TorchTransformer
 
     config = ModelConfig(**TINY, p_drop=0.4, p_drop_attention=0.3, p_drop_ffn=0.2, dtype="float64")
     ours = Transformer(config, seed=3)
-    twin = TorchTransformer.from_ours(ours)
+    replica = TorchTransformer.from_ours(ours)
     batch = batches[0]
     loss, _ = ours.loss(batch, DropoutMasks(7))
     use_our_masks(torch, monkeypatch, DropoutMasks(7))
-    theirs, _ = twin.loss(*(torch.from_numpy(ids).long() for ids in (batch.src, batch.tgt_in, batch.tgt_out)))
+    theirs, _ = replica.loss(*(torch.from_numpy(ids).long() for ids in (batch.src, batch.tgt_in, batch.tgt_out)))
     assert theirs.item() == pytest.approx(loss.item(), rel=1e-12)
 
 
 @pytest.mark.parity
-def test_a_variant_that_the_twin_does_not_have_is_refused(torch):
+def test_a_variant_that_the_replica_does_not_have_is_refused(torch):
     from benchmarks.peers.torch_model import TorchTransformer
 
     with pytest.raises(ConfigError, match="model.norm must be 'post', got 'pre'"):

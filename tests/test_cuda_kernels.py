@@ -1,4 +1,4 @@
-"""The CUDA kernels against the readable pairs: emulated on a CPU, and once more on a GPU where there is one."""
+"""The CUDA kernels against the plain rules: emulated on a CPU, and once more on a GPU where there is one."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def test_both_models_have_the_same_loss_with_the_same_weights(torch):
 
 @pytest.mark.parity
 @pytest.mark.parametrize("precision", ["float32", "tf32", "bfloat16"])
-def test_the_twin_learns_in_every_precision(precision, torch):
+def test_the_replica_learns_in_every_precision(precision, torch):
     from benchmarks.gpu.torch_update import torch_update
 
     update = torch_update(Transformer(TINY.model, seed=1), random_batch(TINY), precision, "cpu")

@@ -54,7 +54,7 @@ def test_the_rule_agrees_with_pytorch(case, rng, torch, relative_error):
         assert relative_error(grad_x, wanted) < CLOSE
 
 
-def twin_in_pytorch(model):
+def replica_in_pytorch(model):
     """The independent model on copies of the same weights."""
     from torch_model import TorchTransformer
 
@@ -65,7 +65,7 @@ def twin_in_pytorch(model):
 @both_kernels
 def test_the_model_agrees_with_pytorch(changes, kernels, rng, torch, relative_error):
     model = small_model(rng, kernel_mode=kernels, **changes)
-    batch, other = random_batch(rng), twin_in_pytorch(model)
+    batch, other = random_batch(rng), replica_in_pytorch(model)
 
     assert relative_error(model(batch.src, batch.tgt_in).data, other.logits(batch.src, batch.tgt_in).detach()) < CLOSE
 
@@ -89,7 +89,7 @@ def test_fifty_updates_give_the_losses_of_pytorch(norm, kernels, rng, torch):
     """
     model = small_model(rng, norm=norm, kernel_mode=kernels, p_drop=0.0, d_model=16, d_ff=32)
     config = TrainingConfig(warmup_steps=20, clip_norm=1.5, lr_scale=0.05)
-    optimizer, other = Adam(model.parameters, config.beta1, config.beta2, config.eps), twin_in_pytorch(model)
+    optimizer, other = Adam(model.parameters, config.beta1, config.beta2, config.eps), replica_in_pytorch(model)
     torch_adam = torch.optim.Adam(other.weights.values(), betas=(config.beta1, config.beta2), eps=config.eps)
     micro_batches = [random_batch(rng), random_batch(rng, (3, 6), (2, 7))]
     results = []

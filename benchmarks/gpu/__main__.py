@@ -7,7 +7,7 @@ rest goes on. Results are saved after every stage, so a machine that is taken aw
 and, for the comparison, PyTorch; nothing is fetched. On a machine without a GPU it says so and does nothing.
 
 newstest, multi30k and tatoeba want the text that `minitransformer data get` brings, in --data; newstest also wants
-multi30k or tatoeba, to learn word pieces from. A training that runs out of time goes on from its checkpoint the next
+multi30k or tatoeba, to learn subwords from. A training that runs out of time goes on from its checkpoint the next
 time. Stages that a call before this one has left in the folder stay, if commit, card and --quick are the same.
 """
 

@@ -92,12 +92,12 @@ def _torch(model: Transformer, sources: Sequence[np.ndarray], device: Device) ->
     from benchmarks.peers.torch_decoding import beam_search as torch_beam_search
     from benchmarks.peers.torch_model import TorchTransformer
 
-    twin = TorchTransformer.from_ours(model).to(device.torch_device).eval()
+    replica = TorchTransformer.from_ours(model).to(device.torch_device).eval()
     batches = [torch.from_numpy(src).to(device.torch_device) for src in sources]
 
     def translate() -> list[list[int]]:
         torch.backends.cuda.matmul.allow_tf32 = False
-        return [found for ids in batches for found in torch_beam_search(twin, ids, ids.shape[1] - 1).tolist()]
+        return [found for ids in batches for found in torch_beam_search(replica, ids, ids.shape[1] - 1).tolist()]
 
     return translate
 

@@ -26,7 +26,7 @@ LAST = 5  # checkpoints in the mean
 
 @dataclass(frozen=True)
 class Recipe:
-    """Which files of the data folder, how many word pieces, and what changes in multi30k.toml."""
+    """Which files of the data folder, how many subwords, and what changes in multi30k.toml."""
 
     name: str
     folder: str
@@ -88,7 +88,7 @@ def trained(
 
 
 def _config(recipe: Recipe, files: dict[str, Path], folder: Path, device: str, changes: Sequence[str]) -> Config:
-    """The recipe on these files; its word pieces are learned here the first time."""
+    """The recipe on these files; its subwords are learned here the first time."""
     folder.mkdir(parents=True, exist_ok=True)
     pieces = folder / "bpe"
     if not pieces.exists():

@@ -1,4 +1,4 @@
-"""The PyTorch twin on a GPU, as a PyTorch user would run it there: autocast, TF32, fused Adam, compiled or not."""
+"""The PyTorch replica on a GPU, as a PyTorch user would run it there: autocast, TF32, fused Adam, compiled or not."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def torch_update(
 
 
 def torch_loss(ours: Transformer, batch: Batch, device: str) -> float:
-    """The smoothed loss of the twin without dropout, nats per target token, in float32."""
+    """The smoothed loss of the replica without dropout, nats per target token, in float32."""
     torch.backends.cuda.matmul.allow_tf32 = False
     model = TorchTransformer.from_ours(ours).to(device).eval()
     with torch.inference_mode():

@@ -1,4 +1,4 @@
-"""Beam search with the PyTorch twin, as a user of PyTorch would write it: cached keys and values, fused attention."""
+"""Beam search with the PyTorch replica, as PyTorch users write it: cached keys and values, fused attention."""
 
 from __future__ import annotations
 

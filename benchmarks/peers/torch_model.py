@@ -77,7 +77,7 @@ class Layer(nn.Module):
 
 
 class TorchTransformer(nn.Module):
-    """Our Transformer's twin: ``TorchTransformer.from_ours(model)`` computes what ``model`` computes.
+    """Our Transformer's replica: ``TorchTransformer.from_ours(model)`` computes what ``model`` computes.
 
     Raises:
         ConfigError: a variant of the model that is not measured here.
@@ -98,11 +98,11 @@ class TorchTransformer(nn.Module):
 
     @classmethod
     def from_ours(cls, model: Transformer) -> TorchTransformer:
-        """A twin with a copy of the weights of ``model``, so it also starts from the same distribution."""
-        twin = cls(model.config).to(getattr(torch, model.config.dtype))
+        """A replica with a copy of the weights of ``model``, so it also starts from the same distribution."""
+        replica = cls(model.config).to(getattr(torch, model.config.dtype))
         weights = {name: torch.tensor(to_numpy(model.parameters[name].data)) for name in model.parameters.names}
-        twin.load_state_dict(_renamed(weights))
-        return twin
+        replica.load_state_dict(_renamed(weights))
+        return replica
 
     def forward(self, src_ids, tgt_ids):
         """Logits, (B, S) and (B, T) to (B, T, V)"""

@@ -1,4 +1,4 @@
-"""One update of the PyTorch twin: the counterpart of ``minitransformer/training/step.py``."""
+"""One update of the PyTorch replica: the counterpart of ``minitransformer/training/step.py``."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from minitransformer.kernels.precision import computed_dtype, half_dtype
 HEADER = Path(__file__).parent / "emulation.h"
 COMPILER = shutil.which("g++")
 KERNEL = re.compile(r'extern "C" __global__ void\s+(?:__launch_bounds__\(\d+\)\s+)?(\w+)\(([^)]*)\)')
-GUARD = 64  # bytes around each array, of a pattern that is no number in any floating-point type
+GUARD = 64  # bytes around each array, of a pattern that is NaN in any floating-point type
 POINTED_TO = {"long long": np.int64, "double": np.float64, "unsigned char": np.bool_}
 
 

@@ -1,0 +1,108 @@
+"""The field's words: no identifier, config key, option or sentence falls back into a private dialect."""
+
+import ast
+import json
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from minitransformer.cli.main import build_parser
+from minitransformer.config import Config
+from minitransformer.retired_keys import RETIRED_KEYS
+
+TOP = Path(__file__).parents[1]
+CODE = sorted(
+    path
+    for folder in ("minitransformer", "tests", "benchmarks", "examples", "lessons")
+    for path in (TOP / folder).rglob("*.py")
+    if path != Path(__file__) and path.name != "retired_keys.py"
+)
+NOTEBOOKS = sorted((TOP / "lessons").glob("*.ipynb"))
+DOCUMENTS = sorted(
+    path
+    for path in TOP.rglob("*.md")
+    if not {".venv", ".git", "runs", "node_modules"} & set(path.relative_to(TOP).parts)
+)
+
+RETIRED_IDENTIFIERS = set(
+    "Crew join_ranks Hub Member Watch Seen Verdict Alone ONE_RANK ALONE Naive Explain Place find_place speak "
+    "GradientSum uses_of_leaves Arrivals arrive nodes_behind home measures forward_only function_of using choose "
+    "NEVER_SAID best_tokens Unread Journal journal Reporter ledger LedgerEntry Residual "
+    "ByteSpelling MarkedSpelling MergeArrays SPELLINGS add_up in_parts TWINS twin beginnings past_mpiexec "
+    "PATIENCE".split()
+)
+ELSEWHERE = {  # where one of these words is another thing's own name
+    "download.py": {"home"},
+    "unpacking.py": {"home"},
+    "test_data_command.py": {"home"},
+    "test_unpacking.py": {"home"},
+    "memory.py": {"Watch"},
+    "torch_step.py": {"measures"},
+    "step_memory.py": {"measures"},
+    "training_step.py": {"measures"},
+    "lesson_13.py": {"choose"},
+    "lesson_10.py": {"choose"},
+    "extras.py": {"home"},
+}
+RETIRED_PHRASES = (
+    "word piece",
+    "Python's lock",
+    "what is no number",
+    "no longer a number",
+    "made-up",
+    "config word",
+    "fast twin",
+    "readable pair",
+    "to the same bits as",
+    "the cache that forgets",
+    "in halves",
+    "stored in halves",
+    "--ledger",
+    "never said",
+)
+
+
+def identifiers(source: str) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        found |= {getattr(node, name, None) for name in ("id", "attr", "arg", "name", "asname")}
+    return {name for name in found if isinstance(name, str)}
+
+
+@pytest.mark.parametrize("path", CODE, ids=lambda path: path.relative_to(TOP).as_posix())
+def test_code_uses_no_retired_identifier(path):
+    retired = RETIRED_IDENTIFIERS - ELSEWHERE.get(path.name, set())
+    assert identifiers(path.read_text(encoding="utf-8")) & retired == set()
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebooks_use_no_retired_identifier(path):
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            assert identifiers("".join(cell["source"])) & (RETIRED_IDENTIFIERS) == set()
+
+
+@pytest.mark.parametrize("path", [*CODE, *NOTEBOOKS, *DOCUMENTS], ids=lambda path: path.relative_to(TOP).as_posix())
+def test_prose_has_no_retired_phrase(path):
+    text = re.sub(r"[\s#]+", " ", path.read_text(encoding="utf-8"))
+    assert [phrase for phrase in RETIRED_PHRASES if phrase in text] == []
+
+
+def test_config_keys_and_options_have_no_retired_name():
+    keys = {f"{spec.name}.{entry.name}" for spec in fields(Config) for entry in fields(spec.default_factory)}
+    assert not keys & set(RETIRED_KEYS) and "training.communicator" in keys
+    options = {
+        option for parser in every_parser(build_parser()) for each in parser._actions for option in each.option_strings
+    }
+    assert not options & {"--ledger", "--start", "--engine"} and "--ablation" in options
+
+
+def every_parser(parser):
+    yield parser
+    for action in parser._actions:
+        if hasattr(action, "choices") and isinstance(action.choices, dict):
+            for each in action.choices.values():
+                yield from every_parser(each)
