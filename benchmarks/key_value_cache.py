@@ -112,17 +112,8 @@ def markdown(facts: dict, results: Sequence[dict]) -> str:
         "`OPENBLAS_NUM_THREADS=1 python -m benchmarks.key_value_cache`",
         "",
     ]
-    head = [
-        "V",
-        "sentences",
-        "search",
-        "new tokens",
-        "plain, ms",
-        "tree, ms",
-        "tree / plain",
-        "plain, MiB",
-        "tree, MiB",
-    ]
+    head = ["V", "d_model", "sentences", "search", "new tokens", "plain, ms", "tree, ms"]
+    head += ["tree / plain", "plain, MiB", "tree, MiB", "same outputs"]
     lines += [markdown_row(head), markdown_row(["---"] * len(head))]
     for result in results:
         cells = [f"{result['vocab_size']:,}"]

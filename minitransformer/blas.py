@@ -1,4 +1,4 @@
-"""The threads of NumPy's BLAS: how many take part in one matrix product, and how to limit that for a while."""
+"""The threads of NumPy's BLAS: how many work on one matrix product, and how to limit them for a while."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import cache
 from threading import Lock
 
-# The names under which NumPy's wheels and the usual systems export OpenBLAS's switch.
+# The names under which NumPy's wheels and common systems export OpenBLAS's functions.
 _NAMES = (
     "scipy_openblas_{}_num_threads64_",
     "scipy_openblas_{}_num_threads",
@@ -18,8 +18,8 @@ _NAMES = (
 )
 
 _LOCK = Lock()
-# The threads before the first limit, then each limit that holds: blocks of several threads may overlap, and the last to
-# end must find what was before the first.
+# The number of threads before the first limit, then each limit in force: blocks of several threads may overlap, and the
+# last to end must restore what was before the first.
 _LIMITS: list[list[int]] = []
 
 
@@ -29,15 +29,15 @@ def core_count() -> int:
 
 
 def blas_threads() -> int | None:
-    """Threads that take part in one large product now; ``None`` if NumPy's BLAS is not OpenBLAS and does not tell."""
+    """Threads that work on one large product now; ``None`` if NumPy's BLAS is not OpenBLAS and does not tell."""
     get = _function("get")
     return None if get is None else get()
 
 
 @contextmanager
 def limited_blas_threads(number: int) -> Iterator[None]:
-    """Within the block products run on ``number`` threads, in the whole process. A BLAS without a switch goes on as
-    it was."""
+    """Within the block products run on ``number`` threads, in the whole process. A BLAS that is not OpenBLAS is left
+    as it is."""
     set_threads = _function("set")
     if blas_threads() is None or set_threads is None:
         yield
@@ -62,7 +62,7 @@ def limited_blas_threads(number: int) -> Iterator[None]:
 def _function(verb: str) -> Callable | None:
     """OpenBLAS's ``get`` or ``set`` function, found among the libraries that NumPy itself has loaded."""
     try:
-        from numpy._core import _multiarray_umath  # here: `minitransformer --version` need not wait for NumPy
+        from numpy._core import _multiarray_umath  # here, so that `minitransformer --version` does not import NumPy
 
         library = ctypes.CDLL(_multiarray_umath.__file__)
     except (ImportError, OSError):

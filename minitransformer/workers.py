@@ -1,8 +1,8 @@
-"""Threads that work side by side, each with one BLAS thread.
+"""Threads that work in parallel, each with one BLAS thread.
 
-NumPy computes elementwise work on one core, and OpenBLAS gains little from a second thread on small matrices. Threads
-that each take a whole micro-batch keep all cores busy through both (figures in benchmarks/notes.md): NumPy lets go of
-the GIL while it computes.
+NumPy does elementwise work on one core, and OpenBLAS gains little from a second thread on small matrices. Threads that
+each take a whole micro-batch keep all cores busy through both (figures in benchmarks/notes.md): NumPy releases the GIL
+while it computes.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from minitransformer.blas import blas_threads, core_count, limited_blas_threads
 
 Result = TypeVar("Result")
 
-# Elements of a vector worked on at a time: five float32 blocks of this size (Adam's) fit in a 2 MB L2 cache, so each
-# pass reads memory once.
+# Elements of a vector that are processed at a time: five float32 blocks of this size (Adam's) fit in a 2 MB L2 cache,
+# so each pass reads memory once.
 BLOCK = 65536
 LARGE = 1 << 19
-"""Numbers that work must read before a second thread gains more than its start takes (benchmarks/notes.md)."""
+"""Elements that work must read before a second thread gains more than it costs to start (benchmarks/notes.md)."""
 
 
 class Workers:
     """``size`` workers, numbered from 0; worker 0 is the calling thread.
 
-    What they compute does not depend on which of them is faster: each is told its number and nothing else.
+    Results do not depend on which of them is faster: each is given its number and nothing else.
     """
 
     def __init__(self, size: int = 1):
@@ -38,10 +38,10 @@ class Workers:
 
     @classmethod
     def for_shares(cls, shares: int, wanted: int = 0) -> Workers:
-        """Workers for ``shares`` equal pieces of work on NumPy: ``wanted`` of them, or one for each core if that is 0.
+        """Workers for ``shares`` equal shares of work on NumPy: ``wanted`` of them, or one per core if that is 0.
 
-        Fewer pieces than BLAS has threads would leave cores idle that BLAS uses: then there is one worker, with all of
-        them. So there is where BLAS has no switch for its threads.
+        With fewer shares than BLAS has threads, cores that BLAS would use were idle: then there is one worker, with all
+        BLAS threads. The same holds if the number of BLAS threads cannot be set.
         """
         threads = blas_threads()
         if wanted == 0:
@@ -50,11 +50,11 @@ class Workers:
         return cls(min(shares, wanted))
 
     def map(self, function: Callable[[int], Result]) -> list[Result]:
-        """``[function(0), ..., function(size - 1)]``, side by side. What one raises is raised, after all have ended."""
+        """``[function(0), ..., function(size - 1)]``, in parallel. What one raises is raised after all have ended."""
         if self._threads is None:
             return [function(0)]
         with limited_blas_threads(1):
-            # A copy of the context: warnings that the caller silenced stay silent in the other threads too.
+            # A copy of the context: the caller's kernel mode and silenced warnings hold in the other threads too.
             others = [
                 self._threads.submit(contextvars.copy_context().run, function, number) for number in range(1, self.size)
             ]
@@ -62,7 +62,7 @@ class Workers:
                 first = function(0)
             finally:
                 for each in others:
-                    each.exception()  # wait: nobody may still write into shared arrays after this call
+                    each.exception()  # wait: after this call no thread may still write into shared arrays
             return [first, *(each.result() for each in others)]
 
 
@@ -71,9 +71,9 @@ SERIAL = Workers(1)
 
 
 def parallel_for(function: Callable[[slice], None], length: int, size: int) -> None:
-    """``function`` of consecutive parts of 0..length - 1, side by side in as many threads as BLAS has.
+    """``function`` of consecutive slices of 0..length - 1, in parallel, in as many threads as BLAS has.
 
-    size: numbers that all of it reads; work that is not `LARGE` is done here, as one part
+    size: elements that are read in all; work below `LARGE` is done in this thread, as one slice
     """
     workers = _like_blas(blas_threads() or 1) if size >= LARGE else SERIAL
 
@@ -89,17 +89,17 @@ def _like_blas(size: int) -> Workers:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_like_blas.cache_clear)  # a forked process has none of its parent's threads
+    os.register_at_fork(after_in_child=_like_blas.cache_clear)  # a forked process does not have its parent's threads
 
 
 def blocks_of(length: int, worker: int, workers: Workers) -> Iterator[slice]:
-    """The blocks of a vector that ``worker`` works on. Blocks stay in the cache from the first pass to the last."""
+    """The blocks of a vector that ``worker`` works on. A block stays in cache from the first pass to the last."""
     for start in range(worker * BLOCK, length, workers.size * BLOCK):
         yield slice(start, start + BLOCK)
 
 
 def sum_into_first(vectors: Sequence[Array], workers: Workers = SERIAL) -> None:
-    """vectors[0] += vectors[1] + ..., one after the other"""
+    """vectors[0] += vectors[1] + ..., in order"""
 
     def add_blocks(worker: int) -> None:
         for block in blocks_of(len(vectors[0]), worker, workers):

@@ -148,21 +148,7 @@ def test_every_public_function_has_type_hints(file):
 
 TESTS = Path(__file__).parent
 TEST_FILES = sorted(TESTS.rglob("*.py"))
-PRIVATE = {
-    "cuda_on_cpu/__init__.py": {"_cublas", "_handle", "_place"},
-    "ranked_run.py": {"_cause", "_freeze"},
-    "test_backend.py": {"_library_trouble"},
-    "test_batching.py": {"_group_of"},
-    "test_binary.py": {"_made"},
-    "test_cleaning.py": {"_sorted"},
-    "test_cublas_lt.py": {"_place", "_workspaces"},
-    "test_data_command.py": {"_bounded"},
-    "test_figures.py": {"_dash_pattern"},
-    "test_nccl_order.py": {"_kind_of", "_queued"},
-    "test_supervisor.py": {"_lines", "_ranks", "_read", "_send"},
-    "test_names.py": {"_actions"},
-    "test_trainer.py": {"_save"},
-}
+PRIVATE = {"test_names.py": {"_actions"}, "test_trainer.py": {"_save"}}
 """Private names that tests still reach for: this list only ever gets shorter."""
 
 

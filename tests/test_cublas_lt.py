@@ -49,7 +49,7 @@ def test_products_run_on_the_current_stream_with_the_workspace_of_the_card(seen,
         monkeypatch.setattr(gemm_lt, "current_device", lambda capability=capability: (0, capability, 1000 + capability))
         product(rng)
         assert seen["last_stream"].value == 1000 + capability
-        assert gemm_lt.library()._workspaces[0, 1000 + capability].nbytes == mebibytes << 20
+        assert gemm_lt.library().workspaces[0, 1000 + capability].nbytes == mebibytes << 20
 
 
 def test_tf32_is_for_float32_factors_alone(seen, rng):

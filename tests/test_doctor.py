@@ -60,7 +60,7 @@ def test_what_is_missing_comes_with_the_extra_that_brings_it(package, item, extr
     assert found.startswith("not found: ") and f"run pip install -e '.[{extra}]' in the checkout" in found
 
 
-def test_more_threads_than_cores_are_remarked_on(monkeypatch, capsys):
+def test_more_threads_than_cores_are_reported(monkeypatch, capsys):
     monkeypatch.setattr(doctor, "blas_threads", lambda: 1000)
     found = lines(capsys)["BLAS"]
     assert "1000 threads" in found and "more threads than the" in found
@@ -71,7 +71,7 @@ def test_a_blas_that_does_not_tell_its_threads_is_reported_as_such(monkeypatch, 
     assert "cannot be told" in lines(capsys)["BLAS"]
 
 
-def test_a_check_that_breaks_is_reported_and_the_others_go_on(monkeypatch, capsys):
+def test_a_check_that_fails_is_reported_and_the_others_run(monkeypatch, capsys):
     def broken():
         raise RuntimeError("two\nlines")
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from extras import need
 
-from examples import number_words, sequences
+from examples import language_model, number_words, sequences
+from minitransformer.errors import ConfigError
 
 # As a dictionary spells them.
 NUMERALS = {
@@ -54,6 +55,31 @@ def test_numbers_are_drawn_once_and_those_shown_never():
     assert len(set(numbers)) == 5000
     assert not set(numbers) & set(number_words.SHOWN)
     assert numbers == number_words.draw_numbers(5000, seed=2) != number_words.draw_numbers(5000, seed=3)
+
+
+def test_the_language_model_learns_any_text_and_writes_on(tmp_path, monkeypatch, capsys):
+    need("matplotlib")
+    text = tmp_path / "text"
+    text.write_text("".join(f"line {number} of it, éà\n" for number in range(150)), encoding="utf-8")
+    options = ["--text", str(text), "--prompt", "line 1", "--updates", "3", "--directory", str(tmp_path / "run")]
+    monkeypatch.setattr(sys, "argv", ["language_model", *options])
+    assert language_model.main() == 0
+    told = capsys.readouterr().out
+    assert "nats a character on lines it never saw" in told and "\nline 1" in told
+    assert all((tmp_path / "run" / name).is_file() for name in ("sample.txt", "curves.png"))
+    monkeypatch.setattr(sys, "argv", ["language_model", *options, "--prompt", "Ω"])
+    with pytest.raises(ConfigError, match="--prompt must have characters of the text alone, got 'Ω'"):
+        language_model.main()
+
+
+def test_lines_of_the_default_text_count_aloud():
+    lines = language_model.counting(50, seed=1)
+    assert lines == language_model.counting(50, seed=1) and len(set(lines)) > 40
+    assert language_model.number_word(4321) == "four thousand three hundred twenty-one"
+    words = [language_model.number_word(number) for number in range(10_000)]
+    for line in lines:
+        first, *others = (words.index(word) for word in line.removesuffix(".").split(", "))
+        assert others == [first + 1, first + 2, first + 3]
 
 
 def test_no_sequence_of_the_test_is_in_training():

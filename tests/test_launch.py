@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from minitransformer.checkpoints import RunFolder
 from minitransformer.distributed.supervision import launch
 from minitransformer.errors import ConfigError
 from minitransformer.text import Tokenizer
+from minitransformer.training.progress import Progress
 
 pytestmark = pytest.mark.mpi
 
@@ -128,3 +130,14 @@ def test_a_rank_that_dies_before_it_comes_is_named(tmp_path):
     ]
     assert time.monotonic() - began < 20
     assert still_running(program) == []
+
+
+def test_a_bar_that_is_drawn_into_a_file_leaves_the_next_message_a_line_of_its_own(monkeypatch):
+    file = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", file)
+    with Progress(True, True).bar(0, 5) as bar:
+        bar.refresh()
+        print("message", file=sys.stderr)
+    lines = file.getvalue().split("\n")
+    assert "message" in lines and "\r" not in file.getvalue()
+    assert any("0/5" in line for line in lines)

@@ -15,7 +15,7 @@ def vectors(data: np.ndarray) -> SimpleNamespace:
     return SimpleNamespace(data=data, grad=np.zeros_like(data))
 
 
-def test_adam_equals_the_algorithm_written_for_one_number(rng, monkeypatch):
+def test_adam_equals_the_algorithm_written_for_scalars(rng, monkeypatch):
     monkeypatch.setattr(workers, "BLOCK", 2)  # blocks that do not divide the vector
     beta1, beta2, eps, size = 0.8, 0.95, 1e-3, 5
     parameters = vectors(rng.standard_normal(size))
@@ -105,7 +105,7 @@ def test_steps_are_counted_from_one():
         learning_rate(0, 512)
 
 
-def test_clipping_shortens_a_long_gradient_and_keeps_its_direction(rng):
+def test_clipping_scales_a_large_gradient_and_keeps_its_direction(rng):
     grad = rng.standard_normal(100)
     before = grad.copy()
     norm = clip_gradient_norm(grad, 2.0)
@@ -114,7 +114,7 @@ def test_clipping_shortens_a_long_gradient_and_keeps_its_direction(rng):
 
 
 @pytest.mark.parametrize("max_norm", [5.0, 100.0, 0.0])
-def test_clipping_leaves_a_short_gradient_and_zero_means_never(max_norm):
+def test_clipping_leaves_a_small_gradient_and_zero_means_never(max_norm):
     grad = np.array([3.0, -4.0])
     assert clip_gradient_norm(grad, max_norm) == 5.0
     np.testing.assert_array_equal(grad, [3.0, -4.0])

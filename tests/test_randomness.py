@@ -73,14 +73,14 @@ def test_dropout_keeps_a_share_of_one_minus_p(p_drop):
 
 
 def test_a_dropout_mask_depends_on_seed_update_micro_batch_and_site_alone():
-    def masks(*place):
-        source = DropoutMasks(*place)
+    def masks(*key):
+        source = DropoutMasks(*key)
         return [source.keep((40, 40), 0.5) for _ in range(2)]
 
     reference = masks(1, 2, 3)
     for mask, again in zip(reference, masks(1, 2, 3), strict=True):
         np.testing.assert_array_equal(mask, again)
-    others = [reference[1], *(masks(*place)[0] for place in ((2, 2, 3), (1, 3, 3), (1, 2, 4), (2, 1, 3), (1, 3, 2)))]
+    others = [reference[1], *(masks(*key)[0] for key in ((2, 2, 3), (1, 3, 3), (1, 2, 4), (2, 1, 3), (1, 3, 2)))]
     for other in others:
         assert abs((reference[0] == other).mean() - 0.5) < 0.1  # independent coins agree half of the time
 

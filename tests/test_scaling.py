@@ -5,39 +5,26 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.common.matrix_products import record_step
 from benchmarks.scaling import __main__ as scaling
 from benchmarks.scaling.cost_model import (
     ASSUMED,
     NETWORKS,
     all_reduce_seconds,
     fit,
-    parameter_counts,
     ring_seconds,
     speedup,
-    step_flops,
+    update_flops,
 )
 from minitransformer.config import ModelConfig
 from minitransformer.figures import png_bytes
-from minitransformer.models import Transformer
-from minitransformer.text import pad_batch
+from minitransformer.planning import batch_flops
 
 BASE = ModelConfig.base()
 
 
-@pytest.mark.parametrize("changes", [{}, {"d_k": 4, "d_v": 5}, {"n_layers": 3, "d_ff": 7}], ids=str)
-def test_parameters_are_those_of_the_model(changes):
-    config = ModelConfig(**{"vocab_size": 13, "n_layers": 2, "d_model": 6, "d_ff": 10, "n_heads": 2} | changes)
-    assert sum(parameter_counts(config)) == Transformer(config).parameters.count
-
-
-def test_flops_are_those_of_the_matrix_products_but_for_attention_scores():
-    config = ModelConfig(vocab_size=300, n_layers=2, d_model=64, d_ff=128, n_heads=2, p_drop=0.0)
-    ids = np.random.default_rng(0).integers(4, 300, (2, 8, 3)).tolist()
-    batch = pad_batch(*ids)
-    products = sum(product.flops for product in record_step(Transformer(config), batch))
-    assert step_flops(config, 8 * 4, 8 * 4) == pytest.approx(products, rel=0.05)
-    assert step_flops(BASE, 25_000, 25_000) == pytest.approx(9.5e12, rel=0.01)
+def test_flops_of_an_update_are_those_of_its_sentences():
+    assert update_flops(BASE, 25_000) == pytest.approx(9.5e12, rel=0.02)
+    assert update_flops(BASE, 100) == 4 * batch_flops(BASE, 1, 25, 25)
 
 
 def simulated_ring(n_bytes: float, size: int, bandwidth: float, latency: float) -> float:

@@ -117,6 +117,20 @@ def test_only_rank_0_sets_the_timeout():
     assert monitor.timeout == 7
 
 
+def test_ranks_that_come_late_are_waited_for_however_short_the_timeout():
+    monitor = HealthMonitor(2, Timeouts(start=20.0))
+    assert monitor.comes(0, 2, "x")
+    monitor.take(0, {"timeout": 0.05})
+    time.sleep(0.1)
+    monitor.take(0, {"number": 1, "waits": 0.1, "busy": ""})
+    assert monitor.judge() is None
+    assert monitor.comes(1, 2, "x")
+    time.sleep(0.1)
+    for rank in (0, 1):
+        monitor.take(rank, {"number": 1 - rank, "waits": 0.2 * (1 - rank), "busy": ""})
+    assert monitor.judge().message.startswith("rank 1 must come to collective 1 within 0.05 s")
+
+
 def test_what_a_rank_says_of_itself_is_shown_in_one_short_line():
     assert printable("a\x1b[31mred\nb\x00", 100) == "a\\x1b[31mred b\\x00"
     assert printable("Größe 5 µm", 100) == "Größe 5 µm"

@@ -24,15 +24,16 @@ from typing import TYPE_CHECKING
 
 from benchmarks.common.machine import machine_facts
 from benchmarks.common.tables import RESULTS, markdown_row, save_results
-from benchmarks.scaling.cost_model import ASSUMED, NETWORKS, fit, parameter_counts, ring_seconds, speedup, step_seconds
+from benchmarks.scaling.cost_model import ASSUMED, NETWORKS, fit, ring_seconds, speedup, step_seconds
 from minitransformer.config import ModelConfig
 from minitransformer.figures import png_bytes
 from minitransformer.figures.canvas import new_figure
+from minitransformer.planning import parameter_count
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-BASE_GRADIENT = sum(parameter_counts(ModelConfig.base()))
+BASE_GRADIENT = parameter_count(ModelConfig.base())
 LENGTHS = [1 << power for power in range(10, 25, 2)] + [BASE_GRADIENT]  # elements of float32
 GPUS = (1, 2, 4, 8, 16, 32, 64)
 TOKENS = 25_000  # a batch of the paper, on each side [sec. 5.1]
@@ -160,7 +161,7 @@ def predicted_text(predicted: Sequence[dict]) -> list[str]:
     lines += ["  are backward, behind which all sums hide but that of the tied matrix; no padding, no late ranks", ""]
     for name, config in MODELS.items():
         alone = step_seconds(config, TOKENS, 1, ASSUMED, NETWORKS[0])
-        counts = f"{sum(parameter_counts(config)):,} parameters"
+        counts = f"{parameter_count(config):,} parameters"
         lines += [f"- {name}: {counts}, {1e3 * alone:.1f} ms for {TOKENS:,} + {TOKENS:,} tokens on one GPU"]
     lines += ["", "Tokens/s as a multiple of one GPU's, with overlap (and without):", ""]
     rows = []

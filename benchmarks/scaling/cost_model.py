@@ -12,8 +12,10 @@ import numpy as np
 
 from minitransformer.config import ModelConfig
 from minitransformer.distributed.overlap import BUCKET_ELEMENTS
+from minitransformer.planning import batch_flops, parameter_count
 
 GRADIENT_BYTES = 4  # an element of the gradient vector, float32
+SENTENCE = 25  # tokens of a sentence of WMT 2014, about
 BACKWARD = 2 / 3  # share of backward in the products of a step: two products for each one of forward
 
 
@@ -48,21 +50,9 @@ NETWORKS = (NVLINK, Network("400 Gb/s a machine", 50e9, 20e-6), Network("100 Gb/
 ASSUMED = Machine(gpus=8, rate=264e12, nvlink=NVLINK)
 
 
-def parameter_counts(config: ModelConfig) -> tuple[int, int, int]:
-    """Parameters of (encoder, decoder, embedding); with tied embeddings, as in the paper, these are all."""
-    d = config.d_model
-    attention = 2 * d * config.n_heads * (config.d_k + config.d_v)
-    ffn = 2 * d * config.d_ff + config.d_ff + d
-    norm = 2 * d
-    encoder = config.n_layers * (attention + ffn + 2 * norm)
-    decoder = config.n_layers * (2 * attention + ffn + 3 * norm)
-    return encoder, decoder, config.vocab_size * d
-
-
-def step_flops(config: ModelConfig, src_tokens: float, tgt_tokens: float) -> float:
-    """Products of forward and backward: 6 for every weight and token that passes it (attention scores left out)."""
-    encoder, decoder, embedding = parameter_counts(config)
-    return 6.0 * (encoder * src_tokens + (decoder + embedding) * tgt_tokens)
+def update_flops(config: ModelConfig, tokens: float) -> float:
+    """FLOPs of the products of an update with so many tokens on each side, in sentences of `SENTENCE` tokens."""
+    return tokens / SENTENCE * batch_flops(config, 1, SENTENCE, SENTENCE)
 
 
 def ring_seconds(n_bytes: float, size: int, bandwidth: float, latency: float) -> float:
@@ -84,13 +74,12 @@ def step_seconds(
 
     With overlap, sums hide behind backward but for the last slices: the tied matrix, used first and last.
     """
-    counts = parameter_counts(config)
-    compute = step_flops(config, tokens_per_gpu, tokens_per_gpu) / machine.rate
-    n_bytes = sum(counts) * GRADIENT_BYTES
+    compute = update_flops(config, tokens_per_gpu) / machine.rate
+    n_bytes = parameter_count(config) * GRADIENT_BYTES
     total = all_reduce_seconds(n_bytes, gpus, machine, network) if gpus > 1 else 0.0
     if not overlap or gpus == 1:
         return compute + total
-    last = max(counts[2], BUCKET_ELEMENTS) * GRADIENT_BYTES
+    last = max(config.vocab_size * config.d_model, BUCKET_ELEMENTS) * GRADIENT_BYTES
     shown = all_reduce_seconds(last, gpus, machine, network)
     return compute + max(shown, total - BACKWARD * compute)
 

@@ -48,6 +48,9 @@ class Module:
         yield from _named(self, prefix)
 
 
+CONTAINERS = (Module, list, tuple, dict, set, frozenset)
+
+
 def _named(value: Any, prefix: str) -> Iterator[tuple[str, Parameter]]:
     if isinstance(value, Module):
         items = vars(value).items()
@@ -55,14 +58,14 @@ def _named(value: Any, prefix: str) -> Iterator[tuple[str, Parameter]]:
         items = value.items()
     elif isinstance(value, list | tuple):
         items = enumerate(value)
-    elif isinstance(value, set | frozenset) and any(isinstance(each, Parameter | Module) for each in value):
+    elif any(isinstance(each, Parameter | Module) for each in value):
         raise AutogradError(f"Module: {prefix[:-1]} must be a list, a tuple or a dict, which have an order, got a set")
     else:
         return
     for name, each in items:
         if isinstance(each, Parameter):
             yield f"{prefix}{name}", each
-        else:
+        elif isinstance(each, CONTAINERS):
             yield from _named(each, f"{prefix}{name}.")
 
 

@@ -1,4 +1,4 @@
-"""Adam: a step for every parameter, scaled by the running size of its gradient  [Kingma & Ba 2015; sec. 5.3]."""
+"""Adam: a step for every parameter, scaled by running moments of its gradient  [Kingma & Ba 2015; sec. 5.3]."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Adam:
     bits for any number of them.
 
     Attributes:
-        m, v: running mean of the gradient and of its square, vectors like the parameters.
-        step_count: t, updates made.
+        m, v: running means of the gradient and of its square, vectors like the parameters.
+        step_count: t, the number of updates made.
     """
 
     def __init__(

@@ -9,7 +9,7 @@ from minitransformer.kernels import fused_function
 
 
 def gradient_norm(grad: Array) -> float | Array:
-    """||grad|| of the whole gradient vector: one dot product. On a GPU it stays there: nobody waits for it."""
+    """||grad|| of the whole gradient vector: one dot product. On a GPU it stays there, without synchronization."""
     xp = get_array_module(grad)
     sum_of_squares = fused_function("sum_of_squares", xp)
     if sum_of_squares is not None:
@@ -18,7 +18,7 @@ def gradient_norm(grad: Array) -> float | Array:
 
 
 def clip_gradient_norm(grad: Array, max_norm: float) -> float | Array:
-    """Shorten ``grad`` in place to ``max_norm`` if it is longer; 0 means never. Returns the norm before."""
+    """Scale ``grad`` in place to ``max_norm`` if its norm is larger; 0 means never. Returns the norm before."""
     norm = gradient_norm(grad)
     if max_norm > 0.0:
         if not isinstance(norm, float):

@@ -1,4 +1,4 @@
-"""Loss scaling: small gradients would vanish in float16, whose numbers end at 6e-8  [Micikevicius et al. 2018]."""
+"""Loss scaling: gradients below 6e-8 underflow in float16  [Micikevicius et al. 2018]."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ FIRST, GROWTH_AFTER = 2.0**15, 2000
 class LossScale:
     """The loss is multiplied by ``value`` before backward, the gradient divided by it after.
 
-    Where a gradient overflowed, the update is left out and the scale halved; after GROWTH_AFTER updates without that it
-    is doubled. For every precision but float16 it stays 1 and looks at nothing.
+    If a gradient overflows, the update is skipped and the scale halved; after GROWTH_AFTER updates without overflow it
+    is doubled. For every precision but float16 it stays 1 and nothing is checked.
     """
 
     value: float = 1.0
@@ -28,10 +28,10 @@ class LossScale:
         return cls(FIRST, 0, True) if precision == "float16" else cls()
 
     def accepts(self, gradient_norm: float | Array) -> bool:
-        """Whether the update may be made; adapts the scale. Reads the norm from the device, if it is needed.
+        """Whether the update may be made; adapts the scale. Copies the norm from the device if it is needed.
 
         Raises:
-            TrainingError: gradients overflow though nothing is scaled any more.
+            TrainingError: gradients overflow although the scale is 1.
         """
         if not self.is_needed:
             return True

@@ -3,10 +3,26 @@
 from __future__ import annotations
 
 import sys
+from typing import TextIO
 
 from tqdm import tqdm
 
 from minitransformer.training.metrics import Meter
+
+
+class Lines:
+    """What a bar draws as whole lines of ``file``, so that the next message does not stand behind it."""
+
+    def __init__(self, file: TextIO):
+        self._file = file
+
+    def write(self, text: str) -> None:
+        drawn = text.strip()
+        if drawn:
+            self._file.write(f"{drawn}\n")
+
+    def flush(self) -> None:
+        self._file.flush()
 
 
 class Progress:
@@ -20,10 +36,10 @@ class Progress:
 
     def bar(self, done: int, total: int) -> tqdm:
         """A bar of ``total`` updates, to be entered."""
-        # Into a file, where a bar cannot be drawn over itself, it is drawn anew only now and then.
-        pause = 0.2 if sys.stderr.isatty() else 30.0
+        # Into a file, where a bar cannot be drawn over itself, it is drawn anew only now and then, each time as a line.
+        pause, file = (0.2, sys.stderr) if sys.stderr.isatty() else (30.0, Lines(sys.stderr))
         hidden = not (self._is_rank_0 and self._with_bar)
-        return tqdm(total=total, initial=min(done, total), unit="update", disable=hidden, mininterval=pause)
+        return tqdm(total=total, initial=min(done, total), unit="update", disable=hidden, mininterval=pause, file=file)
 
     def show(self, bar: tqdm, meter: Meter, update: int, learning_rate: float) -> None:
         """``update`` updates are done; the means of ``meter``."""

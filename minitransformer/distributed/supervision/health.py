@@ -38,7 +38,8 @@ class HealthMonitor:
     """Over ``size`` ranks. ``judge`` finds one that is missing, silent or keeps others waiting for ``timeout`` seconds.
 
     Attributes:
-        timeout: ``timeouts.start``, until rank 0 tells what the config says.
+        timeout: ``timeouts.start``, until rank 0 tells what the config says. Ranks always have ``timeouts.start`` to
+            come, and nobody is blamed for waiting before all have.
         ranks: those that have come.
     """
 
@@ -106,10 +107,10 @@ class HealthMonitor:
             all_here = self.all_have_come() or now - self._failed > self._timeouts.late_ranks
             all_told = 0 in self._failures or now - self._failed > self._timeouts.other_failures
             return self._failures[min(self._failures)] if all_here and all_told else None
-        missing = sorted(set(range(self.size)) - set(self.ranks))
-        if missing and now - self._began > self.timeout:
+        missing, start = sorted(set(range(self.size)) - set(self.ranks)), max(self._timeouts.start, self.timeout)
+        if missing and now - self._began > start:
             return Failure(
-                f"all {self.size} ranks must come within {self.timeout:g} s, got no word of {_ranks(missing)}; were "
+                f"all {self.size} ranks must come within {start:g} s, got no word of {_ranks(missing)}; were "
                 "they started, does MASTER_ADDR lead here, and have all the same MINITRANSFORMER_TOKEN?"
             )
         present = {rank: status for rank, status in self.ranks.items() if not status.left}
@@ -119,7 +120,7 @@ class HealthMonitor:
                     f"rank {rank} ({status.who}) has been silent for {self.timeout:g} s (training.timeout): it is "
                     "stopped, or its machine cannot be reached"
                 )
-        if any(status.busy for status in present.values()):
+        if missing or any(status.busy for status in present.values()):
             self._last_busy = now
         return self._stuck(present, now)
 

@@ -71,13 +71,13 @@ def _multiply(
     a_type, b_type, c_type = (DATA_TYPES[each.dtype.name] for each in (a, b, c))
     Counter.launches += 1
     if count == 1:
-        _cublas().gemmEx(
-            _handle(), *flags, *sizes, one, address(a), a_type, a_row, address(b), b_type, b_row,
+        cublas_library().gemmEx(
+            cublas_handle(), *flags, *sizes, one, address(a), a_type, a_row, address(b), b_type, b_row,
             other, address(c), c_type, m, compute, DEFAULT_ALGORITHM,
         )  # fmt: skip
     else:
-        _cublas().gemmStridedBatchedEx(
-            _handle(), *flags, *sizes, one, address(a), a_type, a_row, a_step, address(b), b_type, b_row, b_step,
+        cublas_library().gemmStridedBatchedEx(
+            cublas_handle(), *flags, *sizes, one, address(a), a_type, a_row, a_step, address(b), b_type, b_row, b_step,
             other, address(c), c_type, m, n * m, count, compute, DEFAULT_ALGORITHM,
         )  # fmt: skip
 
@@ -110,13 +110,13 @@ def _layout(x: Array) -> tuple[Array, int, int]:
     return x, (steps[-1] if steps else 0), row
 
 
-def _cublas() -> Any:
+def cublas_library() -> Any:
     from cupy_backends.cuda.libs import cublas
 
     return cublas
 
 
-def _handle() -> int:
+def cublas_handle() -> int:
     from cupy.cuda import device
 
     return device.get_cublas_handle()

@@ -80,7 +80,7 @@ class Library:
         functions.cublasLtGetVersion.restype = c_size_t
         self._handles: dict[int, c_void_p] = {}
         self._plans: dict[Product, Plan | None] = {}  # some hundred bytes for each length of a batch
-        self._workspaces: dict[tuple[int, int], Array] = {}
+        self.workspaces: dict[tuple[int, int], Array] = {}
         self._lock = Lock()
 
     @property
@@ -167,10 +167,10 @@ class Library:
 
     def _workspace(self, gpu: int, stream: int, capability: int, like: Array) -> Array:
         """Products of one stream run one after another, so they may share it."""
-        if (gpu, stream) not in self._workspaces:
+        if (gpu, stream) not in self.workspaces:
             size = _workspace_bytes(capability)
-            self._workspaces[gpu, stream] = get_array_module(like).empty(size, "uint8")
-        return self._workspaces[gpu, stream]
+            self.workspaces[gpu, stream] = get_array_module(like).empty(size, "uint8")
+        return self.workspaces[gpu, stream]
 
     def _call(self, name: str, *arguments: Any) -> None:
         self._check(name, getattr(self._functions, f"cublasLt{name}")(*arguments))
