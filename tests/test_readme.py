@@ -1,12 +1,14 @@
 """What README.md and the other pages claim of the files: links, line counts, the code shown, commands and keys."""
 
 import re
+import shlex
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 import minitransformer
+from minitransformer.cli.main import build_parser
 from minitransformer.config import Config
 
 ROOT = Path(__file__).parent.parent
@@ -19,9 +21,9 @@ PAGES = [
 ]
 
 
-def blocks(language: str) -> list[str]:
-    """The code blocks of README.md in this language."""
-    found = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+def blocks(language: str, text: str = README) -> list[str]:
+    """The code blocks of a page in this language."""
+    found = re.findall(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     return [code for name, code in found if name == language]
 
 
@@ -70,3 +72,12 @@ def test_config_keys_that_the_readme_names_exist():
     sections = "|".join(section.name for section in fields(Config))
     named = set(re.findall(rf"(?:`|--set )((?:{sections})\.(?!py)\w+)", README))
     assert named and named <= known
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/ranks.md", "examples/wmt14/README.md"])
+def test_every_command_shown_is_one_that_the_program_knows(page):
+    shell = "\n".join(blocks("sh", (ROOT / page).read_text(encoding="utf-8"))).replace("\\\n", " ")
+    commands = re.findall(r"(?:^|[ /])minitransformer ((?!.*install).*)$", shell, re.MULTILINE)
+    assert commands
+    for command in commands:
+        build_parser().parse_args(shlex.split(command, comments=True))
