@@ -32,7 +32,7 @@ def test_cached_decoding_gives_the_logits_of_the_whole_sentence(changes, rng, re
 
 @MODES
 def test_reordered_caches_give_what_the_sentences_give_in_that_order(mode, rng, relative_error):
-    model, batch = small_model(rng, kernels=mode), random_batch(rng, (5, 2, 4), (6, 6, 6))
+    model, batch = small_model(rng, kernel_mode=mode), random_batch(rng, (5, 2, 4), (6, 6, 6))
     rows = np.array([2, 0, 0, 1, 2])  # repeated, out of order: a beam
     expected = model(batch.src[rows], batch.tgt_in[rows]).data
     cache = model.start_cache(model.encode(batch.src), max_length=7)
@@ -49,7 +49,7 @@ def test_reordered_caches_give_what_the_sentences_give_in_that_order(mode, rng, 
 
 @MODES
 def test_rows_of_one_sentence_may_differ_swap_repeat_and_leave(mode, rng, relative_error):
-    model, batch = small_model(rng, kernels=mode), random_batch(rng, (5, 2, 4))
+    model, batch = small_model(rng, kernel_mode=mode), random_batch(rng, (5, 2, 4))
     sentences, generated = np.arange(3), np.empty((3, 0), dtype=int)
     cache = model.start_cache(model.encode(batch.src), max_length=10)
     for t in range(10):
@@ -63,7 +63,7 @@ def test_rows_of_one_sentence_may_differ_swap_repeat_and_leave(mode, rng, relati
 
 @MODES
 def test_two_caches_of_one_memory_do_not_disturb_each_other(mode, rng, relative_error):
-    model, batch = small_model(rng, kernels=mode), random_batch(rng, (5, 2, 4), (6, 6, 6))
+    model, batch = small_model(rng, kernel_mode=mode), random_batch(rng, (5, 2, 4), (6, 6, 6))
     memory = model.encode(batch.src)
     first, second = (model.start_cache(memory, max_length=7) for _ in range(2))
     model.decode_step(batch.tgt_in[:, 0], first)
@@ -82,7 +82,7 @@ def test_ids_that_are_not_one_for_each_row_are_refused_and_change_nothing(rng):
 
 @MODES
 def test_a_step_beyond_max_length_is_refused_and_changes_nothing(mode, rng):
-    model, batch = small_model(rng, kernels=mode), random_batch(rng)
+    model, batch = small_model(rng, kernel_mode=mode), random_batch(rng)
     cache = model.start_cache(model.encode(batch.src), max_length=1)
     model.decode_step(batch.tgt_in[:, 0], cache)
     with pytest.raises(ShapeError, match="positions must be at most max_length = 1, got 2"):

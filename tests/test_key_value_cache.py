@@ -95,7 +95,7 @@ def test_a_prompt_longer_than_max_length_is_refused(kind):
 @pytest.mark.parametrize("seed", range(5))
 def test_the_prefix_tree_gives_the_logits_of_the_plain_cache(seed, relative_error):
     rng = np.random.default_rng(seed)
-    plain, fast = (small_model(np.random.default_rng(seed), kernels=mode) for mode in ("simple", "fast"))
+    plain, fast = (small_model(np.random.default_rng(seed), kernel_mode=mode) for mode in ("simple", "fast"))
     src = random_batch(rng, (5, 2, 4)).src
     caches = [model.start_cache(model.encode(src), max_length=30) for model in (plain, fast)]
     for _ in range(30):

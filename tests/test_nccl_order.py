@@ -142,11 +142,11 @@ def test_gradients_that_come_in_another_order_make_the_same_calls(monkeypatch):
 
     def work(ranks, cuda):
         leaves = [SimpleNamespace(), SimpleNamespace()]
-        places = {id(leaves[0]): slice(0, 5), id(leaves[1]): slice(5, 11)}
-        gradients = SimpleNamespace(vector=cuda.asarray(np.ones(11)), places=places, add=lambda leaf, grad: None)
+        slices = {id(leaves[0]): slice(0, 5), id(leaves[1]): slice(5, 11)}
+        gradients = SimpleNamespace(vector=cuda.asarray(np.ones(11)), slices=slices, accumulate=lambda leaf, grad: None)
         total = OverlappedAllReduce(gradients, ranks).prepare_for_backward({id(leaf): 1 for leaf in leaves})
         for leaf in leaves if ranks.rank == 0 else leaves[::-1]:
-            total.add(leaf, None)
+            total.accumulate(leaf, None)
         total.finish()
         np.testing.assert_array_equal(gradients.vector.get(), np.full(11, 2.0))
 

@@ -55,7 +55,7 @@ def output_and_saved(result: Any, name: str) -> tuple[Any, tuple]:
     return result
 
 
-def gradients(grads: Any, inputs: Sequence[Any], name: str) -> tuple:
+def input_gradients(grads: Any, inputs: Sequence[Any], name: str) -> tuple:
     """``grads``, what the backward of rule ``name`` returned: one gradient per input, of its shape.
 
     inputs: each with ``shape`` and ``requires_grad``; whose gradient is not required may get anything

@@ -70,7 +70,7 @@ def directional_slopes(function: Differentiable, *inputs: Any, entries: int = EN
     ]
     grads = backward(*cotangents, *[None] * n_non_differentiable, saved)
     leaves = [SimpleNamespace(shape=x.shape, requires_grad=True) for x in arrays]
-    checks.gradients(grads, leaves, name_of(function))
+    checks.input_gradients(grads, leaves, name_of(function))
 
     def pulled_back(*x: np.ndarray) -> float:
         y = forward(*x, **options)[0]

@@ -56,7 +56,7 @@ class Node:
             )
         grad_inputs = self.rule.backward(*grads, self.saved)
         self.saved = None
-        return checks.gradients(grad_inputs, self.inputs, self.rule.name)
+        return checks.input_gradients(grad_inputs, self.inputs, self.rule.name)
 
 
 def topological_order(node: Node) -> list[Node]:

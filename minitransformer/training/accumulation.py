@@ -48,7 +48,7 @@ class GradientAccumulator:
         loss = nll = 0.0
         for number, batch in enumerate(micro_batches):
             loss_sum, nll_sum = forward_backward(number, batch)
-            loss, nll = loss + number_of(loss_sum), nll + number_of(nll_sum)
+            loss, nll = loss + scalar_of(loss_sum), nll + scalar_of(nll_sum)
         return loss, nll
 
     def accepts(self, gradient_norm: Number) -> bool:
@@ -102,7 +102,7 @@ class ParallelGradientAccumulator(GradientAccumulator):
                 sink = OverlappingSink(total) if i == last else buffers[worker]
                 number = self.ranks.rank + i * self.ranks.size
                 loss_sum, nll_sum = forward_backward(number, micro_batches[i], sink)
-                loss, nll = loss + number_of(loss_sum), nll + number_of(nll_sum)
+                loss, nll = loss + scalar_of(loss_sum), nll + scalar_of(nll_sum)
             return loss, nll
 
         loss, nll = map(sum, zip(*self.workers.map(share_of), strict=True))
@@ -140,6 +140,6 @@ def workers_for(config: TrainingConfig, n_ranks: int, on_cpu: bool) -> Workers:
     return Workers.for_shares(shares, config.threads or (0 if n_ranks == 1 else 1))
 
 
-def number_of(tensor: Tensor) -> Number:
+def scalar_of(tensor: Tensor) -> Number:
     """The one number of a tensor; on a GPU it stays there."""
     return tensor.item() if get_array_module(tensor.data) is np else tensor.data

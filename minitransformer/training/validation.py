@@ -9,7 +9,7 @@ from minitransformer.config import Config, TranslationConfig
 from minitransformer.errors import ConfigError, DataError
 from minitransformer.models import Model
 from minitransformer.text import Batch, BatchStream
-from minitransformer.training.accumulation import number_of
+from minitransformer.training.accumulation import scalar_of
 from minitransformer.training.corpus import Corpus
 from minitransformer.training.metrics import losses
 
@@ -25,8 +25,8 @@ def evaluate_loss(model: Model, batches: Iterable[Batch]) -> tuple[float, float]
     with no_grad():
         for batch in batches:
             loss_sum, nll_sum = model.loss(batch)
-            loss += number_of(loss_sum)
-            nll += number_of(nll_sum)
+            loss += scalar_of(loss_sum)
+            nll += scalar_of(nll_sum)
             n_tgt_tokens += batch.n_tgt_tokens
     if n_tgt_tokens == 0:
         raise DataError("evaluate_loss: the batches must have at least one target token, got none")

@@ -5,8 +5,8 @@
 //   y     = gamma * x_hat + beta
 //
 // Threads: a block works on a row, thread t on groups t, t + blockDim.x, ... of eight columns each. A thread keeps its
-// values in registers from the first pass to the last (GROUPS of them, a compile-time constant; 1 up to d_model = 4,096), so
-// every value is read once and written once. The bound of 512 threads keeps a thread at 128 registers at most.
+// values in registers from the first pass to the last (GROUPS of them, a compile-time constant; 1 up to 4,096 columns),
+// so every value is read once and written once. The bound of 512 threads keeps a thread at 128 registers at most.
 
 extern "C" __global__ void __launch_bounds__(512)
 norm_forward(const T *x, const T *sublayer, const ACC *gamma, const ACC *beta, T *y, T *x_hat, ACC *inv_std,

@@ -1,7 +1,7 @@
 // Counter-based random numbers: Philox 4x32-10  [Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"].
 //
-// philox(counter, key) mixes 128 bits beyond recognition, so any thread computes the draws of any element by itself, forward
-// and backward alike, and no dropout mask is ever stored.
+// philox(counter, key) mixes 128 bits beyond recognition, so any thread computes the draws of any element by itself,
+// forward and backward alike, and no dropout mask is ever stored.
 //   key      the seed, update and micro-batch, mixed by the caller into two 32-bit integers
 //   counter  column / 8, row (64 bits), site: which dropout of the model this is
 // Each call gives eight draws of 16 bits, for eight adjacent columns; a value is kept if its draw >= threshold.

@@ -1,6 +1,6 @@
 // Softmax over the keys that a query may attend to, with dropout on the weights, and its gradient.
 //
-//   weights = softmax(scale * scores) over the positions where mask is true; a row that may attend to nothing gives zeros
+//   weights = softmax(scale * scores) where mask is true; a row that may attend to nothing gives zeros
 //   dropped = weights * keep / (1 - p_drop)
 //
 // Threads: a warp works on a row, thread i of it on columns i, i + 32, ...; a block is 32 x 4 threads, four rows. The
