@@ -1,4 +1,4 @@
-"""``train CONFIG``: train a model as a TOML file says, or go on where an earlier sitting stopped."""
+"""``train CONFIG``: train a model as a TOML file says, or resume where an earlier run stopped."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     parser.add_argument(
         "--profile",
         action="store_true",
-        help="at the end write the time of each op of this sitting's updates, forward and backward apart, to "
+        help="at the end write the time of each op in the updates of this call, forward and backward apart, to "
         "profile.json and profile.png in training.directory (default: no)",
     )
     parser.set_defaults(run=run)

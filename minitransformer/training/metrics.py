@@ -1,7 +1,7 @@
 """What a run tells about itself: one JSON object per line of ``metrics.jsonl``.
 
 Every line has ``kind`` and ``update`` (updates done so far), ``epoch`` (counted from 1) and ``seconds`` (since the run
-began, over all its sittings). Losses are means in nats per target token without padding:
+began, without the time in which it was stopped). Losses are means in nats per target token without padding:
 
 - ``train``, every ``log_every`` updates, over the updates since the line before: ``loss`` (label-smoothed), ``nll``
   (unsmoothed), ``ppl``, ``tokens_per_second`` (target tokens), ``learning_rate`` (last), ``gradient_norm`` (mean)
