@@ -4,8 +4,6 @@ python -m benchmarks                 an hour on two cores; other work on the mac
 python -m benchmarks growth --quick  small sizes and few repeats: does it run at all?
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import sys

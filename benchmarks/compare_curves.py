@@ -7,8 +7,6 @@ narrow: of four runs that differ in their seed alone, the fourth lies between th
 interval is where another seed of ours would lie 95 times in a hundred (Student's t, from the spread of our seeds).
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math
@@ -89,7 +87,7 @@ def _judged(ours: list[float], pytorch: float) -> dict:
     }
 
 
-def draw(ours: Sequence[Curve], pytorch: Curve, result: dict) -> Figure:
+def draw(ours: Sequence[Curve], pytorch: Curve, result: dict) -> "Figure":
     """Above, the curves; below, the same as differences from the mean of our seeds, where the noise can be seen."""
     figure = new_figure(8.0, 8.0)
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
@@ -114,7 +112,7 @@ def draw(ours: Sequence[Curve], pytorch: Curve, result: dict) -> Figure:
     return figure
 
 
-def _draw_spread(axes: Axes, ours: Sequence[Curve], pytorch: Curve, baseline: list[float]) -> None:
+def _draw_spread(axes: "Axes", ours: Sequence[Curve], pytorch: Curve, baseline: list[float]) -> None:
     """The band of our seeds and PyTorch's curve, both less ``baseline``."""
     updates = list(pytorch)
     columns = [[curve[update] for curve in ours] for update in updates]
@@ -126,7 +124,7 @@ def _draw_spread(axes: Axes, ours: Sequence[Curve], pytorch: Curve, baseline: li
     axes.plot(updates, losses, color=THEIRS, linewidth=1.4, linestyle=(0, (5, 2)), label="PyTorch")
 
 
-def _draw_windows(axes: Axes, windows: Sequence[dict]) -> None:
+def _draw_windows(axes: "Axes", windows: Sequence[dict]) -> None:
     """For each window PyTorch's mean difference, and the interval of another seed of ours around zero."""
     middles = [sum(window["updates"]) / 2 for window in windows]
     reaches = [(window["interval"][1] - window["interval"][0]) / 2 for window in windows]

@@ -13,8 +13,6 @@ BLAS (those with one row are not recorded, so there is none for one sentence wit
 Results go to benchmarks/results/decoding.json and .md; --quick writes nothing.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 import sys

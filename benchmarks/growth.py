@@ -9,8 +9,6 @@ Time is the lowest of some steps on one BLAS thread; memory is the peak that Num
 and Adam's vectors not counted. Results go to benchmarks/results/growth.json, .md and .png; --quick writes nothing.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time
@@ -99,7 +97,7 @@ def grow(axis: Axis, sizes: Sequence[int], steps: int) -> dict:
     return result | {"exponents": {key: exponent(sizes, result[key]) for key in ("seconds", "bytes", "flops")}}
 
 
-def draw(results: Sequence[dict]) -> Figure:
+def draw(results: Sequence[dict]) -> "Figure":
     """A column for each axis: seconds above, megabytes below, both log-log, with the fitted lines dashed."""
     from matplotlib.ticker import LogLocator, StrMethodFormatter
 

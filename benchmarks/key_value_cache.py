@@ -12,8 +12,6 @@ Hypotheses of a random model share fewer tokens than those of a trained one, so 
 Results go to benchmarks/results/key_value_cache.json and .md; --quick writes nothing.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 import sys

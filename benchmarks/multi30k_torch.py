@@ -6,8 +6,6 @@ Same tokenizer, same batches in the same order, same initial weights, schedule a
 own. It writes lines of kind ``train`` like the Trainer's; ``benchmarks.compare_curves`` lays them beside ours.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

@@ -7,8 +7,6 @@ second vector of gradients included) and as one batch. Two figures: the peak of 
 yet there after the imports. Results go to benchmarks/results/step_memory.json and .md; --quick writes nothing.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import resource

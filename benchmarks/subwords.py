@@ -12,8 +12,6 @@ which the libraries take turns; subword-nmt, which takes minutes, has one round.
 Results are written to benchmarks/results/subwords.json and .md; --quick writes nothing.
 """
 
-from __future__ import annotations
-
 import argparse
 import gc
 import io

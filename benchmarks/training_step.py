@@ -11,8 +11,6 @@ time spoils the figures.
 Results go to benchmarks/results/training_step.json and .md; --quick writes nothing.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import shutil

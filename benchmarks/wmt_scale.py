@@ -10,8 +10,6 @@ measured on real text (MINITRANSFORMER_DATA). --quick makes 4,000 pairs.
 Results go to benchmarks/results/wmt_scale.json and .md; --quick writes nothing.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import subprocess

@@ -10,8 +10,6 @@ translation.
     python examples/language_model.py --text book.txt --prompt "It was"  any UTF-8 text
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import random

@@ -8,8 +8,6 @@ eintausend. The model sees up to 100,000 of the million numbers and is then aske
     python examples/number_words.py        about two minutes on two cores
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import random

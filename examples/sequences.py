@@ -8,8 +8,6 @@ A sequence has 1 to 20 of 30 symbols. No sequence of the test occurs in training
 copy, the decoder must look at the position it writes; to reverse, at the same distance from the other end.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import random

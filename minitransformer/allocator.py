@@ -1,7 +1,5 @@
 """A setting of the C library's allocator that makes training faster."""
 
-from __future__ import annotations
-
 import ctypes
 
 

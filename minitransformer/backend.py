@@ -1,7 +1,5 @@
 """Which array library computes: the arrays decide. NumPy users never import CuPy."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from types import ModuleType

@@ -1,7 +1,5 @@
 """The threads of NumPy's BLAS: how many work on one matrix product, and how to limit them for a while."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Every setting of the project, each with its default, unit and meaning. A TOML file fills them, section by section."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -54,17 +52,17 @@ class ModelConfig(Section):
                 object.__setattr__(self, name, self.d_model // self.n_heads)
 
     @classmethod
-    def base(cls, vocab_size: int = 37000, **changes) -> ModelConfig:
+    def base(cls, vocab_size: int = 37000, **changes) -> "ModelConfig":
         """The base model  [Table 3, row base]."""
         return cls(vocab_size=vocab_size, **changes)
 
     @classmethod
-    def big(cls, vocab_size: int = 37000, **changes) -> ModelConfig:
+    def big(cls, vocab_size: int = 37000, **changes) -> "ModelConfig":
         """The big model  [Table 3, row big]."""
         return cls(**{"vocab_size": vocab_size, "d_model": 1024, "d_ff": 4096, "n_heads": 16, "p_drop": 0.3} | changes)
 
     @classmethod
-    def table3(cls, row: str, vocab_size: int = 37000, **changes) -> ModelConfig:
+    def table3(cls, row: str, vocab_size: int = 37000, **changes) -> "ModelConfig":
         """The model of a row of Table 3: ``"base"``, ``"A1"`` to ``"E"``, ``"big"``."""
         if row == "big":
             return cls.big(vocab_size, **changes)
@@ -191,7 +189,7 @@ class Config:
     translation: TranslationConfig = field(default_factory=TranslationConfig)
 
     @classmethod
-    def from_dict(cls, tables: dict, where: str = "config") -> Config:
+    def from_dict(cls, tables: dict, where: str = "config") -> "Config":
         sections = {spec.name: spec.default_factory for spec in fields(cls)}
         made = {}
         for name, table in tables.items():
@@ -201,7 +199,7 @@ class Config:
         return cls(**made)
 
     @classmethod
-    def load(cls, path: str | Path, settings: Sequence[str] = ()) -> Config:
+    def load(cls, path: str | Path, settings: Sequence[str] = ()) -> "Config":
         """Read a TOML file, then apply settings such as ``"training.updates=100"``.
 
         Raises:

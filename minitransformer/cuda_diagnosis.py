@@ -1,7 +1,5 @@
 """Why CUDA cannot be used here, in one line with the remedy. CuPy is imported only when it is asked about."""
 
-from __future__ import annotations
-
 import ctypes
 import importlib.util
 import os

@@ -3,8 +3,6 @@
 Which settings there are stands in `config.py`.
 """
 
-from __future__ import annotations
-
 import sys
 import tomllib
 from collections.abc import Sequence
@@ -61,7 +59,7 @@ def describe(config: type) -> list[tuple[str, str, Any, str]]:
     return [
         (
             f"{spec.name}.{entry.name}",
-            "|".join(entry.metadata["choices"]) or entry.type,
+            "|".join(entry.metadata["choices"]) or entry.type.__name__,
             entry.default,
             entry.metadata["meaning"],
         )
@@ -110,7 +108,7 @@ def _value_of(text: str, setting: str) -> Any:
 
 def _checked(key: str, value: Any, spec) -> Any:
     """``value`` if it has the type and range of ``spec`` (an int may stand for a float), else ConfigError."""
-    wanted = {"int": int, "float": float, "str": str, "bool": bool}[spec.type]
+    wanted = spec.type
     if type(value) is not wanted and (wanted, type(value)) != (float, int):
         raise ConfigError(f"{key} must be {_with_article(wanted)}, got {_shown(value)}")
     limits = spec.metadata

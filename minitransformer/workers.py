@@ -5,8 +5,6 @@ each take a whole micro-batch keep all cores busy through both (figures in bench
 while it computes.
 """
 
-from __future__ import annotations
-
 import contextvars
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -37,7 +35,7 @@ class Workers:
         self._threads = ThreadPoolExecutor(size - 1, thread_name_prefix="worker") if size > 1 else None
 
     @classmethod
-    def for_shares(cls, shares: int, wanted: int = 0) -> Workers:
+    def for_shares(cls, shares: int, wanted: int = 0) -> "Workers":
         """Workers for ``shares`` equal shares of work on NumPy: ``wanted`` of them, or one per core if that is 0.
 
         With fewer shares than BLAS has threads, cores that BLAS would use were idle: then there is one worker, with all

@@ -4,8 +4,6 @@ A case is one line: the rule's name, what is special, the shapes of its inputs, 
 an option that is a function is drawn with the generator too.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass

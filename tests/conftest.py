@@ -1,7 +1,5 @@
 """What all tests share: a seeded generator, the folder of real data, PyTorch as an outside oracle."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import re

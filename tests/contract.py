@@ -1,7 +1,5 @@
 """What every communicator must do, as a function of one rank. As a program it is one rank of mpiexec."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Cases for the CUDA kernels beyond those of every rule, and the comparison of a kernel with its rule."""
 
-from __future__ import annotations
-
 import numpy as np
 from cases import CASES, as_tuple, booleans, case, cotangents, ids, mask
 from slow_philox import slow_mask

@@ -1,7 +1,5 @@
 """Tests that need a package beyond NumPy say so in one way, so that the skipped ones can be counted together."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 

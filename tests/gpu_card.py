@@ -1,7 +1,5 @@
 """A GPU, as the tests of the CUDA kernels want it (see cuda_on_cpu.Device)."""
 
-from __future__ import annotations
-
 import numpy as np
 
 

@@ -1,7 +1,5 @@
 """`ranked_run.py` under ``launch``: python launched_run.py N DIRECTORY JSON [FAULT RANK UPDATE]"""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

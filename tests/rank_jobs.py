@@ -1,7 +1,5 @@
 """Jobs of several ranks for tests: started by mpiexec, by ``launch`` or as threads, and what became of them."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

@@ -5,8 +5,6 @@
 The JSON changes [training]. FAULT happens in rank RANK before update UPDATE.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -5,8 +5,6 @@ memory that another stream has written, with no event between the two, raises Mi
 whatever is there. Ranks are threads; collectives whose kind, length or type differ between ranks raise Mismatch.
 """
 
-from __future__ import annotations
-
 import itertools
 import threading
 from contextlib import nullcontext
@@ -83,21 +81,21 @@ class Cuda:
             get_current_stream=lambda: self._current[-1],
         )
 
-    def _new_event(self) -> Event:
+    def _new_event(self) -> "Event":
         self.events.append(Event())
         return self.events[-1]
 
-    def asarray(self, array: np.ndarray) -> DeviceArray:
+    def asarray(self, array: np.ndarray) -> "DeviceArray":
         made = self.empty(array.shape, array.dtype)
         made[...] = array
         return made
 
-    def empty(self, shape, dtype) -> DeviceArray:
+    def empty(self, shape, dtype) -> "DeviceArray":
         host = np.full(shape, 99, dtype)
         self._memory[_address(host)] = host  # kept: an address is never given twice
         return DeviceArray(self, host)
 
-    def touch(self, host: np.ndarray, written: bool, stream: Stream | None = None) -> None:
+    def touch(self, host: np.ndarray, written: bool, stream: "Stream | None" = None) -> None:
         """An operation on ``stream`` (the current one) reads, or writes, this memory."""
         stream = stream or self._current[-1]
         start, stop = _address(host), _address(host) + host.nbytes
@@ -123,7 +121,7 @@ class Stream:
         self.ptr = self
         self.seen: dict[int, int] = {}
 
-    def wait_event(self, event: Event) -> None:
+    def wait_event(self, event: "Event") -> None:
         for number, operation in event.seen.items():
             self.seen[number] = max(self.seen.get(number, 0), operation)
 
@@ -192,10 +190,10 @@ class DeviceArray:
         self._cuda.touch(self._host, False)
         return self._host.copy()
 
-    def reshape(self, *shape) -> DeviceArray:
+    def reshape(self, *shape) -> "DeviceArray":
         return DeviceArray(self._cuda, self._host.reshape(*shape))
 
-    def __getitem__(self, index) -> DeviceArray:
+    def __getitem__(self, index) -> "DeviceArray":
         return DeviceArray(self._cuda, self._host[index])
 
     def __len__(self) -> int:
@@ -208,7 +206,7 @@ class DeviceArray:
         self._cuda.touch(self._host, True)
         self._host[index] = self._read(value)
 
-    def __iadd__(self, value) -> DeviceArray:
+    def __iadd__(self, value) -> "DeviceArray":
         self._cuda.touch(self._host, True)
         self._host += self._read(value)
         return self

@@ -1,7 +1,5 @@
 """For tests of search: models to search in, the same without a cache, and a search through all outputs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from itertools import product
 from types import SimpleNamespace

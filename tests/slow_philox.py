@@ -1,7 +1,5 @@
 """Philox 4x32-10 in Python's own integers, and the dropout mask drawn from it, value by value."""
 
-from __future__ import annotations
-
 import numpy as np
 
 

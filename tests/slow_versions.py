@@ -1,7 +1,5 @@
 """The paper's formulas once more, number by number in plain Python: slow, and independent of the rules they check."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Small models and batches with random values, for tests of the whole model."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from types import ModuleType
 

@@ -1,7 +1,5 @@
 """Which library computes, and what a user is told when the GPU cannot."""
 
-from __future__ import annotations
-
 import importlib.util
 import subprocess
 import sys

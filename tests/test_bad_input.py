@@ -1,7 +1,5 @@
 """Every mistake a user can make at the command line: one clear line, exit code 2, nothing written, nothing lost."""
 
-from __future__ import annotations
-
 import io
 import shutil
 import sys

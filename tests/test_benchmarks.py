@@ -1,7 +1,5 @@
 """The benchmarks measure what they say: the replica is our model, the floor is our products, the verdicts are right."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

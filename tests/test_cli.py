@@ -1,7 +1,5 @@
 """The command line from two text files to a BLEU score, on a model that trains in a second."""
 
-from __future__ import annotations
-
 import io
 import json
 import sys

@@ -1,7 +1,5 @@
 """The command line as such: help, version, and how a command ends that cannot go on."""
 
-from __future__ import annotations
-
 import io
 import os
 import re

@@ -1,7 +1,5 @@
 """Every communicator keeps the contract of the interface, whatever the number of ranks; none needs a supervisor."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from contract import check, fractions, sum_in_order

@@ -1,7 +1,5 @@
 """Configs: what a TOML file and --set may say, and the clear refusal of everything else."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """What is asked of cuBLASLt, and what happens where it is missing or refuses: by a stand-in that is called as it is."""
 
-from __future__ import annotations
-
 import sys
 from types import SimpleNamespace
 

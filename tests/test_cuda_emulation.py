@@ -1,7 +1,5 @@
 """The emulation itself: that nothing is left out, and that it sees what a GPU would take in silence."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from cases import CASES

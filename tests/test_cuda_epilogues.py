@@ -1,7 +1,5 @@
 """Products with a bias and a cut at zero in them: by a stand-in for cuBLASLt, and on a GPU where there is one."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from cases import CASES

@@ -1,7 +1,5 @@
 """The CUDA kernels against the plain rules: emulated on a CPU, and once more on a GPU where there is one."""
 
-from __future__ import annotations
-
 import math
 import sys
 

@@ -1,7 +1,5 @@
 """Every CUDA source compiles for every GPU that counts, by NVIDIA's compiler and without a GPU."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

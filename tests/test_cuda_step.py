@@ -1,7 +1,5 @@
 """Whole updates by the CUDA kernels: emulated on a CPU, and once more on a GPU where there is one."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from small_models import gradient, random_batch, small_model

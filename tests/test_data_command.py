@@ -1,7 +1,5 @@
 """``data get`` from a local server that serves ranges or not, interrupts connections or sends wrong data."""
 
-from __future__ import annotations
-
 import dataclasses
 import errno
 import gzip

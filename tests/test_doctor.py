@@ -1,7 +1,5 @@
 """``doctor`` never fails: it says what is there, and for what is missing the cure."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import importlib.util
 import subprocess

@@ -1,7 +1,5 @@
 """Figures: the data that was passed is drawn, with axes, units and a legend."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The benchmark of a GPU does what it says: its stages run here on small sizes, emulated; failures are written down."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

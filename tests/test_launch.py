@@ -1,7 +1,5 @@
 """``launch``: the real command line on a real corpus, signals passed on, nothing left behind, and wrong use."""
 
-from __future__ import annotations
-
 import io
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Translation beside Hugging Face Marian and CTranslate2 with the same weights: the same words."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

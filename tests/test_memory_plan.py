@@ -1,7 +1,5 @@
 """What ``plan`` says an update will take is what it takes."""
 
-from __future__ import annotations
-
 import tracemalloc
 
 import pytest

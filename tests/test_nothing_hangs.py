@@ -1,7 +1,5 @@
 """Whatever happens to one rank, all end soon, with one message that names it, and the last checkpoint is whole."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """Every launcher tells a process its rank in variables of its own; contradictions are one clear line."""
 
-from __future__ import annotations
-
 import re
 import socket
 import subprocess

@@ -1,7 +1,5 @@
 """Training on several ranks: the result of one, however many there are; only rank 0 writes; exact resume."""
 
-from __future__ import annotations
-
 import re
 import shutil
 

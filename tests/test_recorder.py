@@ -1,7 +1,5 @@
 """Figures that stay on the device until they are read, and the loss scale of float16."""
 
-from __future__ import annotations
-
 from contextlib import contextmanager
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The cost model of many GPUs counts what it says, and its fit finds what was planted."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Ranks that are told to stop, whoever and whenever, stop after the same update."""
 
-from __future__ import annotations
-
 import signal
 import threading
 import time

@@ -1,7 +1,5 @@
 """Strangers on the ports of a job: they cannot join it, end it, keep ranks out, or have a process killed."""
 
-from __future__ import annotations
-
 import json
 import socket
 import struct

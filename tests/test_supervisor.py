@@ -1,7 +1,5 @@
 """The supervisor: what it passes on, and what it says when a rank fails, is missing or is stuck."""
 
-from __future__ import annotations
-
 import json
 import re
 import select

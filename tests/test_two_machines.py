@@ -1,7 +1,5 @@
 """Two hosts in network namespaces, with addresses of their own and one cable between them."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -1,7 +1,5 @@
 """A run small enough to train in a second: reversing random sequences. As a program it trains in the folder given."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from pathlib import Path

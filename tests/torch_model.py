@@ -3,8 +3,6 @@
 It shares nothing with the package but the names and shapes of the weights.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

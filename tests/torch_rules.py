@@ -3,8 +3,6 @@
 A rule that PyTorch has under the same name, with the same arguments, needs no line here.
 """
 
-from __future__ import annotations
-
 import builtins
 import math
 

@@ -3,8 +3,6 @@
 python two_hosts.py COMMUNICATOR
 """
 
-from __future__ import annotations
-
 import base64
 import sys
 

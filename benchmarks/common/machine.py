@@ -1,7 +1,5 @@
 """Where a measurement was made: a figure without its machine and versions says nothing."""
 
-from __future__ import annotations
-
 import os
 import platform
 import subprocess

@@ -1,7 +1,5 @@
 """The matrix products of some work, recorded and then run alone: the floor under that work on this BLAS."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from contextlib import contextmanager

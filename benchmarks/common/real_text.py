@@ -1,7 +1,5 @@
 """The real text of benchmarks: captions, everyday sentences, and news and parliament, English and German."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from minitransformer.text import read_parallel

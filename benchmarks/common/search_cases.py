@@ -1,7 +1,5 @@
 """The models and sources that decoding is measured with; this file needs no peer."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Results as files: a table in Markdown, and everything as JSON."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The models and batches that a training step is measured with; this file needs no peer."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -11,8 +11,6 @@ multi30k or tatoeba, to learn subwords from. A training that runs out of time go
 time. Stages that a call before this one has left in the folder stay, if commit, card and --quick are the same.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

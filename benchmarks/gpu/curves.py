@@ -1,7 +1,5 @@
 """Does a precision learn as float32 does? Its loss curve beside those of three seeds in float32."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,8 +1,6 @@
 """Translation on a GPU, beam 4, random weights, float32, as many tokens out as in: ours beside the same search
 written with PyTorch, and Hugging Face Marian."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What bias and ReLU cost on a GPU within the product, by cuBLASLt, and as a pass of their own after it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from unittest.mock import patch
 

@@ -1,7 +1,5 @@
 """The most memory that CuPy's arrays take at one time: counted at each allocation, not what the pool has put aside."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from types import ModuleType
 

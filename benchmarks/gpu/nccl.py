@@ -1,7 +1,5 @@
 """NCCL on the GPU of this machine: sums of one rank, alone and within an update; two ranks on one GPU if allowed."""
 
-from __future__ import annotations
-
 import os
 import statistics
 import subprocess

@@ -1,8 +1,6 @@
 """Whole trainings on a GPU, by a recipe of examples/, to a BLEU score; a call that runs out of time leaves a checkpoint
 from which the next one goes on."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -3,8 +3,6 @@
 python -m benchmarks.gpu.stages NAME [--quick] [--seconds N] [--data FOLDER] [--runs FOLDER]
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import subprocess

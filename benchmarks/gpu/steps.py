@@ -1,7 +1,5 @@
 """Updates on a GPU: ours and PyTorch's in turn, where their time goes, and how much memory they take."""
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Callable, Sequence

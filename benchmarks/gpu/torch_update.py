@@ -1,7 +1,5 @@
 """The PyTorch replica on a GPU, as a PyTorch user would run it there: autocast, TF32, fused Adam, compiled or not."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

@@ -4,8 +4,6 @@ Both are the post-norm model of the paper with sinusoids and one shared embeddin
 they are zero here. Its table of positions has the sines first and the cosines after them: ours is copied over it.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -106,7 +104,7 @@ def _layer_weights(name: str, value: torch.Tensor) -> dict[str, torch.Tensor]:
     return {prefix + theirs: value}
 
 
-def ctranslate2_translator(marian: MarianMTModel, folder: Path, threads: int) -> ctranslate2.Translator:
+def ctranslate2_translator(marian: MarianMTModel, folder: Path, threads: int) -> "ctranslate2.Translator":
     """CTranslate2 in float32 with the weights of ``marian``, its model in ``folder``; words are the ids as text."""
     import ctranslate2  # here: Marian alone needs none
     from ctranslate2.converters.transformers import BartLoader

@@ -1,7 +1,5 @@
 """Beam search with the PyTorch replica, as PyTorch users write it: cached keys and values, fused attention."""
 
-from __future__ import annotations
-
 import math
 
 import torch

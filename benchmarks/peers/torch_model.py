@@ -3,8 +3,6 @@
 It is written as a PyTorch user would write it for speed: packed projections, fused attention, fused cross-entropy.
 """
 
-from __future__ import annotations
-
 import math
 import re
 
@@ -97,7 +95,7 @@ class TorchTransformer(nn.Module):
         self.register_buffer("positions", table.to(getattr(torch, config.dtype)), persistent=False)
 
     @classmethod
-    def from_ours(cls, model: Transformer) -> TorchTransformer:
+    def from_ours(cls, model: Transformer) -> "TorchTransformer":
         """A replica with a copy of the weights of ``model``, so it also starts from the same distribution."""
         replica = cls(model.config).to(getattr(torch, model.config.dtype))
         weights = {name: torch.tensor(to_numpy(model.parameters[name].data)) for name in model.parameters.names}

@@ -1,7 +1,5 @@
 """One update of the PyTorch replica: the counterpart of ``minitransformer/training/step.py``."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -9,8 +9,6 @@ weak and strong scaling of base and big on 1 to 64 GPUs. Results go to benchmark
 --quick writes nothing.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib.util
 import json
@@ -93,7 +91,7 @@ def predictions() -> list[dict]:
     return rows
 
 
-def draw(sums: Sequence[dict], model: tuple[float, float], predicted: Sequence[dict]) -> Figure:
+def draw(sums: Sequence[dict], model: tuple[float, float], predicted: Sequence[dict]) -> "Figure":
     """Measured sums with the fitted line, log-log; beside it what is predicted for base and big."""
     figure = new_figure(13.0, 4.2)
     left, *others = figure.subplots(1, 3)

@@ -3,8 +3,6 @@
 Every number that is not counted or measured is an assumption, and stands in ``Machine`` or ``Network`` with its source.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """One rank of the benchmark, alone or started by mpiexec: python -m benchmarks.scaling.rank TASK; rank 0 prints JSON"""
 
-from __future__ import annotations
-
 import json
 import sys
 import time

@@ -1,7 +1,5 @@
 """Calling a student's function: within a time limit, on copies, and with every trouble told in one paragraph."""
 
-from __future__ import annotations
-
 import builtins
 import contextvars
 import copy

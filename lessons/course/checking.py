@@ -1,7 +1,5 @@
 """``check``: runs an exercise's tests on a student's function and says in one paragraph what came out."""
 
-from __future__ import annotations
-
 import inspect
 import textwrap
 from collections.abc import Callable

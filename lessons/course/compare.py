@@ -1,7 +1,5 @@
 """Whether two results are the same, and the difference in words."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What an exercise is: inputs to try, the right answer, and the mistakes that have a name."""
 
-from __future__ import annotations
-
 import difflib
 import importlib
 import zlib

@@ -4,8 +4,6 @@ Fails, with exit code 1, if a cell raises, a check's verdict is not "right", or 
 (``--seconds N``: on a busy machine, N). Names of notebooks may follow: ``python -m course.fill 04_attention bug_zoo``.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import re

@@ -1,7 +1,5 @@
 """``check_gradient``: is this backward the derivative of this forward? And gradients by way of the tape."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Number words for the notebooks, from ``examples/number_words.py``: a checkout has it, an installation has not."""
 
-from __future__ import annotations
-
 import importlib.util
 from pathlib import Path
 from types import ModuleType

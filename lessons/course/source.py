@@ -1,7 +1,5 @@
 """``show``: the engine's own source, printed in the notebook."""
 
-from __future__ import annotations
-
 import inspect
 import textwrap
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Solutions of the bug zoo: eight layers mended, two probes."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

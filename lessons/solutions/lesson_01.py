@@ -1,7 +1,5 @@
 """Solutions of lesson 1, arrays and numerical gradients."""
 
-from __future__ import annotations
-
 import numpy as np
 
 

@@ -1,7 +1,5 @@
 """Solutions of lesson 3, softmax, cross-entropy and label smoothing."""
 
-from __future__ import annotations
-
 import numpy as np
 
 

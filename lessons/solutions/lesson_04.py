@@ -1,7 +1,5 @@
 """Solutions of lesson 4, scaled dot-product attention."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Solutions of lesson 5, many heads."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Solutions of lesson 6, layer norm and residuals."""
 
-from __future__ import annotations
-
 import numpy as np
 
 

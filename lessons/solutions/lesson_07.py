@@ -1,7 +1,5 @@
 """Solutions of lesson 7, the feed-forward layer."""
 
-from __future__ import annotations
-
 import numpy as np
 
 

@@ -1,7 +1,5 @@
 """Solutions of lesson 8, embeddings and positions."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

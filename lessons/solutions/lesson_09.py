@@ -1,7 +1,5 @@
 """Solutions of lesson 9, the whole model."""
 
-from __future__ import annotations
-
 import numpy as np
 
 

@@ -1,7 +1,5 @@
 """Solutions of lesson 10, byte-pair encoding."""
 
-from __future__ import annotations
-
 
 def pair_counts(words):
     counts = {}

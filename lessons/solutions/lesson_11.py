@@ -1,7 +1,5 @@
 """Solutions of lesson 11, training."""
 
-from __future__ import annotations
-
 import numpy as np
 
 

@@ -1,7 +1,5 @@
 """Solutions of lesson 13, BLEU."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 

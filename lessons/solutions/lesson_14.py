@@ -1,7 +1,5 @@
 """Solutions of lesson 14, a real translation."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

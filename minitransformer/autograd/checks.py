@@ -1,7 +1,5 @@
 """What NumPy would accept silently and turn into wrong results: each is refused with one line that names the op."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ Those that stand here check their arguments first. Every other rule is a functio
 ``functions.my_rule(*tensors, **options)``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """``check_gradient``: is this backward the derivative of this forward? It is compared with central differences."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace

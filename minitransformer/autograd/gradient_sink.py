@@ -1,7 +1,5 @@
 """Where backward brings the gradients of leaves, and how many each leaf will get."""
 
-from __future__ import annotations
-
 from typing import Any, Protocol
 
 from minitransformer.autograd.tape import topological_order

@@ -1,7 +1,5 @@
 """Whether ops are recorded on the tape: ``no_grad`` turns it off."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar

@@ -3,8 +3,6 @@
 Rules know no Tensor, and neither does this file: it moves arrays. The price is that there are no second derivatives.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import count
 from typing import Any

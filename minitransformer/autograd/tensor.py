@@ -1,7 +1,5 @@
 """Tensor: an array that remembers the op it came from, and ``apply``, which records that op."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -96,70 +94,70 @@ class Tensor:
         self.grad = grad.copy() if self.grad is None else self.grad + grad
 
     # Operators: each applies the rule of its name.
-    def __add__(self, other: Operand) -> Tensor:
+    def __add__(self, other: "Operand") -> "Tensor":
         return apply(elementwise.add, self, self._with(other))
 
-    def __sub__(self, other: Operand) -> Tensor:
+    def __sub__(self, other: "Operand") -> "Tensor":
         return apply(elementwise.subtract, self, self._with(other))
 
-    def __rsub__(self, other: Operand) -> Tensor:
+    def __rsub__(self, other: "Operand") -> "Tensor":
         return apply(elementwise.subtract, self._with(other), self)
 
-    def __mul__(self, other: Operand) -> Tensor:
+    def __mul__(self, other: "Operand") -> "Tensor":
         return apply(elementwise.multiply, self, self._with(other))
 
-    def __truediv__(self, other: Operand) -> Tensor:
+    def __truediv__(self, other: "Operand") -> "Tensor":
         return apply(elementwise.divide, self, self._with(other))
 
-    def __rtruediv__(self, other: Operand) -> Tensor:
+    def __rtruediv__(self, other: "Operand") -> "Tensor":
         return apply(elementwise.divide, self._with(other), self)
 
-    def __neg__(self) -> Tensor:
+    def __neg__(self) -> "Tensor":
         return apply(elementwise.negative, self)
 
-    def __pow__(self, exponent: float) -> Tensor:
+    def __pow__(self, exponent: float) -> "Tensor":
         return apply(elementwise.power, self, exponent=exponent)
 
-    def __matmul__(self, other: Operand) -> Tensor:
+    def __matmul__(self, other: "Operand") -> "Tensor":
         return apply(linear.matmul, self, self._with(other))
 
-    def __rmatmul__(self, other: Operand) -> Tensor:
+    def __rmatmul__(self, other: "Operand") -> "Tensor":
         return apply(linear.matmul, self._with(other), self)
 
-    def __getitem__(self, index: Any) -> Tensor:
+    def __getitem__(self, index: Any) -> "Tensor":
         return apply(shape.getitem, self, index=index)
 
     __radd__ = __add__
     __rmul__ = __mul__
 
-    def sum(self, axis: reduce.Axes = None, keepdims: bool = False) -> Tensor:
+    def sum(self, axis: reduce.Axes = None, keepdims: bool = False) -> "Tensor":
         return apply(reduce.sum, self, axis=axis, keepdims=keepdims)
 
-    def mean(self, axis: reduce.Axes = None, keepdims: bool = False) -> Tensor:
+    def mean(self, axis: reduce.Axes = None, keepdims: bool = False) -> "Tensor":
         return apply(reduce.mean, self, axis=axis, keepdims=keepdims)
 
-    def max(self, axis: reduce.Axes = None, keepdims: bool = False) -> Tensor:
+    def max(self, axis: reduce.Axes = None, keepdims: bool = False) -> "Tensor":
         return apply(reduce.max, self, axis=axis, keepdims=keepdims)
 
-    def reshape(self, *new_shape: int | tuple[int, ...]) -> Tensor:
+    def reshape(self, *new_shape: int | tuple[int, ...]) -> "Tensor":
         return apply(shape.reshape, self, shape=new_shape[0] if isinstance(new_shape[0], tuple) else new_shape)
 
-    def transpose(self, *axes: int) -> Tensor:
+    def transpose(self, *axes: int) -> "Tensor":
         return apply(shape.transpose, self, axes=axes or tuple(reversed(range(self.ndim))))
 
-    def broadcast_to(self, new_shape: tuple[int, ...]) -> Tensor:
+    def broadcast_to(self, new_shape: tuple[int, ...]) -> "Tensor":
         return apply(shape.broadcast, self, shape=new_shape)
 
-    def exp(self) -> Tensor:
+    def exp(self) -> "Tensor":
         return apply(elementwise.exp, self)
 
-    def log(self) -> Tensor:
+    def log(self) -> "Tensor":
         return apply(elementwise.log, self)
 
-    def relu(self) -> Tensor:
+    def relu(self) -> "Tensor":
         return apply(elementwise.relu, self)
 
-    def _with(self, other: Operand) -> Tensor:
+    def _with(self, other: "Operand") -> "Tensor":
         """``other`` as a Tensor of this array library, and of this dtype if it is a floating-point one."""
         if isinstance(other, Tensor):
             return other

@@ -1,7 +1,5 @@
 """The mean of several checkpoints of one run  [sec. 6.1: the last 5 of a base model, the last 20 of a big one]."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

@@ -5,8 +5,6 @@ progress), ``tokenizer`` (its text in UTF-8), and the vectors ``parameters``, ``
 without Adam's state (a mean of several) lacks the last two: it translates, but training cannot go on from it.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import math

@@ -1,7 +1,5 @@
 """What the header of a checkpoint must hold. Check sums show damage, but not values that no training has written."""
 
-from __future__ import annotations
-
 import math
 
 Table = list[tuple[str, tuple[int, ...], int]]

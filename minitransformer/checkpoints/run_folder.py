@@ -1,7 +1,5 @@
 """The folder of a run: ``metrics.jsonl`` and ``checkpoints/update_00001000.npz``, one file per checkpoint."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable

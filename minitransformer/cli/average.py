@@ -1,7 +1,5 @@
 """``average``: one checkpoint whose parameters are the mean of several  [sec. 6.1]."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

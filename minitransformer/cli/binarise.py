@@ -1,7 +1,5 @@
 """``binarise``: encode aligned text files into memory-mapped token ids, which training opens at once at any size."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``bpe``: learn a subword vocabulary, encode and decode text, and exchange merge files with subword-nmt."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``clean``: leave out unsuitable sentence pairs, and report how many for each reason."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

@@ -1,7 +1,5 @@
 """Shared by several commands: common options, lines of standard input, writable outputs, loading a model."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import os
@@ -177,7 +175,7 @@ def search_options(arguments: argparse.Namespace) -> dict[str, int | float]:
     return {name: getattr(arguments, name) for name in options if getattr(arguments, name, None) is not None}
 
 
-def open_model(arguments: argparse.Namespace) -> tuple[Transformer, Tokenizer, TranslationConfig]:
+def open_model(arguments: argparse.Namespace) -> "tuple[Transformer, Tokenizer, TranslationConfig]":
     """The model of --checkpoint on --device, its tokenizer, and the search settings.
 
     Raises:

@@ -1,7 +1,5 @@
 """``data list | get``: list the known data sets, and download one."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """``doctor``: what this machine has for training, and for what is missing the cure in one sentence."""
 
-from __future__ import annotations
-
 import argparse
 import importlib.metadata
 import importlib.util

@@ -1,7 +1,5 @@
 """``evaluate``: translate a test set and score it: sacreBLEU, the paper's own BLEU, and what each trick adds."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys
@@ -115,7 +113,7 @@ def _ablation(arguments: argparse.Namespace, sources: list[str], references: lis
     print("length: words of the translations / words of the references")
 
 
-def _row(entry: AblationEntry, references: list[str], language: str | None) -> dict:
+def _row(entry: "AblationEntry", references: list[str], language: str | None) -> dict:
     """Words between spaces are counted for ``length``."""
     words = [sum(len(line.split()) for line in lines) for lines in (entry.hypotheses, references)]
     return {

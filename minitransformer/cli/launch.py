@@ -1,7 +1,5 @@
 """``launch -n N -- train ...``: train with several ranks on this machine."""
 
-from __future__ import annotations
-
 import argparse
 
 from minitransformer.cli.common import print_line

@@ -1,7 +1,5 @@
 """``minitransformer COMMAND``: finds the command, runs it, and turns a user's mistake into one line and exit code 2."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

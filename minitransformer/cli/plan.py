@@ -1,7 +1,5 @@
 """``plan CONFIG``: how much memory, disk and time a run will take, before it is started."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -71,7 +69,7 @@ def _with_vocabulary(config: Config) -> Config:
     return replace(config, model=replace(config.model, vocab_size=vocab_size))
 
 
-def _text(config: Config, shape: Shape, plans: dict[str, Plan]) -> str:
+def _text(config: Config, shape: "Shape", plans: "dict[str, Plan]") -> str:
     from minitransformer.planning import parameter_count
 
     lines = [
@@ -103,7 +101,7 @@ def _disk(config: Config) -> list[str]:
     return lines
 
 
-def _hours(config: Config, shape: Shape) -> list[str]:
+def _hours(config: Config, shape: "Shape") -> list[str]:
     """FLOPs of all updates, and how long they take at the speeds of `flops.RECORDS`."""
     from minitransformer.planning.flops import RECORDS, batch_flops, expected_hours
 

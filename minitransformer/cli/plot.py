@@ -1,7 +1,5 @@
 """``plot curves | attention``: learning curves of runs and attention maps of a model, as PNG."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -112,7 +110,7 @@ def _layer(given: int | None, n_layers: int) -> int:
     return layer
 
 
-def _save(figure: Figure, output: Path) -> None:
+def _save(figure: "Figure", output: Path) -> None:
     from minitransformer.figures import png_bytes
     from minitransformer.files import write_atomically
 

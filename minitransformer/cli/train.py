@@ -1,7 +1,5 @@
 """``train CONFIG``: train a model as a TOML file says, or resume where an earlier run stopped."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys
@@ -54,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
         return _train(arguments, process_group)
 
 
-def _train(arguments: argparse.Namespace, process_group: ProcessGroup) -> int:
+def _train(arguments: argparse.Namespace, process_group: "ProcessGroup") -> int:
     settings = list(arguments.settings)
     if arguments.device:
         settings.append(f'execution.device="{arguments.device}"')
@@ -92,7 +90,7 @@ def format_error(error: BaseException) -> tuple[str, int]:
     return message.removeprefix("train: "), code
 
 
-def _write_profile(profile: Profile, threads: int, folder: Path) -> None:
+def _write_profile(profile: "Profile", threads: int, folder: Path) -> None:
     from minitransformer.figures import draw_times, png_bytes
     from minitransformer.files import write_atomically
 

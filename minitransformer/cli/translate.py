@@ -1,7 +1,5 @@
 """``translate``: standard input to standard output, or sentence by sentence when a person types."""
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import importlib.util

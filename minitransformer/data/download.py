@@ -1,7 +1,5 @@
 """Download a data set from its official addresses, or copy it from a folder; both verify the checksums."""
 
-from __future__ import annotations
-
 import hashlib
 import http.client
 import os

@@ -4,8 +4,6 @@ A SHA-256 is listed only if it was computed from the file itself; ``DataSet.chec
 If it is ``None``, the first download records it in ``SHA256SUMS`` beside the files.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from minitransformer.errors import DownloadError

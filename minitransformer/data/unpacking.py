@@ -4,8 +4,6 @@ No path of an archive is ever written to: only members listed in the registry ar
 they are written under the registry's own names. Large members are streamed in small chunks.
 """
 
-from __future__ import annotations
-
 import errno
 import gzip
 import hashlib

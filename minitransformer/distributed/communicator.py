@@ -1,7 +1,5 @@
 """What ranks do together, on arrays: the interface of all communicators."""
 
-from __future__ import annotations
-
 import os
 import time
 from abc import ABC, abstractmethod
@@ -28,7 +26,7 @@ class Store(Protocol):
     def busy(self, doing: str) -> AbstractContextManager:
         """Around work for which the others may have to wait long: their timeout does not run."""
 
-    def follow(self, communicator: Communicator) -> None:
+    def follow(self, communicator: "Communicator") -> None:
         """From now on watch its ``progress``, from another thread, and ``abort`` it if the job ends."""
 
 

@@ -9,8 +9,6 @@ HMAC-SHA256(token, role + challenge), compared in constant time.
       -------- its proof ---------------->    from here on the connection is used; zeros: the peer's proof is wrong
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import secrets

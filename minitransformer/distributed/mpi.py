@@ -1,7 +1,5 @@
 """Ranks on CPUs that an MPI launcher started: sums of host arrays, in place, by mpi4py."""
 
-from __future__ import annotations
-
 import os
 import time
 from typing import TYPE_CHECKING, Any
@@ -28,7 +26,7 @@ class MpiCommunicator(Communicator):
     options: those of ``Communicator``
     """
 
-    def __init__(self, world: Comm, store: Store, **options: Any):
+    def __init__(self, world: "Comm", store: Store, **options: Any):
         super().__init__(world.rank, world.size, store, **options)
         self._world = world
         self._started: list[Request] = []
@@ -74,14 +72,14 @@ class MpiCommunicator(Communicator):
     def close(self) -> None:
         pass  # mpi4py gives MPI back when Python ends
 
-    def _wait(self, request: Request) -> None:
+    def _wait(self, request: "Request") -> None:
         began = time.monotonic()
         while not request.Test():
             if time.monotonic() - began > self._timeouts.spin:
                 time.sleep(self._timeouts.nap)
 
 
-def find_world(rank: int, size: int) -> Comm:
+def find_world(rank: int, size: int) -> "Comm":
     """MPI's communicator of all ranks, in which this process must be ``rank`` of ``size``.
 
     Raises:
@@ -111,7 +109,7 @@ def find_world(rank: int, size: int) -> Comm:
     return world
 
 
-def abort(world: Comm, delay: float, code: int) -> None:
+def abort(world: "Comm", delay: float, code: int) -> None:
     """End all ranks that MPI started, from any thread; all but rank 0 give it ``delay`` seconds to do so for them."""
     if world.rank != 0:
         time.sleep(delay)

@@ -3,8 +3,6 @@
 Not run on a GPU yet: the order of the calls is tested with a recording stand-in for CuPy.
 """
 
-from __future__ import annotations
-
 import base64
 import threading
 import time

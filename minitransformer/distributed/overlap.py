@@ -1,7 +1,5 @@
 """The sum of the gradient vectors over all ranks, bucket by bucket, overlapped with the backward pass."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -36,7 +34,7 @@ class OverlappedAllReduce:
         self._uses: dict[int, int] = {}
         self._awaited: list[tuple[int, int]] = []  # (end in the vector, id) of each leaf that is not final
 
-    def prepare_for_backward(self, uses: Mapping[int, int]) -> OverlappedAllReduce:
+    def prepare_for_backward(self, uses: Mapping[int, int]) -> "OverlappedAllReduce":
         """From now on each leaf, by ``id``, receives as many gradients as ``uses`` says, and then is final."""
         slices = self._gradients.slices
         self._uses = {leaf: count for leaf, count in uses.items() if leaf in slices}

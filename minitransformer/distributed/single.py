@@ -1,7 +1,5 @@
 """The communicator of a process that is alone: every sum is there already."""
 
-from __future__ import annotations
-
 from minitransformer.backend import Array
 from minitransformer.distributed.communicator import Communicator
 

@@ -17,8 +17,6 @@ sums no host waits, by many updates), which of them want to stop, or how often; 
 later, as the store keeps values. If a rank dies before it has left its number, the job ends as in a collective.
 """
 
-from __future__ import annotations
-
 import threading
 
 from minitransformer.distributed.communicator import Communicator

@@ -3,8 +3,6 @@
 It needs nothing but sockets, and is the oracle that the tests compare the other communicators with.
 """
 
-from __future__ import annotations
-
 import socket
 from typing import Any
 

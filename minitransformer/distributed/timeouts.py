@@ -1,7 +1,5 @@
 """How long the parts of a job of several ranks wait for each other."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -1,7 +1,5 @@
 """BLEU as sacreBLEU computes it, with the signature that tells how; and as the paper's figures were computed."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

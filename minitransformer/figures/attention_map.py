@@ -1,7 +1,5 @@
 """Attention maps: what each subword of the output attends to  [Figures 3-5]."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -35,7 +33,7 @@ def draw_attention(
     key_label: str = "source subword",
     query_label: str = "target subword, as it is generated",
     heads: Sequence[int] | None = None,
-) -> Figure:
+) -> "Figure":
     """One panel per head; rows are queries, columns are keys, and darker cells have larger weights (rows sum to 1).
 
     weights: (H, Tq, Tk)   key_subwords: Tk labels   query_subwords: Tq labels
@@ -92,7 +90,7 @@ def _size(rows: int, columns: int, key_subwords: Sequence[str], query_subwords: 
     return max(width, SMALLEST_FIGURE), max(height, SMALLEST_FIGURE)
 
 
-def _draw_head(panel: Axes, weights: np.ndarray, name: str):
+def _draw_head(panel: "Axes", weights: np.ndarray, name: str):
     panel.set_title(name)
     panel.tick_params(labelsize=7, length=2)
     return panel.imshow(weights, cmap="Greys", vmin=0.0, vmax=1.0, aspect="equal", interpolation="nearest")

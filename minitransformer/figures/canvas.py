@@ -1,7 +1,5 @@
 """Creates matplotlib Figures and writes them as PNG, without a display and without the global state of pyplot."""
 
-from __future__ import annotations
-
 import io
 from typing import TYPE_CHECKING
 
@@ -27,7 +25,7 @@ MOST_DOTS = 12_000
 """Maximum of the longer side in dots: a very long sentence gets a coarser picture, not one of gigabytes."""
 
 
-def new_figure(width: float, height: float) -> Figure:
+def new_figure(width: float, height: float) -> "Figure":
     """An empty figure of this size (inches) whose layout avoids overlapping labels.
 
     Raises:
@@ -49,7 +47,7 @@ def known_fonts() -> list[str]:
     return [name for name in FONTS if name in installed]
 
 
-def png_bytes(figure: Figure) -> bytes:
+def png_bytes(figure: "Figure") -> bytes:
     """The figure as the bytes of a PNG file."""
     stream = io.BytesIO()
     figure.savefig(stream, format="png")

@@ -1,7 +1,5 @@
 """Learning curves: loss and perplexity against the update, for one or more runs."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -21,7 +19,7 @@ MOST_MARKS = 12
 """Maximum number of markers on a validation curve; more would hide the line."""
 
 
-def draw_learning_curves(runs: Mapping[str, Sequence[dict]]) -> Figure:
+def draw_learning_curves(runs: Mapping[str, Sequence[dict]]) -> "Figure":
     """Loss (left) and perplexity (right) against the update; training as a line, validation with markers.
 
     runs: label in the legend -> lines of the run's metrics file; of the lines of kind ``train`` and ``valid``,
@@ -49,7 +47,7 @@ def draw_learning_curves(runs: Mapping[str, Sequence[dict]]) -> Figure:
     return figure
 
 
-def _draw_run(axes: Axes, curves: Mapping[str, list[dict]], key: str, number: int, label: str) -> None:
+def _draw_run(axes: "Axes", curves: Mapping[str, list[dict]], key: str, number: int, label: str) -> None:
     colour = COLOURS[number % len(COLOURS)]
     # Without markers, a run with few lines would hardly be visible.
     marker = "." if len(curves["train"]) < 3 else None
@@ -77,7 +75,7 @@ def _drawable(value: float) -> float:
     return value if abs(value) < 1e200 else math.nan
 
 
-def _style_axes(axes: Axes, title: str, y_label: str) -> None:
+def _style_axes(axes: "Axes", title: str, y_label: str) -> None:
     axes.set_title(title, fontsize=11)
     axes.set_xlabel("update")
     axes.set_ylabel(y_label)
@@ -86,7 +84,7 @@ def _style_axes(axes: Axes, title: str, y_label: str) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _use_plain_ticks(axes: Axes) -> None:
+def _use_plain_ticks(axes: "Axes") -> None:
     """Ticks at 1, 2 and 5 times powers of ten, in plain notation (20, not 2 x 10^1)."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 

@@ -1,7 +1,5 @@
 """Time per op in an update: one bar for each op, split into forward and backward."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -16,7 +14,7 @@ SMALLEST = 0.005
 """Ops below this fraction of the total are drawn as one bar."""
 
 
-def draw_times(table: Mapping[str, Mapping[str, float]], updates: int, threads: int) -> Figure:
+def draw_times(table: Mapping[str, Mapping[str, float]], updates: int, threads: int) -> "Figure":
     """Horizontal bars, the longest on top.
 
     table: ``{op: {"forward" | "backward" | "whole": milliseconds per update}}``, as ``Profile.per_update`` gives it

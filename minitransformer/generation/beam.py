@@ -1,7 +1,5 @@
 """Beam search: the most probable partial hypotheses of each sentence are extended step by step  [sec. 6.1]."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -20,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def beam_search(
-    model: Model,
+    model: "Model",
     src_ids: Array,
     *,
     beam_size: int = 4,
@@ -65,8 +63,8 @@ def beam_search(
 
 
 def _extend(
-    model: Model, cache: KeyValueCache, beams: Beams, finished: list[list[Hypothesis]], beam_size: int
-) -> Beams:
+    model: "Model", cache: "KeyValueCache", beams: "Beams", finished: list[list[Hypothesis]], beam_size: int
+) -> "Beams":
     """One step of decoding: every partial hypothesis extended by every token, of which the most probable are kept.
 
     A sentence keeps as many as its beam has free slots: beam_size less one for each hypothesis it has finished. So the
@@ -79,7 +77,7 @@ def _extend(
     return beams.extended(ids, log_probs, free_slots)
 
 
-def _finish(beams: Beams, limits: np.ndarray, finished: list[list[Hypothesis]], alpha: float) -> Beams:
+def _finish(beams: "Beams", limits: np.ndarray, finished: list[list[Hypothesis]], alpha: float) -> "Beams":
     """Move to ``finished`` what ended in EOS, and as it is what has reached its sentence's limit; returns the rest.
 
     limits: (B,), most tokens of each sentence's output
@@ -104,7 +102,7 @@ class Beams:
     parents: np.ndarray
 
     @classmethod
-    def start(cls, sentences: np.ndarray, start_ids: np.ndarray) -> Beams:
+    def start(cls, sentences: np.ndarray, start_ids: np.ndarray) -> "Beams":
         """One partial hypothesis for each sentence: its start token, both (R,)."""
         n = len(sentences)
         return cls(sentences, start_ids[:, None], np.zeros(n), np.arange(n))
@@ -118,7 +116,7 @@ class Beams:
         """t, tokens generated so far"""
         return self.tokens.shape[1] - 1
 
-    def extended(self, ids: np.ndarray, log_probs: np.ndarray, free_slots: np.ndarray) -> Beams:
+    def extended(self, ids: np.ndarray, log_probs: np.ndarray, free_slots: np.ndarray) -> "Beams":
         """The most probable hypotheses that are one token longer, as many as a sentence's beam has free slots.
 
         ids, log_probs: (R, k), candidates for the next token of each   free_slots: (B,)
@@ -134,7 +132,7 @@ class Beams:
         tokens = np.concatenate([self.tokens[parents], ids.reshape(-1, 1)[best]], axis=1)  # (R', t + 2)
         return Beams(sentences[best], tokens, totals[best], parents)
 
-    def keep(self, rows: np.ndarray) -> Beams:
+    def keep(self, rows: np.ndarray) -> "Beams":
         """Some of the partial hypotheses, by a (R,) mask."""
         return Beams(self.sentences[rows], self.tokens[rows], self.log_probs[rows], self.parents[rows])
 

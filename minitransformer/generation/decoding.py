@@ -1,7 +1,5 @@
 """What every search does at each step: probabilities of the next token, the best of them, the output limit."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,7 +19,7 @@ SUPPRESSED_IDS = [PAD, BOS]
 BLOCK_ROWS = 64  # of logits at a time: no array of exponentials is larger
 
 
-def output_limits(model: Model, src_ids: np.ndarray, max_extra: int) -> np.ndarray:
+def output_limits(model: "Model", src_ids: np.ndarray, max_extra: int) -> np.ndarray:
     """Most tokens each sentence's output may have, (B,): tokens of its source + max_extra      [sec. 6.1]
 
     Source tokens are counted without EOS and padding. The limit is a number of decoding steps, each of which generates
@@ -38,7 +36,7 @@ def output_limits(model: Model, src_ids: np.ndarray, max_extra: int) -> np.ndarr
     return limits if model.max_positions is None else np.minimum(limits, model.max_positions)
 
 
-def next_tokens(model: Model, last_ids: np.ndarray, cache: KeyValueCache, k: int) -> tuple[np.ndarray, np.ndarray]:
+def next_tokens(model: "Model", last_ids: np.ndarray, cache: "KeyValueCache", k: int) -> tuple[np.ndarray, np.ndarray]:
     """The k most probable next tokens of each row and their ln P(token | tokens so far), both (R, k), as `top_k`.
 
     Raises:

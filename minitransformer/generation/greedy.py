@@ -1,7 +1,5 @@
 """Greedy search: always the most probable next token."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +13,7 @@ if TYPE_CHECKING:
     from minitransformer.models import Model
 
 
-def greedy_search(model: Model, src_ids: Array, *, max_extra: int = 50, alpha: float = 0.6) -> list[Hypothesis]:
+def greedy_search(model: "Model", src_ids: Array, *, max_extra: int = 50, alpha: float = 0.6) -> list[Hypothesis]:
     """y_t = argmax P(y | y_1 .. y_{t-1}, X) until EOS or the output limit, for each sentence.
 
     All sentences advance together; one that has ended leaves the batch. Of equally probable tokens the one with

@@ -1,7 +1,5 @@
 """A finished translation and how it is scored."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 
@@ -23,7 +21,7 @@ class Hypothesis:
     score: float
 
     @classmethod
-    def from_tokens(cls, tokens: list[int], log_prob: float, alpha: float) -> Hypothesis:
+    def from_tokens(cls, tokens: list[int], log_prob: float, alpha: float) -> "Hypothesis":
         """The hypothesis of all tokens that a search chose, EOS included; all of them count in |Y|."""
         ids = tokens[:-1] if tokens[-1:] == [EOS] else tokens
         return cls(ids, log_prob, log_prob / length_penalty(len(tokens), alpha))

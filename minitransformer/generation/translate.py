@@ -1,7 +1,5 @@
 """From lines to translated lines, through tokenizer and search."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def translate_lines(
-    model: Model,
+    model: "Model",
     tokenizer: Tokenizer,
     lines: Sequence[str],
     config: TranslationConfig,
@@ -42,7 +40,7 @@ def translate_lines(
 
 
 def search_lines(
-    model: Model,
+    model: "Model",
     tokenizer: Tokenizer,
     lines: Sequence[str],
     config: TranslationConfig,
@@ -77,7 +75,7 @@ def search_lines(
     return found
 
 
-def hypothesis_attention(model: Model, source: Sequence[int], target: Sequence[int]) -> dict[str, np.ndarray]:
+def hypothesis_attention(model: "Model", source: Sequence[int], target: Sequence[int]) -> dict[str, np.ndarray]:
     """What the model attends to as it generates a target, such as the ids of a `Hypothesis`: the weights of every
     attention, by names such as ``decoder.1.cross_attention``.
 
@@ -91,7 +89,7 @@ def hypothesis_attention(model: Model, source: Sequence[int], target: Sequence[i
     return {name: weights[0] for name, weights in maps.items()}
 
 
-def _search(model: Model, batch: np.ndarray, config: TranslationConfig, n_best: int) -> list[list[Hypothesis]]:
+def _search(model: "Model", batch: np.ndarray, config: TranslationConfig, n_best: int) -> list[list[Hypothesis]]:
     options = {"max_extra": config.max_extra, "alpha": config.alpha}
     if config.beam_size == n_best == 1:
         return [[hypothesis] for hypothesis in greedy_search(model, batch, **options)]
@@ -108,7 +106,7 @@ def _batches(sources: list[list[int]], budget: int) -> Iterator[list[int]]:
         rows = rows[n:]
 
 
-def _check_lengths(model: Model, sources: list[list[int]]) -> None:
+def _check_lengths(model: "Model", sources: list[list[int]]) -> None:
     """Find a line that is longer than the model's positions before any work is done."""
     if model.max_positions is None:
         return

@@ -3,8 +3,6 @@
 `select` is the only way to them: the mode (``simple`` or ``fast``) and the arrays' library decide, pair by pair.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar

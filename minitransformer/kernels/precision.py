@@ -3,8 +3,6 @@
 Parameters, their gradients, sums, softmax, norms and losses are float32 (float64 in checks) whatever the precision.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar

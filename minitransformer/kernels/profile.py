@@ -1,7 +1,5 @@
 """Where the time of an update goes: seconds of every rule, forward and backward separately."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """What the rest of the package knows of a model: everything else about it stays inside `models`."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 from types import ModuleType

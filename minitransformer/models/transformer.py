@@ -1,7 +1,5 @@
 """The whole model of Figure 1."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

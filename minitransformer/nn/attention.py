@@ -1,7 +1,5 @@
 """Multi-head attention: h attentions side by side, each with projections of its own  [sec. 3.2.2]."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from minitransformer.autograd import Tensor, functions

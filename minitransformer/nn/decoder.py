@@ -1,7 +1,5 @@
 """The decoder: N times masked self-attention, attention to the encoder's output, feed-forward  [sec. 3.1]."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from types import ModuleType
 

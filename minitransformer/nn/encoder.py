@@ -1,7 +1,5 @@
 """The encoder: N times self-attention and feed-forward  [sec. 3.1]."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from minitransformer.autograd import Tensor

@@ -1,7 +1,5 @@
 """Layer norm, the feed-forward network, and the residual connection around every sub-layer."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

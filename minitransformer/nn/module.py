@@ -1,7 +1,5 @@
 """Module and Parameter, and the one vector that holds all parameters of a model."""
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Iterator
 from functools import partial

@@ -1,7 +1,5 @@
 """Position encodings, sinusoidal or learned, and the embedding that they are added to  [sec. 3.4, 3.5]."""
 
-from __future__ import annotations
-
 import math
 from types import ModuleType
 

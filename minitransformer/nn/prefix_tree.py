@@ -5,8 +5,6 @@ once, in a slot of its sentence, and a hypothesis is the set of its tokens' slot
 survivors take over the slots of the hypotheses that they extend, and slots that none needs any more are used again.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 

@@ -4,8 +4,6 @@ All rows of a sentence attend together, as the queries of one product with its k
 beam is reordered. What that gains is in benchmarks/results/key_value_cache.md.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from types import ModuleType
 

@@ -1,7 +1,5 @@
 """Where random numbers come from: initial weights and dropout masks, each determined by a seed."""
 
-from __future__ import annotations
-
 from types import ModuleType
 
 import numpy as np

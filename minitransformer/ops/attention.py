@@ -1,7 +1,5 @@
 """Scaled dot-product attention: the idea that the paper is named after  [eq. 1]."""
 
-from __future__ import annotations
-
 import math
 
 from minitransformer.backend import Array

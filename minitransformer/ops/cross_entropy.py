@@ -1,7 +1,5 @@
 """Label-smoothed cross-entropy of logits, and the plain one, of which perplexity is made  [sec. 5.4]."""
 
-from __future__ import annotations
-
 from minitransformer.backend import Array, get_array_module
 from minitransformer.config import PAD
 from minitransformer.ops.rule import Rule

@@ -1,7 +1,5 @@
 """Dropout: random values become zero, the rest are scaled so that the mean is preserved  [Srivastava et al. 2014]."""
 
-from __future__ import annotations
-
 from minitransformer.backend import Array
 from minitransformer.ops.rule import Rule
 

@@ -1,7 +1,5 @@
 """Element by element: arithmetic with broadcasting, powers, exponentials, ReLU."""
 
-from __future__ import annotations
-
 from minitransformer.backend import Array, get_array_module
 from minitransformer.ops.rule import Rule
 

@@ -1,7 +1,5 @@
 """Token ids to vectors, with positions, and the scatter-add of their gradient  [sec. 3.4, 3.5]."""
 
-from __future__ import annotations
-
 from minitransformer.backend import Array, get_array_module
 from minitransformer.ops.dropout import dropout_backward, dropout_forward
 from minitransformer.ops.elementwise import unbroadcast

@@ -1,7 +1,5 @@
 """The position-wise feed-forward network  [eq. 2]."""
 
-from __future__ import annotations
-
 from minitransformer.backend import Array
 from minitransformer.ops.dropout import dropout_backward, dropout_forward
 from minitransformer.ops.elementwise import relu_backward, relu_forward

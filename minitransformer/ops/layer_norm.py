@@ -1,7 +1,5 @@
 """Layer normalisation: each position separately, over d_model  [Ba et al. 2016]."""
 
-from __future__ import annotations
-
 from minitransformer.backend import Array, get_array_module
 from minitransformer.ops.rule import Rule
 

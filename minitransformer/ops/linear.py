@@ -1,7 +1,5 @@
 """Matrix products: of two batches of matrices, and of activations with a weight matrix."""
 
-from __future__ import annotations
-
 from minitransformer.backend import Array, get_array_module
 from minitransformer.errors import ShapeError
 from minitransformer.ops.elementwise import unbroadcast

@@ -3,8 +3,6 @@
 This is the plain rule: it holds all logits, (N, V). Its fast kernel works in chunks and never does.
 """
 
-from __future__ import annotations
-
 from minitransformer.backend import Array
 from minitransformer.config import PAD
 from minitransformer.ops.cross_entropy import cross_entropy_backward, cross_entropy_forward

@@ -1,7 +1,5 @@
 """Sums, means and maxima over axes."""
 
-from __future__ import annotations
-
 from minitransformer.backend import Array, get_array_module
 from minitransformer.ops.rule import Rule
 from minitransformer.ops.shape import normalized_axes, size_along

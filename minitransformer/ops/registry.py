@@ -1,7 +1,5 @@
 """Every rule by its name, found in the modules of this folder: a new op is one file with a Rule in it."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What surrounds every sub-layer: dropout on its output, the residual sum, the norm  [sec. 3.1, 5.4]."""
 
-from __future__ import annotations
-
 from minitransformer.backend import Array
 from minitransformer.ops.dropout import dropout_backward, dropout_forward
 from minitransformer.ops.layer_norm import layer_norm_backward, layer_norm_forward

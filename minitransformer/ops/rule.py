@@ -1,7 +1,5 @@
 """The form of every op: two plain functions on arrays and one line that pairs them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

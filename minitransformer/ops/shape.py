@@ -1,7 +1,5 @@
 """Ops that rearrange values without changing them; each backward rearranges the gradient back."""
 
-from __future__ import annotations
-
 import math
 from types import EllipsisType
 from typing import Any

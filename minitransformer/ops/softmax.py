@@ -1,7 +1,5 @@
 """Softmax over the last axis, with an optional mask, and its logarithm."""
 
-from __future__ import annotations
-
 from minitransformer.backend import Array, get_array_module
 from minitransformer.ops.rule import Rule
 

@@ -1,7 +1,5 @@
 """Adam: a step for every parameter, scaled by running moments of its gradient  [Kingma & Ba 2015; sec. 5.3]."""
 
-from __future__ import annotations
-
 import math
 from typing import Protocol
 

@@ -1,7 +1,5 @@
 """Gradient clipping by norm (the paper trains without it)."""
 
-from __future__ import annotations
-
 import math
 
 from minitransformer.backend import Array, get_array_module

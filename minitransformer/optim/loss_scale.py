@@ -1,7 +1,5 @@
 """Loss scaling: gradients below 6e-8 underflow in float16  [Micikevicius et al. 2018]."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import asdict, dataclass
 
@@ -24,7 +22,7 @@ class LossScale:
     is_needed: bool = False
 
     @classmethod
-    def for_precision(cls, precision: str) -> LossScale:
+    def for_precision(cls, precision: str) -> "LossScale":
         return cls(FIRST, 0, True) if precision == "float16" else cls()
 
     def accepts(self, gradient_norm: float | Array) -> bool:

@@ -1,7 +1,5 @@
 """The learning rate: linear warm-up, then decay with the inverse square root  [eq. 3]."""
 
-from __future__ import annotations
-
 
 def learning_rate(step: int, d_model: int, warmup_steps: int = 4000, scale: float = 1.0) -> float:
     """lrate = scale * d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5)      [eq. 3]

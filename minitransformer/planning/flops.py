@@ -4,8 +4,6 @@ The paper multiplies the time, the number of GPUs and "an estimate of the sustai
 capacity of each". That counts the time of everything; the formula counts the products that the model is made of.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from dataclasses import dataclass

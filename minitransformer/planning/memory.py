@@ -4,8 +4,6 @@ What is kept from forward to backward follows from what each fast kernel saves; 
 the largest single rule needs for itself.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Sentences of similar length grouped into padded batches, in an order determined by the seed  [sec. 5.1]."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Encode aligned text files into a folder of binarised pairs, as a stream and with several processes."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Iterator, Sequence
@@ -139,7 +137,7 @@ class PairWriter:
         self.id_type = id_type(vocab_size)
         self.pairs, self.tokens, self.files = 0, dict.fromkeys(SIDES, 0), {}
 
-    def __enter__(self) -> PairWriter:
+    def __enter__(self) -> "PairWriter":
         try:
             shutil.rmtree(self.partial, ignore_errors=True)  # left by a process that was killed
             self.partial.mkdir(parents=True)

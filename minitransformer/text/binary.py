@@ -4,8 +4,6 @@ A folder contains ``header.json`` and, for each side, ``src.ids`` (the ids of al
 ``src.ends`` (the offset at which each sentence ends). Numbers are little-endian; ids have 16 bits if they fit.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
@@ -140,7 +138,7 @@ def _read_header(path: Path) -> BinaryHeader:
         if (values.pop("format"), values.pop("version")) != (FORMAT, VERSION):
             raise ValueError("another format or version")
         header = BinaryHeader(**values)
-        types = {name: type(value).__name__ for name, value in asdict(header).items()}
+        types = {name: type(value) for name, value in asdict(header).items()}
         if types != BinaryHeader.__annotations__ or header.pairs < 1:
             raise ValueError("a value of another type")
         return header

@@ -5,8 +5,6 @@ the same merges without counting all words again after each of them. The paper's
 encoding, the en-fr one from WordPiece; both learn merges and differ in the ``criterion`` that picks the next pair.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise

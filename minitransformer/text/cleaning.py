@@ -5,8 +5,6 @@ longer than the other side or is written in another script, or if the pair occur
 counted by reason.
 """
 
-from __future__ import annotations
-
 import hashlib
 import unicodedata
 from collections import Counter

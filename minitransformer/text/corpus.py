@@ -4,8 +4,6 @@ Only ``\n`` separates lines: U+0085, U+2028 and a lone ``\r`` occur inside real 
 part of the line end, and a byte-order mark is part of the file format: both are removed.
 """
 
-from __future__ import annotations
-
 import gzip
 import lzma
 import zlib

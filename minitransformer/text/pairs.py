@@ -1,7 +1,5 @@
 """Encode aligned lines as aligned token ids, leaving out empty and overlong pairs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Batches built ahead of time by a background thread, so that an update does not wait for its data."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 

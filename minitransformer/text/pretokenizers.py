@@ -5,8 +5,6 @@ and ``join`` (symbols -> line). ``chunks`` splits a line, faster than ``split``,
 often enough to be worth caching. Symbols are strings in both, so the merges of `bpe.py` serve either.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import regex

@@ -1,7 +1,5 @@
 """Parallel processing of large text by several processes, in order and with bounded memory."""
 
-from __future__ import annotations
-
 import multiprocessing
 import signal
 from collections import deque

@@ -8,8 +8,6 @@ Such a file contains only merges. The base symbols of a tokenizer made from it a
 those of a text if one is given.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from minitransformer.errors import DataError

@@ -1,7 +1,5 @@
 """Lines to token ids and back, with a vocabulary learned by byte-pair encoding  [sec. 5.1]."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from itertools import chain, islice
 from pathlib import Path
@@ -53,7 +51,7 @@ class Tokenizer:
         self._ids_of = _Cached(self._encode_chunk)
 
     @classmethod
-    def train(cls, lines: Iterable[str], vocab_size: int, mode: str = "bytes", **options: Any) -> Tokenizer:
+    def train(cls, lines: Iterable[str], vocab_size: int, mode: str = "bytes", **options: Any) -> "Tokenizer":
         """Learn a vocabulary from lines; the other arguments are those of `learn`."""
         return cls.learn(count_words(lines, _pretokenizer_of(mode)), vocab_size, mode, **options)
 
@@ -67,7 +65,7 @@ class Tokenizer:
         criterion: str = "frequency",
         min_count: int = 2,
         progress: bool = False,
-    ) -> Tokenizer:
+    ) -> "Tokenizer":
         """Learn a vocabulary from how often each word occurs.
 
         vocab_size: number of ids, including the 4 special ones and the base symbols. Pairs that occur fewer than
@@ -145,7 +143,7 @@ class Tokenizer:
         return dump_vocabulary(self.mode, self.base, self.merges)
 
     @classmethod
-    def loads(cls, text: str, where: str = "tokenizer") -> Tokenizer:
+    def loads(cls, text: str, where: str = "tokenizer") -> "Tokenizer":
         """The vocabulary that `dumps` wrote; DataError, with ``where`` and the line number, if it is damaged."""
         return cls(*parse_vocabulary(text, where or "tokenizer"))
 
@@ -157,7 +155,7 @@ class Tokenizer:
             raise DataError(f"{path}: cannot be written: {error.strerror}") from error
 
     @classmethod
-    def load(cls, path: str | Path) -> Tokenizer:
+    def load(cls, path: str | Path) -> "Tokenizer":
         """Read a vocabulary; DataError if the file does not exist or is damaged."""
         return cls.loads(read_text(path), str(path))
 

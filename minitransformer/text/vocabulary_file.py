@@ -13,8 +13,6 @@ Mode ``bytes`` lists no base symbols: they are the 256 bytes. Symbols are writte
 are not a whole character, control characters, ``\`` and ``␣`` itself are written byte by byte as ``\x0a``.
 """
 
-from __future__ import annotations
-
 import regex
 
 from minitransformer.errors import DataError

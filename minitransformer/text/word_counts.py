@@ -1,7 +1,5 @@
 """How often each word of a text occurs: what byte-pair encoding learns from."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What each trick after training adds to BLEU: the mean of checkpoints, the beam, the length penalty  [sec. 6.1]."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -3,8 +3,6 @@
 Whatever the way, the gradient that is left in the model is that of the one batch which all micro-batches make up.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np

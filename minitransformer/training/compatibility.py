@@ -1,7 +1,5 @@
 """Which run may resume from which checkpoint, and what all ranks of a run must have alike."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable

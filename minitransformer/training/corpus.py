@@ -1,7 +1,5 @@
 """What a run learns from: sentence pairs as ids (or one side alone), from files, from lines or made by a program."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -46,14 +44,14 @@ class Corpus:
                 )
 
     @classmethod
-    def one_sided(cls, train: Sequence[Sequence[int]], valid: Sequence[Sequence[int]] | None = None) -> Corpus:
+    def one_sided(cls, train: Sequence[Sequence[int]], valid: Sequence[Sequence[int]] | None = None) -> "Corpus":
         """Sequences of ids for a model that has no source, such as a language model; each source side is empty."""
         return cls(([[]] * len(train), train), None if valid is None else ([[]] * len(valid), valid))
 
     @classmethod
     def from_lines(
         cls, tokenizer: Tokenizer, train: LinePairs, valid: LinePairs | None = None, *, max_length: int = 256
-    ) -> Corpus:
+    ) -> "Corpus":
         """Encode (source lines, target lines), both sides with one tokenizer.
 
         max_length: training pairs with a longer side are left out and counted, tokens with the end mark; validation
@@ -64,7 +62,7 @@ class Corpus:
         return cls((kept.src, kept.tgt), valid_ids, tokenizer, valid, kept.n_empty, kept.n_long)
 
     @classmethod
-    def from_files(cls, config: DataConfig) -> Corpus:
+    def from_files(cls, config: DataConfig) -> "Corpus":
         """Read and encode the files of the [data] section.
 
         Raises:
@@ -92,7 +90,7 @@ class Corpus:
     @classmethod
     def from_binary(
         cls, tokenizer: Tokenizer, folder: str | Path, valid: LinePairs | None = None, *, max_length: int = 256
-    ) -> Corpus:
+    ) -> "Corpus":
         """Open a folder of ids that `binarise` wrote, without reading them; the rest as `from_lines`.
 
         Raises:

@@ -10,8 +10,6 @@ began, without the time in which it was stopped). Losses are means in nats per t
   ``signature`` if asked for
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os
@@ -38,7 +36,7 @@ class StepResult:
     gradient_norm: float | Array
     learning_rate: float
 
-    def read(self) -> StepResult:
+    def read(self) -> "StepResult":
         """The same with Python's numbers; waits until the device has computed them."""
         names = ("loss", "nll", "gradient_norm")
         return replace(self, **{name: float(getattr(self, name)) for name in names})

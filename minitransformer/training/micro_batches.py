@@ -1,7 +1,5 @@
 """Which micro-batches belong to which update, and to which rank of it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import count, islice
 

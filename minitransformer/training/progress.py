@@ -1,7 +1,5 @@
 """The progress bar of a run, and messages above it. Of several ranks only rank 0 shows them."""
 
-from __future__ import annotations
-
 import sys
 from typing import TextIO
 

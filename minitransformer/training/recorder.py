@@ -1,7 +1,5 @@
 """From the results of updates to the lines of ``metrics.jsonl``."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """SIGINT, SIGTERM and SIGHUP as a wish that is granted at the next good moment."""
 
-from __future__ import annotations
-
 import signal
 import threading
 from dataclasses import dataclass
@@ -32,7 +30,7 @@ class StopRequest:
         self.signal: int | None = None
         self._before: dict = {}
 
-    def __enter__(self) -> StopRequest:
+    def __enter__(self) -> "StopRequest":
         if threading.current_thread() is threading.main_thread():
             for number in _wishes():
                 self._before[number] = signal.signal(number, self._note)

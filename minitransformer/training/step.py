@@ -1,7 +1,5 @@
 """One update of the parameters, on one page: every training runs this."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from minitransformer.autograd import GradientSink, Tensor

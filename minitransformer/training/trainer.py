@@ -1,7 +1,5 @@
 """A training run from start to end: updates, progress, metrics, validation, checkpoints, exact resume."""
 
-from __future__ import annotations
-
 import time
 
 import numpy as np

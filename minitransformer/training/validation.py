@@ -1,7 +1,5 @@
 """How good the model is on text it never learns from."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from minitransformer.autograd import no_grad
@@ -64,7 +62,7 @@ class Validation:
             require_sacrebleu()
 
     @classmethod
-    def if_wanted(cls, corpus: Corpus, config: Config) -> Validation | None:
+    def if_wanted(cls, corpus: Corpus, config: Config) -> "Validation | None":
         """The validation of a run; None where there is nothing to validate on, or ``training.validate_every`` is 0.
 
         Raises:

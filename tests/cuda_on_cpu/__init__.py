@@ -4,8 +4,6 @@
 NumPy arrays. Everything is the code that runs on a GPU, but for the launch itself, cuBLAS and cuBLASLt.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 from types import SimpleNamespace

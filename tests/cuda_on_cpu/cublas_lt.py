@@ -1,7 +1,5 @@
 """``stand_in()``: a library with the functions of libcublasLt, compiled for this machine (cublas_lt.cpp)."""
 
-from __future__ import annotations
-
 import ctypes
 from functools import cache
 from pathlib import Path

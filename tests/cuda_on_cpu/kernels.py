@@ -5,8 +5,6 @@ array of another type than the kernel's pointer, a number of the wrong kind, a w
 some threads never arrive.
 """
 
-from __future__ import annotations
-
 import ctypes
 import re
 import shutil

@@ -1,7 +1,5 @@
 """cuBLAS's two functions on NumPy arrays: addresses, columns before rows, and the conditions on leading dimensions."""
 
-from __future__ import annotations
-
 import ctypes
 
 import numpy as np

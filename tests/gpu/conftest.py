@@ -1,7 +1,5 @@
 """Tests on a real GPU: python -m pytest -m gpu. Without a usable GPU they are skipped, with the reason."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

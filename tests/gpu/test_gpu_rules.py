@@ -1,7 +1,5 @@
 """Every plain rule on CuPy arrays against itself on NumPy's, and the kernels at the sizes of real training."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from cases import CASES, as_tuple, booleans, case, cotangents, ids

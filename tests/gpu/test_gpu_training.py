@@ -1,7 +1,5 @@
 """Whole runs on a GPU: training learns, resumes to the same bits, crosses between libraries, translates, fits."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Exercises of lesson 3: softmax, cross-entropy, label smoothing."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from course.exercise import Exercise, Mistake

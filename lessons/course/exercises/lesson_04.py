@@ -1,7 +1,5 @@
 """Exercises of lesson 4: scaled dot-product attention."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

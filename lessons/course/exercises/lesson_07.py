@@ -1,7 +1,5 @@
 """Exercises of lesson 7: the feed-forward layer."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from course.calls import Trouble

@@ -1,7 +1,5 @@
 """Exercises of lesson 8: embeddings and positions."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

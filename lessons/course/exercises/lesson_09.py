@@ -1,7 +1,5 @@
 """Exercises of lesson 9: encoder, decoder, the whole model."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from course.exercise import Exercise, Mistake

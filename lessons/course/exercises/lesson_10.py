@@ -1,7 +1,5 @@
 """Exercises of lesson 10: byte-pair encoding."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import islice
 

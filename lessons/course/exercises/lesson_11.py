@@ -1,7 +1,5 @@
 """Exercises of lesson 11: token batches, dropout, Adam, the learning rate."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from course.exercise import Exercise, Mistake

@@ -1,7 +1,5 @@
 """Exercises of lesson 12: decoding."""
 
-from __future__ import annotations
-
 import heapq
 import math
 

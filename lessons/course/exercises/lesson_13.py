@@ -1,7 +1,5 @@
 """Exercises of lesson 13: BLEU."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """Exercises of lesson 14: exact matches, alignments, confused digits, the order of lines, means of checkpoints."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Bug zoo, cages 1, 4, 5, 6 and 7: softmax, mask, norm, dropout masks, scores."""
 
-from __future__ import annotations
-
 import math
 from itertools import combinations
 

@@ -1,7 +1,5 @@
 """Bug zoo, cages 2, 3, 8, 9 and 10: schedule, dropout, two losses, targets."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from course.exercise import Exercise, Mistake

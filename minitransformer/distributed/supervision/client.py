@@ -1,7 +1,5 @@
 """A rank's line to the supervisor: signs of life, values for the others, and the end when the supervisor says so."""
 
-from __future__ import annotations
-
 import os
 import platform
 import select

@@ -1,7 +1,5 @@
 """What is known of each rank of a job, and whether the job must end."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable

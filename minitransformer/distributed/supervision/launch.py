@@ -1,7 +1,5 @@
 """Starts all ranks of a job on this machine, watches over them, and leaves none behind."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import secrets

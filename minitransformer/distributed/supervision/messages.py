@@ -1,7 +1,5 @@
 """JSON objects over a socket, one a line: how ranks and their supervisor talk."""
 
-from __future__ import annotations
-
 import json
 import socket
 import threading

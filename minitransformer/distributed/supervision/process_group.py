@@ -1,7 +1,5 @@
 """How a process joins the other ranks, and how all of them end together, well or badly."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import platform
@@ -60,7 +58,7 @@ class ProcessGroup:
             self._world = find_world(rank_info.rank, rank_info.size)
 
     @classmethod
-    def single(cls) -> ProcessGroup:
+    def single(cls) -> "ProcessGroup":
         """That of a process which no launcher started."""
         return cls(RankInfo(), print)
 

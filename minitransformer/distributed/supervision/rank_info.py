@@ -1,7 +1,5 @@
 """Which of how many ranks this process is: every launcher says it in variables of its own."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -6,8 +6,6 @@ without a farewell (killed, crashed), is silent for longer than the timeout (sto
 waiting for longer than that. It runs in a thread of ``launch``, else of rank 0.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import threading

@@ -1,7 +1,5 @@
 """Adam's update of all parameters in one kernel."""
 
-from __future__ import annotations
-
 from minitransformer.backend import Array
 from minitransformer.kernels.cupy.launch import THREADS, blocks_for, launch
 

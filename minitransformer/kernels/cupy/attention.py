@@ -1,7 +1,5 @@
 """Kernel of attention: strided products of all heads at once, and one pass for scale, mask, softmax and dropout."""
 
-from __future__ import annotations
-
 import math
 
 from minitransformer.backend import Array, get_array_module

@@ -1,7 +1,5 @@
 """Casts between the dtype of parameters and that of activations."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from minitransformer.backend import Array, get_array_module

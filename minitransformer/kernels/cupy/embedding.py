@@ -1,7 +1,5 @@
 """Kernel of positioned_embedding; its backward sorts positions by token and adds the rows of each token in order."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from minitransformer.backend import Array, get_array_module

@@ -1,7 +1,5 @@
 """Kernel of feed_forward: bias and ReLU in the first product or, with dropout, in one pass over the hidden values."""
 
-from __future__ import annotations
-
 from minitransformer.backend import Array
 from minitransformer.kernels.cupy.cast import cast_parameter
 from minitransformer.kernels.cupy.gemm import matmul

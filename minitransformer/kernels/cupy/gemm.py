@@ -3,8 +3,6 @@
 CuPy's own matmul copies transposed stacks and knows neither bfloat16 nor TF32 for them; this layer passes strides.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -5,8 +5,6 @@ returns None, and the caller makes the product and then a pass over it. Enumerat
 Table 1 of cublasLtMatmul in cuBLAS's manual says which types may be combined.
 """
 
-from __future__ import annotations
-
 import ctypes
 from ctypes import byref, c_float, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p, sizeof
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Kernels of split_heads and merge_heads: contiguous heads, so that every product of attention has one stride."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from minitransformer.backend import Array, get_array_module

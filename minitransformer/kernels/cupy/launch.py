@@ -1,7 +1,5 @@
 """How a kernel is launched: compiled when first needed, its arguments converted to the types that all kernels take."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from typing import Any

@@ -1,7 +1,5 @@
 """Kernel of linear: cuBLAS products in the dtype of activations; the matrix's gradient in that of parameters."""
 
-from __future__ import annotations
-
 from minitransformer.backend import Array, get_array_module
 from minitransformer.errors import ShapeError
 from minitransformer.kernels.cupy.cast import cast_parameter

@@ -1,7 +1,5 @@
 """Dropout masks that are never stored: a key and a counter from which every kernel draws the same values again."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from types import ModuleType

@@ -1,7 +1,5 @@
 """Kernels of layer_norm and residual_dropout_norm: each value is read once and written once, forward and backward."""
 
-from __future__ import annotations
-
 from minitransformer.backend import Array, get_array_module
 from minitransformer.kernels.cupy.launch import fits_vec16, launch
 from minitransformer.kernels.cupy.linear import rows_of

@@ -3,8 +3,6 @@
 As on NumPy, forward computes the gradients for grad_loss = 1 while a chunk's logits exist; backward scales them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Kernel of residual_dropout: masks are drawn again in backward, so none is read or kept."""
 
-from __future__ import annotations
-
 from minitransformer.backend import Array, get_array_module
 from minitransformer.kernels.cupy.launch import THREADS, blocks_for, fits_vec16, groups_of_8, launch
 from minitransformer.kernels.cupy.linear import rows_of

@@ -1,7 +1,5 @@
 """The CUDA sources as text, and the macros that each compilation defines. Needs no CuPy and no GPU."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Sums in a fixed order: over the rows of a matrix, and of all squares of a vector."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from minitransformer.backend import Array, get_array_module

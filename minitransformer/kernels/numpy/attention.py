@@ -5,8 +5,6 @@ last axis it reduces each short row separately: four times as slow (benchmarks/n
 step are the exception: there the rows over keys are longer, and the plain rule is faster.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Dropout masks as boolean arrays, in the memory layout that the rule's kernel reads."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -4,8 +4,6 @@ Forward already computes the gradients (for grad_loss = 1), because each chunk's
 backward scales them. The measured gain is in benchmarks/notes.md.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -4,8 +4,6 @@ It keeps x_hat, inv_std and the dropout mask, and nothing else; the composed rul
 The measured gain is in benchmarks/notes.md.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from minitransformer.backend import Array
