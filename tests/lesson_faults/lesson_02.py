@@ -1,4 +1,4 @@
-"""Planted faults of lesson 2: for each exercise, (wrong function, words that its message must hold)."""
+"""Planted faults of lesson 2: for each exercise, words that the message must hold and the wrong function."""
 
 import numpy as np
 
@@ -49,29 +49,29 @@ def once_per_op(tape, n_values):
 
 
 FAULTS = {
-    "two_paths": [
-        (lambda grad_y, a, b: (b * grad_y, a * grad_y), "the product's part alone"),
-        (lambda grad_y, a, b: right.two_paths(grad_y, a, b)[::-1], "exchanged"),
-        (lambda grad_y, a, b: right.two_paths(np.ones_like(grad_y), a, b), "grad_y is not used"),
-        (lambda grad_y, a, b: (np.exp(a) * b * grad_y, a * grad_y), "paths add"),
-    ],
-    "sigmoid_backward": [
-        (lambda grad_y, saved: (saved[0] - saved[0] ** 2,), "grad_y is not used"),
-        (sigmoid_of_y, "no further sigmoid"),
-        (lambda grad_y, saved: grad_y * (saved[0] - saved[0] ** 2), "returns a tuple"),
-        (lambda grad_y, saved: (grad_y * (1 - saved[0]) * (1 + saved[0]),), "belongs to tanh"),
-    ],
-    "order": [
-        (nearest_first, "which still owes it a gradient"),
-        (lambda uses, last: right.order(uses, last)[::-1], "order of the forward pass"),
-        (every_path, "is walked twice"),
-        (all_ops, "the result does not use it"),
-        (lambda uses, last: [last, *uses[last]], "is missing"),
-    ],
-    "gradients": [
-        (replaced, "replaces the ones before it"),
-        (never_started, "by itself is 1"),
-        (once_per_op, "only one of them arrives"),
-        (lambda tape, n_values: [grad for grad in right.gradients(tape, n_values) if grad], "must be a list of 5"),
-    ],
+    "two_paths": {
+        "the product's part alone": lambda grad_y, a, b: (b * grad_y, a * grad_y),
+        "exchanged": lambda grad_y, a, b: right.two_paths(grad_y, a, b)[::-1],
+        "grad_y is not used": lambda grad_y, a, b: right.two_paths(np.ones_like(grad_y), a, b),
+        "paths add": lambda grad_y, a, b: (np.exp(a) * b * grad_y, a * grad_y),
+    },
+    "sigmoid_backward": {
+        "grad_y is not used": lambda grad_y, saved: (saved[0] - saved[0] ** 2,),
+        "no further sigmoid": sigmoid_of_y,
+        "returns a tuple": lambda grad_y, saved: grad_y * (saved[0] - saved[0] ** 2),
+        "belongs to tanh": lambda grad_y, saved: (grad_y * (1 - saved[0]) * (1 + saved[0]),),
+    },
+    "order": {
+        "which still owes it a gradient": nearest_first,
+        "order of the forward pass": lambda uses, last: right.order(uses, last)[::-1],
+        "is walked twice": every_path,
+        "the result does not use it": all_ops,
+        "is missing": lambda uses, last: [last, *uses[last]],
+    },
+    "gradients": {
+        "replaces the ones before it": replaced,
+        "by itself is 1": never_started,
+        "only one of them arrives": once_per_op,
+        "must be a list of 5": lambda tape, n_values: [grad for grad in right.gradients(tape, n_values) if grad],
+    },
 }

@@ -1,41 +1,10 @@
-"""Planted faults of lesson 12: for each exercise, (wrong function, words that its message must hold)."""
+"""Planted faults of lesson 12: for each exercise, words that the message must hold and the wrong function."""
 
 import numpy as np
+from lesson_faults.altered import altered
 
 from minitransformer.generation import length_penalty
 from solutions import lesson_12 as right
-
-
-def score_without_eos(log_prob, n_words, alpha):
-    return log_prob / length_penalty(n_words, alpha)
-
-
-def score_multiplied(log_prob, n_words, alpha):
-    return log_prob * length_penalty(n_words + 1, alpha)
-
-
-def score_per_token(log_prob, n_words, alpha):
-    return log_prob * (1 + n_words) ** -alpha
-
-
-def bytes_of_keys(n_layers, d_model, n_sentences, beam_size, tgt_length, src_length):
-    return sum(n_sentences * (beam_size * tgt_length + src_length) * d_model * 4 for _ in range(n_layers))
-
-
-def bytes_of_the_past(n_layers, d_model, n_sentences, beam_size, tgt_length, src_length):
-    return n_layers * n_sentences * beam_size * tgt_length * d_model * 8
-
-
-def bytes_of_copied_sources(n_layers, d_model, n_sentences, beam_size, tgt_length, src_length):
-    return n_layers * n_sentences * beam_size * (tgt_length + src_length) * d_model * 8
-
-
-def bytes_of_scores(n_layers, d_model, n_sentences, beam_size, tgt_length, src_length):
-    return n_layers * n_sentences * beam_size * tgt_length * src_length * d_model * 8
-
-
-def bytes_of_one_hypothesis(n_layers, d_model, n_sentences, beam_size, tgt_length, src_length):
-    return n_layers * n_sentences * (tgt_length + src_length) * d_model * 8
 
 
 def beam_step_of_each(log_probs, next_log_probs, beam_size):
@@ -43,10 +12,6 @@ def beam_step_of_each(log_probs, next_log_probs, beam_size):
     totals = log_probs + next_log_probs.max(axis=1)
     order = np.argsort(-totals)[:beam_size]
     return order, tokens[order], totals[order]
-
-
-def beam_step_without_log_probs(log_probs, next_log_probs, beam_size):
-    return right.beam_step(np.zeros_like(log_probs), next_log_probs, beam_size)
 
 
 def beam_step_wrong_row(log_probs, next_log_probs, beam_size):
@@ -60,12 +25,7 @@ def beam_step_of_indices(log_probs, next_log_probs, beam_size):
     return np.argsort(-(log_probs[:, None] + next_log_probs), axis=None)[:beam_size], tokens, totals
 
 
-def beam_step_in_lists(log_probs, next_log_probs, beam_size):
-    return tuple(part.tolist() for part in right.beam_step(log_probs, next_log_probs, beam_size))
-
-
-def beam_step_by_tokens(log_probs, next_log_probs, beam_size):
-    parents, tokens, totals = right.beam_step(log_probs, next_log_probs, beam_size)
+def by_tokens(parents, tokens, totals):
     order = np.argsort(tokens + 0.1 * parents)
     return parents[order], tokens[order], totals[order]
 
@@ -82,18 +42,9 @@ def cached_step_past_only(x_t, keys, values, w_q, w_k, w_v):
     return y, np.vstack([keys, x_t @ w_k]), np.vstack([values, x_t @ w_v])
 
 
-def cached_step_not_grown(x_t, keys, values, w_q, w_k, w_v):
-    return right.cached_step(x_t, keys, values, w_q, w_k, w_v)[0], keys.copy(), values.copy()
-
-
 def cached_step_of_scores(x_t, keys, values, w_q, w_k, w_v):
     _, keys, values = right.cached_step(x_t, keys, values, w_q, w_k, w_v)
     return keys @ (x_t @ w_q) / np.sqrt(keys.shape[1]) @ values, keys, values
-
-
-def cached_step_of_a_row(x_t, keys, values, w_q, w_k, w_v):
-    y, keys, values = right.cached_step(x_t, keys, values, w_q, w_k, w_v)
-    return y[None], keys, values
 
 
 def cached_step_unscaled(x_t, keys, values, w_q, w_k, w_v):
@@ -139,40 +90,9 @@ def output_by_last_letter(after, limit):
     return text[:-1], log_prob
 
 
-def output_with_its_end(after, limit):
-    text, log_prob = right.best_output(after, limit)
-    return text + ".", log_prob
-
-
-def output_one_too_short(after, limit):
-    return right.best_output(after, limit - 1)
-
-
-def output_as_probability(after, limit):
-    text, log_prob = right.best_output(after, limit)
-    return text, np.exp(log_prob)
-
-
 def output_without_p_of_end(after, limit):
-    text, _ = right.best_output(after, limit)
-    return text, sum(np.log(after(text[:i])[letter]) for i, letter in enumerate(text))
-
-
-def output_in_bits(after, limit):
     text, log_prob = right.best_output(after, limit)
-    return text, log_prob / np.log(2)
-
-
-def output_is_always_a(after, limit):
-    return "a", np.log(after("")["a"]) + np.log(after("a")["."])
-
-
-def output_too_long(after, limit):
-    return right.best_output(after, limit + 3)
-
-
-def output_of_ids(after, limit):
-    return [4, 5], -1.0
+    return text, log_prob - np.log(after(text)["."])
 
 
 def output_for_ever(after, limit):
@@ -182,46 +102,64 @@ def output_for_ever(after, limit):
 
 
 FAULTS = {
-    "score": [
-        (score_without_eos, "EOS is not counted"),
-        (score_multiplied, "multiplied by lp(Y)"),
-        (score_per_token, "The 5 and the 6 are missing"),
-    ],
-    "cache_bytes": [
-        (bytes_of_keys, "both are kept"),
-        (bytes_of_the_past, "The source is missing"),
-        (bytes_of_scores, "The lengths are multiplied"),
-        (bytes_of_copied_sources, "share its keys and values"),
-        (bytes_of_one_hypothesis, "beam_size is not used"),
-    ],
-    "beam_step": [
-        (beam_step_of_each, "Each partial hypothesis gives one survivor"),
-        (beam_step_without_log_probs, "of the prefix is not added"),
-        (beam_step_wrong_row, "a row has vocab_size entries"),
-        (beam_step_of_indices, "holds indices into the flattened table"),
-        (beam_step_in_lists, "must be an array of shape (2,), got a list"),
-        (beam_step_by_tokens, "not best first"),
-        (beam_step_unsorted, "not best first"),
-    ],
-    "cached_step": [
-        (cached_step_past_only, "does not attend to itself"),
-        (cached_step_not_grown, "come back as they were"),
-        (cached_step_of_scores, "The softmax is missing"),
-        (cached_step_of_a_row, "must have the shape (2,), got (1, 2)"),
-        (cached_step_unscaled, "scale 1 / sqrt(d_k) is missing"),
-    ],
-    "best_output": [
-        (greedy_output, "This is greedy search"),
-        (output_found_first, "The first output that is found"),
-        (output_by_last_letter, "looks further back"),
-        (output_with_its_end, "holds its end"),
-        (output_one_too_short, "counts against the limit"),
-        (output_as_probability, "give its logarithm"),
-        (output_without_p_of_end, "The end is missing in ln P"),
-        (output_in_bits, "and the function returns"),
-        (output_is_always_a, "which is more"),
-        (output_too_long, "may stand before the end"),
-        (output_of_ids, "must be a str"),
-        (output_for_ever, "had not come back after"),
-    ],
+    "score": {
+        "EOS is not counted": lambda log_prob, n_words, alpha: log_prob / length_penalty(n_words, alpha),
+        "multiplied by lp(Y)": lambda log_prob, n_words, alpha: log_prob * length_penalty(n_words + 1, alpha),
+        "The 5 and the 6 are missing": lambda log_prob, n_words, alpha: log_prob * (1 + n_words) ** -alpha,
+    },
+    "cache_bytes": {
+        "both are kept": lambda n_layers, d_model, n_sentences, beam_size, tgt_length, src_length: sum(
+            n_sentences * (beam_size * tgt_length + src_length) * d_model * 4 for _ in range(n_layers)
+        ),
+        "The source is missing": lambda n_layers, d_model, n_sentences, beam_size, tgt_length, src_length: (
+            n_layers * n_sentences * beam_size * tgt_length * d_model * 8
+        ),
+        "The lengths are multiplied": lambda n_layers, d_model, n_sentences, beam_size, tgt_length, src_length: (
+            n_layers * n_sentences * beam_size * tgt_length * src_length * d_model * 8
+        ),
+        "share its keys and values": lambda n_layers, d_model, n_sentences, beam_size, tgt_length, src_length: (
+            n_layers * n_sentences * beam_size * (tgt_length + src_length) * d_model * 8
+        ),
+        "beam_size is not used": lambda n_layers, d_model, n_sentences, beam_size, tgt_length, src_length: (
+            n_layers * n_sentences * (tgt_length + src_length) * d_model * 8
+        ),
+    },
+    "beam_step": {
+        "Each partial hypothesis gives one survivor": beam_step_of_each,
+        "of the prefix is not added": lambda log_probs, *rest: right.beam_step(np.zeros_like(log_probs), *rest),
+        "a row has vocab_size entries": beam_step_wrong_row,
+        "holds indices into the flattened table": beam_step_of_indices,
+        "must be an array of shape (2,), got a list": altered(
+            right.beam_step, lambda *parts: tuple(part.tolist() for part in parts)
+        ),
+        "not best first": altered(right.beam_step, by_tokens),
+        "right, but not best first": beam_step_unsorted,
+    },
+    "cached_step": {
+        "does not attend to itself": cached_step_past_only,
+        "come back as they were": lambda x_t, keys, values, *rest: (
+            right.cached_step(x_t, keys, values, *rest)[0],
+            keys.copy(),
+            values.copy(),
+        ),
+        "The softmax is missing": cached_step_of_scores,
+        "must have the shape (2,), got (1, 2)": altered(
+            right.cached_step, lambda y, keys, values: (y[None], keys, values)
+        ),
+        "scale 1 / sqrt(d_k) is missing": cached_step_unscaled,
+    },
+    "best_output": {
+        "This is greedy search": greedy_output,
+        "The first output that is found": output_found_first,
+        "looks further back": output_by_last_letter,
+        "holds its end": altered(right.best_output, lambda text, log_prob: (text + ".", log_prob)),
+        "counts against the limit": lambda after, limit: right.best_output(after, limit - 1),
+        "give its logarithm": altered(right.best_output, lambda text, log_prob: (text, np.exp(log_prob))),
+        "The end is missing in ln P": output_without_p_of_end,
+        "and the function returns": altered(right.best_output, lambda text, log_prob: (text, log_prob / np.log(2))),
+        "which is more": lambda after, limit: ("a", np.log(after("")["a"]) + np.log(after("a")["."])),
+        "may stand before the end": lambda after, limit: right.best_output(after, limit + 3),
+        "must be a str": lambda after, limit: ([4, 5], -1.0),
+        "had not come back after": output_for_ever,
+    },
 }
