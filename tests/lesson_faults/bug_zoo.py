@@ -15,11 +15,6 @@ def schedule_per_tensor(parameters, gradients, step, d_model, warmup):
     return changed, step
 
 
-def schedule_late(parameters, gradients, step, d_model, warmup):
-    rate = learning_rate(step, d_model, warmup)
-    return [w - rate * g for w, g in zip(parameters, gradients, strict=True)], step + 1
-
-
 def padding(scores, lengths):
     return np.arange(scores.shape[-1]) >= lengths[:, None]  # (B, S)
 
@@ -65,11 +60,6 @@ def nll_of(logits, targets):
     return -log_p[np.arange(targets.size), targets.ravel()].reshape(targets.shape)
 
 
-def smoothed_over_padding(logits, targets, eps):
-    plain = right.smoothed_loss(logits, targets, 0.0)
-    return (1 - eps) * plain - eps * right.log_probabilities(logits).mean(axis=1).sum()
-
-
 def target_by_two(sequences):
     tgt_in, tgt_out = right.shifted_target(sequences)
     return tgt_in, right.shifted_target([s[1:] for s in sequences])[1][:, : tgt_out.shape[1] - 1]
@@ -90,7 +80,10 @@ FAULTS = {
     },
     "schedule": {
         "once per tensor": schedule_per_tensor,
-        "that of the update before": schedule_late,
+        "that of the update before": lambda parameters, gradients, step, *rest: (
+            right.schedule(parameters, gradients, step - 1, *rest)[0],
+            step + 1,
+        ),
         "points uphill": lambda parameters, gradients, *rest: right.schedule(
             parameters, [-g for g in gradients], *rest
         ),
@@ -142,7 +135,10 @@ FAULTS = {
         ),
     },
     "smoothed_loss": {
-        "smoothing runs over padding": smoothed_over_padding,
+        "smoothing runs over padding": lambda logits, targets, eps: (
+            (1 - eps) * right.smoothed_loss(logits, targets, 0.0)
+            - eps * right.log_probabilities(logits).mean(axis=1).sum()
+        ),
         "counts in both parts": lambda logits, targets, eps: (
             (1 - eps) * nll_of(logits, targets).sum() - eps * right.log_probabilities(logits).mean(axis=1).sum()
         ),

@@ -26,11 +26,6 @@ def backward_not_swapped(grad_q, grad_k, grad_v, x, w_q, w_k, w_v):
     return grad_x, x.T @ rows[0], x.T @ rows[1], x.T @ rows[2]
 
 
-def shared_in_turn(q, k, v):
-    times = (len(q) // len(k), 1, 1)
-    return right.shared_heads(q, np.tile(k, times), np.tile(v, times))
-
-
 FAULTS = {
     "split": {
         "The words are cut, not the columns": lambda packed, n_heads: packed.ravel().reshape(n_heads, len(packed), -1),
@@ -73,7 +68,7 @@ FAULTS = {
         ),
     },
     "shared_heads": {
-        "i % g": shared_in_turn,
+        "i % g": lambda q, k, v: right.shared_heads(q, *(np.tile(each, (len(q) // len(k), 1, 1)) for each in (k, v))),
         "read the first head": lambda q, k, v: right.shared_heads(q, k[:1], v[:1]),
         "are averaged": lambda q, k, v: right.shared_heads(q, k.mean(axis=0)[None], v.mean(axis=0)[None]),
     },

@@ -5,11 +5,6 @@ import numpy as np
 from solutions import lesson_08 as right
 
 
-def sinusoids_in_halves(n_positions, d_model):
-    angles = np.outer(np.arange(n_positions), right.speeds(d_model))
-    return np.hstack([np.sin(angles), np.cos(angles)])
-
-
 def waves(n_positions, d_model, exponents):
     """Component j is a sine or cosine of position / 10000^(exponents[j] / d_model)."""
     angles = np.outer(np.arange(n_positions), 10000 ** (-np.array(exponents) / d_model))
@@ -27,11 +22,6 @@ def backward_mean(grad_y, ids, n_tokens):
     return grad_y.shape[1] ** 0.5 * np.stack(rows)
 
 
-def shift_by_one_angle(k, d_model):
-    turn = np.array([[np.cos(k), -np.sin(k)], [np.sin(k), np.cos(k)]])
-    return np.kron(np.eye(d_model // 2), turn)
-
-
 def shift_in_halves(k, d_model):
     cos, sin = (np.diag(wave(k * right.speeds(d_model))) for wave in (np.cos, np.sin))
     return np.block([[cos, -sin], [sin, cos]])
@@ -44,7 +34,9 @@ FAULTS = {
         "the root of the vocabulary's size": lambda table, ids: table[ids] * table.shape[0] ** 0.5,
     },
     "sinusoids": {
-        "All sines stand first": sinusoids_in_halves,
+        "All sines stand first": lambda n, d_model: np.hstack(
+            [wave(np.outer(np.arange(n), right.speeds(d_model))) for wave in (np.sin, np.cos)]
+        ),
         "counted from 1": lambda n_positions, d_model: right.sinusoids(n_positions + 1, d_model)[1:],
         "The exponent is i / d_model": lambda n, d_model: waves(n, d_model, [j // 2 for j in range(d_model)]),
         "different speeds": lambda n, d_model: waves(n, d_model, range(d_model)),
@@ -58,7 +50,7 @@ FAULTS = {
     },
     "shift": {
         "moves by -k": lambda k, d_model: right.shift(k, d_model).T,
-        "the same angle k": shift_by_one_angle,
+        "the same angle k": lambda k, d_model: np.kron(np.eye(d_model // 2), right.shift(k, 2)),
         "sines first, then cosines": shift_in_halves,
     },
     "rotary": {

@@ -1,7 +1,7 @@
 """Planted faults of lesson 12: for each exercise, words that the message must hold and the wrong function."""
 
 import numpy as np
-from lesson_faults.altered import altered
+from lesson_faults.altered import altered, replaced
 
 from minitransformer.generation import length_penalty
 from solutions import lesson_12 as right
@@ -20,20 +20,9 @@ def beam_step_wrong_row(log_probs, next_log_probs, beam_size):
     return order // len(totals), order % len(totals), totals.reshape(-1)[order]
 
 
-def beam_step_of_indices(log_probs, next_log_probs, beam_size):
-    _, tokens, totals = right.beam_step(log_probs, next_log_probs, beam_size)
-    return np.argsort(-(log_probs[:, None] + next_log_probs), axis=None)[:beam_size], tokens, totals
-
-
 def by_tokens(parents, tokens, totals):
     order = np.argsort(tokens + 0.1 * parents)
     return parents[order], tokens[order], totals[order]
-
-
-def beam_step_unsorted(log_probs, next_log_probs, beam_size):
-    totals = (log_probs[:, None] + next_log_probs).reshape(-1)
-    order = np.argsort(totals)[-beam_size:]
-    return order // next_log_probs.shape[1], order % next_log_probs.shape[1], totals[order]
 
 
 def cached_step_past_only(x_t, keys, values, w_q, w_k, w_v):
@@ -45,12 +34,6 @@ def cached_step_past_only(x_t, keys, values, w_q, w_k, w_v):
 def cached_step_of_scores(x_t, keys, values, w_q, w_k, w_v):
     _, keys, values = right.cached_step(x_t, keys, values, w_q, w_k, w_v)
     return keys @ (x_t @ w_q) / np.sqrt(keys.shape[1]) @ values, keys, values
-
-
-def cached_step_unscaled(x_t, keys, values, w_q, w_k, w_v):
-    keys, values = np.vstack([keys, x_t @ w_k]), np.vstack([values, x_t @ w_v])
-    exponentials = np.exp(keys @ (x_t @ w_q))
-    return exponentials / exponentials.sum() @ values, keys, values
 
 
 def greedy_output(after, limit):
@@ -128,12 +111,16 @@ FAULTS = {
         "Each partial hypothesis gives one survivor": beam_step_of_each,
         "of the prefix is not added": lambda log_probs, *rest: right.beam_step(np.zeros_like(log_probs), *rest),
         "a row has vocab_size entries": beam_step_wrong_row,
-        "holds indices into the flattened table": beam_step_of_indices,
+        "holds indices into the flattened table": replaced(
+            right.beam_step,
+            0,
+            lambda log_probs, next_log_probs, k: np.argsort(-(log_probs[:, None] + next_log_probs), axis=None)[:k],
+        ),
         "must be an array of shape (2,), got a list": altered(
             right.beam_step, lambda *parts: tuple(part.tolist() for part in parts)
         ),
         "not best first": altered(right.beam_step, by_tokens),
-        "right, but not best first": beam_step_unsorted,
+        "right, but not best first": altered(right.beam_step, lambda *parts: tuple(part[::-1] for part in parts)),
     },
     "cached_step": {
         "does not attend to itself": cached_step_past_only,
@@ -146,7 +133,9 @@ FAULTS = {
         "must have the shape (2,), got (1, 2)": altered(
             right.cached_step, lambda y, keys, values: (y[None], keys, values)
         ),
-        "scale 1 / sqrt(d_k) is missing": cached_step_unscaled,
+        "scale 1 / sqrt(d_k) is missing": lambda x_t, keys, values, w_q, *rest: right.cached_step(
+            x_t, keys, values, w_q * np.sqrt(keys.shape[1]), *rest
+        ),
     },
     "best_output": {
         "This is greedy search": greedy_output,

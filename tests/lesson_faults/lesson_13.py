@@ -88,11 +88,8 @@ def bootstrap_of_ours(ours, theirs, draws):
     return np.mean([right_score(ours[draw].sum(axis=0)) > whole for draw in draws])
 
 
-def bootstrap_without_penalty(ours, theirs, draws):
-    def unpenalised(counts):
-        return np.column_stack([counts[:, 0], counts[:, 0], counts[:, 2:]])
-
-    return right.bootstrap(unpenalised(ours), unpenalised(theirs), draws)
+def unpenalised(counts):
+    return np.column_stack([counts[:, 0], counts[:, 0], counts[:, 2:]])
 
 
 FAULTS = {
@@ -162,7 +159,9 @@ FAULTS = {
         "A tie is counted as won": lambda ours, theirs, draws: 1 - right.bootstrap(theirs, ours, draws),
         "scores of the sentences are averaged": bootstrap_of_means,
         "keeps its whole file": bootstrap_of_ours,
-        "brevity penalty is missing": bootstrap_without_penalty,
+        "brevity penalty is missing": lambda ours, theirs, draws: right.bootstrap(
+            unpenalised(ours), unpenalised(theirs), draws
+        ),
         "The draws are not used": lambda ours, theirs, draws: float(
             right_score(ours.sum(axis=0)) > right_score(theirs.sum(axis=0))
         ),

@@ -5,38 +5,19 @@ import numpy as np
 from solutions import lesson_14 as right
 
 
-def confusion_at_once(expected, predicted):
+def counted(pairs):
     counts = np.zeros((10, 10), dtype=int)
-    tens = 10 ** np.arange(6)
-    asked, told = (np.array(numbers)[:, None] // tens % 10 for numbers in (expected, predicted))
-    counts[asked, told] += 1
+    for a, b in pairs:
+        counts[a, b] += 1
     return counts
 
 
-def confusion_from_the_left(expected, predicted):
-    counts = np.zeros((10, 10), dtype=int)
-    for a, b in zip(expected, predicted, strict=True):
-        for x, y in zip(str(a), str(b), strict=False):
-            counts[int(x), int(y)] += 1
-    return counts
+def digits(numbers):
+    return np.array(numbers)[:, None] // 10 ** np.arange(6) % 10
 
 
-def confusion_without_zeros(expected, predicted):
-    counts = np.zeros((10, 10), dtype=int)
-    for a, b in zip(expected, predicted, strict=True):
-        for i in range(min(len(str(a)), len(str(b)))):
-            counts[a // 10**i % 10, b // 10**i % 10] += 1
-    return counts
-
-
-def left_sorted(lines, translate, size):
-    lines = sorted(lines, key=len, reverse=True)
+def translated(lines, translate, size):
     return [result for i in range(0, len(lines), size) for result in translate(lines[i : i + size])]
-
-
-def sorted_again(lines, translate, size):
-    results, order = left_sorted(lines, translate, size), np.argsort([-len(line) for line in lines], kind="stable")
-    return [results[k] for k in order]
 
 
 def mean_step_by_step(vectors, tables):
@@ -67,17 +48,26 @@ FAULTS = {
         "must have the shape (1,), got (1, 1)": lambda weights: weights[:, :-1, :-1].argmax(axis=-1),
     },
     "confusion": {
-        "np.add.at": confusion_at_once,
-        "compared from the left": confusion_from_the_left,
-        "Leading zeros are not counted": confusion_without_zeros,
+        "np.add.at": lambda expected, predicted: counted([(digits(expected), digits(predicted))]),
+        "compared from the left": lambda expected, predicted: counted(
+            (int(x), int(y))
+            for a, b in zip(expected, predicted, strict=True)
+            for x, y in zip(str(a), str(b), strict=False)
+        ),
+        "Leading zeros are not counted": lambda expected, predicted: counted(
+            (int(x), int(y))
+            for a, b in zip(expected, predicted, strict=True)
+            for x, y in zip(str(a)[::-1], str(b)[::-1], strict=False)
+        ),
         "transposed": lambda expected, predicted: right.confusion(predicted, expected),
     },
     "in_order": {
-        "in the order of translation": left_sorted,
-        "applies the order again": sorted_again,
-        "the longest must come first": lambda lines, translate, size: [
-            result for i in range(0, len(lines), size) for result in translate(lines[i : i + size])
+        "in the order of translation": lambda lines, *rest: translated(sorted(lines, key=len, reverse=True), *rest),
+        "applies the order again": lambda lines, *rest: [
+            translated(sorted(lines, key=len, reverse=True), *rest)[i]
+            for i in np.argsort([-len(line) for line in lines], kind="stable")
         ],
+        "the longest must come first": translated,
         "were allowed": lambda lines, translate, size: right.in_order(lines, translate, max(len(lines), 1)),
     },
     "mean": {
