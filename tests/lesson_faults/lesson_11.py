@@ -11,11 +11,6 @@ def adam_eps_inside(w, grad, m, v, t, rate, beta1, beta2, eps):
     return w - rate * m / (1 - beta1**t) * (v / (1 - beta2**t) + eps) ** -0.5, m, v
 
 
-def adam_upwards(w, grad, m, v, t, *settings):
-    after, m, v = right.adam_step(w, grad, m, v, t, *settings)
-    return 2 * w - after, m, v
-
-
 def adam_keeps_corrected(w, grad, m, v, t, rate, beta1, beta2, eps):
     after, m, v = right.adam_step(w, grad, m, v, t, rate, beta1, beta2, eps)
     return after, m / (1 - beta1**t), v / (1 - beta2**t)
@@ -43,7 +38,7 @@ FAULTS = {
             w, grad, m, v, 10**6, *settings
         ),
         "eps stands under the root": adam_eps_inside,
-        "subtract the step": adam_upwards,
+        "subtract the step": replaced(right.adam_step, 0, lambda w, *rest: 2 * w - right.adam_step(w, *rest)[0]),
         "corrected means are returned": adam_keeps_corrected,
     },
     "accumulated": {

@@ -1,6 +1,7 @@
 """Planted faults of lesson 13: for each exercise, words that the message must hold and the wrong function."""
 
 import math
+import operator
 import re
 
 import numpy as np
@@ -24,11 +25,6 @@ def counts_of_sets(hypothesis, reference, n):
     return len(ours & theirs), len(ours)
 
 
-def counts_in_place(hypothesis, reference, n):
-    matches = [a == b for a, b in zip(grams(hypothesis, n), grams(reference, n), strict=False)]
-    return sum(matches), len(grams(hypothesis, n))
-
-
 def counts_of_text(hypothesis, reference, n):
     ours, theirs = (["".join(gram) for gram in grams(words, n)] for words in (hypothesis, reference))
     return sum(min(ours.count(text), theirs.count(text)) for text in set(ours)), len(ours)
@@ -37,11 +33,6 @@ def counts_of_text(hypothesis, reference, n):
 def penalty_turned(lengths, reference_lengths):
     c, r = sum(lengths), nearest_sum(lengths, reference_lengths)
     return 1.0 if c <= r else math.exp(1 - c / r)
-
-
-def penalty_per_sentence(lengths, reference_lengths):
-    each = [right.brevity_penalty([n], [options]) for n, options in zip(lengths, reference_lengths, strict=True)]
-    return sum(each) / len(each)
 
 
 def penalty_longer_of_equal(lengths, reference_lengths):
@@ -100,7 +91,11 @@ FAULTS = {
             counts_of_sets, 1, lambda hypothesis, reference, n: len(grams(hypothesis, n))
         ),
         "That is recall": lambda hypothesis, reference, n: right.clipped_counts(reference, hypothesis, n),
-        "only at the same place": counts_in_place,
+        "only at the same place": replaced(
+            right.clipped_counts,
+            0,
+            lambda hypothesis, reference, n: sum(map(operator.eq, grams(hypothesis, n), grams(reference, n))),
+        ),
         "joined without a space": counts_of_text,
         "a total below zero": replaced(
             right.clipped_counts, 1, lambda hypothesis, reference, n: 1 + len(hypothesis) - n
@@ -117,7 +112,9 @@ FAULTS = {
         "the ratio c / r itself": lambda lengths, reference_lengths: min(
             1.0, sum(lengths) / nearest_sum(lengths, reference_lengths)
         ),
-        "mean of the sentences' penalties": penalty_per_sentence,
+        "mean of the sentences' penalties": lambda lengths, reference_lengths: np.mean(
+            [right.brevity_penalty([n], [options]) for n, options in zip(lengths, reference_lengths, strict=True)]
+        ),
         "The shortest reference": lambda lengths, reference_lengths: right.brevity_penalty(
             lengths, [[sorted(options)[0]] for options in reference_lengths]
         ),
