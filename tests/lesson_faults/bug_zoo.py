@@ -1,7 +1,7 @@
 """Planted faults of the bug zoo: for each exercise, words that the message must hold and the wrong function."""
 
 import numpy as np
-from lesson_faults.altered import altered
+from lesson_faults.altered import with_inputs, with_result
 
 from minitransformer.optim import learning_rate
 from solutions import bug_zoo as right
@@ -84,9 +84,7 @@ FAULTS = {
             right.schedule(parameters, gradients, step - 1, *rest)[0],
             step + 1,
         ),
-        "points uphill": lambda parameters, gradients, *rest: right.schedule(
-            parameters, [-g for g in gradients], *rest
-        ),
+        "points uphill": with_inputs(right.schedule, gradients=lambda gradients: [-g for g in gradients]),
         "is not counted": lambda parameters, gradients, step, *rest: (
             right.schedule(parameters, gradients, step, *rest)[0],
             step,
@@ -105,7 +103,7 @@ FAULTS = {
             padding(scores, lengths)[..., None], 0.0, unmasked(scores)
         ),
         "after the softmax": lambda scores, lengths: np.where(padding(scores, lengths)[:, None], 0.0, unmasked(scores)),
-        "one key too late": lambda scores, lengths: right.padding_mask(scores, lengths + 1),
+        "one key too late": with_inputs(right.padding_mask, lengths=lambda lengths: lengths + 1),
     },
     "norm_place": {
         "That is what the text says": lambda block, d_model: "post",
@@ -145,7 +143,7 @@ FAULTS = {
         "smoothing is missing": lambda logits, targets, eps: right.smoothed_loss(logits, targets, 0.0),
     },
     "shifted_target": {
-        "not shifted": altered(right.shifted_target, lambda tgt_in, _: (tgt_in, tgt_in)),
+        "not shifted": with_result(right.shifted_target, lambda tgt_in, _: (tgt_in, tgt_in)),
         "shifted by two": target_by_two,
         "EOS is missing": target_without_end,
     },

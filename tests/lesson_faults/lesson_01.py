@@ -1,7 +1,7 @@
 """Planted faults of lesson 1: for each exercise, words that the message must hold and the wrong function."""
 
 import numpy as np
-from lesson_faults.altered import replaced
+from lesson_faults.altered import with_part
 
 from solutions import lesson_01 as right
 
@@ -63,14 +63,14 @@ FAULTS = {
         "must be an array of shape (1,)": lambda f, x, h: right.numerical_gradient(f, x, h).flat[0],
     },
     "linear_backward": {
-        "not transposed in grad_x": replaced(
+        "not transposed in grad_x": with_part(
             right.linear_backward, 0, lambda grad_y, x, weight: np.einsum("ti,ij->tj", grad_y, weight)
         ),
-        "grad_bias is too small by the number of positions": replaced(
+        "grad_bias is too small by the number of positions": with_part(
             right.linear_backward, 2, lambda grad_y, x, weight: grad_y.sum(axis=0) / grad_y.shape[0]
         ),
-        "must have the shape (2,), got (2, 2)": replaced(right.linear_backward, 2, lambda grad_y, *rest: grad_y),
-        "transposed grad_weight": replaced(right.linear_backward, 1, lambda grad_y, x, weight: (x.T @ grad_y).T),
+        "must have the shape (2,), got (2, 2)": with_part(right.linear_backward, 2, lambda grad_y, *rest: grad_y),
+        "transposed grad_weight": with_part(right.linear_backward, 1, lambda grad_y, x, weight: (x.T @ grad_y).T),
     },
     "unbroadcast": {
         "Too small by the number of copies": unbroadcast_by_mean,

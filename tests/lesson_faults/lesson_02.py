@@ -16,7 +16,7 @@ def every_path(uses, last):
     return [last, *(op for each in uses[last] for op in every_path(uses, each))]
 
 
-def replaced(tape, n_values):
+def overwritten(tape, n_values):
     found = {tape[-1][1]: 1.0}
     for inputs, output, backward in tape[::-1]:
         found.update(zip(inputs, backward(found.get(output, 0.0)), strict=True))
@@ -52,7 +52,7 @@ FAULTS = {
         "is missing": lambda uses, last: [last, *uses[last]],
     },
     "gradients": {
-        "replaces the ones before it": replaced,
+        "replaces the ones before it": overwritten,
         "by itself is 1": lambda tape, n_values: swept(tape, np.zeros(n_values)),
         "only one of them arrives": lambda tape, n_values: swept(tape, np.eye(n_values)[tape[-1][1]]),
         "must be a list of 5": lambda tape, n_values: [grad for grad in right.gradients(tape, n_values) if grad],

@@ -1,7 +1,7 @@
 """Planted faults of lesson 3: for each exercise, words that the message must hold and the wrong function."""
 
 import numpy as np
-from lesson_faults.altered import altered
+from lesson_faults.altered import with_inputs, with_result
 
 from solutions import lesson_03 as right
 
@@ -40,8 +40,8 @@ FAULTS = {
         "divided by all positions": lambda logits, targets: (
             right.perplexity_of(logits, targets) ** np.mean(targets != 0)
         ),
-        "The base is 2": altered(right.perplexity_of, lambda ppl: 2 ** np.log(ppl)),
-        "mean loss in nats": altered(right.perplexity_of, np.log),
+        "The base is 2": with_result(right.perplexity_of, lambda ppl: 2 ** np.log(ppl)),
+        "mean loss in nats": with_result(right.perplexity_of, np.log),
     },
     "smoothed_targets": {
         "eps / (V - 1)": smoothed_over_the_others,
@@ -52,18 +52,16 @@ FAULTS = {
         "not smoothed": lambda targets, n_words, eps: np.eye(n_words)[targets] * (targets > 0)[:, None],
     },
     "loss_backward": {
-        "Too small by the batch size": altered(right.loss_backward, lambda grad: grad / len(grad)),
+        "Too small by the batch size": with_result(right.loss_backward, lambda grad: grad / len(grad)),
         "Padding has a gradient": lambda grad_loss, logits, targets, eps: (
             grad_loss * (right.softmax(logits) - smoothed_padding(targets, logits.shape[1], eps))
         ),
-        "The smoothing is missing": lambda grad_loss, logits, targets, eps: right.loss_backward(
-            grad_loss, logits, targets, 0.0
-        ),
-        "wrong sign": altered(right.loss_backward, lambda grad: -grad),
-        "grad_loss is not used": lambda grad_loss, *rest: right.loss_backward(1.0, *rest),
+        "The smoothing is missing": with_inputs(right.loss_backward, eps=lambda eps: 0.0),
+        "wrong sign": with_result(right.loss_backward, lambda grad: -grad),
+        "grad_loss is not used": with_inputs(right.loss_backward, grad_loss=lambda grad_loss: 1.0),
     },
     "temperature": {
-        "This is beta": altered(right.temperature, lambda found: 1 / found),
+        "This is beta": with_result(right.temperature, lambda found: 1 / found),
         "Padding counts as a word": temperature_with_padding,
         "nothing was searched": lambda logits, targets: 1,
     },

@@ -1,7 +1,7 @@
 """Planted faults of lesson 4: for each exercise, words that the message must hold and the wrong function."""
 
 import numpy as np
-from lesson_faults.altered import altered
+from lesson_faults.altered import with_result
 
 from solutions import lesson_04 as right
 
@@ -46,8 +46,8 @@ FAULTS = {
         "mask is applied after the softmax": lambda q, k, mask: np.where(
             mask, softmax(q @ k.T / np.sqrt(k.shape[-1])), 0.0
         ),
-        "transposed": altered(right.weights, np.transpose),
-        "100 times the right one": altered(right.weights, lambda weights: 100 * weights),
+        "transposed": with_result(right.weights, np.transpose),
+        "100 times the right one": with_result(right.weights, lambda weights: 100 * weights),
     },
     "self_attention": {
         "d_model where d_k belongs": lambda x, w_q, w_k, w_v: (
@@ -67,14 +67,14 @@ FAULTS = {
         "The mask is strict": lambda lengths, max_length: (
             right.decoder_mask(lengths, max_length) & np.tri(max_length, k=-1, dtype=bool)
         ),
-        "must be a boolean array": altered(right.decoder_mask, lambda mask: mask.astype(float)),
+        "must be a boolean array": with_result(right.decoder_mask, lambda mask: mask.astype(float)),
     },
     "backward": {
         "The mean term of the softmax is missing": backward_without_mean,
-        "missing in grad_q and grad_k": altered(
+        "missing in grad_q and grad_k": with_result(
             right.backward, lambda grad_q, grad_k, grad_v: (unscaled(grad_q), unscaled(grad_k), grad_v)
         ),
-        "transposed": altered(right.backward, lambda grad_q, grad_k, grad_v: (grad_q, grad_k, grad_v.T)),
+        "transposed": with_result(right.backward, lambda grad_q, grad_k, grad_v: (grad_q, grad_k, grad_v.T)),
     },
     "streaming": {
         "The last block": lambda q, k, v, size: right.streaming(

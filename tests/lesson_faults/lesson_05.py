@@ -1,7 +1,7 @@
 """Planted faults of lesson 5: for each exercise, words that the message must hold and the wrong function."""
 
 import numpy as np
-from lesson_faults.altered import altered, replaced
+from lesson_faults.altered import with_part, with_result
 
 from solutions import lesson_05 as right
 
@@ -31,7 +31,7 @@ FAULTS = {
         "The words are cut, not the columns": lambda packed, n_heads: packed.ravel().reshape(n_heads, len(packed), -1),
         "The swap is missing": lambda packed, n_heads: np.stack(np.split(packed, n_heads, axis=1), axis=1),
         "interleaved": lambda packed, n_heads: np.stack([packed[:, i::n_heads] for i in range(n_heads)]),
-        "must have the shape (2, 2, 2), got (2, 1, 2)": altered(right.split, lambda heads: heads[:, :-1]),
+        "must have the shape (2, 2, 2), got (2, 1, 2)": with_result(right.split, lambda heads: heads[:, :-1]),
     },
     "multi_head": {
         "d_model where d_k belongs": lambda x, w_q, w_k, w_v, w_o, n_heads: (
@@ -47,16 +47,16 @@ FAULTS = {
     },
     "contributions": {
         "the first d_v rows of W^O": lambda heads, w_o: np.stack([head @ w_o[: head.shape[1]] for head in heads]),
-        "the output without head i": altered(
+        "the output without head i": with_result(
             right.contributions, lambda parts: parts.sum(axis=0, keepdims=True) - parts
         ),
-        "the same share": altered(right.contributions, lambda parts: 0.0 * parts + parts.mean(axis=0)),
+        "the same share": with_result(right.contributions, lambda parts: 0.0 * parts + parts.mean(axis=0)),
     },
     "projections_backward": {
-        "only the path through the queries": replaced(
+        "only the path through the queries": with_part(
             right.projections_backward, 0, lambda grad_q, grad_k, grad_v, x, w_q, *rest: merged(grad_q) @ w_q.T
         ),
-        "path through the values is missing": replaced(
+        "path through the values is missing": with_part(
             right.projections_backward,
             0,
             lambda grad_q, grad_k, grad_v, x, w_q, w_k, w_v: merged(grad_q) @ w_q.T + merged(grad_k) @ w_k.T,

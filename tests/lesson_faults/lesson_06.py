@@ -1,7 +1,7 @@
 """Planted faults of lesson 6: for each exercise, words that the message must hold and the wrong function."""
 
 import numpy as np
-from lesson_faults.altered import altered, replaced
+from lesson_faults.altered import with_part, with_result
 
 from solutions import lesson_06 as right
 
@@ -56,14 +56,14 @@ FAULTS = {
     },
     "rms_norm_backward": {
         "RMSNorm takes no mean away": rms_as_layer_norm,
-        "term through the root mean square is missing": replaced(
+        "term through the root mean square is missing": with_part(
             right.rms_norm_backward, 0, lambda grad_y, x, gamma, eps: gamma * grad_y * inv_rms(x, eps)
         ),
         "gamma stands outside the mean": lambda grad_y, x, gamma, eps: (
             gamma * right.rms_norm_backward(grad_y, x, np.ones_like(gamma), eps)[0],
             right.rms_norm_backward(grad_y, x, gamma, eps)[1],
         ),
-        "too small by their number": altered(
+        "too small by their number": with_result(
             right.rms_norm_backward, lambda grad_x, grad_gamma: (grad_x, grad_gamma * grad_gamma.size / grad_x.size)
         ),
     },

@@ -1,7 +1,7 @@
 """Planted faults of lesson 7: for each exercise, words that the message must hold and the wrong function."""
 
 import numpy as np
-from lesson_faults.altered import altered, replaced
+from lesson_faults.altered import with_part, with_result
 
 from solutions import lesson_07 as right
 
@@ -62,24 +62,24 @@ FAULTS = {
     },
     "interpolation": {
         "The slopes pile up": interpolation_slopes,
-        "starts at the wrong height": altered(right.interpolation, lambda w1, b1, w2, _: (w1, b1, w2, np.zeros(1))),
-        "Right of the last point": altered(
+        "starts at the wrong height": with_result(right.interpolation, lambda w1, b1, w2, _: (w1, b1, w2, np.zeros(1))),
+        "Right of the last point": with_result(
             right.interpolation, lambda w1, b1, w2, b2: (w1, b1, np.append(w2[:-1], [[0.0]], axis=0), b2)
         ),
-        "must have the shape (1, 3), got (3,)": altered(
+        "must have the shape (1, 3), got (3,)": with_result(
             right.interpolation, lambda w1, b1, w2, b2: (w1[0], b1, w2[:, 0], b2)
         ),
     },
     "backward": {
         "The ReLU's gate is missing": backward_through(lambda grad_hidden: grad_hidden),
         "the sign of the gradient": backward_through(lambda grad_hidden: np.maximum(0.0, grad_hidden)),
-        "before the ReLU": replaced(
+        "before the ReLU": with_part(
             right.backward, 3, lambda grad_y, x, w1, b1, *rest: np.einsum("tj,tm->jm", x @ w1 + b1, grad_y)
         ),
         "too small by their number": mean_biases,
     },
     "gated_backward": {
-        "The second path to x": replaced(
+        "The second path to x": with_part(
             right.gated_backward, 0, lambda grad_y, x, w1, w3, w2: (grad_y @ w2.T * (x @ w3) * (x @ w1 > 0)) @ w1.T
         ),
         "The ReLU's gate is missing": gated_without_gate,

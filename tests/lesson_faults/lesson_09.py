@@ -1,7 +1,7 @@
 """Planted faults of lesson 9: for each exercise, words that the message must hold and the wrong function."""
 
 import numpy as np
-from lesson_faults.altered import altered, replaced
+from lesson_faults.altered import with_inputs, with_part, with_result
 
 from solutions import lesson_09 as right
 
@@ -12,21 +12,23 @@ def layer_first_source(x, memory, causal, self_attention, cross_attention, feed_
     return norms[2](feed_forward(second) + second)
 
 
+def reads_x_unmasked(attention):
+    return lambda x, memory, mask: attention(x, x, None)
+
+
 def more_flops(added):
     """``added`` FLOPs are counted too many with the cache."""
-    return replaced(right.decoding_flops, 1, lambda *shape: right.decoding_flops(*shape)[1] + added(*shape))
+    return with_part(right.decoding_flops, 1, lambda *shape: right.decoding_flops(*shape)[1] + added(*shape))
 
 
 FAULTS = {
     "shift": {
         "not shifted": lambda tokens, begin, end: (np.array([begin, *tokens]), np.array([begin, *tokens])),
-        "exchanged": altered(right.shift, lambda tgt_in, tgt_out: (tgt_out, tgt_in)),
-        "end mark is missing": altered(right.shift, lambda tgt_in, tgt_out: (tgt_in[:-1], tgt_out[:-1])),
+        "exchanged": with_result(right.shift, lambda tgt_in, tgt_out: (tgt_out, tgt_in)),
+        "end mark is missing": with_result(right.shift, lambda tgt_in, tgt_out: (tgt_in[:-1], tgt_out[:-1])),
     },
     "parameters": {
-        "Three matrices are counted": lambda n_layers, d_model, d_ff, n_heads, d_k, d_v, vocab_size: right.parameters(
-            n_layers, d_model, d_ff, n_heads, d_k, d_v, 3 * vocab_size
-        ),
+        "Three matrices are counted": with_inputs(right.parameters, vocab_size=lambda vocab_size: 3 * vocab_size),
         "A decoder layer has two attentions": lambda n_layers, d_model, d_ff, n_heads, d_k, d_v, vocab_size: (
             right.parameters(n_layers, d_model, d_ff, n_heads, d_k, d_v, vocab_size)
             - n_layers * 2 * d_model * n_heads * (d_k + d_v)
@@ -39,29 +41,25 @@ FAULTS = {
         ),
     },
     "decoder_layer": {
-        "The future leaks": lambda x, memory, causal, self_attention, *rest: right.decoder_layer(
-            x, memory, causal, lambda x, memory, mask: self_attention(x, x, None), *rest
-        ),
-        "Cross-attention reads x twice": lambda x, memory, causal, self_attention, cross_attention, *rest: (
-            right.decoder_layer(
-                x, memory, causal, self_attention, lambda x, memory, mask: cross_attention(x, x, None), *rest
-            )
-        ),
+        "The future leaks": with_inputs(right.decoder_layer, self_attention=reads_x_unmasked),
+        "Cross-attention reads x twice": with_inputs(right.decoder_layer, cross_attention=reads_x_unmasked),
         "Cross-attention stands before self-attention": layer_first_source,
         "residual sums are missing": lambda x, memory, causal, self_attention, cross_attention, feed_forward, norms: (
             norms[2](feed_forward(norms[1](cross_attention(norms[0](self_attention(x, x, causal)), memory, None))))
         ),
     },
     "leaks": {
-        "It is transposed": altered(right.leaks, lambda found: found.swapaxes(0, 1)),
-        "Leaks of a millionth are missed": lambda logits_of, ids, vocab_size: right.leaks(
-            lambda ids: logits_of(ids).round(3), ids, vocab_size
+        "It is transposed": with_result(right.leaks, lambda found: found.swapaxes(0, 1)),
+        "Leaks of a millionth are missed": with_inputs(
+            right.leaks, logits_of=lambda logits_of: lambda ids: logits_of(ids).round(3)
         ),
-        "its own token": altered(right.leaks, lambda found: found | np.eye(len(found), dtype=bool)),
-        "leaks from position 3 to 1": altered(right.leaks, lambda found: found & np.eye(len(found), k=1, dtype=bool)),
+        "its own token": with_result(right.leaks, lambda found: found | np.eye(len(found), dtype=bool)),
+        "leaks from position 3 to 1": with_result(
+            right.leaks, lambda found: found & np.eye(len(found), k=1, dtype=bool)
+        ),
     },
     "decoding_flops": {
-        "half of the FLOPs": altered(right.decoding_flops, lambda without, cached: (without // 2, cached // 2)),
+        "half of the FLOPs": with_result(right.decoding_flops, lambda without, cached: (without // 2, cached // 2)),
         "they are made once": more_flops(
             lambda n_src, n_tgt, d_model, d_ff, n_heads, d_k: (n_tgt - 1) * 4 * n_src * d_model * n_heads * d_k
         ),

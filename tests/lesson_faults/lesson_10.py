@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from functools import reduce
 
-from lesson_faults.altered import altered
+from lesson_faults.altered import with_inputs, with_result
 
 from solutions import lesson_10 as right
 
@@ -106,7 +106,7 @@ FAULTS = {
         "counted once for each word": lambda words: sum(
             (Counter(dict.fromkeys(right.pair_counts([word]), word[1])) for word in words), Counter()
         ),
-        "Expected {": altered(
+        "Expected {": with_result(
             right.pair_counts, lambda counts: {"".join(pair): count for pair, count in counts.items()}
         ),
     },
@@ -117,7 +117,7 @@ FAULTS = {
         ).split(),
         "order within the pair is ignored": lambda symbols, pair: right.merge(right.merge(symbols, pair), pair[::-1]),
         "changed its input symbols": merge_in_place,
-        "must be a list of 1, got a str": altered(right.merge, " ".join),
+        "must be a list of 1, got a str": with_result(right.merge, " ".join),
     },
     "segment": {
         "The end mark is missing": lambda word, merges: reduce(right.merge, merges, list(word)),
@@ -128,17 +128,17 @@ FAULTS = {
     "count_changes": {
         "as if each stood alone": changes_as_if_alone,
         "Changes of zero": changes_with_zeros,
-        "signs are swapped": altered(
+        "signs are swapped": with_result(
             right.count_changes, lambda changes: {key: -value for key, value in changes.items()}
         ),
     },
     "learn": {
         "the engine takes the last": learn_ties_forward,
-        "occurs once is merged too": lambda frequencies, n_merges: right.learn(
-            {word: 2 * count for word, count in frequencies.items()}, n_merges
+        "occurs once is merged too": with_inputs(
+            right.learn, frequencies=lambda frequencies: {word: 2 * count for word, count in frequencies.items()}
         ),
-        "frequency of the words is not used": lambda frequencies, n_merges: right.learn(
-            dict.fromkeys(frequencies, 2), n_merges
+        "frequency of the words is not used": with_inputs(
+            right.learn, frequencies=lambda words: dict.fromkeys(words, 2)
         ),
         "counted only once": learn_once,
     },

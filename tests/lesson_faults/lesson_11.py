@@ -1,7 +1,7 @@
 """Planted faults of lesson 11: for each exercise, words that the message must hold and the wrong function."""
 
 import numpy as np
-from lesson_faults.altered import altered, replaced
+from lesson_faults.altered import with_inputs, with_part, with_result
 
 from solutions import lesson_11 as right
 
@@ -29,16 +29,14 @@ def batches_of_real_tokens(lengths, budget):
 FAULTS = {
     "schedule": {
         "The larger of the two": lambda step, d_model, warmup: max(step**-0.5, step / warmup**1.5) / np.sqrt(d_model),
-        "d_model is missing": lambda step, d_model, warmup: right.schedule(step, 1, warmup),
+        "d_model is missing": with_inputs(right.schedule, d_model=lambda d_model: 1),
         "The fall is missing": lambda step, d_model, warmup: right.schedule(min(step, warmup), d_model, warmup),
-        "taken for 2": lambda step, d_model, warmup: right.schedule(1 + step, d_model, warmup),
+        "taken for 2": with_inputs(right.schedule, step=lambda step: 1 + step),
     },
     "adam_step": {
-        "Both corrections are missing": lambda w, grad, m, v, t, *settings: right.adam_step(
-            w, grad, m, v, 10**6, *settings
-        ),
+        "Both corrections are missing": with_inputs(right.adam_step, t=lambda t: 10**6),
         "eps stands under the root": adam_eps_inside,
-        "subtract the step": replaced(right.adam_step, 0, lambda w, *rest: 2 * w - right.adam_step(w, *rest)[0]),
+        "subtract the step": with_part(right.adam_step, 0, lambda w, *rest: 2 * w - right.adam_step(w, *rest)[0]),
         "corrected means are returned": adam_keeps_corrected,
     },
     "accumulated": {
@@ -47,16 +45,16 @@ FAULTS = {
         "not divided by their number": lambda gradients, n_tokens: n_tokens @ gradients,
     },
     "distances": {
-        "used nowhere": lambda grads, factors, *settings: right.distances(grads, 0 * factors + 1, *settings),
-        "m and v begin anew": replaced(
+        "used nowhere": with_inputs(right.distances, factors=np.ones_like),
+        "m and v begin anew": with_part(
             right.distances, 1, lambda grads, factors, rate, *settings: float(-rate * np.sign(grads).sum())
         ),
-        "exchanged": altered(right.distances, lambda plain, adam: (adam, plain)),
+        "exchanged": with_result(right.distances, lambda plain, adam: (adam, plain)),
     },
     "token_batches": {
         "Real tokens are counted": batches_of_real_tokens,
-        "just the budget is allowed": lambda lengths, budget: right.token_batches(lengths, budget - 1),
-        "counted from 0": altered(right.token_batches, lambda numbers: 1 + numbers),
-        "a rectangle of": lambda lengths, budget: right.token_batches(lengths, 2 * budget),
+        "just the budget is allowed": with_inputs(right.token_batches, budget=lambda budget: budget - 1),
+        "counted from 0": with_result(right.token_batches, lambda numbers: 1 + numbers),
+        "a rectangle of": with_inputs(right.token_batches, budget=lambda budget: 2 * budget),
     },
 }

@@ -1,7 +1,7 @@
 """Planted faults of lesson 12: for each exercise, words that the message must hold and the wrong function."""
 
 import numpy as np
-from lesson_faults.altered import altered, replaced
+from lesson_faults.altered import with_inputs, with_part, with_result
 
 from minitransformer.generation import length_penalty
 from solutions import lesson_12 as right
@@ -91,36 +91,30 @@ FAULTS = {
         "The 5 and the 6 are missing": lambda log_prob, n_words, alpha: log_prob * (1 + n_words) ** -alpha,
     },
     "cache_bytes": {
-        "both are kept": lambda n_layers, d_model, n_sentences, beam_size, tgt_length, src_length: sum(
-            n_sentences * (beam_size * tgt_length + src_length) * d_model * 4 for _ in range(n_layers)
-        ),
-        "The source is missing": lambda n_layers, d_model, n_sentences, beam_size, tgt_length, src_length: (
-            n_layers * n_sentences * beam_size * tgt_length * d_model * 8
-        ),
+        "both are kept": with_result(right.cache_bytes, lambda n_bytes: n_bytes // 2),
+        "The source is missing": with_inputs(right.cache_bytes, src_length=lambda src_length: 0),
         "The lengths are multiplied": lambda n_layers, d_model, n_sentences, beam_size, tgt_length, src_length: (
             n_layers * n_sentences * beam_size * tgt_length * src_length * d_model * 8
         ),
         "share its keys and values": lambda n_layers, d_model, n_sentences, beam_size, tgt_length, src_length: (
             n_layers * n_sentences * beam_size * (tgt_length + src_length) * d_model * 8
         ),
-        "beam_size is not used": lambda n_layers, d_model, n_sentences, beam_size, tgt_length, src_length: (
-            n_layers * n_sentences * (tgt_length + src_length) * d_model * 8
-        ),
+        "beam_size is not used": with_inputs(right.cache_bytes, beam_size=lambda beam_size: 1),
     },
     "beam_step": {
         "Each partial hypothesis gives one survivor": beam_step_of_each,
-        "of the prefix is not added": lambda log_probs, *rest: right.beam_step(np.zeros_like(log_probs), *rest),
+        "of the prefix is not added": with_inputs(right.beam_step, log_probs=np.zeros_like),
         "a row has vocab_size entries": beam_step_wrong_row,
-        "holds indices into the flattened table": replaced(
+        "holds indices into the flattened table": with_part(
             right.beam_step,
             0,
             lambda log_probs, next_log_probs, k: np.argsort(-(log_probs[:, None] + next_log_probs), axis=None)[:k],
         ),
-        "must be an array of shape (2,), got a list": altered(
+        "must be an array of shape (2,), got a list": with_result(
             right.beam_step, lambda *parts: tuple(part.tolist() for part in parts)
         ),
-        "not best first": altered(right.beam_step, by_tokens),
-        "right, but not best first": altered(right.beam_step, lambda *parts: tuple(part[::-1] for part in parts)),
+        "not best first": with_result(right.beam_step, by_tokens),
+        "right, but not best first": with_result(right.beam_step, lambda *parts: tuple(part[::-1] for part in parts)),
     },
     "cached_step": {
         "does not attend to itself": cached_step_past_only,
@@ -130,7 +124,7 @@ FAULTS = {
             values.copy(),
         ),
         "The softmax is missing": cached_step_of_scores,
-        "must have the shape (2,), got (1, 2)": altered(
+        "must have the shape (2,), got (1, 2)": with_result(
             right.cached_step, lambda y, keys, values: (y[None], keys, values)
         ),
         "scale 1 / sqrt(d_k) is missing": lambda x_t, keys, values, w_q, *rest: right.cached_step(
@@ -141,13 +135,13 @@ FAULTS = {
         "This is greedy search": greedy_output,
         "The first output that is found": output_found_first,
         "looks further back": output_by_last_letter,
-        "holds its end": altered(right.best_output, lambda text, log_prob: (text + ".", log_prob)),
-        "counts against the limit": lambda after, limit: right.best_output(after, limit - 1),
-        "give its logarithm": altered(right.best_output, lambda text, log_prob: (text, np.exp(log_prob))),
+        "holds its end": with_result(right.best_output, lambda text, log_prob: (text + ".", log_prob)),
+        "counts against the limit": with_inputs(right.best_output, limit=lambda limit: limit - 1),
+        "give its logarithm": with_result(right.best_output, lambda text, log_prob: (text, np.exp(log_prob))),
         "The end is missing in ln P": output_without_p_of_end,
-        "and the function returns": altered(right.best_output, lambda text, log_prob: (text, log_prob / np.log(2))),
+        "and the function returns": with_result(right.best_output, lambda text, log_prob: (text, log_prob / np.log(2))),
         "which is more": lambda after, limit: ("a", np.log(after("")["a"]) + np.log(after("a")["."])),
-        "may stand before the end": lambda after, limit: right.best_output(after, limit + 3),
+        "may stand before the end": with_inputs(right.best_output, limit=lambda limit: limit + 3),
         "must be a str": lambda after, limit: ([4, 5], -1.0),
         "had not come back after": output_for_ever,
     },

@@ -5,7 +5,7 @@ import operator
 import re
 
 import numpy as np
-from lesson_faults.altered import altered, replaced
+from lesson_faults.altered import with_inputs, with_part, with_result
 
 from solutions import lesson_13 as right
 
@@ -30,19 +30,15 @@ def counts_of_text(hypothesis, reference, n):
     return sum(min(ours.count(text), theirs.count(text)) for text in set(ours)), len(ours)
 
 
-def penalty_turned(lengths, reference_lengths):
-    c, r = sum(lengths), nearest_sum(lengths, reference_lengths)
-    return 1.0 if c <= r else math.exp(1 - c / r)
-
-
 def penalty_longer_of_equal(lengths, reference_lengths):
     both = zip(lengths, reference_lengths, strict=True)
     return right.brevity_penalty(lengths, [[min(sorted(o)[::-1], key=lambda x: abs(x - n))] for n, o in both])
 
 
-def nearest_sum(lengths, reference_lengths):
+def length_ratio(lengths, reference_lengths):
+    """c / r"""
     both = zip(lengths, reference_lengths, strict=True)
-    return sum(min(sorted(options), key=lambda option: abs(option - length)) for length, options in both)
+    return sum(lengths) / sum(min(sorted(options), key=lambda option: abs(option - n)) for n, options in both)
 
 
 def precisions_of(hypotheses, references):
@@ -87,39 +83,35 @@ FAULTS = {
     "clipped_counts": {
         "The counts are not clipped": counts_unclipped,
         "as in a set. One that stands twice": counts_of_sets,
-        "but the total by occurrence": replaced(
+        "but the total by occurrence": with_part(
             counts_of_sets, 1, lambda hypothesis, reference, n: len(grams(hypothesis, n))
         ),
         "That is recall": lambda hypothesis, reference, n: right.clipped_counts(reference, hypothesis, n),
-        "only at the same place": replaced(
+        "only at the same place": with_part(
             right.clipped_counts,
             0,
             lambda hypothesis, reference, n: sum(map(operator.eq, grams(hypothesis, n), grams(reference, n))),
         ),
         "joined without a space": counts_of_text,
-        "a total below zero": replaced(
+        "a total below zero": with_part(
             right.clipped_counts, 1, lambda hypothesis, reference, n: 1 + len(hypothesis) - n
         ),
-        "must be a tuple of 2, got a number": altered(
+        "must be a tuple of 2, got a number": with_result(
             right.clipped_counts, lambda matched, total: matched / max(total, 1)
         ),
     },
     "brevity_penalty": {
-        "the wrong way round": penalty_turned,
-        "gets a bonus": lambda lengths, reference_lengths: math.exp(
-            1 - nearest_sum(lengths, reference_lengths) / sum(lengths)
-        ),
-        "the ratio c / r itself": lambda lengths, reference_lengths: min(
-            1.0, sum(lengths) / nearest_sum(lengths, reference_lengths)
-        ),
+        "the wrong way round": lambda *lengths: math.exp(min(0.0, 1 - length_ratio(*lengths))),
+        "gets a bonus": lambda *lengths: math.exp(1 - 1 / length_ratio(*lengths)),
+        "the ratio c / r itself": lambda *lengths: min(1.0, length_ratio(*lengths)),
         "mean of the sentences' penalties": lambda lengths, reference_lengths: np.mean(
             [right.brevity_penalty([n], [options]) for n, options in zip(lengths, reference_lengths, strict=True)]
         ),
-        "The shortest reference": lambda lengths, reference_lengths: right.brevity_penalty(
-            lengths, [[sorted(options)[0]] for options in reference_lengths]
+        "The shortest reference": with_inputs(
+            right.brevity_penalty, reference_lengths=lambda each: [[min(options)] for options in each]
         ),
-        "The first reference": lambda lengths, reference_lengths: right.brevity_penalty(
-            lengths, [options[:1] for options in reference_lengths]
+        "The first reference": with_inputs(
+            right.brevity_penalty, reference_lengths=lambda each: [options[:1] for options in each]
         ),
         "the longer is taken": penalty_longer_of_equal,
     },
@@ -134,7 +126,7 @@ FAULTS = {
         "the wrong way round": lambda hypotheses, references: (
             corpus_without_penalty(hypotheses, references) * penalty_of(references, hypotheses)
         ),
-        "from 0 to 1": altered(right.corpus, lambda bleu: bleu / 100),
+        "from 0 to 1": with_result(right.corpus, lambda bleu: bleu / 100),
         "fourth root is missing": lambda hypotheses, references: (
             100 * penalty_of(hypotheses, references) * precisions_of(hypotheses, references).prod()
         ),
@@ -145,20 +137,18 @@ FAULTS = {
     "split_compounds": {
         "Every hyphen is replaced": lambda line: " ##AT##-##AT## ".join(line.split("-")),
         "goes on behind: the second stays": split_overlapping,
-        "marks ##AT## are missing": altered(right.split_compounds, lambda line: line.replace("##AT##", "")),
+        "marks ##AT## are missing": with_result(right.split_compounds, lambda line: line.replace("##AT##", "")),
         "between the letters a to z": lambda line: re.sub("(?i)([a-z])-([a-z])", SPLIT, line),
         "between letters or digits": lambda line: re.sub(r"([^\W_])-([^\W_])", SPLIT, line),
         "Only the first hyphen": lambda line: re.sub(r"(\S)-(\S)", SPLIT, line, count=1),
-        "must be a str, got a list": altered(right.split_compounds, str.split),
+        "must be a str, got a list": with_result(right.split_compounds, str.split),
     },
     "bootstrap": {
         "ours must be the higher one": lambda ours, theirs, draws: right.bootstrap(theirs, ours, draws),
         "A tie is counted as won": lambda ours, theirs, draws: 1 - right.bootstrap(theirs, ours, draws),
         "scores of the sentences are averaged": bootstrap_of_means,
         "keeps its whole file": bootstrap_of_ours,
-        "brevity penalty is missing": lambda ours, theirs, draws: right.bootstrap(
-            unpenalised(ours), unpenalised(theirs), draws
-        ),
+        "brevity penalty is missing": with_inputs(right.bootstrap, ours=unpenalised, theirs=unpenalised),
         "The draws are not used": lambda ours, theirs, draws: float(
             right_score(ours.sum(axis=0)) > right_score(theirs.sum(axis=0))
         ),

@@ -16,6 +16,11 @@ def digits(numbers):
     return np.array(numbers)[:, None] // 10 ** np.arange(6) % 10
 
 
+def digit_pairs(expected, predicted, step=1):
+    both = zip(expected, predicted, strict=True)
+    return [(int(x), int(y)) for a, b in both for x, y in zip(str(a)[::step], str(b)[::step], strict=False)]
+
+
 def translated(lines, translate, size):
     return [result for i in range(0, len(lines), size) for result in translate(lines[i : i + size])]
 
@@ -30,14 +35,10 @@ def mean_step_by_step(vectors, tables):
 FAULTS = {
     "exact_match": {
         "number of right answers": lambda answers, references: len(
-            [i for i in range(len(answers)) if answers[i] == references[i]]
+            [a for a, r in zip(answers, references, strict=True) if a == r]
         ),
-        "anywhere among the references": lambda answers, references: (
-            sum(answer in set(references) for answer in answers) / len(answers)
-        ),
-        "only the beginning": lambda answers, references: (
-            sum(r[: len(a)] == a for a, r in zip(answers, references, strict=True)) / len(answers)
-        ),
+        "anywhere among the references": lambda answers, references: np.isin(answers, references).mean(),
+        "only the beginning": lambda answers, references: np.mean(list(map(str.startswith, references, answers))),
         "must have the shape ()": lambda answers, references: np.array(answers) == np.array(references),
     },
     "alignment": {
@@ -49,16 +50,8 @@ FAULTS = {
     },
     "confusion": {
         "np.add.at": lambda expected, predicted: counted([(digits(expected), digits(predicted))]),
-        "compared from the left": lambda expected, predicted: counted(
-            (int(x), int(y))
-            for a, b in zip(expected, predicted, strict=True)
-            for x, y in zip(str(a), str(b), strict=False)
-        ),
-        "Leading zeros are not counted": lambda expected, predicted: counted(
-            (int(x), int(y))
-            for a, b in zip(expected, predicted, strict=True)
-            for x, y in zip(str(a)[::-1], str(b)[::-1], strict=False)
-        ),
+        "compared from the left": lambda expected, predicted: counted(digit_pairs(expected, predicted)),
+        "Leading zeros are not counted": lambda expected, predicted: counted(digit_pairs(expected, predicted, -1)),
         "transposed": lambda expected, predicted: right.confusion(predicted, expected),
     },
     "in_order": {

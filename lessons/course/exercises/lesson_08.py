@@ -238,7 +238,7 @@ ROTARY = Exercise(
             "The pairs are turned backwards: (a, b) becomes (a cos - b sin, a sin + b cos).",
             lambda x, start: turned(x, start, sign=-1.0),
         ),
-        Mistake("start is not used: the first row is position start.", lambda x, start: turned(x, 0)),
+        Mistake("start is not used: the first row is at position start.", lambda x, start: turned(x, 0)),
         Mistake(
             "All pairs turn with the same speed; pair i has 10000^(-2i / d).",
             lambda x, start: turned(x, start, exponent=0.0),
