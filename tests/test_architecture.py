@@ -97,12 +97,6 @@ def test_no_op_mentions_cupy():
             assert "cupy" not in path.read_text(encoding="utf-8").lower(), path
 
 
-def test_rules_and_their_kernels_know_no_tensor():
-    """They work on plain arrays: nothing below the floor of autograd imports Tensor."""
-    below = [path for module, path in MODULES.items() if FLOORS.get(unit(module), 0) < FLOORS["autograd"]]
-    assert not [path for path in below if any("Tensor" in name for name in imported_names(path))]
-
-
 TRAINS_A_SMALL_MODEL = """
 import sys
 from minitransformer.config import ModelConfig, TrainingConfig
