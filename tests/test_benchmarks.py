@@ -68,7 +68,7 @@ def use_our_masks(torch, monkeypatch, masks: DropoutMasks):
 
 
 @pytest.mark.parity
-def test_the_replica_drops_at_the_same_places_with_the_same_probabilities(torch, replica_of, rng, batches, monkeypatch):
+def test_the_replica_applies_dropout_in_the_same_places(torch, replica_of, rng, batches, monkeypatch):
     ours, batch = small_model(rng, p_drop=0.4, p_drop_attention=0.3, p_drop_ffn=0.2), batches[0]
     replica = replica_of(ours)
     loss, _ = ours.loss(batch, DropoutMasks(7))
@@ -213,7 +213,7 @@ def test_growth_draws_and_tabulates_every_axis():
     assert png_bytes(growth.draw([result])).startswith(b"\x89PNG")
 
 
-def test_a_benchmark_that_is_not_there_is_refused_in_one_line(capsys):
+def test_an_unknown_benchmark_is_refused_in_one_line(capsys):
     assert benchmarks_main(["growht"]) == 2
     known = "training_step, step_memory, subwords, wmt_scale, decoding, key_value_cache, growth, scaling, gpu"
     assert capsys.readouterr().err == f"benchmarks: NAME must be one of {known}, got 'growht'\n"

@@ -1,4 +1,4 @@
-"""The benchmark of a GPU does what it says: its stages run here on small sizes, emulated; failures are written down."""
+"""The benchmark of a GPU does what it says: its stages run here on small sizes, emulated; failures are recorded."""
 
 import json
 from dataclasses import replace
@@ -24,7 +24,7 @@ without_driver = pytest.mark.skipif(driver_version() > 0, reason="this machine h
 
 
 @pytest.mark.parity
-def test_updates_are_timed_in_turn_and_a_peer_that_fails_is_written_down(torch, monkeypatch):
+def test_updates_are_timed_in_turn_and_a_failing_peer_is_recorded(torch, monkeypatch):
     from benchmarks.gpu import torch_update
 
     real = torch_update.torch_update
@@ -201,7 +201,7 @@ def test_what_was_measured_earlier_stays_when_the_time_is_used_up(tmp_path, monk
     assert json.loads((tmp_path / "gpu.json").read_text())["stages"] == wanted
 
 
-def test_results_that_cannot_be_put_in_place_leave_the_old_ones_whole(tmp_path, monkeypatch):
+def test_a_failed_write_leaves_the_old_results_intact(tmp_path, monkeypatch):
     gpu.save(tmp_path, {"commit": "abc"}, {})
     before = (tmp_path / "gpu.json").read_bytes()
     monkeypatch.setattr("os.fsync", Mock(side_effect=OSError("the disk is full")))
@@ -244,7 +244,7 @@ def test_every_stage_has_a_limit_and_every_limit_a_stage():
 
 
 @without_driver
-def test_a_stage_that_fails_or_takes_too_long_is_written_down_and_the_rest_goes_on(tmp_path):
+def test_a_failed_or_late_stage_is_recorded_and_the_others_run(tmp_path):
     failed = gpu.run_stage("ceilings", True, 120)
     assert failed["failed"] == "exit status 1" and "device cuda: " in failed["end"][-1]
     late = gpu.run_stage("ceilings", True, 0.01)

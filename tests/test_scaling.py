@@ -26,7 +26,7 @@ def test_flops_of_an_update_are_those_of_its_sentences():
 
 
 def simulated_ring(n_bytes: float, size: int, bandwidth: float, latency: float) -> float:
-    """A ring played through: in each of 2 (n - 1) rounds everybody passes one n-th of the bytes on."""
+    """A simulated ring: in each of 2 (n - 1) rounds everybody passes one n-th of the bytes on."""
     held = np.eye(size, dtype=int)  # whose part of each chunk a rank has added
     held = np.repeat(held[:, :, None], size, axis=2)  # (rank, summand, chunk)
     seconds, rounds = 0.0, 0
@@ -45,7 +45,7 @@ def simulated_ring(n_bytes: float, size: int, bandwidth: float, latency: float) 
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 8])
-def test_a_ring_takes_as_long_as_when_it_is_played_through(size):
+def test_a_ring_takes_as_long_as_its_simulation(size):
     assert ring_seconds(1e6, size, 1e9, 1e-5) == pytest.approx(simulated_ring(1e6, size, 1e9, 1e-5))
 
 

@@ -217,7 +217,7 @@ LOSS_BACKWARD = Exercise(
             lambda g, logits, targets, eps: loss_backward(g, logits, targets, eps) / len(targets),
         ),
         Mistake(
-            "Too small by the number of real tokens: the loss is a sum; whoever trains divides, once.",
+            "Too small by the number of real tokens: the loss is a sum; the training loop divides, once.",
             lambda g, logits, targets, eps: loss_backward(g, logits, targets, eps) / (targets != PAD).sum(),
         ),
         Mistake(
