@@ -177,5 +177,5 @@ def test_the_summary_says_how_many_tests_were_skipped_and_how_to_run_them():
     reasons = [*lacks, "Skipped: no GPU: there is no NVIDIA driver", "set MINITRANSFORMER_DATA to a folder", "no perl"]
     assert summary([*reasons, lacks[0]]) == (
         "6 skipped: 3 need `pip install -e '.[dev]'`, 1 needs a GPU (then: python -m pytest -m gpu), "
-        "1 needs MINITRANSFORMER_DATA, a folder of real corpora, 1 needs another system (python -m pytest -rs lists them)"
+        "1 needs MINITRANSFORMER_DATA, a folder of real corpora, 1 needs another system (see python -m pytest -rs)"
     )

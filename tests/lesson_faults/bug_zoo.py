@@ -80,15 +80,11 @@ FAULTS = {
     },
     "schedule": {
         "once per tensor": schedule_per_tensor,
-        "that of the update before": lambda parameters, gradients, step, *rest: (
-            right.schedule(parameters, gradients, step - 1, *rest)[0],
-            step + 1,
+        "that of the update before": with_result(
+            with_inputs(right.schedule, step=lambda step: step - 1), lambda parameters, step: (parameters, step + 1)
         ),
         "points uphill": with_inputs(right.schedule, gradients=lambda gradients: [-g for g in gradients]),
-        "is not counted": lambda parameters, gradients, step, *rest: (
-            right.schedule(parameters, gradients, step, *rest)[0],
-            step,
-        ),
+        "is not counted": with_result(right.schedule, lambda parameters, step: (parameters, step - 1)),
     },
     "dropout": {
         "active at inference": lambda x, keep, p_drop, training: np.where(keep, x / (1 - p_drop), 0.0),
@@ -116,18 +112,14 @@ FAULTS = {
         "always 3": lambda layer, shape, p_drop: 3,
     },
     "scores": {
-        "sqrt(d_model) where sqrt(d_k) belongs": lambda x, w_q, w_k, n_heads: (
-            right.scores(x, w_q, w_k, n_heads) / np.sqrt(n_heads)
-        ),
+        "sqrt(d_model) where sqrt(d_k) belongs": lambda *inputs: right.scores(*inputs) / np.sqrt(inputs[-1]),
         "is missing": lambda x, w_q, w_k, n_heads: right.scores(x, w_q, w_k, n_heads) * np.sqrt(x.shape[1] / n_heads),
         "interleaved": scores_interleaved,
         "exchanged": lambda x, w_q, w_k, n_heads: right.scores(x, w_q, w_k, n_heads).swapaxes(1, 2),
     },
     "mean_loss": {
         "Padding stands in the mean": lambda logits, targets: nll_of(logits, targets).mean(),
-        "counted in the divisor": lambda logits, targets: (
-            (nll_of(logits, targets) * (targets > 0)).sum() / targets.size
-        ),
+        "counted in the divisor": lambda logits, targets: right.mean_loss(logits, targets) * np.mean(targets > 0),
         "mean of sentence means": lambda logits, targets: np.mean(
             [right.mean_loss(logits[[b]], targets[[b]]) for b in range(len(targets))]
         ),

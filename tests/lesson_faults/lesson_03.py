@@ -37,18 +37,14 @@ FAULTS = {
         "Padding counts as a word": lambda logits, targets: np.exp(
             -np.take_along_axis(right.log_probabilities(logits), targets[:, None], axis=1).mean()
         ),
-        "divided by all positions": lambda logits, targets: (
-            right.perplexity_of(logits, targets) ** np.mean(targets != 0)
-        ),
+        "divided by all positions": lambda z, targets: right.perplexity_of(z, targets) ** np.mean(targets != 0),
         "The base is 2": with_result(right.perplexity_of, lambda ppl: 2 ** np.log(ppl)),
         "mean loss in nats": with_result(right.perplexity_of, np.log),
     },
     "smoothed_targets": {
         "eps / (V - 1)": smoothed_over_the_others,
         "Padding is smoothed too": smoothed_padding,
-        "its own part of the share": lambda targets, n_words, eps: np.minimum(
-            right.smoothed_targets(targets, n_words, eps), 1 - eps
-        ),
+        "its own part of the share": lambda *inputs: np.minimum(right.smoothed_targets(*inputs), 1 - inputs[-1]),
         "not smoothed": lambda targets, n_words, eps: np.eye(n_words)[targets] * (targets > 0)[:, None],
     },
     "loss_backward": {

@@ -1,14 +1,9 @@
 """Planted faults of lesson 4: for each exercise, words that the message must hold and the wrong function."""
 
 import numpy as np
-from lesson_faults.altered import with_result
+from lesson_faults.altered import with_inputs, with_result
 
 from solutions import lesson_04 as right
-
-
-def softmax(scores):
-    exponentials = np.exp(scores - scores.max())
-    return exponentials / exponentials.sum(axis=-1, keepdims=True)
 
 
 def mask_that_leaks(lengths, max_length):
@@ -43,19 +38,13 @@ def streaming_mean(q, k, v, size):
 FAULTS = {
     "weights": {
         "scale 1 / sqrt(d_k) is missing": lambda q, k, mask: right.weights(q * np.sqrt(q.shape[-1]), k, mask),
-        "mask is applied after the softmax": lambda q, k, mask: np.where(
-            mask, softmax(q @ k.T / np.sqrt(k.shape[-1])), 0.0
-        ),
+        "mask is applied after the softmax": lambda q, k, mask: right.weights(q, k, np.ones_like(mask)) * mask,
         "transposed": with_result(right.weights, np.transpose),
         "100 times the right one": with_result(right.weights, lambda weights: 100 * weights),
     },
     "self_attention": {
-        "d_model where d_k belongs": lambda x, w_q, w_k, w_v: (
-            softmax((x @ w_q) @ (x @ w_k).T / x.shape[-1] ** 0.5) @ x @ w_v
-        ),
-        "Queries and keys are exchanged": lambda x, w_q, w_k, w_v: (
-            softmax((x @ w_k) @ (x @ w_q).T / w_q.shape[-1] ** 0.5) @ x @ w_v
-        ),
+        "d_model where d_k belongs": with_inputs(right.self_attention, w_q=lambda w: w * (w.shape[1] / len(w)) ** 0.5),
+        "Queries and keys are exchanged": lambda x, w_q, w_k, w_v: right.self_attention(x, w_k, w_q, w_v),
         "weights are applied to x itself": lambda x, w_q, w_k, w_v: right.self_attention(x, w_q, w_k, np.eye(len(w_v))),
     },
     "decoder_mask": {
@@ -64,9 +53,7 @@ FAULTS = {
             causal(lengths, max_length) & (np.arange(max_length) < np.array(lengths)[:, None])[:, :, None]
         ),
         "Padding is not masked": causal,
-        "The mask is strict": lambda lengths, max_length: (
-            right.decoder_mask(lengths, max_length) & np.tri(max_length, k=-1, dtype=bool)
-        ),
+        "The mask is strict": with_result(right.decoder_mask, lambda mask: np.tril(mask, k=-1)),
         "must be a boolean array": with_result(right.decoder_mask, lambda mask: mask.astype(float)),
     },
     "backward": {

@@ -1,7 +1,7 @@
 """Planted faults of lesson 5: for each exercise, words that the message must hold and the wrong function."""
 
 import numpy as np
-from lesson_faults.altered import with_part, with_result
+from lesson_faults.altered import with_inputs, with_part, with_result
 
 from solutions import lesson_05 as right
 
@@ -40,16 +40,12 @@ FAULTS = {
         "h d_k where d_k belongs": lambda x, w_q, w_k, w_v, w_o, n_heads: (
             merged(heads_of(x, w_q, w_k, w_v, n_heads, w_q.shape[1] ** 0.5)) @ w_o
         ),
-        "One attention over the full width": lambda x, w_q, w_k, w_v, w_o, n_heads: (
-            heads_of(x, w_q, w_k, w_v, 1, w_q.shape[1] ** 0.5)[0] @ w_o
-        ),
+        "One attention over the full width": with_inputs(right.multi_head, n_heads=lambda n_heads: 1),
         "merged without the swap": multi_head_joined_wrong,
     },
     "contributions": {
         "the first d_v rows of W^O": lambda heads, w_o: np.stack([head @ w_o[: head.shape[1]] for head in heads]),
-        "the output without head i": with_result(
-            right.contributions, lambda parts: parts.sum(axis=0, keepdims=True) - parts
-        ),
+        "the output without head i": with_result(right.contributions, lambda parts: parts.sum(axis=0) - parts),
         "the same share": with_result(right.contributions, lambda parts: 0.0 * parts + parts.mean(axis=0)),
     },
     "projections_backward": {

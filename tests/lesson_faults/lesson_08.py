@@ -1,6 +1,7 @@
 """Planted faults of lesson 8: for each exercise, words that the message must hold and the wrong function."""
 
 import numpy as np
+from lesson_faults.altered import with_result
 
 from solutions import lesson_08 as right
 
@@ -43,8 +44,8 @@ FAULTS = {
     },
     "embedding_backward": {
         "only the last gradient is kept": backward_short,
-        "The factor sqrt(d_model) is missing": lambda grad_y, ids, n_tokens: (
-            right.embedding_backward(grad_y, ids, n_tokens) / grad_y.shape[1] ** 0.5
+        "The factor sqrt(d_model) is missing": with_result(
+            right.embedding_backward, lambda grad: grad / grad.shape[1] ** 0.5
         ),
         "are averaged": backward_mean,
     },

@@ -33,9 +33,7 @@ FAULTS = {
             right.parameters(n_layers, d_model, d_ff, n_heads, d_k, d_v, vocab_size)
             - n_layers * 2 * d_model * n_heads * (d_k + d_v)
         ),
-        "The norms are missing": lambda n_layers, d_model, *rest: (
-            right.parameters(n_layers, d_model, *rest) - 10 * n_layers * d_model
-        ),
+        "The norms are missing": lambda n_layers, d, *rest: right.parameters(n_layers, d, *rest) - 10 * n_layers * d,
         "where d_k and d_v belong": lambda n_layers, d_model, d_ff, n_heads, d_k, d_v, vocab_size: right.parameters(
             n_layers, d_model, d_ff, n_heads, d_model // n_heads, d_model // n_heads, vocab_size
         ),
@@ -50,13 +48,9 @@ FAULTS = {
     },
     "leaks": {
         "It is transposed": with_result(right.leaks, lambda found: found.swapaxes(0, 1)),
-        "Leaks of a millionth are missed": with_inputs(
-            right.leaks, logits_of=lambda logits_of: lambda ids: logits_of(ids).round(3)
-        ),
+        "Leaks of a millionth are missed": with_inputs(right.leaks, logits_of=lambda f: lambda ids: f(ids).round(3)),
         "its own token": with_result(right.leaks, lambda found: found | np.eye(len(found), dtype=bool)),
-        "leaks from position 3 to 1": with_result(
-            right.leaks, lambda found: found & np.eye(len(found), k=1, dtype=bool)
-        ),
+        "leaks from position 3 to 1": with_result(right.leaks, lambda found: found & ~np.triu(found, k=2)),
     },
     "decoding_flops": {
         "half of the FLOPs": with_result(right.decoding_flops, lambda without, cached: (without // 2, cached // 2)),

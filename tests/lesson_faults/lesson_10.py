@@ -106,9 +106,7 @@ FAULTS = {
         "counted once for each word": lambda words: sum(
             (Counter(dict.fromkeys(right.pair_counts([word]), word[1])) for word in words), Counter()
         ),
-        "Expected {": with_result(
-            right.pair_counts, lambda counts: {"".join(pair): count for pair, count in counts.items()}
-        ),
+        "Expected {": with_result(right.pair_counts, lambda counts: {"".join(pair): n for pair, n in counts.items()}),
     },
     "merge": {
         "Only the first occurrence": merge_first,
@@ -129,13 +127,13 @@ FAULTS = {
         "as if each stood alone": changes_as_if_alone,
         "Changes of zero": changes_with_zeros,
         "signs are swapped": with_result(
-            right.count_changes, lambda changes: {key: -value for key, value in changes.items()}
+            right.count_changes, lambda changes: {pair: -n for pair, n in changes.items()}
         ),
     },
     "learn": {
         "the engine takes the last": learn_ties_forward,
         "occurs once is merged too": with_inputs(
-            right.learn, frequencies=lambda frequencies: {word: 2 * count for word, count in frequencies.items()}
+            right.learn, frequencies=lambda words: {w: 2 * n for w, n in words.items()}
         ),
         "frequency of the words is not used": with_inputs(
             right.learn, frequencies=lambda words: dict.fromkeys(words, 2)

@@ -83,21 +83,15 @@ FAULTS = {
     "clipped_counts": {
         "The counts are not clipped": counts_unclipped,
         "as in a set. One that stands twice": counts_of_sets,
-        "but the total by occurrence": with_part(
-            counts_of_sets, 1, lambda hypothesis, reference, n: len(grams(hypothesis, n))
-        ),
+        "but the total by occurrence": with_part(counts_of_sets, 1, lambda ours, theirs, n: len(grams(ours, n))),
         "That is recall": lambda hypothesis, reference, n: right.clipped_counts(reference, hypothesis, n),
         "only at the same place": with_part(
-            right.clipped_counts,
-            0,
-            lambda hypothesis, reference, n: sum(map(operator.eq, grams(hypothesis, n), grams(reference, n))),
+            right.clipped_counts, 0, lambda ours, theirs, n: sum(map(operator.eq, grams(ours, n), grams(theirs, n)))
         ),
         "joined without a space": counts_of_text,
-        "a total below zero": with_part(
-            right.clipped_counts, 1, lambda hypothesis, reference, n: 1 + len(hypothesis) - n
-        ),
+        "a total below zero": with_part(right.clipped_counts, 1, lambda ours, theirs, n: 1 + len(ours) - n),
         "must be a tuple of 2, got a number": with_result(
-            right.clipped_counts, lambda matched, total: matched / max(total, 1)
+            right.clipped_counts, lambda hits, total: hits / max(total, 1)
         ),
     },
     "brevity_penalty": {
@@ -119,20 +113,12 @@ FAULTS = {
         "mean of the sentences' scores": lambda hypotheses, references: np.mean(
             [right.corpus([h], [r]) for h, r in zip(hypotheses, references, strict=True)]
         ),
-        "The arithmetic mean": lambda hypotheses, references: (
-            100 * penalty_of(hypotheses, references) * precisions_of(hypotheses, references).mean()
-        ),
+        "The arithmetic mean": lambda *files: 100 * penalty_of(*files) * precisions_of(*files).mean(),
         "brevity penalty is missing": corpus_without_penalty,
-        "the wrong way round": lambda hypotheses, references: (
-            corpus_without_penalty(hypotheses, references) * penalty_of(references, hypotheses)
-        ),
+        "the wrong way round": lambda ours, theirs: corpus_without_penalty(ours, theirs) * penalty_of(theirs, ours),
         "from 0 to 1": with_result(right.corpus, lambda bleu: bleu / 100),
-        "fourth root is missing": lambda hypotheses, references: (
-            100 * penalty_of(hypotheses, references) * precisions_of(hypotheses, references).prod()
-        ),
-        "raised ValueError": lambda hypotheses, references: (
-            100 * math.exp(sum(math.log(p) for p in precisions_of(hypotheses, references)) / 4)
-        ),
+        "fourth root is missing": lambda *files: 100 * penalty_of(*files) * precisions_of(*files).prod(),
+        "raised ValueError": lambda *files: 100 * math.exp(sum(map(math.log, precisions_of(*files))) / 4),
     },
     "split_compounds": {
         "Every hyphen is replaced": lambda line: " ##AT##-##AT## ".join(line.split("-")),
