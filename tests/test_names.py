@@ -100,6 +100,5 @@ def test_config_keys_and_options_have_no_retired_name():
 def every_parser(parser):
     yield parser
     for action in parser._actions:
-        if hasattr(action, "choices") and isinstance(action.choices, dict):
-            for each in action.choices.values():
-                yield from every_parser(each)
+        for each in action.choices.values() if isinstance(action.choices, dict) else ():
+            yield from every_parser(each)

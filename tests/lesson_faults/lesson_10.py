@@ -17,9 +17,7 @@ def merge_first(symbols, pair):
 
 
 def merge_in_place(symbols, pair):
-    for i in range(len(symbols) - 1):
-        if tuple(symbols[i : i + 2]) == pair:
-            symbols[i : i + 2] = ["".join(pair)]
+    symbols[:] = right.merge(symbols, pair)
     return symbols
 
 

@@ -7,13 +7,6 @@ from minitransformer.generation import length_penalty
 from solutions import lesson_12 as right
 
 
-def beam_step_of_each(log_probs, next_log_probs, beam_size):
-    tokens = next_log_probs.argmax(axis=1)
-    totals = log_probs + next_log_probs.max(axis=1)
-    order = np.argsort(-totals)[:beam_size]
-    return order, tokens[order], totals[order]
-
-
 def beam_step_wrong_row(log_probs, next_log_probs, beam_size):
     totals = log_probs[:, None] + next_log_probs
     order = np.argsort(-totals, axis=None)[:beam_size]
@@ -102,7 +95,9 @@ FAULTS = {
         "beam_size is not used": with_inputs(right.cache_bytes, beam_size=lambda beam_size: 1),
     },
     "beam_step": {
-        "Each partial hypothesis gives one survivor": beam_step_of_each,
+        "Each partial hypothesis gives one survivor": with_inputs(
+            right.beam_step, next_log_probs=lambda p: np.where(p == p.max(axis=1, keepdims=True), p, -np.inf)
+        ),
         "of the prefix is not added": with_inputs(right.beam_step, log_probs=np.zeros_like),
         "a row has vocab_size entries": beam_step_wrong_row,
         "holds indices into the flattened table": with_part(
