@@ -123,12 +123,8 @@ def train(tmp_path, rng):
     """Trains a tiny model on synthetic text for so many seconds, with these settings."""
     need("sacrebleu")
     synthetic_text(tmp_path, ("pairs/train", "pairs/val", "pairs/test"), rng)
-    tiny = ("model.n_layers=1", "model.d_model=16", "model.d_ff=16")
-
-    def trained(seconds: float, *settings: str) -> dict:
-        return recipes.trained(RECIPE, tmp_path, tmp_path / "runs", seconds, "cpu", [*tiny, *settings])
-
-    return trained
+    tiny, runs = ("model.n_layers=1", "model.d_model=16", "model.d_ff=16"), tmp_path / "runs"
+    return lambda seconds, *settings: recipes.trained(RECIPE, tmp_path, runs, seconds, "cpu", [*tiny, *settings])
 
 
 def test_a_recipe_without_its_text_is_left_out(tmp_path):
