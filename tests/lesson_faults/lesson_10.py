@@ -54,17 +54,10 @@ def segment_from_the_left(word, merges):
 def changes_as_if_alone(symbols, pair):
     changes, i = Counter(), 0
     while i + 1 < len(symbols):
-        if tuple(symbols[i : i + 2]) != pair:
-            i += 1
-            continue
-        changes[pair] -= 1
-        for before in symbols[max(i - 1, 0) : i]:
-            changes[before, pair[0]] -= 1
-            changes[before, "".join(pair)] += 1
-        for after in symbols[i + 2 : i + 3]:
-            changes[pair[1], after] -= 1
-            changes["".join(pair), after] += 1
-        i += 2
+        found = tuple(symbols[i : i + 2]) == pair
+        if found:
+            changes.update(right.count_changes(symbols[max(i - 1, 0) : i + 3], pair))
+        i += 1 + found
     return {key: value for key, value in changes.items() if value}
 
 

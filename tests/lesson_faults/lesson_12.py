@@ -52,16 +52,15 @@ def output_found_first(after, limit):
 
 
 def output_by_last_letter(after, limit):
-    best = {"": (0.0, "")}  # of each last letter
-    found = []
+    best, found = {"": (0.0, "")}, []
     for _ in range(limit + 1):
-        extended = {}
-        for log_prob, text in best.values():
-            for letter, p in after(text).items():
-                each = (log_prob + np.log(p), text + letter)
-                extended[letter] = max(each, extended.get(letter, each))
-        found.append(extended.pop("."))
-        best = extended
+        extended = [
+            (old + np.log(p), text + letter) for old, text in best.values() for letter, p in after(text).items()
+        ]
+        best = {
+            text[-1]: (log_prob, text) for log_prob, text in sorted(extended)
+        }  # the last of each letter is its best
+        found.append(best.pop("."))
     log_prob, text = max(found)
     return text[:-1], log_prob
 
