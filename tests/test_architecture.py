@@ -38,7 +38,7 @@ MODULES = {module_name(path): path for path in FILES}
 
 
 def imported_names(path: Path) -> set[str]:
-    """Every name an import statement of the file asks for, wherever the statement stands; relative ones resolved."""
+    """Every name an import statement of the file asks for, wherever the statement is; relative ones resolved."""
     package = module_name(path).split(".")[: None if path.name == "__init__.py" else -1]
     names = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -124,7 +124,7 @@ def test_what_a_function_prints_is_shown_up_to_a_limit(capsys):
     check(WEIGHTS, lambda q, k, mask: [print("scores", i) for i in range(10_000)])
     printed = capsys.readouterr().out
     assert printed.startswith("scores 0\nscores 1\n") and len(printed) < 6_000
-    assert "[what the function prints goes on]\n04_attention.weights: wrong." in printed
+    assert "[further output is not shown]\n04_attention.weights: wrong." in printed
 
 
 def test_the_readers_own_interrupt_stops_the_function():
@@ -176,7 +176,7 @@ def test_an_unfilled_exercise_says_not_yet(function):
     assert str(examine(WEIGHTS, function)) == "04_attention.weights: not yet."
 
 
-def test_an_unknown_exercise_is_told_the_nearest_names():
+def test_an_unknown_exercise_is_answered_with_the_nearest_names():
     assert WEIGHTS in examine("04_attention.wieghts", loops).text
     assert "01_arrays.centred" in examine("", loops).text and len(examine("", loops).text) < 300
 

@@ -1,4 +1,4 @@
-"""What the course gives a student beside ``check``: ``show`` and ``check_gradient``; for authors, ``fill``."""
+"""``show`` and ``check_gradient``, which a student calls, and ``fill``, which runs the lessons with all solutions."""
 
 import importlib
 import re

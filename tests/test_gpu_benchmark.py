@@ -1,4 +1,4 @@
-"""The benchmark of a GPU does what it says: its stages run here on small sizes, emulated; failures are recorded."""
+"""The GPU benchmark measures what it claims: its stages run here on small sizes, emulated; failures are recorded."""
 
 import json
 from dataclasses import replace
@@ -142,7 +142,7 @@ def test_a_recipe_trains_until_its_time_is_over_resumes_and_is_scored(train):
     assert second["updates"] == first["updates"] + 10 and 0 <= second["BLEU"] <= 100
     assert second["sentences"] == 120 and second["minutes"] > first["minutes"] and "version" in second["signature"]
     text = gpu.markdown({}, {"multi30k": first, "tatoeba": second})
-    assert "to go on: " in text and f"{second['BLEU']:.2f} sacreBLEU after {second['updates']} updates" in text
+    assert "unfinished: " in text and f"{second['BLEU']:.2f} sacreBLEU after {second['updates']} updates" in text
 
 
 def test_a_recipe_without_time_for_a_line_of_metrics_says_what_is_left_to_do(train, monkeypatch):

@@ -1,4 +1,4 @@
-"""The cost model of many GPUs counts what it says, and its fit finds what was planted."""
+"""The cost model of many GPUs counts what it claims, and its fit finds what was planted."""
 
 import numpy as np
 import pytest

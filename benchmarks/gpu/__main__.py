@@ -127,7 +127,7 @@ def _outcome(result: dict) -> str:
         others = {name: each["sentences/s"] for name, each in result.items() if isinstance(each, dict)}
         return ", ".join(f"{name} {speed:.1f} sentences/s" for name, speed in others.items())
     if "of" in result and "updates" in result:
-        score = f"{result['BLEU']:.2f} sacreBLEU" if "BLEU" in result else f"to go on: {result.get('left to do')}"
+        score = f"{result['BLEU']:.2f} sacreBLEU" if "BLEU" in result else f"unfinished: {result.get('left to do')}"
         return f"{score} after {result['updates']} updates in {result['minutes']:.1f} minutes"
     timed = {name: each["update ms"] for name, each in result.items() if isinstance(each, dict) and "update ms" in each}
     if timed:

@@ -154,7 +154,7 @@ class _Prints(io.TextIOBase):
     def write(self, text: str) -> int:
         if self.stream is not None and self.left >= 0:
             self.left -= len(text)
-            self.stream.write(text if self.left >= 0 else f"{text[: self.left]}\n[what the function prints goes on]\n")
+            self.stream.write(text if self.left >= 0 else f"{text[: self.left]}\n[further output is not shown]\n")
         return len(text)
 
     def flush(self) -> None:
