@@ -86,13 +86,6 @@ def test_a_lesson_has_three_to_ten_exercises_and_uses_each_once(lesson):
 
 
 @every_notebook
-def test_outputs_are_stripped(path):
-    notebook = json.loads(path.read_text(encoding="utf-8"))
-    code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
-    assert not [cell for cell in code if cell["outputs"] or cell["execution_count"]]
-
-
-@every_notebook
 def test_a_notebook_defines_no_name_of_the_engine(path):
     defined = set().union(*(defined_names(source) for source in cells(path, "code")))
     assert defined & (engine_names() | {"check", "check_gradient", "show"}) == set()
