@@ -7,11 +7,12 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 from extras import need
+from searches import random_sources, sharp_model
 
 from benchmarks.common.work import Size, random_batch
 from benchmarks.gpu import __main__ as gpu
 from benchmarks.gpu import curves, decoding, epilogues, nccl, recipes, stages, steps
-from minitransformer.config import EOS, UNK, ModelConfig
+from minitransformer.config import EOS, ModelConfig
 from minitransformer.cuda_diagnosis import driver_version
 from minitransformer.distributed.single import SingleProcess
 from minitransformer.generation import beam_search
@@ -85,11 +86,8 @@ def test_the_search_written_with_pytorch_finds_what_ours_finds(torch):
     from benchmarks.peers.torch_decoding import beam_search as torch_beam_search
     from benchmarks.peers.torch_model import TorchTransformer
 
-    config = ModelConfig(vocab_size=60, n_layers=2, d_model=16, d_ff=20, n_heads=4, d_k=3, d_v=5, dtype="float64")
-    model = Transformer(config, seed=3)
+    model, src = sharp_model(3, vocab_size=60), random_sources(1, lengths=[7] * 5, vocab_size=60)
     model.embedding.data[: EOS + 1] = 0.0
-    words = np.random.default_rng(1).integers(UNK + 1, 60, (5, 7))
-    src = np.concatenate([words, np.full((5, 1), EOS)], axis=1)
     found = torch_beam_search(TorchTransformer.from_ours(model).eval(), torch.from_numpy(src), 7)
     wanted = [best.ids for (best,) in beam_search(model, src, beam_size=4, alpha=0.0, max_extra=0)]
     assert found.tolist() == wanted and len({tuple(ids) for ids in wanted}) > 1
