@@ -31,7 +31,7 @@ from transformers import MarianMTModel
 from benchmarks.common.machine import machine_facts, threads_for_peers
 from benchmarks.common.matrix_products import record_products, replay
 from benchmarks.common.search_cases import Case, random_model, random_sources, search
-from benchmarks.common.tables import markdown_row, save_results
+from benchmarks.common.tables import facts_list, markdown_head, markdown_row, save_results, spread
 from benchmarks.peers.marian import ctranslate2_translator, marian_model
 from minitransformer.allocator import keep_freed_memory
 from minitransformer.config import ModelConfig
@@ -125,7 +125,7 @@ def summary(case: Case, seconds: dict[str, list[float]], agreements: dict[str, d
     result: dict = {"sentences": case.sentences, "new tokens": case.new_tokens, "search": case.search}
     for name, values in seconds.items():
         speeds = [case.sentences * case.new_tokens / value for value in values]
-        result[name] = {"median": statistics.median(speeds), "lowest": min(speeds), "highest": max(speeds)}
+        result[name] = spread(speeds)
     for peer in (name for name in seconds if name != "ours"):
         ratios = [theirs / ours for ours, theirs in zip(seconds["ours"], seconds[peer], strict=True)]
         result[f"ours / {peer}"] = statistics.median(ratios)
@@ -148,7 +148,7 @@ def markdown(facts: dict, results: Sequence[dict]) -> str:
     ]
     head = ["sentences", "search", "new tokens", "ours", "Marian", "CTranslate2", "our products alone"]
     head += ["ours / Marian", "ours / CTranslate2", "ours / products", "same as Marian", "same as CTranslate2"]
-    lines += [markdown_row(head), markdown_row(["---"] * len(head))]
+    lines += markdown_head(head)
     for result in results:
         cells = [str(result["sentences"]), result["search"], str(result["new tokens"])]
         cells += [_speed(result.get(name)) for name in ("ours", "marian", "ctranslate2", "products")]
@@ -156,7 +156,7 @@ def markdown(facts: dict, results: Sequence[dict]) -> str:
         cells += ["" if ratio is None else f"{ratio:.2f}" for ratio in ratios]
         cells += [_agreement(result[f"agreement with {peer}"]) for peer in ("marian", "ctranslate2")]
         lines.append(markdown_row(cells))
-    lines += ["", *(f"- {name}: {value}" for name, value in facts.items())]
+    lines += ["", *facts_list(facts)]
     return "\n".join(lines) + "\n"
 
 

@@ -22,7 +22,7 @@ from tqdm import tqdm
 
 from benchmarks.common.machine import machine_facts
 from benchmarks.common.matrix_products import record_step
-from benchmarks.common.tables import RESULTS, markdown_row, save_results
+from benchmarks.common.tables import RESULTS, facts_list, markdown_head, markdown_row, save_results
 from minitransformer.allocator import keep_freed_memory
 from minitransformer.blas import limited_blas_threads
 from minitransformer.config import UNK, ModelConfig, TrainingConfig
@@ -132,7 +132,7 @@ def markdown(facts: dict, results: Sequence[dict]) -> str:
     lines += [f"Exponents over the {FITTED} largest sizes; what is not doubled stays at {shape}.", ""]
     lines += ["`python -m benchmarks.growth`", ""]
     head = ["doubled", "from - to", "time", "FLOPs", "time, in the limit", "memory", "memory, in the limit"]
-    lines += [markdown_row(head), markdown_row(["---"] * len(head))]
+    lines += markdown_head(head)
     limits = {axis.name: axis for axis in AXES}
     for result in results:
         fitted, axis = result["exponents"], limits[result["axis"]]
@@ -140,7 +140,7 @@ def markdown(facts: dict, results: Sequence[dict]) -> str:
         numbers += [f"{fitted['bytes']:.2f}", f"{axis.memory_limit}"]
         span = f"{result['sizes'][0]:,} - {result['sizes'][-1]:,}"
         lines.append(markdown_row([f"{axis.name} ({axis.unit})", span, *numbers]))
-    lines += ["", *(f"- {name}: {value}" for name, value in facts.items())]
+    lines += ["", *facts_list(facts)]
     return "\n".join(lines) + "\n"
 
 

@@ -23,7 +23,7 @@ from tqdm import tqdm
 
 from benchmarks.common.machine import machine_facts
 from benchmarks.common.search_cases import Case, random_model, random_sources, search
-from benchmarks.common.tables import markdown_row, save_results
+from benchmarks.common.tables import facts_list, markdown_head, markdown_row, save_results
 from minitransformer.allocator import keep_freed_memory
 from minitransformer.config import ModelConfig
 from minitransformer.generation import Hypothesis
@@ -112,7 +112,7 @@ def markdown(facts: dict, results: Sequence[dict]) -> str:
     ]
     head = ["V", "d_model", "sentences", "search", "new tokens", "plain, ms", "tree, ms"]
     head += ["tree / plain", "plain, MiB", "tree, MiB", "same outputs"]
-    lines += [markdown_row(head), markdown_row(["---"] * len(head))]
+    lines += markdown_head(head)
     for result in results:
         cells = [f"{result['vocab_size']:,}"]
         cells += [str(result[name]) for name in ("d_model", "sentences", "search", "new tokens")]
@@ -121,7 +121,7 @@ def markdown(facts: dict, results: Sequence[dict]) -> str:
         cells.append(f"{result['tree / plain']:.2f} ({result['lowest']:.2f} to {result['highest']:.2f})")
         cells += [f"{result['bytes'][name] / 2**20:.1f}" for name in ("plain", "tree")]
         lines.append(markdown_row([*cells, f"{result['same outputs']} of {result['sentences']}"]))
-    lines += ["", *(f"- {name}: {value}" for name, value in facts.items())]
+    lines += ["", *facts_list(facts)]
     return "\n".join(lines) + "\n"
 
 

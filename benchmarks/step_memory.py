@@ -18,7 +18,7 @@ from pathlib import Path
 
 from benchmarks.common import work
 from benchmarks.common.machine import machine_facts, threads_for_peers
-from benchmarks.common.tables import markdown_row, save_results
+from benchmarks.common.tables import facts_list, markdown_head, markdown_row, save_results
 from minitransformer.allocator import keep_freed_memory
 from minitransformer.config import ModelConfig, TrainingConfig
 from minitransformer.models import Transformer
@@ -95,14 +95,14 @@ def markdown(facts: dict, results: dict[str, dict[str, int]]) -> str:
         "peak / PyTorch's",
         "after imports / PyTorch's",
     ]
-    lines += [markdown_row(head), markdown_row(["---"] * len(head))]
+    lines += markdown_head(head)
     theirs = results["pytorch"]
     for way, each in results.items():
         grown, their_grown = each["peak"] - each["imports"], theirs["peak"] - theirs["imports"]
         # A small model may fit into what the imports had and let go of.
         ratios = [f"{each['peak'] / theirs['peak']:.2f}", f"{grown / their_grown:.2f}" if their_grown else ""]
         lines.append(markdown_row([way, f"{each['peak'] / MIB:,.0f}", f"{grown / MIB:,.0f}", *ratios]))
-    lines += ["", *(f"- {name}: {value}" for name, value in facts.items())]
+    lines += ["", *facts_list(facts)]
     return "\n".join(lines) + "\n"
 
 

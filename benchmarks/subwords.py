@@ -32,7 +32,7 @@ from tqdm import tqdm
 
 from benchmarks.common.machine import machine_facts
 from benchmarks.common.real_text import CORPORA, real_pairs, repeated_to, text_size
-from benchmarks.common.tables import markdown_row, save_results
+from benchmarks.common.tables import facts_list, markdown_head, markdown_row, save_results
 from minitransformer.blas import core_count
 from minitransformer.text import Tokenizer, count_words_in_files
 from minitransformer.text.pretokenizers import PRETOKENIZERS
@@ -149,11 +149,11 @@ def race(lines: list[str], path: Path, rounds: int, merges: int) -> dict[str, di
 def markdown(facts: dict, text: str, merges: int, found: dict[str, dict[str, list[float]]]) -> str:
     lines = ["# Byte-pair encoding", "", f"{text}; {merges:,} merges.", "", "`python -m benchmarks.subwords`", ""]
     head = ["", "learning, s (minimum to maximum)", "encoding, 1,000 tokens/s (minimum to maximum)"]
-    lines += [markdown_row(head), markdown_row(["---"] * len(head))]
+    lines += markdown_head(head)
     for name, figures in found.items():
         speeds = [speed / 1000 for speed in figures["encode"]]
         lines.append(markdown_row([name, _spread(figures["learn"], 2), _spread(speeds, 0)]))
-    lines += ["", *(f"- {name}: {value}" for name, value in facts.items())]
+    lines += ["", *facts_list(facts)]
     return "\n".join(lines) + "\n"
 
 

@@ -26,7 +26,7 @@ from tqdm import tqdm
 
 from benchmarks.common.machine import machine_facts, threads_for_peers
 from benchmarks.common.matrix_products import record_step, replay
-from benchmarks.common.tables import markdown_row, save_results
+from benchmarks.common.tables import facts_list, markdown_head, markdown_row, save_results, spread
 from benchmarks.common.work import REAL, SIZES, Size, Work, random_work, real_work, shape_of
 from benchmarks.peers.torch_model import TorchTransformer
 from benchmarks.peers.torch_step import torch_adam, torch_train_step
@@ -104,7 +104,7 @@ def summary(size: Size, seconds: dict[str, list[float]]) -> dict:
     """
     result = {"size": size.name, "shape": shape_of(size), "rounds": len(seconds["pytorch"])}
     for name, values in seconds.items():
-        result[name] = {"median": statistics.median(values), "lowest": min(values), "highest": max(values)}
+        result[name] = spread(values)
     result["faster"] = min(OURS, key=lambda name: result[name]["median"])
     for other in sorted(set(seconds) - set(OURS)):
         ratios = [ours / theirs for ours, theirs in zip(seconds[result["faster"]], seconds[other], strict=True)]
@@ -136,7 +136,7 @@ def markdown(facts: dict, results: Sequence[dict]) -> str:
         "rounds",
         "met",
     ]
-    lines += [markdown_row(head), markdown_row(["---"] * len(head))]
+    lines += markdown_head(head)
     for result in results:
         times = [_milliseconds(result.get(name)) for name in (*OURS, *OTHERS)]
         ratios = [f"{result[f'ours / {name}']:.2f}" if name in result else "" for name in OTHERS]
@@ -144,7 +144,7 @@ def markdown(facts: dict, results: Sequence[dict]) -> str:
             markdown_row([result["shape"], *times, *ratios, str(result["rounds"]), "yes" if result["met"] else "no"])
         )
     lines += ["", "Met: at most 1.0 times PyTorch, or 1.15 times our own matrix products where that is longer.", ""]
-    lines += [f"- {name}: {value}" for name, value in facts.items()]
+    lines += facts_list(facts)
     return "\n".join(lines) + "\n"
 
 

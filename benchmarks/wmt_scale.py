@@ -25,7 +25,7 @@ from tqdm import tqdm
 
 from benchmarks.common.machine import machine_facts
 from benchmarks.common.real_text import CORPORA, real_pairs
-from benchmarks.common.tables import markdown_row, save_results
+from benchmarks.common.tables import facts_list, markdown_head, markdown_row, save_results
 from minitransformer.text import BatchStream, Tokenizer, encode_parallel
 
 PAIRS = 4_500_000
@@ -178,7 +178,7 @@ def real_padding(folder: Path, merges: int) -> dict[str, float]:
 
 def markdown(facts: dict, text: str, stages: list[Stage], opening: dict, padding: dict) -> str:
     lines = ["# The text pipeline at the size of WMT", "", f"{text}.", "", "`python -m benchmarks.wmt_scale`", ""]
-    lines += [markdown_row(["stage", "seconds", "peak memory, GB"]), markdown_row(["---"] * 3)]
+    lines += markdown_head(["stage", "seconds", "peak memory, GB"])
     for stage in stages:
         lines.append(markdown_row([stage.name, f"{stage.seconds:,.1f}", f"{stage.peak_bytes / 1e9:.2f}"]))
     worst = max(stage.peak_bytes for stage in stages)
@@ -192,7 +192,7 @@ def markdown(facts: dict, text: str, stages: list[Stage], opening: dict, padding
     if padding:
         shares = ", ".join(f"{share:.1%} at {tokens} tokens" for tokens, share in padding.items())
         lines += ["", f"Padding in batches of real text ({', '.join(CORPORA)}): {shares}."]
-    lines += ["", *(f"- {name}: {value}" for name, value in facts.items())]
+    lines += ["", *facts_list(facts)]
     return "\n".join(lines) + "\n"
 
 

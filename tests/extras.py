@@ -17,7 +17,7 @@ NEEDS = {
     "MINITRANSFORMER_DATA, a folder of real corpora": ("MINITRANSFORMER_DATA",),
     "a GPU (then: python -m pytest -m gpu)": ("no GPU",),
 }
-OTHER_NEEDS = "another system (python -m pytest -rs tells)"
+OTHER_NEEDS = "another system (see python -m pytest -rs)"
 
 
 def summary(reasons: Sequence[str]) -> str:

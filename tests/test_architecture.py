@@ -13,6 +13,7 @@ import minitransformer
 
 PACKAGE = Path(minitransformer.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
+every_file = pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(PACKAGE).as_posix())
 FLOORS = {
     **dict.fromkeys(["errors", "retired_keys", "settings", "config", "backend", "cuda_diagnosis", "allocator"], 0),
     **dict.fromkeys(["blas", "workers", "files"], 0),
@@ -37,7 +38,7 @@ MODULES = {module_name(path): path for path in FILES}
 
 
 def imported_names(path: Path) -> set[str]:
-    """Every name an import statement of the file asks for, wherever the statement stands; relative ones resolved."""
+    """Every name an import statement of the file asks for, wherever the statement is; relative ones resolved."""
     package = module_name(path).split(".")[: None if path.name == "__init__.py" else -1]
     names = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -65,19 +66,15 @@ def test_every_folder_stands_on_a_floor():
     assert {unit(module) for module in MODULES} - {""} <= set(FLOORS)
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(PACKAGE).as_posix())
+@every_file
 def test_a_module_imports_only_its_own_folder_or_a_lower_floor(path):
     here = unit(module_name(path))
-    if here == "":
-        assert imported_modules(path) == set()
-        return
     for module in imported_modules(path):
         there = unit(module)
-        same_floor_files = FLOORS.get(there) == FLOORS[here] == 0
         main_starts_cli = (here, there) == ("__main__", "cli")
-        assert there == here or there == "" or same_floor_files or main_starts_cli or FLOORS[there] < FLOORS[here], (
-            f"{module_name(path)} imports {module}"
-        )
+        files_of_the_ground_floor = FLOORS.get(there) == FLOORS.get(here) == 0
+        own_or_lower = there in (here, "") or FLOORS[there] < FLOORS[here]
+        assert here and (own_or_lower or files_of_the_ground_floor or main_starts_cli), module
 
 
 def test_imports_have_no_cycle():
@@ -100,54 +97,43 @@ def test_no_op_mentions_cupy():
             assert "cupy" not in path.read_text(encoding="utf-8").lower(), path
 
 
-def test_rules_and_their_kernels_know_no_tensor():
-    """They work on plain arrays: nothing below the floor of autograd imports Tensor."""
-    below = [path for module, path in MODULES.items() if FLOORS.get(unit(module), 0) < FLOORS["autograd"]]
-    assert not [path for path in below if any("Tensor" in name for name in imported_names(path))]
+TRAINS_A_SMALL_MODEL = """
+import sys
+from minitransformer.config import ModelConfig, TrainingConfig
+from minitransformer.models import Transformer
+from minitransformer.optim import Adam
+from minitransformer.text import pad_batch
+from minitransformer.training.step import train_step
+model = Transformer(ModelConfig(vocab_size=9, n_layers=1, d_model=8, d_ff=8, n_heads=2))
+batch = pad_batch([[4, 5]], [[6, 7]])
+train_step(model, Adam(model.parameters), [batch], update=1, config=TrainingConfig())
+print(*{'cupy', 'torch', 'matplotlib', 'sacrebleu', 'mpi4py'} & set(sys.modules))
+"""
 
 
 def test_training_a_small_model_on_numpy_loads_no_optional_package():
-    program = "\n".join(
-        [
-            "import sys",
-            "from minitransformer.config import ModelConfig, TrainingConfig",
-            "from minitransformer.models import Transformer",
-            "from minitransformer.optim import Adam",
-            "from minitransformer.text import pad_batch",
-            "from minitransformer.training.step import train_step",
-            "model = Transformer(ModelConfig(vocab_size=9, n_layers=1, d_model=8, d_ff=8, n_heads=2))",
-            "batch = pad_batch([[4, 5]], [[6, 7]])",
-            "train_step(model, Adam(model.parameters), [batch], update=1, config=TrainingConfig())",
-            "print(*{'cupy', 'torch', 'matplotlib', 'sacrebleu', 'mpi4py'} & set(sys.modules))",
-        ]
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=PACKAGE.parent
-    )
+    command = [sys.executable, "-c", TRAINS_A_SMALL_MODEL]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=PACKAGE.parent)
     assert (done.returncode, done.stdout.strip()) == (0, ""), done.stderr
 
 
-def functions_of(file: Path):
-    return [node for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))) if isinstance(node, ast.FunctionDef)]
-
-
-@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(PACKAGE)))
-def test_every_public_function_has_type_hints(file):
-    unhinted = []
-    for function in functions_of(file):
-        if function.name.startswith("_"):
-            continue
-        arguments = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs, function.args.vararg]
-        named = [each for each in arguments if each is not None and each.arg not in ("self", "cls")]
-        unhinted += [f"{function.name}({each.arg})" for each in named if each.annotation is None]
-        unhinted += [f"{function.name} -> ?"] * (function.returns is None)
-    assert unhinted == []
+@every_file
+def test_every_public_function_has_type_hints(path):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    public = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"))
+    for function in public:
+        given = function.args
+        arguments = [*given.posonlyargs, *given.args, *given.kwonlyargs, *filter(None, [given.vararg])]
+        unhinted = {each.arg for each in arguments if each.annotation is None} - {"self", "cls"}
+        assert not unhinted and function.returns is not None, function.name
 
 
 # The tests themselves
 
 TESTS = Path(__file__).parent
-TEST_FILES = sorted(TESTS.rglob("*.py"))
+every_test_file = pytest.mark.parametrize(
+    "path", sorted(TESTS.rglob("*.py")), ids=lambda path: path.relative_to(TESTS).as_posix()
+)
 PRIVATE = {"test_names.py": {"_actions"}, "test_trainer.py": {"_save"}}
 """Private names that tests still reach for: this list only ever gets shorter."""
 
@@ -170,25 +156,20 @@ def private_names(tree: ast.Module) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             used |= {alias.name for alias in node.names}
         elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("setattr", "delattr"):
-            used |= {each.value.rpartition(".")[2] for each in node.args[:2] if is_text(each)}
+            texts = [each.value for each in node.args[:2] if isinstance(each, ast.Constant)]
+            used |= {text.rpartition(".")[2] for text in texts if isinstance(text, str)}
     return {name for name in used if is_private(name)} - own
 
 
-def is_text(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, str)
-
-
-@pytest.mark.parametrize("path", TEST_FILES, ids=lambda path: path.relative_to(TESTS).as_posix())
+@every_test_file
 def test_a_test_imports_no_other_test(path):
     modules = {name.split(".")[0] for name in imported_names(path)}
     assert not {name for name in modules if name.startswith("test_") and (TESTS / f"{name}.py").exists()}
 
 
-@pytest.mark.parametrize("path", TEST_FILES, ids=lambda path: path.relative_to(TESTS).as_posix())
+@every_test_file
 def test_a_test_touches_no_private_attribute(path):
-    assert private_names(ast.parse(path.read_text(encoding="utf-8"))) == PRIVATE.get(
-        path.relative_to(TESTS).as_posix(), set()
-    )
+    assert private_names(ast.parse(path.read_text(encoding="utf-8"))) == PRIVATE.get(path.name, set())
 
 
 def test_the_summary_says_how_many_tests_were_skipped_and_how_to_run_them():
@@ -196,5 +177,5 @@ def test_the_summary_says_how_many_tests_were_skipped_and_how_to_run_them():
     reasons = [*lacks, "Skipped: no GPU: there is no NVIDIA driver", "set MINITRANSFORMER_DATA to a folder", "no perl"]
     assert summary([*reasons, lacks[0]]) == (
         "6 skipped: 3 need `pip install -e '.[dev]'`, 1 needs a GPU (then: python -m pytest -m gpu), "
-        "1 needs MINITRANSFORMER_DATA, a folder of real corpora, 1 needs another system (python -m pytest -rs tells)"
+        "1 needs MINITRANSFORMER_DATA, a folder of real corpora, 1 needs another system (see python -m pytest -rs)"
     )

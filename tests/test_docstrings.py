@@ -68,11 +68,11 @@ def bound_arrays(case) -> int:
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_docstrings_tell_the_shapes_of_the_arrays(case):
+def test_docstrings_state_the_shapes_of_the_arrays(case):
     bound_arrays(case)
 
 
-def test_most_shapes_are_really_looked_at():
-    looked_at = {case.rule.name for case in CASES if bound_arrays(case) >= 2}
+def test_most_shapes_are_really_compared():
+    compared = {case.rule.name for case in CASES if bound_arrays(case) >= 2}
     wanted = {"attention", "layer_norm", "feed_forward", "embedding", "linear", "matmul", "softmax", "log_softmax"}
-    assert wanted | {"merge_heads", "cross_entropy", "projection_loss", "residual_dropout_norm"} <= looked_at
+    assert wanted | {"merge_heads", "cross_entropy", "projection_loss", "residual_dropout_norm"} <= compared

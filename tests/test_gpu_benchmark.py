@@ -1,16 +1,18 @@
-"""The benchmark of a GPU does what it says: its stages run here on small sizes, emulated; failures are written down."""
+"""The GPU benchmark measures what it claims: its stages run here on small sizes, emulated; failures are recorded."""
 
 import json
 from dataclasses import replace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 from extras import need
+from searches import random_sources, sharp_model
 
 from benchmarks.common.work import Size, random_batch
 from benchmarks.gpu import __main__ as gpu
 from benchmarks.gpu import curves, decoding, epilogues, nccl, recipes, stages, steps
-from minitransformer.config import EOS, UNK, ModelConfig
+from minitransformer.config import EOS, ModelConfig
 from minitransformer.cuda_diagnosis import driver_version
 from minitransformer.distributed.single import SingleProcess
 from minitransformer.generation import beam_search
@@ -19,10 +21,11 @@ from minitransformer.training import Outcome
 
 TINY = Size("tiny", ModelConfig(vocab_size=37, n_layers=2, d_model=12, d_ff=20, n_heads=3, d_k=5, d_v=2), 3, 5, 2, 2)
 HERE = steps.Device(np, "cpu")
+without_driver = pytest.mark.skipif(driver_version() > 0, reason="this machine has an NVIDIA driver")
 
 
 @pytest.mark.parity
-def test_updates_are_timed_in_turn_and_a_peer_that_fails_is_written_down(torch, monkeypatch):
+def test_updates_are_timed_in_turn_and_a_failing_peer_is_recorded(torch, monkeypatch):
     from benchmarks.gpu import torch_update
 
     real = torch_update.torch_update
@@ -83,11 +86,8 @@ def test_the_search_written_with_pytorch_finds_what_ours_finds(torch):
     from benchmarks.peers.torch_decoding import beam_search as torch_beam_search
     from benchmarks.peers.torch_model import TorchTransformer
 
-    config = ModelConfig(vocab_size=60, n_layers=2, d_model=16, d_ff=20, n_heads=4, d_k=3, d_v=5, dtype="float64")
-    model = Transformer(config, seed=3)
+    model, src = sharp_model(3, vocab_size=60), random_sources(1, lengths=[7] * 5, vocab_size=60)
     model.embedding.data[: EOS + 1] = 0.0
-    words = np.random.default_rng(1).integers(UNK + 1, 60, (5, 7))
-    src = np.concatenate([words, np.full((5, 1), EOS)], axis=1)
     found = torch_beam_search(TorchTransformer.from_ours(model).eval(), torch.from_numpy(src), 7)
     wanted = [best.ids for (best,) in beam_search(model, src, beam_size=4, alpha=0.0, max_extra=0)]
     assert found.tolist() == wanted and len({tuple(ids) for ids in wanted}) > 1
@@ -104,8 +104,8 @@ def test_epilogues_are_timed_beside_a_pass_of_their_own(device):
     assert epilogues.epilogues(TINY, ("float32",), HERE) == {"left out": "cuBLASLt is not to be found"}
 
 
-def made_up(folder, names, rng, pairs: int = 120) -> None:
-    """Parallel text: the German line says the English words backwards."""
+def synthetic_text(folder, names, rng, pairs: int = 120) -> None:
+    """Parallel text: the German line is the English line reversed."""
     for name in names:
         lines = [[f"w{word}" for word in rng.integers(0, 9, rng.integers(1, 6))] for _ in range(pairs)]
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -113,53 +113,56 @@ def made_up(folder, names, rng, pairs: int = 120) -> None:
         (folder / f"{name}.de").write_text("".join(f"{' '.join(line[::-1])}\n" for line in lines))
 
 
-def test_a_recipe_trains_until_its_time_is_over_goes_on_and_is_scored(tmp_path, rng):
+RECIPE = recipes.Recipe("small", "pairs", "test", pieces=290)
+
+
+@pytest.fixture
+def train(tmp_path, rng):
+    """Trains a tiny model on synthetic text for so many seconds, with these settings."""
     need("sacrebleu")
-    recipe, data = recipes.Recipe("small", "pairs", "test", pieces=290), tmp_path / "data"
-    assert recipes.trained(recipe, None, tmp_path, 5.0, "cpu") == {"left out": "no --data"}
-    assert "train.en" in recipes.trained(recipe, data, tmp_path, 5.0, "cpu")["left out"]
-    made_up(data, ("pairs/train", "pairs/val", "pairs/test"), rng)
-    changes = ["training.updates=4000", "training.save_every=5", "training.validate_every=5", "model.n_layers=1"]
-    changes += ["model.d_model=16", "model.d_ff=16", "data.tgt_tokens=64", "training.log_every=5"]
-    changes.append("training.keep_checkpoints=6")
-    first = recipes.trained(recipe, data, tmp_path / "runs", recipes.RESERVE + 2.0, "cpu", changes)
+    synthetic_text(tmp_path, ("pairs/train", "pairs/val", "pairs/test"), rng)
+    tiny, runs = ("model.n_layers=1", "model.d_model=16", "model.d_ff=16"), tmp_path / "runs"
+    return lambda seconds, *settings: recipes.trained(RECIPE, tmp_path, runs, seconds, "cpu", [*tiny, *settings])
+
+
+def test_a_recipe_without_its_text_is_left_out(tmp_path):
+    assert recipes.trained(RECIPE, None, tmp_path, 5.0, "cpu") == {"left out": "no --data"}
+    assert "train.en" in recipes.trained(RECIPE, tmp_path, tmp_path, 5.0, "cpu")["left out"]
+
+
+def test_a_recipe_trains_until_its_time_is_over_resumes_and_is_scored(train):
+    settings = ["training.save_every=5", "training.validate_every=5", "training.log_every=5", "data.tgt_tokens=64"]
+    settings.append("training.keep_checkpoints=6")
+    first = train(recipes.RESERVE + 2.0, "training.updates=4000", *settings)
     assert 0 < first["updates"] < 4000 and "BLEU" not in first
     assert first["left to do"] == f"{4000 - first['updates']} updates: call it again"
-    changes[0] = f"training.updates={first['updates'] + 10}"
-    second = recipes.trained(recipe, data, tmp_path / "runs", recipes.RESERVE + 60.0, "cpu", changes)
+    second = train(recipes.RESERVE + 60.0, f"training.updates={first['updates'] + 10}", *settings)
     assert second["updates"] == first["updates"] + 10 and 0 <= second["BLEU"] <= 100
     assert second["sentences"] == 120 and second["minutes"] > first["minutes"] and "version" in second["signature"]
     text = gpu.markdown({}, {"multi30k": first, "tatoeba": second})
-    assert "to go on: " in text and f"{second['BLEU']:.2f} sacreBLEU after {second['updates']} updates" in text
+    assert "unfinished: " in text and f"{second['BLEU']:.2f} sacreBLEU after {second['updates']} updates" in text
 
 
-def test_a_recipe_without_time_for_a_line_of_metrics_says_what_is_left_to_do(tmp_path, rng, monkeypatch):
-    need("sacrebleu")
-    made_up(tmp_path, ("pairs/train", "pairs/val", "pairs/test"), rng)
+def test_a_recipe_without_time_for_a_line_of_metrics_says_what_is_left_to_do(train, monkeypatch):
     monkeypatch.setattr(recipes, "run_until", lambda trainer, end: Outcome(trainer.update, 15))
-    recipe = recipes.Recipe("small", "pairs", "test", pieces=290)
-    found = recipes.trained(recipe, tmp_path, tmp_path / "runs", 1.0, "cpu", ["training.updates=7"])
+    found = train(1.0, "training.updates=7")
     assert found.pop("minutes") > 0
     assert found == {"updates": 0, "of": 7, "left to do": "7 updates: call it again"}
 
 
-def test_a_signal_at_the_last_update_leaves_nothing_to_do(tmp_path, rng, monkeypatch):
-    need("sacrebleu")
-    made_up(tmp_path, ("pairs/train", "pairs/val", "pairs/test"), rng)
-    changes = ["training.updates=5", "training.save_every=1", "model.n_layers=1", "model.d_model=16", "model.d_ff=16"]
+def test_a_signal_at_the_last_update_leaves_nothing_to_do(train, monkeypatch):
     real = recipes.run_until
     monkeypatch.setattr(recipes, "run_until", lambda *inputs: replace(real(*inputs), signal=15))
-    recipe = recipes.Recipe("small", "pairs", "test", pieces=290)
-    found = recipes.trained(recipe, tmp_path, tmp_path / "runs", recipes.RESERVE + 60.0, "cpu", changes)
+    found = train(recipes.RESERVE + 60.0, "training.updates=5", "training.save_every=1")
     assert "BLEU" in found and "left to do" not in found
 
 
 def test_newstest_is_decoded_by_its_lengths_where_its_text_is(tmp_path, rng):
     assert decoding.newstest(TINY, HERE, None) == {"left out": "no --data"}
     assert decoding.newstest(TINY, HERE, tmp_path) == {"left out": "no newstest/newstest2014.en-de.en"}
-    made_up(tmp_path, ("newstest/newstest2014.en-de",), rng, pairs=30)
+    synthetic_text(tmp_path, ("newstest/newstest2014.en-de",), rng, pairs=30)
     assert "no text to learn subwords from" in decoding.newstest(TINY, HERE, tmp_path)["left out"]
-    made_up(tmp_path, ("multi30k/train",), rng, pairs=30)
+    synthetic_text(tmp_path, ("multi30k/train",), rng, pairs=30)
     size = replace(TINY, model=replace(TINY.model, vocab_size=290))
     found = decoding.newstest(size, HERE, tmp_path, batch=8)
     assert found["sentences"] == 30 and found["batches"] == 4 and found["subwords of"] == "multi30k"
@@ -170,18 +173,17 @@ def test_newstest_is_decoded_by_its_lengths_where_its_text_is(tmp_path, rng):
 
 def test_stages_of_an_earlier_call_on_the_same_commit_are_kept(tmp_path):
     mark = {"quick": False, "card": "A"}
-    measured = {"base": {"seconds": 1.0} | mark}
-    gpu.save(tmp_path, {"commit": "abc"}, measured)
-    assert gpu.earlier(tmp_path, {"commit": "abc"}, mark) == measured
-    assert gpu.earlier(tmp_path, {"commit": "def"}, mark) == gpu.earlier(None, {"commit": "abc"}, mark) == {}
-    for other in ({"quick": True}, {"card": "B"}):
-        assert gpu.earlier(tmp_path, {"commit": "abc"}, mark | other) == {}
+    facts, measured = {"commit": "abc"}, {"base": {"seconds": 1.0} | mark}
+    gpu.save(tmp_path, facts, measured)
+    assert gpu.earlier(tmp_path, facts, mark) == measured
+    assert gpu.earlier(None, facts, mark) == gpu.earlier(tmp_path, {"commit": "def"}, mark) == {}
+    assert gpu.earlier(tmp_path, facts, mark | {"quick": True}) == gpu.earlier(tmp_path, facts, {"card": "B"}) == {}
     for commit in ("unknown", "abc + changes"):
         gpu.save(tmp_path, {"commit": commit}, measured)
         assert gpu.earlier(tmp_path, {"commit": commit}, mark) == {}
 
 
-def test_what_was_measured_earlier_stays_where_the_time_is_used_up(tmp_path, monkeypatch):
+def test_what_was_measured_earlier_stays_when_the_time_is_used_up(tmp_path, monkeypatch):
     facts = {"commit": "abc", "card": "A"}
     for name, value in (("driver_version", 13000), ("cuda_trouble", ""), ("gpu_facts", facts)):
         monkeypatch.setattr(gpu, name, lambda value=value: value)
@@ -193,38 +195,29 @@ def test_what_was_measured_earlier_stays_where_the_time_is_used_up(tmp_path, mon
     assert json.loads((tmp_path / "gpu.json").read_text())["stages"] == wanted
 
 
-def test_results_that_cannot_be_put_in_place_leave_the_old_ones_whole(tmp_path, monkeypatch):
+def test_a_failed_write_leaves_the_old_results_intact(tmp_path, monkeypatch):
     gpu.save(tmp_path, {"commit": "abc"}, {})
     before = (tmp_path / "gpu.json").read_bytes()
-
-    def full(file: int) -> None:
-        raise OSError("the disk is full")
-
-    monkeypatch.setattr("os.fsync", full)
+    monkeypatch.setattr("os.fsync", Mock(side_effect=OSError("the disk is full")))
     with pytest.raises(OSError, match="gpu.json"):
         gpu.save(tmp_path, {"commit": "def"}, {})
     assert (tmp_path / "gpu.json").read_bytes() == before
     assert {path.name for path in tmp_path.iterdir()} == {"gpu.json", "gpu.md"}
 
 
-def test_who_translates_takes_turns_in_each_round(monkeypatch):
+def test_the_translators_take_turns_in_each_round(monkeypatch):
     calls = []
-
-    def runner(name: str):
-        return lambda *inputs: lambda: calls.append(name) or [[1]]
-
     for name in ("ours", "torch", "marian"):
-        monkeypatch.setattr(decoding, f"_{name}", runner(name))
+        monkeypatch.setattr(decoding, f"_{name}", lambda *_, name=name: lambda: calls.append(name) or [[1]])
     found = decoding.translated(TINY, [(1, 4)], HERE, rounds=3)
     assert calls == ["ours", "torch", "marian"] * 4  # the first time is not taken
     assert all(len(found[name]["seconds"]) == 3 for name in ("ours", "PyTorch", "Marian"))
 
 
 @pytest.mark.mpi
+@without_driver
 def test_sums_of_one_rank_change_nothing_and_two_ranks_without_a_gpu_say_why(monkeypatch):
     need("ml_dtypes")
-    if driver_version() > 0:
-        pytest.skip("there is a GPU: tests/gpu and the benchmark itself look at it")
     monkeypatch.setattr(nccl, "NcclCommunicator", lambda rank, size, store: SingleProcess(store=store))
     found = nccl.nccl(HERE, 1000)
     assert all(found[name]["a sum over one rank changes nothing"] for name in ("float32", "bfloat16"))
@@ -244,9 +237,8 @@ def test_every_stage_has_a_limit_and_every_limit_a_stage():
     assert set(gpu.LIMITS) == set(stages.STAGES)
 
 
-def test_a_stage_that_fails_or_takes_too_long_is_written_down_and_the_rest_goes_on(tmp_path):
-    if driver_version():
-        pytest.skip("this machine has an NVIDIA driver")
+@without_driver
+def test_a_failed_or_late_stage_is_recorded_and_the_others_run(tmp_path):
     failed = gpu.run_stage("ceilings", True, 120)
     assert failed["failed"] == "exit status 1" and "device cuda: " in failed["end"][-1]
     late = gpu.run_stage("ceilings", True, 0.01)
@@ -256,9 +248,8 @@ def test_a_stage_that_fails_or_takes_too_long_is_written_down_and_the_rest_goes_
     assert "failed: not done after 0 seconds" in (tmp_path / "results" / "gpu.md").read_text()
 
 
+@without_driver
 def test_without_a_gpu_nothing_is_measured_and_nothing_fails(tmp_path, capsys):
-    if driver_version():
-        pytest.skip("this machine has an NVIDIA driver")
     assert gpu.main(["--quick", "--out", str(tmp_path / "results")]) == 0
     assert "nothing was measured: there is no NVIDIA driver" in capsys.readouterr().out
     assert not (tmp_path / "results").exists()

@@ -1,4 +1,4 @@
-"""Translation beside Hugging Face Marian and CTranslate2 with the same weights: the same words."""
+"""Translation beside Hugging Face Marian and CTranslate2 with the same weights: the same tokens."""
 
 from pathlib import Path
 
@@ -37,8 +37,8 @@ def test_marian_with_our_weights_gives_our_logits(marian, rng, relative_error):
     assert relative_error(logits[real], model(batch.src, batch.tgt_in).data[real]) < 1e-5  # float32
 
 
-def test_a_trained_model_says_the_same_words_in_all_three(marian, tmp_path):
-    """Greedy search: the peers are never told of EOS, so their words up to it are compared."""
+def test_a_trained_model_generates_the_same_tokens_in_all_three(marian, tmp_path):
+    """Greedy search: the peers do not stop at EOS, so the tokens up to it are compared."""
     from benchmarks.decoding import Case, translate_ctranslate2, translate_marian
 
     model, tokenizer = load_model(CHECKPOINT)

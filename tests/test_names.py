@@ -37,14 +37,11 @@ ELSEWHERE = {  # where one of these words is another thing's own name
     "download.py": {"home"},
     "unpacking.py": {"home"},
     "test_data_command.py": {"home"},
-    "test_unpacking.py": {"home"},
     "memory.py": {"Watch"},
     "torch_step.py": {"measures"},
     "step_memory.py": {"measures"},
     "training_step.py": {"measures"},
     "lesson_13.py": {"choose"},
-    "lesson_10.py": {"choose"},
-    "extras.py": {"home"},
 }
 RETIRED_PHRASES = (
     "word piece",
@@ -64,6 +61,14 @@ RETIRED_PHRASES = (
 )
 
 
+def sources(path: Path) -> list[str]:
+    """The code of a module, or of each cell of a notebook."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".py":
+        return [text]
+    return ["".join(cell["source"]) for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
+
+
 def identifiers(source: str) -> set[str]:
     found = set()
     for node in ast.walk(ast.parse(source)):
@@ -71,18 +76,10 @@ def identifiers(source: str) -> set[str]:
     return {name for name in found if isinstance(name, str)}
 
 
-@pytest.mark.parametrize("path", CODE, ids=lambda path: path.relative_to(TOP).as_posix())
+@pytest.mark.parametrize("path", [*CODE, *NOTEBOOKS], ids=lambda path: path.relative_to(TOP).as_posix())
 def test_code_uses_no_retired_identifier(path):
-    retired = RETIRED_IDENTIFIERS - ELSEWHERE.get(path.name, set())
-    assert identifiers(path.read_text(encoding="utf-8")) & retired == set()
-
-
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_notebooks_use_no_retired_identifier(path):
-    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-    for cell in cells:
-        if cell["cell_type"] == "code":
-            assert identifiers("".join(cell["source"])) & (RETIRED_IDENTIFIERS) == set()
+    found = {name for source in sources(path) for name in identifiers(source)}
+    assert found & RETIRED_IDENTIFIERS <= ELSEWHERE.get(path.name, set())
 
 
 @pytest.mark.parametrize("path", [*CODE, *NOTEBOOKS, *DOCUMENTS], ids=lambda path: path.relative_to(TOP).as_posix())
@@ -103,6 +100,5 @@ def test_config_keys_and_options_have_no_retired_name():
 def every_parser(parser):
     yield parser
     for action in parser._actions:
-        if hasattr(action, "choices") and isinstance(action.choices, dict):
-            for each in action.choices.values():
-                yield from every_parser(each)
+        for each in action.choices.values() if isinstance(action.choices, dict) else ():
+            yield from every_parser(each)

@@ -90,9 +90,6 @@ class TorchTransformer:
 
 
 def _sinusoids(length: int, d_model: int):
-    table = torch.empty(length, d_model, dtype=torch.float64)
-    for position in range(length):
-        for column in range(d_model):
-            angle = position / 10000 ** (2 * (column // 2) / d_model)
-            table[position, column] = math.cos(angle) if column % 2 else math.sin(angle)
-    return table
+    column = torch.arange(d_model, dtype=torch.float64)
+    angles = torch.arange(length)[:, None] / 10000 ** (2 * (column // 2) / d_model)
+    return torch.where(column % 2 == 0, angles.sin(), angles.cos())

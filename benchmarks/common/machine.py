@@ -1,4 +1,4 @@
-"""Where a measurement was made: a figure without its machine and versions says nothing."""
+"""Where a measurement was made: a figure without its machine and versions means nothing."""
 
 import os
 import platform

@@ -1,6 +1,7 @@
 """Results as files: a table in Markdown, and everything as JSON."""
 
 import json
+import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,6 +10,21 @@ RESULTS = Path(__file__).parents[1] / "results"
 
 def markdown_row(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
+
+
+def markdown_head(cells: Sequence[str]) -> list[str]:
+    """The head of a table and the line under it."""
+    return [markdown_row(cells), markdown_row(["---"] * len(cells))]
+
+
+def facts_list(facts: dict) -> list[str]:
+    """What the figures depend on, as a list."""
+    return [f"- {name}: {value}" for name, value in facts.items()]
+
+
+def spread(values: Sequence[float]) -> dict[str, float]:
+    """Median and extremes."""
+    return {"median": statistics.median(values), "lowest": min(values), "highest": max(values)}
 
 
 def save_results(name: str, table: dict, text: str) -> None:

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.common.machine import machine_facts
-from benchmarks.common.tables import RESULTS, markdown_row
+from benchmarks.common.tables import RESULTS, facts_list, markdown_head, markdown_row
 from minitransformer.cli.doctor import CHECKS
 from minitransformer.cuda_diagnosis import cuda_trouble, driver_version
 from minitransformer.files import write_atomically
@@ -94,14 +94,14 @@ def markdown(facts: dict, stages: dict[str, dict]) -> str:
     ]
     lines += ["that of one large matrix product on the same card.", ""]
     ceilings = stages.get("ceilings", {})
-    lines += [markdown_row(["", *COLUMNS]), markdown_row(["---"] * (1 + len(COLUMNS)))]
+    lines += markdown_head(["", *COLUMNS])
     for name in ("base", "base compiled", "big", "big compiled"):
         for precision, entry in stages.get(name, {}).items():
             if isinstance(entry, dict):
                 lines += _rows(f"{name}, {precision}", entry, ceilings.get(f"{precision} TFLOP/s"))
     lines += ["", "| stage | outcome | seconds |", "| --- | --- | --- |"]
     lines += [markdown_row([name, _outcome(result), str(result.get("seconds", ""))]) for name, result in stages.items()]
-    lines += ["", *(f"- {name}: {value}" for name, value in facts.items())]
+    lines += ["", *facts_list(facts)]
     return "\n".join(lines) + "\n"
 
 
@@ -127,7 +127,7 @@ def _outcome(result: dict) -> str:
         others = {name: each["sentences/s"] for name, each in result.items() if isinstance(each, dict)}
         return ", ".join(f"{name} {speed:.1f} sentences/s" for name, speed in others.items())
     if "of" in result and "updates" in result:
-        score = f"{result['BLEU']:.2f} sacreBLEU" if "BLEU" in result else f"to go on: {result.get('left to do')}"
+        score = f"{result['BLEU']:.2f} sacreBLEU" if "BLEU" in result else f"unfinished: {result.get('left to do')}"
         return f"{score} after {result['updates']} updates in {result['minutes']:.1f} minutes"
     timed = {name: each["update ms"] for name, each in result.items() if isinstance(each, dict) and "update ms" in each}
     if timed:

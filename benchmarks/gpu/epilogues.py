@@ -5,8 +5,9 @@ from unittest.mock import patch
 
 import numpy as np
 
+from benchmarks.common.tables import spread
 from benchmarks.common.work import Size
-from benchmarks.gpu.steps import Device, in_turn, our_update, spread
+from benchmarks.gpu.steps import Device, in_turn, our_update
 from minitransformer.kernels.cupy import gemm_lt
 from minitransformer.kernels.cupy.feed_forward import feed_forward
 from minitransformer.kernels.precision import computing, stored_dtype

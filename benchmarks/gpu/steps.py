@@ -1,6 +1,5 @@
 """Updates on a GPU: ours and PyTorch's in turn, where their time goes, and how much memory they take."""
 
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,6 +7,7 @@ from types import ModuleType
 
 import numpy as np
 
+from benchmarks.common.tables import spread
 from benchmarks.common.work import Size, random_batch
 from benchmarks.gpu.memory import peak_of
 from minitransformer.backend import device_wait
@@ -156,11 +156,6 @@ def once(work: Callable[[], object], device: Device) -> float:
     work()
     device.wait()
     return time.perf_counter() - began
-
-
-def spread(values: list[float]) -> dict[str, float]:
-    """Median and extremes."""
-    return {"median": statistics.median(values), "lowest": min(values), "highest": max(values)}
 
 
 def _free(device: Device) -> None:

@@ -41,7 +41,7 @@ LAYER_NAMES = {
 
 
 def marian_model(model: Transformer) -> MarianMTModel:
-    """Marian with the weights of ``model``, ready to generate as many tokens as it is told, never ending by itself."""
+    """Marian with the weights of ``model``, ready to generate as many tokens as asked for, never ending early."""
     marian = MarianMTModel(_marian_config(model.config)).eval()
     marian.generation_config = GenerationConfig(
         pad_token_id=PAD, eos_token_id=None, decoder_start_token_id=BOS, use_cache=True

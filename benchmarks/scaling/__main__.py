@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.common.machine import machine_facts
-from benchmarks.common.tables import RESULTS, markdown_row, save_results
+from benchmarks.common.tables import RESULTS, facts_list, markdown_head, markdown_row, save_results
 from benchmarks.scaling.cost_model import ASSUMED, NETWORKS, fit, ring_seconds, speedup, step_seconds
 from minitransformer.config import ModelConfig
 from minitransformer.figures import png_bytes
@@ -123,7 +123,7 @@ def draw(sums: Sequence[dict], model: tuple[float, float], predicted: Sequence[d
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    return [markdown_row(head), markdown_row(["---"] * len(head)), *map(markdown_row, rows), ""]
+    return [*markdown_head(head), *map(markdown_row, rows), ""]
 
 
 def measured_text(sums: Sequence[dict], model: tuple[float, float], steps: Sequence[dict]) -> list[str]:
@@ -197,7 +197,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     steps = [measure_steps(name, options.quick) for name in ("multi30k", "base")]
     text = ["# Several ranks", "", "![measured and predicted](scaling.png)", "", "`python -m benchmarks.scaling`", ""]
     text += [*measured_text(sums, model, steps), *predicted_text(predicted)]
-    text += [f"- {name}: {value}" for name, value in facts.items()]
+    text += facts_list(facts)
     print("\n".join(text))
     picture = png_bytes(draw(sums, model, predicted))
     if not options.quick:

@@ -1,4 +1,4 @@
-"""Calling a student's function: within a time limit, on copies, and with every trouble told in one paragraph."""
+"""Calling a student's function: within a time limit, on copies, and with every failure reported in one paragraph."""
 
 import builtins
 import contextvars
@@ -75,27 +75,27 @@ class StudentFunction:
         except TimeoutError as error:
             raise Trouble(
                 f"The function had not come back after {self.seconds:g} s. Look for a loop whose condition never "
-                f"becomes false{error}. It was called with {self.told(arguments)}."
+                f"becomes false{error}. It was called with {self.arguments_text(arguments)}."
             ) from None
         except _Raised as raised:
             error = raised.__cause__
             if type(error) is NotImplementedError:  # not its children: a notebook without input raises one
                 raise NotFilledIn from None
             raise Trouble(
-                f"The function raised {told_error(error)}{_place(error, self.function)}. "
-                f"It was called with {self.told(arguments)}."
+                f"The function raised {error_text(error)}{_place(error, self.function)}. "
+                f"It was called with {self.arguments_text(arguments)}."
             ) from None
         for name, before, after in zip(self.names, arguments, given, strict=False):
             if isinstance(before, COMPARED) and not same(before, after, rtol=0.0):
                 raise Trouble(
                     f"The function changed its input {name}. An array belongs to the caller: write `y = x + 1` where "
-                    f"`x += 1` stands, or work on `x.copy()`. It was called with {self.told(arguments)}."
+                    f"`x += 1` stands, or work on `x.copy()`. It was called with {self.arguments_text(arguments)}."
                 )
         if is_unfilled(result):
             raise NotFilledIn
         return result
 
-    def told(self, arguments: Sequence[Any]) -> str:
+    def arguments_text(self, arguments: Sequence[Any]) -> str:
         """The arguments in words, by name."""
         return ", ".join(f"{name} = {describe(value)}" for name, value in zip(self.names, arguments, strict=False))
 
@@ -123,7 +123,7 @@ def called_with_care(call: Callable[[], Any], seconds: float) -> Any:
         if type(error) is NotImplementedError:  # not its children: a notebook without input raises one
             raise NotFilledIn from None
         last = traceback.extract_tb(error.__traceback__)[-1]
-        raise Trouble(f"{told_error(error)}, raised in {last.name}, `{last.line}`.") from None
+        raise Trouble(f"{error_text(error)}, raised in {last.name}, `{last.line}`.") from None
 
 
 def _place(error: BaseException, function: Callable) -> str:
@@ -135,7 +135,7 @@ def _place(error: BaseException, function: Callable) -> str:
     return f", in its line {frames[-1].lineno - code.co_firstlineno + 1}, `{frames[-1].line}`"
 
 
-def told_error(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Kind and message of an exception; a message may be missing, as long as a book, or raise an error itself."""
     try:
         text = " ".join(str(error)[:400].split())
@@ -154,7 +154,7 @@ class _Prints(io.TextIOBase):
     def write(self, text: str) -> int:
         if self.stream is not None and self.left >= 0:
             self.left -= len(text)
-            self.stream.write(text if self.left >= 0 else f"{text[: self.left]}\n[what the function prints goes on]\n")
+            self.stream.write(text if self.left >= 0 else f"{text[: self.left]}\n[further output is not shown]\n")
         return len(text)
 
     def flush(self) -> None:

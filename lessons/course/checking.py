@@ -1,4 +1,4 @@
-"""``check``: runs an exercise's tests on a student's function and says in one paragraph what came out."""
+"""``check``: runs an exercise's tests on a student's function and reports the outcome in one paragraph."""
 
 import inspect
 import textwrap
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from course.calls import NotFilledIn, StudentFunction, Trouble, told_error
+from course.calls import NotFilledIn, StudentFunction, Trouble, error_text
 from course.compare import describe, form_error, has_nan, kind, regular_difference, same
 from course.exercise import Exercise, find_exercise
 
@@ -54,7 +54,7 @@ def examine(name: str, function: Callable) -> Result:
     except Trouble as trouble:
         message = str(trouble)
     except Exception as error:  # results come in more forms than the tests can foresee
-        message = f"The tests could not use {kind(student.result)}, which the function returned: {told_error(error)}."
+        message = f"The tests could not use {kind(student.result)}, which the function returned: {error_text(error)}."
     return Result(name, "wrong", message) if message else Result(name, "right", f"Tested: {exercise.tested}.")
 
 
@@ -78,9 +78,9 @@ def fault_of(exercise: Exercise, student: StudentFunction) -> str | None:
             rule = rules[0] if all(rules) else None  # one case alone may have a rule by chance
             return (
                 named_mistake(exercise, cases, got)
-                or malformed(expected[wrong[0]], got[wrong[0]], student.told(cases[wrong[0]]), exercise.rtol)
+                or malformed(expected[wrong[0]], got[wrong[0]], student.arguments_text(cases[wrong[0]]), exercise.rtol)
                 or broken_property(exercise, student, cases)
-                or example(expected[wrong[0]], got[wrong[0]], student.told(cases[wrong[0]]), rule)
+                or example(expected[wrong[0]], got[wrong[0]], student.arguments_text(cases[wrong[0]]), rule)
             )
     return broken_property(exercise, student, cases)
 

@@ -6,7 +6,7 @@ import numpy as np
 
 NUMBERS = (np.ndarray, np.generic, bool, int, float)
 SHOWN = 16
-"""An array of more elements is told by its shape."""
+"""An array of more elements is described by its shape alone."""
 
 
 def same(expected: Any, got: Any, rtol: float) -> bool:
@@ -50,7 +50,7 @@ def _number_error(expected: np.ndarray, got: Any, what: str, wanted: str) -> str
 
 
 def has_nan(value: Any) -> bool:
-    """Whether a NaN stands anywhere in it."""
+    """Whether it contains a NaN."""
     if isinstance(value, (tuple, list)):
         return any(has_nan(part) for part in value)
     return isinstance(value, NUMBERS) and np.asarray(value).dtype.kind == "f" and bool(np.isnan(value).any())

@@ -22,7 +22,7 @@ def check_gradient(rule: Rule | tuple[Callable, Callable], *inputs: Any, **optio
 
     Args:
         rule: a Rule, or a pair (forward, backward) of the same form: forward gives (y, saved), backward a tuple.
-        inputs: the arrays that gradients are wanted for; they are taken as float64.
+        inputs: the arrays to differentiate with respect to; they are taken as float64.
         options: what forward takes by keyword.
     """
     if not isinstance(rule, Rule) and not (isinstance(rule, tuple) and len(rule) == 2):
@@ -37,7 +37,7 @@ def check_gradient(rule: Rule | tuple[Callable, Callable], *inputs: Any, **optio
     except Trouble as trouble:
         return print(f"{name}: WRONG. {trouble}")
     if not slopes:
-        return print(f"{name}: not yet. Give check_gradient the arrays that gradients are wanted for.")
+        return print(f"{name}: not yet. Give check_gradient the arrays to differentiate with respect to.")
     numerical, analytic = (sum(pairs[0][side] for pairs in slopes) for side in (0, 1))
     errors = [max(relative_error(*pair) for pair in pairs) for pairs in slopes]
     wrong = [str(i) for i, error in enumerate(errors) if not error <= TOLERANCE]  # NaN is wrong

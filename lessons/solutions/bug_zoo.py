@@ -1,4 +1,4 @@
-"""Solutions of the bug zoo: eight layers mended, two probes."""
+"""Solutions of the bug zoo: eight layers fixed, two probes."""
 
 import math
 

@@ -26,7 +26,7 @@ def embedding_backward(grad_y, ids, n_tokens):
 def shift(k, d_model):
     matrix = np.zeros((d_model, d_model))
     for i, angle in enumerate(k * speeds(d_model)):
-        turn = [[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]]  # (sin, cos) stands on its left
+        turn = [[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]]  # (sin, cos) @ turn
         matrix[2 * i : 2 * i + 2, 2 * i : 2 * i + 2] = turn
     return matrix
 

@@ -35,7 +35,7 @@ def leaks(logits_of, ids, vocab_size):
 def decoding_flops(n_src, n_tgt, d_model, d_ff, n_heads, d_k):
     wide = n_heads * d_k
     # One new position: Q, K, V and O of self-attention, Q and O of cross-attention, the feed-forward layer.
-    position = 2 * (6 * d_model * wide + 2 * d_model * d_ff) + 4 * n_src * wide  # and its look at the memory
+    position = 2 * (6 * d_model * wide + 2 * d_model * d_ff) + 4 * n_src * wide  # and attention to the memory
     memory = 4 * n_src * d_model * wide  # keys and values of the source
     without = sum(t * position + memory + 4 * t * t * wide for t in range(1, n_tgt + 1))
     cached = sum(position + 4 * t * wide for t in range(1, n_tgt + 1)) + memory

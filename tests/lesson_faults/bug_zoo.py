@@ -1,6 +1,7 @@
-"""Planted faults of the bug zoo: for each exercise, (wrong function, words that its message must hold)."""
+"""Planted faults of the bug zoo: for each exercise, words that the message must hold and the wrong function."""
 
 import numpy as np
+from lesson_faults.altered import with_inputs, with_result
 
 from minitransformer.optim import learning_rate
 from solutions import bug_zoo as right
@@ -14,42 +15,12 @@ def schedule_per_tensor(parameters, gradients, step, d_model, warmup):
     return changed, step
 
 
-def schedule_late(parameters, gradients, step, d_model, warmup):
-    rate = learning_rate(step, d_model, warmup)
-    return [w - rate * g for w, g in zip(parameters, gradients, strict=True)], step + 1
+def padding(scores, lengths):
+    return np.arange(scores.shape[-1]) >= lengths[:, None]  # (B, S)
 
 
-def schedule_uphill(parameters, gradients, step, d_model, warmup):
-    return right.schedule(parameters, [-g for g in gradients], step, d_model, warmup)
-
-
-def schedule_not_counted(parameters, gradients, step, d_model, warmup):
-    return right.schedule(parameters, gradients, step, d_model, warmup)[0], step
-
-
-def dropout_scaled_twice(x, keep, p_drop, training):
-    return right.dropout(x, keep, p_drop, training) * (1.0 if training else 1 - p_drop)
-
-
-def mask_rows(scores, lengths):
-    scores = scores.copy()
-    for b, length in enumerate(lengths):
-        scores[b, length:, :] = -np.inf
-    return right.padding_mask(scores, np.full(len(lengths), scores.shape[-1]))
-
-
-def mask_rows_finite(scores, lengths):
-    weights = right.padding_mask(scores, np.full(len(lengths), scores.shape[-1]))
-    for b, length in enumerate(lengths):
-        weights[b, length:] = 0.0
-    return weights
-
-
-def mask_late(scores, lengths):
-    weights = right.padding_mask(scores, np.full(len(lengths), scores.shape[-1]))
-    for b, length in enumerate(lengths):
-        weights[b, :, length:] = 0.0
-    return weights
+def unmasked(scores):
+    return right.padding_mask(scores, np.full(len(scores), scores.shape[-1]))
 
 
 def place_by_zeros(block, d_model):
@@ -89,20 +60,6 @@ def nll_of(logits, targets):
     return -log_p[np.arange(targets.size), targets.ravel()].reshape(targets.shape)
 
 
-def smoothed_over_padding(logits, targets, eps):
-    plain = right.smoothed_loss(logits, targets, 0.0)
-    return (1 - eps) * plain - eps * right.log_probabilities(logits).mean(axis=1).sum()
-
-
-def smoothed_everywhere(logits, targets, eps):
-    return (1 - eps) * nll_of(logits, targets).sum() - eps * right.log_probabilities(logits).mean(axis=1).sum()
-
-
-def target_read(sequences):
-    tgt_in, _ = right.shifted_target(sequences)
-    return tgt_in, tgt_in
-
-
 def target_by_two(sequences):
     tgt_in, tgt_out = right.shifted_target(sequences)
     return tgt_in, right.shifted_target([s[1:] for s in sequences])[1][:, : tgt_out.shape[1] - 1]
@@ -116,66 +73,70 @@ def target_without_end(sequences):
 
 
 FAULTS = {
-    "softmax_gradient": [
-        (lambda grad_y, y: right.softmax_gradient(grad_y / y.shape[0], y), "Too small by the batch size"),
-        (lambda grad_y, y: grad_y * y, "mean term is missing"),
-        (lambda grad_y, y: y * grad_y - y * np.vdot(grad_y, y), "sum runs over the whole array"),
-    ],
-    "schedule": [
-        (schedule_per_tensor, "once per tensor"),
-        (schedule_late, "that of the update before"),
-        (schedule_uphill, "points uphill"),
-        (schedule_not_counted, "is not counted"),
-    ],
-    "dropout": [
-        (lambda x, keep, p_drop, training: np.where(keep, x / (1 - p_drop), 0.0), "active at inference"),
-        (lambda x, keep, p_drop, training: np.where(keep, x, 0.0) if training else x, "not scaled up"),
-        (dropout_scaled_twice, "there twice"),
-    ],
-    "padding_mask": [
-        (mask_rows, "wrong axis"),
-        (mask_rows_finite, "wrong axis"),
-        (mask_late, "after the softmax"),
-        (lambda scores, lengths: right.padding_mask(scores, lengths + 1), "one key too late"),
-    ],
-    "norm_place": [
-        (lambda block, d_model: "post", "That is what the text says"),
-        (place_by_zeros, "returns zeros"),
-        (place_by_identity, "returns its input"),
-    ],
-    "shared_masks": [
-        (masks_of_neighbours, "Only neighbours"),
-        (masks_by_counting, "how many of them stayed"),
-        (lambda layer, shape, p_drop: 3, "always 3"),
-    ],
-    "scores": [
-        (
-            lambda x, w_q, w_k, n_heads: right.scores(x, w_q, w_k, n_heads) / np.sqrt(n_heads),
-            "sqrt(d_model) where sqrt(d_k) belongs",
+    "softmax_gradient": {
+        "Too small by the batch size": lambda grad_y, y: right.softmax_gradient(grad_y / y.shape[0], y),
+        "mean term is missing": lambda grad_y, y: grad_y * y,
+        "sum runs over the whole array": lambda grad_y, y: y * grad_y - y * np.vdot(grad_y, y),
+    },
+    "schedule": {
+        "once per tensor": schedule_per_tensor,
+        "that of the update before": with_result(
+            with_inputs(right.schedule, step=lambda step: step - 1), lambda parameters, step: (parameters, step + 1)
         ),
-        (lambda x, w_q, w_k, n_heads: right.scores(x, w_q, w_k, n_heads) * np.sqrt(x.shape[1] / n_heads), "is missing"),
-        (scores_interleaved, "interleaved"),
-        (lambda x, w_q, w_k, n_heads: right.scores(x, w_q, w_k, n_heads).swapaxes(1, 2), "exchanged"),
-    ],
-    "mean_loss": [
-        (lambda logits, targets: nll_of(logits, targets).mean(), "Padding stands in the mean"),
-        (
-            lambda logits, targets: (nll_of(logits, targets) * (targets > 0)).sum() / targets.size,
-            "counted in the divisor",
+        "points uphill": with_inputs(right.schedule, gradients=lambda gradients: [-g for g in gradients]),
+        "is not counted": with_result(right.schedule, lambda parameters, step: (parameters, step - 1)),
+    },
+    "dropout": {
+        "active at inference": lambda x, keep, p_drop, training: np.where(keep, x / (1 - p_drop), 0.0),
+        "not scaled up": lambda x, keep, p_drop, training: np.where(keep, x, 0.0) if training else x,
+        "there twice": lambda x, keep, p_drop, training: (
+            right.dropout(x, keep, p_drop, training) * (1.0 if training else 1 - p_drop)
         ),
-        (
-            lambda logits, targets: np.mean([right.mean_loss(logits[[b]], targets[[b]]) for b in range(len(targets))]),
-            "mean of sentence means",
+    },
+    "padding_mask": {
+        "wrong axis": lambda scores, lengths: unmasked(np.where(padding(scores, lengths)[..., None], -np.inf, scores)),
+        "on the wrong axis": lambda scores, lengths: np.where(
+            padding(scores, lengths)[..., None], 0.0, unmasked(scores)
         ),
-    ],
-    "smoothed_loss": [
-        (smoothed_over_padding, "smoothing runs over padding"),
-        (smoothed_everywhere, "counts in both parts"),
-        (lambda logits, targets, eps: right.smoothed_loss(logits, targets, 0.0), "smoothing is missing"),
-    ],
-    "shifted_target": [
-        (target_read, "not shifted"),
-        (target_by_two, "shifted by two"),
-        (target_without_end, "EOS is missing"),
-    ],
+        "after the softmax": lambda scores, lengths: np.where(padding(scores, lengths)[:, None], 0.0, unmasked(scores)),
+        "one key too late": with_inputs(right.padding_mask, lengths=lambda lengths: lengths + 1),
+    },
+    "norm_place": {
+        "That is what the text says": lambda block, d_model: "post",
+        "returns zeros": place_by_zeros,
+        "returns its input": place_by_identity,
+    },
+    "shared_masks": {
+        "Only neighbours": masks_of_neighbours,
+        "how many of them stayed": masks_by_counting,
+        "always 3": lambda layer, shape, p_drop: 3,
+    },
+    "scores": {
+        "sqrt(d_model) where sqrt(d_k) belongs": lambda *inputs: right.scores(*inputs) / np.sqrt(inputs[-1]),
+        "is missing": lambda x, w_q, w_k, n_heads: right.scores(x, w_q, w_k, n_heads) * np.sqrt(x.shape[1] / n_heads),
+        "interleaved": scores_interleaved,
+        "exchanged": lambda x, w_q, w_k, n_heads: right.scores(x, w_q, w_k, n_heads).swapaxes(1, 2),
+    },
+    "mean_loss": {
+        "Padding stands in the mean": lambda logits, targets: nll_of(logits, targets).mean(),
+        "counted in the divisor": lambda logits, targets: right.mean_loss(logits, targets) * np.mean(targets > 0),
+        "mean of sentence means": lambda logits, targets: np.mean(
+            [right.mean_loss(logits[[b]], targets[[b]]) for b in range(len(targets))]
+        ),
+    },
+    "smoothed_loss": {
+        "smoothing runs over padding": lambda logits, targets, eps: (
+            (1 - eps) * right.smoothed_loss(logits, targets, 0.0)
+            - eps * right.log_probabilities(logits).mean(axis=1).sum()
+        ),
+        "counts in both parts": lambda logits, targets, eps: (
+            (1 - eps) * nll_of(logits, targets).sum() - eps * right.log_probabilities(logits).mean(axis=1).sum()
+        ),
+        "smoothing is missing": lambda logits, targets, eps: right.smoothed_loss(logits, targets, 0.0),
+    },
+    "shifted_target": {
+        "not shifted": with_result(right.shifted_target, lambda tgt_in, _: (tgt_in, tgt_in)),
+        "shifted by two": target_by_two,
+        "EOS is missing": target_without_end,
+    },
 }

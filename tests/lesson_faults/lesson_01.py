@@ -1,22 +1,9 @@
-"""Planted faults of lesson 1: for each exercise, (wrong function, words that its message must hold)."""
+"""Planted faults of lesson 1: for each exercise, words that the message must hold and the wrong function."""
 
 import numpy as np
+from lesson_faults.altered import with_part
 
 from solutions import lesson_01 as right
-
-
-def centred_in_place(x):
-    x -= x.mean(axis=-1, keepdims=True)
-    return x
-
-
-def gradient_one_sided(f, x, h):
-    gradient = np.zeros_like(x)
-    for i in np.ndindex(*x.shape):
-        moved = x.copy()
-        moved[i] += h
-        gradient[i] = (f(moved) - f(x)) / h
-    return gradient
 
 
 def gradient_that_wanders(f, x, h):
@@ -61,42 +48,41 @@ def judge_along_ones(forward, backward, x):
 
 
 FAULTS = {
-    "centred": [
-        (lambda x: x - np.average(x, axis=0), "over the first axis"),
-        (lambda x: x - x.sum(axis=-1) / x.shape[-1], "keepdims is missing"),
-        (lambda x: x - x.sum() / x.size, "One mean for the whole array"),
-        (centred_in_place, "changed its input x"),
-    ],
-    "numerical_gradient": [
-        (gradient_one_sided, "one-sided, f(x + h) - f(x)"),
-        (lambda f, x, h: 2 * right.numerical_gradient(f, x, h), "Twice too large"),
-        (gradient_that_wanders, "not put back"),
-        (lambda f, x, h: right.numerical_gradient(f, x, h).flat[0], "must be an array of shape (1,)"),
-    ],
-    "linear_backward": [
-        (
-            lambda grad_y, x, weight: (np.einsum("ti,ij->tj", grad_y, weight), x.T @ grad_y, grad_y.sum(axis=0)),
-            "not transposed in grad_x",
+    "centred": {
+        "over the first axis": lambda x: x - np.average(x, axis=0),
+        "keepdims is missing": lambda x: x - x.sum(axis=-1) / x.shape[-1],
+        "One mean for the whole array": lambda x: x - x.sum() / x.size,
+        "changed its input x": lambda x: np.subtract(x, x.mean(axis=-1, keepdims=True), out=x),
+    },
+    "numerical_gradient": {
+        "one-sided, f(x + h) - f(x)": lambda f, x, h: np.reshape(
+            [(f(x + step) - f(x)) / h for step in h * np.eye(x.size).reshape(-1, *x.shape)], x.shape
         ),
-        (
-            lambda grad_y, x, weight: (grad_y @ weight.T, x.T @ grad_y, grad_y.sum(axis=0) / grad_y.shape[0]),
-            "grad_bias is too small by the number of positions",
+        "Twice too large": lambda f, x, h: 2 * right.numerical_gradient(f, x, h),
+        "not put back": gradient_that_wanders,
+        "must be an array of shape (1,)": lambda f, x, h: right.numerical_gradient(f, x, h).flat[0],
+    },
+    "linear_backward": {
+        "not transposed in grad_x": with_part(
+            right.linear_backward, 0, lambda grad_y, x, weight: np.einsum("ti,ij->tj", grad_y, weight)
         ),
-        (lambda grad_y, x, weight: (grad_y @ weight.T, x.T @ grad_y, grad_y), "must have the shape (2,), got (2, 2)"),
-        (lambda grad_y, x, weight: (grad_y @ weight.T, (x.T @ grad_y).T, grad_y.sum(axis=0)), "transposed grad_weight"),
-    ],
-    "unbroadcast": [
-        (unbroadcast_by_mean, "Too small by the number of copies"),
-        (
-            lambda grad, shape: grad.sum(axis=tuple(range(grad.ndim - len(shape)))),
-            "must have the shape (2, 1), got (2, 3)",
+        "grad_bias is too small by the number of positions": with_part(
+            right.linear_backward, 2, lambda grad_y, x, weight: grad_y.sum(axis=0) / grad_y.shape[0]
         ),
-        (unbroadcast_first_copy, "Only the first copy"),
-    ],
-    "is_right": [
-        (judge_of_sums, "Draw grad_y at random"),
-        (judge_by_absolute_difference, "relative to its size"),
-        (lambda forward, backward, x: backward(forward(x), x).shape == x.shape, "Everything was called right"),
-        (judge_along_ones, "Draw the direction at random"),
-    ],
+        "must have the shape (2,), got (2, 2)": with_part(right.linear_backward, 2, lambda grad_y, *rest: grad_y),
+        "transposed grad_weight": with_part(right.linear_backward, 1, lambda grad_y, x, weight: (x.T @ grad_y).T),
+    },
+    "unbroadcast": {
+        "Too small by the number of copies": unbroadcast_by_mean,
+        "must have the shape (2, 1), got (2, 3)": lambda grad, shape: grad.sum(
+            axis=tuple(range(grad.ndim - len(shape)))
+        ),
+        "Only the first copy": unbroadcast_first_copy,
+    },
+    "is_right": {
+        "Draw grad_y at random": judge_of_sums,
+        "relative to its size": judge_by_absolute_difference,
+        "Everything was called right": lambda forward, backward, x: backward(forward(x), x).shape == x.shape,
+        "Draw the direction at random": judge_along_ones,
+    },
 }

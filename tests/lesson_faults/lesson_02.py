@@ -1,13 +1,8 @@
-"""Planted faults of lesson 2: for each exercise, (wrong function, words that its message must hold)."""
+"""Planted faults of lesson 2: for each exercise, words that the message must hold and the wrong function."""
 
 import numpy as np
 
 from solutions import lesson_02 as right
-
-
-def sigmoid_of_y(grad_y, saved):
-    e = np.exp(-saved[0])
-    return (grad_y * e / (1 + e) ** 2,)
 
 
 def nearest_first(uses, last):
@@ -21,57 +16,45 @@ def every_path(uses, last):
     return [last, *(op for each in uses[last] for op in every_path(uses, each))]
 
 
-def all_ops(uses, last):
-    found = right.order(uses, last)
-    return found + [op for op in range(len(uses)) if op not in found]
-
-
-def replaced(tape, n_values):
+def overwritten(tape, n_values):
     found = {tape[-1][1]: 1.0}
     for inputs, output, backward in tape[::-1]:
         found.update(zip(inputs, backward(found.get(output, 0.0)), strict=True))
     return [found.get(value, 0.0) for value in range(n_values)]
 
 
-def never_started(tape, n_values):
-    found = np.zeros(n_values)
+def swept(tape, found):
     for inputs, output, backward in tape[::-1]:
-        found[list(inputs)] += backward(found[output])
-    return found.tolist()
-
-
-def once_per_op(tape, n_values):
-    found = np.zeros(n_values)
-    found[tape[-1][1]] = 1.0
-    for inputs, output, backward in tape[::-1]:
-        found[list(inputs)] += backward(found[output])  # an index that stands twice counts once
+        found[list(inputs)] += backward(found[output])  # an index that occurs twice counts once
     return found.tolist()
 
 
 FAULTS = {
-    "two_paths": [
-        (lambda grad_y, a, b: (b * grad_y, a * grad_y), "the product's part alone"),
-        (lambda grad_y, a, b: right.two_paths(grad_y, a, b)[::-1], "exchanged"),
-        (lambda grad_y, a, b: right.two_paths(np.ones_like(grad_y), a, b), "grad_y is not used"),
-        (lambda grad_y, a, b: (np.exp(a) * b * grad_y, a * grad_y), "paths add"),
-    ],
-    "sigmoid_backward": [
-        (lambda grad_y, saved: (saved[0] - saved[0] ** 2,), "grad_y is not used"),
-        (sigmoid_of_y, "no further sigmoid"),
-        (lambda grad_y, saved: grad_y * (saved[0] - saved[0] ** 2), "returns a tuple"),
-        (lambda grad_y, saved: (grad_y * (1 - saved[0]) * (1 + saved[0]),), "belongs to tanh"),
-    ],
-    "order": [
-        (nearest_first, "which still owes it a gradient"),
-        (lambda uses, last: right.order(uses, last)[::-1], "order of the forward pass"),
-        (every_path, "is walked twice"),
-        (all_ops, "the result does not use it"),
-        (lambda uses, last: [last, *uses[last]], "is missing"),
-    ],
-    "gradients": [
-        (replaced, "replaces the ones before it"),
-        (never_started, "by itself is 1"),
-        (once_per_op, "only one of them arrives"),
-        (lambda tape, n_values: [grad for grad in right.gradients(tape, n_values) if grad], "must be a list of 5"),
-    ],
+    "two_paths": {
+        "the product's part alone": lambda grad_y, a, b: (b * grad_y, a * grad_y),
+        "exchanged": lambda grad_y, a, b: right.two_paths(grad_y, a, b)[::-1],
+        "grad_y is not used": lambda grad_y, a, b: right.two_paths(np.ones_like(grad_y), a, b),
+        "paths add": lambda grad_y, a, b: (np.exp(a) * b * grad_y, a * grad_y),
+    },
+    "sigmoid_backward": {
+        "grad_y is not used": lambda grad_y, saved: (saved[0] - saved[0] ** 2,),
+        "no further sigmoid": lambda grad_y, saved: right.sigmoid_backward(grad_y, (1 / (1 + np.exp(-saved[0])),)),
+        "returns a tuple": lambda grad_y, saved: grad_y * (saved[0] - saved[0] ** 2),
+        "belongs to tanh": lambda grad_y, saved: (grad_y * (1 - saved[0]) * (1 + saved[0]),),
+    },
+    "order": {
+        "which still owes it a gradient": nearest_first,
+        "order of the forward pass": lambda uses, last: right.order(uses, last)[::-1],
+        "is walked twice": every_path,
+        "the result does not use it": lambda uses, last: (
+            right.order(uses, last) + sorted(set(range(len(uses))) - set(right.order(uses, last)))
+        ),
+        "is missing": lambda uses, last: [last, *uses[last]],
+    },
+    "gradients": {
+        "replaces the ones before it": overwritten,
+        "by itself is 1": lambda tape, n_values: swept(tape, np.zeros(n_values)),
+        "only one of them arrives": lambda tape, n_values: swept(tape, np.eye(n_values)[tape[-1][1]]),
+        "must be a list of 5": lambda tape, n_values: [grad for grad in right.gradients(tape, n_values) if grad],
+    },
 }

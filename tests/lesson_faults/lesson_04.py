@@ -1,13 +1,9 @@
-"""Planted faults of lesson 4: for each exercise, (wrong function, words that its message must hold)."""
+"""Planted faults of lesson 4: for each exercise, words that the message must hold and the wrong function."""
 
 import numpy as np
+from lesson_faults.altered import with_inputs, with_result
 
 from solutions import lesson_04 as right
-
-
-def softmax_over(scores, axis=-1):
-    exponentials = np.exp(scores - scores.max())
-    return exponentials / exponentials.sum(axis=axis, keepdims=True)
 
 
 def mask_that_leaks(lengths, max_length):
@@ -16,11 +12,8 @@ def mask_that_leaks(lengths, max_length):
     return mask
 
 
-def mask_of_queries(lengths, max_length):
-    mask = np.tri(max_length, dtype=bool)[None].repeat(len(lengths), axis=0)
-    for b, length in enumerate(lengths):
-        mask[b, length:] = False
-    return mask
+def causal(lengths, max_length):
+    return np.tri(max_length, dtype=bool)[None].repeat(len(lengths), axis=0)
 
 
 def backward_without_mean(grad_y, q, k, v, weights):
@@ -28,14 +21,8 @@ def backward_without_mean(grad_y, q, k, v, weights):
     return grad_scores @ k, grad_scores.T @ q, weights.T @ grad_y
 
 
-def backward_unscaled(grad_y, q, k, v, weights):
-    grad_q, grad_k, grad_v = right.backward(grad_y, q, k, v, weights)
-    return grad_q * np.sqrt(q.shape[1]), grad_k * np.sqrt(q.shape[1]), grad_v
-
-
-def backward_value_transposed(grad_y, q, k, v, weights):
-    grad_q, grad_k, grad_v = right.backward(grad_y, q, k, v, weights)
-    return grad_q, grad_k, grad_v.T
+def unscaled(grad):
+    return grad * np.sqrt(grad.shape[1])
 
 
 def streaming_overflows(q, k, v, size):
@@ -49,53 +36,38 @@ def streaming_mean(q, k, v, size):
 
 
 FAULTS = {
-    "weights": [
-        (lambda q, k, mask: right.weights(q * np.sqrt(q.shape[-1]), k, mask), "scale 1 / sqrt(d_k) is missing"),
-        (
-            lambda q, k, mask: np.where(mask, softmax_over(q @ k.T / np.sqrt(k.shape[-1])), 0.0),
-            "mask is applied after the softmax",
+    "weights": {
+        "scale 1 / sqrt(d_k) is missing": lambda q, k, mask: right.weights(q * np.sqrt(q.shape[-1]), k, mask),
+        "mask is applied after the softmax": lambda q, k, mask: right.weights(q, k, np.ones_like(mask)) * mask,
+        "transposed": with_result(right.weights, np.transpose),
+        "100 times the right one": with_result(right.weights, lambda weights: 100 * weights),
+    },
+    "self_attention": {
+        "d_model where d_k belongs": with_inputs(right.self_attention, w_q=lambda w: w * (w.shape[1] / len(w)) ** 0.5),
+        "Queries and keys are exchanged": lambda x, w_q, w_k, w_v: right.self_attention(x, w_k, w_q, w_v),
+        "weights are applied to x itself": lambda x, w_q, w_k, w_v: right.self_attention(x, w_q, w_k, np.eye(len(w_v))),
+    },
+    "decoder_mask": {
+        "The future leaks from position 3 to 1": mask_that_leaks,
+        "Padding lies on the wrong axis": lambda lengths, max_length: (
+            causal(lengths, max_length) & (np.arange(max_length) < np.array(lengths)[:, None])[:, :, None]
         ),
-        (lambda q, k, mask: right.weights(q, k, mask).T, "transposed"),
-        (lambda q, k, mask: 100 * right.weights(q, k, mask), "100 times the right one"),
-    ],
-    "self_attention": [
-        (
-            lambda x, w_q, w_k, w_v: softmax_over((x @ w_q) @ (x @ w_k).T / x.shape[-1] ** 0.5) @ x @ w_v,
-            "d_model where d_k belongs",
+        "Padding is not masked": causal,
+        "The mask is strict": with_result(right.decoder_mask, lambda mask: np.tril(mask, k=-1)),
+        "must be a boolean array": with_result(right.decoder_mask, lambda mask: mask.astype(float)),
+    },
+    "backward": {
+        "The mean term of the softmax is missing": backward_without_mean,
+        "missing in grad_q and grad_k": with_result(
+            right.backward, lambda grad_q, grad_k, grad_v: (unscaled(grad_q), unscaled(grad_k), grad_v)
         ),
-        (
-            lambda x, w_q, w_k, w_v: softmax_over((x @ w_k) @ (x @ w_q).T / w_q.shape[-1] ** 0.5) @ x @ w_v,
-            "Queries and keys are exchanged",
+        "transposed": with_result(right.backward, lambda grad_q, grad_k, grad_v: (grad_q, grad_k, grad_v.T)),
+    },
+    "streaming": {
+        "The last block": lambda q, k, v, size: right.streaming(
+            q, k[: len(k) // size * size], v[: len(k) // size * size], size
         ),
-        (
-            lambda x, w_q, w_k, w_v: right.self_attention(x, w_q, w_k, np.eye(len(w_v))),
-            "weights are applied to x itself",
-        ),
-    ],
-    "decoder_mask": [
-        (mask_that_leaks, "The future leaks from position 3 to 1"),
-        (mask_of_queries, "Padding lies on the wrong axis"),
-        (
-            lambda lengths, max_length: np.tri(max_length, dtype=bool)[None].repeat(len(lengths), axis=0),
-            "Padding is not masked",
-        ),
-        (
-            lambda lengths, max_length: right.decoder_mask(lengths, max_length) & np.tri(max_length, k=-1, dtype=bool),
-            "The mask is strict",
-        ),
-        (lambda lengths, max_length: right.decoder_mask(lengths, max_length).astype(float), "must be a boolean array"),
-    ],
-    "backward": [
-        (backward_without_mean, "The mean term of the softmax is missing"),
-        (backward_unscaled, "missing in grad_q and grad_k"),
-        (backward_value_transposed, "transposed"),
-    ],
-    "streaming": [
-        (
-            lambda q, k, v, size: right.streaming(q, k[: len(k) // size * size], v[: len(k) // size * size], size),
-            "The last block",
-        ),
-        (streaming_overflows, "overflow"),
-        (streaming_mean, "the same weight"),
-    ],
+        "overflow": streaming_overflows,
+        "the same weight": streaming_mean,
+    },
 }

@@ -1,6 +1,7 @@
-"""Planted faults of lesson 11: for each exercise, (wrong function, words that its message must hold)."""
+"""Planted faults of lesson 11: for each exercise, words that the message must hold and the wrong function."""
 
 import numpy as np
+from lesson_faults.altered import with_inputs, with_part, with_result
 
 from solutions import lesson_11 as right
 
@@ -10,65 +11,50 @@ def adam_eps_inside(w, grad, m, v, t, rate, beta1, beta2, eps):
     return w - rate * m / (1 - beta1**t) * (v / (1 - beta2**t) + eps) ** -0.5, m, v
 
 
-def adam_upwards(w, grad, m, v, t, *settings):
-    after, m, v = right.adam_step(w, grad, m, v, t, *settings)
-    return 2 * w - after, m, v
-
-
 def adam_keeps_corrected(w, grad, m, v, t, rate, beta1, beta2, eps):
     after, m, v = right.adam_step(w, grad, m, v, t, rate, beta1, beta2, eps)
     return after, m / (1 - beta1**t), v / (1 - beta2**t)
 
 
-def distances_of_signs(grads, factors, rate, *settings):
-    return right.distances(grads, factors, rate, *settings)[0], float(-rate * np.sign(grads).sum())
-
-
-def distances_exchanged(*inputs):
-    plain, adam = right.distances(*inputs)
-    return adam, plain
-
-
 def batches_of_real_tokens(lengths, budget):
     numbers, filled, number = np.zeros(len(lengths), dtype=int), 0, 0
-    for place in sorted(range(len(lengths)), key=lambda i: lengths[i]):
-        if filled + lengths[place] > budget:
+    for i in sorted(range(len(lengths)), key=lambda i: lengths[i]):
+        if filled + lengths[i] > budget:
             filled, number = 0, number + 1
-        filled += lengths[place]
-        numbers[place] = number
+        filled += lengths[i]
+        numbers[i] = number
     return numbers
 
 
 FAULTS = {
-    "schedule": [
-        (lambda step, d_model, warmup: max(step**-0.5, step / warmup**1.5) / np.sqrt(d_model), "The larger of the two"),
-        (lambda step, d_model, warmup: right.schedule(step, 1, warmup), "d_model is missing"),
-        (lambda step, d_model, warmup: right.schedule(min(step, warmup), d_model, warmup), "The fall is missing"),
-        (lambda step, d_model, warmup: right.schedule(1 + step, d_model, warmup), "taken for 2"),
-    ],
-    "adam_step": [
-        (
-            lambda w, grad, m, v, t, *settings: right.adam_step(w, grad, m, v, 10**6, *settings),
-            "Both corrections are missing",
+    "schedule": {
+        "The larger of the two": lambda step, d_model, warmup: max(step**-0.5, step / warmup**1.5) / np.sqrt(d_model),
+        "d_model is missing": with_inputs(right.schedule, d_model=lambda d_model: 1),
+        "The fall is missing": lambda step, d_model, warmup: right.schedule(min(step, warmup), d_model, warmup),
+        "taken for 2": with_inputs(right.schedule, step=lambda step: 1 + step),
+    },
+    "adam_step": {
+        "Both corrections are missing": with_inputs(right.adam_step, t=lambda t: 10**6),
+        "eps stands under the root": adam_eps_inside,
+        "subtract the step": with_part(right.adam_step, 0, lambda w, *rest: 2 * w - right.adam_step(w, *rest)[0]),
+        "corrected means are returned": adam_keeps_corrected,
+    },
+    "accumulated": {
+        "Each micro-batch counts the same": lambda gradients, n_tokens: np.add.reduce(gradients) / len(gradients),
+        "The gradients are added": lambda gradients, n_tokens: sum(gradients),
+        "not divided by their number": lambda gradients, n_tokens: n_tokens @ gradients,
+    },
+    "distances": {
+        "used nowhere": with_inputs(right.distances, factors=np.ones_like),
+        "m and v begin anew": with_part(
+            right.distances, 1, lambda grads, factors, rate, *settings: float(-rate * np.sign(grads).sum())
         ),
-        (adam_eps_inside, "eps stands under the root"),
-        (adam_upwards, "subtract the step"),
-        (adam_keeps_corrected, "corrected means are returned"),
-    ],
-    "accumulated": [
-        (lambda gradients, n_tokens: np.add.reduce(gradients) / len(gradients), "Each micro-batch counts the same"),
-        (lambda gradients, n_tokens: sum(gradients), "The gradients are added"),
-        (lambda gradients, n_tokens: n_tokens @ gradients, "not divided by their number"),
-    ],
-    "distances": [
-        (lambda grads, factors, *settings: right.distances(grads, 0 * factors + 1, *settings), "used nowhere"),
-        (distances_of_signs, "m and v begin anew"),
-        (distances_exchanged, "exchanged"),
-    ],
-    "token_batches": [
-        (batches_of_real_tokens, "Real tokens are counted"),
-        (lambda lengths, budget: right.token_batches(lengths, budget - 1), "just the budget is allowed"),
-        (lambda lengths, budget: 1 + right.token_batches(lengths, budget), "counted from 0"),
-        (lambda lengths, budget: right.token_batches(lengths, 2 * budget), "a rectangle of"),
-    ],
+        "exchanged": with_result(right.distances, lambda plain, adam: (adam, plain)),
+    },
+    "token_batches": {
+        "Real tokens are counted": batches_of_real_tokens,
+        "just the budget is allowed": with_inputs(right.token_batches, budget=lambda budget: budget - 1),
+        "counted from 0": with_result(right.token_batches, lambda numbers: 1 + numbers),
+        "a rectangle of": with_inputs(right.token_batches, budget=lambda budget: 2 * budget),
+    },
 }

@@ -1,52 +1,10 @@
-"""Planted faults of lesson 12: for each exercise, (wrong function, words that its message must hold)."""
+"""Planted faults of lesson 12: for each exercise, words that the message must hold and the wrong function."""
 
 import numpy as np
+from lesson_faults.altered import with_inputs, with_part, with_result
 
 from minitransformer.generation import length_penalty
 from solutions import lesson_12 as right
-
-
-def score_without_eos(log_prob, n_words, alpha):
-    return log_prob / length_penalty(n_words, alpha)
-
-
-def score_multiplied(log_prob, n_words, alpha):
-    return log_prob * length_penalty(n_words + 1, alpha)
-
-
-def score_per_token(log_prob, n_words, alpha):
-    return log_prob * (1 + n_words) ** -alpha
-
-
-def bytes_of_keys(n_layers, d_model, n_sentences, beam_size, tgt_length, src_length):
-    return sum(n_sentences * (beam_size * tgt_length + src_length) * d_model * 4 for _ in range(n_layers))
-
-
-def bytes_of_the_past(n_layers, d_model, n_sentences, beam_size, tgt_length, src_length):
-    return n_layers * n_sentences * beam_size * tgt_length * d_model * 8
-
-
-def bytes_of_copied_sources(n_layers, d_model, n_sentences, beam_size, tgt_length, src_length):
-    return n_layers * n_sentences * beam_size * (tgt_length + src_length) * d_model * 8
-
-
-def bytes_of_scores(n_layers, d_model, n_sentences, beam_size, tgt_length, src_length):
-    return n_layers * n_sentences * beam_size * tgt_length * src_length * d_model * 8
-
-
-def bytes_of_one_hypothesis(n_layers, d_model, n_sentences, beam_size, tgt_length, src_length):
-    return n_layers * n_sentences * (tgt_length + src_length) * d_model * 8
-
-
-def beam_step_of_each(log_probs, next_log_probs, beam_size):
-    tokens = next_log_probs.argmax(axis=1)
-    totals = log_probs + next_log_probs.max(axis=1)
-    order = np.argsort(-totals)[:beam_size]
-    return order, tokens[order], totals[order]
-
-
-def beam_step_without_log_probs(log_probs, next_log_probs, beam_size):
-    return right.beam_step(np.zeros_like(log_probs), next_log_probs, beam_size)
 
 
 def beam_step_wrong_row(log_probs, next_log_probs, beam_size):
@@ -55,25 +13,9 @@ def beam_step_wrong_row(log_probs, next_log_probs, beam_size):
     return order // len(totals), order % len(totals), totals.reshape(-1)[order]
 
 
-def beam_step_of_indices(log_probs, next_log_probs, beam_size):
-    _, tokens, totals = right.beam_step(log_probs, next_log_probs, beam_size)
-    return np.argsort(-(log_probs[:, None] + next_log_probs), axis=None)[:beam_size], tokens, totals
-
-
-def beam_step_in_lists(log_probs, next_log_probs, beam_size):
-    return tuple(part.tolist() for part in right.beam_step(log_probs, next_log_probs, beam_size))
-
-
-def beam_step_by_tokens(log_probs, next_log_probs, beam_size):
-    parents, tokens, totals = right.beam_step(log_probs, next_log_probs, beam_size)
+def by_tokens(parents, tokens, totals):
     order = np.argsort(tokens + 0.1 * parents)
     return parents[order], tokens[order], totals[order]
-
-
-def beam_step_unsorted(log_probs, next_log_probs, beam_size):
-    totals = (log_probs[:, None] + next_log_probs).reshape(-1)
-    order = np.argsort(totals)[-beam_size:]
-    return order // next_log_probs.shape[1], order % next_log_probs.shape[1], totals[order]
 
 
 def cached_step_past_only(x_t, keys, values, w_q, w_k, w_v):
@@ -82,24 +24,9 @@ def cached_step_past_only(x_t, keys, values, w_q, w_k, w_v):
     return y, np.vstack([keys, x_t @ w_k]), np.vstack([values, x_t @ w_v])
 
 
-def cached_step_not_grown(x_t, keys, values, w_q, w_k, w_v):
-    return right.cached_step(x_t, keys, values, w_q, w_k, w_v)[0], keys.copy(), values.copy()
-
-
 def cached_step_of_scores(x_t, keys, values, w_q, w_k, w_v):
     _, keys, values = right.cached_step(x_t, keys, values, w_q, w_k, w_v)
     return keys @ (x_t @ w_q) / np.sqrt(keys.shape[1]) @ values, keys, values
-
-
-def cached_step_of_a_row(x_t, keys, values, w_q, w_k, w_v):
-    y, keys, values = right.cached_step(x_t, keys, values, w_q, w_k, w_v)
-    return y[None], keys, values
-
-
-def cached_step_unscaled(x_t, keys, values, w_q, w_k, w_v):
-    keys, values = np.vstack([keys, x_t @ w_k]), np.vstack([values, x_t @ w_v])
-    exponentials = np.exp(keys @ (x_t @ w_q))
-    return exponentials / exponentials.sum() @ values, keys, values
 
 
 def greedy_output(after, limit):
@@ -125,54 +52,22 @@ def output_found_first(after, limit):
 
 
 def output_by_last_letter(after, limit):
-    best = {"": (0.0, "")}  # of each last letter
-    found = []
+    best, found = {"": (0.0, "")}, []
     for _ in range(limit + 1):
-        extended = {}
-        for log_prob, text in best.values():
-            for letter, p in after(text).items():
-                each = (log_prob + np.log(p), text + letter)
-                extended[letter] = max(each, extended.get(letter, each))
-        found.append(extended.pop("."))
-        best = extended
+        extended = [
+            (old + np.log(p), text + letter) for old, text in best.values() for letter, p in after(text).items()
+        ]
+        best = {
+            text[-1]: (log_prob, text) for log_prob, text in sorted(extended)
+        }  # the last of each letter is its best
+        found.append(best.pop("."))
     log_prob, text = max(found)
     return text[:-1], log_prob
 
 
-def output_with_its_end(after, limit):
-    text, log_prob = right.best_output(after, limit)
-    return text + ".", log_prob
-
-
-def output_one_too_short(after, limit):
-    return right.best_output(after, limit - 1)
-
-
-def output_as_probability(after, limit):
-    text, log_prob = right.best_output(after, limit)
-    return text, np.exp(log_prob)
-
-
 def output_without_p_of_end(after, limit):
-    text, _ = right.best_output(after, limit)
-    return text, sum(np.log(after(text[:i])[letter]) for i, letter in enumerate(text))
-
-
-def output_in_bits(after, limit):
     text, log_prob = right.best_output(after, limit)
-    return text, log_prob / np.log(2)
-
-
-def output_is_always_a(after, limit):
-    return "a", np.log(after("")["a"]) + np.log(after("a")["."])
-
-
-def output_too_long(after, limit):
-    return right.best_output(after, limit + 3)
-
-
-def output_of_ids(after, limit):
-    return [4, 5], -1.0
+    return text, log_prob - np.log(after(text)["."])
 
 
 def output_for_ever(after, limit):
@@ -182,46 +77,62 @@ def output_for_ever(after, limit):
 
 
 FAULTS = {
-    "score": [
-        (score_without_eos, "EOS is not counted"),
-        (score_multiplied, "multiplied by lp(Y)"),
-        (score_per_token, "The 5 and the 6 are missing"),
-    ],
-    "cache_bytes": [
-        (bytes_of_keys, "both are kept"),
-        (bytes_of_the_past, "The source is missing"),
-        (bytes_of_scores, "The lengths are multiplied"),
-        (bytes_of_copied_sources, "share its keys and values"),
-        (bytes_of_one_hypothesis, "beam_size is not used"),
-    ],
-    "beam_step": [
-        (beam_step_of_each, "Each partial hypothesis gives one survivor"),
-        (beam_step_without_log_probs, "of the prefix is not added"),
-        (beam_step_wrong_row, "a row has vocab_size entries"),
-        (beam_step_of_indices, "holds indices into the flattened table"),
-        (beam_step_in_lists, "must be an array of shape (2,), got a list"),
-        (beam_step_by_tokens, "not best first"),
-        (beam_step_unsorted, "not best first"),
-    ],
-    "cached_step": [
-        (cached_step_past_only, "does not attend to itself"),
-        (cached_step_not_grown, "come back as they were"),
-        (cached_step_of_scores, "The softmax is missing"),
-        (cached_step_of_a_row, "must have the shape (2,), got (1, 2)"),
-        (cached_step_unscaled, "scale 1 / sqrt(d_k) is missing"),
-    ],
-    "best_output": [
-        (greedy_output, "This is greedy search"),
-        (output_found_first, "The first output that is found"),
-        (output_by_last_letter, "looks further back"),
-        (output_with_its_end, "holds its end"),
-        (output_one_too_short, "counts against the limit"),
-        (output_as_probability, "give its logarithm"),
-        (output_without_p_of_end, "The end is missing in ln P"),
-        (output_in_bits, "and the function returns"),
-        (output_is_always_a, "which is more"),
-        (output_too_long, "may stand before the end"),
-        (output_of_ids, "must be a str"),
-        (output_for_ever, "had not come back after"),
-    ],
+    "score": {
+        "EOS is not counted": lambda log_prob, n_words, alpha: log_prob / length_penalty(n_words, alpha),
+        "multiplied by lp(Y)": lambda log_prob, n_words, alpha: log_prob * length_penalty(n_words + 1, alpha),
+        "The 5 and the 6 are missing": lambda log_prob, n_words, alpha: log_prob * (1 + n_words) ** -alpha,
+    },
+    "cache_bytes": {
+        "both are kept": with_result(right.cache_bytes, lambda n_bytes: n_bytes // 2),
+        "The source is missing": with_inputs(right.cache_bytes, src_length=lambda src_length: 0),
+        "The lengths are multiplied": lambda n_layers, d_model, n_sentences, beam_size, tgt_length, src_length: (
+            n_layers * n_sentences * beam_size * tgt_length * src_length * d_model * 8
+        ),
+        "share its keys and values": lambda n_layers, d_model, n_sentences, beam_size, tgt_length, src_length: (
+            n_layers * n_sentences * beam_size * (tgt_length + src_length) * d_model * 8
+        ),
+        "beam_size is not used": with_inputs(right.cache_bytes, beam_size=lambda beam_size: 1),
+    },
+    "beam_step": {
+        "Each partial hypothesis gives one survivor": with_inputs(
+            right.beam_step, next_log_probs=lambda p: np.where(p == p.max(axis=1, keepdims=True), p, -np.inf)
+        ),
+        "of the prefix is not added": with_inputs(right.beam_step, log_probs=np.zeros_like),
+        "a row has vocab_size entries": beam_step_wrong_row,
+        "holds indices into the flattened table": with_part(
+            right.beam_step,
+            0,
+            lambda log_probs, next_log_probs, k: np.argsort(-(log_probs[:, None] + next_log_probs), axis=None)[:k],
+        ),
+        "must be an array of shape (2,), got a list": with_result(
+            right.beam_step, lambda *parts: tuple(part.tolist() for part in parts)
+        ),
+        "not best first": with_result(right.beam_step, by_tokens),
+        "right, but not best first": with_result(right.beam_step, lambda *parts: tuple(part[::-1] for part in parts)),
+    },
+    "cached_step": {
+        "does not attend to itself": cached_step_past_only,
+        "come back as they were": with_result(right.cached_step, lambda y, keys, values: (y, keys[:-1], values[:-1])),
+        "The softmax is missing": cached_step_of_scores,
+        "must have the shape (2,), got (1, 2)": with_result(
+            right.cached_step, lambda y, keys, values: (y[None], keys, values)
+        ),
+        "scale 1 / sqrt(d_k) is missing": lambda x_t, keys, values, w_q, *rest: right.cached_step(
+            x_t, keys, values, w_q * np.sqrt(keys.shape[1]), *rest
+        ),
+    },
+    "best_output": {
+        "This is greedy search": greedy_output,
+        "The first output that is found": output_found_first,
+        "looks further back": output_by_last_letter,
+        "holds its end": with_result(right.best_output, lambda text, log_prob: (text + ".", log_prob)),
+        "counts against the limit": with_inputs(right.best_output, limit=lambda limit: limit - 1),
+        "give its logarithm": with_result(right.best_output, lambda text, log_prob: (text, np.exp(log_prob))),
+        "The end is missing in ln P": output_without_p_of_end,
+        "and the function returns": with_result(right.best_output, lambda text, log_prob: (text, log_prob / np.log(2))),
+        "which is more": lambda after, limit: ("a", np.log(after("")["a"]) + np.log(after("a")["."])),
+        "may stand before the end": with_inputs(right.best_output, limit=lambda limit: limit + 3),
+        "must be a str": lambda after, limit: ([4, 5], -1.0),
+        "had not come back after": output_for_ever,
+    },
 }

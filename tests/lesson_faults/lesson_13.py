@@ -1,11 +1,15 @@
-"""Planted faults of lesson 13: for each exercise, (wrong function, words that its message must hold)."""
+"""Planted faults of lesson 13: for each exercise, words that the message must hold and the wrong function."""
 
 import math
+import operator
 import re
 
 import numpy as np
+from lesson_faults.altered import with_inputs, with_part, with_result
 
 from solutions import lesson_13 as right
+
+SPLIT = r"\1 ##AT##-##AT## \2"
 
 
 def grams(words, n):
@@ -21,57 +25,9 @@ def counts_of_sets(hypothesis, reference, n):
     return len(ours & theirs), len(ours)
 
 
-def counts_set_over_all(hypothesis, reference, n):
-    return counts_of_sets(hypothesis, reference, n)[0], len(grams(hypothesis, n))
-
-
-def counts_recall(hypothesis, reference, n):
-    return right.clipped_counts(reference, hypothesis, n)
-
-
-def counts_in_place(hypothesis, reference, n):
-    matches = [a == b for a, b in zip(grams(hypothesis, n), grams(reference, n), strict=False)]
-    return sum(matches), len(grams(hypothesis, n))
-
-
 def counts_of_text(hypothesis, reference, n):
     ours, theirs = (["".join(gram) for gram in grams(words, n)] for words in (hypothesis, reference))
     return sum(min(ours.count(text), theirs.count(text)) for text in set(ours)), len(ours)
-
-
-def counts_negative(hypothesis, reference, n):
-    return right.clipped_counts(hypothesis, reference, n)[0], 1 + len(hypothesis) - n
-
-
-def counts_as_share(hypothesis, reference, n):
-    matched, total = right.clipped_counts(hypothesis, reference, n)
-    return matched / max(total, 1)
-
-
-def penalty_turned(lengths, reference_lengths):
-    c, r = sum(lengths), nearest_sum(lengths, reference_lengths)
-    return 1.0 if c <= r else math.exp(1 - c / r)
-
-
-def penalty_with_bonus(lengths, reference_lengths):
-    return math.exp(1 - nearest_sum(lengths, reference_lengths) / sum(lengths))
-
-
-def penalty_linear(lengths, reference_lengths):
-    return min(1.0, sum(lengths) / nearest_sum(lengths, reference_lengths))
-
-
-def penalty_per_sentence(lengths, reference_lengths):
-    each = [right.brevity_penalty([n], [options]) for n, options in zip(lengths, reference_lengths, strict=True)]
-    return sum(each) / len(each)
-
-
-def penalty_shortest(lengths, reference_lengths):
-    return right.brevity_penalty(lengths, [[sorted(options)[0]] for options in reference_lengths])
-
-
-def penalty_first(lengths, reference_lengths):
-    return right.brevity_penalty(lengths, [options[:1] for options in reference_lengths])
 
 
 def penalty_longer_of_equal(lengths, reference_lengths):
@@ -79,13 +35,10 @@ def penalty_longer_of_equal(lengths, reference_lengths):
     return right.brevity_penalty(lengths, [[min(sorted(o)[::-1], key=lambda x: abs(x - n))] for n, o in both])
 
 
-def nearest_sum(lengths, reference_lengths):
+def length_ratio(lengths, reference_lengths):
+    """c / r"""
     both = zip(lengths, reference_lengths, strict=True)
-    return sum(min(sorted(options), key=lambda option: abs(option - length)) for length, options in both)
-
-
-def corpus_mean(hypotheses, references):
-    return np.mean([right.corpus([h], [r]) for h, r in zip(hypotheses, references, strict=True)])
+    return sum(lengths) / sum(min(sorted(options), key=lambda option: abs(option - n)) for n, options in both)
 
 
 def precisions_of(hypotheses, references):
@@ -98,78 +51,22 @@ def penalty_of(hypotheses, references):
     return right.brevity_penalty([len(h) for h in hypotheses], [[len(r)] for r in references])
 
 
-def corpus_arithmetic(hypotheses, references):
-    return 100 * penalty_of(hypotheses, references) * precisions_of(hypotheses, references).mean()
-
-
 def corpus_without_penalty(hypotheses, references):
     return 100 * precisions_of(hypotheses, references).prod() ** 0.25
 
 
-def corpus_turned_penalty(hypotheses, references):
-    return corpus_without_penalty(hypotheses, references) * penalty_of(references, hypotheses)
-
-
-def corpus_fraction(hypotheses, references):
-    return right.corpus(hypotheses, references) / 100
-
-
-def corpus_product(hypotheses, references):
-    return 100 * penalty_of(hypotheses, references) * precisions_of(hypotheses, references).prod()
-
-
-def corpus_dividing_by_zero(hypotheses, references):
-    return 100 * math.exp(sum(math.log(p) for p in precisions_of(hypotheses, references)) / 4)
-
-
-def split_everywhere(line):
-    return " ##AT##-##AT## ".join(line.split("-"))
-
-
 def split_overlapping(line):
     while re.search(r"[^\s#]-[^\s#]", line):
-        line = re.sub(r"([^\s#])-([^\s#])", r"\1 ##AT##-##AT## \2", line)
+        line = re.sub(r"([^\s#])-([^\s#])", SPLIT, line)
     return line
-
-
-def split_without_marks(line):
-    return right.split_compounds(line).replace("##AT##", "")
-
-
-def split_letters(line):
-    return re.sub("(?i)([a-z])-([a-z])", r"\1 ##AT##-##AT## \2", line)
-
-
-def split_word_characters(line):
-    return re.sub(r"([^\W_])-([^\W_])", r"\1 ##AT##-##AT## \2", line)
-
-
-def split_first(line):
-    return re.sub(r"(\S)-(\S)", r"\1 ##AT##-##AT## \2", line, count=1)
-
-
-def split_to_words(line):
-    return right.split_compounds(line).split()
-
-
-def sentence_scores(counts):
-    return np.array([right_score(row) for row in counts])
 
 
 def right_score(sums):
     return min(1.0, math.exp(1 - sums[1] / sums[0])) * math.prod(sums[2:6] / sums[6:]) ** 0.25
 
 
-def bootstrap_reversed(ours, theirs, draws):
-    return right.bootstrap(theirs, ours, draws)
-
-
-def bootstrap_with_ties(ours, theirs, draws):
-    return 1 - right.bootstrap(theirs, ours, draws)
-
-
 def bootstrap_of_means(ours, theirs, draws):
-    a, b = sentence_scores(ours), sentence_scores(theirs)
+    a, b = (np.array([right_score(row) for row in counts]) for counts in (ours, theirs))
     return np.mean([a[draw].mean() > b[draw].mean() for draw in draws])
 
 
@@ -178,61 +75,68 @@ def bootstrap_of_ours(ours, theirs, draws):
     return np.mean([right_score(ours[draw].sum(axis=0)) > whole for draw in draws])
 
 
-def bootstrap_without_penalty(ours, theirs, draws):
-    def unpenalised(counts):
-        return np.column_stack([counts[:, 0], counts[:, 0], counts[:, 2:]])
-
-    return right.bootstrap(unpenalised(ours), unpenalised(theirs), draws)
-
-
-def bootstrap_once(ours, theirs, draws):
-    return float(right_score(ours.sum(axis=0)) > right_score(theirs.sum(axis=0)))
+def unpenalised(counts):
+    return np.column_stack([counts[:, 0], counts[:, 0], counts[:, 2:]])
 
 
 FAULTS = {
-    "clipped_counts": [
-        (counts_unclipped, "The counts are not clipped"),
-        (counts_of_sets, "as in a set. One that stands twice"),
-        (counts_set_over_all, "but the total by occurrence"),
-        (counts_recall, "That is recall"),
-        (counts_in_place, "only at the same place"),
-        (counts_of_text, "joined without a space"),
-        (counts_negative, "a total below zero"),
-        (counts_as_share, "must be a tuple of 2, got a number"),
-    ],
-    "brevity_penalty": [
-        (penalty_turned, "the wrong way round"),
-        (penalty_with_bonus, "gets a bonus"),
-        (penalty_linear, "the ratio c / r itself"),
-        (penalty_per_sentence, "mean of the sentences' penalties"),
-        (penalty_shortest, "The shortest reference"),
-        (penalty_first, "The first reference"),
-        (penalty_longer_of_equal, "the longer is taken"),
-    ],
-    "corpus": [
-        (corpus_mean, "mean of the sentences' scores"),
-        (corpus_arithmetic, "The arithmetic mean"),
-        (corpus_without_penalty, "brevity penalty is missing"),
-        (corpus_turned_penalty, "the wrong way round"),
-        (corpus_fraction, "from 0 to 1"),
-        (corpus_product, "fourth root is missing"),
-        (corpus_dividing_by_zero, "raised ValueError"),
-    ],
-    "split_compounds": [
-        (split_everywhere, "Every hyphen is replaced"),
-        (split_overlapping, "goes on behind: the second stays"),
-        (split_without_marks, "marks ##AT## are missing"),
-        (split_letters, "between the letters a to z"),
-        (split_word_characters, "between letters or digits"),
-        (split_first, "Only the first hyphen"),
-        (split_to_words, "must be a str, got a list"),
-    ],
-    "bootstrap": [
-        (bootstrap_reversed, "ours must be the higher one"),
-        (bootstrap_with_ties, "A tie is counted as won"),
-        (bootstrap_of_means, "scores of the sentences are averaged"),
-        (bootstrap_of_ours, "keeps its whole file"),
-        (bootstrap_without_penalty, "brevity penalty is missing"),
-        (bootstrap_once, "The draws are not used"),
-    ],
+    "clipped_counts": {
+        "The counts are not clipped": counts_unclipped,
+        "as in a set. One that stands twice": counts_of_sets,
+        "but the total by occurrence": with_part(counts_of_sets, 1, lambda ours, theirs, n: len(grams(ours, n))),
+        "That is recall": lambda hypothesis, reference, n: right.clipped_counts(reference, hypothesis, n),
+        "only at the same place": with_part(
+            right.clipped_counts, 0, lambda ours, theirs, n: sum(map(operator.eq, grams(ours, n), grams(theirs, n)))
+        ),
+        "joined without a space": counts_of_text,
+        "a total below zero": with_part(right.clipped_counts, 1, lambda ours, theirs, n: 1 + len(ours) - n),
+        "must be a tuple of 2, got a number": with_result(
+            right.clipped_counts, lambda hits, total: hits / max(total, 1)
+        ),
+    },
+    "brevity_penalty": {
+        "the wrong way round": lambda *lengths: math.exp(min(0.0, 1 - length_ratio(*lengths))),
+        "gets a bonus": lambda *lengths: math.exp(1 - 1 / length_ratio(*lengths)),
+        "the ratio c / r itself": lambda *lengths: min(1.0, length_ratio(*lengths)),
+        "mean of the sentences' penalties": lambda lengths, reference_lengths: np.mean(
+            [right.brevity_penalty([n], [options]) for n, options in zip(lengths, reference_lengths, strict=True)]
+        ),
+        "The shortest reference": with_inputs(
+            right.brevity_penalty, reference_lengths=lambda each: [[min(options)] for options in each]
+        ),
+        "The first reference": with_inputs(
+            right.brevity_penalty, reference_lengths=lambda each: [options[:1] for options in each]
+        ),
+        "the longer is taken": penalty_longer_of_equal,
+    },
+    "corpus": {
+        "mean of the sentences' scores": lambda hypotheses, references: np.mean(
+            [right.corpus([h], [r]) for h, r in zip(hypotheses, references, strict=True)]
+        ),
+        "The arithmetic mean": lambda *files: 100 * penalty_of(*files) * precisions_of(*files).mean(),
+        "brevity penalty is missing": corpus_without_penalty,
+        "the wrong way round": lambda ours, theirs: corpus_without_penalty(ours, theirs) * penalty_of(theirs, ours),
+        "from 0 to 1": with_result(right.corpus, lambda bleu: bleu / 100),
+        "fourth root is missing": lambda *files: 100 * penalty_of(*files) * precisions_of(*files).prod(),
+        "raised ValueError": lambda *files: 100 * math.exp(sum(map(math.log, precisions_of(*files))) / 4),
+    },
+    "split_compounds": {
+        "Every hyphen is replaced": lambda line: " ##AT##-##AT## ".join(line.split("-")),
+        "goes on behind: the second stays": split_overlapping,
+        "marks ##AT## are missing": with_result(right.split_compounds, lambda line: line.replace("##AT##", "")),
+        "between the letters a to z": lambda line: re.sub("(?i)([a-z])-([a-z])", SPLIT, line),
+        "between letters or digits": lambda line: re.sub(r"([^\W_])-([^\W_])", SPLIT, line),
+        "Only the first hyphen": lambda line: re.sub(r"(\S)-(\S)", SPLIT, line, count=1),
+        "must be a str, got a list": with_result(right.split_compounds, str.split),
+    },
+    "bootstrap": {
+        "ours must be the higher one": lambda ours, theirs, draws: right.bootstrap(theirs, ours, draws),
+        "A tie is counted as won": lambda ours, theirs, draws: 1 - right.bootstrap(theirs, ours, draws),
+        "scores of the sentences are averaged": bootstrap_of_means,
+        "keeps its whole file": bootstrap_of_ours,
+        "brevity penalty is missing": with_inputs(right.bootstrap, ours=unpenalised, theirs=unpenalised),
+        "The draws are not used": lambda ours, theirs, draws: float(
+            right_score(ours.sum(axis=0)) > right_score(theirs.sum(axis=0))
+        ),
+    },
 }

@@ -34,16 +34,16 @@ SOFTMAX = Exercise(
             lambda z: exponentials_over(np.exp(z)),
         ),
         Mistake(
-            "The largest logit of the whole array is taken away: in a row far below it every exponential is 0, and "
+            "The largest logit of the whole array is subtracted: in a row far below it every exponential is 0, and "
             "0 / 0 is nan. Each row has its own largest.",
             lambda z: exponentials_over(np.exp(z - z.max())),
         ),
         Mistake(
-            "The largest absolute value is taken away: with negative logits every exponential is 0, and 0 / 0 is nan.",
+            "The largest absolute value is subtracted: with negative logits every exponential is 0, and 0 / 0 is nan.",
             lambda z: exponentials_over(np.exp(z - np.abs(z).max(axis=-1, keepdims=True))),
         ),
         Mistake(
-            "The mean is taken away, not the largest logit: the exponent may still be large, and exp overflows.",
+            "The mean is subtracted, not the largest logit: the exponent may still be large, and exp overflows.",
             lambda z: exponentials_over(np.exp(z - z.mean(axis=-1, keepdims=True))),
         ),
         Mistake(
@@ -55,7 +55,7 @@ SOFTMAX = Exercise(
             lambda z: exponentials_over(np.exp(z - z.max()), axis=None),
         ),
         Mistake(
-            "This is the logarithm of the softmax: its exponential is wanted.",
+            "This is the logarithm of the softmax: return its exponential.",
             lambda z: (
                 z - z.max(-1, keepdims=True) - np.log(np.exp(z - z.max(-1, keepdims=True)).sum(-1, keepdims=True))
             ),
@@ -110,7 +110,7 @@ PERPLEXITY = Exercise(
             lambda logits, targets: float(np.exp(nll_of(logits, targets)[targets != PAD].sum() / len(targets))),
         ),
         Mistake(
-            "The exponential stands inside the mean: perplexity is exp of the mean, not the mean of 1 / p.",
+            "The exponential is inside the mean: perplexity is exp of the mean, not the mean of 1 / p.",
             over_real(lambda nll: float(np.exp(nll).mean())),
         ),
         Mistake(
@@ -166,7 +166,7 @@ SMOOTHED_TARGETS = Exercise(
             lambda targets, n, eps: smoothed(targets, n, eps, padding=False),
         ),
         Mistake(
-            "At padding only the target's place is 0: eps / V is left in the rest of the row.",
+            "At padding only the target's entry is 0: eps / V is left in the rest of the row.",
             lambda targets, n, eps: (
                 smoothed(targets, n, eps, padding=False) * ((targets != PAD)[:, None] | (np.arange(n) > 0))
             ),
@@ -217,7 +217,7 @@ LOSS_BACKWARD = Exercise(
             lambda g, logits, targets, eps: loss_backward(g, logits, targets, eps) / len(targets),
         ),
         Mistake(
-            "Too small by the number of real tokens: the loss is a sum; whoever trains divides, once.",
+            "Too small by the number of real tokens: the loss is a sum; the training loop divides, once.",
             lambda g, logits, targets, eps: loss_backward(g, logits, targets, eps) / (targets != PAD).sum(),
         ),
         Mistake(
@@ -245,7 +245,7 @@ LOSS_BACKWARD = Exercise(
 
 
 def temperature_inputs(rng):
-    """Words drawn from softmax(z), and a model that says sharper * z: T is near sharper."""
+    """Words drawn from softmax(z), and a model that gives sharper * z: T is near sharper."""
     for sharper, n in ((2.0, 60), (0.5, 80), (4.0, 100)):
         z = 1.5 * rng.standard_normal((n, 6))
         targets = np.array([rng.choice(np.arange(1, 6), p=exponentials_over(np.exp(row[1:]))) for row in z])

@@ -47,7 +47,7 @@ WEIGHTS = Exercise(
             lambda q, k, mask: softmax_of(scores_of(q, k, math.sqrt(len(k))), mask),
         ),
         Mistake(
-            "The mask is applied after the softmax: the masked keys still stand in the denominator, and the rows no "
+            "The mask is applied after the softmax: the masked keys are still in the denominator, and the rows no "
             "longer sum to one. Set their scores to -inf before it.",
             lambda q, k, mask: softmax_of(scores_of(q, k)) * mask,
         ),

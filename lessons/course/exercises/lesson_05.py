@@ -45,7 +45,7 @@ SPLIT = Exercise(
             "The heads are interleaved, every n_heads-th column to one head. Head i owns columns i d to (i + 1) d.",
             lambda packed, n_heads: packed.reshape(len(packed), -1, n_heads).transpose(2, 0, 1),
         ),
-        Mistake("The heads stand in reverse order.", lambda packed, n_heads: split(packed, n_heads)[::-1]),
+        Mistake("The heads are in reverse order.", lambda packed, n_heads: split(packed, n_heads)[::-1]),
     ),
 )
 
@@ -132,7 +132,7 @@ CONTRIBUTIONS = Exercise(
             lambda heads, w_o: heads @ w_o[: heads.shape[-1]],
         ),
         Mistake(
-            "The rows of W^O are interleaved: head i owns d_v rows that stand one under the other.",
+            "The rows of W^O are interleaved: head i owns d_v consecutive rows.",
             lambda heads, w_o: np.stack([head @ w_o[i :: len(heads)] for i, head in enumerate(heads)]),
         ),
         Mistake(

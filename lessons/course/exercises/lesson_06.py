@@ -44,7 +44,7 @@ FORWARD = Exercise(
         ),
         Mistake("eps is not used.", lambda x, gamma, beta, eps: gamma * normalised(x, 0.0) + beta),
         Mistake(
-            "The means run over the positions (first axis): that is batch norm. Each position stands by itself.",
+            "The means run over the positions (first axis): that is batch norm. Each position is normalised by itself.",
             lambda x, gamma, beta, eps: gamma * normalised(x, eps, axis=0) + beta,
         ),
         Mistake(
@@ -110,7 +110,7 @@ EQUAL_VALUES = Exercise(
 
 
 def norm_over(axes, scale):
-    """A norm over these axes. What it is named says nothing."""
+    """A norm over these axes. Its name gives nothing away."""
 
     def norm(x):
         return scale * normalised(x, EPS, axis=axes)
@@ -271,7 +271,7 @@ BACKWARD_FROM_OUTPUT = Exercise(
         Mistake("beta is not taken away.", backward_from(lambda y, gamma, beta: y / gamma)),
         Mistake("gamma is not divided out of y.", backward_from(lambda y, gamma, beta: y - beta)),
         Mistake(
-            "beta is taken away after the division; forward added it last, so it goes first.",
+            "beta is subtracted after the division; forward added it last, so subtract it first.",
             backward_from(lambda y, gamma, beta: y / gamma - beta),
         ),
         Mistake(

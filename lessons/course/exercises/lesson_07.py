@@ -120,19 +120,19 @@ def at_points(function, xs, ys):
         return f"Between the first two points the slope is wrong: at xs[1] expected {ys[1]:.4g}, got {found[1]:.4g}."
     slopes = np.diff(ys) / np.diff(xs)
     if np.allclose(np.diff(found) / np.diff(xs), np.cumsum(slopes)):
-        return "The slopes pile up: every earlier hidden number is still active. Each must bring the change of slope."
+        return "The slopes pile up: every earlier hidden unit is still active. Each must bring the change of slope."
     i = int(np.flatnonzero(~np.isclose(found, ys))[0])
-    return f"At xs[{i}] the curve must be {ys[i]:.4g}, got {found[i]:.4g}: which numbers are active there?"
+    return f"At xs[{i}] the curve must be {ys[i]:.4g}, got {found[i]:.4g}: which units are active there?"
 
 
 def between_and_outside(function, xs, ys):
     curve = layer_of(function, xs, ys)
     if not np.allclose(curve((xs[1:] + xs[:-1]) / 2), (ys[1:] + ys[:-1]) / 2):
-        return "Between the points the curve is not straight: the bends must stand at the points."
+        return "Between the points the curve is not straight: the bends must be at the points."
     if not np.allclose(curve(xs[:1] - 2.0), ys[0]):
         return "Left of the first point the curve must be constant: nothing may be active there."
     if not np.allclose(curve(xs[-1:] + 2.0), ys[-1]):
-        return "Right of the last point the curve must be constant: the last number must take the last slope away."
+        return "Right of the last point the curve must be constant: the last unit must cancel the last slope."
     return None
 
 
@@ -197,7 +197,7 @@ BACKWARD = Exercise(
     tested="all five gradients at two sizes, against the engine's feed_forward_backward",
     mistakes=(
         Mistake(
-            "The ReLU's gate is missing: the gradient passes only where the hidden number was positive.",
+            "The ReLU's gate is missing: the gradient passes only where the hidden unit was positive.",
             backward_gated_by(lambda hidden, grad: 1.0),
         ),
         Mistake(

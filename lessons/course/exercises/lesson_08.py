@@ -238,7 +238,7 @@ ROTARY = Exercise(
             "The pairs are turned backwards: (a, b) becomes (a cos - b sin, a sin + b cos).",
             lambda x, start: turned(x, start, sign=-1.0),
         ),
-        Mistake("start is not used: the first row stands at position start.", lambda x, start: turned(x, 0)),
+        Mistake("start is not used: the first row is at position start.", lambda x, start: turned(x, 0)),
         Mistake(
             "All pairs turn with the same speed; pair i has 10000^(-2i / d).",
             lambda x, start: turned(x, start, exponent=0.0),
@@ -250,7 +250,7 @@ ROTARY = Exercise(
         Mistake("Pairs are made of both halves; here neighbours make a pair.", turned_in_halves),
         Mistake("The new b is made from the new a; both must be made from the old pair.", overwritten),
         Mistake(
-            "The sinusoids are added; the scores then hold the places themselves, not the distances alone.",
+            "The sinusoids are added; the scores then depend on the positions themselves, not the distances alone.",
             lambda x, start: x + engine_sinusoids(start, start + len(x), x.shape[1]),
         ),
     ),

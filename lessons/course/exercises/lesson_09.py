@@ -30,15 +30,15 @@ SHIFT = Exercise(
     tested="targets of 1, 3 and 8 tokens, against the engine's pad_batch",
     mistakes=(
         Mistake(
-            "The target is not shifted: each position reads the very token that it must say.",
+            "The target is not shifted: each position reads the very token that it must predict.",
             lambda tokens, begin, end: (joined(begin, tokens), joined(begin, tokens)),
         ),
         Mistake(
-            "The target is not shifted: the decoder reads tokens and end mark, and must say the same.",
+            "The target is not shifted: the decoder reads tokens and end mark, and must predict the same.",
             lambda tokens, begin, end: (joined(tokens, end), joined(tokens, end)),
         ),
         Mistake(
-            "The two are exchanged: the decoder reads what stands behind the begin mark, and says the end mark.",
+            "The two are exchanged: the decoder reads what comes after the begin mark, up to the end mark.",
             lambda tokens, begin, end: (joined(tokens, end), joined(begin, tokens)),
         ),
         Mistake(
@@ -111,7 +111,7 @@ PARAMETERS = Exercise(
             "A decoder layer has two attentions: with the encoder's that makes three.", parameters_with(attentions=2)
         ),
         Mistake(
-            "A norm stands around every sub-layer: two in an encoder layer, three in a decoder layer.",
+            "There is a norm around every sub-layer: two in an encoder layer, three in a decoder layer.",
             parameters_with(norms=4),
         ),
         Mistake("The norms are missing: gamma and beta are learned.", parameters_with(norms=0)),

@@ -136,7 +136,7 @@ ADAM_STEP = Exercise(
             adam_with(new_v=lambda v, g, beta: beta * v + (1 - beta) * np.abs(g)),
         ),
         Mistake(
-            "beta stands at the new gradient and 1 - beta at the old mean: nearly everything is forgotten each time.",
+            "beta weights the new gradient and 1 - beta the old mean: nearly everything is forgotten each time.",
             adam_with(
                 new_m=lambda m, g, beta: (1 - beta) * m + beta * g,
                 new_v=lambda v, g, beta: (1 - beta) * v + beta * g**2,

@@ -1,0 +1,199 @@
+"""``check`` answers every function, however bad, in one paragraph."""
+
+import _thread
+import builtins
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from course import check
+from course.checking import examine
+from course.exercise import find_exercise, solution_of
+
+WEIGHTS = "04_attention.weights"
+
+
+@pytest.fixture
+def limit(monkeypatch):
+    """Sets the time limit of the exercise WEIGHTS, in seconds."""
+    return lambda seconds: monkeypatch.setitem(find_exercise(WEIGHTS).__dict__, "seconds", seconds)
+
+
+def loops(q, k, mask):
+    while True:
+        try:
+            len(q)
+        except Exception:
+            return None
+
+
+def raises(q, k, mask):
+    return np.zeros(3)[q.shape[0] + 5]
+
+
+class Unprintable(Exception):
+    def __str__(self):
+        raise ValueError
+
+
+def raising(error):
+    def function(q, k, mask):
+        raise error
+
+    return function
+
+
+def closes_output(q, k, mask):
+    sys.stdout.close()
+    sys.stderr = sys.stdout = None
+
+
+def deletes(q, k, mask):
+    del np.allclose, builtins.zip
+
+
+class OddArray(np.ndarray):
+    """Refuses to be computed with."""
+
+    def __array_ufunc__(self, *inputs, **options):
+        raise RuntimeError("no arithmetic here")
+
+
+BAD = {
+    "None": (lambda q, k, mask: None, "is a `return` missing?"),
+    "a list": (lambda q, k, mask: (q @ k.T).tolist(), "must be an array of shape (1, 3), got a list"),
+    "text": (lambda q, k, mask: "weights", "got a str"),
+    "shape": (lambda q, k, mask: np.zeros(3), "must have the shape (1, 3), got (3,)"),
+    "NaN": (lambda q, k, mask: np.full(mask.shape, np.nan), "holds NaN"),
+    "changed input": (lambda q, k, mask: q.fill(0.0), "changed its input q"),
+    "exception": (raises, "raised IndexError"),
+    "the line": (raises, "`return np.zeros(3)[q.shape[0] + 5]`"),
+    "wrong parameters": (lambda q: q, "raised TypeError"),
+    "exit": (lambda q, k, mask: sys.exit(3), "raised SystemExit: 3, in its line 1"),
+    "Ctrl-C": (raising(KeyboardInterrupt()), "raised KeyboardInterrupt, in its line 2"),
+    "no Exception": (raising(GeneratorExit()), "raised GeneratorExit"),
+    "no input here": (raising(type("NoInput", (NotImplementedError,), {})()), "raised NoInput"),
+    "an error without text": (raising(Unprintable()), "raised Unprintable, in its line 2"),
+    "an error of many pages": (raising(ValueError("page\n" * 10_000)), "raised ValueError: page page"),
+    "closed output": (closes_output, "is a `return` missing?"),
+    "harm to NumPy": (deletes, "deleted or replaced numpy.allclose, builtins.zip; that was put back"),
+    "a masked array": (lambda q, k, mask: np.ma.masked_array(mask * 1.0, mask), "got a MaskedArray"),
+    "a matrix": (lambda q, k, mask: np.zeros(mask.shape).view(np.matrix), "got a matrix"),
+    "infinite": (lambda q, k, mask: np.full(mask.shape, np.inf), "got [[inf, inf"),
+    "not a function": (np.zeros((99, 99)), "needs the function itself, got an array of shape (99, 99)"),
+}
+
+
+@pytest.mark.parametrize(("function", "words"), BAD.values(), ids=BAD)
+def test_a_bad_function_is_answered_in_one_paragraph(function, words):
+    result = examine(WEIGHTS, function)
+    assert result.verdict == "wrong"
+    assert words in result.text
+    assert "Traceback" not in str(result) and "\n\n" not in str(result) and len(str(result)) < 900
+    assert examine(WEIGHTS, solution_of(WEIGHTS)).verdict == "right"
+
+
+@pytest.mark.parametrize(
+    ("name", "result", "words"),
+    [
+        ("10_subwords.pair_counts", {("a", "b</w>"): np.zeros(3)}, "Expected {('a', 'b</w>'): 3}"),
+        ("08_positions.rotary", np.zeros((2, 4)).view(OddArray), "got a OddArray"),
+        ("02_tape.order", [10**5000], "could not use a list of 1, which the function returned: ValueError"),
+        ("02_tape.order", [7] * 10**6, "Op 7 is walked twice"),
+        ("07_feed_forward.interpolation", (*np.zeros((2, 1, 3)), 0, 0), "Part 1 of the result must"),
+        ("13_bleu.split_compounds", "x" * 10**6, "Expected"),
+    ],
+)
+def test_an_odd_result_is_answered_in_one_paragraph(name, result, words):
+    answer = examine(name, lambda *inputs: result)
+    assert answer.verdict == "wrong"
+    assert words in answer.text
+    assert len(str(answer)) < 2_500
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("value", [np.inf, -np.inf, 1e308, np.nan])
+def test_checks_of_great_numbers_print_no_warnings(value):
+    assert examine("04_attention.self_attention", lambda x, *weights: np.full_like(x, value)).verdict == "wrong"
+
+
+def test_what_a_function_prints_is_shown_up_to_a_limit(capsys):
+    check(WEIGHTS, lambda q, k, mask: [print("scores", i) for i in range(10_000)])
+    printed = capsys.readouterr().out
+    assert printed.startswith("scores 0\nscores 1\n") and len(printed) < 6_000
+    assert "[further output is not shown]\n04_attention.weights: wrong." in printed
+
+
+def test_the_readers_own_interrupt_stops_the_function():
+    stopped = threading.Event()
+
+    def runs(q, k, mask):
+        try:
+            _thread.interrupt_main()
+            loops(q, k, mask)
+        finally:
+            stopped.set()
+
+    with pytest.raises(KeyboardInterrupt):
+        examine(WEIGHTS, runs)
+    assert stopped.wait(1.0)
+
+
+def test_a_function_that_loops_for_ever_is_stopped(limit):
+    limit(0.3)
+    text = examine(WEIGHTS, loops).text
+    assert "had not come back after 0.3 s" in text and "restart" not in text
+
+
+def test_a_function_that_cannot_be_stopped_asks_for_a_restart(limit):
+    limit(0.1)
+    assert "restart the kernel" in examine(WEIGHTS, lambda q, k, mask: time.sleep(3)).text
+
+
+def catches_all(q, k, mask):
+    while True:
+        try:
+            np.linalg.norm(q)  # the exception that is to stop the loop is thrown in here
+        except:  # noqa: E722
+            continue
+
+
+def test_a_bare_except_does_not_keep_a_loop_alive(limit, capsys):
+    limit(0.1)
+    before = threading.active_count()
+    assert "restart" not in examine(WEIGHTS, catches_all).text
+    assert threading.active_count() <= before
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    "function", [lambda q, k, mask: ..., lambda q, k, mask: (..., q), raising(NotImplementedError())]
+)
+def test_an_unfilled_exercise_says_not_yet(function):
+    assert str(examine(WEIGHTS, function)) == "04_attention.weights: not yet."
+
+
+def test_an_unknown_exercise_is_answered_with_the_nearest_names():
+    assert WEIGHTS in examine("04_attention.wieghts", loops).text
+    assert "01_arrays.centred" in examine("", loops).text and len(examine("", loops).text) < 300
+
+
+@pytest.mark.parametrize("name", [loops, None, [WEIGHTS]])
+def test_a_name_that_is_no_text_is_refused(name):
+    assert "name comes first" in examine(name, WEIGHTS).text
+
+
+def test_a_difference_without_a_name_shows_the_smallest_example():
+    text = examine(WEIGHTS, lambda q, k, mask: solution_of(WEIGHTS)(q, k, mask) ** 2).text
+    assert text.startswith("Expected [[") and "q = [[" in text
+
+
+def test_a_factor_is_named_only_if_all_failing_cases_have_one():
+    streaming = solution_of("04_attention.streaming")  # its first case has one query
+    text = examine("04_attention.streaming", lambda q, k, v, size: streaming(q, k, v, size) * (1 + q[:, :1])).text
+    assert text.startswith("Expected [[")
+    text = examine("04_attention.streaming", lambda q, k, v, size: streaming(q, k, v, size) * len(k)).text
+    assert text.startswith("Every number is 4 times the right one.")
