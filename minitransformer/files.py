@@ -1,10 +1,11 @@
-"""Files that are written whole or not at all."""
+"""Files and folders that are written whole or not at all."""
 
 import os
 import secrets
+import shutil
 import stat
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -63,6 +64,20 @@ def remove_temporaries(folder: str | Path, pattern: str) -> None:
     for stray in Path(folder).glob(TEMPORARY.format(pattern, "[0-9a-f]" * 16)):
         if stray.is_file() and not stray.is_symlink():
             stray.unlink(missing_ok=True)
+
+
+@contextmanager
+def staging_folder(path: Path) -> Iterator[Path]:
+    """An empty folder ``path``, removed in the end; what is to stay is renamed before, the folder itself or its files.
+
+    What a process that was killed left there is deleted first.
+    """
+    shutil.rmtree(path, ignore_errors=True)
+    path.mkdir(parents=True)
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _sync_folder(folder: Path) -> None:
