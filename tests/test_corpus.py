@@ -2,14 +2,13 @@
 
 import gzip
 import lzma
-from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from minitransformer.errors import DataError
 from minitransformer.text import Tokenizer, corpus, encode_parallel, read_lines, read_parallel
-from minitransformer.text.corpus import first_shifted, line_starts, stream_lines, stream_parallel
+from minitransformer.text.corpus import first_shifted, read_text, stream_parallel
 
 
 def write(path, text):
@@ -119,13 +118,12 @@ def test_a_stream_of_pairs_detects_a_missing_line_at_its_end(tmp_path):
         next(pairs)
 
 
-def test_parts_of_a_file_are_whole_lines_and_cover_the_file(tmp_path, monkeypatch):
+def test_lines_that_extend_over_several_blocks_are_read_whole(tmp_path, monkeypatch):
+    monkeypatch.setattr(corpus, "BLOCK", 7)
     lines = ["x" * length for length in (0, 3, 50, 1, 1, 200, 0, 9)]
     path = write(tmp_path / "text", "\ufeff" + "\r\n".join(lines))
-    monkeypatch.setattr(corpus, "BLOCK", 7)  # so that lines reach over blocks
-    for parts in (1, 2, 5, 100):
-        starts = line_starts(path, parts)
-        assert [line for one in pairwise(starts) for line in stream_lines(path, *one)] == lines
+    assert read_lines(path) == lines
     path = write(path, b"good\n" * 10 + b"b\xffd\n")
-    with pytest.raises(DataError, match=":11: must be UTF-8, got byte 0xff at byte 2 of the line"):
-        list(stream_lines(path, line_starts(path, 3)[-2]))
+    for read in (read_lines, read_text):
+        with pytest.raises(DataError, match=":11: must be UTF-8, got byte 0xff at byte 2 of the line"):
+            read(path)

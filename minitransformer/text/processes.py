@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from itertools import chain, islice
 from typing import TypeVar
 
 from minitransformer.errors import DataError
@@ -22,7 +23,10 @@ def map_in_processes(function: Callable[[Task], Result], tasks: Iterable[Task], 
     Raises:
         DataError: a process died, for example killed by the system for lack of memory; also what ``function`` raises.
     """
-    if processes <= 1:
+    tasks = iter(tasks)
+    first = list(islice(tasks, 2))
+    tasks = chain(first, tasks)
+    if processes <= 1 or len(first) < 2:  # one task is done before a process has started
         yield from map(function, tasks)
         return
     context = multiprocessing.get_context("spawn")  # fork would copy locks that BLAS threads may hold
