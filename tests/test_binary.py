@@ -11,7 +11,7 @@ from tiny_run import final_state, tiny_config
 from minitransformer.config import UNK, DataConfig
 from minitransformer.errors import ConfigError, DataError
 from minitransformer.text import BatchStream, Tokenizer, encode_parallel
-from minitransformer.text import binarise as module
+from minitransformer.text import processes as text_processes
 from minitransformer.text.binarise import binarise
 from minitransformer.text.binary import fingerprint_of, lengths_of, open_pairs
 from minitransformer.text.prefetch import Prefetcher
@@ -62,7 +62,7 @@ def test_binarised_pairs_are_those_of_the_text(texts, pairs):
 
 def test_any_number_of_processes_writes_the_same_bytes(texts, pairs, tmp_path, monkeypatch):
     files, tokenizer, _, _ = texts
-    monkeypatch.setattr(module, "PAIRS_AT_A_TIME", 70)
+    monkeypatch.setattr(text_processes, "CHUNK", 70)
     binarise(tokenizer, files, tmp_path / "again", max_length=60, processes=2)
     for name in os.listdir(pairs):
         assert (tmp_path / "again" / name).read_bytes() == (pairs / name).read_bytes(), name

@@ -10,7 +10,7 @@ from odd_text import random_line
 
 from minitransformer.cli.main import main
 from minitransformer.errors import ConfigError
-from minitransformer.text import cleaning
+from minitransformer.text import processes as text_processes
 from minitransformer.text.cleaning import REASONS, Rules, SeenHashes, clean, normalised, reason_to_leave_out
 
 LATIN = Rules(src_script="Latin", tgt_script="Latin")
@@ -74,7 +74,7 @@ def test_seen_hashes_are_recognised_as_by_a_set(rng):
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_every_pair_is_counted_once_and_duplicates_are_kept_once(processes, monkeypatch):
-    monkeypatch.setattr(cleaning, "PAIRS_AT_A_TIME", 3)
+    monkeypatch.setattr(text_processes, "CHUNK", 3)
     pairs = [("a", "x"), ("a ", " x"), ("a", "y"), ("", "x"), ("b c d", "z")]
     pairs += [("a", "x"), ("ж", "x"), ("a", "y"), ("e", "e")]
     counts = Counter()

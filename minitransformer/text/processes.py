@@ -11,6 +11,10 @@ from typing import TypeVar
 
 from minitransformer.errors import DataError
 
+CHUNK = 5000
+"""Pairs of lines per task, about a megabyte of text."""
+
+Item = TypeVar("Item")
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
@@ -47,6 +51,12 @@ def map_in_processes(function: Callable[[Task], Result], tasks: Iterable[Task], 
         finally:
             for each in waiting:
                 each.cancel()
+
+
+def in_chunks(items: Iterable[Item]) -> Iterator[list[Item]]:
+    """Lists of ``CHUNK`` items, the last one shorter: tasks that are worth being sent to another process."""
+    items = iter(items)
+    return iter(lambda: list(islice(items, CHUNK)), [])
 
 
 def _ignore_interrupts() -> None:
