@@ -119,10 +119,20 @@ def test_epochs_differ_in_order_and_content_of_batches(rng):
 def test_short_and_long_sentences_do_not_share_a_batch(rng):
     corpus = random_corpus(rng, 20000)
     batches = stream(corpus, src_tokens=1000, tgt_tokens=1000)
-    assert 0.0 < batches.padding_share() < 0.1
+    numbers = range(batches.batches_per_epoch)
+    positions = sum(sentences * (src + tgt) for sentences, src, tgt in map(batches.shape, numbers))
+    assert 1 - np.sum([batches.n_tokens(number) for number in numbers]) / positions < 0.1
     in_any_order = np.split(rng.permutation(20000), 20000 // 25)
     widest = sum(pad_batch(*[[side[row] for row in rows] for side in corpus]).src.size for rows in in_any_order)
     assert 1 - (batches.src_lengths.sum() / widest) > 0.3
+
+
+def test_the_shape_and_tokens_of_a_batch_are_known_before_it_is_built(corpus):
+    batches = stream(corpus)
+    for number in range(2 * batches.batches_per_epoch):
+        batch = batches.batch(number)
+        assert batches.shape(number) == (*batch.src.shape, batch.tgt_in.shape[1])
+        assert batches.n_tokens(number) == (batch.n_src_tokens, batch.n_tgt_tokens)
 
 
 def test_sources_have_similar_lengths_where_a_batch_spans_two_target_lengths(rng):
@@ -130,14 +140,6 @@ def test_sources_have_similar_lengths_where_a_batch_spans_two_target_lengths(rng
     batches = stream((src, tgt), src_tokens=1000, tgt_tokens=1000)
     spreads = [np.ptp(batches.src_lengths[rows]) for rows in batches.epoch(0)]
     assert max(spreads) < 10
-
-
-def test_the_padding_share_equals_that_of_the_batches(corpus):
-    batches = stream(corpus)
-    made = [batches.batch(batches.batches_per_epoch + index) for index in range(batches.batches_per_epoch)]
-    padding = sum(np.count_nonzero(batch.src == PAD) + np.count_nonzero(batch.tgt_out == PAD) for batch in made)
-    positions = sum(batch.src.size + batch.tgt_out.size for batch in made)
-    assert batches.padding_share(1) == pytest.approx(padding / positions, rel=1e-12)
 
 
 def test_batches_are_as_full_as_their_budgets_allow(rng):
