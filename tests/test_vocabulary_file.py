@@ -141,7 +141,7 @@ def test_a_merge_file_written_and_read_again_gives_the_same_tokenizer():
         ("#version: 0.2\na b\nab c d\n", "codes:3: a line must contain two symbols"),
         ("#version: 0.2\na b\n\n", "codes:3: a line must contain two symbols, got ''"),
         ("#version: 0.2\na bc\n", "codes:2: a merge must join two known symbols, got 'a' and 'bc'"),
-        ("#version: 0.2\na b\na b\n", "each merge must be listed once, got 'a b' again"),
+        ("#version: 0.2\na b\na b\n", "codes:3: each merge must be listed once, got 'a b' again"),
     ],
 )
 def test_a_damaged_merge_file_is_refused_with_the_line_number(text, message):
