@@ -5,7 +5,6 @@ import os
 import ssl
 import urllib.error
 import urllib.request
-from collections.abc import Callable
 from contextlib import suppress
 from itertools import product
 from pathlib import Path
@@ -20,12 +19,11 @@ TIMEOUT = 30.0
 """Seconds without data after which a connection has timed out."""
 CHUNK = 1 << 16
 
-Report = Callable[[str], None]
 Archive = tuple[Path, str, list[DataFile]]
 """Path of a file or archive, its packing, and the files that it contains."""
 
 
-def get(data_set: DataSet, folder: Path, report: Report = print) -> Path:
+def get(data_set: DataSet, folder: Path) -> Path:
     """Download the missing files of ``data_set`` into ``folder / data_set.name``; returns that folder.
 
     An interrupted download stays there as ``*.part``, and the next call resumes it.
@@ -38,13 +36,13 @@ def get(data_set: DataSet, folder: Path, report: Report = print) -> Path:
     sums = _known_sums(data_set, home)
     missing = [file for file in data_set.files if not _is_there(home / file.name, sums.get(file.name))]
     if not missing:
-        report(f"{home}: all {len(data_set.files)} files exist and have the expected SHA-256")
+        print(f"{home}: all {len(data_set.files)} files exist and have the expected SHA-256")
         return home
-    report("The addresses below are the official ones, but this program has not been tested with them.")
+    print("The addresses below are the official ones, but this program has not been tested with them.")
     new = {}
     for address in dict.fromkeys(file.address for file in missing):
         wanted = [file for file in missing if file.address == address]
-        report(f"{address} -> {', '.join(file.name for file in wanted)}")
+        print(f"{address} -> {', '.join(file.name for file in wanted)}")
         archive = fetch(address, home / f"{_base_name(address)}.part")
         try:
             new |= _install([(archive, data_set.packing, wanted)], data_set, home, address)
@@ -52,11 +50,11 @@ def get(data_set: DataSet, folder: Path, report: Report = print) -> Path:
             archive.unlink()  # a complete but wrong download would be wrong again if it were resumed
             raise
         archive.unlink()
-    _record(data_set, home, new, report)
+    _record(data_set, home, new)
     return home
 
 
-def copy_from(source: Path, data_set: DataSet, folder: Path, report: Report = print) -> Path:
+def copy_from(source: Path, data_set: DataSet, folder: Path) -> Path:
     """Copy ``data_set`` from ``source`` (or ``source / data_set.name``) and verify it; returns the new folder.
 
     ``source`` contains the files themselves, or the archives as downloaded from their addresses.
@@ -66,8 +64,8 @@ def copy_from(source: Path, data_set: DataSet, folder: Path, report: Report = pr
     """
     home = folder / data_set.name
     new = _install(_locate(source, data_set), data_set, home, str(source))
-    report(f"{home}: {len(new)} files copied from {source}")
-    _record(data_set, home, new, report)
+    print(f"{home}: {len(new)} files copied from {source}")
+    _record(data_set, home, new)
     return home
 
 
@@ -174,7 +172,7 @@ def _is_there(path: Path, sha256: str | None) -> bool:
     return path.is_file() and sha256 is not None and sha256_of(path) == sha256
 
 
-def _record(data_set: DataSet, home: Path, new: dict[str, str], report: Report) -> None:
+def _record(data_set: DataSet, home: Path, new: dict[str, str]) -> None:
     """Write the checksums of all files in the format of ``sha256sum --check``."""
     known = _known_sums(data_set, home)
     sums = {file.name: new.get(file.name) or known[file.name] for file in data_set.files}
@@ -182,9 +180,9 @@ def _record(data_set: DataSet, home: Path, new: dict[str, str], report: Report) 
     write_atomically(home / SUMS, lambda file: file.write(text.encode()))
     unpublished = [name for name in sums if name not in known]
     if unpublished:
-        report(f"{home / SUMS}: recorded the SHA-256 of {', '.join(unpublished)}; no published checksum exists")
+        print(f"{home / SUMS}: recorded the SHA-256 of {', '.join(unpublished)}; no published checksum exists")
     else:
-        report(f"{home}: all {len(sums)} files have the expected SHA-256")
+        print(f"{home}: all {len(sums)} files have the expected SHA-256")
 
 
 def _base_name(address: str) -> str:

@@ -13,7 +13,7 @@ import re
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -84,16 +84,14 @@ def progress_bar(what: str, total: int | None = None, start: int = 0) -> tqdm:
     return tqdm(total=total, initial=start, unit="B", unit_scale=True, desc=what, disable=None)
 
 
-def _plain(archive: Path, files: Sequence[DataFile]) -> Iterator[Stream]:
+def _plain(archive: Path, files: Sequence[DataFile], opener: Callable = open) -> Iterator[Stream]:
     for file in files:
-        with archive.open("rb") as stream:
+        with opener(archive, "rb") as stream:
             yield file.name, _bounded(stream, archive, MAX_BYTES)
 
 
 def _gz(archive: Path, files: Sequence[DataFile]) -> Iterator[Stream]:
-    for file in files:
-        with gzip.open(archive) as stream:
-            yield file.name, _bounded(stream, archive, MAX_BYTES)
+    return _plain(archive, files, gzip.open)
 
 
 def _tar(archive: Path, files: Sequence[DataFile]) -> Iterator[Stream]:
