@@ -48,12 +48,6 @@ def test_tokens_are_counted_without_padding(rng):
     assert batch.n_tgt_tokens == sum(map(len, tgt)) + 9 == np.count_nonzero(batch.tgt_in)
 
 
-def test_the_decoder_input_is_its_target_shifted_by_one(rng):
-    batch = pad_batch(*random_corpus(rng, 9))
-    reads, says = batch.tgt_in[:, 1:], batch.tgt_out[:, :-1]
-    assert np.array_equal(reads, np.where(says == EOS, PAD, says))
-
-
 def test_a_batch_without_pairs_or_with_uneven_sides_is_refused():
     for src, tgt in (([], []), ([[4]], [[4], [5]])):
         with pytest.raises(DataError, match="same number of sentences, at least one"):

@@ -121,22 +121,6 @@ def test_of_equally_frequent_pairs_the_one_that_sorts_last_is_merged_first():
     assert list(learn_merges(table)) == naive_merges(table, 9) == expected
 
 
-def test_the_order_of_words_does_not_change_the_merges(rng):
-    table = random_table(rng, ByteLevel, "abcd")
-    shuffled = [table[row] for row in rng.permutation(len(table))]
-    assert list(learn_merges(shuffled)) == list(learn_merges(table))
-
-
-def test_overlapping_pairs_are_merged_from_the_left():
-    assert apply_merges(list("aaaaa"), {("a", "a"): 0}) == ["aa", "aa", "a"]
-    assert apply_merges(list("aaaaa"), {("a", "a"): 0, ("aa", "aa"): 1}) == ["aaaa", "a"]
-
-
-def test_a_pair_that_occurs_once_is_not_merged():
-    assert list(learn_merges([(["a", "b"], 1)])) == []
-    assert list(learn_merges([(["a", "b"], 2)])) == [("a", "b")]
-
-
 def test_training_does_not_change_the_table_it_is_given():
     table = [(["a", "b", "a", "b"], 2)]
     assert list(learn_merges(iter(table))) == naive_merges(iter(table), 9) == [("a", "b"), ("ab", "ab")]

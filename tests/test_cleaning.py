@@ -1,6 +1,7 @@
 """Cleaning: which pairs are kept or left out and why, with the same result for any number of processes."""
 
 import json
+import random
 import unicodedata
 from collections import Counter
 
@@ -44,8 +45,6 @@ def test_without_a_script_option_every_script_is_kept():
 
 
 def test_normalised_text_is_nfc_with_single_spaces(rng):
-    import random
-
     assert normalised(" a\u0085b\u2028c\t\td\u00a0e\x00f\x07 ") == "a b c d ef"
     assert normalised("Ma\u0308nner") == "Männer" and normalised("\ufeffa \x00 b") == "\ufeffa b"
     chooser = random.Random(1)

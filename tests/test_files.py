@@ -9,18 +9,13 @@ from minitransformer.errors import ConfigError
 from minitransformer.files import remove_temporaries, write_atomically
 
 
-def test_a_link_stays_a_link_and_its_file_is_written(tmp_path):
-    (tmp_path / "real").write_bytes(b"old")
-    (tmp_path / "link").symlink_to(tmp_path / "real")
+@pytest.mark.parametrize("old", [b"old", None], ids=["file", "leads nowhere"])
+def test_a_link_stays_a_link_and_its_file_is_written(tmp_path, old):
+    if old is not None:
+        (tmp_path / "real").write_bytes(old)
+    (tmp_path / "link").symlink_to("real")
     write_atomically(tmp_path / "link", lambda file: file.write(b"new"))
-    assert (tmp_path / "link").is_symlink()
-    assert (tmp_path / "real").read_bytes() == b"new"
-
-
-def test_a_link_that_leads_nowhere_gets_a_file_to_lead_to(tmp_path):
-    (tmp_path / "link").symlink_to("none")
-    write_atomically(tmp_path / "link", lambda file: file.write(b"new"))
-    assert (tmp_path / "link").is_symlink() and (tmp_path / "none").read_bytes() == b"new"
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "real").read_bytes() == b"new"
 
 
 def test_a_pipe_a_link_to_it_and_a_folder_are_refused_and_stay(tmp_path):
