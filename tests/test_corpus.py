@@ -120,7 +120,7 @@ def test_a_stream_of_pairs_detects_a_missing_line_at_its_end(tmp_path):
 
 def test_lines_that_extend_over_several_blocks_are_read_whole(tmp_path, monkeypatch):
     monkeypatch.setattr(corpus, "BLOCK", 7)
-    lines = ["x" * length for length in (0, 3, 50, 1, 1, 200, 0, 9)]
+    lines = ["x" * length for length in (0, 3, 50, 1, 1, 200, 0, 9)] + ["\ufeff is kept here"]
     path = write(tmp_path / "text", "\ufeff" + "\r\n".join(lines))
     assert read_lines(path) == lines
     path = write(path, b"good\n" * 10 + b"b\xffd\n")
