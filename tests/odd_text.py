@@ -13,7 +13,7 @@ BY_WORDS = Tokenizer.train(TEXT[:2] * 2, 130, mode="words")
 
 
 def random_line(chooser):
-    """Characters from everywhere: ASCII, spaces of all kinds, every plane, but no halves of surrogate pairs."""
+    """Characters from everywhere: ASCII, spaces of all kinds, every plane, but no lone surrogates."""
     pools = ["ab ", " \t\u00a0\u0085\u2028\u3000\r\n", [chr(code) for code in range(0x300)], None]
     characters = []
     for _ in range(chooser.randrange(60)):

@@ -176,7 +176,7 @@ def test_ids_and_text_together_are_refused(texts):
         Corpus.from_files(DataConfig(train_ids="ids", train_src="a.en"))
 
 
-# Batches made ahead
+# Batches built ahead of time
 
 
 def test_prefetched_batches_are_those_of_the_stream_and_the_next_are_kept(pairs):

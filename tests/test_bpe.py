@@ -163,7 +163,7 @@ def test_segmentation_equals_that_of_subword_nmt(reference):
     assert [tokenizer.unsegment(line) for line in expected] == [" ".join(line.split()) for line in corpus]
 
 
-def test_the_end_mark_tells_the_end_of_a_word_from_its_middle():
+def test_the_end_mark_distinguishes_the_last_character_of_a_word():
     assert EndOfWord.symbols("aba") == ["a", "b", "a" + END]
     merges = list(learn_merges([(EndOfWord.symbols("aba"), 2)]))
     assert merges == [("b", "a</w>"), ("a", "ba</w>")]

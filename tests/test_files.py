@@ -1,4 +1,4 @@
-"""Files are written whole or not at all, and never in the place of something else."""
+"""Files are written whole or not at all, and they never replace anything but a file."""
 
 import os
 import stat
@@ -9,7 +9,7 @@ from minitransformer.errors import ConfigError
 from minitransformer.files import remove_temporaries, write_atomically
 
 
-@pytest.mark.parametrize("old", [b"old", None], ids=["file", "leads nowhere"])
+@pytest.mark.parametrize("old", [b"old", None], ids=["to a file", "dangling"])
 def test_a_link_stays_a_link_and_its_file_is_written(tmp_path, old):
     if old is not None:
         (tmp_path / "real").write_bytes(old)
@@ -54,7 +54,7 @@ def test_a_new_file_has_the_permissions_of_any_new_file(tmp_path):
     assert (tmp_path / "ours").stat().st_mode == (tmp_path / "any").stat().st_mode
 
 
-def test_somebody_elses_partial_file_is_left_alone(tmp_path):
+def test_partial_files_of_other_programs_are_not_deleted(tmp_path):
     link, folder = (f".out.npz.{digit * 16}.partial" for digit in "01")
     others = {"out.npz.partial", ".out.npz.partial", ".out.npz.0123.partial", "notes.partial"}
     for name in others:

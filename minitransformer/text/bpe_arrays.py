@@ -1,6 +1,6 @@
-"""The fast version of `bpe.naive_merges`: a heap of pairs over arrays that hold all words.
+"""The fast version of `bpe.naive_merges`: a heap of pairs over arrays of the symbols of all words.
 
-Cells of an array hold the symbols of all words, one word after another with an empty cell between. A merge writes
+Each cell of the arrays is one symbol; words follow one another with an empty cell between. A merge writes
 the new symbol into the left cell, unlinks the right one, and corrects the counts of the pairs around it: cells are
 linked to their neighbours in both directions, so only the words that contain the merged pair are touched. Learning
 37,000 merges from 32 MB of text takes 3.8 s, 7.5 s with lists and dicts instead of arrays (benchmarks/notes.md).
