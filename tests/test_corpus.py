@@ -18,23 +18,20 @@ def write(path, text):
     return path
 
 
-@pytest.mark.parametrize("name", ["text.en", "text.en.gz", "text.en.xz"])
-def test_plain_and_compressed_files_hold_the_same_lines(tmp_path, name):
-    assert read_lines(write(tmp_path / name, "Männer\n\n sit \n")) == ["Männer", "", " sit "]
-
-
-def test_only_the_newline_separates_lines(tmp_path):
-    odd = "a\u0085b\u2028c\u2029d\x0be\x0cf\x1cg\rh"
-    assert read_lines(write(tmp_path / "text", f"{odd}\nend\n")) == [odd, "end"]
-
-
-def test_the_last_line_needs_no_newline(tmp_path):
-    assert read_lines(write(tmp_path / "text", "a\nb")) == ["a", "b"]
-    assert read_lines(write(tmp_path / "text", "a\nb\n\n")) == ["a", "b", ""]
-
-
-def test_windows_line_ends_and_byte_order_marks_are_removed(tmp_path):
-    assert read_lines(write(tmp_path / "text", "\ufeffa\r\nb\r\r\n\r\n")) == ["a", "b\r", ""]
+@pytest.mark.parametrize("suffix", ["", ".gz", ".xz"])
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("Männer\n\n sit \n", ["Männer", "", " sit "]),
+        ("a\u0085b\u2028c\u2029d\x0be\x0cf\x1cg\rh\nend\n", ["a\u0085b\u2028c\u2029d\x0be\x0cf\x1cg\rh", "end"]),
+        ("a\nb", ["a", "b"]),
+        ("a\nb\n\n", ["a", "b", ""]),
+        ("\ufeffa\r\nb\r\r\n\r\n", ["a", "b\r", ""]),
+    ],
+    ids=["plain", "other separators", "no newline at the end", "empty last line", "from Windows"],
+)
+def test_newlines_separate_lines_and_marks_of_the_format_are_removed(tmp_path, text, lines, suffix):
+    assert read_lines(write(tmp_path / f"text{suffix}", text)) == lines
 
 
 @pytest.mark.parametrize("name", ["text", "text.gz", "text.xz"])

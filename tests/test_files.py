@@ -67,15 +67,16 @@ def test_partial_files_of_other_programs_are_not_deleted(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"out.npz", link, folder, *others}
 
 
-def test_an_error_of_the_system_names_the_file(tmp_path):
+def test_an_error_of_the_system_names_the_file_and_keeps_the_old_one(tmp_path):
     def full(file):
         raise OSError(28, "No space left on device")
 
-    for path, words in (
+    (tmp_path / "out.npz").write_bytes(b"old")
+    for path, message in (
         (tmp_path / "out.npz", "No space left on device"),
         (tmp_path / "no" / "out.npz", "No such file"),
     ):
-        with pytest.raises(OSError, match=f"{words}.*: .*out.npz") as caught:
+        with pytest.raises(OSError, match=f"{message}.*: .*out.npz") as caught:
             write_atomically(path, full)
         assert caught.value.filename == str(path)
-    assert list(tmp_path.iterdir()) == []
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"old"]

@@ -91,19 +91,6 @@ def test_files_that_cannot_be_read_or_written_are_named(tmp_path):
         Tokenizer.load(tmp_path / "binary.bpe")
 
 
-def test_a_failed_save_keeps_the_old_file(tmp_path, monkeypatch):
-    BY_BYTES.save(tmp_path / "vocabulary.bpe")
-
-    def full_disk(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("os.replace", full_disk)
-    with pytest.raises(DataError, match="No space left"):
-        Tokenizer.train(TEXT, 270).save(tmp_path / "vocabulary.bpe")
-    assert [path.name for path in tmp_path.iterdir()] == ["vocabulary.bpe"]
-    assert Tokenizer.load(tmp_path / "vocabulary.bpe").merges == BY_BYTES.merges
-
-
 # Merge files of subword-nmt
 
 
