@@ -167,13 +167,18 @@ def real_padding(folder: Path, merges: int) -> dict[str, float]:
     src, tgt = real_pairs(folder)
     tokenizer = Tokenizer.train([*src, *tgt], merges + 260)
     pairs = encode_parallel(tokenizer, src, tgt, max_length=256)
-    budgets = (3400, TOKENS)
-    return {
-        f"{tokens} + {tokens}": BatchStream(
-            pairs.src, pairs.tgt, src_tokens=tokens, tgt_tokens=tokens, seed=1
-        ).padding_share()
-        for tokens in budgets
-    }
+    shares = {}
+    for tokens in (3400, TOKENS):
+        stream = BatchStream(pairs.src, pairs.tgt, src_tokens=tokens, tgt_tokens=tokens, seed=1)
+        shares[f"{tokens} + {tokens}"] = padding_share(stream)
+    return shares
+
+
+def padding_share(stream: BatchStream) -> float:
+    """Fraction of the positions in an epoch's batches, source and target together, that are padding."""
+    epoch = range(stream.batches_per_epoch)
+    positions = sum(sentences * (src + tgt) for sentences, src, tgt in map(stream.shape, epoch))
+    return 1 - sum(map(sum, map(stream.n_tokens, epoch))) / positions
 
 
 def markdown(facts: dict, text: str, stages: list[Stage], opening: dict, padding: dict) -> str:

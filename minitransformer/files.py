@@ -1,10 +1,11 @@
-"""Files that are written whole or not at all."""
+"""Files and folders that are written whole or not at all."""
 
 import os
 import secrets
+import shutil
 import stat
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -15,10 +16,10 @@ TEMPORARY = ".{}.{}.partial"
 
 
 def ordinary_file(path: str | Path) -> Path:
-    """Where a file written as ``path`` comes to lie: links are followed, so that they stay links.
+    """The file that writing to ``path`` replaces: links are followed, so that they stay links.
 
     Raises:
-        ConfigError: a folder, a device or a pipe is there, which a file must not take the place of.
+        ConfigError: ``path`` is a folder, a device or a pipe, which must not be replaced.
     """
     if os.path.exists(path) and not os.path.isfile(path):
         kind = "folder" if os.path.isdir(path) else "device or pipe"
@@ -27,13 +28,13 @@ def ordinary_file(path: str | Path) -> Path:
 
 
 def write_atomically(path: str | Path, write: Callable[[BinaryIO], object]) -> None:
-    """Fill a temporary file beside ``path`` by ``write(file)`` and put it in place of ``path`` in one step.
+    """Fill a temporary file beside ``path`` by ``write(file)``, then rename it to ``path``.
 
     Whenever the process or the machine dies, ``path`` is the whole old file or the whole new one. If ``write`` fails,
     the temporary file is removed and the old file stays. A link stays a link, and a file keeps its permissions.
 
     Raises:
-        ConfigError: ``path`` is no ordinary file.
+        ConfigError: ``path`` is not an ordinary file.
         OSError: the file cannot be written; it names ``path``.
     """
     target = ordinary_file(path)
@@ -56,13 +57,27 @@ def write_atomically(path: str | Path, write: Callable[[BinaryIO], object]) -> N
 
 
 def remove_temporaries(folder: str | Path, pattern: str) -> None:
-    """Delete what a process that was killed in ``write_atomically`` left in ``folder``.
+    """Delete the temporary files in ``folder`` that a process left when it was killed in ``write_atomically``.
 
-    pattern: the names it wrote there, such as ``"update_*.npz"``. Other people may call their files ``.partial`` too.
+    pattern: the names of its final files, such as ``"update_*.npz"``; partial files of other programs are kept.
     """
     for stray in Path(folder).glob(TEMPORARY.format(pattern, "[0-9a-f]" * 16)):
         if stray.is_file() and not stray.is_symlink():
             stray.unlink(missing_ok=True)
+
+
+@contextmanager
+def staging_folder(path: Path) -> Iterator[Path]:
+    """A new, empty folder, deleted at the end of the block: rename the folder, or files in it, to keep them.
+
+    A folder ``path`` that a killed process left behind is deleted first.
+    """
+    shutil.rmtree(path, ignore_errors=True)
+    path.mkdir(parents=True)
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _sync_folder(folder: Path) -> None:

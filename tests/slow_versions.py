@@ -6,7 +6,7 @@ import numpy as np
 
 
 def softmax_row(scores, allowed) -> list[float]:
-    """exp(s_j) / sum of exp over the places allowed; all zero if there is none."""
+    """exp(s_j) / sum of exp over the allowed positions; all zero if there is none."""
     powers = [math.exp(s) if ok else 0.0 for s, ok in zip(scores, allowed, strict=True)]
     total = math.fsum(powers)
     return [power / total if total else 0.0 for power in powers]

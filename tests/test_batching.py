@@ -48,12 +48,6 @@ def test_tokens_are_counted_without_padding(rng):
     assert batch.n_tgt_tokens == sum(map(len, tgt)) + 9 == np.count_nonzero(batch.tgt_in)
 
 
-def test_the_decoder_input_is_its_target_shifted_by_one(rng):
-    batch = pad_batch(*random_corpus(rng, 9))
-    reads, says = batch.tgt_in[:, 1:], batch.tgt_out[:, :-1]
-    assert np.array_equal(reads, np.where(says == EOS, PAD, says))
-
-
 def test_a_batch_without_pairs_or_with_uneven_sides_is_refused():
     for src, tgt in (([], []), ([[4]], [[4], [5]])):
         with pytest.raises(DataError, match="same number of sentences, at least one"):
@@ -99,7 +93,7 @@ def test_batch_numbers_continue_through_the_epochs(corpus):
     numbered = [batches.batch(number).rows.tolist() for number in range(3 * batches.batches_per_epoch)]
     assert numbered == [rows.tolist() for epoch in range(3) for rows in batches.epoch(epoch)]
     positions = [batches.position(number) for number in range(len(numbered))]
-    assert positions == [(epoch, place) for epoch in range(3) for place in range(batches.batches_per_epoch)]
+    assert positions == [(epoch, index) for epoch in range(3) for index in range(batches.batches_per_epoch)]
 
 
 def test_the_seed_determines_the_batches(corpus):
@@ -119,32 +113,20 @@ def test_epochs_differ_in_order_and_content_of_batches(rng):
 def test_short_and_long_sentences_do_not_share_a_batch(rng):
     corpus = random_corpus(rng, 20000)
     batches = stream(corpus, src_tokens=1000, tgt_tokens=1000)
-    assert 0.0 < batches.padding_share() < 0.1
+    numbers = range(batches.batches_per_epoch)
+    positions = sum(sentences * (src + tgt) for sentences, src, tgt in map(batches.shape, numbers))
+    assert 1 - np.sum([batches.n_tokens(number) for number in numbers]) / positions < 0.1
     in_any_order = np.split(rng.permutation(20000), 20000 // 25)
     widest = sum(pad_batch(*[[side[row] for row in rows] for side in corpus]).src.size for rows in in_any_order)
     assert 1 - (batches.src_lengths.sum() / widest) > 0.3
 
 
-def test_sources_have_similar_lengths_where_a_batch_spans_two_target_lengths(rng):
-    src, tgt = ([[7] * length for length in rng.integers(0, 16, 5000)] for _ in range(2))
-    batches = stream((src, tgt), src_tokens=1000, tgt_tokens=1000)
-    spreads = [np.ptp(batches.src_lengths[rows]) for rows in batches.epoch(0)]
-    assert max(spreads) < 10
-
-
-def test_the_padding_share_equals_that_of_the_batches(corpus):
+def test_the_shape_and_tokens_of_a_batch_are_known_before_it_is_built(corpus):
     batches = stream(corpus)
-    made = [batches.batch(batches.batches_per_epoch + index) for index in range(batches.batches_per_epoch)]
-    padding = sum(np.count_nonzero(batch.src == PAD) + np.count_nonzero(batch.tgt_out == PAD) for batch in made)
-    positions = sum(batch.src.size + batch.tgt_out.size for batch in made)
-    assert batches.padding_share(1) == pytest.approx(padding / positions, rel=1e-12)
-
-
-def test_batches_are_as_full_as_their_budgets_allow(rng):
-    corpus = random_corpus(rng, 5000)
-    batches = stream(corpus, src_tokens=2000, tgt_tokens=2000)
-    sizes = [max(batches.batch(number).src.size, batches.batch(number).tgt_in.size) for number in range(60)]
-    assert np.median(sizes) > 0.9 * 2000
+    for number in range(2 * batches.batches_per_epoch):
+        batch = batches.batch(number)
+        assert batches.shape(number) == (*batch.src.shape, batch.tgt_in.shape[1])
+        assert batches.n_tokens(number) == (batch.n_src_tokens, batch.n_tgt_tokens)
 
 
 @pytest.mark.parametrize("side", ["source", "target"])

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import time
 
 import numpy as np
@@ -11,28 +12,33 @@ from tiny_run import final_state, tiny_config
 from minitransformer.config import UNK, DataConfig
 from minitransformer.errors import ConfigError, DataError
 from minitransformer.text import BatchStream, Tokenizer, encode_parallel
-from minitransformer.text import binarise as module
+from minitransformer.text import processes as text_processes
 from minitransformer.text.binarise import binarise
 from minitransformer.text.binary import fingerprint_of, lengths_of, open_pairs
 from minitransformer.text.prefetch import Prefetcher
 from minitransformer.text.pretokenizers import END
 from minitransformer.training import Corpus, Trainer
 
+BUDGETS = {"src_tokens": 200, "tgt_tokens": 200, "seed": 3}
+
+
+def write(path, lines):
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
 
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory):
     """Two pairs of files, a tokenizer, and all lines."""
     folder, rng = tmp_path_factory.mktemp("texts"), np.random.default_rng(5)
-    words = [
-        ["".join(rng.choice(list("abcde"), rng.integers(1, 7))) for _ in range(rng.integers(0, 30))] for _ in range(800)
+    lines = [
+        " ".join("".join(rng.choice(list("abcde"), rng.integers(1, 7))) for _ in range(rng.integers(0, 30)))
+        for _ in range(800)
     ]
-    lines = [" ".join(some) for some in words]
     src, tgt = lines[:400], lines[400:]
-    files = []
-    for part, rows in enumerate((slice(0, 150), slice(150, 400))):
-        files.append((folder / f"{part}.en", folder / f"{part}.de"))
-        for path, side in zip(files[-1], (src, tgt), strict=True):
-            path.write_text("".join(f"{line}\n" for line in side[rows]), encoding="utf-8")
+    files = [(folder / f"{part}.en", folder / f"{part}.de") for part in range(2)]
+    for paths, rows in zip(files, (slice(0, 150), slice(150, 400)), strict=True):
+        for path, side in zip(paths, (src, tgt), strict=True):
+            write(path, side[rows])
     return files, Tokenizer.train(lines, 300), src, tgt
 
 
@@ -62,7 +68,7 @@ def test_binarised_pairs_are_those_of_the_text(texts, pairs):
 
 def test_any_number_of_processes_writes_the_same_bytes(texts, pairs, tmp_path, monkeypatch):
     files, tokenizer, _, _ = texts
-    monkeypatch.setattr(module, "PAIRS_AT_A_TIME", 70)
+    monkeypatch.setattr(text_processes, "CHUNK", 70)
     binarise(tokenizer, files, tmp_path / "again", max_length=60, processes=2)
     for name in os.listdir(pairs):
         assert (tmp_path / "again" / name).read_bytes() == (pairs / name).read_bytes(), name
@@ -82,8 +88,7 @@ def test_large_vocabularies_keep_their_ids(tmp_path):
 def test_batches_of_binarised_pairs_are_batches_of_lists(texts, pairs):
     _, tokenizer, src, tgt = texts
     lists, found = encode_parallel(tokenizer, src, tgt, max_length=60), open_pairs(pairs)
-    budgets = {"src_tokens": 200, "tgt_tokens": 200, "seed": 3}
-    from_memory, from_disk = BatchStream(lists.src, lists.tgt, **budgets), BatchStream(found.src, found.tgt, **budgets)
+    from_memory, from_disk = BatchStream(lists.src, lists.tgt, **BUDGETS), BatchStream(found.src, found.tgt, **BUDGETS)
     assert from_disk.batches_per_epoch == from_memory.batches_per_epoch
     for number in range(2 * from_disk.batches_per_epoch):
         ours, theirs = from_disk.batch(number), from_memory.batch(number)
@@ -109,17 +114,16 @@ def test_the_ids_of_another_tokenizer_and_too_long_ones_are_refused(texts, pairs
 
 @pytest.mark.parametrize("fault", ["version", "format", "kind", "lacking", "no json", "short", "gone", "ends"])
 def test_a_damaged_folder_is_refused_in_one_line(pairs, tmp_path, fault):
-    folder = tmp_path / "ids"
-    folder.mkdir()
-    for name in os.listdir(pairs):
-        (folder / name).write_bytes((pairs / name).read_bytes())
+    folder = shutil.copytree(pairs, tmp_path / "ids")
     header = json.loads((folder / "header.json").read_text())
-    changes = {"version": {"version": 2}, "format": {"format": "x"}, "kind": {"pairs": "5"}, "lacking": {}}
-    if fault in changes:
-        header |= changes[fault]
-        if fault == "lacking":
-            del header["max_length"]
-        (folder / "header.json").write_text(json.dumps(header))
+    headers = {
+        "version": header | {"version": 2},
+        "format": header | {"format": "x"},
+        "kind": header | {"pairs": "5"},
+        "lacking": {name: value for name, value in header.items() if name != "max_length"},
+    }
+    if fault in headers:
+        (folder / "header.json").write_text(json.dumps(headers[fault]))
     elif fault == "no json":
         (folder / "header.json").write_text("{")
     elif fault == "short":
@@ -172,17 +176,17 @@ def test_ids_and_text_together_are_refused(texts):
         Corpus.from_files(DataConfig(train_ids="ids", train_src="a.en"))
 
 
-# Batches made ahead
+# Batches built ahead of time
 
 
-def test_prefetched_batches_are_the_batches_of_the_stream(pairs):
+def test_prefetched_batches_are_those_of_the_stream_and_the_next_are_kept(pairs):
     found = open_pairs(pairs)
-    budgets = {"src_tokens": 200, "tgt_tokens": 200, "seed": 3}
-    stream, plain = BatchStream(found.src, found.tgt, **budgets), BatchStream(found.src, found.tgt, **budgets)
+    stream, plain = (BatchStream(found.src, found.tgt, **BUDGETS) for _ in range(2))
     ahead = Prefetcher(stream)
     numbers = [0, 1, 2, 3, 50, 4, 5, 2 * stream.batches_per_epoch, 0, 1]
     for number in [*numbers, *range(stream.batches_per_epoch - 3, stream.batches_per_epoch + 3)]:
         np.testing.assert_array_equal(ahead.batch(number).rows, plain.batch(number).rows)
+        assert sorted(ahead.pending) == list(range(number + 1, number + 1 + Prefetcher.AHEAD))
 
 
 def test_the_next_batches_are_built_in_the_background():
@@ -217,8 +221,8 @@ def test_the_next_batches_are_built_in_the_background():
 def test_a_run_started_on_text_resumes_from_binary_data_bit_for_bit(texts, pairs, tmp_path):
     files, tokenizer, src, tgt = texts
     tokenizer.save(tmp_path / "bpe")
-    (tmp_path / "all.en").write_text("".join(f"{line}\n" for line in src), encoding="utf-8")
-    (tmp_path / "all.de").write_text("".join(f"{line}\n" for line in tgt), encoding="utf-8")
+    write(tmp_path / "all.en", src)
+    write(tmp_path / "all.de", tgt)
     common = {"tokenizer": str(tmp_path / "bpe"), "max_length": 60, "src_tokens": 120, "tgt_tokens": 120}
     text = common | {"train_src": str(tmp_path / "all.en"), "train_tgt": str(tmp_path / "all.de")}
     disk = common | {"train_ids": str(pairs)}
@@ -232,11 +236,3 @@ def test_a_run_started_on_text_resumes_from_binary_data_bit_for_bit(texts, pairs
     train("parts", disk, 12)
     for ours, theirs in zip(final_state(tmp_path / "parts", 12), final_state(tmp_path / "whole", 12), strict=True):
         np.testing.assert_array_equal(ours, theirs)
-
-
-def test_batches_that_are_no_longer_needed_are_dropped(pairs):
-    found = open_pairs(pairs)
-    ahead = Prefetcher(BatchStream(found.src, found.tgt, src_tokens=200, tgt_tokens=200, seed=3))
-    for number in (0, 100, 5, 60):
-        ahead.batch(number)
-        assert sorted(ahead.pending) == list(range(number + 1, number + 1 + Prefetcher.AHEAD))

@@ -10,6 +10,7 @@ from itertools import islice
 import pytest
 from odd_text import TEXT, random_line
 
+from minitransformer.errors import DataError
 from minitransformer.text import Tokenizer, bpe, read_lines, word_counts
 from minitransformer.text.bpe import apply_merges, count_pairs, merge_pair, naive_merges
 from minitransformer.text.bpe_arrays import learn_merges
@@ -104,6 +105,9 @@ def test_words_of_files_are_counted_alike_in_parts_and_processes(tmp_path, mode,
     assert expected == Counter(word for line in [*lines, *lines[:50]] for word in PRETOKENIZERS[mode].split(line))
     monkeypatch.setattr(word_counts, "PART", 1000)
     assert count_words_in_files(paths, mode, processes=2) == expected
+    paths[1].write_bytes(gzip.compress(b"good\n" * 500 + b"b\xffd\n"))
+    with pytest.raises(DataError, match="gz:501: must be UTF-8, got byte 0xff at byte 2 of the line"):
+        count_words_in_files(paths, mode)
 
 
 @pytest.mark.parametrize("pretokenizer", [ByteLevel, EndOfWord])
@@ -121,20 +125,9 @@ def test_of_equally_frequent_pairs_the_one_that_sorts_last_is_merged_first():
     assert list(learn_merges(table)) == naive_merges(table, 9) == expected
 
 
-def test_the_order_of_words_does_not_change_the_merges(rng):
-    table = random_table(rng, ByteLevel, "abcd")
-    shuffled = [table[row] for row in rng.permutation(len(table))]
-    assert list(learn_merges(shuffled)) == list(learn_merges(table))
-
-
-def test_overlapping_pairs_are_merged_from_the_left():
-    assert apply_merges(list("aaaaa"), {("a", "a"): 0}) == ["aa", "aa", "a"]
-    assert apply_merges(list("aaaaa"), {("a", "a"): 0, ("aa", "aa"): 1}) == ["aaaa", "a"]
-
-
 def test_a_pair_that_occurs_once_is_not_merged():
-    assert list(learn_merges([(["a", "b"], 1)])) == []
-    assert list(learn_merges([(["a", "b"], 2)])) == [("a", "b")]
+    assert list(learn_merges([(["a", "b"], 1)])) == naive_merges([(["a", "b"], 1)], 9) == []
+    assert list(learn_merges([(["a", "b"], 2)])) == naive_merges([(["a", "b"], 2)], 9) == [("a", "b")]
 
 
 def test_training_does_not_change_the_table_it_is_given():
@@ -170,7 +163,7 @@ def test_segmentation_equals_that_of_subword_nmt(reference):
     assert [tokenizer.unsegment(line) for line in expected] == [" ".join(line.split()) for line in corpus]
 
 
-def test_the_end_mark_tells_the_end_of_a_word_from_its_middle():
+def test_the_end_mark_distinguishes_the_last_character_of_a_word():
     assert EndOfWord.symbols("aba") == ["a", "b", "a" + END]
     merges = list(learn_merges([(EndOfWord.symbols("aba"), 2)]))
     assert merges == [("b", "a</w>"), ("a", "ba</w>")]

@@ -1,6 +1,7 @@
 """Cleaning: which pairs are kept or left out and why, with the same result for any number of processes."""
 
 import json
+import random
 import unicodedata
 from collections import Counter
 
@@ -10,7 +11,7 @@ from odd_text import random_line
 
 from minitransformer.cli.main import main
 from minitransformer.errors import ConfigError
-from minitransformer.text import cleaning
+from minitransformer.text import processes as text_processes
 from minitransformer.text.cleaning import REASONS, Rules, SeenHashes, clean, normalised, reason_to_leave_out
 
 LATIN = Rules(src_script="Latin", tgt_script="Latin")
@@ -44,8 +45,6 @@ def test_without_a_script_option_every_script_is_kept():
 
 
 def test_normalised_text_is_nfc_with_single_spaces(rng):
-    import random
-
     assert normalised(" a\u0085b\u2028c\t\td\u00a0e\x00f\x07 ") == "a b c d ef"
     assert normalised("Ma\u0308nner") == "Männer" and normalised("\ufeffa \x00 b") == "\ufeffa b"
     chooser = random.Random(1)
@@ -74,7 +73,7 @@ def test_seen_hashes_are_recognised_as_by_a_set(rng):
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_every_pair_is_counted_once_and_duplicates_are_kept_once(processes, monkeypatch):
-    monkeypatch.setattr(cleaning, "PAIRS_AT_A_TIME", 3)
+    monkeypatch.setattr(text_processes, "CHUNK", 3)
     pairs = [("a", "x"), ("a ", " x"), ("a", "y"), ("", "x"), ("b c d", "z")]
     pairs += [("a", "x"), ("ж", "x"), ("a", "y"), ("e", "e")]
     counts = Counter()

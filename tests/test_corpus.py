@@ -2,14 +2,13 @@
 
 import gzip
 import lzma
-from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from minitransformer.errors import DataError
 from minitransformer.text import Tokenizer, corpus, encode_parallel, read_lines, read_parallel
-from minitransformer.text.corpus import first_shifted, line_starts, stream_lines, stream_parallel
+from minitransformer.text.corpus import first_shifted, read_text, stream_parallel
 
 
 def write(path, text):
@@ -19,23 +18,20 @@ def write(path, text):
     return path
 
 
-@pytest.mark.parametrize("name", ["text.en", "text.en.gz", "text.en.xz"])
-def test_plain_and_compressed_files_hold_the_same_lines(tmp_path, name):
-    assert read_lines(write(tmp_path / name, "Männer\n\n sit \n")) == ["Männer", "", " sit "]
-
-
-def test_only_the_newline_separates_lines(tmp_path):
-    odd = "a\u0085b\u2028c\u2029d\x0be\x0cf\x1cg\rh"
-    assert read_lines(write(tmp_path / "text", f"{odd}\nend\n")) == [odd, "end"]
-
-
-def test_the_last_line_needs_no_newline(tmp_path):
-    assert read_lines(write(tmp_path / "text", "a\nb")) == ["a", "b"]
-    assert read_lines(write(tmp_path / "text", "a\nb\n\n")) == ["a", "b", ""]
-
-
-def test_windows_line_ends_and_byte_order_marks_are_removed(tmp_path):
-    assert read_lines(write(tmp_path / "text", "\ufeffa\r\nb\r\r\n\r\n")) == ["a", "b\r", ""]
+@pytest.mark.parametrize("suffix", ["", ".gz", ".xz"])
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("Männer\n\n sit \n", ["Männer", "", " sit "]),
+        ("a\u0085b\u2028c\u2029d\x0be\x0cf\x1cg\rh\nend\n", ["a\u0085b\u2028c\u2029d\x0be\x0cf\x1cg\rh", "end"]),
+        ("a\nb", ["a", "b"]),
+        ("a\nb\n\n", ["a", "b", ""]),
+        ("\ufeffa\r\nb\r\r\n\r\n", ["a", "b\r", ""]),
+    ],
+    ids=["plain", "other separators", "no newline at the end", "empty last line", "from Windows"],
+)
+def test_newlines_separate_lines_and_marks_of_the_format_are_removed(tmp_path, text, lines, suffix):
+    assert read_lines(write(tmp_path / f"text{suffix}", text)) == lines
 
 
 @pytest.mark.parametrize("name", ["text", "text.gz", "text.xz"])
@@ -119,13 +115,12 @@ def test_a_stream_of_pairs_detects_a_missing_line_at_its_end(tmp_path):
         next(pairs)
 
 
-def test_parts_of_a_file_are_whole_lines_and_cover_the_file(tmp_path, monkeypatch):
-    lines = ["x" * length for length in (0, 3, 50, 1, 1, 200, 0, 9)]
+def test_lines_that_extend_over_several_blocks_are_read_whole(tmp_path, monkeypatch):
+    monkeypatch.setattr(corpus, "BLOCK", 7)
+    lines = ["x" * length for length in (0, 3, 50, 1, 1, 200, 0, 9)] + ["\ufeff is kept here"]
     path = write(tmp_path / "text", "\ufeff" + "\r\n".join(lines))
-    monkeypatch.setattr(corpus, "BLOCK", 7)  # so that lines reach over blocks
-    for parts in (1, 2, 5, 100):
-        starts = line_starts(path, parts)
-        assert [line for one in pairwise(starts) for line in stream_lines(path, *one)] == lines
+    assert read_lines(path) == lines
     path = write(path, b"good\n" * 10 + b"b\xffd\n")
-    with pytest.raises(DataError, match=":11: must be UTF-8, got byte 0xff at byte 2 of the line"):
-        list(stream_lines(path, line_starts(path, 3)[-2]))
+    for read in (read_lines, read_text):
+        with pytest.raises(DataError, match=":11: must be UTF-8, got byte 0xff at byte 2 of the line"):
+            read(path)

@@ -1,4 +1,4 @@
-"""Files are written whole or not at all, and never in the place of something else."""
+"""Files are written whole or not at all, and they never replace anything but a file."""
 
 import os
 import stat
@@ -9,18 +9,13 @@ from minitransformer.errors import ConfigError
 from minitransformer.files import remove_temporaries, write_atomically
 
 
-def test_a_link_stays_a_link_and_its_file_is_written(tmp_path):
-    (tmp_path / "real").write_bytes(b"old")
-    (tmp_path / "link").symlink_to(tmp_path / "real")
+@pytest.mark.parametrize("old", [b"old", None], ids=["to a file", "dangling"])
+def test_a_link_stays_a_link_and_its_file_is_written(tmp_path, old):
+    if old is not None:
+        (tmp_path / "real").write_bytes(old)
+    (tmp_path / "link").symlink_to("real")
     write_atomically(tmp_path / "link", lambda file: file.write(b"new"))
-    assert (tmp_path / "link").is_symlink()
-    assert (tmp_path / "real").read_bytes() == b"new"
-
-
-def test_a_link_that_leads_nowhere_gets_a_file_to_lead_to(tmp_path):
-    (tmp_path / "link").symlink_to("none")
-    write_atomically(tmp_path / "link", lambda file: file.write(b"new"))
-    assert (tmp_path / "link").is_symlink() and (tmp_path / "none").read_bytes() == b"new"
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "real").read_bytes() == b"new"
 
 
 def test_a_pipe_a_link_to_it_and_a_folder_are_refused_and_stay(tmp_path):
@@ -59,7 +54,7 @@ def test_a_new_file_has_the_permissions_of_any_new_file(tmp_path):
     assert (tmp_path / "ours").stat().st_mode == (tmp_path / "any").stat().st_mode
 
 
-def test_somebody_elses_partial_file_is_left_alone(tmp_path):
+def test_partial_files_of_other_programs_are_not_deleted(tmp_path):
     link, folder = (f".out.npz.{digit * 16}.partial" for digit in "01")
     others = {"out.npz.partial", ".out.npz.partial", ".out.npz.0123.partial", "notes.partial"}
     for name in others:
@@ -72,15 +67,16 @@ def test_somebody_elses_partial_file_is_left_alone(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"out.npz", link, folder, *others}
 
 
-def test_an_error_of_the_system_names_the_file(tmp_path):
+def test_an_error_of_the_system_names_the_file_and_keeps_the_old_one(tmp_path):
     def full(file):
         raise OSError(28, "No space left on device")
 
-    for path, words in (
+    (tmp_path / "out.npz").write_bytes(b"old")
+    for path, message in (
         (tmp_path / "out.npz", "No space left on device"),
         (tmp_path / "no" / "out.npz", "No such file"),
     ):
-        with pytest.raises(OSError, match=f"{words}.*: .*out.npz") as caught:
+        with pytest.raises(OSError, match=f"{message}.*: .*out.npz") as caught:
             write_atomically(path, full)
         assert caught.value.filename == str(path)
-    assert list(tmp_path.iterdir()) == []
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"old"]

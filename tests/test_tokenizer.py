@@ -4,34 +4,23 @@ import random
 
 import numpy as np
 import pytest
-from odd_text import TEXT, random_line
+from odd_text import BY_BYTES, BY_WORDS, TEXT, random_line
 
 from minitransformer.config import BOS, EOS, PAD, UNK
 from minitransformer.errors import DataError
 from minitransformer.text import Tokenizer, read_lines
 from minitransformer.text.pretokenizers import ByteLevel
 
-
-@pytest.fixture(scope="module")
-def by_bytes():
-    return Tokenizer.train(TEXT * 2, 330)
-
-
-@pytest.fixture(scope="module")
-def by_words():
-    return Tokenizer.train(TEXT[:2] * 2, 130, mode="words")
-
-
 # Bytes: lossless
 
 
-def test_bytes_give_back_any_line_exactly(by_bytes):
+def test_bytes_give_back_any_line_exactly():
     chooser = random.Random(1)
     for line in TEXT + [random_line(chooser) for _ in range(500)]:
-        ids = by_bytes.encode(line)
-        assert by_bytes.decode(ids) == line
-        assert all(4 <= number < by_bytes.vocab_size for number in ids)
-        assert by_bytes.unsegment(by_bytes.segment(line)) == line
+        ids = BY_BYTES.encode(line)
+        assert BY_BYTES.decode(ids) == line
+        assert all(4 <= number < BY_BYTES.vocab_size for number in ids)
+        assert BY_BYTES.unsegment(BY_BYTES.segment(line)) == line
 
 
 def test_words_of_the_pattern_join_to_the_line_they_came_from():
@@ -47,13 +36,13 @@ def test_a_word_takes_the_one_space_before_it():
     assert ByteLevel.split("a\u2028\n b\tc") == ["a", "\u2028\n", " b", "\t", "c"]
 
 
-def test_invalid_utf8_decodes_to_the_replacement_character(by_bytes):
-    half = by_bytes.encode("ß")[:1] if len(by_bytes.encode("ß")) > 1 else [4 + 0xC3]
-    assert by_bytes.decode([*by_bytes.encode("a"), *half]) == "a\ufffd"
+def test_invalid_utf8_decodes_to_the_replacement_character():
+    half = BY_BYTES.encode("ß")[:1] if len(BY_BYTES.encode("ß")) > 1 else [4 + 0xC3]
+    assert BY_BYTES.decode([*BY_BYTES.encode("a"), *half]) == "a\ufffd"
 
 
-def test_a_lone_surrogate_is_refused(by_bytes, by_words):
-    for tokenizer in (by_bytes, by_words):
+def test_a_lone_surrogate_is_refused():
+    for tokenizer in (BY_BYTES, BY_WORDS):
         with pytest.raises(DataError, match="valid Unicode"):
             tokenizer.encode("a\ud800")
         with pytest.raises(DataError, match="valid Unicode"):
@@ -63,16 +52,16 @@ def test_a_lone_surrogate_is_refused(by_bytes, by_words):
 # Words
 
 
-def test_words_come_back_with_single_spaces_between(by_words):
+def test_words_come_back_with_single_spaces_between():
     for line in TEXT[:2]:
-        assert by_words.decode(by_words.encode(f"  {line.replace(' ', '   ')} ")) == line
-    assert by_words.decode(by_words.encode("bushes")) == "bushes"
+        assert BY_WORDS.decode(BY_WORDS.encode(f"  {line.replace(' ', '   ')} ")) == line
+    assert BY_WORDS.decode(BY_WORDS.encode("bushes")) == "bushes"
 
 
-def test_unknown_characters_become_unk_but_survive_segmentation(by_words):
-    ids = by_words.encode("men 語語n")
+def test_unknown_characters_become_unk_but_survive_segmentation():
+    ids = BY_WORDS.encode("men 語語n")
     assert ids.count(UNK) == 2
-    assert by_words.unsegment(by_words.segment("men 語語n")) == "men 語語n"
+    assert BY_WORDS.unsegment(BY_WORDS.segment("men 語語n")) == "men 語語n"
 
 
 def test_a_known_character_is_known_at_every_position_of_a_word():
@@ -98,34 +87,34 @@ def test_only_the_space_separates_words():
 # Ids
 
 
-def test_ids_are_specials_then_base_symbols_then_merges_in_order(by_bytes, by_words):
-    for tokenizer in (by_bytes, by_words):
+def test_ids_are_specials_then_base_symbols_then_merges_in_order():
+    for tokenizer in (BY_BYTES, BY_WORDS):
         made = [left + right for left, right in tokenizer.merges]
         assert tokenizer.symbols == tokenizer.base + made
         assert tokenizer.vocab_size == 4 + len(tokenizer.symbols)
-    assert by_bytes.encode("\x00") == [4]
-    assert by_bytes.subwords([PAD, BOS, EOS, UNK, 4]) == ["<pad>", "<bos>", "<eos>", "<unk>", "\\x00"]
-    assert by_bytes.vocab_size == 330 and by_words.vocab_size == 130
+    assert BY_BYTES.encode("\x00") == [4]
+    assert BY_BYTES.subwords([PAD, BOS, EOS, UNK, 4]) == ["<pad>", "<bos>", "<eos>", "<unk>", "\\x00"]
+    assert BY_BYTES.vocab_size == 330 and BY_WORDS.vocab_size == 130
 
 
-def test_special_ids_are_skipped_in_decoded_text(by_bytes, by_words):
-    for tokenizer in (by_bytes, by_words):
+def test_special_ids_are_skipped_in_decoded_text():
+    for tokenizer in (BY_BYTES, BY_WORDS):
         ids = tokenizer.encode("near many")
         assert tokenizer.decode([BOS, ids[0], UNK, *ids[1:], EOS, PAD, PAD]) == "near many"
         assert tokenizer.decode(np.array(ids, dtype=np.int32)) == "near many"
 
 
 @pytest.mark.parametrize("number", [-1, 330, 10**9])
-def test_ids_outside_the_vocabulary_are_refused(by_bytes, number):
+def test_ids_outside_the_vocabulary_are_refused(number):
     with pytest.raises(DataError, match=f"from 0 to 329, got {number}"):
-        by_bytes.decode([number])
+        BY_BYTES.decode([number])
     with pytest.raises(DataError, match=f"from 0 to 329, got {number}"):
-        by_bytes.subwords([number])
+        BY_BYTES.subwords([number])
 
 
-def test_each_id_has_a_subword_that_shows_spaces(by_bytes):
-    ids = by_bytes.encode("the bushes")
-    labels = by_bytes.subwords(ids)
+def test_each_id_has_a_subword_that_shows_spaces():
+    ids = BY_BYTES.encode("the bushes")
+    labels = BY_BYTES.subwords(ids)
     assert len(labels) == len(ids)
     assert "".join(labels) == "the␣bushes"
 
@@ -157,21 +146,21 @@ def test_a_larger_vocabulary_never_needs_more_tokens():
     assert sizes == sorted(sizes, reverse=True) and sizes[0] == len(TEXT[1]) > sizes[-1]
 
 
-def test_caching_words_does_not_change_their_ids(by_bytes):
-    once = by_bytes.encode_lines(TEXT)
-    assert by_bytes.encode_lines(TEXT) == once
-    assert Tokenizer.loads(by_bytes.dumps()).encode_lines(reversed(TEXT)) == once[::-1]
+def test_caching_words_does_not_change_their_ids():
+    once = BY_BYTES.encode_lines(TEXT)
+    assert BY_BYTES.encode_lines(TEXT) == once
+    assert Tokenizer.loads(BY_BYTES.dumps()).encode_lines(reversed(TEXT)) == once[::-1]
 
 
-def test_changing_the_ids_of_a_line_does_not_change_the_cache(by_bytes):
-    ids = by_bytes.encode("bushes")
-    by_bytes.encode("bushes").append(0)
-    assert by_bytes.encode("bushes") == ids
+def test_changing_the_ids_of_a_line_does_not_change_the_cache():
+    ids = BY_BYTES.encode("bushes")
+    BY_BYTES.encode("bushes").append(0)
+    assert BY_BYTES.encode("bushes") == ids
 
 
-def test_unreadable_subwords_are_refused_when_writing_back(by_bytes):
+def test_unreadable_subwords_are_refused_when_writing_back():
     with pytest.raises(DataError, match="bpe decode"):
-        by_bytes.unsegment("the \\xzz")
+        BY_BYTES.unsegment("the \\xzz")
 
 
 def test_real_text_in_other_scripts_comes_back_exactly(data_folder):

@@ -33,7 +33,8 @@ def run_list(arguments: argparse.Namespace) -> None:
         print(f"    licence:  {data_set.licence}")
         print(f"    SHA-256:  {data_set.checksums}")
         for address in dict.fromkeys(file.address for file in data_set.files):
-            print(f"    {address}{'' if data_set.tried else '  (not tested)'}")
+            print(f"    {address}")
+    print("These are the official addresses, but this program has not been tested with them.")
 
 
 def run_get(arguments: argparse.Namespace) -> None:

@@ -1,30 +1,29 @@
 """Download a data set from its official addresses, or copy it from a folder; both verify the checksums."""
 
-import hashlib
 import http.client
 import os
 import ssl
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterable
+from contextlib import suppress
+from itertools import product
 from pathlib import Path
 
-from tqdm import tqdm
-
 from minitransformer.data.registry import DataFile, DataSet
-from minitransformer.data.unpacking import Stream, unpack
+from minitransformer.data.unpacking import progress_bar, sha256_of, unpack
 from minitransformer.errors import DownloadError
-from minitransformer.files import write_atomically
+from minitransformer.files import staging_folder, write_atomically
 
 SUMS = "SHA256SUMS"
 TIMEOUT = 30.0
 """Seconds without data after which a connection has timed out."""
 CHUNK = 1 << 16
 
-Report = Callable[[str], None]
+Archive = tuple[Path, str, list[DataFile]]
+"""Path of a file or archive, its packing, and the files that it contains."""
 
 
-def get(data_set: DataSet, folder: Path, report: Report = print) -> Path:
+def get(data_set: DataSet, folder: Path) -> Path:
     """Download the missing files of ``data_set`` into ``folder / data_set.name``; returns that folder.
 
     An interrupted download stays there as ``*.part``, and the next call resumes it.
@@ -34,36 +33,28 @@ def get(data_set: DataSet, folder: Path, report: Report = print) -> Path:
     """
     home = folder / data_set.name
     home.mkdir(parents=True, exist_ok=True)
-    known = _known_sums(data_set, home)
-    missing = [file for file in data_set.files if not _is_there(home / file.name, known.get(file.name))]
+    sums = _known_sums(data_set, home)
+    missing = [file for file in data_set.files if not _is_there(home / file.name, sums.get(file.name))]
     if not missing:
-        report(f"{home}: all {len(data_set.files)} files exist and have the expected SHA-256")
+        print(f"{home}: all {len(data_set.files)} files exist and have the expected SHA-256")
         return home
-    if not data_set.tried:
-        report("The addresses below are the official ones, but this program has not been tested with them.")
-    sums = {}
+    print("The addresses below are the official ones, but this program has not been tested with them.")
+    new = {}
     for address in dict.fromkeys(file.address for file in missing):
         wanted = [file for file in missing if file.address == address]
-        report(f"{address} -> {', '.join(file.name for file in wanted)}")
+        print(f"{address} -> {', '.join(file.name for file in wanted)}")
         archive = fetch(address, home / f"{_base_name(address)}.part")
-        staging = Staging(home)
         try:
-            staging.add(unpack(archive, data_set.packing, wanted))
-            _check_all(data_set, staging.sums, known, address)
+            new |= _install([(archive, data_set.packing, wanted)], data_set, home, address)
         except DownloadError:
-            staging.discard()
             archive.unlink()  # a complete but wrong download would be wrong again if it were resumed
             raise
-        except BaseException:
-            staging.discard()
-            raise
-        sums |= staging.keep()
         archive.unlink()
-    _record(data_set, home, known, sums, report)
+    _record(data_set, home, new)
     return home
 
 
-def copy_from(source: Path, data_set: DataSet, folder: Path, report: Report = print) -> Path:
+def copy_from(source: Path, data_set: DataSet, folder: Path) -> Path:
     """Copy ``data_set`` from ``source`` (or ``source / data_set.name``) and verify it; returns the new folder.
 
     ``source`` contains the files themselves, or the archives as downloaded from their addresses.
@@ -72,75 +63,50 @@ def copy_from(source: Path, data_set: DataSet, folder: Path, report: Report = pr
         DownloadError: a file is missing or has a wrong checksum; nothing is copied then.
     """
     home = folder / data_set.name
-    known = _known_sums(data_set, home)
-    found = _locate(source, data_set)
-    created = [path for path in (home, folder) if not path.exists()]
-    home.mkdir(parents=True, exist_ok=True)
-    staging = Staging(home)
-    try:
-        for path, packing, files in found:
-            staging.add(unpack(path, packing, files))
-        _check_all(data_set, staging.sums, known, str(source))
-    except BaseException:
-        staging.discard()
-        for path in created:
-            path.rmdir()
-        raise
-    sums = staging.keep()
-    report(f"{home}: {len(sums)} files copied from {source}")
-    _record(data_set, home, known, sums, report)
+    new = _install(_locate(source, data_set), data_set, home, str(source))
+    print(f"{home}: {len(new)} files copied from {source}")
+    _record(data_set, home, new)
     return home
 
 
-def _locate(source: Path, data_set: DataSet) -> list[tuple[Path, str, list[DataFile]]]:
-    """(path of a file or archive, its packing, the files it contains)"""
+def _locate(source: Path, data_set: DataSet) -> list[Archive]:
+    """The files and archives in ``source`` that contain the data set."""
     found: dict[tuple[Path, str], list[DataFile]] = {}
     for file in data_set.files:
-        for parent in (source / data_set.name, source):
-            if (parent / file.name).is_file():
-                found[parent / file.name, "plain"] = [file]
-                break
-            if (parent / _base_name(file.address)).is_file():
-                found.setdefault((parent / _base_name(file.address), data_set.packing), []).append(file)
+        names = {file.name: "plain", _base_name(file.address): data_set.packing}
+        for folder, (name, packing) in product((source / data_set.name, source), names.items()):
+            if (folder / name).is_file():
+                found.setdefault((folder / name, packing), []).append(file)
                 break
         else:
             raise DownloadError(
-                f"data get: {source} must contain {file.name} or {_base_name(file.address)}, "
-                f"directly or in {data_set.name}/, but it does not"
+                f"data get: {source} must contain {' or '.join(names)}, directly or in {data_set.name}/, "
+                "but it does not"
             )
     return [(path, packing, files) for (path, packing), files in found.items()]
 
 
-class Staging:
-    """Files written under temporary names and hashed; then either all are kept or none."""
+def _install(archives: list[Archive], data_set: DataSet, home: Path, where: str) -> dict[str, str]:
+    """Unpack all files, verify them, and only then move them into ``home``; returns the SHA-256 of each.
 
-    def __init__(self, home: Path):
-        self.home = home
-        self.sums: dict[str, str] = {}
-
-    def add(self, streams: Iterable[Stream]) -> None:
-        for name, chunks in streams:
-            digest = hashlib.sha256()
-            self.sums[name] = ""  # so that a partly written file is discarded too
-            with open(self._path(name), "wb") as out, _bar(f"unpack {name}") as bar:
-                for chunk in chunks:
-                    out.write(chunk)
-                    digest.update(chunk)
-                    bar.update(len(chunk))
-            self.sums[name] = digest.hexdigest()
-
-    def keep(self) -> dict[str, str]:
-        """Rename the files to their final names; returns the SHA-256 of each."""
-        for name in self.sums:
-            os.replace(self._path(name), self.home / name)
-        return self.sums
-
-    def discard(self) -> None:
-        for name in self.sums:
-            self._path(name).unlink(missing_ok=True)
-
-    def _path(self, name: str) -> Path:
-        return self.home / f".{name}.unpacking"
+    where: address or folder from which the files come, for error messages
+    """
+    known = _known_sums(data_set, home)
+    with staging_folder(home / ".unpacking") as staging:
+        sums = {}
+        for path, packing, files in archives:
+            sums |= unpack(path, packing, files, staging)
+        for name, got in sums.items():
+            if got != known.get(name, got):
+                published = any(file.name == name and file.sha256 for file in data_set.files)
+                remedy = "" if published else f"; to accept it anyway, delete {SUMS}"
+                raise DownloadError(
+                    f"{where}: {name} must have the SHA-256 {known[name]}, got {got} (damaged or another version)"
+                    f"{remedy}"
+                )
+        for name in sums:
+            os.replace(staging / name, home / name)
+    return sums
 
 
 def fetch(address: str, part: Path) -> Path:
@@ -175,33 +141,20 @@ def _receive(response: http.client.HTTPResponse, part: Path, start: int, address
     """Append the body of ``response`` to the first ``start`` bytes of ``part``."""
     length = response.headers.get("Content-Length")
     total = start + int(length) if length is not None else None
-    with part.open("r+b" if start else "wb") as out, _bar(_base_name(address), total, start) as progress:
-        out.seek(start)
-        cut = False
-        try:
+    lost = (ConnectionError, TimeoutError, ssl.SSLError, http.client.IncompleteRead)  # not OSError: a full disk too
+    complete = False
+    with part.open("ab" if start else "wb") as out, progress_bar(_base_name(address), total, start) as progress:
+        with suppress(*lost):
             while chunk := response.read(CHUNK):
                 out.write(chunk)
                 progress.update(len(chunk))
-        except http.client.IncompleteRead as error:
-            out.write(error.partial)
-            cut = True
-        except (
-            ConnectionError,
-            TimeoutError,
-            ssl.SSLError,
-        ):  # not OSError: that may be a full disk
-            cut = True
+            complete = total is None or out.tell() >= total
         got = out.tell()
-    if cut or (total is not None and got < total):
+    if not complete:
         raise DownloadError(
             f"{address}: the connection was interrupted after {got} of {total or 'unknown'} bytes; "
             "run the same command again to resume the download"
         )
-
-
-def _bar(what: str, total: int | None = None, start: int = 0) -> tqdm:
-    """A progress bar in bytes, shown only on a terminal."""
-    return tqdm(total=total, initial=start, unit="B", unit_scale=True, desc=what, disable=None)
 
 
 def _known_sums(data_set: DataSet, home: Path) -> dict[str, str]:
@@ -216,34 +169,20 @@ def _known_sums(data_set: DataSet, home: Path) -> dict[str, str]:
 
 
 def _is_there(path: Path, sha256: str | None) -> bool:
-    return path.is_file() and sha256 is not None and _digest(path) == sha256
+    return path.is_file() and sha256 is not None and sha256_of(path) == sha256
 
 
-def _check_all(data_set: DataSet, sums: dict[str, str], known: dict[str, str], where: str) -> None:
-    published = {file.name for file in data_set.files if file.sha256}
-    for name, got in sums.items():
-        if name in known and got != known[name]:
-            remedy = "" if name in published else f"; to accept it anyway, delete {SUMS}"
-            raise DownloadError(
-                f"{where}: {name} must have the SHA-256 {known[name]}, got {got} (damaged or another version){remedy}"
-            )
-
-
-def _record(data_set: DataSet, home: Path, known: dict[str, str], new: dict[str, str], report: Report) -> None:
+def _record(data_set: DataSet, home: Path, new: dict[str, str]) -> None:
     """Write the checksums of all files in the format of ``sha256sum --check``."""
+    known = _known_sums(data_set, home)
     sums = {file.name: new.get(file.name) or known[file.name] for file in data_set.files}
     text = "".join(f"{digest}  {name}\n" for name, digest in sums.items())
     write_atomically(home / SUMS, lambda file: file.write(text.encode()))
-    unpublished = [file.name for file in data_set.files if file.name not in known]
+    unpublished = [name for name in sums if name not in known]
     if unpublished:
-        report(f"{home / SUMS}: recorded the SHA-256 of {', '.join(unpublished)}; no published checksum exists")
+        print(f"{home / SUMS}: recorded the SHA-256 of {', '.join(unpublished)}; no published checksum exists")
     else:
-        report(f"{home}: all {len(sums)} files have the expected SHA-256")
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        print(f"{home}: all {len(sums)} files have the expected SHA-256")
 
 
 def _base_name(address: str) -> str:

@@ -36,8 +36,6 @@ class DataSet:
     packing: str
     """How the files are packed at their addresses: a key of ``unpacking.UNPACKERS``."""
     files: tuple[DataFile, ...]
-    tried: bool = False
-    """Whether this program has downloaded it from these addresses."""
 
 
 def find(name: str) -> DataSet:

@@ -13,10 +13,11 @@ import re
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
+
+from tqdm import tqdm
 
 from minitransformer.data.registry import DataFile
 from minitransformer.errors import DownloadError
@@ -46,26 +47,20 @@ Stream = tuple[str, Iterator[bytes]]
 """Name of a file, and its contents in chunks."""
 
 
-def unpack(archive: Path, packing: str, files: Sequence[DataFile]) -> Iterator[Stream]:
-    """The contents of ``files``, one after another; each must be read before the next is requested.
+def unpack(archive: Path, packing: str, files: Sequence[DataFile], folder: Path) -> dict[str, str]:
+    """Write ``files`` from ``archive`` into ``folder``; returns the SHA-256 of each by its name.
 
-    Raises, while the streams are read:
+    Raises:
         DownloadError: the archive is damaged, lacks a member or contains one larger than ``MAX_BYTES``.
     """
-    with _damage_named(archive):
-        for name, chunks in UNPACKERS[packing](archive, files):
-            yield name, _guarded(archive, chunks)
-
-
-def _guarded(archive: Path, chunks: Iterator[bytes]) -> Iterator[bytes]:
-    with _damage_named(archive):
-        yield from chunks
-
-
-@contextmanager
-def _damage_named(archive: Path) -> Iterator[None]:
+    sums = {}
     try:
-        yield
+        for name, chunks in UNPACKERS[packing](archive, files):
+            with open(folder / name, "wb") as out, progress_bar(f"unpack {name}") as bar:
+                for chunk in chunks:
+                    out.write(chunk)
+                    bar.update(len(chunk))
+            sums[name] = sha256_of(folder / name)
     except DownloadError:
         raise
     except DAMAGE as error:
@@ -76,25 +71,34 @@ def _damage_named(archive: Path) -> Iterator[None]:
         ) from error
     except UnicodeDecodeError as error:
         raise DownloadError(f"{archive.name}: must contain UTF-8 text, but it does not ({error})") from error
+    return sums
 
 
-def _plain(archive: Path, files: Sequence[DataFile]) -> Iterator[Stream]:
+def sha256_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def progress_bar(what: str, total: int | None = None, start: int = 0) -> tqdm:
+    """A progress bar in bytes, shown only on a terminal."""
+    return tqdm(total=total, initial=start, unit="B", unit_scale=True, desc=what, disable=None)
+
+
+def _plain(archive: Path, files: Sequence[DataFile], opener: Callable = open) -> Iterator[Stream]:
     for file in files:
-        with archive.open("rb") as stream:
-            yield file.name, _bounded(stream, archive)
+        with opener(archive, "rb") as stream:
+            yield file.name, _bounded(stream, archive, MAX_BYTES)
 
 
 def _gz(archive: Path, files: Sequence[DataFile]) -> Iterator[Stream]:
-    for file in files:
-        with gzip.open(archive) as stream:
-            yield file.name, _bounded(stream, archive)
+    return _plain(archive, files, gzip.open)
 
 
 def _tar(archive: Path, files: Sequence[DataFile]) -> Iterator[Stream]:
     """Members of a tar archive; those whose names end in .gz are decompressed."""
     for file, stream in _members(archive, files):
         with gzip.open(stream) if file.member.endswith(".gz") else stream as plain:
-            yield file.name, _bounded(plain, archive)
+            yield file.name, _bounded(plain, archive, MAX_BYTES)
 
 
 def _sgm(archive: Path, files: Sequence[DataFile]) -> Iterator[Stream]:
@@ -107,20 +111,15 @@ def _ted(archive: Path, files: Sequence[DataFile]) -> Iterator[Stream]:
     """IWSLT 2014: tagged talks, one sentence per line, of which every 23rd is held out; and test sets in XML."""
     for file in files:
         part, _, language = file.name.rpartition(".")
-        home, between = "de-en", f"de-en.{language}"
         if part == "test":
-            names = [f"{home}/IWSLT14.{test}.{between}.xml" for test in TED_TESTS]
+            names, lines_of = [f"de-en/IWSLT14.{test}.de-en.{language}.xml" for test in TED_TESTS], _segments
         else:
-            names = [f"{home}/train.tags.{between}"]
+            names, lines_of = [f"de-en/train.tags.de-en.{language}"], _spoken_lines
         members = [DataFile(name, file.address, member=name) for name in names]
         found = {member.name: _whole(stream, archive) for member, stream in _members(archive, members)}
-        texts = [found[name] for name in names]
-        if part == "test":
-            lines = [line for text in texts for line in _segments(text)]
-        else:
-            spoken = _spoken_lines(texts[0])
-            held = part == "val"
-            lines = [line for i, line in enumerate(spoken, start=1) if (i % TED_EVERY == 0) is held]
+        lines = [line for name in names for line in lines_of(found[name])]
+        if part != "test":
+            lines = [line for i, line in enumerate(lines, start=1) if (i % TED_EVERY == 0) == (part == "val")]
         yield file.name, iter([_joined(lines)])
 
 
@@ -191,20 +190,18 @@ def split_by_first(pairs: Sequence[Sequence[str]]) -> dict[str, list]:
     return parts
 
 
-def _bounded(stream: BinaryIO, archive: Path) -> Iterator[bytes]:
-    left = MAX_BYTES
+def _bounded(stream: BinaryIO, archive: Path, limit: int) -> Iterator[bytes]:
+    """The contents of ``stream`` in chunks; DownloadError if it has more than ``limit`` bytes."""
+    left = limit
     while chunk := stream.read(CHUNK):
         left -= len(chunk)
         if left < 0:
-            raise DownloadError(f"{archive.name}: each file must have at most {MAX_BYTES} bytes, got more")
+            raise DownloadError(f"{archive.name}: each file must have at most {limit} bytes, got more")
         yield chunk
 
 
 def _whole(stream: BinaryIO, archive: Path) -> str:
-    content = stream.read(IN_MEMORY + 1)
-    if len(content) > IN_MEMORY:
-        raise DownloadError(f"{archive.name}: each file must have at most {IN_MEMORY} bytes, got more")
-    return content.decode("utf-8")
+    return b"".join(_bounded(stream, archive, IN_MEMORY)).decode("utf-8")
 
 
 def _joined(lines: Sequence[str]) -> bytes:

@@ -41,17 +41,21 @@ def pad_batch(
     src_seqs: Sequence[Sequence[int]], tgt_seqs: Sequence[Sequence[int]], rows: Sequence[int] | None = None
 ) -> Batch:
     """A batch of pairs given without BOS and EOS; ``rows`` defaults to 0, 1, 2, ..."""
-    if len(src_seqs) != len(tgt_seqs) or not len(src_seqs):
-        raise DataError(
-            f"pad_batch: source and target must have the same number of sentences, at least one, "
-            f"got {len(src_seqs)} and {len(tgt_seqs)}"
-        )
+    _check_aligned("pad_batch", src_seqs, tgt_seqs)
     return Batch(
         src=pad_rows(src_seqs, last=EOS),
         tgt_in=pad_rows(tgt_seqs, first=BOS),
         tgt_out=pad_rows(tgt_seqs, last=EOS),
         rows=np.arange(len(src_seqs)) if rows is None else np.asarray(rows),
     )
+
+
+def _check_aligned(op: str, src: Sequence, tgt: Sequence) -> None:
+    if len(src) != len(tgt) or not len(src):
+        raise DataError(
+            f"{op}: source and target must have the same number of sentences, at least one, got {len(src)} and "
+            f"{len(tgt)}"
+        )
 
 
 def pad_rows(seqs: Sequence[Sequence[int]], *, first: int | None = None, last: int | None = None) -> np.ndarray:
@@ -97,16 +101,11 @@ class BatchStream:
         tgt_tokens: int,
         seed: int,
     ) -> None:
-        if len(src) != len(tgt) or not len(src):
-            raise DataError(
-                f"BatchStream: source and target must have the same number of sentences, at least one, "
-                f"got {len(src)} and {len(tgt)}"
-            )
+        _check_aligned("BatchStream", src, tgt)
         self.src, self.tgt, self.seed = src, tgt, seed
         self.src_lengths = _lengths("source", src, "src_tokens", src_tokens)
         self.tgt_lengths = _lengths("target", tgt, "tgt_tokens", tgt_tokens)
-        buckets = _LengthBuckets(self.src_lengths, self.tgt_lengths, src_tokens, tgt_tokens)
-        self._bucket_of = buckets.numbers
+        self._bucket_of, buckets = _length_buckets(self.src_lengths, self.tgt_lengths, src_tokens, tgt_tokens)
         self._splits = _split_points(buckets, src_tokens, tgt_tokens)
         self._epochs: dict[int, list[np.ndarray]] = {}
         self._lock = threading.Lock()
@@ -155,40 +154,33 @@ class BatchStream:
         batches = np.split(rows, self._splits)
         return [batches[index] for index in rng.permutation(len(batches))]
 
-    def padding_share(self, epoch: int = 0) -> float:
-        """Fraction of the positions in an epoch's batches, source and target together, that are padding."""
-        padded = sum(
-            len(rows) * int(lengths[rows].max())
-            for rows in self.epoch(epoch)
-            for lengths in (self.src_lengths, self.tgt_lengths)
-        )
-        return 1 - int(self.src_lengths.sum() + self.tgt_lengths.sum()) / padded
+
+Bucket = tuple[int, int, int]
+"""Rounded source length, rounded target length, and how many pairs have these lengths."""
 
 
-class _LengthBuckets:
-    """Pairs in one bucket have the same rounded lengths; buckets are numbered in the order of batches.
+def _length_buckets(
+    src_lengths: np.ndarray, tgt_lengths: np.ndarray, src_tokens: int, tgt_tokens: int
+) -> tuple[np.ndarray, list[Bucket]]:
+    """(the number of each pair's bucket, (pairs,) uint16; the buckets that have pairs, in the order of their numbers)
 
     They are sorted by target, then by source length. Source lengths increase within one target length and decrease
     within the next, so that a batch that spans two target lengths contains no jump (about 1.5 % less padding than with
     source lengths that always increase).
-
-    numbers: (pairs,) uint16, the bucket of each pair.   lengths: [(source, target, pairs)] of each bucket
     """
-
-    def __init__(self, src_lengths: np.ndarray, tgt_lengths: np.ndarray, src_tokens: int, tgt_tokens: int):
-        src_rank, src_values = _ranks(src_lengths, src_tokens)
-        tgt_rank, tgt_values = _ranks(tgt_lengths, tgt_tokens)
-        n_src = len(src_values)
-        decreasing = tgt_rank % 2 == 1
-        src_rank[decreasing] = n_src - 1 - src_rank[decreasing]
-        # There are at most 16 + 8 * 27 rounded lengths below 2^31, so fewer than 2^16 buckets.
-        self.numbers = tgt_rank * np.uint16(n_src) + src_rank
-        counts = np.bincount(self.numbers)
-        self.lengths = []
-        for number in np.flatnonzero(counts).tolist():
-            tgt, src = divmod(number, n_src)
-            src = n_src - 1 - src if tgt % 2 else src
-            self.lengths.append((int(src_values[src]), int(tgt_values[tgt]), int(counts[number])))
+    src_rank, src_values = _ranks(src_lengths, src_tokens)
+    tgt_rank, tgt_values = _ranks(tgt_lengths, tgt_tokens)
+    n_src = len(src_values)
+    decreasing = tgt_rank % 2 == 1
+    src_rank[decreasing] = n_src - 1 - src_rank[decreasing]
+    # There are at most 16 + 8 * 27 rounded lengths below 2^31, so fewer than 2^16 buckets.
+    numbers = tgt_rank * np.uint16(n_src) + src_rank
+    counts, buckets = np.bincount(numbers), []
+    for number in np.flatnonzero(counts).tolist():
+        tgt, src = divmod(number, n_src)
+        src = n_src - 1 - src if tgt % 2 else src
+        buckets.append((int(src_values[src]), int(tgt_values[tgt]), int(counts[number])))
+    return numbers, buckets
 
 
 def _ranks(lengths: np.ndarray, budget: int) -> tuple[np.ndarray, np.ndarray]:
@@ -219,10 +211,10 @@ def rounded_up(lengths: np.ndarray, budget: int) -> np.ndarray:
     return np.minimum(-(-lengths // step) * step, budget)
 
 
-def _split_points(buckets: _LengthBuckets, src_tokens: int, tgt_tokens: int) -> list[int]:
+def _split_points(buckets: list[Bucket], src_tokens: int, tgt_tokens: int) -> list[int]:
     """Where a new batch begins: each takes pairs in the order of the buckets until a budget is used up."""
     splits, start, size, longest_src, longest_tgt = [], 0, 0, 0, 0
-    for src, tgt, count in buckets.lengths:
+    for src, tgt, count in buckets:
         while count:
             longest_src, longest_tgt = max(longest_src, src), max(longest_tgt, tgt)
             room = min(src_tokens // longest_src, tgt_tokens // longest_tgt) - size

@@ -109,6 +109,11 @@ def open_pairs(folder: str | Path) -> BinaryPairs:
     """
     folder = Path(folder)
     header = _read_header(folder / HEADER)
+    return BinaryPairs(*open_sides(folder, header), header)
+
+
+def open_sides(folder: Path, header: BinaryHeader) -> list[MappedSentences]:
+    """The two sides that the header describes; DataError as for `open_pairs`."""
     sides = []
     for side, tokens in zip(SIDES, (header.n_src_tokens, header.n_tgt_tokens), strict=True):
         ends = _mapped(folder / f"{side}.ends", ENDS, header.pairs)
@@ -116,7 +121,7 @@ def open_pairs(folder: str | Path) -> BinaryPairs:
         if int(ends[-1]) != tokens:
             raise DataError(f"{folder / side}.ends: must end at {tokens}, got {int(ends[-1])}; binarise the text again")
         sides.append(MappedSentences(ids, ends))
-    return BinaryPairs(*sides, header)
+    return sides
 
 
 def _mapped(path: Path, dtype: str, length: int) -> np.ndarray:

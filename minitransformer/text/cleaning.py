@@ -10,15 +10,14 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from functools import cache
 
 import numpy as np
 import regex
 
 from minitransformer.errors import ConfigError
-from minitransformer.text.processes import map_in_processes
+from minitransformer.text.processes import in_chunks, map_in_processes
 
-PAIRS_AT_A_TIME = 5000
 REASONS = ("empty", "long", "long word", "ratio", "script", "duplicate")
 """Reasons to leave a pair out, in the order in which they are checked."""
 
@@ -57,8 +56,8 @@ def clean(pairs: Iterable[Pair], rules: Rules, counts: Counter[str], processes: 
     Memory grows by 8 bytes per pair, a 64-bit hash by which duplicates are recognised. (Among thousands of millions of
     pairs two may have the same hash; one of them is then taken for a duplicate.)
     """
-    pairs, seen = iter(pairs), SeenHashes()
-    tasks = ((chunk, rules) for chunk in iter(lambda: list(islice(pairs, PAIRS_AT_A_TIME)), []))
+    seen = SeenHashes()
+    tasks = ((chunk, rules) for chunk in in_chunks(pairs))
     for kept, hashes, found in map_in_processes(_clean_chunk, tasks, processes):
         new = seen.add(hashes)
         counts.update(found)
@@ -110,14 +109,12 @@ class SeenHashes:
         for known in self.arrays:
             at = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
             new &= known[at] != hashes
-        self._insert(np.sort(hashes[new]))
+        added = np.sort(hashes[new])
+        while self.arrays and len(self.arrays[-1]) < 2 * len(added):
+            added = np.sort(np.concatenate((self.arrays.pop(), added)))
+        if len(added):
+            self.arrays.append(added)
         return new
-
-    def _insert(self, hashes: np.ndarray) -> None:
-        while self.arrays and len(self.arrays[-1]) < 2 * len(hashes):
-            hashes = np.sort(np.concatenate((self.arrays.pop(), hashes)))
-        if len(hashes):
-            self.arrays.append(hashes)
 
 
 def _clean_chunk(task: tuple[Sequence[Pair], Rules]) -> tuple[list[Pair], np.ndarray, Counter[str]]:
@@ -146,16 +143,12 @@ def _is_written_in(script: str, line: str) -> bool:
     return others == 0 or 2 * others < len(LETTERS.findall(line))
 
 
-_compiled: dict[str, regex.Pattern] = {}
-
-
+@cache
 def _letters_of_others(script: str) -> regex.Pattern:
     """A pattern that matches the letters of other scripts; combining marks and punctuation belong to every script."""
-    if script not in _compiled:
-        try:
-            if not script.isidentifier():
-                raise regex.error("not a name")
-            _compiled[script] = regex.compile(rf"[\p{{L}}--\p{{Script={script}}}]", flags=regex.V1)
-        except regex.error:
-            raise ConfigError(f"clean: a script must be a Unicode script name, such as Latin, got {script!r}") from None
-    return _compiled[script]
+    try:
+        if not script.isidentifier():
+            raise regex.error("not a name")
+        return regex.compile(rf"[\p{{L}}--\p{{Script={script}}}]", flags=regex.V1)
+    except regex.error:
+        raise ConfigError(f"clean: a script must be a Unicode script name, such as Latin, got {script!r}") from None

@@ -8,6 +8,7 @@ import gzip
 import lzma
 import zlib
 from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
@@ -28,32 +29,13 @@ def read_lines(path: str | Path) -> list[str]:
     return list(stream_lines(path))
 
 
-def stream_lines(path: str | Path, start: int = 0, stop: int | None = None) -> Iterator[str]:
-    """As `read_lines`, but lazily, with a few megabytes in memory.
-
-    start, stop: range of bytes of an uncompressed file; both are starts of lines, as `line_starts` returns them
-    """
-    at = start
-    for block in _blocks_of_lines(Path(path), start, stop):
-        lines = _decoded(block, path, at).removesuffix("\n").split("\n")
-        at += len(block)
-        if b"\r" in block:
-            lines = [line.removesuffix("\r") for line in lines]
+def stream_lines(path: str | Path) -> Iterator[str]:
+    """As `read_lines`, but lazily, with a few megabytes in memory."""
+    number = 1
+    for block in blocks_of_lines(path):
+        lines = lines_of(block, path, number)
+        number += len(lines)
         yield from lines
-    if at == 0:
-        raise DataError(f"{path}: must have at least one line, got an empty file")
-
-
-def line_starts(path: str | Path, parts: int) -> list[int]:
-    """Offsets (bytes, including 0 and the size) that split an uncompressed file into similar parts of whole lines."""
-    size = text_size(path)
-    starts = {0, size}
-    with open(path, "rb") as file:
-        for part in range(1, parts):
-            file.seek(size * part // parts)
-            file.readline()
-            starts.add(file.tell())
-    return sorted(starts)
 
 
 def read_parallel(src_path: str | Path, tgt_path: str | Path) -> tuple[list[str], list[str]]:
@@ -70,13 +52,9 @@ def read_parallel(src_path: str | Path, tgt_path: str | Path) -> tuple[list[str]
 
 def stream_parallel(src_path: str | Path, tgt_path: str | Path) -> Iterator[tuple[str, str]]:
     """As `read_parallel`, pair by pair; different numbers of lines are detected only at the end."""
-    src, tgt = stream_lines(src_path), stream_lines(tgt_path)
-    while True:
-        src_line, tgt_line = next(src, None), next(tgt, None)
-        if (src_line is None) != (tgt_line is None):
-            raise misaligned(src_path, tgt_path)
+    for src_line, tgt_line in zip_longest(stream_lines(src_path), stream_lines(tgt_path)):
         if src_line is None or tgt_line is None:
-            return
+            raise misaligned(src_path, tgt_path)
         yield src_line, tgt_line
 
 
@@ -106,29 +84,16 @@ def first_shifted(src_lengths: np.ndarray, tgt_lengths: np.ndarray) -> int:
 
 def read_text(path: str | Path) -> str:
     """A whole file as one string; DataError as for `read_lines`."""
-    data = b"".join(_blocks_of_lines(Path(path)))
-    if not data:
-        raise DataError(f"{path}: must have at least one line, got an empty file")
-    return _decoded(data, path, 0)
+    return _decoded(b"".join(blocks_of_lines(path)), path, 1)
 
 
-def text_size(path: str | Path) -> int:
-    """Size of a file in bytes, compressed if it is; DataError if it cannot be read."""
-    try:
-        return Path(path).stat().st_size
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from error
-
-
-def _blocks_of_lines(path: Path, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
-    """The bytes of whole lines, some megabytes at a time; only the last line of the file may lack its line end."""
-    rest: list[bytes] = []
+def blocks_of_lines(path: str | Path, size: int = 0) -> Iterator[bytes]:
+    """Whole lines, about ``size`` bytes at a time (0: BLOCK); only the last line of the file may lack its line end."""
+    path, rest, is_empty = Path(path), [], True
     try:
         with OPENERS.get(path.suffix, open)(path, "rb") as file:
-            file.seek(start)
-            left = BLOCK if stop is None else stop - start
-            while block := file.read(min(BLOCK, left)):
-                left -= 0 if stop is None else len(block)
+            while block := file.read(size or BLOCK):
+                is_empty = False
                 end = block.rfind(b"\n") + 1
                 if end:
                     yield b"".join([*rest, block[:end]])
@@ -138,27 +103,26 @@ def _blocks_of_lines(path: Path, start: int = 0, stop: int | None = None) -> Ite
         raise DataError(f"{path}: must be an intact {path.suffix} file, got a damaged one: {error}") from error
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
+    if is_empty:
+        raise DataError(f"{path}: must have at least one line, got an empty file")
     if any(rest):
         yield b"".join(rest)
 
 
-def _decoded(block: bytes, path: str | Path, at: int) -> str:
-    """The text of a block that begins at byte ``at`` of the (decompressed) file."""
+def lines_of(block: bytes, path: str | Path, number: int) -> list[str]:
+    """The lines of a block of `blocks_of_lines`, of which the first is line ``number`` of the file, counted from 1."""
+    lines = _decoded(block, path, number).removesuffix("\n").split("\n")
+    return [line.removesuffix("\r") for line in lines] if b"\r" in block else lines
+
+
+def _decoded(block: bytes, path: str | Path, number: int) -> str:
     try:
         text = block.decode("utf-8")
     except UnicodeDecodeError as error:
-        before = sum(part.count(b"\n") for part in _bytes_before(Path(path), at))
-        number = before + block.count(b"\n", 0, error.start) + 1
         begin = block.rfind(b"\n", 0, error.start) + 1
+        number += block.count(b"\n", 0, begin)
         raise DataError(
             f"{path}:{number}: must be UTF-8, got byte 0x{block[error.start]:02x} at byte {error.start - begin + 1} of "
             "the line"
         ) from error
-    return text.removeprefix("\ufeff") if at == 0 else text
-
-
-def _bytes_before(path: Path, stop: int) -> Iterator[bytes]:
-    with OPENERS.get(path.suffix, open)(path, "rb") as file:
-        while stop > 0 and (block := file.read(min(BLOCK, stop))):
-            stop -= len(block)
-            yield block
+    return text.removeprefix("\ufeff") if number == 1 else text

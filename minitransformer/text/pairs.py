@@ -1,9 +1,7 @@
 """Encode aligned lines as aligned token ids, leaving out empty and overlong pairs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-
-from tqdm import tqdm
 
 from minitransformer.errors import DataError
 from minitransformer.text.tokenizer import Tokenizer
@@ -20,22 +18,16 @@ class EncodedPairs:
 
 
 def encode_parallel(
-    tokenizer: Tokenizer,
-    src_lines: Sequence[str],
-    tgt_lines: Sequence[str],
-    *,
-    max_length: int,
-    progress: bool = False,
+    tokenizer: Tokenizer, src_lines: Sequence[str], tgt_lines: Sequence[str], *, max_length: int
 ) -> EncodedPairs:
     """Encode aligned lines; leave out pairs with an empty side or a side longer than ``max_length``.
 
     max_length: maximum number of tokens of a sentence including EOS, so that it fits a budget of as many tokens
-    progress: show a progress bar
 
     Raises:
         DataError: no pair is left.
     """
-    kept = encode_pairs(tokenizer, src_lines, tgt_lines, max_length=max_length, progress=progress)
+    kept = encode_pairs(tokenizer, zip(src_lines, tgt_lines, strict=True), max_length)
     if not kept.src:
         raise DataError(
             f"parallel text: at least one pair must be left after cleaning, got none of {len(src_lines)} "
@@ -44,19 +36,11 @@ def encode_parallel(
     return kept
 
 
-def encode_pairs(
-    tokenizer: Tokenizer,
-    src_lines: Sequence[str],
-    tgt_lines: Sequence[str],
-    *,
-    max_length: int,
-    progress: bool = False,
-) -> EncodedPairs:
-    """As `encode_parallel`, but the result may be empty."""
+def encode_pairs(tokenizer: Tokenizer, pairs: Iterable[tuple[str, str]], max_length: int) -> EncodedPairs:
+    """As `encode_parallel` of (source line, target line), but the result may be empty."""
     src, tgt, n_empty, n_long = [], [], 0, 0
-    pairs = zip(src_lines, tgt_lines, strict=True)
     most = (max_length - 1) * tokenizer.longest_symbol  # lines with more characters are too long: not encoded at all
-    for src_line, tgt_line in tqdm(pairs, total=len(src_lines), desc="encode", unit="pair", disable=not progress):
+    for src_line, tgt_line in pairs:
         if max(map(_n_characters, (src_line, tgt_line))) > most and src_line.strip() and tgt_line.strip():
             n_long += 1
             continue

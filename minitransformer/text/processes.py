@@ -6,10 +6,15 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from itertools import chain, islice
 from typing import TypeVar
 
 from minitransformer.errors import DataError
 
+CHUNK = 5000
+"""Pairs of lines per task, about a megabyte of text."""
+
+Item = TypeVar("Item")
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
@@ -22,7 +27,10 @@ def map_in_processes(function: Callable[[Task], Result], tasks: Iterable[Task], 
     Raises:
         DataError: a process died, for example killed by the system for lack of memory; also what ``function`` raises.
     """
-    if processes <= 1:
+    tasks = iter(tasks)
+    first = list(islice(tasks, 2))
+    tasks = chain(first, tasks)
+    if processes <= 1 or len(first) < 2:  # one task is done before a process has started
         yield from map(function, tasks)
         return
     context = multiprocessing.get_context("spawn")  # fork would copy locks that BLAS threads may hold
@@ -43,6 +51,12 @@ def map_in_processes(function: Callable[[Task], Result], tasks: Iterable[Task], 
         finally:
             for each in waiting:
                 each.cancel()
+
+
+def in_chunks(items: Iterable[Item]) -> Iterator[list[Item]]:
+    """Lists of ``CHUNK`` items, the last one shorter: tasks that are worth being sent to another process."""
+    items = iter(items)
+    return iter(lambda: list(islice(items, CHUNK)), [])
 
 
 def _ignore_interrupts() -> None:

@@ -60,13 +60,12 @@ def _merges(text: str, where: str) -> list[Pair]:
     header, *lines = text.removesuffix("\n").split("\n")
     if header.rstrip("\r") != HEADER + VERSION:
         raise DataError(f"{where}:1: the header must be {HEADER + VERSION!r}, got {header[:60]!r}")
-    merges = []
+    merges: dict[Pair, None] = {}
     for number, line in enumerate(lines, start=2):
-        symbols = line.rstrip("\r").split(" ")
-        if len(symbols) != 2 or not all(symbols):
+        left, _, right = line.rstrip("\r").partition(" ")
+        if not left or not right or " " in right:
             raise DataError(f"{where}:{number}: a line must contain two symbols, got {line[:60]!r}")
-        merges.append((symbols[0], symbols[1]))
-    if len(set(merges)) != len(merges):
-        again = next(pair for pair in merges if merges.count(pair) > 1)
-        raise DataError(f"{where}: each merge must be listed once, got {' '.join(again)!r} again")
-    return merges
+        if (left, right) in merges:
+            raise DataError(f"{where}:{number}: each merge must be listed once, got {line[:60]!r} again")
+        merges[left, right] = None
+    return list(merges)

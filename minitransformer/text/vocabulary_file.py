@@ -13,6 +13,8 @@ Mode ``bytes`` lists no base symbols: they are the 256 bytes. Symbols are writte
 are not a whole character, control characters, ``\`` and ``␣`` itself are written byte by byte as ``\x0a``.
 """
 
+from collections.abc import Iterator
+
 import regex
 
 from minitransformer.errors import DataError
@@ -52,15 +54,19 @@ def parse_vocabulary(text: str, where: str) -> tuple[str, list[str], list[Pair]]
     mode = reader.after("mode ")
     if mode not in (ByteLevel.mode, EndOfWord.mode):
         raise reader.error(f"mode must be bytes or words, got {mode!r}")
-    base = ByteLevel.base([]) if mode == ByteLevel.mode else reader.base(mode)
-    known = set(base)
-    merges: dict[Pair, None] = {}
-    for _ in range(reader.count("merges ")):
-        left, right = reader.symbols(mode, 2)
+    known: dict[str, None] = {}
+    if mode == ByteLevel.mode:
+        known = dict.fromkeys(ByteLevel.base([]))
+    else:
+        for (symbol,) in reader.rows("base ", 1, mode):
+            if symbol in known:
+                raise reader.error(f"a base symbol must be listed once, got {reader.line!r} again")
+            known[symbol] = None
+    base, merges = list(known), {}
+    for left, right in reader.rows("merges ", 2, mode):
         if left not in known or right not in known or (left, right) in merges:
             raise reader.error(f"a merge must join two known symbols for the first time, got {reader.line!r}")
-        merges[left, right] = None
-        known.add(left + right)
+        merges[left, right] = known[left + right] = None
     if reader.next() or reader.number != len(reader.lines):
         raise reader.error(f"the file must end with a newline after the last merge, got {reader.line!r} after it")
     return mode, base, list(merges)
@@ -112,27 +118,17 @@ class _Reader:
             raise self.error(f"the line must begin with {key.strip()!r}, got {self.line[:60]!r}")
         return self.line.removeprefix(key)
 
-    def count(self, key: str) -> int:
+    def rows(self, key: str, n_symbols: int, mode: str) -> Iterator[list[str]]:
+        """The symbols of each line of a table; the line before it is ``key`` and the number of lines."""
         digits = self.after(key)
         if not (digits.isascii() and digits.isdigit() and len(digits) < 10):
             raise self.error(f"{key.strip()} must be an integer below 10^9, got {digits[:60]!r}")
-        return int(digits)
-
-    def base(self, mode: str) -> list[str]:
-        base: dict[str, None] = {}
-        for _ in range(self.count("base ")):
-            (symbol,) = self.symbols(mode, 1)
-            if symbol in base:
-                raise self.error(f"a base symbol must be listed once, got {self.line!r} again")
-            base[symbol] = None
-        return list(base)
-
-    def symbols(self, mode: str, n_symbols: int) -> list[str]:
-        shown = self.next().split(" ")
-        try:
-            symbols = [read_symbol(part, mode) for part in shown]
-        except ValueError as error:
-            raise self.error(f"symbols must be readable, got {self.line!r}: {error}") from error
-        if len(symbols) != n_symbols:
-            raise self.error(f"the line must contain {n_symbols} symbols, got {self.line!r}")
-        return symbols
+        for _ in range(int(digits)):
+            shown = self.next().split(" ")
+            try:
+                symbols = [read_symbol(part, mode) for part in shown]
+            except ValueError as error:
+                raise self.error(f"symbols must be readable, got {self.line!r}: {error}") from error
+            if len(symbols) != n_symbols:
+                raise self.error(f"the line must contain {n_symbols} symbols, got {self.line!r}")
+            yield symbols

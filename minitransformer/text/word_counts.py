@@ -1,18 +1,20 @@
 """How often each word of a text occurs: what byte-pair encoding learns from."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from tqdm import tqdm
 
-from minitransformer.text.corpus import OPENERS, line_starts, stream_lines, text_size
+from minitransformer.text.corpus import blocks_of_lines, lines_of
 from minitransformer.text.pretokenizers import PRETOKENIZERS, PreTokenizer, utf8
 from minitransformer.text.processes import map_in_processes
 
-PART = 1 << 25
+PART = 1 << 23
 """Bytes of text that one process counts at a time."""
+
+Task = tuple[bytes, str | Path, int, str]
+"""Some lines, their file, the number of the first one, and the mode."""
 
 
 def count_words(lines: Iterable[str], pretokenizer: PreTokenizer) -> Counter[str]:
@@ -20,16 +22,7 @@ def count_words(lines: Iterable[str], pretokenizer: PreTokenizer) -> Counter[str
 
     Chunks between spaces are counted first, and only the distinct ones are split into words.
     """
-    chunks: Counter[str] = Counter()
-    for line in lines:
-        chunks.update(pretokenizer.chunks(line))
-    words: Counter[str] = Counter()
-    for chunk, count in chunks.items():
-        for word in pretokenizer.split(chunk):
-            words[word] += count
-    for word in words:
-        utf8(word)
-    return words
+    return _words_of(_count_chunks(lines, pretokenizer), pretokenizer)
 
 
 def count_words_in_files(
@@ -43,35 +36,39 @@ def count_words_in_files(
     Raises:
         DataError: as `read_lines`.
     """
-    parts = [part for path in paths for part in _parts_of(path, mode)]
+    chunks: Counter[str] = Counter()
+    with tqdm(desc="words", unit="B", unit_scale=True, disable=not progress) as bar:
+        for found, size in map_in_processes(_count_part, _parts(paths, mode), processes):
+            chunks.update(found)
+            bar.update(size)
+    return _words_of(chunks, PRETOKENIZERS[mode])
+
+
+def _count_chunks(lines: Iterable[str], pretokenizer: PreTokenizer) -> Counter[str]:
+    chunks: Counter[str] = Counter()
+    for line in lines:
+        chunks.update(pretokenizer.chunks(line))
+    return chunks
+
+
+def _words_of(chunks: Counter[str], pretokenizer: PreTokenizer) -> Counter[str]:
     words: Counter[str] = Counter()
-    total = sum(part.size for part in parts)
-    with tqdm(total=total, desc="words", unit="B", unit_scale=True, disable=not progress) as bar:
-        counted = map_in_processes(_count_part, parts, min(processes, len(parts)))
-        for part, found in zip(parts, counted, strict=True):
-            words.update(found)
-            bar.update(part.size)
+    for chunk, count in chunks.items():
+        for word in pretokenizer.split(chunk):
+            words[word] += count
+    for word in words:
+        utf8(word)
     return words
 
 
-@dataclass(frozen=True)
-class _Part:
-    """Whole lines of one file: its bytes from ``start`` to ``stop`` (None: up to the end, as for a compressed file)."""
-
-    path: str | Path
-    mode: str
-    start: int
-    stop: int | None
-    size: int
+def _parts(paths: Iterable[str | Path], mode: str) -> Iterator[Task]:
+    for path in paths:
+        number = 1
+        for block in blocks_of_lines(path, PART):
+            yield block, path, number, mode
+            number += block.count(b"\n")
 
 
-def _parts_of(path: str | Path, mode: str) -> list[_Part]:
-    size = text_size(path)
-    if Path(path).suffix in OPENERS or size <= PART:
-        return [_Part(path, mode, 0, None, size)]
-    starts = line_starts(path, -(-size // PART))
-    return [_Part(path, mode, start, stop, stop - start) for start, stop in zip(starts, starts[1:], strict=False)]
-
-
-def _count_part(part: _Part) -> Counter[str]:
-    return count_words(stream_lines(part.path, part.start, part.stop), PRETOKENIZERS[part.mode])
+def _count_part(task: Task) -> tuple[Counter[str], int]:
+    block, path, number, mode = task
+    return _count_chunks(lines_of(block, path, number), PRETOKENIZERS[mode]), len(block)
