@@ -58,7 +58,7 @@ def check(ranks: Communicator) -> None:
             np.testing.assert_array_equal(array, sum_in_order(ranks.size, length))
     names = ranks.gather_text("name", f"rank {ranks.rank}")
     assert names == [f"rank {rank}" for rank in range(ranks.size)]
-    with ranks.busy("validates"):
+    with ranks.busy():
         ranks.barrier()
 
 

@@ -143,7 +143,7 @@ class LocalStore:
                 return
         heard()
 
-    def busy(self, doing: str) -> nullcontext:
+    def busy(self) -> nullcontext:
         return nullcontext()
 
     def follow(self, communicator: object) -> None:
@@ -184,18 +184,15 @@ class Supervised:
         self.address = ("127.0.0.1", self.supervisor.port)
         self.size, self._timeouts = size, timeouts
 
-    def client(self, rank: int) -> SupervisorClient:
+    def client(self, rank: int, end: Callable[[int], object] | None = None) -> SupervisorClient:
         return SupervisorClient(
             RankInfo(rank, self.size, rank),
             self.address,
             self.said.append,
             token=TOKEN,
-            end=self.end_of(rank),
+            end=end or (lambda code: self.ends.append((rank, code))),
             timeouts=self._timeouts,
         )
-
-    def end_of(self, rank: int) -> Callable[[int], object]:
-        return lambda code: self.ends.append((rank, code))
 
 
 def check_end(folder: Path, ended: Ended, message: str, code: int = 2, update: int = 4) -> None:

@@ -140,7 +140,7 @@ def test_two_hosts_without_a_token_are_told_the_remedy(hosts):
 STRANGER = f"""
 import json, socket, sys, time
 sys.path.insert(0, {str(TESTS.parent)!r})
-from minitransformer.distributed.listener import connect
+from minitransformer.distributed.connections import connect
 hello = {{"rank": 1, "size": 2, "who": "stranger", "process": 1}}
 words = json.dumps(hello) + "\\n" + json.dumps({{"failed": "by a stranger", "code": 0, "by_all": True}}) + "\\n"
 until = time.monotonic() + 30

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from mpi4py.MPI import Comm, Request
 
 SMALL_BYTES = 65536
-"""Sums of so few bytes are there at once, unless another rank is late."""
+"""Sums of at most so many bytes take no time, unless another rank is late."""
 
 
 class MpiCommunicator(Communicator):
     """MPI's own collectives on NumPy arrays.
 
-    Where a rank may have to wait long for another, it asks now and then instead of spinning, as MPI itself would: the
-    core is free for the others.
+    Where a rank may have to wait long for another, it polls with pauses instead of spinning as MPI would: the core is
+    free for the others.
 
     world: MPI's communicator of all ranks, from ``find_world``
     options: those of ``Communicator``
@@ -45,7 +45,7 @@ class MpiCommunicator(Communicator):
                 self._world.Allreduce(MPI.IN_PLACE, array)
 
     def start_all_reduce_sum(self, array: np.ndarray) -> None:
-        """MPI moves what was started whenever it is called; so each new sum also pushes on those before it."""
+        """MPI makes progress only while it is called, so each new sum also calls it for those before it."""
         from mpi4py import MPI
 
         if self.deterministic:
@@ -69,9 +69,6 @@ class MpiCommunicator(Communicator):
         with self.waiting():
             self._wait(self._world.Ibarrier())
 
-    def close(self) -> None:
-        pass  # mpi4py gives MPI back when Python ends
-
     def _wait(self, request: "Request") -> None:
         began = time.monotonic()
         while not request.Test():
@@ -84,7 +81,7 @@ def find_world(rank: int, size: int) -> "Comm":
 
     Raises:
         MissingPackageError: mpi4py is not installed, or there is no MPI library behind it.
-        ConfigError: MPI knows of other ranks than the launcher's variables tell.
+        ConfigError: MPI's rank and size are not those of the launcher's variables.
     """
     try:
         from mpi4py import MPI
@@ -97,7 +94,7 @@ def find_world(rank: int, size: int) -> "Comm":
         raise MissingPackageError(
             f"ranks: mpi4py must find an MPI library, got none ({reason}); `pip install mpich` brings one"
         ) from error
-    if not MPI.Is_initialized():  # mpi4py was told to leave that to us
+    if not MPI.Is_initialized():  # mpi4py was configured not to do it on import
         MPI.Init_thread()
     world = MPI.COMM_WORLD
     if (world.rank, world.size) != (rank, size):
@@ -110,8 +107,8 @@ def find_world(rank: int, size: int) -> "Comm":
 
 
 def abort(world: "Comm", delay: float, code: int) -> None:
-    """End all ranks that MPI started, from any thread; all but rank 0 give it ``delay`` seconds to do so for them."""
+    """End all ranks that MPI started, from any thread; rank 0 has ``delay`` seconds to do so before the others do."""
     if world.rank != 0:
         time.sleep(delay)
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # the user has been told; MPI would add lines of its own
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # the error has been printed; MPI would add lines of its own
     world.Abort(code)

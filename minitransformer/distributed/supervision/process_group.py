@@ -51,7 +51,7 @@ class ProcessGroup:
             rank_info, address, print_error, token=self._token, end=self._end, timeouts=timeouts
         )
         if rank_info.by_mpi and self._world is None and importlib.util.find_spec("mpi4py") is not None:
-            # mpi4py holds the GIL while MPI begins: the supervisor, a thread of rank 0, must welcome all before that.
+            # mpi4py holds the GIL while MPI begins: all must have reached the supervisor, a thread of rank 0, before.
             self.client.put(f"here/{rank_info.rank}", "")
             for rank in range(rank_info.size if self._supervisor is not None else 0):
                 self.client.get(f"here/{rank}")
@@ -81,7 +81,7 @@ class ProcessGroup:
         self.client.set_timeout(settings.timeout)
         rank, size = self.rank_info.rank, self.rank_info.size
         name = choose_communicator(settings, self.rank_info, on_gpu)
-        options = {"deterministic": settings.deterministic_reduce, "end": self._end, "timeouts": self._timeouts}
+        options = {"deterministic": settings.deterministic_reduce, "timeouts": self._timeouts}
         if name == "nccl":
             self._ranks = NcclCommunicator(rank, size, self.client, **options)
         elif name == "mpi":
