@@ -10,9 +10,10 @@ import subprocess
 import sys
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -101,6 +102,16 @@ def still_running(folder: Path) -> list[str]:
     return found
 
 
+def received_until_close(connection: socket.socket) -> bytes:
+    """All that arrives until the other side closes."""
+    connection.settimeout(20)
+    received = b""
+    with suppress(ConnectionError):
+        while part := connection.recv(1000):
+            received += part
+    return received
+
+
 def wait_for(condition: Callable[[], object]) -> None:
     """Return when the condition holds; a test fails if it never does."""
     until = time.monotonic() + 20
@@ -119,29 +130,22 @@ class LocalStore:
     """What ranks tell each other, if they are threads of this process: communicators need no supervisor."""
 
     def __init__(self):
-        self._values: dict[str, str] = {}
-        self._listeners: dict[str, list[Callable[[], object]]] = {}
-        self._arrived = threading.Condition()
+        self._values: dict[str, Future[str]] = defaultdict(Future)
+        self._lock = threading.Lock()
 
-    def put(self, key: str, value: str) -> None:
-        with self._arrived:
-            self._values[key] = value
-            self._arrived.notify_all()
-            listeners = self._listeners.pop(key, [])
-        for heard in listeners:
-            heard()
-
-    def get(self, key: str) -> str:
-        with self._arrived:
-            assert self._arrived.wait_for(lambda: key in self._values, LIMIT), f"nobody has put {key}"
+    def _value(self, key: str) -> Future:
+        with self._lock:
             return self._values[key]
 
-    def listen(self, key: str, heard: Callable[[], object]) -> None:
-        with self._arrived:
-            if key not in self._values:
-                self._listeners.setdefault(key, []).append(heard)
-                return
-        heard()
+    def put(self, key: str, value: str) -> None:
+        with suppress(InvalidStateError):  # another rank was first
+            self._value(key).set_result(value)
+
+    def get(self, key: str) -> str:
+        return self._value(key).result(LIMIT)
+
+    def listen(self, key: str, callback: Callable[[], object]) -> None:
+        self._value(key).add_done_callback(lambda value: callback())
 
     def busy(self) -> nullcontext:
         return nullcontext()

@@ -6,7 +6,9 @@ import socket
 import sys
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 
 from minitransformer.distributed.communicator import Communicator, Store
@@ -43,9 +45,7 @@ class SupervisorClient(Store):
         self._rank_info, self._print_error, self._end, self._timeouts = rank_info, print_error, end, timeouts
         self._communicator: Communicator | None = None
         self._busy = False
-        self._values: dict[str, str] = {}
-        self._callbacks: dict[str, Callable[[], object]] = {}
-        self._arrived = threading.Condition()
+        self._values: dict[str, Future[str]] = defaultdict(Future)
         self._sending = threading.Lock()
         self._leaving = threading.Event()
         self._connection = connect(address, token, timeouts.start, timeouts)
@@ -69,24 +69,21 @@ class SupervisorClient(Store):
     @contextmanager
     def busy(self) -> Iterator[None]:
         before, self._busy = self._busy, True
-        self._send_progress()
         try:
             yield
         finally:
             self._busy = before
-            self._send_progress()
 
     def put(self, key: str, value: str) -> None:
         self._send(put=key, value=value)
 
     def get(self, key: str) -> str:
+        value = self._values[key]
         self._send(get=key)
-        with self._arrived:
-            self._arrived.wait_for(lambda: key in self._values)
-            return self._values[key]
+        return value.result()
 
     def listen(self, key: str, callback: Callable[[], object]) -> None:
-        self._callbacks[key] = callback
+        self._values[key].add_done_callback(lambda value: callback())
         self._send(get=key)
 
     def fail(self, cause: str, code: int = 2, by_all: bool = False) -> None:
@@ -109,13 +106,10 @@ class SupervisorClient(Store):
         with suppress(OSError), self._sending:  # the receiving thread finds out why
             self._connection.sendall(encode(**message))
 
-    def _send_progress(self) -> None:
-        number, waits = (0, None) if self._communicator is None else self._communicator.progress()
-        self._send(number=number, waits=waits, busy=self._busy)
-
     def _send_heartbeats(self) -> None:
         while not self._leaving.wait(self._timeouts.heartbeat):
-            self._send_progress()
+            number, waits = (0, None) if self._communicator is None else self._communicator.progress()
+            self._send(number=number, waits=waits, busy=self._busy)
 
     def _receive(self) -> None:
         cause = "ended without a word: it was killed, or it crashed"
@@ -125,20 +119,14 @@ class SupervisorClient(Store):
                     if "end" in message:
                         self._stop(message["end"])
                         return
-                    if "key" in message:
-                        self._arrive(message["key"], message["value"])
+                    if "key" in message and not self._values[message["key"]].done():
+                        self._values[message["key"]].set_result(message["value"])
         except TimeoutError:
             cause = f"has been silent for {self._timeout:g} s: is it stopped?"
         except (OSError, ValueError):
             pass
         if not self._leaving.is_set():
             self._end_alone(f"{'launch' if self._rank_info.launched else 'rank 0'} {cause}")
-
-    def _arrive(self, key: str, value: str) -> None:
-        with self._arrived:
-            self._values[key] = value
-            self._arrived.notify_all()
-        self._callbacks.get(key, lambda: None)()
 
     def _end_alone(self, cause: str, code: int = 2) -> None:
         """End this process without the supervisor; on each machine one rank prints the cause, the others let it."""

@@ -1,6 +1,5 @@
 """What is known of each rank of a job, and whether the job must end."""
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -69,17 +68,11 @@ class HealthMonitor:
             status.number, status.busy = int(message["number"]), bool(message["busy"])
             status.waits = None if message["waits"] is None else float(message["waits"])
         if "timeout" in message:
-            timeout = float(message["timeout"])
-            if rank != 0 or not 0 < timeout < math.inf:
-                raise ValueError("only rank 0 sets the timeout, to a finite number of seconds")
-            self.timeout = timeout
+            self.timeout = float(message["timeout"])
         if "failed" in message:
-            code = int(message["code"])
-            if not 0 < code < 256:
-                raise ValueError("a failure has an exit code other than 0")
             where = "" if message["by_all"] else f"rank {rank}: "
-            self._first_report = self._first_report or time.monotonic()
-            self._reported[rank] = Failure(printable(where + message["failed"], LONGEST_CAUSE), code)
+            self._first_report = self._first_report or status.heard
+            self._reported[rank] = Failure(printable(where + message["failed"], LONGEST_CAUSE), int(message["code"]))
         status.left = status.left or "bye" in message
 
     def remove(self, rank: int, explain: Callable[[int], str]) -> None:

@@ -45,7 +45,7 @@ class Launch:
     ):
         if find_rank_info().size > 1:
             raise ConfigError("launch: must be started once, got variables of a rank; start train itself by mpirun")
-        if not _may_print():
+        if not _output_is_open():
             raise ConfigError("launch: standard output and error must be open, got one that is closed")
         self._print_error, self._timeouts = print_error, timeouts
         self._processes: list[subprocess.Popen] = []
@@ -113,11 +113,10 @@ class Launch:
             process.send_signal(number)
 
 
-def _may_print() -> bool:
+def _output_is_open() -> bool:
     """Whether standard output and error are open; else a socket would get the file descriptor of a closed one."""
     try:
-        for descriptor in (1, 2):
-            os.fstat(descriptor)
+        os.fstat(1), os.fstat(2)
     except OSError:
         return False
     return sys.stdout is not None and sys.stderr is not None

@@ -54,11 +54,10 @@ class Supervisor:
     ):
         try:
             self._server = socket.create_server((host, port))
-        except (OSError, OverflowError) as error:
-            reason = os.strerror(error.errno) if isinstance(error, OSError) and (error.errno or 0) > 0 else error
+        except OSError as error:
             raise ConfigError(
-                f"ranks: port {port} must be free at {host or 'this machine'}, got {reason}; set another MASTER_PORT, "
-                "and MASTER_ADDR to the machine of rank 0"
+                f"ranks: port {port} must be free at {host or 'this machine'}, got {os.strerror(error.errno)}; set "
+                "another MASTER_PORT, and MASTER_ADDR to the machine of rank 0"
             ) from error
         self.port: int = self._server.getsockname()[1]
         self.monitor = HealthMonitor(size, timeouts)
