@@ -48,7 +48,7 @@ def test_what_a_stranger_sends_to_the_supervisor_changes_nothing(sent):
 def test_a_peer_with_another_token_is_refused():
     job = Supervised(1)
     with pytest.raises(RanksError, match=r"ranks: 127.0.0.1:\d+ must know this job's token, got a process"):
-        connect(job.address, "a guess", 10.0)
+        connect(job.address, "a guess")
     job.client(0).leave()
 
 
@@ -61,7 +61,7 @@ def test_a_listener_without_the_token_is_refused_and_never_sees_it(answer):
         def listen_or_connect(number):
             if number == 0:
                 with pytest.raises(RanksError, match="must know this job's token"):
-                    connect(server.getsockname(), TOKEN, 10.0)
+                    connect(server.getsockname(), TOKEN)
                 return
             with server.accept()[0] as connection:
                 connection.sendall(bytes(CHALLENGE))
@@ -80,13 +80,13 @@ def test_strangers_on_the_port_of_the_tcp_communicator_are_no_ranks():
         if rank == 1:
             host, _, port = store.get("tcp").rpartition(":")
             address = (host, int(port))
-            for sent in (b"GET / HTTP/1.1" * 10, rank_1, bytes(2 * CHALLENGE) + rank_1, b""):
+            for sent in (b"GET / HTTP/1.1" * 10, rank_1, bytes(2 * CHALLENGE) + rank_1):
                 with socket.create_connection(address) as stranger:
                     stranger.sendall(sent)
                     after_challenge.append(received_until_close(stranger)[CHALLENGE:])
             with socket.create_connection(address) as gone:  # a reset instead of an orderly close
                 gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        ranks = TcpCommunicator(rank, 2, store, token=TOKEN, timeouts=Timeouts(handshake=0.3))
+        ranks = TcpCommunicator(rank, 2, store, token=TOKEN)
         check(ranks)
         ranks.barrier()
         ranks.close()
@@ -227,7 +227,7 @@ LYING_RANK = """
 import os, time
 from minitransformer.distributed.connections import connect
 from minitransformer.distributed.supervision.messages import encode
-connection = connect(("127.0.0.1", int(os.environ["MASTER_PORT"])), os.environ["MINITRANSFORMER_TOKEN"], 10)
+connection = connect(("127.0.0.1", int(os.environ["MASTER_PORT"])), os.environ["MINITRANSFORMER_TOKEN"])
 connection.sendall(encode(rank=0, size=1, who="x", process={victim}))
 time.sleep(0.5)
 """

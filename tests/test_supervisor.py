@@ -23,7 +23,7 @@ from minitransformer.errors import ConfigError, RanksError
 
 def by_hand(job: Supervised, sent: bytes = b"") -> socket.socket:
     """A connection that belongs to the job, over which a test sends what it likes."""
-    connection = connect(job.address, TOKEN, 10.0)
+    connection = connect(job.address, TOKEN)
     with suppress(ConnectionError):
         connection.sendall(sent)
     return connection

@@ -161,7 +161,7 @@ except ConnectionError:
     pass
 assert answer[32:] in (b"", bytes(32)), answer
 try:
-    connect(("{ADDRESSES[0]}", 29400), "a guess", 5)
+    connect(("{ADDRESSES[0]}", 29400), "a guess")
 except Exception as error:
     print("refused:", error)
 """

@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from minitransformer.backend import Array
-from minitransformer.distributed.timeouts import TIMEOUTS, Timeouts
+from minitransformer.distributed.timeouts import TIMEOUTS
 
 
 class Store(Protocol):
@@ -41,17 +41,8 @@ class Communicator(ABC):
     deterministic: sums are taken in the order of the ranks, and so have the same bits in every run and communicator
     """
 
-    def __init__(
-        self,
-        rank: int = 0,
-        size: int = 1,
-        store: Store | None = None,
-        *,
-        deterministic: bool = False,
-        timeouts: Timeouts = TIMEOUTS,
-    ):
+    def __init__(self, rank: int = 0, size: int = 1, store: Store | None = None, *, deterministic: bool = False):
         self.rank, self.size, self.store, self.deterministic = rank, size, store, deterministic
-        self._timeouts = timeouts
         self._number, self._entered = 0, None
         if store is not None:
             store.follow(self)
@@ -98,7 +89,7 @@ class Communicator(ABC):
             yield
         except (OSError, RuntimeError):  # most likely another rank has gone
             if self.store is not None:
-                time.sleep(self._timeouts.blame)  # the supervisor knows which, and ends this process
+                time.sleep(TIMEOUTS.blame)  # the supervisor knows which, and ends this process
             raise
         finally:
             self._entered = None

@@ -81,14 +81,14 @@ async def _check_proof(connection: socket.socket, token: str) -> None:
         raise ConnectionError("the peer does not know the token")
 
 
-def connect(address: tuple[str, int], token: str, patience: float, timeouts: Timeouts = TIMEOUTS) -> socket.socket:
+def connect(address: tuple[str, int], token: str, timeouts: Timeouts = TIMEOUTS) -> socket.socket:
     """A connection to the process that serves ``address``, which may not listen yet, after both gave their proof.
 
     Raises:
-        RanksError: nobody listens there within ``patience`` seconds, or the process that does has another token.
+        RanksError: nobody listens there within ``timeouts.start`` seconds, or the process that does has another token.
         ConfigError: the process that listens there does not answer, so it is not part of the job.
     """
-    where, until = f"{address[0]}:{address[1]}", time.monotonic() + patience
+    where, until = f"{address[0]}:{address[1]}", time.monotonic() + timeouts.start
     while True:
         connection = None
         try:
@@ -108,7 +108,7 @@ def connect(address: tuple[str, int], token: str, patience: float, timeouts: Tim
                     "program listen there? Set another MASTER_PORT"
                 ) from error
             raise RanksError(
-                f"ranks: rank 0 must listen at {where}, got {error.strerror or error} for {patience:g} s; was it "
+                f"ranks: rank 0 must listen at {where}, got {error.strerror or error} for {timeouts.start:g} s; was it "
                 "started, and are MASTER_ADDR and MASTER_PORT its own?"
             ) from error
     if not knows_token:

@@ -2,11 +2,12 @@
 
 import os
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from minitransformer.distributed.communicator import Communicator, Store, add_in_order
+from minitransformer.distributed.timeouts import TIMEOUTS
 from minitransformer.errors import ConfigError, MissingPackageError, install_hint
 
 if TYPE_CHECKING:
@@ -23,11 +24,10 @@ class MpiCommunicator(Communicator):
     free for the others.
 
     world: MPI's communicator of all ranks, from ``find_world``
-    options: those of ``Communicator``
     """
 
-    def __init__(self, world: "Comm", store: Store, **options: Any):
-        super().__init__(world.rank, world.size, store, **options)
+    def __init__(self, world: "Comm", store: Store, *, deterministic: bool = False):
+        super().__init__(world.rank, world.size, store, deterministic=deterministic)
         self._world = world
         self._started: list[Request] = []
 
@@ -72,8 +72,8 @@ class MpiCommunicator(Communicator):
     def _wait(self, request: "Request") -> None:
         began = time.monotonic()
         while not request.Test():
-            if time.monotonic() - began > self._timeouts.spin:
-                time.sleep(self._timeouts.nap)
+            if time.monotonic() - began > TIMEOUTS.spin:
+                time.sleep(TIMEOUTS.nap)
 
 
 def find_world(rank: int, size: int) -> "Comm":
@@ -106,9 +106,9 @@ def find_world(rank: int, size: int) -> "Comm":
     return world
 
 
-def abort(world: "Comm", delay: float, code: int) -> None:
-    """End all ranks that MPI started, from any thread; rank 0 has ``delay`` seconds to do so before the others do."""
+def abort(world: "Comm", code: int) -> None:
+    """End all ranks that MPI started, from any thread; the other ranks leave it to rank 0 for some seconds."""
     if world.rank != 0:
-        time.sleep(delay)
+        time.sleep(TIMEOUTS.abort_delay)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # the error has been printed; MPI would add lines of its own
     world.Abort(code)

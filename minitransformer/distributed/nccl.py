@@ -9,7 +9,6 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -25,13 +24,11 @@ class NcclCommunicator(Communicator):
     A sum waits on the device until what was queued before it has written its array; ``finish`` makes what is queued
     after it wait for all sums. The host waits for neither.
 
-    options: those of ``Communicator``
-
     Raises:
         MissingPackageError: NCCL is not installed.
     """
 
-    def __init__(self, rank: int, size: int, store: Store, *, cupy: ModuleType | Any = None, **options: Any):
+    def __init__(self, rank: int, size: int, store: Store, *, deterministic: bool = False, cupy: Any = None):
         self._communicator: Any = None
         self._queued: deque[tuple[Any, Any]] = deque()  # events of each collective: it may begin, it has ended
         self._ended, self._since = 0, 0.0  # collectives that have ended, and when that was last seen to change
@@ -39,7 +36,7 @@ class NcclCommunicator(Communicator):
             threading.Lock()
         )  # ``progress`` is called by the thread that computes and by that of heartbeats
         self._device: Any = None
-        super().__init__(rank, size, store, **options)
+        super().__init__(rank, size, store, deterministic=deterministic)
         if cupy is None:
             import cupy
         try:

@@ -5,7 +5,6 @@ It needs nothing but sockets, and is the oracle that the tests compare the other
 
 import asyncio
 import socket
-from typing import Any
 
 import numpy as np
 
@@ -18,11 +17,10 @@ class TcpCommunicator(Communicator):
 
     token: the secret that all ranks of the job know; connections without it are refused
     host: rank 0 listens at this address of its machine
-    options: those of ``Communicator``
     """
 
-    def __init__(self, rank: int, size: int, store: Store, *, token: str, host: str = "127.0.0.1", **options: Any):
-        super().__init__(rank, size, store, **options | {"deterministic": True})
+    def __init__(self, rank: int, size: int, store: Store, *, token: str, host: str = "127.0.0.1"):
+        super().__init__(rank, size, store, deterministic=True)
         with self.waiting():
             # At rank 0 the connections to ranks 1, 2, ...; elsewhere the one to rank 0.
             self._others = self._accept_all(token, host) if rank == 0 else [self._connect(token)]
@@ -35,7 +33,7 @@ class TcpCommunicator(Communicator):
 
         async def accept() -> list[socket.socket]:
             accepted: asyncio.Queue[socket.socket] = asyncio.Queue()
-            serving = asyncio.create_task(serve(server, token, accepted.put, self._timeouts))
+            serving = asyncio.create_task(serve(server, token, accepted.put))
             connections = [await accepted.get() for _ in range(1, self.size)]
             serving.cancel()
             return connections
@@ -50,7 +48,7 @@ class TcpCommunicator(Communicator):
 
     def _connect(self, token: str) -> socket.socket:
         host, _, port = self.store.get("tcp").rpartition(":")
-        connection = connect((host, int(port)), token, self._timeouts.start, self._timeouts)
+        connection = connect((host, int(port)), token)
         connection.sendall(self.rank.to_bytes(4, "big"))
         return connection
 

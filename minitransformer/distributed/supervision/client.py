@@ -48,7 +48,7 @@ class SupervisorClient(Store):
         self._values: dict[str, Future[str]] = defaultdict(Future)
         self._sending = threading.Lock()
         self._leaving = threading.Event()
-        self._connection = connect(address, token, timeouts.start, timeouts)
+        self._connection = connect(address, token, timeouts)
         self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.host: str = self._connection.getsockname()[0]
         self._send(rank=rank_info.rank, size=rank_info.size, who=f"process {os.getpid()} on {platform.node()}")

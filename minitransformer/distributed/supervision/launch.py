@@ -21,7 +21,7 @@ from minitransformer.distributed.supervision.rank_info import (
     without_rank,
 )
 from minitransformer.distributed.supervision.supervisor import Supervisor
-from minitransformer.distributed.timeouts import TIMEOUTS, Timeouts
+from minitransformer.distributed.timeouts import TIMEOUTS
 from minitransformer.errors import ConfigError
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if os.name == "posix" else (signal.SIGINT, signal.SIGTERM)
@@ -40,17 +40,15 @@ class Launch:
         ConfigError: this process is itself one of several ranks, or its standard output or error is closed.
     """
 
-    def __init__(
-        self, program: Sequence[str], size: int, print_error: Callable[[str], object], timeouts: Timeouts = TIMEOUTS
-    ):
+    def __init__(self, program: Sequence[str], size: int, print_error: Callable[[str], object]):
         if find_rank_info().size > 1:
             raise ConfigError("launch: must be started once, got variables of a rank; start train itself by mpirun")
         if not _output_is_open():
             raise ConfigError("launch: standard output and error must be open, got one that is closed")
-        self._print_error, self._timeouts = print_error, timeouts
+        self._print_error = print_error
         self._processes: list[subprocess.Popen] = []
         token = secrets.token_hex()
-        self._supervisor = Supervisor(size, print_error, token=token, explain=self._explain, timeouts=timeouts)
+        self._supervisor = Supervisor(size, print_error, token=token, explain=self._explain)
         threads = str(max(1, core_count() // size))
         shared = {"OPENBLAS_NUM_THREADS": threads, "OMP_NUM_THREADS": threads} | without_rank(os.environ)
         shared |= {ADDRESS: LOOPBACK, PORT: str(self._supervisor.port), LAUNCHED: "1", TOKEN: token}
@@ -63,17 +61,17 @@ class Launch:
 
     def wait(self) -> int:
         """The exit code of the job, when all ranks have ended: 0 if all went well."""
-        supervisor, timeouts = self._supervisor, self._timeouts
+        supervisor = self._supervisor
         handlers = {number: signal.signal(number, self._forward) for number in SIGNALS}
         try:
-            while not (supervisor.ended.wait(timeouts.poll) or self._all_have_ended() or self._one_ended_early()):
+            while not (supervisor.ended.wait(TIMEOUTS.poll) or self._all_have_ended() or self._one_ended_early()):
                 pass
             if supervisor.failure is not None or supervisor.monitor.ranks:  # the error must have been printed
-                supervisor.ended.wait(timeouts.shutdown)
+                supervisor.ended.wait(TIMEOUTS.shutdown)
             all_left = supervisor.ended.is_set() and supervisor.failure is None
-            until = time.monotonic() + (timeouts.linger if all_left else timeouts.shutdown)
+            until = time.monotonic() + (TIMEOUTS.linger if all_left else TIMEOUTS.shutdown)
             while not self._all_have_ended() and time.monotonic() < until:
-                time.sleep(timeouts.poll)
+                time.sleep(TIMEOUTS.poll)
         finally:  # no process stays behind: those that have not ended by themselves are killed, stopped ones too
             for process in self._processes:
                 process.kill()
@@ -92,7 +90,7 @@ class Launch:
         """Whether a rank ended badly, perhaps before it reached the supervisor, which then does not know."""
         for rank, process in enumerate(self._processes):
             if process.poll():
-                self._supervisor.ended.wait(self._timeouts.exit_status)  # the supervisor may find what says more
+                self._supervisor.ended.wait(TIMEOUTS.exit_status)  # the supervisor may find what says more
                 if self._supervisor.failure is None and process.returncode < 0:
                     self._print_error(f"rank {rank} ended before it began: {_how_it_ended(process.returncode)}")
                 return True
@@ -102,7 +100,7 @@ class Launch:
         """How ``rank`` ended."""
         process = self._processes[rank]
         with contextlib.suppress(subprocess.TimeoutExpired):
-            return _how_it_ended(process.wait(self._timeouts.exit_status))
+            return _how_it_ended(process.wait(TIMEOUTS.exit_status))
         return "it was killed, or it crashed"
 
     def _forward(self, number: int, frame: object) -> None:

@@ -22,7 +22,6 @@ from minitransformer.distributed.supervision.rank_info import (
 )
 from minitransformer.distributed.supervision.supervisor import Supervisor
 from minitransformer.distributed.tcp import TcpCommunicator
-from minitransformer.distributed.timeouts import TIMEOUTS, Timeouts
 from minitransformer.errors import ConfigError, MiniTransformerError, RanksError
 
 ErrorFormatter = Callable[[BaseException], tuple[str, int]]
@@ -37,8 +36,8 @@ class ProcessGroup:
         client: the connection to the supervisor; None for a process that no launcher started.
     """
 
-    def __init__(self, rank_info: RankInfo, print_error: Callable[[str], object], timeouts: Timeouts = TIMEOUTS):
-        self.rank_info, self._timeouts = rank_info, timeouts
+    def __init__(self, rank_info: RankInfo, print_error: Callable[[str], object]):
+        self.rank_info = rank_info
         self.client: SupervisorClient | None = None
         self._ranks: Communicator = SINGLE_PROCESS
         self._supervisor: Supervisor | None = None
@@ -48,16 +47,11 @@ class ProcessGroup:
             return
         host, port, self._token = self._meet_by_mpi() if rank_info.address is None else self._meet_by_variables()
         if rank == 0 and not rank_info.launched:
-            listens_at = _own_address(host)
-            self._supervisor = Supervisor(
-                size, print_error, host=listens_at, port=port, token=self._token, timeouts=timeouts
-            )
+            self._supervisor = Supervisor(size, print_error, host=_own_address(host), port=port, token=self._token)
             port = self._supervisor.port
         if self._world is not None:
             port = self._world.bcast(port)
-        self.client = SupervisorClient(
-            rank_info, (host, port), print_error, token=self._token, end=self._end, timeouts=timeouts
-        )
+        self.client = SupervisorClient(rank_info, (host, port), print_error, token=self._token, end=self._end)
         if rank_info.by_mpi and self._world is None and importlib.util.find_spec("mpi4py") is not None:
             # mpi4py holds the GIL while MPI begins: all must have reached the supervisor, a thread of rank 0, before.
             self.client.put(f"here/{rank}", "")
@@ -89,13 +83,13 @@ class ProcessGroup:
         self.client.set_timeout(settings.timeout)
         rank, size = self.rank_info.rank, self.rank_info.size
         name = choose_communicator(settings, self.rank_info, on_gpu)
-        options = {"deterministic": settings.deterministic_reduce, "timeouts": self._timeouts}
-        if name == "nccl":
-            self._ranks = NcclCommunicator(rank, size, self.client, **options)
+        if name == "tcp":
+            self._ranks = TcpCommunicator(rank, size, self.client, token=self._token, host=self.client.host)
         elif name == "mpi":
-            self._ranks = MpiCommunicator(self._world or find_world(rank, size), self.client, **options)
+            world = self._world or find_world(rank, size)
+            self._ranks = MpiCommunicator(world, self.client, deterministic=settings.deterministic_reduce)
         else:
-            self._ranks = TcpCommunicator(rank, size, self.client, token=self._token, host=self.client.host, **options)
+            self._ranks = NcclCommunicator(rank, size, self.client, deterministic=settings.deterministic_reduce)
         return self._ranks
 
     def leave(self) -> None:
@@ -136,7 +130,7 @@ class ProcessGroup:
         """End this process; under MPI, all processes."""
         if self._world is None:
             os._exit(code)
-        abort(self._world, self._timeouts.abort_delay, code)
+        abort(self._world, code)
 
 
 def choose_communicator(settings: TrainingConfig, rank_info: RankInfo, on_gpu: bool) -> str:
