@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from rank_jobs import TESTS, environment, free_port, mpiexec, run
+from rank_jobs import TESTS, check_error, environment, free_port, mpiexec, run
 
 from minitransformer.distributed.supervision.rank_info import RankInfo, find_rank_info, is_first_on_its_machine
 from minitransformer.errors import ConfigError
@@ -51,13 +51,20 @@ def test_the_token_is_read_and_not_shown():
     assert info.token == "sesame" and "sesame" not in repr(info)
 
 
+TRAIN = [sys.executable, "-m", "minitransformer", "train", TESTS / "no_such_file.toml"]
+
+
+def started(**variables: str) -> subprocess.Popen:
+    return subprocess.Popen(list(map(str, TRAIN)), env=environment(**variables), stderr=subprocess.DEVNULL)
+
+
 def test_ranks_that_meet_at_another_machine_without_a_token_are_told_the_remedy():
     for rank, first in (("0", True), ("1", False)):
         variables = {"RANK": rank, "WORLD_SIZE": "2", "MASTER_ADDR": "10.1.2.3", "MASTER_PORT": "29500"}
-        ended = run(train_arguments(), **variables)
+        ended = run(TRAIN, **variables)
         assert ended.code == 2
         assert len(ended.lines) == first
-    ended = run(train_arguments(), **variables | {"LOCAL_RANK": "0"})  # the first rank of the other machine
+    ended = run(TRAIN, **variables | {"LOCAL_RANK": "0"})  # the first rank of the other machine
     assert ended.lines == [
         "minitransformer train: ranks: MINITRANSFORMER_TOKEN must be set, to the same secret on all machines, for "
         "ranks that meet at 10.1.2.3, got none; export MINITRANSFORMER_TOKEN=$(openssl rand -hex 32) where they are "
@@ -67,19 +74,14 @@ def test_ranks_that_meet_at_another_machine_without_a_token_are_told_the_remedy(
 
 def test_ranks_with_different_tokens_are_told():
     address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}
-    first = subprocess.Popen(
-        [str(argument) for argument in train_arguments()],
-        env=environment(RANK="0", MINITRANSFORMER_TOKEN="one", **address),
-        stderr=subprocess.DEVNULL,
-    )
-    ended = run(train_arguments(), RANK="1", MINITRANSFORMER_TOKEN="another", **address)
+    first = started(RANK="0", MINITRANSFORMER_TOKEN="one", **address)
+    ended = run(TRAIN, RANK="1", MINITRANSFORMER_TOKEN="another", **address)
     first.kill()
     first.wait()
-    assert ended.code == 2
-    (line,) = ended.lines
-    assert line == (
-        f"minitransformer train: ranks: 127.0.0.1:{address['MASTER_PORT']} must know this job's token, got a process "
-        "with another one; set the same MINITRANSFORMER_TOKEN for all ranks, or another MASTER_PORT"
+    check_error(
+        ended,
+        rf"train: ranks: 127.0.0.1:{address['MASTER_PORT']} must know this job's token, got a process with another "
+        "one; set the same MINITRANSFORMER_TOKEN for all ranks, or another MASTER_PORT$",
     )
 
 
@@ -119,66 +121,38 @@ def test_variables_that_cannot_be_are_refused(variables, words):
         find_rank_info(variables)
 
 
-def train_arguments() -> list[object]:
-    return [sys.executable, "-m", "minitransformer", "train", TESTS / "no_such_file.toml"]
-
-
 def test_a_world_size_that_is_not_the_launchers_is_told_once_by_rank_0():
-    ended = run([mpiexec(), "-n", 3, *train_arguments()], RANK="0", WORLD_SIZE="2")
-    assert ended.code == 2
-    words = [line for line in ended.lines if line.startswith("minitransformer")]
-    assert len(words) == 1, ended.lines
-    assert words[0].startswith(
-        "minitransformer train: ranks: rank and world size must be those of the launcher, got 0 of 2"
-    )
+    ended = run([mpiexec(), "-n", 3, *TRAIN], RANK="0", WORLD_SIZE="2")
+    check_error(ended, "train: ranks: rank and world size must be those of the launcher, got 0 of 2", only=False)
 
 
 def test_a_port_in_use_is_told_by_rank_0_and_no_rank_stays():
     with socket.create_server(("", 0)) as taken:
         port = str(taken.getsockname()[1])
-        ended = run(
-            [mpiexec(), "-n", 2, *train_arguments()],
-            MASTER_ADDR="127.0.0.1",
-            MASTER_PORT=port,
-        )
-    assert ended.code == 2
-    words = [line for line in ended.lines if line.startswith("minitransformer")]
-    assert len(words) == 1, ended.lines
-    assert words[0].startswith(
-        f"minitransformer train: ranks: port {port} must be free at 127.0.0.1, got Address already in use"
-    )
+        ended = run([mpiexec(), "-n", 2, *TRAIN], MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
+    message = f"train: ranks: port {port} must be free at 127.0.0.1, got Address already in use"
+    check_error(ended, message, only=False)
     assert ended.seconds < 20
 
 
 def test_a_config_that_no_rank_can_read_is_told_once():
-    ended = run([mpiexec(), "-n", 2, *train_arguments()])
-    assert ended.code == 2
-    assert len(ended.lines) == 1
-    assert re.match(r"minitransformer train: rank 0: .*no_such_file.toml: cannot be read: No such file", ended.lines[0])
+    ended = run([mpiexec(), "-n", 2, *TRAIN])
+    check_error(ended, "train: rank 0: .*no_such_file.toml: cannot be read: No such file")
 
 
 def test_a_rank_that_expects_another_world_ends_the_job():
     address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    other = subprocess.Popen(
-        [str(word) for word in train_arguments()],
-        env=environment(RANK="1", WORLD_SIZE="3", **address),
-        stderr=subprocess.DEVNULL,
-    )
-    ended = run(train_arguments(), RANK="0", WORLD_SIZE="2", **address)
-    assert (ended.code, other.wait(20)) == (2, 2)
-    (line,) = ended.lines
-    assert re.match(
-        r"minitransformer train: rank 1 \(process \d+ on .*\) must be one of 2 ranks, got a world size of 3", line
-    )
+    other = started(RANK="1", WORLD_SIZE="3", **address)
+    ended = run(TRAIN, RANK="0", WORLD_SIZE="2", **address)
+    assert other.wait(20) == 2
+    check_error(ended, r"train: rank 1 \(process \d+ on .*\) must be one of 2 ranks, got a world size of 3")
 
 
 def test_the_mpirun_of_another_mpi_than_mpi4pys_is_told():
     mpiexec()
-    ended = run(train_arguments(), OMPI_COMM_WORLD_RANK="0", OMPI_COMM_WORLD_SIZE="2")
-    assert ended.code == 2
-    (line,) = (line for line in ended.lines if line.startswith("minitransformer"))  # mpi4py itself warns, too
-    words = "ranks: MPI must know this process as rank 0 of 2, as its launcher does, got rank 0 of 1"
-    assert line.startswith(f"minitransformer train: {words}")
+    ended = run(TRAIN, OMPI_COMM_WORLD_RANK="0", OMPI_COMM_WORLD_SIZE="2")
+    message = "train: ranks: MPI must know this process as rank 0 of 2, as its launcher does, got rank 0 of 1"
+    check_error(ended, message, only=False)  # mpi4py itself warns, too
 
 
 WITHOUT_MPI4PY = "import sys; sys.modules['mpi4py'] = None; "
@@ -203,7 +177,4 @@ sys.modules["mpi4py"] = NoLibrary("mpi4py")
 )
 def test_a_missing_mpi_is_told_with_the_package_that_brings_it(without, words):
     program = f"{without}\nfrom minitransformer.cli.main import main\nsys.exit(main(['train', 'x.toml']))"
-    ended = run([sys.executable, "-c", program], PMI_RANK="0", PMI_SIZE="2")
-    assert ended.code == 2
-    (line,) = ended.lines
-    assert line.startswith(f"minitransformer train: {words}")
+    check_error(run([sys.executable, "-c", program], PMI_RANK="0", PMI_SIZE="2"), f"train: {re.escape(words)}")

@@ -90,27 +90,26 @@ def connect(address: tuple[str, int], token: str, timeouts: Timeouts = TIMEOUTS)
     """
     where, until = f"{address[0]}:{address[1]}", time.monotonic() + timeouts.start
     while True:
-        connection = None
         try:
             connection = socket.create_connection(address, timeout=timeouts.handshake)
-            knows_token = _introduce(connection, token)
-            break
         except OSError as error:
-            if connection is not None:
-                connection.close()
-            is_silent = connection is not None and isinstance(error, TimeoutError)
-            if time.monotonic() < until and not is_silent:
-                time.sleep(0.1)  # nobody listens yet, or newer connections have displaced this one
-                continue
-            if connection is not None:
-                raise ConfigError(
-                    f"ranks: rank 0 must answer at {where} within {timeouts.handshake:g} s, got {error}; does another "
-                    "program listen there? Set another MASTER_PORT"
+            if time.monotonic() > until:
+                raise RanksError(
+                    f"ranks: rank 0 must listen at {where}, got {error.strerror or error} for {timeouts.start:g} s; "
+                    "was it started, and are MASTER_ADDR and MASTER_PORT its own?"
                 ) from error
-            raise RanksError(
-                f"ranks: rank 0 must listen at {where}, got {error.strerror or error} for {timeouts.start:g} s; was it "
-                "started, and are MASTER_ADDR and MASTER_PORT its own?"
-            ) from error
+        else:
+            try:
+                knows_token = _introduce(connection, token)
+                break
+            except OSError as error:  # newer connections may have displaced this one
+                connection.close()
+                if isinstance(error, TimeoutError) or time.monotonic() > until:
+                    raise ConfigError(
+                        f"ranks: rank 0 must answer at {where} within {timeouts.handshake:g} s, got {error}; does "
+                        "another program listen there? Set another MASTER_PORT"
+                    ) from error
+        time.sleep(0.1)
     if not knows_token:
         connection.close()
         raise RanksError(
