@@ -138,32 +138,21 @@ def test_two_hosts_without_a_token_are_told_the_remedy(hosts):
 
 
 STRANGER = f"""
-import json, socket, sys, time
-sys.path.insert(0, {str(TESTS.parent)!r})
+import socket, sys
+sys.path.insert(0, {str(TESTS)!r})
+from rank_jobs import received_until_close
 from minitransformer.distributed.connections import connect
-hello = {{"rank": 1, "size": 2, "who": "stranger", "process": 1}}
-words = json.dumps(hello) + "\\n" + json.dumps({{"failed": "by a stranger", "code": 0, "by_all": True}}) + "\\n"
-until = time.monotonic() + 30
-while True:
-    try:
-        stranger = socket.create_connection(("{ADDRESSES[0]}", 29400))
-        break
-    except OSError:
-        assert time.monotonic() < until
-        time.sleep(0.05)
-stranger.sendall(words.encode())
-stranger.settimeout(10)
-answer = b""
+from minitransformer.distributed.supervision.messages import encode
+from minitransformer.errors import RanksError
+address = ("{ADDRESSES[0]}", 29400)
 try:
-    while received := stranger.recv(100):
-        answer += received
-except ConnectionError:
-    pass
-assert answer[32:] in (b"", bytes(32)), answer
-try:
-    connect(("{ADDRESSES[0]}", 29400), "a guess")
-except Exception as error:
+    connect(address, "a guess")
+except RanksError as error:
     print("refused:", error)
+with socket.create_connection(address) as stranger:
+    stranger.sendall(encode(rank=1, size=2, who="stranger") + encode(failed="by a stranger", code=0, by_all=True))
+    answer = received_until_close(stranger)
+assert answer[32:] in (b"", bytes(32)), answer
 """
 
 
