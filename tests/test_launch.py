@@ -67,7 +67,7 @@ def test_ranks_do_not_outlive_a_launch_that_is_killed(tmp_path, endless_job):
     endless_job.kill()
     endless_job.wait()
     check_gone(tmp_path)
-    said = "minitransformer train: launch ended without a word: it was killed, or it crashed (seen from rank 0)\n"
+    said = "minitransformer train: launch ended unexpectedly: it was killed, or it crashed (seen from rank 0)\n"
     assert endless_job.stderr.read() == said
     RunFolder(tmp_path).newest_whole(pytest.fail)
 
@@ -120,7 +120,7 @@ def test_a_rank_that_dies_before_it_comes_is_named(tmp_path):
     began = time.monotonic()
     assert launch.Launch([str(program)], 2, said.append).wait() != 0
     assert said == [
-        "rank 1 ended before it began: it was killed by signal 9 (SIGKILL; so the system does when memory runs out)"
+        "rank 1 ended before it connected: it was killed by signal 9 (SIGKILL; so the system does when memory runs out)"
     ]
     assert time.monotonic() - began < 20
     assert still_running(program) == []

@@ -224,7 +224,7 @@ def test_a_rank_whose_host_hangs_is_found_though_no_host_waits_for_it(monkeypatc
             ready.done, done.done = True, number < 2
     wait_for(lambda: job.said)
     assert job.said == [
-        "rank 1 must come to collective 4 within 1 s (training.timeout), got only to 3; the others wait there"
+        "rank 1 must reach collective 4 within 1 s (training.timeout), got only to 3; the others wait there"
     ]
     wait_for(lambda: len(job.ends) == 2)
     for client in clients:

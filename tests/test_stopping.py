@@ -129,7 +129,7 @@ def test_every_rank_reports_the_signal_that_one_was_given(tmp_path, monkeypatch)
 
 def test_a_rank_that_dies_while_they_agree_ends_the_job(tmp_path):
     ended = launched(2, tmp_path, '{"updates": 20, "timeout": 2.5}', "die asked", 1, 6)
-    check_end(tmp_path, ended, r"rank 1 \(process \d+ on .*\) ended without a word: it was killed")
+    check_end(tmp_path, ended, r"rank 1 \(process \d+ on .*\) ended unexpectedly: it was killed")
 
 
 @pytest.mark.parametrize("rank", [0, 1])

@@ -196,7 +196,7 @@ time.sleep(0.5)
 def test_no_process_is_killed_that_a_rank_names(launch):
     """Only the launcher's own children are ever sent a signal, whatever a rank says of its process."""
     victim = subprocess.Popen(["sleep", "100"])
-    said = ["rank 0 (x) ended without a word: it ended with exit code 0"]
+    said = ["rank 0 (x) ended unexpectedly: it ended with exit code 0"]
     assert launch(LYING_RANK.format(victim=victim.pid), 1) == (2, said)
     with pytest.raises(subprocess.TimeoutExpired):
         victim.wait(0.5)

@@ -87,7 +87,7 @@ def test_a_rank_that_sends_no_valid_message_ends_the_job(sent):
     job = Supervised(1)
     with by_hand(job, hello(0, 1) + sent + b"\n"):
         assert job.supervisor.ended.wait(10)
-    assert job.said == ["rank 0 (x) ended without a word: it was killed, or it crashed"]
+    assert job.said == ["rank 0 (x) ended unexpectedly: it was killed, or it crashed"]
     assert job.supervisor.failure.code == 2
 
 
@@ -102,7 +102,7 @@ def test_ranks_that_come_late_are_waited_for_however_short_the_timeout():
     time.sleep(0.1)
     for rank in (0, 1):
         monitor.take(rank, {"number": 1 - rank, "waits": 0.2 * (1 - rank), "busy": False})
-    assert monitor.judge().message.startswith("rank 1 must come to collective 1 within 0.05 s")
+    assert monitor.judge().message.startswith("rank 1 must reach collective 1 within 0.05 s")
 
 
 def test_a_failure_is_shown_in_one_short_line():
@@ -168,8 +168,8 @@ def test_ranks_that_never_come_are_named():
     client = job.client(1)
     wait_for(lambda: job.ends == [(1, 2)])
     assert job.said == [
-        "all 4 ranks must come within 0.3 s, got no word of ranks 0, 2, 3; were they started, does MASTER_ADDR lead "
-        "here, and have all the same MINITRANSFORMER_TOKEN?"
+        "all 4 ranks must connect within 0.3 s, got no connection from ranks 0, 2, 3; were they started, does "
+        "MASTER_ADDR lead here, and have all the same MINITRANSFORMER_TOKEN?"
     ]
     client.leave()
 
@@ -225,5 +225,5 @@ def test_of_ranks_that_end_one_after_the_other_the_first_is_named(order, monkeyp
         ranks[rank].close()
     both_ended.set()
     assert job.supervisor.ended.wait(10)
-    assert job.said == [f"rank {order[0]} (x) ended without a word: it was killed, or it crashed"]
+    assert job.said == [f"rank {order[0]} (x) ended unexpectedly: it was killed, or it crashed"]
     ranks[1].close()

@@ -37,7 +37,7 @@ class Communicator(ABC):
     Arrays are contiguous: float32, float64 or int64 (NCCL: bfloat16 and float16 too); after every call all ranks hold
     the same bits. Communicators see arrays, never a model, and know nothing of what started or watches the processes.
 
-    store: what the ranks tell each other besides arrays; None for a process alone
+    store: for what the ranks exchange besides arrays; None for a process alone
     deterministic: sums are taken in the order of the ranks, and so have the same bits in every run and communicator
     """
 
@@ -56,7 +56,7 @@ class Communicator(ABC):
         """array = the array of rank ``root``, in place"""
 
     def barrier(self) -> None:
-        """Return when all ranks have come here."""
+        """Return when all ranks have called this."""
         self.all_reduce_sum(np.zeros(1))
 
     def start_all_reduce_sum(self, array: Array) -> None:
@@ -95,7 +95,7 @@ class Communicator(ABC):
             self._entered = None
 
     def progress(self) -> tuple[int, float | None]:
-        """How many collectives this rank has come to, and for how many seconds it waits in the last one, if it does."""
+        """How many collectives this rank has reached, and for how many seconds it waits in the last one, if it does."""
         entered = self._entered
         return self._number, None if entered is None else time.monotonic() - entered
 

@@ -11,9 +11,9 @@ class Timeouts:
         start: until all ranks have connected; applies until the config is read and its ``training.timeout`` is known.
         heartbeat: between two messages of a rank, or of the supervisor, that only say that it is alive.
         handshake: in which a connection must prove that it knows the job's token; others hold a socket that long.
-        late_ranks: after a failure, in which ranks that have not connected yet may do so and be told of it.
+        late_ranks: after a failure, in which ranks that have not connected yet may do so and be ordered to end.
         other_failures: after a failure, in which other ranks may report theirs: the lowest rank is named.
-        blame: between a collective that failed and the report of it: the supervisor hears of a lost rank before that.
+        blame: between a collective that failed and the report of it: the supervisor hears of a lost rank first.
         flush: between the error message and the end: a launcher that ends with a rank must have passed it on.
         abort_delay: that ranks leave to the one which ends all: if all abort at once, mpiexec reports a crash.
         exit_status: until a process that has closed its connection has an exit status.

@@ -1,4 +1,4 @@
-"""A rank's connection to the supervisor: heartbeats, values for the others, and the end when the supervisor says so."""
+"""A rank's connection to the supervisor: heartbeats, values for the other ranks, and the order to end."""
 
 import os
 import platform
@@ -92,7 +92,7 @@ class SupervisorClient(Store):
         by_all: all ranks report the same, so the message names none
         """
         self._send(failed=cause, code=code, by_all=by_all)
-        time.sleep(self._timeout)  # the receiving thread ends this process as soon as the supervisor has told all
+        time.sleep(self._timeout)  # the receiving thread ends this process as soon as the supervisor orders it
         self._end_alone(cause, code)
 
     def leave(self) -> None:
@@ -103,7 +103,7 @@ class SupervisorClient(Store):
             self._connection.shutdown(socket.SHUT_RDWR)
 
     def _send(self, **message: object) -> None:
-        with suppress(OSError), self._sending:  # the receiving thread finds out why
+        with suppress(OSError), self._sending:  # the receiving thread finds the connection lost, too
             self._connection.sendall(encode(**message))
 
     def _send_heartbeats(self) -> None:
@@ -112,7 +112,7 @@ class SupervisorClient(Store):
             self._send(number=number, waits=waits, busy=self._busy)
 
     def _receive(self) -> None:
-        cause = "ended without a word: it was killed, or it crashed"
+        cause = "ended unexpectedly: it was killed, or it crashed"
         try:
             with self._connection, self._connection.makefile("rb") as lines:
                 for message in map(decode, lines):
@@ -129,9 +129,9 @@ class SupervisorClient(Store):
             self._end_alone(f"{'launch' if self._rank_info.launched else 'rank 0'} {cause}")
 
     def _end_alone(self, cause: str, code: int = 2) -> None:
-        """End this process without the supervisor; on each machine one rank prints the cause, the others let it."""
+        """End this process without the supervisor; one rank on each machine prints the cause."""
         info = self._rank_info
-        # Without launch, the supervisor was a thread of rank 0, and rank 1 is the first that is left.
+        # Without launch, the supervisor was a thread of rank 0, which is lost too: rank 1 prints for its machine.
         prints = info.local_rank == 0 or (info.rank == 1 and not info.launched)
         if prints:
             self._print_error(f"{cause} (seen from rank {info.rank})")

@@ -1,4 +1,4 @@
-"""What is known of each rank of a job, and whether the job must end."""
+"""The state of each rank of a job, and whether the job must end."""
 
 import time
 from collections.abc import Callable
@@ -8,15 +8,15 @@ from minitransformer.distributed.supervision.messages import printable
 from minitransformer.distributed.timeouts import TIMEOUTS, Timeouts
 
 LONGEST_NAME, LONGEST_CAUSE = 200, 2000
-"""Characters of what a rank says of itself that are shown."""
+"""Characters that are shown of the name and of the failure that a rank reports."""
 
 
 @dataclass
 class RankStatus:
-    """What is known of a rank: ``number`` of collectives it has come to, how long it ``waits`` in the last one."""
+    """The state of a rank: the ``number`` of collectives it has reached, the seconds it ``waits`` in the last one."""
 
     who: str
-    heard: float
+    last_message: float
     number: int = 0
     waits: float | None = None
     busy: bool = False
@@ -35,7 +35,7 @@ class HealthMonitor:
     """Over ``size`` ranks. ``judge`` finds one that is missing, silent or keeps others waiting for ``timeout`` seconds.
 
     Attributes:
-        timeout: ``timeouts.start``, until rank 0 sends what the config says. Ranks always have ``timeouts.start`` to
+        timeout: ``timeouts.start``, until rank 0 sends ``training.timeout``. Ranks always have ``timeouts.start`` to
             connect, and until all have, waiting in a collective is no failure.
         ranks: those that have connected.
     """
@@ -50,7 +50,7 @@ class HealthMonitor:
         self._began = self._last_busy = time.monotonic()
 
     def add(self, rank: int, size: int, who: str) -> bool:
-        """A process says that it is ``rank`` of ``size``; False: it cannot be, and the job must end."""
+        """A process claims to be ``rank`` of ``size``; False: it cannot be, and the job must end."""
         who = printable(who, LONGEST_NAME)
         if size != self.size:
             self._decided = Failure(f"rank {rank} ({who}) must be one of {self.size} ranks, got a world size of {size}")
@@ -61,9 +61,9 @@ class HealthMonitor:
         return self._decided is None
 
     def take(self, rank: int, message: dict) -> None:
-        """What ``rank`` reports of itself; ValueError, KeyError, TypeError or OverflowError: no rank would."""
+        """Read what ``rank`` reports of itself; ValueError, KeyError, TypeError or OverflowError: it is not valid."""
         status = self.ranks[rank]
-        status.heard = time.monotonic()
+        status.last_message = time.monotonic()
         if "number" in message:
             status.number, status.busy = int(message["number"]), bool(message["busy"])
             status.waits = None if message["waits"] is None else float(message["waits"])
@@ -71,7 +71,7 @@ class HealthMonitor:
             self.timeout = float(message["timeout"])
         if "failed" in message:
             where = "" if message["by_all"] else f"rank {rank}: "
-            self._first_report = self._first_report or status.heard
+            self._first_report = self._first_report or status.last_message
             self._reported[rank] = Failure(printable(where + message["failed"], LONGEST_CAUSE), int(message["code"]))
         status.left = status.left or "bye" in message
 
@@ -81,7 +81,7 @@ class HealthMonitor:
         is_cause = not status.left and not self._reported and self._decided is None
         status.left = True
         if is_cause:  # those that end after the first end because of it
-            self._decided = Failure(f"rank {rank} ({status.who}) ended without a word: {explain(rank)}")
+            self._decided = Failure(f"rank {rank} ({status.who}) ended unexpectedly: {explain(rank)}")
 
     def all_have_come(self) -> bool:
         return len(self.ranks) == self.size
@@ -96,17 +96,17 @@ class HealthMonitor:
             return self._decided
         if self._reported:
             all_here = self.all_have_come() or now - self._first_report > self._timeouts.late_ranks
-            all_told = 0 in self._reported or now - self._first_report > self._timeouts.other_failures
-            return self._reported[min(self._reported)] if all_here and all_told else None
+            all_reported = 0 in self._reported or now - self._first_report > self._timeouts.other_failures
+            return self._reported[min(self._reported)] if all_here and all_reported else None
         missing, start = sorted(set(range(self.size)) - set(self.ranks)), max(self._timeouts.start, self.timeout)
         if missing and now - self._began > start:
             return Failure(
-                f"all {self.size} ranks must come within {start:g} s, got no word of {_ranks(missing)}; were "
-                "they started, does MASTER_ADDR lead here, and have all the same MINITRANSFORMER_TOKEN?"
+                f"all {self.size} ranks must connect within {start:g} s, got no connection from {_ranks(missing)}; "
+                "were they started, does MASTER_ADDR lead here, and have all the same MINITRANSFORMER_TOKEN?"
             )
         present = {rank: status for rank, status in self.ranks.items() if not status.left}
         for rank, status in present.items():
-            if now - status.heard > self.timeout:
+            if now - status.last_message > self.timeout:
                 return Failure(
                     f"rank {rank} ({status.who}) has been silent for {self.timeout:g} s (training.timeout): it is "
                     "stopped, or its machine cannot be reached"
@@ -124,7 +124,7 @@ class HealthMonitor:
         behind = {rank: status.number for rank, status in sorted(self.ranks.items()) if status.number < furthest}
         if behind:
             return Failure(
-                f"{_ranks(list(behind))} must come to collective {furthest} within {self.timeout:g} s "
+                f"{_ranks(list(behind))} must reach collective {furthest} within {self.timeout:g} s "
                 f"(training.timeout), got only to {min(behind.values())}; the others wait there"
             )
         return Failure(

@@ -34,7 +34,7 @@ class Launch:
     supervisor know each other by a random token, which they inherit in the environment. Only these processes, children
     that have not been waited for, are ever sent a signal, whatever the supervisor receives.
 
-    print_error: prints the one line that the user reads when a rank ends badly
+    print_error: prints the one line that the user reads when a rank fails
 
     Raises:
         ConfigError: this process is itself one of several ranks, or its standard output or error is closed.
@@ -87,12 +87,12 @@ class Launch:
         return all(process.poll() is not None for process in self._processes)
 
     def _one_ended_early(self) -> bool:
-        """Whether a rank ended badly, perhaps before it reached the supervisor, which then does not know."""
+        """Whether a rank has failed, perhaps before it connected to the supervisor, which then does not notice."""
         for rank, process in enumerate(self._processes):
             if process.poll():
-                self._supervisor.ended.wait(TIMEOUTS.exit_status)  # the supervisor may find what says more
+                self._supervisor.ended.wait(TIMEOUTS.exit_status)  # the supervisor may find a better explanation
                 if self._supervisor.failure is None and process.returncode < 0:
-                    self._print_error(f"rank {rank} ended before it began: {_how_it_ended(process.returncode)}")
+                    self._print_error(f"rank {rank} ended before it connected: {_how_it_ended(process.returncode)}")
                 return True
         return False
 
@@ -104,7 +104,7 @@ class Launch:
         return "it was killed, or it crashed"
 
     def _forward(self, number: int, frame: object) -> None:
-        """Pass a signal on to all ranks, which save and leave; before all have come there is nothing to save."""
+        """Pass a signal on to all ranks, which save and leave; before all have connected there is nothing to save."""
         if not self._supervisor.monitor.all_have_come():
             raise KeyboardInterrupt
         for process in self._processes:

@@ -1,4 +1,4 @@
-"""The supervisor of the ranks: where they meet and exchange short texts, and which notices when one dies or hangs.
+"""The supervisor of the ranks: it keeps their key-value store, and notices when one of them dies or hangs.
 
 Each rank keeps one connection to the supervisor and sends a heartbeat twice a second, with the collective in which it
 waits and for how long. The supervisor ends the whole job, with one message, when a rank reports a failure, closes its
@@ -25,17 +25,17 @@ LOST = (OSError, ValueError, KeyError, TypeError, OverflowError)
 
 
 class Supervisor:
-    """Waits for ``size`` ranks at ``host``:``port`` (0: any that is free) and watches them, in a thread of its own.
+    """Accepts ``size`` ranks at ``host``:``port`` (0: any free port) and monitors them, in a thread of its own.
 
     print_error: called once if the job must end, with the message
-    token: only processes that know it are ranks
-    explain: what is known of the end of a rank that closed its connection without having left
+    token: the secret that all ranks of the job know; connections without it are refused
+    explain: returns how a rank ended that closed its connection without having left
 
     Attributes:
         port: where it listens.
         monitor: what is known of the ranks.
         failure: why the job had to end, or None.
-        ended: set when all ranks have left, or have been told to end.
+        ended: set when all ranks have left, or have been ordered to end.
 
     Raises:
         ConfigError: the port is in use, or the address is not this machine's.
@@ -84,7 +84,7 @@ class Supervisor:
             await asyncio.sleep(self._timeouts.flush)
             for connection in sorted(self._connections, key=lambda each: each is self._ranks.get(0)):
                 self._send(connection, end=self.failure.code)  # rank 0 last: this may be a thread of its process
-            await asyncio.sleep(self._timeouts.other_failures)  # ranks that still connect are told as well
+            await asyncio.sleep(self._timeouts.other_failures)  # ranks that still connect are ordered to end as well
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
