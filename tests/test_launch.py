@@ -35,7 +35,7 @@ def recipe(tmp_path):
     return path
 
 
-def test_the_command_trains_with_two_ranks_and_speaks_as_one(recipe):
+def test_the_command_trains_with_two_ranks_and_prints_once(recipe):
     command = [sys.executable, "-m", "minitransformer"]
     ended = run([*command, "launch", "-n", 2, "--", "train", recipe, "--profile"])
     assert ended.code == 0, ended.lines
@@ -111,7 +111,7 @@ def test_a_closed_output_is_one_line(tmp_path, descriptor, when):
     assert said.read_text() == "ConfigError: launch: standard output and error must be open, got one that is closed"
 
 
-def test_a_rank_that_dies_before_it_comes_is_named(tmp_path):
+def test_a_rank_that_dies_before_it_connects_is_named(tmp_path):
     program = tmp_path / "dies.py"
     program.write_text(
         "import os, signal, time\nos.environ['RANK'] == '1' and os.kill(os.getpid(), signal.SIGKILL)\ntime.sleep(60)\n"
@@ -126,7 +126,7 @@ def test_a_rank_that_dies_before_it_comes_is_named(tmp_path):
     assert still_running(program) == []
 
 
-def test_a_bar_that_is_drawn_into_a_file_leaves_the_next_message_a_line_of_its_own(monkeypatch):
+def test_a_progress_bar_in_a_file_leaves_messages_on_lines_of_their_own(monkeypatch):
     file = io.StringIO()
     monkeypatch.setattr(sys, "stderr", file)
     with Progress(True, True).bar(0, 5) as bar:

@@ -178,7 +178,7 @@ def queued(ranks: NcclCommunicator, cuda: Cuda, count: int) -> list[tuple[Event,
     return list(zip(made[::2], made[1::2], strict=True))
 
 
-def test_a_rank_tells_in_which_collective_its_device_waits(monkeypatch):
+def test_a_rank_reports_in_which_collective_its_device_waits(monkeypatch):
     monkeypatch.setattr(Event, "done", False)
     cuda = Cuda(World(1), 0)
     ranks = NcclCommunicator(0, 1, LocalStore(), cupy=cuda)

@@ -28,7 +28,7 @@ def check(folder, ended, fault: str, rank: int) -> None:
 @pytest.mark.parametrize("size", [2, 4])
 @pytest.mark.parametrize("rank", [0, 1])
 @pytest.mark.parametrize("fault", MESSAGES)
-def test_a_rank_in_trouble_ends_a_launched_job_with_one_message(tmp_path, fault, rank, size):
+def test_a_failing_rank_ends_a_launched_job_with_one_message(tmp_path, fault, rank, size):
     ended = launched(size, tmp_path, SETTINGS, fault, rank, AT)
     check(tmp_path, ended, fault, rank)
     assert ended.seconds < 2 * TIMEOUT + 10
@@ -45,7 +45,7 @@ def test_a_single_rank_is_supervised_as_well(tmp_path):
 
 @pytest.mark.parametrize("size", [2, 4])
 @pytest.mark.parametrize("fault", MESSAGES)
-def test_ranks_of_mpiexec_end_alike(tmp_path, fault, size):
+def test_a_failing_rank_ends_a_job_of_mpiexec_with_one_message(tmp_path, fault, size):
     ended = by_mpi(size, "ranked_run.py", tmp_path, SETTINGS, fault, 1, AT)
     if fault != "kill":
         check(tmp_path, ended, fault, 1)
@@ -82,7 +82,7 @@ def test_the_others_wait_while_rank_0_validates_however_long(tmp_path):
 )
 @pytest.mark.parametrize("size", [2, 4])
 @pytest.mark.parametrize("start", ["launch", "mpirun"])
-def test_ranks_with_another_version_config_or_data_are_told_of_before_training(tmp_path, fault, words, size, start):
+def test_ranks_with_other_code_config_or_data_are_refused_at_once(tmp_path, fault, words, size, start):
     job = [tmp_path, SETTINGS, fault, 1, 0]
     ended = by_mpi(size, "ranked_run.py", *job) if start == "mpirun" else launched(size, *job)
     check_error(ended, f"train: {words}")

@@ -155,6 +155,6 @@ def test_the_communicator_follows_from_the_arrays_and_the_launcher(by_mpi, on_gp
     assert choose_communicator(settings, RankInfo(0, 2, 0, by_mpi=by_mpi), on_gpu) == expected
 
 
-def test_ranks_that_no_variable_leads_together_are_refused():
+def test_several_ranks_without_an_address_are_refused():
     with pytest.raises(ConfigError, match="MASTER_ADDR and MASTER_PORT must be set for 2 ranks"):
         ProcessGroup(RankInfo(0, 2, 0), print)

@@ -19,7 +19,7 @@ from minitransformer.distributed.supervision.process_group import ProcessGroup
 from minitransformer.distributed.supervision.rank_info import RankInfo
 from minitransformer.distributed.tcp import TcpCommunicator
 from minitransformer.distributed.timeouts import Timeouts
-from minitransformer.errors import RanksError
+from minitransformer.errors import ConfigError, RanksError
 
 pytestmark = pytest.mark.mpi
 
@@ -71,6 +71,12 @@ def test_a_listener_without_the_token_is_refused_and_never_sees_it(answer):
 
         in_threads(2, listen_or_connect)
     assert len(received[0]) == 2 * CHALLENGE and TOKEN.encode() not in received[0]
+
+
+def test_a_listener_that_does_not_answer_is_reported_as_another_program():
+    message = r"ranks: rank 0 must answer at 127.0.0.1:\d+ within 0.3 s, got timed out; does another program listen"
+    with socket.create_server(("127.0.0.1", 0)) as server, pytest.raises(ConfigError, match=message):
+        connect(server.getsockname(), TOKEN, Timeouts(handshake=0.3))
 
 
 def test_strangers_on_the_port_of_the_tcp_communicator_are_no_ranks():

@@ -91,7 +91,7 @@ def test_a_rank_that_sends_no_valid_message_ends_the_job(sent):
     assert job.supervisor.failure.code == 2
 
 
-def test_ranks_that_come_late_are_waited_for_however_short_the_timeout():
+def test_late_ranks_are_waited_for_however_short_the_timeout():
     monitor = HealthMonitor(2, Timeouts(start=20.0))
     assert monitor.add(0, 2, "x")
     monitor.take(0, {"timeout": 0.05})
@@ -118,7 +118,7 @@ def test_a_failure_is_shown_in_one_short_line():
     assert said.startswith("rank 0: \\x1b]0;title\\x07long long")
 
 
-def test_the_end_leaves_no_connection_open_and_tells_only_those_that_proved_the_token():
+def test_the_end_closes_all_connections_and_only_ranks_are_ordered_to_end():
     job = Supervised(1)
     unproven, rank = socket.create_connection(job.address), by_hand(job, hello(0, 1))
     rank.sendall(encode(failed="cause", code=5, by_all=True))
@@ -131,7 +131,7 @@ def test_the_end_leaves_no_connection_open_and_tells_only_those_that_proved_the_
             assert (encode(end=5) in received_until_close(connection)) == told
 
 
-def test_a_rank_that_comes_after_the_end_is_told():
+def test_a_rank_that_connects_after_the_end_is_ordered_to_end():
     job = Supervised(2)
     with by_hand(job, hello(1, 3)):
         wait_for(lambda: job.said)
@@ -163,7 +163,7 @@ def test_two_processes_cannot_be_the_same_rank():
         client.leave()
 
 
-def test_ranks_that_never_come_are_named():
+def test_ranks_that_never_connect_are_named():
     job = Supervised(4, Timeouts(start=0.3))
     client = job.client(1)
     wait_for(lambda: job.ends == [(1, 2)])

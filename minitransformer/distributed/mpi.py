@@ -27,47 +27,39 @@ class MpiCommunicator(Communicator):
     """
 
     def __init__(self, world: "Comm", store: Store, *, deterministic: bool = False):
+        from mpi4py import MPI
+
         super().__init__(world.rank, world.size, store, deterministic=deterministic)
-        self._world = world
+        self._mpi, self._world = MPI, world
         self._started: list[Request] = []
 
     def all_reduce_sum(self, array: np.ndarray) -> None:
-        from mpi4py import MPI
-
         with self.waiting():
             if self.deterministic:
                 gathered = np.empty((self.size, array.size), array.dtype)  # (size, n)
                 self._world.Allgather(array, gathered)
                 add_in_order(gathered, array.reshape(-1))
             elif array.nbytes <= SMALL_BYTES:
-                self._wait(self._world.Iallreduce(MPI.IN_PLACE, array))
+                self._wait(self._world.Iallreduce(self._mpi.IN_PLACE, array))
             else:
-                self._world.Allreduce(MPI.IN_PLACE, array)
+                self._world.Allreduce(self._mpi.IN_PLACE, array)
 
     def start_all_reduce_sum(self, array: np.ndarray) -> None:
         """MPI makes progress only while it is called, so each new sum also calls it for those before it."""
-        from mpi4py import MPI
-
         if self.deterministic:
             self.all_reduce_sum(array)
             return
-        self._started.append(self._world.Iallreduce(MPI.IN_PLACE, array))
-        MPI.Request.Testall(self._started)
+        self._started.append(self._world.Iallreduce(self._mpi.IN_PLACE, array))
+        self._mpi.Request.Testall(self._started)
 
     def finish(self) -> None:
-        from mpi4py import MPI
-
         with self.waiting():
-            MPI.Request.Waitall(self._started)
+            self._mpi.Request.Waitall(self._started)
         self._started.clear()
 
     def broadcast(self, array: np.ndarray, root: int = 0) -> None:
         with self.waiting():
             self._wait(self._world.Ibcast(array, root))
-
-    def barrier(self) -> None:
-        with self.waiting():
-            self._wait(self._world.Ibarrier())
 
     def _wait(self, request: "Request") -> None:
         began = time.monotonic()
