@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from contract import check, fractions, sum_in_order
 from rank_jobs import LocalStore, Supervised, in_threads, wait_for
-from recorded_cuda import Cuda, Event, Mismatch, MissingEvent, World
+from recorded_cuda import Cuda, DeviceArray, Event, Mismatch, MissingEvent, World
 
 from minitransformer.distributed import OverlappedAllReduce
 from minitransformer.distributed import overlap as overlap_module
@@ -40,31 +40,10 @@ def on_ranks(
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_the_contract_holds_for_host_arrays_that_go_over_the_device(size, deterministic):
     def work(ranks, cuda):
-        check(SlicesOnDevice(ranks, cuda))
+        check(ranks, cuda.asarray, DeviceArray.get)
         ranks.close()
 
     on_ranks(size, work, deterministic=deterministic)
-
-
-class SlicesOnDevice:
-    """A communicator whose started sums are of device arrays, as a gradient vector's are."""
-
-    def __init__(self, ranks: NcclCommunicator, cuda: Cuda):
-        self._ranks, self._cuda, self._started = ranks, cuda, []
-
-    def __getattr__(self, name):
-        return getattr(self._ranks, name)
-
-    def start_all_reduce_sum(self, array):
-        device = self._cuda.asarray(array)
-        self._started.append((array, device))
-        self._ranks.start_all_reduce_sum(device)
-
-    def finish(self):
-        self._ranks.finish()
-        for array, device in self._started:
-            array[...] = device.get()
-        self._started.clear()
 
 
 def reduce_a_gradient(ranks, cuda) -> np.ndarray:

@@ -24,9 +24,6 @@ from minitransformer.distributed.supervision.supervisor import Supervisor
 from minitransformer.distributed.tcp import TcpCommunicator
 from minitransformer.errors import ConfigError, MiniTransformerError, RanksError
 
-ErrorFormatter = Callable[[BaseException], tuple[str, int]]
-"""What the user reads of an exception, and the exit code that goes with it."""
-
 
 class ProcessGroup:
     """The ranks of a job as one of them sees them: which it is, and its connections. Made by ``init_process_group``.
@@ -165,13 +162,16 @@ def _own_address(host: str) -> str:
 
 
 @contextmanager
-def init_process_group(print_error: Callable[[str], object], format_error: ErrorFormatter) -> Iterator[ProcessGroup]:
+def init_process_group(
+    print_error: Callable[[str], object], format_error: Callable[[BaseException], tuple[str, int]]
+) -> Iterator[ProcessGroup]:
     """Join the ranks that the launcher's variables describe; a single process has nothing to join.
 
     An exception that leaves the block ends all ranks, with one message from the supervisor: it is not raised here, the
     process ends. In a single process it is raised.
 
     print_error: prints the one line that the user reads
+    format_error: returns that line for an exception, and the exit code
     """
     try:
         process_group = ProcessGroup(find_rank_info(), print_error)

@@ -94,9 +94,8 @@ class Supervisor:
 
     async def _send_heartbeats(self) -> None:
         while True:
-            for rank, connection in self._ranks.items():
-                if not self.monitor.ranks[rank].left:
-                    self._send(connection)
+            for connection in self._ranks.values():
+                self._send(connection)
             await asyncio.sleep(self._timeouts.heartbeat)
 
     async def _talk(self, connection: socket.socket) -> None:
