@@ -1,9 +1,11 @@
 """What every communicator must do, as a function of one rank. As a program it is one rank of mpiexec."""
 
 import sys
+from collections.abc import Callable
 
 import numpy as np
 
+from minitransformer.backend import Array
 from minitransformer.distributed.communicator import Communicator
 
 DTYPES = ("float32", "float64", "int64")
@@ -28,8 +30,19 @@ def sum_in_order(size: int, length: int) -> np.ndarray:
     return total
 
 
-def check(ranks: Communicator) -> None:
-    """Raise AssertionError where the communicator of this rank does not do what the interface says."""
+def same(array: np.ndarray) -> np.ndarray:
+    return array
+
+
+def check(
+    ranks: Communicator,
+    to_device: Callable[[np.ndarray], Array] = same,
+    to_host: Callable[[Array], np.ndarray] = same,
+) -> None:
+    """Raise AssertionError where the communicator of this rank does not do what the interface says.
+
+    to_device, to_host: copy an array; sums that are only started are of device arrays
+    """
     for dtype in DTYPES:
         for length in LENGTHS:
             expected = sum(of_rank(rank, length, dtype) for rank in range(ranks.size))
@@ -41,14 +54,14 @@ def check(ranks: Communicator) -> None:
                 array = of_rank(ranks.rank, length, dtype)
                 ranks.broadcast(array, root)
                 np.testing.assert_array_equal(array, of_rank(root, length, dtype))
-    whole = np.concatenate([of_rank(ranks.rank, length, "float64") for length in LENGTHS])
+    whole = to_device(np.concatenate([of_rank(ranks.rank, length, "float64") for length in LENGTHS]))
     expected = [sum(of_rank(rank, length, "float64") for rank in range(ranks.size)) for length in LENGTHS]
     end = len(whole)
     for length in reversed(LENGTHS):  # slices of one vector, as backward makes them final
         ranks.start_all_reduce_sum(whole[end - length : end])
         end -= length
     ranks.finish()
-    np.testing.assert_array_equal(whole, np.concatenate(expected))
+    np.testing.assert_array_equal(to_host(whole), np.concatenate(expected))
     ranks.finish()  # nothing started: nothing to wait for
     ranks.barrier()
     if ranks.deterministic:
@@ -58,7 +71,7 @@ def check(ranks: Communicator) -> None:
             np.testing.assert_array_equal(array, sum_in_order(ranks.size, length))
     names = ranks.gather_text("name", f"rank {ranks.rank}")
     assert names == [f"rank {rank}" for rank in range(ranks.size)]
-    with ranks.busy("validates"):
+    with ranks.busy():
         ranks.barrier()
 
 

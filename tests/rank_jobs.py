@@ -10,10 +10,11 @@ import subprocess
 import sys
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
-from dataclasses import dataclass
+from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -78,9 +79,21 @@ def by_mpi(size: int, program: str, *words: object) -> Ended:
     return run([mpiexec(), "-n", size, sys.executable, TESTS / program, *words])
 
 
+LAUNCH = """
+import sys
+from minitransformer.cli.common import print_line
+from minitransformer.distributed.supervision.launch import Launch
+sys.exit(Launch(sys.argv[2:], int(sys.argv[1]), lambda message: print_line("train", message)).wait())
+"""
+
+
+def launch_command(size: int, *words: object) -> list[str]:
+    """Starts ``ranked_run.py`` as ``size`` ranks of ``launch``."""
+    return [sys.executable, "-c", LAUNCH, str(size), str(TESTS / "ranked_run.py"), *map(str, words)]
+
+
 def launched(size: int, *words: object) -> Ended:
-    """``ranked_run.py`` as ``size`` ranks of ``launch``."""
-    return run([sys.executable, TESTS / "launched_run.py", size, *words])
+    return run(launch_command(size, *words))
 
 
 def free_port() -> int:
@@ -101,49 +114,50 @@ def still_running(folder: Path) -> list[str]:
     return found
 
 
+def received_until_close(connection: socket.socket) -> bytes:
+    """All that arrives until the other side closes."""
+    connection.settimeout(20)
+    received = b""
+    with suppress(ConnectionError):
+        while part := connection.recv(1000):
+            received += part
+    return received
+
+
 def wait_for(condition: Callable[[], object]) -> None:
     """Return when the condition holds; a test fails if it never does."""
-    until = time.monotonic() + 20
+    until = time.monotonic() + 30
     while not condition():
         assert time.monotonic() < until, "nothing came"
         time.sleep(0.01)
 
 
 def wait_for_checkpoint(folder: Path) -> None:
-    until = time.monotonic() + 30
-    while not list(folder.glob("checkpoints/update_*.npz")) and time.monotonic() < until:
-        time.sleep(0.02)
+    wait_for(lambda: list(folder.glob("checkpoints/update_*.npz")))
 
 
 class LocalStore:
     """What ranks tell each other, if they are threads of this process: communicators need no supervisor."""
 
     def __init__(self):
-        self._values: dict[str, str] = {}
-        self._listeners: dict[str, list[Callable[[], object]]] = {}
-        self._arrived = threading.Condition()
+        self._values: dict[str, Future[str]] = defaultdict(Future)
+        self._lock = threading.Lock()
 
-    def put(self, key: str, value: str) -> None:
-        with self._arrived:
-            self._values[key] = value
-            self._arrived.notify_all()
-            listeners = self._listeners.pop(key, [])
-        for heard in listeners:
-            heard()
-
-    def get(self, key: str) -> str:
-        with self._arrived:
-            assert self._arrived.wait_for(lambda: key in self._values, LIMIT), f"nobody has put {key}"
+    def _value(self, key: str) -> Future:
+        with self._lock:
             return self._values[key]
 
-    def listen(self, key: str, heard: Callable[[], object]) -> None:
-        with self._arrived:
-            if key not in self._values:
-                self._listeners.setdefault(key, []).append(heard)
-                return
-        heard()
+    def put(self, key: str, value: str) -> None:
+        with suppress(InvalidStateError):  # another rank was first
+            self._value(key).set_result(value)
 
-    def busy(self, doing: str) -> nullcontext:
+    def get(self, key: str) -> str:
+        return self._value(key).result(LIMIT)
+
+    def listen(self, key: str, callback: Callable[[], object]) -> None:
+        self._value(key).add_done_callback(lambda value: callback())
+
+    def busy(self) -> nullcontext:
         return nullcontext()
 
     def follow(self, communicator: object) -> None:
@@ -184,30 +198,30 @@ class Supervised:
         self.address = ("127.0.0.1", self.supervisor.port)
         self.size, self._timeouts = size, timeouts
 
-    def client(self, rank: int) -> SupervisorClient:
+    def client(self, rank: int, end: Callable[[int], object] | None = None) -> SupervisorClient:
         return SupervisorClient(
             RankInfo(rank, self.size, rank),
             self.address,
             self.said.append,
             token=TOKEN,
-            end=self.end_of(rank),
+            end=end or (lambda code: self.ends.append((rank, code))),
             timeouts=self._timeouts,
         )
 
-    def end_of(self, rank: int) -> Callable[[int], object]:
-        return lambda code: self.ends.append((rank, code))
+
+def check_error(ended: Ended, message: str, only: bool = True) -> None:
+    """Exit code 2 and one line of error, which matches ``message``. only: nothing else was printed"""
+    lines = [line for line in ended.lines if line.startswith("minitransformer")]
+    assert ended.code == 2 and len(lines) == 1 and (lines == ended.lines or not only), ended.lines
+    assert re.match(f"minitransformer {message}", lines[0]), lines[0]
 
 
 def check_end(folder: Path, ended: Ended, message: str, code: int = 2, update: int = 4) -> None:
-    """One line tells of the end, the checkpoint of ``update`` is whole, and no process is left."""
-    lines = [line for line in ended.lines if line.startswith("minitransformer")]
-    assert len(lines) == 1, ended.lines
-    assert re.match(f"minitransformer train: {message}", lines[0]), lines[0]
+    """One line says why the job ended, the checkpoint of ``update`` is whole, and no process is left."""
     if code == 1:  # a fault of the program shows where it is
         assert "Traceback (most recent call last):" in ended.lines
-    else:
-        assert ended.lines == lines
     assert ended.code == code
+    check_error(replace(ended, code=2), f"train: {message}", only=code != 1)
     check_folder(folder, update)
 
 
@@ -218,10 +232,7 @@ def check_folder(folder: Path, update: int = 4) -> None:
 
 def check_gone(folder: Path) -> None:
     """No process of the job is left; mpiexec may end a moment before the last of them."""
-    until = time.monotonic() + 5
-    while (left := still_running(folder)) and time.monotonic() < until:
-        time.sleep(0.05)
-    assert left == []
+    wait_for(lambda: not still_running(folder))
 
 
 CLOCK = {"seconds", "tokens_per_second"}

@@ -53,7 +53,7 @@ class Recorder(Communicator):
     def finish(self):
         self.begun.append(None)
 
-    broadcast = barrier = abort = close = all_reduce_sum
+    broadcast = all_reduce_sum
 
 
 class Doubled(Recorder):
@@ -153,7 +153,7 @@ def test_slices_are_the_same_in_whatever_order_gradients_come(recorded):
     assert begun(ranks) == [[12, 13], [8, 9, 10, 11], [4, 5, 6, 7], [0, 1, 2, 3], None]
 
 
-def test_what_backward_never_brings_is_summed_at_the_end(recorded):
+def test_gradients_that_backward_never_adds_are_summed_at_the_end(recorded):
     gradients, ranks, total = recorded
     total.accumulate(gradients.leaves[2], 0)
     total.finish()

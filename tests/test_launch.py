@@ -7,7 +7,7 @@ import sys
 import time
 
 import pytest
-from rank_jobs import TESTS, environment, run, still_running, wait_for_checkpoint
+from rank_jobs import check_error, check_gone, environment, launch_command, run, still_running, wait_for_checkpoint
 
 from minitransformer.checkpoints import RunFolder
 from minitransformer.distributed.supervision import launch
@@ -35,7 +35,7 @@ def recipe(tmp_path):
     return path
 
 
-def test_the_command_trains_with_two_ranks_and_speaks_as_one(recipe):
+def test_the_command_trains_with_two_ranks_and_prints_once(recipe):
     command = [sys.executable, "-m", "minitransformer"]
     ended = run([*command, "launch", "-n", 2, "--", "train", recipe, "--profile"])
     assert ended.code == 0, ended.lines
@@ -44,32 +44,31 @@ def test_the_command_trains_with_two_ranks_and_speaks_as_one(recipe):
     assert RunFolder(recipe.parent / "run").newest_whole(pytest.fail).update == 6
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_makes_the_ranks_save_and_leave(tmp_path, number):
-    words = [sys.executable, str(TESTS / "launched_run.py"), "2", str(tmp_path), '{"updates": 1000000}']
-    process = subprocess.Popen(words, env=environment(), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+@pytest.fixture
+def endless_job(tmp_path):
+    """``launch`` with two ranks that have written a checkpoint."""
+    command = launch_command(2, tmp_path, '{"updates": 1000000}')
+    process = subprocess.Popen(command, env=environment(), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     wait_for_checkpoint(tmp_path)
-    process.send_signal(number)
-    assert process.wait(20) == 128 + number
-    assert process.stderr.read() == ""
-    folder = RunFolder(tmp_path)
-    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
-    assert f'"update": {folder.newest_whole(pytest.fail).update // 2 * 2},' in lines[-1]
+    return process
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_makes_the_ranks_save_and_leave(tmp_path, endless_job, number):
+    endless_job.send_signal(number)
+    assert endless_job.wait(20) == 128 + number
+    assert endless_job.stderr.read() == ""
+    last = (tmp_path / "metrics.jsonl").read_text().splitlines()[-1]
+    assert f'"update": {RunFolder(tmp_path).newest_whole(pytest.fail).update // 2 * 2},' in last
     assert still_running(tmp_path) == []
 
 
-def test_ranks_do_not_outlive_a_launch_that_is_killed(tmp_path):
-    words = [sys.executable, str(TESTS / "launched_run.py"), "2", str(tmp_path), '{"updates": 1000000}']
-    process = subprocess.Popen(words, env=environment(), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    wait_for_checkpoint(tmp_path)
-    process.kill()
-    process.wait()
-    until = time.monotonic() + 20
-    while (left := still_running(tmp_path)) and time.monotonic() < until:
-        time.sleep(0.05)
-    assert left == []
-    said = "minitransformer train: launch ended without a word: it was killed, or it crashed (seen from rank 0)\n"
-    assert process.stderr.read() == said
+def test_ranks_do_not_outlive_a_launch_that_is_killed(tmp_path, endless_job):
+    endless_job.kill()
+    endless_job.wait()
+    check_gone(tmp_path)
+    said = "minitransformer train: launch ended unexpectedly: it was killed, or it crashed (seen from rank 0)\n"
+    assert endless_job.stderr.read() == said
     RunFolder(tmp_path).newest_whole(pytest.fail)
 
 
@@ -85,10 +84,7 @@ def test_ranks_do_not_outlive_a_launch_that_is_killed(tmp_path):
     ],
 )
 def test_wrong_use_is_one_line(words, message):
-    ended = run([sys.executable, "-m", "minitransformer", "launch", *words])
-    assert ended.code == 2
-    (line,) = ended.lines
-    assert line.startswith(f"minitransformer {message}")
+    check_error(run([sys.executable, "-m", "minitransformer", "launch", *words]), message)
 
 
 def test_a_rank_cannot_launch_others(monkeypatch):
@@ -115,7 +111,7 @@ def test_a_closed_output_is_one_line(tmp_path, descriptor, when):
     assert said.read_text() == "ConfigError: launch: standard output and error must be open, got one that is closed"
 
 
-def test_a_rank_that_dies_before_it_comes_is_named(tmp_path):
+def test_a_rank_that_dies_before_it_connects_is_named(tmp_path):
     program = tmp_path / "dies.py"
     program.write_text(
         "import os, signal, time\nos.environ['RANK'] == '1' and os.kill(os.getpid(), signal.SIGKILL)\ntime.sleep(60)\n"
@@ -124,13 +120,13 @@ def test_a_rank_that_dies_before_it_comes_is_named(tmp_path):
     began = time.monotonic()
     assert launch.Launch([str(program)], 2, said.append).wait() != 0
     assert said == [
-        "rank 1 ended before it began: it was killed by signal 9 (SIGKILL; so the system does when memory runs out)"
+        "rank 1 ended before it connected: it was killed by signal 9 (SIGKILL; so the system does when memory runs out)"
     ]
     assert time.monotonic() - began < 20
     assert still_running(program) == []
 
 
-def test_a_bar_that_is_drawn_into_a_file_leaves_the_next_message_a_line_of_its_own(monkeypatch):
+def test_a_progress_bar_in_a_file_leaves_messages_on_lines_of_their_own(monkeypatch):
     file = io.StringIO()
     monkeypatch.setattr(sys, "stderr", file)
     with Progress(True, True).bar(0, 5) as bar:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from contract import check, fractions, sum_in_order
 from rank_jobs import LocalStore, Supervised, in_threads, wait_for
-from recorded_cuda import Cuda, Event, Mismatch, MissingEvent, World
+from recorded_cuda import Cuda, DeviceArray, Event, Mismatch, MissingEvent, World
 
 from minitransformer.distributed import OverlappedAllReduce
 from minitransformer.distributed import overlap as overlap_module
@@ -40,31 +40,10 @@ def on_ranks(
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_the_contract_holds_for_host_arrays_that_go_over_the_device(size, deterministic):
     def work(ranks, cuda):
-        check(SlicesOnDevice(ranks, cuda))
+        check(ranks, cuda.asarray, DeviceArray.get)
         ranks.close()
 
     on_ranks(size, work, deterministic=deterministic)
-
-
-class SlicesOnDevice:
-    """A communicator whose started sums are of device arrays, as a gradient vector's are."""
-
-    def __init__(self, ranks: NcclCommunicator, cuda: Cuda):
-        self._ranks, self._cuda, self._started = ranks, cuda, []
-
-    def __getattr__(self, name):
-        return getattr(self._ranks, name)
-
-    def start_all_reduce_sum(self, array):
-        device = self._cuda.asarray(array)
-        self._started.append((array, device))
-        self._ranks.start_all_reduce_sum(device)
-
-    def finish(self):
-        self._ranks.finish()
-        for array, device in self._started:
-            array[...] = device.get()
-        self._started.clear()
 
 
 def reduce_a_gradient(ranks, cuda) -> np.ndarray:
@@ -178,7 +157,7 @@ def queued(ranks: NcclCommunicator, cuda: Cuda, count: int) -> list[tuple[Event,
     return list(zip(made[::2], made[1::2], strict=True))
 
 
-def test_a_rank_tells_in_which_collective_its_device_waits(monkeypatch):
+def test_a_rank_reports_in_which_collective_its_device_waits(monkeypatch):
     monkeypatch.setattr(Event, "done", False)
     cuda = Cuda(World(1), 0)
     ranks = NcclCommunicator(0, 1, LocalStore(), cupy=cuda)
@@ -217,16 +196,14 @@ def test_a_rank_whose_host_hangs_is_found_though_no_host_waits_for_it(monkeypatc
     job, world = Supervised(2, Timeouts(start=1.0)), World(2, meets=False)
     clients = [job.client(rank) for rank in range(2)]
     cudas = [Cuda(world, rank) for rank in range(2)]
-    communicators = in_threads(
-        2, lambda rank: NcclCommunicator(rank, 2, clients[rank], end=job.end_of(rank), cupy=cudas[rank])
-    )
+    communicators = in_threads(2, lambda rank: NcclCommunicator(rank, 2, clients[rank], cupy=cudas[rank]))
     for rank, ranks in enumerate(communicators):
         events = queued(ranks, cudas[rank], 3 - rank)  # rank 1 never comes to the third
         for number, (ready, done) in enumerate(events):
             ready.done, done.done = True, number < 2
     wait_for(lambda: job.said)
     assert job.said == [
-        "rank 1 must come to collective 4 within 1 s (training.timeout), got only to 3; the others wait there"
+        "rank 1 must reach collective 4 within 1 s (training.timeout), got only to 3; the others wait there"
     ]
     wait_for(lambda: len(job.ends) == 2)
     for client in clients:
@@ -235,15 +212,11 @@ def test_a_rank_whose_host_hangs_is_found_though_no_host_waits_for_it(monkeypatc
 
 def test_the_supervisor_frees_the_device_before_the_process_ends():
     job, world = Supervised(1), World(1)
-    client = job.client(0)
-
-    def end(code):
-        job.ends.append((list(world.aborted), code))
-
-    NcclCommunicator(0, 1, client, end=end, cupy=Cuda(world, 0))
+    aborted = []
+    client = job.client(0, end=lambda code: aborted.extend(world.aborted))
+    NcclCommunicator(0, 1, client, cupy=Cuda(world, 0))
     threading.Thread(target=client.fail, args=("cause", 3), daemon=True).start()
-    wait_for(lambda: job.ends)
-    assert job.ends == [([0], 3)]
+    wait_for(lambda: aborted == [0])
     client.leave()
 
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from rank_jobs import TESTS, environment, free_port, mpiexec, run
+from rank_jobs import TESTS, check_error, environment, free_port, mpiexec, run
 
 from minitransformer.distributed.supervision.rank_info import RankInfo, find_rank_info, is_first_on_its_machine
 from minitransformer.errors import ConfigError
@@ -24,7 +24,7 @@ SRUN = {"SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "4", "SLURM_LOCALID": "1"}
     [(TORCHRUN, False), (OPEN_MPI, True), (MPICH, True), (SRUN, False), (SRUN | {"PMIX_RANK": "3"}, True)],
     ids=["torchrun", "Open MPI", "MPICH", "srun", "srun --mpi=pmix"],
 )
-def test_every_launcher_tells_the_rank(variables, by_mpi):
+def test_the_variables_of_every_launcher_give_the_rank(variables, by_mpi):
     info = find_rank_info(variables)
     assert (info.rank, info.size, info.local_rank, info.by_mpi) == (3, 4, 1, by_mpi)
     assert info.address == (("node7", 29500) if variables is TORCHRUN else None)
@@ -51,13 +51,20 @@ def test_the_token_is_read_and_not_shown():
     assert info.token == "sesame" and "sesame" not in repr(info)
 
 
-def test_ranks_that_meet_at_another_machine_without_a_token_are_told_the_remedy():
+TRAIN = [sys.executable, "-m", "minitransformer", "train", TESTS / "no_such_file.toml"]
+
+
+def started(**variables: str) -> subprocess.Popen:
+    return subprocess.Popen(list(map(str, TRAIN)), env=environment(**variables), stderr=subprocess.DEVNULL)
+
+
+def test_ranks_of_several_machines_without_a_token_get_the_remedy():
     for rank, first in (("0", True), ("1", False)):
         variables = {"RANK": rank, "WORLD_SIZE": "2", "MASTER_ADDR": "10.1.2.3", "MASTER_PORT": "29500"}
-        ended = run(train_arguments(), **variables)
+        ended = run(TRAIN, **variables)
         assert ended.code == 2
         assert len(ended.lines) == first
-    ended = run(train_arguments(), **variables | {"LOCAL_RANK": "0"})  # the first rank of the other machine
+    ended = run(TRAIN, **variables | {"LOCAL_RANK": "0"})  # the first rank of the other machine
     assert ended.lines == [
         "minitransformer train: ranks: MINITRANSFORMER_TOKEN must be set, to the same secret on all machines, for "
         "ranks that meet at 10.1.2.3, got none; export MINITRANSFORMER_TOKEN=$(openssl rand -hex 32) where they are "
@@ -65,31 +72,26 @@ def test_ranks_that_meet_at_another_machine_without_a_token_are_told_the_remedy(
     ]
 
 
-def test_ranks_with_different_tokens_are_told():
+def test_a_rank_with_another_token_is_refused_with_the_remedy():
     address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}
-    first = subprocess.Popen(
-        [str(argument) for argument in train_arguments()],
-        env=environment(RANK="0", MINITRANSFORMER_TOKEN="one", **address),
-        stderr=subprocess.DEVNULL,
-    )
-    ended = run(train_arguments(), RANK="1", MINITRANSFORMER_TOKEN="another", **address)
+    first = started(RANK="0", MINITRANSFORMER_TOKEN="one", **address)
+    ended = run(TRAIN, RANK="1", MINITRANSFORMER_TOKEN="another", **address)
     first.kill()
     first.wait()
-    assert ended.code == 2
-    (line,) = ended.lines
-    assert line == (
-        f"minitransformer train: ranks: 127.0.0.1:{address['MASTER_PORT']} must know this job's token, got a process "
-        "with another one; set the same MINITRANSFORMER_TOKEN for all ranks, or another MASTER_PORT"
+    check_error(
+        ended,
+        rf"train: ranks: 127.0.0.1:{address['MASTER_PORT']} must know this job's token, got a process with another "
+        "one; set the same MINITRANSFORMER_TOKEN for all ranks, or another MASTER_PORT$",
     )
 
 
-def test_torchrun_keeps_its_port_for_itself():
+def test_the_port_that_torchrun_itself_uses_is_avoided():
     taken = TORCHRUN | {"TORCHELASTIC_USE_AGENT_STORE": "True"}
     assert find_rank_info(taken).address == ("node7", 29501)
     assert find_rank_info(taken | {"MASTER_PORT": "65535"}).address == ("node7", 65534)
 
 
-def test_a_process_that_no_launcher_started_is_alone():
+def test_a_process_that_no_launcher_started_is_rank_0_of_1():
     assert find_rank_info({}) == RankInfo(0, 1, 0)
     batch_script = {"SLURM_PROCID": "0", "SLURM_NTASKS": "8"}  # of sbatch itself: srun has not started anything
     assert find_rank_info(batch_script).size == 1
@@ -114,71 +116,43 @@ def test_launchers_that_agree_may_be_nested():
         (TORCHRUN | {"MASTER_PORT": "99999"}, "MASTER_PORT must be in 1..65535, got 99999"),
     ],
 )
-def test_variables_that_cannot_be_are_refused(variables, words):
+def test_contradictory_and_invalid_variables_are_refused(variables, words):
     with pytest.raises(ConfigError, match=re.escape(words)):
         find_rank_info(variables)
 
 
-def train_arguments() -> list[object]:
-    return [sys.executable, "-m", "minitransformer", "train", TESTS / "no_such_file.toml"]
+def test_a_world_size_other_than_the_launchers_is_reported_once():
+    ended = run([mpiexec(), "-n", 3, *TRAIN], RANK="0", WORLD_SIZE="2")
+    check_error(ended, "train: ranks: rank and world size must be those of the launcher, got 0 of 2", only=False)
 
 
-def test_a_world_size_that_is_not_the_launchers_is_told_once_by_rank_0():
-    ended = run([mpiexec(), "-n", 3, *train_arguments()], RANK="0", WORLD_SIZE="2")
-    assert ended.code == 2
-    words = [line for line in ended.lines if line.startswith("minitransformer")]
-    assert len(words) == 1, ended.lines
-    assert words[0].startswith(
-        "minitransformer train: ranks: rank and world size must be those of the launcher, got 0 of 2"
-    )
-
-
-def test_a_port_in_use_is_told_by_rank_0_and_no_rank_stays():
+def test_a_port_in_use_is_reported_once_and_ends_all_ranks():
     with socket.create_server(("", 0)) as taken:
         port = str(taken.getsockname()[1])
-        ended = run(
-            [mpiexec(), "-n", 2, *train_arguments()],
-            MASTER_ADDR="127.0.0.1",
-            MASTER_PORT=port,
-        )
-    assert ended.code == 2
-    words = [line for line in ended.lines if line.startswith("minitransformer")]
-    assert len(words) == 1, ended.lines
-    assert words[0].startswith(
-        f"minitransformer train: ranks: port {port} must be free at 127.0.0.1, got Address already in use"
-    )
+        ended = run([mpiexec(), "-n", 2, *TRAIN], MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
+    message = f"train: ranks: port {port} must be free at 127.0.0.1, got Address already in use"
+    check_error(ended, message, only=False)
     assert ended.seconds < 20
 
 
-def test_a_config_that_no_rank_can_read_is_told_once():
-    ended = run([mpiexec(), "-n", 2, *train_arguments()])
-    assert ended.code == 2
-    assert len(ended.lines) == 1
-    assert re.match(r"minitransformer train: rank 0: .*no_such_file.toml: cannot be read: No such file", ended.lines[0])
+def test_a_config_that_no_rank_can_read_is_reported_once():
+    ended = run([mpiexec(), "-n", 2, *TRAIN])
+    check_error(ended, "train: rank 0: .*no_such_file.toml: cannot be read: No such file")
 
 
-def test_a_rank_that_expects_another_world_ends_the_job():
+def test_a_rank_with_another_world_size_ends_the_job():
     address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    other = subprocess.Popen(
-        [str(word) for word in train_arguments()],
-        env=environment(RANK="1", WORLD_SIZE="3", **address),
-        stderr=subprocess.DEVNULL,
-    )
-    ended = run(train_arguments(), RANK="0", WORLD_SIZE="2", **address)
-    assert (ended.code, other.wait(20)) == (2, 2)
-    (line,) = ended.lines
-    assert re.match(
-        r"minitransformer train: rank 1 \(process \d+ on .*\) must be one of 2 ranks, got a world size of 3", line
-    )
+    other = started(RANK="1", WORLD_SIZE="3", **address)
+    ended = run(TRAIN, RANK="0", WORLD_SIZE="2", **address)
+    assert other.wait(20) == 2
+    check_error(ended, r"train: rank 1 \(process \d+ on .*\) must be one of 2 ranks, got a world size of 3")
 
 
-def test_the_mpirun_of_another_mpi_than_mpi4pys_is_told():
+def test_the_mpirun_of_another_mpi_library_is_reported():
     mpiexec()
-    ended = run(train_arguments(), OMPI_COMM_WORLD_RANK="0", OMPI_COMM_WORLD_SIZE="2")
-    assert ended.code == 2
-    (line,) = (line for line in ended.lines if line.startswith("minitransformer"))  # mpi4py itself warns, too
-    words = "ranks: MPI must know this process as rank 0 of 2, as its launcher does, got rank 0 of 1"
-    assert line.startswith(f"minitransformer train: {words}")
+    ended = run(TRAIN, OMPI_COMM_WORLD_RANK="0", OMPI_COMM_WORLD_SIZE="2")
+    message = "train: ranks: MPI must know this process as rank 0 of 2, as its launcher does, got rank 0 of 1"
+    check_error(ended, message, only=False)  # mpi4py itself warns, too
 
 
 WITHOUT_MPI4PY = "import sys; sys.modules['mpi4py'] = None; "
@@ -201,9 +175,6 @@ sys.modules["mpi4py"] = NoLibrary("mpi4py")
         ),
     ],
 )
-def test_a_missing_mpi_is_told_with_the_package_that_brings_it(without, words):
+def test_a_missing_mpi_names_the_package_to_install(without, words):
     program = f"{without}\nfrom minitransformer.cli.main import main\nsys.exit(main(['train', 'x.toml']))"
-    ended = run([sys.executable, "-c", program], PMI_RANK="0", PMI_SIZE="2")
-    assert ended.code == 2
-    (line,) = ended.lines
-    assert line.startswith(f"minitransformer train: {words}")
+    check_error(run([sys.executable, "-c", program], PMI_RANK="0", PMI_SIZE="2"), f"train: {re.escape(words)}")

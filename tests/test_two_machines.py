@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from contract import LENGTHS
 from rank_jobs import (
     LIMIT,
     TESTS,
@@ -27,6 +28,7 @@ from minitransformer.checkpoints import RunFolder
 
 pytestmark = pytest.mark.mpi
 
+CONTRACT = [TESTS / "contract.py", "tcp", "fast"]
 ADDRESSES, CARD = ("10.77.0.1", "10.77.0.2"), "cable"
 
 
@@ -113,66 +115,50 @@ def by_hand(hosts: Hosts, rank: int, *program: object, **variables: str) -> subp
     )
 
 
-def test_the_supervisor_passes_an_nccl_id_and_mpi_moves_arrays_between_two_hosts(hosts, tmp_path):
-    before = hosts.received(1)
-    ended = by_mpi(hosts, tmp_path, TESTS / "two_hosts.py", "mpi")
-    assert (ended.code, ended.lines) == (0, ["the hosts agree"])
-    assert hosts.received(1) - before > 500_000 * 8 / 2  # the arrays went over the cable, not through shared memory
+CONTRACT_BYTES = sum(LENGTHS) * (4 + 8 + 8)  # of one array of each length and dtype
 
 
-def test_two_hosts_without_mpi_meet_at_the_address_of_rank_0(hosts):
+def test_two_hosts_keep_the_contract_over_mpi(hosts, tmp_path):
     before = hosts.received(1)
-    first, second = (by_hand(hosts, rank, TESTS / "two_hosts.py", "tcp") for rank in range(2))
-    assert first.communicate(timeout=LIMIT)[0] == "the hosts agree\n"
+    ended = by_mpi(hosts, tmp_path, TESTS / "contract.py", "mpi", "fast")
+    assert (ended.code, ended.lines) == (0, ["2 ranks keep the contract"])
+    assert hosts.received(1) - before > CONTRACT_BYTES  # the arrays went over the cable, not through shared memory
+
+
+def test_two_hosts_without_mpi_keep_the_contract_at_the_address_of_rank_0(hosts):
+    before = hosts.received(1)
+    first, second = (by_hand(hosts, rank, *CONTRACT) for rank in range(2))
+    assert first.communicate(timeout=LIMIT)[0] == "2 ranks keep the contract\n"
     assert second.communicate(timeout=LIMIT)[0] == ""
     assert (first.returncode, second.returncode) == (0, 0)
-    assert hosts.received(1) - before > 500_000 * 8
-
-
-def test_two_hosts_without_a_token_are_told_the_remedy(hosts):
-    program = [TESTS / "two_hosts.py", "tcp"]
-    for job in [by_hand(hosts, rank, *program, MINITRANSFORMER_TOKEN="") for rank in range(2)]:
-        told = job.communicate(timeout=LIMIT)[0]
-        assert "MINITRANSFORMER_TOKEN must be set, to the same secret on all machines" in told
-        assert job.returncode != 0
+    assert hosts.received(1) - before > CONTRACT_BYTES
 
 
 STRANGER = f"""
-import json, socket, sys, time
-sys.path.insert(0, {str(TESTS.parent)!r})
-from minitransformer.distributed.listener import connect
-hello = {{"rank": 1, "size": 2, "who": "stranger", "process": 1}}
-words = json.dumps(hello) + "\\n" + json.dumps({{"failed": "by a stranger", "code": 0, "by_all": True}}) + "\\n"
-until = time.monotonic() + 30
-while True:
-    try:
-        stranger = socket.create_connection(("{ADDRESSES[0]}", 29400))
-        break
-    except OSError:
-        assert time.monotonic() < until
-        time.sleep(0.05)
-stranger.sendall(words.encode())
-stranger.settimeout(10)
-answer = b""
+import socket, sys
+sys.path.insert(0, {str(TESTS)!r})
+from rank_jobs import received_until_close
+from minitransformer.distributed.connections import connect
+from minitransformer.distributed.supervision.messages import encode
+from minitransformer.errors import RanksError
+address = ("{ADDRESSES[0]}", 29400)
 try:
-    while received := stranger.recv(100):
-        answer += received
-except ConnectionError:
-    pass
-assert answer[32:] in (b"", bytes(32)), answer
-try:
-    connect(("{ADDRESSES[0]}", 29400), "a guess", 5)
-except Exception as error:
+    connect(address, "a guess")
+except RanksError as error:
     print("refused:", error)
+with socket.create_connection(address) as stranger:
+    stranger.sendall(encode(rank=1, size=2, who="stranger") + encode(failed="by a stranger", code=0, by_all=True))
+    answer = received_until_close(stranger)
+assert answer[32:] in (b"", bytes(32)), answer
 """
 
 
 def test_a_stranger_on_another_host_neither_joins_nor_ends_the_job(hosts):
-    first = by_hand(hosts, 0, TESTS / "two_hosts.py", "tcp")
+    first = by_hand(hosts, 0, *CONTRACT)
     stranger = run(hosts.on(1, sys.executable, "-c", STRANGER))
     assert len(stranger.lines) == 1 and stranger.lines[0].startswith("refused:"), stranger.lines
-    second = by_hand(hosts, 1, TESTS / "two_hosts.py", "tcp")
-    assert first.communicate(timeout=LIMIT)[0] == "the hosts agree\n"
+    second = by_hand(hosts, 1, *CONTRACT)
+    assert first.communicate(timeout=LIMIT)[0] == "2 ranks keep the contract\n"
     assert second.communicate(timeout=LIMIT)[0] == ""
 
 

@@ -1,29 +1,30 @@
 """What ranks do together, on arrays: the interface of all communicators."""
 
-import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Protocol
 
+import numpy as np
+
 from minitransformer.backend import Array
-from minitransformer.distributed.timeouts import TIMEOUTS, Timeouts
+from minitransformer.distributed.timeouts import TIMEOUTS
 
 
 class Store(Protocol):
-    """Where ranks leave short texts for each other, and say what they do; in a job, the line to its supervisor."""
+    """A key-value store that all ranks share; in a job, the connection to its supervisor."""
 
     def put(self, key: str, value: str) -> None:
-        """Leave ``value`` under ``key``, once."""
+        """Set ``key`` to ``value``, once."""
 
     def get(self, key: str) -> str:
-        """The value under ``key``, as soon as some rank has left it."""
+        """Wait until some rank has set ``key``, and return its value."""
 
-    def listen(self, key: str, heard: Callable[[], object]) -> None:
-        """Call ``heard``, in another thread, as soon as some rank has left a value under ``key``."""
+    def listen(self, key: str, callback: Callable[[], object]) -> None:
+        """Call ``callback``, in another thread, as soon as some rank has set ``key``."""
 
-    def busy(self, doing: str) -> AbstractContextManager:
+    def busy(self) -> AbstractContextManager:
         """Around work for which the others may have to wait long: their timeout does not run."""
 
     def follow(self, communicator: "Communicator") -> None:
@@ -36,23 +37,12 @@ class Communicator(ABC):
     Arrays are contiguous: float32, float64 or int64 (NCCL: bfloat16 and float16 too); after every call all ranks hold
     the same bits. Communicators see arrays, never a model, and know nothing of what started or watches the processes.
 
-    store: what the ranks tell each other besides arrays; None for a process alone
+    store: for what the ranks exchange besides arrays; None for a process alone
     deterministic: sums are taken in the order of the ranks, and so have the same bits in every run and communicator
-    end: ends this process (under MPI, all) with an exit code
     """
 
-    def __init__(
-        self,
-        rank: int = 0,
-        size: int = 1,
-        store: Store | None = None,
-        *,
-        deterministic: bool = False,
-        end: Callable[[int], object] = os._exit,
-        timeouts: Timeouts = TIMEOUTS,
-    ):
+    def __init__(self, rank: int = 0, size: int = 1, store: Store | None = None, *, deterministic: bool = False):
         self.rank, self.size, self.store, self.deterministic = rank, size, store, deterministic
-        self._end, self._timeouts = end, timeouts
         self._number, self._entered = 0, None
         if store is not None:
             store.follow(self)
@@ -65,25 +55,22 @@ class Communicator(ABC):
     def broadcast(self, array: Array, root: int = 0) -> None:
         """array = the array of rank ``root``, in place"""
 
-    @abstractmethod
     def barrier(self) -> None:
-        """Return when all ranks have come here."""
+        """Return when all ranks have called this."""
+        self.all_reduce_sum(np.zeros(1))
 
     def start_all_reduce_sum(self, array: Array) -> None:
         """Begin ``all_reduce_sum``; nobody may touch ``array`` until ``finish``. It may be done when this returns."""
         self.all_reduce_sum(array)
 
-    @abstractmethod
-    def finish(self) -> None:
+    def finish(self) -> None:  # noqa: B027 - not all need it
         """Return when all sums that were started may be read (on a GPU: by what is queued after this call)."""
 
-    def abort(self, code: int = 2) -> None:
-        """End this process, whatever it waits for, with exit code ``code``; from any thread."""
-        self._end(code)
+    def abort(self) -> None:  # noqa: B027 - not all need it
+        """Free threads that wait in a collective, as this process is about to end; called from any thread."""
 
-    @abstractmethod
-    def close(self) -> None:
-        """Give back what the communicator holds; called once, by all ranks, after the last collective."""
+    def close(self) -> None:  # noqa: B027 - not all need it
+        """Release what the communicator holds; called once, by all ranks, after the last collective."""
 
     def gather_text(self, key: str, text: str) -> list[str]:
         """The texts of all ranks, in their order; a collective. ``key`` is used once."""
@@ -102,19 +89,19 @@ class Communicator(ABC):
             yield
         except (OSError, RuntimeError):  # most likely another rank has gone
             if self.store is not None:
-                time.sleep(self._timeouts.blame)  # the supervisor knows which, and ends this process
+                time.sleep(TIMEOUTS.blame)  # the supervisor knows which, and ends this process
             raise
         finally:
             self._entered = None
 
     def progress(self) -> tuple[int, float | None]:
-        """How many collectives this rank has come to, and for how many seconds it waits in the last one, if it does."""
+        """How many collectives this rank has reached, and for how many seconds it waits in the last one, if it does."""
         entered = self._entered
         return self._number, None if entered is None else time.monotonic() - entered
 
-    def busy(self, doing: str) -> AbstractContextManager:
-        """Around work for which the others may have to wait long, such as ``"validates"``: no timeout runs."""
-        return nullcontext() if self.store is None else self.store.busy(doing)
+    def busy(self) -> AbstractContextManager:
+        """Around work for which the others may have to wait long, such as validation: no timeout runs."""
+        return nullcontext() if self.store is None else self.store.busy()
 
 
 def add_in_order(gathered: Array, array: Array) -> None:

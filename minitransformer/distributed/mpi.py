@@ -2,81 +2,70 @@
 
 import os
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from minitransformer.distributed.communicator import Communicator, Store, add_in_order
+from minitransformer.distributed.timeouts import TIMEOUTS
 from minitransformer.errors import ConfigError, MissingPackageError, install_hint
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Comm, Request
 
 SMALL_BYTES = 65536
-"""Sums of so few bytes are there at once, unless another rank is late."""
+"""Sums of at most so many bytes take no time, unless another rank is late."""
 
 
 class MpiCommunicator(Communicator):
     """MPI's own collectives on NumPy arrays.
 
-    Where a rank may have to wait long for another, it asks now and then instead of spinning, as MPI itself would: the
-    core is free for the others.
+    Where a rank may have to wait long for another, it polls with pauses instead of spinning as MPI would: the core is
+    free for the others.
 
     world: MPI's communicator of all ranks, from ``find_world``
-    options: those of ``Communicator``
     """
 
-    def __init__(self, world: "Comm", store: Store, **options: Any):
-        super().__init__(world.rank, world.size, store, **options)
-        self._world = world
+    def __init__(self, world: "Comm", store: Store, *, deterministic: bool = False):
+        from mpi4py import MPI
+
+        super().__init__(world.rank, world.size, store, deterministic=deterministic)
+        self._mpi, self._world = MPI, world
         self._started: list[Request] = []
 
     def all_reduce_sum(self, array: np.ndarray) -> None:
-        from mpi4py import MPI
-
         with self.waiting():
             if self.deterministic:
                 gathered = np.empty((self.size, array.size), array.dtype)  # (size, n)
                 self._world.Allgather(array, gathered)
                 add_in_order(gathered, array.reshape(-1))
             elif array.nbytes <= SMALL_BYTES:
-                self._wait(self._world.Iallreduce(MPI.IN_PLACE, array))
+                self._wait(self._world.Iallreduce(self._mpi.IN_PLACE, array))
             else:
-                self._world.Allreduce(MPI.IN_PLACE, array)
+                self._world.Allreduce(self._mpi.IN_PLACE, array)
 
     def start_all_reduce_sum(self, array: np.ndarray) -> None:
-        """MPI moves what was started whenever it is called; so each new sum also pushes on those before it."""
-        from mpi4py import MPI
-
+        """MPI makes progress only while it is called, so each new sum also calls it for those before it."""
         if self.deterministic:
             self.all_reduce_sum(array)
             return
-        self._started.append(self._world.Iallreduce(MPI.IN_PLACE, array))
-        MPI.Request.Testall(self._started)
+        self._started.append(self._world.Iallreduce(self._mpi.IN_PLACE, array))
+        self._mpi.Request.Testall(self._started)
 
     def finish(self) -> None:
-        from mpi4py import MPI
-
         with self.waiting():
-            MPI.Request.Waitall(self._started)
+            self._mpi.Request.Waitall(self._started)
         self._started.clear()
 
     def broadcast(self, array: np.ndarray, root: int = 0) -> None:
         with self.waiting():
             self._wait(self._world.Ibcast(array, root))
 
-    def barrier(self) -> None:
-        with self.waiting():
-            self._wait(self._world.Ibarrier())
-
-    def close(self) -> None:
-        pass  # mpi4py gives MPI back when Python ends
-
     def _wait(self, request: "Request") -> None:
         began = time.monotonic()
         while not request.Test():
-            if time.monotonic() - began > self._timeouts.spin:
-                time.sleep(self._timeouts.nap)
+            if time.monotonic() - began > TIMEOUTS.spin:
+                time.sleep(TIMEOUTS.nap)
 
 
 def find_world(rank: int, size: int) -> "Comm":
@@ -84,7 +73,7 @@ def find_world(rank: int, size: int) -> "Comm":
 
     Raises:
         MissingPackageError: mpi4py is not installed, or there is no MPI library behind it.
-        ConfigError: MPI knows of other ranks than the launcher's variables tell.
+        ConfigError: MPI's rank and size are not those of the launcher's variables.
     """
     try:
         from mpi4py import MPI
@@ -97,7 +86,7 @@ def find_world(rank: int, size: int) -> "Comm":
         raise MissingPackageError(
             f"ranks: mpi4py must find an MPI library, got none ({reason}); `pip install mpich` brings one"
         ) from error
-    if not MPI.Is_initialized():  # mpi4py was told to leave that to us
+    if not MPI.Is_initialized():  # mpi4py was configured not to do it on import
         MPI.Init_thread()
     world = MPI.COMM_WORLD
     if (world.rank, world.size) != (rank, size):
@@ -109,9 +98,9 @@ def find_world(rank: int, size: int) -> "Comm":
     return world
 
 
-def abort(world: "Comm", delay: float, code: int) -> None:
-    """End all ranks that MPI started, from any thread; all but rank 0 give it ``delay`` seconds to do so for them."""
+def abort(world: "Comm", code: int) -> None:
+    """End all ranks that MPI started, from any thread; the other ranks leave it to rank 0 for some seconds."""
     if world.rank != 0:
-        time.sleep(delay)
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # the user has been told; MPI would add lines of its own
+        time.sleep(TIMEOUTS.abort_delay)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # the error has been printed; MPI would add lines of its own
     world.Abort(code)

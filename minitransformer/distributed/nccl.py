@@ -9,7 +9,6 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -20,24 +19,24 @@ from minitransformer.errors import MissingPackageError, ShapeError, install_hint
 
 
 class NcclCommunicator(Communicator):
-    """NCCL's collectives on CuPy arrays; host arrays, such as the losses, take the way over the device.
+    """NCCL's collectives on CuPy arrays; host arrays, such as the losses, are copied to the device and back.
 
     A sum waits on the device until what was queued before it has written its array; ``finish`` makes what is queued
     after it wait for all sums. The host waits for neither.
-
-    options: those of ``Communicator``
 
     Raises:
         MissingPackageError: NCCL is not installed.
     """
 
-    def __init__(self, rank: int, size: int, store: Store, *, cupy: ModuleType | Any = None, **options: Any):
+    def __init__(self, rank: int, size: int, store: Store, *, deterministic: bool = False, cupy: Any = None):
         self._communicator: Any = None
         self._queued: deque[tuple[Any, Any]] = deque()  # events of each collective: it may begin, it has ended
         self._ended, self._since = 0, 0.0  # collectives that have ended, and when that was last seen to change
-        self._counting = threading.Lock()  # ``busy`` asks from the thread that computes, a sign of life from another
+        self._counting = (
+            threading.Lock()
+        )  # ``progress`` is called by the thread that computes and by that of heartbeats
         self._device: Any = None
-        super().__init__(rank, size, store, **options)
+        super().__init__(rank, size, store, deterministic=deterministic)
         if cupy is None:
             import cupy
         try:
@@ -70,31 +69,27 @@ class NcclCommunicator(Communicator):
         self._cupy.cuda.get_current_stream().wait_event(self._event(self._stream))
 
     def all_reduce_sum(self, array: Array) -> None:
-        if isinstance(array, np.ndarray):
-            device = self._cupy.asarray(array)
-            self.all_reduce_sum(device)
-            self._fetch(device, array)
-            return
-        self.start_all_reduce_sum(array)
-        self.finish()
+        with self._on_device(array) as device:
+            self.start_all_reduce_sum(device)
 
     def broadcast(self, array: Array, root: int = 0) -> None:
-        if isinstance(array, np.ndarray):
-            device = self._cupy.asarray(array)
-            self.broadcast(device, root)
-            self._fetch(device, array)
-            return
-        with self._queueing():
-            self._communicator.bcast(array.data.ptr, array.size, self._kind_of(array), root, self._stream.ptr)
+        with self._on_device(array) as device, self._queueing():
+            self._communicator.bcast(device.data.ptr, device.size, self._kind_of(device), root, self._stream.ptr)
+
+    @contextmanager
+    def _on_device(self, array: Array) -> Iterator[Array]:
+        """Around a collective on ``array``, or on a copy of a host array, which then receives the result."""
+        on_host = isinstance(array, np.ndarray)
+        device = self._cupy.asarray(array) if on_host else array
+        yield device
         self.finish()
+        if on_host:
+            with self.waiting():  # here the host waits for the other ranks
+                array[...] = device.get()
 
-    def barrier(self) -> None:
-        self.all_reduce_sum(np.zeros(1))
-
-    def abort(self, code: int = 2) -> None:
+    def abort(self) -> None:
         if self._communicator is not None:
-            self._communicator.abort()  # frees a host thread that waits for the device
-        super().abort(code)
+            self._communicator.abort()
 
     def close(self) -> None:
         self._stream.synchronize()
@@ -128,10 +123,6 @@ class NcclCommunicator(Communicator):
                 return number + self._ended, waits
             return number + self._ended + 1, max(waits or 0.0, now - self._since)
 
-    def _fetch(self, device: Array, array: np.ndarray) -> None:
-        with self.waiting():  # here the host waits for the other ranks
-            array[...] = device.get()
-
     def _kind_of(self, array: Array) -> int:
         if not array.flags.c_contiguous:
             raise ShapeError(f"all_reduce_sum: the array must be contiguous, got strides {array.strides}")
@@ -142,10 +133,10 @@ class NcclCommunicator(Communicator):
 
 
 def use_gpu(number: int) -> None:
-    """Make GPU ``number`` of this machine, counted round, the one that CuPy works on. Without one nothing happens."""
+    """Let CuPy work on GPU ``number``, modulo how many this machine has. Without a GPU nothing happens."""
     try:
         import cupy
 
         cupy.cuda.Device(number % cupy.cuda.runtime.getDeviceCount()).use()
     except (ImportError, RuntimeError, ZeroDivisionError):
-        pass  # what is missing is told by who asks for the device
+        pass  # whatever asks for the device reports what is missing

@@ -13,15 +13,6 @@ class SingleProcess(Communicator):
     def broadcast(self, array: Array, root: int = 0) -> None:
         pass
 
-    def barrier(self) -> None:
-        pass
-
-    def finish(self) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
 
 SINGLE_PROCESS = SingleProcess()
 """The rank of a run in one process."""

@@ -1,20 +1,19 @@
-"""The update after which all ranks stop, agreed on by way of the store; while nobody wants to stop, nothing is sent.
+"""The update after which all ranks stop, agreed on through the store; as long as no rank wants to, nothing is sent.
 
 A signal may come to one rank or to all, to each at another moment. If they did not stop after the same update, some
 would wait forever in a sum to which the others do not come.
 
-1. A rank that wants to stop leaves a value in the store, of which all ranks are told.
-2. Each rank that hears of it is frozen: it leaves the number of the last update that it has begun, and begins no other
-   of its own accord. The thread that listens does so, in the midst of an update too; a lock makes it one step with the
-   beginning of an update.
-3. A frozen rank that wants to begin an update waits for the numbers of all, and begins it if it is not beyond the
-   highest.
+1. A rank that wants to stop sets a key in the store, to which all ranks listen.
+2. The thread in which a rank is notified freezes it: it puts the number of the last update that the rank has begun into
+   the store. This may happen in the middle of an update; a lock keeps it apart from the beginning of one.
+3. A frozen rank that would begin an update waits for the numbers of all ranks, and begins it only if it is not beyond
+   the highest number.
 
-All stop after the highest number: the rank that left it has begun that update, and no rank a later one, as each number
-was final when it was left. Nobody waits in a circle: what a rank waits for comes from listening threads, even if the
-others are in an update that waits for this rank. It does not matter how far the ranks are apart (with NCCL, for whose
-sums no host waits, by many updates), which of them want to stop, or how often; nor that a rank begins to listen only
-later, as the store keeps values. If a rank dies before it has left its number, the job ends as in a collective.
+All stop after the highest number: the rank that set it has begun that update, and no rank a later one, as each number
+was final when it was set. There is no deadlock: the numbers come from the notified threads, even if the others are in
+an update that waits for this rank. It does not matter how far the ranks are apart (with NCCL, for whose sums no host
+waits, by many updates), which of them want to stop, or how often; nor that a rank begins to listen only later, as the
+store keeps values. If a rank dies before it has set its number, the job ends as in a collective.
 """
 
 import threading
@@ -26,7 +25,7 @@ STOP, BEGUN = "stop", "begun"
 
 
 class CommonStop:
-    """Made once in a job, by all ranks, each after ``done`` updates, the same number on all of them."""
+    """Made once in a job, by all ranks, each after the same number of updates, ``done``."""
 
     def __init__(self, ranks: Communicator, done: int):
         self._ranks, self._store = ranks, ranks.store
@@ -37,7 +36,7 @@ class CommonStop:
             self._store.listen(STOP, self._freeze)
 
     def may_begin(self, update: int, wanted: bool) -> bool:
-        """Whether this rank goes on with ``update``; the same on all ranks.
+        """Whether this rank begins ``update``; the same on all ranks.
 
         wanted: this rank wants to stop, and has not begun ``update``
         """

@@ -3,51 +3,52 @@
 It needs nothing but sockets, and is the oracle that the tests compare the other communicators with.
 """
 
+import asyncio
 import socket
-from typing import Any
 
 import numpy as np
 
 from minitransformer.distributed.communicator import Communicator, Store
-from minitransformer.distributed.listener import Listener, connect, receive_exactly
+from minitransformer.distributed.connections import connect, receive_into, serve
 
 
 class TcpCommunicator(Communicator):
     """Arrays through TCP, all of them by way of rank 0. Its sums are in the order of the ranks by nature.
 
-    token: the secret that all ranks of the job know; who does not is no rank
+    token: the secret that all ranks of the job know; connections without it are refused
     host: rank 0 listens at this address of its machine
-    options: those of ``Communicator``
     """
 
-    def __init__(self, rank: int, size: int, store: Store, *, token: str, host: str = "127.0.0.1", **options: Any):
-        super().__init__(rank, size, store, **options | {"deterministic": True})
+    def __init__(self, rank: int, size: int, store: Store, *, token: str, host: str = "127.0.0.1"):
+        super().__init__(rank, size, store, deterministic=True)
         with self.waiting():
             # At rank 0 the connections to ranks 1, 2, ...; elsewhere the one to rank 0.
             self._others = self._accept_all(token, host) if rank == 0 else [self._connect(token)]
         for connection in self._others:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connection.settimeout(None)
 
     def _accept_all(self, token: str, host: str) -> list[socket.socket]:
-        met: dict[int, socket.socket] = {}
+        server = socket.create_server((host, 0))
+        self.store.put("tcp", f"{host}:{server.getsockname()[1]}")
 
-        def welcome(connection: socket.socket) -> None:
-            rank = int.from_bytes(receive_exactly(connection, 4), "big")
-            if not 0 < rank < self.size or rank in met:
-                raise ConnectionError(f"all_reduce_sum: ranks must be 1..{self.size - 1}, each once, got {rank}")
-            met[rank] = connection
+        async def accept() -> list[socket.socket]:
+            accepted: asyncio.Queue[socket.socket] = asyncio.Queue()
+            serving = asyncio.create_task(serve(server, token, accepted.put))
+            connections = [await accepted.get() for _ in range(1, self.size)]
+            serving.cancel()
+            return connections
 
-        listener = Listener(host, 0, token, welcome, self._timeouts)
-        self.store.put("tcp", f"{host}:{listener.port}")
-        while len(met) < self.size - 1:
-            listener.poll(self._timeouts.heartbeat)
-        listener.close()
-        return [met[rank] for rank in sorted(met)]
+        by_rank = {}
+        for connection in asyncio.run(accept()):
+            connection.settimeout(None)
+            number = bytearray(4)
+            receive_into(connection, number)
+            by_rank[int.from_bytes(number, "big")] = connection
+        return [by_rank[rank] for rank in range(1, self.size)]
 
     def _connect(self, token: str) -> socket.socket:
         host, _, port = self.store.get("tcp").rpartition(":")
-        connection = connect((host, int(port)), token, self._timeouts.start, self._timeouts)
+        connection = connect((host, int(port)), token)
         connection.sendall(self.rank.to_bytes(4, "big"))
         return connection
 
@@ -56,33 +57,27 @@ class TcpCommunicator(Communicator):
             if self.rank == 0:
                 other = np.empty_like(array)
                 for connection in self._others:
-                    _receive(connection, other)
+                    receive_into(connection, _bytes_of(other))
                     array += other
             else:
                 self._others[0].sendall(_bytes_of(array))
-            self._spread(array)
+            self._send_from_rank_0(array)
 
     def broadcast(self, array: np.ndarray, root: int = 0) -> None:
         with self.waiting():
             if root != 0 and self.rank == root:
                 self._others[0].sendall(_bytes_of(array))
             elif root != 0 and self.rank == 0:
-                _receive(self._others[root - 1], array)
-            self._spread(array)
+                receive_into(self._others[root - 1], _bytes_of(array))
+            self._send_from_rank_0(array)
 
-    def barrier(self) -> None:
-        self.all_reduce_sum(np.zeros(1))
-
-    def _spread(self, array: np.ndarray) -> None:
+    def _send_from_rank_0(self, array: np.ndarray) -> None:
         """array = the array of rank 0"""
         for connection in self._others:
             if self.rank == 0:
                 connection.sendall(_bytes_of(array))
             else:
-                _receive(connection, array)
-
-    def finish(self) -> None:
-        pass  # every sum that was started is done
+                receive_into(connection, _bytes_of(array))
 
     def close(self) -> None:
         for connection in self._others:
@@ -91,13 +86,3 @@ class TcpCommunicator(Communicator):
 
 def _bytes_of(array: np.ndarray) -> memoryview:
     return memoryview(array.reshape(-1)).cast("B")
-
-
-def _receive(connection: socket.socket, array: np.ndarray) -> None:
-    """Fill ``array`` with the bytes that come."""
-    room = _bytes_of(array)
-    while room:
-        received = connection.recv_into(room)
-        if not received:
-            raise ConnectionError("another rank has closed its connection")
-        room = room[received:]

@@ -120,7 +120,7 @@ class Trainer:
     def cost(self) -> Cost:
         """What the updates so far have cost. Goes through the lengths of all batches again, and measures a product."""
         seconds, shapes = self.recorder.seconds(), self.batches.shapes_before(self.update + 1)
-        with self.ranks.busy("counts the cost"):
+        with self.ranks.busy():
             formula = sum(batch_flops(self.config.model, *shape) for shape in shapes)
             return Cost(formula, seconds, self.ranks.size, measured_rate(self.xp))
 
@@ -161,7 +161,7 @@ class Trainer:
             return
         if self.update % training.validate_every == 0 or self.update == training.updates:
             self._save()  # who asked this process to end may not wait until a long validation is over
-            with self.ranks.busy("validates"):
+            with self.ranks.busy():
                 self.recorder.write("valid", self.update, self.validation.measure(self.model))
             self.validated_update = self.update
 
@@ -177,7 +177,7 @@ class Trainer:
         if not self.is_rank_0 or self.saved_update == self.update:
             return
         self.recorder.read(self.update)  # here a GPU waits for the other ranks, which may be stuck
-        with self.ranks.busy("saves"):
+        with self.ranks.busy():
             self._write_checkpoint()
         self.folder.prune(self.config.training.keep_checkpoints, self.update)
         self.saved_update, self.saved_at = self.update, time.monotonic()

@@ -1,6 +1,5 @@
-"""What is known of each rank of a job, and whether the job must end."""
+"""The state of each rank of a job, and whether the job must end."""
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,18 +8,18 @@ from minitransformer.distributed.supervision.messages import printable
 from minitransformer.distributed.timeouts import TIMEOUTS, Timeouts
 
 LONGEST_NAME, LONGEST_CAUSE = 200, 2000
-"""Characters of what a rank says of itself that are shown."""
+"""Characters that are shown of the name and of the failure that a rank reports."""
 
 
 @dataclass
 class RankStatus:
-    """What is known of a rank: ``number`` of collectives it has come to, how long it ``waits`` in the last one."""
+    """The state of a rank: the ``number`` of collectives it has reached, the seconds it ``waits`` in the last one."""
 
     who: str
-    heard: float
+    last_message: float
     number: int = 0
     waits: float | None = None
-    busy: str = ""
+    busy: bool = False
     left: bool = False
 
 
@@ -36,9 +35,9 @@ class HealthMonitor:
     """Over ``size`` ranks. ``judge`` finds one that is missing, silent or keeps others waiting for ``timeout`` seconds.
 
     Attributes:
-        timeout: ``timeouts.start``, until rank 0 tells what the config says. Ranks always have ``timeouts.start`` to
-            come, and nobody is blamed for waiting before all have.
-        ranks: those that have come.
+        timeout: ``timeouts.start``, until rank 0 sends ``training.timeout``. Ranks always have ``timeouts.start`` to
+            connect, and until all have, waiting in a collective is no failure.
+        ranks: those that have connected.
     """
 
     def __init__(self, size: int, timeouts: Timeouts = TIMEOUTS):
@@ -46,12 +45,12 @@ class HealthMonitor:
         self.ranks: dict[int, RankStatus] = {}
         self._timeouts = timeouts
         self._decided: Failure | None = None
-        self._failures: dict[int, Failure] = {}  # what ranks report themselves
-        self._failed = 0.0
+        self._reported: dict[int, Failure] = {}  # by the ranks themselves
+        self._first_report = 0.0
         self._began = self._last_busy = time.monotonic()
 
-    def comes(self, rank: int, size: int, who: str) -> bool:
-        """A process says that it is ``rank`` of ``size``; False: it cannot be, and the job must end."""
+    def add(self, rank: int, size: int, who: str) -> bool:
+        """A process claims to be ``rank`` of ``size``; False: it cannot be, and the job must end."""
         who = printable(who, LONGEST_NAME)
         if size != self.size:
             self._decided = Failure(f"rank {rank} ({who}) must be one of {self.size} ranks, got a world size of {size}")
@@ -62,33 +61,27 @@ class HealthMonitor:
         return self._decided is None
 
     def take(self, rank: int, message: dict) -> None:
-        """What ``rank`` says of itself; ValueError, KeyError, TypeError or OverflowError: a rank would not."""
+        """Read what ``rank`` reports of itself; ValueError, KeyError, TypeError or OverflowError: it is not valid."""
         status = self.ranks[rank]
-        status.heard = time.monotonic()
+        status.last_message = time.monotonic()
         if "number" in message:
-            status.number, status.busy = int(message["number"]), str(message["busy"])
+            status.number, status.busy = int(message["number"]), bool(message["busy"])
             status.waits = None if message["waits"] is None else float(message["waits"])
         if "timeout" in message:
-            timeout = float(message["timeout"])
-            if rank != 0 or not 0 < timeout < math.inf:
-                raise ValueError("only rank 0 sets the timeout, to a finite number of seconds")
-            self.timeout = timeout
+            self.timeout = float(message["timeout"])
         if "failed" in message:
-            code = int(message["code"])
-            if not 0 < code < 256:
-                raise ValueError("a failure has an exit code other than 0")
             where = "" if message["by_all"] else f"rank {rank}: "
-            self._failed = self._failed or time.monotonic()
-            self._failures[rank] = Failure(printable(where + message["failed"], LONGEST_CAUSE), code)
+            self._first_report = self._first_report or status.last_message
+            self._reported[rank] = Failure(printable(where + message["failed"], LONGEST_CAUSE), int(message["code"]))
         status.left = status.left or "bye" in message
 
-    def ends(self, rank: int, explain: Callable[[int], str]) -> None:
-        """``rank`` has closed its connection; without a farewell the job must end, and ``explain`` is asked why."""
+    def remove(self, rank: int, explain: Callable[[int], str]) -> None:
+        """The connection of ``rank`` is closed; if it has not left, the job must end, and ``explain`` is asked why."""
         status = self.ranks[rank]
-        first = not status.left and not self._failures and self._decided is None
+        is_cause = not status.left and not self._reported and self._decided is None
         status.left = True
-        if first:  # those that end after the first end because of it
-            self._decided = Failure(f"rank {rank} ({status.who}) ended without a word: {explain(rank)}")
+        if is_cause:  # those that end after the first end because of it
+            self._decided = Failure(f"rank {rank} ({status.who}) ended unexpectedly: {explain(rank)}")
 
     def all_have_come(self) -> bool:
         return len(self.ranks) == self.size
@@ -97,23 +90,23 @@ class HealthMonitor:
         return self.all_have_come() and all(status.left for status in self.ranks.values())
 
     def judge(self) -> Failure | None:
-        """Whether the job must end now, and why."""
+        """Why the job must end now; None: it need not."""
         now = time.monotonic()
         if self._decided is not None:
             return self._decided
-        if self._failures:
-            all_here = self.all_have_come() or now - self._failed > self._timeouts.late_ranks
-            all_told = 0 in self._failures or now - self._failed > self._timeouts.other_failures
-            return self._failures[min(self._failures)] if all_here and all_told else None
+        if self._reported:
+            all_here = self.all_have_come() or now - self._first_report > self._timeouts.late_ranks
+            all_reported = 0 in self._reported or now - self._first_report > self._timeouts.other_failures
+            return self._reported[min(self._reported)] if all_here and all_reported else None
         missing, start = sorted(set(range(self.size)) - set(self.ranks)), max(self._timeouts.start, self.timeout)
         if missing and now - self._began > start:
             return Failure(
-                f"all {self.size} ranks must come within {start:g} s, got no word of {_ranks(missing)}; were "
-                "they started, does MASTER_ADDR lead here, and have all the same MINITRANSFORMER_TOKEN?"
+                f"all {self.size} ranks must connect within {start:g} s, got no connection from {_ranks(missing)}; "
+                "were they started, does MASTER_ADDR lead here, and have all the same MINITRANSFORMER_TOKEN?"
             )
         present = {rank: status for rank, status in self.ranks.items() if not status.left}
         for rank, status in present.items():
-            if now - status.heard > self.timeout:
+            if now - status.last_message > self.timeout:
                 return Failure(
                     f"rank {rank} ({status.who}) has been silent for {self.timeout:g} s (training.timeout): it is "
                     "stopped, or its machine cannot be reached"
@@ -128,11 +121,11 @@ class HealthMonitor:
         if not waiting or now - self._last_busy <= self.timeout:
             return None
         furthest = max(status.number for status in waiting)
-        behind = [rank for rank, status in sorted(self.ranks.items()) if status.number < furthest]
+        behind = {rank: status.number for rank, status in sorted(self.ranks.items()) if status.number < furthest}
         if behind:
             return Failure(
-                f"{_ranks(behind)} must come to collective {furthest} within {self.timeout:g} s (training.timeout), "
-                f"got only to {min(self.ranks[rank].number for rank in behind)}; the others wait there"
+                f"{_ranks(list(behind))} must reach collective {furthest} within {self.timeout:g} s "
+                f"(training.timeout), got only to {min(behind.values())}; the others wait there"
             )
         return Failure(
             f"collective {furthest} must end within {self.timeout:g} s (training.timeout), got all ranks waiting in "

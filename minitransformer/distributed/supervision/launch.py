@@ -1,4 +1,4 @@
-"""Starts all ranks of a job on this machine, watches over them, and leaves none behind."""
+"""Starts all ranks of a job on this machine, supervises them, and leaves no process behind."""
 
 import contextlib
 import os
@@ -21,7 +21,7 @@ from minitransformer.distributed.supervision.rank_info import (
     without_rank,
 )
 from minitransformer.distributed.supervision.supervisor import Supervisor
-from minitransformer.distributed.timeouts import TIMEOUTS, Timeouts
+from minitransformer.distributed.timeouts import TIMEOUTS
 from minitransformer.errors import ConfigError
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if os.name == "posix" else (signal.SIGINT, signal.SIGTERM)
@@ -32,25 +32,23 @@ class Launch:
 
     Each is a new Python process in a session of its own, never a fork of one that may have used CUDA. They and their
     supervisor know each other by a random token, which they inherit in the environment. Only these processes, children
-    that have not been waited for, are ever sent a signal, whatever is said to the supervisor.
+    that have not been waited for, are ever sent a signal, whatever the supervisor receives.
 
-    print_error: prints the one line that the user is told when a rank ends badly
+    print_error: prints the one line that the user reads when a rank fails
 
     Raises:
         ConfigError: this process is itself one of several ranks, or its standard output or error is closed.
     """
 
-    def __init__(
-        self, program: Sequence[str], size: int, print_error: Callable[[str], object], timeouts: Timeouts = TIMEOUTS
-    ):
+    def __init__(self, program: Sequence[str], size: int, print_error: Callable[[str], object]):
         if find_rank_info().size > 1:
             raise ConfigError("launch: must be started once, got variables of a rank; start train itself by mpirun")
-        if not _may_print():
+        if not _output_is_open():
             raise ConfigError("launch: standard output and error must be open, got one that is closed")
-        self._print_error, self._timeouts = print_error, timeouts
+        self._print_error = print_error
         self._processes: list[subprocess.Popen] = []
         token = secrets.token_hex()
-        self._supervisor = Supervisor(size, print_error, token=token, explain=self._explain, timeouts=timeouts)
+        self._supervisor = Supervisor(size, print_error, token=token, explain=self._explain)
         threads = str(max(1, core_count() // size))
         shared = {"OPENBLAS_NUM_THREADS": threads, "OMP_NUM_THREADS": threads} | without_rank(os.environ)
         shared |= {ADDRESS: LOOPBACK, PORT: str(self._supervisor.port), LAUNCHED: "1", TOKEN: token}
@@ -63,68 +61,60 @@ class Launch:
 
     def wait(self) -> int:
         """The exit code of the job, when all ranks have ended: 0 if all went well."""
-        before = {number: signal.signal(number, self._forward) for number in SIGNALS}
-        supervisor, done = self._supervisor, 0.0  # seconds since all ranks said goodbye
+        supervisor = self._supervisor
+        handlers = {number: signal.signal(number, self._forward) for number in SIGNALS}
         try:
-            while any(process.poll() is None for process in self._processes):
-                time.sleep(self._timeouts.poll)
-                done += self._timeouts.poll if supervisor.ended.is_set() else 0.0
-                if done > self._timeouts.linger or (done and supervisor.failure):
-                    break
-                if not supervisor.failure and self._ended_early():
-                    break
-            if supervisor.failure is not None or supervisor.monitor.ranks:  # the user must have been told
-                supervisor.ended.wait(self._timeouts.farewell)
-        finally:
-            self._clear()
-            for number, handler in before.items():
+            while not (supervisor.ended.wait(TIMEOUTS.poll) or self._all_have_ended() or self._one_ended_early()):
+                pass
+            if supervisor.failure is not None or supervisor.monitor.ranks:  # the error must have been printed
+                supervisor.ended.wait(TIMEOUTS.shutdown)
+            all_left = supervisor.ended.is_set() and supervisor.failure is None
+            until = time.monotonic() + (TIMEOUTS.linger if all_left else TIMEOUTS.shutdown)
+            while not self._all_have_ended() and time.monotonic() < until:
+                time.sleep(TIMEOUTS.poll)
+        finally:  # no process stays behind: those that have not ended by themselves are killed, stopped ones too
+            for process in self._processes:
+                process.kill()
+                process.wait()
+            for number, handler in handlers.items():
                 signal.signal(number, handler)
         if supervisor.failure is not None:
             return supervisor.failure.code
         worst = next((process.returncode for process in self._processes if process.returncode), 0)
         return worst if worst >= 0 else 128 - worst
 
-    def _ended_early(self) -> bool:
-        """Whether a rank ended badly before it came to the supervisor, which therefore did not hear of it."""
-        bad = [process for process in self._processes if process.poll()]
-        if not bad:
-            return False
-        self._supervisor.ended.wait(self._timeouts.exit_status)  # time for the supervisor to find what says more
-        if self._supervisor.failure is None and bad[0].returncode < 0:
-            rank = self._processes.index(bad[0])
-            self._print_error(f"rank {rank} ended before it began: {_how_it_ended(bad[0].returncode)}")
-        return True
+    def _all_have_ended(self) -> bool:
+        return all(process.poll() is not None for process in self._processes)
+
+    def _one_ended_early(self) -> bool:
+        """Whether a rank has failed, perhaps before it connected to the supervisor, which then does not notice."""
+        for rank, process in enumerate(self._processes):
+            if process.poll():
+                self._supervisor.ended.wait(TIMEOUTS.exit_status)  # the supervisor may find a better explanation
+                if self._supervisor.failure is None and process.returncode < 0:
+                    self._print_error(f"rank {rank} ended before it connected: {_how_it_ended(process.returncode)}")
+                return True
+        return False
 
     def _explain(self, rank: int) -> str:
         """How ``rank`` ended."""
         process = self._processes[rank]
         with contextlib.suppress(subprocess.TimeoutExpired):
-            return _how_it_ended(process.wait(self._timeouts.exit_status))
+            return _how_it_ended(process.wait(TIMEOUTS.exit_status))
         return "it was killed, or it crashed"
 
     def _forward(self, number: int, frame: object) -> None:
-        """Pass a signal on to all ranks, which save and leave; before all have come there is nothing to save."""
+        """Pass a signal on to all ranks, which save and leave; before all have connected there is nothing to save."""
         if not self._supervisor.monitor.all_have_come():
             raise KeyboardInterrupt
         for process in self._processes:
             process.send_signal(number)
 
-    def _clear(self) -> None:
-        """No process stays behind: those that do not end by themselves are killed, stopped ones too."""
-        until = time.monotonic() + self._timeouts.farewell
-        ended_well = self._supervisor.failure is None and not any(process.poll() for process in self._processes)
-        while not ended_well and time.monotonic() < until and any(each.poll() is None for each in self._processes):
-            time.sleep(self._timeouts.poll)
-        for process in self._processes:
-            process.kill()
-            process.wait()
 
-
-def _may_print() -> bool:
-    """Whether what ranks print has a way out; else one of our sockets would take the number of what is closed."""
+def _output_is_open() -> bool:
+    """Whether standard output and error are open; else a socket would get the file descriptor of a closed one."""
     try:
-        for descriptor in (1, 2):
-            os.fstat(descriptor)
+        os.fstat(1), os.fstat(2)
     except OSError:
         return False
     return sys.stdout is not None and sys.stderr is not None

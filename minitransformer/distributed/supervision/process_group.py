@@ -22,11 +22,7 @@ from minitransformer.distributed.supervision.rank_info import (
 )
 from minitransformer.distributed.supervision.supervisor import Supervisor
 from minitransformer.distributed.tcp import TcpCommunicator
-from minitransformer.distributed.timeouts import TIMEOUTS, Timeouts
 from minitransformer.errors import ConfigError, MiniTransformerError, RanksError
-
-ErrorFormatter = Callable[[BaseException], tuple[str, int]]
-"""What a user is told of an exception, and the exit code that goes with it."""
 
 
 class ProcessGroup:
@@ -34,32 +30,35 @@ class ProcessGroup:
 
     Attributes:
         rank_info: which of how many ranks this process is.
-        client: the line to the supervisor; None for a process that no launcher started.
+        client: the connection to the supervisor; None for a process that no launcher started.
     """
 
-    def __init__(self, rank_info: RankInfo, print_error: Callable[[str], object], timeouts: Timeouts = TIMEOUTS):
+    def __init__(self, rank_info: RankInfo, print_error: Callable[[str], object]):
         self.rank_info = rank_info
         self.client: SupervisorClient | None = None
         self._ranks: Communicator = SINGLE_PROCESS
         self._supervisor: Supervisor | None = None
         self._world = None
-        self._print_error, self._timeouts = print_error, timeouts
-        if rank_info.size == 1 and not rank_info.launched:
+        rank, size = rank_info.rank, rank_info.size
+        if size == 1 and not rank_info.launched:
             return
-        address, self._token = self._meet_by_mpi() if rank_info.address is None else self._meet_at(rank_info.address)
-        self.client = SupervisorClient(
-            rank_info, address, print_error, token=self._token, end=self._end, timeouts=timeouts
-        )
+        host, port, self._token = self._meet_by_mpi() if rank_info.address is None else self._meet_by_variables()
+        if rank == 0 and not rank_info.launched:
+            self._supervisor = Supervisor(size, print_error, host=_own_address(host), port=port, token=self._token)
+            port = self._supervisor.port
+        if self._world is not None:
+            port = self._world.bcast(port)
+        self.client = SupervisorClient(rank_info, (host, port), print_error, token=self._token, end=self._end)
         if rank_info.by_mpi and self._world is None and importlib.util.find_spec("mpi4py") is not None:
-            # mpi4py holds the GIL while MPI begins: the supervisor, a thread of rank 0, must welcome all before that.
-            self.client.put(f"here/{rank_info.rank}", "")
-            for rank in range(rank_info.size if self._supervisor is not None else 0):
-                self.client.get(f"here/{rank}")
-            self._world = find_world(rank_info.rank, rank_info.size)
+            # mpi4py holds the GIL while MPI begins: all must have reached the supervisor, a thread of rank 0, before.
+            self.client.put(f"here/{rank}", "")
+            for other in range(size if self._supervisor is not None else 0):
+                self.client.get(f"here/{other}")
+            self._world = find_world(rank, size)
 
     @classmethod
     def single(cls) -> "ProcessGroup":
-        """That of a process which no launcher started."""
+        """The group of a process that no launcher started."""
         return cls(RankInfo(), print)
 
     def use_own_gpu(self) -> None:
@@ -81,41 +80,38 @@ class ProcessGroup:
         self.client.set_timeout(settings.timeout)
         rank, size = self.rank_info.rank, self.rank_info.size
         name = choose_communicator(settings, self.rank_info, on_gpu)
-        options = {"deterministic": settings.deterministic_reduce, "end": self._end, "timeouts": self._timeouts}
-        if name == "nccl":
-            self._ranks = NcclCommunicator(rank, size, self.client, **options)
+        if name == "tcp":
+            self._ranks = TcpCommunicator(rank, size, self.client, token=self._token, host=self.client.host)
         elif name == "mpi":
-            self._ranks = MpiCommunicator(self._world or find_world(rank, size), self.client, **options)
+            world = self._world or find_world(rank, size)
+            self._ranks = MpiCommunicator(world, self.client, deterministic=settings.deterministic_reduce)
         else:
-            self._ranks = TcpCommunicator(rank, size, self.client, token=self._token, host=self.client.host, **options)
+            self._ranks = NcclCommunicator(rank, size, self.client, deterministic=settings.deterministic_reduce)
         return self._ranks
 
     def leave(self) -> None:
-        """All went well: wait for the others, then go."""
+        """Wait for the other ranks to be done as well, then disconnect."""
         if self.client is None:
             return
         self._ranks.barrier()
         self._ranks.close()
         self.client.leave()
-        if self._supervisor is not None:  # its thread must outlive the farewells of the others
+        if self._supervisor is not None:  # its thread must run until the others have left
             self._supervisor.ended.wait(self._supervisor.monitor.timeout)
 
-    def _meet_at(self, address: tuple[str, int]) -> tuple[tuple[str, int], str]:
-        """The supervisor is where the launcher's variables say."""
-        info, (host, port) = self.rank_info, address
-        if host != LOOPBACK and not info.token:
+    def _meet_by_variables(self) -> tuple[str, int, str]:
+        """Where the supervisor is according to the launcher's variables, and the token."""
+        (host, port), token = self.rank_info.address, self.rank_info.token
+        if host != LOOPBACK and not token:
             raise ConfigError(
                 f"ranks: MINITRANSFORMER_TOKEN must be set, to the same secret on all machines, for ranks that meet at "
                 f"{host}, got none; export MINITRANSFORMER_TOKEN=$(openssl rand -hex 32) where they are started, or "
                 "MASTER_ADDR=127.0.0.1 on one machine"
             )
-        if info.rank == 0 and not info.launched:
-            listens = host if host == LOOPBACK else _own_address(host)
-            self._supervisor = self._supervise(listens, port, info.token)
-        return address, info.token
+        return host, port, token
 
-    def _meet_by_mpi(self) -> tuple[tuple[str, int], str]:
-        """Rank 0 tells through MPI where the supervisor is, and the token: that needs no variables."""
+    def _meet_by_mpi(self) -> tuple[str, int, str]:
+        """The same where MPI passes it on; the port is free, and rank 0 draws the token."""
         info = self.rank_info
         if not info.by_mpi:
             raise ConfigError(
@@ -124,23 +120,14 @@ class ProcessGroup:
             )
         self._world = find_world(info.rank, info.size)
         hosts = self._world.allgather(platform.node())
-        host = LOOPBACK if len(set(hosts)) == 1 else hosts[0]
-        port, token = 0, info.token or secrets.token_hex()
-        if info.rank == 0:
-            self._supervisor = self._supervise(host if host == LOOPBACK else _own_address(host), 0, token)
-            port = self._supervisor.port
-        port, token = self._world.bcast((port, token))
-        return (host, port), token
-
-    def _supervise(self, host: str, port: int, token: str) -> Supervisor:
-        size = self.rank_info.size
-        return Supervisor(size, self._print_error, host=host, port=port, token=token, timeouts=self._timeouts)
+        token = self._world.bcast(info.token or secrets.token_hex())
+        return LOOPBACK if len(set(hosts)) == 1 else hosts[0], 0, token
 
     def _end(self, code: int) -> None:
-        """End this process; where MPI is at work, all."""
+        """End this process; under MPI, all processes."""
         if self._world is None:
             os._exit(code)
-        abort(self._world, self._timeouts.abort_delay, code)
+        abort(self._world, code)
 
 
 def choose_communicator(settings: TrainingConfig, rank_info: RankInfo, on_gpu: bool) -> str:
@@ -162,31 +149,36 @@ def choose_communicator(settings: TrainingConfig, rank_info: RankInfo, on_gpu: b
 
 
 def _own_address(host: str) -> str:
-    """Where rank 0 listens for other machines that know it as ``host``."""
+    """The address at which rank 0 listens, if the others reach it as ``host``; "" stands for all addresses."""
+    if host == LOOPBACK:
+        return host
     try:
         address = socket.gethostbyname(host)
     except OSError as error:
         raise ConfigError(
             f"ranks: MASTER_ADDR must be an address of rank 0's machine, got {host} ({error.strerror or error})"
         ) from error
-    return "" if address.startswith("127.") else address  # its own name may mean loopback, but only to itself
+    return "" if address.startswith("127.") else address  # a machine's own name may mean loopback, to itself alone
 
 
 @contextmanager
-def init_process_group(print_error: Callable[[str], object], format_error: ErrorFormatter) -> Iterator[ProcessGroup]:
-    """Join the ranks that the launcher's variables tell of; alone, nothing happens.
+def init_process_group(
+    print_error: Callable[[str], object], format_error: Callable[[BaseException], tuple[str, int]]
+) -> Iterator[ProcessGroup]:
+    """Join the ranks that the launcher's variables describe; a single process has nothing to join.
 
-    An exception that leaves the block ends all ranks, with one message from whoever supervises: it does not come out of
-    here, the process ends. Alone, it comes out.
+    An exception that leaves the block ends all ranks, with one message from the supervisor: it is not raised here, the
+    process ends. In a single process it is raised.
 
-    print_error: prints the one line that the user is told
+    print_error: prints the one line that the user reads
+    format_error: returns that line for an exception, and the exit code
     """
     try:
         process_group = ProcessGroup(find_rank_info(), print_error)
     except MiniTransformerError as error:
         if isinstance(error, RanksError) or is_first_on_its_machine():
             raise
-        raise SystemExit(2) from error  # the first process of this machine has found the same fault, and tells of it
+        raise SystemExit(2) from error  # the first process of this machine has found the same fault, and reports it
     try:
         yield process_group
         process_group.leave()

@@ -1,4 +1,4 @@
-"""Which of how many ranks this process is: every launcher says it in variables of its own."""
+"""Rank and world size of this process, from the environment variables of whichever launcher started it."""
 
 import os
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ class RankInfo:
         rank, size: this is number ``rank`` of ``size``, counted from 0.
         local_rank: the same among the processes of this machine.
         by_mpi: it was started by an MPI launcher, so MPI's own functions find the others.
-        address: (host, port) where the supervisor of the ranks listens; None where no variable tells. The host is
+        address: (host, port) where the supervisor of the ranks listens; None if no variable is set. The host is
             127.0.0.1 if no other machine takes part.
         launched: ``minitransformer launch`` started it, and supervises.
         token: the secret by which the processes of the job know each other; "": none is set.
@@ -51,7 +51,7 @@ class RankInfo:
 
 
 def find_rank_info(environment: Mapping[str, str] = os.environ) -> RankInfo:
-    """What the variables of ``mpirun``, ``srun``, ``torchrun`` or ``minitransformer launch`` say.
+    """The rank according to the variables of ``mpirun``, ``srun``, ``torchrun`` or ``minitransformer launch``.
 
     Raises:
         ConfigError: the variables contradict each other, or one is missing or not a number.
@@ -88,7 +88,7 @@ def find_rank_info(environment: Mapping[str, str] = os.environ) -> RankInfo:
 
 
 def is_first_on_its_machine(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether this is the first process on its machine, as far as variables tell that may contradict each other."""
+    """Whether this is the first process on its machine, according to variables that may contradict each other."""
     names = (local if local in environment else rank for rank, _, local, _ in VARIABLES.values())
     numbers = [int(environment[name]) for name in names if environment.get(name, "").isdecimal()]
     return max(numbers, default=0) == 0

@@ -1,40 +1,41 @@
-"""The supervisor of the ranks: where they meet and exchange short texts, and which notices when one dies or hangs.
+"""The supervisor of the ranks: it keeps their key-value store, and notices when one of them dies or hangs.
 
-Each rank keeps one connection to the supervisor and says twice a second that it lives, in which collective it waits and
-for how long. The supervisor ends the whole job, with one message, when a rank reports a failure, closes its connection
-without a farewell (killed, crashed), is silent for longer than the timeout (stopped, unreachable), or keeps the others
-waiting for longer than that. It runs in a thread of ``launch``, else of rank 0.
+Each rank keeps one connection to the supervisor and sends a heartbeat twice a second, with the collective in which it
+waits and for how long. The supervisor ends the whole job, with one message, when a rank reports a failure, closes its
+connection without having left (killed, crashed), is silent for longer than the timeout (stopped, unreachable), or keeps
+the others waiting for longer than that. It runs in a thread of ``launch``, else of rank 0.
 """
 
+import asyncio
 import os
 import socket
 import threading
-import time
+from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
 
-from minitransformer.distributed.listener import Listener
+from minitransformer.distributed.connections import serve
 from minitransformer.distributed.supervision.health import Failure, HealthMonitor
-from minitransformer.distributed.supervision.messages import MessageSocket
+from minitransformer.distributed.supervision.messages import LONGEST_LINE, decode, encode
 from minitransformer.distributed.timeouts import TIMEOUTS, Timeouts
 from minitransformer.errors import ConfigError
 
-NOT_FROM_A_RANK = (ValueError, KeyError, TypeError, OverflowError)
-"""What reading a message raises that no rank sends."""
+LOST = (OSError, ValueError, KeyError, TypeError, OverflowError)
+"""What reading from a connection raises that is gone, or that sends what no rank sends."""
 
 
 class Supervisor:
-    """Waits for ``size`` ranks at ``host``:``port`` (0: any that is free) and watches them, in a thread of its own.
+    """Accepts ``size`` ranks at ``host``:``port`` (0: any free port) and monitors them, in a thread of its own.
 
     print_error: called once if the job must end, with the message
-    token: only who proves to know it is a rank
-    explain: what is known of the end of a rank that closed its connection without a farewell
+    token: the secret that all ranks of the job know; connections without it are refused
+    explain: returns how a rank ended that closed its connection without having left
 
     Attributes:
         port: where it listens.
         monitor: what is known of the ranks.
         failure: why the job had to end, or None.
-        ended: set when all ranks have left, or have been told to end.
+        ended: set when all ranks have left, or have been ordered to end.
 
     Raises:
         ConfigError: the port is in use, or the address is not this machine's.
@@ -52,117 +53,81 @@ class Supervisor:
         timeouts: Timeouts = TIMEOUTS,
     ):
         try:
-            self._listener = Listener(host, port, token, self._welcome, timeouts)
-        except (OSError, OverflowError) as error:
-            reason = os.strerror(error.errno) if isinstance(error, OSError) and (error.errno or 0) > 0 else error
+            self._server = socket.create_server((host, port))
+        except OSError as error:
             raise ConfigError(
-                f"ranks: port {port} must be free at {host or 'this machine'}, got {reason}; set another MASTER_PORT, "
-                "and MASTER_ADDR to the machine of rank 0"
+                f"ranks: port {port} must be free at {host or 'this machine'}, got {os.strerror(error.errno)}; set "
+                "another MASTER_PORT, and MASTER_ADDR to the machine of rank 0"
             ) from error
-        self.port = self._listener.port
+        self.port: int = self._server.getsockname()[1]
         self.monitor = HealthMonitor(size, timeouts)
         self.failure: Failure | None = None
         self.ended = threading.Event()
-        self._print_error, self._explain, self._timeouts = print_error, explain, timeouts
-        self._newcomers: list[MessageSocket] = []  # they know the token, but have not said which rank they are
-        self._ranks: dict[int, MessageSocket] = {}
-        self._values: dict[str, str] = {}
-        self._pending_gets: dict[int, list[str]] = {}  # of each rank, the keys whose values are not there yet
-        self._last_beat = time.monotonic()
-        threading.Thread(target=self._run, name="supervisor", daemon=True).start()
+        self._print_error, self._token, self._explain, self._timeouts = print_error, token, explain, timeouts
+        self._connections: list[asyncio.StreamWriter] = []
+        self._ranks: dict[int, asyncio.StreamWriter] = {}
+        self._values: dict[str, asyncio.Future[str]] = defaultdict(asyncio.Future)
+        self._closed = asyncio.Event()  # a connection has been closed, and with it perhaps the job has ended
+        threading.Thread(target=lambda: asyncio.run(self._run()), name="supervisor", daemon=True).start()
 
-    def _run(self) -> None:
+    async def _run(self) -> None:
         """Until all have left, or the job must end."""
+        background = serve(self._server, self._token, self._talk, self._timeouts), self._send_heartbeats()
+        tasks = [asyncio.create_task(each) for each in background]
         while self.failure is None and not self.monitor.all_have_left():
-            self._listener.poll(self._timeouts.heartbeat / 2)
-            self._beat()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._closed.wait(), self._timeouts.heartbeat / 2)
+            self._closed.clear()
             self.failure = self.monitor.judge()
         if self.failure is not None:
             self._print_error(self.failure.message)
-            time.sleep(self._timeouts.flush)
-            self._end_all(self.failure.code)
-        for client in (*self._newcomers, *self._ranks.values()):
-            client.close()
-        self._listener.close()
+            await asyncio.sleep(self._timeouts.flush)
+            for connection in sorted(self._connections, key=lambda each: each is self._ranks.get(0)):
+                self._send(connection, end=self.failure.code)  # rank 0 last: this may be a thread of its process
+            await asyncio.sleep(self._timeouts.other_failures)  # ranks that still connect are ordered to end as well
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        for connection in self._connections:
+            connection.close()
         self.ended.set()
 
-    def _end_all(self, code: int) -> None:
-        """Tell all to end, rank 0 last: this may be a thread of its process. Ranks that still come are told as well."""
-        for client in (*self._newcomers, *(self._ranks[rank] for rank in sorted(self._ranks, reverse=True))):
-            with suppress(OSError, ValueError, KeyError):
-                self._listener.unwatch(client.socket)
-            with suppress(OSError):
-                client.send(end=code)
-        until = time.monotonic() + self._timeouts.other_failures
-        while (left := until - time.monotonic()) > 0:  # however many keep coming
-            self._listener.poll(left)
+    async def _send_heartbeats(self) -> None:
+        while True:
+            for connection in self._ranks.values():
+                self._send(connection)
+            await asyncio.sleep(self._timeouts.heartbeat)
 
-    def _beat(self) -> None:
-        if time.monotonic() - self._last_beat > self._timeouts.heartbeat:
-            self._last_beat = time.monotonic()
-            for rank, client in self._ranks.items():
-                if not self.monitor.ranks[rank].left:
-                    with suppress(OSError):  # a closed connection is found when it is read
-                        client.send()
-
-    def _welcome(self, connection: socket.socket) -> None:
-        """A connection has proved that it belongs to the job."""
-        client = MessageSocket(connection, self._timeouts.send)
-        self._newcomers.append(client)
-        if self.failure is None:
-            self._listener.watch(connection, lambda: self._hello(client))
-        else:
-            with suppress(OSError):
-                client.send(end=self.failure.code)
-
-    def _hello(self, client: MessageSocket) -> None:
-        """A newcomer says which rank it is. Whoever does not speak as a rank is sent away."""
+    async def _talk(self, connection: socket.socket) -> None:
+        """Read what a process of the job sends, until it leaves; one that does not speak as a rank is disconnected."""
+        reader, writer = await asyncio.open_connection(sock=connection, limit=LONGEST_LINE)
+        self._connections.append(writer)
+        if self.failure is not None:
+            self._send(writer, end=self.failure.code)
         try:
-            messages = client.receive()
-            if messages == []:
-                return
-            hello, *more = messages or [{}]
+            hello = decode(await reader.readline())
             rank, size, who = int(hello["rank"]), int(hello["size"]), str(hello["who"])
-        except NOT_FROM_A_RANK:
-            self._newcomers.remove(client)
-            self._listener.unwatch(client.socket)
-            client.close()
+        except LOST:
+            writer.close()
             return
-        if self.monitor.comes(rank, size, who):
-            self._newcomers.remove(client)
-            self._ranks[rank], self._pending_gets[rank] = client, []
-            self._listener.unwatch(client.socket)
-            self._listener.watch(client.socket, lambda: self._hear(rank))
-            self._hear(rank, more)
-
-    def _hear(self, rank: int, messages: list[dict] | None = None) -> None:
-        """Take what a rank says, ``messages`` if they have been read already; after nonsense it has left for us."""
-        client = self._ranks[rank]
-        try:
-            messages = client.receive() if messages is None else messages
-            for message in messages or ():
-                self._take(rank, message)
-        except NOT_FROM_A_RANK:
-            messages = None
-        if messages is None:
-            self.monitor.ends(rank, self._explain)
-        if self.monitor.ranks[rank].left:
-            self._listener.unwatch(client.socket)
+        if self.monitor.add(rank, size, who):
+            self._ranks[rank] = writer
+            with suppress(*LOST):
+                async for line in reader:
+                    self._take(rank, decode(line))
+            self.monitor.remove(rank, self._explain)
+        self._closed.set()
 
     def _take(self, rank: int, message: dict) -> None:
         self.monitor.take(rank, message)
         if "put" in message:
-            self._values[str(message["put"])] = str(message["value"])
-            for each in self._ranks:
-                self._send_values(each)
+            value, text = self._values[str(message["put"])], str(message["value"])
+            if not value.done():
+                value.set_result(text)
         if "get" in message:
-            self._pending_gets[rank].append(str(message["get"]))
-            self._send_values(rank)
+            key, connection = str(message["get"]), self._ranks[rank]
+            self._values[key].add_done_callback(lambda value: self._send(connection, key=key, value=value.result()))
 
-    def _send_values(self, rank: int) -> None:
-        """Send the values that this rank has asked for and that are there."""
-        pending = self._pending_gets[rank]
-        for key in [key for key in pending if key in self._values]:
-            pending.remove(key)
-            with suppress(OSError):
-                self._ranks[rank].send(key=key, value=self._values[key])
+    def _send(self, connection: asyncio.StreamWriter, **message: object) -> None:
+        if not connection.is_closing():
+            connection.write(encode(**message))
