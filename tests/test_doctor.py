@@ -1,4 +1,4 @@
-"""``doctor`` never fails: it says what is there, and for what is missing the cure."""
+"""``doctor`` never fails: it reports what is installed, and how to install what is missing."""
 
 import importlib.metadata
 import importlib.util
@@ -28,7 +28,7 @@ def test_numpy_cores_and_memory_are_found_everywhere(capsys):
     assert found["NumPy"] == numpy.__version__
     assert int(found["cores"]) >= 1
     assert "thread" in found["BLAS"]
-    assert "GiB" in found["memory"] or "does not tell" in found["memory"]
+    assert "GiB" in found["memory"] or "does not report" in found["memory"]
 
 
 @pytest.mark.parametrize(
@@ -64,9 +64,9 @@ def test_more_threads_than_cores_are_reported(monkeypatch, capsys):
     assert "1000 threads" in found and "more threads than the" in found
 
 
-def test_a_blas_that_does_not_tell_its_threads_is_reported_as_such(monkeypatch, capsys):
+def test_a_blas_with_an_unknown_number_of_threads_is_reported(monkeypatch, capsys):
     monkeypatch.setattr(doctor, "blas_threads", lambda: None)
-    assert "cannot be told" in lines(capsys)["BLAS"]
+    assert "its number of threads is unknown" in lines(capsys)["BLAS"]
 
 
 def test_a_check_that_fails_is_reported_and_the_others_run(monkeypatch, capsys):

@@ -24,7 +24,7 @@ from minitransformer.cli import (
 from minitransformer.cli.common import BAD_INPUT, explained, print_line
 
 COMMANDS = (clean, bpe, binarise, plan, train, launch, average, translate, evaluate, plot, data, doctor)
-"""In the order in which a newcomer needs them. Each imports what is heavy only when it runs."""
+"""In the order in which a new user needs them. Each imports what is heavy only when it runs."""
 
 PIPE_CLOSED = 141
 """The exit code that a shell shows for SIGPIPE."""
@@ -86,13 +86,9 @@ def _run(arguments: argparse.Namespace) -> int:
     except BrokenPipeError:
         return PIPE_CLOSED
     except BaseException as error:
-        return _say(arguments, *explained(error))
-
-
-def _say(arguments: argparse.Namespace, message: str, code: int) -> int:
-    """One line on standard error, with the command in front."""
-    print_line(" ".join(filter(None, (arguments.command, getattr(arguments, "action", "")))), message)
-    return code
+        message, code = explained(error)
+        print_line(" ".join(filter(None, (arguments.command, getattr(arguments, "action", "")))), message)
+        return code
 
 
 if __name__ == "__main__":

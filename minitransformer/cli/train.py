@@ -7,8 +7,10 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from minitransformer.cli.common import FAULT, add_config_options, explained, print_line
+from minitransformer.cli.common import FAULT, explained, print_line
+from minitransformer.cli.options import add_config_options, add_device_option
 from minitransformer.config import Config
+from minitransformer.files import write_atomically, write_text
 from minitransformer.settings import describe
 
 if TYPE_CHECKING:
@@ -26,11 +28,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
         "train", help="train a model as a TOML file says, or go on with it", description=DESCRIPTION, epilog=_keys()
     )
     add_config_options(parser, "TOML file; its keys are listed below")
-    parser.add_argument(
-        "--device",
-        choices=("cpu", "cuda", "auto"),
-        help="short for --set execution.device=... (default: what CONFIG says)",
-    )
+    add_device_option(parser, None, "short for --set execution.device=... (default: what CONFIG says)")
     parser.add_argument(
         "--no-resume",
         action="store_true",
@@ -92,11 +90,10 @@ def format_error(error: BaseException) -> tuple[str, int]:
 
 def _write_profile(profile: "Profile", threads: int, folder: Path) -> None:
     from minitransformer.figures import draw_times, png_bytes
-    from minitransformer.files import write_atomically
 
     table = profile.per_update(threads)
     text = json.dumps({"updates": profile.updates, "threads": threads, "milliseconds per update": table}, indent=1)
-    write_atomically(folder / "profile.json", lambda file: file.write(text.encode("utf-8") + b"\n"))
+    write_text(folder / "profile.json", text + "\n")
     picture = png_bytes(draw_times(table, profile.updates, threads))
     write_atomically(folder / "profile.png", lambda file: file.write(picture))
     print(f"{folder / 'profile.json'}, {folder / 'profile.png'}: where the time of an update goes", file=sys.stderr)

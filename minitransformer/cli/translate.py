@@ -6,7 +6,8 @@ import importlib.util
 import sys
 from collections.abc import Callable
 
-from minitransformer.cli.common import add_model_options, add_search_options, open_model, stdin_lines
+from minitransformer.cli.common import open_model, stdin_lines
+from minitransformer.cli.options import add_model_options, add_search_options
 from minitransformer.errors import ConfigError, MiniTransformerError
 
 
