@@ -1,7 +1,10 @@
-"""Every exception of the package, and the cure for a missing optional package.
+"""Every exception of the package, and how a missing optional package is reported.
 
 Each exception also derives from the built-in that a caller would expect to catch.
 """
+
+import importlib
+from types import ModuleType
 
 
 class MiniTransformerError(Exception):
@@ -41,7 +44,7 @@ class DownloadError(MiniTransformerError, RuntimeError):
 
 
 class MissingPackageError(MiniTransformerError, ImportError):
-    """An optional package is needed for this command; the message names the extra that brings it."""
+    """An optional package is needed for this command; the message names the extra that installs it."""
 
 
 class TrainingError(MiniTransformerError, RuntimeError):
@@ -53,5 +56,18 @@ class RanksError(MiniTransformerError, RuntimeError):
 
 
 def install_hint(extra: str) -> str:
-    """How to get the packages of an extra of setup.cfg: the cure at the end of a MissingPackageError."""
+    """How to install the packages of an extra of setup.cfg: the remedy at the end of a MissingPackageError."""
     return f"run pip install -e '.[{extra}]' in the checkout"
+
+
+def require(module: str, purpose: str, extra: str) -> ModuleType:
+    """Import a module of an optional package. ``purpose`` begins the message; ``extra`` installs the package.
+
+    Raises:
+        MissingPackageError: the package is not installed.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        package = module.partition(".")[0]
+        raise MissingPackageError(f"{purpose}: {package} must be installed; {install_hint(extra)}") from error

@@ -15,9 +15,10 @@ from tiny_run import final_state, tiny_config
 import minitransformer
 from minitransformer.autograd import functions, no_grad
 from minitransformer.checkpoints import load_model
-from minitransformer.config import BOS, ModelConfig
-from minitransformer.errors import CheckpointError, ConfigError
+from minitransformer.config import BOS, EOS, ModelConfig
+from minitransformer.errors import CheckpointError, ConfigError, ShapeError
 from minitransformer.generation import beam_search, greedy_search
+from minitransformer.generation.decoding import output_limits
 from minitransformer.models import LanguageModel, Model, Workload, build_model, register_model
 from minitransformer.nn import KeyValueCache
 from minitransformer.nn.encoder import Memory
@@ -168,6 +169,20 @@ def test_a_language_model_scores_what_it_generates_from_prompts_of_any_length(ke
             ends = len(each.ids) < len(prompt) + 5
             wanted = log_prob(prompt + each.ids, ends) - log_prob(prompt, ends=False)
             assert each.log_prob == pytest.approx(wanted, rel=1e-9)
+
+
+@pytest.mark.parametrize("search", [greedy_search, beam_search])
+def test_a_prompt_takes_its_share_of_the_learned_positions(search):
+    """BOS stands at position 0 and a prompt of 5 tokens at 1 to 5; token 5 predicts the first of 8 - 5 new ones."""
+    shape = SHAPE | {"positions": "learned", "max_positions": 8}
+    model = build_model(ModelConfig(kind="language_model", **shape), seed=1)
+    model.parameters["embedding"].data[EOS] = 0.0  # so that outputs are long
+    sources = pad_batch([[5, 6, 7, 8, 9], [5]], [[], []]).src
+    assert output_limits(model, sources, max_extra=50).tolist() == [3, 7]
+    found = search(model, sources, max_extra=50)
+    assert [len(each.ids) for each in np.ravel(found)] == [3, 7]
+    with pytest.raises(ShapeError, match="fewer tokens than model.max_positions = 8, got 8; shorten it"):
+        search(model, pad_batch([[5] * 8], [[]]).src)
 
 
 def test_a_language_model_sees_no_later_token_and_no_source(rng):

@@ -60,6 +60,9 @@ class Model(Module, ABC):
         ConfigError: the vocabulary size is missing, or the precision is not available with this library or config.
     """
 
+    continues_source = False
+    """Whether the output takes the positions after its source: a prompt that is continued."""
+
     def __init__(
         self,
         config: ModelConfig,
