@@ -101,7 +101,7 @@ class Corpus:
         if header.tokenizer_sha256 != sha256_of(tokenizer.dumps()):
             raise DataError(
                 f"{folder}: must be made with the tokenizer of data.tokenizer, got another one of {header.vocab_size} "
-                "pieces; binarise the text anew, or name the tokenizer it was made with"
+                "tokens; binarise the text anew, or name the tokenizer it was made with"
             )
         if header.max_length > max_length:
             raise DataError(
