@@ -2,12 +2,11 @@
 
 It holds five entries: ``header`` (JSON in UTF-8: format, version, update, step count, config, table of names,
 progress), ``tokenizer`` (its text in UTF-8), and the vectors ``parameters``, ``adam_m`` and ``adam_v``. A checkpoint
-without Adam's state (a mean of several) lacks the last two: it translates, but training cannot go on from it.
+without Adam's state (a mean of several) lacks the last two: it translates, but training cannot resume from it.
 """
 
 import errno
 import json
-import math
 import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from minitransformer.backend import load_array_module, to_numpy
-from minitransformer.checkpoints.header import Table, checked_progress, count, shapes, table_from
+from minitransformer.checkpoints.header import Table, checked_progress, count, shapes, slices, table_from
 from minitransformer.config import Config
 from minitransformer.errors import CheckpointError, ConfigError, DamagedCheckpointError
 from minitransformer.files import write_atomically
@@ -28,12 +27,12 @@ FORMAT, VERSION = "minitransformer checkpoint", 1
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a file holds, as NumPy arrays.
+    """The contents of a file, as NumPy arrays.
 
     Attributes:
         update: updates of the parameters done so far.
         tokenizer_text: the tokenizer's file, or "" where training had ids and no tokenizer.
-        parameters: (n,) the model's vector, gaps included.   adam_m, adam_v: (n,) or None (not there, or not read).
+        parameters: (n,) the model's vector, gaps included.   adam_m, adam_v: (n,) or None (absent, or not read).
         step_count: Adam's own count.
         progress: what only the Trainer reads: fingerprint of the data, position in it, running means.
         path: where it was read from, for messages.
@@ -94,12 +93,12 @@ class Checkpoint:
         """Copy the parameters, and Adam's state if an optimizer is given, into place, name by name.
 
         Raises:
-            CheckpointError: the names or shapes are not the model's, or Adam's state is wanted and not there.
+            CheckpointError: the names or shapes are not the model's, or Adam's state is wanted and absent.
         """
         self._check_fits(shapes(model.parameters.table))
         if optimizer is not None and self.adam_m is None:
             raise CheckpointError(
-                f"checkpoint: {self.path} must hold Adam's state to train on, got parameters alone (a mean of "
+                f"checkpoint: {self.path} must hold Adam's state to resume from it, got parameters alone (a mean of "
                 "checkpoints?); resume from a checkpoint that training wrote"
             )
         self._copy(self.parameters, model.parameters.data, model)
@@ -119,11 +118,9 @@ class Checkpoint:
 
     def _copy(self, stored: np.ndarray, vector, model: Model) -> None:
         """Fill ``vector`` (either library) from ``stored``. By name: the layout in memory may have changed since."""
-        offsets = {name: offset for name, _, offset in self.table}
-        values = np.zeros(len(vector), dtype=stored.dtype)
-        for name, shape, offset in model.parameters.table:
-            size, start = math.prod(shape), offsets[name]
-            values[offset : offset + size] = stored[start : start + size]
+        where, values = slices(self.table), np.zeros(len(vector), dtype=stored.dtype)
+        for name, there in slices(model.parameters.table).items():
+            values[there] = stored[where[name]]
         vector[...] = model.xp.asarray(values)
 
 
@@ -168,14 +165,14 @@ def load_checkpoint(path: str | Path, with_optimizer: bool = True) -> Checkpoint
         return _read(path, unwanted=() if with_optimizer else ("adam_m", "adam_v"))
     except CheckpointError:
         raise
-    except ConfigError as error:  # the bytes have passed their check sums: this is no damage
+    except ConfigError as error:  # the bytes match their checksums: the file is not damaged
         raise CheckpointError(
             f"checkpoint: {path} was written by another version and must be used with that one: {error}"
         ) from error
-    except Exception as error:  # bytes at random make zipfile, NumPy and JSON raise nearly anything
-        if isinstance(error, MemoryError) and _has_right_sums(path):
+    except Exception as error:  # damaged bytes make zipfile, NumPy and JSON raise nearly anything
+        if isinstance(error, MemoryError) and _matches_checksums(path):
             raise
-        # An offset that is wrong is an invalid argument to the system.
+        # A damaged offset is an invalid argument to the operating system.
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
             raise CheckpointError(f"checkpoint: {path} cannot be read: {error.strerror}") from error
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:120]
@@ -205,11 +202,11 @@ def _read(path: str | Path, unwanted: tuple[str, ...]) -> Checkpoint:
     return _checkpoint_from(header, arrays, str(path))
 
 
-def _has_right_sums(path: str | Path) -> bool:
-    """Whether the memory that reading wanted was really needed, and not for a size that damage made large."""
+def _matches_checksums(path: str | Path) -> bool:
+    """Whether the file is whole: if not, reading may have asked for so much memory because a size is damaged."""
     try:
         with zipfile.ZipFile(path) as archive:
-            return archive.testzip() is None  # reads little by little
+            return archive.testzip() is None  # reads in small blocks
     except Exception:
         return False
 
@@ -221,7 +218,7 @@ def _checkpoint_from(header: dict, arrays: dict[str, np.ndarray], path: str) -> 
         if arrays[name].shape != (length,) or arrays[name].dtype != config.model.dtype:
             raise ValueError(f"{name} is {arrays[name].dtype} {arrays[name].shape}")
     if ("adam_m" in arrays) != ("adam_v" in arrays):
-        raise ValueError("of adam_m and adam_v only one is there")
+        raise ValueError("it has only one of adam_m and adam_v")
     return Checkpoint(
         update=count(header["update"]),
         config=config,
