@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from extras import need
+from tiny_run import entries_read
 
 from minitransformer import figures
 from minitransformer.checkpoints import load_checkpoint, load_model
@@ -140,13 +141,7 @@ def test_a_person_gets_an_answer_after_each_sentence(checkpoint, type_in, capsys
 
 
 def test_a_command_reads_the_checkpoint_once_and_without_adams_vectors(checkpoint, type_in, capsys, monkeypatch):
-    read, original = [], np.lib.npyio.NpzFile.__getitem__
-
-    def noted(archive, name):
-        read.append(name)
-        return original(archive, name)
-
-    monkeypatch.setattr(np.lib.npyio.NpzFile, "__getitem__", noted)
+    read = entries_read(monkeypatch)
     type_in(b"nine\n")
     output_of(capsys, "translate", "--checkpoint", checkpoint)
     assert sorted(read) == ["header", "parameters", "tokenizer"]
