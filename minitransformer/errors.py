@@ -28,11 +28,11 @@ class CheckpointError(MiniTransformerError, RuntimeError):
 
 
 class DamagedCheckpointError(CheckpointError):
-    """The bytes of a checkpoint are not what training wrote: cut short, changed, or another kind of file."""
+    """A checkpoint is not as training wrote it: cut short, changed, or another kind of file."""
 
 
 class AutogradError(MiniTransformerError, RuntimeError):
-    """The tape was asked for something it cannot do."""
+    """An operation that the tape does not support."""
 
 
 class BackendError(MiniTransformerError, RuntimeError):
@@ -48,11 +48,11 @@ class MissingPackageError(MiniTransformerError, ImportError):
 
 
 class TrainingError(MiniTransformerError, RuntimeError):
-    """Training cannot go on, for example because the loss is NaN."""
+    """Training cannot continue, for example because the loss is NaN."""
 
 
 class RanksError(MiniTransformerError, RuntimeError):
-    """The ranks of a job do not fit together; every one of them raises it with the same words, which name the rank."""
+    """The ranks of a job do not agree; all of them raise it with the same message, which names the rank."""
 
 
 def install_hint(extra: str) -> str:

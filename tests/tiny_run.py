@@ -61,9 +61,12 @@ def metrics_of(directory) -> list[dict]:
 def entries_read(monkeypatch) -> list[str]:
     """A list to which the name of every entry that is read from an npz file is added."""
     names, original = [], np.lib.npyio.NpzFile.__getitem__
-    monkeypatch.setattr(
-        np.lib.npyio.NpzFile, "__getitem__", lambda file, name: names.append(name) or original(file, name)
-    )
+
+    def noted(file, name):
+        names.append(name)
+        return original(file, name)
+
+    monkeypatch.setattr(np.lib.npyio.NpzFile, "__getitem__", noted)
     return names
 
 

@@ -203,7 +203,7 @@ def _read(path: str | Path, unwanted: tuple[str, ...]) -> Checkpoint:
 
 
 def _matches_checksums(path: str | Path) -> bool:
-    """Whether the file is whole: if not, reading may have asked for so much memory because a size is damaged."""
+    """Whether the file is whole: if not, a damaged size may be why reading took so much memory."""
     try:
         with zipfile.ZipFile(path) as archive:
             return archive.testzip() is None  # reads in small blocks

@@ -38,7 +38,7 @@ def table_from(entries: list, length: int) -> Table:
 METER = {"loss": float, "nll": float, "tokens": int, "updates": int, "gradient_norm": float, "seconds": float}
 LOSS_SCALE = {"value": float, "good_updates": int, "is_needed": bool}
 PROGRESS = {"seconds": float, "interval": METER, "epoch_so_far": METER, "loss_scale": LOSS_SCALE}
-"""What a Trainer reads of its own progress, and the type of each entry; ``loss_scale`` may be missing."""
+"""The entries of a Trainer's progress and their types; ``loss_scale`` may be missing."""
 
 
 def checked_progress(progress: dict, schema: dict = PROGRESS) -> dict:

@@ -31,7 +31,7 @@ PIPE_CLOSED = 141
 
 
 class Parser(argparse.ArgumentParser):
-    """An ArgumentParser that says what is wrong in one line."""
+    """An ArgumentParser that reports an error in one line."""
 
     def __init__(self, *arguments, **options):
         super().__init__(*arguments, **options, allow_abbrev=False, formatter_class=_formatter)
@@ -41,7 +41,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def _formatter(prog: str) -> argparse.HelpFormatter:
-    """Text stays as written (the list of config keys); options and their help stand side by side."""
+    """Descriptions keep their line breaks; options and their help are side by side."""
     return argparse.RawDescriptionHelpFormatter(prog, max_help_position=30)
 
 

@@ -1,4 +1,4 @@
-"""``train CONFIG``: train a model as a TOML file says, or resume where an earlier run stopped."""
+"""``train CONFIG``: train a model according to a TOML file, or resume an earlier run."""
 
 import argparse
 import json
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from minitransformer.cli.common import FAULT, explained, print_line
 from minitransformer.cli.options import add_config_options, add_device_option
 from minitransformer.config import Config
+from minitransformer.errors import require
 from minitransformer.files import write_atomically, write_text
 from minitransformer.settings import describe
 
@@ -18,26 +19,26 @@ if TYPE_CHECKING:
     from minitransformer.kernels.profile import Profile
 
 DESCRIPTION = """\
-Train a model as CONFIG says. If training.directory holds checkpoints of the same run, training goes on from the newest,
-exactly as if it had never stopped. Ctrl-C (SIGINT), SIGTERM or SIGHUP saves a checkpoint and leaves. Started by
-mpirun, srun, torchrun or `minitransformer launch`, all ranks train together and share training.micro_batches."""
+Train a model according to CONFIG. If training.directory holds checkpoints of the same run, training resumes from the
+newest, bit for bit. Ctrl-C (SIGINT), SIGTERM or SIGHUP saves a checkpoint and exits. Started by mpirun, srun, torchrun
+or `minitransformer launch`, all ranks train together and share training.micro_batches."""
 
 
 def add_parser(commands: argparse._SubParsersAction) -> None:
     parser = commands.add_parser(
-        "train", help="train a model as a TOML file says, or go on with it", description=DESCRIPTION, epilog=_keys()
+        "train", help="train a model according to a TOML file, or resume", description=DESCRIPTION, epilog=_keys()
     )
     add_config_options(parser, "TOML file; its keys are listed below")
-    add_device_option(parser, None, "short for --set execution.device=... (default: what CONFIG says)")
+    add_device_option(parser, None, "short for --set execution.device=... (default: as in CONFIG)")
     parser.add_argument(
         "--no-resume",
         action="store_true",
-        help="refuse to start where training.directory holds checkpoints (default: go on from the newest)",
+        help="refuse to start where training.directory holds checkpoints (default: resume from the newest)",
     )
     parser.add_argument(
         "--profile",
         action="store_true",
-        help="at the end write the time of each op in the updates of this call, forward and backward apart, to "
+        help="at the end write the forward and backward time of each op in the updates of this call to "
         "profile.json and profile.png in training.directory (default: no)",
     )
     parser.set_defaults(run=run)
@@ -57,29 +58,27 @@ def _train(arguments: argparse.Namespace, process_group: "ProcessGroup") -> int:
     config = Config.load(arguments.config, settings)
 
     from minitransformer.backend import device_wait, load_array_module
-    from minitransformer.figures.canvas import new_figure
     from minitransformer.kernels.profile import Profile
     from minitransformer.training import Trainer
 
-    first, profile = process_group.rank_info.rank == 0, None
-    if arguments.profile and first:
+    is_rank_0, profile = process_group.rank_info.rank == 0, None
+    if arguments.profile and is_rank_0:
+        require("matplotlib", "plot", "plot")  # raised now, not hours later
         profile = Profile(device_wait(load_array_module(config.execution.device)))
-    if profile is not None:
-        new_figure(1.0, 1.0)  # a missing package is told of now, not hours later
     trainer = Trainer(config, resume=not arguments.no_resume, profile=profile, process_group=process_group)
     outcome = trainer.run()
     if profile is not None and profile.updates:
         _write_profile(profile, trainer.workers.size, Path(config.training.directory))
-    state = "done" if outcome.signal is None else "stopped; the same command goes on from here"
-    if first:
+    state = "done" if outcome.signal is None else "stopped; the same command resumes from here"
+    if is_rank_0:
         print(f"{config.training.directory}: {outcome.update} updates, {state}", file=sys.stderr)
-    if first and outcome.signal is None and outcome.update:
+    if is_rank_0 and outcome.signal is None and outcome.update:
         print(*trainer.cost().lines(), sep="\n", file=sys.stderr)
     return outcome.exit_status
 
 
 def format_error(error: BaseException) -> tuple[str, int]:
-    """Why this rank ends, for the one line that tells of it. A fault of the program shows where it is, besides."""
+    """(message, exit code) of the exception that ends this rank. A bug in the program also prints its traceback."""
     try:
         message, code = explained(error)
     except BaseException:

@@ -120,7 +120,7 @@ class MetricsRecorder:
     def cut_after(self, update: int) -> list[dict]:
         """Drop the lines beyond ``update`` and a last line cut short; the lines that stay are returned.
 
-        A run that resumes from a checkpoint writes them again, so without this they would stand there twice.
+        A run that resumes from a checkpoint writes them again, so without this the file would contain them twice.
         """
         if not self._writes or not self._path.exists():
             return []
