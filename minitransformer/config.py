@@ -54,20 +54,18 @@ class ModelConfig(Section):
     @classmethod
     def base(cls, vocab_size: int = 37000, **changes) -> "ModelConfig":
         """The base model  [Table 3, row base]."""
-        return cls(vocab_size=vocab_size, **changes)
+        return cls.table3("base", vocab_size, **changes)
 
     @classmethod
     def big(cls, vocab_size: int = 37000, **changes) -> "ModelConfig":
         """The big model  [Table 3, row big]."""
-        return cls(**{"vocab_size": vocab_size, "d_model": 1024, "d_ff": 4096, "n_heads": 16, "p_drop": 0.3} | changes)
+        return cls.table3("big", vocab_size, **changes)
 
     @classmethod
     def table3(cls, row: str, vocab_size: int = 37000, **changes) -> "ModelConfig":
         """The model of a row of Table 3: ``"base"``, ``"A1"`` to ``"E"``, ``"big"``."""
-        if row == "big":
-            return cls.big(vocab_size, **changes)
         if row not in TABLE3_ROWS:
-            raise ConfigError(f"table3: row must be one of {', '.join(TABLE3_ROWS)}, big, got {row!r}")
+            raise ConfigError(f"table3: row must be one of {', '.join(TABLE3_ROWS)}, got {row!r}")
         return cls(**{"vocab_size": vocab_size} | TABLE3_ROWS[row] | changes)
 
 
@@ -92,6 +90,7 @@ TABLE3_ROWS: dict[str, dict] = {
     "D3": {"label_smoothing": 0.0},
     "D4": {"label_smoothing": 0.2},
     "E": {"positions": "learned"},
+    "big": {"d_model": 1024, "d_ff": 4096, "n_heads": 16, "p_drop": 0.3},
 }
 
 
