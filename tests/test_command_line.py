@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -71,10 +72,7 @@ def test_a_reader_that_goes_away_ends_the_program_quietly():
     ],
 )
 def test_an_interruption_and_a_full_machine_end_in_one_line(error, code, text, monkeypatch, capsys):
-    def fail(*_):
-        raise error
-
-    monkeypatch.setattr(doctor, "run", fail)
+    monkeypatch.setattr(doctor, "run", Mock(side_effect=error))
     assert main(["doctor"]) == code
     message = capsys.readouterr().err
     assert message.startswith(text) and message.count("\n") == 1
@@ -105,9 +103,8 @@ def test_ctrl_c_during_the_imports_is_no_traceback(tmp_path):
     (tmp_path / "argparse.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
     program = [sys.executable, "-m", "minitransformer", "data", "list"]
     interruptible = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.default_int_handler)}
-    result = subprocess.run(
-        program, env=os.environ | {"PYTHONPATH": str(tmp_path)}, stderr=subprocess.PIPE, **interruptible
-    )
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    result = subprocess.run(program, env=environment, stderr=subprocess.PIPE, **interruptible)
     assert (result.returncode, result.stderr) == (-signal.SIGINT, b"")
 
 

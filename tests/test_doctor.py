@@ -4,6 +4,7 @@ import importlib.metadata
 import importlib.util
 import subprocess
 import sys
+from unittest.mock import Mock
 
 import pytest
 
@@ -43,17 +44,15 @@ def test_numpy_cores_and_memory_are_found_everywhere(capsys):
 )
 def test_what_is_missing_comes_with_the_extra_that_brings_it(package, item, extra, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "cupy", None)
-    real_find = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == package else real_find(name))
-    missing = {package, "nvidia-nccl-cu12"}
-    real_version = importlib.metadata.version
+    find, version = importlib.util.find_spec, importlib.metadata.version
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == package else find(name))
 
-    def version(name):
-        if name in missing:
+    def version_of_others(name):
+        if name in (package, "nvidia-nccl-cu12"):
             raise importlib.metadata.PackageNotFoundError(name)
-        return real_version(name)
+        return version(name)
 
-    monkeypatch.setattr(importlib.metadata, "version", version)
+    monkeypatch.setattr(importlib.metadata, "version", version_of_others)
     found = lines(capsys)[item]
     assert found.startswith("not found: ") and f"run pip install -e '.[{extra}]' in the checkout" in found
 
@@ -70,10 +69,7 @@ def test_a_blas_with_an_unknown_number_of_threads_is_reported(monkeypatch, capsy
 
 
 def test_a_check_that_fails_is_reported_and_the_others_run(monkeypatch, capsys):
-    def broken():
-        raise RuntimeError("two\nlines")
-
-    monkeypatch.setitem(doctor.CHECKS, "memory", broken)
+    monkeypatch.setitem(doctor.CHECKS, "memory", Mock(side_effect=RuntimeError("two\nlines")))
     found = lines(capsys)
     assert found["memory"] == "not found: the check itself failed (RuntimeError: two lines)"
     assert "matplotlib" in found

@@ -43,11 +43,8 @@ def test_numbers_are_spelled_as_in_english_and_german(number):
 
 def test_no_two_numbers_are_spelled_alike():
     numbers = range(0, 1_000_000, 997)
-    assert (
-        len({number_words.english(n) for n in numbers})
-        == len({number_words.german(n) for n in numbers})
-        == len(numbers)
-    )
+    for spell in (number_words.english, number_words.german):
+        assert len(set(map(spell, numbers))) == len(numbers)
 
 
 def test_numbers_are_drawn_once_and_those_shown_never():
