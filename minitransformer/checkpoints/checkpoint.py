@@ -40,9 +40,9 @@ class Checkpoint:
 
     update: int
     config: Config
-    tokenizer_text: str
     table: Table
     parameters: np.ndarray
+    tokenizer_text: str = ""
     adam_m: np.ndarray | None = None
     adam_v: np.ndarray | None = None
     step_count: int = 0
@@ -124,29 +124,14 @@ class Checkpoint:
         vector[...] = model.xp.asarray(values)
 
 
-def save_checkpoint(
-    path: str | Path,
-    model: Model,
-    optimizer: Adam,
-    *,
-    update: int,
-    config: Config,
-    tokenizer_text: str = "",
-    progress: dict | None = None,
-) -> None:
-    """Write the state of training after ``update`` updates, whole or not at all."""
-    checkpoint = Checkpoint(
-        update=update,
-        config=config,
-        tokenizer_text=tokenizer_text,
-        table=model.parameters.table,
-        parameters=to_numpy(model.parameters.data),
-        adam_m=to_numpy(optimizer.m),
-        adam_v=to_numpy(optimizer.v),
-        step_count=optimizer.step_count,
-        progress=progress or {},
-    )
-    checkpoint.save(path)
+def save_checkpoint(path: str | Path, model: Model, optimizer: Adam, **facts) -> None:
+    """Write the state of training, whole or not at all; raises what ``Checkpoint.save`` raises.
+
+    facts: ``update`` and ``config``; ``tokenizer_text`` and ``progress``, if there are any; as in `Checkpoint`
+    """
+    vectors = {"parameters": model.parameters.data, "adam_m": optimizer.m, "adam_v": optimizer.v}
+    arrays = {name: to_numpy(vector) for name, vector in vectors.items()}
+    Checkpoint(**facts, **arrays, table=model.parameters.table, step_count=optimizer.step_count).save(path)
 
 
 def load_checkpoint(path: str | Path, with_optimizer: bool = True) -> Checkpoint:

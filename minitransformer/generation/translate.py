@@ -105,12 +105,9 @@ def _batches(sources: list[list[int]], budget: int) -> Iterator[list[int]]:
 
 def _check_lengths(model: Model, sources: list[list[int]]) -> None:
     """Find a line that is longer than the model's positions before any work is done."""
-    if model.max_positions is None:
-        return
-    most = model.max_positions - 1  # EOS takes the last position
     for number, source in enumerate(sources, start=1):
-        if len(source) > most:
+        if model.max_positions is not None and len(source) >= model.max_positions:
             raise ShapeError(
-                f"translate: line {number} must have at most {most} tokens, as model.max_positions = "
-                f"{model.max_positions} and EOS takes one, got {len(source)}; shorten the line"
+                f"translate: line {number} must have at most {model.max_positions - 1} tokens, as model.max_positions "
+                f"= {model.max_positions} and EOS takes one, got {len(source)}; shorten the line"
             )

@@ -1,9 +1,10 @@
 """Loss, perplexity and BLEU on held-out text."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from minitransformer.autograd import no_grad
-from minitransformer.config import Config, TranslationConfig
+from minitransformer.config import Config
 from minitransformer.errors import ConfigError, DataError
 from minitransformer.evaluation import corpus_bleu, require_sacrebleu
 from minitransformer.generation import translate_lines
@@ -51,9 +52,7 @@ class Validation:
             seed=0,
         )
         self.batches = [stream.batch(number) for number in range(stream.batches_per_epoch)]
-        self.translation = TranslationConfig(
-            beam_size=1, max_extra=config.translation.max_extra, batch_tokens=config.translation.batch_tokens
-        )
+        self.translation = replace(config.translation, beam_size=1)
         if self.with_bleu:
             if corpus.tokenizer is None or corpus.valid_lines is None:
                 raise ConfigError(
