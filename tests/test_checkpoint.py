@@ -40,7 +40,7 @@ def saved(state, tmp_path):
     return tmp_path / "one.npz"
 
 
-def test_everything_comes_back_as_it_was_saved(state, saved):
+def test_a_checkpoint_restores_everything_as_it_was_saved(state, saved):
     config, model, optimizer = state
     loaded = load_checkpoint(saved)
     assert (loaded.update, loaded.config, loaded.step_count, loaded.tokenizer_text) == (7, config, 7, "")
@@ -119,7 +119,7 @@ def test_a_failed_write_leaves_the_old_file_whole_and_nothing_else(state, saved,
     assert [path.name for path in saved.parent.iterdir()] == ["one.npz"]
 
 
-def test_the_unfinished_files_of_a_killed_run_are_ignored_and_removed_and_those_of_others_stay(tmp_path):
+def test_unfinished_files_of_a_killed_run_are_removed_and_no_others(tmp_path):
     tiny_trainer(tmp_path, updates=4).run()
     names = ("checkpoints/.update_00000008.npz.0123456789abcdef.partial", ".metrics.jsonl.0123456789abcdef.partial")
     of_others = ("checkpoints/mean.npz.partial", "notes.txt.partial", "update_00000008.npz.partial")
@@ -160,14 +160,14 @@ def test_checkpoints_of_different_models_are_not_averaged(state, saved, tmp_path
         average_checkpoints([])
 
 
-def test_more_checkpoints_than_there_are_cannot_be_asked_for(tmp_path):
+def test_asking_for_more_checkpoints_than_there_are_is_refused(tmp_path):
     tiny_trainer(tmp_path, updates=8).run()
     assert [path.name for path in newest_checkpoints(tmp_path, 2)] == ["update_00000004.npz", "update_00000008.npz"]
     with pytest.raises(CheckpointError, match="got 2, asked 3"):
         newest_checkpoints(tmp_path, 3)
 
 
-def test_a_model_brings_its_tokenizer_and_another_vocabulary_is_refused(state, tmp_path):
+def test_a_checkpoint_has_its_tokenizer_and_another_vocabulary_is_refused(state, tmp_path):
     config, model, optimizer = state
     tokenizer = Tokenizer.train(["a b c", "a b c"], 30, mode="words")
     fitting = replace(config, model=replace(config.model, vocab_size=tokenizer.vocab_size))

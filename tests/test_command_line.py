@@ -1,4 +1,4 @@
-"""The command line as such: help, version, and how a command ends that cannot go on."""
+"""The command line itself: help, version, and how a command ends that fails."""
 
 import argparse
 import os
@@ -55,7 +55,7 @@ def test_version_is_printed_and_numpy_not_yet_loaded():
     assert result.stdout.startswith("minitransformer 0.")
 
 
-def test_a_reader_that_goes_away_ends_the_program_quietly():
+def test_a_closed_pipe_ends_the_program_quietly():
     program = [sys.executable, "-m", "minitransformer", "data", "list"]
     with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.close()
@@ -71,7 +71,7 @@ def test_a_reader_that_goes_away_ends_the_program_quietly():
         (PermissionError(13, "Permission denied", "a.txt"), 2, "minitransformer doctor: a.txt: Permission denied\n"),
     ],
 )
-def test_an_interruption_and_a_full_machine_end_in_one_line(error, code, text, monkeypatch, capsys):
+def test_an_interruption_and_a_lack_of_memory_end_in_one_line(error, code, text, monkeypatch, capsys):
     monkeypatch.setattr(doctor, "run", Mock(side_effect=error))
     assert main(["doctor"]) == code
     message = capsys.readouterr().err
@@ -79,12 +79,12 @@ def test_an_interruption_and_a_full_machine_end_in_one_line(error, code, text, m
 
 
 @pytest.mark.parametrize("stream", ["stdin", "stdout", "stderr"])
-def test_a_closed_stream_is_no_fault(stream, monkeypatch):
+def test_a_closed_standard_stream_is_not_an_error(stream, monkeypatch):
     monkeypatch.setattr(sys, stream, None)
     assert main(["data", "list"]) == 0
 
 
-def test_an_output_that_is_full_gives_one_line_and_an_error_output_that_is_full_none(monkeypatch):
+def test_a_full_disk_behind_standard_output_or_error_gives_no_traceback(monkeypatch):
     monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # what is buffered is written once more at exit
     full = Path("/dev/full")
     if not full.is_char_device():
@@ -99,7 +99,7 @@ def test_an_output_that_is_full_gives_one_line_and_an_error_output_that_is_full_
         assert (result.returncode, result.stderr) == (0, b"")
 
 
-def test_ctrl_c_during_the_imports_is_no_traceback(tmp_path):
+def test_ctrl_c_during_the_imports_gives_no_traceback(tmp_path):
     (tmp_path / "argparse.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
     program = [sys.executable, "-m", "minitransformer", "data", "list"]
     interruptible = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.default_int_handler)}
@@ -108,7 +108,7 @@ def test_ctrl_c_during_the_imports_is_no_traceback(tmp_path):
     assert (result.returncode, result.stderr) == (-signal.SIGINT, b"")
 
 
-def test_a_pipe_is_no_output(tmp_path, capsys):
+def test_a_pipe_is_refused_as_an_output_file(tmp_path, capsys):
     text, pipe = tmp_path / "text.en", tmp_path / "pipe"
     os.mkfifo(pipe)
     assert main(["bpe", "train", str(text), "-o", str(pipe)]) == 2  # before the text is looked for

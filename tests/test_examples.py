@@ -61,8 +61,8 @@ def test_the_language_model_learns_any_text_and_writes_on(tmp_path, monkeypatch,
     options = ["--text", str(text), "--prompt", "line 1", "--updates", "3", "--directory", str(tmp_path / "run")]
     monkeypatch.setattr(sys, "argv", ["language_model", *options])
     assert language_model.main() == 0
-    told = capsys.readouterr().out
-    assert "nats a character on lines it never saw" in told and "\nline 1" in told
+    printed = capsys.readouterr().out
+    assert "nats a character on lines it never saw" in printed and "\nline 1" in printed
     assert all((tmp_path / "run" / name).is_file() for name in ("sample.txt", "curves.png"))
     monkeypatch.setattr(sys, "argv", ["language_model", *options, "--prompt", "Ω"])
     with pytest.raises(ConfigError, match="--prompt must have characters of the text alone, got 'Ω'"):

@@ -40,7 +40,7 @@ def test_the_papers_count_of_its_own_runs_is_its_table(model, hours, pair):
     assert f"{ours.paper:.1e}" == f"{TABLE_2[pair, f'Transformer ({model})']:.1e}"
 
 
-def test_a_base_step_of_25000_tokens_costs_what_the_field_says():
+def test_a_base_step_costs_about_6_flops_per_parameter_and_token():
     """About 6 FLOPs for each parameter of a matrix and each token that meets it."""
     config = ModelConfig.base()
     layer = 4 * 512 * 512 + 2 * 512 * 2048

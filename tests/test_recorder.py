@@ -68,7 +68,7 @@ def test_host_results_are_read_at_once_and_device_results_together(tmp_path):
 
 
 @pytest.mark.parametrize("bad", [{"loss": float("nan")}, {"gradient_norm": float("inf")}])
-def test_an_update_that_diverges_is_named_though_it_is_read_later(bad, tmp_path):
+def test_an_update_that_diverges_is_named_even_if_it_is_read_later(bad, tmp_path):
     reads = recorder(tmp_path)
     bad = {name: OnDevice(value) for name, value in bad.items()}
     for number in range(5, 9):
@@ -78,7 +78,7 @@ def test_an_update_that_diverges_is_named_though_it_is_read_later(bad, tmp_path)
         reads.read(8)
 
 
-def test_a_run_writes_the_same_metrics_and_checkpoints_whenever_its_figures_are_read(tmp_path, monkeypatch):
+def test_metrics_do_not_depend_on_when_the_figures_are_read(tmp_path, monkeypatch):
     options = {"updates": 11, "log_every": 4, "save_every": 3, "validate_every": 5}
     tiny_trainer(tmp_path / "one", **options).run()
 
@@ -123,14 +123,14 @@ def test_the_scale_grows_after_many_good_updates_and_ends_at_one(monkeypatch):
 
 
 @pytest.mark.parametrize("precision", ["float32", "tf32", "bfloat16"])
-def test_other_precisions_have_no_scale_and_wait_for_nothing(precision):
+def test_other_precisions_have_no_loss_scale_and_read_no_norm(precision):
     scale, before = LossScale.for_precision(precision), OnDevice.waits
     assert scale.value == 1.0 and scale.accepts(OnDevice(float("nan")))
     assert OnDevice.waits == before
 
 
 def test_no_rank_counts_as_busy_while_it_waits_for_the_device(tmp_path, monkeypatch):
-    """A device may wait for another rank in vain; while a rank is busy, nobody would find that out."""
+    """A device may wait for another rank in vain; while a rank counts as busy, that would go unnoticed."""
     busy, seen = [], []
 
     @contextmanager

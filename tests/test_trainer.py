@@ -71,7 +71,7 @@ def test_a_run_killed_anywhere_and_resumed_ends_in_the_same_bits(tmp_path):
     assert metrics_of(tmp_path / "whole") == metrics_of(tmp_path / "killed")
 
 
-def test_sigterm_saves_and_leaves_with_the_status_that_shells_expect(tmp_path):
+def test_sigterm_saves_a_checkpoint_and_exits_with_143(tmp_path):
     process = start_process(tmp_path, 100_000)
     wait_for_lines(process, tmp_path / "metrics.jsonl", 3)
     process.send_signal(signal.SIGTERM)
@@ -85,7 +85,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_a_signal_ends_the_run_after_the_update_and_gives_the_handlers_back(tmp_path, monkeypatch, number):
+def test_a_signal_ends_the_run_after_the_update_and_restores_the_handlers(tmp_path, monkeypatch, number):
     before = [signal.getsignal(each) for each in SIGNALS]
     at_update(monkeypatch, 5, lambda model: signal.raise_signal(number))
     outcome = tiny_trainer(tmp_path, updates=30).run()
@@ -94,7 +94,7 @@ def test_a_signal_ends_the_run_after_the_update_and_gives_the_handlers_back(tmp_
     assert [signal.getsignal(each) for each in SIGNALS] == before
 
 
-def test_a_run_under_nohup_outlives_its_terminal(tmp_path, monkeypatch):
+def test_a_run_under_nohup_ignores_sighup(tmp_path, monkeypatch):
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         at_update(monkeypatch, 2, lambda model: signal.raise_signal(signal.SIGHUP))
@@ -123,7 +123,7 @@ def test_a_validation_that_a_signal_prevented_is_done_on_resume(tmp_path, monkey
     assert metrics_of(tmp_path / "stopped") == metrics_of(tmp_path / "whole")
 
 
-def test_a_checkpoint_of_the_same_update_is_on_the_disk_before_a_validation_measures(tmp_path, monkeypatch):
+def test_a_checkpoint_is_written_before_each_validation(tmp_path, monkeypatch):
     seen, measure = [], Validation.measure
 
     def look(validation, model):
@@ -159,7 +159,7 @@ def test_bleu_without_a_validation_to_measure_it_in_is_refused(tmp_path):
             tiny_trainer(tmp_path, given, validate_bleu=True, **changes)
 
 
-def test_sentences_left_out_are_counted_against_a_length_that_includes_the_end_mark(tmp_path, capsys):
+def test_sentences_left_out_are_counted_and_reported(tmp_path, capsys):
     lines = ["a", "a b", "a b c", ""]
     tokenizer = Tokenizer.train(lines * 3, 30, mode="words")
     corpus = Corpus.from_lines(tokenizer, (lines, lines), max_length=3)
@@ -187,7 +187,7 @@ def test_settings_that_cannot_work_are_refused_before_training(tmp_path):
         tiny_trainer(tmp_path / "file")
 
 
-def test_a_run_from_text_files_takes_its_vocabulary_from_the_tokenizer_and_reports_bleu(tmp_path):
+def test_a_run_from_text_files_has_the_tokenizers_vocabulary_and_reports_bleu(tmp_path):
     need("sacrebleu")
     lines = [f"{a} {b}" for a in "abcde" for b in "fghij"]
     tokenizer = Tokenizer.train(lines, 60, mode="words")

@@ -1,4 +1,4 @@
-"""Checkpoints that cannot be loaded: damaged ones are called so, and no others are."""
+"""Checkpoints that cannot be loaded: only damaged ones are called damaged."""
 
 import errno
 import json
@@ -38,9 +38,9 @@ def test_a_checkpoint_cut_anywhere_is_refused(saved, rng):
 def test_a_changed_byte_is_refused_or_changes_nothing(saved, rng):
     whole, loaded = saved.read_bytes(), load_checkpoint(saved)
     refused = 0
-    for place in rng.integers(0, len(whole), 200):
+    for position in rng.integers(0, len(whole), 200):
         damaged = bytearray(whole)
-        damaged[place] ^= 1 << int(rng.integers(8))
+        damaged[position] ^= 1 << int(rng.integers(8))
         saved.write_bytes(damaged)
         try:
             seen = load_checkpoint(saved)
@@ -99,13 +99,13 @@ def test_a_newer_format_is_refused_as_such(saved, monkeypatch):
     assert "must have format version 0, got 1" in refusal_of_undamaged(saved)
 
 
-def test_a_version_that_only_looks_the_same_is_shown_as_what_it_is(saved):
+def test_a_version_of_another_type_is_refused_with_its_type(saved):
     change(saved, lambda header, _: header.update(version="1"))
     assert "must have format version 1, got '1'" in refusal_of_undamaged(saved)
 
 
 def change(path, act) -> None:
-    """Write the checkpoint anew, with correct checksums, after ``act(header, arrays)``."""
+    """Rewrite the checkpoint, with correct checksums, after ``act(header, arrays)``."""
     with np.load(path) as stored:
         arrays = dict(stored)
     header = json.loads(arrays["header"].tobytes())
@@ -147,19 +147,19 @@ def test_values_that_no_training_writes_are_refused(saved, wrong):
         load_checkpoint(saved)
 
 
-def test_a_config_with_a_key_this_version_does_not_know_is_no_damage(saved):
+def test_an_unknown_config_key_means_another_version_not_damage(saved):
     change(saved, lambda header, _: header["config"]["model"].update(n_experts=8))
     message = refusal_of_undamaged(saved)
     assert "written by another version" in message and "unknown key 'n_experts'" in message
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EIO, errno.EMFILE], ids=errno.errorcode.get)
-def test_a_file_that_the_system_does_not_give_is_not_called_damaged(saved, monkeypatch, number):
+def test_a_file_that_the_system_cannot_read_is_not_called_damaged(saved, monkeypatch, number):
     monkeypatch.setattr(np, "load", Mock(side_effect=OSError(number, os.strerror(number))))
     assert refusal_of_undamaged(saved).endswith(f"one.npz cannot be read: {os.strerror(number)}")
 
 
-def test_a_wrong_offset_is_damage_though_the_system_calls_it_an_invalid_argument(saved):
+def test_a_damaged_offset_is_not_reported_as_an_invalid_argument(saved):
     damaged = bytearray(saved.read_bytes())
     damaged[-3] ^= 1 << 7  # top byte of where the zip's directory begins
     saved.write_bytes(damaged)
@@ -167,7 +167,7 @@ def test_a_wrong_offset_is_damage_though_the_system_calls_it_an_invalid_argument
         load_checkpoint(saved)
 
 
-def test_too_little_memory_for_a_whole_checkpoint_is_not_its_fault(saved, monkeypatch):
+def test_too_little_memory_for_a_whole_checkpoint_is_not_called_damage(saved, monkeypatch):
     monkeypatch.setattr(np, "load", Mock(side_effect=MemoryError))
     with pytest.raises(MemoryError):
         load_checkpoint(saved)
