@@ -7,9 +7,9 @@ from small_models import batch_of_shape
 
 from minitransformer.cli.main import main
 from minitransformer.config import ModelConfig, TrainingConfig
-from minitransformer.models import Shape, Transformer
+from minitransformer.models import Transformer
 from minitransformer.optim import Adam
-from minitransformer.planning import parameter_count, plan
+from minitransformer.planning import Shape, parameter_count, plan
 from minitransformer.training import ParallelGradientAccumulator
 from minitransformer.training.step import train_step
 from minitransformer.workers import Workers

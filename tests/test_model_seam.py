@@ -19,11 +19,11 @@ from minitransformer.config import BOS, EOS, ModelConfig
 from minitransformer.errors import CheckpointError, ConfigError, ShapeError
 from minitransformer.generation import beam_search, greedy_search
 from minitransformer.generation.decoding import output_limits
-from minitransformer.models import LanguageModel, Model, Shape, Workload, build_model, register_model
+from minitransformer.models import LanguageModel, Model, Workload, build_model, register_model
 from minitransformer.nn import KeyValueCache
 from minitransformer.nn.encoder import Memory
 from minitransformer.nn.module import Parameter
-from minitransformer.planning import batch_flops, parameter_count, plan
+from minitransformer.planning import Shape, batch_flops, parameter_count, plan
 from minitransformer.text import pad_batch
 from minitransformer.training import Corpus, Trainer
 

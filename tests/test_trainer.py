@@ -43,13 +43,16 @@ def wait_for_lines(process: subprocess.Popen, path: Path, count: int) -> None:
         time.sleep(0.002)
 
 
-def at_update(monkeypatch, number: int, act) -> None:
-    """Call ``act(model)`` just before update ``number`` is computed."""
+def at_update(monkeypatch, number: int, act, after: bool = False) -> None:
+    """Call ``act(model)`` just before update ``number`` is computed, or just after it."""
 
-    def step(model, optimizer, micro_batches, *, update, **options):
-        if update == number:
+    def step(model, *inputs, update, **options):
+        if update == number and not after:
             act(model)
-        return train_step(model, optimizer, micro_batches, update=update, **options)
+        result = train_step(model, *inputs, update=update, **options)
+        if update == number and after:
+            act(model)
+        return result
 
     monkeypatch.setattr(trainer, "train_step", step)
 
@@ -217,14 +220,11 @@ def test_what_overflows_gives_no_warnings(tmp_path, changes):
         run.run()
 
 
-def test_parameters_that_are_not_finite_are_never_saved(tmp_path):
-    trainer = tiny_trainer(tmp_path, updates=8, validate_every=0)
-    trainer.run()
-    trainer.model.parameters.data[0] = np.nan
-    trainer.update = 9
-    with pytest.raises(TrainingError, match="parameters must be finite to be saved"):
-        trainer._save()
-    assert [path.name for path in trainer.folder.paths()][-1] == "update_00000008.npz"
+def test_parameters_that_are_not_finite_are_never_saved(tmp_path, monkeypatch):
+    at_update(monkeypatch, 8, lambda model: model.parameters.data.fill(np.nan), after=True)
+    with pytest.raises(TrainingError, match="parameters must be finite to be saved, .* after update 8"):
+        tiny_trainer(tmp_path, updates=8, validate_every=0).run()
+    assert not checkpoint_of(tmp_path, 8).exists() and checkpoint_of(tmp_path, 4).exists()
 
 
 def test_the_ranks_share_the_micro_batches_of_each_update(tmp_path):

@@ -11,8 +11,7 @@ from minitransformer.config import Config
 from minitransformer.errors import ConfigError
 
 if TYPE_CHECKING:
-    from minitransformer.models import Shape
-    from minitransformer.planning import Plan
+    from minitransformer.planning import Plan, Shape
 
 MIB = 1 << 20
 DESCRIPTION = """\
@@ -38,8 +37,7 @@ def run(arguments: argparse.Namespace) -> None:
     if not 1 <= arguments.length <= min(config.data.src_tokens, config.data.tgt_tokens):
         raise ConfigError(f"--length must be from 1 to the tokens of a micro-batch, got {arguments.length}")
 
-    from minitransformer.models import Shape
-    from minitransformer.planning import plan
+    from minitransformer.planning import Shape, plan
     from minitransformer.workers import Workers
 
     sentences = min(config.data.src_tokens, config.data.tgt_tokens) // arguments.length

@@ -20,14 +20,6 @@ from minitransformer.nn.randomness import DropoutMasks, Initializer, ShapesOnly
 from minitransformer.text import Batch
 
 
-class Shape(NamedTuple):
-    """A micro-batch: sentences, and positions of each side, padding included."""
-
-    sentences: int
-    src_length: int
-    tgt_length: int
-
-
 class Workload(NamedTuple):
     """What a forward pass computes for one sentence, from which FLOPs and memory follow. Lengths are in positions.
 

@@ -4,6 +4,7 @@ It is what the fast kernels save from forward to backward, and the working memor
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,10 +12,18 @@ from minitransformer.config import ModelConfig
 from minitransformer.kernels.cupy.projection_loss import chunk_rows as cupy_chunk_rows
 from minitransformer.kernels.numpy.projection_loss import TABLE_ROWS
 from minitransformer.kernels.numpy.projection_loss import chunk_rows as numpy_chunk_rows
-from minitransformer.models import Shape, Workload, model_class
+from minitransformer.models import Workload, model_class
 from minitransformer.planning.flops import parameter_count
 
 PARAMETER_VECTORS = 4  # parameters, gradients, Adam's two
+
+
+class Shape(NamedTuple):
+    """A micro-batch: sentences, and positions of each side, padding included."""
+
+    sentences: int
+    src_length: int
+    tgt_length: int
 
 
 @dataclass(frozen=True)
