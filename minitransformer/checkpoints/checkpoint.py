@@ -23,6 +23,7 @@ from minitransformer.optim import Adam
 from minitransformer.text import Tokenizer
 
 FORMAT, VERSION = "minitransformer checkpoint", 1
+VECTORS = ("parameters", "adam_m", "adam_v")
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,7 @@ class Checkpoint:
         header = {"format": FORMAT, "version": VERSION, "update": self.update, "step_count": self.step_count}
         header |= {"config": self.config.to_dict(), "table": self.table, "progress": self.progress}
         arrays = {"header": _bytes_of(json.dumps(header)), "tokenizer": _bytes_of(self.tokenizer_text)}
-        vectors = {"parameters": self.parameters, "adam_m": self.adam_m, "adam_v": self.adam_v}
-        arrays |= {name: vector for name, vector in vectors.items() if vector is not None}
+        arrays |= {name: getattr(self, name) for name in VECTORS if getattr(self, name) is not None}
         try:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
             write_atomically(path, lambda file: np.savez(file, **arrays))
@@ -129,8 +129,8 @@ def save_checkpoint(path: str | Path, model: Model, optimizer: Adam, **facts) ->
 
     facts: ``update`` and ``config``; ``tokenizer_text`` and ``progress``, if there are any; as in `Checkpoint`
     """
-    vectors = {"parameters": model.parameters.data, "adam_m": optimizer.m, "adam_v": optimizer.v}
-    arrays = {name: to_numpy(vector) for name, vector in vectors.items()}
+    vectors = map(to_numpy, (model.parameters.data, optimizer.m, optimizer.v))
+    arrays = dict(zip(VECTORS, vectors, strict=True))
     Checkpoint(**facts, **arrays, table=model.parameters.table, step_count=optimizer.step_count).save(path)
 
 
@@ -147,7 +147,7 @@ def load_checkpoint(path: str | Path, with_optimizer: bool = True) -> Checkpoint
         if not Path(path).is_file():
             got = "a folder" if Path(path).is_dir() else "no such file"
             raise CheckpointError(f"checkpoint: {path} must be a file that training wrote, got {got}")
-        return _read(path, unwanted=() if with_optimizer else ("adam_m", "adam_v"))
+        return _read(path, unwanted=() if with_optimizer else VECTORS[1:])
     except CheckpointError:
         raise
     except ConfigError as error:  # the bytes match their checksums: the file is not damaged
@@ -184,7 +184,24 @@ def _read(path: str | Path, unwanted: tuple[str, ...]) -> Checkpoint:
             f"checkpoint: {path} must have format version {VERSION}, got {header['version']!r}; "
             "load it with the version of minitransformer that wrote it"
         )
-    return _checkpoint_from(header, arrays, str(path))
+    config = Config.from_dict(header["config"], "its config")
+    vectors = {name: arrays[name] for name in VECTORS if name in arrays}
+    length = len(arrays["parameters"])
+    for name, vector in vectors.items():
+        if vector.shape != (length,) or vector.dtype != config.model.dtype:
+            raise ValueError(f"{name} is {vector.dtype} {vector.shape}")
+    if len(vectors) == 2:
+        raise ValueError("it has only one of adam_m and adam_v")
+    return Checkpoint(
+        update=count(header["update"]),
+        config=config,
+        table=table_from(header["table"], length),
+        tokenizer_text=_text_of(arrays["tokenizer"]),
+        step_count=count(header["step_count"]),
+        progress=checked_progress(header["progress"]),
+        path=str(path),
+        **vectors,
+    )
 
 
 def _matches_checksums(path: str | Path) -> bool:
@@ -194,28 +211,6 @@ def _matches_checksums(path: str | Path) -> bool:
             return archive.testzip() is None  # reads in small blocks
     except Exception:
         return False
-
-
-def _checkpoint_from(header: dict, arrays: dict[str, np.ndarray], path: str) -> Checkpoint:
-    config = Config.from_dict(header["config"], "its config")
-    length = len(arrays["parameters"])
-    for name in {"parameters", "adam_m", "adam_v"} & set(arrays):
-        if arrays[name].shape != (length,) or arrays[name].dtype != config.model.dtype:
-            raise ValueError(f"{name} is {arrays[name].dtype} {arrays[name].shape}")
-    if ("adam_m" in arrays) != ("adam_v" in arrays):
-        raise ValueError("it has only one of adam_m and adam_v")
-    return Checkpoint(
-        update=count(header["update"]),
-        config=config,
-        tokenizer_text=_text_of(arrays["tokenizer"]),
-        table=table_from(header["table"], length),
-        parameters=arrays["parameters"],
-        adam_m=arrays.get("adam_m"),
-        adam_v=arrays.get("adam_v"),
-        step_count=count(header["step_count"]),
-        progress=checked_progress(header["progress"]),
-        path=path,
-    )
 
 
 def _bytes_of(text: str) -> np.ndarray:

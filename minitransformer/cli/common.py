@@ -23,7 +23,7 @@ BAD_INPUT, INTERRUPTED, FAULT = 2, 130, 1
 
 
 def explained(error: BaseException) -> tuple[str, int]:
-    """(message for the user, exit code) of an exception. An exception that is a bug in the program is raised again."""
+    """(message for the user, exit code) of an exception; FAULT if it is a bug in the program."""
     if isinstance(error, KeyboardInterrupt):
         return "interrupted", INTERRUPTED
     if isinstance(error, MiniTransformerError):
@@ -39,7 +39,7 @@ def explained(error: BaseException) -> tuple[str, int]:
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         return f"{where}{error.strerror or error}", BAD_INPUT
-    raise error
+    return f"{type(error).__name__}: {error}", FAULT
 
 
 def print_line(command: str, message: str) -> None:

@@ -21,7 +21,7 @@ from minitransformer.cli import (
     train,
     translate,
 )
-from minitransformer.cli.common import BAD_INPUT, explained, print_line
+from minitransformer.cli.common import BAD_INPUT, FAULT, explained, print_line
 
 COMMANDS = (clean, bpe, binarise, plan, train, launch, average, translate, evaluate, plot, data, doctor)
 """In the order in which a new user needs them. Each imports what is heavy only when it runs."""
@@ -87,6 +87,8 @@ def _run(arguments: argparse.Namespace) -> int:
         return PIPE_CLOSED
     except BaseException as error:
         message, code = explained(error)
+        if code == FAULT:
+            raise
         print_line(" ".join(filter(None, (arguments.command, getattr(arguments, "action", "")))), message)
         return code
 

@@ -79,11 +79,9 @@ def _train(arguments: argparse.Namespace, process_group: "ProcessGroup") -> int:
 
 def format_error(error: BaseException) -> tuple[str, int]:
     """(message, exit code) of the exception that ends this rank. A bug in the program also prints its traceback."""
-    try:
-        message, code = explained(error)
-    except BaseException:
-        traceback.print_exc()
-        return f"{type(error).__name__}: {error}", FAULT
+    message, code = explained(error)
+    if code == FAULT:
+        traceback.print_exception(error)
     return message.removeprefix("train: "), code
 
 
