@@ -105,13 +105,6 @@ def test_top_k_skips_suppressed_ids_and_prefers_lower_ids_among_equals(n_tokens,
         np.testing.assert_allclose(found, np.take_along_axis(log_probs, expected, axis=1), rtol=1e-13)
 
 
-def test_padding_and_begin_of_sentence_are_never_generated():
-    table = np.zeros((V, V))
-    table[:, [PAD, BOS]] = 50.0
-    for found in both_searches(ChainModel(table), random_sources(0, (3, 2)), max_extra=3):
-        assert all(set(h.ids) <= {UNK, A, B} for h in found)
-
-
 BAD_ALPHAS = [(search, {"alpha": alpha}) for search in (greedy_search, beam_search) for alpha in (-0.1, 100.1, np.nan)]
 BAD_SIZES = [(beam_search, options) for options in ({"beam_size": 0}, {"n_best": 5}, {"n_best": 0})]
 

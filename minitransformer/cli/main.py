@@ -4,6 +4,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import NoReturn
 
 from minitransformer import __version__
@@ -31,18 +32,14 @@ PIPE_CLOSED = 141
 
 
 class Parser(argparse.ArgumentParser):
-    """An ArgumentParser that reports an error in one line."""
+    """An ArgumentParser that reports an error in one line, and keeps the line breaks of descriptions."""
 
     def __init__(self, *arguments, **options):
-        super().__init__(*arguments, **options, allow_abbrev=False, formatter_class=_formatter)
+        formatter = partial(argparse.RawDescriptionHelpFormatter, max_help_position=30)
+        super().__init__(*arguments, **options, allow_abbrev=False, formatter_class=formatter)
 
     def error(self, message: str) -> NoReturn:
         self.exit(BAD_INPUT, f"{self.prog}: {message}; see {self.prog} --help\n")
-
-
-def _formatter(prog: str) -> argparse.HelpFormatter:
-    """Descriptions keep their line breaks; options and their help are side by side."""
-    return argparse.RawDescriptionHelpFormatter(prog, max_help_position=30)
 
 
 def build_parser() -> Parser:
