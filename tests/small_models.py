@@ -7,7 +7,7 @@ import numpy as np
 
 from minitransformer.config import UNK, ModelConfig
 from minitransformer.models import Transformer
-from minitransformer.planning import Shape
+from minitransformer.planning.memory import Shape
 from minitransformer.text import Batch, pad_batch
 
 VOCAB_SIZE = 13

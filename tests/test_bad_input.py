@@ -86,7 +86,7 @@ CASES = {
         ["evaluate", "--ablation", *EVALUATE[1:], "train.de"],
         "model.npz must hold the number of checkpoints asked for, got 0, asked 5",
     ),
-    "a mean without an ablation": ([*EVALUATE, "train.de", "--last", "2"], "--last must be given with --ablation"),
+    "a mean without an ablation": ([*EVALUATE, "train.de", "--last", "2"], "--last must stand with --ablation"),
     "empty training text": ([*TRAIN, "--set", "data.train_tgt=empty.de"], "empty.de: must have at least one line"),
     "empty text for bpe": (["bpe", "train", "empty.de", "-o", "b.txt"], "empty.de: must have at least one line"),
     "training text not UTF-8": (
@@ -115,10 +115,7 @@ CASES = {
     "no such checkpoint": (["translate", "--checkpoint", "none.npz"], "none.npz must be a file that training wrote"),
     "mean with a damaged one": (["average", "model.npz", "cut.npz", "-o", "mean.npz"], "cut.npz must be a whole"),
     "mean of more than there are": (["average", "--last", "3", "folder", "-o", "mean.npz"], "got 0, asked 3"),
-    "last of two directories": (
-        ["average", "--last", "3", "a", "b", "-o", "mean.npz"],
-        "--last must be given with one",
-    ),
+    "last of two directories": (["average", "--last", "3", "a", "b", "-o", "mean.npz"], "--last must stand with one"),
     "sentence longer than learned positions": (TRANSLATE, "12", b"a\n" + b"a b c " * 10 + b"\n"),
     "input not UTF-8": (TRANSLATE, "standard input:2: must be UTF-8, got byte 0xf6", b"a b\nk\xf6nnen\n"),
     "id out of range": (

@@ -187,7 +187,7 @@ def test_base_has_63_million_parameters_at_a_vocabulary_of_37000(monkeypatch):
         assert round(counted(config) / 1e6, 2) == millions
 
 
-@pytest.mark.parametrize("row", TABLE3_ROWS)
+@pytest.mark.parametrize("row", [*TABLE3_ROWS, "big"])
 def test_every_row_of_table_3_has_the_number_of_parameters_of_its_formulas(row):
     """Few words and at most two layers: each further one adds what the second did."""
     full = ModelConfig.table3(row)

@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> None:
 
     language = arguments.language
     if arguments.last is not None and not arguments.ablation:
-        raise ConfigError("--last must be given with --ablation: it is the number of checkpoints in its mean")
+        raise ConfigError("--last must stand with --ablation: it is the number of checkpoints in its mean")
     if arguments.output:
         writable_file(arguments.output, [arguments.src, arguments.ref, arguments.checkpoint])
     sources, references = read_parallel(arguments.src, arguments.ref)

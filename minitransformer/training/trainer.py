@@ -108,7 +108,7 @@ class Trainer:
             self.folder.leave()
 
     def cost(self) -> Cost:
-        """The cost of the updates so far, from the shapes of all batches and the measured speed of a matrix product."""
+        """What the updates so far have cost. Goes through the lengths of all batches again, and measures a product."""
         seconds, shapes = self.recorder.seconds(), self.batches.shapes_before(self.update + 1)
         with self.ranks.busy("counts the cost"):
             formula = sum(batch_flops(self.config.model, *shape) for shape in shapes)
@@ -165,7 +165,7 @@ class Trainer:
         if not self.is_rank_0 or self.validation is None or self.update <= self.validated_update:
             return
         if self.update % training.validate_every == 0 or self.update == training.updates:
-            self._save()  # a process that is asked to end may be killed before a long validation is over
+            self._save()  # who asked this process to end may not wait until a long validation is over
             with self.ranks.busy("validates"):
                 self.recorder.write("valid", self.update, self.validation.measure(self.model))
             self.validated_update = self.update
@@ -181,7 +181,7 @@ class Trainer:
         """Write a checkpoint of this update, unless it is there already, and delete the oldest beyond the limit."""
         if not self.is_rank_0 or self.saved_update == self.update:
             return
-        self.recorder.read(self.update)  # a GPU waits here for the other ranks, which may hang
+        self.recorder.read(self.update)  # here a GPU waits for the other ranks, which may be stuck
         with self.ranks.busy("saves"):
             self._write_checkpoint()
         self.folder.prune(self.config.training.keep_checkpoints, self.update)
