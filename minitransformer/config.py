@@ -54,20 +54,18 @@ class ModelConfig(Section):
     @classmethod
     def base(cls, vocab_size: int = 37000, **changes) -> "ModelConfig":
         """The base model  [Table 3, row base]."""
-        return cls(vocab_size=vocab_size, **changes)
+        return cls.table3("base", vocab_size, **changes)
 
     @classmethod
     def big(cls, vocab_size: int = 37000, **changes) -> "ModelConfig":
         """The big model  [Table 3, row big]."""
-        return cls(**{"vocab_size": vocab_size, "d_model": 1024, "d_ff": 4096, "n_heads": 16, "p_drop": 0.3} | changes)
+        return cls.table3("big", vocab_size, **changes)
 
     @classmethod
     def table3(cls, row: str, vocab_size: int = 37000, **changes) -> "ModelConfig":
         """The model of a row of Table 3: ``"base"``, ``"A1"`` to ``"E"``, ``"big"``."""
-        if row == "big":
-            return cls.big(vocab_size, **changes)
         if row not in TABLE3_ROWS:
-            raise ConfigError(f"table3: row must be one of {', '.join(TABLE3_ROWS)}, big, got {row!r}")
+            raise ConfigError(f"table3: row must be one of {', '.join(TABLE3_ROWS)}, got {row!r}")
         return cls(**{"vocab_size": vocab_size} | TABLE3_ROWS[row] | changes)
 
 
@@ -92,6 +90,7 @@ TABLE3_ROWS: dict[str, dict] = {
     "D3": {"label_smoothing": 0.0},
     "D4": {"label_smoothing": 0.2},
     "E": {"positions": "learned"},
+    "big": {"d_model": 1024, "d_ff": 4096, "n_heads": 16, "p_drop": 0.3},
 }
 
 
@@ -172,9 +171,9 @@ class TrainingConfig(Section):
 class TranslationConfig(Section):
     """How sentences are decoded  [sec. 6.1]."""
 
-    beam_size: int = option(4, "hypotheses kept per sentence (1: greedy)", low=1)
-    alpha: float = option(0.6, "exponent of the length penalty ((5 + |Y|) / 6)^alpha", low=0, high=100)
-    max_extra: int = option(50, "output is at most this much longer than the input, tokens", low=0, high=100000)
+    beam_size: int = option(4, "hypotheses kept per sentence (1: greedy; paper: 4)", low=1)
+    alpha: float = option(0.6, "exponent of the length penalty ((5 + |Y|) / 6)^alpha (paper: 0.6)", low=0, high=100)
+    max_extra: int = option(50, "maximum output length minus input length, tokens (paper: 50)", low=0, high=100000)
     batch_tokens: int = option(4096, "padded source tokens translated together, times beam_size, at most", low=1)
 
 

@@ -1,7 +1,10 @@
-"""Every exception of the package, and the cure for a missing optional package.
+"""Every exception of the package, and how a missing optional package is reported.
 
 Each exception also derives from the built-in that a caller would expect to catch.
 """
+
+import importlib
+from types import ModuleType
 
 
 class MiniTransformerError(Exception):
@@ -25,11 +28,11 @@ class CheckpointError(MiniTransformerError, RuntimeError):
 
 
 class DamagedCheckpointError(CheckpointError):
-    """The bytes of a checkpoint are not what training wrote: cut short, changed, or another kind of file."""
+    """A checkpoint is not as training wrote it: cut short, changed, or another kind of file."""
 
 
 class AutogradError(MiniTransformerError, RuntimeError):
-    """The tape was asked for something it cannot do."""
+    """An operation that the tape does not support."""
 
 
 class BackendError(MiniTransformerError, RuntimeError):
@@ -41,17 +44,30 @@ class DownloadError(MiniTransformerError, RuntimeError):
 
 
 class MissingPackageError(MiniTransformerError, ImportError):
-    """An optional package is needed for this command; the message names the extra that brings it."""
+    """An optional package is needed for this command; the message names the extra that installs it."""
 
 
 class TrainingError(MiniTransformerError, RuntimeError):
-    """Training cannot go on, for example because the loss is NaN."""
+    """Training cannot continue, for example because the loss is NaN."""
 
 
 class RanksError(MiniTransformerError, RuntimeError):
-    """The ranks of a job do not fit together; every one of them raises it with the same words, which name the rank."""
+    """The ranks of a job do not agree; all of them raise it with the same message, which names the rank."""
 
 
 def install_hint(extra: str) -> str:
-    """How to get the packages of an extra of setup.cfg: the cure at the end of a MissingPackageError."""
+    """How to install the packages of an extra of setup.cfg: the remedy at the end of a MissingPackageError."""
     return f"run pip install -e '.[{extra}]' in the checkout"
+
+
+def require(module: str, purpose: str, extra: str) -> ModuleType:
+    """Import a module of an optional package. ``purpose`` begins the message; ``extra`` installs the package.
+
+    Raises:
+        MissingPackageError: the package is not installed.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        package = module.partition(".")[0]
+        raise MissingPackageError(f"{purpose}: {package} must be installed; {install_hint(extra)}") from error

@@ -56,6 +56,11 @@ def write_atomically(path: str | Path, write: Callable[[BinaryIO], object]) -> N
         raise
 
 
+def write_text(path: str | Path, text: str) -> None:
+    """`write_atomically` of a text in UTF-8."""
+    write_atomically(path, lambda file: file.write(text.encode("utf-8")))
+
+
 def remove_temporaries(folder: str | Path, pattern: str) -> None:
     """Delete the temporary files in ``folder`` that a process left when it was killed in ``write_atomically``.
 

@@ -1,4 +1,4 @@
-"""Keys of older configs and what they are called now, for the one line that tells the user."""
+"""Keys of older configs and their new names, for the error message."""
 
 RETIRED_KEYS = {
     "model.kernels": "execution.kernels",

@@ -1,6 +1,6 @@
-"""How settings are declared, checked and read: options with a range, sections of options, TOML, ``--set`` words.
+"""How settings are declared, checked and read: options with a range, sections of options, TOML, ``--set``.
 
-Which settings there are stands in `config.py`.
+The settings themselves are in `config.py`.
 """
 
 import sys
@@ -13,14 +13,16 @@ from typing import Any
 from minitransformer.errors import ConfigError
 from minitransformer.retired_keys import RETIRED_KEYS
 
+KINDS = {int: "a whole number", float: "a number", str: "a string", bool: "true or false"}
+
 HIGHEST = {int: 2**31 - 1, float: sys.float_info.max}
-"""What a number may be at most where its option does not say: what fits into an id, and all but infinity."""
+"""The maximum of a number whose option has none: what fits into an id, and everything but infinity."""
 
 
 def option(
     default: Any, meaning: str, *, low: float | None = None, high: float | None = None, choices: tuple = ()
 ) -> Any:
-    """A dataclass field that knows its meaning and its allowed range (``low <= value <= high``)."""
+    """A dataclass field with its meaning and its allowed range (``low <= value <= high``)."""
     return field(default=default, metadata={"meaning": meaning, "low": low, "high": high, "choices": choices})
 
 
@@ -38,7 +40,7 @@ def section_name(section: type) -> str:
 
 
 def section_from(section: type, table: object, where: str) -> Any:
-    """The ``section`` that a table of a file gives; ``where`` (the file) is put before what is wrong with it."""
+    """The ``section`` with the values of a table; error messages begin with ``where``, the file."""
     name = section_name(section)
     if not isinstance(table, dict):
         raise ConfigError(f"{where}: [{name}] must be a table, got {_shown(table)}")
@@ -81,12 +83,12 @@ def read_toml(path: str | Path) -> dict:
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise ConfigError(f"{path}:{line}: must be UTF-8, got byte 0x{error.object[error.start]:02x}") from error
-    except (ValueError, RecursionError) as error:  # numbers of thousands of digits and deep nesting are no TOML errors
+    except (ValueError, RecursionError) as error:  # thousands of digits and deep nesting raise no TOMLDecodeError
         raise ConfigError(f"{path}: must be TOML: {error}") from error
 
 
 def with_settings(tables: dict, settings: Sequence[str]) -> dict:
-    """A copy of ``tables`` with each ``section.key=value`` put in; the value is TOML, a bare word is a string."""
+    """A copy of ``tables`` with each ``section.key=value`` applied; the value is TOML, a bare word is a string."""
     tables = {name: dict(table) for name, table in tables.items()}
     for setting in settings:
         key, equals, text = setting.partition("=")
@@ -110,7 +112,7 @@ def _checked(key: str, value: Any, spec) -> Any:
     """``value`` if it has the type and range of ``spec`` (an int may stand for a float), else ConfigError."""
     wanted = spec.type
     if type(value) is not wanted and (wanted, type(value)) != (float, int):
-        raise ConfigError(f"{key} must be {_with_article(wanted)}, got {_shown(value)}")
+        raise ConfigError(f"{key} must be {KINDS[wanted]}, got {_shown(value)}")
     limits = spec.metadata
     if limits["choices"] and value not in limits["choices"]:
         raise ConfigError(f"{key} must be one of {', '.join(limits['choices'])}, got {_shown(value)}")
@@ -125,13 +127,9 @@ def _checked(key: str, value: Any, spec) -> Any:
     return wanted(value)
 
 
-def _with_article(wanted: type) -> str:
-    return {int: "a whole number", float: "a number", str: "a string", bool: "true or false"}[wanted]
-
-
 def _shown(value: Any) -> str:
     try:
         text = repr(value)
-    except ValueError:  # Python does not write out whole numbers of thousands of digits
+    except ValueError:  # Python refuses to print integers of thousands of digits
         return "a number of thousands of digits"
     return text if len(text) <= 100 else f"{text[:100]}..."

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tiny_run import tiny_config, tiny_trainer
+from tiny_run import entries_read, tiny_config, tiny_trainer
 
 from minitransformer.checkpoints import (
     average_checkpoints,
@@ -14,6 +14,7 @@ from minitransformer.checkpoints import (
     newest_checkpoints,
     save_checkpoint,
 )
+from minitransformer.checkpoints.header import slices
 from minitransformer.errors import CheckpointError
 from minitransformer.models import Transformer
 from minitransformer.optim import Adam
@@ -39,7 +40,7 @@ def saved(state, tmp_path):
     return tmp_path / "one.npz"
 
 
-def test_everything_comes_back_as_it_was_saved(state, saved):
+def test_a_checkpoint_restores_everything_as_it_was_saved(state, saved):
     config, model, optimizer = state
     loaded = load_checkpoint(saved)
     assert (loaded.update, loaded.config, loaded.step_count, loaded.tokenizer_text) == (7, config, 7, "")
@@ -47,15 +48,11 @@ def test_everything_comes_back_as_it_was_saved(state, saved):
     other_optimizer = Adam(other.parameters)
     loaded.restore(other, other_optimizer)
     assert other_optimizer.step_count == 7
-    pairs = (
-        (model.parameters.data, other.parameters.data),
-        (optimizer.m, other_optimizer.m),
-        (optimizer.v, other_optimizer.v),
-    )
-    for name, shape, offset in model.parameters.table:
-        for ours, theirs in pairs:
-            place = slice(offset, offset + int(np.prod(shape)))
-            np.testing.assert_array_equal(ours[place], theirs[place], err_msg=name)
+    ours = model.parameters.data, optimizer.m, optimizer.v
+    theirs = other.parameters.data, other_optimizer.m, other_optimizer.v
+    for name, where in slices(model.parameters.table).items():
+        for one, two in zip(ours, theirs, strict=True):
+            np.testing.assert_array_equal(one[where], two[where], err_msg=name)
 
 
 def test_a_checkpoint_needs_no_pickle_and_only_numpy(state, saved):
@@ -73,13 +70,7 @@ def test_the_same_state_makes_the_same_file(state, saved, tmp_path):
 
 
 def test_adams_vectors_are_read_only_where_they_are_wanted(saved, monkeypatch):
-    read, original = [], np.lib.npyio.NpzFile.__getitem__
-
-    def noted(archive, name):
-        read.append(name)
-        return original(archive, name)
-
-    monkeypatch.setattr(np.lib.npyio.NpzFile, "__getitem__", noted)
+    read = entries_read(monkeypatch)
     loaded = load_checkpoint(saved, with_optimizer=False)
     assert (loaded.adam_m, loaded.adam_v) == (None, None)
     load_model(saved)
@@ -128,7 +119,7 @@ def test_a_failed_write_leaves_the_old_file_whole_and_nothing_else(state, saved,
     assert [path.name for path in saved.parent.iterdir()] == ["one.npz"]
 
 
-def test_the_unfinished_files_of_a_killed_run_are_ignored_and_removed_and_those_of_others_stay(tmp_path):
+def test_unfinished_files_of_a_killed_run_are_removed_and_no_others(tmp_path):
     tiny_trainer(tmp_path, updates=4).run()
     names = ("checkpoints/.update_00000008.npz.0123456789abcdef.partial", ".metrics.jsonl.0123456789abcdef.partial")
     of_others = ("checkpoints/mean.npz.partial", "notes.txt.partial", "update_00000008.npz.partial")
@@ -151,9 +142,8 @@ def test_the_average_is_the_mean_of_the_parameters_and_makes_a_model(state, tmp_
     average_checkpoints(paths).save(tmp_path / "mean.npz")
     mean, tokenizer = load_model(tmp_path / "mean.npz")
     expected = np.mean(vectors, axis=0).astype(np.float32)
-    for name, shape, offset in mean.parameters.table:
-        part = expected[offset : offset + int(np.prod(shape))].reshape(shape)
-        np.testing.assert_array_equal(mean.parameters[name].data, part)
+    for name, where in slices(mean.parameters.table).items():
+        np.testing.assert_array_equal(mean.parameters[name].data.reshape(-1), expected[where])
     assert tokenizer is None
     with pytest.raises(CheckpointError, match="must hold Adam's state"):
         load_checkpoint(tmp_path / "mean.npz").restore(model, optimizer)
@@ -170,14 +160,14 @@ def test_checkpoints_of_different_models_are_not_averaged(state, saved, tmp_path
         average_checkpoints([])
 
 
-def test_more_checkpoints_than_there_are_cannot_be_asked_for(tmp_path):
+def test_asking_for_more_checkpoints_than_there_are_is_refused(tmp_path):
     tiny_trainer(tmp_path, updates=8).run()
     assert [path.name for path in newest_checkpoints(tmp_path, 2)] == ["update_00000004.npz", "update_00000008.npz"]
     with pytest.raises(CheckpointError, match="got 2, asked 3"):
         newest_checkpoints(tmp_path, 3)
 
 
-def test_a_model_brings_its_tokenizer_and_another_vocabulary_is_refused(state, tmp_path):
+def test_a_checkpoint_has_its_tokenizer_and_another_vocabulary_is_refused(state, tmp_path):
     config, model, optimizer = state
     tokenizer = Tokenizer.train(["a b c", "a b c"], 30, mode="words")
     fitting = replace(config, model=replace(config.model, vocab_size=tokenizer.vocab_size))

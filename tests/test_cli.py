@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from extras import need
+from tiny_run import entries_read
 
 from minitransformer import figures
 from minitransformer.checkpoints import load_checkpoint, load_model
@@ -68,7 +69,7 @@ def checkpoint(run) -> str:
 
 @pytest.fixture
 def type_in(monkeypatch):
-    """Make ``data`` the standard input, from a file or as if a person typed it."""
+    """Make ``data`` the standard input, from a file or as if typed at a terminal."""
 
     def set_stdin(data: bytes, terminal: bool = False) -> None:
         stream = io.TextIOWrapper(io.BytesIO(data), encoding="utf-8")
@@ -94,7 +95,7 @@ def test_decoding_undoes_encoding_line_by_line(run, type_in, capsys, option):
     assert output_of(capsys, "bpe", "decode", "--tokenizer", str(run / "bpe.txt"), *option) == text
 
 
-def test_a_run_goes_on_where_it_stopped(run, tmp_path, capsys):
+def test_a_stopped_run_resumes(run, tmp_path, capsys):
     settings = [f"training.directory={tmp_path / 'other'}", "training.updates=20", "training.validate_every=0"]
     argv = ["train", str(run / "run.toml")] + [word for setting in settings for word in ("--set", setting)]
     assert main(argv) == 0
@@ -132,7 +133,7 @@ def test_the_best_of_several_hypotheses_is_the_one_printed_alone(checkpoint, typ
     assert [numbered[0][1], numbered[3][1]] == alone
 
 
-def test_a_person_gets_an_answer_after_each_sentence(checkpoint, type_in, capsys):
+def test_typed_sentences_are_translated_one_by_one(checkpoint, type_in, capsys):
     type_in(b"nine\n")
     answer = output_of(capsys, "translate", "--checkpoint", checkpoint)
     type_in(b"nine\nnine\n", terminal=True)
@@ -140,13 +141,7 @@ def test_a_person_gets_an_answer_after_each_sentence(checkpoint, type_in, capsys
 
 
 def test_a_command_reads_the_checkpoint_once_and_without_adams_vectors(checkpoint, type_in, capsys, monkeypatch):
-    read, original = [], np.lib.npyio.NpzFile.__getitem__
-
-    def noted(archive, name):
-        read.append(name)
-        return original(archive, name)
-
-    monkeypatch.setattr(np.lib.npyio.NpzFile, "__getitem__", noted)
+    read = entries_read(monkeypatch)
     type_in(b"nine\n")
     output_of(capsys, "translate", "--checkpoint", checkpoint)
     assert sorted(read) == ["header", "parameters", "tokenizer"]
@@ -201,7 +196,7 @@ def test_pictures_of_runs_and_of_attention_are_png_files(run, checkpoint, tmp_pa
         assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_map_shows_the_pieces_that_the_model_said_and_where_it_looked_for_them(checkpoint, tmp_path, monkeypatch):
+def test_an_attention_map_shows_the_generated_subwords_and_their_weights(checkpoint, tmp_path, monkeypatch):
     drawn = {}
 
     def draw(weights, keys, queries, **labels):
@@ -213,9 +208,9 @@ def test_a_map_shows_the_pieces_that_the_model_said_and_where_it_looked_for_them
     text = "one two three"
     source = tokenizer.encode(text)
     search = load_checkpoint(checkpoint).config.translation
-    ((said,),) = search_lines(model, tokenizer, [text], search)
+    ((generated,),) = search_lines(model, tokenizer, [text], search)
     argv = ["plot", "attention", "--checkpoint", checkpoint, "--src", text, "-o", str(tmp_path / "a.png")]
-    for more, target in (([], said.ids), (["--tgt", "eins zwei"], tokenizer.encode("eins zwei"))):
+    for more, target in (([], generated.ids), (["--tgt", "eins zwei"], tokenizer.encode("eins zwei"))):
         assert main([*argv, *more]) == 0
         assert drawn["keys"] == tokenizer.subwords([*source, EOS])
         assert drawn["queries"] == tokenizer.subwords([*target, EOS])
@@ -224,7 +219,7 @@ def test_a_map_shows_the_pieces_that_the_model_said_and_where_it_looked_for_them
         assert drawn["title"] == "encoder-decoder attention, layer 1 of 1"
 
 
-def test_merges_travel_to_subword_nmt_and_back(run, capsys, tmp_path):
+def test_exported_merges_can_be_imported_again(run, capsys, tmp_path):
     words, codes, again = (str(tmp_path / name) for name in ("words.txt", "codes.txt", "again.txt"))
     texts = [str(run / "train.en"), str(run / "train.de")]
     options = ["--mode", "words", "--vocab-size", "90", "--criterion", "word_piece", "--min-count", "3"]

@@ -75,17 +75,11 @@ def test_a_fault_in_the_file_is_named_with_the_file(tmp_path, text, message):
     assert "\n" not in str(raised.value)
 
 
-def test_a_file_that_is_not_there_or_not_text_is_named(tmp_path):
-    with pytest.raises(ConfigError, match="none.toml: cannot be read: No such file"):
-        Config.load(tmp_path / "none.toml")
-    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe")
-    with pytest.raises(ConfigError, match="binary.toml:1: must be UTF-8, got byte 0xff"):
-        Config.load(tmp_path / "binary.toml")
-
-
-def test_a_byte_order_mark_is_no_text_and_a_byte_that_is_none_is_named_with_its_line(tmp_path):
+def test_a_file_that_is_not_there_or_not_utf8_is_named_with_its_line(tmp_path):
     path = tmp_path / "run.toml"
-    path.write_bytes(b"\xef\xbb\xbf[model]\r\nn_layers = 2\r\n")
+    with pytest.raises(ConfigError, match="run.toml: cannot be read: No such file"):
+        Config.load(path)
+    path.write_bytes(b"\xef\xbb\xbf[model]\r\nn_layers = 2\r\n")  # a byte order mark is ignored
     assert Config.load(path).model.n_layers == 2
     path.write_bytes(b"\xef\xbb\xbf[model]\n# gr\xf6\xdfer\n")
     with pytest.raises(ConfigError, match="run.toml:2: must be UTF-8, got byte 0xf6"):
@@ -142,11 +136,6 @@ def test_a_whole_number_may_stand_for_a_fraction_but_not_the_other_way_round():
         TranslationConfig(beam_size=4.0)
 
 
-@pytest.mark.parametrize("section", [ModelConfig, TrainingConfig, TranslationConfig])
-def test_every_default_lies_in_its_own_range(section):
-    section()
-
-
 # Table 3 as printed: row, then what differs from base.
 TABLE3 = {
     "A1": (6, 512, 2048, 1, 512, 512, 0.1, 0.1),
@@ -181,7 +170,7 @@ def test_the_rows_of_table_3_have_the_printed_shapes(row):
 
 
 def test_table_3_is_whole_and_an_unknown_row_is_answered_with_the_known_ones():
-    assert set(TABLE3) == {*TABLE3_ROWS, "big"}
+    assert set(TABLE3) == set(TABLE3_ROWS)
     with pytest.raises(ConfigError, match="row must be one of base, A1, .*, E, big, got 'A5'"):
         ModelConfig.table3("A5")
 

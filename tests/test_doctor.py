@@ -1,9 +1,10 @@
-"""``doctor`` never fails: it says what is there, and for what is missing the cure."""
+"""``doctor`` never fails: it reports what is installed, and how to install what is missing."""
 
 import importlib.metadata
 import importlib.util
 import subprocess
 import sys
+from unittest.mock import Mock
 
 import pytest
 
@@ -28,7 +29,7 @@ def test_numpy_cores_and_memory_are_found_everywhere(capsys):
     assert found["NumPy"] == numpy.__version__
     assert int(found["cores"]) >= 1
     assert "thread" in found["BLAS"]
-    assert "GiB" in found["memory"] or "does not tell" in found["memory"]
+    assert "GiB" in found["memory"] or "does not report" in found["memory"]
 
 
 @pytest.mark.parametrize(
@@ -43,17 +44,15 @@ def test_numpy_cores_and_memory_are_found_everywhere(capsys):
 )
 def test_what_is_missing_comes_with_the_extra_that_brings_it(package, item, extra, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "cupy", None)
-    real_find = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == package else real_find(name))
-    missing = {package, "nvidia-nccl-cu12"}
-    real_version = importlib.metadata.version
+    find, version = importlib.util.find_spec, importlib.metadata.version
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == package else find(name))
 
-    def version(name):
-        if name in missing:
+    def version_of_others(name):
+        if name in (package, "nvidia-nccl-cu12"):
             raise importlib.metadata.PackageNotFoundError(name)
-        return real_version(name)
+        return version(name)
 
-    monkeypatch.setattr(importlib.metadata, "version", version)
+    monkeypatch.setattr(importlib.metadata, "version", version_of_others)
     found = lines(capsys)[item]
     assert found.startswith("not found: ") and f"run pip install -e '.[{extra}]' in the checkout" in found
 
@@ -64,16 +63,13 @@ def test_more_threads_than_cores_are_reported(monkeypatch, capsys):
     assert "1000 threads" in found and "more threads than the" in found
 
 
-def test_a_blas_that_does_not_tell_its_threads_is_reported_as_such(monkeypatch, capsys):
+def test_a_blas_with_an_unknown_number_of_threads_is_reported(monkeypatch, capsys):
     monkeypatch.setattr(doctor, "blas_threads", lambda: None)
-    assert "cannot be told" in lines(capsys)["BLAS"]
+    assert "its number of threads is unknown" in lines(capsys)["BLAS"]
 
 
 def test_a_check_that_fails_is_reported_and_the_others_run(monkeypatch, capsys):
-    def broken():
-        raise RuntimeError("two\nlines")
-
-    monkeypatch.setitem(doctor.CHECKS, "memory", broken)
+    monkeypatch.setitem(doctor.CHECKS, "memory", Mock(side_effect=RuntimeError("two\nlines")))
     found = lines(capsys)
     assert found["memory"] == "not found: the check itself failed (RuntimeError: two lines)"
     assert "matplotlib" in found

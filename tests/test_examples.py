@@ -43,11 +43,8 @@ def test_numbers_are_spelled_as_in_english_and_german(number):
 
 def test_no_two_numbers_are_spelled_alike():
     numbers = range(0, 1_000_000, 997)
-    assert (
-        len({number_words.english(n) for n in numbers})
-        == len({number_words.german(n) for n in numbers})
-        == len(numbers)
-    )
+    for spell in (number_words.english, number_words.german):
+        assert len(set(map(spell, numbers))) == len(numbers)
 
 
 def test_numbers_are_drawn_once_and_those_shown_never():
@@ -64,8 +61,8 @@ def test_the_language_model_learns_any_text_and_writes_on(tmp_path, monkeypatch,
     options = ["--text", str(text), "--prompt", "line 1", "--updates", "3", "--directory", str(tmp_path / "run")]
     monkeypatch.setattr(sys, "argv", ["language_model", *options])
     assert language_model.main() == 0
-    told = capsys.readouterr().out
-    assert "nats a character on lines it never saw" in told and "\nline 1" in told
+    printed = capsys.readouterr().out
+    assert "nats a character on lines it never saw" in printed and "\nline 1" in printed
     assert all((tmp_path / "run" / name).is_file() for name in ("sample.txt", "curves.png"))
     monkeypatch.setattr(sys, "argv", ["language_model", *options, "--prompt", "Ω"])
     with pytest.raises(ConfigError, match="--prompt must have characters of the text alone, got 'Ω'"):

@@ -123,10 +123,6 @@ def test_a_very_long_sentence_gives_a_coarser_picture_not_a_larger_one(drawing, 
     assert max(figure.get_size_inches() * figure.dpi) <= 12_000
 
 
-def test_a_picture_is_a_png(drawing, rng):
-    assert png_bytes(draw_learning_curves({"a run": run_of(rng, 5)})).startswith(b"\x89PNG\r\n\x1a\n")
-
-
 def test_without_matplotlib_the_message_names_the_extra(rng, monkeypatch):
     for module in [name for name in sys.modules if name.split(".")[0] == "matplotlib"]:
         monkeypatch.delitem(sys.modules, module)

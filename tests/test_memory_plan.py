@@ -1,4 +1,4 @@
-"""What ``plan`` says an update will take is what it takes."""
+"""The memory that ``plan`` predicts for an update is what the update uses."""
 
 import tracemalloc
 
@@ -7,9 +7,9 @@ from small_models import batch_of_shape
 
 from minitransformer.cli.main import main
 from minitransformer.config import ModelConfig, TrainingConfig
-from minitransformer.models import Shape, Transformer
+from minitransformer.models import Transformer
 from minitransformer.optim import Adam
-from minitransformer.planning import parameter_count, plan
+from minitransformer.planning import Shape, parameter_count, plan
 from minitransformer.training import ParallelGradientAccumulator
 from minitransformer.training.step import train_step
 from minitransformer.workers import Workers
@@ -56,7 +56,7 @@ def test_the_peak_on_numpy_is_the_planned_one(name):
     assert plan(config, shape).peak == pytest.approx(measured(config, shape), rel=0.1)
 
 
-def test_two_micro_batches_side_by_side_take_what_is_planned_for_two_workers():
+def test_two_micro_batches_at_a_time_use_what_is_planned_for_two_workers():
     config = ModelConfig(**MODEL)
     assert plan(config, SHORT, workers=2).peak == pytest.approx(measured(config, SHORT, 2, 2), rel=0.1)
 
@@ -72,7 +72,7 @@ def test_base_and_big_have_the_papers_number_of_parameters():
     assert parameter_count(ModelConfig.big()) == pytest.approx(213e6, rel=0.01)
 
 
-def test_on_a_gpu_halves_take_half_the_activations_and_no_masks():
+def test_half_precision_on_a_gpu_halves_the_activations_and_stores_no_masks():
     config, shape = ModelConfig.base(), Shape(800, 32, 32)
     exact, half = (plan(config, shape, library="cupy", precision=each) for each in ("float32", "bfloat16"))
     assert half.activations == exact.activations // 2 and half.copies == half.parameters // 2

@@ -1,4 +1,4 @@
-"""What a run writes about itself: that the figures are what their names say, against slow sums of their own."""
+"""The metrics of a run, compared with slow sums over single sentences and updates."""
 
 import numpy as np
 import pytest
@@ -56,7 +56,7 @@ def test_the_epoch_line_is_the_token_weighted_mean_of_its_updates(tmp_path):
         begin = line["update"] + 1
 
 
-def test_only_a_cut_last_line_of_metrics_is_passed_over(tmp_path):
+def test_only_an_unfinished_last_line_of_metrics_is_ignored(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"kind": "train", "update": 1}\n{"kind": "train", "upd')
     assert [line["update"] for line in read_metrics(path)] == [1]

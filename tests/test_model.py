@@ -1,4 +1,4 @@
-"""The whole model's wiring: what may depend on what, what it can learn, cached decoding, words for bad input."""
+"""The wiring of the whole model: what may depend on what, what it can learn, and the refusal of bad input."""
 
 import numpy as np
 import pytest
@@ -33,9 +33,9 @@ def another_token(token: int) -> int:
 def test_every_source_token_changes_every_output(changes, rng):
     model, batch = small_model(rng, **changes), random_batch(rng, (5, 5), (4, 4))
     before = model(batch.src, batch.tgt_in).data
-    for place in range(batch.src.shape[1]):
+    for position in range(batch.src.shape[1]):
         src = batch.src.copy()
-        src[0, place] = another_token(src[0, place])
+        src[0, position] = another_token(src[0, position])
         after = model(src, batch.tgt_in).data
         assert (np.abs(after[0] - before[0]).max(axis=-1) > 1e-6).all()
         np.testing.assert_array_equal(after[1], before[1])  # the neighbour in the batch is not touched
@@ -45,12 +45,12 @@ def test_every_source_token_changes_every_output(changes, rng):
 def test_a_target_token_changes_its_own_and_later_outputs_but_no_earlier_one(changes, rng):
     model, batch = small_model(rng, **changes), random_batch(rng, (5, 5), (5, 5))
     before = model(batch.src, batch.tgt_in).data
-    for place in range(batch.tgt_in.shape[1]):
+    for position in range(batch.tgt_in.shape[1]):
         tgt = batch.tgt_in.copy()
-        tgt[0, place] = another_token(tgt[0, place])
+        tgt[0, position] = another_token(tgt[0, position])
         after = model(batch.src, tgt).data
-        np.testing.assert_array_equal(after[0, :place], before[0, :place])
-        assert (np.abs(after[0, place:] - before[0, place:]).max(axis=-1) > 1e-6).all()
+        np.testing.assert_array_equal(after[0, :position], before[0, :position])
+        assert (np.abs(after[0, position:] - before[0, position:]).max(axis=-1) > 1e-6).all()
         np.testing.assert_array_equal(after[1], before[1])
 
 
@@ -167,7 +167,7 @@ def test_unequal_micro_batches_give_the_gradient_of_the_batch_they_make_up(rng, 
     ],
     ids=["too large", "negative", "no batch axis", "not whole"],
 )
-def test_ids_that_are_no_tokens_are_refused(ids, words, rng):
+def test_ids_outside_the_vocabulary_are_refused(ids, words, rng):
     model, good = small_model(rng), np.array([[1, 4, 5]])
     with pytest.raises(ShapeError, match=f"src_ids {words}"):
         model(ids, good)

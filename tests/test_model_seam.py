@@ -10,19 +10,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_run import final_state, tiny_config
+from tiny_run import assert_same_state, checkpoint_of, tiny_config
 
 import minitransformer
 from minitransformer.autograd import functions, no_grad
 from minitransformer.checkpoints import load_model
-from minitransformer.config import BOS, ModelConfig
-from minitransformer.errors import CheckpointError, ConfigError
+from minitransformer.config import BOS, EOS, ModelConfig
+from minitransformer.errors import CheckpointError, ConfigError, ShapeError
 from minitransformer.generation import beam_search, greedy_search
+from minitransformer.generation.decoding import output_limits
 from minitransformer.models import LanguageModel, Model, Workload, build_model, register_model
 from minitransformer.nn import KeyValueCache
 from minitransformer.nn.encoder import Memory
 from minitransformer.nn.module import Parameter
-from minitransformer.planning import batch_flops, parameter_count, plan
+from minitransformer.planning import Shape, batch_flops, parameter_count, plan
 from minitransformer.text import pad_batch
 from minitransformer.training import Corpus, Trainer
 
@@ -98,7 +99,7 @@ def test_an_unknown_kind_is_refused_and_never_imported(tmp_path):
     with pytest.raises(ConfigError, match="register_model: the kind must be a new one, got 'transformer'"):
         register_model("transformer", Bigram)
     Trainer(bigram_config(tmp_path, 3), cycles(), progress=False).run()
-    path = tmp_path / "checkpoints" / "update_00000003.npz"
+    path = checkpoint_of(tmp_path, 3)
     program = f"from minitransformer.checkpoints import load_model; load_model({str(path)!r})"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert "model.kind must be one of transformer, language_model, got 'bigram'" in done.stderr
@@ -106,7 +107,7 @@ def test_an_unknown_kind_is_refused_and_never_imported(tmp_path):
 
 def test_a_toy_kind_trains_and_its_beam_follows_the_bigrams(tmp_path):
     Trainer(bigram_config(tmp_path, 60), cycles(), progress=False).run()
-    model, _ = load_model(tmp_path / "checkpoints" / "update_00000060.npz")
+    model, _ = load_model(checkpoint_of(tmp_path, 60))
     assert isinstance(model, Bigram) and parameter_count(model.config) == 2 * 20 * 16
     logits = model.embedding.data @ model.output.data.T
     assert [int(np.argmax(logits[a, 4:])) + 4 for a in range(5, 11)] == list(range(6, 12))
@@ -117,8 +118,6 @@ def test_a_toy_kind_trains_and_its_beam_follows_the_bigrams(tmp_path):
     assert all(best.log_prob >= each.log_prob for (best, *_), each in zip(wide, greedy, strict=True))
     shape = (4, 1, 6)
     assert batch_flops(model.config, *shape) == 3 * 2 * 4 * 6 * 16 * 20
-    from minitransformer.models import Shape
-
     assert plan(model.config, Shape(*shape)).parameters == 4 * parameter_count(model.config)
 
 
@@ -131,8 +130,7 @@ def test_a_toy_kind_that_is_killed_resumes_to_the_same_bits(tmp_path):
     killed.send_signal(signal.SIGKILL)
     killed.wait()
     Trainer(bigram_config(tmp_path / "killed", 20), cycles(), progress=False).run()
-    for one, other in zip(final_state(tmp_path / "killed", 20), final_state(tmp_path / "whole", 20), strict=True):
-        np.testing.assert_array_equal(one, other)
+    assert_same_state(tmp_path / "killed", tmp_path / "whole", 20)
 
 
 def _path() -> dict[str, str]:
@@ -168,6 +166,20 @@ def test_a_language_model_scores_what_it_generates_from_prompts_of_any_length(ke
             ends = len(each.ids) < len(prompt) + 5
             wanted = log_prob(prompt + each.ids, ends) - log_prob(prompt, ends=False)
             assert each.log_prob == pytest.approx(wanted, rel=1e-9)
+
+
+@pytest.mark.parametrize("search", [greedy_search, beam_search])
+def test_a_prompt_takes_its_share_of_the_learned_positions(search):
+    """BOS stands at position 0 and a prompt of 5 tokens at 1 to 5; token 5 predicts the first of 8 - 5 new ones."""
+    shape = SHAPE | {"positions": "learned", "max_positions": 8}
+    model = build_model(ModelConfig(kind="language_model", **shape), seed=1)
+    model.parameters["embedding"].data[EOS] = 0.0  # so that outputs are long
+    sources = pad_batch([[5, 6, 7, 8, 9], [5]], [[], []]).src
+    assert output_limits(model, sources, max_extra=50).tolist() == [3, 7]
+    found = search(model, sources, max_extra=50)
+    assert [len(each.ids) for each in np.ravel(found)] == [3, 7]
+    with pytest.raises(ShapeError, match="fewer tokens than model.max_positions = 8, got 8; shorten it"):
+        search(model, pad_batch([[5] * 8], [[]]).src)
 
 
 def test_a_language_model_sees_no_later_token_and_no_source(rng):

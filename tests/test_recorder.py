@@ -6,14 +6,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from small_models import random_batch, small_model
-from tiny_run import tiny_trainer
+from tiny_run import checkpoint_of, metrics_of, tiny_trainer
 
 from minitransformer.checkpoints import load_checkpoint
 from minitransformer.config import TrainingConfig
 from minitransformer.distributed.communicator import Communicator
 from minitransformer.errors import TrainingError
 from minitransformer.optim import Adam, LossScale, loss_scale
-from minitransformer.training import ParallelGradientAccumulator, StepResult, read_metrics, train_step, trainer
+from minitransformer.training import ParallelGradientAccumulator, StepResult, train_step, trainer
 from minitransformer.training.recorder import MAX_PENDING, MetricsRecorder
 
 
@@ -30,12 +30,23 @@ class OnDevice:
         return self.value
 
 
-def scaled(model, scale: LossScale | None) -> ParallelGradientAccumulator:
-    return ParallelGradientAccumulator(model.parameters, scale=scale)
+def scaled_step(model, adam: Adam, batch, scale: LossScale | None) -> StepResult:
+    accumulator = ParallelGradientAccumulator(model.parameters, scale=scale)
+    return train_step(model, adam, [batch], update=1, config=TrainingConfig(), accumulator=accumulator)
 
 
 def result(loss, norm=1.0) -> StepResult:
     return StepResult(loss, loss, 10, 12, norm, 0.1)
+
+
+def on_device(kind=OnDevice):
+    """`train_step` whose figures stay on a device."""
+
+    def step(*inputs, **named):
+        done = train_step(*inputs, **named)
+        return replace(done, **{name: kind(getattr(done, name)) for name in ("loss", "nll", "gradient_norm")})
+
+    return step
 
 
 def recorder(tmp_path, log_every: int = 1000) -> MetricsRecorder:
@@ -57,7 +68,7 @@ def test_host_results_are_read_at_once_and_device_results_together(tmp_path):
 
 
 @pytest.mark.parametrize("bad", [{"loss": float("nan")}, {"gradient_norm": float("inf")}])
-def test_an_update_that_diverges_is_named_though_it_is_read_later(bad, tmp_path):
+def test_an_update_that_diverges_is_named_even_if_it_is_read_later(bad, tmp_path):
     reads = recorder(tmp_path)
     bad = {name: OnDevice(value) for name, value in bad.items()}
     for number in range(5, 9):
@@ -67,28 +78,17 @@ def test_an_update_that_diverges_is_named_though_it_is_read_later(bad, tmp_path)
         reads.read(8)
 
 
-def test_a_run_writes_the_same_metrics_and_checkpoints_whenever_its_figures_are_read(tmp_path, monkeypatch):
+def test_metrics_do_not_depend_on_when_the_figures_are_read(tmp_path, monkeypatch):
     options = {"updates": 11, "log_every": 4, "save_every": 3, "validate_every": 5}
     tiny_trainer(tmp_path / "one", **options).run()
 
-    def on_device(*inputs, **named):
-        step = train_step(*inputs, **named)
-        return replace(
-            step, loss=OnDevice(step.loss), nll=OnDevice(step.nll), gradient_norm=OnDevice(step.gradient_norm)
-        )
-
-    monkeypatch.setattr(trainer, "train_step", on_device)
+    monkeypatch.setattr(trainer, "train_step", on_device())
     tiny_trainer(tmp_path / "two", **options).run()
-    timed = {"seconds", "tokens_per_second"}
-
-    def lines(run: str) -> list[dict]:
-        found = read_metrics(tmp_path / run / "metrics.jsonl")
-        return [{name: value for name, value in line.items() if name not in timed} for line in found]
-
-    assert lines("one") == lines("two") and len(lines("one")) > 4
-    for name in ("update_00000003.npz", "update_00000011.npz"):
-        paths = [tmp_path / run / "checkpoints" / name for run in ("one", "two")]
-        meters = [load_checkpoint(path).progress["epoch_so_far"] | {"seconds": 0.0} for path in paths]
+    one, two = (metrics_of(tmp_path / run) for run in ("one", "two"))
+    assert one == two and len(one) > 4
+    for update in (3, 11):
+        checkpoints = [load_checkpoint(checkpoint_of(tmp_path / run, update)) for run in ("one", "two")]
+        meters = [each.progress["epoch_so_far"] | {"seconds": 0.0} for each in checkpoints]
         assert meters[0] == meters[1]
 
 
@@ -96,9 +96,7 @@ def test_a_loss_scale_changes_no_bit_of_an_update_without_overflow(rng):
     batch, vectors = random_batch(rng), []
     for scale in (None, LossScale(1024.0, 0, True)):
         model = small_model(np.random.default_rng(3))
-        train_step(
-            model, Adam(model.parameters), [batch], update=1, config=TrainingConfig(), accumulator=scaled(model, scale)
-        )
+        scaled_step(model, Adam(model.parameters), batch, scale)
         vectors.append(model.parameters.data)
     np.testing.assert_array_equal(vectors[0], vectors[1])
 
@@ -107,9 +105,7 @@ def test_an_update_that_overflows_is_left_out_and_halves_the_scale(rng):
     model, scale = small_model(rng), LossScale(2.0**1023, 7, True)
     before, adam = model.parameters.data.copy(), Adam(model.parameters)
     with np.errstate(all="ignore"):
-        step = train_step(
-            model, adam, [random_batch(rng)], update=1, config=TrainingConfig(), accumulator=scaled(model, scale)
-        )
+        step = scaled_step(model, adam, random_batch(rng), scale)
     np.testing.assert_array_equal(model.parameters.data, before)
     assert (step.gradient_norm, adam.step_count) == (0.0, 0) and np.isfinite(step.loss)
     assert (scale.value, scale.good_updates) == (2.0**1022, 0)
@@ -127,14 +123,14 @@ def test_the_scale_grows_after_many_good_updates_and_ends_at_one(monkeypatch):
 
 
 @pytest.mark.parametrize("precision", ["float32", "tf32", "bfloat16"])
-def test_other_precisions_have_no_scale_and_wait_for_nothing(precision):
+def test_other_precisions_have_no_loss_scale_and_read_no_norm(precision):
     scale, before = LossScale.for_precision(precision), OnDevice.waits
     assert scale.value == 1.0 and scale.accepts(OnDevice(float("nan")))
     assert OnDevice.waits == before
 
 
 def test_no_rank_counts_as_busy_while_it_waits_for_the_device(tmp_path, monkeypatch):
-    """A device may wait for another rank in vain; while a rank is busy, nobody would find that out."""
+    """A device may wait for another rank in vain; while a rank counts as busy, that would go unnoticed."""
     busy, seen = [], []
 
     @contextmanager
@@ -148,11 +144,7 @@ def test_no_rank_counts_as_busy_while_it_waits_for_the_device(tmp_path, monkeypa
             seen.append(list(busy))
             return self.value
 
-    def on_device(*inputs, **named):
-        step = train_step(*inputs, **named)
-        return replace(step, loss=Watched(step.loss), nll=Watched(step.nll), gradient_norm=Watched(step.gradient_norm))
-
-    monkeypatch.setattr(trainer, "train_step", on_device)
+    monkeypatch.setattr(trainer, "train_step", on_device(Watched))
     monkeypatch.setattr(Communicator, "busy", noted)
     tiny_trainer(tmp_path, updates=5, log_every=4, save_every=3, validate_every=5).run()
     assert seen == [[]] * 15

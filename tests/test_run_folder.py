@@ -1,8 +1,8 @@
-"""The folder of a run: from which of its checkpoints a run goes on, which are kept, who may work in it."""
+"""The folder of a run: which checkpoint it resumes from, which are kept, and that one run uses it at a time."""
 
 import numpy as np
 import pytest
-from tiny_run import final_state, tiny_config, tiny_corpus, tiny_trainer
+from tiny_run import checkpoint_of, final_state, tiny_config, tiny_corpus, tiny_trainer
 
 from minitransformer.checkpoints import load_checkpoint, run_folder
 from minitransformer.errors import CheckpointError, TrainingError
@@ -57,10 +57,10 @@ def test_the_newest_checkpoints_are_kept_and_the_last_update_is_always_saved(tmp
 def test_a_damaged_newest_checkpoint_is_skipped_by_name_and_later_replaced(tmp_path, capsys):
     tiny_trainer(tmp_path, updates=12).run()
     state = final_state(tmp_path, 12)
-    newest = tmp_path / "checkpoints" / "update_00000012.npz"
+    newest = checkpoint_of(tmp_path, 12)
     newest.write_bytes(newest.read_bytes()[:1000])
     assert tiny_trainer(tmp_path, updates=10, keep_checkpoints=1).run().update == 10
-    assert load_checkpoint(tmp_path / "checkpoints" / "update_00000010.npz").update == 10
+    assert load_checkpoint(checkpoint_of(tmp_path, 10)).update == 10
     assert tiny_trainer(tmp_path, updates=12, keep_checkpoints=1).run().update == 12
     assert "skipped: checkpoint: " + str(newest) in capsys.readouterr().err
     for before, after in zip(state, final_state(tmp_path, 12), strict=True):
@@ -68,7 +68,7 @@ def test_a_damaged_newest_checkpoint_is_skipped_by_name_and_later_replaced(tmp_p
 
 
 @pytest.mark.parametrize("error", [CheckpointError("cannot be read: Permission denied"), MemoryError()], ids=repr)
-def test_a_newest_checkpoint_that_may_be_whole_is_not_passed_over(tmp_path, monkeypatch, error):
+def test_a_newest_checkpoint_that_may_be_whole_is_not_skipped(tmp_path, monkeypatch, error):
     tiny_trainer(tmp_path, updates=8).run()
     whole = load_checkpoint
 
@@ -83,9 +83,9 @@ def test_a_newest_checkpoint_that_may_be_whole_is_not_passed_over(tmp_path, monk
     assert caught.value is error
 
 
-def test_a_renamed_checkpoint_is_not_gone_on_from(tmp_path):
+def test_a_run_does_not_resume_from_a_renamed_checkpoint(tmp_path):
     tiny_trainer(tmp_path, updates=4).run()
-    old = tmp_path / "checkpoints" / "update_00000004.npz"
+    old = checkpoint_of(tmp_path, 4)
     old.rename(old.with_name("update_00000040.npz"))
     with pytest.raises(CheckpointError, match=r"00000040\.npz must hold the update of its name, got 4"):
         tiny_trainer(tmp_path, updates=50)

@@ -53,28 +53,12 @@ def test_a_beam_of_one_equals_greedy_search(seed, alpha):
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, 3.0])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_beam_wide_enough_equals_exhaustive_search(seed, alpha):
+def test_a_beam_wide_enough_ranks_every_output_as_exhaustive_search_does(seed, alpha):
     model, src = sharp_model(seed), random_sources(seed, (1, 3, 2))
     width = len(every_output(5))
-    beams = beam_search(model, src, beam_size=width, alpha=alpha, max_extra=2, n_best=7)
+    beams = beam_search(model, src, beam_size=width, alpha=alpha, max_extra=2, n_best=width)
     for row, found in zip(src, beams, strict=True):
-        assert_same(found, exhaustive_search(model, row, source_length(row) + 2, alpha)[:7])
-
-
-def test_a_beam_wide_enough_ranks_every_possible_output():
-    model, src = sharp_model(4), random_sources(4, (3,))
-    n = len(every_output(4))
-    (found,) = beam_search(model, src, beam_size=n, max_extra=1, n_best=n)
-    assert_same(found, exhaustive_search(model, src[0], 4, 0.6))
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_no_beam_scores_above_exhaustive_search(seed):
-    """Between two narrow beams there is no such law: a wider one may lose what a narrower one found."""
-    model, src = sharp_model(seed), random_sources(seed, (2,))
-    best = exhaustive_search(model, src[0], 4, 0.6)[0].score
-    for width in (1, 2, 3, 5, 8):
-        assert beam_search(model, src, beam_size=width, max_extra=2)[0][0].score <= best + 1e-12
+        assert_same(found, exhaustive_search(model, row, source_length(row) + 2, alpha))
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
@@ -131,15 +115,6 @@ def test_log_prob_is_what_the_whole_model_gives_the_output(seed):
 
 
 # --- sentences of a batch
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_the_order_of_a_batch_does_not_matter(seed):
-    model, src = sharp_model(seed, vocab_size=9), random_sources(seed, (3, 1, 6, 2), 9)
-    order = np.array([2, 0, 3, 1])
-    expected = both_searches(model, src, max_extra=4)
-    for row, found in enumerate(both_searches(model, src[order], max_extra=4)):
-        assert_same(found, expected[order[row % 4] + row // 4 * 4])
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -1,9 +1,10 @@
-"""Checkpoints that cannot be loaded: damaged ones are called so, and no others are."""
+"""Checkpoints that cannot be loaded: only damaged ones are called damaged."""
 
 import errno
 import json
 import os
 import pickle
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -37,9 +38,9 @@ def test_a_checkpoint_cut_anywhere_is_refused(saved, rng):
 def test_a_changed_byte_is_refused_or_changes_nothing(saved, rng):
     whole, loaded = saved.read_bytes(), load_checkpoint(saved)
     refused = 0
-    for place in rng.integers(0, len(whole), 200):
+    for position in rng.integers(0, len(whole), 200):
         damaged = bytearray(whole)
-        damaged[place] ^= 1 << int(rng.integers(8))
+        damaged[position] ^= 1 << int(rng.integers(8))
         saved.write_bytes(damaged)
         try:
             seen = load_checkpoint(saved)
@@ -80,28 +81,31 @@ def test_foreign_files_are_refused_and_never_executed(tmp_path):
     assert not bomb.exists()
 
 
+def refusal_of_undamaged(path) -> str:
+    """The message with which a file is refused that is not damaged, and therefore must not be deleted."""
+    with pytest.raises(CheckpointError) as caught:
+        load_checkpoint(path)
+    assert type(caught.value) is CheckpointError and "delete" not in str(caught.value)
+    return str(caught.value)
+
+
 def test_a_missing_file_and_a_folder_are_named(tmp_path):
-    with pytest.raises(CheckpointError, match="none.npz must be a file .* no such file"):
-        load_checkpoint(tmp_path / "none.npz")
-    with pytest.raises(CheckpointError, match="got a folder"):
-        load_checkpoint(tmp_path)
+    assert refusal_of_undamaged(tmp_path / "none.npz").endswith("must be a file that training wrote, got no such file")
+    assert refusal_of_undamaged(tmp_path).endswith("got a folder")
 
 
 def test_a_newer_format_is_refused_as_such(saved, monkeypatch):
     monkeypatch.setattr(checkpoint, "VERSION", 0)
-    with pytest.raises(CheckpointError, match="must have format version 0, got 1") as caught:
-        load_checkpoint(saved)
-    assert not isinstance(caught.value, DamagedCheckpointError)
+    assert "must have format version 0, got 1" in refusal_of_undamaged(saved)
 
 
-def test_a_version_that_only_looks_the_same_is_shown_as_what_it_is(saved):
+def test_a_version_of_another_type_is_refused_with_its_type(saved):
     change(saved, lambda header, _: header.update(version="1"))
-    with pytest.raises(CheckpointError, match="must have format version 1, got '1'"):
-        load_checkpoint(saved)
+    assert "must have format version 1, got '1'" in refusal_of_undamaged(saved)
 
 
 def change(path, act) -> None:
-    """Write the checkpoint anew, with right check sums, after ``act(header, arrays)``."""
+    """Rewrite the checkpoint, with correct checksums, after ``act(header, arrays)``."""
     with np.load(path) as stored:
         arrays = dict(stored)
     header = json.loads(arrays["header"].tobytes())
@@ -143,25 +147,19 @@ def test_values_that_no_training_writes_are_refused(saved, wrong):
         load_checkpoint(saved)
 
 
-def test_a_config_with_a_key_this_version_does_not_know_is_no_damage(saved):
+def test_an_unknown_config_key_means_another_version_not_damage(saved):
     change(saved, lambda header, _: header["config"]["model"].update(n_experts=8))
-    with pytest.raises(CheckpointError, match="written by another version .* unknown key 'n_experts'") as caught:
-        load_checkpoint(saved)
-    assert not isinstance(caught.value, DamagedCheckpointError) and "delete" not in str(caught.value)
+    message = refusal_of_undamaged(saved)
+    assert "written by another version" in message and "unknown key 'n_experts'" in message
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EIO, errno.EMFILE], ids=errno.errorcode.get)
-def test_a_file_that_the_system_does_not_give_is_not_called_damaged(saved, monkeypatch, number):
-    def refuse(*_, **__):
-        raise OSError(number, os.strerror(number))
-
-    monkeypatch.setattr(np, "load", refuse)
-    with pytest.raises(CheckpointError, match=f"one.npz cannot be read: {os.strerror(number)}$") as caught:
-        load_checkpoint(saved)
-    assert not isinstance(caught.value, DamagedCheckpointError)
+def test_a_file_that_the_system_cannot_read_is_not_called_damaged(saved, monkeypatch, number):
+    monkeypatch.setattr(np, "load", Mock(side_effect=OSError(number, os.strerror(number))))
+    assert refusal_of_undamaged(saved).endswith(f"one.npz cannot be read: {os.strerror(number)}")
 
 
-def test_a_wrong_offset_is_damage_though_the_system_calls_it_an_invalid_argument(saved):
+def test_a_damaged_offset_is_not_reported_as_an_invalid_argument(saved):
     damaged = bytearray(saved.read_bytes())
     damaged[-3] ^= 1 << 7  # top byte of where the zip's directory begins
     saved.write_bytes(damaged)
@@ -169,11 +167,8 @@ def test_a_wrong_offset_is_damage_though_the_system_calls_it_an_invalid_argument
         load_checkpoint(saved)
 
 
-def test_too_little_memory_for_a_whole_checkpoint_is_not_its_fault(saved, monkeypatch):
-    def refuse(*_, **__):
-        raise MemoryError
-
-    monkeypatch.setattr(np, "load", refuse)
+def test_too_little_memory_for_a_whole_checkpoint_is_not_called_damage(saved, monkeypatch):
+    monkeypatch.setattr(np, "load", Mock(side_effect=MemoryError))
     with pytest.raises(MemoryError):
         load_checkpoint(saved)
     saved.write_bytes(saved.read_bytes()[:-100])  # the memory may have been wanted only because of the damage

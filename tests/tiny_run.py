@@ -8,7 +8,7 @@ import numpy as np
 
 from minitransformer.checkpoints import load_checkpoint
 from minitransformer.config import Config, DataConfig, ExecutionConfig, ModelConfig, TrainingConfig
-from minitransformer.training import Corpus, Trainer
+from minitransformer.training import Corpus, Trainer, read_metrics
 
 MODEL = ModelConfig(vocab_size=20, n_layers=1, d_model=16, d_ff=32, n_heads=2, p_drop_attention=0.1, p_drop_ffn=0.1)
 
@@ -24,13 +24,7 @@ def tiny_corpus(n_train: int = 120, seed: int = 0) -> Corpus:
 def tiny_config(directory, *, data: dict | None = None, model: dict | None = None, **training) -> Config:
     """Epochs of 7 or 8 updates with dropout on, two micro-batches each; keywords change [training] or [execution]."""
     execution = {name: training.pop(name) for name in ("device", "precision", "kernels") if name in training}
-    defaults = {
-        "micro_batches": 2,
-        "warmup_steps": 20,
-        "log_every": 2,
-        "validate_every": 10,
-        "save_every": 4,
-    }
+    defaults = dict(micro_batches=2, warmup_steps=20, log_every=2, validate_every=10, save_every=4)
     return Config(
         model=replace(MODEL, **(model or {})),
         data=DataConfig(**{"src_tokens": 64, "tgt_tokens": 64} | (data or {})),
@@ -43,10 +37,37 @@ def tiny_trainer(directory, corpus: Corpus | None = None, **changes) -> Trainer:
     return Trainer(tiny_config(directory, **changes), corpus or tiny_corpus(), progress=False)
 
 
+def checkpoint_of(directory, update: int) -> Path:
+    return Path(directory) / "checkpoints" / f"update_{update:08d}.npz"
+
+
 def final_state(directory, update: int) -> list[np.ndarray]:
-    """All that training goes on from: parameters and Adam's state in the checkpoint of ``update``."""
-    checkpoint = load_checkpoint(Path(directory) / "checkpoints" / f"update_{update:08d}.npz")
+    """All that training resumes from: parameters and Adam's state in the checkpoint of ``update``."""
+    checkpoint = load_checkpoint(checkpoint_of(directory, update))
     return [checkpoint.parameters, checkpoint.adam_m, checkpoint.adam_v, np.array(checkpoint.step_count)]
+
+
+def assert_same_state(directory, other, update: int) -> None:
+    for one, two in zip(final_state(directory, update), final_state(other, update), strict=True):
+        np.testing.assert_array_equal(one, two, err_msg=f"{directory} and {other}")
+
+
+def metrics_of(directory) -> list[dict]:
+    """The lines of the run's metrics without what depends on the speed of the machine."""
+    lines = read_metrics(Path(directory) / "metrics.jsonl")
+    return [{key: line[key] for key in line if key not in ("seconds", "tokens_per_second")} for line in lines]
+
+
+def entries_read(monkeypatch) -> list[str]:
+    """A list to which the name of every entry that is read from an npz file is added."""
+    names, original = [], np.lib.npyio.NpzFile.__getitem__
+
+    def noted(file, name):
+        names.append(name)
+        return original(file, name)
+
+    monkeypatch.setattr(np.lib.npyio.NpzFile, "__getitem__", noted)
+    return names
 
 
 if __name__ == "__main__":

@@ -14,9 +14,9 @@ from minitransformer.backend import device_wait
 from minitransformer.config import TrainingConfig
 from minitransformer.kernels.cupy.launch import Counter
 from minitransformer.kernels.profile import Profile, profiled, timed
-from minitransformer.models import Shape, Transformer
+from minitransformer.models import Transformer
 from minitransformer.optim import Adam, LossScale
-from minitransformer.planning import plan
+from minitransformer.planning import Shape, plan
 from minitransformer.planning.flops import batch_flops
 from minitransformer.training import ParallelGradientAccumulator, evaluate_loss, train_step
 

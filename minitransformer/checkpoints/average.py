@@ -1,6 +1,5 @@
 """The mean of several checkpoints of one run  [sec. 6.1: the last 5 of a base model, the last 20 of a big one]."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -8,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from minitransformer.checkpoints.checkpoint import Checkpoint, load_checkpoint
-from minitransformer.checkpoints.header import shapes
+from minitransformer.checkpoints.header import shapes, slices
 from minitransformer.errors import CheckpointError
 
 
@@ -16,7 +15,7 @@ def average_checkpoints(paths: Sequence[str | Path]) -> Checkpoint:
     """mean = sum of parameters / number of checkpoints, summed in float64, one file in memory at a time.
 
     The result has the config, tokenizer and update of the last path and no state of Adam: it translates, but training
-    does not go on from it. ``result.save(path)`` writes it.
+    cannot resume from it. ``result.save(path)`` writes it.
 
     Raises:
         CheckpointError: no paths, an unreadable file, or checkpoints of different models or tokenizers.
@@ -28,17 +27,12 @@ def average_checkpoints(paths: Sequence[str | Path]) -> Checkpoint:
         checkpoint = load_checkpoint(path, with_optimizer=False)
         first = first or checkpoint
         _check_same_model(first, checkpoint)
-        for name, values in _named(checkpoint).items():
-            total[name] = total.get(name, 0.0) + values.astype(np.float64)
+        for name, where in slices(checkpoint.table).items():
+            total[name] = total.get(name, 0.0) + checkpoint.parameters[where].astype(np.float64)
     mean = np.zeros_like(checkpoint.parameters)
-    for name, shape, offset in checkpoint.table:
-        mean[offset : offset + math.prod(shape)] = total[name] / len(paths)
+    for name, where in slices(checkpoint.table).items():
+        mean[where] = total[name] / len(paths)
     return replace(checkpoint, parameters=mean, adam_m=None, adam_v=None, step_count=0, progress={}, path="")
-
-
-def _named(checkpoint: Checkpoint) -> dict[str, np.ndarray]:
-    vector = checkpoint.parameters
-    return {name: vector[offset : offset + math.prod(shape)] for name, shape, offset in checkpoint.table}
 
 
 def _check_same_model(first: Checkpoint, other: Checkpoint) -> None:

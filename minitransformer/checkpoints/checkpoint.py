@@ -2,12 +2,11 @@
 
 It holds five entries: ``header`` (JSON in UTF-8: format, version, update, step count, config, table of names,
 progress), ``tokenizer`` (its text in UTF-8), and the vectors ``parameters``, ``adam_m`` and ``adam_v``. A checkpoint
-without Adam's state (a mean of several) lacks the last two: it translates, but training cannot go on from it.
+without Adam's state (a mean of several) lacks the last two: it translates, but training cannot resume from it.
 """
 
 import errno
 import json
-import math
 import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from minitransformer.backend import load_array_module, to_numpy
-from minitransformer.checkpoints.header import Table, checked_progress, count, shapes, table_from
+from minitransformer.checkpoints.header import Table, checked_progress, count, shapes, slices, table_from
 from minitransformer.config import Config
 from minitransformer.errors import CheckpointError, ConfigError, DamagedCheckpointError
 from minitransformer.files import write_atomically
@@ -24,16 +23,17 @@ from minitransformer.optim import Adam
 from minitransformer.text import Tokenizer
 
 FORMAT, VERSION = "minitransformer checkpoint", 1
+VECTORS = ("parameters", "adam_m", "adam_v")
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a file holds, as NumPy arrays.
+    """The contents of a file, as NumPy arrays.
 
     Attributes:
         update: updates of the parameters done so far.
         tokenizer_text: the tokenizer's file, or "" where training had ids and no tokenizer.
-        parameters: (n,) the model's vector, gaps included.   adam_m, adam_v: (n,) or None (not there, or not read).
+        parameters: (n,) the model's vector, gaps included.   adam_m, adam_v: (n,) or None (absent, or not read).
         step_count: Adam's own count.
         progress: what only the Trainer reads: fingerprint of the data, position in it, running means.
         path: where it was read from, for messages.
@@ -41,9 +41,9 @@ class Checkpoint:
 
     update: int
     config: Config
-    tokenizer_text: str
     table: Table
     parameters: np.ndarray
+    tokenizer_text: str = ""
     adam_m: np.ndarray | None = None
     adam_v: np.ndarray | None = None
     step_count: int = 0
@@ -59,8 +59,7 @@ class Checkpoint:
         header = {"format": FORMAT, "version": VERSION, "update": self.update, "step_count": self.step_count}
         header |= {"config": self.config.to_dict(), "table": self.table, "progress": self.progress}
         arrays = {"header": _bytes_of(json.dumps(header)), "tokenizer": _bytes_of(self.tokenizer_text)}
-        vectors = {"parameters": self.parameters, "adam_m": self.adam_m, "adam_v": self.adam_v}
-        arrays |= {name: vector for name, vector in vectors.items() if vector is not None}
+        arrays |= {name: getattr(self, name) for name in VECTORS if getattr(self, name) is not None}
         try:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
             write_atomically(path, lambda file: np.savez(file, **arrays))
@@ -94,12 +93,12 @@ class Checkpoint:
         """Copy the parameters, and Adam's state if an optimizer is given, into place, name by name.
 
         Raises:
-            CheckpointError: the names or shapes are not the model's, or Adam's state is wanted and not there.
+            CheckpointError: the names or shapes are not the model's, or Adam's state is wanted and absent.
         """
         self._check_fits(shapes(model.parameters.table))
         if optimizer is not None and self.adam_m is None:
             raise CheckpointError(
-                f"checkpoint: {self.path} must hold Adam's state to train on, got parameters alone (a mean of "
+                f"checkpoint: {self.path} must hold Adam's state to resume from it, got parameters alone (a mean of "
                 "checkpoints?); resume from a checkpoint that training wrote"
             )
         self._copy(self.parameters, model.parameters.data, model)
@@ -119,37 +118,20 @@ class Checkpoint:
 
     def _copy(self, stored: np.ndarray, vector, model: Model) -> None:
         """Fill ``vector`` (either library) from ``stored``. By name: the layout in memory may have changed since."""
-        offsets = {name: offset for name, _, offset in self.table}
-        values = np.zeros(len(vector), dtype=stored.dtype)
-        for name, shape, offset in model.parameters.table:
-            size, start = math.prod(shape), offsets[name]
-            values[offset : offset + size] = stored[start : start + size]
+        where, values = slices(self.table), np.zeros(len(vector), dtype=stored.dtype)
+        for name, there in slices(model.parameters.table).items():
+            values[there] = stored[where[name]]
         vector[...] = model.xp.asarray(values)
 
 
-def save_checkpoint(
-    path: str | Path,
-    model: Model,
-    optimizer: Adam,
-    *,
-    update: int,
-    config: Config,
-    tokenizer_text: str = "",
-    progress: dict | None = None,
-) -> None:
-    """Write the state of training after ``update`` updates, whole or not at all."""
-    checkpoint = Checkpoint(
-        update=update,
-        config=config,
-        tokenizer_text=tokenizer_text,
-        table=model.parameters.table,
-        parameters=to_numpy(model.parameters.data),
-        adam_m=to_numpy(optimizer.m),
-        adam_v=to_numpy(optimizer.v),
-        step_count=optimizer.step_count,
-        progress=progress or {},
-    )
-    checkpoint.save(path)
+def save_checkpoint(path: str | Path, model: Model, optimizer: Adam, **facts) -> None:
+    """Write the state of training, whole or not at all; raises what ``Checkpoint.save`` raises.
+
+    facts: ``update`` and ``config``; ``tokenizer_text`` and ``progress``, if there are any; as in `Checkpoint`
+    """
+    vectors = map(to_numpy, (model.parameters.data, optimizer.m, optimizer.v))
+    arrays = dict(zip(VECTORS, vectors, strict=True))
+    Checkpoint(**facts, **arrays, table=model.parameters.table, step_count=optimizer.step_count).save(path)
 
 
 def load_checkpoint(path: str | Path, with_optimizer: bool = True) -> Checkpoint:
@@ -165,17 +147,17 @@ def load_checkpoint(path: str | Path, with_optimizer: bool = True) -> Checkpoint
         if not Path(path).is_file():
             got = "a folder" if Path(path).is_dir() else "no such file"
             raise CheckpointError(f"checkpoint: {path} must be a file that training wrote, got {got}")
-        return _read(path, unwanted=() if with_optimizer else ("adam_m", "adam_v"))
+        return _read(path, unwanted=() if with_optimizer else VECTORS[1:])
     except CheckpointError:
         raise
-    except ConfigError as error:  # the bytes have passed their check sums: this is no damage
+    except ConfigError as error:  # the bytes match their checksums: the file is not damaged
         raise CheckpointError(
             f"checkpoint: {path} was written by another version and must be used with that one: {error}"
         ) from error
-    except Exception as error:  # bytes at random make zipfile, NumPy and JSON raise nearly anything
-        if isinstance(error, MemoryError) and _has_right_sums(path):
+    except Exception as error:  # damaged bytes make zipfile, NumPy and JSON raise nearly anything
+        if isinstance(error, MemoryError) and _matches_checksums(path):
             raise
-        # An offset that is wrong is an invalid argument to the system.
+        # A damaged offset is an invalid argument to the operating system.
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
             raise CheckpointError(f"checkpoint: {path} cannot be read: {error.strerror}") from error
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:120]
@@ -202,38 +184,33 @@ def _read(path: str | Path, unwanted: tuple[str, ...]) -> Checkpoint:
             f"checkpoint: {path} must have format version {VERSION}, got {header['version']!r}; "
             "load it with the version of minitransformer that wrote it"
         )
-    return _checkpoint_from(header, arrays, str(path))
-
-
-def _has_right_sums(path: str | Path) -> bool:
-    """Whether the memory that reading wanted was really needed, and not for a size that damage made large."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return archive.testzip() is None  # reads little by little
-    except Exception:
-        return False
-
-
-def _checkpoint_from(header: dict, arrays: dict[str, np.ndarray], path: str) -> Checkpoint:
     config = Config.from_dict(header["config"], "its config")
+    vectors = {name: arrays[name] for name in VECTORS if name in arrays}
     length = len(arrays["parameters"])
-    for name in {"parameters", "adam_m", "adam_v"} & set(arrays):
-        if arrays[name].shape != (length,) or arrays[name].dtype != config.model.dtype:
-            raise ValueError(f"{name} is {arrays[name].dtype} {arrays[name].shape}")
-    if ("adam_m" in arrays) != ("adam_v" in arrays):
-        raise ValueError("of adam_m and adam_v only one is there")
+    for name, vector in vectors.items():
+        if vector.shape != (length,) or vector.dtype != config.model.dtype:
+            raise ValueError(f"{name} is {vector.dtype} {vector.shape}")
+    if len(vectors) == 2:
+        raise ValueError("it has only one of adam_m and adam_v")
     return Checkpoint(
         update=count(header["update"]),
         config=config,
-        tokenizer_text=_text_of(arrays["tokenizer"]),
         table=table_from(header["table"], length),
-        parameters=arrays["parameters"],
-        adam_m=arrays.get("adam_m"),
-        adam_v=arrays.get("adam_v"),
+        tokenizer_text=_text_of(arrays["tokenizer"]),
         step_count=count(header["step_count"]),
         progress=checked_progress(header["progress"]),
-        path=path,
+        path=str(path),
+        **vectors,
     )
+
+
+def _matches_checksums(path: str | Path) -> bool:
+    """Whether the file is whole: if not, a damaged size may be why reading took so much memory."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return archive.testzip() is None  # reads in small blocks
+    except Exception:
+        return False
 
 
 def _bytes_of(text: str) -> np.ndarray:

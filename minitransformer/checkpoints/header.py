@@ -1,4 +1,4 @@
-"""What the header of a checkpoint must hold. Check sums show damage, but not values that no training has written."""
+"""What the header of a checkpoint must hold. Checksums show damage, but not values that no training has written."""
 
 import math
 
@@ -10,30 +10,35 @@ def shapes(table: Table) -> dict[str, tuple[int, ...]]:
     return {name: tuple(shape) for name, shape, _ in table}
 
 
+def slices(table: Table) -> dict[str, slice]:
+    """Where each parameter lies in the vector."""
+    return {name: slice(offset, offset + math.prod(shape)) for name, shape, offset in table}
+
+
 def count(value: object) -> int:
-    """``value`` if it is a whole number from 0 on, else ValueError."""
+    """``value`` if it is an integer of at least 0, else ValueError."""
     if type(value) is not int or value < 0:
         raise ValueError(f"{value!r} is no count")
     return value
 
 
 def table_from(entries: list, length: int) -> Table:
-    """The table of a header, for a parameter vector of this length; ValueError or TypeError if it is none."""
+    """The table of a header, for a parameter vector of this length; ValueError or TypeError if it is not one."""
     table = [(str(name), tuple(map(count, shape)), count(offset)) for name, shape, offset in entries]
     if len(shapes(table)) < len(table):
-        raise ValueError("a parameter has two places")
+        raise ValueError("a parameter is listed twice")
     end = 0
-    for name, shape, offset in sorted(table, key=lambda entry: entry[2]):
-        if not end <= offset <= length - math.prod(shape):
+    for name, where in sorted(slices(table).items(), key=lambda item: item[1].start):
+        if not end <= where.start <= where.stop <= length:
             raise ValueError(f"{name} overlaps another parameter or lies outside the parameter vector")
-        end = offset + math.prod(shape)
+        end = where.stop
     return table
 
 
 METER = {"loss": float, "nll": float, "tokens": int, "updates": int, "gradient_norm": float, "seconds": float}
 LOSS_SCALE = {"value": float, "good_updates": int, "is_needed": bool}
 PROGRESS = {"seconds": float, "interval": METER, "epoch_so_far": METER, "loss_scale": LOSS_SCALE}
-"""What a Trainer reads of its own progress, and the type of each entry; ``loss_scale`` may be missing."""
+"""The entries of a Trainer's progress and their types; ``loss_scale`` may be missing."""
 
 
 def checked_progress(progress: dict, schema: dict = PROGRESS) -> dict:

@@ -11,7 +11,7 @@ from minitransformer.files import remove_temporaries
 
 try:
     import fcntl
-except ImportError:  # not a Unix: runs are not kept apart there
+except ImportError:  # not Unix: there is no lock there
     fcntl = None
 
 CHECKPOINT_NAME = re.compile(r"update_(\d+)\.npz")
@@ -27,15 +27,15 @@ class RunFolder:
         self._lock: int | None = None
 
     def enter(self) -> None:
-        """Make the folder if need be, keep other runs out, and delete the unfinished files of a killed run.
+        """Create the folder, lock it against other runs, and delete the unfinished files of a killed run.
 
         Raises:
-            ConfigError: the folder cannot be made or written.
-            TrainingError: another run is at work in it.
+            ConfigError: the folder cannot be created or written.
+            TrainingError: another run uses it.
         """
         try:
             self.checkpoints.mkdir(parents=True, exist_ok=True)
-            self._keep_others_out()
+            self._lock_folder()
             remove_temporaries(self.directory, self.metrics.name)
             remove_temporaries(self.checkpoints, "update_*.npz")
         except OSError as error:
@@ -44,14 +44,14 @@ class RunFolder:
             ) from error
 
     def leave(self) -> None:
-        """Let other runs in."""
+        """Unlock the folder."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
     __del__ = leave
 
-    def _keep_others_out(self) -> None:
+    def _lock_folder(self) -> None:
         if fcntl is None or self._lock is not None:
             return
         self._lock = os.open(self.directory, os.O_RDONLY)
@@ -68,16 +68,16 @@ class RunFolder:
         return self.checkpoints / f"update_{update:08d}.npz"
 
     def paths(self) -> list[Path]:
-        """The checkpoints, oldest first. Files of other names are none of ours."""
+        """The checkpoints, oldest first. Files of other names are ignored."""
         found = [(CHECKPOINT_NAME.fullmatch(path.name), path) for path in self.checkpoints.glob("*.npz")]
         return [path for _, path in sorted((int(match[1]), path) for match, path in found if match)]
 
     def newest_whole(self, warn: Callable[[str], object]) -> Checkpoint | None:
-        """The newest checkpoint that is whole, or None where there is none; ``warn`` hears of damaged newer ones.
+        """The newest checkpoint that is whole, or None where there are none; damaged newer ones are passed to ``warn``.
 
         Raises:
-            CheckpointError: all are damaged; or one that may well be whole cannot be read, is of another version, or
-                has been renamed.
+            CheckpointError: all are damaged; or one that may be whole cannot be read, has another version, or has been
+                renamed.
         """
         paths = self.paths()
         for path in reversed(paths):
@@ -101,7 +101,7 @@ class RunFolder:
     def prune(self, keep: int, update: int) -> None:
         """Delete all but the ``keep`` newest checkpoints (0: delete none) up to ``update``.
 
-        Those beyond it are damaged ones that a resumed run passed over: they must not count as the newest.
+        Those beyond it are damaged ones that a resumed run skipped: they must not count as the newest.
         """
         known = [path for path in self.paths() if path.name <= self.path_of(update).name]
         for path in known[:-keep] if keep else []:

@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from minitransformer.cli.common import add_parallel_texts, add_processes_option, aligned_files, at_least_one
+from minitransformer.cli.options import add_number, add_parallel_texts, add_processes_option, aligned_files
 
 
 def add_parser(commands: argparse._SubParsersAction) -> None:
@@ -16,13 +16,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     add_parallel_texts(parser)
     parser.add_argument("--tokenizer", type=Path, required=True, metavar="FILE", help="tokenizer, from `bpe train`")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="folder to create")
-    parser.add_argument(
-        "--max-length",
-        type=at_least_one,
-        default=256,
-        metavar="N",
-        help="leave out and count pairs with a longer side; tokens, including EOS (default: 256)",
-    )
+    add_number(parser, "--max-length", 256, "leave out and count pairs with a longer side; tokens, including EOS")
     add_processes_option(parser)
     parser.set_defaults(run=run)
 
@@ -33,7 +27,7 @@ def run(arguments: argparse.Namespace) -> None:
 
     header = binarise(
         Tokenizer.load(arguments.tokenizer),
-        aligned_files(arguments),
+        aligned_files(arguments.src, arguments.tgt),
         arguments.output,
         max_length=arguments.max_length,
         processes=arguments.processes,

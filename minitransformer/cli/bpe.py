@@ -4,14 +4,15 @@ import argparse
 import sys
 from pathlib import Path
 
-from minitransformer.cli.common import add_processes_option, at_least_one, stdin_lines, writable_file
+from minitransformer.cli.common import stdin_lines, writable_file
+from minitransformer.cli.options import add_number, add_processes_option
 from minitransformer.errors import DataError
+from minitransformer.files import write_text
 
 
 def add_parser(commands: argparse._SubParsersAction) -> None:
     parser = commands.add_parser("bpe", help="learn a subword vocabulary (byte-pair encoding) and apply it")
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-
     _add_train(actions)
     _add_coding(actions)
     _add_exchange(actions)
@@ -19,13 +20,11 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
 
 def _add_train(actions: argparse._SubParsersAction) -> None:
     train = actions.add_parser("train", help="learn a subword vocabulary from text files")
-    train.add_argument(
-        "inputs", type=Path, nargs="+", metavar="INPUT", help="text, one sentence per line (also .gz, .xz)"
-    )
+    shown = "text, one sentence per line (also .gz, .xz)"
+    train.add_argument("inputs", type=Path, nargs="+", metavar="INPUT", help=shown)
     train.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="tokenizer file to write")
-    train.add_argument(
-        "--vocab-size", type=int, default=8000, metavar="N", help="tokens, including special ones (default: 8000)"
-    )
+    shown = "tokens, including special ones (default: 8000)"
+    train.add_argument("--vocab-size", type=int, default=8000, metavar="N", help=shown)
     train.add_argument(
         "--mode",
         choices=("bytes", "words"),
@@ -39,13 +38,8 @@ def _add_train(actions: argparse._SubParsersAction) -> None:
         help="which pair is merged next: the most frequent one, or, for word_piece, the one with the highest "
         "count(ab) / (count(a) count(b)) (default: frequency)",
     )
-    train.add_argument(
-        "--min-count",
-        type=at_least_one,
-        default=2,
-        metavar="N",
-        help="pairs that occur less often are not merged; use 100 or more with word_piece (default: 2)",
-    )
+    shown = "pairs that occur less often are not merged; use 100 or more with word_piece"
+    add_number(train, "--min-count", 2, shown)
     add_processes_option(train)
     train.set_defaults(run=run_train)
 
@@ -110,14 +104,12 @@ def run_import(arguments: argparse.Namespace) -> None:
 
 
 def run_export(arguments: argparse.Namespace) -> None:
-    from minitransformer.files import write_atomically
     from minitransformer.text import Tokenizer
     from minitransformer.text.subword_nmt_file import codes_of
 
     output = writable_file(arguments.output, [arguments.tokenizer])
     tokenizer = Tokenizer.load(arguments.tokenizer)
-    text = codes_of(tokenizer)
-    write_atomically(output, lambda file: file.write(text.encode("utf-8")))
+    write_text(output, codes_of(tokenizer))
     print(f"{output}: {len(tokenizer.merges)} merges")
 
 

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import math
 import sys
 from collections import Counter
 from collections.abc import Iterable
@@ -10,14 +9,10 @@ from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
-from minitransformer.cli.common import (
-    add_parallel_texts,
-    add_processes_option,
-    aligned_files,
-    at_least_one,
-    writable_file,
-)
+from minitransformer.cli.common import writable_file
+from minitransformer.cli.options import add_number, add_parallel_texts, add_processes_option, aligned_files
 from minitransformer.errors import ConfigError
+from minitransformer.files import write_atomically
 
 
 def add_parser(commands: argparse._SubParsersAction) -> None:
@@ -30,49 +25,19 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     parser.add_argument(
         "-o", "--output", type=Path, nargs=2, required=True, metavar=("SRC", "TGT"), help="the two files to write"
     )
-    parser.add_argument(
-        "--max-words", type=at_least_one, default=250, metavar="N", help="maximum words of a side (default: 250)"
-    )
-    parser.add_argument(
-        "--max-ratio",
-        type=_ratio,
-        default=2.0,
-        metavar="X",
-        help="maximum words of one side per word of the other (default: 2)",
-    )
-    parser.add_argument(
-        "--max-word",
-        type=at_least_one,
-        default=100,
-        metavar="N",
-        help="maximum characters of a word (default: 100)",
-    )
+    add_number(parser, "--max-words", 250, "maximum words of a side")
+    add_number(parser, "--max-ratio", 2.0, "maximum words of one side per word of the other")
+    add_number(parser, "--max-word", 100, "maximum characters of a word")
     for side in ("src", "tgt"):
-        parser.add_argument(
-            f"--{side}-script",
-            default="",
-            metavar="NAME",
-            help="script to which more than half of the letters of this side must belong, such as Latin (default: any)",
-        )
+        shown = "script to which more than half of the letters of this side must belong, such as Latin (default: any)"
+        parser.add_argument(f"--{side}-script", default="", metavar="NAME", help=shown)
     parser.add_argument("--json", action="store_true", help="print the counts as a JSON object (default: a table)")
     add_processes_option(parser)
     parser.set_defaults(run=run)
 
 
-def _ratio(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 1 <= value < math.inf:
-        raise argparse.ArgumentTypeError(f"must be a number of at least 1, got {text[:60]!r}")
-    return value
-
-
 def run(arguments: argparse.Namespace) -> None:
-    from minitransformer.files import write_atomically
-
-    files = aligned_files(arguments)
+    files = aligned_files(arguments.src, arguments.tgt)
     inputs = [*arguments.src, *arguments.tgt]
     outputs = [writable_file(path, inputs) for path in arguments.output]
     if outputs[0].absolute() == outputs[1].absolute():
@@ -109,7 +74,6 @@ def _clean(
 def _report(counts: Counter[str], as_json: bool) -> None:
     from minitransformer.text.cleaning import REASONS
 
-    total = counts["pairs"]
     names = ("pairs", "normalised", *REASONS, "kept")
     if as_json:
         print(json.dumps({name: counts[name] for name in names}))
@@ -117,4 +81,4 @@ def _report(counts: Counter[str], as_json: bool) -> None:
     meanings = {"pairs": "pairs read", "normalised": "changed by normalising", "kept": "kept"}
     for name in names:
         what = meanings.get(name, f"left out: {name}")
-        print(f"{what:26}{counts[name]:>12,}{100 * counts[name] / total:>9.2f} %")
+        print(f"{what:26}{counts[name]:>12,}{100 * counts[name] / counts['pairs']:>9.2f} %")

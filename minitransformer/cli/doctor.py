@@ -1,4 +1,4 @@
-"""``doctor``: what this machine has for training, and for what is missing the cure in one sentence."""
+"""``doctor``: what this machine has for training, and how to install what is missing."""
 
 import argparse
 import importlib.metadata
@@ -6,13 +6,14 @@ import importlib.util
 import os
 import platform
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from minitransformer.blas import blas_threads, core_count
-from minitransformer.errors import install_hint
+from minitransformer.errors import BackendError, install_hint
 
 Finding = tuple[str, str]
-"""What was found ("" if nothing), and the cure or a remark ("" if none is needed)."""
+"""What was found ("" if nothing), and the remedy or a remark ("" if none is needed)."""
 
 GIB = 1 << 30
 
@@ -24,27 +25,12 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     for name, check in CHECKS.items():
-        found, remark = _examined(check)
+        try:
+            found, remark = check()
+        except Exception as error:  # a broken installation can raise anything; the other checks still run
+            found, remark = "", f"the check itself failed ({type(error).__name__}: {' '.join(str(error).split())})"
         line = f"{name:<11} {found or 'not found'}"
         print(f"{line}: {remark}" if remark else line)
-
-
-def _examined(check: Callable[[], Finding]) -> Finding:
-    """The finding of one check. A broken installation can raise anything; the doctor reports it and goes on."""
-    try:
-        return check()
-    except Exception as error:
-        return "", f"the check itself failed ({type(error).__name__}: {' '.join(str(error).split())})"
-
-
-def _python() -> Finding:
-    return f"{platform.python_version()} on {platform.system()} {platform.machine()}", ""
-
-
-def _numpy() -> Finding:
-    import numpy
-
-    return numpy.__version__, ""
 
 
 def _blas() -> Finding:
@@ -52,25 +38,18 @@ def _blas() -> Finding:
 
     blas = numpy.show_config(mode="dicts")["Build Dependencies"]["blas"]
     threads, cores = blas_threads(), core_count()
+    found = f"{blas['name']} {blas['version']}"
     if threads is None:
-        return f"{blas['name']} {blas['version']}", "how many threads it uses cannot be told; see its own documentation"
-    found = f"{blas['name']} {blas['version']}, {_threads(threads)}"
+        return found, "its number of threads is unknown; see the documentation of this BLAS"
+    found += ", 1 thread" if threads == 1 else f", {threads} threads"
     if threads > cores:
         return found, f"more threads than the {cores} cores; set OPENBLAS_NUM_THREADS={cores} before the start"
     return found, ""
 
 
-def _threads(number: int) -> str:
-    return "1 thread" if number == 1 else f"{number} threads"
-
-
-def _cores() -> Finding:
-    return str(core_count()), ""
-
-
 def _memory() -> Finding:
     if not hasattr(os, "sysconf"):
-        return "", "this system does not tell; look in its task manager"
+        return "", "this system does not report it; see its task manager"
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     found = f"{total / GIB:.1f} GiB"
     state = Path("/proc/meminfo")
@@ -88,7 +67,7 @@ def _cupy() -> Finding:
 
     trouble = cuda_trouble()  # imports CuPy, if it is installed
     if importlib.util.find_spec("cupy") is None:
-        return "", f"{trouble}; training on the CPU needs none"
+        return "", f"{trouble}; training on the CPU does not need it"
     import cupy
 
     if trouble:
@@ -105,12 +84,11 @@ def _driver() -> Finding:
 
     version = driver_version()
     if version == 0:
-        return "", "no NVIDIA driver; a GPU needs the driver of its maker, training on the CPU needs none"
+        return "", "no NVIDIA driver; training on a GPU needs one, training on the CPU does not"
     return f"NVIDIA, for CUDA up to {version // 1000}.{version % 1000 // 10}", ""
 
 
 def _cublas_lt() -> Finding:
-    from minitransformer.errors import BackendError
     from minitransformer.kernels.cupy.gemm_lt import load
 
     try:
@@ -120,20 +98,9 @@ def _cublas_lt() -> Finding:
     return f"{version // 10000}.{version // 100 % 100}.{version % 100}, adds bias and ReLU within products", ""
 
 
-def _nccl() -> Finding:
-    cure = f"several GPUs need it; {install_hint('cuda13')} (cuda12 for cards before Turing)"
-    for package in ("nvidia-nccl-cu13", "nvidia-nccl-cu12"):
-        try:
-            return f"{importlib.metadata.version(package)} ({package})", ""
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return "", cure
-
-
 def _mpi() -> Finding:
-    cure = f"several processes on CPUs are faster with it; {install_hint('mpi')}"
     if importlib.util.find_spec("mpi4py") is None:
-        return "", cure
+        return "", f"several processes on CPUs are faster with it; {install_hint('mpi')}"
     import mpi4py
 
     mpi4py.rc.initialize = False  # ask for the version without becoming an MPI process
@@ -145,24 +112,28 @@ def _mpi() -> Finding:
     return f"mpi4py {mpi4py.__version__}, {library}", ""
 
 
-def _package(name: str, purpose: str, extra: str) -> Finding:
-    try:
-        return importlib.metadata.version(name), ""
-    except importlib.metadata.PackageNotFoundError:
-        return "", f"{purpose} needs it; {install_hint(extra)}"
+def _packages(names: tuple[str, ...], remedy: str) -> Finding:
+    """The first of these packages that is installed."""
+    for name in names:
+        with suppress(importlib.metadata.PackageNotFoundError):
+            return f"{name} {importlib.metadata.version(name)}", ""
+    return "", remedy
 
 
 CHECKS: dict[str, Callable[[], Finding]] = {
-    "Python": _python,
-    "NumPy": _numpy,
+    "Python": lambda: (f"{platform.python_version()} on {platform.system()} {platform.machine()}", ""),
+    "NumPy": lambda: (importlib.metadata.version("numpy"), ""),
     "BLAS": _blas,
-    "cores": _cores,
+    "cores": lambda: (str(core_count()), ""),
     "memory": _memory,
     "CuPy": _cupy,
     "driver": _driver,
     "cuBLASLt": _cublas_lt,
-    "NCCL": _nccl,
+    "NCCL": lambda: _packages(
+        ("nvidia-nccl-cu13", "nvidia-nccl-cu12"),
+        f"several GPUs need it; {install_hint('cuda13')} (cuda12 for cards before Turing)",
+    ),
     "MPI": _mpi,
-    "sacreBLEU": lambda: _package("sacrebleu", "BLEU", "eval"),
-    "matplotlib": lambda: _package("matplotlib", "plot", "plot"),
+    "sacreBLEU": lambda: _packages(("sacrebleu",), f"BLEU needs it; {install_hint('eval')}"),
+    "matplotlib": lambda: _packages(("matplotlib",), f"plot needs it; {install_hint('plot')}"),
 }

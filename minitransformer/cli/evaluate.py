@@ -4,22 +4,16 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from minitransformer.cli.common import (
-    add_model_options,
-    add_search_options,
-    open_model,
-    search_options,
-    writable_file,
-)
+from minitransformer.cli.common import open_model, writable_file
+from minitransformer.cli.options import add_model_options, add_search_options, search_options
 from minitransformer.errors import ConfigError
+from minitransformer.files import write_text
 
-if TYPE_CHECKING:
-    from minitransformer.training import AblationEntry
-
-LANGUAGES = ("de", "fr", "en")
+Score = Callable[[list[str]], dict]
+"""From translations to ``bleu`` and ``signature``, and with --language to ``paper_bleu`` and ``paper_signature``."""
 
 
 def add_parser(commands: argparse._SubParsersAction) -> None:
@@ -31,7 +25,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object (default: text)")
     parser.add_argument(
         "--language",
-        choices=LANGUAGES,
+        choices=("de", "fr", "en"),
         help="language of the references: print the paper's own BLEU too, of Moses' words and, in German, split "
         "compounds (default: sacreBLEU alone)",
     )
@@ -46,24 +40,34 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    from minitransformer.evaluation import require_moses, require_sacrebleu
+    from minitransformer.evaluation import corpus_bleu, paper_bleu, require_moses, require_sacrebleu
     from minitransformer.text import read_parallel
 
+    language = arguments.language
     if arguments.last is not None and not arguments.ablation:
         raise ConfigError("--last must stand with --ablation: it is the number of checkpoints in its mean")
     if arguments.output:
         writable_file(arguments.output, [arguments.src, arguments.ref, arguments.checkpoint])
     sources, references = read_parallel(arguments.src, arguments.ref)
     require_sacrebleu()
-    if arguments.language:
+    if language:
         require_moses()
+
+    def score(hypotheses: list[str]) -> dict:
+        bleu = corpus_bleu(hypotheses, references)
+        scores = {"bleu": bleu.score, "signature": bleu.signature}
+        if language:
+            paper = paper_bleu(hypotheses, references, language)
+            scores |= {"paper_bleu": paper.score, "paper_signature": paper.signature}
+        return scores
+
     if arguments.ablation:
-        _ablation(arguments, sources, references)
+        _ablation(arguments, sources, score, sum(len(line.split()) for line in references))
     else:
-        _one_score(arguments, sources, references)
+        _one_score(arguments, sources, score)
 
 
-def _one_score(arguments: argparse.Namespace, sources: list[str], references: list[str]) -> None:
+def _one_score(arguments: argparse.Namespace, sources: list[str], score: Score) -> None:
     from minitransformer.generation import translate_lines
 
     model, tokenizer, search = open_model(arguments)
@@ -72,7 +76,7 @@ def _one_score(arguments: argparse.Namespace, sources: list[str], references: li
     seconds = time.perf_counter() - start
     _save(arguments.output, hypotheses)
     tokens = sum(len(ids) for ids in tokenizer.encode_lines(hypotheses))
-    results = _scores(hypotheses, references, arguments.language) | {
+    results = score(hypotheses) | {
         "sentences": len(sources),
         "tokens": tokens,
         "seconds": seconds,
@@ -90,14 +94,17 @@ def _one_score(arguments: argparse.Namespace, sources: list[str], references: li
     print(f"{tokens} target tokens in {seconds:.1f} s, {tokens / seconds:.0f} tokens/s")
 
 
-def _ablation(arguments: argparse.Namespace, sources: list[str], references: list[str]) -> None:
+def _ablation(arguments: argparse.Namespace, sources: list[str], score: Score, n_words: int) -> None:
+    """n_words: words of the references, between spaces"""
     from minitransformer.training import ablation
 
     last = 5 if arguments.last is None else arguments.last
     options = {"device": arguments.device, "progress": sys.stderr.isatty(), **search_options(arguments)}
     rows = []
     for entry in ablation(arguments.checkpoint, sources, last=last, **options):
-        rows.append(_row(entry, references, arguments.language))
+        length = sum(len(line.split()) for line in entry.hypotheses) / n_words
+        row = {"name": entry.name, **score(entry.hypotheses), "length": length, "seconds": entry.seconds}
+        rows.append(row | {"beam_size": entry.search.beam_size, "alpha": entry.search.alpha})
     _save(arguments.output, entry.hypotheses)
     if arguments.json:
         print(json.dumps({"directory": str(arguments.checkpoint), "sentences": len(sources), "ablation": rows}))
@@ -113,33 +120,6 @@ def _ablation(arguments: argparse.Namespace, sources: list[str], references: lis
     print("length: words of the translations / words of the references")
 
 
-def _row(entry: "AblationEntry", references: list[str], language: str | None) -> dict:
-    """Words between spaces are counted for ``length``."""
-    words = [sum(len(line.split()) for line in lines) for lines in (entry.hypotheses, references)]
-    return {
-        "name": entry.name,
-        **_scores(entry.hypotheses, references, language),
-        "length": words[0] / words[1],
-        "seconds": entry.seconds,
-        "beam_size": entry.search.beam_size,
-        "alpha": entry.search.alpha,
-    }
-
-
-def _scores(hypotheses: list[str], references: list[str], language: str | None) -> dict:
-    from minitransformer.evaluation import corpus_bleu, paper_bleu
-
-    bleu = corpus_bleu(hypotheses, references)
-    scores = {"bleu": bleu.score, "signature": bleu.signature}
-    if language:
-        paper = paper_bleu(hypotheses, references, language)
-        scores |= {"paper_bleu": paper.score, "paper_signature": paper.signature}
-    return scores
-
-
 def _save(output: Path | None, hypotheses: list[str]) -> None:
-    from minitransformer.files import write_atomically
-
     if output:
-        text = "".join(f"{line}\n" for line in hypotheses)
-        write_atomically(output, lambda file: file.write(text.encode("utf-8")))
+        write_text(output, "".join(f"{line}\n" for line in hypotheses))

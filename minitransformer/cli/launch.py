@@ -7,9 +7,9 @@ from minitransformer.errors import ConfigError
 
 DESCRIPTION = """\
 Start N ranks of a training on this machine. They share the micro-batches of each update, so the result does not depend
-on N. On GPUs each rank takes one of its own. If one rank fails, all end, with one message that names it. Ctrl-C
-(SIGINT), SIGTERM or SIGHUP is passed on: the ranks save a checkpoint and leave.
-For many machines, or sums by MPI, start `minitransformer train` itself by mpirun, srun or torchrun."""
+on N. On GPUs each rank uses one of its own. If one rank fails, all end, with one message that names it. Ctrl-C
+(SIGINT), SIGTERM or SIGHUP is passed on: the ranks save a checkpoint and exit.
+For several machines, or for sums by MPI, start `minitransformer train` itself with mpirun, srun or torchrun."""
 
 
 def add_parser(commands: argparse._SubParsersAction) -> None:
@@ -27,7 +27,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigError(f"launch: -n must be at least 1, got {arguments.size}")
     if command[:1] != ["train"]:
         raise ConfigError(f"launch: what follows -- must be a train command, got {' '.join(command) or 'nothing'}")
-    arguments.commands.choices["train"].parse_args(command[1:])  # wrong use is told here, once
+    arguments.commands.choices["train"].parse_args(command[1:])  # reports a wrong option once, not from each rank
     from minitransformer.distributed.supervision.launch import Launch
 
     program = ["-m", "minitransformer", *command]

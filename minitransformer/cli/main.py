@@ -4,6 +4,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import NoReturn
 
 from minitransformer import __version__
@@ -21,28 +22,24 @@ from minitransformer.cli import (
     train,
     translate,
 )
-from minitransformer.cli.common import BAD_INPUT, explained, print_line
+from minitransformer.cli.common import BAD_INPUT, FAULT, explained, print_line
 
 COMMANDS = (clean, bpe, binarise, plan, train, launch, average, translate, evaluate, plot, data, doctor)
-"""In the order in which a newcomer needs them. Each imports what is heavy only when it runs."""
+"""In the order in which a new user needs them. Each imports what is heavy only when it runs."""
 
 PIPE_CLOSED = 141
 """The exit code that a shell shows for SIGPIPE."""
 
 
 class Parser(argparse.ArgumentParser):
-    """An ArgumentParser that says what is wrong in one line."""
+    """An ArgumentParser that reports an error in one line, and keeps the line breaks of descriptions."""
 
     def __init__(self, *arguments, **options):
-        super().__init__(*arguments, **options, allow_abbrev=False, formatter_class=_formatter)
+        formatter = partial(argparse.RawDescriptionHelpFormatter, max_help_position=30)
+        super().__init__(*arguments, **options, allow_abbrev=False, formatter_class=formatter)
 
     def error(self, message: str) -> NoReturn:
         self.exit(BAD_INPUT, f"{self.prog}: {message}; see {self.prog} --help\n")
-
-
-def _formatter(prog: str) -> argparse.HelpFormatter:
-    """Text stays as written (the list of config keys); options and their help stand side by side."""
-    return argparse.RawDescriptionHelpFormatter(prog, max_help_position=30)
 
 
 def build_parser() -> Parser:
@@ -86,13 +83,11 @@ def _run(arguments: argparse.Namespace) -> int:
     except BrokenPipeError:
         return PIPE_CLOSED
     except BaseException as error:
-        return _say(arguments, *explained(error))
-
-
-def _say(arguments: argparse.Namespace, message: str, code: int) -> int:
-    """One line on standard error, with the command in front."""
-    print_line(" ".join(filter(None, (arguments.command, getattr(arguments, "action", "")))), message)
-    return code
+        message, code = explained(error)
+        if code == FAULT:
+            raise
+        print_line(" ".join(filter(None, (arguments.command, getattr(arguments, "action", "")))), message)
+        return code
 
 
 if __name__ == "__main__":

@@ -1,22 +1,23 @@
 """``plan CONFIG``: how much memory, disk and time a run will take, before it is started."""
 
 import argparse
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from minitransformer.cli.common import add_config_options
+from minitransformer.cli.options import add_config_options, add_number
 from minitransformer.config import Config
 from minitransformer.errors import ConfigError
 
 if TYPE_CHECKING:
-    from minitransformer.models import Shape
-    from minitransformer.planning import Plan
+    from minitransformer.planning import Plan, Shape
 
 MIB = 1 << 20
 DESCRIPTION = """\
-Compute the memory that an update takes at its peak: parameters, gradients, Adam, activations, logits. What Python and
-its libraries take for themselves is not in it. Then the disk that the run fills, its FLOPs by formula, and the hours
-that these would take at training speeds which others have published."""
+Compute the peak memory of an update: parameters, gradients, Adam, activations, logits. The memory of Python and its
+libraries is not included. Then the disk space of the run, its FLOPs by formula, and the hours that these would take at
+published training speeds."""
 
 
 def add_parser(commands: argparse._SubParsersAction) -> None:
@@ -24,13 +25,8 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
         "plan", help="how much memory, disk and time a training will take", description=DESCRIPTION
     )
     add_config_options(parser, "TOML file, as for train")
-    parser.add_argument(
-        "--length",
-        type=int,
-        default=32,
-        metavar="N",
-        help="tokens of a sentence on either side; a batch has as many sentences as fit (default: 32)",
-    )
+    shown = "tokens of a sentence on either side; a batch has as many sentences as fit"
+    add_number(parser, "--length", 32, shown)
     parser.set_defaults(run=run)
 
 
@@ -41,8 +37,7 @@ def run(arguments: argparse.Namespace) -> None:
     if not 1 <= arguments.length <= min(config.data.src_tokens, config.data.tgt_tokens):
         raise ConfigError(f"--length must be from 1 to the tokens of a micro-batch, got {arguments.length}")
 
-    from minitransformer.models import Shape
-    from minitransformer.planning import plan
+    from minitransformer.planning import Shape, plan
     from minitransformer.workers import Workers
 
     sentences = min(config.data.src_tokens, config.data.tgt_tokens) // arguments.length
@@ -53,14 +48,11 @@ def run(arguments: argparse.Namespace) -> None:
         f"CPU, {workers} at a time": plan(config.model, shape, workers=workers),
         f"GPU, {precision}": plan(config.model, shape, library="cupy", precision=precision),
     }
-    print(_text(config, shape, plans))
-    print(*_disk(config), *_hours(config, shape), sep="\n")
+    print(*_memory(config, shape, plans), *_disk(config, plans), *_hours(config, shape), sep="\n")
 
 
 def _with_vocabulary(config: Config) -> Config:
     """``config`` with the vocabulary size of its tokenizer, as training would take it."""
-    from dataclasses import replace
-
     from minitransformer.text import Tokenizer
 
     if not config.data.tokenizer:
@@ -69,31 +61,28 @@ def _with_vocabulary(config: Config) -> Config:
     return replace(config, model=replace(config.model, vocab_size=vocab_size))
 
 
-def _text(config: Config, shape: "Shape", plans: "dict[str, Plan]") -> str:
+def _memory(config: Config, shape: "Shape", plans: "dict[str, Plan]") -> list[str]:
+    """The peak of an update and its parts, a column for each plan."""
     from minitransformer.planning import parameter_count
 
-    lines = [
-        f"{parameter_count(config.model):,} parameters; a micro-batch of {shape.sentences:,} sentences of "
-        f"{shape.src_length} + {shape.tgt_length} tokens; MiB",
-        _line("", list(plans)),
-    ]
     rows = {"parameters": "parameters", "gradients": "gradients", "Adam": "adam", "activations": "activations"}
     rows |= {"half-precision copies": "copies", "largest rule": "largest", "peak": "peak"}
-    for name, field in rows.items():
-        lines.append(_line(name, [f"{getattr(each, field) / MIB:,.1f}" for each in plans.values()]))
-    lines.append(_line("", [each.largest_rule for each in plans.values()]))
-    lines.append("The GPU's column comes from the same formulas and was not run on a GPU.")
-    return "\n".join(lines)
+    return [
+        f"{parameter_count(config.model):,} parameters; a micro-batch of {shape.sentences:,} sentences of "
+        f"{shape.src_length} + {shape.tgt_length} tokens; MiB",
+        _line("", plans),
+        *(_line(name, [f"{getattr(each, part) / MIB:,.1f}" for each in plans.values()]) for name, part in rows.items()),
+        _line("", [each.largest_rule for each in plans.values()]),
+        "The GPU's column comes from the same formulas and was not run on a GPU.",
+    ]
 
 
-def _disk(config: Config) -> list[str]:
+def _disk(config: Config, plans: "dict[str, Plan]") -> list[str]:
     """What the run leaves on the disk."""
-    from minitransformer.planning import parameter_count
-
-    settings, vectors = config.training, 3  # parameters, and Adam's two
-    one = vectors * parameter_count(config.model) * (8 if config.model.dtype == "float64" else 4)
-    all_of_them = settings.updates // settings.save_every if settings.save_every else 1
-    kept = min(settings.keep_checkpoints or all_of_them, max(1, all_of_them))
+    settings, (plan, *_) = config.training, plans.values()
+    one = plan.parameters + plan.adam  # bytes of a checkpoint
+    written = settings.updates // settings.save_every if settings.save_every else 1
+    kept = min(settings.keep_checkpoints or written, max(1, written))
     lines = [f"disk: {(kept + 1) * one / 1e9:.2f} GB: {kept} checkpoints of {one / 1e9:.2f} GB and one being written"]
     ids = Path(config.data.train_ids)
     if config.data.train_ids and ids.is_dir():
@@ -112,13 +101,12 @@ def _hours(config: Config, shape: "Shape") -> list[str]:
         f"{settings.updates:,} updates of {settings.micro_batches} micro-batches: {steps * flops:.1e} FLOPs by formula",
         f"hours, if they ran at the FLOP/s of published trainings:{'1 GPU':>12}{'8 GPUs':>10}",
     ]
+    tgt_tokens = steps * shape.sentences * shape.tgt_length
     for record in RECORDS:
-        one, eight = expected_hours(
-            config.model, steps * shape.sentences * shape.tgt_length, record, length=shape.tgt_length
-        )
+        one, eight = expected_hours(config.model, tgt_tokens, record, length=shape.tgt_length)
         lines.append(f"  {record.name:<54}{one:>11,.1f}{eight:>10,.1f}")
     return lines
 
 
-def _line(name: str, cells: list[str]) -> str:
+def _line(name: str, cells: Iterable[str]) -> str:
     return f"{name:<17}" + "".join(f"{cell:>20}" for cell in cells)

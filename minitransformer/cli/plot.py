@@ -4,9 +4,11 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from minitransformer.cli.common import add_model_options, add_search_options, open_model, writable_file
+from minitransformer.cli.common import open_model, writable_file
+from minitransformer.cli.options import add_model_options, add_search_options
 from minitransformer.config import BOS, EOS
 from minitransformer.errors import ConfigError
+from minitransformer.files import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,9 +25,8 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
 
     curves = actions.add_parser("curves", help="loss and perplexity against the update, for one or more runs")
-    curves.add_argument(
-        "metrics", nargs="+", metavar="METRICS", help="metrics.jsonl of a run; LABEL=FILE sets its label in the legend"
-    )
+    shown = "metrics.jsonl of a run; LABEL=FILE sets its label in the legend"
+    curves.add_argument("metrics", nargs="+", metavar="METRICS", help=shown)
     _add_output(curves)
     curves.set_defaults(run=run_curves)
 
@@ -40,13 +41,8 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
         help="cross: encoder-decoder attention; decoder, encoder: self-attention (default: cross)",
     )
     attention.add_argument("--layer", type=int, metavar="N", help="layer, counted from 1 (default: the last)")
-    attention.add_argument(
-        "--head",
-        type=int,
-        action="append",
-        metavar="N",
-        help="head, counted from 1; can be repeated (default: all)",
-    )
+    shown = "head, counted from 1; can be repeated (default: all)"
+    attention.add_argument("--head", type=int, action="append", metavar="N", help=shown)
     add_search_options(attention)
     _add_output(attention)
     attention.set_defaults(run=run_attention)
@@ -82,7 +78,10 @@ def run_attention(arguments: argparse.Namespace) -> None:
 
     output = writable_file(arguments.output, [arguments.checkpoint])
     model, tokenizer, search = open_model(arguments)
-    layer = _layer(arguments.layer, model.config.n_layers)
+    n_layers = model.config.n_layers
+    layer = n_layers if arguments.layer is None else arguments.layer
+    if not 1 <= layer <= n_layers:
+        raise ConfigError(f"plot attention: --layer must be from 1 to {n_layers}, got {layer}")
     if arguments.tgt is None:
         # The generated ids: encoding their text again might split the same words differently.
         target = search_lines(model, tokenizer, [arguments.src], search)[0][0].ids
@@ -98,21 +97,13 @@ def run_attention(arguments: argparse.Namespace) -> None:
         "encoder": (source_side, source_side),
     }[arguments.kind]
     where = "encoder-decoder attention" if arguments.kind == "cross" else f"{arguments.kind}, self-attention"
-    title = f"{where}, layer {layer} of {model.config.n_layers}"
+    title = f"{where}, layer {layer} of {n_layers}"
     labels = {"title": title, "key_label": key_label, "query_label": query_label}
     _save(draw_attention(weights, keys, queries, heads=arguments.head, **labels), output)
 
 
-def _layer(given: int | None, n_layers: int) -> int:
-    layer = n_layers if given is None else given
-    if not 1 <= layer <= n_layers:
-        raise ConfigError(f"plot attention: --layer must be from 1 to {n_layers}, got {layer}")
-    return layer
-
-
 def _save(figure: "Figure", output: Path) -> None:
     from minitransformer.figures import png_bytes
-    from minitransformer.files import write_atomically
 
     write_atomically(output, lambda file: file.write(png_bytes(figure)))
     print(output)

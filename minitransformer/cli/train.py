@@ -1,4 +1,4 @@
-"""``train CONFIG``: train a model as a TOML file says, or resume where an earlier run stopped."""
+"""``train CONFIG``: train a model according to a TOML file, or resume an earlier run."""
 
 import argparse
 import json
@@ -7,8 +7,11 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from minitransformer.cli.common import FAULT, add_config_options, explained, print_line
+from minitransformer.cli.common import FAULT, explained, print_line
+from minitransformer.cli.options import add_config_options, add_device_option
 from minitransformer.config import Config
+from minitransformer.errors import require
+from minitransformer.files import write_atomically, write_text
 from minitransformer.settings import describe
 
 if TYPE_CHECKING:
@@ -16,30 +19,26 @@ if TYPE_CHECKING:
     from minitransformer.kernels.profile import Profile
 
 DESCRIPTION = """\
-Train a model as CONFIG says. If training.directory holds checkpoints of the same run, training goes on from the newest,
-exactly as if it had never stopped. Ctrl-C (SIGINT), SIGTERM or SIGHUP saves a checkpoint and leaves. Started by
-mpirun, srun, torchrun or `minitransformer launch`, all ranks train together and share training.micro_batches."""
+Train a model according to CONFIG. If training.directory holds checkpoints of the same run, training resumes from the
+newest, bit for bit. Ctrl-C (SIGINT), SIGTERM or SIGHUP saves a checkpoint and exits. Started by mpirun, srun, torchrun
+or `minitransformer launch`, all ranks train together and share training.micro_batches."""
 
 
 def add_parser(commands: argparse._SubParsersAction) -> None:
     parser = commands.add_parser(
-        "train", help="train a model as a TOML file says, or go on with it", description=DESCRIPTION, epilog=_keys()
+        "train", help="train a model according to a TOML file, or resume", description=DESCRIPTION, epilog=_keys()
     )
     add_config_options(parser, "TOML file; its keys are listed below")
-    parser.add_argument(
-        "--device",
-        choices=("cpu", "cuda", "auto"),
-        help="short for --set execution.device=... (default: what CONFIG says)",
-    )
+    add_device_option(parser, None, "short for --set execution.device=... (default: as in CONFIG)")
     parser.add_argument(
         "--no-resume",
         action="store_true",
-        help="refuse to start where training.directory holds checkpoints (default: go on from the newest)",
+        help="refuse to start where training.directory holds checkpoints (default: resume from the newest)",
     )
     parser.add_argument(
         "--profile",
         action="store_true",
-        help="at the end write the time of each op in the updates of this call, forward and backward apart, to "
+        help="at the end write the forward and backward time of each op in the updates of this call to "
         "profile.json and profile.png in training.directory (default: no)",
     )
     parser.set_defaults(run=run)
@@ -59,44 +58,39 @@ def _train(arguments: argparse.Namespace, process_group: "ProcessGroup") -> int:
     config = Config.load(arguments.config, settings)
 
     from minitransformer.backend import device_wait, load_array_module
-    from minitransformer.figures.canvas import new_figure
     from minitransformer.kernels.profile import Profile
     from minitransformer.training import Trainer
 
-    first, profile = process_group.rank_info.rank == 0, None
-    if arguments.profile and first:
+    is_rank_0, profile = process_group.rank_info.rank == 0, None
+    if arguments.profile and is_rank_0:
+        require("matplotlib", "plot", "plot")  # raised now, not hours later
         profile = Profile(device_wait(load_array_module(config.execution.device)))
-    if profile is not None:
-        new_figure(1.0, 1.0)  # a missing package is told of now, not hours later
     trainer = Trainer(config, resume=not arguments.no_resume, profile=profile, process_group=process_group)
     outcome = trainer.run()
     if profile is not None and profile.updates:
         _write_profile(profile, trainer.workers.size, Path(config.training.directory))
-    state = "done" if outcome.signal is None else "stopped; the same command goes on from here"
-    if first:
+    state = "done" if outcome.signal is None else "stopped; the same command resumes from here"
+    if is_rank_0:
         print(f"{config.training.directory}: {outcome.update} updates, {state}", file=sys.stderr)
-    if first and outcome.signal is None and outcome.update:
+    if is_rank_0 and outcome.signal is None and outcome.update:
         print(*trainer.cost().lines(), sep="\n", file=sys.stderr)
     return outcome.exit_status
 
 
 def format_error(error: BaseException) -> tuple[str, int]:
-    """Why this rank ends, for the one line that tells of it. A fault of the program shows where it is, besides."""
-    try:
-        message, code = explained(error)
-    except BaseException:
-        traceback.print_exc()
-        return f"{type(error).__name__}: {error}", FAULT
+    """(message, exit code) of the exception that ends this rank. A bug in the program also prints its traceback."""
+    message, code = explained(error)
+    if code == FAULT:
+        traceback.print_exception(error)
     return message.removeprefix("train: "), code
 
 
 def _write_profile(profile: "Profile", threads: int, folder: Path) -> None:
     from minitransformer.figures import draw_times, png_bytes
-    from minitransformer.files import write_atomically
 
     table = profile.per_update(threads)
     text = json.dumps({"updates": profile.updates, "threads": threads, "milliseconds per update": table}, indent=1)
-    write_atomically(folder / "profile.json", lambda file: file.write(text.encode("utf-8") + b"\n"))
+    write_text(folder / "profile.json", text + "\n")
     picture = png_bytes(draw_times(table, profile.updates, threads))
     write_atomically(folder / "profile.png", lambda file: file.write(picture))
     print(f"{folder / 'profile.json'}, {folder / 'profile.png'}: where the time of an update goes", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""``translate``: standard input to standard output, or sentence by sentence when a person types."""
+"""``translate``: standard input to standard output, or sentence by sentence at a terminal."""
 
 import argparse
 import importlib
@@ -6,7 +6,8 @@ import importlib.util
 import sys
 from collections.abc import Callable
 
-from minitransformer.cli.common import add_model_options, add_search_options, open_model, stdin_lines
+from minitransformer.cli.common import open_model, stdin_lines
+from minitransformer.cli.options import add_model_options, add_search_options
 from minitransformer.errors import ConfigError, MiniTransformerError
 
 
@@ -14,7 +15,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     parser = commands.add_parser(
         "translate",
         help="translate standard input, or what is typed",
-        description="Translate standard input, one sentence a line, to standard output; ask when a person types.",
+        description="Translate standard input, one sentence a line, to standard output; prompt if it is a terminal.",
     )
     add_model_options(parser)
     add_search_options(parser)
@@ -38,17 +39,15 @@ def run(arguments: argparse.Namespace) -> None:
 
     def answer(lines: list[str], progress: bool = False) -> list[str]:
         translations = translate_lines(model, tokenizer, lines, search, n_best=arguments.n_best, progress=progress)
-        return translations if arguments.n_best == 1 else _numbered(translations)
+        if arguments.n_best == 1:
+            return translations
+        return [f"{number}\t{line}" for number, best in enumerate(translations, start=1) for line in best]
 
     if sys.stdin.isatty():
         _converse(answer)
     else:
         for line in answer(list(stdin_lines()), progress=sys.stderr.isatty()):
             print(line)
-
-
-def _numbered(translations: list[list[str]]) -> list[str]:
-    return [f"{number}\t{line}" for number, hypotheses in enumerate(translations, start=1) for line in hypotheses]
 
 
 def _converse(answer: Callable[[list[str]], list[str]]) -> None:

@@ -1,4 +1,4 @@
-"""BLEU as sacreBLEU computes it, with the signature that tells how; and as the paper's figures were computed."""
+"""BLEU as sacreBLEU computes it, with its signature; and as the paper's figures were computed."""
 
 import re
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
-from minitransformer.errors import DataError, MissingPackageError, install_hint
+from minitransformer.errors import DataError, require
 
 
 @dataclass(frozen=True)
@@ -74,26 +74,13 @@ def _scored(metric, hypotheses: Sequence[str], references: Sequence[str]) -> Ble
 
 
 def require_moses() -> ModuleType:
-    """The module ``sacremoses``.
-
-    Raises:
-        MissingPackageError: it is not installed.
-    """
-    try:
-        import sacremoses
-    except ImportError as error:
-        raise MissingPackageError(f"bleu: sacremoses must be installed; {install_hint('eval')}") from error
-    return sacremoses
+    """The module ``sacremoses``; MissingPackageError if it is not installed."""
+    return require("sacremoses", "bleu", "eval")
 
 
 def require_sacrebleu() -> ModuleType:
-    """The module ``sacrebleu.metrics``. Commands call it before the long work that ends in a score, not after it.
+    """The module ``sacrebleu.metrics``; MissingPackageError if it is not installed.
 
-    Raises:
-        MissingPackageError: sacrebleu is not installed.
+    Commands call it before the long work that ends in a score, not after it.
     """
-    try:
-        import sacrebleu.metrics
-    except ImportError as error:
-        raise MissingPackageError(f"bleu: sacrebleu must be installed; {install_hint('eval')}") from error
-    return sacrebleu.metrics
+    return require("sacrebleu.metrics", "bleu", "eval")

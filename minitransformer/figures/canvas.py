@@ -3,7 +3,7 @@
 import io
 from typing import TYPE_CHECKING
 
-from minitransformer.errors import MissingPackageError, install_hint
+from minitransformer.errors import require
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,12 +31,9 @@ def new_figure(width: float, height: float) -> "Figure":
     Raises:
         MissingPackageError: matplotlib is not installed.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingPackageError(f"plot: matplotlib must be installed; {install_hint('plot')}") from error
+    figure = require("matplotlib.figure", "plot", "plot")
     dots_per_inch = min(DOTS_PER_INCH, MOST_DOTS / max(width, height))
-    return Figure(figsize=(width, height), dpi=dots_per_inch, layout="constrained")
+    return figure.Figure(figsize=(width, height), dpi=dots_per_inch, layout="constrained")
 
 
 def known_fonts() -> list[str]:

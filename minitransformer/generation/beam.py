@@ -2,23 +2,20 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from minitransformer.backend import Array, to_numpy
+from minitransformer.backend import Array
 from minitransformer.config import EOS
 from minitransformer.errors import ConfigError
-from minitransformer.generation.decoding import SUPPRESSED_IDS, next_tokens, output_limits
+from minitransformer.generation.decoding import SUPPRESSED_IDS, next_tokens, start_search
 from minitransformer.generation.hypothesis import Hypothesis, check_alpha, length_penalty
-
-if TYPE_CHECKING:
-    from minitransformer.models import Model
-    from minitransformer.nn import KeyValueCache
+from minitransformer.models import Model
+from minitransformer.nn import KeyValueCache
 
 
 def beam_search(
-    model: "Model",
+    model: Model,
     src_ids: Array,
     *,
     beam_size: int = 4,
@@ -43,14 +40,9 @@ def beam_search(
             model's log-probabilities are NaN.
     """
     _check(beam_size, alpha, n_best)
-    src_ids = to_numpy(src_ids)
-    limits = output_limits(model, src_ids, max_extra)  # (B,)
+    limits, sentences, start_ids, cache = start_search(model, src_ids, max_extra)
     finished: list[list[Hypothesis]] = [[] if limit else [Hypothesis([], 0.0, 0.0)] for limit in limits]
-    if not limits.any():
-        return finished
-    sentences = np.flatnonzero(limits)
-    cache = model.start_cache(model.encode(src_ids[sentences]), int(limits.max()))
-    beams = Beams.start(sentences, cache.start_ids)
+    beams = Beams.start(sentences, start_ids)
     while len(beams.sentences):
         extended = _extend(model, cache, beams, finished, beam_size)
         extended = _finish(extended, limits, finished, alpha)
@@ -60,32 +52,6 @@ def beam_search(
             cache.reorder(extended.parents)
         beams = extended
     return [_ranked(hypotheses)[:n_best] for hypotheses in finished]
-
-
-def _extend(
-    model: "Model", cache: "KeyValueCache", beams: "Beams", finished: list[list[Hypothesis]], beam_size: int
-) -> "Beams":
-    """One step of decoding: every partial hypothesis extended by every token, of which the most probable are kept.
-
-    A sentence keeps as many as its beam has free slots: beam_size less one for each hypothesis it has finished. So the
-    most probable prefix is never given up for hypotheses that ended too soon. Of equally probable extensions that of
-    the better prefix wins, then that by the lower token id. PAD and BOS are never generated.
-    """
-    k = min(beam_size, model.config.vocab_size - len(SUPPRESSED_IDS))
-    ids, log_probs = next_tokens(model, beams.last_ids, cache, k)  # (R, k)
-    free_slots = np.array([beam_size - len(hypotheses) for hypotheses in finished])  # (B,)
-    return beams.extended(ids, log_probs, free_slots)
-
-
-def _finish(beams: "Beams", limits: np.ndarray, finished: list[list[Hypothesis]], alpha: float) -> "Beams":
-    """Move to ``finished`` what ended in EOS, and as it is what has reached its sentence's limit; returns the rest.
-
-    limits: (B,), most tokens of each sentence's output
-    """
-    ended = (beams.last_ids == EOS) | (beams.length == limits[beams.sentences])
-    for sentence, tokens, log_prob in beams.where(ended):
-        finished[sentence].append(Hypothesis.from_tokens(tokens.tolist(), float(log_prob), alpha))
-    return beams.keep(~ended)
 
 
 @dataclass(frozen=True)
@@ -139,6 +105,32 @@ class Beams:
     def where(self, rows: np.ndarray) -> Iterator[tuple[int, np.ndarray, float]]:
         """(sentence, generated tokens, log-probability) of some of the partial hypotheses, by a (R,) mask."""
         return zip(self.sentences[rows], self.tokens[rows, 1:], self.log_probs[rows], strict=True)
+
+
+def _extend(
+    model: Model, cache: KeyValueCache, beams: Beams, finished: list[list[Hypothesis]], beam_size: int
+) -> Beams:
+    """One step of decoding: every partial hypothesis extended by every token, of which the most probable are kept.
+
+    A sentence keeps as many as its beam has free slots: beam_size less one for each hypothesis it has finished. So the
+    most probable prefix is never given up for hypotheses that ended too soon. Of equally probable extensions that of
+    the better prefix wins, then that by the lower token id. PAD and BOS are never generated.
+    """
+    k = min(beam_size, model.config.vocab_size - len(SUPPRESSED_IDS))
+    ids, log_probs = next_tokens(model, beams.last_ids, cache, k)  # (R, k)
+    free_slots = np.array([beam_size - len(hypotheses) for hypotheses in finished])  # (B,)
+    return beams.extended(ids, log_probs, free_slots)
+
+
+def _finish(beams: Beams, limits: np.ndarray, finished: list[list[Hypothesis]], alpha: float) -> Beams:
+    """Move to ``finished`` what ended in EOS, and as it is what has reached its sentence's limit; returns the rest.
+
+    limits: (B,), most tokens of each sentence's output
+    """
+    ended = (beams.last_ids == EOS) | (beams.length == limits[beams.sentences])
+    for sentence, tokens, log_prob in beams.where(ended):
+        finished[sentence].append(Hypothesis.from_tokens(tokens.tolist(), float(log_prob), alpha))
+    return beams.keep(~ended)
 
 
 def _can_stop(

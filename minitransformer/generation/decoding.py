@@ -1,17 +1,13 @@
-"""What every search does at each step: probabilities of the next token, the best of them, the output limit."""
-
-from typing import TYPE_CHECKING
+"""What every search does: the output limits, an empty cache, and at each step the most probable next tokens."""
 
 import numpy as np
 
 from minitransformer.backend import Array, get_array_module, to_numpy
 from minitransformer.config import BOS, EOS, PAD
 from minitransformer.errors import ConfigError, ShapeError
+from minitransformer.models import Model
+from minitransformer.nn import KeyValueCache
 from minitransformer.workers import parallel_for
-
-if TYPE_CHECKING:
-    from minitransformer.models import Model
-    from minitransformer.nn import KeyValueCache
 
 SUPPRESSED_IDS = [PAD, BOS]
 """Ids that are never generated. UNK may be: it is what the model learned to generate for what it cannot spell."""
@@ -19,24 +15,51 @@ SUPPRESSED_IDS = [PAD, BOS]
 BLOCK_ROWS = 64  # of logits at a time: no array of exponentials is larger
 
 
-def output_limits(model: "Model", src_ids: np.ndarray, max_extra: int) -> np.ndarray:
+def output_limits(model: Model, src_ids: np.ndarray, max_extra: int) -> np.ndarray:
     """Most tokens each sentence's output may have, (B,): tokens of its source + max_extra      [sec. 6.1]
 
     Source tokens are counted without EOS and padding. The limit is a number of decoding steps, each of which generates
     one token or EOS; so an output of exactly this many tokens has been cut off before its EOS. The limit is never above
-    the model's ``max_positions``.
+    the model's ``max_positions``, of which a prompt that the output continues takes its own.
 
     src_ids: (B, S)   max_extra: tokens, 0 or more
+
+    Raises:
+        ConfigError: max_extra is negative.
+        ShapeError: src_ids is not a (B, S) array, or a prompt leaves no position for a token.
     """
     if max_extra < 0:
         raise ConfigError(f"translate: max_extra must be at least 0, got {max_extra}")
     if src_ids.ndim != 2:
         raise ShapeError(f"translate: src_ids must be a (B, S) array, got {src_ids.shape}")
-    limits = np.count_nonzero((src_ids != PAD) & (src_ids != EOS), axis=1) + max_extra  # (B,)
-    return limits if model.max_positions is None else np.minimum(limits, model.max_positions)
+    n_tokens = np.count_nonzero((src_ids != PAD) & (src_ids != EOS), axis=1)  # (B,)
+    limits = n_tokens + max_extra
+    if model.max_positions is None:
+        return limits
+    free = model.max_positions - n_tokens * model.continues_source  # (B,)
+    if (free < 1).any():
+        raise ShapeError(
+            f"translate: a prompt must have fewer tokens than model.max_positions = {model.max_positions}, "
+            f"got {n_tokens.max()}; shorten it"
+        )
+    return np.minimum(limits, free)
 
 
-def next_tokens(model: "Model", last_ids: np.ndarray, cache: "KeyValueCache", k: int) -> tuple[np.ndarray, np.ndarray]:
+def start_search(
+    model: Model, src_ids: Array, max_extra: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, KeyValueCache | None]:
+    """(limits, sentences, start_ids, cache): the `output_limits`, (B,); the sentences whose limit is not 0, (R,); the
+    token to feed first for each of them, (R,); and their cache, None if there are no such sentences."""
+    src_ids = to_numpy(src_ids)
+    limits = output_limits(model, src_ids, max_extra)
+    sentences = np.flatnonzero(limits)
+    if not len(sentences):
+        return limits, sentences, sentences, None
+    cache = model.start_cache(model.encode(src_ids[sentences]), int(limits.max()))
+    return limits, sentences, cache.start_ids, cache
+
+
+def next_tokens(model: Model, last_ids: np.ndarray, cache: KeyValueCache, k: int) -> tuple[np.ndarray, np.ndarray]:
     """The k most probable next tokens of each row and their ln P(token | tokens so far), both (R, k), as `top_k`.
 
     Raises:

@@ -1,19 +1,15 @@
 """Greedy search: always the most probable next token."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from minitransformer.backend import Array, to_numpy
+from minitransformer.backend import Array
 from minitransformer.config import EOS
-from minitransformer.generation.decoding import next_tokens, output_limits
+from minitransformer.generation.decoding import next_tokens, start_search
 from minitransformer.generation.hypothesis import Hypothesis, check_alpha
-
-if TYPE_CHECKING:
-    from minitransformer.models import Model
+from minitransformer.models import Model
 
 
-def greedy_search(model: "Model", src_ids: Array, *, max_extra: int = 50, alpha: float = 0.6) -> list[Hypothesis]:
+def greedy_search(model: Model, src_ids: Array, *, max_extra: int = 50, alpha: float = 0.6) -> list[Hypothesis]:
     """y_t = argmax P(y | y_1 .. y_{t-1}, X) until EOS or the output limit, for each sentence.
 
     All sentences advance together; one that has ended leaves the batch. Of equally probable tokens the one with
@@ -26,14 +22,9 @@ def greedy_search(model: "Model", src_ids: Array, *, max_extra: int = 50, alpha:
     Raises: as `beam_search`.
     """
     check_alpha(alpha)
-    src_ids = to_numpy(src_ids)
-    limits = output_limits(model, src_ids, max_extra)  # (B,)
+    limits, live, last_ids, cache = start_search(model, src_ids, max_extra)  # live: (R,), the unfinished sentences
     outputs: list[list[int]] = [[] for _ in limits]
-    log_probs = np.zeros(len(limits))
-    live, length = np.flatnonzero(limits), 0  # (R,): the unfinished sentences; tokens of their outputs so far
-    if len(live):
-        cache = model.start_cache(model.encode(src_ids[live]), int(limits.max()))
-        last_ids = cache.start_ids  # (R,)
+    log_probs, length = np.zeros(len(limits)), 0  # length: tokens of each unfinished output so far
     while len(live):
         ids, next_log_probs = next_tokens(model, last_ids, cache, 1)  # (R, 1)
         log_probs[live] += next_log_probs[:, 0]

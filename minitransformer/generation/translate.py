@@ -1,7 +1,6 @@
 """From lines to translated lines, through tokenizer and search."""
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from tqdm import tqdm
@@ -12,15 +11,13 @@ from minitransformer.errors import ShapeError
 from minitransformer.generation.beam import beam_search
 from minitransformer.generation.greedy import greedy_search
 from minitransformer.generation.hypothesis import Hypothesis
+from minitransformer.models import Model
 from minitransformer.text import Tokenizer
 from minitransformer.text.batching import pad_rows
 
-if TYPE_CHECKING:
-    from minitransformer.models import Model
-
 
 def translate_lines(
-    model: "Model",
+    model: Model,
     tokenizer: Tokenizer,
     lines: Sequence[str],
     config: TranslationConfig,
@@ -40,7 +37,7 @@ def translate_lines(
 
 
 def search_lines(
-    model: "Model",
+    model: Model,
     tokenizer: Tokenizer,
     lines: Sequence[str],
     config: TranslationConfig,
@@ -75,7 +72,7 @@ def search_lines(
     return found
 
 
-def hypothesis_attention(model: "Model", source: Sequence[int], target: Sequence[int]) -> dict[str, np.ndarray]:
+def hypothesis_attention(model: Model, source: Sequence[int], target: Sequence[int]) -> dict[str, np.ndarray]:
     """What the model attends to as it generates a target, such as the ids of a `Hypothesis`: the weights of every
     attention, by names such as ``decoder.1.cross_attention``.
 
@@ -89,7 +86,7 @@ def hypothesis_attention(model: "Model", source: Sequence[int], target: Sequence
     return {name: weights[0] for name, weights in maps.items()}
 
 
-def _search(model: "Model", batch: np.ndarray, config: TranslationConfig, n_best: int) -> list[list[Hypothesis]]:
+def _search(model: Model, batch: np.ndarray, config: TranslationConfig, n_best: int) -> list[list[Hypothesis]]:
     options = {"max_extra": config.max_extra, "alpha": config.alpha}
     if config.beam_size == n_best == 1:
         return [[hypothesis] for hypothesis in greedy_search(model, batch, **options)]
@@ -106,14 +103,11 @@ def _batches(sources: list[list[int]], budget: int) -> Iterator[list[int]]:
         rows = rows[n:]
 
 
-def _check_lengths(model: "Model", sources: list[list[int]]) -> None:
+def _check_lengths(model: Model, sources: list[list[int]]) -> None:
     """Find a line that is longer than the model's positions before any work is done."""
-    if model.max_positions is None:
-        return
-    most = model.max_positions - 1  # EOS takes the last position
     for number, source in enumerate(sources, start=1):
-        if len(source) > most:
+        if model.max_positions is not None and len(source) >= model.max_positions:
             raise ShapeError(
-                f"translate: line {number} must have at most {most} tokens, as model.max_positions = "
-                f"{model.max_positions} and EOS takes one, got {len(source)}; shorten the line"
+                f"translate: line {number} must have at most {model.max_positions - 1} tokens, as model.max_positions "
+                f"= {model.max_positions} and EOS takes one, got {len(source)}; shorten the line"
             )

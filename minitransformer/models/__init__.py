@@ -6,11 +6,11 @@ import numpy as np
 
 from minitransformer.config import ModelConfig
 from minitransformer.errors import ConfigError
-from minitransformer.models.base import Model, Shape, Workload
+from minitransformer.models.base import Model, Workload
 from minitransformer.models.language_model import LanguageModel
 from minitransformer.models.transformer import Transformer
 
-__all__ = ["LanguageModel", "Model", "Shape", "Transformer", "Workload", "build_model", "model_class", "register_model"]
+__all__ = ["LanguageModel", "Model", "Transformer", "Workload", "build_model", "model_class", "register_model"]
 
 _KINDS: dict[str, type[Model]] = {"transformer": Transformer, "language_model": LanguageModel}
 

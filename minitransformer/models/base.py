@@ -20,14 +20,6 @@ from minitransformer.nn.randomness import DropoutMasks, Initializer, ShapesOnly
 from minitransformer.text import Batch
 
 
-class Shape(NamedTuple):
-    """A micro-batch: sentences, and positions of each side, padding included."""
-
-    sentences: int
-    src_length: int
-    tgt_length: int
-
-
 class Workload(NamedTuple):
     """What a forward pass computes for one sentence, from which FLOPs and memory follow. Lengths are in positions.
 
@@ -59,6 +51,9 @@ class Model(Module, ABC):
     Raises:
         ConfigError: the vocabulary size is missing, or the precision is not available with this library or config.
     """
+
+    continues_source = False
+    """Whether the output takes the positions after its source: a prompt that is continued."""
 
     def __init__(
         self,

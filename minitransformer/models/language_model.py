@@ -17,9 +17,9 @@ from minitransformer.text import Batch
 
 
 class LanguageModel(Model):
-    """P(y_t | y_1 ... y_{t-1}): the layers of an encoder under the mask of a decoder. ``batch.src`` is not read.
+    """P(y_t | y_1 ... y_{t-1}): the layers of an encoder under the mask of a decoder. ``batch.src`` is not read."""
 
-    Generation continues a prompt, (B, S), which ends in EOS and is padded."""
+    continues_source = True  # generation continues a prompt, (B, S), which ends in EOS and is padded
 
     def build(self, config: ModelConfig, init: Initializer) -> None:
         self.embedding = Parameter(init.normal(config.vocab_size, config.d_model))

@@ -1,6 +1,6 @@
-"""What a training will cost: floating-point operations, memory, hours."""
+"""The cost of a training run in advance: floating-point operations, memory, hours."""
 
 from minitransformer.planning.flops import Cost, batch_flops, expected_hours, parameter_count
-from minitransformer.planning.memory import Plan, plan
+from minitransformer.planning.memory import Plan, Shape, plan
 
-__all__ = ["Cost", "Plan", "batch_flops", "expected_hours", "parameter_count", "plan"]
+__all__ = ["Cost", "Plan", "Shape", "batch_flops", "expected_hours", "parameter_count", "plan"]

@@ -1,7 +1,7 @@
 """What a training costs in floating-point operations: counted from the shapes, and as the paper counts  [sec. 6.1].
 
 The paper multiplies the time, the number of GPUs and "an estimate of the sustained single-precision floating-point
-capacity of each". That counts the time of everything; the formula counts the products that the model is made of.
+capacity of each". That includes everything that takes time; the formula counts the matrix products alone.
 """
 
 import math
@@ -32,7 +32,7 @@ TABLE_2 = {
 
 
 def parameter_count(config: ModelConfig) -> int:
-    """Numbers that are learned      [Table 3, last column]"""
+    """Number of trainable parameters      [Table 3, last column]"""
     return sum(math.prod(shape) for shape in model_class(config).parameter_shapes(config).values())
 
 
@@ -56,15 +56,10 @@ def batch_flops(config: ModelConfig, sentences: int, src_length: int, tgt_length
     return 3 * sentences * forward
 
 
-def paper_flops(seconds: float, devices: int, sustained: float) -> float:
-    """time x devices x sustained FLOP/s of each  [sec. 6.1]."""
-    return seconds * devices * sustained
-
-
 def measured_rate(xp: ModuleType, seconds: float = 0.5, size: int = 2048) -> float:
-    """FLOP/s of a large float32 product here: what this machine sustains at best. Takes about ``seconds``."""
+    """FLOP/s of a large float32 product on this machine: what it sustains at best. Takes about ``seconds``."""
     a = xp.ones((size, size), dtype=xp.float32)
-    float((a @ a)[0, 0])  # the first one prepares the library
+    float((a @ a)[0, 0])  # the first product initialises the library
     began, products = time.perf_counter(), 0
     while time.perf_counter() - began < seconds:
         float((a @ a)[0, 0])  # reading a number waits for a GPU
@@ -74,7 +69,10 @@ def measured_rate(xp: ModuleType, seconds: float = 0.5, size: int = 2048) -> flo
 
 @dataclass(frozen=True)
 class Cost:
-    """Of a whole run: FLOPs by formula; time in seconds, on so many devices, each of so many FLOP/s."""
+    """The cost of a whole run.
+
+    formula: FLOPs by `batch_flops`   sustained: FLOP/s of each device
+    """
 
     formula: float
     seconds: float
@@ -83,10 +81,11 @@ class Cost:
 
     @property
     def paper(self) -> float:
-        return paper_flops(self.seconds, self.devices, self.sustained)
+        """FLOPs as the paper counts: time x devices x sustained FLOP/s of each  [sec. 6.1]."""
+        return self.seconds * self.devices * self.sustained
 
     def lines(self) -> list[str]:
-        """A report: both counts, then Table 2 with this run in its place."""
+        """A report: both counts, then Table 2 with this run inserted."""
         rows = [(flops, f"{pair}  {name}") for (pair, name), flops in TABLE_2.items()]
         rows.append((self.paper, "       this run"))
         return [
@@ -100,7 +99,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Record:
-    """Training speed that somebody has published: target tokens/s of ``model`` on one GPU and on eight of them."""
+    """A published training speed: target tokens/s of ``model`` on one GPU and on eight."""
 
     name: str
     model: ModelConfig
@@ -118,10 +117,10 @@ RECORDS = (
 
 
 def expected_hours(model: ModelConfig, tgt_tokens: float, record: Record, length: int = 30) -> tuple[float, float]:
-    """(hours on one GPU, on eight) for so many target tokens, if this model ran at the FLOP/s of ``record``.
+    """(hours on one GPU, on eight) for ``tgt_tokens`` target tokens, if this model ran at the FLOP/s of ``record``.
 
     length: tokens of a sentence, on which the share of attention depends
     """
     slower = batch_flops(model, 1, length, length) / batch_flops(record.model, 1, length, length)
-    one, eight = (tgt_tokens * slower / speed / 3600 for speed in (record.one, record.eight))
-    return one, eight
+    work = tgt_tokens * slower / 3600
+    return work / record.one, work / record.eight

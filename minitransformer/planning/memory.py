@@ -1,10 +1,10 @@
-"""How much memory an update takes at its peak, computed from the shape of the model and of a micro-batch.
+"""The peak memory of an update, computed from the shapes of the model and of a micro-batch.
 
-What is kept from forward to backward follows from what each fast kernel saves; what comes on top at the peak is what
-the largest single rule needs for itself.
+It is what the fast kernels save from forward to backward, and the working memory of the largest single rule on top.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,10 +12,18 @@ from minitransformer.config import ModelConfig
 from minitransformer.kernels.cupy.projection_loss import chunk_rows as cupy_chunk_rows
 from minitransformer.kernels.numpy.projection_loss import TABLE_ROWS
 from minitransformer.kernels.numpy.projection_loss import chunk_rows as numpy_chunk_rows
-from minitransformer.models import Shape, Workload, model_class
+from minitransformer.models import Workload, model_class
 from minitransformer.planning.flops import parameter_count
 
 PARAMETER_VECTORS = 4  # parameters, gradients, Adam's two
+
+
+class Shape(NamedTuple):
+    """A micro-batch: sentences, and positions of each side, padding included."""
+
+    sentences: int
+    src_length: int
+    tgt_length: int
 
 
 @dataclass(frozen=True)
@@ -23,8 +31,8 @@ class Plan:
     """Bytes. ``peak`` is the sum of the others.
 
     parameters, gradients, adam: one, one and two vectors
-    activations: what forward keeps for backward   copies: matrices in half precision, kept beside them
-    largest: what the largest rule needs for itself while all of that is there; its name is in ``largest_rule``
+    activations: saved by forward for backward   copies: of the parameters, in half precision
+    largest: working memory of the largest rule, named in ``largest_rule``, on top of all that
     """
 
     parameters: int
@@ -45,8 +53,8 @@ def plan(
 ) -> Plan:
     """The memory of an update with micro-batches of this shape.
 
-    library: ``numpy`` or ``cupy``, whose kernels keep different things   precision: on CuPy, as in ExecutionConfig
-    workers: micro-batches side by side, each with gradients and activations of its own
+    library: ``numpy`` or ``cupy``, whose kernels save different arrays   precision: on CuPy, as in ExecutionConfig
+    workers: micro-batches computed at the same time, each with its own gradients and activations
     """
     parameter = np.dtype(config.dtype).itemsize
     half = precision in ("bfloat16", "float16")
@@ -68,12 +76,12 @@ def plan(
 
 
 def _saved_elements(config: ModelConfig, sentences: int, work: Workload) -> int:
-    """Numbers that forward keeps, over all layers."""
+    """Array elements that forward saves, over all layers."""
     d, heads = config.d_model, config.n_heads * (config.d_k + config.d_v)
     feed_forward = 2 * d + config.d_ff * (2 if config.p_drop_ffn else 1)  # input, x_hat of the norm, active values
     kept = work.memory * d
     for layers, queries, keys in work.attentions:
-        # Input, x_hat of the norm, queries, heads brought together; keys and values.
+        # Input, x_hat of the norm, queries, merged heads; keys and values.
         kept += layers * (queries * (2 * d + heads) + keys * heads)
     kept += sum(layers * positions * feed_forward for layers, positions in work.feed_forwards)
     scores = sum(_weights(config, work)) * (2 if config.p_drop_attention else 1)
@@ -86,7 +94,7 @@ def _weights(config: ModelConfig, work: Workload) -> list[int]:
 
 
 def _mask_elements(config: ModelConfig, sentences: int, work: Workload) -> int:
-    """Masks of dropout, a byte each, where they are stored."""
+    """Elements of the dropout masks, a byte each, where they are stored."""
     masks = 0
     if config.p_drop:
         sublayers = sum(layers * queries for layers, queries, _ in work.attentions)
@@ -102,7 +110,7 @@ def _mask_elements(config: ModelConfig, sentences: int, work: Workload) -> int:
 def _working_memory(
     config: ModelConfig, sentences: int, work: Workload, library: str, stored: int, parameter: int
 ) -> dict[str, int]:
-    """Bytes beside what is saved, for each rule that may be the largest."""
+    """Working memory in bytes of each rule that may be the largest."""
     d, f, n, V = config.d_model, config.d_ff, sentences * work.outputs, config.vocab_size
     loss = n * d * (stored + parameter) + V * d * parameter  # input, gradients
     if library == "numpy":

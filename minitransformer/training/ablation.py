@@ -6,9 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from minitransformer.checkpoints.average import average_checkpoints
-from minitransformer.checkpoints.checkpoint import Checkpoint
-from minitransformer.checkpoints.run_folder import newest_checkpoints
+from minitransformer.checkpoints import average_checkpoints, newest_checkpoints
 from minitransformer.config import TranslationConfig
 from minitransformer.errors import CheckpointError
 from minitransformer.generation import translate_lines
@@ -16,7 +14,7 @@ from minitransformer.generation import translate_lines
 
 @dataclass(frozen=True)
 class AblationEntry:
-    """One more trick: ``name``, how it searched, and all translations. ``seconds``: that the translations took"""
+    """One more trick: its name, the options of the search, all translations, and the seconds that these took."""
 
     name: str
     search: TranslationConfig
@@ -54,17 +52,11 @@ def ablation(
         (f"beam of {search.beam_size}", mean, replace(search, alpha=0.0)),
         (f"length penalty {search.alpha:g}", mean, search),
     ):
-        yield _translated(name, checkpoint, sources, used, device, progress)
-
-
-def _translated(
-    name: str, checkpoint: Checkpoint, sources: Sequence[str], search: TranslationConfig, device: str, progress: bool
-) -> AblationEntry:
-    model, tokenizer = checkpoint.build(device)
-    if tokenizer is None:
-        raise CheckpointError(
-            "ablation: the checkpoints must have a tokenizer, got a model that was trained on ids alone"
-        )
-    began = time.perf_counter()
-    hypotheses = translate_lines(model, tokenizer, sources, search, progress=progress)
-    return AblationEntry(name, search, hypotheses, time.perf_counter() - began)
+        model, tokenizer = checkpoint.build(device)
+        if tokenizer is None:
+            raise CheckpointError(
+                "ablation: the checkpoints must have a tokenizer, got a model that was trained on ids alone"
+            )
+        began = time.perf_counter()
+        hypotheses = translate_lines(model, tokenizer, sources, used, progress=progress)
+        yield AblationEntry(name, used, hypotheses, time.perf_counter() - began)

@@ -1,6 +1,6 @@
 """Gradient accumulation: in which order, threads and processes the micro-batches of an update are computed.
 
-Whatever the way, the gradient that is left in the model is that of the one batch which all micro-batches make up.
+The resulting gradient is always that of the one batch which all micro-batches make up.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ from minitransformer.workers import SERIAL, Workers, sum_into_first
 ForwardBackward = Callable[..., tuple[Tensor, Tensor]]
 """``(number of the micro-batch in the update, batch, sink of the gradients)`` to (loss, nll)."""
 Number = float | Array
-"""A Python float; on a GPU an array of shape () which stays there until somebody reads it."""
+"""A Python float; on a GPU an array of shape () which stays there until it is read."""
 
 
 class GradientAccumulator:
@@ -123,7 +123,7 @@ class ParallelGradientAccumulator(GradientAccumulator):
 
 
 class OverlappingSink:
-    """Brings gradients to an `OverlappedAllReduce`, which is told first how many of them will come to each leaf."""
+    """Passes gradients to an `OverlappedAllReduce`, and before backward how many each leaf will receive."""
 
     def __init__(self, total: OverlappedAllReduce):
         self._total, self.accumulate = total, total.accumulate
@@ -133,11 +133,11 @@ class OverlappingSink:
 
 
 def workers_for(config: TrainingConfig, n_ranks: int, on_cpu: bool) -> Workers:
-    """Threads for the micro-batches of one rank; several ranks have the cores of their machine to share already."""
+    """Threads for the micro-batches of one rank; by default one, if several ranks share the cores of a machine."""
     shares = -(-config.micro_batches // n_ranks) if on_cpu else 1
     return Workers.for_shares(shares, config.threads or (0 if n_ranks == 1 else 1))
 
 
 def scalar_of(tensor: Tensor) -> Number:
-    """The one number of a tensor; on a GPU it stays there."""
+    """The number in a tensor of shape (); on a GPU it stays there."""
     return tensor.item() if get_array_module(tensor.data) is np else tensor.data

@@ -1,4 +1,4 @@
-"""Which run may resume from which checkpoint, and what all ranks of a run must have alike."""
+"""Which run may resume from which checkpoint, and what all ranks of a run must have in common."""
 
 import hashlib
 import json
@@ -11,8 +11,8 @@ from minitransformer.config import Config
 from minitransformer.distributed import Communicator
 from minitransformer.errors import CheckpointError, RanksError
 
-# What the parameters do not depend on, but for rounding and (device, precision) the draws of dropout. Files may move:
-# their contents are compared by the fingerprint and by the tokenizer's text.
+# Settings that do not change the parameters, up to rounding. Files may move: their contents are compared by the
+# fingerprint and by the tokenizer's text.
 MAY_CHANGE_ON_RESUME = {
     "data": set("train_src train_tgt train_ids valid_src valid_tgt tokenizer".split()),
     "training": set(
@@ -20,7 +20,7 @@ MAY_CHANGE_ON_RESUME = {
         "validate_bleu save_every save_minutes keep_checkpoints".split()
     ),
 }
-# Where files lie, and what concerns one machine alone.
+# Paths, and what concerns one machine alone.
 MAY_DIFFER_BETWEEN_RANKS = {"data": MAY_CHANGE_ON_RESUME["data"], "training": {"directory", "threads"}}
 
 

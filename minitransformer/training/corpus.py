@@ -1,4 +1,4 @@
-"""What a run learns from: sentence pairs as ids (or one side alone), from files, from lines or made by a program."""
+"""The training data of a run: sentence pairs as ids (or one side alone), from files, lines or a program."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,13 +18,13 @@ LinePairs = tuple[Sequence[str], Sequence[str]]
 class Corpus:
     """Training pairs, and validation pairs if there are any.
 
-    ``Corpus(train, valid)`` takes ids as they are, for data that a program makes.
+    ``Corpus(train, valid)`` takes ids, for data that a program generates.
 
     Attributes:
-        tokenizer: what made the ids; None where a program made them.
+        tokenizer: None where a program generated the ids.
         valid_lines: the validation text itself, which BLEU needs.
         n_empty, n_long: training pairs left out because a side was empty, or longer than data.max_length.
-        known_fingerprint: of training pairs on the disk, which need not be read for it.
+        known_fingerprint: of training pairs on the disk, so that they need not be read for it.
     """
 
     train: Pairs
@@ -101,7 +101,7 @@ class Corpus:
         if header.tokenizer_sha256 != sha256_of(tokenizer.dumps()):
             raise DataError(
                 f"{folder}: must be made with the tokenizer of data.tokenizer, got another one of {header.vocab_size} "
-                "pieces; binarise the text anew, or name the tokenizer it was made with"
+                "tokens; binarise the text anew, or name the tokenizer it was made with"
             )
         if header.max_length > max_length:
             raise DataError(
@@ -118,7 +118,7 @@ class Corpus:
         return 1 + max(int(lengths_of(side).max()) for side in sides)
 
     def fingerprint(self) -> str:
-        """SHA-256 of the training pairs, by which a resumed run knows its data again."""
+        """SHA-256 of the training pairs, by which a resumed run recognises its data."""
         return self.known_fingerprint or fingerprint_of(self.train)
 
 

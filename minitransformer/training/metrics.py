@@ -1,4 +1,4 @@
-"""What a run tells about itself: one JSON object per line of ``metrics.jsonl``.
+"""The metrics of a run: one JSON object per line of ``metrics.jsonl``.
 
 Every line has ``kind`` and ``update`` (updates done so far), ``epoch`` (counted from 1) and ``seconds`` (since the run
 began, without the time in which it was stopped). Losses are means in nats per target token without padding:
@@ -12,21 +12,19 @@ began, without the time in which it was stopped). Losses are means in nats per t
 
 import json
 import math
-import os
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from minitransformer.backend import Array
-from minitransformer.errors import DataError, TrainingError
-from minitransformer.files import write_atomically
+from minitransformer.errors import DataError
 
 
 @dataclass(frozen=True)
 class StepResult:
-    """What an update saw. ``loss`` is label-smoothed, ``nll`` is not: exp(nll) is the perplexity. Nats per token.
+    """The figures of an update. ``loss`` is label-smoothed, ``nll`` is not: exp(nll) is the perplexity. Nats per token.
 
-    On a GPU ``loss``, ``nll`` and ``gradient_norm`` are numbers that stay there until somebody ``read``s them. The norm
-    is 0 where an update was refused (see `optim.LossScale`).
+    On a GPU ``loss``, ``nll`` and ``gradient_norm`` are numbers that stay there until ``read``. The norm is 0 where an
+    update was refused (see `optim.LossScale`).
     """
 
     loss: float | Array
@@ -49,7 +47,7 @@ def perplexity(nll: float) -> float:
 
 @dataclass
 class Meter:
-    """Sums over the updates since the last ``clear``. Checkpoints carry them, so a resumed mean is the same mean."""
+    """Sums over some updates. Checkpoints carry them, so the mean of a resumed run is the same mean."""
 
     loss: float = 0.0
     nll: float = 0.0
@@ -67,9 +65,6 @@ class Meter:
         self.gradient_norm += result.gradient_norm
         self.seconds += seconds
 
-    def clear(self) -> None:
-        self.__init__()
-
     def losses(self) -> dict:
         return losses(self.loss / self.tokens, self.nll / self.tokens)
 
@@ -79,54 +74,14 @@ class Meter:
             "gradient_norm": self.gradient_norm / self.updates,
         }
 
-    def to_dict(self) -> dict:
-        return asdict(self)
-
 
 def losses(loss: float, nll: float) -> dict:
     """The three figures that always go together; ``ppl`` comes from ``nll``, never from the smoothed ``loss``."""
     return {"loss": loss, "nll": nll, "ppl": perplexity(nll)}
 
 
-class MetricsLog:
-    """Appends lines to a metrics file; each line reaches the file before ``write`` returns."""
-
-    def __init__(self, path: str | Path):
-        self.path = Path(path)
-
-    def write(self, kind: str, **values) -> None:
-        """Append one line.
-
-        Raises:
-            TrainingError: the file cannot be written, for example because the disk is full.
-        """
-        try:
-            with open(self.path, "a", encoding="utf-8") as file:
-                file.write(json.dumps({"kind": kind, **values}) + "\n")
-        except OSError as error:
-            raise TrainingError(f"metrics: {self.path} cannot be written: {error.strerror}") from error
-
-    def cut_after(self, update: int) -> list[dict]:
-        """Drop the lines beyond ``update`` and a last line cut short; the lines that stay are returned.
-
-        A run that resumes from a checkpoint writes them again, so without this they would stand there twice.
-        """
-        if not self.path.exists():
-            return []
-        kept = [line for line in read_metrics(self.path) if line["update"] <= update]
-        text = "".join(json.dumps(line) + "\n" for line in kept)
-        write_atomically(self.path, lambda file: file.write(text.encode("utf-8")))
-        return kept
-
-    def sync(self) -> None:
-        """Wait until the lines are on the disk: a checkpoint must not outlive the lines before it."""
-        if self.path.exists():
-            with open(self.path, "rb") as file:
-                os.fsync(file.fileno())
-
-
 def read_metrics(path: str | Path) -> list[dict]:
-    """The lines of a metrics file, in order. A last line that a killed run left unfinished is passed over.
+    """The lines of a metrics file, in order. A last line that a killed run left unfinished is ignored.
 
     Raises:
         DataError: the file cannot be read, or any other line is not a JSON object with kind and update.

@@ -9,14 +9,13 @@ from minitransformer.training.metrics import Meter
 
 
 class Lines:
-    """What a bar draws as whole lines of ``file``, so that the next message does not stand behind it."""
+    """Writes what a bar draws as whole lines of ``file``, so that the next message begins on a line of its own."""
 
     def __init__(self, file: TextIO):
         self._file = file
 
     def write(self, text: str) -> None:
-        drawn = text.strip()
-        if drawn:
+        if drawn := text.strip():
             self._file.write(f"{drawn}\n")
 
     def flush(self) -> None:
@@ -26,7 +25,7 @@ class Lines:
 class Progress:
     """Writes to standard error.
 
-    is_rank_0: False keeps silent   with_bar: show a bar
+    is_rank_0: if False, nothing is written   with_bar: show a bar
     """
 
     def __init__(self, is_rank_0: bool, with_bar: bool):
@@ -34,13 +33,13 @@ class Progress:
 
     def bar(self, done: int, total: int) -> tqdm:
         """A bar of ``total`` updates, to be entered."""
-        # Into a file, where a bar cannot be drawn over itself, it is drawn anew only now and then, each time as a line.
+        # In a file a bar cannot be drawn over itself: there it is a new line now and then.
         pause, file = (0.2, sys.stderr) if sys.stderr.isatty() else (30.0, Lines(sys.stderr))
         hidden = not (self._is_rank_0 and self._with_bar)
         return tqdm(total=total, initial=min(done, total), unit="update", disable=hidden, mininterval=pause, file=file)
 
     def show(self, bar: tqdm, meter: Meter, update: int, learning_rate: float) -> None:
-        """``update`` updates are done; the means of ``meter``."""
+        """Show that ``update`` updates are done, with the means of ``meter``."""
         seen = meter.losses() | meter.speed()
         bar.set_postfix_str(
             f"loss {seen['loss']:.3f}, ppl {seen['ppl']:.2f}, {seen['tokens_per_second']:.0f} tgt tokens/s, "

@@ -1,12 +1,16 @@
 """From the results of updates to the lines of ``metrics.jsonl``."""
 
+import json
 import math
+import os
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 from minitransformer.errors import TrainingError
-from minitransformer.training.metrics import Meter, MetricsLog, StepResult
+from minitransformer.files import write_text
+from minitransformer.training.metrics import Meter, StepResult, read_metrics
 
 MAX_PENDING = 16
 """Updates on a GPU whose figures are not read yet; a loss that is NaN stops the run at most that much later."""
@@ -15,7 +19,7 @@ MAX_PENDING = 16
 class MetricsRecorder:
     """Takes in the result of each update and writes lines of metrics.
 
-    Figures that lie on a GPU are read several at a time, so that nobody waits within an update.
+    Figures on a GPU are read several at a time, so that no update waits for them.
 
     path: the metrics file
     writes: whether lines are written; only rank 0's are
@@ -27,7 +31,7 @@ class MetricsRecorder:
     """
 
     def __init__(self, path: Path, writes: bool, log_every: int, epoch_of: Callable[[int], int]):
-        self._log, self._writes, self._log_every, self._epoch_of = MetricsLog(path), writes, log_every, epoch_of
+        self._path, self._writes, self._log_every, self._epoch_of = path, writes, log_every, epoch_of
         self._pending: list[StepResult] = []
         self._pending_since = 0.0
         self.interval, self.epoch_so_far = Meter(), Meter()
@@ -72,30 +76,41 @@ class MetricsRecorder:
         if update % self._log_every == 0:
             speed = {"learning_rate": learning_rate, **self.interval.speed()}
             self.write("train", update, self.interval.losses() | speed)
-            self.interval.clear()
+            self.interval = Meter()
         if self._ends_epoch(update):
             self.write("epoch", update, self.epoch_so_far.losses() | {"tokens": self.epoch_so_far.tokens})
-            self.epoch_so_far.clear()
+            self.epoch_so_far = Meter()
 
     def write(self, kind: str, update: int, values: dict) -> None:
-        if self._writes:
-            where = {"update": update, "epoch": self._epoch_of(max(update, 1))}
-            self._log.write(kind, **where, **values, seconds=round(self.seconds(), 3))
+        """Append one line; it reaches the file before this returns.
+
+        Raises:
+            TrainingError: the file cannot be written, for example because the disk is full.
+        """
+        if not self._writes:
+            return
+        line = {"kind": kind, "update": update, "epoch": self._epoch_of(max(update, 1)), **values}
+        line["seconds"] = round(self.seconds(), 3)
+        try:
+            with open(self._path, "a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
+        except OSError as error:
+            raise TrainingError(f"metrics: {self._path} cannot be written: {error.strerror}") from error
 
     def sync(self) -> None:
-        self._log.sync()
+        """Wait until the lines are on the disk: a checkpoint must not outlive the lines before it."""
+        if self._path.exists():
+            with open(self._path, "rb") as file:
+                os.fsync(file.fileno())
 
     def seconds(self) -> float:
         """Since the run began, without the time in which it was stopped."""
         return self._earlier_seconds + time.monotonic() - self._started
 
     def to_dict(self) -> dict:
-        """What a checkpoint holds of it."""
-        return {
-            "interval": self.interval.to_dict(),
-            "epoch_so_far": self.epoch_so_far.to_dict(),
-            "seconds": self.seconds(),
-        }
+        """The part of a checkpoint's progress that ``restore`` reads."""
+        meters = {"interval": asdict(self.interval), "epoch_so_far": asdict(self.epoch_so_far)}
+        return meters | {"seconds": self.seconds()}
 
     def restore(self, progress: dict) -> None:
         """Resume from what ``to_dict`` gave."""
@@ -103,8 +118,15 @@ class MetricsRecorder:
         self._earlier_seconds = progress["seconds"]
 
     def cut_after(self, update: int) -> list[dict]:
-        """As ``MetricsLog.cut_after``, on the rank that writes."""
-        return self._log.cut_after(update) if self._writes else []
+        """Drop the lines beyond ``update`` and a last line cut short; the lines that stay are returned.
+
+        A run that resumes from a checkpoint writes them again, so without this the file would contain them twice.
+        """
+        if not self._writes or not self._path.exists():
+            return []
+        kept = [line for line in read_metrics(self._path) if line["update"] <= update]
+        write_text(self._path, "".join(json.dumps(line) + "\n" for line in kept))
+        return kept
 
     def _ends_epoch(self, update: int) -> bool:
         return self._epoch_of(update + 1) != self._epoch_of(update)

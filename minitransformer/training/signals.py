@@ -1,4 +1,4 @@
-"""SIGINT, SIGTERM and SIGHUP as a wish that is granted at the next good moment."""
+"""SIGINT, SIGTERM and SIGHUP end a run after the update that is being computed."""
 
 import signal
 import threading
@@ -19,11 +19,10 @@ class Outcome:
 
 
 class StopRequest:
-    """While entered, the first SIGINT, SIGTERM or SIGHUP is only noted in ``signal``; then the old handlers come back.
+    """While entered, the first SIGINT, SIGTERM or SIGHUP is only recorded in ``signal``; then the old handlers return.
 
-    SIGHUP, which tells that the terminal is gone, stays ignored where it was: under ``nohup``. A second signal raises
-    KeyboardInterrupt at once, for when the next good moment is too far away.
-    Outside the main thread, where Python delivers no signals, nothing is changed.
+    SIGHUP, which is sent when the terminal closes, stays ignored where it was, as under ``nohup``. A second signal
+    raises KeyboardInterrupt at once. Outside the main thread, where Python delivers no signals, nothing is changed.
     """
 
     def __init__(self):
@@ -32,8 +31,10 @@ class StopRequest:
 
     def __enter__(self) -> "StopRequest":
         if threading.current_thread() is threading.main_thread():
-            for number in _wishes():
-                self._before[number] = signal.signal(number, self._note)
+            hangup = [signal.SIGHUP] if hasattr(signal, "SIGHUP") else []  # not on Windows
+            for number in (signal.SIGINT, signal.SIGTERM, *hangup):
+                if number not in hangup or signal.getsignal(number) is not signal.SIG_IGN:
+                    self._before[number] = signal.signal(number, self._note)
         return self
 
     def __exit__(self, *exception) -> None:
@@ -44,9 +45,3 @@ class StopRequest:
         if self.signal is not None:
             raise KeyboardInterrupt
         self.signal = number
-
-
-def _wishes() -> list[int]:
-    hangup = getattr(signal, "SIGHUP", None)  # not on Windows
-    ignored = hangup is None or signal.getsignal(hangup) is signal.SIG_IGN
-    return [signal.SIGINT, signal.SIGTERM] + [hangup] * (not ignored)

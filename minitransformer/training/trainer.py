@@ -29,11 +29,11 @@ from minitransformer.training.validation import Validation
 
 
 class Trainer:
-    """Trains a model as ``config`` says.
+    """Trains a model according to ``config``.
 
-    The state after update u follows from (config, data, u) alone: batches and dropout masks are drawn anew from
-    (seed, update), so a run that was killed and resumed ends in the same bits as one that was not (a GPU draws other
-    masks than NumPy). Several ranks share the micro-batches of each update; rank 0 alone writes and validates.
+    The state after update u follows from (config, data, u) alone: batches and dropout masks are drawn from
+    (seed, update), so a run that was killed resumes bit for bit (a GPU draws other masks than NumPy). Several ranks
+    share the micro-batches of each update; rank 0 alone writes and validates.
 
     corpus: what to learn from; None reads the files of the [data] section
     resume: from the newest whole checkpoint in training.directory, if there is one; False: refuse to start there
@@ -62,23 +62,13 @@ class Trainer:
         self.config, self.corpus, self.profile = config, corpus, profile
         self.fingerprint = corpus.fingerprint()
         self.tokenizer_text = corpus.tokenizer.dumps() if corpus.tokenizer else ""
-        data, training, execution = config.data, config.training, config.execution
+        data, training = config.data, config.training
         stream = BatchStream(*corpus.train, src_tokens=data.src_tokens, tgt_tokens=data.tgt_tokens, seed=training.seed)
         self.validation = Validation.if_wanted(corpus, config)
         self._connect(process_group or ProcessGroup.single())
         self.batches = MicroBatches(stream, training.micro_batches, self.ranks.rank, self.ranks.size)
         self.progress = Progress(self.is_rank_0, progress)
-        self.model = build_model(config.model, training.seed, self.xp, execution.precision, execution.kernels)
-        self.workers = workers_for(training, self.ranks.size, on_cpu=self.xp is np)
-        self.optimizer = Adam(self.model.parameters, training.beta1, training.beta2, training.eps, workers=self.workers)
-        self.accumulator = ParallelGradientAccumulator(
-            self.model.parameters,
-            workers=self.workers,
-            ranks=self.ranks,
-            scale=LossScale.for_precision(execution.precision),
-            overlap=training.overlap,
-            tokens_of_update=self.batches.n_tokens if self.ranks.size > 1 else None,
-        )
+        self._build_model()
         self.folder = RunFolder(training.directory)
         self.recorder = MetricsRecorder(self.folder.metrics, self.is_rank_0, training.log_every, self.batches.epoch)
         self.update, self.saved_update, self.validated_update = 0, -1, 0
@@ -132,6 +122,21 @@ class Trainer:
         self.ranks = process_group.connect(self.config.training, on_gpu=self.xp is not np)
         self.is_rank_0 = self.ranks.rank == 0
         check_same_job(self.ranks, self.config, self.fingerprint)
+
+    def _build_model(self) -> None:
+        """The model, and what computes its gradients and updates it."""
+        training, execution = self.config.training, self.config.execution
+        self.model = build_model(self.config.model, training.seed, self.xp, execution.precision, execution.kernels)
+        self.workers = workers_for(training, self.ranks.size, on_cpu=self.xp is np)
+        self.optimizer = Adam(self.model.parameters, training.beta1, training.beta2, training.eps, workers=self.workers)
+        self.accumulator = ParallelGradientAccumulator(
+            self.model.parameters,
+            workers=self.workers,
+            ranks=self.ranks,
+            scale=LossScale.for_precision(execution.precision),
+            overlap=training.overlap,
+            tokens_of_update=self.batches.n_tokens if self.ranks.size > 1 else None,
+        )
 
     def _open_folder(self) -> None:
         if self.is_rank_0:

@@ -1,10 +1,13 @@
-"""How good the model is on text it never learns from."""
+"""Loss, perplexity and BLEU on held-out text."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from minitransformer.autograd import no_grad
-from minitransformer.config import Config, TranslationConfig
+from minitransformer.config import Config
 from minitransformer.errors import ConfigError, DataError
+from minitransformer.evaluation import corpus_bleu, require_sacrebleu
+from minitransformer.generation import translate_lines
 from minitransformer.models import Model
 from minitransformer.text import Batch, BatchStream
 from minitransformer.training.accumulation import scalar_of
@@ -36,7 +39,7 @@ class Validation:
 
     Raises:
         ConfigError: BLEU is asked for and the corpus is ids without a tokenizer.
-        MissingPackageError: BLEU is asked for and sacrebleu is not installed; said now, not hours later.
+        MissingPackageError: BLEU is asked for and sacrebleu is not installed; raised now, not hours later.
     """
 
     def __init__(self, corpus: Corpus, config: Config):
@@ -49,16 +52,12 @@ class Validation:
             seed=0,
         )
         self.batches = [stream.batch(number) for number in range(stream.batches_per_epoch)]
-        self.translation = TranslationConfig(
-            beam_size=1, max_extra=config.translation.max_extra, batch_tokens=config.translation.batch_tokens
-        )
+        self.translation = replace(config.translation, beam_size=1)
         if self.with_bleu:
             if corpus.tokenizer is None or corpus.valid_lines is None:
                 raise ConfigError(
                     "training.validate_bleu must be false for a corpus of ids, got true; make the corpus from lines"
                 )
-            from minitransformer.evaluation import require_sacrebleu
-
             require_sacrebleu()
 
     @classmethod
@@ -82,9 +81,6 @@ class Validation:
         """``loss``, ``nll``, ``ppl`` in nats per target token, and ``bleu`` with its ``signature``."""
         values = losses(*evaluate_loss(model, self.batches))
         if self.with_bleu:
-            from minitransformer.evaluation import corpus_bleu
-            from minitransformer.generation import translate_lines
-
             src_lines, references = self.corpus.valid_lines
             hypotheses = translate_lines(model, self.corpus.tokenizer, src_lines, self.translation)
             bleu = corpus_bleu(hypotheses, references)

@@ -11,9 +11,9 @@ from minitransformer.backend import library_name
 from minitransformer.checkpoints import load_checkpoint, load_model
 from minitransformer.config import ModelConfig, TrainingConfig
 from minitransformer.generation import beam_search, greedy_search
-from minitransformer.models import Shape, Transformer
+from minitransformer.models import Transformer
 from minitransformer.optim import Adam
-from minitransformer.planning import plan
+from minitransformer.planning import Shape, plan
 from minitransformer.training import evaluate_loss, read_metrics, train_step
 
 PRECISIONS = ("float32", "tf32", "bfloat16", "float16")

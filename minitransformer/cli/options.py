@@ -1,0 +1,94 @@
+"""Options that several commands share."""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import fields
+from functools import partial
+from pathlib import Path
+
+from minitransformer.blas import core_count
+from minitransformer.config import TranslationConfig
+from minitransformer.errors import ConfigError
+
+
+def at_least_one(text: str, kind: type = int) -> float:
+    """The argparse type of a number of this kind from 1 to 999,999,999."""
+    try:
+        value = kind(text)
+    except ValueError:
+        value = 0
+    if not 1 <= value <= 999_999_999:
+        what = "an integer" if kind is int else "a number"
+        raise argparse.ArgumentTypeError(f"must be {what} from 1 to 999999999, got {text[:60]!r}")
+    return value
+
+
+def add_number(parser: argparse.ArgumentParser, name: str, default: float, what: str) -> None:
+    """Adds an option for a number of at least 1, of the same type as its default; ``what`` is its help text."""
+    kind = type(default)
+    metavar, shown = ("N" if kind is int else "X"), f"{what} (default: {default:g})"
+    parser.add_argument(name, type=partial(at_least_one, kind=kind), default=default, metavar=metavar, help=shown)
+
+
+def add_processes_option(parser: argparse.ArgumentParser) -> None:
+    """Adds --processes, for commands that read large files."""
+    parser.add_argument(
+        "--processes",
+        type=at_least_one,
+        default=core_count(),
+        metavar="N",
+        help="number of processes that share the work on large files (default: the number of cores)",
+    )
+
+
+def add_config_options(parser: argparse.ArgumentParser, what: str) -> None:
+    """Adds CONFIG, with ``what`` as its help text, and --set."""
+    parser.add_argument("config", type=Path, metavar="CONFIG", help=what)
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="settings",
+        metavar="SECTION.KEY=VALUE",
+        help="override a key of CONFIG; may be given several times (default: CONFIG as it is)",
+    )
+
+
+def add_parallel_texts(parser: argparse.ArgumentParser) -> None:
+    """Adds --src and --tgt: the files of two languages, in the same order."""
+    for name, what in (("--src", "source"), ("--tgt", "target")):
+        shown = f"{what} text, one sentence per line (also .gz, .xz); several files are concatenated"
+        parser.add_argument(name, type=Path, nargs="+", required=True, metavar="FILE", help=shown)
+
+
+def aligned_files(src: Sequence[Path], tgt: Sequence[Path]) -> list[tuple[Path, Path]]:
+    """The (source file, target file) pairs of `add_parallel_texts`; ConfigError if their numbers differ."""
+    if len(src) != len(tgt):
+        raise ConfigError(f"--src and --tgt must name the same number of files, got {len(src)} and {len(tgt)}")
+    return list(zip(src, tgt, strict=True))
+
+
+def add_device_option(parser: argparse.ArgumentParser, default: str | None, what: str) -> None:
+    """Adds --device, with ``what`` as its help text."""
+    parser.add_argument("--device", choices=("cpu", "cuda", "auto"), default=default, help=what)
+
+
+def add_model_options(parser: argparse.ArgumentParser, also: str = "") -> None:
+    """Adds --checkpoint and --device. ``also``: appended to the help of --checkpoint"""
+    shown = f"checkpoint of the model, written by train or average{also}"
+    parser.add_argument("--checkpoint", type=Path, required=True, metavar="FILE", help=shown)
+    add_device_option(parser, "auto", "device to run the model on; auto is the GPU if one is usable (default: auto)")
+
+
+def add_search_options(parser: argparse.ArgumentParser) -> None:
+    """Adds the settings of the [translation] section; the default of each is that of the checkpoint's config."""
+    group = parser.add_argument_group("search", "default of each: its value in the checkpoint's config")
+    for setting in fields(TranslationConfig):
+        name, metavar = setting.name.replace("_", "-"), "N" if setting.type is int else "X"
+        group.add_argument(f"--{name}", type=setting.type, metavar=metavar, help=setting.metadata["meaning"])
+
+
+def search_options(arguments: argparse.Namespace) -> dict[str, int | float]:
+    """The options of `add_search_options` that were given on the command line."""
+    given = {setting.name: getattr(arguments, setting.name) for setting in fields(TranslationConfig)}
+    return {name: value for name, value in given.items() if value is not None}
