@@ -9,7 +9,7 @@ import numpy as np
 
 from minitransformer.backend import Array
 from minitransformer.errors import ShapeError
-from minitransformer.kernels.cupy.launch import THREADS, blocks_for, groups_of_8, launch
+from minitransformer.kernels.cupy.launch import launch_groups
 
 
 class DropoutArguments(NamedTuple):
@@ -49,11 +49,9 @@ class CountedMask:
 
     def array(self, xp: ModuleType) -> Array:
         """The same mask as a boolean array, True = kept: what the plain rules take."""
-        width = self.shape[-1]
-        n_rows = math.prod(self.shape[:-1])
+        n_rows, width = math.prod(self.shape[:-1]), self.shape[-1]
         keep = xp.empty(self.shape, dtype=bool)
-        blocks = blocks_for(groups_of_8(n_rows, width))
-        launch("dropout", "keep_mask", blocks, (THREADS,), (keep, n_rows, width, *self.arguments), "float32")
+        launch_groups("dropout", "keep_mask", n_rows, width, (keep, n_rows, width, *self.arguments), "float32")
         return keep
 
 
