@@ -10,13 +10,8 @@ from types import ModuleType
 
 from minitransformer.backend import Array, library_name
 from minitransformer.errors import ConfigError
-from minitransformer.kernels.cupy import FUNCTIONS as CUPY_FUNCTIONS
-from minitransformer.kernels.cupy import KERNELS as CUPY_KERNELS
-from minitransformer.kernels.cupy import masks as cupy_masks
+from minitransformer.kernels import cupy, numpy
 from minitransformer.kernels.cupy.masks import CountedMask
-from minitransformer.kernels.numpy import FUNCTIONS as NUMPY_FUNCTIONS
-from minitransformer.kernels.numpy import KERNELS as NUMPY_KERNELS
-from minitransformer.kernels.numpy import masks as numpy_masks
 from minitransformer.kernels.precision import computing
 from minitransformer.kernels.profile import current
 from minitransformer.ops.rule import Rule
@@ -33,11 +28,10 @@ __all__ = [
     "select",
 ]
 
-KERNELS: dict[tuple[str, str], Rule] = {(rule.name, "numpy"): rule for rule in NUMPY_KERNELS}
-KERNELS |= {(rule.name, "cupy"): rule for rule in CUPY_KERNELS}
-FUNCTIONS: dict[tuple[str, str], Callable] = {(name, "cupy"): each for name, each in CUPY_FUNCTIONS.items()}
-FUNCTIONS |= {(name, "numpy"): each for name, each in NUMPY_FUNCTIONS.items()}
-MASKS: dict[str, Callable] = {"numpy": numpy_masks.draw_mask, "cupy": cupy_masks.draw_mask}
+LIBRARIES = {"numpy": numpy, "cupy": cupy}
+KERNELS = {(rule.name, library): rule for library, fast in LIBRARIES.items() for rule in fast.KERNELS}
+FUNCTIONS = {(name, library): each for library, fast in LIBRARIES.items() for name, each in fast.FUNCTIONS.items()}
+MASKS = {library: fast.draw_mask for library, fast in LIBRARIES.items()}
 
 _mode: ContextVar[str] = ContextVar("kernels", default="fast")
 
