@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from types import ModuleType
 
-from minitransformer.backend import Array, library_name
+from minitransformer.backend import Array
 from minitransformer.errors import ConfigError
 from minitransformer.kernels import cupy, numpy
 from minitransformer.kernels.cupy.masks import CountedMask
@@ -59,14 +59,14 @@ def select(rule: Rule, xp: ModuleType) -> Rule:
 
     Within ``profile.profiled`` its calls are timed.
     """
-    pair = rule if _mode.get() == "simple" else KERNELS.get((rule.name, library_name(xp)), rule)
+    pair = rule if _mode.get() == "simple" else KERNELS.get((rule.name, xp.__name__), rule)
     profile = current.get()
     return pair if profile is None else profile.watched(pair)
 
 
 def fused_function(name: str, xp: ModuleType) -> Callable | None:
     """One kernel that does all the work of ``name``, if the mode is ``fast`` and the library has one."""
-    return FUNCTIONS.get((name, library_name(xp))) if _mode.get() == "fast" else None
+    return FUNCTIONS.get((name, xp.__name__)) if _mode.get() == "fast" else None
 
 
 def dropout_mask(
@@ -76,5 +76,5 @@ def dropout_mask(
 
     key: seed, update and micro-batch   site: which dropout of the model this is   shape: of the array that is dropped
     """
-    mask = MASKS[library_name(xp)](rule, key, site, shape, p_drop)
+    mask = MASKS[xp.__name__](rule, key, site, shape, p_drop)
     return mask.array(xp) if isinstance(mask, CountedMask) and _mode.get() == "simple" else mask
