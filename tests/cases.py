@@ -88,6 +88,13 @@ def cotangents(rule: Rule, outputs: tuple, rng) -> tuple:
     return (*drawn, *[None] * rule.n_non_differentiable)
 
 
+def outputs_and_gradients(pair: Rule, inputs, options: dict, rng, grads_y: tuple = ()) -> tuple[list, tuple]:
+    """([each output, each gradient], the gradients of the outputs: those given, or random ones)"""
+    y, saved = pair.forward(*inputs, **options)
+    grads_y = grads_y or cotangents(pair, as_tuple(y), rng)
+    return [*as_tuple(y), *pair.backward(*grads_y, saved)], grads_y
+
+
 def as_tuple(outputs) -> tuple:
     return outputs if isinstance(outputs, tuple) else (outputs,)
 

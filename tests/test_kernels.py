@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from cases import CASES, as_tuple, booleans, case, cotangents, ids
+from cases import CASES, as_tuple, booleans, case, ids, outputs_and_gradients
 from small_models import random_batch, small_model
 
 from minitransformer import kernels
@@ -34,18 +34,12 @@ both_dtypes = pytest.mark.parametrize("dtype", CLOSE)
 
 def compare(case, dtype, rng, relative_error):
     """Outputs, gradients and dtypes of the kernel are those of the rule; no argument is written to."""
-    kernel = KERNELS[case.rule.name]
     inputs, options = case.make(dtype)
-    expected, saved = case.rule.forward(*inputs, **options)
-    grads_y = cotangents(case.rule, as_tuple(expected), rng)
-    expected_grads = case.rule.backward(*grads_y, saved)
+    expected, grads_y = outputs_and_gradients(case.rule, inputs, options, rng)
     given = [x for x in (*inputs, *options.values(), *grads_y) if isinstance(x, np.ndarray)]
     before = [x.copy() for x in given]
-
-    outputs, saved = kernel.forward(*inputs, **options)
-    grads = kernel.backward(*grads_y, saved)
-    results = [*as_tuple(outputs), *grads]
-    for result, wanted in zip(results, [*as_tuple(expected), *expected_grads], strict=True):
+    found, _ = outputs_and_gradients(KERNELS[case.rule.name], inputs, options, rng, grads_y)
+    for result, wanted in zip(found, expected, strict=True):
         assert result.dtype == dtype
         assert relative_error(result, wanted) < CLOSE[dtype]
     for x, copy in zip(given, before, strict=True):
@@ -80,9 +74,8 @@ def test_a_kernel_equals_its_rule_at_sizes_beyond_its_own_block(case, dtype, rng
 def test_a_forward_that_saves_nothing_gives_the_same_output(case, relative_error):
     inputs, options = case.make()
     expected = as_tuple(case.rule.forward(*inputs, **options)[0])
-    for y, wanted in zip(
-        as_tuple(KERNELS[case.rule.name].inference_forward(*inputs, **options)), expected, strict=True
-    ):
+    found = as_tuple(KERNELS[case.rule.name].inference_forward(*inputs, **options))
+    for y, wanted in zip(found, expected, strict=True):
         assert relative_error(y, wanted) < 1e-13
 
 
@@ -113,14 +106,11 @@ def test_attention_with_scores_far_apart_is_as_exact_as_its_rule(masked, rng, re
     """Shifted by anything but its own maximum, a row could vanish: e^-300 is 0 in float32."""
     q, k, v = (rng.standard_normal((2, 3, 5, 4)).astype(np.float32) for _ in range(3))
     q[0] *= 300.0
-    mask = rng.random((2, 1, 5, 5)) < 0.7 if masked else None
-    grad_y = rng.standard_normal(v.shape).astype(np.float32)
-    results = []
-    for pair in (KERNELS["attention"], RULES["attention"]):
-        y, saved = pair.forward(q, k, v, mask=mask)
-        results.append((y, *pair.backward(grad_y, saved)))
-    for ours, expected in zip(*results, strict=True):
-        assert relative_error(ours, expected) < 1e-5
+    options = {"mask": rng.random((2, 1, 5, 5)) < 0.7 if masked else None}
+    expected, grads_y = outputs_and_gradients(RULES["attention"], (q, k, v), options, rng)
+    found, _ = outputs_and_gradients(KERNELS["attention"], (q, k, v), options, rng, grads_y)
+    for ours, wanted in zip(found, expected, strict=True):
+        assert relative_error(ours, wanted) < 1e-5
 
 
 def rules_of_one_step(rng, monkeypatch, **changes) -> list:
