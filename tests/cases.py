@@ -81,6 +81,11 @@ def case(name: str, what: str, *shapes: tuple[int, ...], draw: Callable = normal
     return Case(RULES[name], what, shapes, draw, options)
 
 
+def value(rule: Rule, *inputs, **options):
+    """What forward computes, without what it saves."""
+    return rule.forward(*inputs, **options)[0]
+
+
 def cotangents(rule: Rule, outputs: tuple, rng) -> tuple:
     """A random gradient for every output; outputs that are not differentiable get none."""
     active = len(outputs) - rule.n_non_differentiable
