@@ -6,15 +6,12 @@ import sys
 import numpy as np
 import pytest
 from cases import CASES, as_tuple, booleans, case, ids, outputs_and_gradients
-from small_models import random_batch, small_model
+from small_models import losses, random_batch, small_model, train
 
 from minitransformer import kernels
-from minitransformer.config import TrainingConfig
 from minitransformer.kernels.numpy.attention import FEW_QUERIES
 from minitransformer.ops.attention import attention_forward
 from minitransformer.ops.registry import RULES
-from minitransformer.optim import Adam
-from minitransformer.training.step import train_step
 
 KERNELS = {name: kernel for (name, library), kernel in kernels.KERNELS.items() if library == "numpy"}
 KERNEL_CASES = [each for each in CASES if each.rule.name in KERNELS]
@@ -122,8 +119,7 @@ def rules_of_one_step(rng, monkeypatch, **changes) -> list:
         return chosen[-1]
 
     monkeypatch.setattr(kernels, "select", recording)
-    model = small_model(rng, **changes)
-    train_step(model, Adam(model.parameters), [random_batch(rng)], update=1, config=TrainingConfig())
+    train(small_model(rng, **changes), [random_batch(rng)])
     return chosen
 
 
@@ -140,11 +136,9 @@ def test_a_step_with_simple_kernels_runs_the_plain_rules_alone(rng, monkeypatch)
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_simple_and_fast_kernels_give_the_same_losses(norm, rng):
     micro_batches = [random_batch(rng), random_batch(rng, (3, 6), (2, 7))]
-    losses = {}
+    curves = {}
     for mode in ("simple", "fast"):
         model = small_model(np.random.default_rng(8), norm=norm, kernel_mode=mode, p_drop=0.1, p_drop_attention=0.1)
-        optimizer, config = Adam(model.parameters), TrainingConfig(warmup_steps=20, lr_scale=0.1)
-        steps = [train_step(model, optimizer, micro_batches, update=u, config=config) for u in range(1, 31)]
-        losses[mode] = [value for step in steps for value in (step.loss, step.nll)]
-    assert losses["fast"] == pytest.approx(losses["simple"], rel=1e-9)
-    assert losses["simple"][-2] < losses["simple"][0]
+        curves[mode] = losses(train(model, micro_batches, 30, warmup_steps=20, lr_scale=0.1))
+    assert curves["fast"] == pytest.approx(curves["simple"], rel=1e-9)
+    assert curves["simple"][-2] < curves["simple"][0]

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from small_models import random_batch, small_config, small_model
+from small_models import random_batch, small_config, small_model, train
 
 from minitransformer.config import TABLE3_ROWS, ModelConfig, TrainingConfig
 from minitransformer.errors import AutogradError
@@ -88,15 +88,15 @@ CHANGES += [(added, r"1 new ones, such as adapter\.gamma")]
 
 @pytest.mark.parametrize(("change", "got"), CHANGES)
 def test_a_changed_model_is_trained_only_after_its_vector_is_built_again(change, got, rng):
-    model, batch, config = small_model(rng), random_batch(rng), TrainingConfig()
+    model, batch = small_model(rng), random_batch(rng)
     change(model)
     with pytest.raises(AutogradError, match=f"ParameterVector: .*, got {got}; .* ParameterVector.model, dtype, xp"):
-        train_step(model, Adam(model.parameters), [batch], update=1, config=config)
+        train(model, [batch])
     with pytest.raises(AutogradError, match="after replacing a layer"):
         model.parameters.zero_grad()
     model.parameters = ParameterVector(model, model.config.dtype, model.xp)
     before = model.parameters.data.copy()
-    train_step(model, Adam(model.parameters), [batch], update=1, config=config)
+    train(model, [batch])
     moved = [name for name, _, offset in model.parameters.table if model.parameters.data[offset] != before[offset]]
     assert ("encoder.layers.1.feed_forward.b2" in moved) == (change is not removed)
 
