@@ -6,7 +6,6 @@ from slow_philox import slow_mask
 
 from minitransformer.kernels import CountedMask, precision
 from minitransformer.kernels.cupy import KERNELS
-from minitransformer.kernels.precision import half_dtype
 
 NAMES = [kernel.name for kernel in KERNELS]
 WIDE = (3, 11, 776)
@@ -54,7 +53,7 @@ def rounded(inputs: tuple, name: str, dtype: str) -> tuple[list, list]:
     if dtype in ("float32", "float64"):
         return list(inputs), list(inputs)
     first = 0 if name == "positioned_embedding" else PARAMETERS.get(name, len(inputs))
-    half = [x.astype(half_dtype(dtype)) for x in inputs]
+    half = [x.astype(dtype) for x in inputs]
     exact = [x.astype(np.float32) for x in half]
     return [*half[:first], *exact[first:]], exact
 

@@ -1,4 +1,4 @@
-"""Products with a bias and a cut at zero in them: by a stand-in for cuBLASLt, and on a GPU where there is one."""
+"""Products with bias and ReLU fused in: by a stand-in for cuBLASLt, and by cuBLASLt on a GPU."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,6 @@ from small_models import gradient, random_batch, small_model
 
 from minitransformer.kernels.cupy import gemm_lt
 from minitransformer.kernels.cupy.gemm_lt import biased_product
-from minitransformer.kernels.precision import half_dtype
 from minitransformer.nn import DropoutMasks
 
 pytestmark = [pytest.mark.cuda, pytest.mark.any_device]
@@ -27,7 +26,7 @@ def library(device):
 def factors(sizes: tuple[int, int, int], precision: str, rng, device) -> tuple[list, list]:
     """a, b and a bias, which is never stored in half precision: as NumPy's arrays and on the device."""
     n, k, m = sizes
-    kind = half_dtype(precision) if precision in ("bfloat16", "float16") else np.dtype(np.float32)
+    kind = np.dtype("float32" if precision == "tf32" else precision)
     arrays = [rng.standard_normal(shape).astype(kind) for shape in ((n, k), (k, m))]
     arrays.append(rng.standard_normal(m).astype(kind).astype(np.float32))
     return arrays, placed(device, arrays)

@@ -67,7 +67,6 @@ def emulated(monkeypatch) -> Device:
     """For this test NumPy arrays are what CuPy arrays are to the kernels."""
     if kernels.COMPILER is None:
         pytest.skip("g++ is not installed: the kernels cannot be compiled for this machine")
-    pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed: pip install minitransformer[dev]")
     monkeypatch.setattr(launch, "compiled", kernels.compiled)
     monkeypatch.setattr(gemm, "cublas_library", lambda: SimpleNamespace(**vars(products)))
     monkeypatch.setattr(gemm, "cublas_handle", lambda: 0)
