@@ -43,7 +43,7 @@ def test_the_kernel_equals_its_pair_at_real_sizes(case, dtype, device, rng, rela
     check_kernel(case, dtype, device, rng, relative_error)
 
 
-def test_arrays_beyond_two_to_the_31_elements_are_reached(device):
+def test_kernels_reach_elements_beyond_2_to_the_31(device):
     """Where an index of 32 bits would turn around, on a card with room for it."""
     from minitransformer.kernels.cupy.cast import scaled_copy
     from minitransformer.kernels.precision import half_dtype
@@ -56,7 +56,7 @@ def test_arrays_beyond_two_to_the_31_elements_are_reached(device):
     assert float(y[-1]) == 1.0 and float(y[2**31]) == 1.0 and bool((y[-2048:] == 1).all())
 
 
-def test_memory_that_is_full_is_told_with_what_was_asked_for(device):
+def test_out_of_memory_names_the_request(device):
     from minitransformer.cuda_diagnosis import memory_trouble
 
     with pytest.raises(MemoryError) as caught:
