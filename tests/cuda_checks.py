@@ -4,7 +4,7 @@ import numpy as np
 from cases import CASES, as_tuple, booleans, case, cotangents, ids, mask
 from slow_philox import slow_mask
 
-from minitransformer.kernels import CountedMask, precision
+from minitransformer.kernels import CountedMask, mode
 from minitransformer.kernels.cupy import KERNELS
 
 NAMES = [kernel.name for kernel in KERNELS]
@@ -66,7 +66,7 @@ def check_kernel(case, dtype: str, device, rng, relative_error) -> None:
     options, counted = with_counted_mask(options, device)
     expected, saved = case.rule.forward(*inputs, **options)
     there = placed(device, given)
-    with precision.computing(dtype if dtype in ("bfloat16", "float16") else "float32"):
+    with mode("fast", dtype if dtype in ("bfloat16", "float16") else "float32"):
         y, kernel_saved = kernel.forward(*there, **counted)
     outputs = as_tuple(y)
     grads_y = cotangents(case.rule, as_tuple(expected), rng)

@@ -5,15 +5,16 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from types import ModuleType
 
 from minitransformer.backend import Array
+from minitransformer.config import PRECISIONS
 from minitransformer.errors import ConfigError
 from minitransformer.kernels import cupy, numpy
 from minitransformer.kernels.cupy.masks import CountedMask
-from minitransformer.kernels.precision import computing
-from minitransformer.kernels.profile import current
+from minitransformer.kernels.precision import Settings
+from minitransformer.kernels.precision import current as settings
+from minitransformer.kernels.profile import current as current_profile
 from minitransformer.ops.rule import Rule
 
 __all__ = [
@@ -33,8 +34,6 @@ KERNELS = {(rule.name, library): rule for library, fast in LIBRARIES.items() for
 FUNCTIONS = {(name, library): each for library, fast in LIBRARIES.items() for name, each in fast.FUNCTIONS.items()}
 MASKS = {library: fast.draw_mask for library, fast in LIBRARIES.items()}
 
-_mode: ContextVar[str] = ContextVar("kernels", default="fast")
-
 
 @contextmanager
 def mode(name: str, precision: str = "float32") -> Iterator[None]:
@@ -42,16 +41,17 @@ def mode(name: str, precision: str = "float32") -> Iterator[None]:
     ``precision``."""
     if name not in ("simple", "fast"):
         raise ConfigError(f"kernels: mode must be simple or fast, got {name!r}")
-    token = _mode.set(name)
+    if precision not in PRECISIONS:
+        raise ConfigError(f"precision: must be one of {', '.join(PRECISIONS)}, got {precision!r}")
+    token = settings.set(Settings(name, precision))
     try:
-        with computing(precision):
-            yield
+        yield
     finally:
-        _mode.reset(token)
+        settings.reset(token)
 
 
 def current_mode() -> str:
-    return _mode.get()
+    return settings.get().mode
 
 
 def select(rule: Rule, xp: ModuleType) -> Rule:
@@ -59,14 +59,14 @@ def select(rule: Rule, xp: ModuleType) -> Rule:
 
     Within ``profile.profiled`` its calls are timed.
     """
-    pair = rule if _mode.get() == "simple" else KERNELS.get((rule.name, xp.__name__), rule)
-    profile = current.get()
+    pair = rule if current_mode() == "simple" else KERNELS.get((rule.name, xp.__name__), rule)
+    profile = current_profile.get()
     return pair if profile is None else profile.watched(pair)
 
 
 def fused_function(name: str, xp: ModuleType) -> Callable | None:
     """One kernel that does all the work of ``name``, if the mode is ``fast`` and the library has one."""
-    return FUNCTIONS.get((name, xp.__name__)) if _mode.get() == "fast" else None
+    return FUNCTIONS.get((name, xp.__name__)) if current_mode() == "fast" else None
 
 
 def dropout_mask(
@@ -77,4 +77,4 @@ def dropout_mask(
     key: seed, update and micro-batch   site: which dropout of the model this is   shape: of the array that is dropped
     """
     mask = MASKS[xp.__name__](rule, key, site, shape, p_drop)
-    return mask.array(xp) if isinstance(mask, CountedMask) and _mode.get() == "simple" else mask
+    return mask.array(xp) if isinstance(mask, CountedMask) and current_mode() == "simple" else mask
