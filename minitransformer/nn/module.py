@@ -36,34 +36,27 @@ class Module:
     A parameter's name is the path to it, such as ``encoder.layers.0.feed_forward.w1``.
     """
 
-    def named_parameters(self, prefix: str = "") -> Iterator[tuple[str, Parameter]]:
+    def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
         """``(name, parameter)`` in order of assignment; a shared parameter may come more than once.
 
         Raises:
             AutogradError: parameters are in a set, which has no order.
         """
-        yield from _named(self, prefix)
-
-
-CONTAINERS = (Module, list, tuple, dict, set, frozenset)
+        yield from _named(self, "")
 
 
 def _named(value: Any, prefix: str) -> Iterator[tuple[str, Parameter]]:
-    if isinstance(value, Module):
-        items = vars(value).items()
-    elif isinstance(value, dict):
-        items = value.items()
-    elif isinstance(value, list | tuple):
-        items = enumerate(value)
-    elif any(isinstance(each, Parameter | Module) for each in value):
-        raise AutogradError(f"Module: {prefix[:-1]} must be a list, a tuple or a dict, which have an order, got a set")
-    else:
+    """The parameters in ``value``, whatever it is; ``prefix`` is the path to it and a dot."""
+    if isinstance(value, Parameter):
+        yield prefix[:-1], value
         return
-    for name, each in items:
-        if isinstance(each, Parameter):
-            yield f"{prefix}{name}", each
-        elif isinstance(each, CONTAINERS):
-            yield from _named(each, f"{prefix}{name}.")
+    if isinstance(value, set | frozenset) and any(isinstance(each, Parameter | Module) for each in value):
+        raise AutogradError(f"Module: {prefix[:-1]} must be a list, a tuple or a dict, which have an order, got a set")
+    if isinstance(value, list | tuple):
+        value = dict(enumerate(value))
+    items = value if isinstance(value, dict) else vars(value) if isinstance(value, Module) else {}
+    for name, each in items.items():
+        yield from _named(each, f"{prefix}{name}.")
 
 
 class Gradients:
