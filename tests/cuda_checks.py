@@ -23,7 +23,7 @@ OTHER_SIZES = [
     case("merge_heads", "eight values", (3, 2, 4, 8)),
     case("linear", "many rows", (1100, 3), (3, 33), (33,)),
     case("positioned_embedding", "long", (40, 48), (30, 48), ids=ids(5, (70, 30)), scale=3.0),
-    case("projection_loss", "1,100 words", (5, 16), (1100, 16), targets=ids(1100, (5,)), label_smoothing=0.1),
+    case("projection_loss", "1,100 tokens", (5, 16), (1100, 16), targets=ids(1100, (5,)), label_smoothing=0.1),
 ]
 KERNEL_CASES = [each for each in [*CASES, *OTHER_SIZES] if each.rule.name in NAMES]
 CLOSE = {"float32": 3e-6, "float64": 1e-12, "bfloat16": 2e-2, "float16": 3e-3}
@@ -80,4 +80,4 @@ def check_kernel(case, dtype: str, device, rng, relative_error) -> None:
         limit = CLOSE[dtype] * (3 if case.rule.name == "feed_forward" else 1)
         assert relative_error(device.get(result).astype(want.dtype), want) < limit
     for x, after in zip(given, there, strict=True):
-        np.testing.assert_array_equal(device.get(after), x)  # the emulation itself looks at const arrays
+        np.testing.assert_array_equal(device.get(after), x)  # the emulation checks const arrays too

@@ -56,7 +56,7 @@ def test_an_input_that_was_broadcast_gets_the_sum_of_its_gradients(shapes, rng):
         np.testing.assert_allclose(leaf.grad, expected, rtol=1e-12)
 
 
-def test_two_results_that_share_a_gradient_array_do_not_disturb_each_other(rng):
+def test_two_results_that_share_a_gradient_array_stay_independent(rng):
     """The sum hands the same array to both sides; one side then adds more to its own."""
     a, b = (Tensor(rng.standard_normal(5), requires_grad=True) for _ in range(2))
     left, right = a * 1, b * 1
@@ -161,7 +161,7 @@ def test_a_rule_of_the_wrong_form_is_refused_by_its_name(name):
         check_gradient(rule, x)
 
 
-def test_every_rule_without_a_function_of_its_own_is_one_by_its_name(rng):
+def test_every_rule_is_a_function_by_its_name(rng):
     x = rng.standard_normal(3)
     np.testing.assert_array_equal(functions.exp(Tensor(x)).data, np.exp(x))
     with pytest.raises(AttributeError, match="there is no rule called 'tan' in ops/"):
@@ -197,7 +197,7 @@ def test_only_leaves_that_require_a_gradient_get_one():
     assert constant.grad is None and middle.grad is None
 
 
-def test_an_output_without_a_gradient_cannot_be_differentiated(rng):
+def test_a_non_differentiable_output_cannot_be_differentiated(rng):
     logits = Tensor(rng.standard_normal((3, 9)), requires_grad=True)
     loss, nll = functions.cross_entropy(logits, targets=np.array([1, 2, 3]), label_smoothing=0.1)
     assert loss.requires_grad and not nll.requires_grad

@@ -89,7 +89,7 @@ def test_a_gpu_that_can_compute_is_used(card):
     assert load_array_module("cpu") is np
 
 
-def test_cupy_that_is_missing_and_cupy_that_is_broken_have_different_messages(monkeypatch):
+def test_missing_cupy_and_broken_cupy_have_different_messages(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)
     assert "CuPy is not installed; run pip install -e '.[cuda13]'" in cuda_trouble()
     monkeypatch.delitem(sys.modules, "cupy")

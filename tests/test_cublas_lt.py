@@ -19,7 +19,7 @@ NOT_SUPPORTED, INTERNAL_ERROR = 15, 14
 
 @pytest.fixture
 def seen(device):
-    """What the stand-in counts, from zero; what it is told to refuse is forgotten afterwards."""
+    """The counters and switches of the stand-in, reset before and after the test."""
     counters = {name: watched(name) for name in SEEN}
     for each in counters.values():
         each.value = 0

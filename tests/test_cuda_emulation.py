@@ -1,4 +1,4 @@
-"""The emulation itself: that nothing is left out, and that it sees what a GPU would take in silence."""
+"""The emulation itself: it runs every kernel, and catches faults that a GPU would silently accept."""
 
 import numpy as np
 import pytest
@@ -38,7 +38,7 @@ def test_every_kernel_of_every_file_is_compared_with_something(device, monkeypat
     assert started == {(file, kernel) for file in files for kernel in kernels.parameters_of(file)}
 
 
-def test_every_kernel_has_a_rule_of_its_name_and_measures_and_cases_of_its_own():
+def test_every_kernel_has_a_rule_of_its_name_and_cases_of_its_own():
     assert {kernel.name: kernel.n_non_differentiable for kernel in KERNELS} == {
         kernel.name: RULES[kernel.name].n_non_differentiable for kernel in KERNELS
     }
@@ -68,7 +68,7 @@ BROKEN_KERNELS = {
     "a shuffle of half a warp": "if (threadIdx.x < 16) warp_sum(1);",
     "a write before the array": "x[-1] = 1;",
     "a write behind the array": "x[64] = 1;",
-    "two warps that write to one place": "x[0] = threadIdx.x / 32;",
+    "two warps that write to one address": "x[0] = threadIdx.x / 32;",
     "no barrier between writing and reading": """
         __shared__ ACC shown[64];
         shown[threadIdx.x] = threadIdx.x;
@@ -118,5 +118,5 @@ def test_arrays_as_masks_are_refused_by_the_kernels():
 
 
 def test_rows_beyond_32_bits_have_draws_of_their_own():
-    """No array of the tests is that large: the counter's second word for rows is looked at by itself."""
+    """No array of the tests is that large: the counter's second word for rows is checked in the source."""
     assert kernels.source_of("dropout").count("(unsigned int)((unsigned long long)row >> 32)") == 2

@@ -16,10 +16,10 @@ PRECISIONS = ("float32", "tf32", "bfloat16", "float16")
 
 @pytest.fixture(autouse=True)
 def library(device):
-    """Here the stand-in, there the real one; the test is skipped where there is none."""
+    """The stand-in, or on a GPU cuBLASLt itself; the test is skipped where there is none."""
     found = gemm_lt.library()
     if found is None:
-        pytest.skip("cuBLASLt is not to be found")
+        pytest.skip("cuBLASLt was not found")
     return found
 
 
@@ -35,7 +35,7 @@ def factors(sizes: tuple[int, int, int], precision: str, rng, device) -> tuple[l
 @pytest.mark.parametrize("sizes", [(64, 128, 256), (200, 64, 64), (7, 5, 3), (1, 8, 40), (33, 16, 1)])
 @pytest.mark.parametrize("relu", [False, True])
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_a_product_with_an_epilogue_is_the_product_and_then_a_pass(precision, relu, sizes, device, rng, relative_error):
+def test_an_epilogue_equals_adding_bias_and_relu_afterwards(precision, relu, sizes, device, rng, relative_error):
     (a, b, bias), there = factors(sizes, precision, rng, device)
     y = biased_product(*there, relu=relu, tf32=precision == "tf32")
     if y is None and min(sizes) % 8:

@@ -60,7 +60,7 @@ def test_training_steps_reach_every_kernel(norm, absent, gpu, rng, monkeypatch):
 
 
 @pytest.mark.parametrize("precision", ["float32", "tf32", "bfloat16", "float16"])
-def test_every_precision_has_the_gradient_of_float32_but_for_its_rounding(precision, gpu, rng, relative_error):
+def test_every_precision_has_the_gradient_of_float32_up_to_rounding(precision, gpu, rng, relative_error):
     batch = random_batch(rng)
     model = small_model(rng, gpu.xp, dtype="float32", **DROP)
     exact = gpu.get(gradient(model, batch, DropoutMasks(5)))
@@ -92,7 +92,7 @@ def test_the_same_seed_gives_the_same_bits(gpu, rng):
     assert parameters[0] == parameters[1]
 
 
-def test_losses_without_dropout_and_translations_are_those_of_the_plain_rules(gpu, rng):
+def test_validation_losses_and_translations_are_those_of_the_plain_rules(gpu, rng):
     batches = [random_batch(rng), random_batch(rng, (3, 6), (2, 7))]
     fast = small_model(np.random.default_rng(8), gpu.xp, **DROP)
     simple = small_model(np.random.default_rng(8), kernel_mode="simple", **DROP)  # on NumPy

@@ -24,7 +24,7 @@ def test_every_rule_has_a_case():
     ("variable", "name", "message"),
     [("swish", "silu", "name of its variable, swish, got silu"), ("softmax", "softmax", "a second one called softmax")],
 )
-def test_rules_whose_name_cannot_find_them_are_refused(variable, name, message, monkeypatch):
+def test_a_rule_with_a_wrong_or_a_second_name_is_refused(variable, name, message, monkeypatch):
     monkeypatch.setattr(elementwise, variable, Rule(name, None, None), raising=False)
     with pytest.raises(ValueError, match=rf"ops/\w+\.py: .*{message}"):
         discover()

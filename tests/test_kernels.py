@@ -63,7 +63,7 @@ def test_a_kernel_equals_its_rule_whatever_the_block(case, block, dtype, rng, re
 
 @pytest.mark.parametrize("case", LARGER_THAN_A_BLOCK, ids=str)
 @both_dtypes
-def test_a_kernel_equals_its_rule_at_sizes_beyond_its_own_block(case, dtype, rng, relative_error):
+def test_a_kernel_equals_its_rule_at_sizes_larger_than_its_block(case, dtype, rng, relative_error):
     compare(case, dtype, rng, relative_error)
 
 
@@ -94,7 +94,7 @@ def test_every_kernel_has_a_rule_of_its_name_and_outputs():
     }
 
 
-def test_every_kernel_with_blocks_is_also_compared_beyond_them():
+def test_every_kernel_with_blocks_is_also_compared_at_larger_sizes():
     assert {each.rule.name for each in LARGER_THAN_A_BLOCK} == {name for name in KERNELS if block_sizes(name)}
 
 

@@ -60,7 +60,7 @@ def test_huge_scores_do_not_overflow():
     np.testing.assert_allclose(value(log_softmax, x), [[0.0, -1e4, -2e4], [-math.log(3)] * 3])
 
 
-def test_a_row_that_may_attend_to_nothing_gives_zero_output_and_zero_gradient(rng):
+def test_a_row_that_may_attend_to_nothing_has_zero_output_and_gradient(rng):
     q, k, v = (rng.standard_normal(shape) for shape in ((3, 4, 5), (3, 6, 5), (3, 6, 7)))
     allowed = np.ones((3, 4, 6), dtype=bool)
     allowed[:, 2] = False

@@ -62,7 +62,7 @@ def test_tokens_that_all_rows_share_are_stored_once():
     np.testing.assert_array_equal(tree.slots.sum(axis=1), 31)
 
 
-def test_slots_that_no_row_needs_any_more_are_used_again():
+def test_slots_that_no_row_needs_are_reused():
     tree = PrefixTree(1)
     tree.extend(np.ones(len(tree.slots), bool))
     tree.keep(np.zeros(4, dtype=int))
@@ -72,7 +72,7 @@ def test_slots_that_no_row_needs_any_more_are_used_again():
     assert tree.slots.shape[1] <= 51 + 3
 
 
-def test_slots_behind_the_last_that_is_needed_are_given_up():
+def test_unused_slots_at_the_end_are_dropped():
     tree = PrefixTree(2)
     tree.keep(np.array([0, 0, 0, 1]))
     tree.extend(np.ones(len(tree.slots), bool))

@@ -128,13 +128,13 @@ def test_vectors_are_added_to_the_first(rng, monkeypatch):
     np.testing.assert_array_equal(vectors[1:], others)
 
 
-def test_a_leaf_that_is_no_parameter_of_the_model_keeps_its_own_gradient(rng):
+def test_a_leaf_that_is_not_a_parameter_keeps_its_own_gradient(rng):
     model, mine = small_model(rng), Tensor(rng.standard_normal(3), requires_grad=True)
     (mine * mine).sum().backward(into=model.parameters.gradient_buffers(2)[1])
     np.testing.assert_allclose(mine.grad, 2 * mine.data)
 
 
-def test_gradients_brought_elsewhere_leave_the_models_own_untouched(rng):
+def test_gradients_sent_elsewhere_leave_the_models_own_unchanged(rng):
     model, batch = small_model(rng), random_batch(rng)
     own, other = model.parameters.gradient_buffers(2)
     loss, _ = model.loss(batch)

@@ -127,6 +127,6 @@ def _by_tape(function: Callable[..., Any], name: str) -> tuple[Callable, Callabl
 
 
 def read_only(array: np.ndarray) -> np.ndarray:
-    """The array, closed to changes in place: a forward or a backward that tries raises an error there."""
+    """The array, made read-only: a forward or backward that changes it in place raises an error there."""
     array.flags.writeable = False
     return array

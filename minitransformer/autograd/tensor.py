@@ -204,7 +204,7 @@ def apply(rule: Rule, *inputs: Tensor | None, **options: Any) -> Any:
         result = (inference_forward or pair.forward)(*arrays, **options)
     except ShapeError:
         raise
-    except (ValueError, IndexError) as error:  # the array library's own words do not name the op
+    except (ValueError, IndexError) as error:  # the array library's message does not name the op
         shapes = ", ".join(str(array.shape) for array in arrays)
         raise ShapeError(f"{rule.name}: {error}; the inputs have shapes {shapes}") from error
     y, saved = (result, ()) if inference_forward else checks.output_and_saved(result, rule.name)

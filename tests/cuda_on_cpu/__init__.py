@@ -17,7 +17,7 @@ from minitransformer.kernels.cupy import KERNELS, gemm, gemm_lt, launch
 
 
 class _Poisoned:
-    """NumPy, but new arrays are full of NaN, so that a value nobody writes is seen."""
+    """NumPy, but new arrays are full of NaN, so that a value that is never written is seen."""
 
     __name__ = "numpy"
 

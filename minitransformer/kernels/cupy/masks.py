@@ -13,7 +13,7 @@ from minitransformer.kernels.cupy.launch import launch_groups
 
 
 class DropoutArguments(NamedTuple):
-    """What a kernel is told of a mask: the five DROPOUT_ARGUMENTS of philox.cuh."""
+    """A mask as arguments of a kernel: the five DROPOUT_ARGUMENTS of philox.cuh."""
 
     key0: int
     key1: int
@@ -61,7 +61,7 @@ def draw_mask(rule: str, key: tuple[int, ...], site: int, shape: tuple[int, ...]
 
 
 def arguments_of(keep: CountedMask | None, name: str, shape: tuple[int, ...]) -> DropoutArguments:
-    """What a kernel must be told of ``keep``.
+    """``keep`` as arguments of a kernel.
 
     Raises:
         ShapeError: it is an array, which the plain rules take, or of another shape.
