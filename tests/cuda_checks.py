@@ -31,14 +31,18 @@ PARAMETERS = {"linear": 1, "feed_forward": 1, "layer_norm": 1, "residual_dropout
 """From which input on the inputs of a rule are parameters, which are never stored in half precision."""
 
 
-def placed(device, values) -> list:
-    """Arrays on the device; everything else as it is."""
-    return [device.put(each) if isinstance(each, np.ndarray) else each for each in values]
+def placed(device, value):
+    """An array, or all arrays of a list, a tuple or a dict, on the device; everything else as it is."""
+    if isinstance(value, np.ndarray):
+        return device.put(value)
+    if isinstance(value, dict):
+        return {name: placed(device, each) for name, each in value.items()}
+    return type(value)(placed(device, each) for each in value) if isinstance(value, list | tuple) else value
 
 
 def with_counted_mask(options: dict, device) -> tuple[dict, dict]:
     """Options for the plain rule, with the mask as an array, and for the kernel, with the same mask to be counted."""
-    there = dict(zip(options, placed(device, options.values()), strict=True))
+    there = placed(device, options)
     if options.get("keep") is None:
         return options, there
     counted = CountedMask((123456789, 4000000000), 7, options["keep"].shape, options["p_drop"])

@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from cases import CASES, as_tuple
+from cases import CASES, as_tuple, value
 from cuda_checks import CLOSE, KERNEL_CASES, check_kernel, placed, rounded, with_counted_mask
 from slow_philox import slow_mask
 
@@ -43,10 +43,9 @@ def test_nan_stays_nan_where_the_rule_has_nan(case, dtype, device):
     (first, *others), options = case.make("float32")
     first[(0,) * first.ndim] = np.nan
     with np.errstate(all="ignore"):
-        expected = as_tuple(case.rule.forward(first, *others, **options)[0])
+        expected = as_tuple(value(case.rule, first, *others, **options))
     given, _ = rounded((first, *others), case.rule.name, dtype)
-    there = dict(zip(options, placed(device, options.values()), strict=True))
-    found = as_tuple(device.kernels[case.rule.name].forward(*placed(device, given), **there)[0])
+    found = as_tuple(value(device.kernels[case.rule.name], *placed(device, given), **placed(device, options)))
     for y, want in zip(found, expected, strict=True):
         np.testing.assert_array_equal(np.isnan(device.get(y).astype(np.float32)), np.isnan(want))
         assert np.isnan(want).any()
@@ -73,9 +72,9 @@ def test_backward_of_the_kernel_is_the_derivative_of_its_forward(case, device):
 @pytest.mark.parametrize("case", [each for each in KERNEL_CASES if each.rule.name == "projection_loss"], ids=str)
 def test_a_forward_without_gradients_gives_the_same_losses(case, device):
     inputs, options = case.make()
-    there = dict(zip(options, placed(device, options.values()), strict=True))
-    losses = device.kernels["projection_loss"].inference_forward(*placed(device, inputs), **there)
-    wanted = case.rule.forward(*inputs, **options)[0]
+    there = placed(device, inputs), placed(device, options)
+    losses = device.kernels["projection_loss"].inference_forward(*there[0], **there[1])
+    wanted = value(case.rule, *inputs, **options)
     np.testing.assert_allclose([float(loss) for loss in losses], [float(loss) for loss in wanted], rtol=1e-12)
 
 
@@ -130,9 +129,8 @@ def test_adam_in_one_kernel_is_adam(dtype, device, rng, relative_error):
     w, m, v, grad = placed(device, [Vectors.data.copy(), plain.m.copy(), plain.v.copy(), Vectors.grad])
     for step in (1, 2, 3):
         plain.step(0.01)
-        numbers = {"beta1": 0.9, "beta2": 0.98, "eps": 1e-9}
-        correction = 1.0 / math.sqrt(1.0 - 0.98**step)
-        adam(w, m, v, grad, step_size=0.01 / (1 - 0.9**step), inv_sqrt_correction=correction, **numbers)
+        options = {"beta1": 0.9, "beta2": 0.98, "eps": 1e-9, "step_size": 0.01 / (1 - 0.9**step)}
+        adam(w, m, v, grad, inv_sqrt_correction=1.0 / math.sqrt(1.0 - 0.98**step), **options)
         for ours, want in ((w, Vectors.data), (m, plain.m), (v, plain.v)):
             assert relative_error(device.get(ours), want) < CLOSE[dtype]
 

@@ -87,8 +87,3 @@ def test_the_sources_are_part_of_the_package():
     setup = Path(minitransformer.__file__).parent.parent / "setup.cfg"
     listed = setup.read_text(encoding="utf-8").split("[options.package_data]")[1].split("[")[0]
     assert "kernels/cupy/*.cu\n" in listed and "kernels/cupy/*.cuh\n" in listed
-
-
-def test_no_python_file_contains_cuda_source():
-    for path in FOLDER.glob("*.py"):
-        assert "__global__" not in path.read_text(encoding="utf-8"), path

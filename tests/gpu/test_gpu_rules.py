@@ -26,10 +26,7 @@ REAL_SIZES = [
 def test_the_pair_on_cupy_is_the_pair_on_numpy(case, device, rng, relative_error):
     inputs, options = case.make()
     wanted, grads_y = outputs_and_gradients(case.rule, inputs, options, rng)
-    options = dict(zip(options, placed(device, options.values()), strict=True))
-    if isinstance(options.get("index"), tuple):
-        options["index"] = tuple(placed(device, options["index"]))
-    found, _ = outputs_and_gradients(case.rule, placed(device, inputs), options, rng, tuple(placed(device, grads_y)))
+    found, _ = outputs_and_gradients(case.rule, *placed(device, (inputs, options)), rng, placed(device, grads_y))
     for result, want in zip(found, wanted, strict=True):
         assert isinstance(result, device.xp.ndarray)
         assert relative_error(device.get(result), want) < 1e-11
