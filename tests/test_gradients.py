@@ -31,8 +31,8 @@ def test_a_rule_with_a_wrong_or_a_second_name_is_refused(variable, name, message
 
 
 @every_case
-def test_backward_is_the_derivative_of_forward_and_writes_into_nothing(case):
-    """check_gradient also checks the form of the gradients, and makes inputs and cotangents read-only."""
+def test_backward_is_the_derivative_of_forward(case):
+    """Inputs and cotangents are read-only in check_gradient, which also checks the form of the gradients."""
     inputs, options = case.make()
     for option in options.values():
         if isinstance(option, np.ndarray):
