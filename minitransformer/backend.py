@@ -21,10 +21,6 @@ def get_array_module(*arrays: Array) -> ModuleType:
     return np
 
 
-def library_name(xp: ModuleType) -> str:
-    return xp.__name__
-
-
 def to_numpy(array: Array) -> np.ndarray:
     """The array as a NumPy array, copied from the device if it is there."""
     return array.get() if hasattr(array, "get") else np.asarray(array)

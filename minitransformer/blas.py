@@ -27,7 +27,7 @@ def core_count() -> int:
 
 
 def blas_threads() -> int | None:
-    """Threads that work on one large product now; ``None`` if NumPy's BLAS is not OpenBLAS and does not tell."""
+    """Threads that work on one large product now; ``None`` if NumPy's BLAS is not OpenBLAS."""
     get = _function("get")
     return None if get is None else get()
 

@@ -81,11 +81,23 @@ def case(name: str, what: str, *shapes: tuple[int, ...], draw: Callable = normal
     return Case(RULES[name], what, shapes, draw, options)
 
 
+def value(rule: Rule, *inputs, **options):
+    """What forward computes, without what it saves."""
+    return rule.forward(*inputs, **options)[0]
+
+
 def cotangents(rule: Rule, outputs: tuple, rng) -> tuple:
     """A random gradient for every output; outputs that are not differentiable get none."""
     active = len(outputs) - rule.n_non_differentiable
     drawn = [np.asarray(rng.standard_normal(y.shape), dtype=y.dtype) for y in outputs[:active]]
     return (*drawn, *[None] * rule.n_non_differentiable)
+
+
+def outputs_and_gradients(pair: Rule, inputs, options: dict, rng, grads_y: tuple = ()) -> tuple[list, tuple]:
+    """([each output, each gradient], the gradients of the outputs: those given, or random ones)"""
+    y, saved = pair.forward(*inputs, **options)
+    grads_y = grads_y or cotangents(pair, as_tuple(y), rng)
+    return [*as_tuple(y), *pair.backward(*grads_y, saved)], grads_y
 
 
 def as_tuple(outputs) -> tuple:

@@ -37,19 +37,19 @@ def feed_forward_row(x, w1, b1, w2, b2) -> list[float]:
 
 def smoothed_loss(logits, targets, label_smoothing: float, pad_id: int) -> float:
     """sum over real targets of -sum_v q_v ln p_v, q = (1 - eps) onehot + eps / V  [sec. 5.4]."""
-    loss, n_words = 0.0, logits.shape[1]
+    loss, vocab_size = 0.0, logits.shape[1]
     for row, target in zip(logits, targets, strict=True):
         if target == pad_id:
             continue
         log_total = math.log(math.fsum(math.exp(value) for value in row))
-        for word in range(n_words):
-            q = label_smoothing / n_words + (1.0 - label_smoothing if word == target else 0.0)
-            loss -= q * (row[word] - log_total)
+        for token in range(vocab_size):
+            q = label_smoothing / vocab_size + (1.0 - label_smoothing if token == target else 0.0)
+            loss -= q * (row[token] - log_total)
     return loss
 
 
-def entropy_of_smoothed_target(n_words: int, label_smoothing: float) -> float:
+def entropy_of_smoothed_target(vocab_size: int, label_smoothing: float) -> float:
     """-sum q ln q in nats: no prediction can have a smaller smoothed loss."""
-    right = 1.0 - label_smoothing + label_smoothing / n_words
-    wrong = label_smoothing / n_words
-    return -right * math.log(right) - ((n_words - 1) * wrong * math.log(wrong) if wrong else 0.0)
+    right = 1.0 - label_smoothing + label_smoothing / vocab_size
+    wrong = label_smoothing / vocab_size
+    return -right * math.log(right) - ((vocab_size - 1) * wrong * math.log(wrong) if wrong else 0.0)

@@ -5,10 +5,14 @@ from types import ModuleType
 
 import numpy as np
 
-from minitransformer.config import UNK, ModelConfig
+from minitransformer.config import UNK, ModelConfig, TrainingConfig
 from minitransformer.models import Transformer
+from minitransformer.optim import Adam, LossScale
 from minitransformer.planning.memory import Shape
 from minitransformer.text import Batch, pad_batch
+from minitransformer.training import ParallelGradientAccumulator, train_step
+from minitransformer.training.metrics import StepResult
+from minitransformer.workers import SERIAL, Workers
 
 VOCAB_SIZE = 13
 
@@ -52,3 +56,23 @@ def gradient(model: Transformer, batch: Batch, dropout=None) -> np.ndarray:
     model.parameters.zero_grad()
     model.loss(batch, dropout)[0].backward()
     return model.parameters.grad.copy()
+
+
+def train(
+    model: Transformer,
+    batches: Sequence[Batch],
+    updates: int = 1,
+    workers: Workers = SERIAL,
+    scale: LossScale | None = None,
+    **settings,
+) -> list[StepResult]:
+    """Updates on always the same micro-batches. settings: of TrainingConfig"""
+    config, adam = TrainingConfig(**settings), Adam(model.parameters, workers=workers)
+    accumulator = ParallelGradientAccumulator(model.parameters, workers=workers, scale=scale)
+    options = {"config": config, "accumulator": accumulator}
+    return [train_step(model, adam, batches, update=update, **options) for update in range(1, updates + 1)]
+
+
+def losses(steps: Sequence[StepResult]) -> list[float]:
+    """Loss and nll of each update, in turn."""
+    return [float(value) for step in steps for value in (step.loss, step.nll)]

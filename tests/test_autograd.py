@@ -1,6 +1,7 @@
 """The tape and Tensor: gradients through graphs of operators, and clear errors when something cannot be done."""
 
 import gc
+import operator
 import weakref
 
 import numpy as np
@@ -55,14 +56,7 @@ def test_an_input_that_was_broadcast_gets_the_sum_of_its_gradients(shapes, rng):
         np.testing.assert_allclose(leaf.grad, expected, rtol=1e-12)
 
 
-def test_a_value_used_twice_adds_its_gradients(rng):
-    x = Tensor(rng.standard_normal(5), requires_grad=True)
-    y = x * 2
-    (y + y * y + y).sum().backward()
-    np.testing.assert_allclose(x.grad, 2 * (2 + 2 * y.data), rtol=1e-14)
-
-
-def test_two_results_that_share_a_gradient_array_do_not_disturb_each_other(rng):
+def test_two_results_that_share_a_gradient_array_stay_independent(rng):
     """The sum hands the same array to both sides; one side then adds more to its own."""
     a, b = (Tensor(rng.standard_normal(5), requires_grad=True) for _ in range(2))
     left, right = a * 1, b * 1
@@ -78,7 +72,7 @@ def test_a_second_result_adds_to_the_gradient_of_a_leaf():
     np.testing.assert_array_equal(x.grad, 7.0)
 
 
-def test_several_outputs_of_one_rule_bring_all_their_gradients(rng):
+def test_gradients_of_all_outputs_of_a_rule_are_added(rng):
     packed = Tensor(rng.standard_normal((2, 5, 14)), requires_grad=True)
     q, k, v = functions.split_heads(packed, n_heads=2, widths=(2, 2, 3))
     (q.sum() + (v * 3).sum()).backward()  # k is not used
@@ -105,7 +99,7 @@ def test_a_graph_with_many_paths_is_walked_once():
     assert x.grad == 2.0**60
 
 
-def test_a_second_backward_is_told_that_the_memory_was_freed():
+def test_a_second_backward_is_refused_as_the_memory_was_freed():
     x = Tensor(np.ones(3), requires_grad=True)
     y = (x * x).sum()
     y.backward()
@@ -143,13 +137,6 @@ def test_the_gradient_given_to_backward_must_have_the_shape_of_the_result():
         (x * 2).backward(np.ones((3, 2)))
 
 
-def test_a_gradient_of_wrong_shape_names_its_rule():
-    transposed = Rule("transposed_by_mistake", lambda x: (x.T, ()), lambda grad_y, saved: (grad_y,))
-    x = Tensor(np.ones((2, 3)), requires_grad=True)
-    with pytest.raises(ShapeError, match=r"transposed_by_mistake: .* must have shape \(2, 3\), got \(3, 2\)"):
-        apply(transposed, x).sum().backward()
-
-
 WRONG_RULES = {
     "saves None": (lambda x: (x, None), None, "forward must return .y, saved. with saved a tuple, got None; .*y, ()"),
     "saves an array": (lambda x: (x, x), None, r"with saved a tuple, got \(2, 3\)"),
@@ -158,12 +145,13 @@ WRONG_RULES = {
     "no return": (None, lambda grad_y, saved: None, "backward must return a tuple .*, got None"),
     "no gradient": (None, lambda grad_y, saved: (), "backward must return one gradient per input, 1, got 0"),
     "too many": (None, lambda grad_y, saved: (grad_y, grad_y), "one gradient per input, 1, got 2"),
+    "a transposed gradient": (lambda x: (x.T, ()), None, r"gradient of input 0 must have shape \(2, 3\), got \(3, 2\)"),
     "None inside": (None, lambda grad_y, saved: (None,), r"gradient of input 0 must have shape \(2, 3\), got None"),
 }
 
 
 @pytest.mark.parametrize("name", WRONG_RULES)
-def test_a_rule_of_the_wrong_form_is_told_what_is_wrong_by_its_name(name):
+def test_a_rule_of_the_wrong_form_is_refused_by_its_name(name):
     forward, backward, message = WRONG_RULES[name]
     rule = Rule("mine", forward or (lambda x: (x, ())), backward or (lambda grad_y, saved: (grad_y,)))
     x = np.ones((2, 3))
@@ -173,7 +161,7 @@ def test_a_rule_of_the_wrong_form_is_told_what_is_wrong_by_its_name(name):
         check_gradient(rule, x)
 
 
-def test_every_rule_without_a_function_of_its_own_is_one_by_its_name(rng):
+def test_every_rule_is_a_function_by_its_name(rng):
     x = rng.standard_normal(3)
     np.testing.assert_array_equal(functions.exp(Tensor(x)).data, np.exp(x))
     with pytest.raises(AttributeError, match="there is no rule called 'tan' in ops/"):
@@ -209,7 +197,7 @@ def test_only_leaves_that_require_a_gradient_get_one():
     assert constant.grad is None and middle.grad is None
 
 
-def test_an_output_without_a_gradient_cannot_be_differentiated(rng):
+def test_a_non_differentiable_output_cannot_be_differentiated(rng):
     logits = Tensor(rng.standard_normal((3, 9)), requires_grad=True)
     loss, nll = functions.cross_entropy(logits, targets=np.array([1, 2, 3]), label_smoothing=0.1)
     assert loss.requires_grad and not nll.requires_grad
@@ -243,31 +231,13 @@ def test_an_array_that_no_rule_saved_is_freed_while_the_loss_lives(rng):
     np.testing.assert_array_equal(x.grad, 3.0)
 
 
-def test_a_product_with_a_vector_is_refused_with_both_shapes(rng):
-    with pytest.raises(ShapeError, match=r"matmul: .* at least two axes, got shapes \(3, 4\) and \(4,\)"):
-        Tensor(rng.standard_normal((3, 4))) @ Tensor(rng.standard_normal(4))
-
-
-def test_an_array_may_stand_on_the_left_of_every_operator(rng):
+@pytest.mark.parametrize("operate", [operator.add, operator.sub, operator.mul, operator.truediv, operator.matmul])
+def test_an_array_may_stand_on_the_left_of_every_operator(operate, rng):
     a, x = rng.standard_normal((3, 3)), Tensor(rng.standard_normal((3, 3)) + 4.0)
-    for result, expected in (
-        (a + x, a + x.data),
-        (a - x, a - x.data),
-        (a * x, a * x.data),
-        (a / x, a / x.data),
-        (a @ x, a @ x.data),
-    ):
-        np.testing.assert_allclose(result.data, expected)
+    np.testing.assert_allclose(operate(a, x).data, operate(a, x.data))
 
 
 def test_the_power_zero_has_gradient_zero_even_at_zero():
     x = Tensor(np.array([0.0, 2.0]), requires_grad=True)
     (x**0).sum().backward()
     np.testing.assert_array_equal(x.grad, 0.0)
-
-
-@pytest.mark.parametrize("name", ["softmax", "attention"])
-def test_an_additive_mask_is_refused(name, rng):
-    x = Tensor(rng.standard_normal((1, 1, 3, 3)))
-    with pytest.raises(ShapeError, match=f"{name}: mask must be boolean"):
-        getattr(functions, name)(*[x] * (3 if name == "attention" else 1), mask=np.zeros((3, 3)))

@@ -1,4 +1,4 @@
-"""Which library computes, and what a user is told when the GPU cannot."""
+"""Which array library computes, and the error when the GPU cannot be used."""
 
 import importlib.util
 import subprocess
@@ -72,24 +72,24 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_each_reason_why_a_gpu_cannot_compute_has_its_own_words_and_cure(name, card, capsys):
-    what, said, cure = CASES[name]
+def test_each_reason_why_a_gpu_cannot_compute_has_its_own_message_and_remedy(name, card):
+    what, message, remedy = CASES[name]
     card(**what)
     trouble = cuda_trouble()
-    assert said in trouble and cure in trouble and "\n" not in trouble
+    assert message in trouble and remedy in trouble and "\n" not in trouble
     assert load_array_module("auto") is np
     with pytest.raises(BackendError, match="^device cuda: .*; or use --device cpu$"):
         load_array_module("cuda")
 
 
-def test_a_card_that_computes_is_used(card):
+def test_a_gpu_that_can_compute_is_used(card):
     cupy = card()
     assert cuda_trouble() is None
     assert load_array_module("cuda") is cupy and load_array_module("auto") is cupy
     assert load_array_module("cpu") is np
 
 
-def test_cupy_that_is_not_installed_and_cupy_that_is_broken_are_told_apart(monkeypatch):
+def test_missing_cupy_and_broken_cupy_have_different_messages(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)
     assert "CuPy is not installed; run pip install -e '.[cuda13]'" in cuda_trouble()
     monkeypatch.delitem(sys.modules, "cupy")
@@ -105,7 +105,7 @@ def test_cupy_that_is_not_installed_and_cupy_that_is_broken_are_told_apart(monke
     assert "cannot be loaded (undefined symbol)" in cuda_trouble()
 
 
-def test_the_bare_wheel_without_a_driver_says_so(monkeypatch):
+def test_cupy_without_a_driver_says_that_there_is_no_driver(monkeypatch):
     cupy = pytest.importorskip("cupy", reason="CuPy is not installed: pip install minitransformer[dev]")
     if cupy.cuda.runtime.driverGetVersion():
         pytest.skip("this machine has an NVIDIA driver")
@@ -116,18 +116,17 @@ def test_the_bare_wheel_without_a_driver_says_so(monkeypatch):
 
 
 @pytest.mark.parametrize("missing", ["cublas", "nvrtc"])
-def test_the_finder_of_cudas_libraries_is_asked_and_its_answer_put_in_one_line(missing, monkeypatch):
-    pathfinder = pytest.importorskip(
-        "cuda.pathfinder", reason="cuda-pathfinder comes with CuPy: pip install cupy-cuda13x"
-    )
-    monkeypatch.setattr(
-        pathfinder, "load_nvidia_dynamic_lib", lambda name: (_ for _ in ()).throw(
-            pathfinder.DynamicLibNotFoundError("no\nsuch\nfile")
-        ) if name == missing else None,
-    )  # fmt: skip
-    assert cuda_diagnosis.library_trouble(13).startswith(
-        f"the driver is there but CUDA's library {missing} is not (no such file)"
-    )
+def test_an_error_of_cudas_library_finder_is_given_in_one_line(missing, monkeypatch):
+    reason = "cuda-pathfinder comes with CuPy: pip install cupy-cuda13x"
+    pathfinder = pytest.importorskip("cuda.pathfinder", reason=reason)
+
+    def find(name):
+        if name == missing:
+            raise pathfinder.DynamicLibNotFoundError("no\nsuch\nfile")
+
+    monkeypatch.setattr(pathfinder, "load_nvidia_dynamic_lib", find)
+    wanted = f"the driver is there but CUDA's library {missing} is not (no such file)"
+    assert cuda_diagnosis.library_trouble(13).startswith(wanted)
 
 
 def test_auto_without_a_driver_imports_no_cupy():
@@ -142,7 +141,7 @@ def test_auto_without_a_driver_imports_no_cupy():
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_memory_that_is_full_is_told_with_what_was_asked_what_is_free_and_what_to_lower(card, monkeypatch, capsys):
+def test_out_of_memory_names_the_request_the_free_memory_and_what_to_lower(card, monkeypatch, capsys):
     class OutOfMemoryError(MemoryError):
         _size = 3 << 30
 

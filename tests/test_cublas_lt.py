@@ -1,4 +1,4 @@
-"""What is asked of cuBLASLt, and what happens where it is missing or refuses: by a stand-in that is called as it is."""
+"""Calls of cuBLASLt, and what happens where it is missing or refuses: by a stand-in with the same functions."""
 
 import sys
 from types import SimpleNamespace
@@ -19,7 +19,7 @@ NOT_SUPPORTED, INTERNAL_ERROR = 15, 14
 
 @pytest.fixture
 def seen(device):
-    """What the stand-in counts, from zero; what it is told to refuse is forgotten afterwards."""
+    """The counters and switches of the stand-in, reset before and after the test."""
     counters = {name: watched(name) for name in SEEN}
     for each in counters.values():
         each.value = 0
@@ -28,8 +28,18 @@ def seen(device):
         each.value = 0
 
 
+@pytest.fixture(params=[True, False], ids=["cuBLASLt", "no cuBLASLt"])
+def maybe_without_library(request, device, monkeypatch):
+    if not request.param:
+        monkeypatch.setattr(gemm_lt, "library", lambda: None)
+
+
+def drawn(rng, *shapes, dtype=np.float32) -> list[np.ndarray]:
+    return [rng.standard_normal(shape).astype(dtype) for shape in shapes]
+
+
 def product(rng, n: int = 6, dtype=np.float32, **options):
-    return biased_product(*(rng.standard_normal(shape).astype(dtype) for shape in ((n, 16), (16, 8), (8,))), **options)
+    return biased_product(*drawn(rng, (n, 16), (16, 8), (8,), dtype=dtype), **options)
 
 
 def test_an_algorithm_is_chosen_once_for_each_shape_type_and_epilogue(seen, rng):
@@ -56,8 +66,8 @@ def test_tf32_is_for_float32_factors_alone(seen, rng):
         assert seen["last_compute"].value == compute  # cublasComputeType_t
 
 
-def test_dropout_within_the_network_leaves_the_first_product_to_a_pass_of_its_own(seen, device, rng):
-    inputs = [rng.standard_normal(shape).astype(np.float32) for shape in ((5, 8), (8, 24), (24,), (24, 8), (8,))]
+def test_dropout_leaves_bias_and_relu_to_a_pass_of_their_own(seen, device, rng):
+    inputs = drawn(rng, (5, 8), (8, 24), (24,), (24, 8), (8,))
     forward = device.kernels["feed_forward"].forward
     forward(*inputs)
     assert seen["products"].value == 2
@@ -66,9 +76,9 @@ def test_dropout_within_the_network_leaves_the_first_product_to_a_pass_of_its_ow
 
 
 @pytest.mark.parametrize("refused", ["refuse_heuristics", "refuse_products"])
-def test_what_cublaslt_does_not_support_is_made_otherwise_and_not_asked_for_again(refused, seen, device, rng):
+def test_unsupported_products_fall_back_and_are_not_asked_for_again(refused, seen, device, rng):
     seen[refused].value = NOT_SUPPORTED
-    x, weight, bias = (rng.standard_normal(shape).astype(np.float32) for shape in ((6, 16), (16, 8), (8,)))
+    x, weight, bias = drawn(rng, (6, 16), (16, 8), (8,))
     for _ in range(2):
         y, _ = device.kernels["linear"].forward(x, weight, bias)
         np.testing.assert_allclose(y, x @ weight + bias, rtol=1e-4, atol=1e-5)
@@ -82,7 +92,7 @@ def test_a_plan_keeps_its_descriptor_and_three_layouts(seen, rng):
     assert seen["alive"].value == 4
 
 
-def test_a_handle_that_could_not_be_made_is_asked_for_again(seen, rng):
+def test_a_handle_that_could_not_be_created_is_tried_again(seen, rng):
     seen["refuse_handles"].value = INTERNAL_ERROR
     for _ in range(2):
         with pytest.raises(BackendError, match="^cublasLtCreate: .*INTERNAL_ERROR"):
@@ -91,35 +101,27 @@ def test_a_handle_that_could_not_be_made_is_asked_for_again(seen, rng):
     assert product(rng) is not None and seen["alive"].value == 4
 
 
-@pytest.mark.parametrize("there", [True, False])
 @pytest.mark.parametrize("length", [7, 9])
-def test_a_bias_that_does_not_fit_is_refused_before_a_kernel_reads_behind_its_end(length, there, device, rng):
-    if not there:
-        device.monkeypatch.setattr(gemm_lt, "library", lambda: None)
-    shapes = (6, 16), (16, 8), (length,), (8, 16), (16,)
-    x, w1, b1, w2, b2 = (rng.standard_normal(shape).astype(np.float32) for shape in shapes)
+@pytest.mark.usefixtures("maybe_without_library")
+def test_a_bias_of_the_wrong_length_is_refused_before_a_kernel_reads_it(length, device, rng):
+    x, w1, b1, w2, b2 = drawn(rng, (6, 16), (16, 8), (length,), (8, 16), (16,))
     for kernel, inputs in (("linear", (x, w1, b1)), ("feed_forward", (x, w1, b1, w2, b2))):
         with pytest.raises(ShapeError, match=rf"bias must have the shape \(8,\), got \({length},\)"):
             device.kernels[kernel].forward(*inputs)
 
 
-@pytest.mark.parametrize("there", [True, False])
 @pytest.mark.parametrize("shapes", [((6, 16), (15, 8)), ((0, 16), (16, 8)), ((6, 16), (16, 0))])
-def test_factors_that_do_not_fit_or_are_empty_are_refused_before_any_library_sees_them(
-    shapes, there, seen, device, rng
-):
-    if not there:
-        device.monkeypatch.setattr(gemm_lt, "library", lambda: None)
-    x, weight, bias = (rng.standard_normal(shape).astype(np.float32) for shape in (*shapes, shapes[1][1:]))
+@pytest.mark.usefixtures("maybe_without_library")
+def test_factors_that_do_not_fit_or_are_empty_never_reach_a_library(shapes, seen, device, rng):
     with pytest.raises(ShapeError, match="^matmul: (factors must fit|no axis may be empty)"):
-        device.kernels["linear"].forward(x, weight, bias)
+        device.kernels["linear"].forward(*drawn(rng, *shapes, shapes[1][1:]))
     assert seen["heuristics"].value == seen["products"].value == 0
 
 
 @pytest.mark.parametrize(
     ("refused", "call"), [("refuse_heuristics", "MatmulAlgoGetHeuristic"), ("refuse_products", "Matmul")]
 )
-def test_a_call_that_fails_is_told_in_one_line(refused, call, seen, rng):
+def test_a_failed_call_is_reported_in_one_line(refused, call, seen, rng):
     seen[refused].value = INTERNAL_ERROR
     with pytest.raises(BackendError) as caught:
         product(rng)
@@ -139,7 +141,7 @@ def without_library(monkeypatch, error: Exception) -> None:
     monkeypatch.setitem(sys.modules, "cuda.pathfinder", finder)
 
 
-def test_a_library_that_is_not_there_is_looked_for_once_and_done_without(monkeypatch):
+def test_a_missing_library_is_looked_for_once(monkeypatch):
     without_library(monkeypatch, RuntimeError("no\nlibcublasLt: No such file: one, two"))
     with pytest.raises(BackendError, match="^cublasLt: it must be possible to load it, got no libcublasLt$"):
         gemm_lt.load()
@@ -155,6 +157,5 @@ def test_a_library_that_is_not_there_is_looked_for_once_and_done_without(monkeyp
 
 
 def test_the_doctor_names_the_version_that_is_used(monkeypatch):
-    pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed: pip install minitransformer[dev]")
     monkeypatch.setattr(gemm_lt, "load", lambda: Library(stand_in()))
     assert doctor.CHECKS["cuBLASLt"]() == ("13.0.0, adds bias and ReLU within products", "")

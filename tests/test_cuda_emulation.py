@@ -1,8 +1,7 @@
-"""The emulation itself: that nothing is left out, and that it sees what a GPU would take in silence."""
+"""The emulation itself: it runs every kernel, and catches faults that a GPU would silently accept."""
 
 import numpy as np
 import pytest
-from cases import CASES
 from cuda_checks import KERNEL_CASES, OTHER_SIZES, check_kernel
 from cuda_on_cpu import kernels
 from slow_philox import philox
@@ -13,7 +12,6 @@ from minitransformer.kernels.cupy import FUNCTIONS, KERNELS, launch
 from minitransformer.kernels.cupy.gemm import matmul
 from minitransformer.kernels.cupy.masks import arguments_of
 from minitransformer.kernels.cupy.source import FOLDER
-from minitransformer.ops.registry import RULES
 
 pytestmark = pytest.mark.cuda  # needs packages of the dev extra
 
@@ -38,13 +36,8 @@ def test_every_kernel_of_every_file_is_compared_with_something(device, monkeypat
     assert started == {(file, kernel) for file in files for kernel in kernels.parameters_of(file)}
 
 
-def test_every_kernel_has_a_rule_of_its_name_and_measures_and_cases_of_its_own():
-    assert {kernel.name: kernel.n_non_differentiable for kernel in KERNELS} == {
-        kernel.name: RULES[kernel.name].n_non_differentiable for kernel in KERNELS
-    }
-    assert (
-        {each.rule.name for each in OTHER_SIZES} == {kernel.name for kernel in KERNELS} <= {c.rule.name for c in CASES}
-    )
+def test_every_kernel_has_cases_of_its_own():
+    assert {case.rule.name for case in OTHER_SIZES} == {kernel.name for kernel in KERNELS}
 
 
 def test_philox_gives_the_published_numbers():
@@ -68,7 +61,7 @@ BROKEN_KERNELS = {
     "a shuffle of half a warp": "if (threadIdx.x < 16) warp_sum(1);",
     "a write before the array": "x[-1] = 1;",
     "a write behind the array": "x[64] = 1;",
-    "two warps that write to one place": "x[0] = threadIdx.x / 32;",
+    "two warps that write to one address": "x[0] = threadIdx.x / 32;",
     "no barrier between writing and reading": """
         __shared__ ACC shown[64];
         shown[threadIdx.x] = threadIdx.x;
@@ -118,5 +111,5 @@ def test_arrays_as_masks_are_refused_by_the_kernels():
 
 
 def test_rows_beyond_32_bits_have_draws_of_their_own():
-    """No array of the tests is that large: the counter's second word for rows is looked at by itself."""
+    """No array of the tests is that large: the counter's second word for rows is checked in the source."""
     assert kernels.source_of("dropout").count("(unsigned int)((unsigned long long)row >> 32)") == 2

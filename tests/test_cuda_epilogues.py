@@ -1,4 +1,4 @@
-"""Products with a bias and a cut at zero in them: by a stand-in for cuBLASLt, and on a GPU where there is one."""
+"""Products with bias and ReLU fused in: by a stand-in for cuBLASLt, and by cuBLASLt on a GPU."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,6 @@ from small_models import gradient, random_batch, small_model
 
 from minitransformer.kernels.cupy import gemm_lt
 from minitransformer.kernels.cupy.gemm_lt import biased_product
-from minitransformer.kernels.precision import half_dtype
 from minitransformer.nn import DropoutMasks
 
 pytestmark = [pytest.mark.cuda, pytest.mark.any_device]
@@ -17,17 +16,17 @@ PRECISIONS = ("float32", "tf32", "bfloat16", "float16")
 
 @pytest.fixture(autouse=True)
 def library(device):
-    """Here the stand-in, there the real one; the test is skipped where there is none."""
+    """The stand-in, or on a GPU cuBLASLt itself; the test is skipped where there is none."""
     found = gemm_lt.library()
     if found is None:
-        pytest.skip("cuBLASLt is not to be found")
+        pytest.skip("cuBLASLt was not found")
     return found
 
 
 def factors(sizes: tuple[int, int, int], precision: str, rng, device) -> tuple[list, list]:
     """a, b and a bias, which is never stored in half precision: as NumPy's arrays and on the device."""
     n, k, m = sizes
-    kind = half_dtype(precision) if precision in ("bfloat16", "float16") else np.dtype(np.float32)
+    kind = np.dtype("float32" if precision == "tf32" else precision)
     arrays = [rng.standard_normal(shape).astype(kind) for shape in ((n, k), (k, m))]
     arrays.append(rng.standard_normal(m).astype(kind).astype(np.float32))
     return arrays, placed(device, arrays)
@@ -36,7 +35,7 @@ def factors(sizes: tuple[int, int, int], precision: str, rng, device) -> tuple[l
 @pytest.mark.parametrize("sizes", [(64, 128, 256), (200, 64, 64), (7, 5, 3), (1, 8, 40), (33, 16, 1)])
 @pytest.mark.parametrize("relu", [False, True])
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_a_product_with_an_epilogue_is_the_product_and_then_a_pass(precision, relu, sizes, device, rng, relative_error):
+def test_an_epilogue_equals_adding_bias_and_relu_afterwards(precision, relu, sizes, device, rng, relative_error):
     (a, b, bias), there = factors(sizes, precision, rng, device)
     y = biased_product(*there, relu=relu, tf32=precision == "tf32")
     if y is None and min(sizes) % 8:

@@ -1,4 +1,4 @@
-"""Every CUDA source compiles for every GPU that counts, by NVIDIA's compiler and without a GPU."""
+"""Every CUDA source compiles for every supported GPU, with NVIDIA's compiler and without a GPU."""
 
 import re
 from pathlib import Path
@@ -44,7 +44,7 @@ def compiled(nvrtc, source: str, options: tuple[str, ...]) -> tuple[bytes, str]:
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("file", FILES)
-def test_the_source_compiles_and_the_registers_of_a_block_are_there(file, architecture, nvrtc):
+def test_the_source_compiles_and_a_block_has_enough_registers(file, architecture, nvrtc):
     """A block whose threads want more than 65,536 registers in all does not start."""
     for dtype in TYPES.get(file, STORED):
         for names in NAMES.get(file, [()]):
@@ -77,7 +77,7 @@ def test_every_source_says_what_it_computes_and_how_threads_share_it():
         assert max(map(len, text.split("\n"))) <= 120, path
 
 
-def test_every_number_a_kernel_takes_has_64_bits():
+def test_every_scalar_argument_of_a_kernel_has_64_bits():
     for file in FILES:
         for kernel, types in parameters_of(file).items():
             assert {kind for kind in types if not kind.endswith("*")} <= {"long long", "double"}, kernel
@@ -87,8 +87,3 @@ def test_the_sources_are_part_of_the_package():
     setup = Path(minitransformer.__file__).parent.parent / "setup.cfg"
     listed = setup.read_text(encoding="utf-8").split("[options.package_data]")[1].split("[")[0]
     assert "kernels/cupy/*.cu\n" in listed and "kernels/cupy/*.cuh\n" in listed
-
-
-def test_cuda_longer_than_ten_lines_stands_in_a_file_of_its_own():
-    for path in FOLDER.glob("*.py"):
-        assert "__global__" not in path.read_text(encoding="utf-8"), path

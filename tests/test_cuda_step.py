@@ -2,17 +2,17 @@
 
 import numpy as np
 import pytest
-from small_models import gradient, random_batch, small_model
+from small_models import gradient, losses, random_batch, small_model, train
 
 from minitransformer import kernels
-from minitransformer.config import ModelConfig, TrainingConfig
+from minitransformer.config import ModelConfig
 from minitransformer.generation import beam_search
 from minitransformer.kernels.cupy.launch import Counter
 from minitransformer.models import Transformer
 from minitransformer.nn import DropoutMasks
 from minitransformer.ops.registry import RULES
-from minitransformer.optim import Adam, LossScale
-from minitransformer.training import ParallelGradientAccumulator, evaluate_loss, train_step
+from minitransformer.optim import LossScale
+from minitransformer.training import evaluate_loss
 
 pytestmark = [pytest.mark.cuda, pytest.mark.any_device]
 DROP = {"p_drop": 0.2, "p_drop_attention": 0.3, "p_drop_ffn": 0.25}
@@ -25,10 +25,8 @@ def gpu(device):
     return device
 
 
-def train(model: Transformer, batches, updates: int, **options) -> list[float]:
-    optimizer, config = Adam(model.parameters), TrainingConfig(warmup_steps=20, lr_scale=0.1)
-    steps = [train_step(model, optimizer, batches, update=u, config=config, **options) for u in range(1, updates + 1)]
-    return [value for step in steps for value in (float(step.loss), float(step.nll))]
+def curve(model: Transformer, batches, updates: int, **options) -> list[float]:
+    return losses(train(model, batches, updates, warmup_steps=20, lr_scale=0.1, **options))
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
@@ -36,12 +34,12 @@ def train(model: Transformer, batches, updates: int, **options) -> list[float]:
 def test_simple_and_fast_kernels_give_the_same_losses(norm, variant, gpu, rng):
     """With every kind of dropout on: the plain rules are given the masks that the kernels count."""
     batches = [random_batch(rng), random_batch(rng, (3, 6), (2, 7))]
-    losses = {}
+    curves = {}
     for mode in ("simple", "fast"):
         model = small_model(np.random.default_rng(8), gpu.xp, norm=norm, kernel_mode=mode, **variant, **DROP)
-        losses[mode] = train(model, batches, 3)
-    assert losses["fast"] == pytest.approx(losses["simple"], rel=1e-9)
-    assert len(set(losses["simple"])) == 6
+        curves[mode] = curve(model, batches, 3)
+    assert curves["fast"] == pytest.approx(curves["simple"], rel=1e-9)
+    assert len(set(curves["simple"])) == 6
 
 
 @pytest.mark.parametrize(
@@ -56,7 +54,7 @@ def test_training_steps_reach_every_kernel(norm, absent, gpu, rng, monkeypatch):
         return pair
 
     monkeypatch.setattr(kernels, "select", recording)
-    train(small_model(rng, gpu.xp, norm=norm, p_drop=0.1), [random_batch(rng)], 1)
+    train(small_model(rng, gpu.xp, norm=norm, p_drop=0.1), [random_batch(rng)])
     assert {name for name, is_kernel in chosen if is_kernel} == set(gpu.kernels) - absent
     assert {name for name, is_kernel in chosen if not is_kernel} == {"reshape"}  # a view
 
@@ -79,12 +77,7 @@ def test_activations_in_half_precision_learn_as_float32_does(precision, gpu, rng
     for name in ("float32", precision):
         model = small_model(np.random.default_rng(8), gpu.xp, dtype="float32")
         model.precision = name
-        curves[name] = train(
-            model,
-            batches,
-            10,
-            accumulator=ParallelGradientAccumulator(model.parameters, scale=LossScale.for_precision(name)),
-        )
+        curves[name] = curve(model, batches, 10, scale=LossScale.for_precision(name))
     assert curves[precision] == pytest.approx(curves["float32"], rel=0.03)
     assert curves[precision][-2] < 0.95 * curves[precision][0]
 
@@ -99,7 +92,7 @@ def test_the_same_seed_gives_the_same_bits(gpu, rng):
     assert parameters[0] == parameters[1]
 
 
-def test_losses_without_dropout_and_translations_are_those_of_the_plain_rules(gpu, rng):
+def test_validation_losses_and_translations_are_those_of_the_plain_rules(gpu, rng):
     batches = [random_batch(rng), random_batch(rng, (3, 6), (2, 7))]
     fast = small_model(np.random.default_rng(8), gpu.xp, **DROP)
     simple = small_model(np.random.default_rng(8), kernel_mode="simple", **DROP)  # on NumPy
@@ -128,6 +121,6 @@ def test_launches_of_an_update_are_counted_and_do_not_depend_on_the_batch(gpu, r
     counts = []
     for batch in (random_batch(rng), random_batch(rng, (3,), (9,))):
         before = Counter.launches
-        train(model, [batch], 1)
+        train(model, [batch])
         counts.append(Counter.launches - before)
     assert counts[0] == counts[1] > 50

@@ -5,16 +5,13 @@ import sys
 
 import numpy as np
 import pytest
-from cases import CASES, as_tuple, booleans, case, cotangents, ids
-from small_models import random_batch, small_model
+from cases import CASES, as_tuple, booleans, case, ids, outputs_and_gradients
+from small_models import losses, random_batch, small_model, train
 
 from minitransformer import kernels
-from minitransformer.config import TrainingConfig
 from minitransformer.kernels.numpy.attention import FEW_QUERIES
 from minitransformer.ops.attention import attention_forward
 from minitransformer.ops.registry import RULES
-from minitransformer.optim import Adam
-from minitransformer.training.step import train_step
 
 KERNELS = {name: kernel for (name, library), kernel in kernels.KERNELS.items() if library == "numpy"}
 KERNEL_CASES = [each for each in CASES if each.rule.name in KERNELS]
@@ -34,18 +31,12 @@ both_dtypes = pytest.mark.parametrize("dtype", CLOSE)
 
 def compare(case, dtype, rng, relative_error):
     """Outputs, gradients and dtypes of the kernel are those of the rule; no argument is written to."""
-    kernel = KERNELS[case.rule.name]
     inputs, options = case.make(dtype)
-    expected, saved = case.rule.forward(*inputs, **options)
-    grads_y = cotangents(case.rule, as_tuple(expected), rng)
-    expected_grads = case.rule.backward(*grads_y, saved)
+    expected, grads_y = outputs_and_gradients(case.rule, inputs, options, rng)
     given = [x for x in (*inputs, *options.values(), *grads_y) if isinstance(x, np.ndarray)]
     before = [x.copy() for x in given]
-
-    outputs, saved = kernel.forward(*inputs, **options)
-    grads = kernel.backward(*grads_y, saved)
-    results = [*as_tuple(outputs), *grads]
-    for result, wanted in zip(results, [*as_tuple(expected), *expected_grads], strict=True):
+    found, _ = outputs_and_gradients(KERNELS[case.rule.name], inputs, options, rng, grads_y)
+    for result, wanted in zip(found, expected, strict=True):
         assert result.dtype == dtype
         assert relative_error(result, wanted) < CLOSE[dtype]
     for x, copy in zip(given, before, strict=True):
@@ -72,7 +63,7 @@ def test_a_kernel_equals_its_rule_whatever_the_block(case, block, dtype, rng, re
 
 @pytest.mark.parametrize("case", LARGER_THAN_A_BLOCK, ids=str)
 @both_dtypes
-def test_a_kernel_equals_its_rule_at_sizes_beyond_its_own_block(case, dtype, rng, relative_error):
+def test_a_kernel_equals_its_rule_at_sizes_larger_than_its_block(case, dtype, rng, relative_error):
     compare(case, dtype, rng, relative_error)
 
 
@@ -80,9 +71,8 @@ def test_a_kernel_equals_its_rule_at_sizes_beyond_its_own_block(case, dtype, rng
 def test_a_forward_that_saves_nothing_gives_the_same_output(case, relative_error):
     inputs, options = case.make()
     expected = as_tuple(case.rule.forward(*inputs, **options)[0])
-    for y, wanted in zip(
-        as_tuple(KERNELS[case.rule.name].inference_forward(*inputs, **options)), expected, strict=True
-    ):
+    found = as_tuple(KERNELS[case.rule.name].inference_forward(*inputs, **options))
+    for y, wanted in zip(found, expected, strict=True):
         assert relative_error(y, wanted) < 1e-13
 
 
@@ -98,13 +88,12 @@ def test_attention_of_few_queries_and_of_more_gives_the_same_output(n_queries, m
     assert relative_error(y, attention_forward(q, k, v, mask=mask)[0]) < 1e-13
 
 
-def test_every_kernel_has_a_rule_of_its_name_and_outputs():
-    assert {name: kernel.n_non_differentiable for name, kernel in KERNELS.items()} == {
-        name: RULES[name].n_non_differentiable for name in KERNELS
-    }
+@pytest.mark.parametrize("kernel", kernels.KERNELS.values(), ids=lambda kernel: kernel.name)
+def test_every_kernel_has_a_rule_of_its_name_and_outputs(kernel):
+    assert kernel.n_non_differentiable == RULES[kernel.name].n_non_differentiable
 
 
-def test_every_kernel_with_blocks_is_also_compared_beyond_them():
+def test_every_kernel_with_blocks_is_also_compared_at_larger_sizes():
     assert {each.rule.name for each in LARGER_THAN_A_BLOCK} == {name for name in KERNELS if block_sizes(name)}
 
 
@@ -113,14 +102,11 @@ def test_attention_with_scores_far_apart_is_as_exact_as_its_rule(masked, rng, re
     """Shifted by anything but its own maximum, a row could vanish: e^-300 is 0 in float32."""
     q, k, v = (rng.standard_normal((2, 3, 5, 4)).astype(np.float32) for _ in range(3))
     q[0] *= 300.0
-    mask = rng.random((2, 1, 5, 5)) < 0.7 if masked else None
-    grad_y = rng.standard_normal(v.shape).astype(np.float32)
-    results = []
-    for pair in (KERNELS["attention"], RULES["attention"]):
-        y, saved = pair.forward(q, k, v, mask=mask)
-        results.append((y, *pair.backward(grad_y, saved)))
-    for ours, expected in zip(*results, strict=True):
-        assert relative_error(ours, expected) < 1e-5
+    options = {"mask": rng.random((2, 1, 5, 5)) < 0.7 if masked else None}
+    expected, grads_y = outputs_and_gradients(RULES["attention"], (q, k, v), options, rng)
+    found, _ = outputs_and_gradients(KERNELS["attention"], (q, k, v), options, rng, grads_y)
+    for ours, wanted in zip(found, expected, strict=True):
+        assert relative_error(ours, wanted) < 1e-5
 
 
 def rules_of_one_step(rng, monkeypatch, **changes) -> list:
@@ -132,8 +118,7 @@ def rules_of_one_step(rng, monkeypatch, **changes) -> list:
         return chosen[-1]
 
     monkeypatch.setattr(kernels, "select", recording)
-    model = small_model(rng, **changes)
-    train_step(model, Adam(model.parameters), [random_batch(rng)], update=1, config=TrainingConfig())
+    train(small_model(rng, **changes), [random_batch(rng)])
     return chosen
 
 
@@ -150,11 +135,9 @@ def test_a_step_with_simple_kernels_runs_the_plain_rules_alone(rng, monkeypatch)
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_simple_and_fast_kernels_give_the_same_losses(norm, rng):
     micro_batches = [random_batch(rng), random_batch(rng, (3, 6), (2, 7))]
-    losses = {}
+    curves = {}
     for mode in ("simple", "fast"):
         model = small_model(np.random.default_rng(8), norm=norm, kernel_mode=mode, p_drop=0.1, p_drop_attention=0.1)
-        optimizer, config = Adam(model.parameters), TrainingConfig(warmup_steps=20, lr_scale=0.1)
-        steps = [train_step(model, optimizer, micro_batches, update=u, config=config) for u in range(1, 31)]
-        losses[mode] = [value for step in steps for value in (step.loss, step.nll)]
-    assert losses["fast"] == pytest.approx(losses["simple"], rel=1e-9)
-    assert losses["simple"][-2] < losses["simple"][0]
+        curves[mode] = losses(train(model, micro_batches, 30, warmup_steps=20, lr_scale=0.1))
+    assert curves["fast"] == pytest.approx(curves["simple"], rel=1e-9)
+    assert curves["simple"][-2] < curves["simple"][0]

@@ -17,6 +17,7 @@ from minitransformer.nn.randomness import Initializer
 V, D_MODEL, PAD_ID = 11, 6, 0
 TABLE = np.random.default_rng(5).standard_normal((V, D_MODEL))
 PROMPTS = [[3], [4, 5, 6, 7], [8, 9]]
+both_kinds = pytest.mark.parametrize("kind", [KeyValueCache, PrefixTreeCache])
 
 
 def make_layers() -> list[MultiHeadAttention]:
@@ -53,7 +54,7 @@ def padded(rows: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
     return np.array([row + [PAD_ID] * (longest - len(row)) for row in rows]), is_token
 
 
-@pytest.mark.parametrize("kind", [KeyValueCache, PrefixTreeCache])
+@both_kinds
 @pytest.mark.parametrize("seed", range(5))
 def test_prompts_and_steps_give_what_whole_rows_give(kind, seed, relative_error):
     """Prompts of different lengths enter at once; then random beams, and several tokens at once in between."""
@@ -73,7 +74,7 @@ def test_prompts_and_steps_give_what_whole_rows_give(kind, seed, relative_error)
             rows = [rows[survivor] + tokens for survivor, tokens in zip(survivors, new, strict=True)]
 
 
-@pytest.mark.parametrize("kind", [KeyValueCache, PrefixTreeCache])
+@both_kinds
 def test_padding_is_neither_attended_to_nor_counted_as_a_position(kind):
     layers, (ids, is_token) = make_layers(), padded(PROMPTS)
     found = []
@@ -86,7 +87,7 @@ def test_padding_is_neither_attended_to_nor_counted_as_a_position(kind):
     np.testing.assert_array_equal(*found)
 
 
-@pytest.mark.parametrize("kind", [KeyValueCache, PrefixTreeCache])
+@both_kinds
 def test_a_prompt_longer_than_max_length_is_refused(kind):
     with pytest.raises(ShapeError, match="positions must be at most max_length = 3, got 4"):
         kind(np, np.full(3, 1), 3).extend(padded(PROMPTS)[1])

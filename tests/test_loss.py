@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import slow_versions
+from cases import value
 
 from minitransformer.ops.cross_entropy import cross_entropy
 from minitransformer.ops.embedding import embedding
@@ -10,17 +11,13 @@ from minitransformer.ops.linear import linear
 from minitransformer.ops.projection_loss import projection_loss
 
 
-def value(rule, *inputs, **options):
-    return rule.forward(*inputs, **options)[0]
-
-
-def test_a_repeated_id_adds_up_its_gradients(rng):
+def test_the_gradients_of_a_repeated_id_are_added(rng):
     ids, grad_y = np.array([[2, 0, 2], [2, 5, 0]]), rng.standard_normal((2, 3, 4))
     y, saved = embedding.forward(rng.standard_normal((7, 4)), ids=ids, scale=2.0)
     (grad_table,) = embedding.backward(grad_y, saved)
     expected = np.zeros((7, 4))
-    for place in np.ndindex(ids.shape):
-        expected[ids[place]] += 2.0 * grad_y[place]
+    for position in np.ndindex(ids.shape):
+        expected[ids[position]] += 2.0 * grad_y[position]
     np.testing.assert_allclose(grad_table, expected, rtol=1e-14)
 
 

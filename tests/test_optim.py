@@ -90,7 +90,7 @@ def test_the_learning_rate_is_largest_at_the_end_of_warmup():
     assert rates.index(max(rates)) + 1 == 50
 
 
-def test_the_learning_rate_rises_in_equal_steps_then_falls_with_the_square_root():
+def test_the_learning_rate_rises_linearly_then_decays_with_the_square_root():
     rates = {step: learning_rate(step, 64, 50) for step in range(1, 401)}
     np.testing.assert_allclose([rates[step] / rates[1] for step in range(1, 51)], range(1, 51), rtol=1e-13)
     assert rates[100] / rates[400] == pytest.approx(2.0, rel=1e-13)

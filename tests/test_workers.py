@@ -1,4 +1,4 @@
-"""Threads that share an update: the same result as one thread, no fault lost, nothing left behind."""
+"""Threads that share an update: the same result as one thread, every error raised, BLAS left as it was."""
 
 import multiprocessing
 import threading
@@ -6,40 +6,20 @@ import time
 
 import numpy as np
 import pytest
-from small_models import random_batch, small_model
+from small_models import losses, random_batch, small_model, train
 
 from minitransformer import blas, workers
 from minitransformer.autograd import Tensor
-from minitransformer.config import TrainingConfig
-from minitransformer.optim import Adam
-from minitransformer.training import ParallelGradientAccumulator
-from minitransformer.training.step import train_step
 from minitransformer.workers import Workers, blocks_of, sum_into_first
-
-
-def threads(model, n_workers: int) -> ParallelGradientAccumulator:
-    return ParallelGradientAccumulator(model.parameters, workers=Workers(n_workers))
 
 
 def trained(n_workers: int, updates: int = 20) -> tuple[np.ndarray, list[float]]:
     """Parameters and losses after some updates of four micro-batches of different sizes, dropout and clipping on."""
     rng = np.random.default_rng(5)
-    model = small_model(rng, p_drop=0.2, p_drop_attention=0.1)
-    micro_batches = [
-        random_batch(rng),
-        random_batch(rng, (3,), (2,)),
-        random_batch(rng, (9, 1), (4, 8)),
-        random_batch(rng),
-    ]
-    adam, config = (
-        Adam(model.parameters, workers=Workers(n_workers)),
-        TrainingConfig(warmup_steps=20, clip_norm=0.5, lr_scale=0.2),
-    )
-    steps = [
-        train_step(model, adam, micro_batches, update=update, config=config, accumulator=threads(model, n_workers))
-        for update in range(1, updates + 1)
-    ]
-    return model.parameters.data, [value for step in steps for value in (step.loss, step.nll, step.gradient_norm)]
+    model, lengths = small_model(rng, p_drop=0.2, p_drop_attention=0.1), [(), ((3,), (2,)), ((9, 1), (4, 8)), ()]
+    settings = dict(warmup_steps=20, clip_norm=0.5, lr_scale=0.2)
+    steps = train(model, [random_batch(rng, *each) for each in lengths], updates, Workers(n_workers), **settings)
+    return model.parameters.data, [*losses(steps), *(step.gradient_norm for step in steps)]
 
 
 needs_a_switch = pytest.mark.skipif(blas.blas_threads() is None, reason="NumPy's BLAS has no switch for its threads")
@@ -47,11 +27,11 @@ needs_a_switch = pytest.mark.skipif(blas.blas_threads() is None, reason="NumPy's
 
 @pytest.mark.parametrize("n_workers", [2, 3, 4])
 def test_training_does_not_depend_on_the_number_of_workers(n_workers, relative_error):
-    alone, losses_alone = trained(1)
-    together, losses = trained(n_workers)
+    alone, curve_alone = trained(1)
+    together, curve = trained(n_workers)
     assert relative_error(together, alone) < 1e-9
-    assert losses == pytest.approx(losses_alone, rel=1e-9)
-    assert losses[0] != losses[-3]
+    assert curve == pytest.approx(curve_alone, rel=1e-9)
+    assert curve[0] != curve[-3]
 
 
 def test_the_same_number_of_workers_gives_the_same_bits():
@@ -60,24 +40,16 @@ def test_the_same_number_of_workers_gives_the_same_bits():
     assert first[1] == second[1]
 
 
-def test_more_workers_than_micro_batches_do_no_harm(rng, relative_error):
-    results = []
+def test_more_workers_than_micro_batches_do_no_harm(relative_error):
+    gradients = []
     for n_workers in (1, 3):
         model = small_model(np.random.default_rng(1), p_drop=0.0)
-        batch = random_batch(np.random.default_rng(2))
-        train_step(
-            model,
-            Adam(model.parameters),
-            [batch],
-            update=1,
-            config=TrainingConfig(),
-            accumulator=threads(model, n_workers),
-        )
-        results.append(model.parameters.grad.copy())
-    assert relative_error(results[1], results[0]) < 1e-14
+        train(model, [random_batch(np.random.default_rng(2))], workers=Workers(n_workers))
+        gradients.append(model.parameters.grad)
+    assert relative_error(gradients[1], gradients[0]) < 1e-14
 
 
-def test_each_worker_is_told_its_number_and_runs_in_a_thread_of_its_own():
+def test_each_worker_has_a_number_and_a_thread_of_its_own():
     together = threading.Barrier(3, timeout=20)
 
     def work(number):
@@ -91,7 +63,7 @@ def test_each_worker_is_told_its_number_and_runs_in_a_thread_of_its_own():
 
 
 @pytest.mark.parametrize("faulty", [0, 1])
-def test_a_fault_is_raised_after_all_workers_have_ended(faulty):
+def test_an_error_is_raised_after_all_workers_have_ended(faulty):
     ended = []
 
     def work(number):
@@ -140,9 +112,9 @@ def test_workers_are_as_many_as_fill_the_cores(cores, threads, shares, wanted, s
 def test_every_element_of_a_vector_is_in_the_blocks_of_one_worker(n_workers, monkeypatch):
     monkeypatch.setattr(workers, "BLOCK", 4)
     for length in (1, 4, 5, 23, 24):
-        count, process_group = np.zeros(length, int), Workers(n_workers)
+        count, threads = np.zeros(length, int), Workers(n_workers)
         for worker in range(n_workers):
-            for block in blocks_of(length, worker, process_group):
+            for block in blocks_of(length, worker, threads):
                 count[block] += 1
         assert (count == 1).all()
 
@@ -156,13 +128,13 @@ def test_vectors_are_added_to_the_first(rng, monkeypatch):
     np.testing.assert_array_equal(vectors[1:], others)
 
 
-def test_a_leaf_that_is_no_parameter_of_the_model_keeps_its_own_gradient(rng):
+def test_a_leaf_that_is_not_a_parameter_keeps_its_own_gradient(rng):
     model, mine = small_model(rng), Tensor(rng.standard_normal(3), requires_grad=True)
     (mine * mine).sum().backward(into=model.parameters.gradient_buffers(2)[1])
     np.testing.assert_allclose(mine.grad, 2 * mine.data)
 
 
-def test_gradients_brought_elsewhere_leave_the_models_own_untouched(rng):
+def test_gradients_sent_elsewhere_leave_the_models_own_unchanged(rng):
     model, batch = small_model(rng), random_batch(rng)
     own, other = model.parameters.gradient_buffers(2)
     loss, _ = model.loss(batch)
@@ -174,7 +146,7 @@ def test_gradients_brought_elsewhere_leave_the_models_own_untouched(rng):
 
 
 @pytest.mark.parametrize(("length", "n_threads"), [(10, 3), (2, 3), (0, 2), (7, 1)])
-def test_large_work_is_cut_into_parts_that_follow_each_other(length, n_threads, monkeypatch):
+def test_large_work_is_split_into_consecutive_parts(length, n_threads, monkeypatch):
     monkeypatch.setattr(workers, "blas_threads", lambda: n_threads)
     parts, threads = {}, set()
 

@@ -1,4 +1,4 @@
-"""The Python interface used wrongly: what NumPy would take in silence is refused, and every refusal names the op."""
+"""Wrong use of the Python interface: what NumPy would silently accept is refused, with the name of the op."""
 
 import numpy as np
 import pytest
@@ -18,59 +18,48 @@ def ones(*shape) -> Tensor:
 
 
 TARGETS = np.array([1, 2, 3])
+MASK = np.ones((3, 4), bool)
 WRONG = {
-    "axis that is not there": (lambda: ones(2, 3).sum(axis=5), "axis must be from -2 to 1, got 5"),
-    "shapes that do not fit": (lambda: ones(2, 3) + ones(4), r"add: .*\(2, 3\), \(4,\)"),
-    "reshape": (lambda: ones(2, 3).reshape(4, 2), r"reshape: .*\(2, 3\)"),
-    "negative id": (lambda: functions.embedding(ones(5, 2), ids=np.array([-1])), r"embedding: ids must be in 0..4"),
-    "boolean ids": (lambda: functions.embedding(ones(2, 2), ids=np.array([True, False])), "must be integers, got bool"),
-    "target -1": (
-        lambda: functions.cross_entropy(ones(3, 5), targets=TARGETS - 2),
-        "cross_entropy: targets must be in 0",
+    "sum: axis 5 is out of bounds": lambda: ones(2, 3).sum(axis=5),
+    r"add: .*\(2, 3\), \(4,\)": lambda: ones(2, 3) + ones(4),
+    r"reshape: .*\(2, 3\)": lambda: ones(2, 3).reshape(4, 2),
+    "embedding: ids must be in 0..4, got -1": lambda: functions.embedding(ones(5, 2), ids=np.array([-1])),
+    "embedding: ids must be integers, got bool": lambda: functions.embedding(ones(2, 2), ids=np.array([True, False])),
+    "targets must be in 0..4, got -1": lambda: functions.cross_entropy(ones(3, 5), targets=TARGETS - 2),
+    "cross_entropy: rows and targets": lambda: functions.cross_entropy(ones(3, 5), targets=TARGETS[:1]),
+    "loss: rows and targets": lambda: functions.projection_loss(ones(2, 4), ones(5, 4), targets=TARGETS),
+    "label_smoothing must be at least 0 and below 1, got 2": lambda: functions.cross_entropy(
+        ones(3, 5), targets=TARGETS, label_smoothing=2.0
     ),
-    "one target for all": (lambda: functions.cross_entropy(ones(3, 5), targets=TARGETS[:1]), "rows and targets"),
-    "too many targets": (
-        lambda: functions.projection_loss(ones(2, 4), ones(5, 4), targets=TARGETS),
-        "rows and targets",
+    r"same shape, got \(1, 4\) and \(3, 4\)": lambda: functions.residual_dropout_norm(
+        ones(1, 4), ones(3, 4), ones(4), ones(4)
     ),
-    "smoothing of 2": (
-        lambda: functions.cross_entropy(ones(3, 5), targets=TARGETS, label_smoothing=2.0),
-        "label_smoothing must be at least 0 and below 1, got 2",
-    ),
-    "residual that broadcasts": (
-        lambda: functions.residual_dropout_norm(ones(1, 4), ones(3, 4), ones(4), ones(4)),
-        r"same shape, got \(1, 4\) and \(3, 4\)",
-    ),
-    "mask of dropout that broadcasts": (
-        lambda: functions.dropout(ones(1, 4), keep=np.ones((3, 4), bool), p_drop=0.5),
-        "x and keep must have the same shape",
-    ),
-    "dropout of everything": (
-        lambda: functions.dropout(ones(4), keep=np.ones(4, bool), p_drop=1.0),
-        "p_drop must be at least 0 and below 1, got 1.0",
-    ),
-    "heads that do not fill the row": (lambda: functions.split_heads(ones(1, 2, 9), n_heads=2, widths=(4,)), "got 9"),
+    "x and keep must have the same shape": lambda: functions.dropout(ones(1, 4), keep=MASK, p_drop=0.5),
+    "p_drop must be at least 0 and below 1, got 1.0": lambda: functions.dropout(ones(3, 4), keep=MASK, p_drop=1.0),
+    "split_heads: .* got 9": lambda: functions.split_heads(ones(1, 2, 9), n_heads=2, widths=(4,)),
+    "softmax: mask must be boolean": lambda: functions.softmax(ones(3, 3), mask=np.zeros((3, 3))),
+    "attention: mask must be boolean": lambda: functions.attention(*[ones(3, 3)] * 3, mask=np.zeros((3, 3))),
+    r"matmul: .* at least two axes, got shapes \(3, 4\) and \(4,\)": lambda: ones(3, 4) @ ones(4),
 }
 
 
-@pytest.mark.parametrize("name", WRONG)
-def test_wrong_use_of_an_op_is_refused_by_name(name):
-    call, message = WRONG[name]
+@pytest.mark.parametrize("message", WRONG)
+def test_wrong_use_of_an_op_is_refused_by_name(message):
     with pytest.raises(ShapeError, match=message):
-        call()
+        WRONG[message]()
 
 
-def test_a_number_with_a_fraction_keeps_it_beside_whole_numbers():
+def test_a_float_added_to_an_integer_tensor_keeps_its_fraction():
     np.testing.assert_array_equal((Tensor(np.array([1, 2])) + 0.5).data, [1.5, 2.5])
 
 
 @pytest.mark.parametrize("other", [None, "3", object()], ids=["None", "a string", "an object"])
-def test_an_operand_that_is_no_number_is_refused(other):
+def test_an_operand_that_is_not_a_number_is_refused(other):
     with pytest.raises(AutogradError, match="must be numbers"):
         ones(2) + other
 
 
-def test_ids_may_be_lists_and_are_checked_all_the_same(rng):
+def test_ids_may_be_lists_and_are_checked_like_arrays(rng):
     model = small_model(rng)
     np.testing.assert_array_equal(model([[5, 6]], [[1]]).data, model(np.array([[5, 6]]), np.array([[1]])).data)
     for ids in ([[5, -1]], [[5, VOCAB_SIZE]], [5, 6], [[5.0]], [[]]):
@@ -78,7 +67,7 @@ def test_ids_may_be_lists_and_are_checked_all_the_same(rng):
             model(ids, [[1]])
 
 
-def test_sources_and_targets_must_be_as_many(rng):
+def test_sources_and_targets_must_be_equally_many(rng):
     model = small_model(rng)
     with pytest.raises(ShapeError, match="as many, got 2 and 1"):
         model([[5, 6], [5, 6]], [[1]])

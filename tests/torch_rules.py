@@ -1,4 +1,4 @@
-"""What PyTorch says each rule is: one function per rule, of the same name and options, on PyTorch's tensors.
+"""Each rule in PyTorch: a function of the same name and options on PyTorch's tensors.
 
 A rule that PyTorch has under the same name, with the same arguments, needs no line here.
 """
@@ -9,28 +9,9 @@ import math
 import torch
 import torch.nn.functional as F
 
-add = torch.add
-subtract = torch.sub
-multiply = torch.mul
-divide = torch.div
-negative = torch.neg
-exp = torch.exp
-log = torch.log
-relu = F.relu
-matmul = torch.matmul
-reshape = torch.reshape
-
 
 def power(x, *, exponent):
     return torch.pow(x, exponent)
-
-
-def sum(x, *, axis=None, keepdims=False):
-    return torch.sum(x, dim=axis, keepdim=keepdims)
-
-
-def mean(x, *, axis=None, keepdims=False):
-    return torch.mean(x, dim=axis, keepdim=keepdims)
 
 
 def max(x, *, axis=None, keepdims=False):
@@ -50,7 +31,7 @@ def getitem(x, *, index):
 
 
 def _take(x, index):
-    """PyTorch has no negative steps: take the places that NumPy's indexing takes out of their numbers."""
+    """PyTorch has no negative steps: NumPy's indexing selects the flat positions of the elements."""
     numbers = torch.arange(x.numel()).reshape(x.shape).numpy()[index]
     return x.reshape(-1)[torch.from_numpy(numbers.copy())]
 
@@ -76,7 +57,7 @@ def linear(x, weight, bias=None):
 def softmax(x, *, mask=None):
     if mask is None:
         return torch.softmax(x, dim=-1)
-    # PyTorch gives nan, forward and backward, for a row without any place: compute such a row unmasked, then zero it.
+    # PyTorch gives NaN, forward and backward, for a row masked everywhere: compute such a row unmasked, then zero it.
     mask = mask.expand(x.shape)
     some = mask.any(dim=-1, keepdim=True)
     return torch.softmax(x.masked_fill(~mask & some, -math.inf), dim=-1) * some
@@ -133,4 +114,4 @@ def projection_loss(x, table, *, targets, label_smoothing=0.0, pad_id=0):
 
 
 def __getattr__(name):
-    return getattr(F, name)
+    return getattr(torch, name)

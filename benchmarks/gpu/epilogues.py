@@ -8,9 +8,10 @@ import numpy as np
 from benchmarks.common.tables import spread
 from benchmarks.common.work import Size
 from benchmarks.gpu.steps import Device, in_turn, our_update
+from minitransformer import kernels
 from minitransformer.kernels.cupy import gemm_lt
 from minitransformer.kernels.cupy.feed_forward import feed_forward
-from minitransformer.kernels.precision import computing, stored_dtype
+from minitransformer.kernels.precision import stored_dtype
 
 
 def epilogues(size: Size, precisions: Sequence[str], device: Device) -> dict:
@@ -41,13 +42,13 @@ def _network(size: Size, precision: str, device: Device) -> Callable[[], object]
     rng, model = np.random.default_rng(0), size.model
     shapes = ((model.d_model, model.d_ff), (model.d_ff,), (model.d_ff, model.d_model), (model.d_model,))
     parameters = [device.xp.asarray(rng.standard_normal(shape).astype(np.float32)) for shape in shapes]
-    with computing(precision):
+    with kernels.mode("fast", precision):
         dtype = stored_dtype(np.float32)
     x = rng.standard_normal((size.sentences * size.tokens, model.d_model)).astype(np.float32).astype(dtype)
     x = device.xp.asarray(x)
 
     def forward() -> object:
-        with computing(precision):
+        with kernels.mode("fast", precision):
             return feed_forward.forward(x, *parameters)
 
     return forward

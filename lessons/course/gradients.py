@@ -1,6 +1,7 @@
 """``check_gradient``: is this backward the derivative of this forward? And gradients by way of the tape."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ import numpy as np
 from course.calls import NotFilledIn, Trouble, called_with_care, is_unfilled
 from course.compare import form_error, kind
 from minitransformer.autograd import Tensor
-from minitransformer.autograd.gradient_check import TOLERANCE, as_pair, directional_slopes, name_of, relative_error
+from minitransformer.autograd.gradient_check import TOLERANCE, as_rule, directional_slopes, relative_error
 from minitransformer.ops.rule import Rule
 
 SECONDS = 30.0
@@ -27,10 +28,10 @@ def check_gradient(rule: Rule | tuple[Callable, Callable], *inputs: Any, **optio
     """
     if not isinstance(rule, Rule) and not (isinstance(rule, tuple) and len(rule) == 2):
         return print("check_gradient: its first argument is a Rule, or a pair (forward, backward).")
-    name = name_of(rule)
+    rule = as_rule(rule)
+    name = rule.name
     try:
-        forward, backward, n_non_differentiable = as_pair(rule)
-        careful = Rule(name, forward, with_form_checked(backward, inputs), n_non_differentiable)
+        careful = replace(rule, backward=with_form_checked(rule.backward, inputs))
         slopes = called_with_care(lambda: directional_slopes(careful, *inputs, **options), SECONDS)
     except NotFilledIn:
         return print(f"{name}: not yet")

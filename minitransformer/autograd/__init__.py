@@ -3,7 +3,6 @@
 from minitransformer.autograd import functions
 from minitransformer.autograd.gradient_check import check_gradient
 from minitransformer.autograd.gradient_sink import GradientSink, count_leaf_uses
-from minitransformer.autograd.recording import no_grad
-from minitransformer.autograd.tensor import Tensor, apply
+from minitransformer.autograd.tensor import Tensor, apply, no_grad
 
 __all__ = ["GradientSink", "Tensor", "apply", "check_gradient", "count_leaf_uses", "functions", "no_grad"]

@@ -1,7 +1,7 @@
 """The rules as functions of tensors: ``functions.softmax(x)`` for what has no operator.
 
-Those that stand here check their arguments first. Every other rule is a function as well, by its name:
-``functions.my_rule(*tensors, **options)``.
+Every rule of ops/ is a function by its name, with the arguments of its forward: ``functions.linear(x, weight, bias)``.
+Those defined here check their arguments first.
 """
 
 from collections.abc import Callable
@@ -26,29 +26,8 @@ def softmax(x: Tensor, *, mask: Array | None = None) -> Tensor:
     return apply(RULES["softmax"], x, mask=checks.boolean(mask, "softmax"))
 
 
-def log_softmax(x: Tensor) -> Tensor:
-    return apply(RULES["log_softmax"], x)
-
-
-def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    return apply(RULES["linear"], x, weight, bias)
-
-
-def attention(
-    q: Tensor, k: Tensor, v: Tensor, *, mask: Array | None = None, keep: Array | None = None, p_drop: float = 0.0
-) -> Tensor:
-    mask = checks.boolean(mask, "attention")
-    return apply(RULES["attention"], q, k, v, mask=mask, keep=keep, p_drop=p_drop)
-
-
-def layer_norm(x: Tensor, gamma: Tensor, beta: Tensor, *, eps: float = 1e-6) -> Tensor:
-    return apply(RULES["layer_norm"], x, gamma, beta, eps=eps)
-
-
-def feed_forward(
-    x: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor, *, keep: Array | None = None, p_drop: float = 0.0
-) -> Tensor:
-    return apply(RULES["feed_forward"], x, w1, b1, w2, b2, keep=keep, p_drop=p_drop)
+def attention(q: Tensor, k: Tensor, v: Tensor, *, mask: Array | None = None, **options: Any) -> Tensor:
+    return apply(RULES["attention"], q, k, v, mask=checks.boolean(mask, "attention"), **options)
 
 
 def embedding(table: Tensor, *, ids: Array, scale: float = 1.0) -> Tensor:
@@ -56,12 +35,12 @@ def embedding(table: Tensor, *, ids: Array, scale: float = 1.0) -> Tensor:
 
 
 def positioned_embedding(
-    table: Tensor, positions: Tensor, *, ids: Array, scale: float = 1.0, keep: Array | None = None, p_drop: float = 0.0
+    table: Tensor, positions: Tensor, *, ids: Array, p_drop: float = 0.0, **options: Any
 ) -> Tensor:
     ids = checks.ids_below(ids, len(table), "positioned_embedding: ids")
     checks.same_shape((ids.shape[-1], table.shape[1]), positions.shape, "positioned_embedding: rows and positions")
-    options = {"ids": ids, "scale": scale, "keep": keep, "p_drop": checks.probability(p_drop, "dropout: p_drop")}
-    return apply(RULES["positioned_embedding"], table, positions, **options)
+    p_drop = checks.probability(p_drop, "dropout: p_drop")
+    return apply(RULES["positioned_embedding"], table, positions, ids=ids, p_drop=p_drop, **options)
 
 
 def dropout(x: Tensor, *, keep: Array | None, p_drop: float) -> Tensor:
@@ -70,16 +49,14 @@ def dropout(x: Tensor, *, keep: Array | None, p_drop: float) -> Tensor:
     return apply(RULES["dropout"], x, keep=keep, p_drop=checks.probability(p_drop, "dropout: p_drop"))
 
 
-def residual_dropout(x: Tensor, sublayer: Tensor, *, keep: Array | None = None, p_drop: float = 0.0) -> Tensor:
+def residual_dropout(x: Tensor, sublayer: Tensor, **options: Any) -> Tensor:
     checks.same_shape(x.shape, sublayer.shape, "residual_dropout: x and sublayer")
-    return apply(RULES["residual_dropout"], x, sublayer, keep=keep, p_drop=p_drop)
+    return apply(RULES["residual_dropout"], x, sublayer, **options)
 
 
-def residual_dropout_norm(
-    x: Tensor, sublayer: Tensor, gamma: Tensor, beta: Tensor, *, keep: Array | None = None, p_drop: float = 0.0
-) -> Tensor:
+def residual_dropout_norm(x: Tensor, sublayer: Tensor, gamma: Tensor, beta: Tensor, **options: Any) -> Tensor:
     checks.same_shape(x.shape, sublayer.shape, "residual_dropout_norm: x and sublayer")
-    return apply(RULES["residual_dropout_norm"], x, sublayer, gamma, beta, keep=keep, p_drop=p_drop)
+    return apply(RULES["residual_dropout_norm"], x, sublayer, gamma, beta, **options)
 
 
 def cross_entropy(logits: Tensor, *, targets: Array, label_smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
@@ -102,10 +79,6 @@ def split_heads(packed: Tensor, *, n_heads: int, widths: tuple[int, ...]) -> Any
     if packed.shape[-1] != n_heads * sum(widths):
         raise ShapeError(f"split_heads: last axis must be {n_heads} heads of {widths}, got {packed.shape[-1]}")
     return apply(RULES["split_heads"], packed, n_heads=n_heads, widths=widths)
-
-
-def merge_heads(heads: Tensor) -> Tensor:
-    return apply(RULES["merge_heads"], heads)
 
 
 def concatenate(parts: list[Tensor], axis: int = -1) -> Tensor:

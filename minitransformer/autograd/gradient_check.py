@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,6 @@ ENTRIES = 3
 """Single entries of each input that are checked besides the random direction."""
 
 Differentiable = Rule | tuple[Callable, Callable] | Callable[..., Any]
-Slopes = list[list[tuple[float, float]]]
 
 
 def check_gradient(function: Differentiable, *inputs: Any, tolerance: float = TOLERANCE, **options: Any) -> float:
@@ -42,52 +40,48 @@ def check_gradient(function: Differentiable, *inputs: Any, tolerance: float = TO
         AutogradError: a gradient is wrong, or what forward or backward returned has not the form of a Rule's.
         ShapeError: a gradient has not the shape of its input.
     """
-    name = name_of(function)
-    largest = 0.0
-    for i, slopes in enumerate(directional_slopes(function, *inputs, **options)):
+    rule, largest = as_rule(function), 0.0
+    for i, slopes in enumerate(directional_slopes(rule, *inputs, **options)):
         for numerical, analytic in slopes:
             error = relative_error(numerical, analytic)
             if not error <= tolerance:
                 raise AutogradError(
-                    f"{name}: gradient of input {i} must have the slope {numerical:+.9g} of central differences along "
-                    f"a random direction or entry, got {analytic:+.9g}, a relative error of {error:.1e}"
+                    f"{rule.name}: gradient of input {i} must have the slope {numerical:+.9g} of central differences "
+                    f"along a random direction or entry, got {analytic:+.9g}, a relative error of {error:.1e}"
                 )
             largest = max(largest, error)
     return largest
 
 
-def directional_slopes(function: Differentiable, *inputs: Any, entries: int = ENTRIES, **options: Any) -> Slopes:
+def directional_slopes(rule: Rule, *inputs: Any, **options: Any) -> list[list[tuple[float, float]]]:
     """For each input its (numerical, analytic) slopes: along a random direction, then along single random entries."""
-    forward, backward, n_non_differentiable = as_pair(function)
     rng = np.random.default_rng(0)
     arrays = [read_only(np.array(x, dtype=np.float64)) for x in inputs]
-    y, saved = checks.output_and_saved(forward(*arrays, **options), name_of(function))
+    y, saved = checks.output_and_saved(rule.forward(*arrays, **options), rule.name)
     outputs = y if isinstance(y, tuple) else (y,)
-    cotangents = [
-        read_only(rng.standard_normal(np.shape(part))) for part in outputs[: len(outputs) - n_non_differentiable]
-    ]
-    grads = backward(*cotangents, *[None] * n_non_differentiable, saved)
-    leaves = [SimpleNamespace(shape=x.shape, requires_grad=True) for x in arrays]
-    checks.input_gradients(grads, leaves, name_of(function))
+    differentiable = outputs[: len(outputs) - rule.n_non_differentiable]
+    cotangents = [read_only(rng.standard_normal(np.shape(part))) for part in differentiable]
+    grads = rule.backward(*cotangents, *[None] * rule.n_non_differentiable, saved)
+    checks.input_gradients(grads, [Tensor(x, requires_grad=True) for x in arrays], rule.name)
 
     def pulled_back(*x: np.ndarray) -> float:
-        y = forward(*x, **options)[0]
+        y = rule.forward(*x, **options)[0]
         parts = y if isinstance(y, tuple) else (y,)
         return sum(float((g * part).sum()) for g, part in zip(cotangents, parts, strict=False))
 
-    slopes: Slopes = []
+    slopes: list[list[tuple[float, float]]] = []
     for i, (x, grad) in enumerate(zip(arrays, grads, strict=True)):
         slopes.append([])
-        for direction in directions(x.shape, entries, rng):
+        for direction in directions(x.shape, rng):
             ahead, behind = (pulled_back(*arrays[:i], x + h * direction, *arrays[i + 1 :]) for h in (STEP, -STEP))
             slopes[i].append(((ahead - behind) / (2 * STEP), float((grad * direction).sum())))
     return slopes
 
 
-def directions(shape: tuple[int, ...], entries: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
-    """A random direction, then ``entries`` of them (at most all) that are 1 at one random entry and 0 elsewhere."""
+def directions(shape: tuple[int, ...], rng: np.random.Generator) -> Iterator[np.ndarray]:
+    """A random direction, then ENTRIES of them (at most all) that are 1 at one random entry and 0 elsewhere."""
     yield rng.standard_normal(shape)
-    for entry in rng.permutation(math.prod(shape))[:entries]:
+    for entry in rng.permutation(math.prod(shape))[:ENTRIES]:
         single = np.zeros(math.prod(shape))
         single[entry] = 1.0
         yield single.reshape(shape)
@@ -98,20 +92,21 @@ def relative_error(numerical: float, analytic: float) -> float:
     return abs(numerical - analytic) / max(abs(numerical), 1e-3)
 
 
-def as_pair(function: Differentiable) -> tuple[Callable, Callable, int]:
-    """(forward, backward, number of outputs at the end without a gradient)"""
+def as_rule(function: Differentiable) -> Rule:
+    """``function`` in the form of a Rule, with the name of the function (of a pair: the backward's)."""
     if isinstance(function, Rule):
-        return function.forward, function.backward, function.n_non_differentiable
-    if isinstance(function, tuple) and len(function) == 2:
-        return *function, 0
-    if callable(function):
-        return *_by_tape(function), 0
-    raise AutogradError(
-        f"check_gradient: function must be a Rule, a pair (forward, backward) or a function of tensors, got {function}"
-    )
+        return function
+    is_pair = isinstance(function, tuple) and len(function) == 2
+    if not is_pair and not callable(function):
+        raise AutogradError(
+            "check_gradient: function must be a Rule, a pair (forward, backward) or a function of tensors, "
+            f"got {function}"
+        )
+    name = getattr(function[1] if is_pair else function, "__name__", "check_gradient")
+    return Rule(name, *(function if is_pair else _by_tape(function, name)))
 
 
-def _by_tape(function: Callable[..., Any]) -> tuple[Callable, Callable]:
+def _by_tape(function: Callable[..., Any], name: str) -> tuple[Callable, Callable]:
     """A function of tensors as a pair: the tape is its backward."""
 
     def forward(*arrays: np.ndarray, **options: Any) -> tuple[tuple, tuple]:
@@ -119,7 +114,7 @@ def _by_tape(function: Callable[..., Any]) -> tuple[Callable, Callable]:
         y = function(*leaves, **options)
         outputs = [each for each in (y if isinstance(y, tuple) else (y,)) if getattr(each, "requires_grad", False)]
         if not outputs:
-            raise AutogradError(f"check_gradient: {name_of(function)} must return a tensor that depends on its inputs")
+            raise AutogradError(f"check_gradient: {name} must return a tensor that depends on its inputs")
         return tuple(each.data for each in outputs), (leaves, outputs)
 
     def backward(*cotangents_and_saved: Any) -> tuple:
@@ -131,14 +126,7 @@ def _by_tape(function: Callable[..., Any]) -> tuple[Callable, Callable]:
     return forward, backward
 
 
-def name_of(function: Differentiable) -> str:
-    """The rule's name, or that of the function (of a pair: the backward's)."""
-    if isinstance(function, Rule):
-        return function.name
-    return getattr(function[-1] if isinstance(function, tuple) else function, "__name__", "check_gradient")
-
-
 def read_only(array: np.ndarray) -> np.ndarray:
-    """The array, closed to changes in place: a forward or a backward that tries raises an error there."""
+    """The array, made read-only: a forward or backward that changes it in place raises an error there."""
     array.flags.writeable = False
     return array

@@ -1,4 +1,4 @@
-"""Where backward brings the gradients of leaves, and how many each leaf will get."""
+"""Where backward sends the gradients of leaves, and how many each leaf will receive."""
 
 from typing import Any, Protocol
 
@@ -7,8 +7,8 @@ from minitransformer.backend import Array
 
 
 class GradientSink(Protocol):
-    """What ``backward(into=...)`` takes: told first that a backward begins, then of every gradient, one for each use
-    of a leaf."""
+    """What ``backward(into=...)`` takes: called once before backward begins, then with one gradient for each use of a
+    leaf."""
 
     def prepare_for_backward(self, tensor: Any) -> None: ...
 
@@ -16,7 +16,7 @@ class GradientSink(Protocol):
 
 
 def count_leaf_uses(tensor: Any) -> dict[int, int]:
-    """How many gradients backward from ``tensor`` will bring to each leaf, by its ``id``: one for every use."""
+    """How many gradients each leaf, by its ``id``, receives in backward from ``tensor``: one for every use."""
     uses: dict[int, int] = {}
     for node in topological_order(tensor.node):
         for source in node.inputs:

@@ -5,7 +5,7 @@ Rules know no Tensor, and neither does this file: it moves arrays. The price is 
 
 from collections.abc import Callable
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 from minitransformer.autograd import checks
 from minitransformer.backend import Array
@@ -15,16 +15,13 @@ from minitransformer.ops.rule import Rule
 _creation_number = count()
 
 
-class Source:
+class Source(NamedTuple):
     """Where an input came from, without its array: the array lives on only if some rule saved it."""
 
-    __slots__ = ("node", "output", "requires_grad", "shape")
-
-    def __init__(self, tensor: Any):
-        self.node: Node | None = tensor.node
-        self.output: int = tensor.output
-        self.requires_grad: bool = tensor.requires_grad
-        self.shape: tuple[int, ...] = tensor.shape
+    node: "Node | None"
+    output: int
+    requires_grad: bool
+    shape: tuple[int, ...]
 
 
 class Node:
@@ -41,7 +38,10 @@ class Node:
     def __init__(self, rule: Rule, saved: tuple, inputs: tuple[Any, ...], n_outputs: int):
         self.rule = rule
         self.saved: tuple | None = saved
-        self.inputs = tuple(each if each.node is None and each.requires_grad else Source(each) for each in inputs)
+        self.inputs = tuple(
+            x if x.node is None and x.requires_grad else Source(x.node, x.output, x.requires_grad, x.shape)
+            for x in inputs
+        )
         self.n_outputs = n_outputs
         self.number = next(_creation_number)
 

@@ -1,5 +1,8 @@
-"""Tensor: an array that remembers the op it came from, and ``apply``, which records that op."""
+"""Tensor: an array that remembers the op it came from; ``apply``, which records that op, and ``no_grad``."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -7,12 +10,13 @@ import numpy as np
 from minitransformer import kernels
 from minitransformer.autograd import checks
 from minitransformer.autograd.gradient_sink import GradientSink
-from minitransformer.autograd.recording import is_recording
 from minitransformer.autograd.tape import Node, walk_backward
 from minitransformer.backend import Array, get_array_module
 from minitransformer.errors import AutogradError, ShapeError
 from minitransformer.ops import elementwise, linear, reduce, shape
 from minitransformer.ops.rule import Rule
+
+_recording: ContextVar[bool] = ContextVar("recording", default=True)
 
 
 class Tensor:
@@ -78,13 +82,13 @@ class Tensor:
             if self.data.size != 1:
                 raise AutogradError(f"backward: grad must be given for a tensor of shape {self.shape}, got none")
             grad = 1.0
-        grad = xp.asarray(getattr(grad, "data", grad) if isinstance(grad, Tensor) else grad, dtype=self.dtype)
+        grad = xp.asarray(grad.data if isinstance(grad, Tensor) else grad, dtype=self.dtype)
         if grad.shape != self.shape:
             if grad.size != 1:
                 raise ShapeError(f"backward: grad must have shape {self.shape}, got {grad.shape}")
-            grad = grad.reshape(self.shape) if self.data.size == 1 else xp.broadcast_to(grad, self.shape)
+            grad = xp.broadcast_to(grad.reshape(()), self.shape)
         if into is None:
-            walk_backward(self, grad, _to_the_leaf)
+            walk_backward(self, grad, lambda leaf, gradient: leaf.add_gradient(gradient))
         else:
             into.prepare_for_backward(self)
             walk_backward(self, grad, into.accumulate)
@@ -167,12 +171,18 @@ class Tensor:
         return Tensor(array.astype(self.dtype) if self.dtype.kind == "f" else array)
 
 
-def _to_the_leaf(leaf: Tensor, grad: Array) -> None:
-    leaf.add_gradient(grad)
-
-
 Operand = Tensor | Array | float
 """What an operator takes beside a Tensor."""
+
+
+@contextmanager
+def no_grad() -> Iterator[None]:
+    """Within the block nothing is recorded: results cannot be differentiated, and nothing is kept for backward."""
+    token = _recording.set(False)
+    try:
+        yield
+    finally:
+        _recording.reset(token)
 
 
 def apply(rule: Rule, *inputs: Tensor | None, **options: Any) -> Any:
@@ -188,24 +198,20 @@ def apply(rule: Rule, *inputs: Tensor | None, **options: Any) -> Any:
         inputs = inputs[:-1]
     arrays = tuple(tensor.data for tensor in inputs)
     pair = kernels.select(rule, get_array_module(*arrays))
-    recorded = is_recording() and any(tensor.requires_grad for tensor in inputs)
-    with_inference_forward = not recorded and pair.inference_forward is not None
+    recorded = _recording.get() and any(tensor.requires_grad for tensor in inputs)
+    inference_forward = None if recorded else pair.inference_forward
     try:
-        result = (pair.inference_forward if with_inference_forward else pair.forward)(*arrays, **options)
+        result = (inference_forward or pair.forward)(*arrays, **options)
     except ShapeError:
         raise
-    except (ValueError, IndexError) as error:  # the array library's own words do not name the op
+    except (ValueError, IndexError) as error:  # the array library's message does not name the op
         shapes = ", ".join(str(array.shape) for array in arrays)
         raise ShapeError(f"{rule.name}: {error}; the inputs have shapes {shapes}") from error
-    y, saved = (result, ()) if with_inference_forward else checks.output_and_saved(result, rule.name)
+    y, saved = (result, ()) if inference_forward else checks.output_and_saved(result, rule.name)
     outputs = y if isinstance(y, tuple) else (y,)
-    if not recorded:
-        tensors = tuple(Tensor(each) for each in outputs)
-    else:
+    tensors = [Tensor(each) for each in outputs]
+    if recorded:
         node = Node(pair, saved, inputs, len(outputs))
-        differentiable = len(outputs) - pair.n_non_differentiable
-        tensors = tuple(
-            Tensor(each, requires_grad=True, node=node, output=i) if i < differentiable else Tensor(each)
-            for i, each in enumerate(outputs)
-        )
-    return tensors if isinstance(y, tuple) else tensors[0]
+        for i in range(len(outputs) - pair.n_non_differentiable):
+            tensors[i] = Tensor(outputs[i], requires_grad=True, node=node, output=i)
+    return tuple(tensors) if isinstance(y, tuple) else tensors[0]

@@ -5,20 +5,16 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from types import ModuleType
 
-from minitransformer.backend import Array, library_name
+from minitransformer.backend import Array
+from minitransformer.config import PRECISIONS
 from minitransformer.errors import ConfigError
-from minitransformer.kernels.cupy import FUNCTIONS as CUPY_FUNCTIONS
-from minitransformer.kernels.cupy import KERNELS as CUPY_KERNELS
-from minitransformer.kernels.cupy import masks as cupy_masks
+from minitransformer.kernels import cupy, numpy
 from minitransformer.kernels.cupy.masks import CountedMask
-from minitransformer.kernels.numpy import FUNCTIONS as NUMPY_FUNCTIONS
-from minitransformer.kernels.numpy import KERNELS as NUMPY_KERNELS
-from minitransformer.kernels.numpy import masks as numpy_masks
-from minitransformer.kernels.precision import computing
-from minitransformer.kernels.profile import current
+from minitransformer.kernels.precision import Settings
+from minitransformer.kernels.precision import current as settings
+from minitransformer.kernels.profile import current as current_profile
 from minitransformer.ops.rule import Rule
 
 __all__ = [
@@ -33,13 +29,10 @@ __all__ = [
     "select",
 ]
 
-KERNELS: dict[tuple[str, str], Rule] = {(rule.name, "numpy"): rule for rule in NUMPY_KERNELS}
-KERNELS |= {(rule.name, "cupy"): rule for rule in CUPY_KERNELS}
-FUNCTIONS: dict[tuple[str, str], Callable] = {(name, "cupy"): each for name, each in CUPY_FUNCTIONS.items()}
-FUNCTIONS |= {(name, "numpy"): each for name, each in NUMPY_FUNCTIONS.items()}
-MASKS: dict[str, Callable] = {"numpy": numpy_masks.draw_mask, "cupy": cupy_masks.draw_mask}
-
-_mode: ContextVar[str] = ContextVar("kernels", default="fast")
+LIBRARIES = {"numpy": numpy, "cupy": cupy}
+KERNELS = {(rule.name, library): rule for library, fast in LIBRARIES.items() for rule in fast.KERNELS}
+FUNCTIONS = {(name, library): each for library, fast in LIBRARIES.items() for name, each in fast.FUNCTIONS.items()}
+MASKS = {library: fast.draw_mask for library, fast in LIBRARIES.items()}
 
 
 @contextmanager
@@ -48,16 +41,17 @@ def mode(name: str, precision: str = "float32") -> Iterator[None]:
     ``precision``."""
     if name not in ("simple", "fast"):
         raise ConfigError(f"kernels: mode must be simple or fast, got {name!r}")
-    token = _mode.set(name)
+    if precision not in PRECISIONS:
+        raise ConfigError(f"precision: must be one of {', '.join(PRECISIONS)}, got {precision!r}")
+    token = settings.set(Settings(name, precision))
     try:
-        with computing(precision):
-            yield
+        yield
     finally:
-        _mode.reset(token)
+        settings.reset(token)
 
 
 def current_mode() -> str:
-    return _mode.get()
+    return settings.get().mode
 
 
 def select(rule: Rule, xp: ModuleType) -> Rule:
@@ -65,14 +59,14 @@ def select(rule: Rule, xp: ModuleType) -> Rule:
 
     Within ``profile.profiled`` its calls are timed.
     """
-    pair = rule if _mode.get() == "simple" else KERNELS.get((rule.name, library_name(xp)), rule)
-    profile = current.get()
+    pair = rule if current_mode() == "simple" else KERNELS.get((rule.name, xp.__name__), rule)
+    profile = current_profile.get()
     return pair if profile is None else profile.watched(pair)
 
 
 def fused_function(name: str, xp: ModuleType) -> Callable | None:
     """One kernel that does all the work of ``name``, if the mode is ``fast`` and the library has one."""
-    return FUNCTIONS.get((name, library_name(xp))) if _mode.get() == "fast" else None
+    return FUNCTIONS.get((name, xp.__name__)) if current_mode() == "fast" else None
 
 
 def dropout_mask(
@@ -82,5 +76,5 @@ def dropout_mask(
 
     key: seed, update and micro-batch   site: which dropout of the model this is   shape: of the array that is dropped
     """
-    mask = MASKS[library_name(xp)](rule, key, site, shape, p_drop)
-    return mask.array(xp) if isinstance(mask, CountedMask) and _mode.get() == "simple" else mask
+    mask = MASKS[xp.__name__](rule, key, site, shape, p_drop)
+    return mask.array(xp) if isinstance(mask, CountedMask) and current_mode() == "simple" else mask

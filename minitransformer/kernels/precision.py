@@ -3,40 +3,36 @@
 Parameters, their gradients, sums, softmax, norms and losses are float32 (float64 in checks) whatever the precision.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from minitransformer.config import PRECISIONS, ModelConfig
+from minitransformer.config import ModelConfig
 from minitransformer.errors import ConfigError, MissingPackageError, install_hint
 
-_current: ContextVar[str] = ContextVar("precision", default="float32")
+
+class Settings(NamedTuple):
+    """How rules compute: their plain pairs (``"simple"``) or kernels (``"fast"``), these in one of PRECISIONS."""
+
+    mode: str = "fast"
+    precision: str = "float32"
 
 
-@contextmanager
-def computing(precision: str) -> Iterator[None]:
-    """Within the block activations are stored, and products computed, in ``precision``, one of PRECISIONS."""
-    if precision not in PRECISIONS:
-        raise ConfigError(f"precision: must be one of {', '.join(PRECISIONS)}, got {precision!r}")
-    token = _current.set(precision)
-    try:
-        yield
-    finally:
-        _current.reset(token)
+DEFAULT = Settings()
+current: ContextVar[Settings] = ContextVar("kernels", default=DEFAULT)
+"""The settings in force."""
 
 
 def uses_tf32() -> bool:
     """Whether products of float32 may be computed by TF32: 8 bits of exponent, 10 of fraction, summed in float32."""
-    return _current.get() == "tf32"
+    return current.get().precision == "tf32"
 
 
 def stored_dtype(dtype: Any) -> np.dtype:
     """The dtype of activations for parameters of ``dtype``."""
-    precision = _current.get()
+    precision = current.get().precision
     return half_dtype(precision) if precision in ("bfloat16", "float16") else np.dtype(dtype)
 
 

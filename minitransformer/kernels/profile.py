@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from threading import Lock
-from typing import Any
 
 from minitransformer.ops.rule import Rule
 
@@ -60,11 +59,12 @@ class Profile:
 
     def watched(self, rule: Rule) -> Rule:
         """The same rule, timed at every call."""
-        inference_forward = rule.inference_forward and self._timed(rule.name, "forward", rule.inference_forward)
+        forward, backward = (self.measuring(rule.name, part) for part in ("forward", "backward"))  # as decorators
+        inference_forward = rule.inference_forward and forward(rule.inference_forward)
         return replace(
             rule,
-            forward=self._timed(rule.name, "forward", rule.forward),
-            backward=self._timed(rule.name, "backward", rule.backward),
+            forward=forward(rule.forward),
+            backward=backward(rule.backward),
             inference_forward=inference_forward,
         )
 
@@ -82,13 +82,6 @@ class Profile:
                 entry = self.times.setdefault((name, part), Time())
                 entry.calls += 1
                 entry.seconds += seconds
-
-    def _timed(self, name: str, part: str, function: Callable) -> Callable:
-        def timed(*inputs: Any, **options: Any) -> Any:
-            with self.measuring(name, part):
-                return function(*inputs, **options)
-
-        return timed
 
 
 current: ContextVar[Profile | None] = ContextVar("profile", default=None)

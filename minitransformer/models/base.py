@@ -15,7 +15,7 @@ from minitransformer.errors import ConfigError, ShapeError
 from minitransformer.kernels.precision import check_precision
 from minitransformer.nn.cache import KeyValueCache
 from minitransformer.nn.encoder import Memory
-from minitransformer.nn.module import Module, ParameterVector
+from minitransformer.nn.module import Module, ParameterVector, unshared_parameters
 from minitransformer.nn.randomness import DropoutMasks, Initializer, ShapesOnly
 from minitransformer.text import Batch
 
@@ -75,10 +75,7 @@ class Model(Module, ABC):
         """The shape of every parameter by its name. No memory is taken for their values."""
         model = cls.__new__(cls)
         model.build(config, ShapesOnly())
-        shapes: dict[int, tuple[str, tuple[int, ...]]] = {}
-        for name, parameter in model.named_parameters():
-            shapes.setdefault(id(parameter), (name, parameter.shape))
-        return dict(shapes.values())
+        return {name: parameter.shape for name, parameter in unshared_parameters(model).items()}
 
     @abstractmethod
     def build(self, config: ModelConfig, init: Initializer) -> None:

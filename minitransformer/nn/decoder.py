@@ -9,7 +9,7 @@ from minitransformer.backend import Array, get_array_module
 from minitransformer.config import ModelConfig
 from minitransformer.nn.attention import MultiHeadAttention
 from minitransformer.nn.cache import KeyValueCache
-from minitransformer.nn.layers import FeedForward, LayerNorm, ResidualConnection
+from minitransformer.nn.layers import FeedForward, ResidualConnection, Stack
 from minitransformer.nn.module import Module
 from minitransformer.nn.randomness import DropoutMasks, Initializer
 
@@ -67,22 +67,14 @@ def output_projection(table: Array) -> Callable[[Array], Array]:
     return fast(table) if fast else lambda hidden: hidden @ table.T
 
 
-class Decoder(Module):
-    """N layers, one after the other."""
+class Decoder(Stack):
+    """N layers under the causal mask."""
 
     def __init__(self, config: ModelConfig, init: Initializer):
-        self.layers = [DecoderLayer(config, init) for _ in range(config.n_layers)]
-        self.final_norm = LayerNorm(config.d_model) if config.norm == "pre" else None
+        super().__init__([DecoderLayer(config, init) for _ in range(config.n_layers)], config)
 
     def __call__(self, x: Tensor, memory: Tensor, memory_mask: Array, dropout: DropoutMasks | None = None) -> Tensor:
+        """x: (B, T, d_model)   memory: (B, S, d_model)   memory_mask: (B, 1, 1, S)"""
         # Padding stands at the end of a target, so no real position ever attends to it: the causal mask is enough.
         causal = causal_mask(x.shape[1], get_array_module(x.data))
-        for layer in self.layers:
-            x = layer(x, memory, causal, memory_mask, dropout)
-        return self.final_norm(x) if self.final_norm else x
-
-    def step(self, x: Tensor, cache: KeyValueCache) -> Tensor:
-        """The newest positions through all layers, x: (R, n, d_model)"""
-        for number, layer in enumerate(self.layers):
-            x = layer.step(x, number, cache)
-        return self.final_norm(x) if self.final_norm else x
+        return super().__call__(x, memory, causal, memory_mask, dropout)

@@ -8,7 +8,7 @@ from minitransformer.config import ModelConfig
 from minitransformer.nn.attention import MultiHeadAttention
 from minitransformer.nn.cache import KeyValueCache
 from minitransformer.nn.decoder import attend_to_past
-from minitransformer.nn.layers import FeedForward, LayerNorm, ResidualConnection
+from minitransformer.nn.layers import FeedForward, ResidualConnection, Stack
 from minitransformer.nn.module import Module
 from minitransformer.nn.randomness import DropoutMasks, Initializer
 
@@ -41,21 +41,8 @@ class EncoderLayer(Module):
         return self.feed_forward_residual(x, self.feed_forward)
 
 
-class Encoder(Module):
-    """N layers, one after the other."""
+class Encoder(Stack):
+    """N layers: ``encoder(x, mask, dropout)``, x: (B, S, d_model), mask: (B, 1, 1, S), True = a real token"""
 
     def __init__(self, config: ModelConfig, init: Initializer):
-        self.layers = [EncoderLayer(config, init) for _ in range(config.n_layers)]
-        # With the norm inside the residual branch nothing has normalised the last sum.
-        self.final_norm = LayerNorm(config.d_model) if config.norm == "pre" else None
-
-    def __call__(self, x: Tensor, mask: Array, dropout: DropoutMasks | None = None) -> Tensor:
-        for layer in self.layers:
-            x = layer(x, mask, dropout)
-        return self.final_norm(x) if self.final_norm else x
-
-    def step(self, x: Tensor, cache: KeyValueCache) -> Tensor:
-        """The newest positions through all layers, x: (R, n, d_model)"""
-        for number, layer in enumerate(self.layers):
-            x = layer.step(x, number, cache)
-        return self.final_norm(x) if self.final_norm else x
+        super().__init__([EncoderLayer(config, init) for _ in range(config.n_layers)], config)

@@ -1,11 +1,13 @@
-"""Layer norm, the feed-forward network, and the residual connection around every sub-layer."""
+"""Layer norm, the feed-forward network, the residual connection around every sub-layer, and a stack of layers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from minitransformer.autograd import Tensor, functions
 from minitransformer.config import ModelConfig
+from minitransformer.nn.cache import KeyValueCache
 from minitransformer.nn.module import Module, Parameter
 from minitransformer.nn.randomness import DropoutMasks, Initializer, keep_mask
 
@@ -54,3 +56,24 @@ class ResidualConnection(Module):
         if not self.is_post:
             return functions.residual_dropout(x, y, keep=keep, p_drop=self.p_drop)
         return functions.residual_dropout_norm(x, y, self.norm.gamma, self.norm.beta, keep=keep, p_drop=self.p_drop)
+
+
+class Stack(Module):
+    """N layers, one after the other      [sec. 3.1]. With norm pre a last norm follows: nothing has normalised the sum
+    of the last layer."""
+
+    def __init__(self, layers: Sequence[Module], config: ModelConfig):
+        self.layers = layers
+        self.final_norm = LayerNorm(config.d_model) if config.norm == "pre" else None
+
+    def __call__(self, x: Tensor, *arguments: Any) -> Tensor:
+        """x, y: (B, T, d_model)   arguments: those of each layer, from the second on"""
+        for layer in self.layers:
+            x = layer(x, *arguments)
+        return self.final_norm(x) if self.final_norm else x
+
+    def step(self, x: Tensor, cache: KeyValueCache) -> Tensor:
+        """The newest positions through all layers, x, y: (R, n, d_model)"""
+        for number, layer in enumerate(self.layers):
+            x = layer.step(x, number, cache)
+        return self.final_norm(x) if self.final_norm else x

@@ -2,14 +2,13 @@
 
 import weakref
 from collections.abc import Iterator
-from functools import partial
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from minitransformer.autograd import Tensor
-from minitransformer.backend import Array
+from minitransformer.backend import Array, get_array_module
 from minitransformer.errors import AutogradError
 
 ALIGNMENT = 256  # bytes: parameters start at its multiples, so that vector instructions and slices are aligned
@@ -37,34 +36,27 @@ class Module:
     A parameter's name is the path to it, such as ``encoder.layers.0.feed_forward.w1``.
     """
 
-    def named_parameters(self, prefix: str = "") -> Iterator[tuple[str, Parameter]]:
+    def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
         """``(name, parameter)`` in order of assignment; a shared parameter may come more than once.
 
         Raises:
             AutogradError: parameters are in a set, which has no order.
         """
-        yield from _named(self, prefix)
-
-
-CONTAINERS = (Module, list, tuple, dict, set, frozenset)
+        yield from _named(self, "")
 
 
 def _named(value: Any, prefix: str) -> Iterator[tuple[str, Parameter]]:
-    if isinstance(value, Module):
-        items = vars(value).items()
-    elif isinstance(value, dict):
-        items = value.items()
-    elif isinstance(value, list | tuple):
-        items = enumerate(value)
-    elif any(isinstance(each, Parameter | Module) for each in value):
-        raise AutogradError(f"Module: {prefix[:-1]} must be a list, a tuple or a dict, which have an order, got a set")
-    else:
+    """The parameters in ``value``, whatever it is; ``prefix`` is the path to it and a dot."""
+    if isinstance(value, Parameter):
+        yield prefix[:-1], value
         return
-    for name, each in items:
-        if isinstance(each, Parameter):
-            yield f"{prefix}{name}", each
-        elif isinstance(each, CONTAINERS):
-            yield from _named(each, f"{prefix}{name}.")
+    if isinstance(value, set | frozenset) and any(isinstance(each, Parameter | Module) for each in value):
+        raise AutogradError(f"Module: {prefix[:-1]} must be a list, a tuple or a dict, which have an order, got a set")
+    if isinstance(value, list | tuple):
+        value = dict(enumerate(value))
+    items = value if isinstance(value, dict) else vars(value) if isinstance(value, Module) else {}
+    for name, each in items.items():
+        yield from _named(each, f"{prefix}{name}.")
 
 
 class Gradients:
@@ -79,8 +71,8 @@ class Gradients:
         slices: which part of ``vector`` it is, by the same ``id``.
     """
 
-    def __init__(self, slices: dict[Parameter, slice], length: int, dtype: str, xp: ModuleType):
-        self.vector = _aligned_zeros(length, dtype, xp)
+    def __init__(self, slices: dict[Parameter, slice], parameters: Array):
+        self.vector = _aligned_zeros(len(parameters), parameters.dtype, get_array_module(parameters))
         self.slices = {id(parameter): part for parameter, part in slices.items()}
         self.views = {id(parameter): self.vector[part].reshape(parameter.shape) for parameter, part in slices.items()}
         self._written: set[int] = set()
@@ -119,23 +111,22 @@ class ParameterVector:
     def __init__(self, model: Module, dtype: str, xp: ModuleType):
         step = ALIGNMENT // np.dtype(dtype).itemsize  # elements
         self.table: list[tuple[str, tuple[int, ...], int]] = []
-        self._parameters: dict[str, Parameter] = _unshared(model)
+        self._parameters: dict[str, Parameter] = unshared_parameters(model)
         offset = 0
         for name, parameter in self._parameters.items():
             self.table.append((name, parameter.shape, offset))
             offset += -(-parameter.data.size // step) * step
         self.count = sum(parameter.data.size for parameter in self._parameters.values())
         self.data = _aligned_zeros(offset, dtype, xp)
-        slices = {}
+        self._slices: dict[Parameter, slice] = {}
         for parameter, (_, shape, start) in zip(self._parameters.values(), self.table, strict=True):
-            part = slices[parameter] = slice(start, start + parameter.data.size)
+            part = self._slices[parameter] = slice(start, start + parameter.data.size)
             self.data[part] = xp.asarray(parameter.data.ravel(), dtype)
             parameter.data = self.data[part].reshape(shape)
-        self._new_gradients = partial(Gradients, slices, offset, dtype, xp)
-        self._gradients = [self._new_gradients()]
-        self.grad = self._gradients[0].vector
+        first = Gradients(self._slices, self.data)
+        self._gradients, self.grad = [first], first.vector
         for parameter in self._parameters.values():
-            parameter.gradient_buffer, parameter.grad = self._gradients[0], self._gradients[0].views[id(parameter)]
+            parameter.gradient_buffer, parameter.grad = first, first.views[id(parameter)]
         self._model = weakref.ref(model)
 
     @property
@@ -157,7 +148,7 @@ class ParameterVector:
     def gradient_buffers(self, count: int) -> list[Gradients]:
         """``count`` buffers for as many threads: the first is that of ``grad``, as it is; the others are zeroed."""
         while len(self._gradients) < count:
-            self._gradients.append(self._new_gradients())
+            self._gradients.append(Gradients(self._slices, self.data))
         for gradients in self._gradients[1:count]:
             gradients.zero()
         return self._gradients[:count]
@@ -165,7 +156,7 @@ class ParameterVector:
     def _check_model(self) -> None:
         """A layer that was put in later has parameters of its own, which no optimizer would ever update."""
         model = self._model()
-        found = self._parameters if model is None else _unshared(model)
+        found = self._parameters if model is None else unshared_parameters(model)
         others = [name for name, parameter in found.items() if self._parameters.get(name) is not parameter]
         if others or len(found) != len(self._parameters):
             got = f"{len(others)} new ones, such as {others[0]}" if others else f"{len(found)} of {len(self.names)}"
@@ -175,7 +166,7 @@ class ParameterVector:
             )
 
 
-def _unshared(model: Module) -> dict[str, Parameter]:
+def unshared_parameters(model: Module) -> dict[str, Parameter]:
     """Each parameter once, under its first name."""
     names: dict[Parameter, str] = {}
     for name, parameter in model.named_parameters():

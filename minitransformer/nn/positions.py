@@ -1,7 +1,6 @@
 """Position encodings, sinusoidal or learned, and the embedding that they are added to  [sec. 3.4, 3.5]."""
 
 import math
-from types import ModuleType
 
 import numpy as np
 
@@ -66,9 +65,7 @@ class PositionedEmbedding(Module):
             return self.learned[start:stop]
         table = self._sinusoids  # read once: another thread may replace it by its own, shorter one
         if table is None or stop > len(table):
-            table = self._sinusoids = self._make_sinusoids(stop, get_array_module(self.table.data))
+            size = max(128, 2 * stop)  # room to grow: decoding asks for one position more at each step
+            xp = get_array_module(self.table.data)
+            table = self._sinusoids = xp.asarray(sinusoids(0, size, self.d_model), self.table.dtype)
         return Tensor(table[start:stop])
-
-    def _make_sinusoids(self, stop: int, xp: ModuleType) -> Array:
-        stop = max(128, 2 * stop)  # room to grow: decoding asks for one position more at each step
-        return xp.asarray(sinusoids(0, stop, self.d_model), self.table.dtype)

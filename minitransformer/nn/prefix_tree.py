@@ -24,7 +24,7 @@ class PrefixTree:
         self.slots = np.zeros((n_sentences, 0), dtype=bool)
         self._group(np.arange(n_sentences))
 
-    def extend(self, is_token: np.ndarray | None = None) -> np.ndarray:
+    def extend(self, is_token: np.ndarray) -> np.ndarray:
         """One more token for each row where ``is_token``, (R,): the slots, the lowest that no row of its sentence uses.
 
         Returns (R,); what stands there for a row without a token means nothing.
@@ -33,7 +33,7 @@ class PrefixTree:
         used = np.concatenate([used, np.zeros((self.n_sentences, self.width), dtype=bool)], axis=1)  # room for new ones
         free_slots = np.argsort(used, axis=1, kind="stable")  # (B, N + n): the free ones first, ascending
         taken = free_slots[self.sentences, self.grouped_rows - self.sentences * self.width]  # (R,)
-        rows = np.arange(len(taken)) if is_token is None else np.flatnonzero(is_token)
+        rows = np.flatnonzero(is_token)
         slots = np.zeros((len(taken), max(self.slots.shape[1], taken[rows].max(initial=-1) + 1)), dtype=bool)
         slots[:, : self.slots.shape[1]] = self.slots
         slots[rows, taken[rows]] = True

@@ -58,16 +58,15 @@ class Initializer:
 
 
 class ShapesOnly(Initializer):
-    """Stands for initial values whose shapes alone are asked for: one zero, seen as a whole array."""
+    """Initial values of which only the shapes matter: one zero, broadcast to a whole array."""
 
     def __init__(self):
         super().__init__(0)
 
-    def xavier(self, d_in: int, d_out: int) -> np.ndarray:
-        return np.broadcast_to(0.0, (d_in, d_out))
+    def xavier(self, rows: int, columns: int) -> np.ndarray:
+        return np.broadcast_to(0.0, (rows, columns))
+
+    normal = xavier
 
     def xavier_side_by_side(self, d_in: int, *widths: int) -> np.ndarray:
-        return np.broadcast_to(0.0, (d_in, sum(widths)))
-
-    def normal(self, rows: int, d_model: int) -> np.ndarray:
-        return np.broadcast_to(0.0, (rows, d_model))
+        return self.xavier(d_in, sum(widths))

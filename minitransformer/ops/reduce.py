@@ -1,10 +1,18 @@
 """Sums, means and maxima over axes."""
 
+import math
+
+from numpy.lib.array_utils import normalize_axis_tuple
+
 from minitransformer.backend import Array, get_array_module
 from minitransformer.ops.rule import Rule
-from minitransformer.ops.shape import normalized_axes, size_along
 
 Axes = int | tuple[int, ...] | None
+
+
+def _axes(axis: Axes, ndim: int) -> tuple[int, ...]:
+    """``axis`` as a tuple of non-negative axes; ``None`` means all."""
+    return tuple(range(ndim)) if axis is None else normalize_axis_tuple(axis, ndim)
 
 
 def _stretch(grad_y: Array, shape: tuple[int, ...], axes: tuple[int, ...]) -> Array:
@@ -15,7 +23,7 @@ def _stretch(grad_y: Array, shape: tuple[int, ...], axes: tuple[int, ...]) -> Ar
 
 def sum_forward(x: Array, *, axis: Axes = None, keepdims: bool = False) -> tuple[Array, tuple]:
     """y = sum of x over ``axis`` (``None``: over everything)"""
-    axes = normalized_axes(axis, x.ndim)
+    axes = _axes(axis, x.ndim)
     return x.sum(axis=axes, keepdims=keepdims), (x.shape, axes)
 
 
@@ -27,19 +35,19 @@ def sum_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
 
 def mean_forward(x: Array, *, axis: Axes = None, keepdims: bool = False) -> tuple[Array, tuple]:
     """y = mean of x over ``axis``"""
-    axes = normalized_axes(axis, x.ndim)
+    axes = _axes(axis, x.ndim)
     return x.mean(axis=axes, keepdims=keepdims), (x.shape, axes)
 
 
 def mean_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
     """grad_x = grad_y / n for each of the n averaged values"""
     shape, axes = saved
-    return (_stretch(grad_y, shape, axes) / size_along(shape, axes),)
+    return (_stretch(grad_y, shape, axes) / math.prod(shape[axis] for axis in axes),)
 
 
 def max_forward(x: Array, *, axis: Axes = None, keepdims: bool = False) -> tuple[Array, tuple]:
     """y = largest value of x over ``axis``"""
-    axes = normalized_axes(axis, x.ndim)
+    axes = _axes(axis, x.ndim)
     y = x.max(axis=axes, keepdims=True)
     largest = x == y
     return (y if keepdims else y.squeeze(axes)), (largest, axes)

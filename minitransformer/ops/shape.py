@@ -1,11 +1,9 @@
 """Ops that rearrange values without changing them; each backward rearranges the gradient back."""
 
-import math
 from types import EllipsisType
 from typing import Any
 
 from minitransformer.backend import Array, get_array_module
-from minitransformer.errors import ShapeError
 from minitransformer.ops.elementwise import unbroadcast
 from minitransformer.ops.rule import Rule
 
@@ -120,20 +118,6 @@ def merge_heads_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
     """Split the last axis into heads again."""
     ((batch, n_heads, length, width),) = saved
     return (grad_y.reshape(batch, length, n_heads, width).swapaxes(1, 2),)  # (B, H, T, d_v)
-
-
-def normalized_axes(axis: int | tuple[int, ...] | None, ndim: int) -> tuple[int, ...]:
-    """``axis`` as a tuple of non-negative axes; ``None`` means all."""
-    if axis is None:
-        return tuple(range(ndim))
-    axes = tuple(axis) if isinstance(axis, tuple | list) else (axis,)
-    if not all(-ndim <= a < ndim for a in axes):
-        raise ShapeError(f"axis must be from {-ndim} to {ndim - 1}, got {axis}")
-    return tuple(a % ndim for a in axes)
-
-
-def size_along(shape: tuple[int, ...], axes: tuple[int, ...]) -> int:
-    return math.prod(shape[axis] for axis in axes)
 
 
 reshape = Rule("reshape", reshape_forward, reshape_backward)

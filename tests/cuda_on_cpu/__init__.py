@@ -17,7 +17,7 @@ from minitransformer.kernels.cupy import KERNELS, gemm, gemm_lt, launch
 
 
 class _Poisoned:
-    """NumPy, but new arrays are full of NaN, so that a value nobody writes is seen."""
+    """NumPy, but new arrays are full of NaN, so that a value that is never written is seen."""
 
     __name__ = "numpy"
 
@@ -67,7 +67,6 @@ def emulated(monkeypatch) -> Device:
     """For this test NumPy arrays are what CuPy arrays are to the kernels."""
     if kernels.COMPILER is None:
         pytest.skip("g++ is not installed: the kernels cannot be compiled for this machine")
-    pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed: pip install minitransformer[dev]")
     monkeypatch.setattr(launch, "compiled", kernels.compiled)
     monkeypatch.setattr(gemm, "cublas_library", lambda: SimpleNamespace(**vars(products)))
     monkeypatch.setattr(gemm, "cublas_handle", lambda: 0)

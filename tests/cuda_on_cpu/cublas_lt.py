@@ -14,7 +14,7 @@ SEEN += ("refuse_handles", "refuse_heuristics", "refuse_products")
 
 @cache
 def stand_in() -> ctypes.CDLL:
-    """It is called as the real one is: the types and sizes of what ctypes passes are those that the C code takes."""
+    """Called through ctypes like the real one: its C code has the same argument types and sizes."""
     files = (HERE / "emulation.h", FOLDER / "common.cuh", HERE / "cublas_lt.cpp")
     return built("\n".join(file.read_text(encoding="utf-8") for file in files), options_of("float32"))
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from minitransformer.kernels.cupy.source import STORED, options_of, source_of
-from minitransformer.kernels.precision import computed_dtype, half_dtype
+from minitransformer.kernels.precision import computed_dtype
 
 HEADER = Path(__file__).parent / "emulation.h"
 COMPILER = shutil.which("g++")
@@ -114,8 +114,7 @@ def _value(kernel: str, kind: str, value, dtype: str, guarded: dict):
         return ctypes.c_void_p(0)
     pointed = kind.removeprefix("const ").removesuffix("*").strip()
     if pointed != "Unit":
-        stored = half_dtype(dtype) if dtype in ("bfloat16", "float16") else np.dtype(dtype)
-        wanted = {"T": stored, "ACC": computed_dtype(stored)}.get(pointed, POINTED_TO.get(pointed))
+        wanted = {"T": np.dtype(dtype), "ACC": computed_dtype(dtype)}.get(pointed, POINTED_TO.get(pointed))
         assert value.dtype == wanted, f"{kernel}: {kind} of {np.dtype(wanted)} wanted, got {value.dtype}"
     if not value.flags.c_contiguous:  # read by strides
         return ctypes.c_void_p(value.ctypes.data)

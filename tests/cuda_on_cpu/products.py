@@ -6,12 +6,10 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from minitransformer.kernels.cupy.gemm import COMPUTE_FLOAT64, COMPUTE_TF32, DATA_TYPES
-from minitransformer.kernels.precision import half_dtype
 
 
 def _dtype(code: int) -> np.dtype:
-    name = next(name for name, number in DATA_TYPES.items() if number == code)
-    return half_dtype(name) if name in ("bfloat16", "float16") else np.dtype(name)
+    return np.dtype(next(name for name, number in DATA_TYPES.items() if number == code))
 
 
 def _matrices(address: int, code: int, rows: int, columns: int, ld: int, step: int, count: int) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from cases import CASES, as_tuple, booleans, case, cotangents, ids
+from cases import CASES, booleans, case, ids, outputs_and_gradients
 from cuda_checks import check_kernel, placed
 
 N = 4000
@@ -25,15 +25,9 @@ REAL_SIZES = [
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_the_pair_on_cupy_is_the_pair_on_numpy(case, device, rng, relative_error):
     inputs, options = case.make()
-    expected, saved = case.rule.forward(*inputs, **options)
-    grads_y = cotangents(case.rule, as_tuple(expected), rng)
-    wanted = [*as_tuple(expected), *case.rule.backward(*grads_y, saved)]
-    options = dict(zip(options, placed(device, options.values()), strict=True))
-    if isinstance(options.get("index"), tuple):
-        options["index"] = tuple(placed(device, options["index"]))
-    y, saved = case.rule.forward(*placed(device, inputs), **options)
-    grads = case.rule.backward(*placed(device, [None if g is None else np.asarray(g) for g in grads_y]), saved)
-    for result, want in zip([*as_tuple(y), *grads], wanted, strict=True):
+    wanted, grads_y = outputs_and_gradients(case.rule, inputs, options, rng)
+    found, _ = outputs_and_gradients(case.rule, *placed(device, (inputs, options)), rng, placed(device, grads_y))
+    for result, want in zip(found, wanted, strict=True):
         assert isinstance(result, device.xp.ndarray)
         assert relative_error(device.get(result), want) < 1e-11
 
@@ -46,7 +40,7 @@ def test_the_kernel_equals_its_pair_at_real_sizes(case, dtype, device, rng, rela
     check_kernel(case, dtype, device, rng, relative_error)
 
 
-def test_arrays_beyond_two_to_the_31_elements_are_reached(device):
+def test_kernels_reach_elements_beyond_2_to_the_31(device):
     """Where an index of 32 bits would turn around, on a card with room for it."""
     from minitransformer.kernels.cupy.cast import scaled_copy
     from minitransformer.kernels.precision import half_dtype
@@ -59,7 +53,7 @@ def test_arrays_beyond_two_to_the_31_elements_are_reached(device):
     assert float(y[-1]) == 1.0 and float(y[2**31]) == 1.0 and bool((y[-2048:] == 1).all())
 
 
-def test_memory_that_is_full_is_told_with_what_was_asked_for(device):
+def test_out_of_memory_names_the_request(device):
     from minitransformer.cuda_diagnosis import memory_trouble
 
     with pytest.raises(MemoryError) as caught:

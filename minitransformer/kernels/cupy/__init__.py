@@ -6,6 +6,7 @@ from minitransformer.kernels.cupy.embedding import positioned_embedding
 from minitransformer.kernels.cupy.feed_forward import feed_forward
 from minitransformer.kernels.cupy.heads import merge_heads, split_heads
 from minitransformer.kernels.cupy.linear import linear
+from minitransformer.kernels.cupy.masks import draw_mask
 from minitransformer.kernels.cupy.norm import layer_norm, residual_dropout_norm
 from minitransformer.kernels.cupy.projection_loss import projection_loss
 from minitransformer.kernels.cupy.residual import residual_dropout
@@ -28,4 +29,4 @@ KERNELS: tuple[Rule, ...] = (
 FUNCTIONS = {"adam": adam, "sum_of_squares": sum_of_squares}
 """Kernels that belong to no rule: the optimizer's passes over whole vectors."""
 
-__all__ = ["FUNCTIONS", "KERNELS"]
+__all__ = ["FUNCTIONS", "KERNELS", "draw_mask"]

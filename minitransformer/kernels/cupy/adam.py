@@ -19,6 +19,6 @@ def adam(
     inv_sqrt_correction: float,
 ) -> None:
     """As in optim/adam.py, in place; all vectors have the same length and dtype."""
-    blocks = (min(MOST_BLOCKS, *blocks_for(len(w))),)
-    scalars = (len(w), beta1, beta2, eps, step_size, inv_sqrt_correction)
-    launch("adam", "adam", blocks, (THREADS,), (w, m, v, grad, *scalars), w.dtype)
+    blocks = min(MOST_BLOCKS, blocks_for(len(w)))
+    arguments = (w, m, v, grad, len(w), beta1, beta2, eps, step_size, inv_sqrt_correction)
+    launch("adam", "adam", (blocks,), (THREADS,), arguments, w.dtype)

@@ -26,8 +26,8 @@ def attention_forward(
     n_rows = scores.size // n_keys
     mask, n_heads, strides = _mask_by_strides(mask, scores.shape)
     arguments = (scores, weights, None if keep is None else dropped, mask, n_rows, n_heads, n_queries, n_keys)
-    blocks = blocks_for(n_rows, ROWS)
-    launch("softmax", "softmax_forward", blocks, (32, ROWS), (*arguments, *strides, scale, *dropout), q.dtype)
+    arguments += (*strides, scale, *dropout)
+    launch("softmax", "softmax_forward", (blocks_for(n_rows, ROWS),), (32, ROWS), arguments, q.dtype)
     y = matmul(dropped, v, tf32=tf32)  # (..., T, d_v)
     return y, (q, k, v, weights, dropped, dropout, scale, tf32)
 
@@ -41,7 +41,7 @@ def attention_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
     n_keys = weights.shape[-1]
     n_rows = weights.size // n_keys
     arguments = (grad_dropped, weights, grad_scores, n_rows, n_keys, scale, *dropout)
-    launch("softmax", "softmax_backward", blocks_for(n_rows, ROWS), (32, ROWS), arguments, q.dtype)
+    launch("softmax", "softmax_backward", (blocks_for(n_rows, ROWS),), (32, ROWS), arguments, q.dtype)
     grad_q = matmul(grad_scores, k, tf32=tf32)  # (..., T, d_k)
     grad_k = matmul(grad_scores, q, transpose_a=True, tf32=tf32)  # (..., S, d_k)
     return grad_q, grad_k, grad_v

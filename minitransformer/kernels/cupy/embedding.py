@@ -3,7 +3,7 @@
 import numpy as np
 
 from minitransformer.backend import Array, get_array_module
-from minitransformer.kernels.cupy.launch import THREADS, blocks_for, fits_vec16, groups_of_8, launch
+from minitransformer.kernels.cupy.launch import fits_vec16, launch, launch_groups
 from minitransformer.kernels.cupy.linear import rows_of
 from minitransformer.kernels.cupy.masks import CountedMask, arguments_of
 from minitransformer.kernels.cupy.residual import through_dropout
@@ -28,8 +28,9 @@ def positioned_embedding_forward(
     y = xp.empty((*ids.shape, width), stored_dtype(table.dtype))
     dropout = arguments_of(keep, "positioned_embedding", y.shape)
     n_rows, n_positions = len(flat_ids), len(positions)
-    arguments = (table, flat_ids, positions, y, n_rows, width, n_positions, scale, fits_vec16(width, table, positions))
-    launch("embedding", "embed", blocks_for(groups_of_8(n_rows, width)), (THREADS,), (*arguments, *dropout), y.dtype)
+    is_whole = fits_vec16(width, table, positions)
+    arguments = (table, flat_ids, positions, y, n_rows, width, n_positions, scale, is_whole, *dropout)
+    launch_groups("embedding", "embed", n_rows, width, arguments, y.dtype)
     return y, (flat_ids, vocab_size, n_positions, scale, dropout)
 
 
@@ -41,9 +42,8 @@ def positioned_embedding_backward(grad_y: Array, saved: tuple) -> tuple[Array, .
     order = xp.argsort(flat_ids, kind="stable")  # a fixed order of sums: the same bits
     starts = xp.searchsorted(flat_ids[order], xp.arange(vocab_size + 1))  # (V + 1,)
     grad_table = xp.empty((vocab_size, width), computed_dtype(grad.dtype))
-    launch(
-        "embedding", "scatter_add", (vocab_size,), (32, 16), (grad, order, starts, grad_table, width, scale), grad.dtype
-    )
+    arguments = (grad, order, starts, grad_table, width, scale)
+    launch("embedding", "scatter_add", (vocab_size,), (32, 16), arguments, grad.dtype)
     grad_positions = sum_rows(grad.reshape(-1, n_positions * width)).reshape(n_positions, width)
     return grad_table, grad_positions
 

@@ -4,7 +4,7 @@ from minitransformer.backend import Array
 from minitransformer.kernels.cupy.cast import cast_parameter
 from minitransformer.kernels.cupy.gemm import matmul
 from minitransformer.kernels.cupy.gemm_lt import biased_product
-from minitransformer.kernels.cupy.launch import THREADS, blocks_for, fits_vec16, groups_of_8, launch
+from minitransformer.kernels.cupy.launch import fits_vec16, launch_groups
 from minitransformer.kernels.cupy.linear import affine, check_bias, rows_of
 from minitransformer.kernels.cupy.masks import CountedMask, arguments_of
 from minitransformer.kernels.cupy.sums import sum_rows
@@ -25,9 +25,7 @@ def feed_forward_forward(
         active = matmul(rows, first, tf32=tf32)  # (N, d_ff)
         n_rows, d_ff = active.shape
         arguments = (active, b1, n_rows, d_ff, fits_vec16(d_ff, active, b1), *dropout)
-        launch(
-            "feed_forward", "bias_relu_dropout", blocks_for(groups_of_8(n_rows, d_ff)), (THREADS,), arguments, x.dtype
-        )
+        launch_groups("feed_forward", "bias_relu_dropout", n_rows, d_ff, arguments, x.dtype)
     y = affine(active, second, b2, tf32=tf32)  # (N, d_model)
     return y.reshape(*x.shape[:-1], w2.shape[1]), (rows, x.shape, first, second, active, w1.dtype, dropout.factor, tf32)
 
@@ -40,8 +38,7 @@ def feed_forward_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
     grad_hidden = matmul(grad_rows, second, transpose_b=True, tf32=tf32)  # (N, d_ff)
     n_rows, d_ff = grad_hidden.shape
     arguments = (grad_hidden, active, n_rows, d_ff, fits_vec16(d_ff, grad_hidden, active), factor)
-    blocks = blocks_for(groups_of_8(n_rows, d_ff))
-    launch("feed_forward", "relu_dropout_backward", blocks, (THREADS,), arguments, rows.dtype)
+    launch_groups("feed_forward", "relu_dropout_backward", n_rows, d_ff, arguments, rows.dtype)
     grad_w1 = matmul(rows, grad_hidden, transpose_a=True, dtype=dtype, tf32=tf32)
     grad_x = matmul(grad_hidden, first, transpose_b=True, tf32=tf32)  # (N, d_model)
     return grad_x.reshape(x_shape), grad_w1, sum_rows(grad_hidden), grad_w2, sum_rows(grad_rows)

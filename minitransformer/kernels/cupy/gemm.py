@@ -41,43 +41,27 @@ def matmul(
     stack, (n, k), m = sizes_of(a, b, transpose_a, transpose_b)
     if out is None:
         out = get_array_module(a).empty((*stack, n, m), a.dtype if dtype is None else dtype)
-    # cuBLAS is column-major: its y^T = b^T a^T is the row-major y = a b.
-    flags = int(transpose_b), int(transpose_a)
-    _multiply(b, a, out, flags, (m, n, k), math.prod(stack), alpha, 1.0 if add else 0.0, tf32)
-    return out
-
-
-def _multiply(
-    a: Array,
-    b: Array,
-    c: Array,
-    flags: tuple[int, int],
-    sizes: tuple[int, int, int],
-    count: int,
-    alpha: float,
-    beta: float,
-    tf32: bool,
-) -> None:
-    """c = alpha op(a) op(b) + beta c in cuBLAS's terms, ``count`` products: op(a) m x k, op(b) k x n, column-major."""
+    is_double, count = a.dtype.name == "float64", math.prod(stack)
+    compute = COMPUTE_FLOAT64 if is_double else COMPUTE_TF32 if tf32 and a.dtype.name == "float32" else COMPUTE_FLOAT32
+    scales = np.array([alpha, 1.0 if add else 0.0], np.float64 if is_double else np.float32)
+    one, other = scales.ctypes.data, scales.ctypes.data + scales.itemsize
     a, a_step, a_row = _layout(a)
     b, b_step, b_row = _layout(b)
-    m, n, _ = sizes
-    name = a.dtype.name
-    compute = COMPUTE_FLOAT64 if name == "float64" else COMPUTE_TF32 if tf32 and name == "float32" else COMPUTE_FLOAT32
-    factors = np.array([alpha, beta], np.float64 if name == "float64" else np.float32)
-    one, other = factors.ctypes.data, factors.ctypes.data + factors.itemsize
-    a_type, b_type, c_type = (DATA_TYPES[each.dtype.name] for each in (a, b, c))
+    a_type, b_type, y_type = (DATA_TYPES[each.dtype.name] for each in (a, b, out))
+    # cuBLAS is column-major: its y^T = b^T a^T is the row-major y = a b.
+    shape = (cublas_handle(), int(transpose_b), int(transpose_a), m, n, k)
     Counter.launches += 1
     if count == 1:
         cublas_library().gemmEx(
-            cublas_handle(), *flags, *sizes, one, address(a), a_type, a_row, address(b), b_type, b_row,
-            other, address(c), c_type, m, compute, DEFAULT_ALGORITHM,
+            *shape, one, address(b), b_type, b_row, address(a), a_type, a_row, other, address(out), y_type, m,
+            compute, DEFAULT_ALGORITHM,
         )  # fmt: skip
     else:
         cublas_library().gemmStridedBatchedEx(
-            cublas_handle(), *flags, *sizes, one, address(a), a_type, a_row, a_step, address(b), b_type, b_row, b_step,
-            other, address(c), c_type, m, n * m, count, compute, DEFAULT_ALGORITHM,
+            *shape, one, address(b), b_type, b_row, b_step, address(a), a_type, a_row, a_step, other, address(out),
+            y_type, m, n * m, count, compute, DEFAULT_ALGORITHM,
         )  # fmt: skip
+    return out
 
 
 def sizes_of(a: Array, b: Array, transpose_a: bool, transpose_b: bool) -> tuple[tuple[int, ...], tuple[int, int], int]:

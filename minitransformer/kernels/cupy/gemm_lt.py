@@ -123,7 +123,10 @@ class Library:
         self._set("MatmulDesc", descriptor, DESC_EPILOGUE, c_uint32(epilogue))
         self._set("MatmulDesc", descriptor, DESC_BIAS_DATA_TYPE, c_int32(kind))
         self._set("MatmulDesc", descriptor, DESC_BIAS_POINTER, c_void_p(bias))
-        layouts = (self._layout(kind, rows, columns) for rows, columns in ((m, k), (k, n), (m, n)))
+        layouts = (  # of matrices whose columns follow each other without gaps
+            self._made("MatrixLayout", c_int(kind), c_uint64(rows), c_uint64(columns), c_int64(rows))
+            for rows, columns in ((m, k), (k, n), (m, n))
+        )
         plan, found = Plan(descriptor, *layouts, HeuristicResult()), c_int(0)
         preference = self._made("MatmulPreference")
         self._set("MatmulPreference", preference, PREF_MAX_WORKSPACE_BYTES, c_uint64(workspace_bytes))
@@ -145,10 +148,6 @@ class Library:
         self._call("MatmulDescDestroy", plan.descriptor)
         for layout in (plan.a, plan.b, plan.d):
             self._call("MatrixLayoutDestroy", layout)
-
-    def _layout(self, kind: int, rows: int, columns: int) -> c_void_p:
-        """The layout of a matrix whose columns follow each other without gaps."""
-        return self._made("MatrixLayout", c_int(kind), c_uint64(rows), c_uint64(columns), c_int64(rows))
 
     def _made(self, what: str, *arguments: Any) -> c_void_p:
         new = c_void_p()

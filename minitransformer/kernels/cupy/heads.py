@@ -63,15 +63,8 @@ def _move(kernel: str, heads: Array, packed: Array, start: int) -> None:
     width, row, start = (n // unit for n in sizes)
     n = heads.nbytes // unit
     arrays = (packed, heads) if kernel == "split_heads" else (heads, packed)
-    launch(
-        "heads",
-        kernel,
-        blocks_for(n),
-        (THREADS,),
-        (*arrays, n, n_heads, length, width, row, start),
-        "float32",
-        UNIT=unit,
-    )
+    arguments = (*arrays, n, n_heads, length, width, row, start)
+    launch("heads", kernel, (blocks_for(n),), (THREADS,), arguments, "float32", UNIT=unit)
 
 
 split_heads = Rule("split_heads", split_heads_forward, split_heads_backward)

@@ -1,6 +1,6 @@
 """How a kernel is launched: compiled when first needed, its arguments converted to the types that all kernels take."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -31,7 +31,7 @@ def launch(
     kernel: str,
     blocks: tuple[int, ...],
     threads: tuple[int, ...],
-    arguments: tuple,
+    arguments: Sequence,
     dtype: Any,
     **names: int,
 ) -> None:
@@ -43,6 +43,12 @@ def launch(
     Counter.launches += 1
     function = compiled(file, kernel, np.dtype(dtype).name, tuple(sorted(names.items())))
     function(blocks, threads, tuple(_argument(each, kernel) for each in arguments))
+
+
+def launch_groups(file: str, kernel: str, n_rows: int, width: int, arguments: Sequence, dtype: Any) -> None:
+    """As `launch`, with a thread for each group of eight adjacent values; the last of a row may be partial."""
+    groups = n_rows * -(-width // 8)
+    launch(file, kernel, (blocks_for(groups),), (THREADS,), arguments, dtype)
 
 
 @cache
@@ -73,14 +79,9 @@ def _argument(value: Any, kernel: str) -> Any:
     return value
 
 
-def blocks_for(n: int, per_block: int = THREADS) -> tuple[int]:
-    """A grid with at least ``n`` threads, or ``n`` units of ``per_block``."""
-    return (-(-n // per_block),)
-
-
-def groups_of_8(n_rows: int, width: int) -> int:
-    """Groups of eight adjacent values in all rows; the last of a row may be partial."""
-    return n_rows * -(-width // 8)
+def blocks_for(n: int, per_block: int = THREADS) -> int:
+    """Blocks that have at least ``n`` threads, or ``n`` units of which a block has ``per_block``."""
+    return -(-n // per_block)
 
 
 def fits_vec16(width: int, *arrays: Array | None) -> bool:

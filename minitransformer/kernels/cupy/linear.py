@@ -5,7 +5,7 @@ from minitransformer.errors import ShapeError
 from minitransformer.kernels.cupy.cast import cast_parameter
 from minitransformer.kernels.cupy.gemm import matmul
 from minitransformer.kernels.cupy.gemm_lt import biased_product
-from minitransformer.kernels.cupy.launch import THREADS, blocks_for, fits_vec16, groups_of_8, launch
+from minitransformer.kernels.cupy.launch import fits_vec16, launch_groups
 from minitransformer.kernels.cupy.sums import sum_rows
 from minitransformer.kernels.precision import uses_tf32
 from minitransformer.ops.rule import Rule
@@ -39,7 +39,9 @@ def affine(rows: Array, matrix: Array, bias: Array, *, tf32: bool) -> Array:
     y = biased_product(rows, matrix, bias, tf32=tf32)
     if y is None:
         y = matmul(rows, matrix, tf32=tf32)
-        add_bias(y, bias)
+        n_rows, width = y.shape
+        arguments = (y, bias, n_rows, width, fits_vec16(width, y, bias))
+        launch_groups("feed_forward", "add_bias", n_rows, width, arguments, y.dtype)
     return y
 
 
@@ -51,15 +53,6 @@ def check_bias(bias: Array, matrix: Array) -> None:
     """
     if bias.shape != matrix.shape[1:]:
         raise ShapeError(f"linear: the bias must have the shape {matrix.shape[1:]}, got {bias.shape}")
-
-
-def add_bias(y: Array, bias: Array) -> None:
-    """y += bias, (N, width) and (width,)"""
-    n_rows, width = y.shape
-    blocks = blocks_for(groups_of_8(n_rows, width))
-    launch(
-        "feed_forward", "add_bias", blocks, (THREADS,), (y, bias, n_rows, width, fits_vec16(width, y, bias)), y.dtype
-    )
 
 
 linear = Rule("linear", linear_forward, linear_backward)

@@ -9,11 +9,11 @@ import numpy as np
 
 from minitransformer.backend import Array
 from minitransformer.errors import ShapeError
-from minitransformer.kernels.cupy.launch import THREADS, blocks_for, groups_of_8, launch
+from minitransformer.kernels.cupy.launch import launch_groups
 
 
 class DropoutArguments(NamedTuple):
-    """What a kernel is told of a mask: the five DROPOUT_ARGUMENTS of philox.cuh."""
+    """A mask as arguments of a kernel: the five DROPOUT_ARGUMENTS of philox.cuh."""
 
     key0: int
     key1: int
@@ -49,11 +49,9 @@ class CountedMask:
 
     def array(self, xp: ModuleType) -> Array:
         """The same mask as a boolean array, True = kept: what the plain rules take."""
-        width = self.shape[-1]
-        n_rows = math.prod(self.shape[:-1])
+        n_rows, width = math.prod(self.shape[:-1]), self.shape[-1]
         keep = xp.empty(self.shape, dtype=bool)
-        blocks = blocks_for(groups_of_8(n_rows, width))
-        launch("dropout", "keep_mask", blocks, (THREADS,), (keep, n_rows, width, *self.arguments), "float32")
+        launch_groups("dropout", "keep_mask", n_rows, width, (keep, n_rows, width, *self.arguments), "float32")
         return keep
 
 
@@ -63,7 +61,7 @@ def draw_mask(rule: str, key: tuple[int, ...], site: int, shape: tuple[int, ...]
 
 
 def arguments_of(keep: CountedMask | None, name: str, shape: tuple[int, ...]) -> DropoutArguments:
-    """What a kernel must be told of ``keep``.
+    """``keep`` as arguments of a kernel.
 
     Raises:
         ShapeError: it is an array, which the plain rules take, or of another shape.

@@ -30,8 +30,9 @@ def residual_dropout_norm_forward(
     n_rows, width = rows.shape
     inv_std = xp.empty(n_rows, computed_dtype(x.dtype))
     threads, groups = block_of(width)
-    arguments = (rows, others, gamma, beta, y, x_hat, inv_std, width, eps, fits_vec16(width, rows, others, gamma, beta))
-    launch("norm", "norm_forward", (n_rows,), (threads,), (*arguments, *dropout), x.dtype, GROUPS=groups)
+    is_whole = fits_vec16(width, rows, others, gamma, beta)
+    arguments = (rows, others, gamma, beta, y, x_hat, inv_std, width, eps, is_whole, *dropout)
+    launch("norm", "norm_forward", (n_rows,), (threads,), arguments, x.dtype, GROUPS=groups)
     return y.reshape(x.shape), (x_hat, inv_std, gamma, dropout)
 
 
@@ -44,11 +45,9 @@ def residual_dropout_norm_backward(grad_y: Array, saved: tuple) -> tuple[Array, 
     grad_sublayer = xp.empty_like(grad_rows) if dropout.threshold else None
     parts = xp.empty((min(n_rows, PARTS), 2 * width), inv_std.dtype)
     threads, groups = block_of(width)
-    arguments = (grad_rows, x_hat, inv_std, gamma, grad_x, grad_sublayer, parts, n_rows, width)
     is_whole = fits_vec16(width, grad_rows, x_hat, gamma)
-    launch(
-        "norm", "norm_backward", (len(parts),), (threads,), (*arguments, is_whole, *dropout), x_hat.dtype, GROUPS=groups
-    )
+    arguments = (grad_rows, x_hat, inv_std, gamma, grad_x, grad_sublayer, parts, n_rows, width, is_whole, *dropout)
+    launch("norm", "norm_backward", (len(parts),), (threads,), arguments, x_hat.dtype, GROUPS=groups)
     sums = sum_rows(parts)  # (2 * d_model,)
     grad_x = grad_x.reshape(grad_y.shape)
     grad_sublayer = grad_x if grad_sublayer is None else grad_sublayer.reshape(grad_y.shape)
@@ -57,8 +56,7 @@ def residual_dropout_norm_backward(grad_y: Array, saved: tuple) -> tuple[Array, 
 
 def layer_norm_forward(x: Array, gamma: Array, beta: Array, *, eps: float = 1e-6) -> tuple[Array, tuple]:
     """As in ops/layer_norm.py."""
-    y, saved = residual_dropout_norm_forward(x, None, gamma, beta, eps=eps)
-    return y, saved
+    return residual_dropout_norm_forward(x, None, gamma, beta, eps=eps)
 
 
 def layer_norm_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:

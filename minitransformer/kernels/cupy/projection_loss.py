@@ -33,7 +33,7 @@ def projection_loss_forward(
     losses = xp.empty((len(x), 2), np.float64)
     scale = HALF_SCALE if x.dtype == np.float16 else 1.0
     # Gradients of the type of logits are written over them.
-    buffer = None if x.dtype == dtype else xp.empty(_chunk_shape(x, table), x.dtype)
+    buffer = None if x.dtype == dtype else _empty_chunk(x, table, x.dtype)
     for part, logits in _chunks(x, matrix, tf32):
         grad = logits if buffer is None else buffer[: len(logits)]
         _cross_entropy(logits, targets[part], losses[part], grad, label_smoothing, pad_id, scale)
@@ -59,18 +59,18 @@ def projection_loss_inference_forward(
     return _totals(losses, computed_dtype(x.dtype))
 
 
-def _chunk_shape(x: Array, table: Array) -> tuple[int, int]:
-    return min(len(x), chunk_rows(len(table))), len(table)
-
-
 def chunk_rows(vocab_size: int) -> int:
     """Rows of logits held at a time."""
     return max(1, CHUNK_ELEMENTS // vocab_size)
 
 
+def _empty_chunk(x: Array, table: Array, dtype: np.dtype) -> Array:
+    return get_array_module(x).empty((min(len(x), chunk_rows(len(table))), len(table)), dtype)
+
+
 def _chunks(x: Array, matrix: Array, tf32: bool) -> Iterator[tuple[slice, Array]]:
     """Slices of the rows, and their logits, (n, V), always in the same memory."""
-    buffer = get_array_module(x).empty(_chunk_shape(x, matrix), computed_dtype(x.dtype))
+    buffer = _empty_chunk(x, matrix, computed_dtype(x.dtype))
     for start in range(0, len(x), len(buffer)):
         part = slice(start, min(start + len(buffer), len(x)))
         yield part, matmul(x[part], matrix, transpose_b=True, out=buffer[: part.stop - start], tf32=tf32)

@@ -1,7 +1,7 @@
 """Kernel of residual_dropout: masks are drawn again in backward, so none is read or kept."""
 
 from minitransformer.backend import Array, get_array_module
-from minitransformer.kernels.cupy.launch import THREADS, blocks_for, fits_vec16, groups_of_8, launch
+from minitransformer.kernels.cupy.launch import fits_vec16, launch_groups
 from minitransformer.kernels.cupy.linear import rows_of
 from minitransformer.kernels.cupy.masks import CountedMask, DropoutArguments, arguments_of
 from minitransformer.ops.rule import Rule
@@ -33,7 +33,7 @@ def dropped_sum(x: Array | None, sublayer: Array, dropout: DropoutArguments) -> 
     y = get_array_module(rows).empty_like(rows)
     n_rows, width = rows.shape
     arguments = (others, rows, y, n_rows, width, fits_vec16(width, others, rows), *dropout)
-    launch("dropout", "residual_dropout", blocks_for(groups_of_8(n_rows, width)), (THREADS,), arguments, rows.dtype)
+    launch_groups("dropout", "residual_dropout", n_rows, width, arguments, rows.dtype)
     return y.reshape(sublayer.shape)
 
 

@@ -24,7 +24,7 @@ def sum_rows(x: Array) -> Array:
 
 def sum_of_squares(x: Array) -> Array:
     """sum_i x_i^2, (n,) to (), float64: it stays on the device"""
-    blocks = min(MOST_BLOCKS, *blocks_for(len(x)))
+    blocks = min(MOST_BLOCKS, blocks_for(len(x)))
     parts = get_array_module(x).empty((blocks, 1), np.float64)
     launch("sums", "sum_squares", (blocks,), (THREADS,), (x, parts, len(x)), x.dtype)
     return sum_rows(parts).reshape(())

@@ -1,6 +1,7 @@
 """The fast kernels on NumPy arrays."""
 
 from minitransformer.kernels.numpy.attention import attention
+from minitransformer.kernels.numpy.masks import draw_mask
 from minitransformer.kernels.numpy.projection import OutputProjection
 from minitransformer.kernels.numpy.projection_loss import projection_loss
 from minitransformer.kernels.numpy.residual import residual_dropout_norm
@@ -10,3 +11,5 @@ KERNELS: tuple[Rule, ...] = (attention, projection_loss, residual_dropout_norm)
 
 FUNCTIONS = {"output_projection": OutputProjection}
 """What is no rule: the logits of decoding."""
+
+__all__ = ["FUNCTIONS", "KERNELS", "draw_mask"]

@@ -24,43 +24,31 @@ def chunk_rows(vocab_size: int) -> int:
     return max(CHUNK_ROWS, CHUNK_ELEMENTS // vocab_size)
 
 
-class _Chunks:
-    """Loops over rows of x; per chunk it yields exp(logits - max), and accumulates loss and nll.
+def _chunks(
+    x: Array, table: Array, targets: Array, real: Array, mean_row: Array, label_smoothing: float
+) -> Iterator[tuple[slice, Array, Array, tuple, list[float]]]:
+    """Rows of x, chunk by chunk: (which, exp(logits - max), the sum of each row, index of the targets, [loss, nll]).
 
     loss_n = ln Z_n - (1 - eps) logit_n,target - eps mean_v logit_nv,   Z_n = sum_v exp(logit_nv)
+
+    real: (N,), no padding   mean_row: (d_model,), the mean of the table's rows: x . mean_row is the mean of the logits
     """
-
-    def __init__(self, x: Array, table: Array, targets: Array, label_smoothing: float, pad_id: int):
-        self.x, self.table, self.targets, self.eps = x, table, targets, label_smoothing
-        self.real = targets != pad_id  # (N,)
-        self.mean_row = table.mean(axis=0)  # (d_model,): x . mean_row is the mean of a row of logits
-        self.loss = self.nll = 0.0
-
-    def __iter__(self) -> Iterator[tuple[slice, Array, Array, tuple]]:
-        rows = chunk_rows(len(self.table))
-        buffer = np.empty((min(rows, len(self.x)), len(self.table)), self.x.dtype)
-        ones = np.ones(len(self.table), self.x.dtype)
-        for start in range(0, len(self.x), rows):
-            part = slice(start, min(start + rows, len(self.x)))
-            logits = np.matmul(self.x[part], self.table.T, out=buffer[: part.stop - start])  # (n, V)
-            at_target = (np.arange(len(logits)), self.targets[part])
-            largest = logits.max(axis=1)  # (n,)
-            target_logit = logits[at_target]
-            logits -= largest[:, None]
-            exps = np.exp(logits, out=logits)
-            total = exps @ ones  # (n,): Z / exp(largest); a product with ones is the fastest row sum
-            self._count(part, np.log(total) + largest, target_logit)
-            yield part, exps, total, at_target
-
-    def _count(self, part, log_z, target_logit):
-        real = self.real[part]
-        mean_logit = self.x[part] @ self.mean_row
-        self.nll += float(((log_z - target_logit) * real).sum(dtype=np.float64))
-        loss = log_z - (1.0 - self.eps) * target_logit - self.eps * mean_logit
-        self.loss += float((loss * real).sum(dtype=np.float64))
-
-    def totals(self) -> tuple[Array, Array]:
-        return np.asarray(self.loss, self.x.dtype), np.asarray(self.nll, self.x.dtype)
+    rows = chunk_rows(len(table))
+    buffer = np.empty((min(rows, len(x)), len(table)), x.dtype)
+    ones = np.ones(len(table), x.dtype)
+    for start in range(0, len(x), rows):
+        part = slice(start, min(start + rows, len(x)))
+        logits = np.matmul(x[part], table.T, out=buffer[: part.stop - start])  # (n, V)
+        at_target = (np.arange(len(logits)), targets[part])
+        largest = logits.max(axis=1)  # (n,)
+        target_logit = logits[at_target]
+        logits -= largest[:, None]
+        exps = np.exp(logits, out=logits)
+        total = exps @ ones  # (n,): Z / exp(largest); a product with ones is the fastest row sum
+        log_z = np.log(total) + largest
+        nll = log_z - target_logit
+        loss = log_z - (1.0 - label_smoothing) * target_logit - label_smoothing * (x[part] @ mean_row)
+        yield part, exps, total, at_target, [(each * real[part]).sum(dtype=np.float64) for each in (loss, nll)]
 
 
 def projection_loss_forward(
@@ -68,12 +56,14 @@ def projection_loss_forward(
 ) -> tuple[tuple[Array, Array], tuple]:
     """As in ops/projection_loss.py. grad_logits = exps / total - (1 - eps) onehot - eps / V, and each term is applied
     where it is cheapest: 1 / total scales rows of x instead of logits, eps / V is one vector for all rows."""
-    chunks = _Chunks(x, table, targets, label_smoothing, pad_id)
+    real, mean_row = targets != pad_id, table.mean(axis=0)
+    losses = np.zeros(2)  # loss and nll
     grad_x = np.empty_like(x)  # (N, d_model)
     grad_table = np.zeros_like(table)  # (V, d_model)
-    for part, exps, total, at_target in chunks:
+    for part, exps, total, at_target, of_chunk in _chunks(x, table, targets, real, mean_row, label_smoothing):
+        losses += of_chunk
         exps[at_target] -= (1.0 - label_smoothing) * total
-        weight = (chunks.real[part] / total).astype(x.dtype)[:, None]  # (n, 1), zero at padding
+        weight = (real[part] / total).astype(x.dtype)[:, None]  # (n, 1), zero at padding
         np.matmul(exps, table, out=grad_x[part])
         grad_x[part] *= weight
         weighted = x[part] * weight  # (n, d_model)
@@ -82,9 +72,13 @@ def projection_loss_forward(
             grad_table[rows] += exps[:, rows].T @ weighted
     if label_smoothing:
         # mean_row = sum_v table_v / V, so these are the products of eps / V with all rows of the other factor.
-        grad_x -= np.outer(chunks.real, label_smoothing * chunks.mean_row).astype(x.dtype, copy=False)
-        grad_table -= (label_smoothing / len(table)) * (chunks.real.astype(x.dtype) @ x)
-    return chunks.totals(), (grad_x, grad_table)
+        grad_x -= np.outer(real, label_smoothing * mean_row).astype(x.dtype, copy=False)
+        grad_table -= (label_smoothing / len(table)) * (real.astype(x.dtype) @ x)
+    return _as_arrays(losses, x.dtype), (grad_x, grad_table)
+
+
+def _as_arrays(losses: np.ndarray, dtype: np.dtype) -> tuple[Array, Array]:
+    return np.asarray(losses[0], dtype), np.asarray(losses[1], dtype)
 
 
 def projection_loss_backward(grad_loss: Array, grad_nll: None, saved: tuple) -> tuple[Array, ...]:
@@ -99,10 +93,10 @@ def projection_loss_inference_forward(
     x: Array, table: Array, *, targets: Array, label_smoothing: float = 0.0, pad_id: int = PAD
 ) -> tuple[Array, Array]:
     """The two losses alone."""
-    chunks = _Chunks(x, table, targets, label_smoothing, pad_id)
-    for _ in chunks:
-        pass
-    return chunks.totals()
+    losses = np.zeros(2)
+    for *_, of_chunk in _chunks(x, table, targets, targets != pad_id, table.mean(axis=0), label_smoothing):
+        losses += of_chunk
+    return _as_arrays(losses, x.dtype)
 
 
 projection_loss = Rule(
