@@ -62,11 +62,8 @@ def binarise(
     pairs = chain.from_iterable(stream_parallel(src, tgt) for src, tgt in files)
     tasks = ((text, max_length, some) for some in in_chunks(pairs))
     try:
-        with (
-            staging_folder(folder.with_name(f".{folder.name}.partial")) as partial,
-            tqdm(desc="encode", unit="pair", disable=not progress) as bar,
-        ):
-            counts = _write_ids(partial, map_in_processes(_encode, tasks, processes), tokenizer.vocab_size, bar)
+        with staging_folder(folder.with_name(f".{folder.name}.partial")) as partial:
+            counts = _write_ids(partial, map_in_processes(_encode, tasks, processes), tokenizer.vocab_size, progress)
             if not counts["pairs"]:
                 raise DataError(
                     f"binarise: at least one pair must be left, got none ({counts['n_empty']} with an empty side, "
@@ -80,10 +77,10 @@ def binarise(
     return header
 
 
-def _write_ids(folder: Path, parts: Iterable[Part], vocab_size: int, bar: tqdm) -> Counter[str]:
+def _write_ids(folder: Path, parts: Iterable[Part], vocab_size: int, progress: bool) -> Counter[str]:
     """Write the files of both sides; returns the sums of the counts."""
     counts: Counter[str] = Counter()
-    with ExitStack() as stack:
+    with ExitStack() as stack, tqdm(desc="encode", unit="pair", disable=not progress) as bar:
         files = {
             (side, kind): stack.enter_context(open(folder / f"{side}.{kind}", "wb"))
             for side, kind in product(SIDES, ("ids", "ends"))
