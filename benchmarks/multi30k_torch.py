@@ -23,32 +23,35 @@ from minitransformer.errors import ConfigError, MiniTransformerError
 from minitransformer.models import Transformer
 from minitransformer.text import BatchStream
 from minitransformer.training import Corpus
-from minitransformer.training.metrics import Meter, MetricsLog
+from minitransformer.training.metrics import Meter
+from minitransformer.training.recorder import MetricsRecorder
 
 
-def train(config: Config, corpus: Corpus, log: MetricsLog, *, updates: int, log_every: int, progress: bool = True):
-    """``updates`` updates of the replica of ``Transformer(config.model, training.seed)``; returns the replica."""
-    settings = config.training
+def train(config: Config, corpus: Corpus, path: Path, *, updates: int, log_every: int, progress: bool = True):
+    """``updates`` updates of the replica of ``Transformer(config.model, training.seed)``; returns the replica.
+
+    path: the file of metrics
+    """
+    settings, k = config.training, config.training.micro_batches
     pieces = corpus.tokenizer.vocab_size if corpus.tokenizer else config.model.vocab_size
     model = TorchTransformer.from_ours(Transformer(replace(config.model, vocab_size=pieces), seed=settings.seed))
     optimizer = torch_adam(model, settings)
     torch.manual_seed(settings.seed)
     budgets = {"src_tokens": config.data.src_tokens, "tgt_tokens": config.data.tgt_tokens}
     stream = BatchStream(*corpus.train, **budgets, seed=settings.seed)
-    meter, began = Meter(), time.monotonic()
+    meter = Meter()
+    recorder = MetricsRecorder(path, True, log_every, lambda update: stream.position((update - 1) * k)[0] + 1)
     bar = tqdm(range(1, updates + 1), unit="update", disable=not progress, mininterval=2.0)
     for update in bar:
         step_began = time.monotonic()
-        first = (update - 1) * settings.micro_batches
-        batches = [stream.batch(first + i) for i in range(settings.micro_batches)]
+        batches = [stream.batch(number) for number in range((update - 1) * k, update * k)]
         result = torch_train_step(model, optimizer, batches, update=update, config=settings)
         meter.add(result, time.monotonic() - step_began)
         if update % log_every == 0:
-            where = {"update": update, "epoch": stream.position(first)[0] + 1}
             seen = meter.losses() | {"learning_rate": result.learning_rate} | meter.speed()
-            log.write("train", **where, **seen, seconds=round(time.monotonic() - began, 3))
+            recorder.write("train", update, seen)
             bar.set_postfix_str(f"loss {seen['loss']:.3f}", refresh=False)
-            meter.clear()
+            meter = Meter()
     return model
 
 
@@ -69,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         torch.set_num_threads(options.threads)
         corpus = Corpus.from_files(config.data)
         path.parent.mkdir(parents=True, exist_ok=True)
-        train(config, corpus, MetricsLog(path), updates=options.updates, log_every=options.log_every)
+        train(config, corpus, path, updates=options.updates, log_every=options.log_every)
     except MiniTransformerError as error:
         print(error, file=sys.stderr)
         return 2

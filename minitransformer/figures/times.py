@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from minitransformer.figures.canvas import new_figure
 
 if TYPE_CHECKING:
@@ -25,22 +27,16 @@ def draw_times(table: Mapping[str, Mapping[str, float]], updates: int, threads: 
         MissingPackageError: matplotlib is not installed.
     """
     rows = _group_small_ops(table)
-    whole = sum(sum(parts.values()) for parts in rows.values())
     figure = new_figure(8.0, 1.6 + 0.32 * len(rows))
     axes = figure.subplots()
-    ends = dict.fromkeys(rows, 0.0)
-    for part, colour in PARTS.items():
-        lengths = [parts.get(part, 0.0) for parts in rows.values()]
-        axes.barh(
-            list(rows), lengths, left=list(ends.values()), color=colour, edgecolor="black", linewidth=0.5, label=part
-        )
-        ends = {name: end + length for (name, end), length in zip(ends.items(), lengths, strict=True)}
-    for name, end in ends.items():
-        axes.annotate(
-            f"{end / whole:.1%}", (end, name), xytext=(4, 0), textcoords="offset points", va="center", fontsize=8
-        )
+    lengths = np.array([[parts.get(part, 0.0) for parts in rows.values()] for part in PARTS])  # (parts, ops)
+    ends = lengths.cumsum(axis=0)
+    for (part, colour), length, end in zip(PARTS.items(), lengths, ends, strict=True):
+        style = {"color": colour, "edgecolor": "black", "linewidth": 0.5}
+        bars = axes.barh(list(rows), length, left=end - length, label=part, **style)
+    axes.bar_label(bars, [f"{share:.1%}" for share in ends[-1] / ends[-1].sum()], padding=4, fontsize=8)
     axes.invert_yaxis()
-    axes.set_xlim(0, 1.12 * max(ends.values()))  # space for the percentages
+    axes.set_xlim(0, 1.12 * ends[-1].max())  # space for the percentages
     suffix = "" if threads == 1 else f", {threads} threads added up"
     axes.set_xlabel(f"milliseconds per update{suffix}")
     axes.set_title(f"Where the time of an update goes (mean of {updates:,})", fontsize=11)
