@@ -1,4 +1,4 @@
-"""A character-level language model: it learns the letters of a text, one after the other, and writes on from a prompt.
+"""A character-level language model: it learns to predict the next character of a text, and continues a prompt.
 
     twenty-nine, thirty, thirty-one,  ->  thirty-two, thirty-three, thirty-four, ...
 
@@ -61,11 +61,11 @@ def cut(text: list[str], length: int) -> list[str]:
     return parts
 
 
-def write_on(model: Model, characters: str, prompt: str, n_more: int) -> str:
-    """The prompt and what a beam of four finds to be its most probable end."""
+def continued(model: Model, characters: str, prompt: str, n_more: int) -> str:
+    """The prompt and its most probable continuation, by a beam of four."""
     unknown = sorted(set(prompt) - set(characters))
     if unknown:
-        raise ConfigError(f"--prompt must have characters of the text alone, got {''.join(unknown)!r}")
+        raise ConfigError(f"--prompt must consist of characters of the text, got {''.join(unknown)!r}")
     ids = [UNK + 1 + characters.index(each) for each in prompt]
     best = beam_search(model, pad_batch([ids], [[]]).src, max_extra=max(0, n_more - len(ids)))[0][0]
     return prompt + "".join(characters[token - UNK - 1] for token in best.ids if token > UNK)
@@ -102,7 +102,7 @@ def make_config(arguments: argparse.Namespace, n_characters: int) -> Config:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--text", type=Path, metavar="FILE", help="UTF-8 text to learn (default: counting aloud)")
-    parser.add_argument("--prompt", action="append", help="beginning to write on from; may be given several times")
+    parser.add_argument("--prompt", action="append", help="text to be continued; may be given several times")
     parser.add_argument("--length", type=int, default=160, help="characters of a line at most (default 160)")
     parser.add_argument("--updates", type=int, default=1500, help="updates of the parameters (default 1500)")
     parser.add_argument("--seed", type=int, default=1, help="of text, weights and order (default 1)")
@@ -128,7 +128,7 @@ def main() -> int:
     nll = next(line["nll"] for line in reversed(metrics) if line["kind"] == "valid")
     sample = [
         f"{nll:.3f} nats a character on lines it never saw",
-        *(write_on(model, characters, p, 120) for p in prompts),
+        *(continued(model, characters, p, 120) for p in prompts),
     ]
     print(*sample, sep="\n")
     (folder / "sample.txt").write_text("\n".join(sample) + "\n", encoding="utf-8")

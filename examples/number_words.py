@@ -2,8 +2,8 @@
 
     seven hundred forty-three thousand two hundred five  ->  siebenhundertdreiundvierzigtausendzweihundertfünf
 
-The order of ones and tens turns round, words join, and forms depend on what follows: eins, but einundzwanzig and
-eintausend. The model sees up to 100,000 of the million numbers and is then asked for 1,000 that it never saw.
+The order of ones and tens is reversed, words are joined, and forms depend on what follows: eins, but einundzwanzig and
+eintausend. The model sees up to 100,000 of the million numbers and is then tested on 1,000 that it never saw.
 
     python examples/number_words.py        about two minutes on two cores
 """
@@ -127,7 +127,7 @@ def main() -> int:
     began = time.monotonic()
     trainer = Trainer(config, Corpus.from_lines(tokenizer, pairs["train"], pairs["valid"]))
     outcome = trainer.run()
-    print(f"{outcome.update} updates; this sitting took {time.monotonic() - began:.0f} s")
+    print(f"{outcome.update} updates; this session took {time.monotonic() - began:.0f} s")
     if outcome.signal is not None:
         return outcome.exit_status
 

@@ -5,7 +5,7 @@
     python examples/sequences.py copy --kernels simple        the readable ops alone
 
 A sequence has 1 to 20 of 30 symbols. No sequence of the test occurs in training, so remembering does not help: to
-copy, the decoder must look at the position it writes; to reverse, at the same distance from the other end.
+copy, the decoder must attend to the position it writes; to reverse, to the one as far from the other end.
 """
 
 import argparse
@@ -126,7 +126,7 @@ def main() -> int:
     trainer = Trainer(make_config(arguments), Corpus(train_pairs, valid_pairs))
     began = time.monotonic()
     outcome = trainer.run()
-    print(f"{outcome.update} updates; this sitting took {time.monotonic() - began:.0f} s")
+    print(f"{outcome.update} updates; this session took {time.monotonic() - began:.0f} s")
     if outcome.signal is not None:
         return outcome.exit_status
     checkpoints = trainer.folder.paths()[-AVERAGED:]

@@ -96,7 +96,7 @@ TABLE3_ROWS: dict[str, dict] = {
 
 @dataclass(frozen=True)
 class DataConfig(Section):
-    """Which text, cut how, in batches of which size  [sec. 5.1]."""
+    """The text, its tokenizer and the size of batches  [sec. 5.1]."""
 
     train_src: str = option("", "source side of the training text, path (.gz and .xz too)")
     train_tgt: str = option("", "target side of the training text, path")
@@ -111,7 +111,7 @@ class DataConfig(Section):
 
 @dataclass(frozen=True)
 class ExecutionConfig(Section):
-    """Where and how the same model is computed. A run may resume with other values: only rounding depends on them."""
+    """Where and how the model is computed. A run may resume with other values: only rounding depends on them."""
 
     device: str = option("auto", "where arrays live; auto: the GPU if one is usable", choices=("cpu", "cuda", "auto"))
     precision: str = option(
@@ -132,7 +132,7 @@ class TrainingConfig(Section):
     micro_batches: int = option(1, "micro-batches whose gradients make one update", low=1, high=10000)
     threads: int = option(
         0,
-        "micro-batches computed side by side on the CPU (0: one for each core if there are as many)",
+        "micro-batches computed in parallel on the CPU (0: one for each core if there are as many)",
         low=0,
         high=1000,
     )
@@ -153,7 +153,7 @@ class TrainingConfig(Section):
     beta1: float = option(0.9, "Adam's decay of the mean gradient", low=0, high=0.999999)
     beta2: float = option(0.98, "Adam's decay of the mean squared gradient", low=0, high=0.999999)
     eps: float = option(1e-9, "Adam's epsilon", low=1e-16)
-    clip_norm: float = option(0.0, "gradients are shortened to this norm (0: no clipping, as the paper)", low=0)
+    clip_norm: float = option(0.0, "larger gradients are scaled to this norm (0: no clipping, as the paper)", low=0)
     log_every: int = option(50, "updates between two lines of metrics", low=1)
     validate_every: int = option(1000, "updates between two validations (0: never)", low=0)
     validate_bleu: bool = option(False, "also translate the validation text greedily and score it")

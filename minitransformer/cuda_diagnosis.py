@@ -25,7 +25,7 @@ def driver_version() -> int:
 
 
 def cuda_trouble() -> str | None:
-    """Why CuPy cannot compute here, with the cure, or ``None`` if it can."""
+    """Why CuPy cannot compute here, with the remedy, or ``None`` if it can."""
     if not is_installed("cupy"):
         return f"CuPy is not installed; {install_hint('cuda13')} (cuda12 for cards before Turing)"
     try:

@@ -20,7 +20,7 @@ class ConfigError(MiniTransformerError, ValueError):
 
 
 class DataError(MiniTransformerError, ValueError):
-    """A text file, a vocabulary or a batch is not what it must be."""
+    """A text file, a vocabulary or a batch is invalid."""
 
 
 class CheckpointError(MiniTransformerError, RuntimeError):

@@ -65,7 +65,7 @@ def test_the_language_model_learns_any_text_and_writes_on(tmp_path, monkeypatch,
     assert "nats a character on lines it never saw" in printed and "\nline 1" in printed
     assert all((tmp_path / "run" / name).is_file() for name in ("sample.txt", "curves.png"))
     monkeypatch.setattr(sys, "argv", ["language_model", *options, "--prompt", "Ω"])
-    with pytest.raises(ConfigError, match="--prompt must have characters of the text alone, got 'Ω'"):
+    with pytest.raises(ConfigError, match="--prompt must consist of characters of the text, got 'Ω'"):
         language_model.main()
 
 

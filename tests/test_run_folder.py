@@ -95,5 +95,5 @@ def test_a_run_whose_checkpoints_are_all_damaged_does_not_silently_begin_anew(tm
     tiny_trainer(tmp_path, updates=4).run()
     for path in (tmp_path / "checkpoints").iterdir():
         path.write_bytes(b"")
-    with pytest.raises(CheckpointError, match="1 damaged; delete them to begin anew"):
+    with pytest.raises(CheckpointError, match="1 damaged; delete them to start from scratch"):
         tiny_trainer(tmp_path, updates=4)

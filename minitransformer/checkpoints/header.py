@@ -18,7 +18,7 @@ def slices(table: Table) -> dict[str, slice]:
 def count(value: object) -> int:
     """``value`` if it is an integer of at least 0, else ValueError."""
     if type(value) is not int or value < 0:
-        raise ValueError(f"{value!r} is no count")
+        raise ValueError(f"{value!r} is not a count")
     return value
 
 

@@ -94,7 +94,7 @@ class RunFolder:
         if paths:
             raise CheckpointError(
                 f"checkpoint: {self.checkpoints} must hold a whole checkpoint to resume from, "
-                f"got {len(paths)} damaged; delete them to begin anew"
+                f"got {len(paths)} damaged; delete them to start from scratch"
             )
         return None
 

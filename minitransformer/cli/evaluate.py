@@ -1,4 +1,4 @@
-"""``evaluate``: translate a test set and score it: sacreBLEU, the paper's own BLEU, and what each trick adds."""
+"""``evaluate``: translate a test set and score it: sacreBLEU, the paper's own BLEU, and an ablation."""
 
 import argparse
 import json
@@ -32,7 +32,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     parser.add_argument(
         "--ablation",
         action="store_true",
-        help="print what each trick adds: last checkpoint, mean, beam, length penalty (default: one score)",
+        help="print what averaging, the beam and the length penalty each add (default: one score)",
     )
     parser.add_argument("--last", type=int, metavar="K", help="checkpoints in the mean of --ablation (default: 5)")
     add_search_options(parser)

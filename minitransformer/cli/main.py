@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            # Translations are UTF-8 whatever the locale; a file name that is no text must not end in a traceback.
+            # Translations are UTF-8 whatever the locale; a file name that is not UTF-8 must not end in a traceback.
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     try:
         return _run(build_parser().parse_args(argv))

@@ -26,7 +26,7 @@ def translate_lines(
 ) -> list[str] | list[list[str]]:
     """The translation of each line; with n_best above 1 a list of up to n_best translations of each, best first.
 
-    An empty line, or one of nothing but spaces, is translated by the empty line. A translation is one line: a line feed
+    The translation of an empty line, or of spaces alone, is an empty line. A translation is one line: a line feed
     that the model generates becomes a space.
 
     Raises: as `search_lines`; DataError if the model generates an id that the tokenizer does not know.

@@ -87,7 +87,7 @@ class Model(Module, ABC):
 
     @abstractmethod
     def encode(self, src_ids: Array) -> Memory:
-        """What the input (B, S) means for decoding; nothing is recorded."""
+        """The source (B, S), encoded for decoding; no gradients are recorded."""
 
     @abstractmethod
     def start_cache(self, memory: Memory, max_length: int) -> KeyValueCache:
@@ -117,11 +117,11 @@ class Model(Module, ABC):
 
     @property
     def max_positions(self) -> int | None:
-        """Most tokens of a sentence, with EOS or BOS, where positions are learned; else None."""
+        """Maximum tokens of a sentence, including EOS or BOS, if positions are learned; else None."""
         return self.config.max_positions if self.config.positions == "learned" else None
 
     def in_training(self) -> AbstractContextManager:
-        """Within the block rules compute in the model's own precision and kernel mode."""
+        """A context in which rules compute in the model's own precision and kernel mode."""
         return kernels.mode(self.kernel_mode, self.precision)
 
     def in_inference(self) -> AbstractContextManager:
@@ -129,7 +129,7 @@ class Model(Module, ABC):
         return kernels.mode(self.kernel_mode, "float32" if self.precision == "float32" else "tf32")
 
     def checked_ids(self, ids: Array, name: str) -> Array:
-        """``ids`` on the model's device. NumPy ids are checked: a wrong one would silently take another row.
+        """``ids`` on the model's device. NumPy ids are checked: an invalid one could silently select another row.
 
         Raises:
             ShapeError: they are not a (B, T) array of ids in the vocabulary.

@@ -60,12 +60,12 @@ class Transformer(Model):
             return self.token_loss(hidden, self.projection, batch.tgt_out)
 
     def _hidden(self, src_ids: Array, tgt_ids: Array, dropout: DropoutMasks | None) -> Tensor:
-        """What the decoder makes of the target, (B, T, d_model)"""
+        """The output of the decoder, (B, T, d_model)"""
         memory, memory_mask = self._encoded(src_ids, dropout)
         tgt_ids = self.checked_ids(tgt_ids, "tgt_ids")
         if len(tgt_ids) != len(memory_mask):
             raise ShapeError(
-                f"Transformer: sources and targets must be as many, got {len(memory_mask)} and {len(tgt_ids)}"
+                f"Transformer: there must be one target per source, got {len(tgt_ids)} and {len(memory_mask)}"
             )
         tgt = self.tgt_embedding(tgt_ids, dropout)  # (B, T, d_model)
         return self.decoder(tgt, memory, memory_mask, dropout)  # (B, T, d_model)
@@ -76,7 +76,7 @@ class Transformer(Model):
         return self.encoder(self.src_embedding(src_ids, dropout), mask, dropout), mask
 
     def encode(self, src_ids: Array) -> Memory:
-        """The encoder's output for decoding, (B, S) to (B, S, d_model); nothing is recorded."""
+        """The encoder's output for decoding, (B, S) to (B, S, d_model); no gradients are recorded."""
         with no_grad(), self.in_inference():
             hidden, mask = self._encoded(src_ids, None)
             return Memory(hidden.data, mask)

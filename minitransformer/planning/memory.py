@@ -15,8 +15,6 @@ from minitransformer.kernels.numpy.projection_loss import chunk_rows as numpy_ch
 from minitransformer.models import Workload, model_class
 from minitransformer.planning.flops import parameter_count
 
-PARAMETER_VECTORS = 4  # parameters, gradients, Adam's two
-
 
 class Shape(NamedTuple):
     """A micro-batch: sentences, and positions of each side, padding included."""

@@ -1,4 +1,4 @@
-"""What each trick after training adds to BLEU: the mean of checkpoints, the beam, the length penalty  [sec. 6.1]."""
+"""What checkpoint averaging, beam search and the length penalty each add to BLEU  [sec. 6.1]."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ from minitransformer.generation import translate_lines
 
 @dataclass(frozen=True)
 class AblationEntry:
-    """One more trick: its name, the options of the search, all translations, and the seconds that these took."""
+    """One row of the table: its name, the search options, all translations, and the seconds that these took."""
 
     name: str
     search: TranslationConfig
@@ -31,8 +31,8 @@ def ablation(
     progress: bool = False,
     **search: Any,
 ) -> Iterator[AblationEntry]:
-    """The last checkpoint with greedy search, then one trick more in each entry: the mean of the ``last`` newest
-    checkpoints; the beam; the length penalty.
+    """The last checkpoint with greedy search; then, each in addition to those before: the mean of the ``last`` newest
+    checkpoints; beam search; the length penalty.
 
     directory: the training.directory of a run
     progress: show a bar for each entry, in sentences

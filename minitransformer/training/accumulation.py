@@ -57,7 +57,7 @@ class GradientAccumulator:
 class ParallelGradientAccumulator(GradientAccumulator):
     """Threads that take whole micro-batches, ranks that share them, and the loss scale of float16.
 
-    Each rank is given its own micro-batches: of all in the update every ``ranks.size``-th, from its rank on. With
+    Each rank is given its own micro-batches: numbers rank, rank + size, rank + 2 size... of the update. With
     several ranks and one thread the last backward overlaps with the all-reduce, unless ``overlap`` is False.
 
     tokens_of_update: (source, target) tokens of an update on all ranks; needed if there are several
@@ -139,5 +139,5 @@ def workers_for(config: TrainingConfig, n_ranks: int, on_cpu: bool) -> Workers:
 
 
 def scalar_of(tensor: Tensor) -> Number:
-    """The number in a tensor of shape (); on a GPU it stays there."""
+    """The value of a tensor of shape (); on a GPU it stays there."""
     return tensor.item() if get_array_module(tensor.data) is np else tensor.data

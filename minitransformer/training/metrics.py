@@ -35,7 +35,7 @@ class StepResult:
     learning_rate: float
 
     def read(self) -> "StepResult":
-        """The same with Python's numbers; waits until the device has computed them."""
+        """A copy with Python floats; waits until the device has computed them."""
         names = ("loss", "nll", "gradient_norm")
         return replace(self, **{name: float(getattr(self, name)) for name in names})
 
@@ -57,7 +57,7 @@ class Meter:
     seconds: float = 0.0
 
     def add(self, result: StepResult, seconds: float) -> None:
-        """Take in the StepResult of one update, which took ``seconds``; its means are weighted by target tokens."""
+        """Add the result of one update, which took ``seconds``; losses are weighted by target tokens."""
         self.loss += result.loss * result.n_tgt_tokens
         self.nll += result.nll * result.n_tgt_tokens
         self.tokens += result.n_tgt_tokens

@@ -11,7 +11,7 @@ from minitransformer.text.prefetch import Prefetcher
 
 class MicroBatches:
     """Update u (from 1) is made of micro-batches (u - 1) k to u k - 1 of ``stream``; rank r takes every size-th, from
-    number r on. Those of the next updates are made ahead of time.
+    number r on. Those of the next updates are built ahead of time.
 
     per_update: k
     """

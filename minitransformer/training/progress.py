@@ -9,7 +9,7 @@ from minitransformer.training.metrics import Meter
 
 
 class Lines:
-    """Writes what a bar draws as whole lines of ``file``, so that the next message begins on a line of its own."""
+    """Writes each state of a bar to ``file`` as a whole line, so that the next message begins on a new line."""
 
     def __init__(self, file: TextIO):
         self._file = file
@@ -32,8 +32,8 @@ class Progress:
         self._is_rank_0, self._with_bar = is_rank_0, with_bar
 
     def bar(self, done: int, total: int) -> tqdm:
-        """A bar of ``total`` updates, to be entered."""
-        # In a file a bar cannot be drawn over itself: there it is a new line now and then.
+        """A bar of ``total`` updates, as a context manager."""
+        # A file cannot redraw the bar in place: there it gets a new line every 30 seconds.
         pause, file = (0.2, sys.stderr) if sys.stderr.isatty() else (30.0, Lines(sys.stderr))
         hidden = not (self._is_rank_0 and self._with_bar)
         return tqdm(total=total, initial=min(done, total), unit="update", disable=hidden, mininterval=pause, file=file)
@@ -48,6 +48,6 @@ class Progress:
         )
         bar.update(update - bar.n)
 
-    def say(self, message: str) -> None:
+    def write(self, message: str) -> None:
         if self._is_rank_0:
             tqdm.write(message, file=sys.stderr)

@@ -17,7 +17,7 @@ MAX_PENDING = 16
 
 
 class MetricsRecorder:
-    """Takes in the result of each update and writes lines of metrics.
+    """Collects the result of each update and writes lines of metrics.
 
     Figures on a GPU are read several at a time, so that no update waits for them.
 
@@ -46,7 +46,7 @@ class MetricsRecorder:
             self._pending_since = time.monotonic()
 
     def add(self, update: int, result: StepResult) -> bool:
-        """Take in the result of ``update``. Returns whether it and all before it have been read."""
+        """Add the result of ``update``; returns whether it and all earlier ones have been read."""
         self._pending.append(result)
         is_on_host = isinstance(result.loss, float)
         is_due = self._ends_epoch(update) or update % self._log_every == 0

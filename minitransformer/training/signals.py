@@ -19,7 +19,7 @@ class Outcome:
 
 
 class StopRequest:
-    """While entered, the first SIGINT, SIGTERM or SIGHUP is only recorded in ``signal``; then the old handlers return.
+    """A context in which the first SIGINT, SIGTERM or SIGHUP is only recorded in ``signal``, not acted on.
 
     SIGHUP, which is sent when the terminal closes, stays ignored where it was, as under ``nohup``. A second signal
     raises KeyboardInterrupt at once. Outside the main thread, where Python delivers no signals, nothing is changed.

@@ -35,15 +35,15 @@ class Trainer:
     (seed, update), so a run that was killed resumes bit for bit (a GPU draws other masks than NumPy). Several ranks
     share the micro-batches of each update; rank 0 alone writes and validates.
 
-    corpus: what to learn from; None reads the files of the [data] section
+    corpus: the training data; None: read the files of the [data] section
     resume: from the newest whole checkpoint in training.directory, if there is one; False: refuse to start there
     progress: show a bar
-    profile: takes the times of all rules until the run ends
+    profile: records the time of every rule until the run ends
     process_group: the ranks that train together, made by ``init_process_group``; None for this process alone
 
     Raises:
-        ConfigError, DataError, BackendError: the config, the data or the device will not do.
-        CheckpointError: what is in the directory belongs to another run, or is damaged throughout.
+        ConfigError, DataError, BackendError: the config or the data is invalid, or the device is not available.
+        CheckpointError: the checkpoints in the directory belong to another run, or all are damaged.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Trainer:
             raise
 
     def run(self) -> Outcome:
-        """Train until ``training.updates`` updates are done, or until SIGINT, SIGTERM or SIGHUP. A checkpoint is left.
+        """Train until ``training.updates`` updates are done, or until SIGINT, SIGTERM or SIGHUP; then save.
 
         Raises:
             TrainingError: the loss is NaN or infinite. The checkpoints stay as they were.
@@ -92,7 +92,7 @@ class Trainer:
         common_stop = CommonStop(self.ranks, self.update)
         try:
             bar = self.progress.bar(self.update, updates)
-            # What overflows ends in the one line of a TrainingError, not in warnings of NumPy.
+            # An overflow is reported by one TrainingError, not by NumPy's warnings.
             quiet, mode = np.errstate(all="ignore"), kernels.mode(self.config.execution.kernels)
             with StopRequest() as stop, bar, quiet, mode:
                 self._validate_if_due()  # the run may have been stopped between an update and its validation
@@ -108,14 +108,14 @@ class Trainer:
             self.folder.leave()
 
     def cost(self) -> Cost:
-        """What the updates so far have cost. Goes through the lengths of all batches again, and measures a product."""
+        """What the updates so far have cost. Reads the lengths of all batches, and times a matrix product."""
         seconds, shapes = self.recorder.seconds(), self.batches.shapes_before(self.update + 1)
         with self.ranks.busy():
             formula = sum(batch_flops(self.config.model, *shape) for shape in shapes)
             return Cost(formula, seconds, self.ranks.size, measured_rate(self.xp))
 
     def _connect(self, process_group: ProcessGroup) -> None:
-        """Find the array library of this rank, and the other ranks."""
+        """Load the array library of this rank, and connect to the other ranks."""
         if self.config.execution.device != "cpu":
             process_group.use_own_gpu()
         self.xp = load_array_module(self.config.execution.device)
@@ -124,7 +124,7 @@ class Trainer:
         check_same_job(self.ranks, self.config, self.fingerprint)
 
     def _build_model(self) -> None:
-        """The model, and what computes its gradients and updates it."""
+        """Build the model, the gradient accumulator and the optimizer."""
         training, execution = self.config.training, self.config.execution
         self.model = build_model(self.config.model, training.seed, self.xp, execution.precision, execution.kernels)
         self.workers = workers_for(training, self.ranks.size, on_cpu=self.xp is np)
@@ -165,7 +165,7 @@ class Trainer:
         if not self.is_rank_0 or self.validation is None or self.update <= self.validated_update:
             return
         if self.update % training.validate_every == 0 or self.update == training.updates:
-            self._save()  # who asked this process to end may not wait until a long validation is over
+            self._save()  # a job that is stopped may be killed before a long validation is over
             with self.ranks.busy():
                 self.recorder.write("valid", self.update, self.validation.measure(self.model))
             self.validated_update = self.update
@@ -181,7 +181,7 @@ class Trainer:
         """Write a checkpoint of this update, unless it is there already, and delete the oldest beyond the limit."""
         if not self.is_rank_0 or self.saved_update == self.update:
             return
-        self.recorder.read(self.update)  # here a GPU waits for the other ranks, which may be stuck
+        self.recorder.read(self.update)  # this waits for the GPU, and so for the other ranks, which may be stuck
         with self.ranks.busy():
             self._write_checkpoint()
         self.folder.prune(self.config.training.keep_checkpoints, self.update)
@@ -210,13 +210,13 @@ class Trainer:
         )
 
     def _start(self, resume: bool) -> None:
-        """Bring folder, log, model and counters to the newest whole checkpoint, or to update 0."""
+        """Restore the model, the optimizer and the metrics from the newest whole checkpoint, if there is one."""
         if not resume and self.is_rank_0 and self.folder.paths():
             raise CheckpointError(
-                f"train: training.directory must hold no checkpoints to begin anew, got {self.folder.directory} with "
-                f"{len(self.folder.paths())}; resume, choose another directory or delete them"
+                "train: training.directory must hold no checkpoints to start from scratch, got "
+                f"{self.folder.directory} with {len(self.folder.paths())}; resume, choose another or delete them"
             )
-        checkpoint = newest_for_all(self.ranks, self.folder, self.progress.say)
+        checkpoint = newest_for_all(self.ranks, self.folder, self.progress.write)
         if checkpoint is not None:
             check_same_run(checkpoint, self.config, self.tokenizer_text, self.fingerprint)
             checkpoint.restore(self.model, self.optimizer)
@@ -225,9 +225,9 @@ class Trainer:
             stored_scale = checkpoint.progress.get("loss_scale", {})
             if self.accumulator.scale.is_needed and stored_scale.get("is_needed"):
                 self.accumulator.scale = LossScale(**stored_scale)
-            self.progress.say(f"train: resumed from {checkpoint.path}")
+            self.progress.write(f"train: resumed from {checkpoint.path}")
         elif self.corpus.n_empty + self.corpus.n_long:
-            self.progress.say(
+            self.progress.write(
                 f"train: left out {self.corpus.n_empty} pairs with an empty side and {self.corpus.n_long} longer than "
                 f"{self.config.data.max_length} tokens, end mark included"
             )

@@ -1,4 +1,4 @@
-"""Exercises of the bug zoo: eight layers to mend, and two to tell apart by measurement alone."""
+"""Exercises of the bug zoo: eight layers to fix, and two to tell apart by measurement alone."""
 
 from course.exercises.zoo_layers import NORM_PLACE, PADDING_MASK, SCORES, SHARED_MASKS, SOFTMAX_GRADIENT
 from course.exercises.zoo_training import DROPOUT, MEAN_LOSS, SCHEDULE, SHIFTED_TARGET, SMOOTHED_LOSS
