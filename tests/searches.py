@@ -76,9 +76,9 @@ def outputs_log_probs(model: Transformer, source: np.ndarray, outputs: list[list
     ]
 
 
-def every_output(limit: int, vocab_size: int = V) -> list[list[int]]:
+def every_output(limit: int) -> list[list[int]]:
     """All outputs of at most ``limit`` tokens: shorter ones end in EOS, those at the limit may be cut off."""
-    words = [token for token in range(vocab_size) if token not in (PAD, BOS, EOS)]
+    words = [token for token in range(V) if token not in (PAD, BOS, EOS)]
     ended = [[*ids, EOS] for n in range(limit) for ids in product(words, repeat=n)]
     return ended + [list(ids) for ids in product(words, repeat=limit)]
 

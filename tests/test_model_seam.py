@@ -17,7 +17,7 @@ from minitransformer.autograd import functions, no_grad
 from minitransformer.checkpoints import load_model
 from minitransformer.config import BOS, EOS, ModelConfig
 from minitransformer.errors import CheckpointError, ConfigError, ShapeError
-from minitransformer.generation import beam_search, greedy_search
+from minitransformer.generation import beam_search, greedy_search, hypothesis_attention
 from minitransformer.generation.decoding import output_limits
 from minitransformer.models import LanguageModel, Model, Workload, build_model, register_model
 from minitransformer.nn import KeyValueCache
@@ -67,10 +67,10 @@ def bigram_config(directory, updates: int):
     return tiny_config(directory, model={"kind": "bigram"}, updates=updates, save_every=3, log_every=1)
 
 
-def cycles(n: int = 80, vocab_size: int = 20) -> Corpus:
+def cycles() -> Corpus:
     """Sequences in which each id is followed by the next one: a bigram is all there is to learn."""
     rng = np.random.default_rng(0)
-    starts, lengths = rng.integers(4, vocab_size - 8, n), rng.integers(2, 8, n)
+    starts, lengths = rng.integers(4, 12, 80), rng.integers(2, 8, 80)
     sequences = [list(range(a, a + m)) for a, m in zip(starts.tolist(), lengths.tolist(), strict=True)]
     return Corpus.one_sided(sequences[10:], sequences[:10])
 
@@ -192,6 +192,12 @@ def test_a_language_model_sees_no_later_token_and_no_source(rng):
     for each in (batch, later):
         each.tgt_out[0, 3:] = 0
     assert model.loss(batch)[1].item() == model.loss(later)[1].item()
+
+
+def test_a_kind_without_attention_maps_is_refused_by_name():
+    model = build_model(ModelConfig(kind="language_model", **SHAPE))
+    with pytest.raises(ConfigError, match="model.kind must give attention maps .transformer., got 'language_model'"):
+        hypothesis_attention(model, [5], [6])
 
 
 def test_the_language_model_has_at_most_sixty_lines():

@@ -49,8 +49,8 @@ def on_device(kind=OnDevice):
     return step
 
 
-def recorder(tmp_path, log_every: int = 1000) -> MetricsRecorder:
-    return MetricsRecorder(tmp_path / "metrics.jsonl", False, log_every, lambda update: 1)
+def recorder(tmp_path) -> MetricsRecorder:
+    return MetricsRecorder(tmp_path / "metrics.jsonl", False, 1000, lambda update: 1)
 
 
 def test_host_results_are_read_at_once_and_device_results_together(tmp_path):

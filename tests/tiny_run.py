@@ -13,12 +13,12 @@ from minitransformer.training import Corpus, Trainer, read_metrics
 MODEL = ModelConfig(vocab_size=20, n_layers=1, d_model=16, d_ff=32, n_heads=2, p_drop_attention=0.1, p_drop_ffn=0.1)
 
 
-def tiny_corpus(n_train: int = 120, seed: int = 0) -> Corpus:
+def tiny_corpus(seed: int = 0) -> Corpus:
     """Sequences of 1 to 8 ids and their reverse."""
     rng = np.random.default_rng(seed)
-    src = [rng.integers(4, MODEL.vocab_size, rng.integers(1, 9)).tolist() for _ in range(n_train + 20)]
+    src = [rng.integers(4, MODEL.vocab_size, rng.integers(1, 9)).tolist() for _ in range(140)]
     tgt = [ids[::-1] for ids in src]
-    return Corpus((src[:n_train], tgt[:n_train]), (src[n_train:], tgt[n_train:]))
+    return Corpus((src[:120], tgt[:120]), (src[120:], tgt[120:]))
 
 
 def tiny_config(directory, *, data: dict | None = None, model: dict | None = None, **training) -> Config:

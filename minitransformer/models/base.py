@@ -115,6 +115,12 @@ class Model(Module, ABC):
             label_smoothing=self.config.label_smoothing,
         )
 
+    def attention_maps(self, src_ids: Array, tgt_ids: Array) -> dict[str, np.ndarray]:
+        """Attention weights by the name of the attention, for figures; ConfigError if this kind has none."""
+        raise ConfigError(
+            f"attention_maps: model.kind must give attention maps (transformer), got {self.config.kind!r}"
+        )
+
     @property
     def max_positions(self) -> int | None:
         """Maximum tokens of a sentence, including EOS or BOS, if positions are learned; else None."""
