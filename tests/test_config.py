@@ -129,7 +129,7 @@ def test_a_fault_in_a_setting_is_blamed_on_the_setting(tmp_path, setting, messag
         load(tmp_path, "[model]\nn_layers = 2\n", setting)
 
 
-def test_a_whole_number_may_stand_for_a_fraction_but_not_the_other_way_round():
+def test_an_integer_is_accepted_for_a_float_but_not_the_other_way_round():
     assert TranslationConfig(alpha=1).alpha == 1.0
     assert type(TranslationConfig(alpha=1).alpha) is float
     with pytest.raises(ConfigError, match="translation.beam_size must be a whole number, got 4.0"):
@@ -169,7 +169,7 @@ def test_the_rows_of_table_3_have_the_printed_shapes(row):
     assert model.positions == ("learned" if row == "E" else "sinusoidal")
 
 
-def test_table_3_is_whole_and_an_unknown_row_is_answered_with_the_known_ones():
+def test_table_3_is_complete_and_an_unknown_row_is_an_error_with_all_rows():
     assert set(TABLE3) == set(TABLE3_ROWS)
     with pytest.raises(ConfigError, match="row must be one of base, A1, .*, E, big, got 'A5'"):
         ModelConfig.table3("A5")

@@ -143,7 +143,7 @@ def test_a_recipe_trains_until_its_time_is_over_resumes_and_is_scored(train):
     assert "unfinished: " in text and f"{second['BLEU']:.2f} sacreBLEU after {second['updates']} updates" in text
 
 
-def test_a_recipe_without_time_for_a_line_of_metrics_says_what_is_left_to_do(train, monkeypatch):
+def test_a_recipe_without_time_for_a_line_of_metrics_says_what_remains(train, monkeypatch):
     monkeypatch.setattr(recipes, "run_until", lambda trainer, end: Outcome(trainer.update, 15))
     found = train(1.0, "training.updates=7")
     assert found.pop("minutes") > 0
@@ -216,7 +216,7 @@ def test_the_translators_take_turns_in_each_round(monkeypatch):
 
 @pytest.mark.mpi
 @without_driver
-def test_sums_of_one_rank_change_nothing_and_two_ranks_without_a_gpu_say_why(monkeypatch):
+def test_sums_of_one_rank_change_nothing_and_two_without_a_gpu_say_why(monkeypatch):
     need("ml_dtypes")
     monkeypatch.setattr(nccl, "NcclCommunicator", lambda rank, size, store: SingleProcess(store=store))
     found = nccl.nccl(HERE, 1000)

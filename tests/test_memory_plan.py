@@ -72,7 +72,7 @@ def test_base_and_big_have_the_papers_number_of_parameters():
     assert parameter_count(ModelConfig.big()) == pytest.approx(213e6, rel=0.01)
 
 
-def test_half_precision_on_a_gpu_halves_the_activations_and_stores_no_masks():
+def test_half_precision_on_a_gpu_halves_activations_and_stores_no_masks():
     config, shape = ModelConfig.base(), Shape(800, 32, 32)
     exact, half = (plan(config, shape, library="cupy", precision=each) for each in ("float32", "bfloat16"))
     assert half.activations == exact.activations // 2 and half.copies == half.parameters // 2

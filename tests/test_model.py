@@ -42,7 +42,7 @@ def test_every_source_token_changes_every_output(changes, rng):
 
 
 @every_variant
-def test_a_target_token_changes_its_own_and_later_outputs_but_no_earlier_one(changes, rng):
+def test_a_target_token_changes_its_own_and_later_outputs_but_none_before(changes, rng):
     model, batch = small_model(rng, **changes), random_batch(rng, (5, 5), (5, 5))
     before = model(batch.src, batch.tgt_in).data
     for position in range(batch.tgt_in.shape[1]):
@@ -127,7 +127,7 @@ def test_each_kind_of_dropout_changes_the_loss_of_training(kind, rng):
     assert trained != model.loss(batch, DropoutMasks(seed=1, update=1))[0].item()
 
 
-def test_one_batch_is_overfitted_down_to_the_entropy_of_its_smoothed_targets(rng):
+def test_one_batch_is_overfitted_to_the_entropy_of_its_smoothed_targets(rng):
     shape = dict(n_layers=1, d_model=32, d_ff=64, d_k=16, d_v=16, p_drop=0.0, label_smoothing=0.1)
     model = Transformer(small_config(**shape), seed=1)
     batch, config = random_batch(rng, (5, 3, 6, 4), (4, 6, 2, 5)), TrainingConfig(warmup_steps=50)

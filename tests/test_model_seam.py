@@ -145,7 +145,7 @@ def test_a_checkpoint_of_another_kind_is_not_resumed(tmp_path):
 
 
 @pytest.mark.parametrize("kernel_mode", ["simple", "fast"])
-def test_a_language_model_scores_what_it_generates_from_prompts_of_any_length(kernel_mode, rng):
+def test_a_language_model_scores_its_outputs_for_prompts_of_any_length(kernel_mode, rng):
     """Sums of log-probabilities on the way through the cache are those of the training loss."""
     config = ModelConfig(kind="language_model", dtype="float64", label_smoothing=0.0, **SHAPE)
     model = build_model(config, seed=1, kernel_mode=kernel_mode)

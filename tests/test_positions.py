@@ -18,7 +18,7 @@ def test_sinusoids_are_those_of_the_formula(d_model):
             assert value == pytest.approx(math.cos(angle) if column % 2 else math.sin(angle), abs=1e-13)
 
 
-def test_a_shift_of_positions_is_a_rotation_that_depends_on_the_distance_alone():
+def test_a_shift_of_positions_is_a_rotation_by_the_distance_alone():
     """PE(pos + k) is a linear function of PE(pos): the reason the paper gives for its sinusoids."""
     d_model, distance = 16, 5
     table = sinusoids(0, 40, d_model)

@@ -48,7 +48,7 @@ def test_two_runs_do_not_share_a_directory(tmp_path):
     assert tiny_trainer(tmp_path, updates=3).run().update == 3
 
 
-def test_the_newest_checkpoints_are_kept_and_the_last_update_is_always_saved(tmp_path):
+def test_the_newest_checkpoints_are_kept_and_the_last_update_is_saved(tmp_path):
     tiny_trainer(tmp_path, updates=18, keep_checkpoints=3).run()
     names = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
     assert names == [f"update_{update:08d}.npz" for update in (12, 16, 18)]
@@ -91,7 +91,7 @@ def test_a_run_does_not_resume_from_a_renamed_checkpoint(tmp_path):
         tiny_trainer(tmp_path, updates=50)
 
 
-def test_a_run_whose_checkpoints_are_all_damaged_does_not_silently_begin_anew(tmp_path):
+def test_a_run_whose_checkpoints_are_all_damaged_does_not_start_afresh(tmp_path):
     tiny_trainer(tmp_path, updates=4).run()
     for path in (tmp_path / "checkpoints").iterdir():
         path.write_bytes(b"")

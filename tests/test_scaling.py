@@ -60,7 +60,7 @@ def test_speedups_lie_between_nothing_and_linear_and_overlap_never_harms(network
         assert gpus > 1 or without == pytest.approx(1.0)
 
 
-def test_a_slower_network_makes_a_sum_over_machines_slower_and_none_within_one():
+def test_a_slower_network_slows_sums_over_machines_and_none_within_one():
     slow, fast = NETWORKS[2], NETWORKS[1]
     assert all_reduce_seconds(1e9, 16, ASSUMED, slow) > all_reduce_seconds(1e9, 16, ASSUMED, fast)
     assert all_reduce_seconds(1e9, 8, ASSUMED, slow) == all_reduce_seconds(1e9, 8, ASSUMED, fast)

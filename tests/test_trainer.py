@@ -190,7 +190,7 @@ def test_settings_that_cannot_work_are_refused_before_training(tmp_path):
         tiny_trainer(tmp_path / "file")
 
 
-def test_a_run_from_text_files_has_the_tokenizers_vocabulary_and_reports_bleu(tmp_path):
+def test_a_run_from_text_files_has_its_vocabulary_and_reports_bleu(tmp_path):
     need("sacrebleu")
     lines = [f"{a} {b}" for a in "abcde" for b in "fghij"]
     tokenizer = Tokenizer.train(lines, 60, mode="words")
