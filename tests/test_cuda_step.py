@@ -60,7 +60,7 @@ def test_training_steps_reach_every_kernel(norm, absent, gpu, rng, monkeypatch):
 
 
 @pytest.mark.parametrize("precision", ["float32", "tf32", "bfloat16", "float16"])
-def test_every_precision_has_the_gradient_of_float32_but_for_its_rounding(precision, gpu, rng, relative_error):
+def test_every_precision_has_the_gradient_of_float32_up_to_rounding(precision, gpu, rng, relative_error):
     batch = random_batch(rng)
     model = small_model(rng, gpu.xp, dtype="float32", **DROP)
     for layer in (*model.encoder.layers, *model.decoder.layers):

@@ -132,9 +132,9 @@ def test_idle_strangers_are_displaced_and_keep_no_rank_out():
         idle = [stack.enter_context(socket.create_connection(job.address)) for _ in range(3 * MAX_UNPROVEN)]
         began = time.monotonic()
         client = job.client(0)
-        assert time.monotonic() - began < 5
         for stranger in idle[: 2 * MAX_UNPROVEN]:
             assert len(received_until_close(stranger)) == CHALLENGE
+        assert time.monotonic() - began < 8  # long before the timeout of the handshake
     client.leave()
     assert job.supervisor.ended.wait(10) and job.said == []
 

@@ -133,8 +133,8 @@ def test_the_end_closes_all_connections_and_only_ranks_are_ordered_to_end():
 
 def test_a_rank_that_connects_after_the_end_is_ordered_to_end():
     job = Supervised(2)
-    with by_hand(job, hello(1, 3)):
-        wait_for(lambda: job.said)
+    with by_hand(job, hello(1, 3)) as wrong:
+        wait_for(lambda: encode(end=2) in wrong.recv(100))
         with by_hand(job) as late:
             assert encode(end=2) in received_until_close(late)
 
@@ -152,6 +152,7 @@ def test_a_callback_is_called_once_however_often_and_whenever_a_key_is_set():
     assert called == ["early", "late"]
     for client in (early, late):
         client.leave()
+    assert job.supervisor.ended.wait(10) and job.said == []
 
 
 def test_two_processes_cannot_be_the_same_rank():

@@ -45,22 +45,17 @@ def matmul(
     compute = COMPUTE_FLOAT64 if is_double else COMPUTE_TF32 if tf32 and a.dtype.name == "float32" else COMPUTE_FLOAT32
     scales = np.array([alpha, 1.0 if add else 0.0], np.float64 if is_double else np.float32)
     one, other = scales.ctypes.data, scales.ctypes.data + scales.itemsize
-    a, a_step, a_row = _layout(a)
-    b, b_step, b_row = _layout(b)
-    a_type, b_type, y_type = (DATA_TYPES[each.dtype.name] for each in (a, b, out))
+    a, of_a = _factor(a)
+    b, of_b = _factor(b)
     # cuBLAS is column-major: its y^T = b^T a^T is the row-major y = a b.
     shape = (cublas_handle(), int(transpose_b), int(transpose_a), m, n, k)
+    of_y = (address(out), DATA_TYPES[out.dtype.name], m, n * m)
+    how, cublas = (compute, DEFAULT_ALGORITHM), cublas_library()
     Counter.launches += 1
     if count == 1:
-        cublas_library().gemmEx(
-            *shape, one, address(b), b_type, b_row, address(a), a_type, a_row, other, address(out), y_type, m,
-            compute, DEFAULT_ALGORITHM,
-        )  # fmt: skip
+        cublas.gemmEx(*shape, one, *of_b[:3], *of_a[:3], other, *of_y[:3], *how)
     else:
-        cublas_library().gemmStridedBatchedEx(
-            *shape, one, address(b), b_type, b_row, b_step, address(a), a_type, a_row, a_step, other, address(out),
-            y_type, m, n * m, count, compute, DEFAULT_ALGORITHM,
-        )  # fmt: skip
+        cublas.gemmStridedBatchedEx(*shape, one, *of_b, *of_a, other, *of_y, count, *how)
     return out
 
 
@@ -80,8 +75,9 @@ def sizes_of(a: Array, b: Array, transpose_a: bool, transpose_b: bool) -> tuple[
     return a.shape[:-2], (n, k), m
 
 
-def _layout(x: Array) -> tuple[Array, int, int]:
-    """(x, elements from one matrix to the next, elements from one row to the next); a copy for other strides."""
+def _factor(x: Array) -> tuple[Array, tuple[int, int, int, int]]:
+    """x, or a copy of it for strides that cuBLAS cannot take, and what cuBLAS takes: address, type, elements from one
+    row to the next and from one matrix to the next."""
     *steps, row, column = (stride // x.itemsize for stride in x.strides)
     sizes = x.shape[:-2]
     # The matrices must be equally spaced in memory, whatever axes they are indexed by.
@@ -89,7 +85,7 @@ def _layout(x: Array) -> tuple[Array, int, int]:
     if (column != 1 and x.shape[-1] > 1) or row < x.shape[-1] or not even:
         x = get_array_module(x).ascontiguousarray(x)
         row, steps = x.shape[-1], [x.shape[-2] * x.shape[-1]]
-    return x, (steps[-1] if steps else 0), row
+    return x, (address(x), DATA_TYPES[x.dtype.name], row, steps[-1] if steps else 0)
 
 
 def cublas_library() -> Any:
