@@ -1,7 +1,7 @@
 """``python -m benchmarks``: all benchmarks, one after the other; with names, only those.
 
-python -m benchmarks                 an hour on two cores; other work on the machine spoils the figures
-python -m benchmarks growth --quick  small sizes and few repeats: does it run at all?
+python -m benchmarks                 an hour on two cores; other work on the machine distorts the figures
+python -m benchmarks growth --quick  small sizes and few repeats, to check that it runs
 """
 
 import argparse
@@ -17,7 +17,7 @@ BENCHMARKS = {
     "decoding": "speed of translation beside Hugging Face Marian and CTranslate2",
     "key_value_cache": "what the prefix tree of the key-value cache gains over the plain cache",
     "growth": "how time and memory grow with length, batch, width, vocabulary and layers",
-    "scaling": "two MPI ranks beside one process, and what many GPUs would do",
+    "scaling": "two MPI ranks beside one process, and a prediction for many GPUs",
     "gpu": "a GPU: correctness, updates and decoding beside PyTorch, memory, trainings (without one, nothing runs)",
 }
 

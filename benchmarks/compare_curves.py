@@ -1,4 +1,4 @@
-"""Lays the loss curve of a PyTorch run on those of several seeds of ours: does it lie within seed noise?
+"""Compares the loss curve of a PyTorch run with those of several seeds of ours: does it lie within seed noise?
 
     python -m benchmarks.compare_curves --ours SEED1 SEED2 SEED3 --pytorch RUN --output benchmarks/results/multi30k
 

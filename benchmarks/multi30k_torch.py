@@ -3,7 +3,7 @@
     python -m benchmarks.multi30k_torch CONFIG --updates 500
 
 Same tokenizer, same batches in the same order, same initial weights, schedule and Adam; dropout masks are PyTorch's
-own. It writes lines of kind ``train`` like the Trainer's; ``benchmarks.compare_curves`` lays them beside ours.
+own. It writes lines of kind ``train`` like the Trainer's; ``benchmarks.compare_curves`` compares them with ours.
 """
 
 import argparse

@@ -5,8 +5,8 @@
 Ours takes the batch as two micro-batches, side by side in two threads, as the recipes do, and once more as one batch
 in one thread, with all threads of BLAS. PyTorch runs eagerly and, where there is a C++ compiler, compiled by
 torch.compile; it is given as many threads as NumPy's BLAS has (limit both with OPENBLAS_NUM_THREADS), and the memory
-settings of our trainer hold for it too, since they hold for the process. A machine that does other work at the same
-time spoils the figures.
+settings of our trainer hold for it too, since they hold for the process. Other work on the machine at the same time
+distorts the figures.
 
 Results go to benchmarks/results/training_step.json and .md; --quick writes nothing.
 """

@@ -2,7 +2,7 @@
 
     python -m benchmarks.wmt_scale [--quick]
 
-The corpus is made up: 4.5 million pairs, 1.3 GB, words drawn from a Zipf law, more than two million distinct ones in
+The corpus is synthetic: 4.5 million pairs, 1.3 GB, words drawn from a Zipf law, more than two million distinct ones in
 the text and about a third of them seen once. Each stage is the command that a user types, as a process of its own;
 memory is what it and its children hold at the worst moment, each counted whole. How much of a batch is padding is
 measured on real text (MINITRANSFORMER_DATA). --quick makes 4,000 pairs.

@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 from tiny_run import checkpoint_of, final_state, tiny_config, tiny_corpus, tiny_trainer
 
+import minitransformer
 from minitransformer.checkpoints import load_checkpoint, run_folder
 from minitransformer.errors import CheckpointError, TrainingError
 from minitransformer.training import Trainer
+from minitransformer.training.compatibility import code_hash
 
 
 @pytest.mark.parametrize(
@@ -97,3 +99,11 @@ def test_a_run_whose_checkpoints_are_all_damaged_does_not_start_afresh(tmp_path)
         path.write_bytes(b"")
     with pytest.raises(CheckpointError, match="1 damaged; delete them to start from scratch"):
         tiny_trainer(tmp_path, updates=4)
+
+
+@pytest.mark.parametrize("name", ["tape.py", "norm.cu", "common.cuh"])
+def test_ranks_compare_every_file_that_computes(tmp_path, monkeypatch, name):
+    monkeypatch.setattr(minitransformer, "__file__", str(tmp_path / "__init__.py"))
+    before = code_hash()
+    (tmp_path / name).write_text("x = 1")
+    assert code_hash() != before

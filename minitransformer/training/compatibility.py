@@ -103,7 +103,7 @@ def newest_for_all(ranks: Communicator, folder: RunFolder, warn: Callable[[str],
 def code_hash() -> str:
     """SHA-256 of all source files of this package, by name and content."""
     folder, digest = Path(minitransformer.__file__).parent, hashlib.sha256()
-    for path in sorted(path for path in folder.rglob("*") if path.suffix in (".py", ".cu")):
+    for path in sorted(path for path in folder.rglob("*") if path.suffix in (".py", ".cu", ".cuh")):
         digest.update(f"{path.relative_to(folder).as_posix()}\0{file_hash(path)}\0".encode())
     return digest.hexdigest()
 
