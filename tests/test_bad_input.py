@@ -162,7 +162,7 @@ def test_bad_input_gets_one_line_and_exit_code_2_and_changes_no_file(case, folde
 
 
 @pytest.mark.parametrize("command", [TRAIN, TRANSLATE])
-def test_a_gpu_that_is_not_there_gets_the_reason_and_the_cure(command, folder, monkeypatch, capsys):
+def test_a_gpu_that_is_not_there_gets_the_reason_and_the_remedy(command, folder, monkeypatch, capsys):
     if cuda_trouble() is None:
         pytest.skip("this machine has a GPU that works")
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a b\n")))

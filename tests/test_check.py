@@ -88,7 +88,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("function", "words"), BAD.values(), ids=BAD)
-def test_a_bad_function_is_answered_in_one_paragraph(function, words):
+def test_a_bad_function_gets_one_paragraph(function, words):
     result = examine(WEIGHTS, function)
     assert result.verdict == "wrong"
     assert words in result.text
@@ -107,7 +107,7 @@ def test_a_bad_function_is_answered_in_one_paragraph(function, words):
         ("13_bleu.split_compounds", "x" * 10**6, "Expected"),
     ],
 )
-def test_an_odd_result_is_answered_in_one_paragraph(name, result, words):
+def test_an_odd_result_gets_one_paragraph(name, result, words):
     answer = examine(name, lambda *inputs: result)
     assert answer.verdict == "wrong"
     assert words in answer.text
@@ -176,7 +176,7 @@ def test_an_unfilled_exercise_says_not_yet(function):
     assert str(examine(WEIGHTS, function)) == "04_attention.weights: not yet."
 
 
-def test_an_unknown_exercise_is_answered_with_the_nearest_names():
+def test_an_unknown_exercise_gets_the_nearest_names():
     assert WEIGHTS in examine("04_attention.wieghts", loops).text
     assert "01_arrays.centred" in examine("", loops).text and len(examine("", loops).text) < 300
 

@@ -36,7 +36,7 @@ def test_other_data_is_refused(tmp_path):
         tiny_trainer(tmp_path, tiny_corpus(seed=1), updates=8)
 
 
-def test_a_directory_with_checkpoints_is_not_begun_anew(tmp_path):
+def test_a_directory_with_checkpoints_is_refused_without_resume(tmp_path):
     tiny_trainer(tmp_path, updates=4).run()
     with pytest.raises(CheckpointError, match="must hold no checkpoints"):
         Trainer(tiny_config(tmp_path), tiny_corpus(), resume=False, progress=False)
