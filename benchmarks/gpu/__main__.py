@@ -1,14 +1,14 @@
-"""Everything that is to be known of a GPU, in one command: correctness first, then speed and memory.
+"""All measurements on a GPU in one command: correctness first, then speed and memory.
 
     python -m benchmarks.gpu [--quick] [--out FOLDER] [--data FOLDER] [--seconds N] [--stages NAME ...]
 
-Each stage runs in a process of its own, under a limit of time; what fails or takes too long is written down and the
-rest goes on. Results are saved after every stage, so a machine that is taken away leaves what there was. It needs CuPy
-and, for the comparison, PyTorch; nothing is fetched. On a machine without a GPU it says so and does nothing.
+Each stage runs in a process of its own, under a limit of time; what fails or takes too long is recorded and the
+others still run. Results are saved after every stage, so none is lost when a machine is taken away. It needs CuPy
+and, for the comparison, PyTorch; nothing is downloaded. On a machine without a GPU it says so and does nothing.
 
-newstest, multi30k and tatoeba want the text that `minitransformer data get` brings, in --data; newstest also wants
-multi30k or tatoeba, to learn subwords from. A training that runs out of time goes on from its checkpoint the next
-time. Stages that a call before this one has left in the folder stay, if commit, card and --quick are the same.
+newstest, multi30k and tatoeba need the text that `minitransformer data get` downloads, in --data; newstest also needs
+multi30k or tatoeba, to learn subwords from. A training that runs out of time resumes from its checkpoint in the next
+call. Results of an earlier call in the folder are kept if commit, card and --quick are the same.
 """
 
 import argparse

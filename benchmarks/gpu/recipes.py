@@ -1,5 +1,5 @@
 """Whole trainings on a GPU, by a recipe of examples/, to a BLEU score; a call that runs out of time leaves a checkpoint
-from which the next one goes on."""
+from which the next one resumes."""
 
 import json
 import os
