@@ -51,8 +51,9 @@ def pytest_collection_modifyitems(items):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
-    """With MINITRANSFORMER_REQUIRE_PARITY=1 a test that is skipped for want of PyTorch, MPI or CUDA's compiler, which
-    the extra dev brings, has failed: CI must not pass on silence. (A machine without g++ may skip what needs it.)"""
+    """With MINITRANSFORMER_REQUIRE_PARITY=1 a test that is skipped because PyTorch, MPI or CUDA's compiler is
+    missing, which the extra dev installs, has failed: CI must not pass by skipping. (A machine without g++ may skip
+    what needs it.)"""
     report = yield
     if os.environ.get("MINITRANSFORMER_REQUIRE_PARITY") == "1" and report.skipped:
         reason = str(report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr)

@@ -1,4 +1,4 @@
-"""Every launcher tells a process its rank in variables of its own; contradictions are one clear line."""
+"""Every launcher passes the rank in variables of its own; contradictions end in one clear line."""
 
 import re
 import socket

@@ -1,4 +1,4 @@
-"""Ranks that are told to stop, whoever and whenever, stop after the same update."""
+"""Ranks that are told to stop, any of them and at any time, stop after the same update."""
 
 import signal
 import threading

@@ -53,7 +53,7 @@ async def serve(
             while True:
                 try:
                     connection, _ = await asyncio.get_running_loop().sock_accept(server)
-                except ConnectionError:  # the peer has gone again
+                except ConnectionError:  # the peer has disconnected already
                     continue
                 except OSError:  # no file descriptor is left: trying again at once would keep a core busy
                     await asyncio.sleep(timeouts.heartbeat)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mpi4py.MPI import Comm, Request
 
 SMALL_BYTES = 65536
-"""Sums of at most so many bytes take no time, unless another rank is late."""
+"""Sums of at most this many bytes are quick, unless another rank is late."""
 
 
 class MpiCommunicator(Communicator):

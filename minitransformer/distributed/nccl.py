@@ -1,4 +1,4 @@
-"""Ranks with a GPU each: sums of device arrays by NCCL, on a stream of their own, while other kernels go on.
+"""Ranks with a GPU each: sums of device arrays by NCCL, on a stream of their own, while other kernels run.
 
 Not run on a GPU yet: the order of the calls is tested with a recording stand-in for CuPy.
 """
@@ -32,9 +32,7 @@ class NcclCommunicator(Communicator):
         self._communicator: Any = None
         self._queued: deque[tuple[Any, Any]] = deque()  # events of each collective: it may begin, it has ended
         self._ended, self._since = 0, 0.0  # collectives that have ended, and when that was last seen to change
-        self._counting = (
-            threading.Lock()
-        )  # ``progress`` is called by the thread that computes and by that of heartbeats
+        self._counting = threading.Lock()  # ``progress`` is called by two threads, one for heartbeats
         self._device: Any = None
         super().__init__(rank, size, store, deterministic=deterministic)
         if cupy is None:
@@ -109,7 +107,7 @@ class NcclCommunicator(Communicator):
         return event
 
     def progress(self) -> tuple[int, float | None]:
-        """As the device sees it: the host goes on when a collective is only queued."""
+        """As seen by the device: the host continues as soon as a collective is queued."""
         number, waits = super().progress()
         if self._device is None:
             return number, waits

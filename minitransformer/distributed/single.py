@@ -1,4 +1,4 @@
-"""The communicator of a process that is alone: every sum is there already."""
+"""The communicator of a process that is alone: every sum is complete already."""
 
 from minitransformer.backend import Array
 from minitransformer.distributed.communicator import Communicator

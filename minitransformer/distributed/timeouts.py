@@ -19,7 +19,7 @@ class Timeouts:
         exit_status: until a process that has closed its connection has an exit status.
         shutdown: for ranks to end by themselves after a failure, before they are killed.
         linger: for ranks to end after they have left the job, before they are killed.
-        poll: between two looks at the processes that were started.
+        poll: between two checks of the processes that were started.
         spin, nap: how long MPI is asked without a pause whether a sum has arrived, and the pauses after that.
     """
 

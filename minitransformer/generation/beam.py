@@ -125,7 +125,7 @@ def _extend(
 def _finish(beams: Beams, limits: np.ndarray, finished: list[list[Hypothesis]], alpha: float) -> Beams:
     """Move to ``finished`` what ended in EOS, and as it is what has reached its sentence's limit; returns the rest.
 
-    limits: (B,), most tokens of each sentence's output
+    limits: (B,), maximum tokens of each sentence's output
     """
     ended = (beams.last_ids == EOS) | (beams.length == limits[beams.sentences])
     for sentence, tokens, log_prob in beams.where(ended):

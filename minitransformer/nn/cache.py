@@ -15,7 +15,7 @@ class KeyValueCache:
     """Keys and values of every decoder layer. A row is a partial hypothesis; at first each sentence has one.
 
     xp: the model's array library   start_ids: (B,), the token that search feeds first for each sentence
-    max_length: most positions   memory_mask: (B, 1, 1, S), True = a token
+    max_length: maximum number of positions   memory_mask: (B, 1, 1, S), True = a token
     memory: each layer's keys and values of the source, (B, H, S, d_k) and (B, H, S, d_v); none if decoder-only
 
     Attributes: n_rows, R; length, N positions so far; positions: (R, n), of the n newest in their rows without padding;

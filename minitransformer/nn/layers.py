@@ -59,8 +59,8 @@ class ResidualConnection(Module):
 
 
 class Stack(Module):
-    """N layers, one after the other      [sec. 3.1]. With norm pre a last norm follows: nothing has normalised the sum
-    of the last layer."""
+    """N layers, one after the other      [sec. 3.1]. Pre-norm ends with a norm of its own, since the sum of the last
+    layer is not normalised."""
 
     def __init__(self, layers: Sequence[Module], config: ModelConfig):
         self.layers = layers

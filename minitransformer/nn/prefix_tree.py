@@ -14,7 +14,7 @@ class PrefixTree:
     Attributes:
         sentences: (R,), the sentence of each row; every sentence has a row.
         n_sentences: B.
-        width: n, the most rows of one sentence.
+        width: n, the maximum number of rows of a sentence.
         grouped_rows: (R,), the index of each row when those of a sentence are side by side: sentence * n + rank.
         slots: (R, N), True = this slot holds a token of this row.
     """
@@ -27,7 +27,7 @@ class PrefixTree:
     def extend(self, is_token: np.ndarray) -> np.ndarray:
         """One more token for each row where ``is_token``, (R,): the slots, the lowest that no row of its sentence uses.
 
-        Returns (R,); what stands there for a row without a token means nothing.
+        Returns (R,); the values for rows without a token are meaningless.
         """
         used = self.group(self.slots).any(axis=1)  # (B, N)
         used = np.concatenate([used, np.zeros((self.n_sentences, self.width), dtype=bool)], axis=1)  # room for new ones

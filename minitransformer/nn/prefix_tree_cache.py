@@ -35,7 +35,7 @@ class PrefixTreeCache(KeyValueCache):
     """As `KeyValueCache`, with keys and values in slots of their sentence: N is the number of slots in use.
 
     ``append`` returns what all slots hold, (B, H, N, d), and ``memory`` and ``memory_mask`` stay those of B sentences.
-    Queries are brought into the same form by `group_by_sentence`. With w the most rows of a sentence:
+    Queries are brought into the same form by `group_by_sentence`. With w the maximum number of rows of a sentence:
 
     mask: (B, 1, w * n, N), which slots hold tokens that the n newest positions of each row may attend to, or None
     """
@@ -75,7 +75,7 @@ class PrefixTreeCache(KeyValueCache):
         return keys, values
 
     def _with_room(self, array: Array, n_slots: int) -> Array:
-        """``array`` with so many slots at least. It grows to twice its size, so that it is seldom copied."""
+        """``array`` with at least ``n_slots`` slots. It grows to twice its size, so that it is seldom copied."""
         there = array.shape[2]
         if there >= n_slots:
             return array

@@ -20,8 +20,8 @@ class Adam:
     """m = beta1 m + (1 - beta1) g,   v = beta2 v + (1 - beta2) g^2
     w = w - lrate * (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps)      [Kingma & Ba 2015, algorithm 1]
 
-    One pass over the vectors of ``parameters`` (a ParameterVector, say), shared by the threads of ``workers``: the same
-    bits for any number of them.
+    One pass over the vectors of ``parameters`` (such as a ParameterVector), shared by the threads of ``workers``: the
+    same bits for any number of them.
 
     Attributes:
         m, v: running means of the gradient and of its square, vectors like the parameters.
