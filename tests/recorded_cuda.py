@@ -166,11 +166,6 @@ class Collectives:
         self._cuda.touch(gathered, True, stream)
         gathered[...] = np.concatenate(self._world.meet(self._rank, ("allGather", count, kind), host))
 
-    def bcast(self, pointer, count, kind, root, stream):
-        host = self._cuda.host_at(pointer, count)
-        self._cuda.touch(host, True, stream)
-        host[...] = self._world.meet(self._rank, ("bcast", count, kind, root), host)[root]
-
     def abort(self):
         self._world.aborted.append(self._rank)
 

@@ -53,8 +53,6 @@ class Recorder(Communicator):
     def finish(self):
         self.begun.append(None)
 
-    broadcast = all_reduce_sum
-
 
 class Doubled(Recorder):
     """Two ranks with equal gradients. Notes the number of gradients that had come when a slice was begun."""

@@ -51,10 +51,6 @@ class Communicator(ABC):
     def all_reduce_sum(self, array: Array) -> None:
         """array = sum of the ranks' arrays, in place"""
 
-    @abstractmethod
-    def broadcast(self, array: Array, root: int = 0) -> None:
-        """array = the array of rank ``root``, in place"""
-
     def barrier(self) -> None:
         """Return when all ranks have called this."""
         self.all_reduce_sum(np.zeros(1))

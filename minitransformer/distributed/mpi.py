@@ -57,10 +57,6 @@ class MpiCommunicator(Communicator):
             self._mpi.Request.Waitall(self._started)
         self._started.clear()
 
-    def broadcast(self, array: np.ndarray, root: int = 0) -> None:
-        with self.waiting():
-            self._wait(self._world.Ibcast(array, root))
-
     def _wait(self, request: "Request") -> None:
         began = time.monotonic()
         while not request.Test():

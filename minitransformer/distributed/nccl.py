@@ -67,19 +67,9 @@ class NcclCommunicator(Communicator):
         self._cupy.cuda.get_current_stream().wait_event(self._event(self._stream))
 
     def all_reduce_sum(self, array: Array) -> None:
-        with self._on_device(array) as device:
-            self.start_all_reduce_sum(device)
-
-    def broadcast(self, array: Array, root: int = 0) -> None:
-        with self._on_device(array) as device, self._queueing():
-            self._communicator.bcast(device.data.ptr, device.size, self._kind_of(device), root, self._stream.ptr)
-
-    @contextmanager
-    def _on_device(self, array: Array) -> Iterator[Array]:
-        """Around a collective on ``array``, or on a copy of a host array, which then receives the result."""
         on_host = isinstance(array, np.ndarray)
         device = self._cupy.asarray(array) if on_host else array
-        yield device
+        self.start_all_reduce_sum(device)
         self.finish()
         if on_host:
             with self.waiting():  # here the host waits for the other ranks

@@ -10,9 +10,6 @@ class SingleProcess(Communicator):
     def all_reduce_sum(self, array: Array) -> None:
         pass
 
-    def broadcast(self, array: Array, root: int = 0) -> None:
-        pass
-
 
 SINGLE_PROCESS = SingleProcess()
 """The rank of a run in one process."""

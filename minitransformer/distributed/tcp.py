@@ -59,25 +59,11 @@ class TcpCommunicator(Communicator):
                 for connection in self._others:
                     receive_into(connection, _bytes_of(other))
                     array += other
+                for connection in self._others:
+                    connection.sendall(_bytes_of(array))
             else:
                 self._others[0].sendall(_bytes_of(array))
-            self._send_from_rank_0(array)
-
-    def broadcast(self, array: np.ndarray, root: int = 0) -> None:
-        with self.waiting():
-            if root != 0 and self.rank == root:
-                self._others[0].sendall(_bytes_of(array))
-            elif root != 0 and self.rank == 0:
-                receive_into(self._others[root - 1], _bytes_of(array))
-            self._send_from_rank_0(array)
-
-    def _send_from_rank_0(self, array: np.ndarray) -> None:
-        """array = the array of rank 0"""
-        for connection in self._others:
-            if self.rank == 0:
-                connection.sendall(_bytes_of(array))
-            else:
-                receive_into(connection, _bytes_of(array))
+                receive_into(self._others[0], _bytes_of(array))
 
     def close(self) -> None:
         for connection in self._others:
