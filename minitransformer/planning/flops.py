@@ -12,9 +12,6 @@ from types import ModuleType
 from minitransformer.config import ModelConfig
 from minitransformer.models import model_class
 
-SUSTAINED = {"K80": 2.8e12, "K40": 3.7e12, "M40": 6.0e12, "P100": 9.5e12}
-"""FLOP/s that the paper assumes for a GPU  [sec. 6.1, footnote 5]."""
-
 TABLE_2 = {
     ("en-de", "ConvS2S"): 9.6e18,
     ("en-de", "MoE"): 2.0e19,
