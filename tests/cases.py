@@ -28,9 +28,9 @@ def ids(high: int, shape: tuple[int, ...]) -> Callable:
     return lambda rng: rng.integers(0, high, shape)
 
 
-def booleans(shape: tuple[int, ...], share: float = 0.7) -> Callable:
-    """True with probability ``share``: dropout's keep."""
-    return lambda rng: rng.random(shape) < share
+def booleans(shape: tuple[int, ...]) -> Callable:
+    """True with probability 0.7: dropout's keep."""
+    return lambda rng: rng.random(shape) < 0.7
 
 
 def mask(shape: tuple[int, ...]) -> Callable:

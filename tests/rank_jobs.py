@@ -1,4 +1,4 @@
-"""Jobs of several ranks for tests: started by mpiexec, by ``launch`` or as threads, and what became of them."""
+"""Jobs of several ranks for tests: started by mpiexec, by ``launch`` or as threads, and how they ended."""
 
 import importlib.util
 import json
@@ -58,11 +58,11 @@ class Ended:
     seconds: float
 
 
-def run(words: list[object], **variables: str) -> Ended:
+def run(arguments: list[object], **variables: str) -> Ended:
     """Run a command to its end; a test fails if it hangs."""
     began = time.monotonic()
     done = subprocess.run(
-        [str(word) for word in words],
+        [str(each) for each in arguments],
         env=environment(**variables),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -74,9 +74,9 @@ def run(words: list[object], **variables: str) -> Ended:
     return Ended(done.returncode, done.stdout.splitlines(), time.monotonic() - began)
 
 
-def by_mpi(size: int, program: str, *words: object) -> Ended:
+def by_mpi(size: int, program: str, *arguments: object) -> Ended:
     """``program``, a file of this folder, as ``size`` ranks of mpiexec."""
-    return run([mpiexec(), "-n", size, sys.executable, TESTS / program, *words])
+    return run([mpiexec(), "-n", size, sys.executable, TESTS / program, *arguments])
 
 
 LAUNCH = """
@@ -87,13 +87,13 @@ sys.exit(Launch(sys.argv[2:], int(sys.argv[1]), lambda message: print_line("trai
 """
 
 
-def launch_command(size: int, *words: object) -> list[str]:
+def launch_command(size: int, *arguments: object) -> list[str]:
     """Starts ``ranked_run.py`` as ``size`` ranks of ``launch``."""
-    return [sys.executable, "-c", LAUNCH, str(size), str(TESTS / "ranked_run.py"), *map(str, words)]
+    return [sys.executable, "-c", LAUNCH, str(size), str(TESTS / "ranked_run.py"), *map(str, arguments)]
 
 
-def launched(size: int, *words: object) -> Ended:
-    return run(launch_command(size, *words))
+def launched(size: int, *arguments: object) -> Ended:
+    return run(launch_command(size, *arguments))
 
 
 def free_port() -> int:
@@ -106,11 +106,11 @@ def still_running(folder: Path) -> list[str]:
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            words = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            command = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except OSError:
             continue
-        if str(folder) in words and int(path.parent.name) != os.getpid():
-            found.append(words)
+        if str(folder) in command and int(path.parent.name) != os.getpid():
+            found.append(command)
     return found
 
 
@@ -216,13 +216,13 @@ def check_error(ended: Ended, message: str, only: bool = True) -> None:
     assert re.match(f"minitransformer {message}", lines[0]), lines[0]
 
 
-def check_end(folder: Path, ended: Ended, message: str, code: int = 2, update: int = 4) -> None:
-    """One line says why the job ended, the checkpoint of ``update`` is whole, and no process is left."""
+def check_end(folder: Path, ended: Ended, message: str, code: int = 2) -> None:
+    """One line says why the job ended, the newest checkpoint is whole, and no process is left."""
     if code == 1:  # a fault of the program shows where it is
         assert "Traceback (most recent call last):" in ended.lines
     assert ended.code == code
     check_error(replace(ended, code=2), f"train: {message}", only=code != 1)
-    check_folder(folder, update)
+    check_folder(folder)
 
 
 def check_folder(folder: Path, update: int = 4) -> None:
@@ -246,8 +246,8 @@ def metrics_of(folder: Path) -> list[dict]:
 
 def trained(folder: Path, size: int, start: str = "mpirun", **changes) -> np.ndarray:
     """The parameters after 20 updates of four micro-batches, float64, dropout on."""
-    words = [folder, json.dumps({"updates": 20} | changes)]
-    ended = by_mpi(size, "ranked_run.py", *words) if start == "mpirun" else launched(size, *words)
+    arguments = [folder, json.dumps({"updates": 20} | changes)]
+    ended = by_mpi(size, "ranked_run.py", *arguments) if start == "mpirun" else launched(size, *arguments)
     assert ended.code == 0, ended.lines
     assert [line for line in ended.lines if not line.startswith("train: resumed from")] == []
     return final_state(folder, changes.get("updates", 20))[0]

@@ -72,7 +72,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_each_reason_why_a_gpu_cannot_compute_has_its_own_message_and_remedy(name, card):
+def test_each_reason_why_a_gpu_cannot_compute_has_a_message_and_a_remedy(name, card):
     what, message, remedy = CASES[name]
     card(**what)
     trouble = cuda_trouble()

@@ -6,14 +6,14 @@ import pytest
 from minitransformer.nn.prefix_tree import PrefixTree
 
 
-def grown(seed, n_steps=40):
+def grown(seed):
     """After each step of a random beam: the tree, and for each row (its sentence, its tokens), followed by hand.
 
     A token is a number of its own; its sentence and slot are noted when it is stored and when it moves.
     """
     rng = np.random.default_rng(seed)
     tree, rows, stored, number = PrefixTree(5), [(sentence, []) for sentence in range(5)], {}, 0
-    for _ in range(n_steps):
+    for _ in range(40):
         is_token = rng.random(len(rows)) < 0.8  # a prompt's padding is no token
         for row, slot in enumerate(tree.extend(is_token)):
             if is_token[row]:

@@ -139,7 +139,7 @@ def test_idle_strangers_are_displaced_and_keep_no_rank_out():
     assert job.supervisor.ended.wait(10) and job.said == []
 
 
-def test_an_idle_stranger_is_disconnected_after_the_timeout_of_the_handshake():
+def test_an_idle_stranger_is_disconnected_after_the_handshake_timeout():
     job = Supervised(1, Timeouts(handshake=0.5))
     with socket.create_connection(job.address) as stranger:
         began = time.monotonic()
