@@ -114,6 +114,7 @@ CASES = [
     ("translate --checkpoint none.npz", "none.npz must be a file that training wrote"),
     ("average model.npz cut.npz -o mean.npz", "cut.npz must be a whole"),
     ("average --last 3 folder -o mean.npz", "got 0, asked 3"),
+    ("average --last 0 folder -o mean.npz", "argument --last: must be an integer from 1 to 999999999, got '0'"),
     ("average --last 3 a b -o mean.npz", "--last must stand with one"),
     # Options
     (f"{TRANSLATE} --beam-size 0", "translation.beam_size must be at least 1, got 0"),
