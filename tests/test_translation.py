@@ -229,5 +229,5 @@ def test_the_attention_of_a_hypothesis_has_a_row_for_each_token_and_eos():
 
 
 def test_a_language_model_has_no_attention_maps():
-    with pytest.raises(ConfigError, match="attention maps: model.kind must be transformer, got 'language_model'"):
+    with pytest.raises(ConfigError, match="attention maps: model.kind must be transformer, got a LanguageModel"):
         hypothesis_attention(build_model(small_config(kind="language_model")), [4], [5])

@@ -86,7 +86,7 @@ def hypothesis_attention(model: Model, source: Sequence[int], target: Sequence[i
         ConfigError: the model has no attention maps.
     """
     if not hasattr(model, "attention_maps"):
-        raise ConfigError(f"attention maps: model.kind must be transformer, got {model.config.kind!r}")
+        raise ConfigError(f"attention maps: model.kind must be transformer, got a {type(model).__name__}")
     maps = model.attention_maps(np.array([[*source, EOS]]), np.array([[BOS, *target]]))
     return {name: weights[0] for name, weights in maps.items()}
 
