@@ -47,7 +47,7 @@ def section_from(section: type, table: object, where: str) -> Any:
     known = [spec.name for spec in fields(section)]
     for key in table:
         if key not in known and f"{name}.{key}" in RETIRED_KEYS:
-            raise ConfigError(f"{where}: {name}.{key} is now called {RETIRED_KEYS[f'{name}.{key}']}; rename it")
+            raise ConfigError(f"{where}: {name}.{key} is now called {RETIRED_KEYS[f'{name}.{key}']}")
         if key not in known:
             raise ConfigError(f"{where}: unknown key {_shown(key)} in [{name}]; known: {', '.join(known)}")
     try:

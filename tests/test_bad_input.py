@@ -98,6 +98,7 @@ CASES = [
     ("train 'a\nb.toml'", "minitransformer train: a b.toml: cannot be read"),
     (f"{TRAIN} --set model.layers=2", "unknown key 'layers' in [model]; known: kind"),
     (f"{TRAIN} --set model.n_layers=two", "model.n_layers must be a whole number, got 'two'"),
+    (f"plan run.toml --set model.d_model={2**31 - 2}", "not enough memory (a parameter has the shape (2147483646, "),
     # Vocabularies
     (f"{TRAIN} --set data.tokenizer=", "data.tokenizer must be a path"),
     (f"{TRAIN} --set data.tokenizer=cut.txt", "cut.txt:"),
@@ -113,6 +114,7 @@ CASES = [
     ("translate --checkpoint none.npz", "none.npz must be a file that training wrote"),
     ("average model.npz cut.npz -o mean.npz", "cut.npz must be a whole"),
     ("average --last 3 folder -o mean.npz", "got 0, asked 3"),
+    ("average --last 0 folder -o mean.npz", "argument --last: must be an integer from 1 to 999999999, got '0'"),
     ("average --last 3 a b -o mean.npz", "--last must stand with one"),
     # Options
     (f"{TRANSLATE} --beam-size 0", "translation.beam_size must be at least 1, got 0"),

@@ -7,13 +7,24 @@ import sys
 import time
 
 import pytest
-from rank_jobs import check_error, check_gone, environment, launch_command, run, still_running, wait_for_checkpoint
+from rank_jobs import (
+    TESTS,
+    check_error,
+    check_gone,
+    environment,
+    launch_command,
+    run,
+    still_running,
+    wait_for_checkpoint,
+)
 
 from minitransformer.checkpoints import RunFolder
 from minitransformer.distributed.supervision import launch
 from minitransformer.errors import ConfigError
 from minitransformer.text import Tokenizer
 from minitransformer.training.progress import Progress
+
+RECIPE = str(TESTS.parent / "examples" / "multi30k" / "multi30k.toml")
 
 pytestmark = pytest.mark.mpi
 
@@ -80,7 +91,8 @@ def test_ranks_do_not_outlive_a_launch_that_is_killed(tmp_path, endless_job):
         (["-n", "2"], "launch: what follows -- must be a train command, got nothing"),
         (["-n", "2", "--", "train"], "train: the following arguments are required: CONFIG"),
         (["-n", "2", "--", "train", "x.toml", "--nonsense"], "train: unrecognized arguments: --nonsense"),
-        (["-n", "2", "--", "train", "/no/such.toml"], "train: rank 0: /no/such.toml: cannot be read: No such file"),
+        (["-n", "2", "--", "train", "/no/such.toml"], "launch: /no/such.toml: cannot be read: No such file"),
+        (["-n", "9" * 20, "--", "train", RECIPE], "launch: -n must be at most training.micro_batches, 2, got 99999"),
     ],
 )
 def test_wrong_use_is_one_line(words, message):

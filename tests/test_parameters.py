@@ -1,6 +1,7 @@
 """Where parameters are found, the vector they are kept in, and the parameter counts of the paper."""
 
 import math
+from collections import deque
 
 import numpy as np
 import pytest
@@ -63,11 +64,34 @@ def test_parameters_in_lists_tuples_and_dicts_are_found_by_their_path():
     assert parameters.count == 1 + 2 + 3 + 4 + 3 * 5
 
 
-def test_parameters_in_a_set_are_refused_as_they_have_no_order():
+@pytest.mark.parametrize("container", [{Norm()}, frozenset([Norm()]), deque([Norm()]), {"a": Norm()}.values()])
+def test_parameters_where_they_would_not_be_found_are_refused(container):
     model = Containers()
-    model.by_name["layers"] = {Norm()}
-    with pytest.raises(AutogradError, match="Module: by_name.layers must be a list, a tuple or a dict.*, got a set"):
+    model.by_name["layers"] = container
+    got = f"layers must be a list, a tuple or a dict.*, got a {type(container).__name__}"
+    with pytest.raises(AutogradError, match=f"Module: by_name.{got}"):
         ParameterVector(model, "float64", np)
+
+
+@pytest.mark.parametrize("clash", [{"1": Norm(), 1: Norm()}, {"a.gamma": Parameter(np.ones(2)), "a": Norm()}])
+def test_two_parameters_of_the_same_name_are_refused(clash):
+    model = Containers()
+    model.by_name = clash
+    with pytest.raises(AutogradError, match="must have its own name, got two called by_name.*gamma; rename a key"):
+        ParameterVector(model, "float64", np)
+
+
+def test_a_parameter_whose_array_was_replaced_is_refused(rng):
+    model, batch = small_model(rng), random_batch(rng)
+    values = 2 * model.embedding.data
+    model.embedding.data = values
+    with pytest.raises(
+        AutogradError, match=r"values of embedding must stay .*; write parameter\.data\[\.\.\.\] = values"
+    ):
+        train(model, [batch])
+    model.parameters = ParameterVector(model, model.config.dtype, model.xp)
+    model.embedding.data[...] = values
+    train(model, [batch])
 
 
 def replaced(model):

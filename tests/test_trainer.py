@@ -21,8 +21,8 @@ from tiny_run import (
     tiny_trainer,
 )
 
-from minitransformer.checkpoints import load_checkpoint
-from minitransformer.errors import ConfigError, DataError, TrainingError
+from minitransformer.checkpoints import average_checkpoints, load_checkpoint
+from minitransformer.errors import CheckpointError, ConfigError, DataError, TrainingError
 from minitransformer.text import Tokenizer
 from minitransformer.training import Corpus, Trainer, read_metrics, train_step, trainer
 from minitransformer.training.micro_batches import MicroBatches
@@ -237,3 +237,10 @@ def test_the_ranks_share_the_micro_batches_of_each_update(tmp_path):
         batches = [stream.batch(4 * (update - 1) + number) for number in range(4)]
         counts = sum(batch.n_src_tokens for batch in batches), sum(batch.n_tgt_tokens for batch in batches)
         assert {share.n_tokens(update) for share in shares} == {counts}
+
+
+def test_training_does_not_resume_from_a_mean_of_checkpoints(tmp_path):
+    tiny_trainer(tmp_path / "run", updates=4).run()
+    average_checkpoints([checkpoint_of(tmp_path / "run", 4)]).save(checkpoint_of(tmp_path / "mean", 4))
+    with pytest.raises(CheckpointError, match="must hold Adam's state to resume from it"):
+        tiny_trainer(tmp_path / "mean", updates=4)

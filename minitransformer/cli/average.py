@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from minitransformer.cli.common import writable_file
+from minitransformer.cli.options import at_least_one
 from minitransformer.errors import ConfigError
 
 
@@ -17,7 +18,10 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
         help="checkpoint files; with --last: the training.directory of one run",
     )
     parser.add_argument(
-        "--last", type=int, metavar="K", help="the K newest checkpoints of the run (default: the files that are named)"
+        "--last",
+        type=at_least_one,
+        metavar="K",
+        help="the K newest checkpoints of the run (default: the files that are named)",
     )
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="checkpoint to write")
     parser.set_defaults(run=run)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from minitransformer.cli.common import open_model, writable_file
-from minitransformer.cli.options import add_model_options, add_search_options, search_options
+from minitransformer.cli.options import add_model_options, add_search_options, at_least_one, search_options
 from minitransformer.errors import ConfigError
 from minitransformer.files import write_text
 
@@ -34,7 +34,9 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
         action="store_true",
         help="print what averaging, the beam and the length penalty each add (default: one score)",
     )
-    parser.add_argument("--last", type=int, metavar="K", help="checkpoints in the mean of --ablation (default: 5)")
+    parser.add_argument(
+        "--last", type=at_least_one, metavar="K", help="checkpoints in the mean of --ablation (default: 5)"
+    )
     add_search_options(parser)
     parser.set_defaults(run=run)
 

@@ -3,6 +3,7 @@
 import argparse
 
 from minitransformer.cli.common import print_line
+from minitransformer.config import Config
 from minitransformer.errors import ConfigError
 
 DESCRIPTION = """\
@@ -27,7 +28,14 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigError(f"launch: -n must be at least 1, got {arguments.size}")
     if command[:1] != ["train"]:
         raise ConfigError(f"launch: what follows -- must be a train command, got {' '.join(command) or 'nothing'}")
-    arguments.commands.choices["train"].parse_args(command[1:])  # reports a wrong option once, not from each rank
+    # What is wrong with the options or the config is reported once, before any process is started.
+    train = arguments.commands.choices["train"].parse_args(command[1:])
+    micro_batches = Config.load(train.config, train.settings).training.micro_batches
+    if arguments.size > micro_batches:
+        raise ConfigError(
+            f"launch: -n must be at most training.micro_batches, {micro_batches}, got {arguments.size}; an update is a "
+            "fixed number of micro-batches, shared by the ranks"
+        )
     from minitransformer.distributed.supervision.launch import Launch
 
     program = ["-m", "minitransformer", *command]

@@ -130,7 +130,8 @@ def _introduce(connection: socket.socket, token: str) -> bool:
 
 
 def _proof(token: str, role: str, challenge: bytes | bytearray) -> bytes:
-    return hmac.digest(token.encode(), role.encode() + challenge, hashlib.sha256)
+    key = token.encode("utf-8", "surrogateescape")  # a variable of the environment may hold any bytes
+    return hmac.digest(key, role.encode() + challenge, hashlib.sha256)
 
 
 def receive_into(connection: socket.socket, buffer: bytearray | memoryview) -> None:

@@ -1,7 +1,8 @@
 """Module and Parameter, and the one vector that holds all parameters of a model."""
 
 import weakref
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Set, ValuesView
 from types import ModuleType
 from typing import Any
 
@@ -40,7 +41,7 @@ class Module:
         """``(name, parameter)`` in order of assignment; a shared parameter may come more than once.
 
         Raises:
-            AutogradError: parameters are in a set, which has no order.
+            AutogradError: parameters are in a set, a deque or the values of a dict.
         """
         yield from _named(self, "")
 
@@ -50,8 +51,11 @@ def _named(value: Any, prefix: str) -> Iterator[tuple[str, Parameter]]:
     if isinstance(value, Parameter):
         yield prefix[:-1], value
         return
-    if isinstance(value, set | frozenset) and any(isinstance(each, Parameter | Module) for each in value):
-        raise AutogradError(f"Module: {prefix[:-1]} must be a list, a tuple or a dict, which have an order, got a set")
+    if isinstance(value, Set | ValuesView | deque) and any(isinstance(each, Parameter | Module) for each in value):
+        raise AutogradError(
+            f"Module: {prefix[:-1]} must be a list, a tuple or a dict for its parameters to be found, got a "
+            f"{type(value).__name__}"
+        )
     if isinstance(value, list | tuple):
         value = dict(enumerate(value))
     items = value if isinstance(value, dict) else vars(value) if isinstance(value, Module) else {}
@@ -119,10 +123,11 @@ class ParameterVector:
         self.count = sum(parameter.data.size for parameter in self._parameters.values())
         self.data = _aligned_zeros(offset, dtype, xp)
         self._slices: dict[Parameter, slice] = {}
-        for parameter, (_, shape, start) in zip(self._parameters.values(), self.table, strict=True):
+        self._views: dict[str, Array] = {}
+        for parameter, (name, shape, start) in zip(self._parameters.values(), self.table, strict=True):
             part = self._slices[parameter] = slice(start, start + parameter.data.size)
             self.data[part] = xp.asarray(parameter.data.ravel(), dtype)
-            parameter.data = self.data[part].reshape(shape)
+            parameter.data = self._views[name] = self.data[part].reshape(shape)
         first = Gradients(self._slices, self.data)
         self._gradients, self.grad = [first], first.vector
         for parameter in self._parameters.values():
@@ -140,7 +145,7 @@ class ParameterVector:
         """Set the gradients to zero. A parameter that the next backward does not reach has gradient zero.
 
         Raises:
-            AutogradError: a layer or a parameter of the model was replaced or added after the vector was made.
+            AutogradError: a layer, a parameter or its array was replaced or added after the vector was made.
         """
         self._check_model()
         self._gradients[0].zero()
@@ -164,14 +169,29 @@ class ParameterVector:
                 f"ParameterVector: the model must have the parameters it was built with, got {got}; after replacing a "
                 "layer set model.parameters = ParameterVector(model, dtype, xp), and make a new optimizer"
             )
+        for name, view in self._views.items():
+            data = self[name].data
+            if data is not view and _address(data) != _address(view):
+                raise AutogradError(
+                    f"ParameterVector: the values of {name} must stay in the model's vector to be learned, got another "
+                    "array; write parameter.data[...] = values instead of parameter.data = values"
+                )
 
 
 def unshared_parameters(model: Module) -> dict[str, Parameter]:
-    """Each parameter once, under its first name."""
+    """Each parameter once, under its first name.
+
+    Raises:
+        AutogradError: two parameters have the same name, as those of ``{1: ..., "1": ...}``.
+    """
     names: dict[Parameter, str] = {}
     for name, parameter in model.named_parameters():
         names.setdefault(parameter, name)
-    return {name: parameter for parameter, name in names.items()}
+    parameters: dict[str, Parameter] = {}
+    for parameter, name in names.items():
+        if parameters.setdefault(name, parameter) is not parameter:
+            raise AutogradError(f"Module: every parameter must have its own name, got two called {name}; rename a key")
+    return parameters
 
 
 def _aligned_zeros(length: int, dtype: str, xp: ModuleType) -> Array:
@@ -179,6 +199,10 @@ def _aligned_zeros(length: int, dtype: str, xp: ModuleType) -> Array:
     itemsize = np.dtype(dtype).itemsize
     spare = ALIGNMENT // itemsize
     raw = xp.zeros(length + spare, dtype)
-    address = raw.ctypes.data if xp is np else raw.data.ptr
-    start = -address % ALIGNMENT // itemsize
+    start = -_address(raw) % ALIGNMENT // itemsize
     return raw[start : start + length]
+
+
+def _address(array: Array) -> int:
+    """Where the array begins in the memory of its device."""
+    return array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr

@@ -64,6 +64,8 @@ class ShapesOnly(Initializer):
         super().__init__(0)
 
     def xavier(self, rows: int, columns: int) -> np.ndarray:
+        if rows * columns > 2**60:  # NumPy cannot even count the bytes
+            raise MemoryError(f"a parameter has the shape ({rows}, {columns})")
         return np.broadcast_to(0.0, (rows, columns))
 
     normal = xavier

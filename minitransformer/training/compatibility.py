@@ -41,7 +41,8 @@ def check_same_run(checkpoint: Checkpoint, config: Config, tokenizer_text: str, 
                 )
     for what, same in (
         ("tokenizer", checkpoint.tokenizer_text == tokenizer_text),
-        ("training data", checkpoint.progress.get("fingerprint") == fingerprint),
+        # A mean of checkpoints knows no data; `Checkpoint.restore` refuses it as it has no state of Adam.
+        ("training data", checkpoint.adam_m is None or checkpoint.progress.get("fingerprint") == fingerprint),
     ):
         if not same:
             raise CheckpointError(

@@ -88,8 +88,11 @@ def find_rank_info(environment: Mapping[str, str] = os.environ) -> RankInfo:
 
 
 def is_first_on_its_machine(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether this is the first process on its machine, according to variables that may contradict each other."""
-    names = (local if local in environment else rank for rank, _, local, _ in VARIABLES.values())
+    """Whether this may be the first process on its machine, according to variables that may contradict each other.
+
+    RANK without LOCAL_RANK was set by hand, perhaps on a machine of its own, so it says nothing.
+    """
+    names = (rank if rank != "RANK" and local not in environment else local for rank, _, local, _ in VARIABLES.values())
     numbers = [int(environment[name]) for name in names if environment.get(name, "").isdecimal()]
     return max(numbers, default=0) == 0
 
@@ -106,6 +109,10 @@ def _address(environment: Mapping[str, str], on_one_machine: bool) -> tuple[str,
         return None
     if not 0 < port < 65536:
         raise ConfigError(f"ranks: {PORT} must be in 1..65535, got {port}")
+    try:
+        host.encode("idna")  # as a socket does
+    except UnicodeError:
+        raise ConfigError(f"ranks: {ADDRESS} must be a host name or an address, got {host[:60]!r}") from None
     if environment.get(TORCHRUN_LISTENS) == "True":
         port += 1 if port < 65535 else -1
     if on_one_machine or host == "localhost" or host.startswith("127."):
@@ -117,6 +124,6 @@ def _number(environment: Mapping[str, str], name: str) -> int | None:
     text = environment.get(name)
     if text is None:
         return None
-    if not text.strip().isdecimal():
-        raise ConfigError(f"ranks: {name} must be a whole number, got {text!r}")
+    if not text.strip().isdecimal() or len(text) > 18:
+        raise ConfigError(f"ranks: {name} must be a whole number, got {text[:60]!r}")
     return int(text)
