@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from searches import ChainModel, V, both_searches, random_sources, sharp_model
-from small_models import small_config
 
 from minitransformer import workers
 from minitransformer.config import BOS, EOS, PAD, UNK, TranslationConfig
@@ -19,7 +18,7 @@ from minitransformer.generation import (
     translate_lines,
 )
 from minitransformer.generation.decoding import top_k
-from minitransformer.models import Transformer, build_model
+from minitransformer.models import Transformer
 from minitransformer.text import Tokenizer
 from minitransformer.text.batching import pad_rows
 
@@ -226,8 +225,3 @@ def test_the_attention_of_a_hypothesis_has_a_row_for_each_token_and_eos():
     whole = model.attention_maps(src, np.array([[BOS, 4, 3, 5]]))
     for name, weights in maps.items():
         np.testing.assert_array_equal(weights, whole[name][0])
-
-
-def test_a_language_model_has_no_attention_maps():
-    with pytest.raises(ConfigError, match="attention maps: model.kind must be transformer, got a LanguageModel"):
-        hypothesis_attention(build_model(small_config(kind="language_model")), [4], [5])

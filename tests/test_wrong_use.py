@@ -69,7 +69,7 @@ def test_ids_may_be_lists_and_are_checked_like_arrays(rng):
 
 def test_sources_and_targets_must_be_equally_many(rng):
     model = small_model(rng)
-    with pytest.raises(ShapeError, match="as many, got 2 and 1"):
+    with pytest.raises(ShapeError, match="one target per source, got 1 and 2"):
         model([[5, 6], [5, 6]], [[1]])
     with pytest.raises(ShapeError, match=r"shape of tgt_in, \(1, 2\), got \(2, 1\)"):
         model.loss(Batch(*map(np.array, ([[5, 6]], [[1, 5]], [[5], [2]], [0]))))

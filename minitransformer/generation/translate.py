@@ -7,7 +7,7 @@ from tqdm import tqdm
 
 from minitransformer.allocator import keep_freed_memory
 from minitransformer.config import BOS, EOS, TranslationConfig
-from minitransformer.errors import ConfigError, ShapeError
+from minitransformer.errors import ShapeError
 from minitransformer.generation.beam import beam_search
 from minitransformer.generation.greedy import greedy_search
 from minitransformer.generation.hypothesis import Hypothesis
@@ -85,8 +85,6 @@ def hypothesis_attention(model: Model, source: Sequence[int], target: Sequence[i
     Raises:
         ConfigError: the model has no attention maps.
     """
-    if not hasattr(model, "attention_maps"):
-        raise ConfigError(f"attention maps: model.kind must be transformer, got a {type(model).__name__}")
     maps = model.attention_maps(np.array([[*source, EOS]]), np.array([[BOS, *target]]))
     return {name: weights[0] for name, weights in maps.items()}
 
