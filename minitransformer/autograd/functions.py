@@ -19,7 +19,8 @@ def __getattr__(name: str) -> Callable[..., Any]:
     """The rule ``name`` as a function of tensors."""
     if name not in RULES:
         raise AttributeError(f"functions: there is no rule called {name!r} in ops/")
-    return partial(apply, RULES[name])
+    function = globals()[name] = partial(apply, RULES[name])  # from now on found without this function
+    return function
 
 
 def softmax(x: Tensor, *, mask: Array | None = None) -> Tensor:

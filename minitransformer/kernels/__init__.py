@@ -59,7 +59,7 @@ def select(rule: Rule, xp: ModuleType) -> Rule:
 
     Within ``profile.profiled`` its calls are timed.
     """
-    pair = rule if current_mode() == "simple" else KERNELS.get((rule.name, xp.__name__), rule)
+    pair = rule if settings.get().mode == "simple" else KERNELS.get((rule.name, xp.__name__), rule)
     profile = current_profile.get()
     return pair if profile is None else profile.watched(pair)
 
