@@ -127,7 +127,7 @@ def main() -> int:
     began = time.monotonic()
     trainer = Trainer(config, Corpus.from_lines(tokenizer, pairs["train"], pairs["valid"]))
     outcome = trainer.run()
-    print(f"{outcome.update} updates; this session took {time.monotonic() - began:.0f} s")
+    print(f"{outcome.update} updates; this run took {time.monotonic() - began:.0f} s")
     if outcome.signal is not None:
         return outcome.exit_status
 

@@ -126,7 +126,7 @@ def main() -> int:
     trainer = Trainer(make_config(arguments), Corpus(train_pairs, valid_pairs))
     began = time.monotonic()
     outcome = trainer.run()
-    print(f"{outcome.update} updates; this session took {time.monotonic() - began:.0f} s")
+    print(f"{outcome.update} updates; this run took {time.monotonic() - began:.0f} s")
     if outcome.signal is not None:
         return outcome.exit_status
     checkpoints = trainer.folder.paths()[-AVERAGED:]

@@ -85,7 +85,7 @@ class Communicator(ABC):
             yield
         except (OSError, RuntimeError):  # most likely another rank has gone
             if self.store is not None:
-                time.sleep(TIMEOUTS.blame)  # the supervisor knows which, and ends this process
+                time.sleep(TIMEOUTS.report_delay)  # the supervisor knows which, and ends this process
             raise
         finally:
             self._entered = None

@@ -13,7 +13,7 @@ class Timeouts:
         handshake: in which a connection must prove that it knows the job's token; others hold a socket that long.
         late_ranks: after a failure, in which ranks that have not connected yet may do so and be ordered to end.
         other_failures: after a failure, in which other ranks may report theirs: the lowest rank is named.
-        blame: between a collective that failed and the report of it: the supervisor hears of a lost rank first.
+        report_delay: between a collective that failed and the report of it: the supervisor hears of a lost rank first.
         flush: between the error message and the end: a launcher that ends with a rank must have passed it on.
         abort_delay: that ranks leave to the one which ends all: if all abort at once, mpiexec reports a crash.
         exit_status: until a process that has closed its connection has an exit status.
@@ -28,7 +28,7 @@ class Timeouts:
     handshake: float = 10.0
     late_ranks: float = 5.0
     other_failures: float = 0.5
-    blame: float = 3.0
+    report_delay: float = 3.0
     flush: float = 0.3
     abort_delay: float = 2.0
     exit_status: float = 1.0
