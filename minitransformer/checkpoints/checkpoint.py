@@ -7,6 +7,7 @@ without Adam's state (a mean of several) lacks the last two: it translates, but 
 
 import errno
 import json
+import math
 import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +25,7 @@ from minitransformer.text import Tokenizer
 
 FORMAT, VERSION = "minitransformer checkpoint", 1
 VECTORS = ("parameters", "adam_m", "adam_v")
+ENTRIES = ("header", "tokenizer", *VECTORS)
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,8 @@ def load_checkpoint(path: str | Path, with_optimizer: bool = True) -> Checkpoint
     """
     try:
         if not Path(path).is_file():
-            got = "a folder" if Path(path).is_dir() else "no such file"
+            other = "a folder" if Path(path).is_dir() else "a device or pipe"
+            got = other if Path(path).exists() else "no such file"
             raise CheckpointError(f"checkpoint: {path} must be a file that training wrote, got {got}")
         return _read(path, unwanted=() if with_optimizer else VECTORS[1:])
     except CheckpointError:
@@ -175,6 +178,7 @@ def load_model(path: str | Path, device: str = "cpu") -> tuple[Model, Tokenizer 
 def _read(path: str | Path, unwanted: tuple[str, ...]) -> Checkpoint:
     """The checkpoint without the ``unwanted`` entries; raises anything if the file is damaged."""
     with np.load(path, allow_pickle=False) as stored:
+        _check_entries(stored.zip, Path(path).stat().st_size)
         arrays = {name: stored[name] for name in stored.files if name not in unwanted}  # checks the CRC of each
     header = json.loads(_text_of(arrays["header"]))
     if header["format"] != FORMAT:
@@ -202,6 +206,26 @@ def _read(path: str | Path, unwanted: tuple[str, ...]) -> Checkpoint:
         path=str(path),
         **vectors,
     )
+
+
+def _check_entries(archive: zipfile.ZipFile, size: int) -> None:
+    """ValueError if an entry is not one of a checkpoint, or if a file of ``size`` bytes cannot hold its array.
+
+    NumPy allocates what the header of an array states, and a compressed entry may be a thousand times its size in the
+    file, so both are checked first.
+    """
+    entries = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
+    if len(entries) < len(archive.infolist()) or not entries.keys() <= set(ENTRIES):
+        raise ValueError(f"its entries are {', '.join(archive.namelist())[:60]!r}")
+    for name, entry in entries.items():
+        if entry.compress_type != zipfile.ZIP_STORED or entry.file_size > size:
+            raise ValueError(f"{name} has {entry.file_size} bytes, compressed or beyond the end of the file")
+        with archive.open(entry) as file:
+            if np.lib.format.read_magic(file) != (1, 0):
+                raise ValueError(f"{name} has another version of NumPy's format")
+            shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+            if file.tell() + math.prod(shape) * dtype.itemsize != entry.file_size:
+                raise ValueError(f"{name} has {entry.file_size} bytes for an array of shape {shape}")
 
 
 def _matches_checksums(path: str | Path) -> bool:
