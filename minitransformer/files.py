@@ -1,5 +1,6 @@
 """Files and folders that are written whole or not at all."""
 
+import errno
 import os
 import secrets
 import shutil
@@ -25,6 +26,19 @@ def ordinary_file(path: str | Path) -> Path:
         kind = "folder" if os.path.isdir(path) else "device or pipe"
         raise ConfigError(f"output must be an ordinary file, got the {kind} {path}")
     return Path(os.path.realpath(path))
+
+
+def read_bounded(path: str | Path, limit: int) -> bytes:
+    """The bytes of a file.
+
+    Raises:
+        OSError: it cannot be read; EFBIG if it has more than ``limit`` bytes, as a device that never ends has.
+    """
+    with open(path, "rb") as file:
+        data = file.read(limit + 1)
+    if len(data) > limit:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
+    return data
 
 
 def write_atomically(path: str | Path, write: Callable[[BinaryIO], object]) -> None:

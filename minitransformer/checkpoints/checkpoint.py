@@ -7,14 +7,13 @@ without Adam's state (a mean of several) lacks the last two: it translates, but 
 
 import errno
 import json
-import math
-import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from minitransformer.backend import load_array_module, to_numpy
+from minitransformer.checkpoints.entries import VECTORS, check_entries, matches_checksums
 from minitransformer.checkpoints.header import Table, checked_progress, count, shapes, slices, table_from
 from minitransformer.config import Config
 from minitransformer.errors import CheckpointError, ConfigError, DamagedCheckpointError
@@ -24,8 +23,6 @@ from minitransformer.optim import Adam
 from minitransformer.text import Tokenizer
 
 FORMAT, VERSION = "minitransformer checkpoint", 1
-VECTORS = ("parameters", "adam_m", "adam_v")
-ENTRIES = ("header", "tokenizer", *VECTORS)
 
 
 @dataclass(frozen=True)
@@ -130,7 +127,16 @@ def save_checkpoint(path: str | Path, model: Model, optimizer: Adam, **facts) ->
     """Write the state of training, whole or not at all; raises what ``Checkpoint.save`` raises.
 
     facts: ``update`` and ``config``; ``tokenizer_text`` and ``progress``, if there are any; as in `Checkpoint`
+
+    Raises:
+        AutogradError: the model was changed after its vector of parameters was made.
+        CheckpointError: the optimizer is another model's.
     """
+    model.parameters.check_model()
+    if optimizer.parameters is not model.parameters:
+        raise CheckpointError(
+            "checkpoint: the optimizer must be one of model.parameters, got another's; make a new one"
+        )
     vectors = map(to_numpy, (model.parameters.data, optimizer.m, optimizer.v))
     arrays = dict(zip(VECTORS, vectors, strict=True))
     Checkpoint(**facts, **arrays, table=model.parameters.table, step_count=optimizer.step_count).save(path)
@@ -158,7 +164,7 @@ def load_checkpoint(path: str | Path, with_optimizer: bool = True) -> Checkpoint
             f"checkpoint: {path} was written by another version and must be used with that one: {error}"
         ) from error
     except Exception as error:  # damaged bytes make zipfile, NumPy and JSON raise nearly anything
-        if isinstance(error, MemoryError) and _matches_checksums(path):
+        if isinstance(error, MemoryError) and matches_checksums(path):
             raise
         # A damaged offset is an invalid argument to the operating system.
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
@@ -178,7 +184,7 @@ def load_model(path: str | Path, device: str = "cpu") -> tuple[Model, Tokenizer 
 def _read(path: str | Path, unwanted: tuple[str, ...]) -> Checkpoint:
     """The checkpoint without the ``unwanted`` entries; raises anything if the file is damaged."""
     with np.load(path, allow_pickle=False) as stored:
-        _check_entries(stored.zip, Path(path).stat().st_size)
+        check_entries(stored.zip, Path(path).stat().st_size)
         arrays = {name: stored[name] for name in stored.files if name not in unwanted}  # checks the CRC of each
     header = json.loads(_text_of(arrays["header"]))
     if header["format"] != FORMAT:
@@ -206,35 +212,6 @@ def _read(path: str | Path, unwanted: tuple[str, ...]) -> Checkpoint:
         path=str(path),
         **vectors,
     )
-
-
-def _check_entries(archive: zipfile.ZipFile, size: int) -> None:
-    """ValueError if an entry is not one of a checkpoint, or if a file of ``size`` bytes cannot hold its array.
-
-    NumPy allocates what the header of an array states, and a compressed entry may be a thousand times its size in the
-    file, so both are checked first.
-    """
-    entries = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
-    if len(entries) < len(archive.infolist()) or not entries.keys() <= set(ENTRIES):
-        raise ValueError(f"its entries are {', '.join(archive.namelist())[:60]!r}")
-    for name, entry in entries.items():
-        if entry.compress_type != zipfile.ZIP_STORED or entry.file_size > size:
-            raise ValueError(f"{name} has {entry.file_size} bytes, compressed or beyond the end of the file")
-        with archive.open(entry) as file:
-            if np.lib.format.read_magic(file) != (1, 0):
-                raise ValueError(f"{name} has another version of NumPy's format")
-            shape, _, dtype = np.lib.format.read_array_header_1_0(file)
-            if file.tell() + math.prod(shape) * dtype.itemsize != entry.file_size:
-                raise ValueError(f"{name} has {entry.file_size} bytes for an array of shape {shape}")
-
-
-def _matches_checksums(path: str | Path) -> bool:
-    """Whether the file is whole: if not, a damaged size may be why reading took so much memory."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return archive.testzip() is None  # reads in small blocks
-    except Exception:
-        return False
 
 
 def _bytes_of(text: str) -> np.ndarray:
