@@ -11,9 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from minitransformer.errors import ConfigError
+from minitransformer.files import read_bounded
 from minitransformer.retired_keys import RETIRED_KEYS
 
 KINDS = {int: "a whole number", float: "a number", str: "a string", bool: "true or false"}
+
+MAX_TOML, MAX_DOTS = 1 << 18, 100
+"""Bytes of the longest file, and dots of the longest key (or other line) in it."""
 
 HIGHEST = {int: 2**31 - 1, float: sys.float_info.max}
 """The maximum of a number whose option has none: what fits into an id, and everything but infinity."""
@@ -77,7 +81,7 @@ def read_toml(path: str | Path) -> dict:
         ConfigError: no such file, not UTF-8 or not TOML.
     """
     try:
-        return tomllib.loads(Path(path).read_bytes().decode("utf-8-sig"))
+        return _parsed(read_bounded(path, MAX_TOML).decode("utf-8-sig"))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -85,6 +89,13 @@ def read_toml(path: str | Path) -> dict:
         raise ConfigError(f"{path}:{line}: must be UTF-8, got byte 0x{error.object[error.start]:02x}") from error
     except (ValueError, RecursionError) as error:  # thousands of digits and deep nesting raise no TOMLDecodeError
         raise ConfigError(f"{path}: must be TOML: {error}") from error
+
+
+def _parsed(text: str) -> dict:
+    """The tables of a text, else ValueError or RecursionError. tomllib takes memory quadratic in the parts of a key."""
+    if any(line.count(".") > MAX_DOTS for line in text.split("\n")):
+        raise ValueError(f"a line must have at most {MAX_DOTS} dots")
+    return tomllib.loads(text)
 
 
 def with_settings(tables: dict, settings: Sequence[str]) -> dict:
@@ -101,7 +112,7 @@ def with_settings(tables: dict, settings: Sequence[str]) -> dict:
 
 def _value_of(text: str, setting: str) -> Any:
     try:
-        return tomllib.loads(f"value = {text}")["value"]
+        return _parsed(f"value = {text}")["value"]
     except (ValueError, RecursionError) as error:
         if text.startswith(('"', "'", "[", "{")):
             raise ConfigError(f"--set must give a word or a TOML value, got {_shown(setting)}: {error}") from error

@@ -2,6 +2,7 @@
 
 import math
 import re
+import tracemalloc
 
 import pytest
 
@@ -201,3 +202,18 @@ def test_every_key_is_described_with_a_default_that_is_its_own():
         assert len(meaning) > 10, key
     assert len(describe(Config)) == sum(len(section) for section in defaults.values())
     assert not any(isinstance(value, float) and math.isnan(value) for _, _, value, _ in describe(Config))
+
+
+def test_a_key_of_thousands_of_parts_is_refused_in_small_memory(tmp_path):
+    """tomllib keeps every prefix of a dotted key: 100,000 parts would take 40 GB."""
+    key = "a." * 2_000 + "a = 1"
+    (tmp_path / "run.toml").write_text(key)
+    for settings in ((), (f"model.kind={{{key}}}",)):
+        tracemalloc.start()
+        try:
+            with pytest.raises(ConfigError, match="a line must have at most 100 dots"):
+                Config.load(tmp_path / "run.toml", settings)
+            assert tracemalloc.get_traced_memory()[1] < 1_000_000
+        finally:
+            tracemalloc.stop()
+        (tmp_path / "run.toml").write_text("")

@@ -74,6 +74,7 @@ WRONG_PAIRS = {
     "text": (["a cat"], ["eine Katze"]),
     "subwords": ([["a", "cat"]], [["eine", "Katze"]]),
     "ids of 40 bits": ([[4]], [[2**40]]),
+    "a negative id": ([[4]], [[5, -1]]),
     "one side": [[4, 5]],
     "a sentence for a side": ([4, 5], [6, 7]),
     "three sides": ([[4]], [[5]], [[6]]),

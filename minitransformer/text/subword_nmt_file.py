@@ -30,7 +30,8 @@ def tokenizer_from_codes(text: str, where: str, lines: Iterable[str] = ()) -> To
     """
     merges = _merges(text, where)
     characters = set("".join(symbol.removesuffix(END) for pair in merges for symbol in pair))
-    characters.update(*lines)
+    for line in lines:
+        characters.update(line)
     base = EndOfWord.base(characters - {" "})
     known = set(base)
     for number, (left, right) in enumerate(merges, start=2):

@@ -138,7 +138,9 @@ def _check_ids(name: str, pairs: Pairs) -> None:
     try:
         for side in pairs:
             if not isinstance(side, MappedSentences):
-                np.fromiter(map(operator.index, chain.from_iterable(side)), dtype=np.int32)
+                ids = np.fromiter(map(operator.index, chain.from_iterable(side)), dtype=np.int32)
+                if ids.min(initial=0) < 0:
+                    raise ValueError(f"{ids.min()} is negative")
     except (TypeError, OverflowError, ValueError) as error:
         raise DataError(
             f"corpus: {name} must be source and target, each a list of sentences of ids from 0 to 2^31 - 1, got "

@@ -18,6 +18,9 @@ from pathlib import Path
 from minitransformer.backend import Array
 from minitransformer.errors import DataError
 
+MAX_LINE = 1 << 16
+"""Bytes of the longest line that is read."""
+
 
 @dataclass(frozen=True)
 class StepResult:
@@ -86,12 +89,15 @@ def read_metrics(path: str | Path) -> list[dict]:
     Raises:
         DataError: the file cannot be read, or any other line is not a JSON object with kind and update.
     """
+    values = []
     try:
-        lines = Path(path).read_bytes().split(b"\n")
+        with open(path, "rb") as file:
+            for number, line in enumerate(iter(lambda: file.readline(MAX_LINE), b""), start=1):
+                if line.endswith(b"\n") or len(line) == MAX_LINE:  # else the run was killed while it wrote
+                    values.append(_parsed(line, f"{path}:{number}"))
     except OSError as error:
         raise DataError(f"metrics: {path} cannot be read: {error.strerror}") from error
-    # What follows the last newline is empty, unless the run was killed while it wrote.
-    return [_parsed(line, f"{path}:{number}") for number, line in enumerate(lines[:-1], start=1)]
+    return values
 
 
 def _parsed(line: bytes, where: str) -> dict:
