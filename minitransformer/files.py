@@ -1,6 +1,7 @@
 """Files and folders that are written whole or not at all."""
 
 import errno
+import glob
 import os
 import secrets
 import shutil
@@ -87,16 +88,19 @@ def remove_temporaries(folder: str | Path, pattern: str) -> None:
 
 @contextmanager
 def staging_folder(path: Path) -> Iterator[Path]:
-    """A new, empty folder, deleted at the end of the block: rename the folder, or files in it, to keep them.
+    """A new, empty folder beside ``path``, deleted at the end of the block: rename it, or files in it, to keep them.
 
-    A folder ``path`` that a killed process left behind is deleted first.
+    Its name, like that of a temporary file, is random, so that nobody can have put a link there. Folders that killed
+    processes left behind are deleted first.
     """
-    shutil.rmtree(path, ignore_errors=True)
-    path.mkdir(parents=True)
+    for stray in path.parent.glob(TEMPORARY.format(glob.escape(path.name), "[0-9a-f]" * 16)):
+        shutil.rmtree(stray, ignore_errors=True)  # refuses a link
+    folder = path.with_name(TEMPORARY.format(path.name, secrets.token_hex(8)))
+    folder.mkdir(parents=True)
     try:
-        yield path
+        yield folder
     finally:
-        shutil.rmtree(path, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _sync_folder(folder: Path) -> None:

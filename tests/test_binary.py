@@ -241,8 +241,9 @@ def test_a_text_that_cannot_be_encoded_leaves_no_folder(texts, tmp_path):
 
 def test_a_partial_folder_is_replaced_and_a_complete_one_is_not(texts, pairs, tmp_path):
     files, tokenizer, _, _ = texts
-    (tmp_path / ".ids.partial").mkdir()
-    (tmp_path / ".ids.partial" / "src.ids").write_bytes(b"junk")
+    left_behind = tmp_path / f".ids.{'0' * 16}.partial"
+    left_behind.mkdir()
+    (left_behind / "src.ids").write_bytes(b"junk")
     binarise(tokenizer, files, tmp_path / "ids", max_length=60)
     assert os.listdir(tmp_path) == ["ids"]
     with pytest.raises(DataError, match="must not exist yet"):
