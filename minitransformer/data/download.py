@@ -139,7 +139,7 @@ def fetch(address: str, part: Path) -> Path:
 
 def _receive(response: http.client.HTTPResponse, part: Path, start: int, address: str) -> None:
     """Append the body of ``response`` to the first ``start`` bytes of ``part``."""
-    total = start + response.length if response.length is not None else None
+    total = None if response.length is None else start + response.length  # None: not stated, or not as a number
     lost = (ConnectionError, TimeoutError, ssl.SSLError, http.client.IncompleteRead)  # not OSError: a full disk too
     complete = False
     with (

@@ -36,8 +36,9 @@ NAMES = (
 MAX_NAME = 1 << 16
 """Bytes of the longest of them."""
 
-DAMAGE = (OSError, EOFError, RuntimeError, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile, zlib.error)
-"""Raised for a damaged archive; RuntimeError: it has a password or a compression that zipfile lacks."""
+DAMAGE = (OSError, EOFError, RuntimeError, ValueError, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile, zlib.error)
+"""Raised for a damaged archive; RuntimeError: it has a password or a compression that zipfile lacks; ValueError: a
+header of tarfile, or a character reference, has a number that is none."""
 
 HELD_OUT = 2000
 """Sentence pairs in each of test and val of a split set; at most one pair in twenty."""
@@ -70,6 +71,8 @@ def unpack(
             sums[name] = sha256_of(folder / name)
     except DownloadError:
         raise
+    except UnicodeDecodeError as error:
+        raise DownloadError(f"{archive.name}: must contain UTF-8 text, but it does not ({error})") from error
     except DAMAGE as error:
         if getattr(error, "errno", None) not in (None, errno.EINVAL):  # EINVAL: a wrong offset in the archive
             raise  # a system error, not a damaged archive
@@ -77,8 +80,6 @@ def unpack(
         raise DownloadError(
             f"{archive.name}: must be an intact archive without a password, got another ({reason})"
         ) from error
-    except ValueError as error:  # bytes that are not UTF-8, or the number of a character that is too long
-        raise DownloadError(f"{archive.name}: must contain UTF-8 text, but it does not ({error})") from error
     return sums
 
 
@@ -145,9 +146,9 @@ def _spoken_lines(text: str) -> list[str]:
 
 
 def _segments(text: str) -> list[str]:
-    """The text of each <seg ...>...</seg>, in one pass: a pattern would search on from every <seg> without an end."""
-    found = (part.partition("<seg")[2].partition(">") for part in text.split("</seg>")[:-1])
-    return [" ".join(html.unescape(segment).split()) for _, end, segment in found if end]
+    """The text of each ``<seg ...>...</seg>``, in time proportional to the length of ``text``, whatever is unclosed."""
+    parts = [part.partition("<seg")[2].partition(">") for part in text.split("</seg>")[:-1]]
+    return [" ".join(html.unescape(segment).split()) for _, closed, segment in parts if closed]
 
 
 class _TarInfo(tarfile.TarInfo):
@@ -169,7 +170,7 @@ def _members(archive: Path, files: Sequence[DataFile]) -> Iterator[tuple[DataFil
     with tarfile.open(archive, "r:*", tarinfo=_TarInfo) as bundle:
         for entry in bundle:
             for file in wanted.pop(entry.name.removeprefix("./"), ()):
-                if not entry.isreg():
+                if not entry.isreg() or entry.issparse():  # a sparse file of 500 bytes may unpack to any size
                     raise DownloadError(f"{archive.name}: {entry.name} must be a file, got a folder or a link")
                 yield file, bundle.extractfile(entry)
     if wanted:
