@@ -1,13 +1,13 @@
 """Files and folders that are written whole or not at all."""
 
 import errno
-import glob
 import os
 import secrets
 import shutil
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from glob import escape
 from pathlib import Path
 from typing import BinaryIO
 
@@ -93,7 +93,7 @@ def staging_folder(path: Path) -> Iterator[Path]:
     Its name, like that of a temporary file, is random, so that nobody can have put a link there. Folders that killed
     processes left behind are deleted first.
     """
-    for stray in path.parent.glob(TEMPORARY.format(glob.escape(path.name), "[0-9a-f]" * 16)):
+    for stray in path.parent.glob(TEMPORARY.format(escape(path.name), "[0-9a-f]" * 16)):
         shutil.rmtree(stray, ignore_errors=True)  # refuses a link
     folder = path.with_name(TEMPORARY.format(path.name, secrets.token_hex(8)))
     folder.mkdir(parents=True)

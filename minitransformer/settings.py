@@ -93,7 +93,8 @@ def read_toml(path: str | Path) -> dict:
 
 def _parsed(text: str) -> dict:
     """The tables of a text, else ValueError or RecursionError. tomllib takes memory quadratic in the parts of a key."""
-    if any(line.count(".") > MAX_DOTS for line in text.split("\n")):
+    lines = (line for line in text.split("\n") if not line.lstrip().startswith("#"))
+    if any(line.count(".") > MAX_DOTS for line in lines):
         raise ValueError(f"a line must have at most {MAX_DOTS} dots")
     return tomllib.loads(text)
 

@@ -114,7 +114,7 @@ def test_a_link_a_folder_or_a_sparse_file_as_a_member_is_refused(tmp_path):
             member = tarfile.TarInfo("text.en")
             member.type, member.linkname = kind, "../../etc/passwd"
             bundle.addfile(member)
-        with pytest.raises(DownloadError, match="text.en must be a file, got a folder or a link"):
+        with pytest.raises(DownloadError, match="text.en must be a file, got a folder, a link or a sparse file"):
             unpack(tmp_path / "a.tgz", "tar", [DataFile("text.en", "", member="text.en")])
 
 

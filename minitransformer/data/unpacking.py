@@ -171,7 +171,9 @@ def _members(archive: Path, files: Sequence[DataFile]) -> Iterator[tuple[DataFil
         for entry in bundle:
             for file in wanted.pop(entry.name.removeprefix("./"), ()):
                 if not entry.isreg() or entry.issparse():  # a sparse file of 500 bytes may unpack to any size
-                    raise DownloadError(f"{archive.name}: {entry.name} must be a file, got a folder or a link")
+                    raise DownloadError(
+                        f"{archive.name}: {entry.name} must be a file, got a folder, a link or a sparse file"
+                    )
                 yield file, bundle.extractfile(entry)
     if wanted:
         raise DownloadError(f"{archive.name}: must contain {min(wanted)}, but it does not")
