@@ -50,14 +50,14 @@ def print_line(command: str, message: str) -> None:
 
 
 def stdin_lines() -> Iterator[str]:
-    r"""Lines of standard input, without line ends; only ``\n`` separates lines.
+    r"""Lines of standard input, without line ends and byte-order mark; only ``\n`` separates lines.
 
     Raises:
         DataError: a line is not UTF-8 (with the line number).
     """
     for number, line in enumerate(sys.stdin.buffer, start=1):
         try:
-            yield line.decode("utf-8").removesuffix("\n").removesuffix("\r")
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8").removesuffix("\n").removesuffix("\r")
         except UnicodeDecodeError as error:
             raise DataError(f"standard input:{number}: must be UTF-8, got byte 0x{line[error.start]:02x}") from error
 
