@@ -1,5 +1,6 @@
 """Files and folders that are written whole or not at all."""
 
+import errno
 import os
 import secrets
 import shutil
@@ -54,6 +55,13 @@ def write_atomically(path: str | Path, write: Callable[[BinaryIO], object]) -> N
         if isinstance(error, OSError):
             error.filename = str(path)  # the system names the temporary file, or none where the disk is full
         raise
+
+
+def cannot_be_written(error: OSError) -> str:
+    """Why a file cannot be written, and what to do: for messages, after its name."""
+    is_full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    remedy = "make room on its disk" if is_full else "choose a folder that can be written"
+    return f"cannot be written: {error.strerror}; {remedy}"
 
 
 def write_text(path: str | Path, text: str) -> None:

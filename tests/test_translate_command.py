@@ -65,7 +65,8 @@ def test_blocks_of_any_size_hold_the_translations_of_all_lines_in_order(checkpoi
     lines = rng.choice(LINES, 60).tolist()
     whole = translate_lines(model, tokenizer, lines, SEARCH, n_best)
     for batches in (1, 3, 1000):
-        monkeypatch.setattr(translate, "BLOCK_BATCHES", batches)
+        monkeypatch.setattr(translate, "FIRST_BATCHES", batches)
+        monkeypatch.setattr(translate, "BLOCK_BATCHES", 2 * batches)
         blocks = list(translate_blocks(model, tokenizer, iter(lines), SEARCH, n_best))
         assert list(itertools.chain.from_iterable(blocks)) == whole
         assert len(blocks) > 5 or batches > 1
@@ -79,7 +80,7 @@ def test_blocks_read_no_more_of_an_endless_input_than_they_need(checkpoint):
 
 
 def test_numbers_of_hypotheses_run_through_all_blocks(translated, monkeypatch):
-    monkeypatch.setattr(translate, "BLOCK_BATCHES", 1)
+    monkeypatch.setattr(translate, "FIRST_BATCHES", 1)
     code, lines, _ = translated(b"a cat\n" * 50, "--n-best", "2")
     assert code == 0
     assert [int(line.split("\t")[0]) for line in lines] == [number for number in range(1, 51) for _ in "ab"]

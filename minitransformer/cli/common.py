@@ -46,7 +46,9 @@ def print_line(command: str, message: str) -> None:
     """Prints ``message`` as one line on standard error, after the name of the command."""
     line = " ".join(message.split("\n")).removeprefix(f"{command}: ")
     with contextlib.suppress(OSError):  # if standard error is closed or full, only the exit code remains
-        print(f"minitransformer {command}: {line}", file=sys.stderr)
+        # A progress bar, perhaps that of a rank of this job, may stand in the last line of a terminal: it is erased.
+        begin = "\r\x1b[K" if sys.stderr.isatty() else ""
+        print(f"{begin}minitransformer {command}: {line}", file=sys.stderr)
 
 
 def stdin_lines() -> Iterator[str]:

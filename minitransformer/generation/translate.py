@@ -15,8 +15,9 @@ from minitransformer.models import Model
 from minitransformer.text import Tokenizer
 from minitransformer.text.batching import pad_rows
 
-BLOCK_BATCHES = 16
-"""Batches between two outputs of `translate_blocks`: sorted by length, they have little padding, and none is lost."""
+FIRST_BATCHES, BLOCK_BATCHES = 8, 64
+"""Batches in the first block of `translate_blocks`, which comes soon, and in the largest: each has twice as many as the
+one before. The more lines are sorted by length together, the less padding: 64 batches have 1 % more than all lines."""
 
 MAX_SCORES = 1 << 24
 """Attention scores of a head that a batch may have, of all its sentences together: 64 MiB in float32."""
@@ -51,13 +52,13 @@ def translate_blocks(
 ) -> Iterator[list[str] | list[list[str]]]:
     """As `translate_lines`, of any number of lines in the memory of one block: yields the translations of each block.
 
-    A block is as many lines as fill about BLOCK_BATCHES batches.
+    Blocks grow from about FIRST_BATCHES batches to BLOCK_BATCHES.
 
     report: called with the error of a line that is too long, whose translation is then an empty line (None: raise it)
     """
     keep_freed_memory()
     with _progress_bar(None, progress) as bar:
-        for sources in _blocks(_encoded(model, tokenizer, lines, config, report), BLOCK_BATCHES * _budget(config)):
+        for sources in _blocks(_encoded(model, tokenizer, lines, config, report), _budget(config)):
             yield _texts(tokenizer, _search_block(model, sources, config, n_best, bar), n_best)
 
 
@@ -152,15 +153,15 @@ def _batches(sources: list[list[int]], budget: int) -> Iterator[list[int]]:
         rows = rows[n:]
 
 
-def _blocks(sources: Iterable[list[int]], size: int) -> Iterator[list[list[int]]]:
-    """As many sources at a time as make ``size`` tokens (EOS counts)."""
-    block, n_tokens = [], 0
+def _blocks(sources: Iterable[list[int]], budget: int) -> Iterator[list[list[int]]]:
+    """The sources in blocks of whole batches, about; a batch has ``budget`` tokens (EOS counts)."""
+    block, n_tokens, size = [], 0, FIRST_BATCHES * budget
     for source in sources:
         block.append(source)
         n_tokens += len(source) + 1
         if n_tokens >= size:
             yield block
-            block, n_tokens = [], 0
+            block, n_tokens, size = [], 0, min(2 * size, BLOCK_BATCHES * budget)
     if block:
         yield block
 
