@@ -71,6 +71,13 @@ def write_atomically(path: str | Path, write: Callable[[BinaryIO], object]) -> N
         raise
 
 
+def cannot_be_written(error: OSError) -> str:
+    """Why a file cannot be written, and what to do: for messages, after its name."""
+    is_full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    remedy = "make room on its disk" if is_full else "choose a folder that can be written"
+    return f"cannot be written: {error.strerror}; {remedy}"
+
+
 def write_text(path: str | Path, text: str) -> None:
     """`write_atomically` of a text in UTF-8."""
     write_atomically(path, lambda file: file.write(text.encode("utf-8")))

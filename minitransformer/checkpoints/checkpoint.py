@@ -16,8 +16,8 @@ from minitransformer.backend import load_array_module, to_numpy
 from minitransformer.checkpoints.entries import VECTORS, check_entries, matches_checksums
 from minitransformer.checkpoints.header import Table, checked_progress, count, shapes, slices, table_from
 from minitransformer.config import Config
-from minitransformer.errors import CheckpointError, ConfigError, DamagedCheckpointError
-from minitransformer.files import write_atomically
+from minitransformer.errors import CheckpointError, ConfigError, DamagedCheckpointError, quoted
+from minitransformer.files import cannot_be_written, write_atomically
 from minitransformer.models import Model, build_model, model_class
 from minitransformer.optim import Adam
 from minitransformer.text import Tokenizer
@@ -63,7 +63,7 @@ class Checkpoint:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
             write_atomically(path, lambda file: np.savez(file, **arrays))
         except OSError as error:
-            raise CheckpointError(f"checkpoint: {path} cannot be written: {error.strerror}") from error
+            raise CheckpointError(f"checkpoint: {path} {cannot_be_written(error)}") from error
 
     def build(self, device: str = "cpu") -> tuple[Model, Tokenizer | None]:
         """A model with these parameters, and its tokenizer (None if it was trained on ids alone).
@@ -191,7 +191,7 @@ def _read(path: str | Path, unwanted: tuple[str, ...]) -> Checkpoint:
         raise ValueError("another format")
     if header["version"] != VERSION:
         raise CheckpointError(
-            f"checkpoint: {path} must have format version {VERSION}, got {header['version']!r}; "
+            f"checkpoint: {path} must have format version {VERSION}, got {quoted(header['version'])}; "
             "load it with the version of minitransformer that wrote it"
         )
     config = Config.from_dict(header["config"], "its config")

@@ -6,7 +6,7 @@ If it is ``None``, the first download records it in ``SHA256SUMS`` beside the fi
 
 from dataclasses import dataclass
 
-from minitransformer.errors import DownloadError
+from minitransformer.errors import DownloadError, quoted
 
 MAX_BYTES = 1 << 33
 """Largest unpacked file, about twice one side of the largest WMT corpus; anything larger is damaged or malicious."""
@@ -49,7 +49,7 @@ def find(name: str) -> DataSet:
         if data_set.name == ALIASES.get(name, name):
             return data_set
     known = ", ".join(data_set.name for data_set in DATA_SETS)
-    raise DownloadError(f"data get: the name must be one of {known}, got {name!r}")
+    raise DownloadError(f"data get: the name must be one of {known}, got {quoted(name)}")
 
 
 # The address contains a commit hash, so the files cannot change.
