@@ -28,6 +28,7 @@ def softmax(x: Tensor, *, mask: Array | None = None) -> Tensor:
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, *, mask: Array | None = None, **options: Any) -> Tensor:
+    checks.at_least_one(k.shape[-2:], "attention: number of keys and d_k")
     return apply(RULES["attention"], q, k, v, mask=checks.boolean(mask, "attention"), **options)
 
 
@@ -55,8 +56,14 @@ def residual_dropout(x: Tensor, sublayer: Tensor, **options: Any) -> Tensor:
     return apply(RULES["residual_dropout"], x, sublayer, **options)
 
 
+def layer_norm(x: Tensor, gamma: Tensor, beta: Tensor, **options: Any) -> Tensor:
+    checks.at_least_one(x.shape[-1:], "layer_norm: d_model")
+    return apply(RULES["layer_norm"], x, gamma, beta, **options)
+
+
 def residual_dropout_norm(x: Tensor, sublayer: Tensor, gamma: Tensor, beta: Tensor, **options: Any) -> Tensor:
     checks.same_shape(x.shape, sublayer.shape, "residual_dropout_norm: x and sublayer")
+    checks.at_least_one(x.shape[-1:], "residual_dropout_norm: d_model")
     return apply(RULES["residual_dropout_norm"], x, sublayer, gamma, beta, **options)
 
 
@@ -72,6 +79,7 @@ def projection_loss(x: Tensor, table: Tensor, *, targets: Array, label_smoothing
 
 def _check_loss(name: str, shape: tuple[int, ...], targets: Array, n_classes: int, label_smoothing: float) -> None:
     checks.same_shape(shape[:-1], targets.shape, f"{name}: rows and targets")
+    checks.at_least_one((n_classes,), f"{name}: V")
     checks.ids_below(targets, n_classes, f"{name}: targets")
     checks.probability(label_smoothing, f"{name}: label_smoothing")
 
