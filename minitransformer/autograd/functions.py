@@ -4,6 +4,7 @@ Every rule of ops/ is a function by its name, with the arguments of its forward:
 Those defined here check their arguments first.
 """
 
+import builtins
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -19,7 +20,9 @@ def __getattr__(name: str) -> Callable[..., Any]:
     """The rule ``name`` as a function of tensors."""
     if name not in RULES:
         raise AttributeError(f"functions: there is no rule called {name!r} in ops/")
-    function = globals()[name] = partial(apply, RULES[name])  # from now on found without this function
+    function = partial(apply, RULES[name])
+    if not hasattr(builtins, name):  # the sum that functions of this file call is Python's
+        globals()[name] = function  # from now on found without this function
     return function
 
 
