@@ -42,8 +42,7 @@ def computed(case: Case, mode: str) -> tuple[list[np.ndarray], list[np.ndarray]]
     """(outputs, gradients of all inputs)"""
     tensors = [Tensor(x.copy(), requires_grad=True) for x in case.inputs]
     function = getattr(functions, case.name)
-    with kernels.mode(mode), np.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with kernels.mode(mode):
         made = function(tensors, **case.options) if case.name == "concatenate" else function(*tensors, **case.options)
         outputs = made if isinstance(made, tuple) else (made,)
         grads_y = [case.cotangent(i, y.data) if y.requires_grad else None for i, y in enumerate(outputs)]
@@ -92,8 +91,6 @@ def _kernel_faults(case: Case, results: dict) -> list[str]:
             found.append(f"{mode}: another dtype")
         if [(grad.shape, grad.dtype) for grad in grads] != [(x.shape, x.dtype) for x in case.inputs]:
             found.append(f"{mode}: gradients have not the shapes and dtypes of the inputs")
-    if case.is_huge:  # what rounding leaves of differences of 1e30 is arbitrary
-        return found
     for part, wanted, given in zip(("output", "gradient"), results["simple"], results["fast"], strict=True):
         for i, (one, other) in enumerate(zip(wanted, given, strict=True)):
             if not agree(other, one, CLOSE[case.dtype], any_kind=part == "gradient"):
@@ -131,12 +128,14 @@ def _hidden_faults(case: Case) -> list[str]:
 
 def run(n_cases: int, seed: int) -> tuple[Counter, list[str]]:
     """How many cases of each rule were tried, and the faults."""
-    tried, found = Counter(), []
-    for number in range(n_cases):
-        name = list(RULES)[number % len(RULES)]
-        case = Case.draw(name, np.random.default_rng((seed, number)))
-        tried[name] += 1
-        found += [f"{name}, case {number}, {case.words()}: {fault}" for fault in faults(case)]
+    tried, found, names = Counter(), [], list(RULES)
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the mean of an empty axis
+        for number in range(n_cases):
+            name = names[number % len(names)]
+            case = Case.draw(name, np.random.default_rng((seed, number)))
+            tried[name] += 1
+            found += [f"{name}, case {number}, {case.words()}: {fault}" for fault in faults(case)]
     return tried, found
 
 
