@@ -6,7 +6,7 @@ A case is a rule, sizes of its axes (0 and 1 among them) and inputs of which som
 denormal or a zero of either sign. In every case must hold:
 
 1. Nothing is raised but ShapeError, and that where an axis is empty that must not be (`Spec.needs`), and only there.
-2. Results have the same shapes and dtypes as those of the plain rule, gradients those of the inputs; empty in, empty out.
+2. Outputs have the shapes and dtype of the plain rule's, gradients those of the inputs; empty in, empty out.
 3. The kernel has NaN and infinity where the plain rule has them, and agrees with it elsewhere; of gradients, either may
    stand for the other. (0 * inf is NaN, inf times a small number is not: the order of the products decides.)
 4. Rows are independent: whatever one of them holds, the results of the others stay the same values.
