@@ -154,6 +154,10 @@ class TrainingConfig(Section):
     beta2: float = option(0.98, "Adam's decay of the mean squared gradient", low=0, high=0.999999)
     eps: float = option(1e-9, "Adam's epsilon", low=1e-16)
     clip_norm: float = option(0.0, "larger gradients are scaled to this norm (0: no clipping, as the paper)", low=0)
+    skip_nonfinite: bool = option(
+        False,
+        "skip updates whose loss or gradient is NaN or infinite (false: stop; on a GPU at most 15 updates later)",
+    )
     log_every: int = option(50, "updates between two lines of metrics", low=1)
     validate_every: int = option(1000, "updates between two validations (0: never)", low=0)
     validate_bleu: bool = option(False, "also translate the validation text greedily and score it")

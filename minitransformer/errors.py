@@ -35,6 +35,14 @@ class AutogradError(MiniTransformerError, RuntimeError):
     """An operation that the tape does not support."""
 
 
+class AnomalyError(MiniTransformerError, FloatingPointError):
+    """Within ``detect_anomaly`` a rule gave NaN or infinity; ``leaf`` is the nearest leaf it was computed from."""
+
+    def __init__(self, message: str, leaf: object = None):
+        super().__init__(message)
+        self.leaf = leaf
+
+
 class BackendError(MiniTransformerError, RuntimeError):
     """The requested array library or device is not usable here."""
 

@@ -18,8 +18,8 @@ from minitransformer.errors import CheckpointError, RanksError, quoted
 MAY_CHANGE_ON_RESUME = {
     "data": set("train_src train_tgt train_ids valid_src valid_tgt tokenizer".split()),
     "training": set(
-        "directory threads communicator deterministic_reduce overlap timeout updates log_every validate_every "
-        "validate_bleu save_every save_minutes keep_checkpoints".split()
+        "directory threads communicator deterministic_reduce overlap timeout updates log_every skip_nonfinite "
+        "validate_every validate_bleu save_every save_minutes keep_checkpoints".split()
     ),
 }
 # Paths, and what concerns one machine alone.

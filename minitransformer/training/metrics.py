@@ -8,6 +8,7 @@ began, without the time in which it was stopped). Losses are means in nats per t
 - ``epoch``, at the end of each epoch, over the whole epoch: ``loss``, ``nll``, ``ppl``, ``tokens`` (target tokens)
 - ``valid``, every ``validate_every`` updates and at the end: ``loss``, ``nll``, ``ppl``, and ``bleu`` with its
   ``signature`` if asked for
+- ``skipped``, with ``training.skip_nonfinite``, for an update that was not made: ``reason``, what was NaN or infinite
 """
 
 import json
@@ -26,8 +27,8 @@ MAX_LINE = 1 << 16
 class StepResult:
     """The figures of an update. ``loss`` is label-smoothed, ``nll`` is not: exp(nll) is the perplexity. Nats per token.
 
-    On a GPU ``loss``, ``nll`` and ``gradient_norm`` are numbers that stay there until ``read``. The norm is 0 where an
-    update was refused (see `optim.LossScale`).
+    On a GPU ``loss``, ``nll`` and ``gradient_norm`` are numbers that stay there until ``read``. ``accepted`` is
+    False if loss or gradient is not finite: then the parameters are as they were.
     """
 
     loss: float | Array
@@ -36,6 +37,7 @@ class StepResult:
     n_tgt_tokens: int
     gradient_norm: float | Array
     learning_rate: float
+    accepted: bool = True
 
     def read(self) -> "StepResult":
         """A copy with Python floats; waits until the device has computed them."""
@@ -65,7 +67,7 @@ class Meter:
         self.nll += result.nll * result.n_tgt_tokens
         self.tokens += result.n_tgt_tokens
         self.updates += 1
-        self.gradient_norm += result.gradient_norm
+        self.gradient_norm += result.gradient_norm if result.accepted else 0.0
         self.seconds += seconds
 
     def losses(self) -> dict:
