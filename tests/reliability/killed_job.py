@@ -18,7 +18,7 @@ TOP = Path(__file__).parents[2]
 LIMIT = 60  # seconds in which a job that was struck, or that has nothing left to do, must have ended
 PHASES = {
     "": "start",  # imports, reading of data, finding and loading the checkpoint
-    "running": "update",
+    "running": "start",
     "batch": "update",
     "saving": "save",
     "saved": "update",
@@ -26,7 +26,7 @@ PHASES = {
     "validated": "update",
     "done": "end",
 }
-"""The last note of rank 0: what it was doing."""
+"""What rank 0 is doing, by its last note."""
 
 
 def find_mpiexec() -> str:
@@ -49,7 +49,7 @@ def wait_until(condition: Callable[[], object], message: str, seconds: float = L
     began = time.monotonic()
     while not condition():
         require(time.monotonic() - began < seconds, f"{message} within {seconds} s")
-        time.sleep(0.002)
+        time.sleep(0.01)
     return time.monotonic() - began
 
 
@@ -64,11 +64,6 @@ class Start:
     @property
     def name(self) -> str:
         return f"{self.launcher or 'process'}, {self.ranks} ranks, {self.threads} threads"
-
-    @property
-    def root(self) -> str:
-        """What the process is that is started by hand."""
-        return "launcher" if self.launcher else "process"
 
     def command(self, config: Path, *settings: str) -> list[str]:
         program = [sys.executable, str(Path(__file__).with_name("observed_command.py"))]
@@ -85,12 +80,12 @@ class Start:
 class Job:
     """A job at work.
 
+    start: how ``command`` starts it
     notes: the file of its notes, by whose name its processes are found, too; its output goes into a file beside it
-    root_name: what the process is that is started here
     """
 
-    def __init__(self, command: list[str], notes: Path, root_name: str):
-        self._root_name = root_name
+    def __init__(self, start: Start, command: list[str], notes: Path):
+        self._start = start
         self.notes, self.output = notes, notes.with_suffix(".out")
         self._mark = f"{NOTES}={notes}".encode()
         environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(TOP), NOTES: str(notes)}
@@ -119,7 +114,8 @@ class Job:
                 variables, process = path.read_bytes().split(b"\0"), int(path.parent.name)
                 if self._mark in variables:
                     ranks = [each.partition(b"=")[2] for each in variables if each.startswith((b"RANK=", b"PMI_RANK="))]
-                    other = self._root_name if process == self.root.pid else "proxy"
+                    root = "launcher" if self._start.launcher else "process"
+                    other = root if process == self.root.pid else "proxy"
                     found[process] = f"rank {int(ranks[0])}" if ranks else other
         return found
 
@@ -132,12 +128,19 @@ class Job:
         return self.notes.read_bytes().count(f" {event} ".encode()) if self.notes.exists() else 0
 
     def phase(self) -> str:
-        """What rank 0 does or did last."""
-        return PHASES[next((words[2] for words in reversed(self.events()) if words[1] == "0"), "")]
+        """What rank 0 does or did last; ``start`` until all ranks have begun an update."""
+        events = self.events()
+        begun = {rank for _, rank, event, *_ in events if event == "batch"}
+        last = next((event for _, rank, event, *_ in reversed(events) if rank == "0"), "")
+        return PHASES[last] if len(begun) == self._start.ranks else "start"
 
     def messages(self) -> list[str]:
         """The lines that it has printed."""
         return self.output.read_text(errors="replace").splitlines()
+
+    def errors(self) -> list[str]:
+        """The lines that say why it ended."""
+        return [line for line in self.messages() if line.startswith("minitransformer ")]
 
     def end(self) -> float:
         """Wait until no process of the job is left; how long that took."""
@@ -153,11 +156,17 @@ class Job:
 
 
 def check_unlocked(folder: Path) -> None:
-    """The folder of a run whose processes have ended is free for another one."""
+    """The folder of a run that has ended is free for another one, as soon as the system has closed all its files."""
     descriptor = os.open(folder, os.O_RDONLY)
+
+    def is_free() -> bool:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise BrokenPromise(f"{folder} must be unlocked when its run has ended") from None
+        wait_until(is_free, f"{folder} must be unlocked", seconds=5)
     finally:
         os.close(descriptor)

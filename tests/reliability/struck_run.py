@@ -141,7 +141,7 @@ class StruckRun:
     def _start(self, start: Start, directory: Path, *settings: str) -> Job:
         self._attempts += 1
         command = start.command(self._config, *self._settings, f"training.directory={directory}", *settings)
-        return Job(command, self._folder / f"notes-{self._attempts:03d}", start.root)
+        return Job(start, command, self._folder / f"notes-{self._attempts:03d}")
 
     def _attempt(self, blows: int) -> bool:
         """Start or resume the run, and strike until it ends; returns whether it was done before a blow came."""
@@ -172,7 +172,7 @@ class StruckRun:
         while job.count(event) < count:
             if job.has_ended():
                 return False
-            time.sleep(0.0005)
+            time.sleep(0.001)
         time.sleep(self._rng.uniform(0, self._saving if kind == "save" else self._cycle))
         return not job.has_ended()
 
@@ -181,6 +181,7 @@ class StruckRun:
         record, seconds = self.blows[-1], job.end()
         unfinished = any(self._run.rglob("*.partial"))
         record |= {"unfinished_file": unfinished, "seconds_to_end": round(seconds, 3)}
+        record |= {"said": " ".join(job.errors()).replace(str(self._folder), "")}
         record |= {"exit_code": job.root.returncode, "update": max((u for u, _ in batches_of(job)), default=None)}
         blow.check(job, record["target"], record["phase"])
         self._check(job, seen)
