@@ -91,7 +91,7 @@ def small_disk(folder: Path, size: int) -> Iterator[None]:
     try:
         yield
     finally:
-        subprocess.run(["umount", str(folder)], check=True)
+        subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 class StruckRun:
