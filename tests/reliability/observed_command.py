@@ -16,25 +16,33 @@ import signal
 import sys
 import time
 import zlib
+from collections.abc import Callable
 from functools import wraps
 
 NOTES = "MINITRANSFORMER_NOTES"
 
 
-def observe() -> None:
+def open_notes() -> Callable[..., None]:
+    """The function that writes a note."""
+    from minitransformer.distributed.supervision.rank_info import find_rank_info
+
+    notes, rank = os.open(os.environ[NOTES], os.O_WRONLY | os.O_APPEND | os.O_CREAT), find_rank_info().rank
+
+    def note(*words: object) -> None:
+        os.write(notes, (" ".join(map(str, (time.monotonic(), rank, *words))) + "\n").encode())
+
+    return note
+
+
+def observe(note: Callable[..., None]) -> None:
     """Let the functions that training calls write notes."""
     from minitransformer.distributed.supervision import launch
-    from minitransformer.distributed.supervision.rank_info import find_rank_info
     from minitransformer.training import trainer
     from minitransformer.training.micro_batches import MicroBatches
     from minitransformer.training.validation import Validation
 
-    notes, rank = os.open(os.environ[NOTES], os.O_WRONLY | os.O_APPEND | os.O_CREAT), find_rank_info().rank
     own, save, run = MicroBatches.own, trainer.save_checkpoint, trainer.Trainer.run
     measure, launched = Validation.measure, launch.Launch
-
-    def note(*words: object) -> None:
-        os.write(notes, (" ".join(map(str, (time.monotonic(), rank, *words))) + "\n").encode())
 
     @wraps(own)
     def noted_own(self: MicroBatches, update: int) -> list:
@@ -73,6 +81,6 @@ if __name__ == "__main__":
     before = signal.signal(signal.SIGINT, signal.SIG_DFL)  # as in __main__.py
     from minitransformer.cli.main import main
 
-    observe()
+    observe(open_notes())
     signal.signal(signal.SIGINT, before)
     sys.exit(main())
