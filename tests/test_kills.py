@@ -13,8 +13,10 @@ from tiny_run import checkpoint_of, tiny_trainer
 
 from minitransformer.checkpoints import Checkpoint, load_checkpoint
 
-kills = pytest.importorskip("tests.reliability.kills", reason="the system is not Unix", exc_type=ImportError)
-same_run = pytest.importorskip("tests.reliability.same_run")
+pytest.importorskip("fcntl", reason="the system is not Unix")
+from tests.reliability.killed_job import BrokenPromise, Start  # noqa: E402
+from tests.reliability.same_run import UninterruptedRun  # noqa: E402
+from tests.reliability.struck_run import Configuration, StruckRun  # noqa: E402
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the processes of a job are found in Linux's /proc")
 
@@ -23,13 +25,13 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the processes o
     ("changes", "blows"),
     [
         ({"blows": ("SIGKILL", "limit")}, 3),
-        ({"binarised": True, "starts": [kills.Start(threads=2)]}, 2),
-        pytest.param({"starts": [kills.Start("launch", 2)]}, 1, marks=pytest.mark.mpi),
+        ({"binarised": True, "starts": [Start(threads=2)]}, 2),
+        pytest.param({"starts": [Start("launch", 2)]}, 1, marks=pytest.mark.mpi),
     ],
     ids=["text", "binarised, threads", "ranks"],
 )
 def test_a_training_struck_at_random_moments_equals_one_left_alone(tmp_path, rng, changes, blows):
-    run = kills.StruckRun(kills.Configuration(**changes), tmp_path / "training", int(rng.integers(1 << 30)), updates=30)
+    run = StruckRun(Configuration(**changes), tmp_path / "training", int(rng.integers(1 << 30)), updates=30)
     run.go(blows)
     assert 0 < len(run.blows) <= blows
 
@@ -79,16 +81,16 @@ FAULTS = {
 @pytest.mark.parametrize("fault", [None, *FAULTS])
 def test_the_comparison_finds_every_fault_planted_in_a_run(tmp_path, left_alone, fault):
     folder = shutil.copytree(left_alone, tmp_path / "run")
-    reference = same_run.UninterruptedRun(left_alone, notes(), tolerance=0.0)
+    reference = UninterruptedRun(left_alone, notes(), tolerance=0.0)
     if fault is None:
         assert reference.check_folder(folder, notes(), UPDATES) == UPDATES
         return
     FAULTS[fault](folder)
-    with pytest.raises(kills.BrokenPromise):
+    with pytest.raises(BrokenPromise):
         reference.check_folder(folder, notes(), UPDATES)
 
 
 def test_the_comparison_finds_another_order_of_batches(left_alone):
-    reference = same_run.UninterruptedRun(left_alone, notes(), tolerance=0.0)
-    with pytest.raises(kills.BrokenPromise, match="micro-batch .* must be that of the uninterrupted run"):
+    reference = UninterruptedRun(left_alone, notes(), tolerance=0.0)
+    with pytest.raises(BrokenPromise, match="micro-batch .* must be that of the uninterrupted run"):
         reference.check_folder(left_alone, notes("bb"), UPDATES)
