@@ -1,18 +1,15 @@
-"""What is fed to ``data get``: archives of every packing, with hostile members, and answers of a server."""
+"""What is fed to ``data get``: archives of every packing, with damaged contents and hostile members."""
 
 import bz2
 import gzip
-import http.client
 import io
 import lzma
 import tarfile
-import urllib.error
-import urllib.request
 import zipfile
 from pathlib import Path
 from random import Random
 
-from minitransformer.data.download import copy_from, fetch
+from minitransformer.data.download import copy_from
 from minitransformer.data.registry import DataFile, DataSet
 
 from .mutations import NUMBERS, damaged, damaged_text
@@ -44,11 +41,38 @@ FILES = {
 """Packing: the files to be unpacked, and the member of each."""
 ADDRESS = {"plain": "train.en", "gz": "train.en.gz", "pairs": "deu-eng.zip"}
 SETS = {
-    packing: DataSet(packing, "", "", "", "", packing, tuple(DataFile(n, ADDRESS.get(packing, "x.tgz"), None, m) for n, m in files.items()))
+    packing: DataSet(
+        packing,
+        "",
+        "",
+        "",
+        "",
+        packing,
+        tuple(DataFile(n, ADDRESS.get(packing, "x.tgz"), None, m) for n, m in files.items()),
+    )
     for packing, files in FILES.items()
 }
-KINDS = (tarfile.REGTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE, b"S", b"?")
-PAX = ("path", "size", "linkpath", "mtime", "uid", "GNU.sparse.map", "GNU.sparse.major", "GNU.sparse.size", "hdrcharset")
+KINDS = (
+    tarfile.REGTYPE,
+    tarfile.SYMTYPE,
+    tarfile.LNKTYPE,
+    tarfile.CHRTYPE,
+    tarfile.FIFOTYPE,
+    tarfile.DIRTYPE,
+    b"S",
+    b"?",
+)
+PAX = (
+    "path",
+    "size",
+    "linkpath",
+    "mtime",
+    "uid",
+    "GNU.sparse.map",
+    "GNU.sparse.major",
+    "GNU.sparse.size",
+    "hdrcharset",
+)
 FIELDS = ((0, 100), (100, 8), (124, 12), (136, 12), (156, 1), (157, 100), (257, 8), (345, 155), (386, 12), (483, 12))
 """Offset and length of fields of a tar header; the last ones are those of sparse files."""
 ESCAPED = "escaped"
@@ -100,11 +124,15 @@ def _found(folder: Path) -> dict[Path, bytes]:
 
 def hostile(chooser: Random, name: str, here: str) -> str:
     """A name that leads elsewhere, or one that is nearly the right one."""
-    return chooser.choice(
-        [f"../{ESCAPED}", f"{'../' * 8}{here[1:]}/{ESCAPED}", f"{here}/{ESCAPED}", f"/{name}", f"./{name}", f"././{name}"]
-        + [f"../{name}", f"{name}/../../{ESCAPED}", f"C:\\{ESCAPED}", f"..\\{ESCAPED}", f"{name}\0.txt", name + " ", "", "."]
-        + [name.upper(), "\udcff", "a" * 300, f"{name}\n", "\x1b[31m.txt", "x.txt", "//" + name, "CON", "a/" * 200 + "x"]
-    )
+    outside = [f"../{ESCAPED}", f"{'../' * 8}{here[1:]}/{ESCAPED}", f"{here}/{ESCAPED}", f"{name}/../../{ESCAPED}"]
+    windows = [f"C:\\{ESCAPED}", f"..\\{ESCAPED}", "CON", f"{name}:x", f"{name}."]
+    similar = [f"/{name}", f"//{name}", f"./{name}", f"././{name}", f"../{name}", f"{name} ", f"{name}\n", name.upper()]
+    odd = ["", ".", "\udcff", f"{name}\0.txt", "\x1b[31m.txt", "x.txt", "a" * 300, "a/" * 200 + "x"]
+    return chooser.choice([*outside, *windows, *similar, *odd])
+
+
+def _gzipped(data: bytes) -> bytes:
+    return gzip.compress(data, 1)
 
 
 def _plain(chooser: Random, members: dict[str, bytes], here: str) -> bytes:
@@ -132,8 +160,7 @@ def _tar(chooser: Random, members: dict[str, bytes], here: str) -> bytes:
     data = file.getvalue()
     if chooser.random() < 0.4:
         data = _with_field(chooser, data)
-    pack = chooser.choice((lambda data: gzip.compress(data, 1), lambda data: gzip.compress(data, 1), bytes, bz2.compress, lzma.compress))
-    return pack(data)
+    return chooser.choice((_gzipped, _gzipped, bytes, bz2.compress, lzma.compress))(data)
 
 
 def _make_hostile(chooser: Random, member: tarfile.TarInfo, here: str) -> None:
@@ -142,9 +169,16 @@ def _make_hostile(chooser: Random, member: tarfile.TarInfo, here: str) -> None:
         member.name = hostile(chooser, member.name, here)
     if change in (1, 2):
         member.type = chooser.choice(KINDS)
-        member.linkname = chooser.choice((f"{here}/{ESCAPED}", f"../{ESCAPED}", "/dev/zero", member.name, "/etc/passwd"))
+        member.linkname = chooser.choice(
+            (f"{here}/{ESCAPED}", f"../{ESCAPED}", "/dev/zero", member.name, "/etc/passwd")
+        )
     if change in (0, 3):
-        values = [*(number.decode() for number in NUMBERS if len(number) < 100), "1,2,3", "x", hostile(chooser, member.name, here)]
+        values = [
+            *(number.decode() for number in NUMBERS if len(number) < 100),
+            "1,2,3",
+            "x",
+            hostile(chooser, member.name, here),
+        ]
         member.pax_headers = {chooser.choice(PAX): chooser.choice(values) for _ in range(2)}
 
 
@@ -156,7 +190,18 @@ def _with_field(chooser: Random, data: bytes) -> bytes:
         return data
     start = chooser.choice(starts)
     offset, length = chooser.choice(FIELDS)
-    values = [b"\xff" * 12, b"\x80" + b"\xff" * 11, b"7" * 11, b"-1", b"0", b"1", b"x", b"9" * 12, b"\0" * 12, chooser.randbytes(12)]
+    values = [
+        b"\xff" * 12,
+        b"\x80" + b"\xff" * 11,
+        b"7" * 11,
+        b"-1",
+        b"0",
+        b"1",
+        b"x",
+        b"9" * 12,
+        b"\0" * 12,
+        chooser.randbytes(12),
+    ]
     changed[start + offset : start + offset + length] = chooser.choice(values)[:length].ljust(length, b"\0")
     changed[start + 148 : start + 156] = b" " * 8
     changed[start + 148 : start + 156] = b"%06o\0 " % sum(changed[start : start + 512])
@@ -176,52 +221,3 @@ def _zip(chooser: Random, members: dict[str, bytes], here: str) -> bytes:
 
 
 PACKERS = {"plain": _plain, "gz": _gz, "tar": _tar, "sgm": _tar, "ted": _tar, "pairs": _zip}
-
-
-class Answers(Reader):
-    """Whatever a server answers, a download is complete, or ends in one line that says what to do."""
-
-    name = "answers"
-    HEAD = b"HTTP/1.1 %s\r\nContent-Type: text/plain\r\n"
-    VALID = (
-        HEAD % b"200 OK" + b"Content-Length: 10\r\n\r\n0123456789",
-        HEAD % b"206 Partial Content" + b"Content-Length: 6\r\nContent-Range: bytes 4-9/10\r\n\r\n456789",
-        HEAD % b"200 OK" + b"Transfer-Encoding: chunked\r\n\r\n4\r\n0123\r\n6\r\n456789\r\n0\r\n\r\n",
-        HEAD % b"416 Range Not Satisfiable" + b"Content-Range: bytes */4\r\nContent-Length: 0\r\n\r\n",
-        HEAD % b"404 Not Found" + b"Content-Length: 4\r\n\r\nnone",
-        HEAD % b"302 Found" + b"Location: http://here/other\r\nContent-Length: 0\r\n\r\n",
-    )
-
-    def write(self, chooser: Random, folder: Path) -> None:
-        change = chooser.choice((damaged, damaged_text))
-        (folder / "answer").write_bytes(change(chooser, chooser.choice(self.VALID), chooser.choice(self.VALID)))
-        if chooser.random() < 0.5:
-            (folder / "x.part").write_bytes(b"0123")
-
-    def read(self, folder: Path) -> None:
-        urllib.request.install_opener(urllib.request.build_opener(_Canned((folder / "answer").read_bytes())))
-        part = fetch("http://here/x", folder / "x.part")
-        assert part.is_file() and {path.name for path in folder.iterdir()} <= {"answer", "x.part"}
-
-
-class _Canned(urllib.request.HTTPHandler):
-    """A server that gives the same answer to every request."""
-
-    def __init__(self, answer: bytes):
-        super().__init__()
-        self.answer = answer
-
-    def http_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
-        response = http.client.HTTPResponse(self)
-        try:
-            response.begin()
-        except OSError as error:
-            raise urllib.error.URLError(error) from error
-        response.url, response.msg = request.full_url, response.reason
-        return response
-
-    def makefile(self, mode: str) -> io.BytesIO:
-        """The answer, as a socket gives it to `http.client.HTTPResponse`."""
-        return io.BytesIO(self.answer)
-
-

@@ -52,7 +52,7 @@ class BinarisedData(Reader):
         assert sorted(row for batch in batches for row in batch.rows) == list(range(len(src)))
         for batch in batches:
             for ids in (batch.src, batch.tgt_in, batch.tgt_out):
-                assert 0 <= ids.min() and ids.max() < self.tokenizer.vocab_size
+                assert ids.min() >= 0 and ids.max() < self.tokenizer.vocab_size
         for side in (src, tgt):
             assert all(1 <= len(ids) < 16 and PAD not in ids for ids in side)
         assert corpus.longest() <= 16 and corpus.n_empty >= 0 and corpus.n_long >= 0

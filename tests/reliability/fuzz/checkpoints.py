@@ -1,4 +1,4 @@
-"""What is fed to the reader of checkpoints: damaged bytes, and whole ``.npz`` files of values that no training writes."""
+"""What is fed to the reader of checkpoints: damaged bytes, and whole ``.npz`` files that no training writes."""
 
 import io
 import json
@@ -24,6 +24,7 @@ NAME = "update_00000002.npz"
 VECTORS = ("parameters", "adam_m", "adam_v")
 LINES = ["a b c d", "b c", "d c b a"] * 4
 DTYPES = "<f4 <f8 >f4 <f2 <i4 |u1 <c8 |b1 <U3 |S3 <M8[s] |V4 |O".split()
+DESCRIPTIONS = [[("a", "<f4"), ("b", "|O")], [("a", "<f4", 2**31)], "<f4" * 50, 4, None, ("<f4", 2**40)]
 SHAPES = [(), (0,), (1,), (-1,), (1, 1), (2**31,), (2**40,), (2**62, 2), (0, 2**62), (10**30,), (True,), ("x",), 7]
 LARGE = bytes(64 << 20)
 
@@ -154,7 +155,9 @@ def _header(chooser: Random, data: bytes, _: bytes) -> bytes:
     if chooser.random() < 0.8:
         header = json.loads(text)
         where = chooser.choice([None, None, "config", "table", "progress"])
-        text = json.dumps(altered(chooser, header) if where is None else header | {where: altered(chooser, header[where])})
+        text = json.dumps(
+            altered(chooser, header) if where is None else header | {where: altered(chooser, header[where])}
+        )
         text = text.encode()
     else:
         text = damaged_text(chooser, text)
@@ -170,7 +173,9 @@ def _arrays(chooser: Random, data: bytes, other: bytes) -> bytes:
         if change == 0:
             entries[name] = npy_header(chooser.choice(DTYPES), False, chooser.choice(SHAPES)) + array.tobytes()
         elif change == 1:
-            descr = chooser.choice([[("a", "<f4"), ("b", "|O")], [("a", "<f4", 2**31)], "<f4" * 50, 4, None, ("<f4", 2**40)])
+            descr = chooser.choice(
+                [[("a", "<f4"), ("b", "|O")], [("a", "<f4", 2**31)], "<f4" * 50, 4, None, ("<f4", 2**40)]
+            )
             entries[name] = npy_header(descr, chooser.choice([True, 0, None]), array.shape) + array.tobytes()
         elif change == 2:
             with np.errstate(all="ignore"):
@@ -199,7 +204,18 @@ def _entries(chooser: Random, data: bytes, other: bytes) -> bytes:
     if change == 0:
         entries.insert(chooser.randrange(6), (name, chooser.choice([content, *_entries_of(other).values()])))
     elif change == 1:
-        names = ["", ".npy", "x.npy", "../x.npy", "/x.npy", name[:-4], name.upper(), "a/" + name, "a" * 70000, "\ud7ff.npy"]
+        names = [
+            "",
+            ".npy",
+            "x.npy",
+            "../x.npy",
+            "/x.npy",
+            name[:-4],
+            name.upper(),
+            "a/" + name,
+            "a" * 70000,
+            "\ud7ff.npy",
+        ]
         entries[chosen] = (chooser.choice(names)[:60000], content)
     elif change == 2:
         del entries[chosen]
@@ -225,5 +241,3 @@ def _misstated(chooser: Random, data: bytes) -> bytes:
     width = chooser.choice((2, 4))
     changed[begin + offset : begin + offset + width] = (value % 256**width).to_bytes(width, "little")
     return bytes(changed[: len(data)])
-
-

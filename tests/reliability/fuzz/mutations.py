@@ -7,8 +7,8 @@ from random import Random
 from typing import Any
 
 NUMBERS = [
-    *(b"0 -1 -0 00 1 2 3 7 255 65536 2147483647 2147483648 4294967296 9223372036854775807 18446744073709551616".split()),
-    *(b"0.5 1e308 1e999 -1e999 nan NaN inf -Infinity 0x10 1_000 +1 1. .5".split()),
+    *b"0 -1 -0 00 1 2 3 7 255 65536 2147483647 2147483648 4294967296 9223372036854775807".split(),
+    *(b"18446744073709551616 0.5 1e308 1e999 -1e999 nan NaN inf -Infinity 0x10 1_000 +1 1. .5".split()),
     b"1" + b"0" * 30,
     b"9" * 5000,
     "٣".encode(),  # a digit to Python's int, though not in ASCII

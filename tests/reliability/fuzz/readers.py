@@ -1,6 +1,6 @@
 """The table of readers. A new reader of files is one class beside the others and one entry here."""
 
-from . import archives, binarised, checkpoints, texts
+from . import answers, archives, binarised, checkpoints, texts
 from .worker import Reader
 
 READERS: dict[str, type[Reader]] = {
@@ -9,7 +9,7 @@ READERS: dict[str, type[Reader]] = {
         checkpoints.Checkpoints,
         binarised.BinarisedData,
         archives.Archives,
-        archives.Answers,
+        answers.Answers,
         *texts.READERS,
     )
 }

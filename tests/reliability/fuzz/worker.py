@@ -46,11 +46,15 @@ class Reader(ABC):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of an input: accepted, refused in one clear line, or a fault. ``memory``: the peak so far, bytes."""
+    """What became of an input: accepted, refused in one clear line, or a fault with the message of an exception.
+
+    memory: the peak of the process so far, bytes
+    """
 
     index: int
     accepted: bool = False
     fault: str = ""
+    message: str = ""
     cpu_seconds: float = 0.0
     memory: int = 0
 
@@ -121,7 +125,7 @@ def _limit_memory() -> None:
 
 
 def _read(reader: Reader, folder: Path, index: int, noticed: list[str]) -> Outcome:
-    accepted, fault, start = False, "", time.process_time()
+    accepted, fault, message, start = False, "", "", time.process_time()
     signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)  # the signal ends the process: C code cannot ignore it
     signal.setitimer(signal.ITIMER_REAL, SECONDS)
     try:
@@ -129,13 +133,13 @@ def _read(reader: Reader, folder: Path, index: int, noticed: list[str]) -> Outco
             reader.read(folder)
         accepted = True
     except Exception as error:
-        fault = fault_of(error)
+        fault, message = fault_of(error), repr(str(error))[:200]
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.setitimer(signal.ITIMER_REAL, 0)
     seconds = time.process_time() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    return Outcome(index, accepted, fault or next(iter(noticed), ""), seconds, peak)
+    return Outcome(index, accepted, fault or next(iter(noticed), ""), message, seconds, peak)
 
 
 def fault_of(error: BaseException) -> str:
@@ -152,14 +156,13 @@ def fault_of(error: BaseException) -> str:
         print_line("read", message)
     line = printed.getvalue().removesuffix("\n").encode("utf-8", "backslashreplace").decode()
     if not line.isprintable():
-        return f"control characters in the message, {described(error, '')}"
-    return f"a message of more than {LONGEST_LINE} characters, {described(error, '')}" if len(line) > LONGEST_LINE else ""
+        return f"control characters in the message, {described(error)}"
+    return f"a message of more than {LONGEST_LINE} characters, {described(error)}" if len(line) > LONGEST_LINE else ""
 
 
-def described(error: BaseException, message: str | None = None) -> str:
-    """The type of an error, where it was raised, and its message: the same for the same fault."""
+def described(error: BaseException) -> str:
+    """The type of an error, and where it was raised: the same for the same fault."""
     frames = traceback.extract_tb(error.__traceback__)
-    ours = [frame for frame in frames if "minitransformer" in frame.filename or "reliability" in frame.filename]
-    where = " <- ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in [*frames[-1:], *ours[-1:-3:-1]])
-    text = repr(str(error))[:100] if message is None else message
-    return f"{type(error).__name__} at {where}{': ' if text else ''}{text}"
+    ours = [frame for frame in frames if "minitransformer/" in frame.filename or "reliability/" in frame.filename]
+    last = dict.fromkeys(f"{Path(each.filename).name}:{each.lineno}" for each in [*frames[-1:], *ours[-1:-3:-1]])
+    return f"{type(error).__name__} at {' <- '.join(last)}"
