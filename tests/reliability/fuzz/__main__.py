@@ -15,12 +15,13 @@ import sys
 import tempfile
 import time
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 
 from .readers import READERS
-from .worker import CPU_SECONDS, MEMORY, SECONDS, chooser_of, outcomes
+from .worker import Limits, chooser_of, outcomes
 
 CHUNK = 2000
 """Inputs of one process, after which the results are written."""
@@ -111,8 +112,7 @@ def _read_results(path: Path | None, seed: int) -> dict:
         if results["seed"] != seed:
             sys.exit(f"fuzz: --seed must be {results['seed']} to continue {path}, got {seed}")
         return results
-    limits = {"cpu_seconds": CPU_SECONDS, "seconds": SECONDS, "memory": MEMORY}
-    return {"seed": seed, "limits": limits, "readers": {}}
+    return {"seed": seed, "limits": asdict(Limits()), "readers": {}}
 
 
 def _write_results(path: Path | None, results: dict) -> None:

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from random import Random
 from typing import Any
 
@@ -163,7 +164,7 @@ def altered(chooser: Random, value: Any) -> Any:
     for _ in several(chooser):
         holders = [each for each in _containers(value) if each]
         if not holders:
-            return chooser.choice(VALUES)
+            return deepcopy(chooser.choice(VALUES))
         _alter(chooser, chooser.choice(holders), chooser.choice(holders))
     return value
 
@@ -172,7 +173,7 @@ def _alter(chooser: Random, here: dict | list, there: dict | list) -> None:
     keys = list(here) if isinstance(here, dict) else range(len(here))
     key, change = chooser.choice(keys), chooser.randrange(8)
     if change < 3:
-        here[key] = chooser.choice(VALUES)
+        here[key] = deepcopy(chooser.choice(VALUES))
     elif change == 3:
         del here[key]
     elif change == 4:

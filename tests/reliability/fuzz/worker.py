@@ -13,18 +13,26 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from io import StringIO
 from pathlib import Path
 from random import Random
 
 from minitransformer.cli.common import BAD_INPUT, explained, print_line
 
-CPU_SECONDS, SECONDS, MEMORY = 5.0, 60.0, 256 << 20
-"""What one input may take: of CPU, by the clock, and bytes of address space beyond what the process had before."""
+from .watch import Watch
 
 LONGEST_LINE = 700
 """Characters of the line that the user reads, at most; the path of the file is among them."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one input may take: seconds of CPU and by the clock, bytes beyond what the process had before it."""
+
+    cpu_seconds: float = 5.0
+    seconds: float = 60.0
+    memory: int = 256 << 20
 
 
 class Reader(ABC):
@@ -64,15 +72,18 @@ def chooser_of(reader: str, seed: int, index: int) -> Random:
     return Random(f"{reader} {seed} {index}")
 
 
-def outcomes(reader: Reader, seed: int, indices: range, folder: Path) -> Iterator[Outcome]:
+def outcomes(
+    reader: Reader, seed: int, indices: range, folder: Path, limits: Limits | None = None
+) -> Iterator[Outcome]:
     """The outcome of each input, in order. After a fault its input lies in ``folder`` until the next is asked for."""
+    limits = limits or Limits()
     while indices:
         results, report = os.pipe()
         with warnings.catch_warnings(action="ignore"):  # the threads of BLAS, which the child does not use, are idle
             process = os.fork()
         if process == 0:
             os.close(results)
-            _work(reader, seed, indices, folder, report)
+            _work(reader, seed, indices, folder, report, limits)
         os.close(report)
         with os.fdopen(results) as lines:
             for line in lines:
@@ -81,33 +92,36 @@ def outcomes(reader: Reader, seed: int, indices: range, folder: Path) -> Iterato
         _, status = os.waitpid(process, 0)
         if os.WIFSIGNALED(status):
             index, indices = indices[0], indices[1:]
-            yield Outcome(index, fault=_cause_of(os.WTERMSIG(status)))
+            yield Outcome(index, fault=_cause_of(os.WTERMSIG(status), limits))
         elif status:
             raise RuntimeError(f"fuzz: {reader.name} input {indices[0]} cannot be made; see the traceback above")
 
 
-def _cause_of(number: int) -> str:
-    causes = {signal.SIGPROF: f"more than {CPU_SECONDS:g} s of CPU", signal.SIGALRM: f"more than {SECONDS:g} s"}
+def _cause_of(number: int, limits: Limits) -> str:
+    causes = {
+        signal.SIGPROF: f"more than {limits.cpu_seconds:g} s of CPU",
+        signal.SIGALRM: f"more than {limits.seconds:g} s",
+    }
     return causes.get(number, f"the process died of {signal.Signals(number).name}")
 
 
-def _work(reader: Reader, seed: int, indices: range, folder: Path, report: int) -> None:
+def _work(reader: Reader, seed: int, indices: range, folder: Path, report: int, limits: Limits) -> None:
     """The life of the forked process: it ends after the last input, or after the first fault."""
     try:
         gc.freeze()
-        _limit_memory()
+        _limit_memory(limits.memory)
         noticed: list[str] = []
-        warnings.simplefilter("always")
-        for hidden in (DeprecationWarning, ResourceWarning):  # which Python does not show to users
-            warnings.simplefilter("ignore", hidden)
-        warnings.showwarning = lambda message, category, *_: noticed.append(f"{category.__name__}: {message}")
-        sys.unraisablehook = lambda raised: noticed.append(f"ignored {raised.exc_type.__name__}")
+        _notice_warnings(noticed)
+        watch = Watch(folder)
+        sys.addaudithook(watch.take)
         for index in indices:
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
             reader.write(chooser_of(reader.name, seed, index), folder)
             noticed.clear()
-            outcome = _read(reader, folder, index, noticed)
+            with watch.watching(noticed):
+                outcome = _read(reader, folder, index, limits)
+            outcome = replace(outcome, fault=outcome.fault or next(iter(noticed), ""))
             os.write(report, json.dumps(asdict(outcome)).encode() + b"\n")
             if outcome.fault:
                 break
@@ -117,17 +131,26 @@ def _work(reader: Reader, seed: int, indices: range, folder: Path, report: int) 
     os._exit(0)
 
 
-def _limit_memory() -> None:
+def _notice_warnings(noticed: list[str]) -> None:
+    """Put into ``noticed`` what Python would print on its own."""
+    warnings.simplefilter("always")
+    for hidden in (DeprecationWarning, ResourceWarning):  # which Python does not show to users
+        warnings.simplefilter("ignore", hidden)
+    warnings.showwarning = lambda message, category, *_: noticed.append(f"{category.__name__}: {message}")
+    sys.unraisablehook = lambda raised: noticed.append(f"ignored {raised.exc_type.__name__}")
+
+
+def _limit_memory(more: int) -> None:
     if sys.platform == "linux":
         pages = int(Path("/proc/self/statm").read_text().split()[0])
-        limit = pages * resource.getpagesize() + MEMORY
+        limit = pages * resource.getpagesize() + more
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
-def _read(reader: Reader, folder: Path, index: int, noticed: list[str]) -> Outcome:
+def _read(reader: Reader, folder: Path, index: int, limits: Limits) -> Outcome:
     accepted, fault, message, start = False, "", "", time.process_time()
-    signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)  # the signal ends the process: C code cannot ignore it
-    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    signal.setitimer(signal.ITIMER_PROF, limits.cpu_seconds)  # the signal ends the process: C code cannot ignore it
+    signal.setitimer(signal.ITIMER_REAL, limits.seconds)
     try:
         with redirect_stdout(StringIO()), redirect_stderr(StringIO()):
             reader.read(folder)
@@ -139,7 +162,7 @@ def _read(reader: Reader, folder: Path, index: int, noticed: list[str]) -> Outco
         signal.setitimer(signal.ITIMER_REAL, 0)
     seconds = time.process_time() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    return Outcome(index, accepted, fault or next(iter(noticed), ""), message, seconds, peak)
+    return Outcome(index, accepted, fault, message, seconds, peak)
 
 
 def fault_of(error: BaseException) -> str:
@@ -150,7 +173,7 @@ def fault_of(error: BaseException) -> str:
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, MemoryError):
-            return f"more than {MEMORY >> 20} MB of memory, {described(cause)}"
+            return f"too much memory, {described(cause)}"
         cause = cause.__cause__ or cause.__context__
     with redirect_stderr(StringIO()) as printed:
         print_line("read", message)
