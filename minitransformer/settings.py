@@ -19,10 +19,6 @@ HIGHEST = {int: 2**31 - 1, float: sys.float_info.max}
 """The maximum of a number whose option has none: what fits into an id, and everything but infinity."""
 
 
-LARGEST_TOML, MOST_DOTS = 1 << 18, 100
-"""Bytes of a TOML file, and dots in one line of it: `tomllib` takes memory quadratic in the parts of a dotted key."""
-
-
 def option(
     default: Any, meaning: str, *, low: float | None = None, high: float | None = None, choices: tuple = ()
 ) -> Any:
@@ -78,14 +74,10 @@ def read_toml(path: str | Path) -> dict:
     """The tables of a TOML file.
 
     Raises:
-        ConfigError: no such file, not UTF-8, not TOML, or larger than any config.
+        ConfigError: no such file, not UTF-8 or not TOML.
     """
     try:
-        with open(path, "rb") as file:
-            data = file.read(LARGEST_TOML + 1)
-        if len(data) > LARGEST_TOML:
-            raise ConfigError(f"{path}: must be a config of at most {LARGEST_TOML} bytes, got more")
-        return _parsed(data.decode("utf-8-sig"))
+        return tomllib.loads(Path(path).read_bytes().decode("utf-8-sig"))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -107,17 +99,9 @@ def with_settings(tables: dict, settings: Sequence[str]) -> dict:
     return tables
 
 
-def _parsed(text: str) -> dict:
-    """The tables of TOML; ValueError or RecursionError if it is none."""
-    lines = (line for line in text.split("\n") if not line.lstrip().startswith("#"))
-    if any(line.count(".") > MOST_DOTS for line in lines):
-        raise ValueError(f"a line has more than {MOST_DOTS} dots")
-    return tomllib.loads(text)
-
-
 def _value_of(text: str, setting: str) -> Any:
     try:
-        return _parsed(f"value = {text}")["value"]
+        return tomllib.loads(f"value = {text}")["value"]
     except (ValueError, RecursionError) as error:
         if text.startswith(('"', "'", "[", "{")):
             raise ConfigError(f"--set must give a word or a TOML value, got {_shown(setting)}: {error}") from error

@@ -6,7 +6,8 @@ from random import Random
 
 import numpy as np
 
-from minitransformer.config import PAD
+from minitransformer.config import PAD, ModelConfig
+from minitransformer.models import Transformer
 from minitransformer.text import BatchStream, Tokenizer
 from minitransformer.text.binarise import binarise
 from minitransformer.text.binary import fingerprint_of
@@ -24,13 +25,15 @@ ODD_ENDS = (0, 1, 2, 5, 2**31, 2**31 + 5, 2**32, 2**40, 2**62, 2**63 - 1, 2**63,
 
 
 class BinarisedData(Reader):
-    """Accepted pairs make batches of ids of the vocabulary, in which each pair occurs once and none is empty."""
+    """Accepted pairs make batches in which each pair occurs once and none is empty; a model takes or refuses ids."""
 
     name = "binarised"
 
     def __init__(self, folder: Path):
         super().__init__(folder)
         self.tokenizer = Tokenizer.train(LINES, 20, "words")
+        size = self.tokenizer.vocab_size
+        self.model = Transformer(ModelConfig(vocab_size=size, n_layers=1, d_model=4, d_ff=4, n_heads=1))
         for side, lines in (("src", LINES), ("tgt", LINES[::-1])):
             (folder / f"{side}.txt").write_text("\n".join(lines) + "\n")
         binarise(self.tokenizer, [(folder / "src.txt", folder / "tgt.txt")], folder / "ids", max_length=16)
@@ -52,7 +55,7 @@ class BinarisedData(Reader):
         assert sorted(row for batch in batches for row in batch.rows) == list(range(len(src)))
         for batch in batches:
             for ids in (batch.src, batch.tgt_in, batch.tgt_out):
-                assert ids.min() >= 0 and ids.max() < self.tokenizer.vocab_size
+                self.model.checked_ids(ids, "ids")  # as every update does
         for side in (src, tgt):
             assert all(1 <= len(ids) < 16 and PAD not in ids for ids in side)
         assert corpus.longest() <= 16 and corpus.n_empty >= 0 and corpus.n_long >= 0

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import minitransformer
+
 FORBIDDEN = (
     *("pickle.find_class", "subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.forkpty"),
     *("socket.connect", "socket.bind", "socket.getaddrinfo", "ctypes.dlopen", "os.symlink", "os.link", "os.chown"),
@@ -15,7 +17,7 @@ FORBIDDEN = (
 PATHS = dict.fromkeys("open os.mkdir os.remove os.rmdir os.truncate os.chmod os.listdir os.scandir".split(), 1)
 PATHS["os.rename"] = 2
 """Events whose first arguments, so many, are paths."""
-LIBRARIES = (sys.prefix, sys.base_prefix, os.path.dirname(os.__file__), str(Path(__file__).parents[3]))
+LIBRARIES = (sys.prefix, sys.base_prefix, os.path.dirname(os.__file__), str(Path(minitransformer.__file__).parents[1]))
 """Where modules lie that are imported late."""
 ELSEWHERE = ("/dev/null", "/proc/", "/sys/", "/etc/localtime")
 
@@ -50,7 +52,7 @@ class Watch:
 
     def is_inside(self, path: str | bytes | os.PathLike) -> bool:
         """Whether a reader may touch the path."""
-        full = os.path.normpath(os.path.join(os.getcwd(), os.fsdecode(path)))
+        full = os.path.normpath(os.path.join(self.folder, os.fsdecode(path)))
         return full == self.folder or full.startswith((f"{self.folder}/", *LIBRARIES, *ELSEWHERE))
 
 

@@ -117,6 +117,7 @@ def _work(reader: Reader, seed: int, indices: range, folder: Path, report: int, 
         for index in indices:
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
+            os.chdir(folder)
             reader.write(chooser_of(reader.name, seed, index), folder)
             noticed.clear()
             with watch.watching(noticed):
