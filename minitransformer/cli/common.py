@@ -22,6 +22,10 @@ BAD_INPUT, INTERRUPTED, FAULT = 2, 130, 1
 """Exit codes: bad input; SIGINT, as shells report it; a bug in the program."""
 
 
+LONGEST_MESSAGE = 2000
+"""Characters of an error message."""
+
+
 def explained(error: BaseException) -> tuple[str, int]:
     """(message for the user, exit code) of an exception; FAULT if it is a bug in the program."""
     if isinstance(error, KeyboardInterrupt):
@@ -43,8 +47,10 @@ def explained(error: BaseException) -> tuple[str, int]:
 
 
 def print_line(command: str, message: str) -> None:
-    """Prints ``message`` as one line on standard error, after the name of the command."""
-    line = " ".join(message.split("\n")).removeprefix(f"{command}: ")
+    """Prints ``message`` as one line on standard error, after the name of the command; control characters escaped."""
+    from minitransformer.distributed.supervision.messages import printable
+
+    line = printable(message, LONGEST_MESSAGE).removeprefix(f"{command}: ")
     with contextlib.suppress(OSError):  # if standard error is closed or full, only the exit code remains
         # A progress bar, perhaps that of a rank of this job, may stand in the last line of a terminal: it is erased.
         begin = "\r\x1b[K" if sys.stderr.isatty() else ""

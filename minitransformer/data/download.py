@@ -18,6 +18,8 @@ SUMS, MAX_SUMS = "SHA256SUMS", 1 << 20
 TIMEOUT = 30.0
 """Seconds without data after which a connection has timed out."""
 CHUNK = 1 << 16
+NOT_HTTP = (ValueError, OverflowError)
+"""Raised for an answer with impossible values, such as a redirection to an address that is none."""
 
 Archive = tuple[Path, str, list[DataFile]]
 """Path of a file or archive, its packing, and the files that it contains."""
@@ -101,7 +103,7 @@ def _install(archives: list[Archive], data_set: DataSet, home: Path, where: str)
                 published = any(file.name == name and file.sha256 for file in data_set.files)
                 remedy = "" if published else f"; to accept it anyway, delete {SUMS}"
                 raise DownloadError(
-                    f"{where}: {name} must have the SHA-256 {known[name]}, got {got} (damaged or another version)"
+                    f"{where}: {name} must have the SHA-256 {known[name][:64]}, got {got} (damaged or another version)"
                     f"{remedy}"
                 )
         for name in sums:
@@ -128,9 +130,11 @@ def fetch(address: str, part: Path) -> Path:
             return part  # the download was already complete
         if error.code == 416:
             part.unlink()
-        raise DownloadError(f"{address}: the server must send the file, got {error.code} {error.reason}") from error
-    except (urllib.error.URLError, ConnectionError, TimeoutError, http.client.HTTPException) as error:
-        reason = getattr(error, "reason", None) or error
+        raise DownloadError(
+            f"{address}: the server must send the file, got {error.code} {error.reason[:60]}"
+        ) from error
+    except (urllib.error.URLError, ConnectionError, TimeoutError, http.client.HTTPException, *NOT_HTTP) as error:
+        reason = str(getattr(error, "reason", None) or error)[:100]
         raise DownloadError(
             f"{address}: cannot be reached ({reason}); without a network, copy the files here and use --from FOLDER"
         ) from error
