@@ -116,12 +116,8 @@ def one_job(folder: Path, name: str, kinds: list[str], seed: int) -> tuple[Count
         equal = all(np.array_equal(one, other) for one, other in pairs)
     else:
         equal = False
-    return done, {
-        "exit code": job.returncode,
-        "messages": lines[:3],
-        "bit for bit equal": equal,
-        "processes left": at_work_in(folder),
-    }
+    outcome = {"exit code": job.returncode, "messages": lines[:3], "bit for bit equal": equal}
+    return done, outcome | {"processes left": at_work_in(folder)}
 
 
 def prepare(folder: Path) -> None:
@@ -134,9 +130,16 @@ def prepare(folder: Path) -> None:
     assert undisturbed.wait(300) == 0, undisturbed.stderr.read().decode()
 
 
-def save(result: dict) -> None:
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "network.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+def summary(done: Counter, jobs: list[dict]) -> dict:
+    return {
+        "attempts in all": sum(n for (_, end), n in done.items() if end != "refused"),
+        "strangers who were proven anything": sum(n for (_, end), n in done.items() if end == "PROVEN"),
+        "jobs in all": len(jobs),
+        "jobs that were disturbed": sum(job != UNDISTURBED for job in jobs),
+        "attempts": {kind: {end: done[kind, end] for k, end in sorted(done) if k == kind} for kind in KINDS},
+        "machine": machine_facts(),
+        "jobs": jobs,
+    }
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -163,24 +166,12 @@ def main(argv: list[str] | None = None) -> int:
             new, outcome = one_job(folder, f"job{len(jobs)}", wanted, seed)
             done += new
             jobs.append(outcome)
-            bad = [
-                job
-                for job in jobs
-                if job != {"exit code": 0, "messages": [], "bit for bit equal": True, "processes left": 0}
-            ]
-            result = {
-                "command": f"python -m tests.reliability.network --attempts {options.attempts} --seed {options.seed}",
-                "attempts in all": sum(n for (_, end), n in done.items() if end != "refused"),
-                "strangers who were proven anything": sum(n for (_, end), n in done.items() if end == "PROVEN"),
-                "jobs in all": len(jobs),
-                "jobs that were disturbed": sum(job != UNDISTURBED for job in jobs),
-                "attempts": {kind: {end: done[kind, end] for k, end in sorted(done) if k == kind} for kind in KINDS},
-                "machine": machine_facts(),
-                "jobs": jobs,
-            }
+            result = summary(done, jobs)
             print(f"job {len(jobs)}: {outcome}, {sum(new.values())} strangers", flush=True)
             if not options.quick:
-                save(result)
+                RESULTS.mkdir(exist_ok=True)
+                command = f"python -m tests.reliability.network --attempts {options.attempts} --seed {options.seed}"
+                path.write_text(json.dumps({"command": command} | result, indent=1) + "\n", encoding="utf-8")
     good = not result["jobs that were disturbed"] and not result["strangers who were proven anything"]
     return 0 if good else 1
 
