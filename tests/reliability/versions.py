@@ -24,7 +24,7 @@ from benchmarks.common.tables import facts_list, markdown_head, markdown_row
 ROOT = Path(__file__).parents[2]
 RESULTS = Path(__file__).parent / "results"
 OLDEST = re.search(r"numpy>=(\S+)", (ROOT / "setup.cfg").read_text(encoding="utf-8"))[1]
-COMBINATIONS = [("3.11", f"=={OLDEST}"), ("3.11", ""), ("3.12", ""), ("3.13", ""), ("3.14", "")]
+COMBINATIONS = [("3.11", f"=={OLDEST}"), ("3.14", ""), ("3.13", ""), ("3.12", ""), ("3.11", "")]
 """(Python, which NumPy); "": the newest that pip finds for it."""
 
 STRICT = ["-W", "error::DeprecationWarning", "-W", "error::PendingDeprecationWarning", "-W", "error::SyntaxWarning"]
@@ -42,10 +42,10 @@ def environment(folder: Path, version: str, numpy: str) -> Path | None:
     base = interpreter(version)
     if base is None:
         return None
-    home = folder / f"{version}{numpy}"
-    python = home / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+    place = folder / f"{version}{numpy}"
+    python = place / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     if not python.exists():
-        subprocess.run([base, "-m", "venv", str(home)], check=True)
+        subprocess.run([base, "-m", "venv", str(place)], check=True)
     install = [str(python), "-m", "pip", "install", "--quiet", "--upgrade", "-e", ".[test]", f"numpy{numpy}"]
     subprocess.run(install, cwd=ROOT, check=True, stderr=subprocess.DEVNULL)
     return python

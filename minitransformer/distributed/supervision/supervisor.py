@@ -7,7 +7,6 @@ the others waiting for longer than that. It runs in a thread of ``launch``, else
 """
 
 import asyncio
-import os
 import socket
 import threading
 from collections import defaultdict
@@ -56,8 +55,8 @@ class Supervisor:
             self._server = socket.create_server((host, port))
         except OSError as error:
             raise ConfigError(
-                f"ranks: port {port} must be free at {host or 'this machine'}, got {os.strerror(error.errno)}; set "
-                "another MASTER_PORT, and MASTER_ADDR to the machine of rank 0"
+                f"ranks: port {port} must be free at {host or 'this machine'}, got "
+                f"{error.strerror.partition(' (')[0]}; set another MASTER_PORT, and MASTER_ADDR to the machine of rank 0"
             ) from error
         self.port: int = self._server.getsockname()[1]
         self.monitor = HealthMonitor(size, timeouts)
