@@ -33,7 +33,7 @@ STRICT = ["-W", "error::DeprecationWarning", "-W", "error::PendingDeprecationWar
 
 def interpreter(version: str) -> str | None:
     """The path of this Python; None if it is not installed."""
-    found = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
+    found = sorted(Path("~/.pyenv").expanduser().glob(f"versions/{version}.*/bin/python"))
     return str(found[-1]) if found else shutil.which(f"python{version}")
 
 

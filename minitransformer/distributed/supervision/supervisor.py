@@ -55,8 +55,8 @@ class Supervisor:
             self._server = socket.create_server((host, port))
         except OSError as error:
             raise ConfigError(
-                f"ranks: port {port} must be free at {host or 'this machine'}, got "
-                f"{error.strerror.partition(' (')[0]}; set another MASTER_PORT, and MASTER_ADDR to the machine of rank 0"
+                f"ranks: port {port} must be free at {host or 'this machine'}, got {error.strerror.partition(' (')[0]}; "
+                "set another MASTER_PORT, and MASTER_ADDR to the machine of rank 0"
             ) from error
         self.port: int = self._server.getsockname()[1]
         self.monitor = HealthMonitor(size, timeouts)
