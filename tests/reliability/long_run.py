@@ -87,12 +87,12 @@ def train(folder: Path, seconds: float, every: float) -> tuple[list[Sample], dic
     with open(folder / "train.log", "w", encoding="utf-8") as log:
         process = subprocess.Popen([*COMMAND, "train", "config.toml"], cwd=folder, stderr=log)
         samples = watch(process, every=every, stop_after=seconds)
-    average = [*COMMAND, "average", "--last", "3", "run", "-o", "mean.npz"]
+    checkpoints = RunFolder(folder / "run").paths()[-3:]
+    average = [*COMMAND, "average", "--last", str(len(checkpoints)), "run", "-o", "mean.npz"]
     subprocess.run(average, cwd=folder, check=True, capture_output=True, timeout=60)
     lines = read_metrics(folder / "run" / "metrics.jsonl")
     updates = {kind: [line["update"] for line in lines if line["kind"] == kind] for kind in ("train", "valid")}
-    newest = RunFolder(folder / "run").paths()[-1]
-    last = load_checkpoint(newest).update
+    last = load_checkpoint(checkpoints[-1]).update
     facts = {
         "updates": last,
         "checkpoints written": last // 100 + 1,
@@ -178,13 +178,13 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--alone", type=int, default=70, help="lines translated again, alone (default 70)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--folder", type=Path, default=Path("runs/long_run"), help="default runs/long_run")
-    parser.add_argument("--quick", action="store_true", help="12 s and 300 lines; writes no results")
+    parser.add_argument("--quick", action="store_true", help="5 s and 300 lines; writes no results")
     options = parser.parse_args(argv)
     if not can_watch():
         parser.error("needs /proc, as on Linux")
     minutes, count, alone, every = options.minutes, options.lines, options.alone, 1.0
     if options.quick:
-        minutes, count, alone, every = 0.2, 300, 3, 0.1
+        minutes, count, alone, every = 0.08, 300, 3, 0.1
     folder, good = options.folder.absolute(), True
     for stage in options.stage or ["train", "translate"]:
         facts = machine_facts() | {"seed": options.seed}
