@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minitransformer.config import KERNEL_MODES, ModelConfig
-from minitransformer.errors import ConfigError, MissingPackageError, install_hint
+from minitransformer.errors import ConfigError, MissingPackageError, install_hint, quoted
 
 
 class Settings(NamedTuple):
@@ -67,7 +67,7 @@ def check_precision(precision: str, config: ModelConfig, xp: ModuleType, kernel_
         MissingPackageError: as in `half_dtype`.
     """
     if kernel_mode not in KERNEL_MODES:
-        raise ConfigError(f"execution.kernels must be one of {', '.join(KERNEL_MODES)}, got {kernel_mode!r:.60}")
+        raise ConfigError(f"execution.kernels must be one of {', '.join(KERNEL_MODES)}, got {quoted(kernel_mode)}")
     if precision == "float32":
         return
     for wrong, what in (
