@@ -49,8 +49,8 @@ class Model(Module, ABC):
         parameters: all parameters, views of one vector.
 
     Raises:
-        ConfigError: the vocabulary size is missing, the precision is not available with this library or config, or there
-            is no such kernel mode.
+        ConfigError: the vocabulary size is missing, the precision is not available with this library or config, or
+            there is no such kernel mode.
     """
 
     continues_source = False
