@@ -53,6 +53,7 @@ def prepared(tmp_path_factory) -> Path:
         Path("text.npz").write_text("this is no checkpoint\n")
         Path("short.de").write_text("c b a\n")
         Path("empty.de").write_text("")
+        Path("blank.de").write_text(" \n" * 40)
         Path("latin1.de").write_bytes(b"c b a\nk\xf6nnen\n" * 20)
         Path("cut.txt").write_text(Path("bpe.txt").read_text()[:-40])
         Path("metrics.jsonl").write_text('{"kind": "train", "update": 1}\nnot json\n')
@@ -129,6 +130,7 @@ CASES = [
         f"{EVALUATE} --ref train.de --ablation",
         "model.npz must hold the number of checkpoints asked for, got 0, asked 5",
     ),
+    (f"{EVALUATE} --ref blank.de --ablation", "blank.de: the references must have at least one word, got none"),
     (f"{EVALUATE} --ref train.de --last 2", "--last must stand with --ablation"),
     ("plot curves metrics.jsonl -o a.png", "metrics.jsonl:2 must be a JSON object"),
     ("plot curves a=metrics.jsonl a=b.jsonl -o a.png", "every run must have its own label"),
