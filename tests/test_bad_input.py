@@ -125,6 +125,7 @@ CASES = [
     (f"{TRANSLATE} --beam-size 0", "translation.beam_size must be at least 1, got 0"),
     (f"{TRANSLATE} --n-best 9", "--n-best must be from 1 to the beam size 4, got 9"),
     (f"{ATTENTION} -o a.png --layer 2", "--layer must be from 1 to 1, got 2"),
+    (f"{ATTENTION} --tgt '{'b ' * 300}' -o a.png", "--tgt must have at most 250 tokens, got"),
     (f"{ATTENTION} -o a.png --head 3", "head must be from 1 to 2, got 3"),
     (
         f"{EVALUATE} --ref train.de --ablation",
