@@ -138,6 +138,7 @@ CASES = [
     ("data get none", "the name must be one of multi30k"),
     ("data get multi30k --from folder --to d", "data get: folder must contain train.en"),
     ("trian", "invalid choice: 'trian'"),
+    ("doctor 'a\nb\x1b[31m'", r"unrecognized arguments: a b\x1b[31m; see"),
     ("", "the following arguments are required: COMMAND; see minitransformer --help"),
     ("train", "the following arguments are required: CONFIG; see minitransformer train --help"),
     (f"{TRANSLATE} --alpha much", "argument --alpha: invalid float value: 'much'"),

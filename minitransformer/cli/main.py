@@ -39,7 +39,9 @@ class Parser(argparse.ArgumentParser):
         super().__init__(*arguments, **options, allow_abbrev=False, formatter_class=formatter)
 
     def error(self, message: str) -> NoReturn:
-        self.exit(BAD_INPUT, f"{self.prog}: {message}; see {self.prog} --help\n")
+        from minitransformer.distributed.supervision.messages import printable
+
+        self.exit(BAD_INPUT, f"{self.prog}: {printable(message, 1000)}; see {self.prog} --help\n")
 
 
 def build_parser() -> Parser:
