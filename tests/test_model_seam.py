@@ -35,6 +35,8 @@ SHAPE = dict(vocab_size=11, n_layers=2, d_model=8, d_ff=16, n_heads=2, p_drop=0.
 class Bigram(Model):
     """The toy kind: P(y_t | y_{t-1}) = softmax(E[y_{t-1}] U^T). It has neither layers nor keys nor positions."""
 
+    reads_source = False
+
     def build(self, config, init):
         self.embedding = Parameter(init.normal(config.vocab_size, config.d_model))
         self.output = Parameter(init.normal(config.vocab_size, config.d_model))
