@@ -22,7 +22,7 @@ LIBRARIES = (sys.prefix, sys.base_prefix, os.path.dirname(os.__file__), str(Path
 ELSEWHERE = ("/dev/null", "/proc/", "/sys/", "/etc/localtime")
 
 
-class Watch:
+class AuditHook:
     """An audit hook: while it watches, everything outside ``folder`` that is touched is a fault."""
 
     def __init__(self, folder: Path):
