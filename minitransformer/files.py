@@ -5,6 +5,7 @@ import os
 import secrets
 import shutil
 import stat
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from glob import escape
@@ -111,8 +112,8 @@ def staging_folder(path: Path) -> Iterator[Path]:
 
 
 def _sync_folder(folder: Path) -> None:
-    if os.name != "posix":
-        return  # elsewhere a folder cannot be opened, and the rename is on the disk already
+    if sys.platform == "win32":
+        return  # a folder cannot be opened there, and the rename is on the disk already
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)  # the rename itself

@@ -61,11 +61,12 @@ def _memory() -> Finding:
     found = f"{total / GIB:.1f} GiB"
     state = Path("/proc/meminfo")
     if state.is_file():
-        sizes = dict(line.split(":", 1) for line in state.read_text().split("\n") if ":" in line)
+        sizes = dict(line.split(":", 1) for line in state.read_text(encoding="ascii").split("\n") if ":" in line)
         found += f", {int(sizes['MemAvailable'].split()[0]) * 1024 / GIB:.1f} GiB free"
     limit = Path("/sys/fs/cgroup/memory.max")
-    if limit.is_file() and limit.read_text().strip().isdigit():
-        found += f", limited to {int(limit.read_text()) / GIB:.1f} GiB for this process"
+    allowed = limit.read_text(encoding="ascii").strip() if limit.is_file() else ""
+    if allowed.isdigit():
+        found += f", limited to {int(allowed) / GIB:.1f} GiB for this process"
     return found, ""
 
 

@@ -108,7 +108,7 @@ class MetricsRecorder:
     def sync(self) -> None:
         """Wait until the lines are on the disk: a checkpoint must not outlive the lines before it."""
         if self._path.exists():
-            with open(self._path, "rb") as file:
+            with open(self._path, "ab") as file:  # Windows syncs no file that is open for reading only
                 os.fsync(file.fileno())
 
     def seconds(self) -> float:
