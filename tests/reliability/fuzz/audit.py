@@ -19,7 +19,7 @@ PATHS["os.rename"] = 2
 """Events whose first arguments, so many, are paths."""
 LIBRARIES = (sys.prefix, sys.base_prefix, os.path.dirname(os.__file__), str(Path(minitransformer.__file__).parents[1]))
 """Where modules lie that are imported late."""
-MATPLOTLIB = (str(Path.home() / folder / "matplotlib") for folder in (".config", ".cache"))
+MATPLOTLIB = (os.path.expanduser(f"~/{folder}/matplotlib") for folder in (".config", ".cache"))
 ELSEWHERE = (*MATPLOTLIB, "/dev/null", "/proc/", "/sys/", "/etc/localtime")
 
 
