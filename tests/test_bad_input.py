@@ -90,7 +90,11 @@ CASES = [
     ("bpe train empty.de -o b.txt", "empty.de: must have at least one line"),
     (f"{TRAIN} --set data.train_tgt=latin1.de", "latin1.de:2: must be UTF-8, got byte 0xf6"),
     (f"{TRAIN} --set data.train_src=none.en", "none.en: cannot be read: No such file"),
-    (TRANSLATE, "12", b"a\n" + b"a b c " * 10 + b"\n"),  # more tokens than learned positions
+    (
+        TRANSLATE,
+        "line 2 must have at most 11 tokens (model.max_positions = 12, EOS takes one), got at least 1",
+        b"a\n" + b"a b c " * 10 + b"\n",
+    ),
     (TRANSLATE, "standard input:2: must be UTF-8, got byte 0xf6", b"a b\nk\xf6nnen\n"),
     # Configs
     ("train none.toml", "none.toml: cannot be read: No such file"),
@@ -98,7 +102,10 @@ CASES = [
     ("train 'a\nb.toml'", "minitransformer train: a b.toml: cannot be read"),
     (f"{TRAIN} --set model.layers=2", "unknown key 'layers' in [model]; known: kind"),
     (f"{TRAIN} --set model.n_layers=two", "model.n_layers must be a whole number, got 'two'"),
-    (f"plan run.toml --set model.d_model={2**31 - 2}", "not enough memory (a parameter has the shape (2147483646, "),
+    (
+        f"plan run.toml --set model.d_model={2**31 - 2}",
+        "model: a parameter must have at most 2^60 values, got the shape (2147483646, ",
+    ),
     # Vocabularies
     (f"{TRAIN} --set data.tokenizer=", "data.tokenizer must be a path"),
     (f"{TRAIN} --set data.tokenizer=cut.txt", "cut.txt:"),

@@ -1,5 +1,6 @@
 """The command line itself: help, version, and how a command ends that fails."""
 
+import io
 import os
 import signal
 import subprocess
@@ -10,7 +11,10 @@ from unittest.mock import Mock, patch
 import pytest
 
 from minitransformer.cli import doctor
+from minitransformer.cli.common import print_line
 from minitransformer.cli.main import Parser, build_parser, main
+from minitransformer.text import Tokenizer
+from minitransformer.training.progress import Progress
 
 
 def help_of(capsys, *command: str) -> str:
@@ -74,6 +78,68 @@ def test_an_interruption_and_a_lack_of_memory_end_in_one_line(error, code, text,
     assert main(["doctor"]) == code
     message = capsys.readouterr().err
     assert message.startswith(text) and message.count("\n") == 1
+
+
+class Terminal(io.StringIO):
+    """Standard error as a terminal would show it: the text of each line after what erases it."""
+
+    def isatty(self) -> bool:
+        return True
+
+    def lines(self) -> list[str]:
+        return [line.rpartition("\x1b[K")[2] for line in self.getvalue().split("\n")]
+
+
+@pytest.mark.parametrize("stream", [Terminal, io.StringIO])
+def test_a_message_begins_on_a_line_of_its_own_though_a_bar_is_drawn(stream, monkeypatch):
+    """The bar is that of rank 0, which is never closed when the process that supervises it prints why the job ends."""
+    monkeypatch.setattr(sys, "stderr", stream())
+    bar = Progress(is_rank_0=True, with_bar=True).bar(0, 5000)
+    bar.refresh()
+    print_line("train", "rank 1 ended")
+    shown = sys.stderr
+    lines = shown.lines() if stream is Terminal else shown.getvalue().split("\n")
+    assert "0/5000" in shown.getvalue() and "minitransformer train: rank 1 ended" in lines
+    bar.close()
+
+
+LONG = "x\x1b[31m" * 2000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [f'["{LONG}"]', f'[model]\n"{LONG}" = 1', f'[model]\nkind = "{LONG}"', f'[training]\ndirectory = ["{LONG}"]'],
+    ids=["section", "key", "choice", "type"],
+)
+def test_messages_shorten_and_escape_what_is_in_a_config(text, tmp_path, capsys):
+    (tmp_path / "run.toml").write_text(text.replace("\x1b", "\\u001b"))
+    assert main(["train", str(tmp_path / "run.toml")]) == 2
+    check_short(capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    "text", [f"{LONG} b", f"a {LONG}", f"a b\na b {LONG}", f"a b\nab {LONG}"], ids=["left", "right", "three", "unknown"]
+)
+def test_messages_shorten_and_escape_merges(text, tmp_path, capsys):
+    (tmp_path / "codes").write_text(f"#version: 0.2\n{text}\n")
+    assert main(["bpe", "import", str(tmp_path / "codes"), "-o", str(tmp_path / "bpe")]) == 2
+    check_short(capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 5, -2, -1])
+@pytest.mark.parametrize("mode", ["words", "bytes"])
+@pytest.mark.parametrize("kept", [True, False])
+def test_messages_shorten_and_escape_vocabularies(number, mode, kept, tmp_path, capsys):
+    lines = Tokenizer.train(["ab ab ba", "ab ab abab"], 300, mode=mode).dumps().split("\n")
+    lines[number] = f"{lines[number] if kept else ''} {LONG}"
+    (tmp_path / "bpe").write_text("\n".join(lines))
+    assert main(["bpe", "export", str(tmp_path / "bpe"), "-o", str(tmp_path / "codes")]) == 2
+    check_short(capsys.readouterr().err)
+
+
+def check_short(error: str) -> None:
+    assert error.startswith("minitransformer") and error.count("\n") == 1 and error.endswith("\n")
+    assert "\x1b" not in error and len(error) < 800, error
 
 
 @pytest.mark.parametrize("stream", ["stdin", "stdout", "stderr"])

@@ -57,12 +57,29 @@ class RunFolder:
         self._lock = os.open(self.directory, os.O_RDONLY)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # ends with the process, however that ends
+            self.check()
         except BlockingIOError:
             self.leave()
             raise TrainingError(
                 f"train: {self.directory} must be free, got another run at work in it; wait for its end, or choose "
                 "another training.directory"
             ) from None
+
+    def check(self) -> None:
+        """To be called before anything is written: what is at the path now may belong to another run.
+
+        Raises:
+            TrainingError: the folder was deleted, moved or replaced since ``enter``.
+        """
+        try:
+            here = os.stat(self.directory)
+        except FileNotFoundError:
+            here = None
+        if here is None or (self._lock is not None and not os.path.samestat(here, os.fstat(self._lock))):
+            raise TrainingError(
+                f"train: {self.directory} must stay in place during a run, got a folder deleted, moved or replaced; "
+                "move it back and resume, or start again"
+            )
 
     def path_of(self, update: int) -> Path:
         return self.checkpoints / f"update_{update:08d}.npz"

@@ -61,8 +61,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            # Translations are UTF-8 whatever the locale; a file name that is not UTF-8 must not end in a traceback.
-            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+            # Translations are UTF-8 and end in \n on every system; a file name that is not UTF-8 is shown escaped.
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")
     try:
         return _run(build_parser().parse_args(argv))
     except SystemExit as stop:  # argparse has printed help, or what is wrong

@@ -16,7 +16,13 @@ _KINDS: dict[str, type[Model]] = {"transformer": Transformer, "language_model": 
 
 
 def register_model(kind: str, model: type[Model]) -> None:
-    """Let ``model.kind = kind`` mean ``model`` in this process. A config or checkpoint never names code to import."""
+    """Let ``model.kind = kind`` mean ``model`` in this process. A config or checkpoint never names code to import.
+
+    Raises:
+        ConfigError: ``model`` is not a subclass of `Model`, or ``kind`` means another model already.
+    """
+    if not (isinstance(model, type) and issubclass(model, Model)):
+        raise ConfigError(f"register_model: the model must be a subclass of Model, got {model!r:.60}")
     if _KINDS.setdefault(kind, model) is not model:
         raise ConfigError(f"register_model: the kind must be a new one, got {kind!r}; choose another name")
 

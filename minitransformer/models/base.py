@@ -55,6 +55,9 @@ class Model(Module, ABC):
     continues_source = False
     """Whether the output takes the positions after its source: a prompt that is continued."""
 
+    reads_source = True
+    """Whether `loss` reads ``batch.src``: such a model is not trained on a one-sided corpus."""
+
     def __init__(
         self,
         config: ModelConfig,

@@ -15,7 +15,7 @@ from functools import cache
 import numpy as np
 import regex
 
-from minitransformer.errors import ConfigError
+from minitransformer.errors import ConfigError, quoted
 from minitransformer.text.processes import in_chunks, map_in_processes
 
 REASONS = ("empty", "long", "long word", "ratio", "script", "duplicate")
@@ -151,4 +151,6 @@ def _letters_of_others(script: str) -> regex.Pattern:
             raise regex.error("not a name")
         return regex.compile(rf"[\p{{L}}--\p{{Script={script}}}]", flags=regex.V1)
     except regex.error:
-        raise ConfigError(f"clean: a script must be a Unicode script name, such as Latin, got {script!r}") from None
+        raise ConfigError(
+            f"clean: a script must be a Unicode script name, such as Latin, got {quoted(script)}"
+        ) from None

@@ -8,8 +8,8 @@ from typing import Any
 from tqdm import tqdm
 
 from minitransformer.config import UNK
-from minitransformer.errors import DataError
-from minitransformer.files import write_atomically
+from minitransformer.errors import DataError, quoted
+from minitransformer.files import cannot_be_written, write_atomically
 from minitransformer.text.bpe import Pair, apply_merges
 from minitransformer.text.bpe_arrays import learn_merges
 from minitransformer.text.corpus import read_text
@@ -135,7 +135,7 @@ class Tokenizer:
             return self.pretokenizer.join(read_symbol(subword, self.mode) for subword in text.split(" ") if subword)
         except ValueError as error:
             raise DataError(
-                f"bpe decode: subwords must be as `bpe encode` writes them, got {text!r}: {error}"
+                f"bpe decode: subwords must be as `bpe encode` writes them, got {quoted(text)}: {error}"
             ) from error
 
     def dumps(self) -> str:
@@ -152,7 +152,7 @@ class Tokenizer:
         try:
             write_atomically(path, lambda file: file.write(self.dumps().encode()))
         except OSError as error:
-            raise DataError(f"{path}: cannot be written: {error.strerror}") from error
+            raise DataError(f"{path}: {cannot_be_written(error)}") from error
 
     @classmethod
     def load(cls, path: str | Path) -> "Tokenizer":
