@@ -102,7 +102,7 @@ class FullDisk(Blow):
         require(job.root.returncode == 2, f"exit code on a full disk must be 2, got {job.root.returncode}")
         errors = job.errors()
         reasons = ("File too large", "No space left on device")
-        require(len(errors) == 1 and any(reason in errors[0] for reason in reasons), f"reason missing in {errors}")
+        require(len(errors) == 1 and any(f"{reason}; " in errors[0] for reason in reasons), f"no reason and remedy: {errors}")
 
 
 class Limit(FullDisk):
