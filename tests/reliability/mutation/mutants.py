@@ -83,9 +83,10 @@ def mutants_of(path: Path) -> Iterator[Mutant]:
         if name.startswith("Variable"):  # these need a name to put in
             continue
         operator = provider[name]()
-        positions = [position for node in nodes for position in operator.mutation_positions(node)]
-        for occurrence, (start, end) in enumerate(positions):
-            if any(first <= start and end <= last for first, last in excluded):
+        positions = [(node, *position) for node in nodes for position in operator.mutation_positions(node)]
+        for occurrence, (node, start, end) in enumerate(positions):
+            is_marker = node.parent is not None and node.parent.type == "parameters"  # the * before keyword-only ones
+            if is_marker or any(first <= start and end <= last for first, last in excluded):
                 continue
             mutated = mutate_code(source, operator, occurrence)
             if _tree(mutated) not in (None, _tree(source)):

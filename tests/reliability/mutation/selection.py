@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.reliability.mutants import FOLDERS
+from tests.reliability.mutation.mutants import FOLDERS
 
 FILE = Path("runs/mutation/coverage.json")
 LONGEST = 2.0
@@ -18,26 +18,32 @@ STARTS_A_PROCESS = ("subprocess.Popen", "os.posix_spawn", "os.fork", "os.system"
 
 
 @dataclass(frozen=True)
-class Coverage:
-    """seconds: of each test   lines: of each file, line number from 1 to the tests (or ``FILE::``, for fixtures)"""
+class Selection:
+    """seconds: of CPU, of each test
+    lines: of each file, from line number to the tests that execute it; ``FILE::`` if a fixture shared by the tests of a
+        file does, an empty name if it is executed before any test
+    verified: whether the tests have passed in one process in the order of ``seconds``
+    """
 
     seconds: dict[str, float]
     lines: dict[str, dict[int, list[str]]]
     verified: bool = False
 
     @classmethod
-    def read(cls) -> "Coverage":
+    def read(cls) -> "Selection":
         content = json.loads(FILE.read_text())
-        lines = {
-            file: {int(number): tests for number, tests in found.items()} for file, found in content["lines"].items()
-        }
-        return cls(content["seconds"], lines, content.get("verified", False))
+        for file, found in content["lines"].items():
+            content["lines"][file] = {int(number): tests for number, tests in found.items()}
+        return cls(**content)
+
+    def files(self) -> list[str]:
+        return sorted({test.split("::")[0] for test in self.seconds})
 
     def exclude(self, tests: list[str]) -> None:
         """Choose these no more: they fail without a mutant."""
         for test in tests:
             self.seconds.pop(test, None)
-        FILE.write_text(json.dumps({"seconds": self.seconds, "lines": self.lines, "verified": True}))
+        FILE.write_text(json.dumps(vars(self) | {"verified": True}))
 
     def tests_of(self, file: str, place: range, budget: float) -> list[str]:
         """The tests that execute the statement around these lines (from 0), the fastest first.
@@ -59,9 +65,9 @@ class Coverage:
         return chosen
 
     def runs_on_import(self, file: str, place: range) -> bool:
-        """Whether the function around these lines is executed before any test is, if only in part."""
-        found = self.lines.get(file, {})
-        return any("" in found.get(number, ()) for number in body_lines(Path(file).read_text(), place.start + 1))
+        """Whether these lines, or some of the function around them, are executed before any test is."""
+        found, body = self.lines.get(file, {}), body_lines(Path(file).read_text(), place.start + 1)
+        return not body or any("" in found.get(number, ()) for number in body)
 
     def _executing(self, lines: dict[int, list[str]], numbers) -> set[str]:
         named = {name for number in numbers for name in lines.get(number, ()) if name}
