@@ -22,7 +22,11 @@ def test_every_rule_has_a_case():
 
 @pytest.mark.parametrize(
     ("variable", "name", "message"),
-    [("swish", "silu", "name of its variable, swish, got silu"), ("softmax", "softmax", "a second one called softmax")],
+    [
+        ("swish", "silu", "name of its variable, swish, got silu"),
+        ("gelu", "tanh", "name of its variable, gelu, got tanh"),
+        ("softmax", "softmax", "a second one called softmax"),
+    ],
 )
 def test_a_rule_with_a_wrong_or_a_second_name_is_refused(variable, name, message, monkeypatch):
     monkeypatch.setattr(elementwise, variable, Rule(name, None, None), raising=False)

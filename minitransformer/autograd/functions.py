@@ -5,7 +5,7 @@ Those defined here check their arguments first.
 """
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from minitransformer.autograd import checks
@@ -15,12 +15,12 @@ from minitransformer.errors import ShapeError
 from minitransformer.ops.registry import RULES
 
 
+@cache  # not an attribute of this module: a rule called sum would hide Python's sum
 def __getattr__(name: str) -> Callable[..., Any]:
     """The rule ``name`` as a function of tensors."""
     if name not in RULES:
         raise AttributeError(f"functions: there is no rule called {name!r} in ops/")
-    function = globals()[name] = partial(apply, RULES[name])  # from now on found without this function
-    return function
+    return partial(apply, RULES[name])
 
 
 def softmax(x: Tensor, *, mask: Array | None = None) -> Tensor:
