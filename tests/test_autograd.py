@@ -207,6 +207,23 @@ def test_concatenate_joins_along_the_last_axis_by_default(rng):
     np.testing.assert_array_equal(functions.concatenate([Tensor(a), Tensor(b)]).data, np.concatenate([a, b], axis=2))
 
 
+def test_all_outputs_but_the_last_ones_of_a_rule_may_be_differentiable(rng):
+    three = Rule("three", lambda x: ((x, 2 * x, x), ()), lambda a, b, _, saved: (a + 2 * b,), n_non_differentiable=1)
+    x = Tensor(rng.standard_normal(4), requires_grad=True)
+    outputs = apply(three, x)
+    assert [y.requires_grad for y in outputs] == [True, True, False]
+    (outputs[0] + outputs[1]).sum().backward()
+    np.testing.assert_array_equal(x.grad, 3.0)
+
+
+def test_an_array_of_any_library_is_taken_as_it_is():
+    class OtherArray(np.ndarray):
+        pass
+
+    array = np.ones(3).view(OtherArray)
+    assert Tensor(array).data is array
+
+
 def test_an_optional_input_may_be_none(rng):
     x, weight = Tensor(rng.standard_normal((3, 4))), Tensor(rng.standard_normal((4, 5)))
     np.testing.assert_array_equal(functions.linear(x, weight, None).data, functions.linear(x, weight).data)

@@ -70,6 +70,17 @@ def test_the_length_penalty_decides_between_short_and_long(alpha):
     assert found.score == pytest.approx(np.log(0.5) if alpha < 0.97 else np.log(0.4) / (8 / 6) ** alpha)
 
 
+def test_the_defaults_of_searches_are_those_of_the_paper():
+    """A beam of 4, alpha = 0.6, outputs up to 50 tokens longer than the source  [sec. 6.1]."""
+    src = random_sources(0, (2, 3))
+    for found, length in zip(both_searches(endless(), src), (52, 53, 52, 53), strict=True):
+        assert (len(found[0].ids), found[0].score) == (length, 0.0)
+    model = sharp_model(1)
+    options = {"alpha": 0.6, "max_extra": 50}
+    assert beam_search(model, src) == beam_search(model, src, beam_size=4, n_best=1, early_stop=True, **options)
+    assert greedy_search(model, src) == greedy_search(model, src, **options)
+
+
 def test_length_penalty_follows_its_formula():
     assert length_penalty(1, 0.6) == 1.0
     assert length_penalty(7, 0.0) == 1.0
@@ -107,6 +118,12 @@ def test_top_k_skips_suppressed_ids_and_prefers_lower_ids_among_equals(n_tokens,
 
 BAD_ALPHAS = [(search, {"alpha": alpha}) for search in (greedy_search, beam_search) for alpha in (-0.1, 100.1, np.nan)]
 BAD_SIZES = [(beam_search, options) for options in ({"beam_size": 0}, {"n_best": 5}, {"n_best": 0})]
+
+
+@pytest.mark.parametrize("alpha", [0, 100])
+@pytest.mark.parametrize("search", [greedy_search, beam_search])
+def test_options_at_the_ends_of_their_ranges_are_accepted(search, alpha):
+    assert len(search(sharp_model(0), random_sources(0, (2, 3)), alpha=alpha, max_extra=0)) == 2
 
 
 @pytest.mark.parametrize(("search", "options"), BAD_ALPHAS + BAD_SIZES)
@@ -198,9 +215,11 @@ def test_a_translation_stays_one_line():
 
 
 def test_a_line_too_long_for_learned_positions_is_named_before_any_work(tokenizer):
-    model = model_for(tokenizer, positions="learned")
-    with pytest.raises(ShapeError, match=r"line 2 must have at most 39 tokens.*got"):
-        translate_lines(model, tokenizer, ["a cat", " ".join(LINES * 3)], TranslationConfig())
+    model, config = model_for(tokenizer, positions="learned"), TranslationConfig(beam_size=1, max_extra=0)
+    fits, too_long = " ".join(["cat"] * 39), " ".join(["cat"] * 40)
+    assert len(translate_lines(model, tokenizer, [fits], config)) == 1
+    with pytest.raises(ShapeError, match=r"line 2 must have at most 39 tokens.*got 40"):
+        translate_lines(model, tokenizer, ["a cat", too_long], config)
 
 
 @pytest.mark.filterwarnings("error")
