@@ -1,5 +1,7 @@
 """Output limits, length penalty, ties; and the way from lines to translated lines."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from searches import ChainModel, V, both_searches, random_sources, sharp_model
@@ -70,6 +72,14 @@ def test_the_length_penalty_decides_between_short_and_long(alpha):
     assert found.score == pytest.approx(np.log(0.5) if alpha < 0.97 else np.log(0.4) / (8 / 6) ** alpha)
 
 
+@pytest.mark.parametrize(("early_stop", "steps"), [(True, 1), (False, 6)])
+def test_early_stop_needs_no_further_step_where_a_tie_would_go_to_the_first(early_stop, steps):
+    """After one step the score of the empty output is what the other prefix could keep at best: ln 1/2."""
+    model = chain({BOS: {EOS: 0.5, A: 0.5}, A: {A: 1.0}, B: {A: 1.0}, UNK: {A: 1.0}})
+    ((found,),) = beam_search(model, random_sources(0, (2,)), alpha=0.0, max_extra=4, early_stop=early_stop)
+    assert found.ids == [] and len(model.steps) == steps
+
+
 def test_the_defaults_of_searches_are_those_of_the_paper():
     """A beam of 4, alpha = 0.6, outputs up to 50 tokens longer than the source  [sec. 6.1]."""
     src = random_sources(0, (2, 3))
@@ -114,6 +124,15 @@ def test_top_k_skips_suppressed_ids_and_prefers_lower_ids_among_equals(n_tokens,
         expected = np.sort(np.argsort(-log_probs, axis=1, kind="stable")[:, :n], axis=1)
         np.testing.assert_array_equal(ids, expected)
         np.testing.assert_allclose(found, np.take_along_axis(log_probs, expected, axis=1), rtol=1e-13)
+
+
+def test_the_probabilities_of_few_rows_are_in_memory_at_a_time():
+    logits = np.zeros((64 * decoding.BLOCK_ROWS, 100))
+    tracemalloc.start()
+    top_k(logits, 1)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < logits.nbytes / 8
 
 
 BAD_ALPHAS = [(search, {"alpha": alpha}) for search in (greedy_search, beam_search) for alpha in (-0.1, 100.1, np.nan)]
@@ -203,7 +222,8 @@ def test_batches_keep_to_their_budget(tokenizer, monkeypatch):
     search_lines(model, tokenizer, LINES * 5, TranslationConfig(beam_size=2, batch_tokens=200, max_extra=0))
     assert sum(n for n, _ in shapes) == 25  # all lines but the empty ones
     assert len(shapes) > 1
-    assert all(2 * n * length <= 200 for n, length in shapes)
+    assert all(2 * n * length <= 200 < 2 * (n + 1) * length for n, length in shapes[:-1])  # as large as may be
+    assert 2 * shapes[-1][0] * shapes[-1][1] <= 200
     assert [length for _, length in shapes] == sorted((length for _, length in shapes), reverse=True)
 
 
