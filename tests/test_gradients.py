@@ -1,6 +1,7 @@
 """Every rule against central differences: random inputs, random cotangents, random directions, float64."""
 
 import math
+from dataclasses import FrozenInstanceError
 
 import numpy as np
 import pytest
@@ -32,6 +33,11 @@ def test_a_rule_with_a_wrong_or_a_second_name_is_refused(variable, name, message
     monkeypatch.setattr(elementwise, variable, Rule(name, None, None), raising=False)
     with pytest.raises(ValueError, match=rf"ops/\w+\.py: .*{message}"):
         discover()
+
+
+def test_a_rule_cannot_be_changed():
+    with pytest.raises(FrozenInstanceError):
+        RULES["softmax"].backward = RULES["log_softmax"].backward
 
 
 @every_case

@@ -1,6 +1,7 @@
 """Output limits, length penalty, ties; and the way from lines to translated lines."""
 
 import tracemalloc
+from dataclasses import FrozenInstanceError
 
 import numpy as np
 import pytest
@@ -133,6 +134,11 @@ def test_the_probabilities_of_few_rows_are_in_memory_at_a_time():
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < logits.nbytes / 8
+
+
+def test_a_hypothesis_cannot_be_changed():
+    with pytest.raises(FrozenInstanceError):
+        Hypothesis([4], -1.0, -1.0).score = 0.0
 
 
 BAD_ALPHAS = [(search, {"alpha": alpha}) for search in (greedy_search, beam_search) for alpha in (-0.1, 100.1, np.nan)]

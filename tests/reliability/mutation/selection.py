@@ -139,7 +139,7 @@ class Recorder:
 
 
 def measure(arguments: list[str]) -> None:
-    """Run the tests once, those that pytest selects by these arguments."""
+    """Run the tests once, those that pytest selects by these arguments. What is known of tests in other files stays."""
     import coverage
 
     cover = coverage.Coverage(data_file=None, source=[f"minitransformer/{folder}" for folder in FOLDERS])
@@ -147,16 +147,21 @@ def measure(arguments: list[str]) -> None:
     cover.start()
     pytest.main([*arguments, "-q", "-p", "no:cacheprovider"], plugins=[recorder])
     cover.stop()
-    data = cover.get_data()
-    seconds = {
-        test: round(used, 4) for test, used in recorder.seconds.items() if used < LONGEST and test not in recorder.unfit
+    known = Selection.read() if FILE.exists() else Selection({}, {})
+    again = tuple({test.split("::")[0] + "::" for test in recorder.seconds})
+    seconds = {test: used for test, used in known.seconds.items() if not test.startswith(again)}
+    for test, used in recorder.seconds.items():
+        if used < LONGEST and test not in recorder.unfit:
+            seconds[test] = round(used, 4)
+    lines = {
+        file: {number: [name for name in names if not name.startswith(again)] for number, names in found.items()}
+        for file, found in known.lines.items()
     }
-    lines = {}
-    for file in data.measured_files():
-        contexts = data.contexts_by_lineno(file).items()
-        lines[str(Path(file).relative_to(Path.cwd()))] = {
-            number: [name for name in names if name in seconds or name.endswith("::") or not name]
-            for number, names in contexts
-        }
+    data = cover.get_data()
+    for path in data.measured_files():
+        found = lines.setdefault(Path(path).relative_to(Path.cwd()).as_posix(), {})
+        for number, names in data.contexts_by_lineno(path).items():
+            fit = {name for name in names if name in seconds or name.endswith("::") or not name}
+            found[number] = sorted({*found.get(number, ()), *fit})
     FILE.parent.mkdir(parents=True, exist_ok=True)
-    FILE.write_text(json.dumps({"seconds": seconds, "lines": lines}))
+    FILE.write_text(json.dumps(vars(Selection(seconds, lines))))
