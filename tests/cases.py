@@ -108,7 +108,7 @@ def _arithmetic(name: str) -> list[Case]:
     return [
         case(name, "same shapes", (3, 4), (3, 4), draw=positive),
         case(name, "a row and a batch of matrices", (2, 3, 4), (4,), draw=positive),
-        case(name, "a column and a row", (3, 1), (1, 4), draw=positive),
+        case(name, "a column and a row", (2, 1), (1, 4), draw=positive),
         case(name, "a scalar and a matrix", (), (3, 4), draw=positive),
     ]
 
@@ -146,7 +146,7 @@ CASES = [
     case("getitem", "a step back and an ellipsis", (5, 2, 4), index=(slice(None, None, -2), ..., 1)),
     case("getitem", "repeated rows", (5, 4), index=np.array([0, 3, 3, 1, 3])),
     case("getitem", "pairs of indices", (5, 4), index=(np.array([0, 2, 2]), np.array([1, 3, 3]))),
-    case("concatenate", "two along the last axis", (2, 3), (2, 4)),
+    case("concatenate", "two along the last axis", (2, 3, 3), (2, 3, 4)),
     case("concatenate", "three along the first axis", (1, 4), (2, 4), (3, 4), axis=0),
     case("split_heads", "one part", (2, 3, 8), n_heads=4, widths=(2,)),
     case("split_heads", "queries, keys and values", (2, 5, 21), n_heads=3, widths=(2, 2, 3)),
