@@ -178,7 +178,7 @@ CASES = [
     case("attention", "dropout", (2, 4, 5), (2, 6, 5), (2, 6, 7), keep=booleans((2, 4, 6)), p_drop=0.3),
     case("attention", "one head", (4, 5), (6, 5), (6, 7), mask=mask((4, 6)), keep=booleans((4, 6)), p_drop=0.3),
     case("additive_attention", "plain", (2, 4, 5), (2, 6, 5), (2, 6, 7), (5,)),
-    case("additive_attention", "heads, padding", (2, 3, 4, 5), (2, 3, 6, 5), (2, 3, 6, 7), (5,), mask=mask((2, 1, 1, 6))),
+    case("additive_attention", "padding", (2, 4, 5), (2, 6, 5), (2, 6, 7), (5,), mask=mask((2, 1, 6))),
     case("gru_cell", "one step", (3, 4), (3, 5), (4, 15), (5, 15), (15,), (15,)),
     case("gru_cell", "a batch of two axes", (2, 3, 4), (2, 3, 5), (4, 15), (5, 15), (15,), (15,)),
     case("gru", "no padding", *GRU),
