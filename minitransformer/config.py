@@ -21,7 +21,7 @@ KERNEL_MODES = ("simple", "fast")
 class ModelConfig(Section):
     """The shape of the model  [sec. 3, sec. 5.4, Table 3]."""
 
-    kind: str = option("transformer", "which model is built: transformer, language_model, or one that was registered")
+    kind: str = option("transformer", "model: transformer, language_model, recurrent, or one that was registered")
     vocab_size: int = option(0, "V, tokens of the vocabulary (0: taken from the tokenizer)", low=0)
     n_layers: int = option(6, "N, layers of the encoder and of the decoder", low=0, high=1000)
     d_model: int = option(512, "width of the residual stream", low=1)
@@ -38,11 +38,20 @@ class ModelConfig(Section):
     max_positions: int = option(512, "longest sentence with learned positions, tokens", low=1)
     tie_embeddings: bool = option(True, "one matrix for both embeddings and the output projection")
     attention_bias: bool = option(False, "biases on W^Q, W^K, W^V, W^O")
+    attention: str = option(
+        "dot",
+        "how a recurrent decoder attends to the source; none: it has the encoder's last state alone",
+        choices=("dot", "additive", "none"),
+    )
     dtype: str = option("float32", "floating-point type of parameters", choices=("float32", "float64"))
 
     def __post_init__(self):
         super().__post_init__()
-        for name in ("d_k", "d_v"):
+        for spec in fields(self):
+            value = getattr(self, spec.name)
+            if spec.name in UNUSED_KEYS.get(self.kind, ()) and value != spec.default:
+                raise ConfigError(f"model.{spec.name} must be left out where model.kind is {self.kind}, got {value}")
+        for name in () if self.kind == "recurrent" else ("d_k", "d_v"):
             if getattr(self, name) == 0:
                 if self.d_model % self.n_heads:
                     raise ConfigError(
@@ -68,6 +77,14 @@ class ModelConfig(Section):
             raise ConfigError(f"table3: row must be one of {', '.join(TABLE3_ROWS)}, got {row!r}")
         return cls(**{"vocab_size": vocab_size} | TABLE3_ROWS[row] | changes)
 
+
+UNUSED_KEYS: dict[str, set[str]] = {
+    **dict.fromkeys(["transformer", "language_model"], {"attention"}),
+    "recurrent": set(
+        "d_ff n_heads d_k d_v p_drop_attention p_drop_ffn norm positions max_positions attention_bias".split()
+    ),
+}
+"""The keys that a kind of model does not read: anything but their default is refused."""
 
 # What each row changes from the base model  [Table 3].
 TABLE3_ROWS: dict[str, dict] = {

@@ -88,7 +88,11 @@ def run_attention(arguments: argparse.Namespace) -> None:
     else:
         target = tokenizer.encode(arguments.tgt)
     source = tokenizer.encode(arguments.src)
-    weights = hypothesis_attention(model, source, target)[KINDS[arguments.kind].format(layer - 1)]  # (H, Tq, Tk)
+    maps, name = hypothesis_attention(model, source, target), KINDS[arguments.kind].format(layer - 1)
+    if name not in maps:
+        has = ", ".join(maps)
+        raise ConfigError(f"plot attention: the model must have {name}, got {has}; change --kind or --layer")
+    weights = maps[name]  # (H, Tq, Tk)
     src, tgt_in, tgt_out = map(tokenizer.subwords, ([*source, EOS], [BOS, *target], [*target, EOS]))
     generated, source_side = ("target subword, as it is generated", tgt_out), ("source subword", src)
     (query_label, queries), (key_label, keys) = {

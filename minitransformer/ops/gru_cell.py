@@ -10,7 +10,7 @@ def gated_step_forward(projected: Array, h: Array, w_h: Array, b_h: Array) -> tu
     d, xp = h.shape[-1], get_array_module(h)
     recurrent = h @ w_h + b_h  # (..., 3 d)
     gates = 0.5 * xp.tanh(0.5 * (projected[..., : 2 * d] + recurrent[..., : 2 * d])) + 0.5  # sigmoid without overflow
-    r, z, recurrent_n = gates[..., :d], gates[..., d:], recurrent[..., 2 * d :]
+    r, z, recurrent_n = gates[..., :d], gates[..., d:], recurrent[..., 2 * d :].copy()  # so that the rest is freed
     n = xp.tanh(projected[..., 2 * d :] + r * recurrent_n)
     return n + z * (h - n), (h, w_h, r, z, n, recurrent_n)
 

@@ -44,7 +44,7 @@ def batch_flops(config: ModelConfig, sentences: int, src_length: int, tgt_length
     """
     work = model_class(config).workload(config, src_length, tgt_length)
     widths = config.n_heads * (config.d_k + config.d_v)
-    forward = 2 * config.d_model * config.vocab_size * work.outputs
+    forward = 2 * config.d_model * config.vocab_size * work.outputs + 2 * work.products
     for layers, queries, keys in work.attentions:
         projections = 2 * config.d_model * widths * (queries + keys)  # W^Q and W^O, W^K and W^V
         forward += layers * (projections + 2 * widths * queries * keys)

@@ -77,7 +77,7 @@ def _saved_elements(config: ModelConfig, sentences: int, work: Workload) -> int:
     """Array elements that forward saves, over all layers."""
     d, heads = config.d_model, config.n_heads * (config.d_k + config.d_v)
     feed_forward = 2 * d + config.d_ff * (2 if config.p_drop_ffn else 1)  # input, x_hat of the norm, active values
-    kept = work.memory * d
+    kept = work.memory * d + work.saved
     for layers, queries, keys in work.attentions:
         # Input, x_hat of the norm, queries, merged heads; keys and values.
         kept += layers * (queries * (2 * d + heads) + keys * heads)
@@ -121,8 +121,9 @@ def _working_memory(
     freed = n * d * stored  # the last norm's x_hat
     weights = sentences * max((config.n_heads * queries * keys for _, queries, keys in work.attentions), default=0)
     attention = streams + weights * parameter + 3 * n * config.n_heads * max(config.d_k, config.d_v) * stored
-    return {
-        "projection_loss": loss,
-        "feed_forward": streams + relu + parameter * 2 * d * f - freed,
-        "attention": attention - freed - n * f * stored,
-    }
+    needs = {work.largest[0]: sentences * work.largest[1] * stored, "projection_loss": loss}
+    if work.feed_forwards:
+        needs["feed_forward"] = streams + relu + parameter * 2 * d * f - freed
+    if work.attentions:
+        needs["attention"] = attention - freed - n * f * stored
+    return needs
