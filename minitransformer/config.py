@@ -43,6 +43,9 @@ class ModelConfig(Section):
         "how a recurrent decoder attends to the source; none: it has the encoder's last state alone",
         choices=("dot", "additive", "none"),
     )
+    attention_window: int = option(
+        0, "r, positions on each side to which self-attention is restricted (0: attends to all)", low=0
+    )
     dtype: str = option("float32", "floating-point type of parameters", choices=("float32", "float64"))
 
     def __post_init__(self):
@@ -79,9 +82,11 @@ class ModelConfig(Section):
 
 
 UNUSED_KEYS: dict[str, set[str]] = {
-    **dict.fromkeys(["transformer", "language_model"], {"attention"}),
+    "transformer": {"attention"},
+    "language_model": {"attention", "attention_window"},
     "recurrent": set(
-        "d_ff n_heads d_k d_v p_drop_attention p_drop_ffn norm positions max_positions attention_bias".split()
+        "d_ff n_heads d_k d_v p_drop_attention p_drop_ffn norm positions max_positions attention_bias "
+        "attention_window".split()
     ),
 }
 """The keys that a kind of model does not read: anything but their default is refused."""

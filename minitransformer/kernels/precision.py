@@ -63,7 +63,7 @@ def check_precision(precision: str, config: ModelConfig, xp: ModuleType, kernel_
 
     Raises:
         ConfigError: the precision is not float32, and the library is NumPy, the kernels are simple or the model is
-            float64; or it is half precision, and the model is recurrent.
+            float64; or it is half precision, and the model is recurrent or restricts attention.
         MissingPackageError: as in `half_dtype`.
     """
     if precision == "float32":
@@ -73,6 +73,7 @@ def check_precision(precision: str, config: ModelConfig, xp: ModuleType, kernel_
         (kernel_mode == "simple", 'with execution.kernels = "simple"'),
         (config.dtype == "float64", 'with model.dtype = "float64"'),
         (config.kind == "recurrent" and precision != "tf32", 'or tf32 with model.kind = "recurrent"'),
+        (config.attention_window > 0 and precision != "tf32", "or tf32 with model.attention_window"),
     ):
         if wrong:
             raise ConfigError(f"execution.precision must be float32 {what}, got {precision!r}; change one of the two")

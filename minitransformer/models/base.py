@@ -23,7 +23,7 @@ from minitransformer.text import Batch
 class Workload(NamedTuple):
     """What a forward pass computes for one sentence, from which FLOPs and memory follow. Lengths are in positions.
 
-    attentions: (number of layers, queries, keys) of each kind of attention
+    attentions: (number of layers, queries, keys, keys that each query attends to) of each kind of attention
     feed_forwards: (number of layers, positions) of each stack
     embedded: positions whose vectors are dropped outside of sub-layers, such as embeddings
     outputs: positions that get logits   memory: positions whose vectors are kept for another stack to attend to
@@ -33,7 +33,7 @@ class Workload(NamedTuple):
     largest: the rule that needs most working memory in backward, and its array elements
     """
 
-    attentions: tuple[tuple[int, int, int], ...]
+    attentions: tuple[tuple[int, int, int, int], ...]
     feed_forwards: tuple[tuple[int, int], ...]
     embedded: int
     outputs: int

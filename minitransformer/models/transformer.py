@@ -1,6 +1,7 @@
 """The whole model of Figure 1."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from minitransformer.nn.encoder import Encoder, Memory
 from minitransformer.nn.positions import PositionedEmbedding
 from minitransformer.nn.prefix_tree_cache import new_cache
 from minitransformer.nn.randomness import DropoutMasks, Initializer
+from minitransformer.nn.windowed_cache import WindowedCache
 from minitransformer.text import Batch
 
 
@@ -78,7 +80,9 @@ class Transformer(Model):
                 keys, values = layer.cross_attention.keys_values(Tensor(memory.hidden))
                 source.append((keys.data, values.data))
             start_ids = np.full(len(memory.mask), BOS)
-            cache = new_cache(self.xp, start_ids, max_length, source, memory.mask)
+            window = self.config.attention_window
+            make = partial(WindowedCache, window) if window else new_cache
+            cache = make(self.xp, start_ids, max_length, source, memory.mask)
             cache.project = output_projection(self.projection.data)
             return cache
 
@@ -94,9 +98,10 @@ class Transformer(Model):
     @classmethod
     def workload(cls, config: ModelConfig, src_length: int, tgt_length: int) -> Workload:
         """Self-attention of both stacks and cross-attention, feed-forward layers, and logits of the target."""
-        layers, S, T = config.n_layers, src_length, tgt_length
+        layers, S, T, r = config.n_layers, src_length, tgt_length, config.attention_window
+        nearby_src, nearby_tgt = (min(S, 2 * r + 1), min(T, r + 1)) if r else (S, T)
         return Workload(
-            attentions=((layers, S, S), (layers, T, T), (layers, T, S)),
+            attentions=((layers, S, S, nearby_src), (layers, T, T, nearby_tgt), (layers, T, S, S)),
             feed_forwards=((layers, S), (layers, T)),
             embedded=S + T,
             outputs=T,

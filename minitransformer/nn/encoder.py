@@ -25,7 +25,8 @@ class EncoderLayer(Module):
     """x = LayerNorm(x + SelfAttention(x)),   x = LayerNorm(x + FFN(x))      [sec. 3.1, with dropout as in 5.4]"""
 
     def __init__(self, config: ModelConfig, init: Initializer):
-        self.self_attention = MultiHeadAttention(config, init)
+        window = (config.attention_window, config.attention_window) if config.attention_window else None
+        self.self_attention = MultiHeadAttention(config, init, window)
         self.self_attention_residual = ResidualConnection(config)
         self.feed_forward = FeedForward(config, init)
         self.feed_forward_residual = ResidualConnection(config)
