@@ -43,6 +43,11 @@ class ModelConfig(Section):
         "how a recurrent decoder attends to the source; none: it has the encoder's last state alone",
         choices=("dot", "additive", "none"),
     )
+    encoder: str = option(
+        "self_attention", "what joins positions in an encoder layer", choices=("self_attention", "convolution")
+    )
+    kernel_size: int = option(3, "k, positions that a convolution joins, an odd number", low=1)
+    dilation: int = option(1, "factor by which the distance of these positions grows from layer to layer", low=1)
     attention_window: int = option(
         0, "r, positions on each side to which self-attention is restricted (0: attends to all)", low=0
     )
@@ -50,10 +55,13 @@ class ModelConfig(Section):
 
     def __post_init__(self):
         super().__post_init__()
-        for spec in fields(self):
-            value = getattr(self, spec.name)
-            if spec.name in UNUSED_KEYS.get(self.kind, ()) and value != spec.default:
-                raise ConfigError(f"model.{spec.name} must be left out where model.kind is {self.kind}, got {value}")
+        for (key, choice), unused in UNUSED_KEYS.items():
+            for name in unused if getattr(self, key) == choice else ():
+                default, value = type(self).__dataclass_fields__[name].default, getattr(self, name)
+                if value != default:
+                    raise ConfigError(f"model.{name} must be left out where model.{key} is {choice}, got {value}")
+        if self.kernel_size % 2 == 0:
+            raise ConfigError(f"model.kernel_size must be odd, got {self.kernel_size}")
         for name in () if self.kind == "recurrent" else ("d_k", "d_v"):
             if getattr(self, name) == 0:
                 if self.d_model % self.n_heads:
@@ -81,15 +89,16 @@ class ModelConfig(Section):
         return cls(**{"vocab_size": vocab_size} | TABLE3_ROWS[row] | changes)
 
 
-UNUSED_KEYS: dict[str, set[str]] = {
-    "transformer": {"attention"},
-    "language_model": {"attention", "attention_window"},
-    "recurrent": set(
+UNUSED_KEYS: dict[tuple[str, str], list[str]] = {
+    ("kind", "transformer"): ["attention"],
+    ("kind", "language_model"): "attention attention_window encoder".split(),
+    ("kind", "recurrent"): (
         "d_ff n_heads d_k d_v p_drop_attention p_drop_ffn norm positions max_positions attention_bias "
-        "attention_window".split()
-    ),
+        "attention_window encoder"
+    ).split(),
+    ("encoder", "self_attention"): ["kernel_size", "dilation"],
 }
-"""The keys that a kind of model does not read: anything but their default is refused."""
+"""Keys that a model does not read where another key has this value: anything but their default is refused."""
 
 # What each row changes from the base model  [Table 3].
 TABLE3_ROWS: dict[str, dict] = {

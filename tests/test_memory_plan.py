@@ -29,6 +29,8 @@ CASES = {
     ),
     "untied": ({"tie_embeddings": False}, SHORT),
     "d_k and d_v of their own": ({"d_k": 16, "d_v": 64}, SHORT),
+    "convolution": ({"encoder": "convolution", "kernel_size": 5}, SHORT),
+    "restricted attention": ({"attention_window": 16, "n_layers": 2}, Shape(4, 200, 150)),
     "float64": ({"dtype": "float64", "n_layers": 1}, SHORT),
     **{
         f"recurrent, attention {attention}": ({"kind": "recurrent", "attention": attention}, shape)

@@ -97,6 +97,12 @@ def additive_attention(q, k, v, w, *, mask=None):
     return softmax(torch.tanh(q.unsqueeze(-2) + k.unsqueeze(-3)) @ w, mask=mask) @ v
 
 
+def convolution(x, weight, bias, *, dilation=1, mask=None):
+    x = x if mask is None else x * mask.unsqueeze(-1)
+    y = F.conv1d(x.mT, weight.permute(2, 1, 0), bias, padding=(len(weight) - 1) // 2 * dilation, dilation=dilation)
+    return y.mT
+
+
 def gru_cell(x, h, w_x, w_h, b_x, b_h):
     rows = [each.reshape(-1, each.shape[-1]) for each in (x, h)]
     return torch.gru_cell(*rows, w_x.T, w_h.T, b_x, b_h).reshape(h.shape)

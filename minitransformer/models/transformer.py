@@ -100,13 +100,13 @@ class Transformer(Model):
         """Self-attention of both stacks and cross-attention, feed-forward layers, and logits of the target."""
         layers, S, T, r = config.n_layers, src_length, tgt_length, config.attention_window
         nearby_src, nearby_tgt = (min(S, 2 * r + 1), min(T, r + 1)) if r else (S, T)
-        return Workload(
-            attentions=((layers, S, S, nearby_src), (layers, T, T, nearby_tgt), (layers, T, S, S)),
-            feed_forwards=((layers, S), (layers, T)),
-            embedded=S + T,
-            outputs=T,
-            memory=S,
-        )
+        attentions = ((layers, S, S, nearby_src), (layers, T, T, nearby_tgt), (layers, T, S, S))
+        work = Workload(attentions, ((layers, S), (layers, T)), embedded=S + T, outputs=T, memory=S)
+        if config.encoder == "self_attention":
+            return work
+        n, d = layers * S, config.d_model  # of convolutions: their input, output and the x_hat of the norm are saved
+        more = {"embedded": work.embedded + n, "products": n * config.kernel_size * d * d, "saved": 3 * n * d}
+        return work._replace(attentions=attentions[1:], **more)
 
     def attention_maps(self, src_ids: Array, tgt_ids: Array) -> dict[str, np.ndarray]:
         """The weights of every attention by names such as ``decoder.1.cross_attention``, queries before keys:
@@ -125,7 +125,7 @@ class Transformer(Model):
                 attention.maps = None
 
     def _attentions(self) -> Iterator[tuple[str, MultiHeadAttention]]:
-        for i, layer in enumerate(self.encoder.layers):
+        for i, layer in enumerate(self.encoder.layers if self.config.encoder == "self_attention" else ()):
             yield f"encoder.{i}.self_attention", layer.self_attention
         for i, layer in enumerate(self.decoder.layers):
             yield f"decoder.{i}.self_attention", layer.self_attention
