@@ -94,7 +94,7 @@ def test_no_folder_above_the_models_names_a_model_or_its_parts(folder):
 
 
 def test_an_unknown_kind_is_refused_and_never_imported(tmp_path):
-    with pytest.raises(ConfigError, match="model.kind must be one of transformer, .*, recurrent, got 'os.system'"):
+    with pytest.raises(ConfigError, match="model.kind must be one of transformer, .*recurrent.*got 'os.system'"):
         build_model(ModelConfig(kind="os.system", **SHAPE))
     with pytest.raises(ConfigError, match="register_model: the kind must be a new one, got 'transformer'"):
         register_model("transformer", Bigram)
