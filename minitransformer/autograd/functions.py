@@ -33,6 +33,8 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, mask: Array | None = None, **o
 
 def restricted_attention(q: Tensor, k: Tensor, v: Tensor, *, mask: Array | None = None, **options: Any) -> Tensor:
     mask = checks.boolean(mask, "restricted_attention")
+    if mask is not None and mask.shape[-2:-1] not in ((), (1,)):
+        raise ShapeError(f"restricted_attention: mask must have one row for all queries, got shape {mask.shape}")
     return apply(RULES["restricted_attention"], q, k, v, mask=mask, **options)
 
 
