@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
-from minitransformer.errors import ConfigError
-from minitransformer.settings import Section, option, read_toml, section_from, with_settings
+from minitransformer.errors import ConfigError, quoted
+from minitransformer.settings import Section, check_retired_keys, option, read_toml, section_from, with_settings
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
 """Ids that every vocabulary reserves: padding, begin of sentence, end of sentence, unknown."""
@@ -185,6 +185,10 @@ class TrainingConfig(Section):
     beta2: float = option(0.98, "Adam's decay of the mean squared gradient", low=0, high=0.999999)
     eps: float = option(1e-9, "Adam's epsilon", low=1e-16)
     clip_norm: float = option(0.0, "larger gradients are scaled to this norm (0: no clipping, as the paper)", low=0)
+    skip_nonfinite: bool = option(
+        False,
+        "skip updates whose loss or gradient is NaN or infinite (false: stop; on a GPU at most 15 updates later)",
+    )
     log_every: int = option(50, "updates between two lines of metrics", low=1)
     validate_every: int = option(1000, "updates between two validations (0: never)", low=0)
     validate_bleu: bool = option(False, "also translate the validation text greedily and score it")
@@ -202,9 +206,10 @@ class TrainingConfig(Section):
 class TranslationConfig(Section):
     """How sentences are decoded  [sec. 6.1]."""
 
-    beam_size: int = option(4, "hypotheses kept per sentence (1: greedy; paper: 4)", low=1)
+    beam_size: int = option(4, "hypotheses kept per sentence (1: greedy; paper: 4)", low=1, high=1000)
     alpha: float = option(0.6, "exponent of the length penalty ((5 + |Y|) / 6)^alpha (paper: 0.6)", low=0, high=100)
     max_extra: int = option(50, "maximum output length minus input length, tokens (paper: 50)", low=0, high=100000)
+    max_input_length: int = option(1024, "longer lines are reported, not translated, tokens", low=1)
     batch_tokens: int = option(4096, "padded source tokens translated together, times beam_size, at most", low=1)
 
 
@@ -221,10 +226,11 @@ class Config:
     @classmethod
     def from_dict(cls, tables: dict, where: str = "config") -> "Config":
         sections = {spec.name: spec.default_factory for spec in fields(cls)}
+        check_retired_keys(tables, where)
         made = {}
         for name, table in tables.items():
             if name not in sections:
-                raise ConfigError(f"{where}: unknown section [{name}]; known: {', '.join(sections)}")
+                raise ConfigError(f"{where}: unknown section {quoted(name)}; known: {', '.join(sections)}")
             made[name] = section_from(sections[name], table, where)
         return cls(**made)
 

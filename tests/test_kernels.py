@@ -1,5 +1,6 @@
 """Fast kernels against the plain rules that define them, and proof that training uses every kernel."""
 
+import math
 import re
 import sys
 
@@ -110,6 +111,15 @@ def test_attention_with_scores_far_apart_is_as_exact_as_its_rule(masked, rng, re
     found, _ = outputs_and_gradients(KERNELS["attention"], (q, k, v), options, rng, grads_y)
     for ours, wanted in zip(found, expected, strict=True):
         assert relative_error(ours, wanted) < 1e-5
+
+
+def test_the_loss_of_equal_logits_is_the_logarithm_of_their_number_however_large_they_are():
+    for size in (1.0, 1e3, 1e9, -1e9, 1e30):
+        x, table, targets = np.full((4, 2), size, np.float32), np.ones((81, 2), np.float32), np.array([7, 80, 0, 3])
+        for kernel in (RULES["projection_loss"], KERNELS["projection_loss"]):
+            losses, saved = kernel.forward(x, table, targets=targets, label_smoothing=0.1)
+            assert [float(loss) for loss in losses] == pytest.approx([3 * math.log(81)] * 2, rel=1e-6)
+            assert all(np.isfinite(grad).all() for grad in kernel.backward(np.array(1.0, np.float32), None, saved))
 
 
 def rules_of_one_step(rng, monkeypatch, **changes) -> list:

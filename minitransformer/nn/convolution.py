@@ -1,7 +1,5 @@
 """A convolutional encoder layer, as of the models before the Transformer  [Table 1; Gehring et al. 2017]."""
 
-import numpy as np
-
 from minitransformer.autograd import Tensor, functions
 from minitransformer.backend import Array
 from minitransformer.config import ModelConfig
@@ -19,11 +17,11 @@ class ConvolutionalLayer(Module):
 
     def __init__(self, config: ModelConfig, init: Initializer, dilation: int = 1):
         k, d = config.kernel_size, config.d_model
-        self.weight, self.bias = Parameter(init.xavier(k * d, d).reshape(k, d, d)), Parameter(np.zeros(d))
+        self.weight, self.bias = Parameter(init.xavier(k * d, d).reshape(k, d, d)), Parameter(init.zeros(d))
         self.dilation = dilation
-        self.convolution_residual = ResidualConnection(config)
+        self.convolution_residual = ResidualConnection(config, init)
         self.feed_forward = FeedForward(config, init)
-        self.feed_forward_residual = ResidualConnection(config)
+        self.feed_forward_residual = ResidualConnection(config, init)
 
     def __call__(self, x: Tensor, mask: Array, dropout: DropoutMasks | None = None) -> Tensor:
         """x: (B, S, d_model)   mask: (B, 1, 1, S), True = a token"""

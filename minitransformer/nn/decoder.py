@@ -31,11 +31,11 @@ class DecoderLayer(Module):
 
     def __init__(self, config: ModelConfig, init: Initializer):
         self.self_attention = MultiHeadAttention(config, init, restricted_to_past(config))
-        self.self_attention_residual = ResidualConnection(config)
+        self.self_attention_residual = ResidualConnection(config, init)
         self.cross_attention = MultiHeadAttention(config, init)
-        self.cross_attention_residual = ResidualConnection(config)
+        self.cross_attention_residual = ResidualConnection(config, init)
         self.feed_forward = FeedForward(config, init)
-        self.feed_forward_residual = ResidualConnection(config)
+        self.feed_forward_residual = ResidualConnection(config, init)
 
     def __call__(
         self, x: Tensor, memory: Tensor, causal: Array | None, memory_mask: Array, dropout: DropoutMasks | None = None
@@ -76,7 +76,7 @@ class Decoder(Stack):
     """N layers under the causal mask."""
 
     def __init__(self, config: ModelConfig, init: Initializer):
-        super().__init__([DecoderLayer(config, init) for _ in range(config.n_layers)], config)
+        super().__init__([DecoderLayer(config, init) for _ in range(config.n_layers)], config, init)
         self.is_restricted = config.attention_window > 0
 
     def __call__(self, x: Tensor, memory: Tensor, memory_mask: Array, dropout: DropoutMasks | None = None) -> Tensor:

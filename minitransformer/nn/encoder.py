@@ -28,9 +28,9 @@ class EncoderLayer(Module):
     def __init__(self, config: ModelConfig, init: Initializer):
         window = (config.attention_window, config.attention_window) if config.attention_window else None
         self.self_attention = MultiHeadAttention(config, init, window)
-        self.self_attention_residual = ResidualConnection(config)
+        self.self_attention_residual = ResidualConnection(config, init)
         self.feed_forward = FeedForward(config, init)
-        self.feed_forward_residual = ResidualConnection(config)
+        self.feed_forward_residual = ResidualConnection(config, init)
 
     def __call__(self, x: Tensor, mask: Array, dropout: DropoutMasks | None = None) -> Tensor:
         """x: (B, S, d_model)   mask: (B, 1, 1, S), True = a real token"""
@@ -51,4 +51,4 @@ class Encoder(Stack):
             layers = [ConvolutionalLayer(config, init, config.dilation**i) for i in range(config.n_layers)]
         else:
             layers = [EncoderLayer(config, init) for _ in range(config.n_layers)]
-        super().__init__(layers, config)
+        super().__init__(layers, config, init)

@@ -2,8 +2,6 @@
 
 import math
 
-import numpy as np
-
 from minitransformer.autograd import Tensor, functions
 from minitransformer.backend import Array, get_array_module
 from minitransformer.config import ModelConfig
@@ -19,7 +17,7 @@ class GRU(Module):
     def __init__(self, d_in: int, d: int, init: Initializer):
         self.w_x = Parameter(init.xavier_side_by_side(d_in, d, d, d))
         self.w_h = Parameter(init.xavier_side_by_side(d, d, d, d))
-        self.b_x, self.b_h = Parameter(np.zeros(3 * d)), Parameter(np.zeros(3 * d))
+        self.b_x, self.b_h = Parameter(init.zeros(3 * d)), Parameter(init.zeros(3 * d))
 
     def __call__(self, x: Tensor, h: Tensor, mask: Array | None = None, reverse: bool = False) -> Tensor:
         """x: (B, T, d_in)   h: initial state, (B, d)   mask: (B, T), True = a token   y: (B, T, d)"""
