@@ -96,7 +96,7 @@ def test_no_folder_above_the_models_names_a_model_or_its_parts(folder):
 
 
 def test_an_unknown_kind_is_refused_and_never_imported(tmp_path):
-    with pytest.raises(ConfigError, match="model.kind must be one of transformer, language_model.*got 'os.system'"):
+    with pytest.raises(ConfigError, match="model.kind must be one of transformer, .*recurrent.*got 'os.system'"):
         build_model(ModelConfig(kind="os.system", **SHAPE))
     with pytest.raises(ConfigError, match="register_model: the kind must be a new one, got 'transformer'"):
         register_model("transformer", Bigram)
@@ -104,7 +104,7 @@ def test_an_unknown_kind_is_refused_and_never_imported(tmp_path):
     path = checkpoint_of(tmp_path, 3)
     program = f"from minitransformer.checkpoints import load_model; load_model({str(path)!r})"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert "model.kind must be one of transformer, language_model, got 'bigram'" in done.stderr
+    assert "model.kind must be one of transformer, language_model, recurrent, got 'bigram'" in done.stderr
 
 
 def test_a_toy_kind_trains_and_its_beam_follows_the_bigrams(tmp_path):
@@ -222,7 +222,7 @@ def test_a_language_model_sees_no_later_token_and_no_source(rng):
 
 def test_a_kind_without_attention_maps_is_refused_by_name():
     model = build_model(ModelConfig(kind="language_model", **SHAPE))
-    with pytest.raises(ConfigError, match="model.kind must give attention maps .transformer., got 'language_model'"):
+    with pytest.raises(ConfigError, match="model.kind must give attention maps .*, got 'language_model'"):
         hypothesis_attention(model, [5], [6])
 
 

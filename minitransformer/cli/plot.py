@@ -96,7 +96,11 @@ def run_attention(arguments: argparse.Namespace) -> None:
             raise ConfigError(
                 f"plot attention: {name} must have at most {MOST_TOKENS} tokens, got {len(ids)}; shorten it"
             )
-    weights = hypothesis_attention(model, source, target)[KINDS[arguments.kind].format(layer - 1)]  # (H, Tq, Tk)
+    maps, name = hypothesis_attention(model, source, target), KINDS[arguments.kind].format(layer - 1)
+    if name not in maps:
+        has = ", ".join(maps)
+        raise ConfigError(f"plot attention: the model must have {name}, got {has}; change --kind or --layer")
+    weights = maps[name]  # (H, Tq, Tk)
     src, tgt_in, tgt_out = map(tokenizer.subwords, ([*source, EOS], [BOS, *target], [*target, EOS]))
     generated, source_side = ("target subword, as it is generated", tgt_out), ("source subword", src)
     (query_label, queries), (key_label, keys) = {

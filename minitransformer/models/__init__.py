@@ -8,11 +8,25 @@ from minitransformer.config import ModelConfig
 from minitransformer.errors import ConfigError, quoted
 from minitransformer.models.base import Model, Workload
 from minitransformer.models.language_model import LanguageModel
+from minitransformer.models.recurrent import RecurrentModel
 from minitransformer.models.transformer import Transformer
 
-__all__ = ["LanguageModel", "Model", "Transformer", "Workload", "build_model", "model_class", "register_model"]
+__all__ = [
+    "LanguageModel",
+    "Model",
+    "RecurrentModel",
+    "Transformer",
+    "Workload",
+    "build_model",
+    "model_class",
+    "register_model",
+]
 
-_KINDS: dict[str, type[Model]] = {"transformer": Transformer, "language_model": LanguageModel}
+_KINDS: dict[str, type[Model]] = {
+    "transformer": Transformer,
+    "language_model": LanguageModel,
+    "recurrent": RecurrentModel,
+}
 
 
 def register_model(kind: str, model: type[Model]) -> None:
