@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
-from minitransformer.errors import ConfigError
-from minitransformer.settings import Section, option, read_toml, section_from, with_settings
+from minitransformer.errors import ConfigError, quoted
+from minitransformer.settings import Section, check_retired_keys, option, read_toml, section_from, with_settings
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
 """Ids that every vocabulary reserves: padding, begin of sentence, end of sentence, unknown."""
@@ -175,9 +175,10 @@ class TrainingConfig(Section):
 class TranslationConfig(Section):
     """How sentences are decoded  [sec. 6.1]."""
 
-    beam_size: int = option(4, "hypotheses kept per sentence (1: greedy; paper: 4)", low=1)
+    beam_size: int = option(4, "hypotheses kept per sentence (1: greedy; paper: 4)", low=1, high=1000)
     alpha: float = option(0.6, "exponent of the length penalty ((5 + |Y|) / 6)^alpha (paper: 0.6)", low=0, high=100)
     max_extra: int = option(50, "maximum output length minus input length, tokens (paper: 50)", low=0, high=100000)
+    max_input_length: int = option(1024, "longer lines are reported, not translated, tokens", low=1)
     batch_tokens: int = option(4096, "padded source tokens translated together, times beam_size, at most", low=1)
 
 
@@ -194,10 +195,11 @@ class Config:
     @classmethod
     def from_dict(cls, tables: dict, where: str = "config") -> "Config":
         sections = {spec.name: spec.default_factory for spec in fields(cls)}
+        check_retired_keys(tables, where)
         made = {}
         for name, table in tables.items():
             if name not in sections:
-                raise ConfigError(f"{where}: unknown section [{name}]; known: {', '.join(sections)}")
+                raise ConfigError(f"{where}: unknown section {quoted(name)}; known: {', '.join(sections)}")
             made[name] = section_from(sections[name], table, where)
         return cls(**made)
 

@@ -63,6 +63,15 @@ class RanksError(MiniTransformerError, RuntimeError):
     """The ranks of a job do not agree; all of them raise it with the same message, which names the rank."""
 
 
+def quoted(value: object, longest: int = 100) -> str:
+    """``value``, which came from outside, as a message shows it: its ``repr``, which is escaped, and shortened."""
+    try:
+        text = repr(value[: longest + 1] if isinstance(value, str | bytes) else value)
+    except ValueError:  # Python refuses to print integers of thousands of digits
+        return "a number of thousands of digits"
+    return text if len(text) <= longest else f"{text[:longest]}..."
+
+
 def install_hint(extra: str) -> str:
     """How to install the packages of an extra of setup.cfg: the remedy at the end of a MissingPackageError."""
     return f"run pip install -e '.[{extra}]' in the checkout"

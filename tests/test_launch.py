@@ -1,7 +1,6 @@
 """``launch``: the real command line on a real corpus, signals passed on, nothing left behind, and wrong use."""
 
 import io
-import signal
 import subprocess
 import sys
 import time
@@ -64,7 +63,7 @@ def endless_job(tmp_path):
     return process
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", launch.SIGNALS)
 def test_a_signal_makes_the_ranks_save_and_leave(tmp_path, endless_job, number):
     endless_job.send_signal(number)
     assert endless_job.wait(20) == 128 + number

@@ -2,7 +2,6 @@
 
 import ast
 import os
-import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -34,6 +33,8 @@ SHAPE = dict(vocab_size=11, n_layers=2, d_model=8, d_ff=16, n_heads=2, p_drop=0.
 
 class Bigram(Model):
     """The toy kind: P(y_t | y_{t-1}) = softmax(E[y_{t-1}] U^T). It has neither layers nor keys nor positions."""
+
+    reads_source = False
 
     def build(self, config, init):
         self.embedding = Parameter(init.normal(config.vocab_size, config.d_model))
@@ -127,7 +128,7 @@ def test_a_toy_kind_that_is_killed_resumes_to_the_same_bits(tmp_path):
     killed = subprocess.Popen([sys.executable, str(program), str(tmp_path / "killed")], env=os.environ | _path())
     while not list((tmp_path / "killed").glob("checkpoints/update_*6.npz")):
         assert killed.poll() is None
-    killed.send_signal(signal.SIGKILL)
+    killed.kill()
     killed.wait()
     Trainer(bigram_config(tmp_path / "killed", 20), cycles(), progress=False).run()
     assert_same_state(tmp_path / "killed", tmp_path / "whole", 20)

@@ -199,7 +199,7 @@ def test_a_translation_stays_one_line():
 
 def test_a_line_too_long_for_learned_positions_is_named_before_any_work(tokenizer):
     model = model_for(tokenizer, positions="learned")
-    with pytest.raises(ShapeError, match=r"line 2 must have at most 39 tokens.*got"):
+    with pytest.raises(ShapeError, match=r"line 2 must have at most 39 tokens \(model.max_positions.*got"):
         translate_lines(model, tokenizer, ["a cat", " ".join(LINES * 3)], TranslationConfig())
 
 

@@ -22,6 +22,10 @@ BAD_INPUT, INTERRUPTED, FAULT = 2, 130, 1
 """Exit codes: bad input; SIGINT, as shells report it; a bug in the program."""
 
 
+LONGEST_MESSAGE = 2000
+"""Characters of an error message."""
+
+
 def explained(error: BaseException) -> tuple[str, int]:
     """(message for the user, exit code) of an exception; FAULT if it is a bug in the program."""
     if isinstance(error, KeyboardInterrupt):
@@ -43,21 +47,25 @@ def explained(error: BaseException) -> tuple[str, int]:
 
 
 def print_line(command: str, message: str) -> None:
-    """Prints ``message`` as one line on standard error, after the name of the command."""
-    line = " ".join(message.split("\n")).removeprefix(f"{command}: ")
+    """Prints ``message`` as one line on standard error, after the name of the command; control characters escaped."""
+    from minitransformer.distributed.supervision.messages import printable
+
+    line = printable(message, LONGEST_MESSAGE).removeprefix(f"{command}: ")
     with contextlib.suppress(OSError):  # if standard error is closed or full, only the exit code remains
-        print(f"minitransformer {command}: {line}", file=sys.stderr)
+        # A progress bar, perhaps that of a rank of this job, may stand in the last line of a terminal: it is erased.
+        begin = "\r\x1b[K" if sys.stderr.isatty() else ""
+        print(f"{begin}minitransformer {command}: {line}", file=sys.stderr)
 
 
 def stdin_lines() -> Iterator[str]:
-    r"""Lines of standard input, without line ends; only ``\n`` separates lines.
+    r"""Lines of standard input, without line ends and byte-order mark; only ``\n`` separates lines.
 
     Raises:
         DataError: a line is not UTF-8 (with the line number).
     """
     for number, line in enumerate(sys.stdin.buffer, start=1):
         try:
-            yield line.decode("utf-8").removesuffix("\n").removesuffix("\r")
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8").removesuffix("\n").removesuffix("\r")
         except UnicodeDecodeError as error:
             raise DataError(f"standard input:{number}: must be UTF-8, got byte 0x{line[error.start]:02x}") from error
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minitransformer.config import ModelConfig
-from minitransformer.errors import ConfigError, MissingPackageError, install_hint
+from minitransformer.config import KERNEL_MODES, ModelConfig
+from minitransformer.errors import ConfigError, MissingPackageError, install_hint, quoted
 
 
 class Settings(NamedTuple):
@@ -63,9 +63,11 @@ def check_precision(precision: str, config: ModelConfig, xp: ModuleType, kernel_
 
     Raises:
         ConfigError: the precision is not float32, and the library is NumPy, the kernels are simple or the model is
-            float64.
+            float64; or there is no such kernel mode.
         MissingPackageError: as in `half_dtype`.
     """
+    if kernel_mode not in KERNEL_MODES:
+        raise ConfigError(f"execution.kernels must be one of {', '.join(KERNEL_MODES)}, got {quoted(kernel_mode)}")
     if precision == "float32":
         return
     for wrong, what in (

@@ -49,11 +49,15 @@ class Model(Module, ABC):
         parameters: all parameters, views of one vector.
 
     Raises:
-        ConfigError: the vocabulary size is missing, or the precision is not available with this library or config.
+        ConfigError: the vocabulary size is missing, the precision is not available with this library or config, or
+            there is no such kernel mode.
     """
 
     continues_source = False
     """Whether the output takes the positions after its source: a prompt that is continued."""
+
+    reads_source = True
+    """Whether `loss` reads ``batch.src``: such a model is not trained on a one-sided corpus."""
 
     def __init__(
         self,

@@ -1,7 +1,5 @@
 """Multi-head attention: h attentions side by side, each with projections of its own  [sec. 3.2.2]."""
 
-import numpy as np
-
 from minitransformer.autograd import Tensor, functions
 from minitransformer.backend import Array
 from minitransformer.config import ModelConfig
@@ -29,9 +27,9 @@ class MultiHeadAttention(Module):
         self.w_o = Parameter(init.xavier(self.n_heads * self.d_v, d_model))
         self.b_q = self.b_kv = self.b_o = None
         if config.attention_bias:
-            self.b_q = Parameter(np.zeros(self.n_heads * self.d_k))
-            self.b_kv = Parameter(np.zeros(self.n_heads * (self.d_k + self.d_v)))
-            self.b_o = Parameter(np.zeros(d_model))
+            self.b_q = Parameter(init.zeros(self.n_heads * self.d_k))
+            self.b_kv = Parameter(init.zeros(self.n_heads * (self.d_k + self.d_v)))
+            self.b_o = Parameter(init.zeros(d_model))
         self.p_drop = config.p_drop_attention
         self.maps: list[Array] | None = None
 

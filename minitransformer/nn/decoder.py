@@ -26,11 +26,11 @@ class DecoderLayer(Module):
 
     def __init__(self, config: ModelConfig, init: Initializer):
         self.self_attention = MultiHeadAttention(config, init)
-        self.self_attention_residual = ResidualConnection(config)
+        self.self_attention_residual = ResidualConnection(config, init)
         self.cross_attention = MultiHeadAttention(config, init)
-        self.cross_attention_residual = ResidualConnection(config)
+        self.cross_attention_residual = ResidualConnection(config, init)
         self.feed_forward = FeedForward(config, init)
-        self.feed_forward_residual = ResidualConnection(config)
+        self.feed_forward_residual = ResidualConnection(config, init)
 
     def __call__(
         self, x: Tensor, memory: Tensor, causal: Array, memory_mask: Array, dropout: DropoutMasks | None = None
@@ -71,7 +71,7 @@ class Decoder(Stack):
     """N layers under the causal mask."""
 
     def __init__(self, config: ModelConfig, init: Initializer):
-        super().__init__([DecoderLayer(config, init) for _ in range(config.n_layers)], config)
+        super().__init__([DecoderLayer(config, init) for _ in range(config.n_layers)], config, init)
 
     def __call__(self, x: Tensor, memory: Tensor, memory_mask: Array, dropout: DropoutMasks | None = None) -> Tensor:
         """x: (B, T, d_model)   memory: (B, S, d_model)   memory_mask: (B, 1, 1, S)"""

@@ -26,9 +26,9 @@ class EncoderLayer(Module):
 
     def __init__(self, config: ModelConfig, init: Initializer):
         self.self_attention = MultiHeadAttention(config, init)
-        self.self_attention_residual = ResidualConnection(config)
+        self.self_attention_residual = ResidualConnection(config, init)
         self.feed_forward = FeedForward(config, init)
-        self.feed_forward_residual = ResidualConnection(config)
+        self.feed_forward_residual = ResidualConnection(config, init)
 
     def __call__(self, x: Tensor, mask: Array, dropout: DropoutMasks | None = None) -> Tensor:
         """x: (B, S, d_model)   mask: (B, 1, 1, S), True = a real token"""
@@ -45,4 +45,4 @@ class Encoder(Stack):
     """N layers: ``encoder(x, mask, dropout)``, x: (B, S, d_model), mask: (B, 1, 1, S), True = a real token"""
 
     def __init__(self, config: ModelConfig, init: Initializer):
-        super().__init__([EncoderLayer(config, init) for _ in range(config.n_layers)], config)
+        super().__init__([EncoderLayer(config, init) for _ in range(config.n_layers)], config, init)

@@ -17,7 +17,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from minitransformer.backend import Array
-from minitransformer.errors import DataError
+from minitransformer.errors import DataError, quoted
+
+MAX_LINE = 1 << 16
+"""Bytes of the longest line that is read."""
 
 
 @dataclass(frozen=True)
@@ -88,12 +91,15 @@ def read_metrics(path: str | Path) -> list[dict]:
     Raises:
         DataError: the file cannot be read, or any other line is not a JSON object with kind and update.
     """
+    values = []
     try:
-        lines = Path(path).read_bytes().split(b"\n")
+        with open(path, "rb") as file:
+            for number, line in enumerate(iter(lambda: file.readline(MAX_LINE), b""), start=1):
+                if line.endswith(b"\n") or len(line) == MAX_LINE:  # else the run was killed while it wrote
+                    values.append(_parsed(line, f"{path}:{number}"))
     except OSError as error:
         raise DataError(f"metrics: {path} cannot be read: {error.strerror}") from error
-    # What follows the last newline is empty, unless the run was killed while it wrote.
-    return [_parsed(line, f"{path}:{number}") for number, line in enumerate(lines[:-1], start=1)]
+    return values
 
 
 def _parsed(line: bytes, where: str) -> dict:
@@ -103,6 +109,6 @@ def _parsed(line: bytes, where: str) -> dict:
         values = None
     if not isinstance(values, dict) or "kind" not in values or type(values.get("update")) is not int:
         raise DataError(
-            f"metrics: {where} must be a JSON object with kind and update, got {line[:60]!r}; delete the line"
+            f"metrics: {where} must be a JSON object with kind and update, got {quoted(line)}; delete the line"
         )
     return values

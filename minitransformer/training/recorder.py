@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from minitransformer.errors import TrainingError
-from minitransformer.files import write_text
+from minitransformer.files import cannot_be_written, write_text
 from minitransformer.training.metrics import Meter, StepResult, read_metrics
 from minitransformer.training.nonfinite import nonfinite_message
 
@@ -26,13 +26,22 @@ class MetricsRecorder:
     writes: whether lines are written; only rank 0's are
     log_every: updates between two lines of kind ``train``
     epoch_of: the epoch of an update, counted from 1
+    check: called before a line is written; raises if the folder of ``path`` is not this run's any more
 
     Attributes:
         interval, epoch_so_far: sums since the last line, and since the epoch began.
     """
 
-    def __init__(self, path: Path, writes: bool, log_every: int, epoch_of: Callable[[int], int]):
+    def __init__(
+        self,
+        path: Path,
+        writes: bool,
+        log_every: int,
+        epoch_of: Callable[[int], int],
+        check: Callable[[], object] = lambda: None,
+    ):
         self._path, self._writes, self._log_every, self._epoch_of = path, writes, log_every, epoch_of
+        self._check = check
         self._pending: list[StepResult] = []
         self._pending_since = 0.0
         self.interval, self.epoch_so_far = Meter(), Meter()
@@ -83,22 +92,23 @@ class MetricsRecorder:
         """Append one line; it reaches the file before this returns.
 
         Raises:
-            TrainingError: the file cannot be written, for example because the disk is full.
+            TrainingError: the file cannot be written, for example because the disk is full; or what ``check`` raises.
         """
         if not self._writes:
             return
+        self._check()
         line = {"kind": kind, "update": update, "epoch": self._epoch_of(max(update, 1)), **values}
         line["seconds"] = round(self.seconds(), 3)
         try:
             with open(self._path, "a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
         except OSError as error:
-            raise TrainingError(f"metrics: {self._path} cannot be written: {error.strerror}") from error
+            raise TrainingError(f"metrics: {self._path} {cannot_be_written(error)}") from error
 
     def sync(self) -> None:
         """Wait until the lines are on the disk: a checkpoint must not outlive the lines before it."""
         if self._path.exists():
-            with open(self._path, "rb") as file:
+            with open(self._path, "ab") as file:  # Windows syncs no file that is open for reading only
                 os.fsync(file.fileno())
 
     def seconds(self) -> float:

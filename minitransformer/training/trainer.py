@@ -71,7 +71,9 @@ class Trainer:
         self.progress = Progress(self.is_rank_0, progress)
         self._build_model()
         self.folder = RunFolder(training.directory)
-        self.recorder = MetricsRecorder(self.folder.metrics, self.is_rank_0, training.log_every, self.batches.epoch)
+        self.recorder = MetricsRecorder(
+            self.folder.metrics, self.is_rank_0, training.log_every, self.batches.epoch, self.folder.check
+        )
         self.update, self.saved_update, self.validated_update = 0, -1, 0
         self._open_folder()
         try:
@@ -181,10 +183,15 @@ class Trainer:
             self._save()
 
     def _save(self) -> None:
-        """Write a checkpoint of this update, unless it is there already, and delete the oldest beyond the limit."""
+        """Write a checkpoint of this update, unless it is there already, and delete the oldest beyond the limit.
+
+        A limit that was lowered applies first, to those up to the newest that is whole: on a full disk it makes room.
+        """
         if not self.is_rank_0 or self.saved_update == self.update:
             return
         self.recorder.read(self.update)  # this waits for the GPU, and so for the other ranks, which may be stuck
+        self.folder.check()
+        self.folder.prune(self.config.training.keep_checkpoints, self.saved_update)
         with self.ranks.busy():
             self._write_checkpoint()
         self.folder.prune(self.config.training.keep_checkpoints, self.update)
@@ -194,7 +201,8 @@ class Trainer:
         if not np.isfinite(to_numpy(self.model.parameters.data)).all():
             raise TrainingError(
                 f"train: parameters must be finite to be saved, got some that are not after update {self.update}; "
-                "the checkpoints before it are whole; lower training.lr_scale or set training.clip_norm"
+                "the checkpoints before it are whole; lower training.lr_scale or set training.clip_norm, with another "
+                "training.directory"
             )
         self.recorder.sync()
         save_checkpoint(

@@ -24,7 +24,7 @@ from minitransformer.distributed.supervision.supervisor import Supervisor
 from minitransformer.distributed.timeouts import TIMEOUTS
 from minitransformer.errors import ConfigError
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if os.name == "posix" else (signal.SIGINT, signal.SIGTERM)
+SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
 class Launch:
@@ -107,8 +107,9 @@ class Launch:
         """Pass a signal on to all ranks, which save and leave; before all have connected there is nothing to save."""
         if not self._supervisor.monitor.all_have_come():
             raise KeyboardInterrupt
-        for process in self._processes:
-            process.send_signal(number)
+        if sys.platform != "win32":  # there the console sends Ctrl-C to the ranks itself
+            for process in self._processes:
+                process.send_signal(number)
 
 
 def _output_is_open() -> bool:

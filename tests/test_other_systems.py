@@ -1,0 +1,99 @@
+"""The package on imitated systems that lack what Linux has: every module, and the commands from text to translation."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+SYSTEMS = ("darwin", "win32")
+TINY = """\
+model = {n_layers = 1, d_model = 16, d_ff = 32, n_heads = 2}
+[data]
+train_src = "train.txt"
+train_tgt = "train.txt"
+valid_src = "train.txt"
+valid_tgt = "train.txt"
+tokenizer = "bpe"
+src_tokens = 64
+tgt_tokens = 64
+[training]
+directory = "run"
+updates = 6
+micro_batches = 2
+threads = 2
+save_every = 2
+validate_every = 3
+keep_checkpoints = 2
+"""
+IMPORT_ALL = """
+import importlib, pkgutil, sys, minitransformer
+for module in pkgutil.walk_packages(minitransformer.__path__, "minitransformer."):
+    if not module.name.endswith("__main__"):
+        importlib.import_module(module.name)
+print(sys.platform, len(sys.modules))
+"""
+
+
+def python(system: str, folder: Path, *words: str, code: int = 0, sent: str = "") -> str:
+    """What ``python WORDS`` prints in ``folder`` on this imitated system."""
+    done = subprocess.run(
+        [sys.executable, *words],
+        cwd=folder,
+        env=os.environ
+        | {
+            "PYTHONPATH": os.pathsep.join([str(TESTS / "other_system"), str(TESTS.parent)]),
+            "MINITRANSFORMER_TEST_SYSTEM": system,
+            "PYTHONWARNDEFAULTENCODING": "1",
+            "OPENBLAS_NUM_THREADS": "1",
+        },
+        input=sent.encode(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=120,
+        check=False,
+    )
+    text = done.stdout.decode()
+    assert done.returncode == code, text
+    return text
+
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="only Linux imitates other systems"),
+    pytest.mark.parametrize("system", SYSTEMS),
+]
+
+
+def test_every_module_can_be_imported(system, tmp_path):
+    assert python(system, tmp_path, "-c", IMPORT_ALL).startswith(system)
+
+
+def test_a_model_is_trained_resumed_averaged_and_translates(system, tmp_path):
+    (tmp_path / "train.txt").write_text("ein Wort für Ωmega\nund zwei\n" * 20, encoding="utf-8")
+    (tmp_path / "tiny.toml").write_text(TINY, encoding="utf-8")
+
+    def command(*words: str, **options: object) -> str:
+        return python(system, tmp_path, "-m", "minitransformer", *words, **options)
+
+    command("bpe", "train", "train.txt", "-o", "bpe", "--vocab-size", "290")
+    assert "6 updates, done" in command("train", "tiny.toml")
+    command("train", "tiny.toml", "--set", "training.updates=9", "--set", "training.keep_checkpoints=1")
+    command("average", "--last", "1", "run", "-o", "mean.npz")
+    out = command("translate", "--checkpoint", "mean.npz", sent="ein Wort\n\nzwei\n")
+    assert out.count("\n") == 3 and "\r" not in out
+    assert "Python" in command("doctor")
+
+
+def test_ranks_train_on_token_ids(system, tmp_path):
+    (tmp_path / "train.txt").write_text("ein Wort für Ωmega\nund zwei\n" * 20, encoding="utf-8")
+    (tmp_path / "tiny.toml").write_text(TINY, encoding="utf-8")
+    ids = ["--set", 'data.train_ids="ids"', "--set", 'data.train_src=""', "--set", 'data.train_tgt=""']
+    for words in (
+        ["bpe", "train", "train.txt", "-o", "bpe", "--vocab-size", "290"],
+        ["binarise", "--src", "train.txt", "--tgt", "train.txt", "--tokenizer", "bpe", "-o", "ids"],
+        ["launch", "-n", "2", "--", "train", "tiny.toml", *ids, "--set", "training.threads=1"],
+    ):
+        out = python(system, tmp_path, "-m", "minitransformer", *words)
+    assert "6 updates, done" in out
