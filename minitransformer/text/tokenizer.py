@@ -26,6 +26,9 @@ MOST_IDS = 2**31 - 1
 CACHE_SIZE = 500_000
 """Words, and chunks between spaces, whose subwords are cached, up to 200 MB each; a full cache is emptied."""
 
+MAX_WORD = 2000
+"""Characters of a word that are merged together: the time is quadratic in them. A longer word is merged in parts."""
+
 CONTINUED = "@@"
 """Marks a subword of mode ``words`` that does not end its word, as in subword-nmt."""
 
@@ -161,7 +164,9 @@ class Tokenizer:
 
     def _merge_word(self, word: str) -> tuple[str, ...]:
         utf8(word)  # raises for text that no file can contain
-        return tuple(apply_merges(self.pretokenizer.symbols(word), self._ranks))
+        symbols = self.pretokenizer.symbols(word)
+        parts = (symbols[start : start + MAX_WORD] for start in range(0, len(symbols), MAX_WORD))
+        return tuple(chain.from_iterable(apply_merges(part, self._ranks) for part in parts))
 
     def _encode_chunk(self, chunk: str) -> tuple[int, ...]:
         words = self.pretokenizer.split(chunk)
