@@ -92,6 +92,17 @@ def test_every_pair_is_counted_once_and_duplicates_are_kept_once(processes, monk
     assert counts["pairs"] == counts["kept"] + sum(counts[step] for step in REASONS)
 
 
+def test_tasks_of_long_lines_have_few_of_them(monkeypatch):
+    """5,000 lines of 16 MB would be 80 GB in one task."""
+    monkeypatch.setattr(text_processes, "MAX_CHARACTERS", 100)
+    pairs = [("a" * 30, "b" * 30)] * 5 + [("a", "b")] * 12_000
+    chunks = list(text_processes.in_chunks(pairs))
+    assert [pair for chunk in chunks for pair in chunk] == pairs
+    assert [len(chunk) for chunk in chunks[:3]] == [2, 2, 21]
+    monkeypatch.undo()
+    assert [len(chunk) for chunk in text_processes.in_chunks(pairs)] == [5000, 5000, 2005]
+
+
 @pytest.mark.parametrize("name", ["Klingon", "Latin}", " "])
 def test_an_unknown_script_is_refused(name):
     with pytest.raises(ConfigError, match="a script must be a Unicode script name"):

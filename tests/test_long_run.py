@@ -50,20 +50,24 @@ def test_lines_of_every_kind_are_drawn_and_none_has_a_line_feed(rng):
     assert not any("\n" in line for line in lines)
 
 
-@pytest.mark.parametrize("fault", ["none", "lost", "moved", "not blank"])
-def test_a_line_that_is_lost_moved_or_not_blank_is_found(fault, tmp_path, monkeypatch):
+@pytest.mark.parametrize("fault", ["none", "lost", "moved", "not named", "not blank"])
+def test_a_line_that_is_lost_moved_or_not_named_is_found(fault, tmp_path, monkeypatch):
     def translated(line: str) -> str:
-        return long_run.GERMAN.get(line, line.upper()) if line.strip() else ""
+        return long_run.GERMAN.get(line, line.upper()) if line.strip() and len(line) < 1000 else ""
 
-    def translate(folder, lines, every):
+    def translate(folder, text, every):
+        lines = text.decode("utf-8", "replace").split("\n")[:-1]
         out = [translated(line) for line in lines]
+        said = [f"translate: line {n} must have" for n, line in enumerate(lines, start=1) if len(line) > 1000]
         if fault == "lost":
             del out[7]
         if fault == "moved":
             out[:2] = out[1::-1]
+        if fault == "not named":
+            del said[0]
         if fault == "not blank":
             out[next(i for i, line in enumerate(lines) if not line.strip())] = "x"
-        return [], [*out, ""], 0
+        return [], [*out, ""], said, 2
 
     monkeypatch.setattr(long_run, "translate", translate)
     monkeypatch.setattr(long_run, "translated_alone", lambda folder, line: f"{translated(line)}\n")

@@ -11,8 +11,10 @@ train: number words, two threads, metrics, a validation and a checkpoint every f
     order, and the newest checkpoint must be that of the last update.
 translate: with the model that the first stage left in --folder. The second half of the lines is the first in another
     order: tokenizers cache words, so only in the second half is every rise of the memory a leak. There must be as many
-    lines out as in, blank ones where they were blank, number words right where they stand, and --alone lines of all
-    kinds must get the same translation alone, each in a process of its own.
+    lines out as in, empty ones where they were blank or too long, and a message for each that was too long; --alone
+    lines of all kinds must get the same translation alone, each in a process of its own. How many number words are
+    right where they stand is counted: were one line lost, next to none behind it would be. A line that is not UTF-8
+    must end a translation with its number, after lines as without it.
 
 Results go to tests/reliability/results/long_run_STAGE.json and long_run.png.
 """
@@ -24,6 +26,7 @@ import subprocess
 import sys
 import time
 from dataclasses import astuple
+from itertools import zip_longest
 from pathlib import Path
 
 from benchmarks.common.machine import machine_facts
@@ -31,7 +34,7 @@ from examples.number_words import draw_numbers, english, german
 from minitransformer.checkpoints import RunFolder, load_checkpoint
 from minitransformer.training import read_metrics
 from tests.reliability.long_run_figure import draw_stages
-from tests.reliability.odd_lines import draw_lines
+from tests.reliability.odd_lines import KINDS, draw_lines
 from tests.reliability.watch import Sample, can_watch, flatness, watch
 
 RESULTS = Path(__file__).parent / "results"
@@ -86,7 +89,7 @@ def train(folder: Path, seconds: float, every: float) -> tuple[list[Sample], dic
     """Train in ``folder`` for this time; the samples, and what was found afterwards."""
     with open(folder / "train.log", "w", encoding="utf-8") as log:
         process = subprocess.Popen([*COMMAND, "train", "config.toml"], cwd=folder, stderr=log)
-        samples = watch(process, every=every, stop_after=seconds)
+        samples = watch(process, every=every, ready=folder / "run" / "metrics.jsonl", seconds=seconds)
     checkpoints = RunFolder(folder / "run").paths()[-3:]
     average = [*COMMAND, "average", "--last", str(len(checkpoints)), "run", "-o", "mean.npz"]
     subprocess.run(average, cwd=folder, check=True, capture_output=True, timeout=60)
@@ -107,56 +110,84 @@ def train(folder: Path, seconds: float, every: float) -> tuple[list[Sample], dic
     return samples, facts
 
 
-def translate(folder: Path, lines: list[str], every: float) -> tuple[list[Sample], list[str], int]:
-    """Translate in one process: (samples, the lines that come out, the exit code)."""
-    text = "".join(f"{line}\n" for line in lines)
-    (folder / "in.txt").write_bytes(text.encode("utf-8"))
-    with open(folder / "in.txt", "rb") as source, open(folder / "out.txt", "wb") as target:
-        process = subprocess.Popen(TRANSLATE, cwd=folder, stdin=source, stdout=target)
+def translate(folder: Path, text: bytes, every: float) -> tuple[list[Sample], list[str], list[str], int]:
+    """Translate in one process: (samples, the lines that come out, the messages, the exit code)."""
+    paths = [folder / name for name in ("in.txt", "out.txt", "messages.txt")]
+    paths[0].write_bytes(text)
+    with open(paths[0], "rb") as source, open(paths[1], "wb") as target, open(paths[2], "wb") as messages:
+        process = subprocess.Popen(TRANSLATE, cwd=folder, stdin=source, stdout=target, stderr=messages)
         samples = watch(process, every=every)
-    return samples, (folder / "out.txt").read_bytes().decode("utf-8").split("\n"), process.returncode
+    out, said = (path.read_bytes().decode("utf-8").split("\n") for path in paths[1:])
+    return samples, out, said[:-1], process.returncode
 
 
 def translated_alone(folder: Path, line: str) -> str:
+    """What a process prints that translates this line only."""
     text = f"{line}\n".encode()
-    done = subprocess.run(TRANSLATE, cwd=folder, input=text, stdout=subprocess.PIPE, check=True, timeout=120)
-    return done.stdout.decode("utf-8")
+    silent = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "timeout": 120, "check": False}
+    return subprocess.run(TRANSLATE, cwd=folder, input=text, **silent).stdout.decode("utf-8")
 
 
-def check_translation(folder: Path, count: int, seed: int, alone: int, every: float) -> tuple[list[Sample], dict]:
-    """Translate ``count`` lines of every kind; the samples, and what was found in the lines that came out."""
-    half, kinds = draw_lines(count // 2, seed)
-    order = random.Random(seed).sample(range(len(half)), len(half))
-    lines = [*half, *(half[place] for place in order)]
-    began = time.monotonic()
-    samples, out, code = translate(folder, lines, every)
-    seconds, end = time.monotonic() - began, out.pop()
-    pairs = list(zip(lines, out, strict=False))  # a line that is missing shows as "lines out"
-    # As many of each kind as of the others, so that the rare ones are among them.
+def of_all_kinds(kinds: list[str], count: int, seed: int) -> list[int]:
+    """Indices of ``count`` random lines, as many of each kind as of the others: the rare ones are among them."""
     by_kind: dict[str, list[int]] = {}
-    for place in random.Random(seed + 1).sample(range(len(half)), len(half)):
-        by_kind.setdefault(kinds[place], []).append(place)
-    places = [place for row in zip(*by_kind.values(), strict=False) for place in row if place < len(out)][:alone]
+    for index in random.Random(seed).sample(range(len(kinds)), len(kinds)):
+        by_kind.setdefault(kinds[index], []).append(index)
+    return [index for row in zip_longest(*by_kind.values()) for index in row if index is not None][:count]
+
+
+def check_lines(lines: list[str], kinds: list[str], out: list[str], said: list[str]) -> dict:
+    """What is found in the lines that came out, and whether it is as it must be."""
+    pairs = list(zip(lines, out, strict=False))  # a line that is missing shows in their number
+    long = [number for number, kind in enumerate(kinds, start=1) if kind == "too long"]
+    named = [number for number, message in zip(long, said, strict=False) if f" line {number} must " in message]
+    must_be_empty = [kind == "too long" or not line.strip() for kind, line in zip(kinds, lines, strict=True)]
+    silent = [found for found, empty in zip(out, must_be_empty, strict=False) if empty]
     facts = {
         "lines in": len(lines),
         "lines out": len(out),
-        "lines of each kind": {kind: 2 * kinds.count(kind) for kind in by_kind},
-        "seconds": round(seconds, 1),
-        "exit code": code,
-        "ends with a line feed": end == "",
-        "blank in, blank out": all(not found for line, found in pairs if not line.strip()),
+        "lines of each kind": {kind: kinds.count(kind) for kind in KINDS},
+        "blank or too long": len(silent),
+        "of them with a translation": sum(map(bool, silent)),
+        "too long": len(long),
+        "of them named by their number": len(named),
         "number words": sum(line.removesuffix("\r") in GERMAN for line in lines),
-        "number words right in their place": sum(GERMAN.get(line.removesuffix("\r")) == found for line, found in pairs),
-        "translated alone": len(places),
-        "the same alone": sum(translated_alone(folder, lines[each]) == f"{out[each]}\n" for each in places),
-        "lines whose two translations differ": sum(
-            out[place] != again for place, again in zip(order, out[len(half) :], strict=False)
-        ),
+        "of them right in their place": sum(GERMAN.get(line.removesuffix("\r")) == found for line, found in pairs),
     }
-    facts["whole"] = code == 0 and end == "" and len(out) == len(lines) and facts["blank in, blank out"]
-    facts["in order"] = facts["the same alone"] == len(places)
-    facts["whole"] = facts["whole"] and facts["in order"]
-    return samples, facts
+    whole = len(out) == len(lines) and named == long and len(said) == len(long) and not any(silent)
+    return facts | {"whole": whole}
+
+
+def check_translation(folder: Path, count: int, seed: int, alone: int, every: float) -> tuple[list[Sample], dict]:
+    """Translate ``count`` lines of every kind; the samples, and what was found."""
+    half, kinds = draw_lines(count // 2, seed)
+    order = random.Random(seed).sample(range(len(half)), len(half))
+    lines, kinds = ([*each, *(each[index] for index in order)] for each in (half, kinds))
+    text = "".join(f"{line}\n" for line in lines).encode("utf-8")
+    began = time.monotonic()
+    samples, out, said, code = translate(folder, text, every)
+    facts = {"seconds": round(time.monotonic() - began, 1), "exit code": code, "ends with a line feed": out.pop() == ""}
+    facts |= check_lines(lines, kinds, out, said)
+    again = zip(order, out[len(half) :], strict=False)
+    facts["lines whose two translations differ"] = sum(out[index] != other for index, other in again)
+    chosen = [index for index in of_all_kinds(kinds, alone, seed + 1) if index < len(out)]
+    same = [translated_alone(folder, lines[index]) == f"{out[index]}\n" for index in chosen]
+    facts |= {"translated alone": len(same), "of them the same": sum(same)}
+    facts["whole"] &= all(same) and facts["ends with a line feed"] and code == (2 if "too long" in kinds else 0)
+    return samples, facts | check_invalid(folder, text, out, every)
+
+
+def check_invalid(folder: Path, text: bytes, whole: list[str], every: float) -> dict:
+    """A line that is not UTF-8 ends the translation with its number; what came out before is as without it."""
+    lines = text.split(b"\n")
+    number = min(len(whole), 5000) // 2
+    lines[number - 1] += b"\xff"
+    _, out, said, code = translate(folder, b"\n".join(lines), every)
+    end = out.pop()
+    good = (
+        code == 2 and f"standard input:{number}: must be UTF-8" in said[-1] and end == "" and out == whole[: len(out)]
+    )
+    return {"line that is not UTF-8": number, "lines out before it": len(out), "as without it": good}
 
 
 def save(stage: str, samples: list[Sample], result: dict) -> None:
@@ -199,7 +230,7 @@ def main(argv: list[str] | None = None) -> int:
             command = f"python -m tests.reliability.long_run --stage {stage} --minutes {minutes:g} --lines {count}"
             save(stage, samples, {"command": command} | result)
         print(json.dumps(result, indent=1, ensure_ascii=False))
-        good = good and result["whole"] and (options.quick or result["flat"])
+        good = good and result["whole"] and result.get("as without it", True) and (options.quick or result["flat"])
     return 0 if good else 1
 
 

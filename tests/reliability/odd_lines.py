@@ -39,7 +39,7 @@ def _long_word(chooser: random.Random) -> str:
     return chooser.choice("aä한😀") * chooser.randint(80, 200)
 
 
-KINDS: dict[str, tuple[int, Callable[[random.Random], str]]] = {
+KINDS: dict[str, tuple[float, Callable[[random.Random], str]]] = {
     "number words": (60, number_words),
     "empty": (4, lambda chooser: ""),
     "blank": (4, _drawn_from(BLANKS, 8)),
@@ -53,9 +53,11 @@ KINDS: dict[str, tuple[int, Callable[[random.Random], str]]] = {
     "one character": (3, _one_character),
     "combining": (2, _drawn_from("e\u0301\u0323\u0489", 20)),
     "long word": (1, _long_word),
+    "too long": (0.02, lambda chooser: chooser.choice("xä한😀") * chooser.randint(1100, 3000)),
     "anything": (2, lambda chooser: random_line(chooser).replace("\n", " ")),
 }
-"""Kind: how many of 100 lines, and what makes one; no line contains a line feed."""
+"""Kind: how many of 100 lines, and what makes one; no line contains a line feed. A character that the model's tokenizer
+has not met is at least one token, so those that are too long have more than translation.max_input_length tokens."""
 
 
 def draw_lines(count: int, seed: int) -> tuple[list[str], list[str]]:

@@ -1,5 +1,6 @@
 """Memory, open files and threads of a process, sampled while it runs, and whether they stay flat."""
 
+import math
 import os
 import signal
 import subprocess
@@ -45,20 +46,24 @@ def sample(pid: int, began: float) -> Sample | None:
         return None
 
 
-def watch(process: subprocess.Popen, *, every: float = 1.0, stop_after: float | None = None) -> list[Sample]:
+def watch(
+    process: subprocess.Popen, *, every: float = 1.0, ready: Path | None = None, seconds: float = math.inf
+) -> list[Sample]:
     """Samples of the process until it ends.
 
     every: seconds between two samples
-    stop_after: seconds until it is sent SIGTERM, so that it saves and ends; None: it ends by itself
+    seconds: after which it is sent SIGTERM, so that it saves and ends; they count from when the file ``ready`` is there
     """
-    began, samples, asked = time.monotonic(), [], False
+    began, samples, until = time.monotonic(), [], math.inf
     while process.poll() is None:
         now = sample(process.pid, began)
         if now is not None:
             samples.append(now)
-        if not asked and stop_after is not None and time.monotonic() - began > stop_after:
+        if until == math.inf and ready is not None and ready.exists():
+            until = time.monotonic() + seconds
+        if time.monotonic() > until:
             process.send_signal(signal.SIGTERM)
-            asked = True
+            ready, until = None, math.inf
         try:
             process.wait(every)
         except subprocess.TimeoutExpired:
