@@ -68,7 +68,8 @@ def check_commands(programs: Path, folder: Path) -> None:
     (folder / "config.toml").write_text(CONFIG, encoding="utf-8")
 
     def run(*words: object, sent: bytes = b"") -> str:
-        done = subprocess.run([*map(str, words)], cwd=folder, env=clean, input=sent, stdout=subprocess.PIPE, check=True)
+        done = subprocess.run([*map(str, words)], cwd=folder, env=clean, input=sent, capture_output=True, check=False)
+        assert done.returncode == 0, done.stderr.decode("utf-8")
         return done.stdout.decode("utf-8")
 
     where = run(programs / "python", "-c", "import minitransformer; print(minitransformer.__file__)").strip()
