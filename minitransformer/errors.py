@@ -66,7 +66,7 @@ class RanksError(MiniTransformerError, RuntimeError):
 def quoted(value: object, longest: int = 100) -> str:
     """``value``, which came from outside, as a message shows it: its ``repr``, which is escaped, and shortened."""
     try:
-        text = repr(value[: longest + 1] if isinstance(value, str) else value)
+        text = repr(value[: longest + 1] if isinstance(value, str | bytes) else value)
     except ValueError:  # Python refuses to print integers of thousands of digits
         return "a number of thousands of digits"
     return text if len(text) <= longest else f"{text[:longest]}..."

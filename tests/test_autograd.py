@@ -2,12 +2,15 @@
 
 import gc
 import operator
+import re
 import weakref
 
 import numpy as np
 import pytest
+from cases import CASES, as_tuple, value
 
-from minitransformer.autograd import Tensor, apply, check_gradient, functions, no_grad
+from minitransformer import kernels
+from minitransformer.autograd import Tensor, apply, check_gradient, count_leaf_uses, functions, no_grad
 from minitransformer.errors import AutogradError, ShapeError
 from minitransformer.ops.rule import Rule
 
@@ -131,16 +134,25 @@ def test_backward_needs_a_gradient_unless_the_result_is_a_scalar():
     np.testing.assert_array_equal(x.grad, 2.0)
 
 
-def test_the_gradient_given_to_backward_must_have_the_shape_of_the_result():
+@pytest.mark.parametrize("shape", [(3, 2), (1, 6), (0,)], ids=str)
+def test_the_gradient_given_to_backward_must_have_the_shape_of_the_result(shape):
     x = Tensor(np.ones((2, 3)), requires_grad=True)
-    with pytest.raises(ShapeError, match=r"must have shape \(2, 3\), got \(3, 2\)"):
-        (x * 2).backward(np.ones((3, 2)))
+    with pytest.raises(ShapeError, match=re.escape(f"must have shape (2, 3), got {shape}")):
+        (x * 2).backward(np.ones(shape))
+
+
+def test_an_empty_result_needs_a_gradient_too():
+    x = Tensor(np.ones((0, 3)), requires_grad=True)
+    with pytest.raises(AutogradError, match=r"shape \(0, 3\)"):
+        (x * 2).backward()
 
 
 WRONG_RULES = {
     "saves None": (lambda x: (x, None), None, "forward must return .y, saved. with saved a tuple, got None; .*y, ()"),
     "saves an array": (lambda x: (x, x), None, r"with saved a tuple, got \(2, 3\)"),
     "returns y alone": (lambda x: x, None, r"forward must return a pair .y, saved., got \(2, 3\)"),
+    "returns a triple": (lambda x: (x, (), ()), None, "forward must return a pair .y, saved., got a tuple of 3"),
+    "returns a tuple of one": (lambda x: (x,), None, "forward must return a pair .y, saved., got a tuple of 1"),
     "no tuple": (None, lambda grad_y, saved: grad_y, r"backward must return a tuple .*, got \(2, 3\); .* .grad_x,."),
     "no return": (None, lambda grad_y, saved: None, "backward must return a tuple .*, got None"),
     "no gradient": (None, lambda grad_y, saved: (), "backward must return one gradient per input, 1, got 0"),
@@ -161,11 +173,72 @@ def test_a_rule_of_the_wrong_form_is_refused_by_its_name(name):
         check_gradient(rule, x)
 
 
-def test_every_rule_is_a_function_by_its_name(rng):
+@pytest.mark.parametrize("case", [each for each in CASES if "pad_id" not in each.options], ids=str)
+def test_every_rule_is_a_function_by_its_name(case):
+    inputs, options = case.make()
+    tensors, function = [Tensor(x) for x in inputs], getattr(functions, case.rule.name)
+    with kernels.mode("simple"):
+        y = function(tensors, **options) if case.rule.name == "concatenate" else function(*tensors, **options)
+    for found, expected in zip(as_tuple(y), as_tuple(value(case.rule, *inputs, **options)), strict=True):
+        np.testing.assert_array_equal(found.data, expected)
+
+
+def test_the_rule_called_sum_does_not_hide_pythons_sum():
+    assert functions.sum(Tensor(np.ones(6))).item() == 6.0
+    assert functions.split_heads(Tensor(np.ones((1, 2, 6))), n_heads=3, widths=(2,)).shape == (1, 3, 2, 2)
+
+
+def test_what_is_not_a_rule_is_not_a_function(rng):
     x = rng.standard_normal(3)
-    np.testing.assert_array_equal(functions.exp(Tensor(x)).data, np.exp(x))
     with pytest.raises(AttributeError, match="there is no rule called 'tan' in ops/"):
         functions.tan(Tensor(x))
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean", "max"])
+def test_a_reduction_removes_its_axes_unless_they_are_kept(reduce, rng):
+    x = Tensor(rng.standard_normal((2, 3)))
+    for axis, removed, kept in ((None, (), (1, 1)), (0, (3,), (1, 3)), (-1, (2,), (2, 1))):
+        assert getattr(x, reduce)(axis).shape == removed
+        assert getattr(x, reduce)(axis, keepdims=True).shape == kept
+
+
+def test_concatenate_joins_along_the_last_axis_by_default(rng):
+    a, b = rng.standard_normal((2, 3, 4)), rng.standard_normal((2, 3, 5))
+    np.testing.assert_array_equal(functions.concatenate([Tensor(a), Tensor(b)]).data, np.concatenate([a, b], axis=2))
+
+
+def test_all_outputs_but_the_last_ones_of_a_rule_may_be_differentiable(rng):
+    three = Rule("three", lambda x: ((x, 2 * x, x), ()), lambda a, b, _, saved: (a + 2 * b,), n_non_differentiable=1)
+    x = Tensor(rng.standard_normal(4), requires_grad=True)
+    outputs = apply(three, x)
+    assert [y.requires_grad for y in outputs] == [True, True, False]
+    (outputs[0] + outputs[1]).sum().backward()
+    np.testing.assert_array_equal(x.grad, 3.0)
+
+
+def test_an_array_of_any_library_is_taken_as_it_is():
+    class OtherArray(np.ndarray):
+        pass
+
+    array = np.ones(3).view(OtherArray)
+    assert Tensor(array).data is array
+
+
+def test_an_optional_input_may_be_none(rng):
+    x, weight = Tensor(rng.standard_normal((3, 4))), Tensor(rng.standard_normal((4, 5)))
+    np.testing.assert_array_equal(functions.linear(x, weight, None).data, functions.linear(x, weight).data)
+
+
+def test_each_use_of_a_leaf_is_counted_and_constants_are_not(rng):
+    a, b = (Tensor(rng.standard_normal(3), requires_grad=True) for _ in range(2))
+    y = a * b + a * Tensor(np.ones(3)) + a
+    assert count_leaf_uses(y) == {id(a): 3, id(b): 1}
+
+
+def test_a_tensor_shows_its_values_and_the_rule_that_made_it():
+    x = Tensor(np.array([1.5, 2.0]), requires_grad=True)
+    assert repr(x) == "Tensor([1.5 2. ], requires_grad=True)"
+    assert repr(x * 2) == "Tensor([3. 4.], requires_grad=True, made by multiply)"
 
 
 def test_no_grad_records_nothing():
@@ -205,9 +278,10 @@ def test_a_non_differentiable_output_cannot_be_differentiated(rng):
         nll.backward()
 
 
-def test_integers_cannot_require_a_gradient():
+@pytest.mark.parametrize("dtype", [bool, int, complex])
+def test_only_floating_point_data_can_require_a_gradient(dtype):
     with pytest.raises(AutogradError, match="floating-point"):
-        Tensor(np.arange(3), requires_grad=True)
+        Tensor(np.ones(3, dtype), requires_grad=True)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

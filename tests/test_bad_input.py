@@ -53,6 +53,7 @@ def prepared(tmp_path_factory) -> Path:
         Path("text.npz").write_text("this is no checkpoint\n")
         Path("short.de").write_text("c b a\n")
         Path("empty.de").write_text("")
+        Path("blank.de").write_text(" \n" * 40)
         Path("latin1.de").write_bytes(b"c b a\nk\xf6nnen\n" * 20)
         Path("cut.txt").write_text(Path("bpe.txt").read_text()[:-40])
         Path("metrics.jsonl").write_text('{"kind": "train", "update": 1}\nnot json\n')
@@ -127,17 +128,20 @@ CASES = [
     (f"{TRANSLATE} --beam-size 0", "translation.beam_size must be at least 1, got 0"),
     (f"{TRANSLATE} --n-best 9", "--n-best must be from 1 to the beam size 4, got 9"),
     (f"{ATTENTION} -o a.png --layer 2", "--layer must be from 1 to 1, got 2"),
+    (f"{ATTENTION} --tgt '{'b ' * 300}' -o a.png", "--tgt must have at most 250 tokens, got"),
     (f"{ATTENTION} -o a.png --head 3", "head must be from 1 to 2, got 3"),
     (
         f"{EVALUATE} --ref train.de --ablation",
         "model.npz must hold the number of checkpoints asked for, got 0, asked 5",
     ),
+    (f"{EVALUATE} --ref blank.de --ablation", "blank.de: the references must have at least one word, got none"),
     (f"{EVALUATE} --ref train.de --last 2", "--last must stand with --ablation"),
     ("plot curves metrics.jsonl -o a.png", "metrics.jsonl:2 must be a JSON object"),
     ("plot curves a=metrics.jsonl a=b.jsonl -o a.png", "every run must have its own label"),
     ("data get none", "the name must be one of multi30k"),
     ("data get multi30k --from folder --to d", "data get: folder must contain train.en"),
     ("trian", "invalid choice: 'trian'"),
+    ("doctor 'a\nb\x1b[31m'", r"unrecognized arguments: a b\x1b[31m; see"),
     ("", "the following arguments are required: COMMAND; see minitransformer --help"),
     ("train", "the following arguments are required: CONFIG; see minitransformer train --help"),
     (f"{TRANSLATE} --alpha much", "argument --alpha: invalid float value: 'much'"),

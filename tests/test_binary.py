@@ -182,11 +182,16 @@ def test_a_header_of_another_vocabulary_size_is_refused(texts, pairs, tmp_path):
         Corpus.from_binary(texts[1], folder)
 
 
-def test_a_header_that_never_ends_or_is_a_pipe_is_refused_at_once(pairs, tmp_path):
+def test_a_header_that_never_ends_is_refused(pairs, tmp_path):
     folder = shutil.copytree(pairs, tmp_path / "ids")
     (folder / "header.json").write_bytes(b" " * 10_000_000)
     with pytest.raises(DataError, match="header.json: cannot be read: File too large"):
         open_pairs(folder)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_pipe_in_the_place_of_a_header_is_refused_at_once(pairs, tmp_path):
+    folder = shutil.copytree(pairs, tmp_path / "ids")
     (folder / "header.json").unlink()
     os.mkfifo(folder / "header.json")
     with pytest.raises(DataError, match="got another .no ordinary file"):

@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -142,6 +143,11 @@ def check_short(error: str) -> None:
     assert "\x1b" not in error and len(error) < 800, error
 
 
+def test_ctrl_c_before_the_command_begins_gives_no_traceback(monkeypatch):
+    monkeypatch.setattr(Parser, "parse_args", Mock(side_effect=KeyboardInterrupt))
+    assert main(["data", "list"]) == 130
+
+
 @pytest.mark.parametrize("stream", ["stdin", "stdout", "stderr"])
 def test_a_closed_standard_stream_is_not_an_error(stream, monkeypatch):
     monkeypatch.setattr(sys, stream, None)
@@ -163,11 +169,16 @@ def test_a_full_disk_behind_standard_output_or_error_gives_no_traceback(monkeypa
         assert (result.returncode, result.stderr) == (0, b"")
 
 
-def test_ctrl_c_during_the_imports_gives_no_traceback(tmp_path):
+ENTRY_POINT = re.search("minitransformer = (.*):(.*)", (Path(__file__).parents[1] / "setup.cfg").read_text())
+AS_INSTALLED = f"import sys; from {ENTRY_POINT[1]} import {ENTRY_POINT[2]} as main; sys.exit(main())"
+
+
+@pytest.mark.parametrize("start", [["-m", "minitransformer"], ["-c", AS_INSTALLED]], ids=["module", "installed"])
+def test_ctrl_c_during_the_imports_gives_no_traceback(tmp_path, start):
     (tmp_path / "argparse.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
-    program = [sys.executable, "-m", "minitransformer", "data", "list"]
+    program = [sys.executable, *start, "data", "list"]
     interruptible = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.default_int_handler)}
-    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    environment = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{Path(__file__).parents[1]}"}
     result = subprocess.run(program, env=environment, stderr=subprocess.PIPE, **interruptible)
     assert (result.returncode, result.stderr) == (-signal.SIGINT, b"")
 

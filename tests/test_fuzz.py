@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("resource", reason="limits of processes: there are none on this system")
-from reliability.corpus import CORPUS, HARMLESS
-from reliability.fuzz.__main__ import add_inputs, new_record
-from reliability.fuzz.readers import READERS
-from reliability.fuzz.worker import Limits, Reader, chooser_of, outcomes
-
 from minitransformer.errors import DataError
+from tests.reliability.corpus import CORPUS, HARMLESS
+from tests.reliability.fuzz.__main__ import add_inputs, new_record
+from tests.reliability.fuzz.readers import READERS
+from tests.reliability.fuzz.worker import Limits, Reader, chooser_of, outcomes
 
 INPUTS = 180
 """Of each reader: 2,000 in all. The long run has hundreds of times as many."""

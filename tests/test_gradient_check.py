@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from minitransformer.autograd import Tensor, check_gradient, functions
+from minitransformer.autograd.gradient_check import as_rule, directional_slopes, relative_error
 from minitransformer.errors import AutogradError
 from minitransformer.ops.layer_norm import layer_norm, layer_norm_backward, layer_norm_forward
 from minitransformer.ops.registry import RULES
@@ -41,8 +42,32 @@ def test_a_function_that_breaks_the_tape_is_refused(rng):
 
     with pytest.raises(AutogradError, match="leaves_the_tape must return a tensor that depends on its inputs"):
         check_gradient(leaves_the_tape, rng.standard_normal(3))
-    with pytest.raises(AutogradError, match="function must be a Rule, a pair .* got 3"):
-        check_gradient(3, rng.standard_normal(3))
+    with pytest.raises(AutogradError, match="<lambda> must return a tensor that depends on its inputs"):
+        check_gradient(lambda x: 3.0, rng.standard_normal(3))
+    for wrong in (3, (layer_norm_forward,), (layer_norm_forward, layer_norm_backward, None)):
+        with pytest.raises(AutogradError, match="function must be a Rule, a pair .* got"):
+            check_gradient(wrong, rng.standard_normal(3))
+
+
+def test_the_error_may_be_as_large_as_the_tolerance_and_no_larger(rng):
+    x = rng.standard_normal((3, 4))
+    largest = check_gradient(RULES["softmax"], x)
+    assert check_gradient(RULES["softmax"], x, tolerance=largest) == largest > 0.0
+    with pytest.raises(AutogradError, match="gradient of input 0"):
+        check_gradient(RULES["softmax"], x, tolerance=largest / 2)
+
+
+def test_each_of_few_entries_is_checked_alone(rng):
+    grad_y, x = rng.standard_normal(3), rng.standard_normal(3)
+    ((_, *single),) = directional_slopes(as_rule(lambda x: x * grad_y), x)
+    cotangent = np.random.default_rng(0).standard_normal(3)
+    np.testing.assert_allclose(sorted(slope for _, slope in single), sorted(grad_y * cotangent))
+
+
+def test_the_error_is_relative_but_for_slopes_near_zero():
+    assert relative_error(2.0, 1.5) == relative_error(-2.0, -1.5) == 0.25
+    assert relative_error(2.0, -2.0) == 2.0
+    assert relative_error(1e-9, -1e-9) == pytest.approx(2e-6)
 
 
 def test_inputs_cannot_be_changed_in_place(rng):

@@ -1,6 +1,7 @@
 """Every rule against central differences: random inputs, random cotangents, random directions, float64."""
 
 import math
+from dataclasses import FrozenInstanceError
 
 import numpy as np
 import pytest
@@ -22,12 +23,21 @@ def test_every_rule_has_a_case():
 
 @pytest.mark.parametrize(
     ("variable", "name", "message"),
-    [("swish", "silu", "name of its variable, swish, got silu"), ("softmax", "softmax", "a second one called softmax")],
+    [
+        ("swish", "silu", "name of its variable, swish, got silu"),
+        ("gelu", "tanh", "name of its variable, gelu, got tanh"),
+        ("softmax", "softmax", "a second one called softmax"),
+    ],
 )
 def test_a_rule_with_a_wrong_or_a_second_name_is_refused(variable, name, message, monkeypatch):
     monkeypatch.setattr(elementwise, variable, Rule(name, None, None), raising=False)
     with pytest.raises(ValueError, match=rf"ops/\w+\.py: .*{message}"):
         discover()
+
+
+def test_a_rule_cannot_be_changed():
+    with pytest.raises(FrozenInstanceError):
+        RULES["softmax"].backward = RULES["log_softmax"].backward
 
 
 @every_case

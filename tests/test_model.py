@@ -191,6 +191,18 @@ def test_sinusoids_have_no_longest_sentence(rng):
     assert np.isfinite(model(ids, ids[:, :3]).data).all()
 
 
+def test_a_vocabulary_of_one_token_is_enough_for_a_model():
+    model = Transformer(small_config(vocab_size=1))
+    assert model([[0, 0]], [[0]]).shape == (1, 1, 1)
+
+
+def test_a_model_without_a_seed_has_seed_0():
+    seeds = ({}, {"seed": 0}, {"seed": 1})
+    by_default, zero, one = (Transformer(small_config(), **seed).parameters.data for seed in seeds)
+    np.testing.assert_array_equal(by_default, zero)
+    assert (by_default != one).any()
+
+
 def test_a_model_without_vocabulary_is_refused():
     with pytest.raises(ConfigError, match="vocab_size must be at least 1"):
         Transformer(ModelConfig())

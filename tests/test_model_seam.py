@@ -18,6 +18,7 @@ from minitransformer.config import BOS, EOS, ModelConfig
 from minitransformer.errors import CheckpointError, ConfigError, ShapeError
 from minitransformer.generation import beam_search, greedy_search, hypothesis_attention
 from minitransformer.generation.decoding import output_limits
+from minitransformer.kernels.precision import current
 from minitransformer.models import LanguageModel, Model, Workload, build_model, register_model
 from minitransformer.nn import KeyValueCache
 from minitransformer.nn.encoder import Memory
@@ -95,7 +96,7 @@ def test_no_folder_above_the_models_names_a_model_or_its_parts(folder):
 
 
 def test_an_unknown_kind_is_refused_and_never_imported(tmp_path):
-    with pytest.raises(ConfigError, match="model.kind must be one of transformer, language_model.*got 'os.system'"):
+    with pytest.raises(ConfigError, match="model.kind must be one of transformer, .*recurrent.*got 'os.system'"):
         build_model(ModelConfig(kind="os.system", **SHAPE))
     with pytest.raises(ConfigError, match="register_model: the kind must be a new one, got 'transformer'"):
         register_model("transformer", Bigram)
@@ -103,7 +104,7 @@ def test_an_unknown_kind_is_refused_and_never_imported(tmp_path):
     path = checkpoint_of(tmp_path, 3)
     program = f"from minitransformer.checkpoints import load_model; load_model({str(path)!r})"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert "model.kind must be one of transformer, language_model, got 'bigram'" in done.stderr
+    assert "model.kind must be one of transformer, language_model, recurrent, got 'bigram'" in done.stderr
 
 
 def test_a_toy_kind_trains_and_its_beam_follows_the_bigrams(tmp_path):
@@ -145,14 +146,13 @@ def test_a_checkpoint_of_another_kind_is_not_resumed(tmp_path):
         Trainer(other, cycles(), progress=False)
 
 
+@pytest.mark.parametrize("prompts", [[[5, 6, 7], [8], [], [9, 4, 4, 10]], [[8], []], [[]]], ids=str)
 @pytest.mark.parametrize("kernel_mode", ["simple", "fast"])
-def test_a_language_model_scores_its_outputs_for_prompts_of_any_length(kernel_mode, rng):
+def test_a_language_model_scores_its_outputs_for_prompts_of_any_length(kernel_mode, prompts, rng):
     """Sums of log-probabilities on the way through the cache are those of the training loss."""
     config = ModelConfig(kind="language_model", dtype="float64", label_smoothing=0.0, **SHAPE)
     model = build_model(config, seed=1, kernel_mode=kernel_mode)
     model.parameters.data[:] += 0.3 * rng.standard_normal(len(model.parameters.data))
-    prompts = [[5, 6, 7], [8], [], [9, 4, 4, 10]]
-    sources = pad_batch(prompts, [[]] * len(prompts)).src
 
     def log_prob(ids: list[int], ends: bool) -> float:
         batch = pad_batch([[]], [ids])
@@ -160,13 +160,38 @@ def test_a_language_model_scores_its_outputs_for_prompts_of_any_length(kernel_mo
             batch.tgt_out[0, -1] = 0  # the loss passes over padding
         return -model.loss(batch)[1].item()
 
-    for prompt, hypotheses in zip(
-        prompts, beam_search(model, sources, beam_size=3, n_best=3, max_extra=5), strict=True
-    ):
+    sources = pad_batch(prompts, [[]] * len(prompts)).src
+    found = beam_search(model, sources, beam_size=3, n_best=3, max_extra=5)
+    for prompt, hypotheses in zip(prompts, found, strict=True):
         for each in hypotheses:
             ends = len(each.ids) < len(prompt) + 5
             wanted = log_prob(prompt + each.ids, ends) - log_prob(prompt, ends=False)
             assert each.log_prob == pytest.approx(wanted, rel=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["transformer", "language_model"])
+def test_a_cache_takes_as_many_tokens_as_it_was_made_for_and_no_more(kind):
+    model = build_model(ModelConfig(kind=kind, **SHAPE), seed=1)
+    cache = model.start_cache(model.encode(pad_batch([[5, 6, 7], [8]], [[], []]).src), 3)
+    for _ in range(3):
+        model.decode_step(np.array([4, 4]), cache)
+    with pytest.raises(ShapeError, match="decode_step: positions must be at most max_length"):
+        model.decode_step(np.array([4, 4]), cache)
+
+
+def test_a_kind_of_model_must_define_the_whole_seam():
+    seam = {"build", "loss", "encode", "start_cache", "decode_step", "workload"}
+    assert Model.__abstractmethods__ == seam
+    with pytest.raises(TypeError, match="abstract"):
+        type("Half", (Model,), {name: None for name in seam - {"workload"}})(ModelConfig(**SHAPE))
+
+
+@pytest.mark.parametrize(("precision", "expected"), [("float32", "float32"), ("bfloat16", "tf32"), ("tf32", "tf32")])
+def test_generation_never_stores_activations_in_half_precision(precision, expected):
+    model = build_model(ModelConfig(**SHAPE))
+    model.precision = precision
+    with model.in_inference():
+        assert current.get().precision == expected
 
 
 @pytest.mark.parametrize("search", [greedy_search, beam_search])
@@ -197,7 +222,7 @@ def test_a_language_model_sees_no_later_token_and_no_source(rng):
 
 def test_a_kind_without_attention_maps_is_refused_by_name():
     model = build_model(ModelConfig(kind="language_model", **SHAPE))
-    with pytest.raises(ConfigError, match="model.kind must give attention maps .transformer., got 'language_model'"):
+    with pytest.raises(ConfigError, match="model.kind must give attention maps .*, got 'language_model'"):
         hypothesis_attention(model, [5], [6])
 
 

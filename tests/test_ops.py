@@ -6,10 +6,12 @@ import math
 import numpy as np
 import pytest
 import slow_versions
-from cases import causal, mask, value
+from cases import CASES, causal, mask, value
 
 from minitransformer.ops.attention import attention, attention_weights
 from minitransformer.ops.dropout import dropout
+from minitransformer.ops.elementwise import multiply
+from minitransformer.ops.embedding import embedding
 from minitransformer.ops.feed_forward import feed_forward
 from minitransformer.ops.layer_norm import layer_norm
 from minitransformer.ops.reduce import max as max_rule
@@ -199,6 +201,32 @@ def test_dropout_keeps_the_mean(rng):
 def test_dropped_values_are_zero_and_kept_ones_grow(rng):
     x, keep = rng.standard_normal((6, 7)), rng.random((6, 7)) < 0.75
     np.testing.assert_allclose(value(dropout, x, keep=keep, p_drop=0.25), np.where(keep, x / 0.75, 0.0), rtol=1e-14)
+
+
+@pytest.mark.parametrize(
+    "case", [each for each in CASES if "keep" in (each.rule.forward.__kwdefaults__ or ())], ids=str
+)
+def test_a_mask_that_keeps_everything_changes_nothing(case):
+    inputs, options = case.make()
+    options = {name: option for name, option in options.items() if name not in ("keep", "p_drop")}
+    expected = value(case.rule, *inputs, **options)
+    np.testing.assert_array_equal(value(case.rule, *inputs, **options, keep=np.array(True)), expected)
+
+
+# Embedding, arithmetic, reductions
+
+
+@pytest.mark.parametrize("scale", [0.0, 1.0, 2.0])
+def test_an_embedding_is_a_row_of_the_table_times_the_scale(scale, rng):
+    table, ids = rng.standard_normal((7, 4)), rng.integers(0, 7, (2, 5))
+    np.testing.assert_array_equal(value(embedding, table, ids=ids, scale=scale), scale * table[ids])
+
+
+@pytest.mark.parametrize("shapes", [((0, 1), (0, 3)), ((1, 3), (0, 3))], ids=str)
+def test_gradients_of_empty_arrays_have_the_shapes_of_the_inputs(shapes, rng):
+    a, b = (rng.standard_normal(shape) for shape in shapes)
+    y, saved = multiply.forward(a, b)
+    assert tuple(grad.shape for grad in multiply.backward(np.ones(y.shape), saved)) == shapes
 
 
 def test_equal_largest_values_share_the_gradient_of_a_maximum():

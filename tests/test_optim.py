@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from minitransformer import workers
+from minitransformer import kernels, workers
 from minitransformer.optim import Adam, clip_gradient_norm, learning_rate
 
 
@@ -15,9 +15,10 @@ def vectors(data: np.ndarray) -> SimpleNamespace:
     return SimpleNamespace(data=data, grad=np.zeros_like(data))
 
 
-def test_adam_equals_the_algorithm_written_for_scalars(rng, monkeypatch):
+@pytest.mark.parametrize(("beta1", "beta2"), [(0.8, 0.95), (0.3, 0.4)])
+def test_adam_equals_the_algorithm_written_for_scalars(beta1, beta2, rng, monkeypatch):
     monkeypatch.setattr(workers, "BLOCK", 2)  # blocks that do not divide the vector
-    beta1, beta2, eps, size = 0.8, 0.95, 1e-3, 5
+    eps, size = 1e-3, 5
     parameters = vectors(rng.standard_normal(size))
     optimizer = Adam(parameters, beta1, beta2, eps)
     weights, means, squares = parameters.data.tolist(), [0.0] * size, [0.0] * size
@@ -34,6 +35,31 @@ def test_adam_equals_the_algorithm_written_for_scalars(rng, monkeypatch):
     np.testing.assert_allclose(optimizer.m, means, rtol=1e-12)
     np.testing.assert_allclose(optimizer.v, squares, rtol=1e-12)
     assert optimizer.step_count == 19
+
+
+def test_a_fused_kernel_of_adam_is_given_all_that_the_step_needs(rng, monkeypatch):
+    """The kernels of GPUs are called so; this one is the algorithm on whole vectors."""
+
+    def fused(w, m, v, grad, *, beta1, beta2, eps, step_size, inv_sqrt_correction):
+        m[:] = beta1 * m + (1 - beta1) * grad
+        v[:] = beta2 * v + (1 - beta2) * grad**2
+        w -= step_size * m / (np.sqrt(v) * inv_sqrt_correction + eps)
+
+    start, grads = rng.standard_normal(7), rng.standard_normal((5, 7))
+    plain, by_kernel = (Adam(vectors(start.copy()), 0.8, 0.95, 1e-3) for _ in range(2))
+    for step, grad in enumerate(grads, start=1):
+        plain.parameters.grad[:] = by_kernel.parameters.grad[:] = grad
+        plain.step(0.1 / step)
+        with monkeypatch.context() as patch:
+            patch.setitem(kernels.FUNCTIONS, ("adam", "numpy"), fused)
+            by_kernel.step(0.1 / step)
+    np.testing.assert_allclose(by_kernel.parameters.data, plain.parameters.data, rtol=1e-12)
+
+
+def test_the_defaults_of_adam_and_warmup_are_those_of_the_paper():
+    adam = Adam(vectors(np.zeros(1)))
+    assert (adam.beta1, adam.beta2, adam.eps) == (0.9, 0.98, 1e-9)
+    assert learning_rate(7, 512) == learning_rate(7, 512, 4000)
 
 
 @pytest.mark.parity
@@ -105,16 +131,24 @@ def test_steps_are_counted_from_one():
         learning_rate(0, 512)
 
 
-def test_clipping_scales_a_large_gradient_and_keeps_its_direction(rng):
+@pytest.fixture(params=["on the host", "on the device"])
+def clipping(request, monkeypatch):
+    """Both ways of clipping: the second, without a decision on the host, is what a library with a kernel takes."""
+    if request.param == "on the device":
+        monkeypatch.setitem(kernels.FUNCTIONS, ("sum_of_squares", "numpy"), lambda grad: grad @ grad)
+
+
+@pytest.mark.parametrize("max_norm", [0.5, 2.0])
+def test_clipping_scales_a_large_gradient_and_keeps_its_direction(clipping, max_norm, rng):
     grad = rng.standard_normal(100)
     before = grad.copy()
-    norm = clip_gradient_norm(grad, 2.0)
+    norm = clip_gradient_norm(grad, max_norm)
     assert norm == pytest.approx(math.sqrt((before**2).sum()), rel=1e-13)
-    np.testing.assert_allclose(grad, before * 2.0 / norm, rtol=1e-13)
+    np.testing.assert_allclose(grad, before * max_norm / norm, rtol=1e-13)
 
 
 @pytest.mark.parametrize("max_norm", [5.0, 100.0, 0.0])
-def test_clipping_leaves_a_small_gradient_and_zero_means_never(max_norm):
+def test_clipping_leaves_a_small_gradient_and_zero_means_never(clipping, max_norm):
     grad = np.array([3.0, -4.0])
     assert clip_gradient_norm(grad, max_norm) == 5.0
     np.testing.assert_array_equal(grad, [3.0, -4.0])

@@ -1,5 +1,6 @@
 """Figures that stay on the device until they are read, and the loss scale of float16."""
 
+import math
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -74,7 +75,7 @@ def test_an_update_that_diverges_is_named_even_if_it_is_read_later(bad, tmp_path
     for number in range(5, 9):
         reads.begin_update()
         reads.add(number, replace(result(OnDevice(1.0)), **(bad if number == 6 else {})))
-    with pytest.raises(TrainingError, match="at update 6; the checkpoints before it are whole"):
+    with pytest.raises(TrainingError, match="at update 6 .*; the checkpoints before it are whole"):
         reads.read(8)
 
 
@@ -114,19 +115,34 @@ def test_an_update_that_overflows_is_left_out_and_halves_the_scale(rng):
 def test_the_scale_grows_after_many_good_updates_and_ends_at_one(monkeypatch):
     monkeypatch.setattr(loss_scale, "GROWTH_AFTER", 3)
     scale = LossScale.for_precision("float16")
-    first = scale.value
-    assert [scale.accepts(1.0) for _ in range(3)] == [True] * 3 and scale.value == 2 * first
-    while scale.value > 1.0:
-        assert not scale.accepts(float("inf"))
+    first, values = scale.value, []
+    for _ in range(6):
+        assert scale.accepts(1.0)
+        values.append(scale.value / first)
+    assert values == [1, 1, 2, 2, 2, 4]
+    for halvings in range(1, int(math.log2(scale.value)) + 1):
+        assert not scale.accepts(float("inf")) and scale.value == 4 * first / 2**halvings
+    assert scale.value == 1.0
     with pytest.raises(TrainingError, match="finite in float16, got an overflow at a loss scale of 1"):
         scale.accepts(float("nan"))
+
+
+def test_the_first_scale_is_the_largest_power_of_two_in_float16():
+    scale = LossScale.for_precision("float16")
+    assert scale.value == 2.0 ** math.floor(math.log2(np.finfo(np.float16).max))
+
+
+def test_the_scale_is_doubled_after_2000_updates_as_in_pytorch():
+    scale = LossScale.for_precision("float16")
+    values = {update: scale.accepts(1.0) and scale.value for update in range(1, 2001)}
+    assert values[1] == values[1999] == values[2000] / 2
 
 
 @pytest.mark.parametrize("precision", ["float32", "tf32", "bfloat16"])
 def test_other_precisions_have_no_loss_scale_and_read_no_norm(precision):
     scale, before = LossScale.for_precision(precision), OnDevice.waits
-    assert scale.value == 1.0 and scale.accepts(OnDevice(float("nan")))
-    assert OnDevice.waits == before
+    assert scale.accepts(OnDevice(float("nan"))) and OnDevice.waits == before
+    assert scale.to_dict() == {"value": 1.0, "good_updates": 0, "is_needed": False}
 
 
 def test_no_rank_counts_as_busy_while_it_waits_for_the_device(tmp_path, monkeypatch):

@@ -1,5 +1,8 @@
 """Output limits, length penalty, ties; and the way from lines to translated lines."""
 
+import tracemalloc
+from dataclasses import FrozenInstanceError
+
 import numpy as np
 import pytest
 from searches import ChainModel, V, both_searches, random_sources, sharp_model
@@ -70,6 +73,25 @@ def test_the_length_penalty_decides_between_short_and_long(alpha):
     assert found.score == pytest.approx(np.log(0.5) if alpha < 0.97 else np.log(0.4) / (8 / 6) ** alpha)
 
 
+@pytest.mark.parametrize(("early_stop", "steps"), [(True, 1), (False, 6)])
+def test_early_stop_needs_no_further_step_where_a_tie_would_go_to_the_first(early_stop, steps):
+    """After one step the score of the empty output is what the other prefix could keep at best: ln 1/2."""
+    model = chain({BOS: {EOS: 0.5, A: 0.5}, A: {A: 1.0}, B: {A: 1.0}, UNK: {A: 1.0}})
+    ((found,),) = beam_search(model, random_sources(0, (2,)), alpha=0.0, max_extra=4, early_stop=early_stop)
+    assert found.ids == [] and len(model.steps) == steps
+
+
+def test_the_defaults_of_searches_are_those_of_the_paper():
+    """A beam of 4, alpha = 0.6, outputs up to 50 tokens longer than the source  [sec. 6.1]."""
+    src = random_sources(0, (2, 3))
+    for found, length in zip(both_searches(endless(), src), (52, 53, 52, 53), strict=True):
+        assert (len(found[0].ids), found[0].score) == (length, 0.0)
+    model = sharp_model(1)
+    options = {"alpha": 0.6, "max_extra": 50}
+    assert beam_search(model, src) == beam_search(model, src, beam_size=4, n_best=1, early_stop=True, **options)
+    assert greedy_search(model, src) == greedy_search(model, src, **options)
+
+
 def test_length_penalty_follows_its_formula():
     assert length_penalty(1, 0.6) == 1.0
     assert length_penalty(7, 0.0) == 1.0
@@ -105,8 +127,28 @@ def test_top_k_skips_suppressed_ids_and_prefers_lower_ids_among_equals(n_tokens,
         np.testing.assert_allclose(found, np.take_along_axis(log_probs, expected, axis=1), rtol=1e-13)
 
 
+def test_the_probabilities_of_few_rows_are_in_memory_at_a_time():
+    logits = np.zeros((64 * decoding.BLOCK_ROWS, 100))
+    tracemalloc.start()
+    top_k(logits, 1)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < logits.nbytes / 8
+
+
+def test_a_hypothesis_cannot_be_changed():
+    with pytest.raises(FrozenInstanceError):
+        Hypothesis([4], -1.0, -1.0).score = 0.0
+
+
 BAD_ALPHAS = [(search, {"alpha": alpha}) for search in (greedy_search, beam_search) for alpha in (-0.1, 100.1, np.nan)]
 BAD_SIZES = [(beam_search, options) for options in ({"beam_size": 0}, {"n_best": 5}, {"n_best": 0})]
+
+
+@pytest.mark.parametrize("alpha", [0, 100])
+@pytest.mark.parametrize("search", [greedy_search, beam_search])
+def test_options_at_the_ends_of_their_ranges_are_accepted(search, alpha):
+    assert len(search(sharp_model(0), random_sources(0, (2, 3)), alpha=alpha, max_extra=0)) == 2
 
 
 @pytest.mark.parametrize(("search", "options"), BAD_ALPHAS + BAD_SIZES)
@@ -186,7 +228,8 @@ def test_batches_keep_to_their_budget(tokenizer, monkeypatch):
     search_lines(model, tokenizer, LINES * 5, TranslationConfig(beam_size=2, batch_tokens=200, max_extra=0))
     assert sum(n for n, _ in shapes) == 25  # all lines but the empty ones
     assert len(shapes) > 1
-    assert all(2 * n * length <= 200 for n, length in shapes)
+    assert all(2 * n * length <= 200 < 2 * (n + 1) * length for n, length in shapes[:-1])  # as large as may be
+    assert 2 * shapes[-1][0] * shapes[-1][1] <= 200
     assert [length for _, length in shapes] == sorted((length for _, length in shapes), reverse=True)
 
 
@@ -198,9 +241,11 @@ def test_a_translation_stays_one_line():
 
 
 def test_a_line_too_long_for_learned_positions_is_named_before_any_work(tokenizer):
-    model = model_for(tokenizer, positions="learned")
-    with pytest.raises(ShapeError, match=r"line 2 must have at most 39 tokens \(model.max_positions.*got"):
-        translate_lines(model, tokenizer, ["a cat", " ".join(LINES * 3)], TranslationConfig())
+    model, config = model_for(tokenizer, positions="learned"), TranslationConfig(beam_size=1, max_extra=0)
+    fits, too_long = " ".join(["cat"] * 39), " ".join(["cat"] * 40)
+    assert len(translate_lines(model, tokenizer, [fits], config)) == 1
+    with pytest.raises(ShapeError, match=r"line 2 must have at most 39 tokens.*got 40"):
+        translate_lines(model, tokenizer, ["a cat", too_long], config)
 
 
 @pytest.mark.filterwarnings("error")

@@ -52,7 +52,7 @@ def damaged(text, number, line):
         (5, "a", ":5: a base symbol must be listed once, got 'a' again"),
         (8, "merges many", ":8: merges must be an integer"),
         (8, "merges ²", ":8: merges must be an integer"),
-        (8, "merges " + "1" * 5000, f":8: merges must be an integer below 10^9, got '{'1' * 60}'"),
+        (8, "merges " + "1" * 5000, f":8: merges must be an integer below 10^9, got '{'1' * 60}"),
         (8, "merges 3", ":11: symbols must be readable"),
         (8, "merges 1", ":10: the file must end with a newline after the last merge, got 'a ab</w>' after it"),
         (9, "a c</w>", ":9: a merge must join two known symbols"),

@@ -26,6 +26,8 @@ WRONG = {
     r"add: .*\(2, 3\), \(4,\)": lambda: ones(2, 3) + ones(4),
     r"reshape: .*\(2, 3\)": lambda: ones(2, 3).reshape(4, 2),
     "embedding: ids must be in 0..4, got -1": lambda: functions.embedding(ones(5, 2), ids=np.array([-1])),
+    "embedding: ids must be in 0..4, got 0..5": lambda: functions.embedding(ones(5, 2), ids=np.array([0, 5])),
+    "embedding: ids must be in 0..4, got 0..9": lambda: functions.embedding(ones(5, 2), ids=np.array([0, 9])),
     "embedding: ids must be integers, got bool": lambda: functions.embedding(ones(2, 2), ids=np.array([True, False])),
     "targets must be in 0..4, got -1": lambda: functions.cross_entropy(ones(3, 5), targets=TARGETS - 2),
     "cross_entropy: rows and targets": lambda: functions.cross_entropy(ones(3, 5), targets=TARGETS[:1]),
@@ -36,8 +38,16 @@ WRONG = {
     r"same shape, got \(1, 4\) and \(3, 4\)": lambda: functions.residual_dropout_norm(
         ones(1, 4), ones(3, 4), ones(4), ones(4)
     ),
+    "label_smoothing must be at least 0 and below 1, got -0.5": lambda: functions.cross_entropy(
+        ones(3, 5), targets=TARGETS, label_smoothing=-0.5
+    ),
+    r"rows and positions must have the same shape, got \(3, 2\) and \(4, 2\)": lambda: functions.positioned_embedding(
+        ones(5, 2), ones(4, 2), ids=np.ones((2, 3), int)
+    ),
+    r"getitem: index 5 is out of bounds .* \(2, 3\)": lambda: ones(2, 3)[5],
     "x and keep must have the same shape": lambda: functions.dropout(ones(1, 4), keep=MASK, p_drop=0.5),
     "p_drop must be at least 0 and below 1, got 1.0": lambda: functions.dropout(ones(3, 4), keep=MASK, p_drop=1.0),
+    "split_heads: .* got 7": lambda: functions.split_heads(ones(1, 2, 7), n_heads=2, widths=(4,)),
     "split_heads: .* got 9": lambda: functions.split_heads(ones(1, 2, 9), n_heads=2, widths=(4,)),
     "softmax: mask must be boolean": lambda: functions.softmax(ones(3, 3), mask=np.zeros((3, 3))),
     "attention: mask must be boolean": lambda: functions.attention(*[ones(3, 3)] * 3, mask=np.zeros((3, 3))),
@@ -51,8 +61,17 @@ def test_wrong_use_of_an_op_is_refused_by_name(message):
         WRONG[message]()
 
 
-def test_a_float_added_to_an_integer_tensor_keeps_its_fraction():
-    np.testing.assert_array_equal((Tensor(np.array([1, 2])) + 0.5).data, [1.5, 2.5])
+@pytest.mark.parametrize("dtype", [int, bool])
+def test_a_float_added_to_an_integer_tensor_keeps_its_fraction(dtype):
+    np.testing.assert_array_equal((Tensor(np.array([1, 0], dtype)) + 0.5).data, [1.5, 0.5])
+
+
+def test_there_may_be_no_ids_at_all():
+    assert functions.embedding(ones(5, 2), ids=np.zeros((0, 3), int)).shape == (0, 3, 2)
+
+
+def test_heads_may_be_wide():
+    assert functions.split_heads(ones(1, 2, 600), n_heads=2, widths=(300,)).shape == (1, 2, 2, 300)
 
 
 @pytest.mark.parametrize("other", [None, "3", object()], ids=["None", "a string", "an object"])

@@ -1,5 +1,6 @@
 """The folder of a run: ``metrics.jsonl`` and ``checkpoints/update_00001000.npz``, one file per checkpoint."""
 
+import errno
 import os
 import re
 from collections.abc import Callable
@@ -35,6 +36,8 @@ class RunFolder:
         """
         try:
             self.checkpoints.mkdir(parents=True, exist_ok=True)
+            if not (os.access(self.directory, os.W_OK) and os.access(self.checkpoints, os.W_OK)):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
             self._lock_folder()
             remove_temporaries(self.directory, self.metrics.name)
             remove_temporaries(self.checkpoints, "update_*.npz")

@@ -12,7 +12,7 @@ def cross_entropy_forward(
     """loss = sum_n sum_v q_nv * (-ln p_nv),   q = (1 - eps) onehot(target) + eps / V,   p = softmax(logits)
     nll = sum_n -ln p_n,target      [sec. 5.4; Szegedy et al. 2015]
 
-    logits: (N, V)   targets: (N,), padding ignored   loss, nll: (), nats summed over targets
+    logits: (N, V)   targets: (N,), padding ignored, whatever its logits   loss, nll: (), nats summed
     ``nll`` is not differentiated: exp(nll / tokens) is the perplexity, whatever the smoothing.
     """
     xp = get_array_module(logits)

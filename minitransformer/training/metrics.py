@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from minitransformer.backend import Array
-from minitransformer.errors import DataError
+from minitransformer.errors import DataError, quoted
 
 MAX_LINE = 1 << 16
 """Bytes of the longest line that is read."""
@@ -109,6 +109,6 @@ def _parsed(line: bytes, where: str) -> dict:
         values = None
     if not isinstance(values, dict) or "kind" not in values or type(values.get("update")) is not int:
         raise DataError(
-            f"metrics: {where} must be a JSON object with kind and update, got {line[:60]!r}; delete the line"
+            f"metrics: {where} must be a JSON object with kind and update, got {quoted(line)}; delete the line"
         )
     return values

@@ -50,7 +50,10 @@ class NonfiniteUpdates:
         """What `detect_anomaly` has found in ``update`` of this rank, with the micro-batch and the parameter."""
         found = self._located()
         where = f", micro-batch {found[0]}: {found[1]}" if found else f": {_named(error, self._accumulator.parameters)}"
-        return TrainingError(f"train: every rule must give finite values, got an anomaly at update {update}{where}")
+        return TrainingError(
+            f"train: every rule must give finite values, got an anomaly at update {update}{where}; the "
+            "checkpoints before it are whole"
+        )
 
     def _where(self, update: int) -> str:
         found = self._ranks.gather_text(f"nonfinite/{update}", json.dumps(self._located()))
@@ -69,6 +72,8 @@ class NonfiniteUpdates:
 
 
 def nonfinite_message(update: int, result: StepResult, where: str = "") -> str:
+    """The one line about an update that is not finite; ``where`` is empty if its parameters are gone, as on a GPU."""
+    where = where or " (where it began is found with --detect-anomaly)"
     return (
         f"train: loss and gradient norm must be finite, got {float(result.loss)} and {float(result.gradient_norm)} at "
         f"update {update}{where}; the checkpoints before it are whole; resume with training.skip_nonfinite = true, or "

@@ -100,9 +100,9 @@ class FullDisk(Blow):
         if job.root.returncode == 0:  # it was done
             return
         require(job.root.returncode == 2, f"exit code on a full disk must be 2, got {job.root.returncode}")
-        errors = job.errors()
-        reasons = ("File too large", "No space left on device")
-        require(len(errors) == 1 and any(reason in errors[0] for reason in reasons), f"reason missing in {errors}")
+        reasons, errors = ("File too large", "No space left on device"), job.errors()
+        named = len(errors) == 1 and any(f"{reason}; make room" in errors[0] for reason in reasons)
+        require(named, f"one line must name the reason and a remedy, got {errors}")
 
 
 class Limit(FullDisk):

@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from .fuzz.archives import FILES, SETS
-from .fuzz.checkpoints import NAME, npy_header
+from .fuzz.checkpoints import NAME
+from .fuzz.npz import npy_header
 from .fuzz.worker import Reader
 
 Recipe = Callable[[Reader, Path], object]

@@ -25,7 +25,8 @@ from tests.reliability.struck_run import Configuration, StruckRun
 
 RESULTS = Path(__file__).with_name("results") / "kills"
 UPDATES, BLOWS_PER_RUN = 80, 12
-PROCESS, FLOAT64 = Start(), {"model.dtype": "float64"}
+PROCESS = Start()
+CALM = {"model.dtype": "float64", "training.lr_scale": "0.2"}  # at 1 rounding may grow to 1e-5 in 80 updates
 SUM = {"training.deterministic_reduce": "true"}
 CONFIGURATIONS = {
     "process": Configuration(),
@@ -37,8 +38,8 @@ CONFIGURATIONS = {
     "mpi-4": Configuration((Start("mpiexec", 4),), settings=SUM),
     "changing": Configuration(
         (PROCESS, Start(threads=2), Start("launch", 2), Start("launch", 4), Start("mpiexec", 2), Start("mpiexec", 3)),
-        settings=FLOAT64,
-        tolerance=1e-9,
+        settings=CALM,
+        tolerance=1e-10,
     ),
     "gpu": Configuration(settings={"execution.device": "cuda"}),
     "signals": Configuration(blows=("SIGTERM", "SIGINT", "SIGSTOP")),

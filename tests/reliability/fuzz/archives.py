@@ -109,8 +109,8 @@ class Archives(Reader):
         try:
             copy_from(folder / "from", SETS[packing], folder / "to")
         finally:
-            new, home = _found(folder).keys() - before.keys(), folder / "to" / packing
-            allowed = {home / name for name in (*FILES[packing], "SHA256SUMS")}
+            new, target = _found(folder).keys() - before.keys(), folder / "to" / packing
+            allowed = {target / name for name in (*FILES[packing], "SHA256SUMS")}
             assert new <= allowed, f"files that must not be there: {sorted(new - allowed)}"
             assert all(path.is_file() and not path.is_symlink() for path in new)
             assert all(path.read_bytes() == content for path, content in before.items() if path.name != "SHA256SUMS")

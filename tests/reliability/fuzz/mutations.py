@@ -18,7 +18,21 @@ NUMBERS = [
 
 CHARACTERS = [
     *(bytes([code]) for code in (0, 1, 7, 8, 9, 10, 11, 12, 13, 27, 31, 127)),
-    *("\x85", "\xa0", "\u200b", "\u2028", "\u202e", "\u3000", "\ufeff", "\ufffd", "😀", "e\u0301", "␣", "</w>", "@@"),
+    *(
+        "\x85",
+        "\xa0",
+        "\u200b",
+        "\u2028",
+        "\u202e",
+        "\u3000",
+        "\ufeff",
+        "\ufffd",
+        "😀",
+        "\u0301\u0316",
+        "␣",
+        "</w>",
+        "@@",
+    ),
     *(b"\xed\xa0\x80", b"\xff\xfe", b"\xc0\x80", b"\xf4\x90\x80\x80", b"\xc3", b"\xe2\x80"),  # no UTF-8
     *("\\", "\\x0a", "\\xff", "\\ud800", '"', "'", "#", "=", "[", "]", "{", "}", "<", ">", "&amp;", "&#1114112;", "%s"),
     *("..", "/", "//", "C:\\", "\r\n", "\n\n", " ", "  ", "\t", ",", ":", "null", "true", "[[a]]", "\x1b[31m"),
@@ -50,6 +64,13 @@ def damaged_text(chooser: Random, data: bytes, other: bytes = b"") -> bytes:
     return data
 
 
+def changed(chooser: Random, valid: Sequence[bytes]) -> bytes:
+    """One of some valid files, after changes of either sort, or (rarely) as it is."""
+    data, other = chooser.choice(valid), chooser.choice(valid)
+    change = chooser.choice((damaged, damaged_text, damaged_text))
+    return change(chooser, data, other) if chooser.random() < 0.98 else data
+
+
 def flipped(chooser: Random, data: bytes, _: bytes) -> bytes:
     changed = bytearray(data)
     for _ in range(chooser.choice((1, 1, 4, 64)) if data else 0):
@@ -79,7 +100,7 @@ def removed(chooser: Random, data: bytes, _: bytes) -> bytes:
 
 def repeated(chooser: Random, data: bytes, _: bytes) -> bytes:
     begin, end = _span(chooser, data)
-    times = min(chooser.choice((2, 3, 100, 10000)), LONGEST_REPEAT // max(1, end - begin))
+    times = min(chooser.choice((2, 2, 3, 3, 30, 100, 10000)), LONGEST_REPEAT // max(1, end - begin))
     return data[:end] + data[begin:end] * times + data[end:]
 
 
@@ -95,15 +116,15 @@ def inserted(chooser: Random, data: bytes, _: bytes) -> bytes:
 
 
 def nested(chooser: Random, data: bytes, _: bytes) -> bytes:
-    where, depth = chooser.randrange(len(data) + 1), chooser.choice((10, 1000, 50000))
+    where, depth = chooser.randrange(len(data) + 1), chooser.choice((10, 10, 100, 1000, 1000, 50000))
     return data[:where] + chooser.choice((b"[", b'{"a":', b"(", b"{a=", b"a.", b"<seg>")) * depth + data[where:]
 
 
 def renumbered(chooser: Random, data: bytes, _: bytes) -> bytes:
-    found = list(NUMBER.finditer(data))
-    if not found:
+    found = NUMBER.search(data, chooser.randrange(len(data) + 1)) or NUMBER.search(data)
+    if found is None:
         return data
-    begin, end = chooser.choice(found).span()
+    begin, end = found.span()
     return data[:begin] + chooser.choice(NUMBERS) + data[end:]
 
 

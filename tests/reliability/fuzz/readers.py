@@ -1,6 +1,6 @@
 """The table of readers. A new reader of files is one class beside the others and one entry here."""
 
-from . import answers, archives, binarised, checkpoints, texts
+from . import answers, archives, binarised, checkpoints, records, texts
 from .worker import Reader
 
 READERS: dict[str, type[Reader]] = {
@@ -11,5 +11,7 @@ READERS: dict[str, type[Reader]] = {
         archives.Archives,
         answers.Answers,
         *texts.READERS,
+        records.Metrics,
+        records.Messages,
     )
 }

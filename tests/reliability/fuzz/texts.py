@@ -1,34 +1,24 @@
-"""What is fed to the readers of text: tokenizers, merges, configs, settings, parallel text, metrics, messages."""
+"""What is fed to the readers of text: tokenizers, merges, configs, settings, parallel text."""
 
 import gzip
 import json
 import lzma
 import math
+from collections import Counter
 from pathlib import Path
 from random import Random
 
 from minitransformer.config import Config
-from minitransformer.distributed.supervision.health import HealthMonitor
-from minitransformer.distributed.supervision.messages import decode, encode
-from minitransformer.errors import ConfigError
 from minitransformer.settings import with_settings
 from minitransformer.text import Tokenizer
+from minitransformer.text.cleaning import REASONS, Rules, clean
 from minitransformer.text.corpus import read_parallel, read_text, stream_parallel
 from minitransformer.text.subword_nmt_file import codes_of, tokenizer_from_codes
-from minitransformer.training import read_metrics
-from minitransformer.training.recorder import MetricsRecorder
 
-from .mutations import altered, damaged, damaged_text
+from .mutations import changed, damaged
 from .worker import Reader
 
 LINES = ["Zwei junge weiße Männer sind im Freien .", "Two males.  한국어 😀 \t e\u0301 12 + 345", "", "a b c"]
-
-
-def changed(chooser: Random, valid: list[bytes]) -> bytes:
-    """One of some valid files, after changes of either sort, or (rarely) as it is."""
-    data, other = chooser.choice(valid), chooser.choice(valid)
-    change = chooser.choice((damaged, damaged_text, damaged_text))
-    return change(chooser, data, other) if chooser.random() < 0.98 else data
 
 
 class TokenizerFile(Reader):
@@ -158,7 +148,14 @@ class ParallelText(Reader):
     def read(self, folder: Path) -> None:
         src, tgt = (next(folder.glob(f"{side}.txt*")) for side in ("src", "tgt"))
         lines = read_parallel(src, tgt)
-        assert list(zip(*lines, strict=True)) == list(stream_parallel(src, tgt))
+        pairs = list(zip(*lines, strict=True))
+        assert pairs == list(stream_parallel(src, tgt))
+        counts: Counter[str] = Counter()
+        kept = [pair for chunk in clean(pairs, Rules(), counts) for pair in chunk]
+        assert len(pairs) == counts["pairs"] == sum(counts[reason] for reason in (*REASONS, "kept"))
+        assert len(kept) == counts["kept"] and all(
+            line.isprintable() for pair in kept for line in pair if line.isascii()
+        )
         for path, side in zip((src, tgt), lines, strict=True):
             opener = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix, open)
             with opener(path, "rb") as file:
@@ -167,72 +164,4 @@ class ParallelText(Reader):
             assert side == [line.removesuffix("\r") for line in expected]
 
 
-class Metrics(Reader):
-    """The lines of an accepted file can be cut after an update, as a resumed run does, and drawn."""
-
-    name = "metrics"
-
-    def __init__(self, folder: Path):
-        super().__init__(folder)
-        facts = {"epoch": 1, "loss": 5.25, "nll": 5.0, "ppl": 148.4}
-        speed = {"tokens_per_second": 1e4, "learning_rate": 1e-3, "gradient_norm": 0.5}
-        lines = [
-            {"kind": "train", "update": number, **facts, **speed, "seconds": 0.1 * number} for number in range(1, 5)
-        ]
-        lines += [
-            {"kind": "epoch", "update": 4, **facts, "tokens": 99},
-            {"kind": "valid", "update": 4, **facts, "bleu": 1.5},
-        ]
-        self.lines = lines
-
-    def write(self, chooser: Random, folder: Path) -> None:
-        lines = altered(chooser, self.lines) if chooser.random() < 0.5 else self.lines
-        data = b"".join(json.dumps(line).encode() + b"\n" for line in (lines if isinstance(lines, list) else [lines]))
-        if lines is self.lines:
-            data = changed(chooser, [data])
-        (folder / "metrics.jsonl").write_bytes(data)
-
-    def read(self, folder: Path) -> None:
-        path = folder / "metrics.jsonl"
-        lines = read_metrics(path)
-        assert all("kind" in line and type(line["update"]) is int for line in lines)
-        kept = MetricsRecorder(path, True, 1, lambda update: 1).cut_after(3)
-        assert kept == read_metrics(path) or any(value != value for line in kept for value in line.values())
-        assert [line["update"] for line in kept] == [line["update"] for line in lines if line["update"] <= 3]
-
-
-class Messages(Reader):
-    """What a rank of the job may send, on a connection that has proven to know the token: lines for the supervisor."""
-
-    name = "messages"
-    VALID = (
-        {"rank": 1, "size": 2, "who": "process 17 on here"},
-        {"number": 3, "waits": None, "busy": False},
-        {"number": 4, "waits": 0.25, "busy": True, "timeout": 300.0},
-        {"failed": "out of memory", "code": 2, "by_all": False},
-        {"bye": True},
-    )
-
-    def write(self, chooser: Random, folder: Path) -> None:
-        chosen = [chooser.choice(self.VALID) for _ in range(3)]
-        lines = [encode(**each) for each in chosen]
-        if chooser.random() < 0.5:
-            lines = [json.dumps(altered(chooser, each)).encode() + b"\n" for each in chosen]
-        else:
-            lines[0] = changed(chooser, lines)
-        (folder / "lines").write_bytes(b"".join(lines))
-
-    def read(self, folder: Path) -> None:
-        monitor = HealthMonitor(2)
-        assert monitor.add(0, 2, "the first")
-        for line in (folder / "lines").read_bytes().split(b"\n")[:-1]:
-            try:
-                monitor.take(0, decode(line))
-            except (ValueError, KeyError, TypeError, OverflowError) as error:  # the supervisor drops the connection
-                raise ConfigError("not a message of a rank") from error
-        failure = monitor.judge()
-        if failure is not None:
-            assert failure.message.isprintable() and len(failure.message) <= 2200
-
-
-READERS = (TokenizerFile, Merges, Toml, Settings, ParallelText, Metrics, Messages)
+READERS = (TokenizerFile, Merges, Toml, Settings, ParallelText)

@@ -20,7 +20,7 @@ from random import Random
 
 from minitransformer.cli.common import BAD_INPUT, explained, print_line
 
-from .watch import Watch
+from .audit import AuditHook
 
 LONGEST_LINE = 700
 """Characters of the line that the user reads, at most; the path of the file is among them."""
@@ -112,15 +112,15 @@ def _work(reader: Reader, seed: int, indices: range, folder: Path, report: int, 
         _limit_memory(limits.memory)
         noticed: list[str] = []
         _notice_warnings(noticed)
-        watch = Watch(folder)
-        sys.addaudithook(watch.take)
+        hook = AuditHook(folder)
+        sys.addaudithook(hook.take)
         for index in indices:
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
             os.chdir(folder)
             reader.write(chooser_of(reader.name, seed, index), folder)
             noticed.clear()
-            with watch.watching(noticed):
+            with hook.watching(noticed):
                 outcome = _read(reader, folder, index, limits)
             outcome = replace(outcome, fault=outcome.fault or next(iter(noticed), ""))
             os.write(report, json.dumps(asdict(outcome)).encode() + b"\n")

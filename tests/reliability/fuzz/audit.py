@@ -19,10 +19,11 @@ PATHS["os.rename"] = 2
 """Events whose first arguments, so many, are paths."""
 LIBRARIES = (sys.prefix, sys.base_prefix, os.path.dirname(os.__file__), str(Path(minitransformer.__file__).parents[1]))
 """Where modules lie that are imported late."""
-ELSEWHERE = ("/dev/null", "/proc/", "/sys/", "/etc/localtime")
+MATPLOTLIB = (os.path.expanduser(f"~/{folder}/matplotlib") for folder in (".config", ".cache"))
+ELSEWHERE = (*MATPLOTLIB, "/dev/null", "/proc/", "/sys/", "/etc/localtime")
 
 
-class Watch:
+class AuditHook:
     """An audit hook: while it watches, everything outside ``folder`` that is touched is a fault."""
 
     def __init__(self, folder: Path):

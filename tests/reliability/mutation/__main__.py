@@ -1,0 +1,116 @@
+"""Mutation testing: does a test fail for every operator, constant and index that is replaced by another?
+
+    python -m tests.reliability.mutation coverage          which tests execute which lines, into runs/mutation/
+    python -m tests.reliability.mutation run [FOLDER ...]  test the mutants that have no result yet
+    python -m tests.reliability.mutation run --survivors   test again those that survived
+    python -m tests.reliability.mutation report            write the table; list the survivors
+    python -m tests.reliability.mutation check             some mutants, each by the test that has caught it
+
+Install the extra dev for it. A mutant's tests are those that execute the mutated statement, the fastest first.
+"""
+
+import argparse
+import importlib
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tqdm import tqdm
+
+from tests.reliability.mutation.mutants import FOLDERS, all_mutants
+from tests.reliability.mutation.results import (
+    TABLE,
+    Result,
+    read_equivalent,
+    read_results,
+    table,
+    write_results,
+)
+from tests.reliability.mutation.selection import Selection, measure
+from tests.reliability.mutation.trial import OPTIONS, Trials
+
+SAVE_EVERY = 30  # seconds
+
+
+def run(folders: tuple[str, ...], survivors: bool, budget: float) -> None:
+    """Test mutants and write their results as they come."""
+    results, selection = read_results(), Selection.read()
+    if survivors:
+        equivalent = read_equivalent()
+        todo = [mutant for mutant, each in results.items() if each.status != "caught" and mutant not in equivalent]
+    else:
+        todo = [mutant for mutant in all_mutants(folders) if mutant not in results]
+    for name in ("matplotlib.pyplot", "torch"):  # once, not in each child
+        importlib.import_module(name)
+
+    def work(trials: Trials) -> None:
+        saved = time.monotonic()
+        if not selection.verified:
+            selection.exclude(trials.failing(list(selection.seconds), 600))
+        for mutant in tqdm(todo, unit="mutant", file=sys.__stderr__):
+            place = mutant.lines(Path(mutant.file).read_text())
+            tests = selection.tests_of(mutant.file, place, budget)
+            status, test, seconds = "survived", "", 0.0
+            if tests:
+                status, test, seconds = trials.of(mutant, tests, selection.runs_on_import(mutant.file, place))
+            results[mutant] = Result(status, len(tests), round(seconds, 2), test)
+            if time.monotonic() > saved + SAVE_EVERY:
+                write_results(results)
+                saved = time.monotonic()
+        write_results(results)
+
+    pytest.main([*OPTIONS, *selection.files()], plugins=[Trials(work)])
+
+
+def check(count: int) -> int:
+    """How many of ``count`` mutants survive the tests that are known to catch them."""
+    known = [(mutant, each.test) for mutant, each in read_results().items() if "::" in each.test]
+    known = [(mutant, test) for mutant, test in known if mutant.function and Path(test.split("::")[0]).exists()]
+    chosen = sorted(known, key=lambda each: each[0].rank)[:count]
+    survived = []
+
+    def work(trials: Trials) -> None:
+        for mutant, test in chosen:
+            if trials.of(mutant, [test], fresh=False)[0] == "survived":
+                survived.append(mutant)
+                print(f"survived {test}: {mutant}", file=sys.__stderr__)
+
+    pytest.main([*OPTIONS, *sorted({test.split("::")[0] for _, test in chosen})], plugins=[Trials(work)])
+    return len(survived)
+
+
+def report() -> None:
+    results, equivalent = read_results(), read_equivalent()
+    write_results(results)
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True).stdout
+    TABLE.write_text(table(results, all_mutants(), commit.strip()))
+    print(TABLE.read_text())
+    for mutant, result in results.items():
+        if result.status == "survived" and mutant not in equivalent:
+            print(f"{mutant.file} {mutant.function} ({result.tests} tests)\n    {mutant.old}\n    {mutant.new}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.reliability.mutation", description=__doc__.split("\n")[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("coverage").add_argument("pytest", nargs="*", help="arguments of pytest: which tests")
+    options = commands.add_parser("run")
+    options.add_argument("folders", nargs="*", default=FOLDERS, help=f"of {', '.join(FOLDERS)}")
+    options.add_argument("--survivors", action="store_true")
+    options.add_argument("--budget", type=float, default=5.0, help="CPU seconds of a mutant's tests, without it")
+    commands.add_parser("report")
+    commands.add_parser("check").add_argument("--count", type=int, default=10)
+    given = parser.parse_args()
+    if given.command == "coverage":
+        measure(given.pytest)
+    elif given.command == "run":
+        run(tuple(given.folders), given.survivors, given.budget)
+    elif given.command == "report":
+        report()
+    return int(given.command == "check" and check(given.count) > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
