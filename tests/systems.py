@@ -41,10 +41,8 @@ NEEDS = {
     ),
     "named pipes": (
         hasattr(os, "mkfifo"),
-        "test_binary.py::test_a_header_that_never_ends_or_is_a_pipe_is_refused_at_once*",
         "test_command_line.py::test_a_pipe_is_refused_as_an_output_file",
         "test_files.py::test_a_pipe_a_link_to_it_and_a_folder_are_refused_and_stay",
-        "test_unreadable_checkpoints.py::test_a_pipe_in_the_place_of_a_checkpoint_is_refused_at_once",
     ),
     "the permissions and links of POSIX": (
         POSIX,

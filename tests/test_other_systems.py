@@ -1,11 +1,15 @@
 """The package on imitated systems that lack what Linux has: every module, and the commands from text to translation."""
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
+
+from tests.reliability.strangers import family
 
 TESTS = Path(__file__).parent
 SYSTEMS = ("darwin", "win32")
@@ -37,27 +41,29 @@ print(sys.platform, len(sys.modules))
 """
 
 
-def python(system: str, folder: Path, *words: str, code: int = 0, sent: str = "") -> str:
-    """What ``python WORDS`` prints in ``folder`` on this imitated system."""
-    done = subprocess.run(
-        [sys.executable, *words],
-        cwd=folder,
-        env=os.environ
-        | {
-            "PYTHONPATH": os.pathsep.join([str(TESTS / "other_system"), str(TESTS.parent)]),
-            "MINITRANSFORMER_TEST_SYSTEM": system,
-            "PYTHONWARNDEFAULTENCODING": "1",
-            "OPENBLAS_NUM_THREADS": "1",
-        },
-        input=sent.encode(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        timeout=120,
-        check=False,
-    )
-    text = done.stdout.decode()
-    assert done.returncode == code, text
+def start(system: str, folder: Path, *words: str, **options: object) -> subprocess.Popen:
+    """``python WORDS`` in ``folder`` on this imitated system."""
+    variables = {
+        "PYTHONPATH": os.pathsep.join([str(TESTS / "other_system"), str(TESTS.parent)]),
+        "MINITRANSFORMER_TEST_SYSTEM": system,
+        "PYTHONWARNDEFAULTENCODING": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+    }
+    output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    return subprocess.Popen([sys.executable, *words], cwd=folder, env=os.environ | variables, **output | options)
+
+
+def python(system: str, folder: Path, *words: str, sent: str = "") -> str:
+    """What it prints; it must end with exit code 0."""
+    process = start(system, folder, *words, stdin=subprocess.PIPE)
+    text = process.communicate(sent.encode(), timeout=120)[0].decode()
+    assert process.returncode == 0, text
     return text
+
+
+def write_text_and_config(folder: Path) -> None:
+    (folder / "train.txt").write_text("ein Wort für Ωmega\nund zwei\n" * 20, encoding="utf-8")
+    (folder / "tiny.toml").write_text(TINY, encoding="utf-8")
 
 
 pytestmark = [
@@ -71,10 +77,9 @@ def test_every_module_can_be_imported(system, tmp_path):
 
 
 def test_a_model_is_trained_resumed_averaged_and_translates(system, tmp_path):
-    (tmp_path / "train.txt").write_text("ein Wort für Ωmega\nund zwei\n" * 20, encoding="utf-8")
-    (tmp_path / "tiny.toml").write_text(TINY, encoding="utf-8")
+    write_text_and_config(tmp_path)
 
-    def command(*words: str, **options: object) -> str:
+    def command(*words: str, **options: str) -> str:
         return python(system, tmp_path, "-m", "minitransformer", *words, **options)
 
     command("bpe", "train", "train.txt", "-o", "bpe", "--vocab-size", "290")
@@ -86,14 +91,21 @@ def test_a_model_is_trained_resumed_averaged_and_translates(system, tmp_path):
     assert "Python" in command("doctor")
 
 
-def test_ranks_train_on_token_ids(system, tmp_path):
-    (tmp_path / "train.txt").write_text("ein Wort für Ωmega\nund zwei\n" * 20, encoding="utf-8")
-    (tmp_path / "tiny.toml").write_text(TINY, encoding="utf-8")
+def test_ranks_train_on_token_ids_and_ctrl_c_ends_them_with_a_checkpoint(system, tmp_path):
+    write_text_and_config(tmp_path)
     ids = ["--set", 'data.train_ids="ids"', "--set", 'data.train_src=""', "--set", 'data.train_tgt=""']
     for words in (
         ["bpe", "train", "train.txt", "-o", "bpe", "--vocab-size", "290"],
         ["binarise", "--src", "train.txt", "--tgt", "train.txt", "--tokenizer", "bpe", "-o", "ids"],
-        ["launch", "-n", "2", "--", "train", "tiny.toml", *ids, "--set", "training.threads=1"],
     ):
-        out = python(system, tmp_path, "-m", "minitransformer", *words)
-    assert "6 updates, done" in out
+        python(system, tmp_path, "-m", "minitransformer", *words)
+    train = ["train", "tiny.toml", *ids, "--set", "training.threads=1", "--set", "training.updates=1000000"]
+    with start(system, tmp_path, "-m", "minitransformer", "launch", "-n", "2", "--", *train) as launch:
+        until = time.monotonic() + 60
+        while not list(tmp_path.glob("run/checkpoints/*.npz")) and time.monotonic() < until:
+            time.sleep(0.05)
+        for pid in family(launch.pid):  # a console of Windows, as a terminal, sends Ctrl-C to all its processes
+            os.kill(pid, signal.SIGINT)
+        text = launch.communicate(timeout=60)[0].decode()
+    assert launch.returncode == 130 and "stopped; the same command resumes" in text, text
+    assert "Traceback" not in text

@@ -24,8 +24,9 @@ def draw_stages(folder: Path) -> bytes:
             axes.axvspan(minutes[-1] / 2, minutes[-1], color="#0072b2", alpha=0.1)
             axes.set_ylim(0, 1.25 * max(values[row]))
             axes.set_ylabel(label)
+            axes.yaxis.get_major_locator().set_params(integer=True)
             axes.grid(True, color="#dddddd", linewidth=0.6)
         rise = result["MB in the second half"]
-        panels[0][column].set_title(f"{TITLES[stage]}; memory in the second half: {rise:+.2f} MB", fontsize=10)
+        panels[0][column].set_title(f"{TITLES[stage]}\nmemory in the second half: {rise:+.2f} MB", fontsize=10)
         panels[-1][column].set_xlabel("minutes")
     return png_bytes(figure)

@@ -52,15 +52,20 @@ def check_contents(wheel: Path) -> int:
     return len(package)
 
 
-def install(wheel: Path, folder: Path) -> Path:
-    """The folder of the programs of a new virtual environment, with the wheel and what it requires."""
-    venv.create(folder / "venv", with_pip=True)
-    programs = folder / "venv" / ("Scripts" if os.name == "nt" else "bin")
-    subprocess.run([programs / "python", "-m", "pip", "install", "--quiet", wheel], check=True)
-    return programs
+def install(wheel: Path, folder: Path) -> tuple[Path, Path]:
+    """Python and the command of a new virtual environment, with the wheel and what it requires."""
+    venv.create(folder, with_pip=True)
+    names = (
+        ("Scripts/python.exe", "Scripts/minitransformer.exe")
+        if os.name == "nt"
+        else ("bin/python", "bin/minitransformer")
+    )
+    python, command = (folder / name for name in names)
+    subprocess.run([python, "-m", "pip", "install", "--quiet", wheel], check=True)
+    return python, command
 
 
-def check_commands(programs: Path, folder: Path) -> None:
+def check_commands(python: Path, command: Path, folder: Path) -> None:
     """Train and translate in a folder without the checkout on the path."""
     folder.mkdir()
     clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
@@ -68,18 +73,18 @@ def check_commands(programs: Path, folder: Path) -> None:
     (folder / "config.toml").write_text(CONFIG, encoding="utf-8")
 
     def run(*words: object, sent: bytes = b"") -> str:
-        done = subprocess.run([*map(str, words)], cwd=folder, env=clean, input=sent, stdout=subprocess.PIPE, check=True)
+        done = subprocess.run([*map(str, words)], cwd=folder, env=clean, input=sent, capture_output=True, check=False)
+        assert done.returncode == 0, done.stderr.decode("utf-8")
         return done.stdout.decode("utf-8")
 
-    where = run(programs / "python", "-c", "import minitransformer; print(minitransformer.__file__)").strip()
-    assert Path(where).is_relative_to(programs.parent), where
-    command = programs / "minitransformer"
+    where = run(python, "-c", "import minitransformer; print(minitransformer.__file__)").strip()
+    assert Path(where).is_relative_to(python.parents[1]), where
     assert run(command, "--version").startswith("minitransformer ")
     run(command, "bpe", "train", "text", "-o", "bpe", "--vocab-size", "290")
     run(command, "train", "config.toml")
     checkpoint = "run/checkpoints/update_00000005.npz"
     assert run(command, "translate", "--checkpoint", checkpoint, sent=b"ein Wort\n\nzwei\n").count("\n") == 3
-    run(programs / "python", "-m", "minitransformer", "doctor")
+    run(python, "-m", "minitransformer", "doctor")
 
 
 def main() -> int:
@@ -88,7 +93,7 @@ def main() -> int:
         folder = Path(name).resolve()
         wheel = build(folder)
         files = check_contents(wheel)
-        check_commands(install(wheel, folder), folder / "work")
+        check_commands(*install(wheel, folder / "venv"), folder / "work")
         print(f"{wheel.name}: {files} files; trains and translates outside the checkout", end="; ")
     print(f"{time.monotonic() - began:.0f} s")
     return 0
