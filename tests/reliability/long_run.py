@@ -193,10 +193,10 @@ def save(stage: str, samples: list[Sample], result: dict) -> None:
     """The result as JSON with about 400 of the samples, and the picture of the stages measured so far."""
     RESULTS.mkdir(exist_ok=True)
     thinned = samples[:: max(1, len(samples) // 400)]
-    rows = [[round(value, 2) for value in astuple(each)] for each in thinned]
-    table = result | {"samples: seconds, MB, open files, threads": rows}
-    text = json.dumps(table, indent=1, ensure_ascii=False)
-    (RESULTS / f"long_run_{stage}.json").write_text(text + "\n", encoding="utf-8")
+    rows = ",\n  ".join(json.dumps([round(value, 2) for value in astuple(each)]) for each in thinned)
+    head = json.dumps(result, indent=1, ensure_ascii=False).removesuffix("\n}")
+    text = f'{head},\n "samples: seconds, MB, open files, threads": [\n  {rows}\n ]\n}}\n'
+    (RESULTS / f"long_run_{stage}.json").write_text(text, encoding="utf-8")
     (RESULTS / "long_run.png").write_bytes(draw_stages(RESULTS))
 
 
