@@ -58,7 +58,8 @@ def _blocks(x: Array, size: int) -> Array:
 
 def _positions(blocks: Array, length: int) -> Array:
     """Back from `_blocks`"""
-    return blocks.reshape(*blocks.shape[:-3], -1, blocks.shape[-1])[..., :length, :]
+    *stack, n, size, d = blocks.shape
+    return blocks.reshape(*stack, n * size, d)[..., :length, :]
 
 
 def _neighbourhoods(x: Array, length: int, left: int, size: int, width: int) -> Array:
