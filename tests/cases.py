@@ -198,7 +198,7 @@ CASES = [
     case("layer_norm", "large eps", (5, 8), (8,), (8,), eps=0.3),
     case("feed_forward", "plain", (2, 3, 4), (4, 6), (6,), (6, 4), (4,)),
     case("feed_forward", "dropout", (5, 4), (4, 6), (6,), (6, 4), (4,), keep=booleans((5, 6)), p_drop=0.3),
-    case("embedding", "plain", (7, 4), ids=ids(7, (2, 5))),
+    case("embedding", "plain", (7, 5), ids=ids(7, (2, 4))),
     case("embedding", "scaled", (7, 4), ids=ids(7, (2, 5)), scale=2.5),
     case("embedding", "one id everywhere", (7, 4), ids=np.full((2, 5), 3)),
     case("positioned_embedding", "plain", (7, 4), (5, 4), ids=ids(7, (2, 5))),

@@ -77,6 +77,19 @@ def test_a_logit_that_is_nan_spoils_its_row_whichever_thread_meets_it(device, rn
     assert all(np.isnan(float(device.get(loss))) for loss in losses)
 
 
+@pytest.mark.parametrize("value_there", [np.nan, np.inf, -np.inf, 1e30])
+def test_a_masked_key_has_no_influence_whatever_it_holds(value_there, device, rng):
+    q, k, v = (rng.standard_normal((2, 3, 5, 4)).astype(np.float32) for _ in range(3))
+    mask = rng.random((2, 1, 5, 5)) < 0.7
+    mask[..., 2] = False
+    kernel = device.kernels["attention"]
+    before = device.get(value(kernel, *placed(device, (q, k, v)), mask=device.put(mask)))
+    k[..., 2, :] = value_there
+    after = device.get(value(kernel, *placed(device, (q, k, v)), mask=device.put(mask)))
+    np.testing.assert_array_equal(after, before)
+    assert np.isfinite(after).all()
+
+
 @every_kernel_case
 def test_backward_of_the_kernel_is_the_derivative_of_its_forward(case, device):
     """Central differences of the kernel itself, in float64."""

@@ -8,6 +8,7 @@ from minitransformer.autograd.gradient_check import as_rule, directional_slopes,
 from minitransformer.errors import AutogradError
 from minitransformer.ops.layer_norm import layer_norm, layer_norm_backward, layer_norm_forward
 from minitransformer.ops.registry import RULES
+from minitransformer.ops.rule import Rule
 
 
 def test_a_rule_a_pair_and_a_function_of_tensors_are_accepted(rng):
@@ -22,6 +23,8 @@ def test_functions_may_have_several_outputs_and_ignore_an_input(rng):
         return (a * b).exp(), Tensor(np.ones(2)), a.sum()
 
     assert check_gradient(two, rng.standard_normal((2, 3)), rng.standard_normal(3), rng.standard_normal(5)) < 1e-6
+    two_of_three = Rule("three", lambda x: ((x, 2 * x, x), ()), lambda a, b, _, saved: (a + 2 * b,), 1)
+    assert check_gradient(two_of_three, rng.standard_normal(4)) < 1e-6
     targets = np.array([1, 2, 3])
     assert check_gradient(RULES["cross_entropy"], rng.standard_normal((3, 9)), targets=targets) < 1e-6
 

@@ -137,6 +137,21 @@ def test_a_rank_that_dies_before_it_connects_is_named(tmp_path):
     assert still_running(program) == []
 
 
+def test_a_rank_that_dies_before_it_connects_is_the_only_one_that_is_named(tmp_path):
+    """Those that have connected end because of it."""
+    program = tmp_path / "dies.py"
+    program.write_text(
+        "import os, signal, time\nfrom minitransformer.distributed import init_process_group\n"
+        "os.environ['RANK'] == '1' and os.kill(os.getpid(), signal.SIGKILL)\n"
+        "with init_process_group(print, lambda error: (str(error), 1)):\n    time.sleep(60)\n"
+    )
+    said = []
+    assert launch.Launch([str(program)], 2, said.append).wait() == 2
+    time.sleep(1)  # in which a second message would come
+    assert len(said) == 1 and said[0].startswith("rank 1 ended before it connected: it was killed by signal 9"), said
+    assert still_running(program) == []
+
+
 def test_a_progress_bar_in_a_file_leaves_messages_on_lines_of_their_own(monkeypatch):
     file = io.StringIO()
     monkeypatch.setattr(sys, "stderr", file)

@@ -98,13 +98,23 @@ def test_no_folder_above_the_models_names_a_model_or_its_parts(folder):
 def test_an_unknown_kind_is_refused_and_never_imported(tmp_path):
     with pytest.raises(ConfigError, match="model.kind must be one of transformer, .*recurrent.*got 'os.system'"):
         build_model(ModelConfig(kind="os.system", **SHAPE))
-    with pytest.raises(ConfigError, match="register_model: the kind must be a new one, got 'transformer'"):
-        register_model("transformer", Bigram)
     Trainer(bigram_config(tmp_path, 3), cycles(), progress=False).run()
     path = checkpoint_of(tmp_path, 3)
     program = f"from minitransformer.checkpoints import load_model; load_model({str(path)!r})"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert "model.kind must be one of transformer, language_model, recurrent, got 'bigram'" in done.stderr
+
+
+def test_a_kind_is_registered_once_and_may_be_repeated():
+    register_model("bigram", Bigram)
+    for kind in ("transformer", "bigram"):
+        with pytest.raises(ConfigError, match=f"register_model: the kind must be a new one, got '{kind}'"):
+            register_model(kind, LanguageModel)
+
+
+def test_a_language_model_costs_nothing_for_a_source():
+    cost = LanguageModel.workload(ModelConfig(kind="language_model", **SHAPE), 5, 7)
+    assert cost == Workload(attentions=((2, 7, 7),), feed_forwards=((2, 7),), embedded=7, outputs=7, memory=0)
 
 
 def test_a_toy_kind_trains_and_its_beam_follows_the_bigrams(tmp_path):

@@ -10,9 +10,11 @@ from tiny_run import checkpoint_of, final_state, metrics_of, tiny_trainer
 
 from minitransformer.autograd import Tensor, detect_anomaly, functions
 from minitransformer.checkpoints import load_checkpoint
+from minitransformer.cli.main import main
 from minitransformer.config import TrainingConfig
 from minitransformer.errors import AnomalyError, TrainingError
 from minitransformer.optim import Adam, LossScale
+from minitransformer.text import Tokenizer
 from minitransformer.training import ParallelGradientAccumulator, train_step, trainer
 from minitransformer.training.nonfinite import MAX_SKIPPED, NonfiniteUpdates, find_nonfinite
 
@@ -219,6 +221,28 @@ def test_a_run_that_detects_anomalies_names_micro_batch_parameter_and_rule(tmp_p
     wanted = "at update 3, micro-batch 0: parameter encoder.layers.0.feed_forward.w1 is nan .*, first in feed_forward: "
     with detect_anomaly(), pytest.raises(TrainingError, match=wanted):
         tiny_trainer(tmp_path, updates=4).run()
+
+
+def test_train_detect_anomaly_ends_with_one_line_that_names_the_rule(tmp_path, monkeypatch, capsys):
+    (tmp_path / "train.src").write_text("a b\nb a\n" * 20)
+    (tmp_path / "bpe.txt").write_text(Tokenizer.train(["a b"], 30, mode="words").dumps())
+    data = {"train_src": "train.src", "train_tgt": "train.src", "tokenizer": "bpe.txt"}
+    sections = {"model": {"d_model": 8, "d_ff": 8, "n_heads": 2, "n_layers": 1}, "data": data}
+    sections["training"] = {"directory": "run", "updates": 5}
+    text = "".join(
+        f"[{name}]\n" + "".join(f"{key} = {value!r}\n" for key, value in table.items())
+        for name, table in sections.items()
+    )
+    (tmp_path / "c.toml").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    damage(monkeypatch, [3], "encoder.layers.0.feed_forward.w2", (0, 1), np.inf)
+    assert main(["train", "c.toml", "--detect-anomaly", "--device", "cpu"]) == 2
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert re.match(
+        r"minitransformer train: every rule must give finite values, got an anomaly at update 3, micro-batch 0: "
+        r"parameter encoder.layers.0.feed_forward.w2 is inf at \[0, 1\], first in feed_forward: input 3 ",
+        line,
+    ), line
 
 
 # Ranks

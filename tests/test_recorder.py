@@ -127,8 +127,15 @@ def test_the_scale_grows_after_many_good_updates_and_ends_at_one(monkeypatch):
         scale.accepts(float("nan"))
 
 
+def test_a_scale_between_one_and_two_ends_after_one_halving():
+    scale = LossScale(1.5, 0, True)
+    assert not scale.accepts(float("inf")) and scale.value == 0.75
+    with pytest.raises(TrainingError, match="finite in float16"):
+        scale.accepts(float("inf"))
+
+
 def test_the_first_scale_is_the_largest_power_of_two_in_float16():
-    scale = LossScale.for_precision("float16")
+    scale = LossScale.for_precision("float" + str(16))  # a string of its own, as a configuration has
     assert scale.value == 2.0 ** math.floor(math.log2(np.finfo(np.float16).max))
 
 

@@ -258,7 +258,7 @@ def test_the_commands_plan_average_translate_evaluate_and_plot(folder, monkeypat
     mean, src, ref = (str(folder / name) for name in ("mean.npz", "train.src", "train.tgt"))
     model = ["--checkpoint", mean, "--device", "cpu"]
     assert main(["plan", str(folder / "run.toml")]) == 0
-    assert "projection_loss" in capsys.readouterr().out
+    assert "24,544 parameters" in capsys.readouterr().out
     assert main(["average", "--last", "2", str(folder / "run"), "-o", mean]) == 0
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"one two\n\nfour\n")))
     assert main(["translate", *model]) == 0

@@ -137,6 +137,12 @@ def test_a_line_that_is_too_long_is_named_and_all_others_are_translated(checkpoi
         assert message.endswith("; shorten or split it; its translation is an empty line")
 
 
+def test_a_line_that_is_not_utf8_is_named_and_all_others_are_translated(checkpoint, translated):
+    code, output, error = translated(b"a cat\nk\xf6nnen\na dog\n")
+    assert (code, output) == (2, expected(checkpoint, ["a cat", "", "a dog"]))
+    assert "standard input:2: must be UTF-8, got byte 0xf6; its translation is an empty line\n" in error
+
+
 def test_the_longest_line_that_is_translated_can_be_chosen(translated):
     line = b"dog " * 500 + b"\n"
     options = ["--max-extra", "0", "--beam-size", "1"]

@@ -30,6 +30,9 @@ WRONG = {
     "embedding: ids must be in 0..4, got 0..9": lambda: functions.embedding(ones(5, 2), ids=np.array([0, 9])),
     "embedding: ids must be integers, got bool": lambda: functions.embedding(ones(2, 2), ids=np.array([True, False])),
     "targets must be in 0..4, got -1": lambda: functions.cross_entropy(ones(3, 5), targets=TARGETS - 2),
+    r"rows and targets must have the same shape, got \(2, 3\) and \(2,\)": lambda: functions.cross_entropy(
+        ones(2, 3, 5), targets=TARGETS[:2]
+    ),
     "cross_entropy: rows and targets": lambda: functions.cross_entropy(ones(3, 5), targets=TARGETS[:1]),
     "loss: rows and targets": lambda: functions.projection_loss(ones(2, 4), ones(5, 4), targets=TARGETS),
     "label_smoothing must be at least 0 and below 1, got 2": lambda: functions.cross_entropy(

@@ -4,7 +4,7 @@ import argparse
 import contextlib
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -57,17 +57,23 @@ def print_line(command: str, message: str) -> None:
         print(f"{begin}minitransformer {command}: {line}", file=sys.stderr)
 
 
-def stdin_lines() -> Iterator[str]:
+def stdin_lines(report: Callable[[DataError], object] | None = None) -> Iterator[str]:
     r"""Lines of standard input, without line ends and byte-order mark; only ``\n`` separates lines.
 
+    report: called with the error of a line that is not UTF-8, which is then an empty line (None: raise it)
+
     Raises:
-        DataError: a line is not UTF-8 (with the line number).
+        DataError: a line is not UTF-8 (with the line number), and there is no ``report``.
     """
     for number, line in enumerate(sys.stdin.buffer, start=1):
         try:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8").removesuffix("\n").removesuffix("\r")
         except UnicodeDecodeError as error:
-            raise DataError(f"standard input:{number}: must be UTF-8, got byte 0x{line[error.start]:02x}") from error
+            wrong = DataError(f"standard input:{number}: must be UTF-8, got byte 0x{line[error.start]:02x}")
+            if report is None:
+                raise wrong from error
+            report(wrong)
+            yield ""
 
 
 def writable_file(path: Path, inputs: Iterable[Path] = ()) -> Path:

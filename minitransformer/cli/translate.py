@@ -12,8 +12,8 @@ from minitransformer.errors import ConfigError, MiniTransformerError
 
 DESCRIPTION = """\
 Translate standard input, one sentence a line, to standard output, block by block as it is read; prompt if it is a
-terminal. A line longer than --max-input-length gives an empty line, a message that names it, and, at the end, exit code
-2. When the command is interrupted, what it has printed is whole lines, in order."""
+terminal. A line that is longer than --max-input-length, or not UTF-8, gives an empty line, a message that names it,
+and, at the end, exit code 2. When the command is interrupted, what it has printed is whole lines, in order."""
 
 
 def add_parser(commands: argparse._SubParsersAction) -> None:
@@ -44,15 +44,15 @@ def run(arguments: argparse.Namespace) -> int:
     if sys.stdin.isatty():
         _converse(lambda line: _shown(translate_lines(model, tokenizer, [line], search, n_best)))
         return 0
-    too_long: list[MiniTransformerError] = []
+    refused: list[MiniTransformerError] = []
 
     def report(error: MiniTransformerError) -> None:
-        too_long.append(error)
+        refused.append(error)
         print_line("translate", f"{error}; its translation is an empty line")
 
     progress = sys.stderr.isatty()
-    code = _print_whole(translate_blocks(model, tokenizer, stdin_lines(), search, n_best, progress, report))
-    return code or (BAD_INPUT if too_long else 0)
+    code = _print_whole(translate_blocks(model, tokenizer, stdin_lines(report), search, n_best, progress, report))
+    return code or (BAD_INPUT if refused else 0)
 
 
 def _shown(block: list[str] | list[list[str]], first: int = 1) -> str:

@@ -126,10 +126,10 @@ def fetch(address: str, part: Path) -> Path:
                 start = 0  # the server sends the whole file
             _receive(response, part, start, address)
     except urllib.error.HTTPError as error:
-        if error.code == 416 and error.headers.get("Content-Range", "") == f"bytes */{start}":
+        if start and error.code == 416 and error.headers.get("Content-Range", "") == f"bytes */{start}":
             return part  # the download was already complete
         if error.code == 416:
-            part.unlink()
+            part.unlink(missing_ok=True)
         raise DownloadError(
             f"{address}: the server must send the file, got {error.code} {error.reason[:60]}"
         ) from error

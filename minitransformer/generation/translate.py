@@ -17,7 +17,7 @@ from minitransformer.text.batching import pad_rows
 
 FIRST_BATCHES, BLOCK_BATCHES = 8, 64
 """Batches in the first block of `translate_blocks`, which comes soon, and in the largest: each has twice as many as the
-one before. The more lines are sorted by length together, the less padding: 64 batches have 1 % more than all lines."""
+one before: the more lines are sorted by length together, the less padding (figures in benchmarks/notes.md)."""
 
 MAX_SCORES = 1 << 24
 """Attention scores of a head that a batch may have, of all its sentences together: 64 MiB in float32."""

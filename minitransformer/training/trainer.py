@@ -101,6 +101,7 @@ class Trainer:
             with StopRequest() as stop, bar, quiet, mode:
                 self._validate_if_due()  # the run may have been stopped between an update and its validation
                 while self.update < updates and common_stop.may_begin(self.update + 1, stop.signal is not None):
+                    self._validate_if_due()  # not done yet where a signal came, but another rank has begun this update
                     self._one_update(bar)
                     self._save_if_due()
                     if stop.signal is None:

@@ -7,7 +7,6 @@ rule that is applied, forward and backward, and one of the loss and the norm. Wr
 """
 
 import json
-import platform
 import time
 import timeit
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.common.machine import machine_facts
 from minitransformer.autograd import anomaly, detect_anomaly, tape, tensor
 from minitransformer.blas import limited_blas_threads
 from minitransformer.config import ModelConfig, TrainingConfig
@@ -83,10 +83,7 @@ def measure(name: str) -> dict:
 
 
 def main() -> None:
-    facts = {
-        "command": "python -m tests.reliability.check_cost",
-        "versions": f"Python {platform.python_version()}, NumPy {np.__version__}, {platform.machine()}",
-    }
+    facts = {"command": "python -m tests.reliability.check_cost"} | machine_facts()
     results = {"facts": facts} | {name: measure(name) for name in SIZES}
     text = json.dumps(results, indent=1)
     (Path(__file__).parent / "results" / "check_cost.json").write_text(text + "\n", encoding="utf-8")

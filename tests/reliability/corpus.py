@@ -49,7 +49,7 @@ def checkpoint(reader: Reader, folder: Path, change: Callable[[dict[str, bytes]]
         entries = {name: stored.read(name) for name in stored.namelist()}
     change(entries)
     (folder / "checkpoints").mkdir()
-    with zipfile.ZipFile(folder / "checkpoints" / NAME, "w", zipfile.ZIP_DEFLATED) as stored:
+    with zipfile.ZipFile(folder / "checkpoints" / NAME, "w") as stored:
         for name, content in entries.items():
             stored.writestr(name, content)
 
@@ -142,6 +142,10 @@ CORPUS: dict[str, tuple[str, Recipe]] = {
     ),
     "a Content-Length that is not a number": ("answers", lambda _, folder: answer(f"{OK}\nContent-Length: 1.", folder)),
     "a Content-Length beyond 2^63": ("answers", lambda _, folder: answer(f"{OK}\nContent-Length: {2**64}", folder)),
+    "a range that cannot be sent although none was asked for": (
+        "answers",
+        lambda _, folder: answer("HTTP/1.1 416 x\nContent-Range: bytes */0", folder),
+    ),
     "a redirection to no address": ("answers", lambda _, folder: answer(f"{FOUND}\nLocation: http://[", folder)),
     "a reason phrase of control characters": ("answers", lambda _, folder: answer("HTTP/1.1 404 \x1b[31m\x07", folder)),
     # configs and settings
@@ -152,7 +156,13 @@ CORPUS: dict[str, tuple[str, Recipe]] = {
     ),
     "a config without end": ("toml", lambda _, folder: (folder / "run.toml").symlink_to("/dev/zero")),
     "escape sequences in the name of a section": ("settings", file("words", b"\x1b[31mmodel.x=1")),
-    # merges and vocabularies
+    # text, merges and vocabularies
+    "a line of 60,000 combining marks": (
+        "text",
+        lambda _, folder: [
+            (folder / f"{side}.txt").write_text("a" + "\u0301\u0316" * 30000 + "\n") for side in ("src", "tgt")
+        ],
+    ),
     "a merge that stands twice among 32,000": ("merges", file("bpe.codes", TWICE)),
     # checkpoints
     "a model far larger than its file": ("checkpoint", with_config("model", d_model=30000)),
@@ -160,6 +170,10 @@ CORPUS: dict[str, tuple[str, Recipe]] = {
     "an array of 2^40 elements in a small file": (
         "checkpoint",
         with_entry("parameters.npy", npy_header("<f4", False, (2**40,))),
+    ),
+    "paths in a checkpoint that lead elsewhere": (
+        "checkpoint",
+        with_config("data", tokenizer="/etc/passwd", train_src="../../x", valid_tgt="C:\\x"),
     ),
     "a foreign entry of 200 MB in a small file": ("checkpoint", with_bomb("junk.npy")),
     "an entry of 200 MB in a small file": ("checkpoint", with_bomb("parameters.npy")),
@@ -178,5 +192,10 @@ CORPUS: dict[str, tuple[str, Recipe]] = {
 }
 """What it is: (the reader, how it is written). Each must be refused in one line, within the limits."""
 
-HARMLESS = {"fifty thousand <seg> that are never closed", "a Content-Length that is not a number"}
-"""Those that are accepted instead: no sentence is in the one, and the other's size is taken to be unknown."""
+HARMLESS = {
+    "fifty thousand <seg> that are never closed",  # there is no sentence
+    "a Content-Length that is not a number",  # the size is unknown
+    "paths in a checkpoint that lead elsewhere",  # they are not followed
+    "a line of 60,000 combining marks",  # they are cut
+}
+"""Those that are accepted instead."""

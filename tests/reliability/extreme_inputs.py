@@ -87,6 +87,7 @@ SPECS = {
     "exp": ELEMENTWISE,
     "log": ELEMENTWISE,
     "relu": ELEMENTWISE,
+    "tanh": ELEMENTWISE,
     "sum": Spec("N D", options=LAST),
     "mean": Spec("N D", options=LAST),
     "max": Spec("N D", needs="D", options=LAST),
@@ -105,6 +106,22 @@ SPECS = {
         "N H T K, N H S K, N H S D",
         needs="S K",
         options={"mask": maybe(booleans("N 1 T S")), "keep": maybe(booleans("N H T S")), "p_drop": always(0.3)},
+    ),
+    "restricted_attention": Spec(
+        "N H T K, N H T K, N H T D",
+        never_empty="T K",
+        options={"window": always((2, 1)), "mask": maybe(booleans("N 1 1 T")), "keep": maybe(booleans("N H T W"))}
+        | {"p_drop": always(0.3)},
+    ),
+    "additive_attention": Spec("N T K, N S K, N S D, K", never_empty="S K", options={"mask": maybe(booleans("N T S"))}),
+    "gru_cell": Spec("N K, N D, K G, D G, G, G", never_empty="K D"),
+    "gru": Spec(
+        "N T K, N D, K G, D G, G, G",
+        never_empty="T K D",
+        options={"mask": maybe(booleans("N T")), "reverse": lambda rng, sizes: bool(rng.random() < 0.5)},
+    ),
+    "convolution": Spec(
+        "N T K, C K D, D", never_empty="K D", options={"dilation": always(2), "mask": maybe(booleans("N T"))}
     ),
     "layer_norm": Spec("N D, D, D", needs="D", options=NORM),
     "feed_forward": Spec(
@@ -137,8 +154,8 @@ class Case:
     def draw(cls, name: str, rng: np.random.Generator) -> "Case":
         spec, dtype = SPECS[name], str(rng.choice(["float32", "float64"]))
         sizes = dict(zip("NTSVKDH", rng.choice(SIZES, 7, p=LIKELY).tolist(), strict=True))
-        sizes |= {axis: max(1, sizes[axis]) for axis in spec.never_empty}
-        sizes |= {"1": 1, "P": 2 * (sizes["K"] + sizes["D"])}
+        sizes |= {axis: max(1, sizes[axis]) for axis in spec.never_empty if axis in sizes}
+        sizes |= {"1": 1, "P": 2 * (sizes["K"] + sizes["D"]), "G": 3 * sizes["D"], "C": 3, "W": 4}
         values = HUGE if rng.random() < 0.4 else BROKEN
         inputs = [rng.standard_normal([sizes[axis] for axis in axes]).astype(dtype) for axes in spec.axes()]
         for i in rng.permutation(len(inputs))[: rng.integers(0, len(inputs) + 1)]:

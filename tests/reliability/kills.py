@@ -82,7 +82,7 @@ def n_blows(results: dict) -> int:
     return sum(len(run["blows"]) for run in results["runs"])
 
 
-HEAD = "configuration;blows;trainings, all equal;struck;what it did;unfinished file left;longest wait for the end, s"
+HEAD = "configuration;interruptions;trainings, equal;struck;rank 0 was in;unfinished file left;seconds to end, at most"
 
 
 def table_of(folder: Path) -> str:

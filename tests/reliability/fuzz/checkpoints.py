@@ -25,6 +25,13 @@ OTHER_NAMES = [
     "x.npz",
 ]
 VECTORS = ("parameters", "adam_m", "adam_v")
+HEADS = {"d_ff": 8, "n_heads": 2}
+MODELS = (
+    HEADS | {"positions": "learned", "max_positions": 16},
+    HEADS | {"kind": "language_model", "dtype": "float64"},
+    HEADS | {"n_layers": 2, "encoder": "convolution", "attention_window": 2},
+    {"kind": "recurrent", "attention": "additive"},
+)
 LINES = ["a b c d", "b c", "d c b a"] * 4
 
 
@@ -36,27 +43,26 @@ class Checkpoints(Reader):
     def __init__(self, folder: Path):
         super().__init__(folder)
         tokenizer = Tokenizer.train(LINES, 20, "words")
-        self.corpora = [Corpus.from_lines(tokenizer, (LINES, LINES[::-1]), max_length=16)]
-        ids = [tokenizer.encode(line) for line in LINES]
-        self.corpora.append(Corpus.one_sided(ids))
-        models = [{"positions": "learned", "max_positions": 16}, {"kind": "language_model", "dtype": "float64"}]
-        self.configs, self.valid, self.loaded = [], [], []
-        for number, (corpus, changes) in enumerate(zip(self.corpora, models, strict=True)):
-            config = small_config(str(folder / f"run{number}"), **changes, vocab_size=tokenizer.vocab_size)
+        text = Corpus.from_lines(tokenizer, (LINES, LINES[::-1]), max_length=16)
+        ids = Corpus.one_sided([tokenizer.encode(line) for line in LINES])
+        self.runs, self.valid, self.loaded = {}, [], []
+        for number, model in enumerate(MODELS):
+            config = small_config(str(folder / f"run{number}"), **model, vocab_size=tokenizer.vocab_size)
+            corpus = ids if config.model.kind == "language_model" else text
             Trainer(config, corpus, progress=False).run()
             path = RunFolder(config.training.directory).path_of(2)
-            self.configs.append(config)
+            self.runs[config.model.kind, config.model.encoder] = config, corpus
             self.valid.append(path.read_bytes())
             self.loaded.append(load_checkpoint(path))
 
     def write(self, chooser: Random, folder: Path) -> None:
-        which = chooser.randrange(2)
-        data = damaged_checkpoint(chooser, self.valid[which], self.valid[1 - which])
+        valid, other = chooser.sample(self.valid, 2)
+        data = damaged_checkpoint(chooser, valid, other)
         folder = folder / "checkpoints"
         folder.mkdir()
         (folder / NAME).write_bytes(data)
         if chooser.random() < 0.05:
-            (folder / chooser.choice(OTHER_NAMES)).write_bytes(self.valid[which])
+            (folder / chooser.choice(OTHER_NAMES)).write_bytes(valid)
 
     def read(self, folder: Path) -> None:
         path = folder / "checkpoints" / NAME
@@ -85,10 +91,10 @@ class Checkpoints(Reader):
 
     def _resume(self, checkpoint: Checkpoint, folder: Path) -> None:
         """Training goes on from it, or refuses to."""
-        which = int(checkpoint.config.model.kind == "language_model")
-        config = self.configs[which]
+        model = checkpoint.config.model
+        config, corpus = self.runs.get((model.kind, model.encoder)) or self.runs[model.kind, "self_attention"]
         config = replace(config, training=replace(config.training, directory=str(folder), updates=3))
-        trainer = Trainer(config, self.corpora[which], progress=False)
+        trainer = Trainer(config, corpus, progress=False)
         assert trainer.update == checkpoint.update
         if checkpoint.update <= 3:
             trainer.run()
@@ -98,7 +104,7 @@ def small_config(directory: str, **model) -> Config:
     """A run of two updates; its model has some 2,000 parameters."""
     training = TrainingConfig(directory=directory, updates=2, warmup_steps=4, threads=1, log_every=1, save_every=2)
     return Config(
-        model=ModelConfig(**{"n_layers": 1, "d_model": 8, "d_ff": 8, "n_heads": 2} | model),
+        model=ModelConfig(**{"n_layers": 1, "d_model": 8} | model),
         data=DataConfig(src_tokens=32, tgt_tokens=32, max_length=16),
         training=training,
         execution=ExecutionConfig(device="cpu"),

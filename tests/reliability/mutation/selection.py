@@ -139,7 +139,7 @@ class Recorder:
 
 
 def measure(arguments: list[str]) -> None:
-    """Run the tests once, those that pytest selects by these arguments. What is known of tests in other files stays."""
+    """Run the tests once that pytest selects by these arguments. What is known of other tests stays."""
     import coverage
 
     cover = coverage.Coverage(data_file=None, source=[f"minitransformer/{folder}" for folder in FOLDERS])
@@ -148,13 +148,12 @@ def measure(arguments: list[str]) -> None:
     pytest.main([*arguments, "-q", "-p", "no:cacheprovider"], plugins=[recorder])
     cover.stop()
     known = Selection.read() if FILE.exists() else Selection({}, {})
-    again = tuple({test.split("::")[0] + "::" for test in recorder.seconds})
-    seconds = {test: used for test, used in known.seconds.items() if not test.startswith(again)}
+    seconds = {test: used for test, used in known.seconds.items() if test not in recorder.seconds}
     for test, used in recorder.seconds.items():
         if used < LONGEST and test not in recorder.unfit:
             seconds[test] = round(used, 4)
     lines = {
-        file: {number: [name for name in names if not name.startswith(again)] for number, names in found.items()}
+        file: {number: [name for name in names if name not in recorder.seconds] for number, names in found.items()}
         for file, found in known.lines.items()
     }
     data = cover.get_data()
