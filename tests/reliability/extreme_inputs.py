@@ -25,14 +25,14 @@ class Spec:
 
     needs: axes that are refused if they are empty   never_empty: axes of parameters, which no model has empty
     rows_out: the outputs have the same rows
-    skips_pairs: the kernel leaves out pairs that the plain rule multiplies by 0, so that only there 0 * NaN is NaN
+    other_zeros: the kernel multiplies other pairs by 0 than the plain rule does, and 0 * NaN is NaN
     """
 
     inputs: str
     needs: str = ""
     never_empty: str = ""
     rows_out: bool = True
-    skips_pairs: bool = False
+    other_zeros: bool = False
     options: dict[str, Option] = field(default_factory=dict)
 
     def axes(self) -> list[list[str]]:
@@ -112,7 +112,7 @@ SPECS = {
     "restricted_attention": Spec(
         "N H T K, N H T K, N H T D",
         never_empty="T K",
-        skips_pairs=True,
+        other_zeros=True,
         options={"window": always((2, 1)), "mask": maybe(booleans("N 1 1 T")), "keep": maybe(booleans("N H T W"))}
         | {"p_drop": always(0.3)},
     ),
