@@ -3,6 +3,7 @@
 import re
 import select
 import socket
+import sys
 import threading
 import time
 from contextlib import ExitStack, suppress
@@ -17,7 +18,7 @@ from minitransformer.distributed.supervision.health import HealthMonitor
 from minitransformer.distributed.supervision.messages import LONGEST_LINE, encode, printable
 from minitransformer.distributed.supervision.rank_info import RankInfo
 from minitransformer.distributed.supervision.supervisor import Supervisor
-from minitransformer.distributed.timeouts import Timeouts
+from minitransformer.distributed.timeouts import TIMEOUTS, Timeouts
 from minitransformer.errors import ConfigError, RanksError
 
 
@@ -210,6 +211,14 @@ def test_a_supervisor_that_is_not_there_is_reported_after_the_timeout():
     port = free_port()
     with pytest.raises(RanksError, match=rf"ranks: rank 0 must listen at 127.0.0.1:{port}, got Connection refused for"):
         SupervisorClient(RankInfo(1, 2, 1), ("127.0.0.1", port), print, timeouts=Timeouts(start=0.3))
+
+
+def test_a_rank_whose_launcher_has_ended_before_it_connects_ends_at_once():
+    said, began = [], time.monotonic()
+    with pytest.raises(SystemExit, match="2"):
+        SupervisorClient(RankInfo(0, 2, 0, launched=True), ("127.0.0.1", free_port()), said.append, end=sys.exit)
+    assert said == ["launch ended unexpectedly: it was killed, or it crashed (seen from rank 0)"]
+    assert time.monotonic() - began < TIMEOUTS.start / 4
 
 
 @pytest.mark.skipif(not hasattr(select, "epoll"), reason="events come in their order only where there is epoll")

@@ -81,8 +81,12 @@ async def _check_proof(connection: socket.socket, token: str) -> None:
         raise ConnectionError("the peer does not know the token")
 
 
-def connect(address: tuple[str, int], token: str, timeouts: Timeouts = TIMEOUTS) -> socket.socket:
+def connect(
+    address: tuple[str, int], token: str, timeouts: Timeouts = TIMEOUTS, listens: bool = False
+) -> socket.socket:
     """A connection to the process that serves ``address``, which may not listen yet, after both gave their proof.
+
+    listens: it has begun to listen before, so that a connection refused now means that it has ended
 
     Raises:
         RanksError: nobody listens there within ``timeouts.start`` seconds, or the process that does has another token.
@@ -93,7 +97,7 @@ def connect(address: tuple[str, int], token: str, timeouts: Timeouts = TIMEOUTS)
         try:
             connection = socket.create_connection(address, timeout=timeouts.handshake)
         except OSError as error:
-            if time.monotonic() > until:
+            if time.monotonic() > until or (listens and isinstance(error, ConnectionRefusedError)):
                 raise RanksError(
                     f"ranks: rank 0 must listen at {where}, got {error.strerror or error} for {timeouts.start:g} s; "
                     "was it started, and are MASTER_ADDR and MASTER_PORT its own?"

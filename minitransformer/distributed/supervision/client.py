@@ -16,6 +16,9 @@ from minitransformer.distributed.connections import connect
 from minitransformer.distributed.supervision.messages import decode, encode
 from minitransformer.distributed.supervision.rank_info import RankInfo
 from minitransformer.distributed.timeouts import TIMEOUTS, Timeouts
+from minitransformer.errors import RanksError
+
+ENDED = "ended unexpectedly: it was killed, or it crashed"
 
 
 class SupervisorClient(Store):
@@ -48,7 +51,12 @@ class SupervisorClient(Store):
         self._values: dict[str, Future[str]] = defaultdict(Future)
         self._sending = threading.Lock()
         self._leaving = threading.Event()
-        self._connection = connect(address, token, timeouts)
+        try:
+            self._connection = connect(address, token, timeouts, listens=rank_info.launched)
+        except RanksError:
+            if rank_info.launched:
+                self._end_alone(f"launch {ENDED}")
+            raise
         self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.host: str = self._connection.getsockname()[0]
         self._send(rank=rank_info.rank, size=rank_info.size, who=f"process {os.getpid()} on {platform.node()}")
@@ -112,7 +120,7 @@ class SupervisorClient(Store):
             self._send(number=number, waits=waits, busy=self._busy)
 
     def _receive(self) -> None:
-        cause = "ended unexpectedly: it was killed, or it crashed"
+        cause = ENDED
         try:
             with self._connection, self._connection.makefile("rb") as lines:
                 for message in map(decode, lines):
