@@ -279,6 +279,15 @@ def test_a_non_differentiable_output_cannot_be_differentiated(rng):
         nll.backward()
 
 
+def test_a_non_differentiable_output_is_a_constant_in_what_is_made_of_it(rng):
+    x, logits = (Tensor(rng.standard_normal(shape), requires_grad=True) for shape in ((3,), (3, 9)))
+    doubled = x * 2
+    _, nll = functions.cross_entropy(logits, targets=np.array([1, 2, 3]))
+    (doubled * nll).sum().backward()
+    np.testing.assert_array_equal(x.grad, 2 * nll.data)
+    assert logits.grad is None
+
+
 @pytest.mark.parametrize("dtype", [bool, int, complex])
 def test_only_floating_point_data_can_require_a_gradient(dtype):
     with pytest.raises(AutogradError, match="floating-point"):

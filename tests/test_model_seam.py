@@ -15,7 +15,7 @@ from tiny_run import assert_same_state, checkpoint_of, tiny_config
 import minitransformer
 from minitransformer.autograd import functions, no_grad
 from minitransformer.checkpoints import load_model
-from minitransformer.config import BOS, EOS, ModelConfig
+from minitransformer.config import BOS, EOS, PAD, ModelConfig
 from minitransformer.errors import CheckpointError, ConfigError, ShapeError
 from minitransformer.generation import beam_search, greedy_search, hypothesis_attention
 from minitransformer.generation.decoding import output_limits
@@ -109,6 +109,13 @@ def test_a_kind_is_registered_once_and_may_be_repeated():
     for kind in ("transformer", "bigram"):
         with pytest.raises(ConfigError, match=f"register_model: the kind must be a new one, got '{kind}'"):
             register_model(kind, LanguageModel)
+
+
+def test_a_language_model_knows_the_tokens_of_its_prompts():
+    model = build_model(ModelConfig(kind="language_model", **SHAPE))
+    memory = model.encode(pad_batch([[5, 6], [7]], [[], []]).src)
+    np.testing.assert_array_equal(memory.hidden, [[BOS, 5, 6, EOS], [BOS, 7, EOS, PAD]])
+    np.testing.assert_array_equal(memory.mask, [[True, True, True, False], [True, True, False, False]])
 
 
 def test_a_language_model_costs_nothing_for_a_source():

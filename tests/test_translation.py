@@ -202,6 +202,7 @@ def test_a_line_is_translated_as_beam_search_translates_its_ids(tokenizer):
     source = np.array([[*tokenizer.encode(LINES[3]), EOS]])
     (expected,) = beam_search(model, source, beam_size=3, alpha=1.3, max_extra=2, n_best=3)
     assert search_lines(model, tokenizer, [LINES[3]], config, n_best=3) == [expected]
+    assert search_lines(model, tokenizer, [LINES[3]], config) == [expected[:1]]
     texts = [tokenizer.decode(hypothesis.ids) for hypothesis in expected]
     assert translate_lines(model, tokenizer, [LINES[3]], config, n_best=3) == [texts]
     assert translate_lines(model, tokenizer, [LINES[3]], config) == texts[:1]
