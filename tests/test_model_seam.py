@@ -116,6 +116,16 @@ def test_a_language_model_knows_the_tokens_of_its_prompts():
     memory = model.encode(pad_batch([[5, 6], [7]], [[], []]).src)
     np.testing.assert_array_equal(memory.hidden, [[BOS, 5, 6, EOS], [BOS, 7, EOS, PAD]])
     np.testing.assert_array_equal(memory.mask, [[True, True, True, False], [True, True, False, False]])
+    assert memory.mask.dtype == bool
+
+
+@pytest.mark.parametrize(("positions", "limits"), [("learned", [8, 8]), ("sinusoidal", [55, 51])])
+def test_a_source_takes_no_position_of_the_output_and_sinusoids_have_no_last_one(positions, limits):
+    config = ModelConfig(
+        **SHAPE, positions="".join([*positions]), max_positions=8
+    )  # a string of its own, as from a file
+    sources = pad_batch([[5, 6, 7, 8, 9], [5]], [[], []]).src
+    assert output_limits(build_model(config), sources, max_extra=50).tolist() == limits
 
 
 def test_a_language_model_costs_nothing_for_a_source():
@@ -205,7 +215,7 @@ def test_a_kind_of_model_must_define_the_whole_seam():
 @pytest.mark.parametrize(("precision", "expected"), [("float32", "float32"), ("bfloat16", "tf32"), ("tf32", "tf32")])
 def test_generation_never_stores_activations_in_half_precision(precision, expected):
     model = build_model(ModelConfig(**SHAPE))
-    model.precision = precision
+    model.precision = "".join([*precision])  # a string of its own, as from a file
     with model.in_inference():
         assert current.get().precision == expected
 
@@ -220,6 +230,7 @@ def test_a_prompt_takes_its_share_of_the_learned_positions(search):
     assert output_limits(model, sources, max_extra=50).tolist() == [3, 7]
     found = search(model, sources, max_extra=50)
     assert [len(each.ids) for each in np.ravel(found)] == [3, 7]
+    assert output_limits(model, pad_batch([[5] * 7], [[]]).src, max_extra=50).tolist() == [1]
     with pytest.raises(ShapeError, match="fewer tokens than model.max_positions = 8, got 8; shorten it"):
         search(model, pad_batch([[5] * 8], [[]]).src)
 

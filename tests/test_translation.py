@@ -73,12 +73,19 @@ def test_the_length_penalty_decides_between_short_and_long(alpha):
     assert found.score == pytest.approx(np.log(0.5) if alpha < 0.97 else np.log(0.4) / (8 / 6) ** alpha)
 
 
-@pytest.mark.parametrize(("early_stop", "steps"), [(True, 1), (False, 6)])
-def test_early_stop_needs_no_further_step_where_a_tie_would_go_to_the_first(early_stop, steps):
-    """After one step the score of the empty output is what the other prefix could keep at best: ln 1/2."""
-    model = chain({BOS: {EOS: 0.5, A: 0.5}, A: {A: 1.0}, B: {A: 1.0}, UNK: {A: 1.0}})
-    ((found,),) = beam_search(model, random_sources(0, (2,)), alpha=0.0, max_extra=4, early_stop=early_stop)
-    assert found.ids == [] and len(model.steps) == steps
+KNOWN_EARLY = {
+    "a tie goes to the first": ({BOS: {EOS: 0.5, A: 0.5}, A: {A: 1.0}}, 1, []),
+    "two end in one step": ({BOS: {A: 0.5, B: 0.5}, A: {EOS: 0.9, A: 0.1}, B: {EOS: 0.9, A: 0.1}}, 2, [A]),
+}
+
+
+@pytest.mark.parametrize("name", KNOWN_EARLY)
+def test_early_stop_comes_at_the_step_after_which_the_answer_is_known(name):
+    after, known, ids = KNOWN_EARLY[name]
+    for early_stop in (True, False):
+        model = chain({B: {A: 1.0}, UNK: {A: 1.0}} | after)
+        ((found,),) = beam_search(model, random_sources(0, (2,)), alpha=0.0, max_extra=4, early_stop=early_stop)
+        assert found.ids == ids and (len(model.steps) == known) == early_stop
 
 
 def test_the_defaults_of_searches_are_those_of_the_paper():
@@ -217,6 +224,8 @@ def test_an_empty_line_gives_an_empty_output(tokenizer):
 
 
 def test_the_progress_bar_counts_every_line(tokenizer, capsys):
+    translate_lines(model_for(tokenizer), tokenizer, LINES, TranslationConfig(max_extra=1))
+    assert capsys.readouterr().err == ""
     translate_lines(model_for(tokenizer), tokenizer, LINES, TranslationConfig(max_extra=1), progress=True)
     shown = capsys.readouterr()
     assert f"{len(LINES)}/{len(LINES)}" in shown.err

@@ -84,7 +84,8 @@ def test_an_operand_that_is_not_a_number_is_refused(other):
 def test_ids_may_be_lists_and_are_checked_like_arrays(rng):
     model = small_model(rng)
     np.testing.assert_array_equal(model([[5, 6]], [[1]]).data, model(np.array([[5, 6]]), np.array([[1]])).data)
-    for ids in ([[5, -1]], [[5, VOCAB_SIZE]], [5, 6], [[5.0]], [[]]):
+    empty, three_axes = np.zeros((1, 0), int), np.full((1, 1, 1), 5)
+    for ids in ([[5, -1]], [[5, VOCAB_SIZE]], [5, 6], [[5.0]], [[]], empty, three_axes):
         with pytest.raises(ShapeError, match="Transformer: src_ids must"):
             model(ids, [[1]])
 
