@@ -20,7 +20,7 @@ from minitransformer.errors import CheckpointError, ConfigError, ShapeError
 from minitransformer.generation import beam_search, greedy_search, hypothesis_attention
 from minitransformer.generation.decoding import output_limits
 from minitransformer.kernels.precision import current
-from minitransformer.models import LanguageModel, Model, Workload, build_model, register_model
+from minitransformer.models import LanguageModel, Model, Transformer, Workload, build_model, register_model
 from minitransformer.nn import KeyValueCache
 from minitransformer.nn.encoder import Memory
 from minitransformer.nn.module import Parameter
@@ -129,9 +129,13 @@ def test_a_source_takes_no_position_of_the_output_and_sinusoids_have_no_last_one
         assert output_limits(build_model(config), sources, max_extra=50).tolist() == limits
 
 
-def test_a_language_model_costs_nothing_for_a_source():
-    cost = LanguageModel.workload(ModelConfig(kind="language_model", **SHAPE), 5, 7)
-    assert cost == Workload(attentions=((2, 7, 7),), feed_forwards=((2, 7),), embedded=7, outputs=7, memory=0)
+def test_a_language_model_costs_nothing_for_a_source_and_a_transformer_does():
+    config, layers = ModelConfig(**SHAPE), 2
+    cost = LanguageModel.workload(config, 5, 7)
+    assert cost == Workload(((layers, 7, 7),), ((layers, 7),), embedded=7, outputs=7, memory=0)
+    attentions, feed_forwards = ((layers, 5, 5), (layers, 7, 7), (layers, 7, 5)), ((layers, 5), (layers, 7))
+    cost = Transformer.workload(config, 5, 7)
+    assert cost == Workload(attentions, feed_forwards, embedded=5 + 7, outputs=7, memory=5)
 
 
 def test_a_toy_kind_trains_and_its_beam_follows_the_bigrams(tmp_path):
