@@ -83,10 +83,15 @@ KNOWN_EARLY = {
 @pytest.mark.parametrize("name", KNOWN_EARLY)
 def test_early_stop_comes_at_the_step_after_which_the_answer_is_known(name):
     after, known, ids = KNOWN_EARLY[name]
-    for early_stop in (True, False):
+    for option in ({}, {"early_stop": True}, {"early_stop": False}):
         model = chain({B: {A: 1.0}, UNK: {A: 1.0}} | after)
-        ((found,),) = beam_search(model, random_sources(0, (2,)), alpha=0.0, max_extra=4, early_stop=early_stop)
-        assert found.ids == ids and (len(model.steps) == known) == early_stop
+        ((found,),) = beam_search(model, random_sources(0, (2,)), alpha=0.0, max_extra=4, **option)
+        assert found.ids == ids and (len(model.steps) == known) == option.get("early_stop", True)
+
+
+def test_a_beam_may_be_wider_than_the_vocabulary():
+    (found,) = beam_search(ChainModel(np.zeros((5, 5))), random_sources(0, (2,)), beam_size=12, n_best=12, max_extra=0)
+    assert len(found) == 7 and all(token not in (PAD, BOS) for hypothesis in found for token in hypothesis.ids)
 
 
 def test_the_defaults_of_searches_are_those_of_the_paper():
@@ -221,11 +226,13 @@ def test_an_empty_line_gives_an_empty_output(tokenizer):
     for beam_size in (1, 4):
         assert translate_lines(model, tokenizer, ["", "  \t"], TranslationConfig(beam_size=beam_size)) == ["", ""]
     assert translate_lines(model, tokenizer, [""], TranslationConfig(), n_best=2) == [[""]]
+    assert search_lines(model, tokenizer, [""], TranslationConfig()) == [[Hypothesis([], 0.0, 0.0)]]
     assert translate_lines(model, tokenizer, [], TranslationConfig()) == []
 
 
 def test_the_progress_bar_counts_every_line(tokenizer, capsys):
-    translate_lines(model_for(tokenizer), tokenizer, LINES, TranslationConfig(max_extra=1))
+    for function in (search_lines, translate_lines):
+        function(model_for(tokenizer), tokenizer, LINES, TranslationConfig(max_extra=1))
     assert capsys.readouterr().err == ""
     translate_lines(model_for(tokenizer), tokenizer, LINES, TranslationConfig(max_extra=1), progress=True)
     shown = capsys.readouterr()
