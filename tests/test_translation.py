@@ -151,7 +151,7 @@ def test_the_probabilities_of_few_rows_are_in_memory_at_a_time():
 
 def test_a_hypothesis_cannot_be_changed():
     with pytest.raises(FrozenInstanceError):
-        Hypothesis([4], -1.0, -1.0).score = 0.0
+        Hypothesis.from_tokens([4], -1.0, alpha=0.6).score = 0.0
 
 
 BAD_ALPHAS = [(search, {"alpha": alpha}) for search in (greedy_search, beam_search) for alpha in (-0.1, 100.1, np.nan)]
@@ -243,6 +243,9 @@ def test_the_progress_bar_counts_every_line(tokenizer, capsys):
 def test_batches_keep_to_their_budget(tokenizer, monkeypatch):
     model, encode, shapes = model_for(tokenizer), Transformer.encode, []
     monkeypatch.setattr(Transformer, "encode", lambda self, ids: shapes.append(ids.shape) or encode(self, ids))
+    search_lines(model, tokenizer, LINES, TranslationConfig(beam_size=2, batch_tokens=1, max_extra=0))
+    assert [n for n, _ in shapes] == [1] * 5  # a line at least, whatever the budget
+    shapes.clear()
     search_lines(model, tokenizer, LINES * 5, TranslationConfig(beam_size=2, batch_tokens=200, max_extra=0))
     assert sum(n for n, _ in shapes) == 25  # all lines but the empty ones
     assert len(shapes) > 1
