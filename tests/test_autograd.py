@@ -222,7 +222,7 @@ def test_an_array_of_any_library_is_taken_as_it_is():
 
     array = np.ones(3).view(OtherArray)
     assert Tensor(array).data is array
-    assert Tensor(memoryview(np.ones(3))).shape == (3,)
+    assert isinstance(Tensor(memoryview(array)).data, np.ndarray)
 
 
 def test_an_optional_input_may_be_none(rng):

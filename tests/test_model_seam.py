@@ -120,7 +120,7 @@ def test_a_language_model_knows_the_tokens_of_its_prompts():
 
 
 @pytest.mark.parametrize(("positions", "limits"), [("learned", [8, 8]), ("sinusoidal", [55, 51])])
-def test_a_source_takes_no_position_of_the_output_and_sinusoids_have_no_last_one(positions, limits):
+def test_a_source_takes_no_position_of_the_output_and_sinusoids_never_end(positions, limits):
     config = ModelConfig(
         **SHAPE, positions="".join([*positions]), max_positions=8
     )  # a string of its own, as from a file

@@ -6,7 +6,7 @@ import sys
 import time
 from collections import Counter
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 
 import pytest
@@ -55,14 +55,15 @@ class Selection:
     def tests_of(self, file: str, place: range, budget: float) -> list[str]:
         """The tests that execute the statement around these lines (from 0), the fastest and most direct first.
 
-        A statement that is executed on import, such as a constant, has the tests that execute any line of the file.
+        A statement that is executed on import, such as a constant, has the tests that execute any function of the file,
+        or all tests.
 
         budget: CPU seconds that they take in all, at most
         """
         source, lines = Path(file).read_text(), self.lines.get(file, {})
         found = self._executing(lines, statement_lines(source, place.start + 1))
         if not found and not body_lines(source, place.start + 1):
-            found = self._executing(lines, lines) or set(self.seconds)
+            found = self._executing(lines, filter(partial(body_lines, source), lines)) or set(self.seconds)
         chosen, total = [], 0.0
         for test in sorted(found, key=lambda test: (self.seconds[test] * self.breadth[test], test)):
             total += self.seconds[test]
@@ -101,6 +102,7 @@ def statement_lines(source: str, number: int) -> range:
     return best
 
 
+@cache
 def body_lines(source: str, number: int) -> range:
     """The lines of the body of the function around a line, the outermost; an empty range outside of functions."""
     bodies = [
