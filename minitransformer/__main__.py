@@ -1,11 +1,17 @@
-"""``python -m minitransformer`` is the same as the command ``minitransformer``."""
+"""``python -m minitransformer``, and the command ``minitransformer``, which is the same."""
 
 import signal
 import sys
 
-if __name__ == "__main__":
-    before = signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C during the imports: no traceback
-    from minitransformer.cli.main import main
+
+def main() -> int:
+    """`cli.main.main`, without a traceback if Ctrl-C comes during its imports."""
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from minitransformer.cli.main import main as run_command
 
     signal.signal(signal.SIGINT, before)
+    return run_command()
+
+
+if __name__ == "__main__":
     sys.exit(main())

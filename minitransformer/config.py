@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
-from minitransformer.errors import ConfigError
-from minitransformer.settings import Section, option, read_toml, section_from, with_settings
+from minitransformer.errors import ConfigError, quoted
+from minitransformer.settings import Section, check_retired_keys, option, read_toml, section_from, with_settings
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
 """Ids that every vocabulary reserves: padding, begin of sentence, end of sentence, unknown."""
@@ -21,7 +21,7 @@ KERNEL_MODES = ("simple", "fast")
 class ModelConfig(Section):
     """The shape of the model  [sec. 3, sec. 5.4, Table 3]."""
 
-    kind: str = option("transformer", "which model is built: transformer, language_model, or one that was registered")
+    kind: str = option("transformer", "model: transformer, language_model, recurrent, or one that was registered")
     vocab_size: int = option(0, "V, tokens of the vocabulary (0: taken from the tokenizer)", low=0)
     n_layers: int = option(6, "N, layers of the encoder and of the decoder", low=0, high=1000)
     d_model: int = option(512, "width of the residual stream", low=1)
@@ -38,11 +38,31 @@ class ModelConfig(Section):
     max_positions: int = option(512, "longest sentence with learned positions, tokens", low=1)
     tie_embeddings: bool = option(True, "one matrix for both embeddings and the output projection")
     attention_bias: bool = option(False, "biases on W^Q, W^K, W^V, W^O")
+    attention: str = option(
+        "dot",
+        "how a recurrent decoder attends to the source; none: it has the encoder's last state alone",
+        choices=("dot", "additive", "none"),
+    )
+    encoder: str = option(
+        "self_attention", "what joins positions in an encoder layer", choices=("self_attention", "convolution")
+    )
+    kernel_size: int = option(3, "k, positions that a convolution joins, an odd number", low=1)
+    dilation: int = option(1, "factor by which the distance of these positions grows from layer to layer", low=1)
+    attention_window: int = option(
+        0, "r, positions on each side to which self-attention is restricted (0: attends to all)", low=0
+    )
     dtype: str = option("float32", "floating-point type of parameters", choices=("float32", "float64"))
 
     def __post_init__(self):
         super().__post_init__()
-        for name in ("d_k", "d_v"):
+        for (key, choice), unused in UNUSED_KEYS.items():
+            for name in unused if getattr(self, key) == choice else ():
+                default, value = type(self).__dataclass_fields__[name].default, getattr(self, name)
+                if value != default:
+                    raise ConfigError(f"model.{name} must be left out where model.{key} is {choice}, got {value}")
+        if self.kernel_size % 2 == 0:
+            raise ConfigError(f"model.kernel_size must be odd, got {self.kernel_size}")
+        for name in () if self.kind == "recurrent" else ("d_k", "d_v"):
             if getattr(self, name) == 0:
                 if self.d_model % self.n_heads:
                     raise ConfigError(
@@ -68,6 +88,17 @@ class ModelConfig(Section):
             raise ConfigError(f"table3: row must be one of {', '.join(TABLE3_ROWS)}, got {row!r}")
         return cls(**{"vocab_size": vocab_size} | TABLE3_ROWS[row] | changes)
 
+
+UNUSED_KEYS: dict[tuple[str, str], list[str]] = {
+    ("kind", "transformer"): ["attention"],
+    ("kind", "language_model"): "attention attention_window encoder".split(),
+    ("kind", "recurrent"): (
+        "d_ff n_heads d_k d_v p_drop_attention p_drop_ffn norm positions max_positions attention_bias "
+        "attention_window encoder"
+    ).split(),
+    ("encoder", "self_attention"): ["kernel_size", "dilation"],
+}
+"""Keys that a model does not read where another key has this value: anything but their default is refused."""
 
 # What each row changes from the base model  [Table 3].
 TABLE3_ROWS: dict[str, dict] = {
@@ -154,6 +185,10 @@ class TrainingConfig(Section):
     beta2: float = option(0.98, "Adam's decay of the mean squared gradient", low=0, high=0.999999)
     eps: float = option(1e-9, "Adam's epsilon", low=1e-16)
     clip_norm: float = option(0.0, "larger gradients are scaled to this norm (0: no clipping, as the paper)", low=0)
+    skip_nonfinite: bool = option(
+        False,
+        "skip updates whose loss or gradient is NaN or infinite (false: stop; on a GPU at most 15 updates later)",
+    )
     log_every: int = option(50, "updates between two lines of metrics", low=1)
     validate_every: int = option(1000, "updates between two validations (0: never)", low=0)
     validate_bleu: bool = option(False, "also translate the validation text greedily and score it")
@@ -171,9 +206,10 @@ class TrainingConfig(Section):
 class TranslationConfig(Section):
     """How sentences are decoded  [sec. 6.1]."""
 
-    beam_size: int = option(4, "hypotheses kept per sentence (1: greedy; paper: 4)", low=1)
+    beam_size: int = option(4, "hypotheses kept per sentence (1: greedy; paper: 4)", low=1, high=1000)
     alpha: float = option(0.6, "exponent of the length penalty ((5 + |Y|) / 6)^alpha (paper: 0.6)", low=0, high=100)
     max_extra: int = option(50, "maximum output length minus input length, tokens (paper: 50)", low=0, high=100000)
+    max_input_length: int = option(1024, "longer lines are reported, not translated, tokens", low=1)
     batch_tokens: int = option(4096, "padded source tokens translated together, times beam_size, at most", low=1)
 
 
@@ -190,10 +226,11 @@ class Config:
     @classmethod
     def from_dict(cls, tables: dict, where: str = "config") -> "Config":
         sections = {spec.name: spec.default_factory for spec in fields(cls)}
+        check_retired_keys(tables, where)
         made = {}
         for name, table in tables.items():
             if name not in sections:
-                raise ConfigError(f"{where}: unknown section [{name}]; known: {', '.join(sections)}")
+                raise ConfigError(f"{where}: unknown section {quoted(name)}; known: {', '.join(sections)}")
             made[name] = section_from(sections[name], table, where)
         return cls(**made)
 

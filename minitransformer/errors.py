@@ -35,6 +35,14 @@ class AutogradError(MiniTransformerError, RuntimeError):
     """An operation that the tape does not support."""
 
 
+class AnomalyError(MiniTransformerError, FloatingPointError):
+    """Within ``detect_anomaly`` a rule gave NaN or infinity; ``leaf`` is the nearest leaf it was computed from."""
+
+    def __init__(self, message: str, leaf: object = None):
+        super().__init__(message)
+        self.leaf = leaf
+
+
 class BackendError(MiniTransformerError, RuntimeError):
     """The requested array library or device is not usable here."""
 
@@ -53,6 +61,15 @@ class TrainingError(MiniTransformerError, RuntimeError):
 
 class RanksError(MiniTransformerError, RuntimeError):
     """The ranks of a job do not agree; all of them raise it with the same message, which names the rank."""
+
+
+def quoted(value: object, longest: int = 100) -> str:
+    """``value``, which came from outside, as a message shows it: its ``repr``, which is escaped, and shortened."""
+    try:
+        text = repr(value[: longest + 1] if isinstance(value, str | bytes) else value)
+    except ValueError:  # Python refuses to print integers of thousands of digits
+        return "a number of thousands of digits"
+    return text if len(text) <= longest else f"{text[:longest]}..."
 
 
 def install_hint(extra: str) -> str:

@@ -1,11 +1,14 @@
 """Files and folders that are written whole or not at all."""
 
+import errno
 import os
 import secrets
 import shutil
 import stat
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from glob import escape
 from pathlib import Path
 from typing import BinaryIO
 
@@ -25,6 +28,19 @@ def ordinary_file(path: str | Path) -> Path:
         kind = "folder" if os.path.isdir(path) else "device or pipe"
         raise ConfigError(f"output must be an ordinary file, got the {kind} {path}")
     return Path(os.path.realpath(path))
+
+
+def read_bounded(path: str | Path, limit: int) -> bytes:
+    """The bytes of a file.
+
+    Raises:
+        OSError: it cannot be read; EFBIG if it has more than ``limit`` bytes, as a device that never ends has.
+    """
+    with open(path, "rb") as file:
+        data = file.read(limit + 1)
+    if len(data) > limit:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
+    return data
 
 
 def write_atomically(path: str | Path, write: Callable[[BinaryIO], object]) -> None:
@@ -56,6 +72,13 @@ def write_atomically(path: str | Path, write: Callable[[BinaryIO], object]) -> N
         raise
 
 
+def cannot_be_written(error: OSError) -> str:
+    """Why a file cannot be written, and what to do: for messages, after its name."""
+    is_full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    remedy = "make room on its disk" if is_full else "choose a folder that can be written"
+    return f"cannot be written: {error.strerror}; {remedy}"
+
+
 def write_text(path: str | Path, text: str) -> None:
     """`write_atomically` of a text in UTF-8."""
     write_atomically(path, lambda file: file.write(text.encode("utf-8")))
@@ -73,21 +96,24 @@ def remove_temporaries(folder: str | Path, pattern: str) -> None:
 
 @contextmanager
 def staging_folder(path: Path) -> Iterator[Path]:
-    """A new, empty folder, deleted at the end of the block: rename the folder, or files in it, to keep them.
+    """A new, empty folder beside ``path``, deleted at the end of the block: rename it, or files in it, to keep them.
 
-    A folder ``path`` that a killed process left behind is deleted first.
+    Its name, like that of a temporary file, is random, so that nobody can have put a link there. Folders that killed
+    processes left behind are deleted first.
     """
-    shutil.rmtree(path, ignore_errors=True)
-    path.mkdir(parents=True)
+    for stray in path.parent.glob(TEMPORARY.format(escape(path.name), "[0-9a-f]" * 16)):
+        shutil.rmtree(stray, ignore_errors=True)  # refuses a link
+    folder = path.with_name(TEMPORARY.format(path.name, secrets.token_hex(8)))
+    folder.mkdir(parents=True)
     try:
-        yield path
+        yield folder
     finally:
-        shutil.rmtree(path, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _sync_folder(folder: Path) -> None:
-    if os.name != "posix":
-        return  # elsewhere a folder cannot be opened, and the rename is on the disk already
+    if sys.platform == "win32":
+        return  # a folder cannot be opened there, and the rename is on the disk already
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)  # the rename itself

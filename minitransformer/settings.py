@@ -10,10 +10,14 @@ from dataclasses import field, fields
 from pathlib import Path
 from typing import Any
 
-from minitransformer.errors import ConfigError
+from minitransformer.errors import ConfigError, quoted
+from minitransformer.files import read_bounded
 from minitransformer.retired_keys import RETIRED_KEYS
 
 KINDS = {int: "a whole number", float: "a number", str: "a string", bool: "true or false"}
+
+MAX_TOML, MAX_DOTS = 1 << 18, 100
+"""Bytes of the longest file, and dots of the longest key (or other line) in it."""
 
 HIGHEST = {int: 2**31 - 1, float: sys.float_info.max}
 """The maximum of a number whose option has none: what fits into an id, and everything but infinity."""
@@ -43,17 +47,23 @@ def section_from(section: type, table: object, where: str) -> Any:
     """The ``section`` with the values of a table; error messages begin with ``where``, the file."""
     name = section_name(section)
     if not isinstance(table, dict):
-        raise ConfigError(f"{where}: [{name}] must be a table, got {_shown(table)}")
+        raise ConfigError(f"{where}: [{name}] must be a table, got {quoted(table)}")
     known = [spec.name for spec in fields(section)]
     for key in table:
-        if key not in known and f"{name}.{key}" in RETIRED_KEYS:
-            raise ConfigError(f"{where}: {name}.{key} is now called {RETIRED_KEYS[f'{name}.{key}']}")
         if key not in known:
-            raise ConfigError(f"{where}: unknown key {_shown(key)} in [{name}]; known: {', '.join(known)}")
+            raise ConfigError(f"{where}: unknown key {quoted(key)} in [{name}]; known: {', '.join(known)}")
     try:
         return section(**table)
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from None
+
+
+def check_retired_keys(tables: dict, where: str) -> None:
+    """Raises ConfigError if keys of older configs are in the tables; it names all of them, and their new names."""
+    keys = (f"{name}.{key}" for name, table in tables.items() if isinstance(table, dict) for key in table)
+    renamed = [f"{key} is now called {RETIRED_KEYS[key]}" for key in keys if key in RETIRED_KEYS]
+    if renamed:
+        raise ConfigError(f"{where}: {'; '.join(renamed)}")
 
 
 def describe(config: type) -> list[tuple[str, str, Any, str]]:
@@ -77,7 +87,7 @@ def read_toml(path: str | Path) -> dict:
         ConfigError: no such file, not UTF-8 or not TOML.
     """
     try:
-        return tomllib.loads(Path(path).read_bytes().decode("utf-8-sig"))
+        return _parsed(read_bounded(path, MAX_TOML).decode("utf-8-sig"))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -87,6 +97,14 @@ def read_toml(path: str | Path) -> dict:
         raise ConfigError(f"{path}: must be TOML: {error}") from error
 
 
+def _parsed(text: str) -> dict:
+    """The tables of a text, else ValueError or RecursionError. tomllib takes memory quadratic in the parts of a key."""
+    lines = (line for line in text.split("\n") if not line.lstrip().startswith("#"))
+    if any(line.count(".") > MAX_DOTS for line in lines):
+        raise ValueError(f"a line must have at most {MAX_DOTS} dots")
+    return tomllib.loads(text)
+
+
 def with_settings(tables: dict, settings: Sequence[str]) -> dict:
     """A copy of ``tables`` with each ``section.key=value`` applied; the value is TOML, a bare word is a string."""
     tables = {name: dict(table) for name, table in tables.items()}
@@ -94,17 +112,17 @@ def with_settings(tables: dict, settings: Sequence[str]) -> dict:
         key, equals, text = setting.partition("=")
         section, dot, name = key.strip().partition(".")
         if not equals or not dot or "\n" in setting:
-            raise ConfigError(f"--set must look like section.key=value, got {_shown(setting)}")
+            raise ConfigError(f"--set must look like section.key=value, got {quoted(setting)}")
         tables.setdefault(section, {})[name] = _value_of(text.strip(), setting)
     return tables
 
 
 def _value_of(text: str, setting: str) -> Any:
     try:
-        return tomllib.loads(f"value = {text}")["value"]
+        return _parsed(f"value = {text}")["value"]
     except (ValueError, RecursionError) as error:
         if text.startswith(('"', "'", "[", "{")):
-            raise ConfigError(f"--set must give a word or a TOML value, got {_shown(setting)}: {error}") from error
+            raise ConfigError(f"--set must give a word or a TOML value, got {quoted(setting)}: {error}") from error
         return text
 
 
@@ -112,24 +130,16 @@ def _checked(key: str, value: Any, spec) -> Any:
     """``value`` if it has the type and range of ``spec`` (an int may stand for a float), else ConfigError."""
     wanted = spec.type
     if type(value) is not wanted and (wanted, type(value)) != (float, int):
-        raise ConfigError(f"{key} must be {KINDS[wanted]}, got {_shown(value)}")
+        raise ConfigError(f"{key} must be {KINDS[wanted]}, got {quoted(value)}")
     limits = spec.metadata
     if limits["choices"] and value not in limits["choices"]:
-        raise ConfigError(f"{key} must be one of {', '.join(limits['choices'])}, got {_shown(value)}")
+        raise ConfigError(f"{key} must be one of {', '.join(limits['choices'])}, got {quoted(value)}")
     if wanted is str and any(mark in value for mark in "\0\n\r"):
-        raise ConfigError(f"{key} must be one line of text, got {_shown(value)}")
+        raise ConfigError(f"{key} must be one line of text, got {quoted(value)}")
     high = HIGHEST.get(wanted) if limits["high"] is None else limits["high"]
     # Written as "not inside" so that nan, which compares false with everything, is refused too.
     if limits["low"] is not None and not value >= limits["low"]:
-        raise ConfigError(f"{key} must be at least {limits['low']}, got {_shown(value)}")
+        raise ConfigError(f"{key} must be at least {limits['low']}, got {quoted(value)}")
     if high is not None and not value <= high:
-        raise ConfigError(f"{key} must be at most {high}, got {_shown(value)}")
+        raise ConfigError(f"{key} must be at most {high}, got {quoted(value)}")
     return wanted(value)
-
-
-def _shown(value: Any) -> str:
-    try:
-        text = repr(value)
-    except ValueError:  # Python refuses to print integers of thousands of digits
-        return "a number of thousands of digits"
-    return text if len(text) <= 100 else f"{text[:100]}..."

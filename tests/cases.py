@@ -104,6 +104,15 @@ def as_tuple(outputs) -> tuple:
     return outputs if isinstance(outputs, tuple) else (outputs,)
 
 
+def padding(*lengths: int) -> np.ndarray:
+    """True at the tokens of rows of these lengths, padded to the longest."""
+    return np.arange(max(lengths)) < np.array(lengths)[:, None]
+
+
+WORDS = (2, 3, 9, 5), (2, 3, 9, 5), (2, 3, 9, 4)
+GRU = (3, 4, 5), (3, 6), (5, 18), (6, 18), (18,), (18,)
+
+
 def _arithmetic(name: str) -> list[Case]:
     return [
         case(name, "same shapes", (3, 4), (3, 4), draw=positive),
@@ -134,6 +143,7 @@ CASES = [
     case("exp", "a matrix", (3, 4)),
     case("log", "a matrix", (3, 4), draw=positive),
     case("relu", "a matrix", (5, 6)),
+    case("tanh", "a matrix", (5, 6)),
     *_reduction("sum"),
     *_reduction("mean"),
     *_reduction("max"),
@@ -169,6 +179,22 @@ CASES = [
     case("attention", "empty rows", (2, 4, 5), (2, 6, 5), (2, 6, 7), mask=mask_with_empty_rows((2, 4, 6))),
     case("attention", "dropout", (2, 4, 5), (2, 6, 5), (2, 6, 7), keep=booleans((2, 4, 6)), p_drop=0.3),
     case("attention", "one head", (4, 5), (6, 5), (6, 7), mask=mask((4, 6)), keep=booleans((4, 6)), p_drop=0.3),
+    case("restricted_attention", "both sides", *WORDS, window=(2, 2)),
+    case("restricted_attention", "one side", *WORDS, window=(3, 0)),
+    case("restricted_attention", "padding", *WORDS, window=(1, 2), mask=padding(9, 5)[:, None, None]),
+    case("restricted_attention", "dropout", *WORDS, window=(2, 1), keep=booleans((2, 3, 9, 4)), p_drop=0.3),
+    case("restricted_attention", "wider than the sentence", *WORDS, window=(30, 20)),
+    case("additive_attention", "plain", (2, 4, 5), (2, 6, 5), (2, 6, 7), (5,)),
+    case("additive_attention", "padding", (2, 4, 5), (2, 6, 5), (2, 6, 7), (5,), mask=mask((2, 1, 6))),
+    case("convolution", "k of 3", (2, 7, 4), (3, 4, 5), (5,)),
+    case("convolution", "dilated, padding", (2, 9, 4), (3, 4, 5), (5,), dilation=2, mask=padding(9, 4)),
+    case("convolution", "wider than the sentence", (2, 3, 4), (5, 4, 4), (4,), dilation=4),
+    case("convolution", "one position", (2, 3, 4), (1, 4, 5), (5,)),
+    case("gru_cell", "one step", (3, 4), (3, 5), (4, 15), (5, 15), (15,), (15,)),
+    case("gru_cell", "a batch of two axes", (2, 3, 4), (2, 3, 5), (4, 15), (5, 15), (15,), (15,)),
+    case("gru", "no padding", *GRU),
+    case("gru", "padding", *GRU, mask=padding(4, 1, 2)),
+    case("gru", "backwards in time, padding", *GRU, mask=padding(2, 4, 1), reverse=True),
     case("layer_norm", "a batch", (2, 3, 8), (8,), (8,)),
     case("layer_norm", "large eps", (5, 8), (8,), (8,), eps=0.3),
     case("feed_forward", "plain", (2, 3, 4), (4, 6), (6,), (6, 4), (4,)),

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 
+import numpy as np
 from tiny_run import tiny_config, tiny_corpus
 
 from minitransformer.cli.common import print_line
@@ -62,10 +63,18 @@ def plant(fault: str, update: int) -> None:
         trainer.Validation.measure = lambda *arguments: time.sleep(4) or measure(*arguments)
         return
 
-    def step(*arguments, **options):
-        if options["update"] == update:
+    undamaged = []
+
+    def step(model, *arguments, **options):
+        values = model.parameters.data
+        if undamaged:
+            values[...] = undamaged.pop()
+        if options["update"] == update and fault == "nan":  # for this update alone
+            undamaged.append(values.copy())
+            values.fill(np.nan)
+        elif options["update"] == update:
             FAULTS[fault]()
-        return train_step(*arguments, **options)
+        return train_step(model, *arguments, **options)
 
     trainer.train_step = step
 

@@ -53,6 +53,7 @@ def prepared(tmp_path_factory) -> Path:
         Path("text.npz").write_text("this is no checkpoint\n")
         Path("short.de").write_text("c b a\n")
         Path("empty.de").write_text("")
+        Path("blank.de").write_text(" \n" * 40)
         Path("latin1.de").write_bytes(b"c b a\nk\xf6nnen\n" * 20)
         Path("cut.txt").write_text(Path("bpe.txt").read_text()[:-40])
         Path("metrics.jsonl").write_text('{"kind": "train", "update": 1}\nnot json\n')
@@ -90,7 +91,11 @@ CASES = [
     ("bpe train empty.de -o b.txt", "empty.de: must have at least one line"),
     (f"{TRAIN} --set data.train_tgt=latin1.de", "latin1.de:2: must be UTF-8, got byte 0xf6"),
     (f"{TRAIN} --set data.train_src=none.en", "none.en: cannot be read: No such file"),
-    (TRANSLATE, "12", b"a\n" + b"a b c " * 10 + b"\n"),  # more tokens than learned positions
+    (
+        TRANSLATE,
+        "line 2 must have at most 11 tokens (model.max_positions = 12, EOS takes one), got at least 1",
+        b"a\n" + b"a b c " * 10 + b"\n",
+    ),
     (TRANSLATE, "standard input:2: must be UTF-8, got byte 0xf6", b"a b\nk\xf6nnen\n"),
     # Configs
     ("train none.toml", "none.toml: cannot be read: No such file"),
@@ -98,7 +103,10 @@ CASES = [
     ("train 'a\nb.toml'", "minitransformer train: a b.toml: cannot be read"),
     (f"{TRAIN} --set model.layers=2", "unknown key 'layers' in [model]; known: kind"),
     (f"{TRAIN} --set model.n_layers=two", "model.n_layers must be a whole number, got 'two'"),
-    (f"plan run.toml --set model.d_model={2**31 - 2}", "not enough memory (a parameter has the shape (2147483646, "),
+    (
+        f"plan run.toml --set model.d_model={2**31 - 2}",
+        "model: a parameter must have at most 2^60 values, got the shape (2147483646, ",
+    ),
     # Vocabularies
     (f"{TRAIN} --set data.tokenizer=", "data.tokenizer must be a path"),
     (f"{TRAIN} --set data.tokenizer=cut.txt", "cut.txt:"),
@@ -120,17 +128,20 @@ CASES = [
     (f"{TRANSLATE} --beam-size 0", "translation.beam_size must be at least 1, got 0"),
     (f"{TRANSLATE} --n-best 9", "--n-best must be from 1 to the beam size 4, got 9"),
     (f"{ATTENTION} -o a.png --layer 2", "--layer must be from 1 to 1, got 2"),
+    (f"{ATTENTION} --tgt '{'b ' * 300}' -o a.png", "--tgt must have at most 250 tokens, got"),
     (f"{ATTENTION} -o a.png --head 3", "head must be from 1 to 2, got 3"),
     (
         f"{EVALUATE} --ref train.de --ablation",
         "model.npz must hold the number of checkpoints asked for, got 0, asked 5",
     ),
+    (f"{EVALUATE} --ref blank.de --ablation", "blank.de: the references must have at least one word, got none"),
     (f"{EVALUATE} --ref train.de --last 2", "--last must stand with --ablation"),
     ("plot curves metrics.jsonl -o a.png", "metrics.jsonl:2 must be a JSON object"),
     ("plot curves a=metrics.jsonl a=b.jsonl -o a.png", "every run must have its own label"),
     ("data get none", "the name must be one of multi30k"),
     ("data get multi30k --from folder --to d", "data get: folder must contain train.en"),
     ("trian", "invalid choice: 'trian'"),
+    ("doctor 'a\nb\x1b[31m'", r"unrecognized arguments: a b\x1b[31m; see"),
     ("", "the following arguments are required: COMMAND; see minitransformer --help"),
     ("train", "the following arguments are required: CONFIG; see minitransformer train --help"),
     (f"{TRANSLATE} --alpha much", "argument --alpha: invalid float value: 'much'"),

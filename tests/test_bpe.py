@@ -3,6 +3,7 @@
 import doctest
 import gzip
 import random
+import time
 from collections import Counter
 from functools import reduce
 from itertools import islice
@@ -12,7 +13,7 @@ from odd_text import TEXT, random_line
 
 from minitransformer.errors import DataError
 from minitransformer.text import Tokenizer, bpe, read_lines, word_counts
-from minitransformer.text.bpe import apply_merges, count_pairs, merge_pair, naive_merges
+from minitransformer.text.bpe import apply_merges, apply_merges_to_long_word, count_pairs, merge_pair, naive_merges
 from minitransformer.text.bpe_arrays import learn_merges
 from minitransformer.text.pretokenizers import END, PRETOKENIZERS, ByteLevel, EndOfWord
 from minitransformer.text.word_counts import count_words, count_words_in_files
@@ -117,6 +118,7 @@ def test_applying_merges_is_merging_each_pair_in_turn(rng, pretokenizer):
         ranks = {pair: rank for rank, pair in enumerate(merges)}
         for symbols, _ in random_table(rng, pretokenizer, "abc"):  # words of the training text and others
             assert apply_merges(symbols, ranks) == reduce(merge_pair, merges, symbols)
+            assert apply_merges_to_long_word(symbols, ranks) == reduce(merge_pair, merges, symbols)
 
 
 def test_of_equally_frequent_pairs_the_one_that_sorts_last_is_merged_first():
@@ -167,3 +169,16 @@ def test_the_end_mark_distinguishes_the_last_character_of_a_word():
     assert EndOfWord.symbols("aba") == ["a", "b", "a" + END]
     merges = list(learn_merges([(EndOfWord.symbols("aba"), 2)]))
     assert merges == [("b", "a</w>"), ("a", "ba</w>")]
+
+
+def test_a_word_of_any_length_is_merged_as_a_short_one_and_in_bounded_time(rng):
+    tokenizer = Tokenizer.train(["".join(rng.choice(list("abc"), 12)) for _ in range(300)], 200, mode="words")
+    ranks = {pair: rank for rank, pair in enumerate(tokenizer.merges)}
+    for length in (255, 256, 257, 2_000):
+        word = "".join(rng.choice(list("abcd"), length))
+        expected = [part.replace("@@", "") for part in tokenizer.segment(word).split(" ")]
+        merged = apply_merges(EndOfWord.symbols(word), ranks)
+        assert [symbol.removesuffix(END) for symbol in merged] == expected
+    start = time.process_time()
+    tokenizer.encode("".join(rng.choice(list("abc"), 100_000)))
+    assert time.process_time() - start < 10.0

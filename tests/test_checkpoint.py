@@ -15,7 +15,7 @@ from minitransformer.checkpoints import (
     save_checkpoint,
 )
 from minitransformer.checkpoints.header import slices
-from minitransformer.errors import CheckpointError
+from minitransformer.errors import AutogradError, CheckpointError
 from minitransformer.models import Transformer
 from minitransformer.optim import Adam
 from minitransformer.text import Tokenizer
@@ -102,6 +102,17 @@ def test_parameters_are_found_by_name_when_the_layout_has_changed(state, saved, 
     moved = replace(loaded, table=table, parameters=np.concatenate(vectors), adam_m=None, adam_v=None)
     moved.save(tmp_path / "moved.npz")
     np.testing.assert_array_equal(load_model(tmp_path / "moved.npz")[0].parameters.data, model.parameters.data)
+
+
+def test_a_model_that_was_changed_is_not_saved_with_its_old_parameters(state, saved):
+    config, model, optimizer = state
+    before = saved.read_bytes()
+    with pytest.raises(CheckpointError, match="the optimizer must be one of model.parameters, got another's"):
+        save_checkpoint(saved, model, Adam(Transformer(config.model).parameters), update=8, config=config)
+    model.encoder.layers[0] = Transformer(config.model, seed=9).encoder.layers[0]
+    with pytest.raises(AutogradError, match="the model must have the parameters it was built with, got 11 new ones"):
+        save_checkpoint(saved, model, optimizer, update=8, config=config)
+    assert saved.read_bytes() == before
 
 
 def test_a_failed_write_leaves_the_old_file_whole_and_nothing_else(state, saved, monkeypatch):

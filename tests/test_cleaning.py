@@ -17,6 +17,15 @@ from minitransformer.text.cleaning import REASONS, Rules, SeenHashes, clean, nor
 LATIN = Rules(src_script="Latin", tgt_script="Latin")
 
 
+@pytest.mark.parametrize("between", ["", "\x07"])
+def test_a_line_of_combining_marks_takes_no_quadratic_time(between):
+    """400,000 of them once took more than half an hour."""
+    marks = (between + "\u0301" + between + "\u0316") * 200_000
+    shown = normalised(f"a b{marks}c d")
+    assert shown.startswith("a b") and shown.endswith("c d") and len(shown) == len("a bc d") + 1000
+    assert normalised("x" + "\u0301\u0316" * 500 + " y" * 1000) == normalised("x" + "\u0301\u0316" * 500) + " y" * 1000
+
+
 @pytest.mark.parametrize(
     ("src", "tgt", "reason"),
     [
@@ -81,6 +90,17 @@ def test_every_pair_is_counted_once_and_duplicates_are_kept_once(processes, monk
     assert kept == [("a", "x"), ("a", "y"), ("e", "e")]
     assert counts == Counter(pairs=9, normalised=1, empty=1, ratio=1, script=1, duplicate=3, kept=3)
     assert counts["pairs"] == counts["kept"] + sum(counts[step] for step in REASONS)
+
+
+def test_tasks_of_long_lines_have_few_of_them(monkeypatch):
+    """5,000 lines of 16 MB would be 80 GB in one task."""
+    monkeypatch.setattr(text_processes, "MAX_CHARACTERS", 100)
+    pairs = [("a" * 30, "b" * 30)] * 5 + [("a", "b")] * 12_000
+    chunks = list(text_processes.in_chunks(pairs))
+    assert [pair for chunk in chunks for pair in chunk] == pairs
+    assert [len(chunk) for chunk in chunks[:3]] == [2, 2, 21]
+    monkeypatch.undo()
+    assert [len(chunk) for chunk in text_processes.in_chunks(pairs)] == [5000, 5000, 2005]
 
 
 @pytest.mark.parametrize("name", ["Klingon", "Latin}", " "])

@@ -1,6 +1,8 @@
 """The command line itself: help, version, and how a command ends that fails."""
 
+import io
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -10,7 +12,10 @@ from unittest.mock import Mock, patch
 import pytest
 
 from minitransformer.cli import doctor
+from minitransformer.cli.common import print_line
 from minitransformer.cli.main import Parser, build_parser, main
+from minitransformer.text import Tokenizer
+from minitransformer.training.progress import Progress
 
 
 def help_of(capsys, *command: str) -> str:
@@ -76,6 +81,73 @@ def test_an_interruption_and_a_lack_of_memory_end_in_one_line(error, code, text,
     assert message.startswith(text) and message.count("\n") == 1
 
 
+class Terminal(io.StringIO):
+    """Standard error as a terminal would show it: the text of each line after what erases it."""
+
+    def isatty(self) -> bool:
+        return True
+
+    def lines(self) -> list[str]:
+        return [line.rpartition("\x1b[K")[2] for line in self.getvalue().split("\n")]
+
+
+@pytest.mark.parametrize("stream", [Terminal, io.StringIO])
+def test_a_message_begins_on_a_line_of_its_own_though_a_bar_is_drawn(stream, monkeypatch):
+    """The bar is that of rank 0, which is never closed when the process that supervises it prints why the job ends."""
+    monkeypatch.setattr(sys, "stderr", stream())
+    bar = Progress(is_rank_0=True, with_bar=True).bar(0, 5000)
+    bar.refresh()
+    print_line("train", "rank 1 ended")
+    shown = sys.stderr
+    lines = shown.lines() if stream is Terminal else shown.getvalue().split("\n")
+    assert "0/5000" in shown.getvalue() and "minitransformer train: rank 1 ended" in lines
+    bar.close()
+
+
+LONG = "x\x1b[31m" * 2000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [f'["{LONG}"]', f'[model]\n"{LONG}" = 1', f'[model]\nkind = "{LONG}"', f'[training]\ndirectory = ["{LONG}"]'],
+    ids=["section", "key", "choice", "type"],
+)
+def test_messages_shorten_and_escape_what_is_in_a_config(text, tmp_path, capsys):
+    (tmp_path / "run.toml").write_text(text.replace("\x1b", "\\u001b"))
+    assert main(["train", str(tmp_path / "run.toml")]) == 2
+    check_short(capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    "text", [f"{LONG} b", f"a {LONG}", f"a b\na b {LONG}", f"a b\nab {LONG}"], ids=["left", "right", "three", "unknown"]
+)
+def test_messages_shorten_and_escape_merges(text, tmp_path, capsys):
+    (tmp_path / "codes").write_text(f"#version: 0.2\n{text}\n")
+    assert main(["bpe", "import", str(tmp_path / "codes"), "-o", str(tmp_path / "bpe")]) == 2
+    check_short(capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 5, -2, -1])
+@pytest.mark.parametrize("mode", ["words", "bytes"])
+@pytest.mark.parametrize("kept", [True, False])
+def test_messages_shorten_and_escape_vocabularies(number, mode, kept, tmp_path, capsys):
+    lines = Tokenizer.train(["ab ab ba", "ab ab abab"], 300, mode=mode).dumps().split("\n")
+    lines[number] = f"{lines[number] if kept else ''} {LONG}"
+    (tmp_path / "bpe").write_text("\n".join(lines))
+    assert main(["bpe", "export", str(tmp_path / "bpe"), "-o", str(tmp_path / "codes")]) == 2
+    check_short(capsys.readouterr().err)
+
+
+def check_short(error: str) -> None:
+    assert error.startswith("minitransformer") and error.count("\n") == 1 and error.endswith("\n")
+    assert "\x1b" not in error and len(error) < 800, error
+
+
+def test_ctrl_c_before_the_command_begins_gives_no_traceback(monkeypatch):
+    monkeypatch.setattr(Parser, "parse_args", Mock(side_effect=KeyboardInterrupt))
+    assert main(["data", "list"]) == 130
+
+
 @pytest.mark.parametrize("stream", ["stdin", "stdout", "stderr"])
 def test_a_closed_standard_stream_is_not_an_error(stream, monkeypatch):
     monkeypatch.setattr(sys, stream, None)
@@ -97,11 +169,16 @@ def test_a_full_disk_behind_standard_output_or_error_gives_no_traceback(monkeypa
         assert (result.returncode, result.stderr) == (0, b"")
 
 
-def test_ctrl_c_during_the_imports_gives_no_traceback(tmp_path):
+ENTRY_POINT = re.search("minitransformer = (.*):(.*)", (Path(__file__).parents[1] / "setup.cfg").read_text())
+AS_INSTALLED = f"import sys; from {ENTRY_POINT[1]} import {ENTRY_POINT[2]} as main; sys.exit(main())"
+
+
+@pytest.mark.parametrize("start", [["-m", "minitransformer"], ["-c", AS_INSTALLED]], ids=["module", "installed"])
+def test_ctrl_c_during_the_imports_gives_no_traceback(tmp_path, start):
     (tmp_path / "argparse.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
-    program = [sys.executable, "-m", "minitransformer", "data", "list"]
+    program = [sys.executable, *start, "data", "list"]
     interruptible = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.default_int_handler)}
-    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    environment = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{Path(__file__).parents[1]}"}
     result = subprocess.run(program, env=environment, stderr=subprocess.PIPE, **interruptible)
     assert (result.returncode, result.stderr) == (-signal.SIGINT, b"")
 

@@ -2,6 +2,7 @@
 
 import math
 import re
+import tracemalloc
 
 import pytest
 
@@ -35,7 +36,7 @@ def test_a_config_written_out_reads_back_equal(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[modle]\n", r"run.toml: unknown section \[modle\]; known: model, data, training, execution, translation"),
+        ("[modle]\n", r"run.toml: unknown section 'modle'; known: model, data, training, execution, translation"),
         ("model = 3\n", r"run.toml: \[model\] must be a table, got 3"),
         ("[model]\nlayers = 6\n", r"run.toml: unknown key 'layers' in \[model\]; known: kind, vocab_size, n_layers"),
         ("[model]\nn_layers = 6.0\n", r"model.n_layers must be a whole number, got 6.0"),
@@ -87,6 +88,15 @@ def test_a_retired_key_is_refused_with_its_new_name(tmp_path, key):
         load(tmp_path, "", f"{key}=1")
 
 
+def test_all_retired_keys_of_a_file_are_named_at_once(tmp_path):
+    text = "".join(f"{key} = 1\n" for key in RETIRED_KEYS)
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, text)
+    assert [part.split(" is now called ")[0] for part in str(caught.value).split(": ", 1)[1].split("; ")] == [
+        *RETIRED_KEYS
+    ]
+
+
 def test_a_file_that_is_not_there_or_not_utf8_is_named_with_its_line(tmp_path):
     path = tmp_path / "run.toml"
     with pytest.raises(ConfigError, match="run.toml: cannot be read: No such file"):
@@ -125,7 +135,7 @@ def test_settings_override_the_file_and_later_ones_override_earlier_ones(tmp_pat
         ("n_layers=3", "--set must look like section.key=value, got 'n_layers=3'"),
         ("model.n_layers", "--set must look like section.key=value"),
         ("model.layers=3", "with --set: unknown key 'layers'"),
-        ("models.n_layers=3", r"with --set: unknown section \[models\]"),
+        ("models.n_layers=3", r"with --set: unknown section 'models'"),
         ("model.n_layers=three", "with --set: model.n_layers must be a whole number, got 'three'"),
         ("model.n_layers=-1", "with --set: model.n_layers must be at least 0, got -1"),
         ("model.n_layers=3\nd_model=8", r"--set must look like section.key=value, got 'model.n_layers=3\\nd_model=8'"),
@@ -201,3 +211,18 @@ def test_every_key_is_described_with_a_default_that_is_its_own():
         assert len(meaning) > 10, key
     assert len(describe(Config)) == sum(len(section) for section in defaults.values())
     assert not any(isinstance(value, float) and math.isnan(value) for _, _, value, _ in describe(Config))
+
+
+def test_a_key_of_thousands_of_parts_is_refused_in_small_memory(tmp_path):
+    """tomllib keeps every prefix of a dotted key: 100,000 parts would take 40 GB."""
+    key = "a." * 2_000 + "a = 1"
+    (tmp_path / "run.toml").write_text(key)
+    for settings in ((), (f"model.kind={{{key}}}",)):
+        tracemalloc.start()
+        try:
+            with pytest.raises(ConfigError, match="a line must have at most 100 dots"):
+                Config.load(tmp_path / "run.toml", settings)
+            assert tracemalloc.get_traced_memory()[1] < 1_000_000
+        finally:
+            tracemalloc.stop()
+        (tmp_path / "run.toml").write_text("")

@@ -2,13 +2,17 @@
 
 import gzip
 import lzma
+import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from minitransformer.errors import DataError
+from minitransformer.config import Config
+from minitransformer.errors import ConfigError, DataError
 from minitransformer.text import Tokenizer, corpus, encode_parallel, read_lines, read_parallel
 from minitransformer.text.corpus import first_shifted, read_text, stream_parallel
+from minitransformer.training import read_metrics
 
 
 def write(path, text):
@@ -51,7 +55,7 @@ def test_an_empty_file_is_refused(tmp_path, name):
 def test_a_missing_file_and_a_folder_are_refused(tmp_path):
     with pytest.raises(DataError, match="none.en: cannot be read: No such file"):
         read_lines(tmp_path / "none.en")
-    with pytest.raises(DataError, match="cannot be read: Is a directory"):
+    with pytest.raises(DataError, match="cannot be read: (Is a directory|Permission denied)"):
         read_lines(tmp_path)
 
 
@@ -124,3 +128,31 @@ def test_lines_that_extend_over_several_blocks_are_read_whole(tmp_path, monkeypa
     for read in (read_lines, read_text):
         with pytest.raises(DataError, match=":11: must be UTF-8, got byte 0xff at byte 2 of the line"):
             read(path)
+
+
+@pytest.mark.parametrize("name", ["text", "text.gz", "text.xz"])
+def test_a_line_that_does_not_end_is_refused_by_its_number(tmp_path, name):
+    path = write(tmp_path / name, b"one\ntwo\n" + bytes(25_000_000))
+    tracemalloc.start()
+    try:
+        with pytest.raises(DataError, match=f"{name}:3: a line must have at most {corpus.MAX_LINE} bytes, got more"):
+            read_lines(path)
+        assert tracemalloc.get_traced_memory()[1] < 3 * corpus.MAX_LINE
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_text_read_as_one_string_has_a_longest_length(tmp_path):
+    assert len(read_text(write(tmp_path / "a.gz", "line\n" * 10))) == 50
+    with pytest.raises(DataError, match=f"must have at most {corpus.MAX_TEXT} bytes of text, got more"):
+        read_text(write(tmp_path / "a.gz", b"a line\n" * (corpus.MAX_TEXT // 7 + 1)))
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="this system has no /dev/zero")
+def test_a_device_that_never_ends_is_refused_by_every_reader():
+    """Each stops after the bytes that a file of its kind may have."""
+    for read, error in ((read_text, DataError), (read_lines, DataError), (read_metrics, DataError)):
+        with pytest.raises(error, match="/dev/zero"):
+            read("/dev/zero")
+    with pytest.raises(ConfigError, match="/dev/zero: cannot be read: File too large"):
+        Config.load("/dev/zero")

@@ -15,6 +15,7 @@ from minitransformer.kernels.cupy import sums
 from minitransformer.kernels.cupy.adam import adam
 from minitransformer.kernels.cupy.cast import cast_parameter
 from minitransformer.kernels.cupy.gemm import matmul
+from minitransformer.ops.projection_loss import projection_loss
 from minitransformer.ops.rule import Rule
 from minitransformer.optim import Adam
 
@@ -49,6 +50,44 @@ def test_nan_stays_nan_where_the_rule_has_nan(case, dtype, device):
     for y, want in zip(found, expected, strict=True):
         np.testing.assert_array_equal(np.isnan(device.get(y).astype(np.float32)), np.isnan(want))
         assert np.isnan(want).any()
+
+
+@pytest.mark.parametrize("vocab_size", [9, 700])
+def test_the_loss_of_huge_logits_is_that_of_their_differences(vocab_size, device, rng):
+    x, table = np.full((5, 4), 2.5e8, np.float32), np.ones((vocab_size, 4), np.float32)
+    table[rng.integers(0, vocab_size), 0] += 1e-7  # one logit is 64 larger, the next float32 after 1e9
+    options = {"targets": rng.integers(1, vocab_size, 5), "label_smoothing": 0.1}
+    (loss, nll), saved = device.kernels["projection_loss"].forward(
+        *placed(device, (x, table)), **placed(device, options)
+    )
+    grads = device.kernels["projection_loss"].backward(device.put(np.array(1.0, np.float32)), None, saved)
+    expected, saved = projection_loss.forward(x, table, **options)
+    for found, wanted in zip((loss, nll), expected, strict=True):
+        assert float(device.get(found)) == pytest.approx(float(wanted), rel=1e-5)
+    wanted_grads = projection_loss.backward(np.array(1.0, np.float32), None, saved)
+    for found, wanted, summand in zip(grads, wanted_grads, (table, x), strict=True):
+        np.testing.assert_allclose(device.get(found), wanted, rtol=0, atol=1e-5 * summand.max())
+
+
+def test_a_logit_that_is_nan_spoils_its_row_whichever_thread_meets_it(device, rng):
+    x, table = rng.standard_normal((3, 4)), rng.standard_normal((300, 4))
+    table[rng.integers(0, 300)] = np.nan
+    options = {"targets": np.array([5, 6, 7])}
+    losses = value(device.kernels["projection_loss"], *placed(device, (x, table)), **placed(device, options))
+    assert all(np.isnan(float(device.get(loss))) for loss in losses)
+
+
+@pytest.mark.parametrize("value_there", [np.nan, np.inf, -np.inf, 1e30])
+def test_a_masked_key_has_no_influence_whatever_it_holds(value_there, device, rng):
+    q, k, v = (rng.standard_normal((2, 3, 5, 4)).astype(np.float32) for _ in range(3))
+    mask = rng.random((2, 1, 5, 5)) < 0.7
+    mask[..., 2] = False
+    kernel = device.kernels["attention"]
+    before = device.get(value(kernel, *placed(device, (q, k, v)), mask=device.put(mask)))
+    k[..., 2, :] = value_there
+    after = device.get(value(kernel, *placed(device, (q, k, v)), mask=device.put(mask)))
+    np.testing.assert_array_equal(after, before)
+    assert np.isfinite(after).all()
 
 
 @every_kernel_case

@@ -1,14 +1,19 @@
 """Whole updates by the CUDA kernels: emulated on a CPU, and once more on a GPU where there is one."""
 
+from dataclasses import replace
+from types import ModuleType
+
 import numpy as np
 import pytest
 from small_models import gradient, losses, random_batch, small_model, train
 
 from minitransformer import kernels
 from minitransformer.config import ModelConfig
+from minitransformer.errors import ConfigError
 from minitransformer.generation import beam_search
 from minitransformer.kernels.cupy.launch import Counter
-from minitransformer.models import Transformer
+from minitransformer.kernels.precision import check_precision
+from minitransformer.models import Transformer, build_model
 from minitransformer.nn import DropoutMasks
 from minitransformer.ops.registry import RULES
 from minitransformer.optim import LossScale
@@ -40,6 +45,28 @@ def test_simple_and_fast_kernels_give_the_same_losses(norm, variant, gpu, rng):
         curves[mode] = curve(model, batches, 3)
     assert curves["fast"] == pytest.approx(curves["simple"], rel=1e-9)
     assert len(set(curves["simple"])) == 6
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"kind": "recurrent", "attention": "dot"},
+        {"kind": "recurrent", "attention": "additive"},
+        {"attention_window": 2, "p_drop_attention": 0.3},
+        {"encoder": "convolution", "dilation": 2},
+    ],
+    ids=str,
+)
+def test_rules_without_a_kernel_run_between_those_with_one(changes, gpu, rng):
+    shape = {"kind": "transformer", "d_ff": 10, "n_heads": 2} if "kind" not in changes else {}
+    shape |= {"vocab_size": 13, "n_layers": 2, "d_model": 6, "dtype": "float64", "p_drop": 0.2}
+    config = ModelConfig(**shape | changes)
+    batches = [random_batch(rng), random_batch(rng, (3, 6), (2, 7))]
+    simple, fast = (curve(build_model(config, 1, gpu.xp, kernel_mode=mode), batches, 3) for mode in ("simple", "fast"))
+    assert fast == pytest.approx(simple, rel=1e-9)
+    with pytest.raises(ConfigError, match="precision must be float32 or tf32 with recurrent layers, convolutions or"):
+        check_precision("bfloat16", replace(config, dtype="float32"), ModuleType("cupy"))
+    check_precision("tf32", replace(config, dtype="float32"), ModuleType("cupy"))
 
 
 @pytest.mark.parametrize(

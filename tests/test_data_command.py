@@ -7,6 +7,7 @@ import hashlib
 import http.client
 import http.server
 import io
+import os
 import socket
 import ssl
 import tarfile
@@ -165,6 +166,30 @@ def test_files_from_a_folder_are_verified_and_copied(server, one_file, tmp_path)
     assert not any(path.is_file() for path in (tmp_path / "other").rglob("*"))
 
 
+@pytest.mark.skipif(os.name != "posix", reason="links need rights that not every user has on this system")
+def test_a_link_planted_in_a_shared_folder_is_never_written_through(server, one_file, tmp_path):
+    """Neither where files are unpacked, nor a file, nor the checksums, nor an unfinished download."""
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious" / "a.en").write_bytes(b"precious")
+    (tmp_path / "file").write_bytes(b"precious")
+    home = tmp_path / "to" / "one"
+    home.mkdir(parents=True)
+    (home / ".unpacking").symlink_to(tmp_path / "precious")
+    (home / f".unpacking.{'0' * 16}.partial").symlink_to(tmp_path / "precious")
+    for name in ("a.en", "SHA256SUMS"):
+        (home / name).symlink_to(tmp_path / "file")
+    (tmp_path / "a.en").write_bytes(TEXT)
+    copy_from(tmp_path, one_file, tmp_path / "to")
+    assert (home / "a.en").read_bytes() == TEXT and not (home / "SHA256SUMS").is_symlink()
+    (home / "a.en").unlink()
+    (home / "a.en.gz.part").symlink_to(tmp_path / "file")
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(OSError, match="a.en.gz.part"):
+        get(one_file, tmp_path / "to")
+    assert (tmp_path / "file").read_bytes() == b""
+    assert (tmp_path / "precious" / "a.en").read_bytes() == b"precious"
+
+
 def test_an_archive_in_the_folder_is_unpacked_and_a_missing_one_named(server, one_file, tmp_path):
     with pytest.raises(DownloadError, match="must contain a.en or a.en.gz"):
         copy_from(tmp_path, one_file, tmp_path / "to")
@@ -231,7 +256,7 @@ def test_a_corpus_of_several_archives_is_resumed_archive_by_archive(server, tmp_
 def test_a_full_disk_is_reported_and_leaves_no_partial_file(server, one_file, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(registry, "DATA_SETS", (one_file,))
 
-    def full_disk(archive, files):
+    def full_disk(archive, files, limit):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setitem(unpacking.UNPACKERS, "gz", full_disk)

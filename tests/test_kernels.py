@@ -1,11 +1,12 @@
 """Fast kernels against the plain rules that define them, and proof that training uses every kernel."""
 
+import math
 import re
 import sys
 
 import numpy as np
 import pytest
-from cases import CASES, as_tuple, booleans, case, ids, outputs_and_gradients
+from cases import CASES, as_tuple, booleans, case, ids, outputs_and_gradients, padding
 from small_models import losses, random_batch, small_model, train
 
 from minitransformer import kernels
@@ -20,6 +21,9 @@ SIZE_NAME = re.compile(r"_(ELEMENTS|ROWS)$")
 KEEP = (2, 128, 512)
 LARGER_THAN_A_BLOCK = [
     case("projection_loss", "not divided", (1100, 6), (2100, 6), targets=ids(2100, (1100,)), label_smoothing=0.1),
+    case(
+        "restricted_attention", "not divided", *[(2, 2, 75, 4)] * 3, window=(9, 5), mask=padding(75, 40)[:, None, None]
+    ),
     case("residual_dropout_norm", "off, not divided", (3, 77, 512), (3, 77, 512), (512,), (512,)),
     case("residual_dropout_norm", "keep, divided", KEEP, KEEP, (512,), (512,), keep=booleans(KEEP), p_drop=0.1),
 ]
@@ -109,6 +113,15 @@ def test_attention_with_scores_far_apart_is_as_exact_as_its_rule(masked, rng, re
         assert relative_error(ours, wanted) < 1e-5
 
 
+def test_the_loss_of_equal_logits_is_the_logarithm_of_their_number_however_large_they_are():
+    for size in (1.0, 1e3, 1e9, -1e9, 1e30):
+        x, table, targets = np.full((4, 2), size, np.float32), np.ones((81, 2), np.float32), np.array([7, 80, 0, 3])
+        for kernel in (RULES["projection_loss"], KERNELS["projection_loss"]):
+            losses, saved = kernel.forward(x, table, targets=targets, label_smoothing=0.1)
+            assert [float(loss) for loss in losses] == pytest.approx([3 * math.log(81)] * 2, rel=1e-6)
+            assert all(np.isfinite(grad).all() for grad in kernel.backward(np.array(1.0, np.float32), None, saved))
+
+
 def rules_of_one_step(rng, monkeypatch, **changes) -> list:
     """The pairs, kernels or not, that one training step applies."""
     chosen, select = [], kernels.select
@@ -124,6 +137,7 @@ def rules_of_one_step(rng, monkeypatch, **changes) -> list:
 
 def test_one_training_step_uses_every_kernel(rng, monkeypatch):
     chosen = rules_of_one_step(rng, monkeypatch, p_drop=0.1)
+    chosen += rules_of_one_step(rng, monkeypatch, attention_window=2)
     assert [name for name, kernel in KERNELS.items() if not any(pair is kernel for pair in chosen)] == []
 
 

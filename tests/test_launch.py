@@ -1,7 +1,6 @@
 """``launch``: the real command line on a real corpus, signals passed on, nothing left behind, and wrong use."""
 
 import io
-import signal
 import subprocess
 import sys
 import time
@@ -64,7 +63,7 @@ def endless_job(tmp_path):
     return process
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", launch.SIGNALS)
 def test_a_signal_makes_the_ranks_save_and_leave(tmp_path, endless_job, number):
     endless_job.send_signal(number)
     assert endless_job.wait(20) == 128 + number
@@ -135,6 +134,21 @@ def test_a_rank_that_dies_before_it_connects_is_named(tmp_path):
         "rank 1 ended before it connected: it was killed by signal 9 (SIGKILL; so the system does when memory runs out)"
     ]
     assert time.monotonic() - began < 20
+    assert still_running(program) == []
+
+
+def test_a_rank_that_dies_before_it_connects_is_the_only_one_that_is_named(tmp_path):
+    """Those that have connected end because of it."""
+    program = tmp_path / "dies.py"
+    program.write_text(
+        "import os, signal, time\nfrom minitransformer.distributed import init_process_group\n"
+        "os.environ['RANK'] == '1' and os.kill(os.getpid(), signal.SIGKILL)\n"
+        "with init_process_group(print, lambda error: (str(error), 1)):\n    time.sleep(60)\n"
+    )
+    said = []
+    assert launch.Launch([str(program)], 2, said.append).wait() == 2
+    time.sleep(1)  # in which a second message would come
+    assert len(said) == 1 and said[0].startswith("rank 1 ended before it connected: it was killed by signal 9"), said
     assert still_running(program) == []
 
 

@@ -5,7 +5,6 @@ import importlib
 import json
 import re
 import subprocess
-import symtable
 import sys
 from pathlib import Path
 
@@ -39,10 +38,23 @@ def engine_names() -> set[str]:
     return {name for source in sources for name in defined_names(source) if not name.startswith("_")}
 
 
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+SCOPES = (*DEFINITIONS, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+"""Inside them names are local. (Since Python 3.12 `symtable` counts those of comprehensions as the module's.)"""
+
+
 def defined_names(source: str) -> set[str]:
     """What a cell or module binds at its top level, imports left out."""
-    symbols = symtable.symtable(source, "source", "exec").get_symbols()
-    return {each.get_name() for each in symbols if each.is_assigned() and not each.is_imported()}
+    names, nodes = set(), list(ast.parse(source).body)
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        elif isinstance(node, (*DEFINITIONS, ast.ExceptHandler)):
+            names.add(node.name)
+        if not isinstance(node, SCOPES):
+            nodes += ast.iter_child_nodes(node)
+    return names - {None}
 
 
 # -- exercises --------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from small_models import batch_of_shape
 
 from minitransformer.cli.main import main
 from minitransformer.config import ModelConfig, TrainingConfig
-from minitransformer.models import Transformer
+from minitransformer.models import build_model
 from minitransformer.optim import Adam
 from minitransformer.planning import Shape, parameter_count, plan
 from minitransformer.training import ParallelGradientAccumulator
@@ -29,8 +29,19 @@ CASES = {
     ),
     "untied": ({"tie_embeddings": False}, SHORT),
     "d_k and d_v of their own": ({"d_k": 16, "d_v": 64}, SHORT),
+    "convolution": ({"encoder": "convolution", "kernel_size": 5}, SHORT),
+    "restricted attention": ({"attention_window": 16, "n_layers": 2}, Shape(4, 200, 150)),
     "float64": ({"dtype": "float64", "n_layers": 1}, SHORT),
+    **{
+        f"recurrent, attention {attention}": ({"kind": "recurrent", "attention": attention}, shape)
+        for attention, shape in {"none": SHORT, "dot": Shape(8, 60, 80), "additive": Shape(32, 30, 40)}.items()
+    },
 }
+
+
+def config_of(changes: dict) -> ModelConfig:
+    shape = {key: MODEL[key] for key in ("vocab_size", "n_layers", "d_model")} if "kind" in changes else MODEL
+    return ModelConfig(**shape | changes)
 
 
 def measured(config: ModelConfig, shape: Shape, micro_batches: int = 1, workers: int = 1) -> int:
@@ -38,7 +49,7 @@ def measured(config: ModelConfig, shape: Shape, micro_batches: int = 1, workers:
     batches, threads = [batch_of_shape(config, shape)] * micro_batches, Workers(workers)
     tracemalloc.start()
     try:
-        model = Transformer(config)
+        model = build_model(config)
         adam = Adam(model.parameters, workers=threads)
         accumulator = ParallelGradientAccumulator(model.parameters, workers=threads)
         for update in (1, 2):
@@ -52,7 +63,7 @@ def measured(config: ModelConfig, shape: Shape, micro_batches: int = 1, workers:
 @pytest.mark.parametrize("name", CASES)
 def test_the_peak_on_numpy_is_the_planned_one(name):
     changes, shape = CASES[name]
-    config = ModelConfig(**MODEL | changes)
+    config = config_of(changes)
     assert plan(config, shape).peak == pytest.approx(measured(config, shape), rel=0.1)
 
 
@@ -63,8 +74,8 @@ def test_two_micro_batches_at_a_time_use_what_is_planned_for_two_workers():
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_parameters_are_counted_by_formula(name):
-    config = ModelConfig(**MODEL | CASES[name][0])
-    assert parameter_count(config) == Transformer(config).parameters.count
+    config = config_of(CASES[name][0])
+    assert parameter_count(config) == build_model(config).parameters.count
 
 
 def test_base_and_big_have_the_papers_number_of_parameters():

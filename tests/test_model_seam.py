@@ -2,7 +2,6 @@
 
 import ast
 import os
-import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -35,6 +34,8 @@ SHAPE = dict(vocab_size=11, n_layers=2, d_model=8, d_ff=16, n_heads=2, p_drop=0.
 
 class Bigram(Model):
     """The toy kind: P(y_t | y_{t-1}) = softmax(E[y_{t-1}] U^T). It has neither layers nor keys nor positions."""
+
+    reads_source = False
 
     def build(self, config, init):
         self.embedding = Parameter(init.normal(config.vocab_size, config.d_model))
@@ -95,13 +96,13 @@ def test_no_folder_above_the_models_names_a_model_or_its_parts(folder):
 
 
 def test_an_unknown_kind_is_refused_and_never_imported(tmp_path):
-    with pytest.raises(ConfigError, match="model.kind must be one of transformer, language_model.*got 'os.system'"):
+    with pytest.raises(ConfigError, match="model.kind must be one of transformer, .*recurrent.*got 'os.system'"):
         build_model(ModelConfig(kind="os.system", **SHAPE))
     Trainer(bigram_config(tmp_path, 3), cycles(), progress=False).run()
     path = checkpoint_of(tmp_path, 3)
     program = f"from minitransformer.checkpoints import load_model; load_model({str(path)!r})"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert "model.kind must be one of transformer, language_model, got 'bigram'" in done.stderr
+    assert "model.kind must be one of transformer, language_model, recurrent, got 'bigram'" in done.stderr
 
 
 def test_a_kind_is_registered_once_and_may_be_repeated():
@@ -160,7 +161,7 @@ def test_a_toy_kind_that_is_killed_resumes_to_the_same_bits(tmp_path):
     killed = subprocess.Popen([sys.executable, str(program), str(tmp_path / "killed")], env=os.environ | _path())
     while not list((tmp_path / "killed").glob("checkpoints/update_*6.npz")):
         assert killed.poll() is None
-    killed.send_signal(signal.SIGKILL)
+    killed.kill()
     killed.wait()
     Trainer(bigram_config(tmp_path / "killed", 20), cycles(), progress=False).run()
     assert_same_state(tmp_path / "killed", tmp_path / "whole", 20)
@@ -254,7 +255,7 @@ def test_a_language_model_sees_no_later_token_and_no_source(rng):
 
 def test_a_kind_without_attention_maps_is_refused_by_name():
     model = build_model(ModelConfig(kind="language_model", **SHAPE))
-    with pytest.raises(ConfigError, match="model.kind must give attention maps .transformer., got 'language_model'"):
+    with pytest.raises(ConfigError, match="model.kind must give attention maps .*, got 'language_model'"):
         hypothesis_attention(model, [5], [6])
 
 

@@ -128,6 +128,14 @@ def test_a_changed_model_is_trained_only_after_its_vector_is_built_again(change,
     assert ("encoder.layers.1.feed_forward.b2" in moved) == (change is not removed)
 
 
+def test_a_layer_may_refer_to_its_model_and_to_itself(rng):
+    model = Containers()
+    names = ParameterVector(model, "float64", np).names
+    model.by_name["layers"][0].model, model.by_name["layers"][1].itself = model, model.by_name["layers"][1]
+    model.several.append(model.several)
+    assert ParameterVector(model, "float64", np).names == names
+
+
 # One vector
 
 

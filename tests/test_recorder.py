@@ -75,7 +75,7 @@ def test_an_update_that_diverges_is_named_even_if_it_is_read_later(bad, tmp_path
     for number in range(5, 9):
         reads.begin_update()
         reads.add(number, replace(result(OnDevice(1.0)), **(bad if number == 6 else {})))
-    with pytest.raises(TrainingError, match="at update 6; the checkpoints before it are whole"):
+    with pytest.raises(TrainingError, match="at update 6 .*; the checkpoints before it are whole"):
         reads.read(8)
 
 
@@ -108,7 +108,7 @@ def test_an_update_that_overflows_is_left_out_and_halves_the_scale(rng):
     with np.errstate(all="ignore"):
         step = scaled_step(model, adam, random_batch(rng), scale)
     np.testing.assert_array_equal(model.parameters.data, before)
-    assert (step.gradient_norm, adam.step_count) == (0.0, 0) and np.isfinite(step.loss)
+    assert (step.accepted, adam.step_count) == (False, 0) and np.isfinite(step.loss)
     assert (scale.value, scale.good_updates) == (2.0**1022, 0)
 
 

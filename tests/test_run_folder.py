@@ -1,13 +1,18 @@
 """The folder of a run: which checkpoint it resumes from, which are kept, and that one run uses it at a time."""
 
+import errno
+import os
+import shutil
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from tiny_run import checkpoint_of, final_state, tiny_config, tiny_corpus, tiny_trainer
+from tiny_run import checkpoint_of, final_state, metrics_of, tiny_config, tiny_corpus, tiny_trainer
 
 import minitransformer
-from minitransformer.checkpoints import load_checkpoint, run_folder
-from minitransformer.errors import CheckpointError, TrainingError
-from minitransformer.training import Trainer
+from minitransformer.checkpoints import checkpoint, load_checkpoint, run_folder
+from minitransformer.errors import CheckpointError, ConfigError, TrainingError
+from minitransformer.training import Trainer, trainer
 from minitransformer.training.compatibility import code_hash
 
 
@@ -42,6 +47,17 @@ def test_a_directory_with_checkpoints_is_refused_without_resume(tmp_path):
         Trainer(tiny_config(tmp_path), tiny_corpus(), resume=False, progress=False)
 
 
+def test_a_folder_that_must_not_be_written_is_refused_before_the_work(tmp_path, monkeypatch):
+    tiny_trainer(tmp_path, updates=4).run()
+    checkpoints = tmp_path / "checkpoints"
+    checkpoints.chmod(0o555)
+    if os.access(checkpoints, os.W_OK):  # root may write everything
+        monkeypatch.setattr(os, "access", lambda path, mode: path != checkpoints)
+    with pytest.raises(ConfigError, match="must be a folder that can be written, got .*: Permission"):
+        tiny_trainer(tmp_path, updates=8)
+    checkpoints.chmod(0o755)
+
+
 def test_two_runs_do_not_share_a_directory(tmp_path):
     first = tiny_trainer(tmp_path, updates=2)
     with pytest.raises(TrainingError, match="another run at work"):
@@ -54,6 +70,95 @@ def test_the_newest_checkpoints_are_kept_and_the_last_update_is_saved(tmp_path):
     tiny_trainer(tmp_path, updates=18, keep_checkpoints=3).run()
     names = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
     assert names == [f"update_{update:08d}.npz" for update in (12, 16, 18)]
+
+
+def test_fewer_checkpoints_make_room_on_a_full_disk(tmp_path, monkeypatch):
+    """The disk holds seven: eight lie there when the limit is lowered to five."""
+    tiny_trainer(tmp_path, updates=32).run()
+    write = checkpoint.write_atomically
+
+    def write_if_there_is_room(path, fill):
+        if len(os.listdir(tmp_path / "checkpoints")) >= 7:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        write(path, fill)
+
+    monkeypatch.setattr(checkpoint, "write_atomically", write_if_there_is_room)
+    message = r"update_00000036.npz cannot be written: No space left on device; make room on its disk"
+    with pytest.raises(CheckpointError, match=message):
+        tiny_trainer(tmp_path, updates=40).run()
+    assert tiny_trainer(tmp_path, updates=40, keep_checkpoints=5).run().update == 40
+    assert len(os.listdir(tmp_path / "checkpoints")) == 5
+
+
+@pytest.mark.parametrize("keep", [1, 2])
+def test_no_checkpoint_is_given_up_for_one_that_is_not_written_yet(tmp_path, monkeypatch, keep):
+    tiny_trainer(tmp_path, updates=8, keep_checkpoints=keep).run()
+    damaged = checkpoint_of(tmp_path, 10)
+    damaged.write_bytes(b"damaged")
+
+    def full(path, fill):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    monkeypatch.setattr(checkpoint, "write_atomically", full)
+    with pytest.raises(CheckpointError):
+        tiny_trainer(tmp_path, updates=12, keep_checkpoints=keep).run()
+    assert load_checkpoint(checkpoint_of(tmp_path, 8)).update == 8
+    assert len(os.listdir(tmp_path / "checkpoints")) == keep + 1
+
+
+@pytest.fixture
+def during(monkeypatch):
+    """during(update, act): call act() in the middle of an update of the next run."""
+    step = trainer.train_step
+
+    def arrange(at: int, act) -> None:
+        def acting(*arguments, update, **options):
+            if update == at:
+                act()
+            return step(*arguments, update=update, **options)
+
+        monkeypatch.setattr(trainer, "train_step", acting)
+
+    return arrange
+
+
+@pytest.mark.parametrize("at", [3, 6, 8])  # nothing is written after it, a line of metrics, a checkpoint
+def test_a_run_whose_folder_is_deleted_ends_and_does_not_make_it_again(tmp_path, during, at):
+    folder = tmp_path / "run"
+    run = tiny_trainer(folder, updates=12, log_every=6)
+    during(at, lambda: shutil.rmtree(folder))
+    with pytest.raises(TrainingError, match="must stay in place during a run"):
+        run.run()
+    assert not folder.exists()
+
+
+def test_a_run_writes_nothing_into_the_folder_of_the_run_that_took_its_place(tmp_path, during):
+    folder, others = tmp_path / "run", []
+
+    def replace_folder():
+        folder.rename(tmp_path / "moved")
+        others.append(tiny_trainer(folder, updates=4))
+
+    run = tiny_trainer(folder, updates=12, log_every=1)
+    during(5, replace_folder)
+    with pytest.raises(TrainingError, match="must stay in place during a run, got a folder deleted, moved or replaced"):
+        run.run()
+    during(0, None)
+    assert others[0].run().update == 4
+    assert {line["update"] for line in metrics_of(folder)} == {2, 4}
+    assert sorted(os.listdir(folder / "checkpoints")) == ["update_00000004.npz"]
+
+
+def test_a_run_does_not_resume_from_parameters_that_are_nan(tmp_path):
+    tiny_trainer(tmp_path, updates=8).run()
+    newest = checkpoint_of(tmp_path, 8)
+    state = load_checkpoint(newest)
+    state.parameters[3] = np.nan
+    replace(state).save(newest)
+    with pytest.raises(CheckpointError, match=r"00008.npz must be finite to resume, got NaN or infinity; delete it"):
+        tiny_trainer(tmp_path, updates=12)
+    newest.unlink()  # as the message says
+    assert tiny_trainer(tmp_path, updates=12).run().update == 12
 
 
 def test_a_damaged_newest_checkpoint_is_skipped_by_name_and_later_replaced(tmp_path, capsys):

@@ -1,12 +1,13 @@
 """Ranks that are told to stop, any of them and at any time, stop after the same update."""
 
+import json
 import signal
 import threading
 import time
 
 import numpy as np
 import pytest
-from rank_jobs import by_mpi, check_end, free_port, launched, over_tcp, trained
+from rank_jobs import by_mpi, check_end, free_port, launched, metrics_of, over_tcp, trained
 from tiny_run import final_state, tiny_config, tiny_corpus
 
 from minitransformer.distributed import SINGLE_PROCESS, CommonStop, ProcessGroup
@@ -141,3 +142,11 @@ def test_a_stopped_run_resumes_to_the_bits_of_one_that_was_not(tmp_path, rank):
         assert ended.code == 143
         assert [line for line in ended.lines if not line.startswith("train: resumed from")] == []
     np.testing.assert_array_equal(final_state(tmp_path / "parts", 20)[0], whole)
+
+
+def test_a_validation_is_not_lost_where_another_rank_has_begun_the_next_update(tmp_path):
+    changes = {"updates": 20, "save_every": 5}  # rank 0 saves after update 10, and so begins update 11 after rank 1
+    trained(tmp_path / "whole", 2, "launch", **changes)
+    assert launched(2, tmp_path / "stopped", json.dumps(changes), "term", 0, 10).code == 143
+    trained(tmp_path / "stopped", 2, "launch", **changes)
+    assert metrics_of(tmp_path / "stopped") == metrics_of(tmp_path / "whole")

@@ -87,6 +87,13 @@ def test_only_the_space_separates_words():
 # Ids
 
 
+def test_a_word_of_a_hundred_thousand_characters_takes_no_quadratic_time():
+    """It once took minutes."""
+    chooser, letters = random.Random(5), [symbol for symbol in BY_WORDS.symbols if len(symbol) == 1]
+    word = "".join(chooser.choice(letters) for _ in range(100_000))
+    assert BY_WORDS.decode(BY_WORDS.encode(word)) == word
+
+
 def test_ids_are_specials_then_base_symbols_then_merges_in_order():
     for tokenizer in (BY_BYTES, BY_WORDS):
         made = [left + right for left, right in tokenizer.merges]

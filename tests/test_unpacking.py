@@ -4,7 +4,10 @@ import dataclasses
 import gzip
 import hashlib
 import io
+import shutil
 import tarfile
+import time
+import tracemalloc
 import zipfile
 
 import pytest
@@ -14,11 +17,12 @@ from minitransformer.data.unpacking import split_by_first
 from minitransformer.errors import DownloadError
 
 
-def unpack(archive, packing, files):
+def unpack(archive, packing, files, **limits):
     """The contents of the files, by name; the checksums that `unpacking.unpack` returns are theirs."""
     folder = archive.with_name("unpacked")
-    folder.mkdir(exist_ok=True)
-    sums = unpacking.unpack(archive, packing, files, folder)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    sums = unpacking.unpack(archive, packing, files, folder, **limits)
     contents = {file.name: (folder / file.name).read_bytes() for file in files}
     assert sums == {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
     return contents
@@ -104,25 +108,71 @@ def test_members_of_a_tar_are_found_by_path_and_decompressed(tmp_path):
         unpack(path, "tar", [*files, DataFile("c", "", member="un/c.fr")])
 
 
-def test_a_link_or_a_folder_instead_of_a_member_is_refused(tmp_path):
-    for kind in (tarfile.SYMTYPE, tarfile.DIRTYPE):
+def test_a_link_a_folder_or_a_sparse_file_as_a_member_is_refused(tmp_path):
+    for kind in (tarfile.SYMTYPE, tarfile.DIRTYPE, tarfile.GNUTYPE_SPARSE):
         with tarfile.open(tmp_path / "a.tgz", "w:gz") as bundle:
             member = tarfile.TarInfo("text.en")
             member.type, member.linkname = kind, "../../etc/passwd"
             bundle.addfile(member)
-        with pytest.raises(DownloadError, match="text.en must be a file, got a folder or a link"):
+        with pytest.raises(DownloadError, match="text.en must be a file, got a folder, a link or a sparse file"):
             unpack(tmp_path / "a.tgz", "tar", [DataFile("text.en", "", member="text.en")])
 
 
 def test_a_decompression_bomb_is_refused_before_it_fills_the_disk(tmp_path, monkeypatch):
-    monkeypatch.setattr(unpacking, "MAX_BYTES", 1000)
     monkeypatch.setattr(unpacking, "CHUNK", 100)
     bomb = gzip.compress(bytes(1001))
     (tmp_path / "big.gz").write_bytes(bomb)
     for path, packing in ((tmp_path / "big.gz", "gz"), (tar(tmp_path / "a.tgz", {"big.gz": bomb}), "tar")):
         with pytest.raises(DownloadError, match="at most 1000 bytes, got more$"):
-            unpack(path, packing, [DataFile("big", "", member="big.gz")])
+            unpack(path, packing, [DataFile("big", "", member="big.gz")], max_bytes=1000)
         assert (tmp_path / "unpacked" / "big").stat().st_size == 1000
+
+
+def test_a_table_of_too_many_lines_or_bytes_is_refused_in_small_memory(tmp_path):
+    """A zip of 10 kB: 2.5 million pairs of sentences of one letter, or one line of 130 MB."""
+    data_set = find("tatoeba_en_de")
+    for text, message in ((b"a\tb\n" * 2_500_000, "at most 1000000 lines, got 2500000"), (bytes(140_000_000), "bytes")):
+        with zipfile.ZipFile(tmp_path / "deu-eng.zip", "w", zipfile.ZIP_DEFLATED) as bundle:
+            bundle.writestr("deu.txt", text)
+        size = len(text)
+        del text
+        tracemalloc.start()
+        try:
+            with pytest.raises(DownloadError, match=message):
+                unpack(tmp_path / "deu-eng.zip", "pairs", data_set.files, max_bytes=data_set.max_bytes)
+            assert tracemalloc.get_traced_memory()[1] < 3 * size
+        finally:
+            tracemalloc.stop()
+
+
+@pytest.mark.parametrize("kind", tarfile.GNUTYPE_LONGNAME + tarfile.XHDTYPE + tarfile.XGLTYPE)
+def test_a_tar_whose_name_is_a_bomb_is_refused_in_small_memory(tmp_path, kind):
+    """tarfile reads a long name whole."""
+    member = tarfile.TarInfo("text.en")
+    member.type, member.size = bytes([kind]), 30_000_000
+    header = member.tobuf(tarfile.GNU_FORMAT)
+    with gzip.open(tmp_path / "a.tgz", "wb") as packed:
+        packed.write(header + bytes(30_000_000))
+    tracemalloc.start()
+    try:
+        with pytest.raises(DownloadError, match="a.tgz: must be an intact archive.*a name of 30000000 bytes"):
+            unpack(tmp_path / "a.tgz", "tar", [DataFile("text.en", "", member="text.en")])
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_segments_without_an_end_are_read_in_bounded_time(tmp_path):
+    path = tar(tmp_path / "test.tgz", {"a.sgm": b'<seg id="1">one</seg>' + b"<seg>" * 1_000_000})
+    start = time.process_time()
+    assert unpack(path, "sgm", [DataFile("a.en", "", member="a.sgm")]) == {"a.en": b"one\n"}
+    assert time.process_time() - start < 5.0
+
+
+def test_the_number_of_a_character_that_is_too_long_is_refused(tmp_path):
+    path = tar(tmp_path / "test.tgz", {"a.sgm": b"<seg>&#" + b"1" * 5000 + b";</seg>"})
+    with pytest.raises(DownloadError, match="test.tgz: must be an intact archive"):
+        unpack(path, "sgm", [DataFile("a.en", "", member="a.sgm")])
 
 
 def test_talks_lose_their_tags_and_every_23rd_sentence_is_held_out(tmp_path):

@@ -1,17 +1,21 @@
 """Checkpoints that cannot be loaded: only damaged ones are called damaged."""
 
 import errno
+import io
 import json
 import os
 import pickle
+import tracemalloc
+import warnings
+import zipfile
 from unittest.mock import Mock
 
 import numpy as np
 import pytest
 from tiny_run import tiny_config
 
-from minitransformer.checkpoints import checkpoint, load_checkpoint, save_checkpoint
-from minitransformer.errors import CheckpointError, DamagedCheckpointError
+from minitransformer.checkpoints import checkpoint, load_checkpoint, load_model, save_checkpoint
+from minitransformer.errors import CheckpointError, ConfigError, DamagedCheckpointError
 from minitransformer.files import write_atomically
 from minitransformer.models import Transformer
 from minitransformer.optim import Adam
@@ -132,6 +136,8 @@ WRONG = {
     "a parameter twice": lambda header, _: header["table"].insert(0, header["table"][0][:1] + [[0], 0]),
     "parameters beyond the end": lambda header, _: header["table"][0].__setitem__(2, 10**9),
     "half of Adam": lambda _, arrays: arrays.pop("adam_v"),
+    "an unknown entry": lambda _, arrays: arrays.update(junk=np.zeros(3)),
+    "a step count that no float holds": lambda header, _: header.update(step_count=10**400),
 }
 
 
@@ -145,6 +151,73 @@ def test_values_that_no_training_writes_are_refused(saved, wrong):
     change(saved, WRONG[wrong])
     with pytest.raises(DamagedCheckpointError, match="must be a whole checkpoint, got a damaged or foreign file"):
         load_checkpoint(saved)
+
+
+def peak_memory(act) -> int:
+    """The bytes of Python and NumPy that were allocated at once while ``act`` ran."""
+    tracemalloc.start()
+    try:
+        act()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def stored_as(data: bytes, shape: tuple[int, ...]) -> bytes:
+    """A file of NumPy's format whose header states ``shape`` and whose data are these bytes."""
+    file = io.BytesIO()
+    np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
+    return file.getvalue() + data
+
+
+@pytest.mark.parametrize("bomb", ["a compressed entry", "a compressed vector", "an array header", "an entry twice"])
+def test_a_small_file_that_states_a_large_array_is_refused_in_small_memory(saved, bomb):
+    """What an entry states is compared with the file before memory is taken for it."""
+    with zipfile.ZipFile(saved) as archive:
+        entries = {name: archive.read(name) for name in archive.namelist()}
+    large = stored_as(bytes(100_000_000), (25_000_000,))
+    with zipfile.ZipFile(saved, "w") as archive, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a name twice
+        for name, content in entries.items():
+            if bomb == "an array header" and name == "parameters.npy":
+                content = stored_as(b"", (25_000_000,))
+            if bomb == "a compressed vector" and name == "parameters.npy":
+                archive.writestr(name, large, zipfile.ZIP_DEFLATED)
+            else:
+                archive.writestr(name, content)
+        if bomb == "a compressed entry":
+            archive.writestr("junk.npy", large, zipfile.ZIP_DEFLATED)
+        if bomb == "an entry twice":
+            archive.writestr("parameters.npy", entries["parameters.npy"])
+    del large
+
+    def load():
+        with pytest.raises(DamagedCheckpointError):
+            load_checkpoint(saved)
+
+    assert peak_memory(load) < 5_000_000
+
+
+def test_a_config_of_an_absurd_size_is_refused_before_a_model_is_built(saved):
+    change(saved, lambda header, _: header["config"]["model"].update(d_model=1_000_000, d_ff=10**9, n_layers=40))
+
+    def load():
+        with pytest.raises(CheckpointError, match=r"parameter embedding must have the model's shape \(20, 1000000\)"):
+            load_model(saved)
+
+    assert peak_memory(load) < 30_000_000
+
+
+def test_a_config_whose_sizes_cannot_be_counted_is_refused(saved):
+    change(saved, lambda header, _: header["config"]["model"].update(d_model=2**30, d_ff=2**31 - 1))
+    with pytest.raises(ConfigError, match=r"a parameter must have at most 2\^60 values, got the shape"):
+        load_model(saved)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_pipe_in_the_place_of_a_checkpoint_is_refused_at_once(tmp_path):
+    os.mkfifo(tmp_path / "pipe.npz")
+    assert refusal_of_undamaged(tmp_path / "pipe.npz").endswith("got a device or pipe")
 
 
 def test_an_unknown_config_key_means_another_version_not_damage(saved):

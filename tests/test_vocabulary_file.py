@@ -2,6 +2,7 @@
 
 import random
 import re
+import time
 
 import pytest
 from odd_text import BY_BYTES, BY_WORDS, TEXT, random_line
@@ -51,7 +52,7 @@ def damaged(text, number, line):
         (5, "a", ":5: a base symbol must be listed once, got 'a' again"),
         (8, "merges many", ":8: merges must be an integer"),
         (8, "merges ²", ":8: merges must be an integer"),
-        (8, "merges " + "1" * 5000, f":8: merges must be an integer below 10^9, got '{'1' * 60}'"),
+        (8, "merges " + "1" * 5000, f":8: merges must be an integer below 10^9, got '{'1' * 60}"),
         (8, "merges 3", ":11: symbols must be readable"),
         (8, "merges 1", ":10: the file must end with a newline after the last merge, got 'a ab</w>' after it"),
         (9, "a c</w>", ":9: a merge must join two known symbols"),
@@ -123,6 +124,14 @@ def test_a_merge_file_written_and_read_again_gives_the_same_tokenizer():
 def test_a_damaged_merge_file_is_refused_with_the_line_number(text, message):
     with pytest.raises(DataError, match=re.escape(message)):
         tokenizer_from_codes(text, "codes")
+
+
+def test_a_merge_that_stands_twice_among_32000_is_found_in_bounded_time():
+    lines = [f"a{number} b{number}" for number in range(32_000)]
+    start = time.process_time()
+    with pytest.raises(DataError, match="codes:32002: each merge must be listed once, got 'a31999 b31999' again"):
+        tokenizer_from_codes("\n".join(["#version: 0.2", *lines, lines[-1]]), "codes")
+    assert time.process_time() - start < 5.0
 
 
 def test_a_tokenizer_of_bytes_has_no_merge_file():

@@ -2,15 +2,17 @@
 
 import numpy as np
 import pytest
-from small_models import VOCAB_SIZE, random_batch, small_model
+from small_models import VOCAB_SIZE, random_batch, small_config, small_model
+from tiny_run import tiny_trainer
 
 from minitransformer import kernels
 from minitransformer.autograd import Tensor, functions
 from minitransformer.config import TrainingConfig
 from minitransformer.errors import AutogradError, ConfigError, DataError, ShapeError
+from minitransformer.models import build_model, register_model
 from minitransformer.optim import Adam
 from minitransformer.text import Batch
-from minitransformer.training import evaluate_loss, train_step
+from minitransformer.training import Corpus, evaluate_loss, train_step
 
 
 def ones(*shape) -> Tensor:
@@ -90,6 +92,41 @@ def test_ids_may_be_lists_and_are_checked_like_arrays(rng):
             model(ids, [[1]])
 
 
+WRONG_PAIRS = {
+    "fractions": ([[4.7, 5.0]], [[5]]),
+    "text": (["a cat"], ["eine Katze"]),
+    "subwords": ([["a", "cat"]], [["eine", "Katze"]]),
+    "ids of 40 bits": ([[4]], [[2**40]]),
+    "a negative id": ([[4]], [[5, -1]]),
+    "one side": [[4, 5]],
+    "a sentence for a side": ([4, 5], [6, 7]),
+    "three sides": ([[4]], [[5]], [[6]]),
+    "more sources": ([[4], [5]], [[5]]),
+    "nothing": ([], []),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG_PAIRS)
+def test_a_corpus_of_anything_but_pairs_of_ids_is_refused(wrong):
+    for corpus in (lambda pairs: Corpus(pairs), lambda pairs: Corpus(([[4]], [[5]]), pairs)):
+        with pytest.raises(DataError, match="corpus: (train|valid) must "):
+            corpus(WRONG_PAIRS[wrong])
+    assert len(Corpus((np.array([[4, 5]]), [np.array([6, 7], np.uint16)])).train) == 2
+
+
+def test_a_model_with_a_source_is_not_trained_on_a_one_sided_corpus(tmp_path):
+    corpus = Corpus.one_sided([[4, 5, 6]] * 20)
+    with pytest.raises(ConfigError, match="must be a language model for a one-sided corpus, got a Transformer"):
+        tiny_trainer(tmp_path, corpus, updates=1)
+    assert tiny_trainer(tmp_path, corpus, updates=1, model={"kind": "language_model"}).run().update == 1
+
+
+@pytest.mark.parametrize("model", [None, "Transformer", dict, small_model])
+def test_only_a_kind_of_model_is_registered(model):
+    with pytest.raises(ConfigError, match="register_model: the model must be a subclass of Model, got "):
+        register_model("another", model)
+
+
 def test_sources_and_targets_must_be_equally_many(rng):
     model = small_model(rng)
     for sources, targets in ((2, 1), (1, 2)):
@@ -126,5 +163,7 @@ def test_a_step_needs_a_target_token(rng):
 
 
 def test_kernels_are_simple_or_fast():
+    with pytest.raises(ConfigError, match="execution.kernels must be one of simple, fast, got 'slow'"):
+        build_model(small_config(), kernel_mode="slow")
     with pytest.raises(ConfigError, match="must be simple or fast, got 'slow'"), kernels.mode("slow"):
         pass

@@ -78,6 +78,55 @@ def attention(q, k, v, *, mask=None, keep=None, p_drop=0.0):
     return dropout(weights, keep=keep, p_drop=p_drop) @ v
 
 
+def restricted_attention(q, k, v, *, window, mask=None, keep=None, p_drop=0.0):
+    """Position by position, over the keys in its window alone."""
+    rows, (left, right) = [], window
+    for t in range(q.shape[-2]):
+        near = builtins.slice(builtins.max(0, t - left), t + right + 1)
+        inputs = q[..., t : t + 1, :], k[..., near, :], v[..., near, :]
+        kept = None
+        if keep is not None:  # of the window, the part that lies in the sentence
+            first = builtins.max(0, left - t)
+            kept = keep[..., t : t + 1, first : first + inputs[1].shape[-2]]
+        allowed = None if mask is None else mask[..., near]
+        rows.append(attention(*inputs, mask=allowed, keep=kept, p_drop=p_drop))
+    return torch.cat(rows, dim=-2)
+
+
+def additive_attention(q, k, v, w, *, mask=None):
+    return softmax(torch.tanh(q.unsqueeze(-2) + k.unsqueeze(-3)) @ w, mask=mask) @ v
+
+
+def convolution(x, weight, bias, *, dilation=1, mask=None):
+    x = x if mask is None else x * mask.unsqueeze(-1)
+    y = F.conv1d(x.mT, weight.permute(2, 1, 0), bias, padding=(len(weight) - 1) // 2 * dilation, dilation=dilation)
+    return y.mT
+
+
+def gru_cell(x, h, w_x, w_h, b_x, b_h):
+    rows = [each.reshape(-1, each.shape[-1]) for each in (x, h)]
+    return torch.gru_cell(*rows, w_x.T, w_h.T, b_x, b_h).reshape(h.shape)
+
+
+def gru(x, h, w_x, w_h, b_x, b_h, *, mask=None, reverse=False):
+    """By torch.nn.GRU on packed sequences. PyTorch gives zeros at padding; there the state is the last one."""
+    batch, length, _ = x.shape
+    lengths = torch.full((batch,), length) if mask is None else mask.sum(dim=1)
+    order = torch.arange(length).expand(batch, -1)
+    if reverse:  # of each row, its tokens alone
+        order = torch.where(order < lengths[:, None], lengths[:, None] - 1 - order, order)
+        x = x.gather(1, order[..., None].expand(x.shape))
+    weights = {"weight_ih_l0": w_x.T, "weight_hh_l0": w_h.T, "bias_ih_l0": b_x, "bias_hh_l0": b_h}
+    packed = torch.nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+    module = torch.nn.GRU(x.shape[2], h.shape[1], batch_first=True, dtype=x.dtype)
+    y, last = torch.func.functional_call(module, weights, (packed, h[None]))
+    y, _ = torch.nn.utils.rnn.pad_packed_sequence(y, batch_first=True)
+    if reverse:
+        y = y.gather(1, order[..., None].expand(y.shape))
+    state_at_padding = h if reverse else last[0]
+    return y if mask is None else torch.where(mask[..., None], y, state_at_padding[:, None])
+
+
 def layer_norm(x, gamma, beta, *, eps=1e-6):
     return F.layer_norm(x, gamma.shape, gamma, beta, eps)
 

@@ -29,6 +29,12 @@ def same_shape(a: tuple[int, ...], b: tuple[int, ...], name: str) -> None:
         raise ShapeError(f"{name} must have the same shape, got {a} and {b}")
 
 
+def at_least_one(shape: tuple[int, ...], name: str) -> None:
+    """No axis of these may have length 0: there is no mean, no maximum and no 1 / sqrt(d_k) of nothing."""
+    if 0 in shape:
+        raise ShapeError(f"{name} must be at least 1, got 0")
+
+
 def ids_below(ids: Array, size: int, name: str) -> Array:
     """``ids``, integers in 0..size-1: -1 would be the last row, and booleans would select rows.
 

@@ -4,8 +4,9 @@ Every rule of ops/ is a function by its name, with the arguments of its forward:
 Those defined here check their arguments first.
 """
 
+import builtins
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 from minitransformer.autograd import checks
@@ -15,12 +16,14 @@ from minitransformer.errors import ShapeError
 from minitransformer.ops.registry import RULES
 
 
-@cache  # not an attribute of this module: a rule called sum would hide Python's sum
 def __getattr__(name: str) -> Callable[..., Any]:
     """The rule ``name`` as a function of tensors."""
     if name not in RULES:
         raise AttributeError(f"functions: there is no rule called {name!r} in ops/")
-    return partial(apply, RULES[name])
+    function = partial(apply, RULES[name])
+    if not hasattr(builtins, name):  # the sum that functions of this file call is Python's
+        globals()[name] = function  # from now on found without this function
+    return function
 
 
 def softmax(x: Tensor, *, mask: Array | None = None) -> Tensor:
@@ -28,7 +31,15 @@ def softmax(x: Tensor, *, mask: Array | None = None) -> Tensor:
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, *, mask: Array | None = None, **options: Any) -> Tensor:
+    checks.at_least_one(k.shape[-2:], "attention: number of keys and d_k")
     return apply(RULES["attention"], q, k, v, mask=checks.boolean(mask, "attention"), **options)
+
+
+def restricted_attention(q: Tensor, k: Tensor, v: Tensor, *, mask: Array | None = None, **options: Any) -> Tensor:
+    mask = checks.boolean(mask, "restricted_attention")
+    if mask is not None and mask.shape[-2:-1] not in ((), (1,)):
+        raise ShapeError(f"restricted_attention: mask must have one row for all queries, got shape {mask.shape}")
+    return apply(RULES["restricted_attention"], q, k, v, mask=mask, **options)
 
 
 def embedding(table: Tensor, *, ids: Array, scale: float = 1.0) -> Tensor:
@@ -55,8 +66,14 @@ def residual_dropout(x: Tensor, sublayer: Tensor, **options: Any) -> Tensor:
     return apply(RULES["residual_dropout"], x, sublayer, **options)
 
 
+def layer_norm(x: Tensor, gamma: Tensor, beta: Tensor, **options: Any) -> Tensor:
+    checks.at_least_one(x.shape[-1:], "layer_norm: d_model")
+    return apply(RULES["layer_norm"], x, gamma, beta, **options)
+
+
 def residual_dropout_norm(x: Tensor, sublayer: Tensor, gamma: Tensor, beta: Tensor, **options: Any) -> Tensor:
     checks.same_shape(x.shape, sublayer.shape, "residual_dropout_norm: x and sublayer")
+    checks.at_least_one(x.shape[-1:], "residual_dropout_norm: d_model")
     return apply(RULES["residual_dropout_norm"], x, sublayer, gamma, beta, **options)
 
 
@@ -72,6 +89,7 @@ def projection_loss(x: Tensor, table: Tensor, *, targets: Array, label_smoothing
 
 def _check_loss(name: str, shape: tuple[int, ...], targets: Array, n_classes: int, label_smoothing: float) -> None:
     checks.same_shape(shape[:-1], targets.shape, f"{name}: rows and targets")
+    checks.at_least_one((n_classes,), f"{name}: V")
     checks.ids_below(targets, n_classes, f"{name}: targets")
     checks.probability(label_smoothing, f"{name}: label_smoothing")
 

@@ -8,6 +8,7 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from minitransformer.autograd import checks
+from minitransformer.autograd.anomaly import check_backward
 from minitransformer.backend import Array
 from minitransformer.errors import AutogradError
 from minitransformer.ops.rule import Rule
@@ -54,7 +55,9 @@ class Node:
             )
         grad_inputs = self.rule.backward(*grads, self.saved)
         self.saved = None
-        return checks.input_gradients(grad_inputs, self.inputs, self.rule.name)
+        checks.input_gradients(grad_inputs, self.inputs, self.rule.name)
+        check_backward(self.rule.name, self.inputs, grad_inputs)
+        return grad_inputs
 
 
 def topological_order(node: Node) -> list[Node]:
@@ -77,8 +80,6 @@ def walk_backward(tensor: Any, grad: Array, accumulate: Callable[[Any, Array], N
     summed: set[tuple[Node, int]] = set()  # sums made here, which may grow in place; others may be shared arrays
     for node in topological_order(tensor.node):
         grads = [waiting.pop((node, output), None) for output in range(node.n_outputs)]
-        if all(each is None for each in grads):
-            continue
         for source, grad_input in zip(node.inputs, node.backward(grads), strict=True):
             if not source.requires_grad:
                 continue

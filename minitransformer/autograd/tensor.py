@@ -9,6 +9,7 @@ import numpy as np
 
 from minitransformer import kernels
 from minitransformer.autograd import checks
+from minitransformer.autograd.anomaly import check_forward
 from minitransformer.autograd.gradient_sink import GradientSink
 from minitransformer.autograd.tape import Node, walk_backward
 from minitransformer.backend import Array, get_array_module
@@ -193,6 +194,7 @@ def apply(rule: Rule, *inputs: Tensor | None, **options: Any) -> Any:
     Raises:
         ShapeError: the rule cannot take arrays of these shapes.
         AutogradError: the rule's forward does not return (y, saved).
+        AnomalyError: within `detect_anomaly`, an output is NaN or infinite.
     """
     while inputs and inputs[-1] is None:
         inputs = inputs[:-1]
@@ -209,6 +211,7 @@ def apply(rule: Rule, *inputs: Tensor | None, **options: Any) -> Any:
         raise ShapeError(f"{rule.name}: {error}; the inputs have shapes {shapes}") from error
     y, saved = (result, ()) if inference_forward else checks.output_and_saved(result, rule.name)
     outputs = y if isinstance(y, tuple) else (y,)
+    check_forward(rule.name, inputs, outputs)
     tensors = [Tensor(each) for each in outputs]
     if recorded:
         node = Node(pair, saved, inputs, len(outputs))

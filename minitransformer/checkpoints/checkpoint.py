@@ -7,23 +7,22 @@ without Adam's state (a mean of several) lacks the last two: it translates, but 
 
 import errno
 import json
-import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from minitransformer.backend import load_array_module, to_numpy
+from minitransformer.checkpoints.entries import VECTORS, check_entries, matches_checksums
 from minitransformer.checkpoints.header import Table, checked_progress, count, shapes, slices, table_from
 from minitransformer.config import Config
-from minitransformer.errors import CheckpointError, ConfigError, DamagedCheckpointError
-from minitransformer.files import write_atomically
+from minitransformer.errors import CheckpointError, ConfigError, DamagedCheckpointError, quoted
+from minitransformer.files import cannot_be_written, write_atomically
 from minitransformer.models import Model, build_model, model_class
 from minitransformer.optim import Adam
 from minitransformer.text import Tokenizer
 
 FORMAT, VERSION = "minitransformer checkpoint", 1
-VECTORS = ("parameters", "adam_m", "adam_v")
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ class Checkpoint:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
             write_atomically(path, lambda file: np.savez(file, **arrays))
         except OSError as error:
-            raise CheckpointError(f"checkpoint: {path} cannot be written: {error.strerror}") from error
+            raise CheckpointError(f"checkpoint: {path} {cannot_be_written(error)}") from error
 
     def build(self, device: str = "cpu") -> tuple[Model, Tokenizer | None]:
         """A model with these parameters, and its tokenizer (None if it was trained on ids alone).
@@ -128,7 +127,16 @@ def save_checkpoint(path: str | Path, model: Model, optimizer: Adam, **facts) ->
     """Write the state of training, whole or not at all; raises what ``Checkpoint.save`` raises.
 
     facts: ``update`` and ``config``; ``tokenizer_text`` and ``progress``, if there are any; as in `Checkpoint`
+
+    Raises:
+        AutogradError: the model was changed after its vector of parameters was made.
+        CheckpointError: the optimizer is another model's.
     """
+    model.parameters.check_model()
+    if optimizer.parameters is not model.parameters:
+        raise CheckpointError(
+            "checkpoint: the optimizer must be one of model.parameters, got another's; make a new one"
+        )
     vectors = map(to_numpy, (model.parameters.data, optimizer.m, optimizer.v))
     arrays = dict(zip(VECTORS, vectors, strict=True))
     Checkpoint(**facts, **arrays, table=model.parameters.table, step_count=optimizer.step_count).save(path)
@@ -145,7 +153,8 @@ def load_checkpoint(path: str | Path, with_optimizer: bool = True) -> Checkpoint
     """
     try:
         if not Path(path).is_file():
-            got = "a folder" if Path(path).is_dir() else "no such file"
+            other = "a folder" if Path(path).is_dir() else "a device or pipe"
+            got = other if Path(path).exists() else "no such file"
             raise CheckpointError(f"checkpoint: {path} must be a file that training wrote, got {got}")
         return _read(path, unwanted=() if with_optimizer else VECTORS[1:])
     except CheckpointError:
@@ -155,7 +164,7 @@ def load_checkpoint(path: str | Path, with_optimizer: bool = True) -> Checkpoint
             f"checkpoint: {path} was written by another version and must be used with that one: {error}"
         ) from error
     except Exception as error:  # damaged bytes make zipfile, NumPy and JSON raise nearly anything
-        if isinstance(error, MemoryError) and _matches_checksums(path):
+        if isinstance(error, MemoryError) and matches_checksums(path):
             raise
         # A damaged offset is an invalid argument to the operating system.
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
@@ -175,13 +184,14 @@ def load_model(path: str | Path, device: str = "cpu") -> tuple[Model, Tokenizer 
 def _read(path: str | Path, unwanted: tuple[str, ...]) -> Checkpoint:
     """The checkpoint without the ``unwanted`` entries; raises anything if the file is damaged."""
     with np.load(path, allow_pickle=False) as stored:
+        check_entries(stored.zip, Path(path).stat().st_size)
         arrays = {name: stored[name] for name in stored.files if name not in unwanted}  # checks the CRC of each
     header = json.loads(_text_of(arrays["header"]))
     if header["format"] != FORMAT:
         raise ValueError("another format")
     if header["version"] != VERSION:
         raise CheckpointError(
-            f"checkpoint: {path} must have format version {VERSION}, got {header['version']!r}; "
+            f"checkpoint: {path} must have format version {VERSION}, got {quoted(header['version'])}; "
             "load it with the version of minitransformer that wrote it"
         )
     config = Config.from_dict(header["config"], "its config")
@@ -202,15 +212,6 @@ def _read(path: str | Path, unwanted: tuple[str, ...]) -> Checkpoint:
         path=str(path),
         **vectors,
     )
-
-
-def _matches_checksums(path: str | Path) -> bool:
-    """Whether the file is whole: if not, a damaged size may be why reading took so much memory."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return archive.testzip() is None  # reads in small blocks
-    except Exception:
-        return False
 
 
 def _bytes_of(text: str) -> np.ndarray:

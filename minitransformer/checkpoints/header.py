@@ -16,9 +16,9 @@ def slices(table: Table) -> dict[str, slice]:
 
 
 def count(value: object) -> int:
-    """``value`` if it is an integer of at least 0, else ValueError."""
-    if type(value) is not int or value < 0:
-        raise ValueError(f"{value!r} is not a count")
+    """``value`` if it is an integer from 0 to 2^63 - 1, else ValueError."""
+    if type(value) is not int or not 0 <= value < 1 << 63:
+        raise ValueError(f"{value!r:.60} is not a count")
     return value
 
 

@@ -1,5 +1,6 @@
 """The folder of a run: ``metrics.jsonl`` and ``checkpoints/update_00001000.npz``, one file per checkpoint."""
 
+import errno
 import os
 import re
 from collections.abc import Callable
@@ -35,6 +36,8 @@ class RunFolder:
         """
         try:
             self.checkpoints.mkdir(parents=True, exist_ok=True)
+            if not (os.access(self.directory, os.W_OK) and os.access(self.checkpoints, os.W_OK)):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
             self._lock_folder()
             remove_temporaries(self.directory, self.metrics.name)
             remove_temporaries(self.checkpoints, "update_*.npz")
@@ -57,12 +60,29 @@ class RunFolder:
         self._lock = os.open(self.directory, os.O_RDONLY)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # ends with the process, however that ends
+            self.check()
         except BlockingIOError:
             self.leave()
             raise TrainingError(
                 f"train: {self.directory} must be free, got another run at work in it; wait for its end, or choose "
                 "another training.directory"
             ) from None
+
+    def check(self) -> None:
+        """To be called before anything is written: what is at the path now may belong to another run.
+
+        Raises:
+            TrainingError: the folder was deleted, moved or replaced since ``enter``.
+        """
+        try:
+            here = os.stat(self.directory)
+        except FileNotFoundError:
+            here = None
+        if here is None or (self._lock is not None and not os.path.samestat(here, os.fstat(self._lock))):
+            raise TrainingError(
+                f"train: {self.directory} must stay in place during a run, got a folder deleted, moved or replaced; "
+                "move it back and resume, or start again"
+            )
 
     def path_of(self, update: int) -> Path:
         return self.checkpoints / f"update_{update:08d}.npz"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from minitransformer.cli.common import stdin_lines, writable_file
 from minitransformer.cli.options import add_number, add_processes_option
-from minitransformer.errors import DataError
+from minitransformer.errors import DataError, quoted
 from minitransformer.files import write_text
 
 
@@ -136,4 +136,4 @@ def _ids(line: str) -> list[int]:
     try:
         return [int(token) for token in line.split()]
     except ValueError as error:
-        raise DataError(f"token ids must be integers separated by spaces, got {line[:60]!r}") from error
+        raise DataError(f"token ids must be integers separated by spaces, got {quoted(line)}") from error

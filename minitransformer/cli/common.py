@@ -4,7 +4,7 @@ import argparse
 import contextlib
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 BAD_INPUT, INTERRUPTED, FAULT = 2, 130, 1
 """Exit codes: bad input; SIGINT, as shells report it; a bug in the program."""
+
+
+LONGEST_MESSAGE = 2000
+"""Characters of an error message."""
 
 
 def explained(error: BaseException) -> tuple[str, int]:
@@ -43,23 +47,33 @@ def explained(error: BaseException) -> tuple[str, int]:
 
 
 def print_line(command: str, message: str) -> None:
-    """Prints ``message`` as one line on standard error, after the name of the command."""
-    line = " ".join(message.split("\n")).removeprefix(f"{command}: ")
+    """Prints ``message`` as one line on standard error, after the name of the command; control characters escaped."""
+    from minitransformer.distributed.supervision.messages import printable
+
+    line = printable(message, LONGEST_MESSAGE).removeprefix(f"{command}: ")
     with contextlib.suppress(OSError):  # if standard error is closed or full, only the exit code remains
-        print(f"minitransformer {command}: {line}", file=sys.stderr)
+        # A progress bar, perhaps that of a rank of this job, may stand in the last line of a terminal: it is erased.
+        begin = "\r\x1b[K" if sys.stderr.isatty() else ""
+        print(f"{begin}minitransformer {command}: {line}", file=sys.stderr)
 
 
-def stdin_lines() -> Iterator[str]:
-    r"""Lines of standard input, without line ends; only ``\n`` separates lines.
+def stdin_lines(report: Callable[[DataError], object] | None = None) -> Iterator[str]:
+    r"""Lines of standard input, without line ends and byte-order mark; only ``\n`` separates lines.
+
+    report: called with the error of a line that is not UTF-8, which is then an empty line (None: raise it)
 
     Raises:
-        DataError: a line is not UTF-8 (with the line number).
+        DataError: a line is not UTF-8 (with the line number), and there is no ``report``.
     """
     for number, line in enumerate(sys.stdin.buffer, start=1):
         try:
-            yield line.decode("utf-8").removesuffix("\n").removesuffix("\r")
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8").removesuffix("\n").removesuffix("\r")
         except UnicodeDecodeError as error:
-            raise DataError(f"standard input:{number}: must be UTF-8, got byte 0x{line[error.start]:02x}") from error
+            wrong = DataError(f"standard input:{number}: must be UTF-8, got byte 0x{line[error.start]:02x}")
+            if report is None:
+                raise wrong from error
+            report(wrong)
+            yield ""
 
 
 def writable_file(path: Path, inputs: Iterable[Path] = ()) -> Path:

@@ -20,10 +20,17 @@ GIB = 1 << 30
 
 def add_parser(commands: argparse._SubParsersAction) -> None:
     parser = commands.add_parser("doctor", help="what this machine has for training, and what is missing")
+    shown = "read all of a folder of `binarise` instead, and compare it with its fingerprint (default: no)"
+    parser.add_argument("--ids", type=Path, metavar="FOLDER", help=shown)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> None:
+    if arguments.ids is not None:
+        from minitransformer.text.binary import check_pairs
+
+        print(f"{arguments.ids}: {check_pairs(arguments.ids).pairs} pairs, as they were written")
+        return
     for name, check in CHECKS.items():
         try:
             found, remark = check()
@@ -54,11 +61,12 @@ def _memory() -> Finding:
     found = f"{total / GIB:.1f} GiB"
     state = Path("/proc/meminfo")
     if state.is_file():
-        sizes = dict(line.split(":", 1) for line in state.read_text().split("\n") if ":" in line)
+        sizes = dict(line.split(":", 1) for line in state.read_text(encoding="ascii").split("\n") if ":" in line)
         found += f", {int(sizes['MemAvailable'].split()[0]) * 1024 / GIB:.1f} GiB free"
     limit = Path("/sys/fs/cgroup/memory.max")
-    if limit.is_file() and limit.read_text().strip().isdigit():
-        found += f", limited to {int(limit.read_text()) / GIB:.1f} GiB for this process"
+    allowed = limit.read_text(encoding="ascii").strip() if limit.is_file() else ""
+    if allowed.isdigit():
+        found += f", limited to {int(allowed) / GIB:.1f} GiB for this process"
     return found, ""
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from minitransformer.cli.common import open_model, writable_file
 from minitransformer.cli.options import add_model_options, add_search_options, at_least_one, search_options
-from minitransformer.errors import ConfigError
+from minitransformer.errors import ConfigError, DataError
 from minitransformer.files import write_text
 
 Score = Callable[[list[str]], dict]
@@ -51,6 +51,9 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.output:
         writable_file(arguments.output, [arguments.src, arguments.ref, arguments.checkpoint])
     sources, references = read_parallel(arguments.src, arguments.ref)
+    n_words = sum(len(line.split()) for line in references)
+    if not n_words:
+        raise DataError(f"{arguments.ref}: the references must have at least one word, got none")
     require_sacrebleu()
     if language:
         require_moses()
@@ -64,7 +67,7 @@ def run(arguments: argparse.Namespace) -> None:
         return scores
 
     if arguments.ablation:
-        _ablation(arguments, sources, score, sum(len(line.split()) for line in references))
+        _ablation(arguments, sources, score, n_words)
     else:
         _one_score(arguments, sources, score)
 

@@ -7,9 +7,10 @@ from minitransformer.config import Config
 from minitransformer.errors import ConfigError
 
 DESCRIPTION = """\
-Start N ranks of a training on this machine. They share the micro-batches of each update, so the result does not depend
-on N. On GPUs each rank uses one of its own. If one rank fails, all end, with one message that names it. Ctrl-C
-(SIGINT), SIGTERM or SIGHUP is passed on: the ranks save a checkpoint and exit.
+Start N ranks of a training on this machine. They share the micro-batches of each update: the result depends on N only
+through the rounding of sums, which training amplifies. On GPUs each rank uses one of its own. If one rank fails, all
+end, with one message that names it. Ctrl-C (SIGINT), SIGTERM or SIGHUP is passed on: the ranks save a checkpoint and
+exit.
 For several machines, or for sums by MPI, start `minitransformer train` itself with mpirun, srun or torchrun."""
 
 

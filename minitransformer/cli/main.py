@@ -22,7 +22,7 @@ from minitransformer.cli import (
     train,
     translate,
 )
-from minitransformer.cli.common import BAD_INPUT, FAULT, explained, print_line
+from minitransformer.cli.common import BAD_INPUT, FAULT, INTERRUPTED, explained, print_line
 
 COMMANDS = (clean, bpe, binarise, plan, train, launch, average, translate, evaluate, plot, data, doctor)
 """In the order in which a new user needs them. Each imports what is heavy only when it runs."""
@@ -39,7 +39,9 @@ class Parser(argparse.ArgumentParser):
         super().__init__(*arguments, **options, allow_abbrev=False, formatter_class=formatter)
 
     def error(self, message: str) -> NoReturn:
-        self.exit(BAD_INPUT, f"{self.prog}: {message}; see {self.prog} --help\n")
+        from minitransformer.distributed.supervision.messages import printable
+
+        self.exit(BAD_INPUT, f"{self.prog}: {printable(message, 1000)}; see {self.prog} --help\n")
 
 
 def build_parser() -> Parser:
@@ -61,12 +63,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            # Translations are UTF-8 whatever the locale; a file name that is not UTF-8 must not end in a traceback.
-            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+            # Translations are UTF-8 and end in \n on every system; a file name that is not UTF-8 is shown escaped.
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")
     try:
         return _run(build_parser().parse_args(argv))
     except SystemExit as stop:  # argparse has printed help, or what is wrong
         return stop.code or 0
+    except KeyboardInterrupt:  # before the command began, or as it ended
+        return INTERRUPTED
     finally:
         for stream in (sys.stdout, sys.stderr):
             try:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from minitransformer.blas import core_count
 from minitransformer.config import TranslationConfig
-from minitransformer.errors import ConfigError
+from minitransformer.errors import ConfigError, quoted
 
 
 def at_least_one(text: str, kind: type = int) -> float:
@@ -19,7 +19,7 @@ def at_least_one(text: str, kind: type = int) -> float:
         value = 0
     if not 1 <= value <= 999_999_999:
         what = "an integer" if kind is int else "a number"
-        raise argparse.ArgumentTypeError(f"must be {what} from 1 to 999999999, got {text[:60]!r}")
+        raise argparse.ArgumentTypeError(f"must be {what} from 1 to 999999999, got {quoted(text)}")
     return value
 
 

@@ -13,6 +13,9 @@ from minitransformer.files import write_atomically
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+MOST_TOKENS = 250
+"""Tokens of a sentence in an attention map: more make a picture that no one can read, or no memory holds."""
+
 KINDS = {
     "cross": "decoder.{}.cross_attention",
     "decoder": "decoder.{}.self_attention",
@@ -88,7 +91,16 @@ def run_attention(arguments: argparse.Namespace) -> None:
     else:
         target = tokenizer.encode(arguments.tgt)
     source = tokenizer.encode(arguments.src)
-    weights = hypothesis_attention(model, source, target)[KINDS[arguments.kind].format(layer - 1)]  # (H, Tq, Tk)
+    for name, ids in (("--src", source), ("--tgt", target)):
+        if len(ids) > MOST_TOKENS:
+            raise ConfigError(
+                f"plot attention: {name} must have at most {MOST_TOKENS} tokens, got {len(ids)}; shorten it"
+            )
+    maps, name = hypothesis_attention(model, source, target), KINDS[arguments.kind].format(layer - 1)
+    if name not in maps:
+        has = ", ".join(maps)
+        raise ConfigError(f"plot attention: the model must have {name}, got {has}; change --kind or --layer")
+    weights = maps[name]  # (H, Tq, Tk)
     src, tgt_in, tgt_out = map(tokenizer.subwords, ([*source, EOS], [BOS, *target], [*target, EOS]))
     generated, source_side = ("target subword, as it is generated", tgt_out), ("source subword", src)
     (query_label, queries), (key_label, keys) = {

@@ -4,6 +4,7 @@ import argparse
 import json
 import sys
 import traceback
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,6 +42,12 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
         help="at the end write the forward and backward time of each op in the updates of this call to "
         "profile.json and profile.png in training.directory (default: no)",
     )
+    parser.add_argument(
+        "--detect-anomaly",
+        action="store_true",
+        help="check every result of every op, and stop at the first that is NaN or infinite: slower, for finding a "
+        "fault (default: only the loss and the gradient of each update are checked)",
+    )
     parser.set_defaults(run=run)
 
 
@@ -57,6 +64,7 @@ def _train(arguments: argparse.Namespace, process_group: "ProcessGroup") -> int:
         settings.append(f'execution.device="{arguments.device}"')
     config = Config.load(arguments.config, settings)
 
+    from minitransformer.autograd import detect_anomaly
     from minitransformer.backend import device_wait, load_array_module
     from minitransformer.kernels.profile import Profile
     from minitransformer.training import Trainer
@@ -66,7 +74,8 @@ def _train(arguments: argparse.Namespace, process_group: "ProcessGroup") -> int:
         require("matplotlib", "plot", "plot")  # raised now, not hours later
         profile = Profile(device_wait(load_array_module(config.execution.device)))
     trainer = Trainer(config, resume=not arguments.no_resume, profile=profile, process_group=process_group)
-    outcome = trainer.run()
+    with detect_anomaly() if arguments.detect_anomaly else nullcontext():
+        outcome = trainer.run()
     if profile is not None and profile.updates:
         _write_profile(profile, trainer.workers.size, Path(config.training.directory))
     state = "done" if outcome.signal is None else "stopped; the same command resumes from here"

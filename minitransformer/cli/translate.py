@@ -4,18 +4,21 @@ import argparse
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-from minitransformer.cli.common import open_model, stdin_lines
+from minitransformer.cli.common import BAD_INPUT, open_model, print_line, stdin_lines
 from minitransformer.cli.options import add_model_options, add_search_options
 from minitransformer.errors import ConfigError, MiniTransformerError
+
+DESCRIPTION = """\
+Translate standard input, one sentence a line, to standard output, block by block as it is read; prompt if it is a
+terminal. A line that is longer than --max-input-length, or not UTF-8, gives an empty line, a message that names it,
+and, at the end, exit code 2. When the command is interrupted, what it has printed is whole lines, in order."""
 
 
 def add_parser(commands: argparse._SubParsersAction) -> None:
     parser = commands.add_parser(
-        "translate",
-        help="translate standard input, or what is typed",
-        description="Translate standard input, one sentence a line, to standard output; prompt if it is a terminal.",
+        "translate", help="translate standard input, or what is typed", description=DESCRIPTION
     )
     add_model_options(parser)
     add_search_options(parser)
@@ -30,34 +33,62 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     parser.set_defaults(run=run)
 
 
-def run(arguments: argparse.Namespace) -> None:
+def run(arguments: argparse.Namespace) -> int:
     model, tokenizer, search = open_model(arguments)
-    if not 1 <= arguments.n_best <= search.beam_size:
-        raise ConfigError(f"--n-best must be from 1 to the beam size {search.beam_size}, got {arguments.n_best}")
+    n_best = arguments.n_best
+    if not 1 <= n_best <= search.beam_size:
+        raise ConfigError(f"--n-best must be from 1 to the beam size {search.beam_size}, got {n_best}")
 
-    from minitransformer.generation import translate_lines
-
-    def answer(lines: list[str], progress: bool = False) -> list[str]:
-        translations = translate_lines(model, tokenizer, lines, search, n_best=arguments.n_best, progress=progress)
-        if arguments.n_best == 1:
-            return translations
-        return [f"{number}\t{line}" for number, best in enumerate(translations, start=1) for line in best]
+    from minitransformer.generation import translate_blocks, translate_lines
 
     if sys.stdin.isatty():
-        _converse(answer)
-    else:
-        for line in answer(list(stdin_lines()), progress=sys.stderr.isatty()):
-            print(line)
+        _converse(lambda line: _shown(translate_lines(model, tokenizer, [line], search, n_best)))
+        return 0
+    refused: list[MiniTransformerError] = []
+
+    def report(error: MiniTransformerError) -> None:
+        refused.append(error)
+        print_line("translate", f"{error}; its translation is an empty line")
+
+    progress = sys.stderr.isatty()
+    code = _print_whole(translate_blocks(model, tokenizer, stdin_lines(report), search, n_best, progress, report))
+    return code or (BAD_INPUT if refused else 0)
 
 
-def _converse(answer: Callable[[list[str]], list[str]]) -> None:
+def _shown(block: list[str] | list[list[str]], first: int = 1) -> str:
+    """Lines to print: translations, or hypotheses, each after the number of its sentence, counted from ``first``."""
+    return "\n".join(
+        best if isinstance(best, str) else "\n".join(f"{number}\t{hypothesis}" for hypothesis in best)
+        for number, best in enumerate(block, start=first)
+    )
+
+
+def _print_whole(blocks: Iterable[list]) -> int:
+    """Print each block as it comes; the exit code. A signal that arrives while one is printed is acted on afterwards.
+
+    At any other time SIGINT raises KeyboardInterrupt, and SIGTERM and SIGHUP end the process: nothing is buffered then.
+    """
+    from minitransformer.training.signals import StopRequest
+
+    printed = 0
+    for block in blocks:
+        with StopRequest() as stop:
+            print(_shown(block, first=printed + 1), flush=True)
+        if stop.signal is not None:
+            print_line("translate", "interrupted")
+            return 128 + stop.signal
+        printed += len(block)
+    return 0
+
+
+def _converse(answer: Callable[[str], str]) -> None:
     """Answer sentence by sentence until Ctrl-D; one that cannot be translated gets a message and a new prompt."""
     if importlib.util.find_spec("readline"):
         importlib.import_module("readline")  # gives input() the arrow keys and a history
     print("Type a sentence to translate; Ctrl-D ends.", file=sys.stderr)
     while True:
         try:
-            print(*answer([input("> ")]), sep="\n")
+            print(answer(input("> ")))
         except EOFError:
             print(file=sys.stderr)
             return

@@ -12,12 +12,14 @@ from pathlib import Path
 from minitransformer.data.registry import DataFile, DataSet
 from minitransformer.data.unpacking import progress_bar, sha256_of, unpack
 from minitransformer.errors import DownloadError
-from minitransformer.files import staging_folder, write_atomically
+from minitransformer.files import read_bounded, staging_folder, write_atomically
 
-SUMS = "SHA256SUMS"
+SUMS, MAX_SUMS = "SHA256SUMS", 1 << 20
 TIMEOUT = 30.0
 """Seconds without data after which a connection has timed out."""
 CHUNK = 1 << 16
+NOT_HTTP = (ValueError, OverflowError)
+"""Raised for an answer with impossible values, such as a redirection to an address that is none."""
 
 Archive = tuple[Path, str, list[DataFile]]
 """Path of a file or archive, its packing, and the files that it contains."""
@@ -92,16 +94,16 @@ def _install(archives: list[Archive], data_set: DataSet, home: Path, where: str)
     where: address or folder from which the files come, for error messages
     """
     known = _known_sums(data_set, home)
-    with staging_folder(home / ".unpacking") as staging:
+    with staging_folder(home / "unpacking") as staging:
         sums = {}
         for path, packing, files in archives:
-            sums |= unpack(path, packing, files, staging)
+            sums |= unpack(path, packing, files, staging, data_set.max_bytes)
         for name, got in sums.items():
             if got != known.get(name, got):
                 published = any(file.name == name and file.sha256 for file in data_set.files)
                 remedy = "" if published else f"; to accept it anyway, delete {SUMS}"
                 raise DownloadError(
-                    f"{where}: {name} must have the SHA-256 {known[name]}, got {got} (damaged or another version)"
+                    f"{where}: {name} must have the SHA-256 {known[name][:64]}, got {got} (damaged or another version)"
                     f"{remedy}"
                 )
         for name in sums:
@@ -124,13 +126,15 @@ def fetch(address: str, part: Path) -> Path:
                 start = 0  # the server sends the whole file
             _receive(response, part, start, address)
     except urllib.error.HTTPError as error:
-        if error.code == 416 and error.headers.get("Content-Range", "") == f"bytes */{start}":
+        if start and error.code == 416 and error.headers.get("Content-Range", "") == f"bytes */{start}":
             return part  # the download was already complete
         if error.code == 416:
-            part.unlink()
-        raise DownloadError(f"{address}: the server must send the file, got {error.code} {error.reason}") from error
-    except (urllib.error.URLError, ConnectionError, TimeoutError, http.client.HTTPException) as error:
-        reason = getattr(error, "reason", None) or error
+            part.unlink(missing_ok=True)
+        raise DownloadError(
+            f"{address}: the server must send the file, got {error.code} {error.reason[:60]}"
+        ) from error
+    except (urllib.error.URLError, ConnectionError, TimeoutError, http.client.HTTPException, *NOT_HTTP) as error:
+        reason = str(getattr(error, "reason", None) or error)[:100]
         raise DownloadError(
             f"{address}: cannot be reached ({reason}); without a network, copy the files here and use --from FOLDER"
         ) from error
@@ -139,11 +143,13 @@ def fetch(address: str, part: Path) -> Path:
 
 def _receive(response: http.client.HTTPResponse, part: Path, start: int, address: str) -> None:
     """Append the body of ``response`` to the first ``start`` bytes of ``part``."""
-    length = response.headers.get("Content-Length")
-    total = start + int(length) if length is not None else None
+    total = None if response.length is None else start + response.length  # None: not stated, or not as a number
     lost = (ConnectionError, TimeoutError, ssl.SSLError, http.client.IncompleteRead)  # not OSError: a full disk too
     complete = False
-    with part.open("ab" if start else "wb") as out, progress_bar(_base_name(address), total, start) as progress:
+    with (
+        open(part, "ab" if start else "wb", opener=_open_no_link) as out,
+        progress_bar(_base_name(address), total, start) as progress,
+    ):
         with suppress(*lost):
             while chunk := response.read(CHUNK):
                 out.write(chunk)
@@ -157,11 +163,16 @@ def _receive(response: http.client.HTTPResponse, part: Path, start: int, address
         )
 
 
+def _open_no_link(path: str, flags: int) -> int:
+    """`os.open`, but OSError for a link, which somebody may have planted in a shared folder."""
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
+
+
 def _known_sums(data_set: DataSet, home: Path) -> dict[str, str]:
     """SHA-256 of each file, from the registry or else as recorded after the first download."""
     recorded = {}
     if (home / SUMS).is_file():
-        for line in (home / SUMS).read_text(encoding="utf-8", errors="replace").split("\n"):
+        for line in read_bounded(home / SUMS, MAX_SUMS).decode("utf-8", errors="replace").split("\n"):
             digest, _, name = line.partition("  ")
             recorded[name] = digest
     sums = {file.name: file.sha256 or recorded.get(file.name) for file in data_set.files}
@@ -177,6 +188,8 @@ def _record(data_set: DataSet, home: Path, new: dict[str, str]) -> None:
     known = _known_sums(data_set, home)
     sums = {file.name: new.get(file.name) or known[file.name] for file in data_set.files}
     text = "".join(f"{digest}  {name}\n" for name, digest in sums.items())
+    if (home / SUMS).is_symlink():
+        (home / SUMS).unlink()  # writing would follow it
     write_atomically(home / SUMS, lambda file: file.write(text.encode()))
     unpublished = [name for name in sums if name not in known]
     if unpublished:

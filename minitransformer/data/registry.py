@@ -6,7 +6,10 @@ If it is ``None``, the first download records it in ``SHA256SUMS`` beside the fi
 
 from dataclasses import dataclass
 
-from minitransformer.errors import DownloadError
+from minitransformer.errors import DownloadError, quoted
+
+MAX_BYTES = 1 << 33
+"""Largest unpacked file, about twice one side of the largest WMT corpus; anything larger is damaged or malicious."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,8 @@ class DataSet:
     packing: str
     """How the files are packed at their addresses: a key of ``unpacking.UNPACKERS``."""
     files: tuple[DataFile, ...]
+    max_bytes: int = MAX_BYTES
+    """Largest unpacked file or member, several times as large as the real one."""
 
 
 def find(name: str) -> DataSet:
@@ -44,7 +49,7 @@ def find(name: str) -> DataSet:
         if data_set.name == ALIASES.get(name, name):
             return data_set
     known = ", ".join(data_set.name for data_set in DATA_SETS)
-    raise DownloadError(f"data get: the name must be one of {known}, got {name!r}")
+    raise DownloadError(f"data get: the name must be one of {known}, got {quoted(name)}")
 
 
 # The address contains a commit hash, so the files cannot change.
@@ -105,6 +110,7 @@ def _tatoeba(language: str, archive: str, size: str, disk: str) -> DataSet:
         size=disk,
         packing="pairs",
         files=tuple(DataFile(name, f"{TATOEBA}/{archive}") for name in names),
+        max_bytes=1 << 27,
     )
 
 
@@ -139,6 +145,7 @@ DATA_SETS = (
         size="8 MB of text",
         packing="gz",
         files=tuple(DataFile(name, f"{MULTI30K}/{name}.gz", sha256) for name, sha256 in MULTI30K_SHA256.items()),
+        max_bytes=1 << 24,
     ),
     DataSet(
         name="newstest",
@@ -158,6 +165,7 @@ DATA_SETS = (
             DataFile("newstest2014.en-fr.en", WMT14, member="test-full/newstest2014-fren-src.en.sgm"),
             DataFile("newstest2014.en-fr.fr", WMT14, member="test-full/newstest2014-fren-ref.fr.sgm"),
         ),
+        max_bytes=1 << 24,
     ),
     _tatoeba("de", "deu-eng.zip", "more than 160,000 pairs", "more than 12 MB of text"),
     _tatoeba("ko", "kor-eng.zip", "more than 5,000 pairs", "more than 0.4 MB of text"),
@@ -178,6 +186,7 @@ DATA_SETS = (
         size="about 20 MB to download",
         packing="ted",
         files=tuple(DataFile(f"{part}.{side}", IWSLT14) for part in ("train", "val", "test") for side in ("en", "de")),
+        max_bytes=1 << 27,
     ),
     DataSet(
         name="bpe_reference",
@@ -187,5 +196,6 @@ DATA_SETS = (
         size="0.3 MB",
         packing="plain",
         files=tuple(DataFile(name, f"{SUBWORD_NMT}/{name}", sha256) for name, sha256 in SUBWORD_NMT_SHA256.items()),
+        max_bytes=1 << 24,
     ),
 )

@@ -1,7 +1,7 @@
 """Extract text files from downloaded archives: one function per packing, each ``(archive, files) -> streams``.
 
-No path of an archive is ever written to: only members listed in the registry are read, up to ``MAX_BYTES`` each, and
-they are written under the registry's own names. Large members are streamed in small chunks.
+No path of an archive is ever written to: only members listed in the registry are read, up to the limit of their data
+set, and they are written under the registry's own names. Large members are streamed in small chunks.
 """
 
 import errno
@@ -19,21 +19,27 @@ from typing import BinaryIO
 
 from tqdm import tqdm
 
-from minitransformer.data.registry import DataFile
+from minitransformer.data.registry import MAX_BYTES, DataFile
 from minitransformer.errors import DownloadError
-
-MAX_BYTES = 1 << 33
-"""Largest unpacked file, about twice one side of the largest WMT corpus; anything larger is damaged or malicious."""
-
-IN_MEMORY = 1 << 30
-"""Largest file that is read into memory, to be split."""
 
 CHUNK = 1 << 20
 
-DAMAGE = (OSError, EOFError, RuntimeError, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile, zlib.error)
-"""Raised for a damaged archive; RuntimeError: it has a password or a compression that zipfile lacks."""
+MAX_PAIRS = 1_000_000
+"""Lines of the longest table that is split, about four times the longest of www.manythings.org."""
 
-SEGMENT = re.compile(r"<seg[^>]*>(.*?)</seg>", re.DOTALL)
+NAMES = (
+    *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
+    *(tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE),
+)
+"""Types of the entries of a tar archive that hold a long name or other facts about the next entry."""
+
+MAX_NAME = 1 << 16
+"""Bytes of the longest of them."""
+
+DAMAGE = (OSError, EOFError, RuntimeError, ValueError, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile, zlib.error)
+"""Raised for a damaged archive; RuntimeError: it has a password or a compression that zipfile lacks; ValueError: a
+header of tarfile, or a character reference, has a number that is none."""
+
 HELD_OUT = 2000
 """Sentence pairs in each of test and val of a split set; at most one pair in twenty."""
 
@@ -47,30 +53,33 @@ Stream = tuple[str, Iterator[bytes]]
 """Name of a file, and its contents in chunks."""
 
 
-def unpack(archive: Path, packing: str, files: Sequence[DataFile], folder: Path) -> dict[str, str]:
+def unpack(
+    archive: Path, packing: str, files: Sequence[DataFile], folder: Path, max_bytes: int = MAX_BYTES
+) -> dict[str, str]:
     """Write ``files`` from ``archive`` into ``folder``; returns the SHA-256 of each by its name.
 
     Raises:
-        DownloadError: the archive is damaged, lacks a member or contains one larger than ``MAX_BYTES``.
+        DownloadError: the archive is damaged, lacks a member or contains one larger than ``max_bytes``.
     """
     sums = {}
     try:
-        for name, chunks in UNPACKERS[packing](archive, files):
-            with open(folder / name, "wb") as out, progress_bar(f"unpack {name}") as bar:
+        for name, chunks in UNPACKERS[packing](archive, files, max_bytes):
+            with open(folder / name, "xb") as out, progress_bar(f"unpack {name}") as bar:
                 for chunk in chunks:
                     out.write(chunk)
                     bar.update(len(chunk))
             sums[name] = sha256_of(folder / name)
     except DownloadError:
         raise
+    except UnicodeDecodeError as error:
+        raise DownloadError(f"{archive.name}: must contain UTF-8 text, but it does not ({error})") from error
     except DAMAGE as error:
         if getattr(error, "errno", None) not in (None, errno.EINVAL):  # EINVAL: a wrong offset in the archive
             raise  # a system error, not a damaged archive
+        reason = " ".join(str(error).split())[:100]
         raise DownloadError(
-            f"{archive.name}: must be an intact archive without a password, got another ({error})"
+            f"{archive.name}: must be an intact archive without a password, got another ({reason})"
         ) from error
-    except UnicodeDecodeError as error:
-        raise DownloadError(f"{archive.name}: must contain UTF-8 text, but it does not ({error})") from error
     return sums
 
 
@@ -84,30 +93,30 @@ def progress_bar(what: str, total: int | None = None, start: int = 0) -> tqdm:
     return tqdm(total=total, initial=start, unit="B", unit_scale=True, desc=what, disable=None)
 
 
-def _plain(archive: Path, files: Sequence[DataFile], opener: Callable = open) -> Iterator[Stream]:
+def _plain(archive: Path, files: Sequence[DataFile], limit: int, opener: Callable = open) -> Iterator[Stream]:
     for file in files:
         with opener(archive, "rb") as stream:
-            yield file.name, _bounded(stream, archive, MAX_BYTES)
+            yield file.name, _bounded(stream, archive, limit)
 
 
-def _gz(archive: Path, files: Sequence[DataFile]) -> Iterator[Stream]:
-    return _plain(archive, files, gzip.open)
+def _gz(archive: Path, files: Sequence[DataFile], limit: int) -> Iterator[Stream]:
+    return _plain(archive, files, limit, gzip.open)
 
 
-def _tar(archive: Path, files: Sequence[DataFile]) -> Iterator[Stream]:
+def _tar(archive: Path, files: Sequence[DataFile], limit: int) -> Iterator[Stream]:
     """Members of a tar archive; those whose names end in .gz are decompressed."""
     for file, stream in _members(archive, files):
         with gzip.open(stream) if file.member.endswith(".gz") else stream as plain:
-            yield file.name, _bounded(plain, archive, MAX_BYTES)
+            yield file.name, _bounded(plain, archive, limit)
 
 
-def _sgm(archive: Path, files: Sequence[DataFile]) -> Iterator[Stream]:
+def _sgm(archive: Path, files: Sequence[DataFile], limit: int) -> Iterator[Stream]:
     """WMT's mark-up inside a .tgz: the text of each <seg> on a line, with white space normalised."""
     for file, stream in _members(archive, files):
-        yield file.name, iter([_joined(_segments(_whole(stream, archive)))])
+        yield file.name, iter([_joined(_segments(_whole(stream, archive, limit)))])
 
 
-def _ted(archive: Path, files: Sequence[DataFile]) -> Iterator[Stream]:
+def _ted(archive: Path, files: Sequence[DataFile], limit: int) -> Iterator[Stream]:
     """IWSLT 2014: tagged talks, one sentence per line, of which every 23rd is held out; and test sets in XML."""
     for file in files:
         part, _, language = file.name.rpartition(".")
@@ -116,7 +125,7 @@ def _ted(archive: Path, files: Sequence[DataFile]) -> Iterator[Stream]:
         else:
             names, lines_of = [f"de-en/train.tags.de-en.{language}"], _spoken_lines
         members = [DataFile(name, file.address, member=name) for name in names]
-        found = {member.name: _whole(stream, archive) for member, stream in _members(archive, members)}
+        found = {member.name: _whole(stream, archive, limit) for member, stream in _members(archive, members)}
         lines = [line for name in names for line in lines_of(found[name])]
         if part != "test":
             lines = [line for i, line in enumerate(lines, start=1) if (i % TED_EVERY == 0) == (part == "val")]
@@ -137,7 +146,20 @@ def _spoken_lines(text: str) -> list[str]:
 
 
 def _segments(text: str) -> list[str]:
-    return [" ".join(html.unescape(segment).split()) for segment in SEGMENT.findall(text)]
+    """The text of each ``<seg ...>...</seg>``, in time proportional to the length of ``text``, whatever is unclosed."""
+    parts = [part.partition("<seg")[2].partition(">") for part in text.split("</seg>")[:-1]]
+    return [" ".join(html.unescape(segment).split()) for _, closed, segment in parts if closed]
+
+
+class _TarInfo(tarfile.TarInfo):
+    """tarfile reads a long name, or a header of extensions, whole: its stated size must be a name's."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes, encoding: str, errors: str) -> "_TarInfo":
+        info = super().frombuf(buf, encoding, errors)
+        if info.type in NAMES and info.size > MAX_NAME:
+            raise tarfile.ReadError(f"a name of {info.size} bytes")
+        return info
 
 
 def _members(archive: Path, files: Sequence[DataFile]) -> Iterator[tuple[DataFile, BinaryIO]]:
@@ -145,24 +167,29 @@ def _members(archive: Path, files: Sequence[DataFile]) -> Iterator[tuple[DataFil
     wanted: dict[str, list[DataFile]] = {}
     for file in files:
         wanted.setdefault(file.member, []).append(file)
-    with tarfile.open(archive, "r:*") as bundle:
+    with tarfile.open(archive, "r:*", tarinfo=_TarInfo) as bundle:
         for entry in bundle:
             for file in wanted.pop(entry.name.removeprefix("./"), ()):
-                if not entry.isreg():
-                    raise DownloadError(f"{archive.name}: {entry.name} must be a file, got a folder or a link")
+                if not entry.isreg() or entry.issparse():  # a sparse file of 500 bytes may unpack to any size
+                    raise DownloadError(
+                        f"{archive.name}: {entry.name} must be a file, got a folder, a link or a sparse file"
+                    )
                 yield file, bundle.extractfile(entry)
     if wanted:
         raise DownloadError(f"{archive.name}: must contain {min(wanted)}, but it does not")
 
 
-def _pairs(archive: Path, files: Sequence[DataFile]) -> Iterator[Stream]:
+def _pairs(archive: Path, files: Sequence[DataFile], limit: int) -> Iterator[Stream]:
     """A .zip with one text of ``English <tab> other language <tab> source`` lines, split into train, val and test."""
     with zipfile.ZipFile(archive) as bundle:
         tables = [name for name in bundle.namelist() if name.endswith(".txt") and not name.startswith("_")]
         if len(tables) != 1:
             raise DownloadError(f"{archive.name}: must contain one table of sentences, got {len(tables)}")
         with bundle.open(tables[0]) as stream:
-            lines = _whole(stream, archive).split("\n")
+            text = _whole(stream, archive, limit)
+    if text.count("\n") > MAX_PAIRS:
+        raise DownloadError(f"{archive.name}: must have at most {MAX_PAIRS} lines, got {text.count(chr(10))}")
+    lines = text.split("\n")
     pairs = [line.rstrip("\r").split("\t")[:2] for line in lines if line.count("\t") >= 1]
     parts = split_by_first(pairs)
     if not all(parts.values()):
@@ -200,8 +227,8 @@ def _bounded(stream: BinaryIO, archive: Path, limit: int) -> Iterator[bytes]:
         yield chunk
 
 
-def _whole(stream: BinaryIO, archive: Path) -> str:
-    return b"".join(_bounded(stream, archive, IN_MEMORY)).decode("utf-8")
+def _whole(stream: BinaryIO, archive: Path, limit: int) -> str:
+    return b"".join(_bounded(stream, archive, limit)).decode("utf-8")
 
 
 def _joined(lines: Sequence[str]) -> bytes:

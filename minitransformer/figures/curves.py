@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from minitransformer.errors import DataError
+from minitransformer.errors import DataError, quoted
 from minitransformer.figures.canvas import new_figure
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def _points(lines: Sequence[dict], key: str, label: str) -> tuple[list[float], l
             value = line.get(name)
             if type(value) not in (int, float) or (name == "ppl" and value <= 0):
                 expected = "a number above 0" if name == "ppl" else "a number"
-                raise DataError(f"plot curves: {label}: {name} must be {expected} in each line, got {value!r:.60}")
+                raise DataError(f"plot curves: {label}: {name} must be {expected} in each line, got {quoted(value)}")
     return tuple([_drawable(line[name]) for line in lines] for name in ("update", key))
 
 

@@ -3,7 +3,7 @@
 from minitransformer.generation.beam import beam_search
 from minitransformer.generation.greedy import greedy_search
 from minitransformer.generation.hypothesis import Hypothesis, length_penalty
-from minitransformer.generation.translate import hypothesis_attention, search_lines, translate_lines
+from minitransformer.generation.translate import hypothesis_attention, search_lines, translate_blocks, translate_lines
 
 __all__ = [
     "Hypothesis",
@@ -12,5 +12,6 @@ __all__ = [
     "hypothesis_attention",
     "length_penalty",
     "search_lines",
+    "translate_blocks",
     "translate_lines",
 ]

@@ -1,6 +1,6 @@
 """From lines to translated lines, through tokenizer and search."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 from tqdm import tqdm
@@ -14,6 +14,13 @@ from minitransformer.generation.hypothesis import Hypothesis
 from minitransformer.models import Model
 from minitransformer.text import Tokenizer
 from minitransformer.text.batching import pad_rows
+
+FIRST_BATCHES, BLOCK_BATCHES = 8, 64
+"""Batches in the first block of `translate_blocks`, which comes soon, and in the largest: each has twice as many as the
+one before: the more lines are sorted by length together, the less padding (figures in benchmarks/notes.md)."""
+
+MAX_SCORES = 1 << 24
+"""Attention scores of a head that a batch may have, of all its sentences together: 64 MiB in float32."""
 
 
 def translate_lines(
@@ -31,9 +38,28 @@ def translate_lines(
 
     Raises: as `search_lines`; DataError if the model generates an id that the tokenizer does not know.
     """
-    found = search_lines(model, tokenizer, lines, config, n_best, progress)
-    texts = [[tokenizer.decode(h.ids).replace("\n", " ") for h in hypotheses] for hypotheses in found]
-    return texts if n_best > 1 else [hypotheses[0] for hypotheses in texts]
+    return _texts(tokenizer, search_lines(model, tokenizer, lines, config, n_best, progress), n_best)
+
+
+def translate_blocks(
+    model: Model,
+    tokenizer: Tokenizer,
+    lines: Iterable[str],
+    config: TranslationConfig,
+    n_best: int = 1,
+    progress: bool = False,
+    report: Callable[[ShapeError], object] | None = None,
+) -> Iterator[list[str] | list[list[str]]]:
+    """As `translate_lines`, of any number of lines in the memory of one block: yields the translations of each block.
+
+    Blocks grow from about FIRST_BATCHES batches to BLOCK_BATCHES.
+
+    report: called with the error of a line that is too long, whose translation is then an empty line (None: raise it)
+    """
+    keep_freed_memory()
+    with _progress_bar(None, progress) as bar:
+        for sources in _blocks(_encoded(model, tokenizer, lines, config, report), _budget(config)):
+            yield _texts(tokenizer, _search_block(model, sources, config, n_best, bar), n_best)
 
 
 def search_lines(
@@ -49,27 +75,18 @@ def search_lines(
     Lines of about equal length are searched together, the longest first: a batch too large for the memory fails at
     once, and the progress bar overestimates the time left rather than underestimating it.
 
-    config: beam size (1: greedy), length penalty, output limit, size of a batch
+    config: beam size (1: greedy), length penalty, output limit, longest line, size of a batch
     progress: show a progress bar, in sentences
 
     Raises:
         ConfigError: n_best is not from 1 to the beam size.
-        ShapeError: a line is longer than the model's positions, or has ids outside its vocabulary; or parameters of the
-            model are NaN, or too large.
+        ShapeError: a line is longer than ``config.max_input_length`` or the model's positions, or has ids outside its
+            vocabulary; or parameters of the model are NaN, or too large.
     """
     keep_freed_memory()
-    sources = [tokenizer.encode(line) if line.strip() else [] for line in lines]
-    _check_lengths(model, sources)
-    found: list[list[Hypothesis]] = [[Hypothesis([], 0.0, 0.0)] for _ in sources]
-    bar = tqdm(total=len(lines), desc="translate", unit="sentence", disable=not progress)
-    with bar, np.errstate(all="ignore"):  # damaged parameters end in one ShapeError, not in NumPy's warnings
-        bar.update(sum(not source for source in sources))
-        for rows in _batches(sources, config.batch_tokens // config.beam_size):
-            batch = pad_rows([[*sources[row], EOS] for row in rows])  # (B, S)
-            for row, hypotheses in zip(rows, _search(model, batch, config, n_best), strict=True):
-                found[row] = hypotheses
-            bar.update(len(rows))
-    return found
+    sources = list(_encoded(model, tokenizer, lines, config))
+    with _progress_bar(len(sources), progress) as bar:
+        return _search_block(model, sources, config, n_best, bar)
 
 
 def hypothesis_attention(model: Model, source: Sequence[int], target: Sequence[int]) -> dict[str, np.ndarray]:
@@ -89,6 +106,21 @@ def hypothesis_attention(model: Model, source: Sequence[int], target: Sequence[i
     return {name: weights[0] for name, weights in maps.items()}
 
 
+def _search_block(
+    model: Model, sources: list[list[int]], config: TranslationConfig, n_best: int, bar: tqdm
+) -> list[list[Hypothesis]]:
+    """The hypotheses of each source, in batches, the longest first."""
+    found: list[list[Hypothesis]] = [[Hypothesis([], 0.0, 0.0)] for _ in sources]
+    with np.errstate(all="ignore"):  # damaged parameters end in one ShapeError, not in NumPy's warnings
+        bar.update(sum(not source for source in sources))
+        for rows in _batches(sources, _budget(config)):
+            batch = pad_rows([[*sources[row], EOS] for row in rows])  # (B, S)
+            for row, hypotheses in zip(rows, _search(model, batch, config, n_best), strict=True):
+                found[row] = hypotheses
+            bar.update(len(rows))
+    return found
+
+
 def _search(model: Model, batch: np.ndarray, config: TranslationConfig, n_best: int) -> list[list[Hypothesis]]:
     options = {"max_extra": config.max_extra, "alpha": config.alpha}
     if config.beam_size == n_best == 1:
@@ -96,21 +128,68 @@ def _search(model: Model, batch: np.ndarray, config: TranslationConfig, n_best: 
     return beam_search(model, batch, beam_size=config.beam_size, n_best=n_best, **options)
 
 
+def _texts(tokenizer: Tokenizer, found: list[list[Hypothesis]], n_best: int) -> list[str] | list[list[str]]:
+    texts = [[tokenizer.decode(h.ids).replace("\n", " ") for h in hypotheses] for hypotheses in found]
+    return texts if n_best > 1 else [hypotheses[0] for hypotheses in texts]
+
+
+def _progress_bar(total: int | None, shown: bool) -> tqdm:
+    return tqdm(total=total, desc="translate", unit="sentence", disable=not shown)
+
+
+def _budget(config: TranslationConfig) -> int:
+    """Padded source tokens of a batch."""
+    return config.batch_tokens // config.beam_size
+
+
 def _batches(sources: list[list[int]], budget: int) -> Iterator[list[int]]:
     """Indices of the sources that are not empty, longest first, as many at a time as fit into ``budget`` padded tokens
-    (EOS counts), but at least one."""
+    (EOS counts) and into MAX_SCORES attention scores of a head, B * S * S, but at least one."""
     rows = sorted((row for row, source in enumerate(sources) if source), key=lambda row: -len(sources[row]))
     while rows:
-        n = max(1, budget // (len(sources[rows[0]]) + 1))
+        length = len(sources[rows[0]]) + 1
+        n = max(1, min(budget, MAX_SCORES // length) // length)
         yield rows[:n]
         rows = rows[n:]
 
 
-def _check_lengths(model: Model, sources: list[list[int]]) -> None:
-    """Find a line that is longer than the model's positions before any work is done."""
-    for number, source in enumerate(sources, start=1):
-        if model.max_positions is not None and len(source) >= model.max_positions:
-            raise ShapeError(
-                f"translate: line {number} must have at most {model.max_positions - 1} tokens, as model.max_positions "
-                f"= {model.max_positions} and EOS takes one, got {len(source)}; shorten the line"
+def _blocks(sources: Iterable[list[int]], budget: int) -> Iterator[list[list[int]]]:
+    """The sources in blocks of whole batches, about; a batch has ``budget`` tokens (EOS counts)."""
+    block, n_tokens, size = [], 0, FIRST_BATCHES * budget
+    for source in sources:
+        block.append(source)
+        n_tokens += len(source) + 1
+        if n_tokens >= size:
+            yield block
+            block, n_tokens, size = [], 0, min(2 * size, BLOCK_BATCHES * budget)
+    if block:
+        yield block
+
+
+def _encoded(
+    model: Model,
+    tokenizer: Tokenizer,
+    lines: Iterable[str],
+    config: TranslationConfig,
+    report: Callable[[ShapeError], object] | None = None,
+) -> Iterator[list[int]]:
+    """The ids of each line, none for one that is too long, which is reported, or raised if ``report`` is None."""
+    limit, reason = config.max_input_length, "translation.max_input_length"
+    if model.max_positions is not None and model.max_positions <= limit:
+        limit, reason = model.max_positions - 1, f"model.max_positions = {model.max_positions}, EOS takes one"
+    # Of a line of gigabytes no more is encoded: this much has more tokens than the limit, unless it is white space.
+    enough = (limit + 1) * tokenizer.longest_symbol
+    for number, line in enumerate(lines, start=1):
+        source = tokenizer.encode(line[:enough]) if line.strip() else []
+        if len(source) <= limit and len(line) > enough:
+            source = tokenizer.encode(line)
+        if len(source) > limit:
+            error = ShapeError(
+                f"translate: line {number} must have at most {limit} tokens ({reason}), got at least {len(source)}; "
+                "shorten or split it"
             )
+            if report is None:
+                raise error
+            report(error)
+            source = []
+        yield source

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minitransformer.config import ModelConfig
-from minitransformer.errors import ConfigError, MissingPackageError, install_hint
+from minitransformer.config import KERNEL_MODES, ModelConfig
+from minitransformer.errors import ConfigError, MissingPackageError, install_hint, quoted
 
 
 class Settings(NamedTuple):
@@ -63,15 +63,23 @@ def check_precision(precision: str, config: ModelConfig, xp: ModuleType, kernel_
 
     Raises:
         ConfigError: the precision is not float32, and the library is NumPy, the kernels are simple or the model is
-            float64.
+            float64; or it is half precision, and the model has rules without a CUDA kernel; or there is no such kernel
+            mode.
         MissingPackageError: as in `half_dtype`.
     """
+    if kernel_mode not in KERNEL_MODES:
+        raise ConfigError(f"execution.kernels must be one of {', '.join(KERNEL_MODES)}, got {quoted(kernel_mode)}")
     if precision == "float32":
         return
+    has_plain_rules = config.kind == "recurrent" or config.encoder == "convolution" or config.attention_window > 0
     for wrong, what in (
         (xp is np, "on the CPU"),
         (kernel_mode == "simple", 'with execution.kernels = "simple"'),
         (config.dtype == "float64", 'with model.dtype = "float64"'),
+        (
+            has_plain_rules and precision != "tf32",
+            "or tf32 with recurrent layers, convolutions or restricted attention",
+        ),
     ):
         if wrong:
             raise ConfigError(f"execution.precision must be float32 {what}, got {precision!r}; change one of the two")

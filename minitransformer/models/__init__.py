@@ -5,18 +5,38 @@ from types import ModuleType
 import numpy as np
 
 from minitransformer.config import ModelConfig
-from minitransformer.errors import ConfigError
+from minitransformer.errors import ConfigError, quoted
 from minitransformer.models.base import Model, Workload
 from minitransformer.models.language_model import LanguageModel
+from minitransformer.models.recurrent import RecurrentModel
 from minitransformer.models.transformer import Transformer
 
-__all__ = ["LanguageModel", "Model", "Transformer", "Workload", "build_model", "model_class", "register_model"]
+__all__ = [
+    "LanguageModel",
+    "Model",
+    "RecurrentModel",
+    "Transformer",
+    "Workload",
+    "build_model",
+    "model_class",
+    "register_model",
+]
 
-_KINDS: dict[str, type[Model]] = {"transformer": Transformer, "language_model": LanguageModel}
+_KINDS: dict[str, type[Model]] = {
+    "transformer": Transformer,
+    "language_model": LanguageModel,
+    "recurrent": RecurrentModel,
+}
 
 
 def register_model(kind: str, model: type[Model]) -> None:
-    """Let ``model.kind = kind`` mean ``model`` in this process. A config or checkpoint never names code to import."""
+    """Let ``model.kind = kind`` mean ``model`` in this process. A config or checkpoint never names code to import.
+
+    Raises:
+        ConfigError: ``model`` is not a subclass of `Model`, or ``kind`` means another model already.
+    """
+    if not (isinstance(model, type) and issubclass(model, Model)):
+        raise ConfigError(f"register_model: the model must be a subclass of Model, got {quoted(model)}")
     if _KINDS.setdefault(kind, model) is not model:
         raise ConfigError(f"register_model: the kind must be a new one, got {kind!r}; choose another name")
 

@@ -15,7 +15,7 @@ from minitransformer.errors import ConfigError, ShapeError
 from minitransformer.kernels.precision import check_precision
 from minitransformer.nn.cache import KeyValueCache
 from minitransformer.nn.encoder import Memory
-from minitransformer.nn.module import Module, ParameterVector, unshared_parameters
+from minitransformer.nn.module import Module, Parameter, ParameterVector, unshared_parameters
 from minitransformer.nn.randomness import DropoutMasks, Initializer, ShapesOnly
 from minitransformer.text import Batch
 
@@ -23,16 +23,24 @@ from minitransformer.text import Batch
 class Workload(NamedTuple):
     """What a forward pass computes for one sentence, from which FLOPs and memory follow. Lengths are in positions.
 
-    attentions: (number of layers, queries, keys) of each kind of attention
-    feed_forwards: (number of layers, positions) of each stack   embedded: positions that are embedded
+    attentions: (number of layers, queries, keys, keys that each query attends to) of each kind of attention
+    feed_forwards: (number of layers, positions) of each stack
+    embedded: positions whose vectors are dropped outside of sub-layers, such as embeddings
     outputs: positions that get logits   memory: positions whose vectors are kept for another stack to attend to
+
+    And of everything else:
+    products: multiplications in matrix products   saved: array elements that forward keeps for backward
+    largest: the rule that needs most working memory in backward, and its array elements
     """
 
-    attentions: tuple[tuple[int, int, int], ...]
+    attentions: tuple[tuple[int, int, int, int], ...]
     feed_forwards: tuple[tuple[int, int], ...]
     embedded: int
     outputs: int
     memory: int = 0
+    products: int = 0
+    saved: int = 0
+    largest: tuple[str, int] = ("", 0)
 
 
 class Model(Module, ABC):
@@ -49,11 +57,15 @@ class Model(Module, ABC):
         parameters: all parameters, views of one vector.
 
     Raises:
-        ConfigError: the vocabulary size is missing, or the precision is not available with this library or config.
+        ConfigError: the vocabulary size is missing, the precision is not available with this library or config, or
+            there is no such kernel mode.
     """
 
     continues_source = False
     """Whether the output takes the positions after its source: a prompt that is continued."""
+
+    reads_source = True
+    """Whether `loss` reads ``batch.src``: such a model is not trained on a one-sided corpus."""
 
     def __init__(
         self,
@@ -80,6 +92,18 @@ class Model(Module, ABC):
     @abstractmethod
     def build(self, config: ModelConfig, init: Initializer) -> None:
         """Make the layers and parameters, as attributes."""
+
+    def build_embeddings(self, config: ModelConfig, init: Initializer) -> Parameter:
+        """Set ``embedding``, of the source, and ``projection``, to logits; returns the target's embedding.
+
+        All are one matrix, (V, d_model), unless ``model.tie_embeddings`` is false      [sec. 3.4]
+        """
+        self.embedding = Parameter(init.normal(config.vocab_size, config.d_model))
+        tgt_table = self.projection = self.embedding
+        if not config.tie_embeddings:
+            tgt_table = Parameter(init.normal(config.vocab_size, config.d_model))
+            self.projection = Parameter(init.normal(config.vocab_size, config.d_model))
+        return tgt_table
 
     @abstractmethod
     def loss(self, batch: Batch, dropout: DropoutMasks | None = None) -> tuple[Tensor, Tensor]:
@@ -118,8 +142,24 @@ class Model(Module, ABC):
     def attention_maps(self, src_ids: Array, tgt_ids: Array) -> dict[str, np.ndarray]:
         """Attention weights by the name of the attention, for figures; ConfigError if this kind has none."""
         raise ConfigError(
-            f"attention_maps: model.kind must give attention maps (transformer), got {self.config.kind!r}"
+            f"attention_maps: model.kind must give attention maps (transformer, recurrent), got {self.config.kind!r}"
         )
+
+    def checked_pair(self, src_ids: Array, tgt_ids: Array) -> tuple[Array, Array]:
+        """`checked_ids` of both sides; ShapeError if there is not one target per source."""
+        src_ids, tgt_ids = self.checked_ids(src_ids, "src_ids"), self.checked_ids(tgt_ids, "tgt_ids")
+        if len(tgt_ids) != len(src_ids):
+            raise ShapeError(
+                f"{type(self).__name__}: there must be one target per source, got {len(tgt_ids)} and {len(src_ids)}"
+            )
+        return src_ids, tgt_ids
+
+    def checked_last_ids(self, last_ids: Array, cache: KeyValueCache) -> Array:
+        """`checked_ids` of what a step of decoding is fed, (R,) to (R, 1); ShapeError if it is not one id per row."""
+        ids = self.checked_ids(self.xp.asarray(last_ids)[:, None], "last_ids")
+        if len(ids) != cache.n_rows:
+            raise ShapeError(f"decode_step: last_ids must be one for each of {cache.n_rows} rows, got {len(ids)}")
+        return ids
 
     @property
     def max_positions(self) -> int | None:

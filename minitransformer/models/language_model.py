@@ -19,7 +19,7 @@ from minitransformer.text import Batch
 class LanguageModel(Model):
     """P(y_t | y_1 ... y_{t-1}): the layers of an encoder under the mask of a decoder. ``batch.src`` is not read."""
 
-    continues_source = True  # generation continues a prompt, (B, S), which ends in EOS and is padded
+    reads_source, continues_source = False, True  # a prompt, (B, S), ends in EOS and is padded
 
     def build(self, config: ModelConfig, init: Initializer) -> None:
         self.embedding = Parameter(init.normal(config.vocab_size, config.d_model))
@@ -57,4 +57,4 @@ class LanguageModel(Model):
     @classmethod
     def workload(cls, config: ModelConfig, src_length: int, tgt_length: int) -> Workload:
         n, T = config.n_layers, tgt_length
-        return Workload(attentions=((n, T, T),), feed_forwards=((n, T),), embedded=T, outputs=T)
+        return Workload(attentions=((n, T, T, T),), feed_forwards=((n, T),), embedded=T, outputs=T)

@@ -1,22 +1,22 @@
 """The whole model of Figure 1."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
 from minitransformer.autograd import Tensor, functions, no_grad
 from minitransformer.backend import Array, to_numpy
 from minitransformer.config import BOS, PAD, ModelConfig
-from minitransformer.errors import ShapeError
 from minitransformer.models.base import Model, Workload
 from minitransformer.nn.attention import MultiHeadAttention
 from minitransformer.nn.cache import KeyValueCache
 from minitransformer.nn.decoder import Decoder, output_projection
 from minitransformer.nn.encoder import Encoder, Memory
-from minitransformer.nn.module import Parameter
 from minitransformer.nn.positions import PositionedEmbedding
 from minitransformer.nn.prefix_tree_cache import new_cache
 from minitransformer.nn.randomness import DropoutMasks, Initializer
+from minitransformer.nn.windowed_cache import WindowedCache
 from minitransformer.text import Batch
 
 
@@ -31,11 +31,7 @@ class Transformer(Model):
     """
 
     def build(self, config: ModelConfig, init: Initializer) -> None:
-        self.embedding = Parameter(init.normal(config.vocab_size, config.d_model))
-        tgt_table = self.projection = self.embedding
-        if not config.tie_embeddings:
-            tgt_table = Parameter(init.normal(config.vocab_size, config.d_model))
-            self.projection = Parameter(init.normal(config.vocab_size, config.d_model))
+        tgt_table = self.build_embeddings(config, init)
         self.src_embedding = PositionedEmbedding(config, self.embedding, init)
         self.tgt_embedding = PositionedEmbedding(config, tgt_table, init)
         self.encoder = Encoder(config, init)
@@ -61,24 +57,19 @@ class Transformer(Model):
 
     def _hidden(self, src_ids: Array, tgt_ids: Array, dropout: DropoutMasks | None) -> Tensor:
         """The output of the decoder, (B, T, d_model)"""
+        src_ids, tgt_ids = self.checked_pair(src_ids, tgt_ids)
         memory, memory_mask = self._encoded(src_ids, dropout)
-        tgt_ids = self.checked_ids(tgt_ids, "tgt_ids")
-        if len(tgt_ids) != len(memory_mask):
-            raise ShapeError(
-                f"Transformer: there must be one target per source, got {len(tgt_ids)} and {len(memory_mask)}"
-            )
         tgt = self.tgt_embedding(tgt_ids, dropout)  # (B, T, d_model)
         return self.decoder(tgt, memory, memory_mask, dropout)  # (B, T, d_model)
 
     def _encoded(self, src_ids: Array, dropout: DropoutMasks | None) -> tuple[Tensor, Array]:
-        src_ids = self.checked_ids(src_ids, "src_ids")
         mask = (src_ids != PAD)[:, None, None, :]  # (B, 1, 1, S)
         return self.encoder(self.src_embedding(src_ids, dropout), mask, dropout), mask
 
     def encode(self, src_ids: Array) -> Memory:
         """The encoder's output for decoding, (B, S) to (B, S, d_model); no gradients are recorded."""
         with no_grad(), self.in_inference():
-            hidden, mask = self._encoded(src_ids, None)
+            hidden, mask = self._encoded(self.checked_ids(src_ids, "src_ids"), None)
             return Memory(hidden.data, mask)
 
     def start_cache(self, memory: Memory, max_length: int) -> KeyValueCache:
@@ -89,16 +80,16 @@ class Transformer(Model):
                 keys, values = layer.cross_attention.keys_values(Tensor(memory.hidden))
                 source.append((keys.data, values.data))
             start_ids = np.full(len(memory.mask), BOS)
-            cache = new_cache(self.xp, start_ids, max_length, source, memory.mask)
+            window = self.config.attention_window
+            make = partial(WindowedCache, window) if window else new_cache
+            cache = make(self.xp, start_ids, max_length, source, memory.mask)
             cache.project = output_projection(self.projection.data)
             return cache
 
     def decode_step(self, last_ids: Array, cache: KeyValueCache) -> Array:
         """Logits of the next token after ``last_ids``, (R,) to (R, V); ``cache`` grows by one position."""
         with no_grad(), self.in_inference():
-            ids = self.checked_ids(self.xp.asarray(last_ids)[:, None], "last_ids")  # (R, 1)
-            if len(ids) != cache.n_rows:
-                raise ShapeError(f"decode_step: last_ids must be one for each of {cache.n_rows} rows, got {len(ids)}")
+            ids = self.checked_last_ids(last_ids, cache)  # (R, 1)
             embedded = self.tgt_embedding(ids, start=cache.length)  # (R, 1, d_model)
             cache.extend()
             hidden = self.decoder.step(embedded, cache)  # (R, 1, d_model)
@@ -107,14 +98,15 @@ class Transformer(Model):
     @classmethod
     def workload(cls, config: ModelConfig, src_length: int, tgt_length: int) -> Workload:
         """Self-attention of both stacks and cross-attention, feed-forward layers, and logits of the target."""
-        layers, S, T = config.n_layers, src_length, tgt_length
-        return Workload(
-            attentions=((layers, S, S), (layers, T, T), (layers, T, S)),
-            feed_forwards=((layers, S), (layers, T)),
-            embedded=S + T,
-            outputs=T,
-            memory=S,
-        )
+        layers, S, T, r = config.n_layers, src_length, tgt_length, config.attention_window
+        nearby_src, nearby_tgt = (min(S, 2 * r + 1), min(T, r + 1)) if r else (S, T)
+        attentions = ((layers, S, S, nearby_src), (layers, T, T, nearby_tgt), (layers, T, S, S))
+        work = Workload(attentions, ((layers, S), (layers, T)), embedded=S + T, outputs=T, memory=S)
+        if config.encoder == "self_attention":
+            return work
+        n, d = layers * S, config.d_model  # of convolutions: their input, output and the x_hat of the norm are saved
+        more = {"embedded": work.embedded + n, "products": n * config.kernel_size * d * d, "saved": 3 * n * d}
+        return work._replace(attentions=attentions[1:], **more)
 
     def attention_maps(self, src_ids: Array, tgt_ids: Array) -> dict[str, np.ndarray]:
         """The weights of every attention by names such as ``decoder.1.cross_attention``, queries before keys:
@@ -133,7 +125,7 @@ class Transformer(Model):
                 attention.maps = None
 
     def _attentions(self) -> Iterator[tuple[str, MultiHeadAttention]]:
-        for i, layer in enumerate(self.encoder.layers):
+        for i, layer in enumerate(self.encoder.layers if self.config.encoder == "self_attention" else ()):
             yield f"encoder.{i}.self_attention", layer.self_attention
         for i, layer in enumerate(self.decoder.layers):
             yield f"decoder.{i}.self_attention", layer.self_attention

@@ -3,8 +3,6 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from minitransformer.autograd import Tensor, functions
 from minitransformer.config import ModelConfig
 from minitransformer.nn.cache import KeyValueCache
@@ -15,9 +13,9 @@ from minitransformer.nn.randomness import DropoutMasks, Initializer, keep_mask
 class LayerNorm(Module):
     """LayerNorm(x), gamma starting at 1 and beta at 0      [sec. 3.1]"""
 
-    def __init__(self, d_model: int):
-        self.gamma = Parameter(np.ones(d_model))
-        self.beta = Parameter(np.zeros(d_model))
+    def __init__(self, d_model: int, init: Initializer | type[Initializer] = Initializer):
+        self.gamma = Parameter(init.ones(d_model))
+        self.beta = Parameter(init.zeros(d_model))
 
     def __call__(self, x: Tensor) -> Tensor:
         return functions.layer_norm(x, self.gamma, self.beta)
@@ -28,9 +26,9 @@ class FeedForward(Module):
 
     def __init__(self, config: ModelConfig, init: Initializer):
         self.w1 = Parameter(init.xavier(config.d_model, config.d_ff))
-        self.b1 = Parameter(np.zeros(config.d_ff))
+        self.b1 = Parameter(init.zeros(config.d_ff))
         self.w2 = Parameter(init.xavier(config.d_ff, config.d_model))
-        self.b2 = Parameter(np.zeros(config.d_model))
+        self.b2 = Parameter(init.zeros(config.d_model))
         self.p_drop = config.p_drop_ffn
 
     def __call__(self, x: Tensor, dropout: DropoutMasks | None = None) -> Tensor:
@@ -45,8 +43,8 @@ class ResidualConnection(Module):
     pre:  x + Dropout(sublayer(LayerNorm(x)))      [the authors' later code; Xiong et al. 2020]
     """
 
-    def __init__(self, config: ModelConfig):
-        self.norm = LayerNorm(config.d_model)
+    def __init__(self, config: ModelConfig, init: Initializer | type[Initializer] = Initializer):
+        self.norm = LayerNorm(config.d_model, init)
         self.is_post = config.norm == "post"
         self.p_drop = config.p_drop
 
@@ -62,9 +60,9 @@ class Stack(Module):
     """N layers, one after the other      [sec. 3.1]. Pre-norm ends with a norm of its own, since the sum of the last
     layer is not normalised."""
 
-    def __init__(self, layers: Sequence[Module], config: ModelConfig):
+    def __init__(self, layers: Sequence[Module], config: ModelConfig, init: Initializer):
         self.layers = layers
-        self.final_norm = LayerNorm(config.d_model) if config.norm == "pre" else None
+        self.final_norm = LayerNorm(config.d_model, init) if config.norm == "pre" else None
 
     def __call__(self, x: Tensor, *arguments: Any) -> Tensor:
         """x, y: (B, T, d_model)   arguments: those of each layer, from the second on"""

@@ -43,11 +43,16 @@ class Module:
         Raises:
             AutogradError: parameters are in a set, a deque or the values of a dict.
         """
-        yield from _named(self, "")
+        yield from _named(self, "", ())
 
 
-def _named(value: Any, prefix: str) -> Iterator[tuple[str, Parameter]]:
-    """The parameters in ``value``, whatever it is; ``prefix`` is the path to it and a dot."""
+def _named(value: Any, prefix: str, above: tuple[Any, ...]) -> Iterator[tuple[str, Parameter]]:
+    """The parameters in ``value``, whatever it is; ``prefix`` is the path to it and a dot, ``above`` what contains it.
+
+    A module that refers to one above it, as a layer to its model, adds nothing: that one is being searched already.
+    """
+    if any(value is each for each in above):
+        return
     if isinstance(value, Parameter):
         yield prefix[:-1], value
         return
@@ -56,11 +61,12 @@ def _named(value: Any, prefix: str) -> Iterator[tuple[str, Parameter]]:
             f"Module: {prefix[:-1]} must be a list, a tuple or a dict for its parameters to be found, got a "
             f"{type(value).__name__}"
         )
+    above = (*above, value)
     if isinstance(value, list | tuple):
         value = dict(enumerate(value))
     items = value if isinstance(value, dict) else vars(value) if isinstance(value, Module) else {}
     for name, each in items.items():
-        yield from _named(each, f"{prefix}{name}.")
+        yield from _named(each, f"{prefix}{name}.", above)
 
 
 class Gradients:
@@ -147,7 +153,7 @@ class ParameterVector:
         Raises:
             AutogradError: a layer, a parameter or its array was replaced or added after the vector was made.
         """
-        self._check_model()
+        self.check_model()
         self._gradients[0].zero()
 
     def gradient_buffers(self, count: int) -> list[Gradients]:
@@ -158,8 +164,13 @@ class ParameterVector:
             gradients.zero()
         return self._gradients[:count]
 
-    def _check_model(self) -> None:
-        """A layer that was put in later has parameters of its own, which no optimizer would ever update."""
+    def check_model(self) -> None:
+        """Refuse to go on with a vector that is not the model's: a layer that was put in later has parameters of its
+        own, which no optimizer would update and no checkpoint would hold.
+
+        Raises:
+            AutogradError: a layer, a parameter or its array was replaced or added after the vector was made.
+        """
         model = self._model()
         found = self._parameters if model is None else unshared_parameters(model)
         others = [name for name, parameter in found.items() if self._parameters.get(name) is not parameter]

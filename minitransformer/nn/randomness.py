@@ -1,5 +1,6 @@
 """Where random numbers come from: initial weights and dropout masks, each determined by a seed."""
 
+import math
 from types import ModuleType
 
 import numpy as np
@@ -7,6 +8,7 @@ import numpy as np
 from minitransformer import kernels
 from minitransformer.autograd import Tensor
 from minitransformer.backend import Array, get_array_module
+from minitransformer.errors import ConfigError
 
 
 class DropoutMasks:
@@ -56,19 +58,33 @@ class Initializer:
         """N(0, 1 / d_model), (rows, d_model): times sqrt(d_model) it has unit variance."""
         return self._generator.normal(0.0, d_model**-0.5, (rows, d_model))
 
+    @staticmethod
+    def zeros(length: int) -> np.ndarray:
+        return np.zeros(length)
+
+    @staticmethod
+    def ones(length: int) -> np.ndarray:
+        return np.ones(length)
+
 
 class ShapesOnly(Initializer):
-    """Initial values of which only the shapes matter: one zero, broadcast to a whole array."""
+    """Initial values of which only the shapes matter: one zero, broadcast to a whole array, which takes no memory.
+
+    Raises:
+        ConfigError: a parameter would have more than 2^60 values.
+    """
 
     def __init__(self):
         super().__init__(0)
 
-    def xavier(self, rows: int, columns: int) -> np.ndarray:
-        if rows * columns > 2**60:  # NumPy cannot even count the bytes
-            raise MemoryError(f"a parameter has the shape ({rows}, {columns})")
-        return np.broadcast_to(0.0, (rows, columns))
+    def xavier(self, *shape: int) -> np.ndarray:
+        if math.prod(shape) > 2**60:  # NumPy cannot even count the bytes
+            raise ConfigError(
+                f"model: a parameter must have at most 2^60 values, got the shape {shape}; make it smaller"
+            )
+        return np.broadcast_to(0.0, shape)
 
-    normal = xavier
+    normal = zeros = ones = xavier
 
     def xavier_side_by_side(self, d_in: int, *widths: int) -> np.ndarray:
         return self.xavier(d_in, sum(widths))

@@ -26,6 +26,7 @@ def attention_forward(
 
     q: (..., T, d_k)   k: (..., S, d_k)   v: (..., S, d_v)   y: (..., T, d_v)
     mask: boolean, broadcasts to (..., T, S), True = may attend   keep: dropout on the weights, (..., T, S) or None
+    Masked scores have no influence on y, not even NaN; v, and in backward k, must be finite there too: 0 * NaN is NaN.
     """
     weights, saved_softmax = attention_weights(q, k, mask=mask)  # (..., T, S)
     weights, saved_dropout = dropout_forward(weights, keep=keep, p_drop=p_drop)

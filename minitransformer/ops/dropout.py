@@ -8,6 +8,7 @@ def dropout_forward(x: Array, *, keep: Array | None, p_drop: float) -> tuple[Arr
     """y = x * keep / (1 - p_drop)      [sec. 5.4]
 
     x, y: same shape   keep: boolean, the shape of x, True with probability 1 - p_drop; None leaves x unchanged
+    A value that is dropped must be finite too: 0 * NaN is NaN.
     """
     if keep is None:
         return x, (None, p_drop)

@@ -1,4 +1,4 @@
-"""Element by element: arithmetic with broadcasting, powers, exponentials, ReLU."""
+"""Element by element: arithmetic with broadcasting, powers, exponentials, ReLU, tanh."""
 
 from minitransformer.backend import Array, get_array_module
 from minitransformer.ops.rule import Rule
@@ -118,6 +118,18 @@ def relu_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
     return (grad_y * (y > 0),)
 
 
+def tanh_forward(x: Array) -> tuple[Array, tuple]:
+    """y = tanh x"""
+    y = get_array_module(x).tanh(x)
+    return y, (y,)
+
+
+def tanh_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
+    """grad_x = grad_y * (1 - y^2)"""
+    (y,) = saved
+    return (grad_y * (1.0 - y * y),)
+
+
 add = Rule("add", add_forward, add_backward)
 subtract = Rule("subtract", subtract_forward, subtract_backward)
 multiply = Rule("multiply", multiply_forward, multiply_backward)
@@ -127,3 +139,4 @@ power = Rule("power", power_forward, power_backward)
 exp = Rule("exp", exp_forward, exp_backward)
 log = Rule("log", log_forward, log_backward)
 relu = Rule("relu", relu_forward, relu_backward)
+tanh = Rule("tanh", tanh_forward, tanh_backward)

@@ -7,7 +7,8 @@ from minitransformer.ops.rule import Rule
 def softmax_forward(x: Array, *, mask: Array | None = None) -> tuple[Array, tuple]:
     """y_i = exp(x_i) / sum_j exp(x_j), over the positions where mask is True      [sec. 3.2.1]
 
-    x, y: (..., n)   mask: boolean, broadcasts to x; a row that is masked everywhere gives zeros
+    x, y: (..., n)   mask: boolean, broadcasts to x; a row that is masked everywhere gives zeros,
+    one with NaN or +inf where mask is True gives NaN
     """
     xp = get_array_module(x)
     if mask is not None:

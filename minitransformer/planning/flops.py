@@ -44,10 +44,10 @@ def batch_flops(config: ModelConfig, sentences: int, src_length: int, tgt_length
     """
     work = model_class(config).workload(config, src_length, tgt_length)
     widths = config.n_heads * (config.d_k + config.d_v)
-    forward = 2 * config.d_model * config.vocab_size * work.outputs
-    for layers, queries, keys in work.attentions:
+    forward = 2 * config.d_model * config.vocab_size * work.outputs + 2 * work.products
+    for layers, queries, keys, attended in work.attentions:
         projections = 2 * config.d_model * widths * (queries + keys)  # W^Q and W^O, W^K and W^V
-        forward += layers * (projections + 2 * widths * queries * keys)
+        forward += layers * (projections + 2 * widths * queries * attended)
     for layers, positions in work.feed_forwards:
         forward += layers * 4 * config.d_model * config.d_ff * positions
     return 3 * sentences * forward

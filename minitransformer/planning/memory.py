@@ -77,8 +77,8 @@ def _saved_elements(config: ModelConfig, sentences: int, work: Workload) -> int:
     """Array elements that forward saves, over all layers."""
     d, heads = config.d_model, config.n_heads * (config.d_k + config.d_v)
     feed_forward = 2 * d + config.d_ff * (2 if config.p_drop_ffn else 1)  # input, x_hat of the norm, active values
-    kept = work.memory * d
-    for layers, queries, keys in work.attentions:
+    kept = work.memory * d + work.saved
+    for layers, queries, keys, _ in work.attentions:
         # Input, x_hat of the norm, queries, merged heads; keys and values.
         kept += layers * (queries * (2 * d + heads) + keys * heads)
     kept += sum(layers * positions * feed_forward for layers, positions in work.feed_forwards)
@@ -88,14 +88,14 @@ def _saved_elements(config: ModelConfig, sentences: int, work: Workload) -> int:
 
 def _weights(config: ModelConfig, work: Workload) -> list[int]:
     """Attention weights of a sentence, of all layers of each kind of attention."""
-    return [layers * config.n_heads * queries * keys for layers, queries, keys in work.attentions]
+    return [layers * config.n_heads * queries * attended for layers, queries, _, attended in work.attentions]
 
 
 def _mask_elements(config: ModelConfig, sentences: int, work: Workload) -> int:
     """Elements of the dropout masks, a byte each, where they are stored."""
     masks = 0
     if config.p_drop:
-        sublayers = sum(layers * queries for layers, queries, _ in work.attentions)
+        sublayers = sum(layers * queries for layers, queries, *_ in work.attentions)
         sublayers += sum(layers * positions for layers, positions in work.feed_forwards)
         masks += config.d_model * (sublayers + work.embedded)
     if config.p_drop_ffn:
@@ -119,10 +119,13 @@ def _working_memory(
         relu = n * f * stored
     streams = 2 * n * d * stored  # gradients of the sum and of the sub-layer
     freed = n * d * stored  # the last norm's x_hat
-    weights = sentences * max((config.n_heads * queries * keys for _, queries, keys in work.attentions), default=0)
+    weights = sentences * max(
+        (config.n_heads * queries * attended for _, queries, _, attended in work.attentions), default=0
+    )
     attention = streams + weights * parameter + 3 * n * config.n_heads * max(config.d_k, config.d_v) * stored
-    return {
-        "projection_loss": loss,
-        "feed_forward": streams + relu + parameter * 2 * d * f - freed,
-        "attention": attention - freed - n * f * stored,
-    }
+    needs = {work.largest[0]: sentences * work.largest[1] * stored, "projection_loss": loss}
+    if work.feed_forwards:
+        needs["feed_forward"] = streams + relu + parameter * 2 * d * f - freed
+    if work.attentions:
+        needs["attention"] = attention - freed - n * f * stored
+    return needs

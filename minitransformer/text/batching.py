@@ -119,9 +119,20 @@ class BatchStream:
         return divmod(number, self.batches_per_epoch)
 
     def batch(self, number: int) -> Batch:
-        """Micro-batch ``number``, counted from 0 over all epochs."""
+        """Micro-batch ``number``, counted from 0 over all epochs.
+
+        Raises:
+            DataError: a sentence of it contains the id of padding.
+        """
         rows = self.rows(number)
-        return pad_batch([self.src[row] for row in rows], [self.tgt[row] for row in rows], rows)
+        batch = pad_batch([self.src[row] for row in rows], [self.tgt[row] for row in rows], rows)
+        if (batch.n_src_tokens, batch.n_tgt_tokens) != self.n_tokens(number):
+            row = next(row for row in rows if PAD in self.src[row] or PAD in self.tgt[row])
+            raise DataError(
+                f"BatchStream: sentences must have no padding (id {PAD}) in them, got some in row {row} (counted from "
+                "0); take another id, or binarise the text again"
+            )
+        return batch
 
     def rows(self, number: int) -> np.ndarray:
         """Indices in the corpus of the pairs of micro-batch ``number``."""

@@ -62,7 +62,7 @@ def binarise(
     pairs = chain.from_iterable(stream_parallel(src, tgt) for src, tgt in files)
     tasks = ((text, max_length, some) for some in in_chunks(pairs))
     try:
-        with staging_folder(folder.with_name(f".{folder.name}.partial")) as partial:
+        with staging_folder(folder) as partial:
             counts = _write_ids(partial, map_in_processes(_encode, tasks, processes), tokenizer.vocab_size, progress)
             if not counts["pairs"]:
                 raise DataError(
@@ -82,7 +82,7 @@ def _write_ids(folder: Path, parts: Iterable[Part], vocab_size: int, progress: b
     counts: Counter[str] = Counter()
     with ExitStack() as stack, tqdm(desc="encode", unit="pair", disable=not progress) as bar:
         files = {
-            (side, kind): stack.enter_context(open(folder / f"{side}.{kind}", "wb"))
+            (side, kind): stack.enter_context(open(folder / f"{side}.{kind}", "xb"))
             for side, kind in product(SIDES, ("ids", "ends"))
         }
         for sides, found in parts:

@@ -12,14 +12,18 @@ from pathlib import Path
 
 import numpy as np
 
+from minitransformer.config import UNK
 from minitransformer.errors import DataError
+from minitransformer.files import read_bounded
 
 FORMAT, VERSION = "minitransformer pairs", 1
 HEADER = "header.json"
 SIDES = ("src", "tgt")
 ENDS = "<u8"
 HASHED = 1 << 20
-"""Ids hashed at once."""
+"""Ids hashed, and offsets checked, at once."""
+MAX_HEADER = 1 << 16
+"""Bytes of the longest header."""
 
 
 class MappedSentences(Sequence):
@@ -102,7 +106,7 @@ def sha256_of(text: str) -> str:
 
 
 def open_pairs(folder: str | Path) -> BinaryPairs:
-    """Memory-map the files of a folder that `binarise` wrote; only the header is read.
+    """Memory-map the files of a folder that `binarise` wrote; the ids are not read. `check_pairs` reads them too.
 
     Raises:
         DataError: the folder does not exist or has another version, or a file does not match the header.
@@ -118,10 +122,46 @@ def open_sides(folder: Path, header: BinaryHeader) -> list[MappedSentences]:
     for side, tokens in zip(SIDES, (header.n_src_tokens, header.n_tgt_tokens), strict=True):
         ends = _mapped(folder / f"{side}.ends", ENDS, header.pairs)
         ids = _mapped(folder / f"{side}.ids", id_type(header.vocab_size), tokens)
-        if int(ends[-1]) != tokens:
-            raise DataError(f"{folder / side}.ends: must end at {tokens}, got {int(ends[-1])}; binarise the text again")
+        _check_ends(f"{folder / side}.ends", ends, tokens, header.max_length)
         sides.append(MappedSentences(ids, ends))
     return sides
+
+
+def check_pairs(folder: str | Path) -> BinaryHeader:
+    """Read all of a folder that `binarise` wrote.
+
+    Raises:
+        DataError: as for `open_pairs`; an id is not one of the vocabulary; or the fingerprint is another.
+    """
+    pairs = open_pairs(folder)
+    for side, sentences in zip(SIDES, (pairs.src, pairs.tgt), strict=True):
+        lowest, highest = min(map(np.min, _parts(sentences))), max(map(np.max, _parts(sentences)))
+        if lowest < UNK or highest >= pairs.header.vocab_size:
+            raise DataError(
+                f"{Path(folder) / side}.ids: ids must be from {UNK} to {pairs.header.vocab_size - 1}, "
+                f"got {lowest} to {highest}; binarise the text again"
+            )
+    if fingerprint_of((pairs.src, pairs.tgt)) != pairs.header.fingerprint:
+        raise DataError(
+            f"{folder}: the ids must have the fingerprint of the header, got another; binarise the text again"
+        )
+    return pairs.header
+
+
+def _check_ends(path: str, ends: np.ndarray, tokens: int, max_length: int) -> None:
+    """DataError if a sentence is empty or too long, or the last one does not end at ``tokens``."""
+    last = np.zeros(1, ends.dtype)
+    for start in range(0, len(ends), HASHED):
+        offsets = np.concatenate((last, ends[start : start + HASHED]))
+        lengths, last = offsets[1:] - offsets[:-1], offsets[-1:]  # unsigned: an offset that falls gives a huge length
+        wrong = np.flatnonzero((lengths < 1) | (lengths >= max_length))
+        if len(wrong):
+            raise DataError(
+                f"{path}: sentence {start + wrong[0] + 1} must have from 1 to {max_length - 1} tokens, "
+                f"got {lengths.astype(np.int64)[wrong[0]]}; binarise the text again"
+            )
+    if int(last[0]) != tokens:
+        raise DataError(f"{path}: must end at {tokens}, got {int(last[0])}; binarise the text again")
 
 
 def _mapped(path: Path, dtype: str, length: int) -> np.ndarray:
@@ -139,13 +179,19 @@ def _mapped(path: Path, dtype: str, length: int) -> np.ndarray:
 
 def _read_header(path: Path) -> BinaryHeader:
     try:
-        values = json.loads(path.read_bytes())
+        if path.exists() and not path.is_file():
+            raise ValueError("no ordinary file")
+        values = json.loads(read_bounded(path, MAX_HEADER))
         if (values.pop("format"), values.pop("version")) != (FORMAT, VERSION):
             raise ValueError("another format or version")
         header = BinaryHeader(**values)
         types = {name: type(value) for name, value in asdict(header).items()}
-        if types != BinaryHeader.__annotations__ or header.pairs < 1:
+        if types != BinaryHeader.__annotations__:
             raise ValueError("a value of another type")
+        counts = [value for value in asdict(header).values() if type(value) is int]
+        n_tokens = min(header.n_src_tokens, header.n_tgt_tokens)
+        if not (min(counts) >= 0 and max(counts) < 1 << 63 and 1 <= header.pairs <= n_tokens):
+            raise ValueError("a count out of range")
         return header
     except OSError as error:
         raise DataError(
@@ -153,5 +199,6 @@ def _read_header(path: Path) -> BinaryHeader:
         ) from error
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise DataError(
-            f"{path}: must be a header of {FORMAT}, version {VERSION}, got another ({error}); binarise the text again"
+            f"{path}: must be a header of {FORMAT}, version {VERSION}, got another ({error!s:.100}); "
+            "binarise the text again"
         ) from error

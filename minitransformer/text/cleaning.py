@@ -15,11 +15,15 @@ from functools import cache
 import numpy as np
 import regex
 
-from minitransformer.errors import ConfigError
+from minitransformer.errors import ConfigError, quoted
 from minitransformer.text.processes import in_chunks, map_in_processes
 
 REASONS = ("empty", "long", "long word", "ratio", "script", "duplicate")
 """Reasons to leave a pair out, in the order in which they are checked."""
+
+MAX_MARKS = 1000
+"""Combining marks in a row that are kept: NFC takes time quadratic in their number."""
+MARKS = regex.compile(rf"((?:\p{{M}}\p{{Cc}}*){{{MAX_MARKS}}})(?:\p{{M}}\p{{Cc}}*)+")
 
 Pair = tuple[str, str]
 
@@ -71,6 +75,8 @@ def normalised(line: str) -> str:
 
     All white space becomes a space: tabs, U+00A0, and also U+0085 and U+2028, which other programs take for line ends.
     """
+    if len(line) > MAX_MARKS:
+        line = MARKS.sub(r"\1", line)
     if line.isprintable() and "  " not in line and line.strip(" ") == line and unicodedata.is_normalized("NFC", line):
         return line
     visible = "".join(c for c in " ".join(line.split()) if unicodedata.category(c) != "Cc")
@@ -151,4 +157,6 @@ def _letters_of_others(script: str) -> regex.Pattern:
             raise regex.error("not a name")
         return regex.compile(rf"[\p{{L}}--\p{{Script={script}}}]", flags=regex.V1)
     except regex.error:
-        raise ConfigError(f"clean: a script must be a Unicode script name, such as Latin, got {script!r}") from None
+        raise ConfigError(
+            f"clean: a script must be a Unicode script name, such as Latin, got {quoted(script)}"
+        ) from None

@@ -18,13 +18,16 @@ from minitransformer.errors import DataError
 OPENERS = {".gz": gzip.open, ".xz": lzma.open}
 BLOCK = 1 << 22
 """Bytes read at once."""
+MAX_LINE, MAX_TEXT = 1 << 24, 1 << 26
+"""Bytes, decompressed, of the longest line, and of the longest text that is read as one string."""
 
 
 def read_lines(path: str | Path) -> list[str]:
     """The lines of a UTF-8 text file (``.gz`` and ``.xz`` are decompressed), without line ends.
 
     Raises:
-        DataError: the file cannot be read, is damaged or empty, or a line is not UTF-8 (with the line number).
+        DataError: the file cannot be read, is damaged or empty, or a line is not UTF-8 or longer than `MAX_LINE` (with
+            the line number).
     """
     return list(stream_lines(path))
 
@@ -83,13 +86,19 @@ def first_shifted(src_lengths: np.ndarray, tgt_lengths: np.ndarray) -> int:
 
 
 def read_text(path: str | Path) -> str:
-    """A whole file as one string; DataError as for `read_lines`."""
-    return _decoded(b"".join(blocks_of_lines(path)), path, 1)
+    """A whole file as one string; DataError as for `read_lines`, or if it has more than `MAX_TEXT` bytes."""
+    blocks, size = [], 0
+    for block in blocks_of_lines(path):
+        blocks.append(block)
+        size += len(block)
+        if size > MAX_TEXT:
+            raise DataError(f"{path}: must have at most {MAX_TEXT} bytes of text, got more")
+    return _decoded(b"".join(blocks), path, 1)
 
 
 def blocks_of_lines(path: str | Path, size: int = 0) -> Iterator[bytes]:
     """Whole lines, about ``size`` bytes at a time (0: BLOCK); only the last line of the file may lack its line end."""
-    path, rest, is_empty = Path(path), [], True
+    path, rest, is_empty, n_lines = Path(path), [], True, 0
     try:
         with OPENERS.get(path.suffix, open)(path, "rb") as file:
             while block := file.read(size or BLOCK):
@@ -97,8 +106,10 @@ def blocks_of_lines(path: str | Path, size: int = 0) -> Iterator[bytes]:
                 end = block.rfind(b"\n") + 1
                 if end:
                     yield b"".join([*rest, block[:end]])
-                    rest = []
+                    rest, n_lines = [], n_lines + block.count(b"\n")
                 rest.append(block[end:])
+                if sum(map(len, rest)) > MAX_LINE:
+                    raise DataError(f"{path}:{n_lines + 1}: a line must have at most {MAX_LINE} bytes, got more")
     except (gzip.BadGzipFile, lzma.LZMAError, zlib.error, EOFError) as error:
         raise DataError(f"{path}: must be an intact {path.suffix} file, got a damaged one: {error}") from error
     except OSError as error:

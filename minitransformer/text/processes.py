@@ -13,8 +13,9 @@ from minitransformer.errors import DataError
 
 CHUNK = 5000
 """Pairs of lines per task, about a megabyte of text."""
+MAX_CHARACTERS = 1 << 24
+"""Characters per task, if lines are long."""
 
-Item = TypeVar("Item")
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
@@ -53,10 +54,17 @@ def map_in_processes(function: Callable[[Task], Result], tasks: Iterable[Task], 
                 each.cancel()
 
 
-def in_chunks(items: Iterable[Item]) -> Iterator[list[Item]]:
-    """Lists of ``CHUNK`` items, the last one shorter: tasks that are worth being sent to another process."""
-    items = iter(items)
-    return iter(lambda: list(islice(items, CHUNK)), [])
+def in_chunks(pairs: Iterable[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
+    """Lists of ``CHUNK`` pairs of lines, shorter at the end and where lines are long: tasks worth another process."""
+    chunk, size = [], 0
+    for pair in pairs:
+        chunk.append(pair)
+        size += len(pair[0]) + len(pair[1])
+        if len(chunk) == CHUNK or size >= MAX_CHARACTERS:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
 
 
 def _ignore_interrupts() -> None:

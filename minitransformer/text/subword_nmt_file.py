@@ -10,7 +10,7 @@ those of a text if one is given.
 
 from collections.abc import Iterable
 
-from minitransformer.errors import DataError
+from minitransformer.errors import DataError, quoted
 from minitransformer.text.bpe import Pair
 from minitransformer.text.pretokenizers import END, EndOfWord
 from minitransformer.text.tokenizer import Tokenizer
@@ -30,12 +30,15 @@ def tokenizer_from_codes(text: str, where: str, lines: Iterable[str] = ()) -> To
     """
     merges = _merges(text, where)
     characters = set("".join(symbol.removesuffix(END) for pair in merges for symbol in pair))
-    characters.update(*lines)
+    for line in lines:
+        characters.update(line)
     base = EndOfWord.base(characters - {" "})
     known = set(base)
     for number, (left, right) in enumerate(merges, start=2):
         if left not in known or right not in known:
-            raise DataError(f"{where}:{number}: a merge must join two known symbols, got {left!r} and {right!r}")
+            raise DataError(
+                f"{where}:{number}: a merge must join two known symbols, got {quoted(left)} and {quoted(right)}"
+            )
         known.add(left + right)
     return Tokenizer(EndOfWord.mode, base, merges)
 
@@ -51,7 +54,7 @@ def codes_of(tokenizer: Tokenizer) -> str:
     lines = [HEADER + VERSION]
     for left, right in tokenizer.merges:
         if set(left + right) & set("\n\r"):
-            raise DataError(f"subword-nmt: symbols must not contain a line end, got {left!r} and {right!r}")
+            raise DataError(f"subword-nmt: symbols must not contain a line end, got {quoted(left)} and {quoted(right)}")
         lines.append(f"{left} {right}")
     return "\n".join(lines) + "\n"
 

@@ -8,9 +8,9 @@ from typing import Any
 from tqdm import tqdm
 
 from minitransformer.config import UNK
-from minitransformer.errors import DataError
-from minitransformer.files import write_atomically
-from minitransformer.text.bpe import Pair, apply_merges
+from minitransformer.errors import DataError, quoted
+from minitransformer.files import cannot_be_written, write_atomically
+from minitransformer.text.bpe import Pair, apply_merges, apply_merges_to_long_word
 from minitransformer.text.bpe_arrays import learn_merges
 from minitransformer.text.corpus import read_text
 from minitransformer.text.pretokenizers import END, PRETOKENIZERS, ByteLevel, PreTokenizer, utf8
@@ -25,6 +25,9 @@ MOST_IDS = 2**31 - 1
 
 CACHE_SIZE = 500_000
 """Words, and chunks between spaces, whose subwords are cached, up to 200 MB each; a full cache is emptied."""
+
+LONG_WORD = 256
+"""Characters from which on a word is merged by a heap."""
 
 CONTINUED = "@@"
 """Marks a subword of mode ``words`` that does not end its word, as in subword-nmt."""
@@ -135,7 +138,7 @@ class Tokenizer:
             return self.pretokenizer.join(read_symbol(subword, self.mode) for subword in text.split(" ") if subword)
         except ValueError as error:
             raise DataError(
-                f"bpe decode: subwords must be as `bpe encode` writes them, got {text!r}: {error}"
+                f"bpe decode: subwords must be as `bpe encode` writes them, got {quoted(text)}: {error}"
             ) from error
 
     def dumps(self) -> str:
@@ -152,7 +155,7 @@ class Tokenizer:
         try:
             write_atomically(path, lambda file: file.write(self.dumps().encode()))
         except OSError as error:
-            raise DataError(f"{path}: cannot be written: {error.strerror}") from error
+            raise DataError(f"{path}: {cannot_be_written(error)}") from error
 
     @classmethod
     def load(cls, path: str | Path) -> "Tokenizer":
@@ -161,7 +164,8 @@ class Tokenizer:
 
     def _merge_word(self, word: str) -> tuple[str, ...]:
         utf8(word)  # raises for text that no file can contain
-        return tuple(apply_merges(self.pretokenizer.symbols(word), self._ranks))
+        segment = apply_merges if len(word) <= LONG_WORD else apply_merges_to_long_word
+        return tuple(segment(self.pretokenizer.symbols(word), self._ranks))
 
     def _encode_chunk(self, chunk: str) -> tuple[int, ...]:
         words = self.pretokenizer.split(chunk)

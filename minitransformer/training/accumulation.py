@@ -3,7 +3,9 @@
 The resulting gradient is always that of the one batch which all micro-batches make up.
 """
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -49,9 +51,9 @@ class GradientAccumulator:
             loss, nll = loss + scalar_of(loss_sum), nll + scalar_of(nll_sum)
         return loss, nll
 
-    def accepts(self, gradient_norm: Number) -> bool:
-        """Whether the update may be made with this gradient."""
-        return True
+    def accepts(self, loss: Number, gradient_norm: Number) -> bool:
+        """Whether the update may be made: loss and gradient are finite, or are on a GPU, which is not waited for."""
+        return not isinstance(gradient_norm, float) or math.isfinite(loss + gradient_norm)
 
 
 class ParallelGradientAccumulator(GradientAccumulator):
@@ -61,6 +63,7 @@ class ParallelGradientAccumulator(GradientAccumulator):
     several ranks and one thread the last backward overlaps with the all-reduce, unless ``overlap`` is False.
 
     tokens_of_update: (source, target) tokens of an update on all ranks; needed if there are several
+    wait: read the loss and the norm of each update on a GPU, so that one that is not finite is never made
 
     Raises (`accumulate`): what the communicator raises; (`accepts`): what `LossScale.accepts` raises.
     """
@@ -74,11 +77,12 @@ class ParallelGradientAccumulator(GradientAccumulator):
         scale: LossScale | None = None,
         overlap: bool = True,
         tokens_of_update: Callable[[int], tuple[int, int]] | None = None,
+        wait: bool = False,
     ):
         self.parameters, self.workers, self.ranks = parameters, workers, ranks
         self.scale = scale or LossScale()
         self._overlaps = overlap and ranks.size > 1 and workers.size == 1
-        self._tokens_of_update = tokens_of_update
+        self._tokens_of_update, self._wait = tokens_of_update, wait
 
     @property
     def loss_scale(self) -> float:
@@ -93,13 +97,13 @@ class ParallelGradientAccumulator(GradientAccumulator):
         buffers = self.parameters.gradient_buffers(self.workers.size)
         total = OverlappedAllReduce(buffers[0], self.ranks)
         last = len(micro_batches) - 1 if self._overlaps else None
+        self._last = micro_batches, forward_backward
 
         def share_of(worker: int) -> tuple[Number, Number]:
             loss = nll = 0.0
             for i in range(worker, len(micro_batches), self.workers.size):
                 sink = OverlappingSink(total) if i == last else buffers[worker]
-                number = self.ranks.rank + i * self.ranks.size
-                loss_sum, nll_sum = forward_backward(number, micro_batches[i], sink)
+                loss_sum, nll_sum = forward_backward(self._number(i), micro_batches[i], sink)
                 loss, nll = loss + scalar_of(loss_sum), nll + scalar_of(nll_sum)
             return loss, nll
 
@@ -110,8 +114,27 @@ class ParallelGradientAccumulator(GradientAccumulator):
             self.parameters.grad *= 1.0 / self.scale.value
         return self._summed_over_ranks(loss, nll)
 
-    def accepts(self, gradient_norm: Number) -> bool:
-        return self.scale.accepts(gradient_norm)
+    def accepts(self, loss: Number, gradient_norm: Number) -> bool:
+        if self.rescales(loss):
+            return self.scale.accepts(gradient_norm)
+        if self._wait:
+            loss, gradient_norm = float(loss), float(gradient_norm)
+        return super().accepts(loss, gradient_norm)
+
+    def rescales(self, loss: Number) -> bool:
+        """Whether an overflow of the gradient is a matter of the loss scale: in float16, if the loss is finite."""
+        return self.scale.is_needed and math.isfinite(float(loss))
+
+    def once_more(self) -> Iterator[tuple[int, Callable[[], tuple[Tensor, Tensor]]]]:
+        """(number in the update, forward and backward again) of each micro-batch computed last; the gradients go to
+        the model's own vector, which the caller zeroes."""
+        micro_batches, forward_backward = self._last
+        for i, batch in enumerate(micro_batches):
+            yield self._number(i), partial(forward_backward, self._number(i), batch)
+
+    def _number(self, i: int) -> int:
+        """The number in the update of micro-batch ``i`` of this rank."""
+        return self.ranks.rank + i * self.ranks.size
 
     def _summed_over_ranks(self, loss: Number, nll: Number) -> tuple[Number, Number]:
         if self.ranks.size == 1:

@@ -5,19 +5,21 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+
 import minitransformer
 from minitransformer.checkpoints import Checkpoint, RunFolder, load_checkpoint
 from minitransformer.config import Config
 from minitransformer.distributed import Communicator
-from minitransformer.errors import CheckpointError, RanksError
+from minitransformer.errors import CheckpointError, RanksError, quoted
 
 # Settings that do not change the parameters, up to rounding. Files may move: their contents are compared by the
 # fingerprint and by the tokenizer's text.
 MAY_CHANGE_ON_RESUME = {
     "data": set("train_src train_tgt train_ids valid_src valid_tgt tokenizer".split()),
     "training": set(
-        "directory threads communicator deterministic_reduce overlap timeout updates log_every validate_every "
-        "validate_bleu save_every save_minutes keep_checkpoints".split()
+        "directory threads communicator deterministic_reduce overlap timeout updates log_every skip_nonfinite "
+        "validate_every validate_bleu save_every save_minutes keep_checkpoints".split()
     ),
 }
 # Paths, and what concerns one machine alone.
@@ -25,7 +27,7 @@ MAY_DIFFER_BETWEEN_RANKS = {"data": MAY_CHANGE_ON_RESUME["data"], "training": {"
 
 
 def check_same_run(checkpoint: Checkpoint, config: Config, tokenizer_text: str, fingerprint: str) -> None:
-    """Refuse to resume with other settings, another tokenizer or other data than the checkpoint's.
+    """Refuse to resume with other settings, another tokenizer or other data than the checkpoint's, or from NaN.
 
     Raises:
         CheckpointError: names the first key that differs, with both values.
@@ -36,8 +38,8 @@ def check_same_run(checkpoint: Checkpoint, config: Config, tokenizer_text: str, 
         for name, value in wanted[section].items():
             if name not in MAY_CHANGE_ON_RESUME.get(section, ()) and value != stored[section][name]:
                 raise CheckpointError(
-                    f"train: {section}.{name} must be {stored[section][name]!r} to resume from {checkpoint.path}, "
-                    f"got {value!r}; {remedy}"
+                    f"train: {section}.{name} must be {quoted(stored[section][name])} to resume from "
+                    f"{checkpoint.path}, got {quoted(value)}; {remedy}"
                 )
     for what, same in (
         ("tokenizer", checkpoint.tokenizer_text == tokenizer_text),
@@ -48,6 +50,11 @@ def check_same_run(checkpoint: Checkpoint, config: Config, tokenizer_text: str, 
             raise CheckpointError(
                 f"train: the {what} must be the one of {checkpoint.path} to resume, got another; {remedy}"
             )
+    if not np.isfinite(checkpoint.parameters).all():
+        raise CheckpointError(
+            f"train: the parameters of {checkpoint.path} must be finite to resume, got NaN or infinity; delete it, and "
+            "training resumes from the one before it"
+        )
 
 
 def check_same_job(ranks: Communicator, config: Config, fingerprint: str) -> None:
@@ -117,4 +124,4 @@ def file_hash(path: Path) -> str:
 
 def _shown(value: object) -> str:
     text = str(value)
-    return f"{text[:16]}..." if len(text) == 64 else repr(value)
+    return f"{text[:16]}..." if len(text) == 64 else quoted(value)

@@ -1,13 +1,18 @@
 """The training data of a run: sentence pairs as ids (or one side alone), from files, lines or a program."""
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
+
+import numpy as np
 
 from minitransformer.config import Config, DataConfig
 from minitransformer.errors import ConfigError, DataError
+from minitransformer.models import model_class
 from minitransformer.text import Tokenizer, encode_parallel, read_parallel
-from minitransformer.text.binary import fingerprint_of, lengths_of, open_pairs, sha256_of
+from minitransformer.text.binary import MappedSentences, fingerprint_of, lengths_of, open_pairs, sha256_of
 
 Pairs = tuple[Sequence[Sequence[int]], Sequence[Sequence[int]]]
 """Source and target sentences as ids without BOS and EOS; sentence i of one belongs to sentence i of the other."""
@@ -37,10 +42,15 @@ class Corpus:
 
     def __post_init__(self):
         for name, pairs in (("train", self.train), ("valid", self.valid)):
-            if pairs is not None and not 0 < len(pairs[0]) == len(pairs[1]):
+            if pairs is None:
+                continue
+            if self.tokenizer is None:
+                _check_ids(name, pairs)
+            sizes = [len(side) for side in pairs]
+            if len(sizes) != 2 or not 0 < sizes[0] == sizes[1]:
                 raise DataError(
                     f"corpus: {name} must have as many source as target sentences and at least one, "
-                    f"got {len(pairs[0])} and {len(pairs[1])}"
+                    f"got {' and '.join(map(str, sizes[:3]))}"
                 )
 
     @classmethod
@@ -98,7 +108,8 @@ class Corpus:
         """
         pairs = open_pairs(folder)
         header = pairs.header
-        if header.tokenizer_sha256 != sha256_of(tokenizer.dumps()):
+        made_with = header.tokenizer_sha256, header.vocab_size
+        if made_with != (sha256_of(tokenizer.dumps()), tokenizer.vocab_size):
             raise DataError(
                 f"{folder}: must be made with the tokenizer of data.tokenizer, got another one of {header.vocab_size} "
                 "tokens; binarise the text anew, or name the tokenizer it was made with"
@@ -122,11 +133,27 @@ class Corpus:
         return self.known_fingerprint or fingerprint_of(self.train)
 
 
+def _check_ids(name: str, pairs: Pairs) -> None:
+    """DataError if what a program gave as sentences are not lists of ids; NumPy would cut fractions and high bits."""
+    try:
+        for side in pairs:
+            if not isinstance(side, MappedSentences):
+                ids = np.fromiter(map(operator.index, chain.from_iterable(side)), dtype=np.int32)
+                if ids.min(initial=0) < 0:
+                    raise ValueError(f"{ids.min()} is negative")
+    except (TypeError, OverflowError, ValueError) as error:
+        raise DataError(
+            f"corpus: {name} must be source and target, each a list of sentences of ids from 0 to 2^31 - 1, got "
+            f"something else ({error!s:.100})"
+        ) from None
+
+
 def with_vocabulary(config: Config, corpus: Corpus) -> Config:
     """``config`` with model.vocab_size taken from the tokenizer; checks what would otherwise fail hours later.
 
     Raises:
-        ConfigError: there is no vocabulary size, or another one than the tokenizer's, or a sentence is too long.
+        ConfigError: there is no vocabulary size, or another one than the tokenizer's, or a sentence is too long, or the
+            model needs sources and there are none.
     """
     model, tokenizer = config.model, corpus.tokenizer
     vocab_size = tokenizer.vocab_size if tokenizer else model.vocab_size
@@ -136,6 +163,11 @@ def with_vocabulary(config: Config, corpus: Corpus) -> Config:
         raise ConfigError(
             f"model.vocab_size must be the tokenizer's {vocab_size}, got {model.vocab_size}; leave it out or make it "
             "equal"
+        )
+    if model_class(model).reads_source and not lengths_of(corpus.train[0]).any():
+        raise ConfigError(
+            f"model.kind must be a language model for a one-sided corpus, got a {model_class(model).__name__}, which "
+            'reads sources; take model.kind = "language_model", or give sources'
         )
     if model.positions == "learned" and corpus.longest() > model.max_positions:
         raise ConfigError(

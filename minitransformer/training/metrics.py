@@ -8,6 +8,7 @@ began, without the time in which it was stopped). Losses are means in nats per t
 - ``epoch``, at the end of each epoch, over the whole epoch: ``loss``, ``nll``, ``ppl``, ``tokens`` (target tokens)
 - ``valid``, every ``validate_every`` updates and at the end: ``loss``, ``nll``, ``ppl``, and ``bleu`` with its
   ``signature`` if asked for
+- ``skipped``, with ``training.skip_nonfinite``, for an update that was not made: ``reason``, what was NaN or infinite
 """
 
 import json
@@ -16,15 +17,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from minitransformer.backend import Array
-from minitransformer.errors import DataError
+from minitransformer.errors import DataError, quoted
+
+MAX_LINE = 1 << 16
+"""Bytes of the longest line that is read."""
 
 
 @dataclass(frozen=True)
 class StepResult:
     """The figures of an update. ``loss`` is label-smoothed, ``nll`` is not: exp(nll) is the perplexity. Nats per token.
 
-    On a GPU ``loss``, ``nll`` and ``gradient_norm`` are numbers that stay there until ``read``. The norm is 0 where an
-    update was refused (see `optim.LossScale`).
+    On a GPU ``loss``, ``nll`` and ``gradient_norm`` are numbers that stay there until ``read``. ``accepted`` is
+    False if loss or gradient is not finite: then the parameters are as they were.
     """
 
     loss: float | Array
@@ -33,6 +37,7 @@ class StepResult:
     n_tgt_tokens: int
     gradient_norm: float | Array
     learning_rate: float
+    accepted: bool = True
 
     def read(self) -> "StepResult":
         """A copy with Python floats; waits until the device has computed them."""
@@ -62,7 +67,7 @@ class Meter:
         self.nll += result.nll * result.n_tgt_tokens
         self.tokens += result.n_tgt_tokens
         self.updates += 1
-        self.gradient_norm += result.gradient_norm
+        self.gradient_norm += result.gradient_norm if result.accepted else 0.0
         self.seconds += seconds
 
     def losses(self) -> dict:
@@ -86,12 +91,15 @@ def read_metrics(path: str | Path) -> list[dict]:
     Raises:
         DataError: the file cannot be read, or any other line is not a JSON object with kind and update.
     """
+    values = []
     try:
-        lines = Path(path).read_bytes().split(b"\n")
+        with open(path, "rb") as file:
+            for number, line in enumerate(iter(lambda: file.readline(MAX_LINE), b""), start=1):
+                if line.endswith(b"\n") or len(line) == MAX_LINE:  # else the run was killed while it wrote
+                    values.append(_parsed(line, f"{path}:{number}"))
     except OSError as error:
         raise DataError(f"metrics: {path} cannot be read: {error.strerror}") from error
-    # What follows the last newline is empty, unless the run was killed while it wrote.
-    return [_parsed(line, f"{path}:{number}") for number, line in enumerate(lines[:-1], start=1)]
+    return values
 
 
 def _parsed(line: bytes, where: str) -> dict:
@@ -101,6 +109,6 @@ def _parsed(line: bytes, where: str) -> dict:
         values = None
     if not isinstance(values, dict) or "kind" not in values or type(values.get("update")) is not int:
         raise DataError(
-            f"metrics: {where} must be a JSON object with kind and update, got {line[:60]!r}; delete the line"
+            f"metrics: {where} must be a JSON object with kind and update, got {quoted(line)}; delete the line"
         )
     return values

@@ -40,12 +40,13 @@ class Progress:
 
     def show(self, bar: tqdm, meter: Meter, update: int, learning_rate: float) -> None:
         """Show that ``update`` updates are done, with the means of ``meter``."""
-        seen = meter.losses() | meter.speed()
-        bar.set_postfix_str(
-            f"loss {seen['loss']:.3f}, ppl {seen['ppl']:.2f}, {seen['tokens_per_second']:.0f} tgt tokens/s, "
-            f"lr {learning_rate:.2e}",
-            refresh=False,
-        )
+        if meter.updates:  # none, if all since the last line were skipped
+            seen = meter.losses() | meter.speed()
+            bar.set_postfix_str(
+                f"loss {seen['loss']:.3f}, ppl {seen['ppl']:.2f}, {seen['tokens_per_second']:.0f} tgt tokens/s, "
+                f"lr {learning_rate:.2e}",
+                refresh=False,
+            )
         bar.update(update - bar.n)
 
     def write(self, message: str) -> None:

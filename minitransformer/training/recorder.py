@@ -9,8 +9,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 from minitransformer.errors import TrainingError
-from minitransformer.files import write_text
+from minitransformer.files import cannot_be_written, write_text
 from minitransformer.training.metrics import Meter, StepResult, read_metrics
+from minitransformer.training.nonfinite import nonfinite_message
 
 MAX_PENDING = 16
 """Updates on a GPU whose figures are not read yet; a loss that is NaN stops the run at most that much later."""
@@ -25,13 +26,22 @@ class MetricsRecorder:
     writes: whether lines are written; only rank 0's are
     log_every: updates between two lines of kind ``train``
     epoch_of: the epoch of an update, counted from 1
+    check: called before a line is written; raises if the folder of ``path`` is not this run's any more
 
     Attributes:
         interval, epoch_so_far: sums since the last line, and since the epoch began.
     """
 
-    def __init__(self, path: Path, writes: bool, log_every: int, epoch_of: Callable[[int], int]):
+    def __init__(
+        self,
+        path: Path,
+        writes: bool,
+        log_every: int,
+        epoch_of: Callable[[int], int],
+        check: Callable[[], object] = lambda: None,
+    ):
         self._path, self._writes, self._log_every, self._epoch_of = path, writes, log_every, epoch_of
+        self._check = check
         self._pending: list[StepResult] = []
         self._pending_since = 0.0
         self.interval, self.epoch_so_far = Meter(), Meter()
@@ -55,29 +65,26 @@ class MetricsRecorder:
         return not self._pending
 
     def read(self, update: int) -> None:
-        """Read all pending results, the last of which is that of ``update``; a GPU must have computed them.
+        """Read all pending results, the last of which is that of ``update``; a GPU must have computed them. A loss that
+        is not finite, of an update that was skipped, is left out.
 
         Raises:
-            TrainingError: a loss or a gradient norm is NaN or infinite; it names the update.
+            TrainingError: a GPU has made an update whose loss or gradient norm is NaN or infinite; it names the update.
         """
         results, self._pending = [result.read() for result in self._pending], []
         seconds = (time.monotonic() - self._pending_since) / max(1, len(results))
         for number, result in enumerate(results, start=update - len(results) + 1):
-            if not (math.isfinite(result.loss) and math.isfinite(result.gradient_norm)):
-                raise TrainingError(
-                    f"train: loss and gradient norm must be finite, got {result.loss} and {result.gradient_norm} at "
-                    f"update {number}; the checkpoints before it are whole; lower training.lr_scale or set "
-                    "training.clip_norm"
-                )
-            for meter in (self.interval, self.epoch_so_far):
+            if result.accepted and not math.isfinite(result.loss + result.gradient_norm):
+                raise TrainingError(nonfinite_message(number, result))
+            for meter in (self.interval, self.epoch_so_far) if math.isfinite(result.loss) else ():
                 meter.add(result, seconds)
 
     def write_if_due(self, update: int, learning_rate: float) -> None:
-        if update % self._log_every == 0:
+        if update % self._log_every == 0 and self.interval.updates:
             speed = {"learning_rate": learning_rate, **self.interval.speed()}
             self.write("train", update, self.interval.losses() | speed)
             self.interval = Meter()
-        if self._ends_epoch(update):
+        if self._ends_epoch(update) and self.epoch_so_far.updates:
             self.write("epoch", update, self.epoch_so_far.losses() | {"tokens": self.epoch_so_far.tokens})
             self.epoch_so_far = Meter()
 
@@ -85,22 +92,23 @@ class MetricsRecorder:
         """Append one line; it reaches the file before this returns.
 
         Raises:
-            TrainingError: the file cannot be written, for example because the disk is full.
+            TrainingError: the file cannot be written, for example because the disk is full; or what ``check`` raises.
         """
         if not self._writes:
             return
+        self._check()
         line = {"kind": kind, "update": update, "epoch": self._epoch_of(max(update, 1)), **values}
         line["seconds"] = round(self.seconds(), 3)
         try:
             with open(self._path, "a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
         except OSError as error:
-            raise TrainingError(f"metrics: {self._path} cannot be written: {error.strerror}") from error
+            raise TrainingError(f"metrics: {self._path} {cannot_be_written(error)}") from error
 
     def sync(self) -> None:
         """Wait until the lines are on the disk: a checkpoint must not outlive the lines before it."""
         if self._path.exists():
-            with open(self._path, "rb") as file:
+            with open(self._path, "ab") as file:  # Windows syncs no file that is open for reading only
                 os.fsync(file.fileno())
 
     def seconds(self) -> float:

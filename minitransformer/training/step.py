@@ -37,7 +37,6 @@ def train_step(
     loss, nll = accumulator.accumulate(micro_batches, forward_backward)
     norm = clip_gradient_norm(model.parameters.grad, config.clip_norm)
     rate = learning_rate(update, model.config.d_model, config.warmup_steps, config.lr_scale)
-    if accepted := accumulator.accepts(norm):  # all are, but those that overflow in float16
+    if accepted := accumulator.accepts(loss, norm):  # NaN and infinity must not reach the parameters
         optimizer.step(rate)
-    norm = norm if accepted else 0.0
-    return StepResult(loss / n_tgt_tokens, nll / n_tgt_tokens, n_src_tokens, n_tgt_tokens, norm, rate)
+    return StepResult(loss / n_tgt_tokens, nll / n_tgt_tokens, n_src_tokens, n_tgt_tokens, norm, rate, accepted)

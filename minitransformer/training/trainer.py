@@ -11,7 +11,7 @@ from minitransformer.backend import load_array_module, to_numpy
 from minitransformer.checkpoints import RunFolder, save_checkpoint
 from minitransformer.config import Config
 from minitransformer.distributed import CommonStop, ProcessGroup
-from minitransformer.errors import CheckpointError, TrainingError
+from minitransformer.errors import AnomalyError, CheckpointError, TrainingError
 from minitransformer.kernels.profile import Profile, profiled, timed
 from minitransformer.models import build_model
 from minitransformer.optim import Adam, LossScale
@@ -21,6 +21,7 @@ from minitransformer.training.accumulation import ParallelGradientAccumulator, w
 from minitransformer.training.compatibility import check_same_job, check_same_run, newest_for_all
 from minitransformer.training.corpus import Corpus, with_vocabulary
 from minitransformer.training.micro_batches import MicroBatches
+from minitransformer.training.nonfinite import NonfiniteUpdates
 from minitransformer.training.progress import Progress
 from minitransformer.training.recorder import MetricsRecorder
 from minitransformer.training.signals import Outcome, StopRequest
@@ -70,7 +71,9 @@ class Trainer:
         self.progress = Progress(self.is_rank_0, progress)
         self._build_model()
         self.folder = RunFolder(training.directory)
-        self.recorder = MetricsRecorder(self.folder.metrics, self.is_rank_0, training.log_every, self.batches.epoch)
+        self.recorder = MetricsRecorder(
+            self.folder.metrics, self.is_rank_0, training.log_every, self.batches.epoch, self.folder.check
+        )
         self.update, self.saved_update, self.validated_update = 0, -1, 0
         self._open_folder()
         try:
@@ -83,7 +86,8 @@ class Trainer:
         """Train until ``training.updates`` updates are done, or until SIGINT, SIGTERM or SIGHUP; then save.
 
         Raises:
-            TrainingError: the loss is NaN or infinite. The checkpoints stay as they were.
+            TrainingError, of several ranks RanksError: a loss or gradient is NaN or infinite, and is not to be skipped
+                (training.skip_nonfinite). The checkpoints stay as they were.
         """
         updates = self.config.training.updates
         self.recorder.start_clock()
@@ -97,6 +101,7 @@ class Trainer:
             with StopRequest() as stop, bar, quiet, mode:
                 self._validate_if_due()  # the run may have been stopped between an update and its validation
                 while self.update < updates and common_stop.may_begin(self.update + 1, stop.signal is not None):
+                    self._validate_if_due()  # not done yet where a signal came, but another rank has begun this update
                     self._one_update(bar)
                     self._save_if_due()
                     if stop.signal is None:
@@ -136,7 +141,9 @@ class Trainer:
             scale=LossScale.for_precision(execution.precision),
             overlap=training.overlap,
             tokens_of_update=self.batches.n_tokens if self.ranks.size > 1 else None,
+            wait=training.skip_nonfinite,
         )
+        self.nonfinite = NonfiniteUpdates(self.accumulator, self.ranks, training.skip_nonfinite)
 
     def _open_folder(self) -> None:
         if self.is_rank_0:
@@ -146,15 +153,14 @@ class Trainer:
         update = self.update + 1
         self.recorder.begin_update()
         batches = self.batches.own(update)
-        with profiled(self.profile), timed("update"):
-            result = train_step(
-                self.model,
-                self.optimizer,
-                batches,
-                update=update,
-                config=self.config.training,
-                accumulator=self.accumulator,
-            )
+        options = {"update": update, "config": self.config.training, "accumulator": self.accumulator}
+        try:
+            with profiled(self.profile), timed("update"):
+                result = train_step(self.model, self.optimizer, batches, **options)
+        except AnomalyError as error:
+            raise self.nonfinite.explained(update, error) from error
+        if not (result.accepted or self.accumulator.rescales(result.loss)):
+            self.recorder.write("skipped", update, {"reason": self.nonfinite.skip(update, result)})
         self.update = update
         if self.recorder.add(update, result):
             self.progress.show(bar, self.recorder.interval, update, result.learning_rate)
@@ -178,10 +184,15 @@ class Trainer:
             self._save()
 
     def _save(self) -> None:
-        """Write a checkpoint of this update, unless it is there already, and delete the oldest beyond the limit."""
+        """Write a checkpoint of this update, unless it is there already, and delete the oldest beyond the limit.
+
+        A limit that was lowered applies first, to those up to the newest that is whole: on a full disk it makes room.
+        """
         if not self.is_rank_0 or self.saved_update == self.update:
             return
         self.recorder.read(self.update)  # this waits for the GPU, and so for the other ranks, which may be stuck
+        self.folder.check()
+        self.folder.prune(self.config.training.keep_checkpoints, self.saved_update)
         with self.ranks.busy():
             self._write_checkpoint()
         self.folder.prune(self.config.training.keep_checkpoints, self.update)
@@ -191,7 +202,8 @@ class Trainer:
         if not np.isfinite(to_numpy(self.model.parameters.data)).all():
             raise TrainingError(
                 f"train: parameters must be finite to be saved, got some that are not after update {self.update}; "
-                "the checkpoints before it are whole; lower training.lr_scale or set training.clip_norm"
+                "the checkpoints before it are whole; lower training.lr_scale or set training.clip_norm, with another "
+                "training.directory"
             )
         self.recorder.sync()
         save_checkpoint(

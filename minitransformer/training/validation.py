@@ -52,7 +52,8 @@ class Validation:
             seed=0,
         )
         self.batches = [stream.batch(number) for number in range(stream.batches_per_epoch)]
-        self.translation = replace(config.translation, beam_size=1)
+        limit = max(config.translation.max_input_length, longest)  # no line of the validation text is too long for it
+        self.translation = replace(config.translation, beam_size=1, max_input_length=limit)
         if self.with_bleu:
             if corpus.tokenizer is None or corpus.valid_lines is None:
                 raise ConfigError(

@@ -83,6 +83,10 @@ class HealthMonitor:
         if is_cause:  # those that end after the first end because of it
             self._decided = Failure(f"rank {rank} ({status.who}) ended unexpectedly: {explain(rank)}")
 
+    def fail(self, message: str) -> None:
+        """The job must end, for a reason that no connection shows; without effect if another one has been found."""
+        self._decided = self._decided or Failure(message)
+
     def all_have_come(self) -> bool:
         return len(self.ranks) == self.size
 

@@ -24,7 +24,7 @@ from minitransformer.distributed.supervision.supervisor import Supervisor
 from minitransformer.distributed.timeouts import TIMEOUTS
 from minitransformer.errors import ConfigError
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if os.name == "posix" else (signal.SIGINT, signal.SIGTERM)
+SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
 class Launch:
@@ -45,7 +45,6 @@ class Launch:
             raise ConfigError("launch: must be started once, got variables of a rank; start train itself by mpirun")
         if not _output_is_open():
             raise ConfigError("launch: standard output and error must be open, got one that is closed")
-        self._print_error = print_error
         self._processes: list[subprocess.Popen] = []
         token = secrets.token_hex()
         self._supervisor = Supervisor(size, print_error, token=token, explain=self._explain)
@@ -92,7 +91,9 @@ class Launch:
             if process.poll():
                 self._supervisor.ended.wait(TIMEOUTS.exit_status)  # the supervisor may find a better explanation
                 if self._supervisor.failure is None and process.returncode < 0:
-                    self._print_error(f"rank {rank} ended before it connected: {_how_it_ended(process.returncode)}")
+                    reason = _how_it_ended(process.returncode)
+                    self._supervisor.monitor.fail(f"rank {rank} ended before it connected: {reason}")
+                    self._supervisor.ended.wait(TIMEOUTS.shutdown)  # it prints that and ends those that have connected
                 return True
         return False
 
@@ -107,8 +108,9 @@ class Launch:
         """Pass a signal on to all ranks, which save and leave; before all have connected there is nothing to save."""
         if not self._supervisor.monitor.all_have_come():
             raise KeyboardInterrupt
-        for process in self._processes:
-            process.send_signal(number)
+        if sys.platform != "win32":  # there the console sends Ctrl-C to the ranks itself
+            for process in self._processes:
+                process.send_signal(number)
 
 
 def _output_is_open() -> bool:

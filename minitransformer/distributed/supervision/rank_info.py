@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from minitransformer.errors import ConfigError
+from minitransformer.errors import ConfigError, quoted
 
 VARIABLES = {
     "torchrun": ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"),
@@ -112,7 +112,7 @@ def _address(environment: Mapping[str, str], on_one_machine: bool) -> tuple[str,
     try:
         host.encode("idna")  # as a socket does
     except UnicodeError:
-        raise ConfigError(f"ranks: {ADDRESS} must be a host name or an address, got {host[:60]!r}") from None
+        raise ConfigError(f"ranks: {ADDRESS} must be a host name or an address, got {quoted(host)}") from None
     if environment.get(TORCHRUN_LISTENS) == "True":
         port += 1 if port < 65535 else -1
     if on_one_machine or host == "localhost" or host.startswith("127."):
@@ -125,5 +125,5 @@ def _number(environment: Mapping[str, str], name: str) -> int | None:
     if text is None:
         return None
     if not text.strip().isdecimal() or len(text) > 18:
-        raise ConfigError(f"ranks: {name} must be a whole number, got {text[:60]!r}")
+        raise ConfigError(f"ranks: {name} must be a whole number, got {quoted(text)}")
     return int(text)

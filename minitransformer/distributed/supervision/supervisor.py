@@ -7,7 +7,6 @@ the others waiting for longer than that. It runs in a thread of ``launch``, else
 """
 
 import asyncio
-import os
 import socket
 import threading
 from collections import defaultdict
@@ -55,9 +54,10 @@ class Supervisor:
         try:
             self._server = socket.create_server((host, port))
         except OSError as error:
+            reason = error.strerror.partition(" (")[0]  # what follows is the address once more
             raise ConfigError(
-                f"ranks: port {port} must be free at {host or 'this machine'}, got {os.strerror(error.errno)}; set "
-                "another MASTER_PORT, and MASTER_ADDR to the machine of rank 0"
+                f"ranks: port {port} must be free at {host or 'this machine'}, got {reason}; set another MASTER_PORT, "
+                "and MASTER_ADDR to the machine of rank 0"
             ) from error
         self.port: int = self._server.getsockname()[1]
         self.monitor = HealthMonitor(size, timeouts)

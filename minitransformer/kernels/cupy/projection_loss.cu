@@ -7,6 +7,9 @@
 // Threads: a block of 256 works on a row of V logits. First pass: each thread keeps the largest value it has seen and
 // the sum of exponentials below it; second pass: the gradient. The second time the row comes mostly from the cache.
 
+// Of logits beyond LARGE too few digits would be left in the differences: their maximum is taken away from them first.
+#define LARGE ((ACC)1e3)
+
 // losses: (n_rows, 2), loss and nll of each row, in double precision   grad: (n_rows, V), null if it is not needed
 extern "C" __global__ void cross_entropy(const ACC *logits, const long long *targets, double *losses, T *grad,
                                          long long vocab_size, double smoothing, long long pad_id, double grad_scale) {
@@ -16,9 +19,11 @@ extern "C" __global__ void cross_entropy(const ACC *logits, const long long *tar
     bool real = target != pad_id;
 
     ACC largest = -INFINITE, sum = 0, plain = 0;
+    bool has_nan = false;  // no comparison finds it
     for (long long v = threadIdx.x; v < vocab_size; v += blockDim.x) {
         ACC logit = from[v];
         plain += logit;
+        has_nan |= !(logit == logit);
         if (logit > largest) {
             sum = sum * exp(largest - logit) + (ACC)1;
             largest = logit;
@@ -31,12 +36,19 @@ extern "C" __global__ void cross_entropy(const ACC *logits, const long long *tar
     __syncthreads();
     for (int warp = 0; warp < blockDim.x / 32; ++warp) highest = maxima[warp] > highest ? maxima[warp] : highest;
     sum = largest == -INFINITE ? (ACC)0 : sum * exp(largest - highest);  // a thread without a logit has no sum
-    sum = block_sum(sum);
+    sum = block_sum(has_nan ? NOT_A_NUMBER : sum);
     plain = block_sum(plain);
-    ACC log_z = log(sum) + highest;
+    ACC mean = plain / (ACC)vocab_size, removed = 0;
+    if (!(fabs(highest) + fabs(mean) < LARGE)) {  // the same in all threads of the block
+        removed = highest;
+        plain = 0;
+        for (long long v = threadIdx.x; v < vocab_size; v += blockDim.x) plain += from[v] - removed;
+        mean = block_sum(plain) / (ACC)vocab_size;
+    }
+    ACC log_z = log(sum) + (highest - removed);
     if (threadIdx.x == 0) {
-        ACC nll = log_z - from[target];
-        ACC uniform = log_z - plain / (ACC)vocab_size;
+        ACC nll = log_z - (from[target] - removed);
+        ACC uniform = log_z - mean;
         losses[2 * row] = real ? (double)((1 - (ACC)smoothing) * nll + (ACC)smoothing * uniform) : 0.0;
         losses[2 * row + 1] = real ? (double)nll : 0.0;
     }
@@ -44,7 +56,7 @@ extern "C" __global__ void cross_entropy(const ACC *logits, const long long *tar
     __syncthreads();  // grad may overwrite the logits: the target's must have been read
     ACC spread = (ACC)(smoothing / (double)vocab_size);
     for (long long v = threadIdx.x; v < vocab_size; v += blockDim.x) {
-        ACC value = exp(from[v] - log_z) - spread;
+        ACC value = exp(from[v] - removed - log_z) - spread;
         if (v == target) value -= (ACC)(1.0 - smoothing);
         put(grad + row * vocab_size + v, real ? value * (ACC)grad_scale : (ACC)0);
     }

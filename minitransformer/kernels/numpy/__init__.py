@@ -5,9 +5,10 @@ from minitransformer.kernels.numpy.masks import draw_mask
 from minitransformer.kernels.numpy.projection import OutputProjection
 from minitransformer.kernels.numpy.projection_loss import projection_loss
 from minitransformer.kernels.numpy.residual import residual_dropout_norm
+from minitransformer.kernels.numpy.restricted_attention import restricted_attention
 from minitransformer.ops.rule import Rule
 
-KERNELS: tuple[Rule, ...] = (attention, projection_loss, residual_dropout_norm)
+KERNELS: tuple[Rule, ...] = (attention, projection_loss, residual_dropout_norm, restricted_attention)
 
 FUNCTIONS = {"output_projection": OutputProjection}
 """What is no rule: the logits of decoding."""

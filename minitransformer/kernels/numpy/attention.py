@@ -24,8 +24,8 @@ def attention_forward(
     q_scaled = q * (1.0 / math.sqrt(q.shape[-1]))  # fewer values than scores, here and in backward
     scores = k @ q_scaled.swapaxes(-1, -2)  # (..., S, T)
     if mask is not None:
-        forbidden = np.where(np.atleast_2d(mask), 0.0, -np.inf).astype(scores.dtype)
-        scores += forbidden.swapaxes(-1, -2)
+        highest = np.where(np.atleast_2d(mask), np.inf, -np.inf).astype(scores.dtype)
+        np.fmin(scores, highest.swapaxes(-1, -2), out=scores)  # as fast as adding -inf, which would let NaN through
     softmax = _softmax_over_keys(scores)
     keep = None if keep is None else keep.swapaxes(-1, -2)
     weights, saved_dropout = dropout_forward(softmax, keep=keep, p_drop=p_drop)

@@ -1,0 +1,107 @@
+"""Many trainings, each a process of its own, as many at a time as there are cores; results are kept as they come.
+
+A result is one line of a JSON Lines file, written when its training is done. The same sweep started again skips what
+the file already has and resumes what was interrupted from its checkpoints, so a kill costs at most the updates since
+the last checkpoint of each running training.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+
+from tqdm import tqdm
+
+from minitransformer.errors import DataError, TrainingError
+
+
+@dataclass(frozen=True)
+class Job:
+    """One training. command: prints the result, a JSON object, as the last line of its output   log: for its stderr"""
+
+    name: str
+    seed: int
+    command: Sequence[str]
+    log: Path
+
+
+def read_results(path: Path) -> list[dict]:
+    """The results of a sweep so far, in the order in which they were measured.
+
+    Raises:
+        DataError: a line is not a JSON object with a name and a seed.
+    """
+    results = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines() if path.exists() else [], 1):
+        try:
+            result = json.loads(line)
+            results.append(result | {"key": (result["name"], result["seed"])})
+        except (ValueError, TypeError, KeyError):
+            raise DataError(f"{path}:{number}: must be a result with name and seed, got {line!r:.80}") from None
+    return results
+
+
+def check_settings(path: Path, settings: dict) -> None:
+    """One file holds the results of one set of settings: others are not comparable.
+
+    Raises:
+        DataError: a result in the file was measured with other settings.
+    """
+    for result in read_results(path):
+        if result["settings"] != settings:
+            raise DataError(
+                f"{path}: results must have the settings {json.dumps(settings)}, got {json.dumps(result['settings'])}; "
+                "choose the same ones or another --results"
+            )
+
+
+def run_sweep(jobs: Sequence[Job], path: Path, processes: int) -> None:
+    """Run the jobs that ``path`` has no result of, in their order, and append each result to it.
+
+    Raises:
+        TrainingError: a job failed; the others that were running have been ended and keep their checkpoints.
+    """
+    done = {result["key"] for result in read_results(path)}
+    jobs = [job for job in jobs if (job.name, job.seed) not in done]
+    running: set[subprocess.Popen] = set()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with ThreadPoolExecutor(processes) as pool, tqdm(total=len(jobs), desc="trainings", unit="run") as bar:
+        try:
+            pending = {pool.submit(_run, job, running) for job in jobs}
+            while pending:
+                finished, pending = wait(pending, return_when=FIRST_COMPLETED)
+                for future in finished:
+                    _append(path, future)
+                    bar.update()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in list(running):
+                process.terminate()  # a training then saves a checkpoint and ends
+
+
+def _append(path: Path, future: Future) -> None:
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(future.result()) + "\n")
+
+
+def _run(job: Job, running: set[subprocess.Popen]) -> dict:
+    job.log.parent.mkdir(parents=True, exist_ok=True)
+    with job.log.open("a", encoding="utf-8") as log:
+        process = subprocess.Popen(job.command, stdout=subprocess.PIPE, stderr=log, text=True, encoding="utf-8")
+        running.add(process)
+        try:
+            output, _ = process.communicate()
+        finally:
+            running.remove(process)
+    if process.returncode:
+        raise TrainingError(f"{job.name}, seed {job.seed}: exit code {process.returncode}; see {job.log}")
+    return json.loads(output.strip().splitlines()[-1])
+
+
+def fail(program: str, error: Exception) -> int:
+    """Print the one line of an error of the user's; the exit code."""
+    print(f"{program}: {error}", file=sys.stderr)
+    return 2

@@ -1,0 +1,240 @@
+"""Table 3 of the paper at class scale: every row trained on Multi30k en-de, beside what the paper measured.
+
+    python examples/paper/table3.py --params              parameters of every row, and the vocabulary that explains them
+    python examples/paper/table3.py --run C B base        train rows or groups of rows with three seeds each
+    python examples/paper/table3.py                       the table and the picture of what has been trained so far
+
+The rule of scaling: d_model, d_ff, d_k and d_v are a quarter of the paper's; layers, heads, dropout, label smoothing
+and positions are the paper's own; every row, big too, has the same updates, batches and learning-rate schedule. As in
+the paper's Table 3, perplexity and BLEU are those of the development set, with beam 4 and without averaging.
+"""
+
+import argparse
+import json
+import os
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # each training has a core of its own
+sys.path.insert(0, str(Path(__file__).parents[2]))  # benchmarks/ lies beside examples/
+
+from sweep import Job, check_settings, fail, read_results, run_sweep
+from table3_report import draw_deltas, markdown
+
+from benchmarks.common.machine import machine_facts
+from minitransformer.blas import core_count
+from minitransformer.checkpoints import load_checkpoint
+from minitransformer.config import TABLE3_ROWS, Config, DataConfig, ModelConfig, TrainingConfig
+from minitransformer.errors import ConfigError, MiniTransformerError
+from minitransformer.evaluation import corpus_bleu
+from minitransformer.figures import png_bytes
+from minitransformer.files import write_text
+from minitransformer.generation import translate_lines
+from minitransformer.planning import parameter_count
+from minitransformer.text import Tokenizer, read_lines
+from minitransformer.training import Trainer, read_metrics
+
+PAPER = {
+    "base": (4.92, 25.8, 65),
+    "A1": (5.29, 24.9, None),
+    "A2": (5.00, 25.5, None),
+    "A3": (4.91, 25.8, None),
+    "A4": (5.01, 25.4, None),
+    "B1": (5.16, 25.1, 58),
+    "B2": (5.01, 25.4, 60),
+    "C1": (6.11, 23.7, 36),
+    "C2": (5.19, 25.3, 50),
+    "C3": (4.88, 25.5, 80),
+    "C4": (5.75, 24.5, 28),
+    "C5": (4.66, 26.0, 168),
+    "C6": (5.12, 25.4, 53),
+    "C7": (4.75, 26.2, 90),
+    "D1": (5.77, 24.6, None),
+    "D2": (4.95, 25.5, None),
+    "D3": (4.67, 25.3, None),
+    "D4": (5.47, 25.7, None),
+    "E": (4.92, 25.7, None),
+    "big": (4.33, 26.4, 213),
+}
+"""(perplexity per word piece, BLEU, millions of parameters) of each row  [Table 3, newstest2013]."""
+
+SCALE = 4
+"""The paper's widths are divided by this."""
+
+
+RESULTS = Path(__file__).parent / "results/table3.jsonl"
+
+
+def main() -> int:
+    arguments = parse_arguments()
+    if arguments.params:
+        print("\n".join(parameter_lines()))
+    elif arguments.job:
+        row, seed = arguments.job
+        print(json.dumps(train_and_score(row, int(seed), arguments)))
+    else:
+        if arguments.run:
+            train_rows(rows_of(arguments.run), arguments)
+        report(arguments.results)
+    return 0
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--params", action="store_true", help="print the parameter counts (default: report the results)")
+    what.add_argument("--run", nargs="+", metavar="ROW", help="train these rows or groups: base, A1, C, ...")
+    what.add_argument("--job", nargs=2, metavar=("ROW", "SEED"), help=argparse.SUPPRESS)
+    parser.add_argument("--seeds", type=int, default=3, help="seeds 1 to this many for each row (default 3)")
+    parser.add_argument("--updates", type=int, default=1000, help="of each training (default 1000)")
+    parser.add_argument("--tokens", type=int, default=4096, help="padded target tokens of an update (default 4096)")
+    parser.add_argument("--vocab-size", type=int, default=4000, help="subwords (default 4000)")
+    parser.add_argument("--data", type=Path, default="data/multi30k", help="Multi30k's folder (default data/multi30k)")
+    parser.add_argument("--directory", type=Path, default="runs/table3", help="of all runs (default runs/table3)")
+    parser.add_argument("--processes", type=int, default=core_count(), help="trainings at a time (default: all cores)")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="default results/ beside this file")
+    return parser.parse_args()
+
+
+def rows_of(words: list[str]) -> list[str]:
+    """Rows by name or by the letter of their group, in the order given, each once."""
+    rows = []
+    for word in words:
+        group = [row for row in TABLE3_ROWS if row == word or (len(word) == 1 and row[0] == word)]
+        if not group:
+            raise ConfigError(f"row must be one of {', '.join(TABLE3_ROWS)} or a group A to E, got {word!r:.60}")
+        rows += [row for row in group if row not in rows]
+    return rows
+
+
+def class_scale(row: str, vocab_size: int) -> ModelConfig:
+    """The model of a row with all widths divided by `SCALE`."""
+    model = ModelConfig.table3(row, vocab_size)
+    widths = {name: getattr(model, name) // SCALE for name in ("d_model", "d_ff", "d_k", "d_v")}
+    return replace(model, **widths)
+
+
+def settings_of(arguments: argparse.Namespace) -> dict:
+    """What must be equal for two results to be comparable."""
+    return {
+        "data": "multi30k en-de",
+        "scale": SCALE,
+        "vocab_size": arguments.vocab_size,
+        "updates": arguments.updates,
+        "tokens": arguments.tokens,
+        "warmup_steps": arguments.updates // 4,
+    }
+
+
+def tokenizer_path(arguments: argparse.Namespace) -> Path:
+    return arguments.directory / f"bpe.{arguments.vocab_size}"
+
+
+def train_rows(rows: list[str], arguments: argparse.Namespace) -> None:
+    """Train what is missing, row by row, each with all its seeds."""
+    check_settings(arguments.results, settings_of(arguments))
+    arguments.directory.mkdir(parents=True, exist_ok=True)
+    if not tokenizer_path(arguments).exists():
+        lines = read_lines(arguments.data / "train.en") + read_lines(arguments.data / "train.de")
+        Tokenizer.train(lines, vocab_size=arguments.vocab_size).save(tokenizer_path(arguments))
+    options = [f"--{name}={getattr(arguments, name.replace('-', '_'))}" for name in OPTIONS_OF_A_JOB]
+    command = [sys.executable, __file__, *options, "--job"]
+    jobs = [
+        Job(row, seed, [*command, row, str(seed)], arguments.directory / f"{row}-{seed}.log")
+        for row in rows
+        for seed in range(1, arguments.seeds + 1)
+    ]
+    run_sweep(jobs, arguments.results, arguments.processes)
+
+
+OPTIONS_OF_A_JOB = ("updates", "tokens", "vocab-size", "data", "directory")
+
+
+def config_of(row: str, seed: int, arguments: argparse.Namespace) -> Config:
+    data, settings = arguments.data, settings_of(arguments)
+    return Config(
+        model=class_scale(row, arguments.vocab_size),
+        data=DataConfig(
+            train_src=str(data / "train.en"),
+            train_tgt=str(data / "train.de"),
+            valid_src=str(data / "val.en"),
+            valid_tgt=str(data / "val.de"),
+            tokenizer=str(tokenizer_path(arguments)),
+            src_tokens=arguments.tokens // 2 * 5 // 4,  # as in the Multi30k recipe: the target side fills up first
+            tgt_tokens=arguments.tokens // 2,
+        ),
+        training=TrainingConfig(
+            directory=str(arguments.directory / f"{row}-{seed}"),
+            seed=seed,
+            updates=arguments.updates,
+            micro_batches=2,
+            threads=1,
+            warmup_steps=settings["warmup_steps"],
+            validate_every=max(arguments.updates // 4, 1),
+            save_every=100,
+            keep_checkpoints=1,
+        ),
+    )
+
+
+def train_and_score(row: str, seed: int, arguments: argparse.Namespace) -> dict:
+    """Train one row with one seed and measure it on the development set."""
+    config = config_of(row, seed, arguments)
+    trainer = Trainer(config, progress=False)
+    outcome = trainer.run()
+    if outcome.signal is not None:
+        sys.exit(outcome.exit_status)
+    metrics = read_metrics(trainer.folder.metrics)
+    valid = [line for line in metrics if line["kind"] == "valid"][-1]
+    model, tokenizer = load_checkpoint(trainer.folder.paths()[-1]).build()
+    sources, references = read_lines(config.data.valid_src), read_lines(config.data.valid_tgt)
+    bleu = corpus_bleu(translate_lines(model, tokenizer, sources, config.translation), references)
+    return {
+        "name": row,
+        "seed": seed,
+        "nll": valid["nll"],
+        "ppl": valid["ppl"],
+        "bleu": bleu.score,
+        "signature": bleu.signature,
+        "parameters": parameter_count(trainer.config.model),
+        "flops": trainer.cost().formula,
+        "seconds": trainer.recorder.seconds(),
+        "settings": settings_of(arguments),
+        "model": asdict(trainer.config.model),
+        "machine": machine_facts(),
+    }
+
+
+def parameter_lines() -> list[str]:
+    """Each row's parameters beside the paper's, and the vocabularies for which the formula rounds to the paper's."""
+    lines = [f"{'row':5}{'V 37,000':>12}{'paper':>8}  vocabularies that give the paper's number"]
+    for row, (_, _, millions) in PAPER.items():
+        count = parameter_count(ModelConfig.table3(row))
+        if millions is None:
+            lines.append(f"{row:5}{count / 1e6:10.2f} M")
+            continue
+        model = ModelConfig.table3(row)
+        without = count - model.vocab_size * model.d_model
+        low, high = (int((millions + half) * 1e6 - without) // model.d_model for half in (-0.5, 0.5))
+        lines.append(f"{row:5}{count / 1e6:10.2f} M{millions:6} M  {low:,} to {high:,}")
+    return lines
+
+
+def report(results: Path) -> None:
+    """Write the table and the picture beside the results."""
+    measured = read_results(results)
+    if not measured:
+        raise ConfigError(f"{results}: must hold results, got none; train some with --run")
+    write_text(results.with_suffix(".md"), markdown(measured, PAPER))
+    results.with_suffix(".png").write_bytes(png_bytes(draw_deltas(measured, PAPER)))
+    print(results.with_suffix(".md").read_text(encoding="utf-8"), end="")
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except MiniTransformerError as error:
+        sys.exit(fail("table3", error))
+    except KeyboardInterrupt:
+        sys.exit(130)

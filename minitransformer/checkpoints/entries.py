@@ -1,0 +1,39 @@
+"""What the zip archive of a checkpoint must hold: checked before anything in it is read."""
+
+import math
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+VECTORS = ("parameters", "adam_m", "adam_v")
+ENTRIES = ("header", "tokenizer", *VECTORS)
+
+
+def check_entries(archive: zipfile.ZipFile, size: int) -> None:
+    """ValueError if an entry is not one of a checkpoint, or if a file of ``size`` bytes cannot hold its array.
+
+    NumPy allocates what the header of an array states, and a compressed entry may be a thousand times its size in the
+    file, so both are checked first.
+    """
+    entries = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
+    if len(entries) < len(archive.infolist()) or not entries.keys() <= set(ENTRIES):
+        raise ValueError(f"its entries are {', '.join(archive.namelist())[:60]!r}")
+    for name, entry in entries.items():
+        if entry.compress_type != zipfile.ZIP_STORED or entry.file_size > size:
+            raise ValueError(f"{name} has {entry.file_size} bytes, compressed or beyond the end of the file")
+        with archive.open(entry) as file:
+            if np.lib.format.read_magic(file) != (1, 0):
+                raise ValueError(f"{name} has another version of NumPy's format")
+            shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+            if file.tell() + math.prod(shape) * dtype.itemsize != entry.file_size:
+                raise ValueError(f"{name} has {entry.file_size} bytes for an array of shape {shape}")
+
+
+def matches_checksums(path: str | Path) -> bool:
+    """Whether the file is whole: if not, a damaged size may be why reading took so much memory."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return archive.testzip() is None  # reads in small blocks
+    except Exception:
+        return False

@@ -1,0 +1,201 @@
+"""Files that once broke a reader, as recipes: by the name of the defect the reader and what writes the file."""
+
+import gzip
+import io
+import json
+import tarfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from .fuzz.archives import FILES, SETS
+from .fuzz.checkpoints import NAME
+from .fuzz.npz import npy_header
+from .fuzz.worker import Reader
+
+Recipe = Callable[[Reader, Path], object]
+"""Writes the file into an empty folder; the reader has valid ones."""
+
+
+def archive(packing: str, data: bytes, folder: Path) -> None:
+    """``data`` as the archive of a data set of this packing."""
+    (folder / "packing").write_text(packing)
+    (folder / "from").mkdir()
+    (folder / "from" / SETS[packing].files[0].address).write_bytes(data)
+
+
+def tar(packing: str, folder: Path, content: bytes, **facts: object) -> None:
+    """A .tgz whose members all have this content; ``facts`` are set in their headers."""
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as bundle:
+        for name in FILES[packing].values():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            for fact, value in facts.items():
+                setattr(member, fact, value)
+            bundle.addfile(member, io.BytesIO(content))
+    archive(packing, gzip.compress(file.getvalue()), folder)
+
+
+def answer(head: str, folder: Path) -> None:
+    (folder / "answer").write_bytes(head.replace("\n", "\r\n").encode() + b"\r\n\r\n0123456789")
+
+
+def checkpoint(reader: Reader, folder: Path, change: Callable[[dict[str, bytes]], object]) -> None:
+    """A valid checkpoint after ``change`` of its entries; the sums are right."""
+    with zipfile.ZipFile(io.BytesIO(reader.valid[0])) as stored:
+        entries = {name: stored.read(name) for name in stored.namelist()}
+    change(entries)
+    (folder / "checkpoints").mkdir()
+    with zipfile.ZipFile(folder / "checkpoints" / NAME, "w") as stored:
+        for name, content in entries.items():
+            stored.writestr(name, content)
+
+
+def with_config(section: str, **values: object) -> Recipe:
+    """A checkpoint whose header states other values of its config."""
+
+    def change(entries: dict[str, bytes]) -> None:
+        header = json.loads(bytes(np.load(io.BytesIO(entries["header.npy"]))))
+        header["config"][section] |= values
+        file = io.BytesIO()
+        np.save(file, np.frombuffer(json.dumps(header).encode(), np.uint8))
+        entries["header.npy"] = file.getvalue()
+
+    return lambda reader, folder: checkpoint(reader, folder, change)
+
+
+def with_entry(name: str, content: bytes) -> Recipe:
+    return lambda reader, folder: checkpoint(reader, folder, lambda entries: entries.update({name: content}))
+
+
+def with_bomb(name: str) -> Recipe:
+    """A checkpoint with an entry of 200 MB that takes 200 KB in the file."""
+
+    def write(reader: Reader, folder: Path) -> None:
+        checkpoint(reader, folder, lambda entries: entries.pop(name, None))
+        path = folder / "checkpoints" / NAME
+        with (
+            zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED, compresslevel=1) as stored,
+            stored.open(name, "w") as entry,
+        ):
+            entry.write(npy_header("<f4", False, (50 << 20,)))
+            for _ in range(50):
+                entry.write(bytes(4 << 20))
+
+    return write
+
+
+def pairs(reader: Reader, folder: Path, files: dict[str, bytes], **header: object) -> None:
+    """A folder of binarised data in which some files, and some values of the header, are others."""
+    (folder / "ids").mkdir()
+    stated = json.loads(reader.valid["header.json"]) | header
+    for name, content in (reader.valid | {"header.json": json.dumps(stated).encode()} | files).items():
+        (folder / "ids" / name).write_bytes(content)
+
+
+def with_ends(*changes: tuple[int, int]) -> Recipe:
+    """Binarised data in which the offsets of some sentences are others."""
+
+    def write(reader: Reader, folder: Path) -> None:
+        ends = np.frombuffer(reader.valid["src.ends"], "<u8").copy()
+        for row, end in changes:
+            ends[row] = end
+        pairs(reader, folder, {"src.ends": ends.tobytes()})
+
+    return write
+
+
+def file(name: str, content: bytes) -> Recipe:
+    return lambda reader, folder: (folder / name).write_bytes(content)
+
+
+SPARSE_BUT_NOT = {"GNU.sparse.map": "x", "GNU.sparse.size": "10", "GNU.sparse.numblocks": "1"}
+OK, FOUND = "HTTP/1.1 200 OK", "HTTP/1.1 302 Found"
+NO_IDS = {"src.ids": b"", "tgt.ids": b"", "src.ends": bytes(8), "tgt.ends": bytes(8)}
+TWICE = b"#version: 0.2\na b\n" + b"".join(b"%06d x\n" % number for number in range(32000)) + b"a b\n"
+
+CORPUS: dict[str, tuple[str, Recipe]] = {
+    # archives and answers
+    "a map of a sparse tar member that is not of numbers": (
+        "archives",
+        lambda _, folder: tar("tar", folder, b"text\n", pax_headers=SPARSE_BUT_NOT),
+    ),
+    "fifty thousand <seg> that are never closed": ("archives", lambda _, folder: tar("sgm", folder, b"<seg>" * 50000)),
+    "a character reference of 5,000 digits": (
+        "archives",
+        lambda _, folder: tar("sgm", folder, b"<seg>&#" + b"9" * 5000 + b";</seg>"),
+    ),
+    "a recorded sum of 5,000 digits": (
+        "archives",
+        lambda _, folder: (
+            archive("plain", b"text\n", folder),
+            (folder / "to" / "plain").mkdir(parents=True),
+            (folder / "to" / "plain" / "SHA256SUMS").write_bytes(b"9" * 5000 + b"  train.en\n"),
+        ),
+    ),
+    "a link of the name of a member": (
+        "archives",
+        lambda _, folder: tar("tar", folder, b"", type=tarfile.SYMTYPE, linkname="/etc/passwd"),
+    ),
+    "a Content-Length that is not a number": ("answers", lambda _, folder: answer(f"{OK}\nContent-Length: 1.", folder)),
+    "a Content-Length beyond 2^63": ("answers", lambda _, folder: answer(f"{OK}\nContent-Length: {2**64}", folder)),
+    "a range that cannot be sent although none was asked for": (
+        "answers",
+        lambda _, folder: answer("HTTP/1.1 416 x\nContent-Range: bytes */0", folder),
+    ),
+    "a redirection to no address": ("answers", lambda _, folder: answer(f"{FOUND}\nLocation: http://[", folder)),
+    "a reason phrase of control characters": ("answers", lambda _, folder: answer("HTTP/1.1 404 \x1b[31m\x07", folder)),
+    # configs and settings
+    "a dotted key of 50,000 parts": ("toml", file("run.toml", b"a." * 50000 + b"a = 1\n")),
+    "a hundred lines of dotted keys": (
+        "toml",
+        file("run.toml", b"".join(b"a%d.%s = 1\n" % (n, b"a." * 2000 + b"a") for n in range(100))),
+    ),
+    "a config without end": ("toml", lambda _, folder: (folder / "run.toml").symlink_to("/dev/zero")),
+    "escape sequences in the name of a section": ("settings", file("words", b"\x1b[31mmodel.x=1")),
+    # text, merges and vocabularies
+    "a line of 60,000 combining marks": (
+        "text",
+        lambda _, folder: [
+            (folder / f"{side}.txt").write_text("a" + "\u0301\u0316" * 30000 + "\n") for side in ("src", "tgt")
+        ],
+    ),
+    "a merge that stands twice among 32,000": ("merges", file("bpe.codes", TWICE)),
+    # checkpoints
+    "a model far larger than its file": ("checkpoint", with_config("model", d_model=30000)),
+    "a model of two thousand million layers": ("checkpoint", with_config("model", n_layers=2**31 - 1)),
+    "an array of 2^40 elements in a small file": (
+        "checkpoint",
+        with_entry("parameters.npy", npy_header("<f4", False, (2**40,))),
+    ),
+    "paths in a checkpoint that lead elsewhere": (
+        "checkpoint",
+        with_config("data", tokenizer="/etc/passwd", train_src="../../x", valid_tgt="C:\\x"),
+    ),
+    "a foreign entry of 200 MB in a small file": ("checkpoint", with_bomb("junk.npy")),
+    "an entry of 200 MB in a small file": ("checkpoint", with_bomb("parameters.npy")),
+    # binarised data
+    "a sentence that ends before it begins": ("binarised", with_ends((9, 2**31 + 5))),
+    "an empty sentence": ("binarised", with_ends((3, 6), (4, 6))),
+    "no ids at all": (
+        "binarised",
+        lambda reader, folder: pairs(reader, folder, NO_IDS, pairs=1, n_src_tokens=0, n_tgt_tokens=0),
+    ),
+    "target ids that are all padding": (
+        "binarised",
+        lambda reader, folder: pairs(reader, folder, {"tgt.ids": bytes(len(reader.valid["tgt.ids"]))}),
+    ),
+    "counts below zero": ("binarised", lambda reader, folder: pairs(reader, folder, {}, n_empty=10**30, n_long=-5)),
+}
+"""What it is: (the reader, how it is written). Each must be refused in one line, within the limits."""
+
+HARMLESS = {
+    "fifty thousand <seg> that are never closed",  # there is no sentence
+    "a Content-Length that is not a number",  # the size is unknown
+    "paths in a checkpoint that lead elsewhere",  # they are not followed
+    "a line of 60,000 combining marks",  # they are cut
+}
+"""Those that are accepted instead."""

@@ -1,0 +1,1 @@
+"""Every reader of files, fed with damaged and hostile ones: see tests/reliability/README.md."""

@@ -1,0 +1,17 @@
+"""The table of readers. A new reader of files is one class beside the others and one entry here."""
+
+from . import answers, archives, binarised, checkpoints, records, texts
+from .worker import Reader
+
+READERS: dict[str, type[Reader]] = {
+    each.name: each
+    for each in (
+        checkpoints.Checkpoints,
+        binarised.BinarisedData,
+        archives.Archives,
+        answers.Answers,
+        *texts.READERS,
+        records.Metrics,
+        records.Messages,
+    )
+}

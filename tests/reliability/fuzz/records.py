@@ -1,0 +1,87 @@
+"""What is fed to the readers of JSON lines: metrics of a run, messages between the ranks of a job."""
+
+import json
+from pathlib import Path
+from random import Random
+
+from minitransformer.distributed.supervision.health import HealthMonitor
+from minitransformer.distributed.supervision.messages import decode, encode
+from minitransformer.errors import ConfigError
+from minitransformer.figures import draw_learning_curves, png_bytes
+from minitransformer.training import read_metrics
+from minitransformer.training.recorder import MetricsRecorder
+
+from .mutations import altered, changed
+from .worker import Reader
+
+
+class Metrics(Reader):
+    """The lines of an accepted file can be cut after an update, as a resumed run does, and (one in 500 files) drawn."""
+
+    name = "metrics"
+
+    def __init__(self, folder: Path):
+        super().__init__(folder)
+        facts = {"epoch": 1, "loss": 5.25, "nll": 5.0, "ppl": 148.4}
+        speed = {"tokens_per_second": 1e4, "learning_rate": 1e-3, "gradient_norm": 0.5}
+        lines = [
+            {"kind": "train", "update": number, **facts, **speed, "seconds": 0.1 * number} for number in range(1, 5)
+        ]
+        lines += [
+            {"kind": "epoch", "update": 4, **facts, "tokens": 99},
+            {"kind": "valid", "update": 4, **facts, "bleu": 1.5},
+        ]
+        self.lines = lines
+
+    def write(self, chooser: Random, folder: Path) -> None:
+        lines = altered(chooser, self.lines) if chooser.random() < 0.5 else self.lines
+        data = b"".join(json.dumps(line).encode() + b"\n" for line in (lines if isinstance(lines, list) else [lines]))
+        if lines is self.lines:
+            data = changed(chooser, [data])
+        (folder / "metrics.jsonl").write_bytes(data)
+        if chooser.random() < 0.002:
+            (folder / "draw").touch()
+
+    def read(self, folder: Path) -> None:
+        path = folder / "metrics.jsonl"
+        lines = read_metrics(path)
+        if (folder / "draw").exists():
+            assert png_bytes(draw_learning_curves({"a run": lines})).startswith(b"\x89PNG")
+        assert all("kind" in line and type(line["update"]) is int for line in lines)
+        kept = MetricsRecorder(path, True, 1, lambda update: 1).cut_after(3)
+        assert kept == read_metrics(path) or any(value != value for line in kept for value in line.values())
+        assert [line["update"] for line in kept] == [line["update"] for line in lines if line["update"] <= 3]
+
+
+class Messages(Reader):
+    """What a rank of the job may send, on a connection that has proven to know the token: lines for the supervisor."""
+
+    name = "messages"
+    VALID = (
+        {"rank": 1, "size": 2, "who": "process 17 on here"},
+        {"number": 3, "waits": None, "busy": False},
+        {"number": 4, "waits": 0.25, "busy": True, "timeout": 300.0},
+        {"failed": "out of memory", "code": 2, "by_all": False},
+        {"bye": True},
+    )
+
+    def write(self, chooser: Random, folder: Path) -> None:
+        chosen = [chooser.choice(self.VALID) for _ in range(3)]
+        lines = [encode(**each) for each in chosen]
+        if chooser.random() < 0.5:
+            lines = [json.dumps(altered(chooser, each)).encode() + b"\n" for each in chosen]
+        else:
+            lines[0] = changed(chooser, lines)
+        (folder / "lines").write_bytes(b"".join(lines))
+
+    def read(self, folder: Path) -> None:
+        monitor = HealthMonitor(2)
+        assert monitor.add(0, 2, "the first")
+        for line in (folder / "lines").read_bytes().split(b"\n")[:-1]:
+            try:
+                monitor.take(0, decode(line))
+            except (ValueError, KeyError, TypeError, OverflowError) as error:  # the supervisor drops the connection
+                raise ConfigError("not a message of a rank") from error
+        failure = monitor.judge()
+        if failure is not None:
+            assert failure.message.isprintable() and len(failure.message) <= 2200

@@ -1,0 +1,167 @@
+"""What is fed to the readers of text: tokenizers, merges, configs, settings, parallel text."""
+
+import gzip
+import json
+import lzma
+import math
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+from minitransformer.config import Config
+from minitransformer.settings import with_settings
+from minitransformer.text import Tokenizer
+from minitransformer.text.cleaning import REASONS, Rules, clean
+from minitransformer.text.corpus import read_parallel, read_text, stream_parallel
+from minitransformer.text.subword_nmt_file import codes_of, tokenizer_from_codes
+
+from .mutations import changed, damaged
+from .worker import Reader
+
+LINES = ["Zwei junge weiße Männer sind im Freien .", "Two males.  한국어 😀 \t e\u0301 12 + 345", "", "a b c"]
+
+
+class TokenizerFile(Reader):
+    """An accepted vocabulary survives being written and read again, and encodes and decodes any line."""
+
+    name = "tokenizer"
+
+    def __init__(self, folder: Path):
+        super().__init__(folder)
+        options = [("bytes", 270), ("words", 100)]
+        self.valid = [Tokenizer.train(LINES * 2, size, mode).dumps().encode() for mode, size in options]
+
+    def write(self, chooser: Random, folder: Path) -> None:
+        (folder / "bpe.txt").write_bytes(changed(chooser, self.valid))
+
+    def read(self, folder: Path) -> None:
+        tokenizer = Tokenizer.load(folder / "bpe.txt")
+        again = Tokenizer.loads(tokenizer.dumps())
+        assert (again.mode, again.base, again.merges) == (tokenizer.mode, tokenizer.base, tokenizer.merges)
+        for line in LINES:
+            ids = tokenizer.encode(line)
+            assert all(0 <= number < tokenizer.vocab_size for number in ids)
+            assert ids == again.encode(line) and len(tokenizer.subwords(ids)) == len(ids)
+            if tokenizer.mode == "bytes":
+                assert tokenizer.decode(ids) == line == tokenizer.unsegment(tokenizer.segment(line))
+        tokenizer.decode(range(tokenizer.vocab_size))
+
+
+class Merges(Reader):
+    """The merges of an accepted file are those that are written again."""
+
+    name = "merges"
+
+    def __init__(self, folder: Path):
+        super().__init__(folder)
+        self.valid = [codes_of(Tokenizer.train(LINES * 2, size, "words")).encode() for size in (90, 120)]
+
+    def write(self, chooser: Random, folder: Path) -> None:
+        (folder / "bpe.codes").write_bytes(changed(chooser, self.valid))
+
+    def read(self, folder: Path) -> None:
+        text = read_text(folder / "bpe.codes")
+        tokenizer = tokenizer_from_codes(text, str(folder / "bpe.codes"), LINES)
+        written = "".join(line.rstrip("\r") + "\n" for line in text.removesuffix("\n").split("\n"))
+        assert codes_of(tokenizer) == written
+        assert Tokenizer.loads(tokenizer.dumps()).merges == tokenizer.merges
+
+
+def assert_sound(config: Config) -> None:
+    """Every value has its type, and the config survives being written and read again, as in a checkpoint."""
+    assert Config.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+    for section in config.to_dict().values():
+        assert all(type(value) in (int, float, str, bool) for value in section.values())
+        assert all(math.isfinite(value) for value in section.values() if isinstance(value, float))
+
+
+class Toml(Reader):
+    """An accepted config is sound."""
+
+    name = "toml"
+    VALID = (
+        b"[model]\nn_layers = 2\nd_model = 64\nn_heads = 4\np_drop = 0.2\ntie_embeddings = false\n"
+        b'positions = "learned"\n'
+        b'[data]\ntrain_src = "train.en"\ntrain_tgt = "train.de" # text\ntokenizer = "bpe.txt"\nsrc_tokens = 2_048\n',
+        b'# a run\n[training]\ndirectory = """runs/x"""\nseed = 3\nlr_scale = 1e-1\nsave_minutes = 2.5\n'
+        b"[translation]\nbeam_size = 4\nalpha = 0.6\n[execution]\ndevice = 'cpu'\nprecision = \"float32\"\n",
+        b'model = {d_model = 32, n_heads = 2}\ndata.max_length = 100\n\n[training]\n"updates" = 0x10\n',
+    )
+
+    def write(self, chooser: Random, folder: Path) -> None:
+        (folder / "run.toml").write_bytes(changed(chooser, self.VALID))
+
+    def read(self, folder: Path) -> None:
+        assert_sound(Config.load(folder / "run.toml"))
+
+
+class Settings(Reader):
+    """Words of --set over a valid config: what is accepted is sound, and only the section and key named are changed."""
+
+    name = "settings"
+    VALID = tuple(
+        b'model.d_model=64|training.seed=7|data.train_src=a b.en|training.directory="runs/x"|model.p_drop=0.3|'
+        b"model.tie_embeddings=false|translation.alpha=1e-1|data.tokenizer = 'x'|training.updates=1_000|"
+        b"execution.device=cpu".split(b"|")
+    )
+
+    def write(self, chooser: Random, folder: Path) -> None:
+        words = [changed(chooser, self.VALID) for _ in range(chooser.randint(1, 3))]
+        (folder / "words").write_bytes(b"\0".join(word.replace(b"\0", b"") for word in words))  # no argument has a NUL
+
+    def read(self, folder: Path) -> None:
+        words = (folder / "words").read_bytes().decode("utf-8", "surrogateescape").split("\0")
+        tables = with_settings({"model": {"n_layers": 2}}, words)
+        config = Config.from_dict(tables, "with --set")
+        named = {tuple(part.strip() for part in word.partition("=")[0].split(".", 1)) for word in words}
+        plain, values = Config().to_dict(), config.to_dict()
+        different = {
+            (section, key) for section in plain for key in plain[section] if values[section][key] != plain[section][key]
+        }
+        assert different <= named | {("model", "n_layers"), ("model", "d_k"), ("model", "d_v")}
+        assert_sound(config)
+
+
+class ParallelText(Reader):
+    """Accepted text has as many lines as it has line ends, on both sides, whole and as a stream; .gz and .xz too."""
+
+    name = "text"
+    VALID = tuple(
+        ("\n".join(lines) + "\n").encode()
+        for lines in (LINES, LINES[::-1], ["\ufeffeins", "zwei\r", "drei \u2028 vier", "x"])
+    )
+    PACKED = {"": bytes, ".gz": lambda data: gzip.compress(data, 1), ".xz": lambda data: lzma.compress(data, preset=0)}
+
+    def write(self, chooser: Random, folder: Path) -> None:
+        for side in ("src", "tgt"):
+            suffix = chooser.choice(("", "", "", ".gz", ".gz", ".xz"))
+            where, text = chooser.random(), chooser.choice(self.VALID)
+            if where < 0.4:  # the sums of the archive are right
+                text = changed(chooser, self.VALID)
+            if suffix and chooser.random() < 0.001:
+                text += chooser.choice((b"a", b"a\n")) * (4 << 20)
+            packed = self.PACKED[suffix](text)
+            if suffix and where > 0.6:
+                packed = damaged(chooser, packed, self.PACKED[chooser.choice((".gz", ".xz"))](text))
+            (folder / f"{side}.txt{suffix}").write_bytes(packed)
+
+    def read(self, folder: Path) -> None:
+        src, tgt = (next(folder.glob(f"{side}.txt*")) for side in ("src", "tgt"))
+        lines = read_parallel(src, tgt)
+        pairs = list(zip(*lines, strict=True))
+        assert pairs == list(stream_parallel(src, tgt))
+        counts: Counter[str] = Counter()
+        kept = [pair for chunk in clean(pairs, Rules(), counts) for pair in chunk]
+        assert len(pairs) == counts["pairs"] == sum(counts[reason] for reason in (*REASONS, "kept"))
+        assert len(kept) == counts["kept"] and all(
+            line.isprintable() for pair in kept for line in pair if line.isascii()
+        )
+        for path, side in zip((src, tgt), lines, strict=True):
+            opener = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix, open)
+            with opener(path, "rb") as file:
+                data = file.read()
+            expected = data.decode("utf-8-sig").removesuffix("\n").split("\n")
+            assert side == [line.removesuffix("\r") for line in expected]
+
+
+READERS = (TokenizerFile, Merges, Toml, Settings, ParallelText)

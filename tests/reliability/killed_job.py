@@ -1,0 +1,172 @@
+"""A training as a job of one or several processes, which can be watched, struck and checked for what it leaves."""
+
+import fcntl
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.reliability.observed_command import NOTES
+
+TOP = Path(__file__).parents[2]
+LIMIT = 60  # seconds in which a job that was struck, or that has nothing left to do, must have ended
+PHASES = {
+    "": "start",  # imports, reading of data, finding and loading the checkpoint
+    "running": "start",
+    "batch": "update",
+    "saving": "save",
+    "saved": "update",
+    "validating": "validation",
+    "validated": "update",
+    "done": "end",
+}
+"""What rank 0 is doing, by its last note."""
+
+
+def find_mpiexec() -> str:
+    """The command that starts ranks of MPI, or "" where it or mpi4py is missing."""
+    beside = shutil.which("mpiexec", path=str(Path(sys.executable).parent))
+    return (beside or shutil.which("mpiexec") or "") if importlib.util.find_spec("mpi4py") else ""
+
+
+class BrokenPromise(Exception):
+    """Something that a training promises did not hold."""
+
+
+def require(condition: object, message: str) -> None:
+    if not condition:
+        raise BrokenPromise(message)
+
+
+def wait_until(condition: Callable[[], object], message: str, seconds: float = LIMIT) -> float:
+    """How long it took until the condition held; BrokenPromise if it does not within ``seconds``."""
+    began = time.monotonic()
+    while not condition():
+        require(time.monotonic() - began < seconds, f"{message} within {seconds} s")
+        time.sleep(0.01)
+    return time.monotonic() - began
+
+
+@dataclass(frozen=True)
+class Start:
+    """How a job is started: launcher (none, ``launch`` or ``mpiexec``), number of ranks, threads of each."""
+
+    launcher: str = ""
+    ranks: int = 1
+    threads: int = 1
+
+    @property
+    def name(self) -> str:
+        return f"{self.launcher or 'process'}, {self.ranks} ranks, {self.threads} threads"
+
+    def command(self, config: Path, *settings: str) -> list[str]:
+        program = [sys.executable, str(Path(__file__).with_name("observed_command.py"))]
+        train = ["train", str(config)]
+        for setting in (f"training.threads={self.threads}", *settings):
+            train += ["--set", setting]
+        if self.launcher == "launch":
+            return [*program, "launch", "-n", str(self.ranks), "--", *train]
+        if self.launcher == "mpiexec":
+            return [find_mpiexec(), "-n", str(self.ranks), *program, *train]
+        return [*program, *train]
+
+
+class Job:
+    """A job at work.
+
+    start: how ``command`` starts it
+    notes: the file of its notes, by whose name its processes are found, too; its output goes into a file beside it
+    """
+
+    def __init__(self, start: Start, command: list[str], notes: Path):
+        self._start = start
+        self.notes, self.output = notes, notes.with_suffix(".out")
+        self._mark = f"{NOTES}={notes}".encode()
+        environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(TOP), NOTES: str(notes)}
+        self.began = time.monotonic()
+        with open(self.output, "wb") as output:
+            self.root = subprocess.Popen(
+                command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def has_ended(self) -> bool:
+        return self.root.poll() is not None
+
+    def processes(self) -> dict[int, str]:
+        """Process: ``rank 0``, ``rank 1``..., ``process`` or ``launcher``, or ``proxy`` between mpiexec and its ranks.
+
+        Those that have ended are left out.
+        """
+        found = {}
+        for path in Path("/proc").glob("[0-9]*/environ"):
+            with suppress(OSError):
+                variables, process = path.read_bytes().split(b"\0"), int(path.parent.name)
+                if self._mark in variables:
+                    ranks = [each.partition(b"=")[2] for each in variables if each.startswith((b"RANK=", b"PMI_RANK="))]
+                    root = "launcher" if self._start.launcher else "process"
+                    other = root if process == self.root.pid else "proxy"
+                    found[process] = f"rank {int(ranks[0])}" if ranks else other
+        return found
+
+    def events(self) -> list[list[str]]:
+        """The notes, as words."""
+        text = self.notes.read_text() if self.notes.exists() else ""
+        return [line.split() for line in text.splitlines()]
+
+    def count(self, event: str) -> int:
+        return self.notes.read_bytes().count(f" {event} ".encode()) if self.notes.exists() else 0
+
+    def phase(self) -> str:
+        """What rank 0 does or did last; ``start`` until all ranks have begun an update."""
+        events = self.events()
+        begun = {rank for _, rank, event, *_ in events if event == "batch"}
+        last = next((event for _, rank, event, *_ in reversed(events) if rank == "0"), "")
+        return PHASES[last] if len(begun) == self._start.ranks else "start"
+
+    def messages(self) -> list[str]:
+        """The lines that it has printed."""
+        return self.output.read_text(errors="replace").splitlines()
+
+    def errors(self) -> list[str]:
+        """The lines that say why it ended."""
+        return [line for line in self.messages() if line.startswith("minitransformer ")]
+
+    def end(self) -> float:
+        """Wait until no process of the job is left; how long that took."""
+        try:
+            return wait_until(lambda: self.has_ended() and not self.processes(), "a killed job must leave no process")
+        except BrokenPromise as broken:
+            left = self.processes()
+            for process in left:
+                with suppress(ProcessLookupError):
+                    os.kill(process, 9)
+            self.root.wait()
+            raise BrokenPromise(f"{broken}, got {sorted(left.values())} ({self.root.args})") from None
+
+
+def check_unlocked(folder: Path) -> None:
+    """The folder of a run that has ended is free for another one, as soon as the system has closed all its files."""
+    descriptor = os.open(folder, os.O_RDONLY)
+
+    def is_free() -> bool:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    try:
+        wait_until(is_free, f"{folder} must be unlocked", seconds=5)
+    finally:
+        os.close(descriptor)

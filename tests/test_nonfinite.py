@@ -1,0 +1,267 @@
+"""NaN and infinity in an update: found in that update, located, and the parameters stay as they were."""
+
+import re
+
+import numpy as np
+import pytest
+from rank_jobs import check_error, launched
+from small_models import random_batch, small_model
+from tiny_run import checkpoint_of, final_state, metrics_of, tiny_trainer
+
+from minitransformer.autograd import Tensor, detect_anomaly, functions
+from minitransformer.checkpoints import load_checkpoint
+from minitransformer.cli.main import main
+from minitransformer.config import TrainingConfig
+from minitransformer.errors import AnomalyError, TrainingError
+from minitransformer.optim import Adam, LossScale
+from minitransformer.text import Tokenizer
+from minitransformer.training import ParallelGradientAccumulator, train_step, trainer
+from minitransformer.training.nonfinite import MAX_SKIPPED, NonfiniteUpdates, find_nonfinite
+
+UNTIED = {"tie_embeddings": False}
+PLACES = {  # parameter: (index, value, the rule that meets it first)
+    "encoder.layers.0.feed_forward.w1": ((0, 0), np.nan, "feed_forward: input 1"),
+    "decoder.layers.0.cross_attention.w_kv": ((3, 2), -np.inf, "linear: input 1"),
+    "decoder.layers.0.feed_forward_residual.norm.gamma": ((0,), np.inf, "residual_dropout_norm: input 2"),
+    "projection": ((5, 1), np.nan, "projection_loss: input 1"),
+}
+
+
+def damage(monkeypatch, updates, name: str, index, value: float) -> None:
+    """In these updates alone a parameter holds ``value``: as if memory had failed for a moment."""
+
+    undamaged, skip = [], NonfiniteUpdates.skip
+
+    def step(model, *inputs, update, **options):
+        data = model.parameters[name].data
+        if update in updates:
+            undamaged.append((data, data.copy()))
+            data[index] = value
+        return train_step(model, *inputs, update=update, **options)
+
+    def skip_and_restore(*arguments):
+        try:
+            return skip(*arguments)
+        finally:
+            data, values = undamaged.pop()
+            data[...] = values
+
+    monkeypatch.setattr(trainer, "train_step", step)
+    monkeypatch.setattr(NonfiniteUpdates, "skip", skip_and_restore)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("name", PLACES)
+def test_nan_in_any_parameter_is_named_in_the_update_where_it_is_met(name, threads, tmp_path, monkeypatch):
+    index, value, rule = PLACES[name]
+    damage(monkeypatch, [6], name, index, value)
+    found = re.escape(
+        f" at update 6, micro-batch 0: parameter {name} is {value} at {list(index)}, first in {rule} must be finite, "
+        f"got {value} at {list(index)} (nearest parameter: {name}); the checkpoints before it are whole;"
+    )
+    with pytest.raises(TrainingError, match=found):
+        tiny_trainer(tmp_path, updates=10, model=UNTIED, threads=threads).run()
+    (only,) = (tmp_path / "checkpoints").iterdir()
+    assert only == checkpoint_of(tmp_path, 4) and np.isfinite(load_checkpoint(only).parameters).all()
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_damaged_row_of_the_embedding_is_found_in_the_micro_batch_that_uses_it(threads, tmp_path, monkeypatch):
+    run = tiny_trainer(tmp_path, updates=10, micro_batches=4, data={"src_tokens": 9}, model=UNTIED, threads=threads)
+    first, second, third, _ = (set(batch.src.ravel().tolist()) for batch in run.batches.own(6))
+    token = min(third - second - first)
+    damage(monkeypatch, [6], "embedding", token, np.nan)
+    with pytest.raises(TrainingError, match=f"update 6, micro-batch 2: parameter embedding is nan at .{token}, 0.,"):
+        run.run()
+
+
+def test_an_update_that_is_not_finite_leaves_parameters_and_adam_as_they_were(rng):
+    for bad in (np.nan, np.inf, -np.inf):
+        model = small_model(rng)
+        adam = Adam(model.parameters)
+        model.parameters["decoder.layers.1.feed_forward.b2"].data[1] = bad
+        before = model.parameters.data.copy()
+        for accumulator in (None, ParallelGradientAccumulator(model.parameters)):
+            with np.errstate(all="ignore"):
+                result = train_step(
+                    model, adam, [random_batch(rng)], update=1, config=TrainingConfig(), accumulator=accumulator
+                )
+            assert not result.accepted and adam.step_count == 0
+            np.testing.assert_array_equal(model.parameters.data, before)
+            np.testing.assert_array_equal(adam.m, 0.0)
+
+
+def test_a_skipped_update_is_recorded_and_all_others_are_made(tmp_path, monkeypatch):
+    damage(monkeypatch, [5, 6, 9], "embedding", 7, np.nan)
+    tiny_trainer(tmp_path, updates=12, log_every=1, skip_nonfinite=True).run()
+    lines = metrics_of(tmp_path)
+    skipped = [line for line in lines if line["kind"] == "skipped"]
+    assert [line["update"] for line in skipped] == [5, 6, 9]
+    assert all("micro-batch 0: parameter embedding is nan at [7, 0]" in line["reason"] for line in skipped)
+    trained = [line for line in lines if line["kind"] == "train"]
+    assert [line["update"] for line in trained] == [1, 2, 3, 4, 7, 8, 10, 11, 12]
+    assert np.isfinite([line["loss"] for line in trained]).all()
+    assert load_checkpoint(checkpoint_of(tmp_path, 12)).step_count == 9
+
+
+def test_a_run_that_skips_resumes_bit_for_bit(tmp_path, monkeypatch):
+    damage(monkeypatch, [5, 6, 9], "embedding", 7, np.nan)
+    options = {"save_every": 3, "log_every": 4, "skip_nonfinite": True}
+    tiny_trainer(tmp_path / "whole", updates=12, **options).run()
+    for updates in (6, 9, 12):
+        tiny_trainer(tmp_path / "parts", updates=updates, **options).run()
+    for one, other in zip(final_state(tmp_path / "whole", 12), final_state(tmp_path / "parts", 12), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert [line for line in metrics_of(tmp_path / "parts") if line["kind"] != "valid"] == [
+        line for line in metrics_of(tmp_path / "whole") if line["kind"] != "valid"
+    ]
+
+
+def test_a_run_stops_if_too_many_updates_in_a_row_would_be_skipped(tmp_path, monkeypatch):
+    damage(monkeypatch, range(5, 100), "projection", 3, np.inf)
+    with pytest.raises(TrainingError, match=f"at update {4 + MAX_SKIPPED}, .*; {MAX_SKIPPED} updates in a row"):
+        tiny_trainer(tmp_path, updates=30, model=UNTIED, skip_nonfinite=True).run()
+
+
+def test_a_stopped_run_resumes_with_skipping(tmp_path, monkeypatch):
+    damage(monkeypatch, [6], "embedding", 7, np.nan)
+    with pytest.raises(TrainingError, match="resume with training.skip_nonfinite = true"):
+        tiny_trainer(tmp_path, updates=8).run()
+    assert tiny_trainer(tmp_path, updates=8, skip_nonfinite=True).run().update == 8
+
+
+def test_a_sum_that_overflows_is_told_from_a_micro_batch_that_does(tmp_path, monkeypatch):
+    clip = trainer.train_step.__globals__["clip_gradient_norm"]
+    monkeypatch.setitem(trainer.train_step.__globals__, "clip_gradient_norm", lambda *given: clip(*given) + np.inf)
+    with pytest.raises(TrainingError, match="got .* and inf at update 1, in no micro-batch alone: the sum of"):
+        tiny_trainer(tmp_path, updates=2).run()
+
+
+def test_an_overflow_in_float16_is_left_to_the_loss_scale(rng):
+    model = small_model(rng, dtype="float32")
+    adam = Adam(model.parameters)
+    accumulator = ParallelGradientAccumulator(model.parameters, scale=LossScale(2.0**200, 0, True))
+    options = {"update": 1, "config": TrainingConfig(), "accumulator": accumulator}
+    with np.errstate(all="ignore"):
+        result = train_step(model, adam, [random_batch(rng)], **options)
+        assert not result.accepted and accumulator.rescales(result.loss)
+        model.parameters.data[:] = np.nan
+        result = train_step(model, adam, [random_batch(rng)], **options)
+    assert not result.accepted and not accumulator.rescales(result.loss) and accumulator.scale.value == 2.0**199
+
+
+class OnDevice:
+    """A number on a GPU."""
+
+    def __init__(self, value: float):
+        self.value = value
+
+    def __float__(self) -> float:
+        return self.value
+
+
+def test_figures_on_a_gpu_are_waited_for_only_to_skip_updates(rng):
+    parameters = small_model(rng).parameters
+    for loss, norm in ((np.nan, 1.0), (1.0, np.inf)):
+        figures = OnDevice(loss), OnDevice(norm)
+        assert ParallelGradientAccumulator(parameters).accepts(*figures)
+        assert not ParallelGradientAccumulator(parameters, wait=True).accepts(*figures)
+    assert ParallelGradientAccumulator(parameters, wait=True).accepts(OnDevice(1.0), OnDevice(2.0))
+
+
+# Which rule made it
+
+
+@pytest.mark.parametrize("kernel_mode", ["simple", "fast"])
+def test_an_anomaly_names_the_rule_and_the_nearest_parameter(kernel_mode, rng):
+    model, batch = small_model(rng, kernel_mode=kernel_mode), random_batch(rng)
+    model.parameters["encoder.layers.1.self_attention.w_q"].data[:] = 1e200  # finite; the scores overflow
+    model.parameters["encoder.layers.1.self_attention.w_kv"].data[:] = 1e200
+
+    def compute():
+        loss, nll = model.loss(batch)
+        loss.backward()
+        return loss, nll
+
+    with np.errstate(all="ignore"):
+        found = find_nonfinite(model.parameters, compute)
+    assert re.fullmatch(
+        r"gradient of \S+ is nan at .*, first in attention: forward must give finite values for finite inputs, got nan "
+        r"at .* \(nearest parameter: encoder.layers.1.self_attention.w_q\)",
+        found,
+    )
+
+
+def test_an_anomaly_of_backward_is_told_from_one_of_forward(rng):
+    x = Tensor(np.array([4.0, 0.0]), requires_grad=True)
+    with detect_anomaly(), np.errstate(all="ignore"):
+        root = (x**0.5).sum()
+        with pytest.raises(AnomalyError, match=r"power: backward must give finite gradients, got inf at \[1\]") as info:
+            root.backward()
+        assert info.value.leaf is x
+        with pytest.raises(AnomalyError, match=r"log: forward must give finite values for finite inputs, got -inf"):
+            x.log()
+        with pytest.raises(AnomalyError, match=r"exp: input 0 must be finite, got nan"):
+            Tensor(np.array(np.nan), requires_grad=True).exp()
+        with detect_anomaly(False):
+            assert x.log().data[1] == -np.inf
+        functions.softmax(x, mask=np.array([False, False]))
+
+
+def test_detecting_anomalies_changes_no_bit(tmp_path):
+    tiny_trainer(tmp_path / "plain", updates=4).run()
+    with detect_anomaly():
+        tiny_trainer(tmp_path / "detected", updates=4).run()
+    for one, other in zip(final_state(tmp_path / "plain", 4), final_state(tmp_path / "detected", 4), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_run_that_detects_anomalies_names_micro_batch_parameter_and_rule(tmp_path, monkeypatch):
+    damage(monkeypatch, [3], "encoder.layers.0.feed_forward.w1", (0, 0), np.nan)
+    wanted = "at update 3, micro-batch 0: parameter encoder.layers.0.feed_forward.w1 is nan .*, first in feed_forward: "
+    with detect_anomaly(), pytest.raises(TrainingError, match=wanted):
+        tiny_trainer(tmp_path, updates=4).run()
+
+
+def test_train_detect_anomaly_ends_with_one_line_that_names_the_rule(tmp_path, monkeypatch, capsys):
+    (tmp_path / "train.src").write_text("a b\nb a\n" * 20)
+    (tmp_path / "bpe.txt").write_text(Tokenizer.train(["a b"], 30, mode="words").dumps())
+    data = {"train_src": "train.src", "train_tgt": "train.src", "tokenizer": "bpe.txt"}
+    sections = {"model": {"d_model": 8, "d_ff": 8, "n_heads": 2, "n_layers": 1}, "data": data}
+    sections["training"] = {"directory": "run", "updates": 5}
+    text = "".join(
+        f"[{name}]\n" + "".join(f"{key} = {value!r}\n" for key, value in table.items())
+        for name, table in sections.items()
+    )
+    (tmp_path / "c.toml").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    damage(monkeypatch, [3], "encoder.layers.0.feed_forward.w2", (0, 1), np.inf)
+    assert main(["train", "c.toml", "--detect-anomaly", "--device", "cpu"]) == 2
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert re.match(
+        r"minitransformer train: every rule must give finite values, got an anomaly at update 3, micro-batch 0: "
+        r"parameter encoder.layers.0.feed_forward.w2 is inf at \[0, 1\], first in feed_forward: input 3 ",
+        line,
+    ), line
+
+
+# Ranks
+
+
+@pytest.mark.mpi
+def test_all_ranks_stop_with_one_line_that_names_rank_and_micro_batch(tmp_path):
+    ended = launched(3, tmp_path, '{"updates": 10, "communicator": "tcp"}', "nan", 2, 6)
+    check_error(
+        ended,
+        "train: loss and gradient norm must be finite, got nan and nan at update 6, micro-batch 2 of rank 2: parameter "
+        r"embedding is nan at \[0, 0\], first in .*; the checkpoints before it are whole",
+    )
+    assert not checkpoint_of(tmp_path, 8).exists() and checkpoint_of(tmp_path, 4).exists()
+
+
+@pytest.mark.mpi
+def test_all_ranks_skip_the_same_update(tmp_path):
+    ended = launched(2, tmp_path, '{"updates": 8, "communicator": "tcp", "skip_nonfinite": true}', "nan", 1, 6)
+    assert (ended.code, ended.lines) == (0, [])
+    skipped = [line["update"] for line in metrics_of(tmp_path) if line["kind"] == "skipped"]
+    assert skipped == [6] and load_checkpoint(checkpoint_of(tmp_path, 8)).step_count == 7

@@ -1,0 +1,280 @@
+"""The recurrent encoder-decoder: gradients, parity with PyTorch, padding, decoding, and every command on it."""
+
+import io
+import math
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from searches import UncachedModel, random_sources
+from small_models import VOCAB_SIZE, gradient, random_batch, train
+from tiny_run import assert_same_state, final_state, tiny_config, tiny_corpus
+
+from minitransformer.autograd import Tensor
+from minitransformer.cli.main import main
+from minitransformer.config import EOS, PAD, ModelConfig
+from minitransformer.errors import ConfigError, ShapeError
+from minitransformer.generation import beam_search, greedy_search, hypothesis_attention
+from minitransformer.models import RecurrentModel, build_model
+from minitransformer.nn import DropoutMasks
+from minitransformer.nn.randomness import Initializer
+from minitransformer.nn.recurrent import RecurrentEncoder
+from minitransformer.ops.gru import gru_forward
+from minitransformer.ops.gru_cell import gru_cell_forward
+from minitransformer.planning import batch_flops
+from minitransformer.training import Trainer
+from minitransformer.workers import Workers
+
+ATTENTIONS = ("none", "dot", "additive")
+every_attention = pytest.mark.parametrize("attention", ATTENTIONS)
+
+
+def recurrent_config(**changes) -> ModelConfig:
+    shape = dict(kind="recurrent", vocab_size=VOCAB_SIZE, n_layers=2, d_model=6, dtype="float64")
+    return ModelConfig(**shape | changes)
+
+
+def recurrent_model(rng, **changes) -> RecurrentModel:
+    """A model whose biases are random too."""
+    model = build_model(recurrent_config(**changes), seed=3)
+    model.parameters.data += 0.4 * rng.standard_normal(len(model.parameters.data))
+    return model
+
+
+@every_attention
+@pytest.mark.parametrize("tied", [True, False])
+def test_the_gradient_of_the_model_is_the_derivative_of_its_loss(attention, tied, rng):
+    """With dropout on: the masks depend on the seed alone, so the loss is a smooth function."""
+    model, batch = recurrent_model(rng, attention=attention, tie_embeddings=tied, p_drop=0.3), random_batch(rng)
+    whole = gradient(model, batch, DropoutMasks(seed=5))
+    for name, shape, offset in model.parameters.table:
+        data = model.parameters[name].data
+        direction, step = rng.standard_normal(shape), 1e-6
+        ends = []
+        for sign in (1, -1):
+            data += sign * step * direction
+            ends.append(model.loss(batch, DropoutMasks(seed=5))[0].item())
+            data -= sign * step * direction
+        slope = float((whole[offset : offset + direction.size] * direction.ravel()).sum())
+        assert (ends[0] - ends[1]) / (2 * step) == pytest.approx(slope, rel=1e-5, abs=1e-7), name
+
+
+def test_a_step_of_the_cell_is_a_step_of_the_recurrence(rng):
+    x, h = rng.standard_normal((3, 5, 4)), rng.standard_normal((3, 6))
+    weights = [rng.standard_normal(shape) for shape in ((4, 18), (6, 18), (18,), (18,))]
+    y, _ = gru_forward(x, h, *weights)
+    for t in range(5):
+        h, _ = gru_cell_forward(x[:, t], h, *weights)
+        np.testing.assert_allclose(y[:, t], h, rtol=1e-12)
+
+
+@pytest.mark.parity
+def test_the_encoder_is_pytorchs_bidirectional_gru_on_packed_sentences(rng, torch, relative_error):
+    config, lengths = recurrent_config(d_model=8), [5, 2, 4]
+    encoder, ours = RecurrentEncoder(config, Initializer(1)), Tensor(rng.standard_normal((3, 5, 8)), requires_grad=True)
+    theirs = torch.nn.GRU(8, 4, num_layers=2, bidirectional=True, batch_first=True, dtype=torch.float64)
+    for i, pair in enumerate(encoder.layers):
+        for layer, suffix in zip(pair, ("", "_reverse"), strict=True):
+            for name, weight in dict(ih=layer.w_x, hh=layer.w_h).items():
+                getattr(theirs, f"weight_{name}_l{i}{suffix}").data = torch.tensor(weight.data.T.copy())
+            for name, bias in dict(ih=layer.b_x, hh=layer.b_h).items():
+                bias.data[:] = rng.standard_normal(len(bias))
+                getattr(theirs, f"bias_{name}_l{i}{suffix}").data = torch.tensor(bias.data)
+    mask, x = np.arange(5) < np.array(lengths)[:, None], torch.tensor(ours.data, requires_grad=True)
+    packed = torch.nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+    expected, _ = torch.nn.utils.rnn.pad_packed_sequence(theirs(packed)[0], batch_first=True)
+    found = encoder(ours, mask) * mask[..., None]
+    assert relative_error(found.data, expected.detach()) < 1e-12
+    cotangent = rng.standard_normal(found.shape)
+    (found * cotangent).sum().backward()
+    (expected * torch.tensor(cotangent)).sum().backward()
+    assert relative_error(ours.grad, x.grad) < 1e-12
+    first, _ = encoder.layers[0]
+    assert relative_error(first.w_h.grad, theirs.weight_hh_l0.grad.T) < 1e-12
+
+
+@every_attention
+def test_padding_and_other_sentences_change_no_logit(attention, rng):
+    model, batch = recurrent_model(rng, attention=attention), random_batch(rng)
+    together = model(batch.src, batch.tgt_in).data
+    for row, (src, tgt) in enumerate(zip(batch.src, batch.tgt_in, strict=True)):
+        length = np.count_nonzero(batch.tgt_out[row] != PAD)
+        alone = model(src[src != PAD][None], tgt[None, :length]).data[0]
+        np.testing.assert_allclose(together[row, :length], alone, rtol=1e-10, atol=1e-12)
+
+
+@every_attention
+@pytest.mark.parametrize("beam_size", [1, 2, 4])
+def test_a_search_by_states_finds_what_the_whole_model_finds(attention, beam_size, rng):
+    """Beams move at every step, and the states with them."""
+    model, src = recurrent_model(rng, attention=attention, vocab_size=6), random_sources(1)
+    options = {"beam_size": beam_size, "n_best": beam_size, "max_extra": 5}
+    for found, wanted in zip(
+        beam_search(model, src, **options), beam_search(UncachedModel(model), src, **options), strict=True
+    ):
+        assert [each.ids for each in found] == [each.ids for each in wanted]
+        np.testing.assert_allclose([each.score for each in found], [each.score for each in wanted], rtol=1e-10)
+    greedy = greedy_search(model, src, max_extra=5)
+    assert [each.ids for each in greedy] == [best.ids for best, *_ in beam_search(model, src, beam_size=1, max_extra=5)]
+
+
+@pytest.mark.parametrize("attention", ["dot", "additive"])
+def test_attention_weights_are_distributions_over_the_tokens_of_the_source(attention, rng):
+    model = recurrent_model(rng, attention=attention)
+    ((name, weights),) = hypothesis_attention(model, [4, 5, 6], [7, 8]).items()
+    assert name == "decoder.1.cross_attention" and weights.shape == (1, 3, 4)
+    np.testing.assert_allclose(weights.sum(axis=-1), 1.0)
+    padded = model.attention_maps(np.array([[4, 5, 6, EOS, PAD]]), np.array([[1, 7, 8]]))[name][0]
+    np.testing.assert_allclose(padded, np.pad(weights, ((0, 0), (0, 0), (0, 1))), rtol=1e-10)
+
+
+@every_attention
+def test_simple_and_fast_kernels_train_alike(attention, rng, relative_error):
+    gradients = []
+    batch = random_batch(rng)
+    for mode in ("simple", "fast"):
+        model = build_model(recurrent_config(attention=attention), seed=1, kernel_mode=mode)
+        gradients.append(gradient(model, batch, DropoutMasks(seed=5)))
+    assert relative_error(*gradients) < 1e-12
+
+
+def test_the_number_of_threads_changes_rounding_alone(rng, relative_error):
+    batches = [random_batch(rng) for _ in range(3)]
+    vectors = []
+    for threads in (1, 2):
+        model = build_model(recurrent_config(attention="additive"), seed=1)
+        train(model, batches, updates=5, workers=Workers(threads), warmup_steps=5)
+        vectors.append(model.parameters.data.copy())
+    assert relative_error(*vectors) < 1e-10
+
+
+def run_config(directory, attention: str, **training):
+    config = tiny_config(directory, updates=12, save_every=4, **training)
+    shape = recurrent_config(vocab_size=20, n_layers=1, d_model=16, dtype="float32", attention=attention)
+    return replace(config, model=shape)
+
+
+@every_attention
+def test_a_run_that_was_cut_short_resumes_bit_for_bit(attention, tmp_path):
+    Trainer(run_config(tmp_path / "whole", attention), tiny_corpus(), progress=False).run()
+    config = run_config(tmp_path / "cut", attention)
+    first = replace(config, training=replace(config.training, updates=4))
+    Trainer(first, tiny_corpus(), progress=False).run()
+    Trainer(config, tiny_corpus(), progress=False).run()
+    assert_same_state(tmp_path / "cut", tmp_path / "whole", 12)
+
+
+@every_attention
+def test_a_batch_is_learned_by_heart(attention, rng):
+    model = build_model(recurrent_config(attention=attention, d_model=32, n_layers=1, p_drop=0.0, label_smoothing=0.0))
+    steps = train(model, [random_batch(rng, [4] * 10, [4] * 10)], updates=80, warmup_steps=20)
+    assert steps[-1].nll < 0.1 < 2.0 < steps[0].nll
+
+
+@every_attention
+def test_flops_are_six_for_each_weight_and_position_and_those_of_attention(attention):
+    config, S, T = recurrent_config(attention=attention, d_model=16), 5, 7
+    weights = {
+        name: math.prod(shape) for name, shape in RecurrentModel.parameter_shapes(config).items() if len(shape) == 2
+    }
+    of_source = sum(size for name, size in weights.items() if name.startswith("encoder") or name.endswith("u_a"))
+    of_target = sum(weights.values()) - of_source
+    pairs = 0 if attention == "none" else 2 * S * T * config.d_model
+    assert batch_flops(config, 3, S, T) == 6 * 3 * (of_source * S + of_target * T + pairs)
+
+
+@pytest.mark.parametrize("name", "d_ff n_heads d_k p_drop_attention norm positions attention_bias".split())
+def test_keys_of_the_transformer_are_refused(name):
+    other = dict(d_ff=8, n_heads=2, d_k=3, p_drop_attention=0.1, norm="pre", positions="learned", attention_bias=True)
+    with pytest.raises(ConfigError, match=f"model.{name} must be left out where model.kind is recurrent, got"):
+        recurrent_config(**{name: other[name]})
+
+
+def test_a_transformer_has_no_choice_of_attention():
+    with pytest.raises(ConfigError, match="model.attention must be left out where model.kind is transformer, got none"):
+        ModelConfig(attention="none")
+
+
+@pytest.mark.parametrize("changes", [{"d_model": 7}, {"n_layers": 0}])
+def test_a_shape_that_no_recurrent_model_has_is_refused(changes):
+    with pytest.raises(ConfigError, match="n_layers must be at least 1 and model.d_model even"):
+        build_model(recurrent_config(**changes))
+
+
+def test_ids_that_do_not_fit_are_refused(rng):
+    model = recurrent_model(rng)
+    with pytest.raises(ShapeError, match="one target per source, got 2 and 1"):
+        model(np.array([[4]]), np.array([[1], [1]]))
+    cache = model.start_cache(model.encode(np.array([[4, 2], [5, 2]])), 3)
+    with pytest.raises(ShapeError, match="last_ids must be one for each of 2 rows, got 1"):
+        model.decode_step(np.array([1]), cache)
+
+
+# Every command, on a run from two text files.
+
+CONFIG = """
+[model]
+kind = "recurrent"
+attention = "additive"
+n_layers = 1
+d_model = 32
+dtype = "float64"
+[data]
+train_src = "{0}/train.src"
+train_tgt = "{0}/train.tgt"
+valid_src = "{0}/train.src"
+valid_tgt = "{0}/train.tgt"
+tokenizer = "{0}/bpe.txt"
+src_tokens = 128
+tgt_tokens = 128
+[training]
+directory = "{0}/run"
+updates = 60
+micro_batches = 2
+warmup_steps = 30
+validate_every = 30
+save_every = 20
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """Parallel text, a tokenizer, a config and a trained run."""
+    folder, rng = tmp_path_factory.mktemp("recurrent"), np.random.default_rng(0)
+    numbers = [rng.integers(0, 4, rng.integers(1, 5)) for _ in range(100)]
+    for side, words in (("src", "one two three four".split()), ("tgt", "eins zwei drei vier".split())):
+        (folder / f"train.{side}").write_text("".join(" ".join(words[i] for i in line) + "\n" for line in numbers))
+    (folder / "run.toml").write_text(CONFIG.format(folder.as_posix()))
+    texts = [str(folder / f"train.{side}") for side in ("src", "tgt")]
+    assert main(["bpe", "train", *texts, "-o", str(folder / "bpe.txt"), "--vocab-size", "290"]) == 0
+    assert main(["train", str(folder / "run.toml")]) == 0
+    return folder
+
+
+def test_the_commands_plan_average_translate_evaluate_and_plot(folder, monkeypatch, capsys):
+    mean, src, ref = (str(folder / name) for name in ("mean.npz", "train.src", "train.tgt"))
+    model = ["--checkpoint", mean, "--device", "cpu"]
+    assert main(["plan", str(folder / "run.toml")]) == 0
+    assert "24,544 parameters" in capsys.readouterr().out
+    assert main(["average", "--last", "2", str(folder / "run"), "-o", mean]) == 0
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"one two\n\nfour\n")))
+    assert main(["translate", *model]) == 0
+    assert capsys.readouterr().out.count("\n") == 4  # mean.npz's path, then three lines
+    assert main(["evaluate", *model, "--src", src, "--ref", ref, "--beam-size", "2"]) == 0
+    plot = ["plot", "attention", *model, "--src", "one two three", "-o", str(folder / "map.png")]
+    assert main(plot) == 0 and (folder / "map.png").read_bytes()[:4] == b"\x89PNG"
+    assert main([*plot, "--kind", "encoder"]) == 2
+    message = "the model must have encoder.0.self_attention, got decoder.0.cross_attention; change --kind or --layer"
+    assert message in capsys.readouterr().err
+
+
+def test_two_ranks_train_what_one_process_trains(folder, relative_error):
+    other = ["--set", f"training.directory={folder}/ranks"]
+    command = [sys.executable, "-m", "minitransformer", "launch", "-n", "2", "--", "train", str(folder / "run.toml")]
+    done = subprocess.run([*command, *other], capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    one, two = (final_state(folder / name, 60)[0] for name in ("run", "ranks"))
+    assert relative_error(two, one) < 1e-8

@@ -1,0 +1,209 @@
+"""The command translate on input of any length and kind: as many lines out as in, in order, as they are done."""
+
+import io
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from rank_jobs import environment
+from searches import sharp_model
+
+from minitransformer.checkpoints import load_model, save_checkpoint
+from minitransformer.cli.main import main
+from minitransformer.config import Config, ModelConfig, TranslationConfig
+from minitransformer.errors import ShapeError
+from minitransformer.generation import translate, translate_blocks, translate_lines
+from minitransformer.models import Transformer
+from minitransformer.optim import Adam
+from minitransformer.text import Tokenizer
+
+LINES = ["the cat sat", "a dog", "", "the dog sat on the cat", "   ", "a cat", "dogs sat on cats on the mat"]
+SEARCH = TranslationConfig(beam_size=2, max_extra=3, batch_tokens=40)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory) -> Path:
+    """A small model with random weights and its tokenizer, which translates anything into something."""
+    tokenizer = Tokenizer.train(LINES * 3, 300)
+    config = ModelConfig(vocab_size=tokenizer.vocab_size, n_layers=1, d_model=16, d_ff=16, n_heads=2)
+    model = Transformer(config, seed=1)
+    model.parameters.data *= 3.0  # different sentences get different translations
+    path = tmp_path_factory.mktemp("translate") / "model.npz"
+    settings = Config(model=config, translation=SEARCH)
+    save_checkpoint(path, model, Adam(model.parameters), update=1, config=settings, tokenizer_text=tokenizer.dumps())
+    return path
+
+
+@pytest.fixture
+def translated(checkpoint, monkeypatch, capsys):
+    """translated(standard input, options): exit code, lines of standard output, and standard error."""
+
+    def run(text: bytes, *options: str) -> tuple[int, list[str], str]:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
+        code = main(["translate", "--checkpoint", str(checkpoint), *options])
+        output, error = capsys.readouterr()
+        assert output == "" or output.endswith("\n")
+        return code, output.split("\n")[:-1], error
+
+    return run
+
+
+def expected(checkpoint: Path, lines: list[str]) -> list[str]:
+    model, tokenizer = load_model(checkpoint)
+    return translate_lines(model, tokenizer, lines, SEARCH)
+
+
+@pytest.mark.parametrize("n_best", [1, 2])
+def test_blocks_of_any_size_hold_the_translations_of_all_lines_in_order(checkpoint, n_best, rng, monkeypatch):
+    model, tokenizer = load_model(checkpoint)
+    lines = rng.choice(LINES, 60).tolist()
+    whole = translate_lines(model, tokenizer, lines, SEARCH, n_best)
+    for batches in (1, 3, 1000):
+        monkeypatch.setattr(translate, "FIRST_BATCHES", batches)
+        monkeypatch.setattr(translate, "BLOCK_BATCHES", 2 * batches)
+        blocks = list(translate_blocks(model, tokenizer, iter(lines), SEARCH, n_best))
+        assert list(itertools.chain.from_iterable(blocks)) == whole
+        assert len(blocks) > 5 or batches > 1
+
+
+def test_blocks_read_no_more_of_an_endless_input_than_they_need(checkpoint):
+    model, tokenizer = load_model(checkpoint)
+    for line in ("a cat", ""):
+        blocks = translate_blocks(model, tokenizer, itertools.repeat(line), SEARCH)
+        assert len(set(next(blocks) + next(blocks))) == 1
+
+
+def test_numbers_of_hypotheses_run_through_all_blocks(translated, monkeypatch):
+    monkeypatch.setattr(translate, "FIRST_BATCHES", 1)
+    code, lines, _ = translated(b"a cat\n" * 50, "--n-best", "2")
+    assert code == 0
+    assert [int(line.split("\t")[0]) for line in lines] == [number for number in range(1, 51) for _ in "ab"]
+
+
+HANGUP = getattr(signal, "SIGHUP", 1)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, -15), (HANGUP, -1)], ids=str)
+def test_an_interrupted_translation_leaves_whole_lines_in_order(checkpoint, number, code):
+    """The input never ends, so what is read here was written before the end of the input."""
+    answers = expected(checkpoint, LINES)
+    command = [sys.executable, "-m", "minitransformer", "translate", "--checkpoint", str(checkpoint)]
+    source, sink = os.pipe()
+    pipes = {"stdin": source, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    restored = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.default_int_handler)}
+    with subprocess.Popen(command, **pipes, env=environment(), **restored) as process:
+        os.close(source)
+
+        def feed():
+            with suppress(BrokenPipeError):
+                while True:
+                    os.write(sink, "".join(f"{line}\n" for line in LINES).encode())
+
+        feeder = threading.Thread(target=feed, daemon=True)
+        feeder.start()
+        output = b"".join(process.stdout.readline() for _ in range(200))
+        process.send_signal(number)
+        output += process.stdout.read()
+        error = process.stderr.read()
+    feeder.join(60)
+    os.close(sink)
+    assert process.returncode in (code, 128 + number)  # the latter if the signal came while a block was printed
+    assert error in (b"", b"minitransformer translate: interrupted\n")
+    lines = output.decode().split("\n")
+    assert lines.pop() == "" and len(lines) >= 200
+    assert lines == [answer for answer, _ in zip(itertools.cycle(answers), lines, strict=False)]
+
+
+def test_a_line_that_is_too_long_is_named_and_all_others_are_translated(checkpoint, translated, rng):
+    lines = rng.choice(LINES, 40).tolist()
+    answers = expected(checkpoint, lines)
+    places = sorted(rng.choice(40, 2, replace=False).tolist())
+    for place in places:
+        lines[place], answers[place] = "dog " * 16_000, ""
+    code, output, error = translated("".join(f"{line}\n" for line in lines).encode())
+    assert (code, output) == (2, answers)
+    messages = error.split("\n")[:-1]
+    assert len(messages) == 2
+    for place, message in zip(places, messages, strict=True):
+        assert message.startswith(
+            f"minitransformer translate: line {place + 1} must have at most 1024 tokens (translation.max_input_length)"
+        )
+        assert message.endswith("; shorten or split it; its translation is an empty line")
+
+
+def test_a_line_that_is_not_utf8_is_named_and_all_others_are_translated(checkpoint, translated):
+    code, output, error = translated(b"a cat\nk\xf6nnen\na dog\n")
+    assert (code, output) == (2, expected(checkpoint, ["a cat", "", "a dog"]))
+    assert "standard input:2: must be UTF-8, got byte 0xf6; its translation is an empty line\n" in error
+
+
+def test_the_longest_line_that_is_translated_can_be_chosen(translated):
+    line = b"dog " * 500 + b"\n"
+    options = ["--max-extra", "0", "--beam-size", "1"]
+    code, (answer,), error = translated(line, *options)
+    assert (code, error) == (0, "") and answer
+    tokens = "499" if "499" in translated(line, *options, "--max-input-length", "499")[2] else "500"
+    assert translated(line, *options, "--max-input-length", tokens)[0] == 2
+    assert translated(line, *options, "--max-input-length", "600") == (0, [answer], "")
+
+
+def test_a_line_of_megabytes_is_refused_without_encoding_all_of_it(checkpoint, monkeypatch):
+    model, tokenizer = load_model(checkpoint)
+    encode, lengths = Tokenizer.encode, []
+    monkeypatch.setattr(Tokenizer, "encode", lambda self, line: lengths.append(len(line)) or encode(self, line))
+    with pytest.raises(ShapeError, match="line 2 must have at most 1024 tokens .* got at least"):
+        translate_lines(model, tokenizer, ["a cat", "dog " * 1_000_000], SEARCH)
+    assert max(lengths) < 100_000
+
+
+def test_spaces_do_not_make_a_line_too_long(checkpoint):
+    tokenizer = Tokenizer.train(LINES * 3, 40, mode="words")
+    model = sharp_model(3, vocab_size=tokenizer.vocab_size)
+    plain, spaced = translate_lines(model, tokenizer, ["a cat", "a" + " " * 1_000_000 + "cat"], SEARCH)
+    assert plain == spaced
+
+
+@pytest.mark.parametrize("scores", [1, 300, 10_000])
+def test_batches_keep_to_their_budget_of_attention_scores(checkpoint, monkeypatch, scores):
+    model, tokenizer = load_model(checkpoint)
+    encode, shapes = Transformer.encode, []
+    monkeypatch.setattr(Transformer, "encode", lambda self, ids: shapes.append(ids.shape) or encode(self, ids))
+    monkeypatch.setattr(translate, "MAX_SCORES", scores)
+    config = TranslationConfig(beam_size=1, max_extra=0, batch_tokens=100_000)
+    assert len(translate_lines(model, tokenizer, LINES * 5, config)) == 35
+    assert sum(n for n, _ in shapes) == 25  # all lines but the empty ones
+    assert all(n == 1 or n * length**2 <= scores for n, length in shapes)
+    assert scores < 300 or any(n > 1 for n, _ in shapes)
+
+
+def test_a_byte_order_mark_on_standard_input_is_no_text(translated):
+    code, (first, second), _ = translated(b"\xef\xbb\xbfa cat\na cat\n")
+    assert code == 0 and first == second != ""
+
+
+def test_odd_lines_give_as_many_lines_as_there_are(translated, rng):
+    odd = [
+        b"",
+        b" ",
+        b"\x00",
+        b"\x85".decode("latin-1").encode(),
+        "\u2028 a".encode(),
+        b"a\rcat",
+        b"a cat\r",
+        b"\xef\xbb\xbf",
+    ]
+    lines = [odd[number] for number in rng.integers(0, len(odd), 200)]
+    code, output, error = translated(b"\n".join(lines))
+    assert (code, len(output), error) == (0, len(lines) if lines[-1] else len(lines) - 1, "")
+
+
+def test_a_beam_that_no_memory_holds_is_refused(translated):
+    code, output, error = translated(b"a cat\n", "--beam-size", str(2**31 - 1))
+    assert (code, output) == (2, [])
+    assert error == f"minitransformer translate: translation.beam_size must be at most 1000, got {2**31 - 1}\n"
