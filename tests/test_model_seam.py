@@ -133,10 +133,10 @@ def test_a_source_takes_no_position_of_the_output_and_sinusoids_never_end(positi
 def test_a_language_model_costs_nothing_for_a_source_and_a_transformer_does():
     config, layers = ModelConfig(**SHAPE), 2
     cost = build_model(replace(config, kind="language_model")).workload(config, 5, 7)
-    assert cost == Workload(((layers, 7, 7),), ((layers, 7),), embedded=7, outputs=7, memory=0)
-    attentions, feed_forwards = ((layers, 5, 5), (layers, 7, 7), (layers, 7, 5)), ((layers, 5), (layers, 7))
+    assert cost == Workload(((layers, 7, 7, 7),), ((layers, 7),), embedded=7, outputs=7, memory=0)
+    attentions = ((layers, 5, 5, 5), (layers, 7, 7, 7), (layers, 7, 5, 5))
     cost = build_model(config).workload(config, 5, 7)
-    assert cost == Workload(attentions, feed_forwards, embedded=5 + 7, outputs=7, memory=5)
+    assert cost == Workload(attentions, ((layers, 5), (layers, 7)), embedded=5 + 7, outputs=7, memory=5)
 
 
 def test_a_toy_kind_trains_and_its_beam_follows_the_bigrams(tmp_path):
