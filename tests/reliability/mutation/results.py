@@ -99,7 +99,7 @@ def table(results: dict[Mutant, Result], everything: list[Mutant], commit: str) 
     minutes = sum(result.seconds for result in results.values()) / 60
     about = (
         f"`python -m tests.reliability.mutation run`, commit {commit}, Python {platform.python_version()}, NumPy "
-        f"{np.__version__}, {platform.machine()}; {minutes:.0f} minutes of CPU. Detected is caught or timeout; the 95 % "
-        "interval is that of a random sample, which the tested mutants are in a first run, but not after new code."
+        f"{np.__version__}, {platform.machine()}; {minutes:.0f} minutes of CPU. Detected is caught or timeout; the "
+        "95 % interval is that of a random sample, which the tested mutants are in a first run, but not after new code."
     )
     return "\n".join([about, "", *rows]) + "\n"
