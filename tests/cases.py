@@ -161,6 +161,7 @@ CASES = [
     case("split_heads", "one part", (2, 3, 8), n_heads=4, widths=(2,)),
     case("split_heads", "queries, keys and values", (2, 5, 21), n_heads=3, widths=(2, 2, 3)),
     case("merge_heads", "d_v of 5", (2, 3, 4, 5)),
+    case("merge_heads", "more heads than d_v", (2, 5, 4, 3)),
     case("matmul", "two matrices", (3, 4), (4, 5)),
     case("matmul", "one matrix serves a batch", (2, 3, 4), (4, 5)),
     case("matmul", "batches that broadcast", (2, 1, 3, 4), (6, 4, 5)),

@@ -104,6 +104,7 @@ def test_attention_maps_are_rows_of_probabilities_that_respect_the_masks(rng):
     expected = {f"encoder.{i}.self_attention" for i in range(2)}
     expected |= {f"decoder.{i}.{kind}_attention" for i in range(2) for kind in ("self", "cross")}
     assert set(maps) == expected
+    assert model.encoder.layers[0].self_attention.maps is None, "later calls must keep no maps"
     n_sentences, n_src, n_tgt = len(batch.src), batch.src.shape[1], batch.tgt_in.shape[1]
     padding = np.broadcast_to((batch.src == PAD)[:, None, None, :], (n_sentences, 2, n_tgt, n_src))
     for name, weights in maps.items():

@@ -7,7 +7,7 @@ from small_models import VOCAB_SIZE, gradient, random_batch, random_sentence, sm
 
 from minitransformer.config import EOS, PAD, UNK, ModelConfig, TrainingConfig
 from minitransformer.errors import ConfigError, ShapeError
-from minitransformer.models import Transformer
+from minitransformer.models import Transformer, build_model
 from minitransformer.nn import DropoutMasks
 from minitransformer.optim import Adam
 from minitransformer.text import Batch, pad_batch
@@ -198,9 +198,10 @@ def test_a_vocabulary_of_one_token_is_enough_for_a_model():
 
 def test_a_model_without_a_seed_has_seed_0():
     seeds = ({}, {"seed": 0}, {"seed": 1})
-    by_default, zero, one = (Transformer(small_config(), **seed).parameters.data for seed in seeds)
-    np.testing.assert_array_equal(by_default, zero)
-    assert (by_default != one).any()
+    for build in (Transformer, build_model):
+        by_default, zero, one = (build(small_config(), **seed).parameters.data for seed in seeds)
+        np.testing.assert_array_equal(by_default, zero)
+        assert (by_default != one).any()
 
 
 def test_a_model_without_vocabulary_is_refused():

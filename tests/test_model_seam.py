@@ -14,7 +14,7 @@ from tiny_run import assert_same_state, checkpoint_of, tiny_config
 import minitransformer
 from minitransformer.autograd import functions, no_grad
 from minitransformer.checkpoints import load_model
-from minitransformer.config import BOS, EOS, ModelConfig
+from minitransformer.config import BOS, EOS, PAD, ModelConfig
 from minitransformer.errors import CheckpointError, ConfigError, ShapeError
 from minitransformer.generation import beam_search, greedy_search, hypothesis_attention
 from minitransformer.generation.decoding import output_limits
@@ -112,9 +112,31 @@ def test_a_kind_is_registered_once_and_may_be_repeated():
             register_model(kind, LanguageModel)
 
 
-def test_a_language_model_costs_nothing_for_a_source():
-    cost = LanguageModel.workload(ModelConfig(kind="language_model", **SHAPE), 5, 7)
-    assert cost == Workload(attentions=((2, 7, 7),), feed_forwards=((2, 7),), embedded=7, outputs=7, memory=0)
+def test_a_language_model_knows_the_tokens_of_its_prompts():
+    model = build_model(ModelConfig(kind="language_model", **SHAPE))
+    memory = model.encode(pad_batch([[5, 6], [7]], [[], []]).src)
+    np.testing.assert_array_equal(memory.hidden, [[BOS, 5, 6, EOS], [BOS, 7, EOS, PAD]])
+    np.testing.assert_array_equal(memory.mask, [[True, True, True, False], [True, True, False, False]])
+    assert memory.mask.dtype == bool
+
+
+@pytest.mark.parametrize(("positions", "limits"), [("learned", [8, 8]), ("sinusoidal", [55, 51])])
+def test_a_source_takes_no_position_of_the_output_and_sinusoids_never_end(positions, limits):
+    config = ModelConfig(
+        **SHAPE, positions="".join([*positions]), max_positions=8
+    )  # a string of its own, as from a file
+    sources = pad_batch([[5, 6, 7, 8, 9], [5]], [[], []]).src
+    with np.errstate(divide="raise"):
+        assert output_limits(build_model(config), sources, max_extra=50).tolist() == limits
+
+
+def test_a_language_model_costs_nothing_for_a_source_and_a_transformer_does():
+    config, layers = ModelConfig(**SHAPE), 2
+    cost = build_model(replace(config, kind="language_model")).workload(config, 5, 7)
+    assert cost == Workload(((layers, 7, 7, 7),), ((layers, 7),), embedded=7, outputs=7, memory=0)
+    attentions = ((layers, 5, 5, 5), (layers, 7, 7, 7), (layers, 7, 5, 5))
+    cost = build_model(config).workload(config, 5, 7)
+    assert cost == Workload(attentions, ((layers, 5), (layers, 7)), embedded=5 + 7, outputs=7, memory=5)
 
 
 def test_a_toy_kind_trains_and_its_beam_follows_the_bigrams(tmp_path):
@@ -191,7 +213,7 @@ def test_a_cache_takes_as_many_tokens_as_it_was_made_for_and_no_more(kind):
 
 def test_a_kind_of_model_must_define_the_whole_seam():
     seam = {"build", "loss", "encode", "start_cache", "decode_step", "workload"}
-    assert Model.__abstractmethods__ == seam
+    assert Model.__abstractmethods__ == seam and Bigram(ModelConfig(**SHAPE)).max_positions is None
     with pytest.raises(TypeError, match="abstract"):
         type("Half", (Model,), {name: None for name in seam - {"workload"}})(ModelConfig(**SHAPE))
 
@@ -199,7 +221,7 @@ def test_a_kind_of_model_must_define_the_whole_seam():
 @pytest.mark.parametrize(("precision", "expected"), [("float32", "float32"), ("bfloat16", "tf32"), ("tf32", "tf32")])
 def test_generation_never_stores_activations_in_half_precision(precision, expected):
     model = build_model(ModelConfig(**SHAPE))
-    model.precision = precision
+    model.precision = "".join([*precision])  # a string of its own, as from a file
     with model.in_inference():
         assert current.get().precision == expected
 
@@ -214,6 +236,7 @@ def test_a_prompt_takes_its_share_of_the_learned_positions(search):
     assert output_limits(model, sources, max_extra=50).tolist() == [3, 7]
     found = search(model, sources, max_extra=50)
     assert [len(each.ids) for each in np.ravel(found)] == [3, 7]
+    assert output_limits(model, pad_batch([[5] * 7], [[]]).src, max_extra=50).tolist() == [1]
     with pytest.raises(ShapeError, match="fewer tokens than model.max_positions = 8, got 8; shorten it"):
         search(model, pad_batch([[5] * 8], [[]]).src)
 

@@ -127,6 +127,12 @@ def test_neighbours_and_their_padding_do_not_change_a_sentence(seed):
         assert_same(together[3 + row], greedy)
 
 
+def test_each_sentence_of_a_batch_has_a_beam_of_its_own(rng):
+    model, src = ChainModel(rng.standard_normal((9, 9))), random_sources(0, (3, 1, 4, 2, 5), 9)
+    together = beam_search(model, src, beam_size=3, n_best=3, max_extra=2)
+    assert together == [beam_search(model, row[None], beam_size=3, n_best=3, max_extra=2)[0] for row in src]
+
+
 def test_a_sentence_that_is_done_is_no_longer_computed():
     """So a batch costs as many rows of the decoder as its sentences cost one by one."""
     for seed in SEEDS:

@@ -45,7 +45,8 @@ def endless() -> ChainModel:
 def test_an_output_that_never_ends_is_cut_at_source_length_plus_max_extra(max_extra):
     src = random_sources(0, (2, 5, 1))
     lengths = [2 + max_extra, 5 + max_extra, 1 + max_extra]
-    found = both_searches(endless(), src, max_extra=max_extra)
+    with np.errstate(divide="raise"):
+        found = both_searches(endless(), src, max_extra=max_extra)
     assert [hypotheses[0].ids for hypotheses in found] == [[A] * n for n in lengths * 2]
 
 
@@ -73,23 +74,33 @@ def test_the_length_penalty_decides_between_short_and_long(alpha):
     assert found.score == pytest.approx(np.log(0.5) if alpha < 0.97 else np.log(0.4) / (8 / 6) ** alpha)
 
 
-@pytest.mark.parametrize(("early_stop", "steps"), [(True, 1), (False, 6)])
-def test_early_stop_needs_no_further_step_where_a_tie_would_go_to_the_first(early_stop, steps):
-    """After one step the score of the empty output is what the other prefix could keep at best: ln 1/2."""
-    model = chain({BOS: {EOS: 0.5, A: 0.5}, A: {A: 1.0}, B: {A: 1.0}, UNK: {A: 1.0}})
-    ((found,),) = beam_search(model, random_sources(0, (2,)), alpha=0.0, max_extra=4, early_stop=early_stop)
-    assert found.ids == [] and len(model.steps) == steps
+KNOWN_EARLY = {
+    "a tie goes to the first": ({BOS: {EOS: 0.5, A: 0.5}, A: {A: 1.0}}, 1, []),
+    "two end in one step": ({BOS: {A: 0.5, B: 0.5}, A: {EOS: 0.9, A: 0.1}, B: {EOS: 0.9, A: 0.1}}, 2, [A]),
+}
+
+
+@pytest.mark.parametrize("name", KNOWN_EARLY)
+def test_early_stop_comes_at_the_step_after_which_the_answer_is_known(name):
+    after, known, ids = KNOWN_EARLY[name]
+    for option in ({}, {"early_stop": True}, {"early_stop": False}):
+        model = chain({B: {A: 1.0}, UNK: {A: 1.0}} | after)
+        ((found,),) = beam_search(model, random_sources(0, (2,)), alpha=0.0, max_extra=4, **option)
+        assert found.ids == ids and (len(model.steps) == known) == option.get("early_stop", True)
+
+
+def test_a_beam_may_be_wider_than_the_vocabulary():
+    (found,) = beam_search(ChainModel(np.zeros((5, 5))), random_sources(0, (2,)), beam_size=12, n_best=12, max_extra=0)
+    assert len(found) == 7 and all(token not in (PAD, BOS) for hypothesis in found for token in hypothesis.ids)
 
 
 def test_the_defaults_of_searches_are_those_of_the_paper():
     """A beam of 4, alpha = 0.6, outputs up to 50 tokens longer than the source  [sec. 6.1]."""
-    src = random_sources(0, (2, 3))
-    for found, length in zip(both_searches(endless(), src), (52, 53, 52, 53), strict=True):
-        assert (len(found[0].ids), found[0].score) == (length, 0.0)
-    model = sharp_model(1)
-    options = {"alpha": 0.6, "max_extra": 50}
-    assert beam_search(model, src) == beam_search(model, src, beam_size=4, n_best=1, early_stop=True, **options)
-    assert greedy_search(model, src) == greedy_search(model, src, **options)
+    src, paper = random_sources(0, (2,)), {"alpha": 0.6, "max_extra": 50}
+    for model in (endless(), chain({BOS: {EOS: 0.3, A: 0.5, B: 0.2}, A: {B: 1.0}, B: {EOS: 0.9, A: 0.1}})):
+        assert beam_search(model, src) == beam_search(model, src, beam_size=4, n_best=1, early_stop=True, **paper)
+        assert greedy_search(model, src) == greedy_search(model, src, **paper)
+    assert len(greedy_search(endless(), src)[0].ids) == 52
 
 
 def test_length_penalty_follows_its_formula():
@@ -138,7 +149,7 @@ def test_the_probabilities_of_few_rows_are_in_memory_at_a_time():
 
 def test_a_hypothesis_cannot_be_changed():
     with pytest.raises(FrozenInstanceError):
-        Hypothesis([4], -1.0, -1.0).score = 0.0
+        Hypothesis.from_tokens([4], -1.0, alpha=0.6).score = 0.0
 
 
 BAD_ALPHAS = [(search, {"alpha": alpha}) for search in (greedy_search, beam_search) for alpha in (-0.1, 100.1, np.nan)]
@@ -202,6 +213,7 @@ def test_a_line_is_translated_as_beam_search_translates_its_ids(tokenizer):
     source = np.array([[*tokenizer.encode(LINES[3]), EOS]])
     (expected,) = beam_search(model, source, beam_size=3, alpha=1.3, max_extra=2, n_best=3)
     assert search_lines(model, tokenizer, [LINES[3]], config, n_best=3) == [expected]
+    assert search_lines(model, tokenizer, [LINES[3]], config) == [expected[:1]]
     texts = [tokenizer.decode(hypothesis.ids) for hypothesis in expected]
     assert translate_lines(model, tokenizer, [LINES[3]], config, n_best=3) == [texts]
     assert translate_lines(model, tokenizer, [LINES[3]], config) == texts[:1]
@@ -212,10 +224,14 @@ def test_an_empty_line_gives_an_empty_output(tokenizer):
     for beam_size in (1, 4):
         assert translate_lines(model, tokenizer, ["", "  \t"], TranslationConfig(beam_size=beam_size)) == ["", ""]
     assert translate_lines(model, tokenizer, [""], TranslationConfig(), n_best=2) == [[""]]
+    assert search_lines(model, tokenizer, [""], TranslationConfig()) == [[Hypothesis([], 0.0, 0.0)]]
     assert translate_lines(model, tokenizer, [], TranslationConfig()) == []
 
 
 def test_the_progress_bar_counts_every_line(tokenizer, capsys):
+    for function in (search_lines, translate_lines):
+        function(model_for(tokenizer), tokenizer, LINES, TranslationConfig(max_extra=1))
+    assert capsys.readouterr().err == ""
     translate_lines(model_for(tokenizer), tokenizer, LINES, TranslationConfig(max_extra=1), progress=True)
     shown = capsys.readouterr()
     assert f"{len(LINES)}/{len(LINES)}" in shown.err
@@ -225,6 +241,9 @@ def test_the_progress_bar_counts_every_line(tokenizer, capsys):
 def test_batches_keep_to_their_budget(tokenizer, monkeypatch):
     model, encode, shapes = model_for(tokenizer), Transformer.encode, []
     monkeypatch.setattr(Transformer, "encode", lambda self, ids: shapes.append(ids.shape) or encode(self, ids))
+    search_lines(model, tokenizer, LINES, TranslationConfig(beam_size=2, batch_tokens=1, max_extra=0))
+    assert [n for n, _ in shapes] == [1] * 5  # a line at least, whatever the budget
+    shapes.clear()
     search_lines(model, tokenizer, LINES * 5, TranslationConfig(beam_size=2, batch_tokens=200, max_extra=0))
     assert sum(n for n, _ in shapes) == 25  # all lines but the empty ones
     assert len(shapes) > 1
@@ -242,10 +261,10 @@ def test_a_translation_stays_one_line():
 
 def test_a_line_too_long_for_learned_positions_is_named_before_any_work(tokenizer):
     model, config = model_for(tokenizer, positions="learned"), TranslationConfig(beam_size=1, max_extra=0)
-    fits, too_long = " ".join(["cat"] * 39), " ".join(["cat"] * 40)
-    assert len(translate_lines(model, tokenizer, [fits], config)) == 1
-    with pytest.raises(ShapeError, match=r"line 2 must have at most 39 tokens.*got at least 40"):
-        translate_lines(model, tokenizer, ["a cat", too_long], config)
+    assert len(translate_lines(model, tokenizer, [" ".join(["cat"] * 39)], config)) == 1
+    for n in (40, 41):
+        with pytest.raises(ShapeError, match=f"line 2 must have at most 39 tokens.*got at least {n}"):
+            translate_lines(model, tokenizer, ["a cat", " ".join(["cat"] * n)], config)
 
 
 @pytest.mark.filterwarnings("error")

@@ -86,7 +86,8 @@ def test_an_operand_that_is_not_a_number_is_refused(other):
 def test_ids_may_be_lists_and_are_checked_like_arrays(rng):
     model = small_model(rng)
     np.testing.assert_array_equal(model([[5, 6]], [[1]]).data, model(np.array([[5, 6]]), np.array([[1]])).data)
-    for ids in ([[5, -1]], [[5, VOCAB_SIZE]], [5, 6], [[5.0]], [[]]):
+    empty, three_axes = np.zeros((1, 0), int), np.full((1, 1, 1), 5)
+    for ids in ([[5, -1]], [[5, VOCAB_SIZE]], [5, 6], [[5.0]], [[]], empty, three_axes):
         with pytest.raises(ShapeError, match="Transformer: src_ids must"):
             model(ids, [[1]])
 
@@ -128,10 +129,28 @@ def test_only_a_kind_of_model_is_registered(model):
 
 def test_sources_and_targets_must_be_equally_many(rng):
     model = small_model(rng)
-    with pytest.raises(ShapeError, match="one target per source, got 1 and 2"):
-        model([[5, 6], [5, 6]], [[1]])
-    with pytest.raises(ShapeError, match=r"shape of tgt_in, \(1, 2\), got \(2, 1\)"):
-        model.loss(Batch(*map(np.array, ([[5, 6]], [[1, 5]], [[5], [2]], [0]))))
+    for sources, targets in ((2, 1), (1, 2)):
+        with pytest.raises(ShapeError, match=f"one target per source, got {targets} and {sources}"):
+            model([[5, 6]] * sources, [[1]] * targets)
+    for tgt_out, shape in (([[5], [2]], "2, 1"), ([[5]], "1, 1")):
+        with pytest.raises(ShapeError, match=rf"shape of tgt_in, \(1, 2\), got \({shape}\)"):
+            model.loss(Batch(*map(np.array, ([[5, 6]], [[1, 5]], tgt_out, [0]))))
+
+
+def test_there_must_be_one_last_id_for_each_row_of_a_cache(rng):
+    model = small_model(rng)
+    cache = model.start_cache(model.encode([[5, 6], [7, 8]]), 3)
+    for ids in ([5], [5, 6, 7]):
+        with pytest.raises(ShapeError, match="decode_step: last_ids must be one for each of 2 rows"):
+            model.decode_step(np.array(ids), cache)
+
+
+def test_a_batch_may_have_many_sentences(rng):
+    """More than 256: up to there CPython has one object for each integer, and identity passes for equality."""
+    model, n = small_model(rng), 300
+    assert model([[5]] * n, [[1]] * n).shape == (n, 1, VOCAB_SIZE)
+    cache = model.start_cache(model.encode([[5]] * n), 1)
+    assert model.decode_step(np.full(n, 1), cache).shape == (n, VOCAB_SIZE)
 
 
 def test_a_step_needs_a_target_token(rng):

@@ -80,8 +80,6 @@ def walk_backward(tensor: Any, grad: Array, accumulate: Callable[[Any, Array], N
     summed: set[tuple[Node, int]] = set()  # sums made here, which may grow in place; others may be shared arrays
     for node in topological_order(tensor.node):
         grads = [waiting.pop((node, output), None) for output in range(node.n_outputs)]
-        if all(each is None for each in grads):
-            continue
         for source, grad_input in zip(node.inputs, node.backward(grads), strict=True):
             if not source.requires_grad:
                 continue

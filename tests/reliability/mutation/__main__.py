@@ -40,7 +40,7 @@ def run(folders: tuple[str, ...], survivors: bool, budget: float) -> None:
     results, selection = read_results(), Selection.read()
     if survivors:
         equivalent = read_equivalent()
-        todo = [mutant for mutant, each in results.items() if each.status != "caught" and mutant not in equivalent]
+        todo = [mutant for mutant, each in results.items() if each.status == "survived" and mutant not in equivalent]
     else:
         todo = [mutant for mutant in all_mutants(folders) if mutant not in results]
     for name in ("matplotlib.pyplot", "torch"):  # once, not in each child

@@ -4,7 +4,9 @@ import ast
 import json
 import sys
 import time
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import asdict, dataclass
+from functools import cache, cached_property, partial
 from pathlib import Path
 
 import pytest
@@ -36,6 +38,11 @@ class Selection:
             content["lines"][file] = {int(number): tests for number, tests in found.items()}
         return cls(**content)
 
+    @cached_property
+    def breadth(self) -> Counter:
+        """How many lines each test executes: the fewer, the more direct is what it says of one of them."""
+        return Counter(test for found in self.lines.values() for tests in found.values() for test in tests)
+
     def files(self) -> list[str]:
         return sorted({test.split("::")[0] for test in self.seconds})
 
@@ -43,21 +50,22 @@ class Selection:
         """Choose these no more: they fail without a mutant."""
         for test in tests:
             self.seconds.pop(test, None)
-        FILE.write_text(json.dumps(vars(self) | {"verified": True}))
+        FILE.write_text(json.dumps(asdict(self) | {"verified": True}))
 
     def tests_of(self, file: str, place: range, budget: float) -> list[str]:
-        """The tests that execute the statement around these lines (from 0), the fastest first.
+        """The tests that execute the statement around these lines (from 0), the fastest and most direct first.
 
-        A statement that is executed on import, such as a constant, has the tests that execute any line of the file.
+        A statement that is executed on import, such as a constant, has the tests that execute any function of the file,
+        or all tests.
 
         budget: CPU seconds that they take in all, at most
         """
         source, lines = Path(file).read_text(), self.lines.get(file, {})
         found = self._executing(lines, statement_lines(source, place.start + 1))
         if not found and not body_lines(source, place.start + 1):
-            found = self._executing(lines, lines) or set(self.seconds)
+            found = self._executing(lines, filter(partial(body_lines, source), lines)) or set(self.seconds)
         chosen, total = [], 0.0
-        for test in sorted(found, key=lambda test: (self.seconds[test], test)):
+        for test in sorted(found, key=lambda test: (self.seconds[test] * self.breadth[test], test)):
             total += self.seconds[test]
             if total > budget:
                 break
@@ -94,6 +102,7 @@ def statement_lines(source: str, number: int) -> range:
     return best
 
 
+@cache
 def body_lines(source: str, number: int) -> range:
     """The lines of the body of the function around a line, the outermost; an empty range outside of functions."""
     bodies = [
@@ -163,4 +172,4 @@ def measure(arguments: list[str]) -> None:
             fit = {name for name in names if name in seconds or name.endswith("::") or not name}
             found[number] = sorted({*found.get(number, ()), *fit})
     FILE.parent.mkdir(parents=True, exist_ok=True)
-    FILE.write_text(json.dumps(vars(Selection(seconds, lines))))
+    FILE.write_text(json.dumps(asdict(Selection(seconds, lines))))
