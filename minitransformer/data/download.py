@@ -11,7 +11,7 @@ from pathlib import Path
 
 from minitransformer.data.registry import DataFile, DataSet
 from minitransformer.data.unpacking import progress_bar, sha256_of, unpack
-from minitransformer.errors import DownloadError
+from minitransformer.errors import DownloadError, quoted
 from minitransformer.files import read_bounded, staging_folder, write_atomically
 
 SUMS, MAX_SUMS = "SHA256SUMS", 1 << 20
@@ -157,9 +157,10 @@ def _receive(response: http.client.HTTPResponse, part: Path, start: int, address
             complete = total is None or out.tell() >= total
         got = out.tell()
     if not complete:
+        wanted = quoted(total, 60) if total else "unknown"
         raise DownloadError(
-            f"{address}: the connection was interrupted after {got} of {total or 'unknown'} bytes; "
-            "run the same command again to resume the download"
+            f"{address}: the connection was interrupted after {got} of {wanted} bytes; run the same command again to "
+            "resume the download"
         )
 
 

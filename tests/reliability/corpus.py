@@ -146,6 +146,10 @@ CORPUS: dict[str, tuple[str, Recipe]] = {
         "answers",
         lambda _, folder: answer("HTTP/1.1 416 x\nContent-Range: bytes */0", folder),
     ),
+    "a Content-Length of 1,000 digits": (
+        "answers",
+        lambda _, folder: answer(f"{OK}\nContent-Length: {10**999}", folder),
+    ),
     "a redirection to no address": ("answers", lambda _, folder: answer(f"{FOUND}\nLocation: http://[", folder)),
     "a reason phrase of control characters": ("answers", lambda _, folder: answer("HTTP/1.1 404 \x1b[31m\x07", folder)),
     # configs and settings
