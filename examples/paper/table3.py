@@ -57,7 +57,7 @@ PAPER = {
     "E": (4.92, 25.7, None),
     "big": (4.33, 26.4, 213),
 }
-"""(perplexity per word piece, BLEU, millions of parameters) of each row  [Table 3, newstest2013]."""
+"""(perplexity per token, BLEU, millions of parameters) of each row  [Table 3, newstest2013]."""
 
 SCALE = 4
 """The paper's widths are divided by this."""

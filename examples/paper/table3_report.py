@@ -116,7 +116,7 @@ def draw_deltas(results: Sequence[dict], paper: Mapping[str, tuple]) -> "Figure"
         axes.annotate(row, (published, measured), xytext=(5, 4), textcoords="offset points")
     axes.axhline(0, color="#999999", linewidth=0.8)
     axes.axvline(0, color="#999999", linewidth=0.8)
-    axes.set_xlabel("the paper: log-perplexity minus base's, nats per word piece")
+    axes.set_xlabel("the paper: log-perplexity minus base's, nats per token")
     axes.set_ylabel("class scale: log-perplexity minus base's, nats per token")
     axes.set_title("Table 3: every variation against the base model")
     return figure
