@@ -104,7 +104,8 @@ def test_ranks_train_on_token_ids_and_ctrl_c_ends_them_with_a_checkpoint(system,
         until = time.monotonic() + 60
         while not list(tmp_path.glob("run/checkpoints/*.npz")) and time.monotonic() < until:
             time.sleep(0.05)
-        for pid in family(launch.pid):  # a console of Windows, as a terminal, sends Ctrl-C to all its processes
+        # A console of Windows sends Ctrl-C to all its processes, a terminal only to those of launch's own session.
+        for pid in family(launch.pid) if system == "win32" else [launch.pid]:
             os.kill(pid, signal.SIGINT)
         text = launch.communicate(timeout=60)[0].decode()
     assert launch.returncode == 130 and "stopped; the same command resumes" in text, text

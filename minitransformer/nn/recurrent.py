@@ -39,7 +39,7 @@ class RecurrentEncoder(Module):
     def __call__(self, x: Tensor, mask: Array, dropout: DropoutMasks | None = None) -> Tensor:
         """x, y: (B, S, d_model)   mask: (B, S), True = a token"""
         for forwards, backwards in self.layers:
-            x = with_dropout(x, self.p_drop, dropout)
+            x = apply_dropout(x, self.p_drop, dropout)
             zero = Tensor(get_array_module(x.data).zeros((len(x), x.shape[2] // 2), x.dtype))
             x = functions.concatenate([forwards(x, zero, mask), backwards(x, zero, mask, reverse=True)])
         return x
@@ -125,7 +125,7 @@ class RecurrentDecoder(Module):
         """The last layer's h_t.   x, y: (B, T, d_model)   memory: (B, S, d_model)"""
         start = last_state(memory)
         for layer in self.layers:
-            x = layer(with_dropout(x, self.p_drop, dropout), start)
+            x = layer(apply_dropout(x, self.p_drop, dropout), start)
         return x
 
     def outputs(
@@ -133,9 +133,9 @@ class RecurrentDecoder(Module):
     ) -> Tensor:
         """states, y: (B, T, d_model)   mask: (B, 1, S)   source: what ``attention.source`` gave"""
         both = functions.concatenate([self.attention(states, mask, *source), states])  # (B, T, 2 * d_model)
-        return with_dropout(functions.tanh(functions.linear(both, self.w_c)), self.p_drop, dropout)
+        return apply_dropout(functions.tanh(functions.linear(both, self.w_c)), self.p_drop, dropout)
 
 
-def with_dropout(x: Tensor, p_drop: float, dropout: DropoutMasks | None) -> Tensor:
+def apply_dropout(x: Tensor, p_drop: float, dropout: DropoutMasks | None) -> Tensor:
     """Dropout between layers, not from step to step      [Zaremba et al. 2014]"""
     return functions.dropout(x, keep=keep_mask(dropout, "dropout", x.shape, p_drop, x), p_drop=p_drop)
