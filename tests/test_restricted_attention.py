@@ -133,5 +133,6 @@ def test_a_mask_is_boolean_and_has_one_row_for_all_queries(rng):
     x = Tensor(rng.standard_normal((1, 1, 4, 2)))
     with pytest.raises(ShapeError, match="restricted_attention: mask must be boolean"):
         functions.restricted_attention(x, x, x, window=(1, 1), mask=np.zeros((1, 4)))
-    with pytest.raises(ShapeError, match="mask must have one row for all queries, got shape .4, 4."):
-        functions.restricted_attention(x, x, x, window=(1, 1), mask=np.ones((4, 4), bool))
+    for shape in ((4, 4), (1, 1, 4, 4)):
+        with pytest.raises(ShapeError, match="mask must have one row for all queries, got shape .*4, 4."):
+            functions.restricted_attention(x, x, x, window=(1, 1), mask=np.ones(shape, bool))

@@ -177,6 +177,19 @@ def test_a_line_of_megabytes_is_refused_without_encoding_all_of_it(checkpoint, m
     assert max(lengths) < 100_000
 
 
+@pytest.mark.parametrize(
+    ("max_positions", "max_input_length", "longest"), [(10, 30, 9), (10, 10, 9), (11, 10, 10), (40, 10, 10)]
+)
+def test_the_longest_line_fits_both_the_positions_and_the_limit(checkpoint, max_positions, max_input_length, longest):
+    """EOS takes a position, and the limit does not count it."""
+    tokenizer = Tokenizer.train(LINES * 3, 40, mode="words")
+    model = sharp_model(3, vocab_size=tokenizer.vocab_size, positions="learned", max_positions=max_positions)
+    config = TranslationConfig(beam_size=1, max_extra=0, max_input_length=max_input_length)
+    assert translate_lines(model, tokenizer, ["a " * longest], config)
+    with pytest.raises(ShapeError, match=f"translate: line 1 must have at most {longest} tokens"):
+        translate_lines(model, tokenizer, ["a " * (longest + 1)], config)
+
+
 def test_spaces_do_not_make_a_line_too_long(checkpoint):
     tokenizer = Tokenizer.train(LINES * 3, 40, mode="words")
     model = sharp_model(3, vocab_size=tokenizer.vocab_size)

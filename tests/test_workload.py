@@ -1,6 +1,7 @@
 """What a kind of model says it computes and keeps is what a step of it computes and keeps."""
 
 import math
+import tomllib
 import tracemalloc
 from collections import Counter
 
@@ -22,6 +23,7 @@ RECURRENT = {"kind": "recurrent", "n_layers": 3, "d_model": 12}
 STACKS = {"n_layers": 3, "d_model": 12, "d_ff": 20, "n_heads": 2}
 KINDS = {
     "transformer": STACKS,
+    "transformer, from a file": STACKS | tomllib.loads('encoder = "self_attention"'),
     "convolution": STACKS | {"encoder": "convolution", "kernel_size": 3},
     "language model": STACKS | {"kind": "language_model"},
     **{f"recurrent, {attention}": RECURRENT | {"attention": attention} for attention in ("none", "dot", "additive")},
@@ -96,7 +98,8 @@ def test_a_position_attends_to_no_more_than_its_window(length):
     config = ModelConfig(vocab_size=40, attention_window=4, **STACKS)
     of_source, of_target, across = Transformer.workload(config, length, length + 3).attentions
     for found, n, window in ((of_source, length, (4, 4)), (of_target, length + 3, (4, 0))):
-        assert found == (3, n, n, neighbourhood(n, window, np).sum(axis=1).max())
+        allowed = neighbourhood(n, window, np)
+        assert allowed.dtype == bool and found == (3, n, n, allowed.sum(axis=1).max())
     assert across == (3, length + 3, length, length)
 
 
