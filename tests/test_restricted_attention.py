@@ -20,7 +20,7 @@ from minitransformer.planning import batch_flops
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_the_kernel_is_attention_under_a_banded_mask(seed, relative_error):
+def test_rule_and_kernel_are_attention_under_a_banded_mask(seed, relative_error):
     """Any length, any window, any padding."""
     rng = np.random.default_rng(seed)
     length, window = int(rng.integers(1, 90)), tuple(map(int, rng.integers(0, 45, 2)))
@@ -28,9 +28,11 @@ def test_the_kernel_is_attention_under_a_banded_mask(seed, relative_error):
     tokens = padding(length, int(rng.integers(1, length + 1)))[:, None, None]
     banded = {"mask": neighbourhood(length, window, np) & tokens}
     expected, grads_y = outputs_and_gradients(attention, (q, k, v), banded, rng)
-    found, _ = outputs_and_gradients(kernel, (q, k, v), {"window": window, "mask": tokens}, rng, grads_y)
-    for ours, wanted in zip(found, expected, strict=True):
-        assert relative_error(ours, wanted) < 1e-12
+    for rule in (kernel, restricted_attention):
+        with np.errstate(divide="raise"):
+            found, _ = outputs_and_gradients(rule, (q, k, v), {"window": window, "mask": tokens}, rng, grads_y)
+        for ours, wanted in zip(found, expected, strict=True):
+            assert relative_error(ours, wanted) < 1e-12
 
 
 def test_a_position_outside_of_the_window_changes_no_output(rng):

@@ -79,6 +79,11 @@ def test_of_no_vectors_there_are_no_norms(shape):
     assert functions.residual_dropout_norm(ones(*shape), ones(*shape), ones(4), ones(4)).shape == shape
 
 
+@pytest.mark.parametrize("shape", [(0, 3, 4), (0, 2, 3, 4), (2, 0, 3, 4)], ids=str)
+def test_attention_of_no_sentences_or_heads_is_empty(shape):
+    assert functions.attention(*[ones(*shape)] * 3).shape == shape
+
+
 def test_heads_may_be_wide():
     assert functions.split_heads(ones(1, 2, 600), n_heads=2, widths=(300,)).shape == (1, 2, 2, 300)
 
