@@ -20,7 +20,7 @@ from minitransformer.planning import batch_flops
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_rule_and_kernel_are_attention_under_a_banded_mask(seed, relative_error):
+def test_the_kernel_is_attention_under_a_banded_mask(seed, relative_error):
     """Any length, any window, any padding."""
     rng = np.random.default_rng(seed)
     length, window = int(rng.integers(1, 90)), tuple(map(int, rng.integers(0, 45, 2)))
