@@ -73,7 +73,7 @@ def test_blocks_of_any_size_hold_the_translations_of_all_lines_in_order(checkpoi
         assert len(blocks) > 5 or batches > 1
 
 
-def test_blocks_grow_from_8_batches_to_64(checkpoint, rng):
+def test_blocks_grow_from_8_batches_to_64(checkpoint, rng, capsys):
     """Each has twice as many as the one before, and ends with the line that fills its last batch."""
     model, tokenizer = load_model(checkpoint)
     lines = rng.choice(["a", "a a", "a cat"], 500).tolist()
@@ -86,6 +86,7 @@ def test_blocks_grow_from_8_batches_to_64(checkpoint, rng):
         assert sum(tokens[:-1]) < size <= sum(tokens)
         begin += len(block)
     assert len(blocks) > len(sizes)
+    assert capsys.readouterr().err == ""  # no progress bar unless one is asked for
 
 
 def test_blocks_read_no_more_of_an_endless_input_than_they_need(checkpoint):
