@@ -97,9 +97,9 @@ def test_dropout_keeps_exactly_the_planned_masks(kind, lengths):
 @pytest.mark.parametrize("length", [1, 2, 5, 9, 30])
 def test_a_position_attends_to_no_more_than_its_window(length):
     """Of all positions the one that attends to most counts."""
-    config = ModelConfig(vocab_size=40, attention_window=4, **STACKS)
+    config = ModelConfig(vocab_size=40, attention_window=5, **STACKS)
     of_source, of_target, across = Transformer.workload(config, length, length + 3).attentions
-    for found, n, window in ((of_source, length, (4, 4)), (of_target, length + 3, (4, 0))):
+    for found, n, window in ((of_source, length, (5, 5)), (of_target, length + 3, (5, 0))):
         allowed = neighbourhood(n, window, np)
         assert allowed.dtype == bool and found == (3, n, n, allowed.sum(axis=1).max())
     assert across == (3, length + 3, length, length)
