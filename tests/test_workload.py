@@ -4,6 +4,7 @@ import math
 import tomllib
 import tracemalloc
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -29,6 +30,7 @@ KINDS = {
     "convolution": STACKS | {"encoder": "convolution", "kernel_size": 3},
     "language model": STACKS | {"kind": "language_model"},
     **{f"recurrent, {each}": RECURRENT | tomllib.loads(f"attention = '{each}'") for each in ATTENTIONS},
+    "recurrent, one layer": RECURRENT | {"n_layers": 1},
 }
 every_kind = pytest.mark.parametrize("kind", KINDS)
 every_length = pytest.mark.parametrize("lengths", [(5, 7), (21, 3), (4, 26), (33, 18)], ids=str)
@@ -83,6 +85,40 @@ def test_a_pair_of_source_and_target_position_keeps_what_is_planned(kind):
         found += sign * kept_of_a_sentence(config, src_length, tgt_length)
         planned += sign * plan(config, Shape(1, src_length, tgt_length)).activations
     assert planned == np.dtype(config.dtype).itemsize * found
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if "recurrent" in kind])
+@pytest.mark.parametrize("longer", [(1, 0), (0, 1)], ids=("source", "target"))
+def test_each_position_of_a_recurrent_model_keeps_what_is_planned(kind, longer):
+    """Exactly: the difference that one more position makes."""
+    config, lengths = config_of(kind), (9, 14)
+    more = tuple(length + extra for length, extra in zip(lengths, longer, strict=True))
+    found = kept_of_a_sentence(config, *more) - kept_of_a_sentence(config, *lengths)
+    planned = plan(config, Shape(1, *more)).activations - plan(config, Shape(1, *lengths)).activations
+    assert planned == np.dtype(config.dtype).itemsize * found
+
+
+@every_kind
+def test_no_positions_keep_nothing(kind):
+    assert plan(config_of(kind), Shape(3, 0, 0)).activations == 0
+
+
+@every_kind
+def test_a_loss_depends_on_the_source_if_the_model_says_that_it_reads_it(kind):
+    model, batch = build_model(config_of(kind)), batch_of_shape(config_of(kind), Shape(2, 5, 6))
+    other = replace(batch, src=batch.src[::-1])
+    assert (model.loss(batch)[0].item() != model.loss(other)[0].item()) == model.reads_source
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if "n_heads" in KINDS[kind] and "language" not in kind])
+def test_every_attention_of_the_workload_has_its_map(kind):
+    config, (src_length, tgt_length) = config_of(kind), (5, 7)
+    batch = batch_of_shape(config, Shape(2, src_length, tgt_length))
+    maps = build_model(config).attention_maps(batch.src, batch.tgt_in)
+    planned = Counter()
+    for layers, queries, keys, _ in Transformer.workload(config, src_length, tgt_length).attentions:
+        planned[2, config.n_heads, queries, keys] += layers
+    assert Counter(weights.shape for weights in maps.values()) == planned
 
 
 @every_kind
