@@ -73,22 +73,6 @@ def test_blocks_of_any_size_hold_the_translations_of_all_lines_in_order(checkpoi
         assert len(blocks) > 5 or batches > 1
 
 
-def test_blocks_grow_from_8_batches_to_64(checkpoint, rng, capsys):
-    """Each has twice as many as the one before, and ends with the line that fills its last batch."""
-    model, tokenizer = load_model(checkpoint)
-    lines = rng.choice(["a", "a a", "a cat"], 500).tolist()
-    config = TranslationConfig(beam_size=1, max_extra=0, batch_tokens=4)
-    blocks = list(translate_blocks(model, tokenizer, iter(lines), config))
-    assert sum(map(len, blocks)) == len(lines)
-    sizes, begin = [4 * batches for batches in (8, 16, 32, 64, 64)], 0
-    for block, size in zip(blocks, sizes, strict=False):
-        tokens = [len(tokenizer.encode(line)) + 1 for line in lines[begin : begin + len(block)]]  # EOS is one
-        assert sum(tokens[:-1]) < size <= sum(tokens)
-        begin += len(block)
-    assert len(blocks) > len(sizes)
-    assert capsys.readouterr().err == ""  # no progress bar unless one is asked for
-
-
 def test_blocks_read_no_more_of_an_endless_input_than_they_need(checkpoint):
     model, tokenizer = load_model(checkpoint)
     for line in ("a cat", ""):

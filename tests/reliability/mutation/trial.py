@@ -10,16 +10,20 @@ import importlib
 import inspect
 import os
 import resource
+import shutil
 import signal
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from importlib.machinery import SourceFileLoader
 from importlib.util import spec_from_file_location
 from itertools import pairwise
+from multiprocessing import get_context
 from pathlib import Path
 from types import CodeType
+from typing import TypeVar
 
 import pytest
 
@@ -30,9 +34,10 @@ WALL_SECONDS = 15
 """For each second of CPU time: a mutant that waits forever uses none."""
 MEMORY = 2 << 30
 """Bytes that a mutant may take besides what is loaded."""
-OPTIONS = ["-q", "-s", "-p", "no:cacheprovider", "--no-header", "--tb=no", "--basetemp=runs/mutation/tmp"]
+OPTIONS = ["-q", "-s", "-p", "no:cacheprovider", "--no-header", "--tb=no"]
 
 Report = Callable[[str], None]
+T, R = TypeVar("T"), TypeVar("R")
 
 
 class Trials:
@@ -79,12 +84,14 @@ def in_child(work: Callable[[Report], int], seconds: int) -> tuple[str, str, flo
     work: returns an exit code as pytest's
     """
     reader, writer = os.pipe()
+    folder = tempfile.mkdtemp()
     if (child := os.fork()) == 0:
         code = 3
         try:
             resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
-            loaded = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+            loaded = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[0]) * resource.getpagesize()
             resource.setrlimit(resource.RLIMIT_AS, (loaded + MEMORY, loaded + MEMORY))
+            os.environ["PYTEST_DEBUG_TEMPROOT"] = folder  # of the tests' temporary files
             for stream in range(3):
                 os.dup2(os.open(os.devnull, os.O_RDWR), stream)
             code = int(work(lambda test: os.write(writer, f"{test}\n".encode())))
@@ -97,7 +104,8 @@ def in_child(work: Callable[[Report], int], seconds: int) -> tuple[str, str, flo
             os.kill(child, signal.SIGKILL)
             late = True
         time.sleep(0.003)
-    with open(reader) as pipe:
+    shutil.rmtree(folder, ignore_errors=True)
+    with open(reader, encoding="utf-8") as pipe:
         reported = pipe.read().rstrip()
     code, used = os.waitstatus_to_exitcode(ended[1]), ended[2].ru_utime + ended[2].ru_stime
     # The child ends with INTERNAL_ERROR where its tests cannot be run at all: that must not count as caught.
@@ -105,6 +113,22 @@ def in_child(work: Callable[[Report], int], seconds: int) -> tuple[str, str, flo
         raise RuntimeError("the tests of a mutant could not be run; measure the coverage again")
     status = "timeout" if late or code == -signal.SIGXCPU else "caught" if code else "survived"
     return status, reported or (f"exit code {code}" if code else ""), used
+
+
+def in_parallel(work: Callable[[T], R], values: Iterable[T], workers: int) -> Iterator[tuple[T, R]]:
+    """Each value with ``work(value)``, as they are done, by forked processes."""
+    with get_context("fork").Pool(workers, _set_work, (work,)) as pool:
+        yield from pool.imap_unordered(_value_and_result, values)
+
+
+def _set_work(work: Callable) -> None:
+    """In a process of the pool, which cannot be sent a nested function."""
+    global _work
+    _work = work
+
+
+def _value_and_result(value: T) -> tuple[T, R]:
+    return value, _work(value)
 
 
 def replace_code(mutant: Mutant) -> None:
@@ -115,7 +139,8 @@ def replace_code(mutant: Mutant) -> None:
         function = inspect.unwrap(getattr(function, "fget", None) or getattr(function, "__func__", function))
         if inspect.isfunction(function):
             break
-    codes = [compile(mutant.apply(Path(mutant.file).read_text()), function.__code__.co_filename, "exec")]
+    source = Path(mutant.file).read_text(encoding="utf-8")
+    codes = [compile(mutant.apply(source), function.__code__.co_filename, "exec")]
     for code in codes:
         codes.extend(each for each in code.co_consts if isinstance(each, CodeType))
     function.__code__ = next(code for code in codes if code.co_qualname == function.__qualname__)
@@ -126,7 +151,7 @@ class MutatedFile(SourceFileLoader):
 
     def __init__(self, mutant: Mutant):
         path = Path(mutant.file)
-        self.source = mutant.apply(path.read_text())
+        self.source = mutant.apply(path.read_text(encoding="utf-8"))
         super().__init__(_module_name(path), str(path.resolve()))
 
     def get_code(self, fullname: str) -> CodeType:
