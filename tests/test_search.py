@@ -90,6 +90,16 @@ def test_early_stop_never_changes_the_answer_and_saves_work(n_best, alpha, rng):
         assert rows[True] < rows[False]
 
 
+def test_search_goes_on_while_the_last_of_the_n_best_may_change():
+    """After two steps three outputs have ended, and the third, B with 0.05, is not the answer: B A has 0.09."""
+    (a, b), table = (4, 5), np.full((V, V), -1e9)
+    table[BOS, [EOS, a, b]] = np.log([0.5, 0.3, 0.2])
+    table[a, [EOS, b]], table[b, [EOS, a]] = np.log([0.6, 0.4]), np.log([0.25, 0.75])
+    (found,) = beam_search(ChainModel(table), random_sources(0, (2,)), beam_size=6, n_best=3, alpha=0.0)
+    assert [h.ids for h in found] == [[], [a], [b, a]]
+    np.testing.assert_allclose(np.exp([h.score for h in found]), [0.5, 0.18, 0.09])
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_n_best_are_sorted_distinct_and_begin_with_the_best(seed):
     model, src = sharp_model(seed), random_sources(seed, (2, 5, 3))

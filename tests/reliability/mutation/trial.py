@@ -15,7 +15,8 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import partial
 from importlib.machinery import SourceFileLoader
 from importlib.util import spec_from_file_location
@@ -57,19 +58,22 @@ class Trials:
             self.failed(report.nodeid)
 
     def failing(self, tests: list[str], seconds: int) -> list[str]:
-        """Which of the tests fail without a mutant, run in this order in one process."""
-        return in_child(lambda report: self._run(tests, report), seconds)[1].splitlines()
+        """Which of the tests fail without a mutant, in this order in one process: as loaded, or imported anew."""
+        runs = (partial(run, tests) for run in (self._run, _import_and_run))
+        return [test for run in runs for test in in_child(run, seconds)[1].splitlines()]
 
     def of(self, mutant: Mutant, tests: list[str], fresh: bool) -> tuple[str, str, float]:
         """(caught, survived or timeout; the test that failed; CPU seconds)
 
         fresh: whether everything must be imported anew
         """
-        return in_child(partial(_import_and_run if fresh else self._replace_and_run, mutant, tests), CPU_SECONDS)
 
-    def _replace_and_run(self, mutant: Mutant, tests: list[str], report: Report) -> int:
-        replace_code(mutant)
-        return self._run(tests, partial(_report_and_exit, report))
+        def work(report: Report) -> int:
+            put_in_place, run = (import_mutated, _import_and_run) if fresh else (replace_code, self._run)
+            put_in_place(mutant)
+            return run(tests, partial(_report_and_exit, report))
+
+        return in_child(work, CPU_SECONDS)
 
     def _run(self, tests: list[str], report: Report) -> int:
         self.failed = report
@@ -115,10 +119,15 @@ def in_child(work: Callable[[Report], int], seconds: int) -> tuple[str, str, flo
     return status, reported or (f"exit code {code}" if code else ""), used
 
 
-def in_parallel(work: Callable[[T], R], values: Iterable[T], workers: int) -> Iterator[tuple[T, R]]:
+def in_parallel(work: Callable[[T], R], values: list[T], workers: int) -> Iterator[tuple[T, R]]:
     """Each value with ``work(value)``, as they are done, by forked processes."""
-    with get_context("fork").Pool(workers, _set_work, (work,)) as pool:
-        yield from pool.imap_unordered(_value_and_result, values)
+    pool = ProcessPoolExecutor(workers, get_context("fork"), _set_work, (work,))
+    try:
+        running = {pool.submit(_do_work, value): value for value in values}
+        for done in as_completed(running):
+            yield running[done], done.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _set_work(work: Callable) -> None:
@@ -127,8 +136,8 @@ def _set_work(work: Callable) -> None:
     _work = work
 
 
-def _value_and_result(value: T) -> tuple[T, R]:
-    return value, _work(value)
+def _do_work(value: T) -> R:
+    return _work(value)
 
 
 def replace_code(mutant: Mutant) -> None:
@@ -164,8 +173,13 @@ class MutatedFile(SourceFileLoader):
         return spec_from_file_location(fullname, self.path, loader=self, submodule_search_locations=folders)
 
 
+def import_mutated(mutant: Mutant) -> None:
+    """Have the mutant imported in place of its module, from now on."""
+    sys.meta_path.insert(0, MutatedFile(mutant))
+
+
 class Chosen:
-    """The pytest plugin that runs these tests in this order, until one fails."""
+    """The pytest plugin that runs these tests in this order and reports those that fail."""
 
     def __init__(self, tests: list[str], report: Report):
         self.place, self.report = {test: i for i, test in enumerate(tests)}, report
@@ -177,15 +191,14 @@ class Chosen:
 
     def pytest_runtest_logreport(self, report) -> None:
         if report.failed:
-            _report_and_exit(self.report, report.nodeid)
+            self.report(report.nodeid)
 
 
-def _import_and_run(mutant: Mutant, tests: list[str], report: Report) -> int:
+def _import_and_run(tests: list[str], report: Report) -> int:
     for name, module in list(sys.modules.items()):
         is_ours = (getattr(module, "__file__", None) or "").startswith(str(Path.cwd()))
         if is_ours and not name.startswith(("tests.reliability", "__main__")):
             del sys.modules[name]
-    sys.meta_path.insert(0, MutatedFile(mutant))
     return pytest.main([*OPTIONS, *sorted({test.split("::")[0] for test in tests})], plugins=[Chosen(tests, report)])
 
 
