@@ -120,7 +120,7 @@ def main() -> int:
     options = commands.add_parser("run")
     options.add_argument("folders", nargs="*", default=FOLDERS, help=f"of {', '.join(FOLDERS)}")
     options.add_argument("--survivors", action="store_true")
-    options.add_argument("--budget", type=float, default=5.0, help="CPU seconds of a mutant's tests, without it")
+    options.add_argument("--budget", type=float, default=5.0, help="CPU seconds of a mutant's tests, in all")
     options.add_argument("--workers", type=int, default=1, help="processes, each with a mutant at a time")
     commands.add_parser("report")
     commands.add_parser("check").add_argument("--count", type=int, default=10)
