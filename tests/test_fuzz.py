@@ -12,7 +12,7 @@ from minitransformer.errors import DataError
 from tests.reliability.corpus import CORPUS, HARMLESS
 from tests.reliability.fuzz.__main__ import add_inputs, new_record
 from tests.reliability.fuzz.readers import READERS
-from tests.reliability.fuzz.worker import Limits, Reader, chooser_of, outcomes
+from tests.reliability.fuzz.worker import Limits, Reader, outcomes, rng_of
 
 INPUTS = 180
 """Of each reader: 2,000 in all. The long run has hundreds of times as many."""
@@ -45,7 +45,7 @@ class Recipe(Reader):
     def __init__(self, reader, write):
         self.name, self.reader, self.recipe = reader.name, reader, write
 
-    def write(self, chooser, folder):
+    def write(self, rng, folder):
         self.recipe(self.reader, folder)
 
     def read(self, folder):
@@ -78,7 +78,7 @@ class Faulty(Reader):
 
     name = "faulty"
 
-    def write(self, chooser, folder):
+    def write(self, rng, folder):
         count = self.folder / "count"
         count.write_bytes((count.read_bytes() if count.exists() else b"") + b"x")
         (folder / "fault").write_text(list(FAULTS)[count.stat().st_size - 1])
@@ -99,7 +99,7 @@ class Hanging(Reader):
 
     name = "hanging"
 
-    def write(self, chooser, folder):
+    def write(self, rng, folder):
         os.mkfifo(folder / "pipe")
 
     def read(self, folder):
@@ -117,6 +117,6 @@ def test_an_input_depends_on_its_number_alone(readers, tmp_path):
         for index in (3, 5, 3):
             folder = tmp_path / f"{name}{index}{len(texts)}"
             folder.mkdir()
-            reader.write(chooser_of(name, 1, index), folder)
+            reader.write(rng_of(name, 1, index), folder)
             texts.append({path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()})
         assert texts[0] == texts[2] != texts[1], name

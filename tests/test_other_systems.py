@@ -8,7 +8,6 @@ import time
 from pathlib import Path
 
 import pytest
-
 from tests.reliability.strangers import family
 
 TESTS = Path(__file__).parent

@@ -23,10 +23,10 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+from tests.reliability.strangers import KINDS, at_work_in, attempt, listening_ports
 
 from benchmarks.common.machine import machine_facts
 from minitransformer.checkpoints import load_checkpoint
-from tests.reliability.strangers import KINDS, at_work_in, attempt, listening_ports
 
 RESULTS = Path(__file__).parent / "results"
 ROOT = Path(__file__).parents[2]
@@ -75,7 +75,7 @@ def besiege(job: subprocess.Popen, kinds: list[str], seed: int, strangers: int =
     done, rest, lock = Counter(), list(kinds), threading.Lock()
 
     def stranger(number: int) -> None:
-        chooser = random.Random(f"{seed} {number}")
+        rng = random.Random(f"{seed} {number}")
         while job.poll() is None and rest:
             ports = sorted(listening_ports(job.pid))
             if not ports:
@@ -85,12 +85,12 @@ def besiege(job: subprocess.Popen, kinds: list[str], seed: int, strangers: int =
                 kind = rest.pop() if rest else None
             if kind is None:
                 return
-            end = attempt(kind, chooser.choice(ports), chooser)
+            end = attempt(kind, rng.choice(ports), rng)
             with lock:
                 done[kind, end] += 1
                 if end == "refused":
                     rest.insert(0, kind)
-            time.sleep(chooser.uniform(0, 0.1))
+            time.sleep(rng.uniform(0, 0.1))
 
     threads = [threading.Thread(target=stranger, args=(number,)) for number in range(strangers)]
     for thread in threads:

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from .readers import READERS
-from .worker import Limits, chooser_of, outcomes
+from .worker import Limits, outcomes, rng_of
 
 CHUNK = 2000
 """Inputs of one process, after which the results are written."""
@@ -92,7 +92,7 @@ def add_inputs(record: dict, reader, seed: int, last: int, folder: Path, keep: P
 def repeat(name: str, seed: int, number: int, folder: Path) -> int:
     """One input, read in this process without limits: a debugger may be attached."""
     reader, place = READERS[name](_new(folder / "valid")), _new(folder / "input")
-    reader.write(chooser_of(name, seed, number), place)
+    reader.write(rng_of(name, seed, number), place)
     for path in sorted(place.rglob("*")):
         print(path, path.stat().st_size if path.is_file() else "", file=sys.stderr)
     reader.read(place)

@@ -27,10 +27,10 @@ class Answers(Reader):
         HEAD % b"302 Found" + b"Location: http://here/other\r\nContent-Length: 0\r\n\r\n",
     )
 
-    def write(self, chooser: Random, folder: Path) -> None:
-        change = chooser.choice((damaged, damaged_text))
-        (folder / "answer").write_bytes(change(chooser, chooser.choice(self.VALID), chooser.choice(self.VALID)))
-        if chooser.random() < 0.5:
+    def write(self, rng: Random, folder: Path) -> None:
+        change = rng.choice((damaged, damaged_text))
+        (folder / "answer").write_bytes(change(rng, rng.choice(self.VALID), rng.choice(self.VALID)))
+        if rng.random() < 0.5:
             (folder / "x.part").write_bytes(b"0123")
 
     def read(self, folder: Path) -> None:

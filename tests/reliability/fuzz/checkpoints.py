@@ -55,14 +55,14 @@ class Checkpoints(Reader):
             self.valid.append(path.read_bytes())
             self.loaded.append(load_checkpoint(path))
 
-    def write(self, chooser: Random, folder: Path) -> None:
-        valid, other = chooser.sample(self.valid, 2)
-        data = damaged_checkpoint(chooser, valid, other)
+    def write(self, rng: Random, folder: Path) -> None:
+        valid, other = rng.sample(self.valid, 2)
+        data = damaged_checkpoint(rng, valid, other)
         folder = folder / "checkpoints"
         folder.mkdir()
         (folder / NAME).write_bytes(data)
-        if chooser.random() < 0.05:
-            (folder / chooser.choice(OTHER_NAMES)).write_bytes(valid)
+        if rng.random() < 0.05:
+            (folder / rng.choice(OTHER_NAMES)).write_bytes(valid)
 
     def read(self, folder: Path) -> None:
         path = folder / "checkpoints" / NAME

@@ -31,8 +31,8 @@ class TokenizerFile(Reader):
         options = [("bytes", 270), ("words", 100)]
         self.valid = [Tokenizer.train(LINES * 2, size, mode).dumps().encode() for mode, size in options]
 
-    def write(self, chooser: Random, folder: Path) -> None:
-        (folder / "bpe.txt").write_bytes(changed(chooser, self.valid))
+    def write(self, rng: Random, folder: Path) -> None:
+        (folder / "bpe.txt").write_bytes(changed(rng, self.valid))
 
     def read(self, folder: Path) -> None:
         tokenizer = Tokenizer.load(folder / "bpe.txt")
@@ -56,8 +56,8 @@ class Merges(Reader):
         super().__init__(folder)
         self.valid = [codes_of(Tokenizer.train(LINES * 2, size, "words")).encode() for size in (90, 120)]
 
-    def write(self, chooser: Random, folder: Path) -> None:
-        (folder / "bpe.codes").write_bytes(changed(chooser, self.valid))
+    def write(self, rng: Random, folder: Path) -> None:
+        (folder / "bpe.codes").write_bytes(changed(rng, self.valid))
 
     def read(self, folder: Path) -> None:
         text = read_text(folder / "bpe.codes")
@@ -88,8 +88,8 @@ class Toml(Reader):
         b'model = {d_model = 32, n_heads = 2}\ndata.max_length = 100\n\n[training]\n"updates" = 0x10\n',
     )
 
-    def write(self, chooser: Random, folder: Path) -> None:
-        (folder / "run.toml").write_bytes(changed(chooser, self.VALID))
+    def write(self, rng: Random, folder: Path) -> None:
+        (folder / "run.toml").write_bytes(changed(rng, self.VALID))
 
     def read(self, folder: Path) -> None:
         assert_sound(Config.load(folder / "run.toml"))
@@ -105,8 +105,8 @@ class Settings(Reader):
         b"execution.device=cpu".split(b"|")
     )
 
-    def write(self, chooser: Random, folder: Path) -> None:
-        words = [changed(chooser, self.VALID) for _ in range(chooser.randint(1, 3))]
+    def write(self, rng: Random, folder: Path) -> None:
+        words = [changed(rng, self.VALID) for _ in range(rng.randint(1, 3))]
         (folder / "words").write_bytes(b"\0".join(word.replace(b"\0", b"") for word in words))  # no argument has a NUL
 
     def read(self, folder: Path) -> None:
@@ -132,17 +132,17 @@ class ParallelText(Reader):
     )
     PACKED = {"": bytes, ".gz": lambda data: gzip.compress(data, 1), ".xz": lambda data: lzma.compress(data, preset=0)}
 
-    def write(self, chooser: Random, folder: Path) -> None:
+    def write(self, rng: Random, folder: Path) -> None:
         for side in ("src", "tgt"):
-            suffix = chooser.choice(("", "", "", ".gz", ".gz", ".xz"))
-            where, text = chooser.random(), chooser.choice(self.VALID)
+            suffix = rng.choice(("", "", "", ".gz", ".gz", ".xz"))
+            where, text = rng.random(), rng.choice(self.VALID)
             if where < 0.4:  # the sums of the archive are right
-                text = changed(chooser, self.VALID)
-            if suffix and chooser.random() < 0.001:
-                text += chooser.choice((b"a", b"a\n")) * (4 << 20)
+                text = changed(rng, self.VALID)
+            if suffix and rng.random() < 0.001:
+                text += rng.choice((b"a", b"a\n")) * (4 << 20)
             packed = self.PACKED[suffix](text)
             if suffix and where > 0.6:
-                packed = damaged(chooser, packed, self.PACKED[chooser.choice((".gz", ".xz"))](text))
+                packed = damaged(rng, packed, self.PACKED[rng.choice((".gz", ".xz"))](text))
             (folder / f"{side}.txt{suffix}").write_bytes(packed)
 
     def read(self, folder: Path) -> None:

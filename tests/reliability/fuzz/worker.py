@@ -44,7 +44,7 @@ class Reader(ABC):
         self.folder = folder
 
     @abstractmethod
-    def write(self, chooser: Random, folder: Path) -> None:
+    def write(self, rng: Random, folder: Path) -> None:
         """Write a damaged input into the empty ``folder``."""
 
     @abstractmethod
@@ -67,7 +67,7 @@ class Outcome:
     memory: int = 0
 
 
-def chooser_of(reader: str, seed: int, index: int) -> Random:
+def rng_of(reader: str, seed: int, index: int) -> Random:
     """The random numbers of an input, which depend on nothing else."""
     return Random(f"{reader} {seed} {index}")
 
@@ -118,7 +118,7 @@ def _work(reader: Reader, seed: int, indices: range, folder: Path, report: int, 
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
             os.chdir(folder)
-            reader.write(chooser_of(reader.name, seed, index), folder)
+            reader.write(rng_of(reader.name, seed, index), folder)
             noticed.clear()
             with hook.watching(noticed):
                 outcome = _read(reader, folder, index, limits)

@@ -6,9 +6,9 @@ import threading
 from pathlib import Path
 
 import pytest
+from tests.reliability.strangers import KINDS, attempt
 
 from tests.reliability import network
-from tests.reliability.strangers import KINDS, attempt
 
 
 @pytest.mark.skipif(not Path("/proc/net/tcp").is_file(), reason="this system has no /proc")

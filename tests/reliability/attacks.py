@@ -39,68 +39,68 @@ def _challenge(connection: socket.socket) -> bytes:
     return received
 
 
-def http(connection: socket.socket, theirs: bytes, chooser: random.Random) -> None:
-    connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" * chooser.randint(1, 20))
+def http(connection: socket.socket, theirs: bytes, rng: random.Random) -> None:
+    connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" * rng.randint(1, 20))
 
 
-def noise(connection: socket.socket, theirs: bytes, chooser: random.Random) -> None:
-    connection.sendall(chooser.randbytes(chooser.randint(1, 5000)))
+def noise(connection: socket.socket, theirs: bytes, rng: random.Random) -> None:
+    connection.sendall(rng.randbytes(rng.randint(1, 5000)))
 
 
-def claims_of_a_rank(connection: socket.socket, theirs: bytes, chooser: random.Random) -> None:
+def claims_of_a_rank(connection: socket.socket, theirs: bytes, rng: random.Random) -> None:
     connection.sendall(_claims())
 
 
-def half_a_hello(connection: socket.socket, theirs: bytes, chooser: random.Random) -> None:
-    connection.sendall(chooser.randbytes(chooser.randint(1, 2 * CHALLENGE - 1)))
-    time.sleep(chooser.uniform(0, 0.5))
+def half_a_hello(connection: socket.socket, theirs: bytes, rng: random.Random) -> None:
+    connection.sendall(rng.randbytes(rng.randint(1, 2 * CHALLENGE - 1)))
+    time.sleep(rng.uniform(0, 0.5))
 
 
-def wrong_proof(connection: socket.socket, theirs: bytes, chooser: random.Random) -> None:
-    connection.sendall(chooser.randbytes(2 * CHALLENGE) + _claims())
+def wrong_proof(connection: socket.socket, theirs: bytes, rng: random.Random) -> None:
+    connection.sendall(rng.randbytes(2 * CHALLENGE) + _claims())
 
 
-def proof_with_a_guess(connection: socket.socket, theirs: bytes, chooser: random.Random) -> None:
+def proof_with_a_guess(connection: socket.socket, theirs: bytes, rng: random.Random) -> None:
     """Of the empty token, of a common word, or of 64 hexadecimal digits, as `launch` draws them."""
-    token = chooser.choice([b"", b"secret", chooser.randbytes(32).hex().encode()])
-    connection.sendall(chooser.randbytes(CHALLENGE) + _proof(token, theirs) + _claims())
+    token = rng.choice([b"", b"secret", rng.randbytes(32).hex().encode()])
+    connection.sendall(rng.randbytes(CHALLENGE) + _proof(token, theirs) + _claims())
 
 
-def own_challenge_back(connection: socket.socket, theirs: bytes, chooser: random.Random) -> None:
+def own_challenge_back(connection: socket.socket, theirs: bytes, rng: random.Random) -> None:
     """The listener's challenge as ours, and as the proof: a listener that answers all would prove itself to itself."""
     connection.sendall(theirs + theirs + _claims())
 
 
-def slow(connection: socket.socket, theirs: bytes, chooser: random.Random) -> None:
-    for _ in range(chooser.randint(3, 12)):
-        connection.sendall(chooser.randbytes(1))
+def slow(connection: socket.socket, theirs: bytes, rng: random.Random) -> None:
+    for _ in range(rng.randint(3, 12)):
+        connection.sendall(rng.randbytes(1))
         time.sleep(0.1)
 
 
-def idle(connection: socket.socket, theirs: bytes, chooser: random.Random) -> None:
-    time.sleep(chooser.uniform(0, 2))
+def idle(connection: socket.socket, theirs: bytes, rng: random.Random) -> None:
+    time.sleep(rng.uniform(0, 2))
 
 
-def huge_line(connection: socket.socket, theirs: bytes, chooser: random.Random) -> None:
+def huge_line(connection: socket.socket, theirs: bytes, rng: random.Random) -> None:
     connection.sendall(b"x" * (1 << 22))
 
 
-def deep_json(connection: socket.socket, theirs: bytes, chooser: random.Random) -> None:
+def deep_json(connection: socket.socket, theirs: bytes, rng: random.Random) -> None:
     connection.sendall(b"[" * 100_000 + b"\n")
 
 
-def reset(connection: socket.socket, theirs: bytes, chooser: random.Random) -> None:
+def reset(connection: socket.socket, theirs: bytes, rng: random.Random) -> None:
     """Gone with a reset instead of an orderly end."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
-def flood(connection: socket.socket, theirs: bytes, chooser: random.Random) -> None:
+def flood(connection: socket.socket, theirs: bytes, rng: random.Random) -> None:
     """A hundred connections at once, more than are held for those without a proof."""
     others = []
     with suppress(OSError):
         for _ in range(100):
             others.append(socket.create_connection(connection.getpeername(), timeout=2))
-    time.sleep(chooser.uniform(0, 0.3))
+    time.sleep(rng.uniform(0, 0.3))
     for each in others:
         each.close()
 
@@ -114,7 +114,7 @@ KINDS: dict[str, Callable[[socket.socket, bytes, random.Random], None]] = {
 }
 
 
-def attempt(kind: str, port: int, chooser: random.Random) -> str:
+def attempt(kind: str, port: int, rng: random.Random) -> str:
     """One stranger at ``port``: "refused", "closed", or "PROVEN" if the listener answers with more than the zeros that
     refuse, as it does to those who know the token."""
     received = b""
@@ -123,7 +123,7 @@ def attempt(kind: str, port: int, chooser: random.Random) -> str:
     except OSError:
         return "refused"
     with connection, suppress(OSError):
-        KINDS[kind](connection, _challenge(connection), chooser)
+        KINDS[kind](connection, _challenge(connection), rng)
         connection.settimeout(0.2)
         while len(received) < 2000 and (part := connection.recv(1000)):
             received += part
