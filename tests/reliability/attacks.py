@@ -1,4 +1,4 @@
-"""What strangers do to a port of a running job, one function for each kind, and how to find the ports."""
+"""Attacks on a port of a running job by a client that does not know its token, and how to find the ports."""
 
 import hashlib
 import hmac
@@ -12,90 +12,90 @@ from contextlib import suppress
 from pathlib import Path
 
 CHALLENGE = 32
-CLAIMS = [
+MESSAGES = [
     {"rank": 1, "size": 2, "who": "\x1b[31m" + "x" * 500, "process": 1},
     {"rank": 0, "size": 9, "who": "another size"},
-    {"failed": "ended by a stranger", "code": 0, "by_all": True},
+    {"failed": "ended by an unauthenticated client", "code": 0, "by_all": True},
     {"timeout": float("nan")},
     {"end": 0},
     {"put": "stop", "value": ""},
     {"bye": True},
 ]
-"""Messages with which a rank would end the job, take another's place or stop the watch."""
+"""Messages with which a rank would end the job, replace another rank or disable the timeout."""
 
 
-def _claims() -> bytes:
-    return b"".join(json.dumps(claim).encode() + b"\n" for claim in CLAIMS)
+def _messages() -> bytes:
+    return b"".join(json.dumps(message).encode() + b"\n" for message in MESSAGES)
 
 
 def _proof(token: bytes, challenge: bytes) -> bytes:
     return hmac.digest(token, b"peer" + challenge, hashlib.sha256)
 
 
-def _challenge(connection: socket.socket) -> bytes:
+def _receive_challenge(connection: socket.socket) -> bytes:
     received = b""
     while len(received) < CHALLENGE and (part := connection.recv(CHALLENGE - len(received))):
         received += part
     return received
 
 
-def http(connection: socket.socket, theirs: bytes, rng: random.Random) -> None:
+def http(connection: socket.socket, challenge: bytes, rng: random.Random) -> None:
     connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" * rng.randint(1, 20))
 
 
-def noise(connection: socket.socket, theirs: bytes, rng: random.Random) -> None:
+def random_bytes(connection: socket.socket, challenge: bytes, rng: random.Random) -> None:
     connection.sendall(rng.randbytes(rng.randint(1, 5000)))
 
 
-def claims_of_a_rank(connection: socket.socket, theirs: bytes, rng: random.Random) -> None:
-    connection.sendall(_claims())
+def messages_of_a_rank(connection: socket.socket, challenge: bytes, rng: random.Random) -> None:
+    connection.sendall(_messages())
 
 
-def half_a_hello(connection: socket.socket, theirs: bytes, rng: random.Random) -> None:
+def partial_handshake(connection: socket.socket, challenge: bytes, rng: random.Random) -> None:
     connection.sendall(rng.randbytes(rng.randint(1, 2 * CHALLENGE - 1)))
     time.sleep(rng.uniform(0, 0.5))
 
 
-def wrong_proof(connection: socket.socket, theirs: bytes, rng: random.Random) -> None:
-    connection.sendall(rng.randbytes(2 * CHALLENGE) + _claims())
+def wrong_proof(connection: socket.socket, challenge: bytes, rng: random.Random) -> None:
+    connection.sendall(rng.randbytes(2 * CHALLENGE) + _messages())
 
 
-def proof_with_a_guess(connection: socket.socket, theirs: bytes, rng: random.Random) -> None:
-    """Of the empty token, of a common word, or of 64 hexadecimal digits, as `launch` draws them."""
+def guessed_token(connection: socket.socket, challenge: bytes, rng: random.Random) -> None:
+    """The proof for the empty token, a common word, or 64 random hexadecimal digits, as `launch` draws them."""
     token = rng.choice([b"", b"secret", rng.randbytes(32).hex().encode()])
-    connection.sendall(rng.randbytes(CHALLENGE) + _proof(token, theirs) + _claims())
+    connection.sendall(rng.randbytes(CHALLENGE) + _proof(token, challenge) + _messages())
 
 
-def own_challenge_back(connection: socket.socket, theirs: bytes, rng: random.Random) -> None:
-    """The listener's challenge as ours, and as the proof: a listener that answers all would prove itself to itself."""
-    connection.sendall(theirs + theirs + _claims())
+def reflected_challenge(connection: socket.socket, challenge: bytes, rng: random.Random) -> None:
+    """A reflection attack: the listener's own challenge as the client's challenge, and as its proof."""
+    connection.sendall(challenge + challenge + _messages())
 
 
-def slow(connection: socket.socket, theirs: bytes, rng: random.Random) -> None:
+def slow(connection: socket.socket, challenge: bytes, rng: random.Random) -> None:
     for _ in range(rng.randint(3, 12)):
         connection.sendall(rng.randbytes(1))
         time.sleep(0.1)
 
 
-def idle(connection: socket.socket, theirs: bytes, rng: random.Random) -> None:
+def idle(connection: socket.socket, challenge: bytes, rng: random.Random) -> None:
     time.sleep(rng.uniform(0, 2))
 
 
-def huge_line(connection: socket.socket, theirs: bytes, rng: random.Random) -> None:
+def huge_line(connection: socket.socket, challenge: bytes, rng: random.Random) -> None:
     connection.sendall(b"x" * (1 << 22))
 
 
-def deep_json(connection: socket.socket, theirs: bytes, rng: random.Random) -> None:
+def deep_json(connection: socket.socket, challenge: bytes, rng: random.Random) -> None:
     connection.sendall(b"[" * 100_000 + b"\n")
 
 
-def reset(connection: socket.socket, theirs: bytes, rng: random.Random) -> None:
-    """Gone with a reset instead of an orderly end."""
+def reset(connection: socket.socket, challenge: bytes, rng: random.Random) -> None:
+    """Close with a TCP reset."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
-def flood(connection: socket.socket, theirs: bytes, rng: random.Random) -> None:
-    """A hundred connections at once, more than are held for those without a proof."""
+def flood(connection: socket.socket, challenge: bytes, rng: random.Random) -> None:
+    """A hundred connections at once, more than are kept open without authentication."""
     others = []
     with suppress(OSError):
         for _ in range(100):
@@ -108,38 +108,38 @@ def flood(connection: socket.socket, theirs: bytes, rng: random.Random) -> None:
 KINDS: dict[str, Callable[[socket.socket, bytes, random.Random], None]] = {
     kind.__name__.replace("_", " "): kind
     for kind in (
-        *(http, noise, claims_of_a_rank, half_a_hello, wrong_proof, proof_with_a_guess, own_challenge_back),
+        *(http, random_bytes, messages_of_a_rank, partial_handshake, wrong_proof, guessed_token, reflected_challenge),
         *(slow, idle, huge_line, deep_json, reset, flood),
     )
 }
 
 
-def attempt(kind: str, port: int, rng: random.Random) -> str:
-    """One stranger at ``port``: "refused", "closed", or "PROVEN" if the listener answers with more than the zeros that
-    refuse, as it does to those who know the token."""
+def attack(kind: str, port: int, rng: random.Random) -> str:
+    """Attack ``port`` once. Returns "refused" if nothing listens there any more, "closed", or "authenticated" if the
+    listener answers with more than the zeros that refuse a client, as it does to clients that know the token."""
     received = b""
     try:
         connection = socket.create_connection(("127.0.0.1", port), timeout=2)
     except OSError:
         return "refused"
     with connection, suppress(OSError):
-        KINDS[kind](connection, _challenge(connection), rng)
+        KINDS[kind](connection, _receive_challenge(connection), rng)
         connection.settimeout(0.2)
         while len(received) < 2000 and (part := connection.recv(1000)):
             received += part
-    return "PROVEN" if received.strip(b"\0") else "closed"
+    return "authenticated" if received.strip(b"\0") else "closed"
 
 
-def family(pid: int) -> list[int]:
-    """The process and all that descend from it."""
-    words = []
+def process_tree(pid: int) -> list[int]:
+    """The process and its descendants."""
+    children = []
     with suppress(OSError):  # it has just ended
-        words = [path.read_text(encoding="ascii").split() for path in Path(f"/proc/{pid}/task").glob("*/children")]
-    return [pid, *(member for children in words for child in children for member in family(int(child)))]
+        children = [path.read_text(encoding="ascii").split() for path in Path(f"/proc/{pid}/task").glob("*/children")]
+    return [pid, *(process for task in children for child in task for process in process_tree(int(child)))]
 
 
-def at_work_in(folder: Path) -> int:
-    """How many processes have ``folder`` as their working directory."""
+def processes_in(folder: Path) -> int:
+    """The number of processes whose working directory is ``folder``."""
     found = 0
     for path in Path("/proc").glob("[0-9]*/cwd"):
         with suppress(OSError):
@@ -148,11 +148,11 @@ def at_work_in(folder: Path) -> int:
 
 
 def listening_ports(pid: int) -> set[int]:
-    """The TCP ports of 127.0.0.1 at which the process or a descendant listens."""
+    """The TCP ports of 127.0.0.1 on which the process or a descendant listens."""
     inodes = set()
-    for member in family(pid):
+    for process in process_tree(pid):
         with suppress(OSError):
-            for path in Path(f"/proc/{member}/fd").iterdir():
+            for path in Path(f"/proc/{process}/fd").iterdir():
                 with suppress(OSError):
                     inodes.add(path.readlink().name)
     ports = set()
