@@ -1,4 +1,4 @@
-"""Files from strangers: whatever they hold, each reader accepts them or refuses them in one line, in bounds."""
+"""Untrusted files: each reader accepts a file or refuses it in one line, in bounded time and memory."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ from tests.reliability.fuzz.readers import READERS
 from tests.reliability.fuzz.worker import Limits, Reader, outcomes, rng_of
 
 INPUTS = 180
-"""Of each reader: 2,000 in all. The long run has hundreds of times as many."""
+"""Inputs of each reader, 2,000 in all; the long form has hundreds of times as many."""
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def readers(tmp_path_factory) -> dict[str, Reader]:
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_a_reader_meets_damaged_files_with_one_clear_line(readers, name, tmp_path):
+def test_a_reader_accepts_a_damaged_file_or_refuses_it_in_one_line(readers, name, tmp_path):
     record = new_record()
     add_inputs(record, readers[name], 1, INPUTS, tmp_path / "input")
     assert record["faults"] == {} and record["inputs"] == INPUTS
@@ -32,7 +32,7 @@ def test_a_reader_meets_damaged_files_with_one_clear_line(readers, name, tmp_pat
 
 
 @pytest.mark.parametrize("defect", CORPUS)
-def test_a_file_that_once_broke_a_reader_breaks_it_no_more(readers, defect, tmp_path):
+def test_a_file_that_exposed_a_defect_is_handled_correctly(readers, defect, tmp_path):
     name, write = CORPUS[defect]
     case = Recipe(readers[name], write)
     (outcome,) = outcomes(case, 0, range(1), tmp_path / "input", Limits(memory=128 << 20))

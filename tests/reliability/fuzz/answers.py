@@ -1,4 +1,4 @@
-"""What a download is fed with: the answers of a server."""
+"""Inputs of downloads: HTTP responses."""
 
 import http.client
 import io
@@ -14,7 +14,7 @@ from .worker import Reader
 
 
 class Answers(Reader):
-    """Whatever a server answers, a download is complete, or ends in one line that says what to do."""
+    """A download is complete, or fails with one line that states a remedy."""
 
     name = "answers"
     HEAD = b"HTTP/1.1 %s\r\nContent-Type: text/plain\r\n"

@@ -1,4 +1,4 @@
-"""What is fed to the readers of JSON lines: metrics of a run, messages between the ranks of a job."""
+"""Inputs of the readers of JSON lines: metrics of a run, messages between the ranks of a job."""
 
 import json
 from pathlib import Path
@@ -54,7 +54,7 @@ class Metrics(Reader):
 
 
 class Messages(Reader):
-    """What a rank of the job may send, on a connection that has proven to know the token: lines for the supervisor."""
+    """Messages to the supervisor on an authenticated connection."""
 
     name = "messages"
     VALID = (
