@@ -1,4 +1,4 @@
-"""Lines of every kind that files from anywhere hold, for a translation that must lose and move none of them."""
+"""Unusual lines of every kind, none of which a translation may lose or move."""
 
 import random
 from collections.abc import Callable
@@ -21,7 +21,7 @@ def _drawn_from(characters: str, most: int) -> Callable[[random.Random], str]:
 
 
 def _with(odd: str) -> Callable[[random.Random], str]:
-    """Number words with ``odd`` somewhere among them."""
+    """Number words with ``odd`` at a random place."""
 
     def line(rng: random.Random) -> str:
         words = number_words(rng)
@@ -56,8 +56,8 @@ KINDS: dict[str, tuple[float, Callable[[random.Random], str]]] = {
     "too long": (0.02, lambda rng: rng.choice("xä한😀") * rng.randint(1100, 3000)),
     "anything": (2, lambda rng: random_line(rng).replace("\n", " ")),
 }
-"""Kind: how many of 100 lines, and what makes one; no line contains a line feed. A character that the model's tokenizer
-has not met is at least one token, so those that are too long have more than translation.max_input_length tokens."""
+"""Kind: (share of the lines in percent, function that draws one). No line contains a line feed. A character that is
+unknown to the tokenizer is at least one token, so "too long" means more than translation.max_input_length tokens."""
 
 
 def draw_lines(count: int, seed: int) -> tuple[list[str], list[str]]:

@@ -1,4 +1,4 @@
-"""What is fed to ``data get``: archives of every packing, with damaged contents and hostile members."""
+"""Inputs of ``data get``: archives of every packing, with damaged contents and hostile members."""
 
 import bz2
 import gzip
@@ -79,7 +79,7 @@ ESCAPED = "escaped"
 
 
 class Archives(Reader):
-    """Whatever an archive is called and contains, only the files of the data set are written, in its own folder."""
+    """Only the files of the data set are written, in its folder, whatever the archive and its members are called."""
 
     name = "archives"
 
@@ -123,7 +123,7 @@ def _found(folder: Path) -> dict[Path, bytes]:
 
 
 def hostile(rng: Random, name: str, here: str) -> str:
-    """A name that leads elsewhere, or one that is nearly the right one."""
+    """A name that points outside the folder, or one that is nearly correct."""
     outside = [f"../{ESCAPED}", f"{'../' * 8}{here[1:]}/{ESCAPED}", f"{here}/{ESCAPED}", f"{name}/../../{ESCAPED}"]
     windows = [f"C:\\{ESCAPED}", f"..\\{ESCAPED}", "CON", f"{name}:x", f"{name}."]
     similar = [f"/{name}", f"//{name}", f"./{name}", f"././{name}", f"../{name}", f"{name} ", f"{name}\n", name.upper()]
@@ -155,7 +155,7 @@ def _tar(rng: Random, members: dict[str, bytes], here: str) -> bytes:
             member.size = len(content) if member.type == tarfile.REGTYPE else 0
             try:
                 archive.addfile(member, io.BytesIO(content))
-            except (ValueError, UnicodeError):  # this form of header cannot hold such a name
+            except (ValueError, UnicodeError):  # this header format cannot store the name
                 continue
     data = file.getvalue()
     if rng.random() < 0.4:
@@ -181,7 +181,7 @@ def _make_hostile(rng: Random, member: tarfile.TarInfo, here: str) -> None:
 
 
 def _with_field(rng: Random, data: bytes) -> bytes:
-    """A tar file with another value in a field of a header, and the sum of the header right again."""
+    """A tar file with another value in one field of a header, and a correct header checksum."""
     changed = bytearray(data)
     starts = [at for at in range(0, len(data), 512) if data[at + 257 : at + 262] == b"ustar"]
     if not starts:

@@ -1,4 +1,4 @@
-"""What is fed to the reader of binarised data: a folder of four files whose header, ids or offsets are not theirs."""
+"""Inputs of the reader of binarised data: folders with damaged headers, ids and offsets."""
 
 import json
 from contextlib import suppress
@@ -27,7 +27,7 @@ ODD_ENDS = (0, 1, 2, 5, 2**31, 2**31 + 5, 2**32, 2**40, 2**62, 2**63 - 1, 2**63,
 
 
 class BinarisedData(Reader):
-    """Accepted pairs make batches in which each pair occurs once and none is empty; a model takes or refuses ids."""
+    """Batches contain each accepted pair once and no empty sentence; the model accepts the ids or refuses them."""
 
     name = "binarised"
 
@@ -70,7 +70,7 @@ class BinarisedData(Reader):
 
 
 def _any_file(rng: Random, files: dict[str, bytes]) -> None:
-    """Damage to the bytes of a file, or no such file."""
+    """Damage to the bytes of one file, or a missing file."""
     name = rng.choice(FILES)
     if rng.random() < 0.05:
         del files[name]
@@ -89,7 +89,7 @@ def _header(rng: Random, files: dict[str, bytes]) -> None:
 
 
 def _values(rng: Random, files: dict[str, bytes]) -> None:
-    """Other ids and offsets, more or fewer of them, in files whose header and fingerprint may be made right again."""
+    """Other ids and offsets, more or fewer of them; the header and the fingerprint may be updated to match."""
     sides = {name: np.frombuffer(files[name], "<u8" if "ends" in name else "<u2").copy() for name in FILES[1:]}
     for _ in range(rng.choice((1, 1, 2, 5))):
         name = rng.choice(FILES[1:])
@@ -111,7 +111,7 @@ def _values(rng: Random, files: dict[str, bytes]) -> None:
 
 
 def _make_right(files: dict[str, bytes], sides: dict[str, np.ndarray]) -> None:
-    """Let the header state the sizes of the files, and the fingerprint of what they hold, if that can be computed."""
+    """Update the sizes in the header and, where it can be computed, the fingerprint."""
     header = json.loads(files["header.json"])
     header["pairs"] = len(sides["src.ends"])
     for side in ("src", "tgt"):

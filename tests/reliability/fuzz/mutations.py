@@ -1,4 +1,4 @@
-"""Damage to bytes, to text and to JSON values. All of it is drawn from a ``random.Random``, so it can be repeated."""
+"""Damage to bytes, to text and to JSON values, drawn from a ``random.Random`` and thus repeatable."""
 
 import json
 import re
@@ -14,7 +14,7 @@ NUMBERS = [
     b"9" * 5000,
     "٣".encode(),  # a digit to Python's int, though not in ASCII
 ]
-"""What is written in place of a number."""
+"""Replacements of numbers."""
 
 CHARACTERS = [
     *(bytes([code]) for code in (0, 1, 7, 8, 9, 10, 11, 12, 13, 27, 31, 127)),
@@ -38,15 +38,15 @@ CHARACTERS = [
     *("..", "/", "//", "C:\\", "\r\n", "\n\n", " ", "  ", "\t", ",", ":", "null", "true", "[[a]]", "\x1b[31m"),
 ]
 CHARACTERS = [each if isinstance(each, bytes) else each.encode() for each in CHARACTERS]
-"""What is inserted: control characters, spaces of all kinds, marks of the formats, bytes that are not UTF-8."""
+"""Insertions: control characters, spaces of all kinds, syntax of the formats, bytes that are not UTF-8."""
 
 NUMBER = re.compile(rb"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
-LONGEST_REPEAT = 1 << 17
-"""Bytes that a repetition adds, at most."""
+MAX_REPEATED = 1 << 17
+"""Maximum number of bytes that a repetition adds."""
 
 
 def several(rng: Random) -> range:
-    """Mostly one change, sometimes up to eight."""
+    """A range of mostly one change, sometimes up to eight."""
     return range(rng.choice((1, 1, 1, 2, 3, 8)))
 
 
@@ -58,14 +58,14 @@ def damaged(rng: Random, data: bytes, other: bytes = b"") -> bytes:
 
 
 def damaged_text(rng: Random, data: bytes, other: bytes = b"") -> bytes:
-    """The same by changes that leave more of the format intact: of numbers, characters and lines."""
+    """As `damaged`, by changes that keep more of the syntax: of numbers, characters and lines."""
     for _ in several(rng):
         data = rng.choice(TEXT_CHANGES)(rng, data, other)
     return data
 
 
 def changed(rng: Random, valid: Sequence[bytes]) -> bytes:
-    """One of some valid files, after changes of either sort, or (rarely) as it is."""
+    """One of some valid files, after changes of either kind or, rarely, unchanged."""
     data, other = rng.choice(valid), rng.choice(valid)
     change = rng.choice((damaged, damaged_text, damaged_text))
     return change(rng, data, other) if rng.random() < 0.98 else data
@@ -100,7 +100,7 @@ def removed(rng: Random, data: bytes, _: bytes) -> bytes:
 
 def repeated(rng: Random, data: bytes, _: bytes) -> bytes:
     begin, end = _span(rng, data)
-    times = min(rng.choice((2, 2, 3, 3, 30, 100, 10000)), LONGEST_REPEAT // max(1, end - begin))
+    times = min(rng.choice((2, 2, 3, 3, 30, 100, 10000)), MAX_REPEATED // max(1, end - begin))
     return data[:end] + data[begin:end] * times + data[end:]
 
 
@@ -129,7 +129,7 @@ def renumbered(rng: Random, data: bytes, _: bytes) -> bytes:
 
 
 def relined(rng: Random, data: bytes, other: bytes) -> bytes:
-    """Lines swapped, doubled, dropped, emptied, taken from another file or joined."""
+    """Lines swapped, duplicated, removed, emptied, taken from another file or joined."""
     lines, change = data.split(b"\n"), rng.randrange(6)
     here, there = rng.randrange(len(lines)), rng.randrange(len(lines))
     if change == 0:
@@ -180,7 +180,7 @@ VALUES: Sequence[Any] = (
 
 
 def altered(rng: Random, value: Any) -> Any:
-    """A copy of a JSON value with some of its parts replaced, removed, renamed, doubled or exchanged."""
+    """A copy of a JSON value with some of its parts replaced, removed, renamed, duplicated or exchanged."""
     value = json.loads(json.dumps(value))
     for _ in several(rng):
         holders = [each for each in _containers(value) if each]

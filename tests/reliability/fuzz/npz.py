@@ -1,4 +1,4 @@
-"""Damage to ``.npz`` files: of their bytes, and of their entries, arrays and headers with all sums made right again."""
+"""Damage to ``.npz`` files: to their bytes, or to entries, arrays and headers, with correct checksums."""
 
 import io
 import json
@@ -24,7 +24,7 @@ def npy(array: np.ndarray) -> bytes:
 
 
 def npy_header(descr: object, fortran_order: object, shape: object) -> bytes:
-    """The beginning of a .npy file, as it would be for such an array, which NumPy need not know."""
+    """The header of a .npy file, which need not describe an array that NumPy supports."""
     text = repr({"descr": descr, "fortran_order": fortran_order, "shape": shape}).encode() + b"\n"
     return b"\x93NUMPY\x01\x00" + min(len(text), 0xFFFF).to_bytes(2, "little") + text
 
@@ -45,7 +45,7 @@ def _entries_of(data: bytes) -> dict[str, bytes]:
 
 
 def _packed(entries: list[tuple[str, bytes]], packing: int = zipfile.ZIP_STORED) -> bytes:
-    """A zip file whose sums are right. Names may occur twice."""
+    """A zip file with correct checksums. Names may occur twice."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", packing, compresslevel=1) as archive:
         for name, content in entries:
@@ -100,7 +100,7 @@ def _arrays(rng: Random, data: bytes, other: bytes) -> bytes:
 
 
 def _entries(rng: Random, data: bytes, other: bytes) -> bytes:
-    """Entries doubled, renamed, dropped, foreign, compressed or of a size that is not theirs."""
+    """Entries duplicated, renamed, removed, added, compressed, or of a wrong stated size."""
     entries, change = list(_entries_of(data).items()), rng.randrange(8)
     chosen = rng.randrange(len(entries))
     name, content = entries[chosen]
@@ -126,7 +126,7 @@ def _entries(rng: Random, data: bytes, other: bytes) -> bytes:
         entries.append((rng.choice(["junk.npy", "junk", "header", name[:-4]]), content))
     elif change == 4:
         return _packed(entries, rng.choice((zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)))
-    elif change == 5 and rng.random() < 0.02:  # a bomb, in an entry that is read or in one that is not
+    elif change == 5 and rng.random() < 0.02:  # a decompression bomb, in an entry that is read or in one that is not
         large = npy_header("<f4", False, (len(LARGE) // 4,)) + LARGE
         entries[chosen] = (rng.choice([name, "junk.npy"]), large)
         return _packed(entries, zipfile.ZIP_DEFLATED)
@@ -136,7 +136,7 @@ def _entries(rng: Random, data: bytes, other: bytes) -> bytes:
 
 
 def _misstated(rng: Random, data: bytes) -> bytes:
-    """A zip file in which a field of an entry of the directory, or of its end, has another value."""
+    """A zip file with another value in one field of the central directory or of its end record."""
     changed = bytearray(data)
     begin = data.index(b"PK\x01\x02") if rng.random() < 0.7 else data.index(b"PK\x05\x06")
     offset = rng.choice((4, 6, 8, 10, 12, 16, 20, 24, 28, 30, 32, 34, 36, 38, 42))
