@@ -16,7 +16,7 @@ PACKAGE = Path(minitransformer.__file__).parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = [
     path
-    for pattern in ("*.md", "docs/*.md", "examples/*/*.md", "benchmarks/**/*.md", "lessons/*.md")
+    for pattern in ("*.md", "docs/*.md", "examples/*/*.md", "benchmarks/**/*.md", "lessons/*.md", "tests/**/*.md")
     for path in sorted(ROOT.glob(pattern))
 ]
 
