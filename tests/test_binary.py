@@ -161,7 +161,7 @@ DAMAGED_NUMBERS = {
 
 @pytest.mark.parametrize("damage", DAMAGED_NUMBERS)
 def test_offsets_and_counts_that_binarise_never_writes_are_refused(pairs, tmp_path, monkeypatch, damage):
-    monkeypatch.setattr(binary, "HASHED", 3)  # offsets are checked in parts
+    monkeypatch.setattr(binary, "CHUNK", 3)  # offsets are checked in parts
     folder = shutil.copytree(pairs, tmp_path / "ids")
     header, ends = json.loads((folder / "header.json").read_text()), np.fromfile(folder / "src.ends", "<u8")
     DAMAGED_NUMBERS[damage](header, ends)

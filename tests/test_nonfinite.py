@@ -30,7 +30,7 @@ PLACES = {  # parameter: (index, value, the rule that meets it first)
 def damage(monkeypatch, updates, name: str, index, value: float) -> None:
     """In these updates alone a parameter holds ``value``: as if memory had failed for a moment."""
 
-    undamaged, skip = [], NonfiniteUpdates.skip
+    undamaged, skip = [], NonfiniteUpdates.skip_or_raise
 
     def step(model, *inputs, update, **options):
         data = model.parameters[name].data
@@ -47,7 +47,7 @@ def damage(monkeypatch, updates, name: str, index, value: float) -> None:
             data[...] = values
 
     monkeypatch.setattr(trainer, "train_step", step)
-    monkeypatch.setattr(NonfiniteUpdates, "skip", skip_and_restore)
+    monkeypatch.setattr(NonfiniteUpdates, "skip_or_raise", skip_and_restore)
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -144,10 +144,11 @@ def test_an_overflow_in_float16_is_left_to_the_loss_scale(rng):
     options = {"update": 1, "config": TrainingConfig(), "accumulator": accumulator}
     with np.errstate(all="ignore"):
         result = train_step(model, adam, [random_batch(rng)], **options)
-        assert not result.accepted and accumulator.rescales(result.loss)
+        assert not result.accepted and accumulator.handled_by_loss_scale(result.loss)
         model.parameters.data[:] = np.nan
         result = train_step(model, adam, [random_batch(rng)], **options)
-    assert not result.accepted and not accumulator.rescales(result.loss) and accumulator.scale.value == 2.0**199
+    assert not (result.accepted or accumulator.handled_by_loss_scale(result.loss))
+    assert accumulator.scale.value == 2.0**199
 
 
 class OnDevice:
