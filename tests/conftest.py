@@ -12,7 +12,7 @@ import pytest
 from extras import need, summary
 from systems import lacking
 
-pytest.register_assert_rewrite("cuda_checks", "rank_jobs")
+pytest.register_assert_rewrite("cuda_checks", "rank_jobs", "trained_ranks")
 
 
 @pytest.fixture
