@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from extras import need, summary
 
-pytest.register_assert_rewrite("cuda_checks", "rank_jobs")
+pytest.register_assert_rewrite("cuda_checks", "rank_jobs", "trained_ranks")
 
 
 @pytest.fixture

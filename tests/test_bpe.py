@@ -13,8 +13,8 @@ from odd_text import TEXT, random_line
 
 from minitransformer.errors import DataError
 from minitransformer.text import Tokenizer, bpe, read_lines, word_counts
-from minitransformer.text.bpe import apply_merges, apply_merges_to_long_word, count_pairs, merge_pair, naive_merges
-from minitransformer.text.bpe_arrays import learn_merges
+from minitransformer.text.bpe import apply_merges, count_pairs, merge_pair, naive_merges
+from minitransformer.text.bpe_arrays import apply_merges_by_heap, learn_merges
 from minitransformer.text.pretokenizers import END, PRETOKENIZERS, ByteLevel, EndOfWord
 from minitransformer.text.word_counts import count_words, count_words_in_files
 
@@ -118,7 +118,7 @@ def test_applying_merges_is_merging_each_pair_in_turn(rng, pretokenizer):
         ranks = {pair: rank for rank, pair in enumerate(merges)}
         for symbols, _ in random_table(rng, pretokenizer, "abc"):  # words of the training text and others
             assert apply_merges(symbols, ranks) == reduce(merge_pair, merges, symbols)
-            assert apply_merges_to_long_word(symbols, ranks) == reduce(merge_pair, merges, symbols)
+            assert apply_merges_by_heap(symbols, ranks) == reduce(merge_pair, merges, symbols)
 
 
 def test_of_equally_frequent_pairs_the_one_that_sorts_last_is_merged_first():

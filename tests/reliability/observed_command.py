@@ -38,8 +38,7 @@ def observe(log: Callable[..., None]) -> None:
     """Wrap functions that training calls, so that they log events."""
     from minitransformer.distributed.supervision import launch
     from minitransformer.training import trainer
-    from minitransformer.training.micro_batches import MicroBatches
-    from minitransformer.training.validation import Validation
+    from minitransformer.training.trainer import MicroBatches, Validation
 
     own, save, run = MicroBatches.own, trainer.save_checkpoint, trainer.Trainer.run
     measure, launched = Validation.measure, launch.Launch
