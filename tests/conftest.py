@@ -113,6 +113,6 @@ def card():
     from minitransformer.kernels.cupy import KERNELS
 
     kernels = {kernel.name: kernel for kernel in KERNELS}
-    return SimpleNamespace(  # models of CuPy arrays take the kernels without being told to
+    return SimpleNamespace(  # models of CuPy arrays use the kernels by default
         xp=cupy, put=cupy.asarray, get=cupy.asnumpy, kernels=kernels, takes_models=lambda: None
     )

@@ -47,7 +47,7 @@ def environment(**more: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Ended:
-    """A job that has ended: exit code, what it said, and how long it took."""
+    """A job that has ended: exit code, output, and duration in seconds."""
 
     code: int
     lines: list[str]
@@ -184,13 +184,13 @@ class Supervised:
     """Ranks as threads of this process, with a supervisor.
 
     Attributes:
-        said: what the user was told.   ends: (rank, exit code) of each rank that was told to end.
+        messages: the output for the user.   ends: (rank, exit code) of each rank that was ordered to end.
     """
 
     def __init__(self, size: int, timeouts: Timeouts = Timeouts(start=20.0)):  # noqa: B008 - it is frozen
-        self.said: list[str] = []
+        self.messages: list[str] = []
         self.ends: list[tuple[int, int]] = []
-        self.supervisor = Supervisor(size, self.said.append, token=TOKEN, timeouts=timeouts)
+        self.supervisor = Supervisor(size, self.messages.append, token=TOKEN, timeouts=timeouts)
         self.address = ("127.0.0.1", self.supervisor.port)
         self.size, self._timeouts = size, timeouts
 
@@ -198,7 +198,7 @@ class Supervised:
         return SupervisorClient(
             RankInfo(rank, self.size, rank),
             self.address,
-            self.said.append,
+            self.messages.append,
             token=TOKEN,
             end=end or (lambda code: self.ends.append((rank, code))),
             timeouts=self._timeouts,

@@ -41,10 +41,10 @@ def test_the_supervisor_ignores_what_an_unauthenticated_client_sends(sent):
         with suppress(ConnectionError):
             client.sendall(sent)
         assert received_until_close(client)[CHALLENGE:] in (b"", bytes(CHALLENGE))
-        assert job.supervisor.monitor.ranks == {} and job.said == []
+        assert job.supervisor.monitor.ranks == {} and job.messages == []
     job.client(0).leave()
     assert job.supervisor.ended.wait(10)
-    assert (job.said, job.supervisor.failure) == ([], None)
+    assert (job.messages, job.supervisor.failure) == ([], None)
 
 
 def test_a_peer_with_another_token_is_refused():
@@ -138,7 +138,7 @@ def test_idle_unauthenticated_connections_do_not_keep_a_rank_out():
             assert len(received_until_close(connection)) == CHALLENGE
         assert time.monotonic() - began < 8  # long before the timeout of the handshake
     client.leave()
-    assert job.supervisor.ended.wait(10) and job.said == []
+    assert job.supervisor.ended.wait(10) and job.messages == []
 
 
 def test_an_idle_client_is_disconnected_after_the_handshake_timeout():

@@ -1,4 +1,4 @@
-"""Ranks that are told to stop, any of them and at any time, stop after the same update."""
+"""Ranks stop after the same update, whichever of them receives a request to stop, and when."""
 
 import json
 import signal
@@ -97,7 +97,7 @@ def test_a_rank_answers_in_the_midst_of_an_update_that_waits_for_the_other():
     assert over_tcp(2, work) == [2.0, 2.0]
 
 
-class Told:
+class Requested:
     """A StopRequest that only rank 1, a thread of that name, is given."""
 
     def __init__(self):
@@ -111,7 +111,7 @@ class Told:
 
 
 def test_every_rank_reports_the_signal_that_one_was_given(tmp_path, monkeypatch):
-    monkeypatch.setattr(trainer, "StopRequest", Told)
+    monkeypatch.setattr(trainer, "StopRequest", Requested)
     address, outcomes = ("127.0.0.1", free_port()), {}
 
     def work(rank):

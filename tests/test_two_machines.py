@@ -103,7 +103,7 @@ def by_mpi(hosts: Hosts, tmp_path, *program: object):
 
 
 def by_hand(hosts: Hosts, rank: int, *program: object, **variables: str) -> subprocess.Popen:
-    """One of two ranks, on the host of its number, told its rank by torchrun's variables."""
+    """One of two ranks, on the host of its number, which has torchrun's variables of its rank."""
     address = {"MASTER_ADDR": ADDRESSES[0], "MASTER_PORT": "29400", "WORLD_SIZE": "2", "LOCAL_RANK": "0"}
     return subprocess.Popen(
         hosts.on(rank, sys.executable, *program),
