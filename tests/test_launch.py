@@ -153,9 +153,8 @@ def test_a_rank_that_dies_before_it_connects_is_the_only_one_that_is_named(tmp_p
     output = []
     assert launch.Launch([str(program)], 2, output.append).wait() == 2
     time.sleep(1)  # in which a second message would come
-    assert len(output) == 1 and output[0].startswith("rank 1 ended before it connected: it was killed by signal 9"), (
-        output
-    )
+    (message,) = output
+    assert message.startswith("rank 1 ended before it connected: it was killed by signal 9")
     assert still_running(program) == []
 
 
