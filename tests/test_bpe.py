@@ -87,9 +87,9 @@ def test_the_bare_word_piece_ratio_begins_with_what_occurs_once():
 
 @pytest.mark.parametrize("pretokenizer", [ByteLevel, EndOfWord])
 def test_the_words_of_a_lines_chunks_are_the_words_of_the_line(pretokenizer):
-    chooser = random.Random(3)
-    spaces = ["".join(chooser.choices("a, \t\n\u00a0", k=chooser.randint(0, 12))) for _ in range(3000)]
-    for line in [*TEXT, *spaces, *(random_line(chooser) for _ in range(500))]:
+    rng = random.Random(3)
+    spaces = ["".join(rng.choices("a, \t\n\u00a0", k=rng.randint(0, 12))) for _ in range(3000)]
+    for line in [*TEXT, *spaces, *(random_line(rng) for _ in range(500))]:
         assert [
             word for chunk in pretokenizer.chunks(line) for word in pretokenizer.split(chunk)
         ] == pretokenizer.split(line)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from systems import needs
 
 from minitransformer.config import Config
 from minitransformer.errors import ConfigError, DataError
@@ -160,6 +161,7 @@ def test_a_text_read_as_one_string_has_a_longest_length(tmp_path):
         read_text(write(tmp_path / "a.gz", b"a line\n" * (corpus.MAX_TEXT // 7 + 1)))
 
 
+@needs("/dev/zero")
 @pytest.mark.skipif(not Path("/dev/zero").exists(), reason="this system has no /dev/zero")
 def test_a_device_that_never_ends_is_refused_by_every_reader():
     """Each stops after the bytes that a file of its kind may have."""

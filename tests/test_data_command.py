@@ -14,6 +14,7 @@ import tarfile
 import threading
 
 import pytest
+from systems import needs
 
 from minitransformer.cli.main import main
 from minitransformer.data import DataFile, DataSet, copy_from, get, registry, unpacking
@@ -166,6 +167,7 @@ def test_files_from_a_folder_are_verified_and_copied(server, one_file, tmp_path)
     assert not any(path.is_file() for path in (tmp_path / "other").rglob("*"))
 
 
+@needs("POSIX")
 @pytest.mark.skipif(os.name != "posix", reason="links need rights that not every user has on this system")
 def test_a_link_planted_in_a_shared_folder_is_never_written_through(server, one_file, tmp_path):
     """Neither where files are unpacked, nor a file, nor the checksums, nor an unfinished download."""
