@@ -52,6 +52,34 @@ def test_attaching_the_phrase_to_the_noun_adds_one_constituent():
     assert (result.exact_match, result.tagging_accuracy) == (0, 100)
 
 
+@pytest.mark.parametrize(
+    ("predicted", "expected"),
+    [
+        ("(S (A (P this)) (B (Q is) (A (R a) (T test))))", (4, 4, 4, 4)),
+        ("(S (A (P this)) (B (Q is) (C (R a) (T test))))", (3, 4, 4, 4)),
+        ("(S (A (P this)) (B (Q is) (A (R a) (U test))))", (4, 4, 4, 3)),
+        ("(S (C (P this)) (B (Q is) (A (R a) (U test))))", (3, 4, 4, 3)),
+        ("(S (A (P this)) (B (Q is) (R a) (A (T test))))", (3, 4, 4, 4)),
+        ("(S (A (P this) (Q is)) (A (R a) (T test)))", (2, 4, 3, 4)),
+        ("(S (P this) (Q is) (R a) (T test))", (1, 4, 1, 4)),
+        ("(S (A (P this)) (B (Q is) (A (A (R a) (T test)))))", (4, 4, 5, 4)),
+        ("(S (A (P this)) (B (Q is) (A (A (A (A (A (R a) (T test))))))))", (4, 4, 8, 4)),
+        ("(S (A (P this)) (B (Q was) (A (A (R a) (T test)))))", None),
+        ("(S (A (P this)) (B (Q is) (U not) (A (A (R a) (T test)))))", None),
+        ("(TOP (S (A (P this)) (B (Q is) (A (R a) (T test)))))", (4, 4, 4, 4)),
+        ("(S (A (P this)) (B (Q is) (A (R a) (TT test))))", (4, 4, 4, 4)),
+        ("(S (A-SBJ-1 (P this)) (B-WHATEVER (Q is) (A (R a) (T test))))", (4, 4, 4, 4)),
+        ("(S (A (P this)) (B (Q is) (A (R a) (T test))) (-NONE- *))", (4, 4, 4, 4)),
+    ],
+)
+def test_counts_are_those_that_evalb_publishes_for_its_sample(predicted, expected):
+    """sample.rsl of EVALB: matched, reference, predicted, correct tags; None where it reports an error."""
+    reference = "(S (A (P this)) (B (Q is) (A (R a) (T test))))"
+    result = score(predicted, reference, equivalent={"TT": "T"})
+    assert result.skipped == (expected is None)
+    assert (result.matched, result.reference, result.predicted, result.correct_tags) == (expected or (0, 0, 0, 0))
+
+
 def test_a_tree_scores_100_against_itself():
     result = score(GOLD, GOLD)
     assert (result.precision, result.recall, result.f1, result.exact_match) == (100, 100, 100, 100)

@@ -19,7 +19,7 @@ from minitransformer.text.trees import Tree, base_label, without_traces
 @dataclass(frozen=True)
 class BracketRules:
     """What EVALB's parameter file says. ``ignored``: labels of constituents that are not counted, and tags of words
-    that are left out of every constituent   ``equivalent``: labels that count as another one"""
+    that are left out of every constituent   ``equivalent``: labels and tags that count as another"""
 
     ignored: frozenset[str] = frozenset({"TOP", "ROOT", "S1", ",", ":", "``", "''", "."})
     equivalent: Mapping[str, str] = field(default_factory=lambda: {"PRT": "ADVP"})
@@ -105,10 +105,10 @@ def bracket_score(predicted: Tree | None, reference: Tree, rules: BracketRules =
     predicted, gold = predicted and without_traces(predicted), without_traces(reference)
     if predicted is None or gold is None or predicted.words() != gold.words():
         return BracketScore(sentences=1, skipped=1)
-    is_counted = [base_label(tag) not in rules.ignored for tag in gold.tags()]
+    is_counted = [tag not in rules.ignored for tag in gold.tags()]
     n_before = [0, *accumulate(is_counted)]
     found, expected = (_constituents(tree, n_before, rules) for tree in (predicted, gold))
-    tags = zip(predicted.tags(), gold.tags(), is_counted, strict=True)
+    tags = ([rules.equivalent.get(tag, tag) for tag in tree.tags()] for tree in (predicted, gold))
     return BracketScore(
         sentences=1,
         matched=(found & expected).total(),
@@ -116,7 +116,7 @@ def bracket_score(predicted: Tree | None, reference: Tree, rules: BracketRules =
         reference=expected.total(),
         exact=int(found == expected),
         words=n_before[-1],
-        correct_tags=sum(ours == theirs for ours, theirs, counted in tags if counted),
+        correct_tags=sum(ours == theirs for ours, theirs, counted in zip(*tags, is_counted, strict=True) if counted),
     )
 
 
