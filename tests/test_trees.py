@@ -118,6 +118,8 @@ def test_the_linear_form_and_the_words_give_the_tree_back(rng):
         ("(S (NP XX )NP (VP XX", "(S (NP XX )NP (VP XX )VP XX )S"),
         ("(S (NP XX )NP (VP XX XX XX XX )VP )S", "(S (NP XX )NP (VP XX XX )VP )S"),
         ("(S XX )S (NP )NP (S XX XX )S", "(TOP (S XX )S (S XX XX )S )TOP"),
+        ("(S XX )S (NP XX )NP", "(TOP (S XX )S (NP XX )NP XX )TOP"),
+        ("(TOP (S XX )S XX )TOP", "(TOP (S XX )S XX XX )TOP"),
         ("XX XX XX", "(TOP XX XX XX )TOP"),
         ("( ) )S", "(TOP XX XX XX )TOP"),
         ("", "(TOP XX XX XX )TOP"),

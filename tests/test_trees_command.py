@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from minitransformer.cli.main import main
+from minitransformer.config import Config
 
 TREEBANK = """( (S (NP-SBJ (DT the) (NN cat))
      (VP (VBZ sleeps)) (. .)) )
@@ -88,3 +89,20 @@ def test_bad_input_is_one_line_and_writes_nothing(files, capsys, name, text, arg
     out, err = capsys.readouterr()
     assert out == "" and err.count("\n") == 1 and message in err
     assert err.startswith("minitransformer trees ") and files["trees"].exists() == existed
+
+
+RECIPES = Path(__file__).parents[1] / "examples" / "parsing"
+
+
+@pytest.mark.parametrize("name", ["wsj", "semi-supervised"])
+def test_the_recipes_have_the_shape_and_the_search_of_the_paper(name):
+    """Section 6.3; all else is as in the base model."""
+    recipe = Config.load(RECIPES / f"{name}.toml")
+    model, search = recipe.model, recipe.translation
+    assert (model.n_layers, model.d_model, model.d_ff, model.n_heads) == (4, 1024, 2048, 8)
+    assert (search.beam_size, search.alpha, search.max_extra) == (21, 0.3, 300)
+
+
+def test_the_class_scale_recipe_is_searched_as_in_the_paper():
+    search = Config.load(RECIPES / "craft.toml").translation
+    assert (search.beam_size, search.alpha, search.max_extra) == (21, 0.3, 300)

@@ -3,7 +3,7 @@
     (S (NP (PRP It)) (VP (VBZ rains)) (. .))     <->     (S (NP XX )NP (VP XX )VP XX )S
 
 The model reads the words and writes the linear form. It has one XX for each word, so that with the words it is
-the whole tree except for the tags, which Vinyals & Kaiser found to be better left out.
+the whole tree except for the tags, which Vinyals & Kaiser left out because F1 does not count them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,8 +35,8 @@ def _tokens(tree: Tree, with_tags: bool) -> Iterator[str]:
 def delinearise(linear: str, words: Sequence[str], tags: Sequence[str] = ()) -> Tree:
     """The tree of a linear form over ``words``: the inverse of `linearise`, and a repair of what is ill-formed.
 
-    ``)X`` closes all brackets up to the innermost open ``(X``; without one it is ignored. Words that are missing are
-    added to the outermost constituent, words too many are ignored, and so are brackets that hold no word. If several
+    ``)X`` closes all brackets up to the innermost open ``(X``; without one it is ignored. Missing words are added
+    to the outermost constituent; superfluous words and brackets that hold no word are ignored. If several
     constituents are left, or none, they get the root TOP. The form was well-formed if and only if `linearise` of the
     result gives it again.
 
@@ -97,13 +97,10 @@ class _TreeBuilder:
         self.n_words += 1
 
     def reopen_outermost(self) -> None:
-        """Leave only the outermost constituent open: the one that is still open, or the only one that was closed."""
-        while len(self.stack) > 2:
-            self._pop()
-        roots = self.stack[0][1]
-        if len(self.stack) == 1 and len(roots) == 1 and roots[0].word is None:
-            outermost = roots.pop()
-            self.stack.append((outermost.label, list(outermost.children)))
+        """Leave only the outermost constituent open; the root itself if there are several, or none."""
+        tree = self.finish()
+        self.stack = [(ROOT, [])] if tree.label == ROOT else [(ROOT, []), (tree.label, [])]
+        self.stack[-1][1].extend(tree.children)
 
     def finish(self) -> Tree:
         while len(self.stack) > 1:

@@ -23,7 +23,7 @@ ROOTS = {ROOT, "ROOT", "S1"}
 TRACE = "-NONE-"
 """The tag of an empty element: a trace or a word that was left out."""
 MAX_DEPTH = 200
-"""Brackets within brackets; sentences of treebanks have about 30. It keeps functions that call themselves safe."""
+"""Brackets within brackets; treebanks have about 30. The limit keeps recursive functions within Python's own."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,9 @@ class _Bracket:
         if self.word is not None:
             raise DataError(f'{where}: a bracket must hold one word or brackets, got "(" after {quoted(self.word, 60)}')
         if not self.label and not is_root:
-            raise DataError(f'{self.where}: a bracket within a tree must have a label, got "("; a ")" may lack before')
+            raise DataError(
+                f'{self.where}: a bracket within a tree must have a label, got "("; is a ")" missing before it?'
+            )
 
     def add_text(self, token: str, where: str) -> None:
         if not self.label and not self.children:
