@@ -17,6 +17,9 @@ from minitransformer.errors import ConfigError
 TEMPORARY = ".{}.{}.partial"
 """Name of the file that is written first: that of the final file, and 16 random hexadecimal digits."""
 
+MAX_LINE = 1 << 24
+"""Bytes of the longest line of a text: of a file or of standard input."""
+
 
 def ordinary_file(path: str | Path) -> Path:
     """The file that writing to ``path`` replaces: links are followed, so that they stay links.

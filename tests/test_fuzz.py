@@ -31,19 +31,6 @@ def test_a_reader_meets_damaged_files_with_one_clear_line(readers, name, tmp_pat
     assert record["accepted"] >= 3 and record["refused"] >= 3
 
 
-class Case(Reader):
-    """One file of the corpus."""
-
-    def __init__(self, reader: Reader, write):
-        self.name, self.reader, self.write_file = reader.name, reader, write
-
-    def write(self, chooser, folder):
-        self.write_file(self.reader, folder)
-
-    def read(self, folder):
-        self.reader.read(folder)
-
-
 @pytest.mark.parametrize("defect", CORPUS)
 def test_a_file_that_once_broke_a_reader_breaks_it_no_more(readers, defect, tmp_path):
     name, write = CORPUS[defect]

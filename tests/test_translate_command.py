@@ -143,6 +143,13 @@ def test_a_line_that_is_not_utf8_is_named_and_all_others_are_translated(checkpoi
     assert "standard input:2: must be UTF-8, got byte 0xf6; its translation is an empty line\n" in error
 
 
+def test_a_line_longer_than_memory_should_hold_is_named_and_skipped(checkpoint, translated, monkeypatch):
+    monkeypatch.setattr("minitransformer.cli.common.MAX_LINE", 100)
+    code, output, error = translated(b"a cat\n" + b"dog " * 1000 + b"\na dog\n" + b"x" * 100)
+    assert (code, output) == (2, expected(checkpoint, ["a cat", "", "a dog", ""]))
+    assert "standard input:2: must have less than 100 bytes" in error and "standard input:4: must have" in error
+
+
 def test_the_longest_line_that_is_translated_can_be_chosen(translated):
     line = b"dog " * 500 + b"\n"
     options = ["--max-extra", "0", "--beam-size", "1"]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from minitransformer.cli.options import search_options
 from minitransformer.config import TranslationConfig
 from minitransformer.errors import CheckpointError, ConfigError, DataError, MiniTransformerError
-from minitransformer.files import ordinary_file
+from minitransformer.files import MAX_LINE, ordinary_file
 
 if TYPE_CHECKING:
     from minitransformer.models import Model
@@ -60,20 +60,31 @@ def print_line(command: str, message: str) -> None:
 def stdin_lines(report: Callable[[DataError], object] | None = None) -> Iterator[str]:
     r"""Lines of standard input, without line ends and byte-order mark; only ``\n`` separates lines.
 
-    report: called with the error of a line that is not UTF-8, which is then an empty line (None: raise it)
+    report: called with the error of a line that is not UTF-8 or too long, which is then an empty line (None: raise it)
 
     Raises:
-        DataError: a line is not UTF-8 (with the line number), and there is no ``report``.
+        DataError: a line is not UTF-8 or has MAX_LINE bytes (with the line number), and there is no ``report``.
     """
-    for number, line in enumerate(sys.stdin.buffer, start=1):
+    source = sys.stdin.buffer
+    for number, line in enumerate(iter(lambda: source.readline(MAX_LINE), b""), start=1):
         try:
-            yield line.decode("utf-8-sig" if number == 1 else "utf-8").removesuffix("\n").removesuffix("\r")
-        except UnicodeDecodeError as error:
-            wrong = DataError(f"standard input:{number}: must be UTF-8, got byte 0x{line[error.start]:02x}")
+            if len(line) == MAX_LINE and not line.endswith(b"\n"):
+                while (rest := source.readline(MAX_LINE)) and not rest.endswith(b"\n"):
+                    pass  # what is left of the line is never held
+                raise DataError(f"standard input:{number}: must have less than {MAX_LINE} bytes; split it")
+            yield _decoded(line, number)
+        except DataError as error:
             if report is None:
-                raise wrong from error
-            report(wrong)
+                raise
+            report(error)
             yield ""
+
+
+def _decoded(line: bytes, number: int) -> str:
+    try:
+        return line.decode("utf-8-sig" if number == 1 else "utf-8").removesuffix("\n").removesuffix("\r")
+    except UnicodeDecodeError as error:
+        raise DataError(f"standard input:{number}: must be UTF-8, got byte 0x{line[error.start]:02x}") from error
 
 
 def writable_file(path: Path, inputs: Iterable[Path] = ()) -> Path:

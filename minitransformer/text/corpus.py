@@ -14,12 +14,13 @@ from pathlib import Path
 import numpy as np
 
 from minitransformer.errors import DataError
+from minitransformer.files import MAX_LINE
 
 OPENERS = {".gz": gzip.open, ".xz": lzma.open}
 BLOCK = 1 << 22
 """Bytes read at once."""
-MAX_LINE, MAX_TEXT = 1 << 24, 1 << 26
-"""Bytes, decompressed, of the longest line, and of the longest text that is read as one string."""
+MAX_TEXT = 1 << 26
+"""Bytes, decompressed, of the longest text that is read as one string."""
 
 
 def read_lines(path: str | Path) -> list[str]:

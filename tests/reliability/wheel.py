@@ -41,7 +41,7 @@ def check_contents(wheel: Path) -> int:
     with zipfile.ZipFile(wheel) as bundle:
         names = set(bundle.namelist())
         points = next(name for name in names if name.endswith(".dist-info/entry_points.txt"))
-        assert b"minitransformer = minitransformer.cli.main:main" in bundle.read(points)
+        assert b"minitransformer = minitransformer.__main__:main" in bundle.read(points)
     package = {name for name in names if name.startswith("minitransformer/")}
     files = {path for path in (ROOT / "minitransformer").rglob("*") if path.is_file()}
     wanted = {path.relative_to(ROOT).as_posix() for path in files if "__pycache__" not in path.parts}

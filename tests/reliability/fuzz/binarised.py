@@ -62,7 +62,7 @@ class BinarisedData(Reader):
         except ShapeError:
             with suppress(DataError):
                 check_pairs(folder / "ids")
-                raise AssertionError("binarise --check finds no fault in what the model refuses") from None
+                raise AssertionError("doctor --ids finds no fault in what the model refuses") from None
             raise
         for side in (src, tgt):
             assert all(1 <= len(ids) < 16 and PAD not in ids for ids in side)

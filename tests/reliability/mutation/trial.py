@@ -100,8 +100,9 @@ def in_child(work: Callable[[Report], int], seconds: int) -> tuple[str, str, flo
     with open(reader) as pipe:
         reported = pipe.read().rstrip()
     code, used = os.waitstatus_to_exitcode(ended[1]), ended[2].ru_utime + ended[2].ru_stime
-    if code == pytest.ExitCode.NO_TESTS_COLLECTED:
-        raise RuntimeError("no test was collected; measure the coverage again")
+    # The child ends with INTERNAL_ERROR where its tests cannot be run at all: that must not count as caught.
+    if code == pytest.ExitCode.NO_TESTS_COLLECTED or (code == pytest.ExitCode.INTERNAL_ERROR and not reported):
+        raise RuntimeError("the tests of a mutant could not be run; measure the coverage again")
     status = "timeout" if late or code == -signal.SIGXCPU else "caught" if code else "survived"
     return status, reported or (f"exit code {code}" if code else ""), used
 
