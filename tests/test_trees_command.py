@@ -103,6 +103,10 @@ def test_the_recipes_have_the_shape_and_the_search_of_the_paper(name):
     assert (search.beam_size, search.alpha, search.max_extra) == (21, 0.3, 300)
 
 
-def test_the_class_scale_recipe_is_searched_as_in_the_paper():
-    search = Config.load(RECIPES / "craft.toml").translation
+def test_the_recurrent_baseline_differs_from_the_transformer_in_the_model_alone():
+    transformer, recurrent = (Config.load(RECIPES / f"{name}.toml") for name in ("craft", "craft-recurrent"))
+    assert (recurrent.model.kind, recurrent.model.attention) == ("recurrent", "additive")
+    assert (recurrent.data, recurrent.translation) == (transformer.data, transformer.translation)
+    search, updates = transformer.translation, transformer.training.updates
     assert (search.beam_size, search.alpha, search.max_extra) == (21, 0.3, 300)
+    assert recurrent.training.updates == updates
