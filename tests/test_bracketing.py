@@ -157,6 +157,19 @@ def test_there_must_be_a_tree_for_each_reference(n_trees):
         corpus_bracket_score(trees, references)
 
 
+def test_trees_are_scored_as_they_are_read():
+    """Test sets of any size fit into memory."""
+    n_read = [0, 0]
+
+    def trees(side: int):
+        for _ in range(10):
+            n_read[side] += 1
+            assert abs(n_read[0] - n_read[1]) <= 1
+            yield one_tree(GOLD)
+
+    assert corpus_bracket_score(trees(0), trees(1)).f1 == 100
+
+
 def test_what_the_linear_form_keeps_is_all_that_is_scored(data_folder):
     references = [
         tree for _, tree in zip(range(300), read_trees(data_folder / "craft_trees" / "dev.mrg"), strict=False)

@@ -215,6 +215,12 @@ def test_the_data_sets_have_both_sides_of_each_part(name, files):
     assert len(parts) == files and all(parts.count(part) >= 2 for part in parts)
 
 
+def test_the_trees_are_split_by_article():
+    parts = [file.name.split(".")[0] for file in find("craft_trees").files]
+    assert {part: parts.count(part) for part in parts} == {"train": 81, "dev": 8, "test": 8}
+    assert len({file.address for file in find("craft_trees").files}) == 97
+
+
 def test_the_licence_is_shown_before_anything_is_downloaded(server, one_file, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(registry, "DATA_SETS", (one_file,))
     server.files.clear()

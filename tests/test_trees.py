@@ -6,7 +6,7 @@ import pytest
 
 from minitransformer.errors import DataError
 from minitransformer.text.linear_trees import delinearise, linearise
-from minitransformer.text.trees import MAX_DEPTH, Tree, bare_tree, escape_brackets, parse_trees, read_trees
+from minitransformer.text.trees import MAX_DEPTH, MAX_WORDS, Tree, bare_tree, escape_brackets, parse_trees, read_trees
 
 EXAMPLE = "( (S (NP-SBJ-1 (PRP It)) (VP (VBZ is) (VP (VBN said) (NP (-NONE- *-1)))) (. .)) )"
 
@@ -50,6 +50,14 @@ def test_only_ascii_blanks_separate_words():
     assert one_tree("(NP (CD 10\u00a0000) (NN a\u2028b))").words() == ["10\u00a0000", "a\u2028b"]
 
 
+def test_byte_order_marks_of_concatenated_files_are_left_out():
+    assert [str(tree) for tree in parse_trees(["\ufeff(S (NN a))\ufeff(S (NN b))"])] == ["(S (NN a))", "(S (NN b))"]
+
+
+def test_a_bracket_of_the_output_begins_a_token_even_without_a_blank():
+    assert linearise(delinearise("(S(NP XX)NP(VP XX)VP)S", ["a", "b"])) == "(S (NP XX )NP (VP XX )VP )S"
+
+
 def test_brackets_within_words_are_written_as_the_treebank_does():
     assert escape_brackets("f(x)") == "f-LRB-x-RRB-"
     assert str(Tree("NP", (Tree("-LRB-", word="("), Tree("NN", word="x")))) == "(NP (-LRB- -LRB-) (NN x))"
@@ -68,6 +76,8 @@ def test_brackets_within_words_are_written_as_the_treebank_does():
         ("(S (NP the (NN cat)))", "1:12: a bracket must hold one word or brackets, got \"(\" after 'the'"),
         ("(S (NP (NN cat) sat))", "1:17: a bracket must hold one word or brackets, got 'sat' as well"),
         ("( (S (NN a))\n( (S (NN a)) )", '2:1: a bracket within a tree must have a label, got "("'),
+        ("(S " + "(NN a)" * MAX_WORDS + "(NN b)", f"a tree must have at most {MAX_WORDS} words"),
+        ("(S (NN \ufeff))", "1:4: a bracket must hold a label and a word or brackets, got only the label 'NN'"),
         ("(S " * 5000, f"brackets must be at most {MAX_DEPTH} deep"),
     ],
 )
@@ -132,7 +142,23 @@ def test_ill_formed_output_is_repaired(linear, repaired):
 def test_any_output_gives_a_tree_over_exactly_the_words(rng):
     for _ in range(300):
         words = ["w"] * int(rng.integers(1, 8))
-        linear = " ".join(rng.choice(["(S", "(NP", ")NP", ")S", "XX", "XX", "(", ")", "<unk>"], rng.integers(0, 30)))
+        tokens = [
+            "(S",
+            "(NP",
+            ")NP",
+            ")S",
+            "XX",
+            "XX",
+            "(",
+            ")",
+            "<unk>",
+            "(NP(S",
+            "XX)S",
+            "(\tS",
+            "(a\u00a0b",
+            "\ufeff",
+        ]
+        linear = " ".join(rng.choice(tokens, rng.integers(0, 30)))
         tree = delinearise(linear, words)
         assert tree.words() == words
         assert delinearise(linearise(tree), words, tree.tags()) == tree == one_tree(str(tree))
@@ -143,7 +169,7 @@ def test_a_thousand_opening_brackets_give_a_tree_that_can_be_read():
     assert tree.words() == ["a", "b"] and one_tree(str(tree)) == tree
 
 
-@pytest.mark.parametrize(("words", "tags"), [([], []), (["a"], ["NN", "DT"])])
+@pytest.mark.parametrize(("words", "tags"), [([], []), (["a"], ["NN", "DT"]), (["a"] * 10001, [])])
 def test_words_and_tags_must_go_together(words, tags):
     with pytest.raises(DataError, match=f"got {len(words)} words and {len(tags)} tags"):
         delinearise("(S XX )S", words, tags)

@@ -7,6 +7,7 @@ import pytest
 
 from minitransformer.cli.main import main
 from minitransformer.config import Config
+from minitransformer.text.trees import read_trees
 
 TREEBANK = """( (S (NP-SBJ (DT the) (NN cat))
      (VP (VBZ sleeps)) (. .)) )
@@ -60,6 +61,21 @@ def test_ill_formed_output_is_repaired_and_counted(files, capsys):
     )
 
 
+def test_restored_trees_can_be_read_whatever_separates_the_words(files):
+    files["words"].write_text("a\tb  c\n( d\n", encoding="utf-8")
+    assert run("restore", "--words", files["words"], "--linear", files["linear"], "-o", files["trees"]) == 0
+    assert [tree.words() for tree in read_trees(files["trees"])] == [["a", "b", "c"], ["-LRB-", "d"]]
+
+
+def test_a_reference_may_be_several_files(files, tmp_path, capsys):
+    parts = [tmp_path / "a.mrg", tmp_path / "b.mrg"]
+    for part, word in zip(parts, "ab", strict=True):
+        part.write_text(f"(S (NN {word}))", encoding="utf-8")
+    files["trees"].write_text("(S (NN a))(S (NN b))", encoding="utf-8")
+    assert run("score", files["trees"], *parts) == 0
+    assert "2 sentences" in capsys.readouterr().out
+
+
 def test_sentences_with_other_words_are_skipped_and_reported(files, capsys):
     files["trees"].write_text("(S (NN a))\n(S (NN b))\n", encoding="utf-8")
     files["treebank"].write_text("(S (NN a))\n(S (NN c))\n", encoding="utf-8")
@@ -76,6 +92,12 @@ def test_sentences_with_other_words_are_skipped_and_reported(files, capsys):
         ("treebank", "( (S (-NONE- *)) )", "linearise {treebank} -o {trees} {trees}2", "at least one tree with words"),
         ("treebank", TREEBANK, "linearise {treebank} -o {trees} {trees}", "--output must name two files"),
         ("treebank", TREEBANK, "linearise {treebank} -o {treebank} {trees}", "must not be one of the inputs"),
+        (
+            "words",
+            "a\n" + "a " * 10001,
+            "restore --words {words} --linear {linear} -o {trees}",
+            "words:2: a sentence must",
+        ),
         ("words", "a\n\n", "restore --words {words} --linear {linear} -o {trees}", "words:2: a sentence must have"),
         ("words", "a\n", "restore --words {words} --linear {linear} -o {trees}", "got 1 and 2"),
         ("trees", "(S (NN a))", "score {trees} {treebank}", "got 1 trees and 3 references"),

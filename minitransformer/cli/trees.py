@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 from minitransformer.cli.common import writable_file
 from minitransformer.errors import ConfigError, DataError
-from minitransformer.files import write_atomically, write_text
+from minitransformer.files import write_atomically
 
 DESCRIPTION = """\
 Constituency parsing as translation [sec. 6.3]: `linearise` a treebank, train a model on its two files, `translate` the
@@ -28,7 +28,8 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     restore.set_defaults(run=run_restore)
     score = actions.add_parser("score", help="print labelled bracket precision, recall and F1 as EVALB does")
     score.add_argument("predicted", type=Path, metavar="PREDICTED", help="trees of a parser")
-    score.add_argument("reference", type=Path, metavar="REFERENCE", help="trees of a treebank, in the same order")
+    shown = "trees of a treebank, in the same order; several files are concatenated"
+    score.add_argument("references", type=Path, nargs="+", metavar="REFERENCE", help=shown)
     score.add_argument("--json", action="store_true", help="print one JSON object (default: text)")
     score.set_defaults(run=run_score)
 
@@ -79,24 +80,32 @@ def run_restore(arguments: argparse.Namespace) -> None:
     from minitransformer.text.linear_trees import linearise
 
     output = writable_file(arguments.output, [arguments.words, arguments.linear])
-    n_repaired, lines = 0, []
-    for tree, linear in _restored(arguments.words, arguments.linear):
-        # The tokens between the brackets of an output are tags, or XX.
-        n_repaired += linearise(tree, with_tags=True) != linear
-        lines.append(f"{tree}\n")
-    write_text(output, "".join(lines))
-    print(f"{len(lines)} trees, {n_repaired} repaired")
+    n_trees = n_repaired = 0
+
+    def write(file: BinaryIO) -> None:
+        nonlocal n_trees, n_repaired
+        for tree, linear in _restored(arguments.words, arguments.linear):
+            n_trees += 1
+            # The tokens between the brackets of an output are tags, or XX.
+            n_repaired += linearise(tree, with_tags=True) != linear
+            file.write(f"{tree}\n".encode())
+
+    write_atomically(output, write)
+    print(f"{n_trees} trees, {n_repaired} repaired")
 
 
 def _restored(words_path: Path, linear_path: Path) -> Iterator[tuple]:
     """Each tree, and the linear form from which it was made."""
     from minitransformer.text.corpus import stream_parallel
     from minitransformer.text.linear_trees import delinearise
+    from minitransformer.text.trees import MAX_WORDS, words_of
 
     for number, (sentence, linear) in enumerate(stream_parallel(words_path, linear_path), start=1):
-        words = list(filter(None, sentence.split(" ")))
-        if not words:
-            raise DataError(f"{words_path}:{number}: a sentence must have at least one word, got an empty line")
+        words = words_of(sentence)
+        if not 0 < len(words) <= MAX_WORDS:
+            raise DataError(
+                f"{words_path}:{number}: a sentence must have from 1 to {MAX_WORDS} words, got {len(words)}"
+            )
         yield delinearise(linear, words), linear
 
 
@@ -104,7 +113,8 @@ def run_score(arguments: argparse.Namespace) -> None:
     from minitransformer.evaluation import corpus_bracket_score
     from minitransformer.text.trees import read_trees
 
-    result = corpus_bracket_score(read_trees(arguments.predicted), read_trees(arguments.reference))
+    references = chain.from_iterable(map(read_trees, arguments.references))
+    result = corpus_bracket_score(read_trees(arguments.predicted), references)
     names = ("f1", "precision", "recall", "exact_match", "tagging_accuracy", "sentences", "skipped")
     if arguments.json:
         print(json.dumps({name: getattr(result, name) for name in names}))

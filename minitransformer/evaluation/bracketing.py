@@ -10,7 +10,7 @@ most once, are matched:
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, zip_longest
 
 from minitransformer.errors import DataError
 from minitransformer.text.trees import Tree, base_label, without_traces
@@ -27,6 +27,9 @@ class BracketRules:
 
 COLLINS = BracketRules()
 """COLLINS.prm: the root and punctuation do not count, and PRT is ADVP. Traces never count."""
+
+MISSING = Tree("")
+"""In place of a tree where a test set has ended before the other."""
 
 
 @dataclass(frozen=True)
@@ -84,14 +87,17 @@ def corpus_bracket_score(
     Raises:
         DataError: not as many trees as references, or none.
     """
-    predicted, references = list(predicted), list(references)
-    if len(predicted) != len(references) or not references:
+    total, n_predicted, n_references = BracketScore(), 0, 0
+    for tree, reference in zip_longest(predicted, references, fillvalue=MISSING):
+        n_predicted, n_references = n_predicted + (tree is not MISSING), n_references + (reference is not MISSING)
+        if n_predicted == n_references:
+            total += bracket_score(tree, reference, rules)
+    if n_predicted != n_references or not n_references:
         raise DataError(
-            f"bracket score: there must be one tree for each reference, at least one, got {len(predicted)} trees and "
-            f"{len(references)} references"
+            f"bracket score: there must be one tree for each reference, at least one, got {n_predicted} trees and "
+            f"{n_references} references"
         )
-    pairs = zip(predicted, references, strict=True)
-    return sum((bracket_score(tree, reference, rules) for tree, reference in pairs), BracketScore())
+    return total
 
 
 def bracket_score(predicted: Tree | None, reference: Tree, rules: BracketRules = COLLINS) -> BracketScore:

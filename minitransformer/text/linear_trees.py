@@ -6,12 +6,15 @@ The model reads the words and writes the linear form. It has one XX for each wor
 the whole tree except for the tags, which Vinyals & Kaiser left out because F1 does not count them.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 
 from minitransformer.errors import DataError
-from minitransformer.text.trees import MAX_DEPTH, ROOT, Tree
+from minitransformer.text.trees import BLANK, MAX_DEPTH, MAX_WORDS, ROOT, Tree
 
 ANY_TAG = "XX"
+TOKEN = re.compile(rf"[()]?[^(){BLANK}]+|[()]")
+"""A bracket begins a token even where the model wrote no blank before it."""
 
 
 def linearise(tree: Tree, *, with_tags: bool = False) -> str:
@@ -43,15 +46,15 @@ def delinearise(linear: str, words: Sequence[str], tags: Sequence[str] = ()) -> 
     tags: one for each word (none: the tokens of the linear form)
 
     Raises:
-        DataError: there are no words, or not as many tags as words.
+        DataError: there are no words or more than `MAX_WORDS`, or not as many tags as words.
     """
-    if not words or len(tags) not in (0, len(words)):
+    if not 0 < len(words) <= MAX_WORDS or len(tags) not in (0, len(words)):
         raise DataError(
-            f"delinearise: there must be at least one word, and no tags or one for each word, got {len(words)} words "
-            f"and {len(tags)} tags"
+            f"delinearise: there must be from 1 to {MAX_WORDS} words, and no tags or one for each word, got "
+            f"{len(words)} words and {len(tags)} tags"
         )
     builder = _TreeBuilder(words, tags)
-    for token in linear.split():
+    for token in (match.group() for match in TOKEN.finditer(linear)):
         if token[0] == "(":
             builder.open(token[1:])
         elif token[0] == ")":

@@ -13,7 +13,9 @@ from pathlib import Path
 from minitransformer.errors import DataError, quoted
 from minitransformer.text.corpus import stream_lines
 
-TOKEN = re.compile(r"[()]|[^() \t\r\n]+")
+BLANK = " \t\r\n\ufeff"
+"""What separates words; byte-order marks, since files may have been concatenated. No-break spaces are part of words."""
+TOKEN = re.compile(rf"[()]|[^(){BLANK}]+")
 BRACKETS = {"(": "-LRB-", ")": "-RRB-"}
 """How the Penn Treebank writes brackets that are words of the sentence."""
 ROOT = "TOP"
@@ -24,9 +26,11 @@ TRACE = "-NONE-"
 """The tag of an empty element: a trace or a word that was left out."""
 MAX_DEPTH = 200
 """Brackets within brackets; treebanks have about 30. The limit keeps recursive functions within Python's own."""
+MAX_WORDS = 10_000
+"""Words of a tree; with `MAX_DEPTH` it bounds the memory of one."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Tree:
     """A constituent, with ``children`` and no ``word``, or a word with its tag as ``label``, and no children."""
 
@@ -55,6 +59,11 @@ def escape_brackets(word: str) -> str:
     return re.sub("[()]", lambda match: BRACKETS[match.group()], word)
 
 
+def words_of(sentence: str) -> list[str]:
+    """The words of a sentence, as they are separated in a tree."""
+    return re.findall(f"[^{BLANK}]+", sentence)
+
+
 def read_trees(path: str | Path) -> Iterator[Tree]:
     """The trees of a UTF-8 file (also .gz, .xz), one on a line or each over several lines.
 
@@ -70,10 +79,11 @@ def parse_trees(lines: Iterable[str], name: str = "trees") -> Iterator[Tree]:
     name: stands before line and column in messages
 
     Raises:
-        DataError: brackets are not balanced, a bracket is empty or has no label, or is more than `MAX_DEPTH` deep; with
-            line and column, counted from 1.
+        DataError: brackets are not balanced, a bracket is empty or has no label, or is more than `MAX_DEPTH` deep, or
+            there are more than `MAX_WORDS` words; with line and column, counted from 1.
     """
     stack: list[_Bracket] = []
+    n_words = 0
     for number, line in enumerate(lines, start=1):
         for match in TOKEN.finditer(line):
             token, where = match.group(), f"{name}:{number}:{match.start() + 1}"
@@ -87,10 +97,14 @@ def parse_trees(lines: Iterable[str], name: str = "trees") -> Iterator[Tree]:
                 raise DataError(f'{where}: a tree must begin with "(", got {quoted(token, 60)}')
             elif token != ")":
                 stack[-1].add_text(token, where)
+                n_words += stack[-1].word is not None
+                if n_words > MAX_WORDS:
+                    raise DataError(f"{where}: a tree must have at most {MAX_WORDS} words, got one more")
             elif len(stack) > 1:
                 tree = stack.pop().closed()
                 stack[-1].children.append(tree)
             else:
+                n_words = 0
                 yield stack.pop().closed()
     if stack:
         raise DataError(
