@@ -169,7 +169,7 @@ def test_a_thousand_opening_brackets_give_a_tree_that_can_be_read():
     assert tree.words() == ["a", "b"] and one_tree(str(tree)) == tree
 
 
-@pytest.mark.parametrize(("words", "tags"), [([], []), (["a"], ["NN", "DT"]), (["a"] * 10001, [])])
+@pytest.mark.parametrize(("words", "tags"), [([], []), (["a"], ["NN", "DT"]), (["a"] * (MAX_WORDS + 1), [])])
 def test_words_and_tags_must_go_together(words, tags):
     with pytest.raises(DataError, match=f"got {len(words)} words and {len(tags)} tags"):
         delinearise("(S XX )S", words, tags)

@@ -94,7 +94,7 @@ def test_sentences_with_other_words_are_skipped_and_reported(files, capsys):
         ("treebank", TREEBANK, "linearise {treebank} -o {treebank} {trees}", "must not be one of the inputs"),
         (
             "words",
-            "a\n" + "a " * 10001,
+            "a\n" + "a " * 2001,
             "restore --words {words} --linear {linear} -o {trees}",
             "words:2: a sentence must",
         ),

@@ -26,8 +26,8 @@ TRACE = "-NONE-"
 """The tag of an empty element: a trace or a word that was left out."""
 MAX_DEPTH = 200
 """Brackets within brackets; treebanks have about 30. The limit keeps recursive functions within Python's own."""
-MAX_WORDS = 10_000
-"""Words of a tree; with `MAX_DEPTH` it bounds the memory of one."""
+MAX_WORDS = 2000
+"""Words of a tree; treebanks have a few hundred. With `MAX_DEPTH` it bounds the memory and the time for one."""
 
 
 @dataclass(frozen=True, slots=True)
