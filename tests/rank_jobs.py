@@ -1,7 +1,6 @@
 """Jobs of several ranks for tests: started by mpiexec, by ``launch`` or as threads, and how they ended."""
 
 import importlib.util
-import json
 import os
 import re
 import shutil
@@ -17,9 +16,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
 import pytest
-from tiny_run import final_state, tiny_config, tiny_corpus
 
 from minitransformer.checkpoints import RunFolder
 from minitransformer.distributed.supervision.client import SupervisorClient
@@ -27,7 +24,6 @@ from minitransformer.distributed.supervision.rank_info import RankInfo
 from minitransformer.distributed.supervision.supervisor import Supervisor
 from minitransformer.distributed.tcp import TcpCommunicator
 from minitransformer.distributed.timeouts import Timeouts
-from minitransformer.training import Trainer, read_metrics
 
 TESTS = Path(__file__).parent
 LIMIT = 60  # seconds after which a job counts as hanging; each should take two or three
@@ -233,31 +229,3 @@ def check_folder(folder: Path, update: int = 4) -> None:
 def check_gone(folder: Path) -> None:
     """No process of the job is left; mpiexec may end a moment before the last of them."""
     wait_for(lambda: not still_running(folder))
-
-
-CLOCK = {"seconds", "tokens_per_second"}
-
-
-def metrics_of(folder: Path) -> list[dict]:
-    """The lines of metrics, without what depends on the clock."""
-    lines = read_metrics(folder / "metrics.jsonl")
-    return [{key: value for key, value in line.items() if key not in CLOCK} for line in lines]
-
-
-def trained(folder: Path, size: int, start: str = "mpirun", **changes) -> np.ndarray:
-    """The parameters after 20 updates of four micro-batches, float64, dropout on."""
-    arguments = [folder, json.dumps({"updates": 20} | changes)]
-    ended = by_mpi(size, "ranked_run.py", *arguments) if start == "mpirun" else launched(size, *arguments)
-    assert ended.code == 0, ended.lines
-    assert [line for line in ended.lines if not line.startswith("train: resumed from")] == []
-    return final_state(folder, changes.get("updates", 20))[0]
-
-
-@pytest.fixture(scope="session")
-def one_process(tmp_path_factory) -> Path:
-    """The folder of the run in one process without threads: what all others are compared with."""
-    folder = tmp_path_factory.mktemp("one_process")
-    model = {"dtype": "float64", "p_drop": 0.2}
-    config = tiny_config(folder, model=model, micro_batches=4, updates=20, threads=1)
-    assert Trainer(config, tiny_corpus(), progress=False).run().update == 20
-    return folder

@@ -16,6 +16,7 @@ from rank_jobs import (
     still_running,
     wait_for_checkpoint,
 )
+from systems import needs
 
 from minitransformer.checkpoints import RunFolder
 from minitransformer.distributed.supervision import launch
@@ -63,6 +64,7 @@ def endless_job(tmp_path):
     return process
 
 
+@needs("signals between processes")
 @pytest.mark.parametrize("number", launch.SIGNALS)
 def test_a_signal_makes_the_ranks_save_and_leave(tmp_path, endless_job, number):
     endless_job.send_signal(number)
@@ -73,6 +75,7 @@ def test_a_signal_makes_the_ranks_save_and_leave(tmp_path, endless_job, number):
     assert still_running(tmp_path) == []
 
 
+@needs("signals between processes")
 def test_ranks_do_not_outlive_a_launch_that_is_killed(tmp_path, endless_job):
     endless_job.kill()
     endless_job.wait()
@@ -105,6 +108,7 @@ def test_a_rank_cannot_launch_others(monkeypatch):
         launch.Launch(["x.py"], 2, print)
 
 
+@needs("POSIX")
 @pytest.mark.parametrize("when", ["before", "since"])
 @pytest.mark.parametrize("descriptor", [1, 2])
 def test_a_closed_output_is_one_line(tmp_path, descriptor, when):
@@ -122,6 +126,7 @@ def test_a_closed_output_is_one_line(tmp_path, descriptor, when):
     assert said.read_text() == "ConfigError: launch: standard output and error must be open, got one that is closed"
 
 
+@needs("signals between processes")
 def test_a_rank_that_dies_before_it_connects_is_named(tmp_path):
     program = tmp_path / "dies.py"
     program.write_text(

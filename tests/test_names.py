@@ -37,6 +37,7 @@ ELSEWHERE = {  # where one of these words is another thing's own name
     "download.py": {"home"},
     "unpacking.py": {"home"},
     "test_data_command.py": {"home"},
+    "test_data_sets.py": {"home"},
     "memory.py": {"Watch"},
     "torch_step.py": {"measures"},
     "step_memory.py": {"measures"},

@@ -7,8 +7,9 @@ import time
 
 import numpy as np
 import pytest
-from rank_jobs import by_mpi, check_end, free_port, launched, metrics_of, over_tcp, trained
-from tiny_run import final_state, tiny_config, tiny_corpus
+from rank_jobs import by_mpi, check_end, free_port, launched, over_tcp
+from tiny_run import final_state, metrics_of, tiny_config, tiny_corpus
+from trained_ranks import trained
 
 from minitransformer.distributed import SINGLE_PROCESS, CommonStop, ProcessGroup
 from minitransformer.distributed.supervision.rank_info import RankInfo

@@ -15,11 +15,11 @@ from minitransformer.distributed.connections import connect
 from minitransformer.distributed.single import SingleProcess
 from minitransformer.distributed.supervision.client import SupervisorClient
 from minitransformer.distributed.supervision.health import HealthMonitor
-from minitransformer.distributed.supervision.messages import LONGEST_LINE, encode, printable
+from minitransformer.distributed.supervision.messages import MAX_LINE, encode
 from minitransformer.distributed.supervision.rank_info import RankInfo
 from minitransformer.distributed.supervision.supervisor import Supervisor
 from minitransformer.distributed.timeouts import TIMEOUTS, Timeouts
-from minitransformer.errors import ConfigError, RanksError
+from minitransformer.errors import ConfigError, RanksError, printable
 
 
 def by_hand(job: Supervised, sent: bytes = b"") -> socket.socket:
@@ -55,7 +55,7 @@ NO_HELLO = [
     b'{"rank": "x"}\n',
     b'{"rank": 1e999, "size": 1, "who": ""}\n',
     b'{"rank": 0, "size": 1}\n',
-    b"[" + b" " * LONGEST_LINE,
+    b"[" + b" " * MAX_LINE,
     b"[" * 5000 + b"\n",
     b"\xff\n",
 ]

@@ -104,8 +104,9 @@ def connect(
                 ) from error
         else:
             try:
-                knows_token = _introduce(connection, token)
-                break
+                _introduce(connection, token, where)
+                connection.settimeout(None)
+                return connection
             except OSError as error:  # newer connections may have displaced this one
                 connection.close()
                 if isinstance(error, TimeoutError) or time.monotonic() > until:
@@ -114,23 +115,20 @@ def connect(
                         "another program listen there? Set another MASTER_PORT"
                     ) from error
         time.sleep(0.1)
-    if not knows_token:
+
+
+def _introduce(connection: socket.socket, token: str, where: str) -> None:
+    """The peer's side of the handshake; RanksError: the listener at ``where`` does not know the token."""
+    ours, theirs, answer = secrets.token_bytes(CHALLENGE), bytearray(CHALLENGE), bytearray(CHALLENGE)
+    receive_into(connection, theirs)
+    connection.sendall(ours + _proof(token, "peer", theirs))
+    receive_into(connection, answer)
+    if not hmac.compare_digest(answer, _proof(token, "listener", ours)):
         connection.close()
         raise RanksError(
             f"ranks: {where} must know this job's token, got a process with another one; set the same "
             "MINITRANSFORMER_TOKEN for all ranks, or another MASTER_PORT"
         )
-    connection.settimeout(None)
-    return connection
-
-
-def _introduce(connection: socket.socket, token: str) -> bool:
-    """The peer's side of the handshake: whether the listener knows the token."""
-    ours, theirs, answer = secrets.token_bytes(CHALLENGE), bytearray(CHALLENGE), bytearray(CHALLENGE)
-    receive_into(connection, theirs)
-    connection.sendall(ours + _proof(token, "peer", theirs))
-    receive_into(connection, answer)
-    return hmac.compare_digest(answer, _proof(token, "listener", ours))
 
 
 def _proof(token: str, role: str, challenge: bytes | bytearray) -> bytes:

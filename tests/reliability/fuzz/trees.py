@@ -31,13 +31,13 @@ class Trees(Reader):
         b"(S (NP XX )NP (VP XX\n\n(NP(NP )X XX XX XX XX)NP\n",
     )
 
-    def write(self, chooser: Random, folder: Path) -> None:
-        if chooser.random() < 0.5:
-            treebank, suffix = changed(chooser, self.TREEBANKS), chooser.choice(("", "", ".gz"))
+    def write(self, rng: Random, folder: Path) -> None:
+        if rng.random() < 0.5:
+            treebank, suffix = changed(rng, self.TREEBANKS), rng.choice(("", "", ".gz"))
             (folder / f"trees.mrg{suffix}").write_bytes(gzip.compress(treebank, 1) if suffix else treebank)
         else:
-            (folder / "words").write_bytes(changed(chooser, self.SENTENCES))
-            (folder / "linear").write_bytes(changed(chooser, self.OUTPUTS))
+            (folder / "words").write_bytes(changed(rng, self.SENTENCES))
+            (folder / "linear").write_bytes(changed(rng, self.OUTPUTS))
 
     def read(self, folder: Path) -> None:
         treebank, words, linear, restored = (folder / name for name in ("bare.mrg", "words", "linear", "restored.mrg"))
