@@ -91,6 +91,12 @@ def test_sentences_with_other_words_are_skipped_and_reported(files, capsys):
         ("treebank", "(S (NN a))\n(S (NN", "linearise {treebank} -o {trees} {trees}2", 'treebank:2:1: every "("'),
         ("treebank", "( (S (-NONE- *)) )", "linearise {treebank} -o {trees} {trees}2", "at least one tree with words"),
         ("treebank", TREEBANK, "linearise {treebank} -o {trees} {trees}", "--output must name two files"),
+        (
+            "treebank",
+            TREEBANK,
+            "linearise {treebank} -o {trees} {folder}/../{folder.name}/trees",
+            "must name two files",
+        ),
         ("treebank", TREEBANK, "linearise {treebank} -o {treebank} {trees}", "must not be one of the inputs"),
         (
             "words",
@@ -107,7 +113,7 @@ def test_sentences_with_other_words_are_skipped_and_reported(files, capsys):
 def test_bad_input_is_one_line_and_writes_nothing(files, capsys, name, text, arguments, message):
     files[name].write_text(text, encoding="utf-8")
     existed = files["trees"].exists()
-    assert run(*arguments.format(**files).split(" ")) == 2
+    assert run(*arguments.format(**files, folder=files["trees"].parent).split(" ")) == 2
     out, err = capsys.readouterr()
     assert out == "" and err.count("\n") == 1 and message in err
     assert err.startswith("minitransformer trees ") and files["trees"].exists() == existed

@@ -51,7 +51,7 @@ def _add_linearise(actions: argparse._SubParsersAction) -> None:
 
 def run_linearise(arguments: argparse.Namespace) -> None:
     words_path, linear_path = (writable_file(path, arguments.trees) for path in arguments.output)
-    if words_path.absolute() == linear_path.absolute():
+    if words_path.resolve() == linear_path.resolve():
         raise ConfigError(f"--output must name two files, got {words_path} twice")
 
     def write(words_file: BinaryIO) -> None:
