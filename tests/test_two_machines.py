@@ -17,12 +17,12 @@ from rank_jobs import (
     TOKEN,
     environment,
     mpiexec,
-    one_process,  # noqa: F401 - a fixture
     run,
     still_running,
     wait_for_checkpoint,
 )
 from tiny_run import final_state
+from trained_ranks import one_process  # noqa: F401 - a fixture
 
 from minitransformer.checkpoints import RunFolder
 
