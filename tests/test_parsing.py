@@ -49,7 +49,7 @@ def test_a_tiny_parser_learns_the_trees_it_has_seen(kind, tmp_path, monkeypatch,
         assert main(command.split()) == 0
         return capsys.readouterr().out
 
-    run("trees linearise treebank -o words linear")
+    run("trees linearise --with-tags treebank -o words linear")
     run("bpe train words linear -o bpe --mode words --vocab-size 100")
     run(" ".join(["train parser.toml", *(f"--set {setting}" for setting in kind)]))
     run("average --last 2 run -o average.npz")
