@@ -23,6 +23,12 @@ def test_the_data_sets_have_both_sides_of_each_part(name, files):
     assert len(parts) == files and all(parts.count(part) >= 2 for part in parts)
 
 
+def test_the_trees_are_split_by_article():
+    parts = [file.name.split(".")[0] for file in find("craft_trees").files]
+    assert {part: parts.count(part) for part in parts} == {"train": 81, "dev": 8, "test": 8}
+    assert len({file.address for file in find("craft_trees").files}) == 97
+
+
 def test_the_published_checksums_are_those_of_the_real_files(data_folder, tmp_path):
     for name in ("multi30k", "bpe_reference"):
         home = copy_from(data_folder, find(name), tmp_path)

@@ -122,10 +122,16 @@ def file(name: str, content: bytes) -> Recipe:
     return lambda reader, folder: (folder / name).write_bytes(content)
 
 
+def output(words: bytes, linear: bytes) -> Recipe:
+    """Sentences, and what a parser made of them."""
+    return lambda _, folder: ((folder / "words").write_bytes(words), (folder / "linear").write_bytes(linear))
+
+
 SPARSE_BUT_NOT = {"GNU.sparse.map": "x", "GNU.sparse.size": "10", "GNU.sparse.numblocks": "1"}
 OK, FOUND = "HTTP/1.1 200 OK", "HTTP/1.1 302 Found"
 NO_IDS = {"src.ids": b"", "tgt.ids": b"", "src.ends": bytes(8), "tgt.ends": bytes(8)}
 TWICE = b"#version: 0.2\na b\n" + b"".join(b"%06d x\n" % number for number in range(32000)) + b"a b\n"
+MANY_WORDS = gzip.compress(b"(S" + b"(N a)" * 10**6 + b")")
 
 CORPUS: dict[str, tuple[str, Recipe]] = {
     # archives and answers
@@ -178,6 +184,11 @@ CORPUS: dict[str, tuple[str, Recipe]] = {
         ],
     ),
     "a merge that occurs twice among 32,000": ("merges", file("bpe.codes", TWICE)),
+    # trees
+    "a tree of a million words in a small file": ("trees", file("trees.mrg.gz", MANY_WORDS)),
+    "a word that is a byte-order mark": ("trees", file("trees.mrg", "(S (NN \ufeff) (NN a))".encode())),
+    "a token of a parser that holds two brackets": ("trees", output(b"a b\n", b"(NP(NP XX XX)NP\n")),
+    "a tab between the words of a sentence": ("trees", output(b"a\tb\n", b"(S XX )S\n")),
     # checkpoints
     "a model far larger than its file": ("checkpoint", with_config("model", d_model=30000)),
     "a model of two thousand million layers": ("checkpoint", with_config("model", n_layers=2**31 - 1)),
@@ -219,5 +230,7 @@ HARMLESS = {
     "a Content-Length that is not a number",  # the size is unknown
     "paths in a checkpoint that lead elsewhere",  # they are not followed
     "a line of 60,000 combining marks",  # they are cut
+    "a token of a parser that holds two brackets",  # each of them begins a token
+    "a tab between the words of a sentence",  # it separates them
 }
 """Files that must be accepted instead."""
