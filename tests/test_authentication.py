@@ -13,7 +13,7 @@ from rank_jobs import TOKEN, LocalStore, Supervised, environment, free_port, in_
 from systems import needs
 
 from minitransformer.config import TrainingConfig
-from minitransformer.distributed.connections import CHALLENGE, MAX_UNPROVEN, connect
+from minitransformer.distributed.connections import CHALLENGE, MAX_UNAUTHENTICATED, connect
 from minitransformer.distributed.supervision.launch import Launch
 from minitransformer.distributed.supervision.messages import encode
 from minitransformer.distributed.supervision.process_group import ProcessGroup
@@ -131,10 +131,10 @@ def test_ranks_of_one_machine_listen_on_loopback_only():
 def test_idle_unauthenticated_connections_do_not_keep_a_rank_out():
     job = Supervised(1)
     with ExitStack() as stack:
-        idle = [stack.enter_context(socket.create_connection(job.address)) for _ in range(3 * MAX_UNPROVEN)]
+        idle = [stack.enter_context(socket.create_connection(job.address)) for _ in range(3 * MAX_UNAUTHENTICATED)]
         began = time.monotonic()
         client = job.client(0)
-        for connection in idle[: 2 * MAX_UNPROVEN]:
+        for connection in idle[: 2 * MAX_UNAUTHENTICATED]:
             assert len(received_until_close(connection)) == CHALLENGE
         assert time.monotonic() - began < 8  # long before the timeout of the handshake
     client.leave()
@@ -152,12 +152,12 @@ def test_an_idle_client_is_disconnected_after_the_handshake_timeout():
 
 FLOODED = f"""
 import asyncio, resource, socket, time
-from minitransformer.distributed.connections import MAX_UNPROVEN, serve
+from minitransformer.distributed.connections import MAX_UNAUTHENTICATED, serve
 server = socket.create_server(("127.0.0.1", 0))
 print(server.getsockname()[1], flush=True)
 
 async def work():
-    resource.setrlimit(resource.RLIMIT_NOFILE, (MAX_UNPROVEN // 2, MAX_UNPROVEN // 2))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (MAX_UNAUTHENTICATED // 2, MAX_UNAUTHENTICATED // 2))
     await asyncio.wait_for(serve(server, {TOKEN!r}, print), 3)
 
 before = time.process_time()
@@ -173,7 +173,7 @@ def test_more_connections_than_file_descriptors_do_not_keep_a_core_busy():
     process = subprocess.Popen([sys.executable, "-c", FLOODED], env=environment(), stdout=subprocess.PIPE, text=True)
     port = int(process.stdout.readline())
     with ExitStack() as stack:
-        for _ in range(2 * MAX_UNPROVEN):
+        for _ in range(2 * MAX_UNAUTHENTICATED):
             stack.enter_context(socket.create_connection(("127.0.0.1", port)))
         seconds = float(process.communicate(timeout=60)[0])
     assert seconds < 1.0

@@ -23,7 +23,7 @@ from minitransformer.errors import ConfigError, RanksError
 CHALLENGE = 32
 """Bytes of a challenge, and of a proof."""
 
-MAX_UNPROVEN = 64
+MAX_UNAUTHENTICATED = 64
 """Connections without a proof that are held; a new one displaces the oldest. A rank's proof takes milliseconds."""
 
 
@@ -34,7 +34,7 @@ async def serve(
     timeouts: Timeouts = TIMEOUTS,
 ) -> None:
     """Accept connections at ``server`` until cancelled, and ``handle`` those that prove to know ``token``."""
-    unproven: list[asyncio.Task] = []  # the oldest first
+    unauthenticated: list[asyncio.Task] = []  # the oldest first
 
     async def admit(connection: socket.socket) -> None:
         try:
@@ -44,7 +44,7 @@ async def serve(
             connection.close()
             return
         finally:
-            unproven.remove(asyncio.current_task())
+            unauthenticated.remove(asyncio.current_task())
         await handle(connection)
 
     server.setblocking(False)
@@ -58,9 +58,9 @@ async def serve(
                 except OSError:  # no file descriptor is left: trying again at once would keep a core busy
                     await asyncio.sleep(timeouts.heartbeat)
                     continue
-                if len(unproven) >= MAX_UNPROVEN:
-                    unproven[0].cancel()
-                unproven.append(tasks.create_task(admit(connection)))
+                if len(unauthenticated) >= MAX_UNAUTHENTICATED:
+                    unauthenticated[0].cancel()
+                unauthenticated.append(tasks.create_task(admit(connection)))
                 await asyncio.sleep(0)  # however many connect, those that are here take their turns
 
 
