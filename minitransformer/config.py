@@ -210,9 +210,7 @@ class TranslationConfig(Section):
     alpha: float = option(0.6, "exponent of the length penalty ((5 + |Y|) / 6)^alpha (paper: 0.6)", low=0, high=100)
     max_extra: int = option(50, "maximum output length minus input length, tokens (paper: 50)", low=0, high=100000)
     max_input_length: int = option(1024, "longer lines are reported, not translated, tokens", low=1, high=10_000)
-    batch_tokens: int = option(
-        4096, "padded source tokens translated together, times beam_size, at most", low=1, high=1 << 20
-    )
+    batch_tokens: int = option(4096, "padded source tokens of a batch, times beam_size, at most", low=1, high=1 << 20)
 
 
 @dataclass(frozen=True)

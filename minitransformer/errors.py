@@ -72,6 +72,13 @@ def quoted(value: object, longest: int = 100) -> str:
     return text if len(text) <= longest else f"{text[:longest]}..."
 
 
+def printable(text: str, longest: int) -> str:
+    """``text`` as one line for a terminal: control characters escaped, and cut to ``longest`` characters."""
+    text = " ".join(text[: longest + 1].split("\n"))
+    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return shown if len(shown) <= longest else f"{shown[: longest - 3]}..."
+
+
 def install_hint(extra: str) -> str:
     """How to install the packages of an extra of setup.cfg: the remedy at the end of a MissingPackageError."""
     return f"run pip install -e '.[{extra}]' in the checkout"

@@ -75,7 +75,7 @@ def write_atomically(path: str | Path, write: Callable[[BinaryIO], object]) -> N
         raise
 
 
-def cannot_be_written(error: OSError) -> str:
+def write_error(error: OSError) -> str:
     """Why a file cannot be written, and what to do: for messages, after its name."""
     is_full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     remedy = "make room on its disk" if is_full else "choose a folder that can be written"

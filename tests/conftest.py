@@ -10,9 +10,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from extras import need, summary
-from systems import lacking
 
-pytest.register_assert_rewrite("cuda_checks", "rank_jobs")
+pytest.register_assert_rewrite("cuda_checks", "rank_jobs", "trained_ranks")
 
 
 @pytest.fixture
@@ -44,11 +43,8 @@ def torch():
 
 
 def pytest_collection_modifyitems(items):
-    """Tests that read real corpora are marked, so that they can be run by themselves: pytest -m data. Those that need
-    another system are skipped."""
+    """Tests that read real corpora are marked, so that they can be run by themselves: pytest -m data."""
     for item in items:
-        if missing := lacking(f"{item.path.name}::{item.name}"):
-            item.add_marker(pytest.mark.skip(reason=f"this system does not have {missing}"))
         if "data_folder" in getattr(item, "fixturenames", ()):
             item.add_marker("data")
 
@@ -117,6 +113,6 @@ def card():
     from minitransformer.kernels.cupy import KERNELS
 
     kernels = {kernel.name: kernel for kernel in KERNELS}
-    return SimpleNamespace(  # models of CuPy arrays take the kernels without being told to
+    return SimpleNamespace(  # models of CuPy arrays use the kernels by default
         xp=cupy, put=cupy.asarray, get=cupy.asnumpy, kernels=kernels, takes_models=lambda: None
     )

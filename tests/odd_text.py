@@ -12,12 +12,12 @@ BY_BYTES = Tokenizer.train(TEXT * 2, 330)
 BY_WORDS = Tokenizer.train(TEXT[:2] * 2, 130, mode="words")
 
 
-def random_line(chooser):
+def random_line(rng):
     """Characters from everywhere: ASCII, spaces of all kinds, every plane, but no lone surrogates."""
     pools = ["ab ", " \t\u00a0\u0085\u2028\u3000\r\n", [chr(code) for code in range(0x300)], None]
     characters = []
-    for _ in range(chooser.randrange(60)):
-        pool = chooser.choice(pools)
-        code = chooser.choice([chooser.randrange(0xD800), chooser.randrange(0xE000, 0x110000)])
-        characters.append(chooser.choice(pool) if pool else chr(code))
+    for _ in range(rng.randrange(60)):
+        pool = rng.choice(pools)
+        code = rng.choice([rng.randrange(0xD800), rng.randrange(0xE000, 0x110000)])
+        characters.append(rng.choice(pool) if pool else chr(code))
     return "".join(characters)

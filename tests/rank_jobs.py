@@ -1,7 +1,6 @@
 """Jobs of several ranks for tests: started by mpiexec, by ``launch`` or as threads, and how they ended."""
 
 import importlib.util
-import json
 import os
 import re
 import shutil
@@ -17,9 +16,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
 import pytest
-from tiny_run import final_state, tiny_config, tiny_corpus
 
 from minitransformer.checkpoints import RunFolder
 from minitransformer.distributed.supervision.client import SupervisorClient
@@ -27,7 +24,6 @@ from minitransformer.distributed.supervision.rank_info import RankInfo
 from minitransformer.distributed.supervision.supervisor import Supervisor
 from minitransformer.distributed.tcp import TcpCommunicator
 from minitransformer.distributed.timeouts import Timeouts
-from minitransformer.training import Trainer, read_metrics
 
 TESTS = Path(__file__).parent
 LIMIT = 60  # seconds after which a job counts as hanging; each should take two or three
@@ -51,7 +47,7 @@ def environment(**more: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Ended:
-    """A job that has ended: exit code, what it said, and how long it took."""
+    """A job that has ended: exit code, output, and duration in seconds."""
 
     code: int
     lines: list[str]
@@ -188,13 +184,13 @@ class Supervised:
     """Ranks as threads of this process, with a supervisor.
 
     Attributes:
-        said: what the user was told.   ends: (rank, exit code) of each rank that was told to end.
+        messages: the output for the user.   ends: (rank, exit code) of each rank that was ordered to end.
     """
 
     def __init__(self, size: int, timeouts: Timeouts = Timeouts(start=20.0)):  # noqa: B008 - it is frozen
-        self.said: list[str] = []
+        self.messages: list[str] = []
         self.ends: list[tuple[int, int]] = []
-        self.supervisor = Supervisor(size, self.said.append, token=TOKEN, timeouts=timeouts)
+        self.supervisor = Supervisor(size, self.messages.append, token=TOKEN, timeouts=timeouts)
         self.address = ("127.0.0.1", self.supervisor.port)
         self.size, self._timeouts = size, timeouts
 
@@ -202,7 +198,7 @@ class Supervised:
         return SupervisorClient(
             RankInfo(rank, self.size, rank),
             self.address,
-            self.said.append,
+            self.messages.append,
             token=TOKEN,
             end=end or (lambda code: self.ends.append((rank, code))),
             timeouts=self._timeouts,
@@ -233,31 +229,3 @@ def check_folder(folder: Path, update: int = 4) -> None:
 def check_gone(folder: Path) -> None:
     """No process of the job is left; mpiexec may end a moment before the last of them."""
     wait_for(lambda: not still_running(folder))
-
-
-CLOCK = {"seconds", "tokens_per_second"}
-
-
-def metrics_of(folder: Path) -> list[dict]:
-    """The lines of metrics, without what depends on the clock."""
-    lines = read_metrics(folder / "metrics.jsonl")
-    return [{key: value for key, value in line.items() if key not in CLOCK} for line in lines]
-
-
-def trained(folder: Path, size: int, start: str = "mpirun", **changes) -> np.ndarray:
-    """The parameters after 20 updates of four micro-batches, float64, dropout on."""
-    arguments = [folder, json.dumps({"updates": 20} | changes)]
-    ended = by_mpi(size, "ranked_run.py", *arguments) if start == "mpirun" else launched(size, *arguments)
-    assert ended.code == 0, ended.lines
-    assert [line for line in ended.lines if not line.startswith("train: resumed from")] == []
-    return final_state(folder, changes.get("updates", 20))[0]
-
-
-@pytest.fixture(scope="session")
-def one_process(tmp_path_factory) -> Path:
-    """The folder of the run in one process without threads: what all others are compared with."""
-    folder = tmp_path_factory.mktemp("one_process")
-    model = {"dtype": "float64", "p_drop": 0.2}
-    config = tiny_config(folder, model=model, micro_batches=4, updates=20, threads=1)
-    assert Trainer(config, tiny_corpus(), progress=False).run().update == 20
-    return folder

@@ -1,12 +1,59 @@
-"""What ``detect_anomaly`` says of the values it finds; that it stops a training is in test_nonfinite.py."""
+"""``detect_anomaly``: the rule that gives NaN or infinity, forward or backward, and the nearest parameter."""
 
 import re
 
 import numpy as np
 import pytest
+from small_models import random_batch, small_model
+from tiny_run import final_state, tiny_trainer
 
-from minitransformer.autograd import Tensor, detect_anomaly
+from minitransformer.autograd import Tensor, detect_anomaly, functions
 from minitransformer.errors import AnomalyError
+from minitransformer.training.nonfinite import find_nonfinite
+
+
+@pytest.mark.parametrize("kernel_mode", ["simple", "fast"])
+def test_an_anomaly_names_the_rule_and_the_nearest_parameter(kernel_mode, rng):
+    model, batch = small_model(rng, kernel_mode=kernel_mode), random_batch(rng)
+    model.parameters["encoder.layers.1.self_attention.w_q"].data[:] = 1e200  # finite; the scores overflow
+    model.parameters["encoder.layers.1.self_attention.w_kv"].data[:] = 1e200
+
+    def compute():
+        loss, nll = model.loss(batch)
+        loss.backward()
+        return loss, nll
+
+    with np.errstate(all="ignore"):
+        found = find_nonfinite(model.parameters, compute)
+    assert re.fullmatch(
+        r"gradient of \S+ is nan at .*, first in attention: forward must give finite values for finite inputs, got nan "
+        r"at .* \(nearest parameter: encoder.layers.1.self_attention.w_q\)",
+        found,
+    )
+
+
+def test_an_anomaly_of_backward_is_told_from_one_of_forward(rng):
+    x = Tensor(np.array([4.0, 0.0]), requires_grad=True)
+    with detect_anomaly(), np.errstate(all="ignore"):
+        root = (x**0.5).sum()
+        with pytest.raises(AnomalyError, match=r"power: backward must give finite gradients, got inf at \[1\]") as info:
+            root.backward()
+        assert info.value.leaf is x
+        with pytest.raises(AnomalyError, match=r"log: forward must give finite values for finite inputs, got -inf"):
+            x.log()
+        with pytest.raises(AnomalyError, match=r"exp: input 0 must be finite, got nan"):
+            Tensor(np.array(np.nan), requires_grad=True).exp()
+        with detect_anomaly(False):
+            assert x.log().data[1] == -np.inf
+        functions.softmax(x, mask=np.array([False, False]))
+
+
+def test_detecting_anomalies_changes_no_bit(tmp_path):
+    tiny_trainer(tmp_path / "plain", updates=4).run()
+    with detect_anomaly():
+        tiny_trainer(tmp_path / "detected", updates=4).run()
+    for one, other in zip(final_state(tmp_path / "plain", 4), final_state(tmp_path / "detected", 4), strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_an_anomaly_names_the_first_value_that_is_not_finite(rng):

@@ -161,6 +161,16 @@ def private_names(tree: ast.Module) -> set[str]:
     return {name for name in used if is_private(name)} - own
 
 
+@pytest.mark.parametrize("folder", [PACKAGE, TESTS], ids=["the package", "the tests"])
+def test_a_file_has_at_most_250_lines_and_a_function_at_most_40(folder):
+    for path in folder.rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        assert len(text.splitlines()) <= 250, path
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                assert node.end_lineno - node.lineno < 40, f"{path}: {node.name}"
+
+
 @every_test_file
 def test_a_test_imports_no_other_test(path):
     modules = {name.split(".")[0] for name in imported_names(path)}

@@ -13,8 +13,8 @@ from odd_text import TEXT, random_line
 
 from minitransformer.errors import DataError
 from minitransformer.text import Tokenizer, bpe, read_lines, word_counts
-from minitransformer.text.bpe import apply_merges, apply_merges_to_long_word, count_pairs, merge_pair, naive_merges
-from minitransformer.text.bpe_arrays import learn_merges
+from minitransformer.text.bpe import apply_merges, count_pairs, merge_pair, naive_merges
+from minitransformer.text.bpe_arrays import apply_merges_by_heap, learn_merges
 from minitransformer.text.pretokenizers import END, PRETOKENIZERS, ByteLevel, EndOfWord
 from minitransformer.text.word_counts import count_words, count_words_in_files
 
@@ -87,9 +87,9 @@ def test_the_bare_word_piece_ratio_begins_with_what_occurs_once():
 
 @pytest.mark.parametrize("pretokenizer", [ByteLevel, EndOfWord])
 def test_the_words_of_a_lines_chunks_are_the_words_of_the_line(pretokenizer):
-    chooser = random.Random(3)
-    spaces = ["".join(chooser.choices("a, \t\n\u00a0", k=chooser.randint(0, 12))) for _ in range(3000)]
-    for line in [*TEXT, *spaces, *(random_line(chooser) for _ in range(500))]:
+    rng = random.Random(3)
+    spaces = ["".join(rng.choices("a, \t\n\u00a0", k=rng.randint(0, 12))) for _ in range(3000)]
+    for line in [*TEXT, *spaces, *(random_line(rng) for _ in range(500))]:
         assert [
             word for chunk in pretokenizer.chunks(line) for word in pretokenizer.split(chunk)
         ] == pretokenizer.split(line)
@@ -118,7 +118,7 @@ def test_applying_merges_is_merging_each_pair_in_turn(rng, pretokenizer):
         ranks = {pair: rank for rank, pair in enumerate(merges)}
         for symbols, _ in random_table(rng, pretokenizer, "abc"):  # words of the training text and others
             assert apply_merges(symbols, ranks) == reduce(merge_pair, merges, symbols)
-            assert apply_merges_to_long_word(symbols, ranks) == reduce(merge_pair, merges, symbols)
+            assert apply_merges_by_heap(symbols, ranks) == reduce(merge_pair, merges, symbols)
 
 
 def test_of_equally_frequent_pairs_the_one_that_sorts_last_is_merged_first():

@@ -10,6 +10,7 @@ from pathlib import Path
 from unittest.mock import Mock, patch
 
 import pytest
+from systems import needs
 
 from minitransformer.cli import doctor
 from minitransformer.cli.common import print_line
@@ -58,6 +59,7 @@ def test_version_is_printed_and_numpy_not_yet_loaded():
     assert result.stdout.startswith("minitransformer 0.")
 
 
+@needs("signals between processes")
 def test_a_closed_pipe_ends_the_program_quietly():
     program = [sys.executable, "-m", "minitransformer", "data", "list"]
     with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
@@ -173,6 +175,7 @@ ENTRY_POINT = re.search("minitransformer = (.*):(.*)", (Path(__file__).parents[1
 AS_INSTALLED = f"import sys; from {ENTRY_POINT[1]} import {ENTRY_POINT[2]} as main; sys.exit(main())"
 
 
+@needs("signals between processes")
 @pytest.mark.parametrize("start", [["-m", "minitransformer"], ["-c", AS_INSTALLED]], ids=["module", "installed"])
 def test_ctrl_c_during_the_imports_gives_no_traceback(tmp_path, start):
     (tmp_path / "argparse.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
@@ -183,6 +186,7 @@ def test_ctrl_c_during_the_imports_gives_no_traceback(tmp_path, start):
     assert (result.returncode, result.stderr) == (-signal.SIGINT, b"")
 
 
+@needs("named pipes")
 def test_a_pipe_is_refused_as_an_output_file(tmp_path, capsys):
     text, pipe = tmp_path / "text.en", tmp_path / "pipe"
     os.mkfifo(pipe)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from systems import needs
 
 from minitransformer.config import Config
 from minitransformer.errors import ConfigError, DataError
@@ -142,12 +143,25 @@ def test_a_line_that_does_not_end_is_refused_by_its_number(tmp_path, name):
         tracemalloc.stop()
 
 
+def test_a_line_is_too_long_wherever_the_blocks_end(tmp_path, monkeypatch, rng):
+    monkeypatch.setattr(corpus, "MAX_LINE", 50)
+    for _ in range(100):
+        monkeypatch.setattr(corpus, "BLOCK", int(rng.integers(1, 50)))
+        lines = [b"x" * size for size in rng.integers(0, 50, rng.integers(1, 9))]  # with line ends at most 50 bytes
+        path = write(tmp_path / "text", b"\n".join([*lines, b"y" * 49, b"z"]))
+        assert read_lines(path) == [*(line.decode() for line in lines), "y" * 49, "z"]
+        write(path, b"\n".join([*lines, b"y" * 50, b"z"]))
+        with pytest.raises(DataError, match=f":{len(lines) + 1}: a line must have at most 50 bytes, got more"):
+            read_lines(path)
+
+
 def test_a_text_read_as_one_string_has_a_longest_length(tmp_path):
     assert len(read_text(write(tmp_path / "a.gz", "line\n" * 10))) == 50
     with pytest.raises(DataError, match=f"must have at most {corpus.MAX_TEXT} bytes of text, got more"):
         read_text(write(tmp_path / "a.gz", b"a line\n" * (corpus.MAX_TEXT // 7 + 1)))
 
 
+@needs("/dev/zero")
 @pytest.mark.skipif(not Path("/dev/zero").exists(), reason="this system has no /dev/zero")
 def test_a_device_that_never_ends_is_refused_by_every_reader():
     """Each stops after the bytes that a file of its kind may have."""

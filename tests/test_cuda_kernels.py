@@ -152,7 +152,7 @@ def test_sum_rows_sums_over_rows(rows, width, device, rng, relative_error):
 
 @pytest.mark.parametrize("size", [1, 255, 256, 257, 5000])
 def test_squares_are_summed_in_double_precision(size, device, rng, monkeypatch):
-    monkeypatch.setattr(sums, "MOST_BLOCKS", 7)
+    monkeypatch.setattr(sums, "MAX_BLOCKS", 7)
     x = rng.standard_normal(size).astype(np.float32)
     total = device.get(sums.sum_of_squares(device.put(x)))
     assert float(total) == pytest.approx(float((x.astype(np.float64) ** 2).sum()), rel=1e-13)

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.cuda  # needs packages of the dev extra
 FILES = sorted(path.stem for path in FOLDER.glob("*.cu"))
 ARCHITECTURES = (75, 80, 90)  # Turing, Ampere, Hopper
 NAMES = {"norm": [(("GROUPS", 1),), (("GROUPS", 4),)], "heads": [(("UNIT", unit),) for unit in (2, 4, 8, 16)]}
-MOST_THREADS = {"norm_forward": 512, "norm_backward": 512, "sum_rows": 1024, "scatter_add": 512}
+MAX_THREADS = {"norm_forward": 512, "norm_backward": 512, "sum_rows": 1024, "scatter_add": 512}
 USED = re.compile(r"Compiling entry function '(\w+)'.*?Used (\d+) registers", re.S)
 TYPES = {"adam": ("float32", "float64")}  # parameters are never stored in half precision
 
@@ -54,7 +54,7 @@ def test_the_source_compiles_and_a_block_has_enough_registers(file, architecture
             assert len(code) > 1000 and {kernel for kernel, _ in used} == set(parameters_of(file))
             for kernel, registers in used:
                 registers = -(-int(registers) // 8) * 8  # given out by eights
-                assert registers * MOST_THREADS.get(kernel, THREADS) <= 65536, (kernel, dtype, names, registers)
+                assert registers * MAX_THREADS.get(kernel, THREADS) <= 65536, (kernel, dtype, names, registers)
 
 
 def test_a_source_with_a_fault_does_not_compile(nvrtc):

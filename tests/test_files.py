@@ -4,11 +4,13 @@ import os
 import stat
 
 import pytest
+from systems import needs
 
 from minitransformer.errors import ConfigError
 from minitransformer.files import remove_temporaries, write_atomically
 
 
+@needs("POSIX")
 @pytest.mark.parametrize("old", [b"old", None], ids=["to a file", "dangling"])
 def test_a_link_stays_a_link_and_its_file_is_written(tmp_path, old):
     if old is not None:
@@ -18,6 +20,7 @@ def test_a_link_stays_a_link_and_its_file_is_written(tmp_path, old):
     assert (tmp_path / "link").is_symlink() and (tmp_path / "real").read_bytes() == b"new"
 
 
+@needs("named pipes")
 def test_a_pipe_a_link_to_it_and_a_folder_are_refused_and_stay(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to("pipe")
@@ -39,6 +42,7 @@ def test_two_writers_of_one_file_do_not_disturb_each_other(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
+@needs("POSIX")
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o644])
 def test_a_file_keeps_its_permissions(tmp_path, mode):
     path = tmp_path / "file"
@@ -54,6 +58,7 @@ def test_a_new_file_has_the_permissions_of_any_new_file(tmp_path):
     assert (tmp_path / "ours").stat().st_mode == (tmp_path / "any").stat().st_mode
 
 
+@needs("POSIX")
 def test_partial_files_of_other_programs_are_not_deleted(tmp_path):
     link, folder = (f".out.npz.{digit * 16}.partial" for digit in "01")
     others = {"out.npz.partial", ".out.npz.partial", ".out.npz.0123.partial", "notes.partial"}

@@ -1,4 +1,4 @@
-"""Files from strangers: whatever they hold, each reader accepts them or refuses them in one line, in bounds."""
+"""Untrusted files: each reader accepts a file or refuses it in one line, in bounded time and memory."""
 
 import os
 import signal
@@ -12,10 +12,10 @@ from minitransformer.errors import DataError
 from tests.reliability.corpus import CORPUS, HARMLESS
 from tests.reliability.fuzz.__main__ import add_inputs, new_record
 from tests.reliability.fuzz.readers import READERS
-from tests.reliability.fuzz.worker import Limits, Reader, chooser_of, outcomes
+from tests.reliability.fuzz.worker import Limits, Reader, outcomes, rng_of
 
 INPUTS = 180
-"""Of each reader: 2,000 in all. The long run has hundreds of times as many."""
+"""Inputs of each reader, 2,000 in all; the long form has hundreds of times as many."""
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def readers(tmp_path_factory) -> dict[str, Reader]:
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_a_reader_meets_damaged_files_with_one_clear_line(readers, name, tmp_path):
+def test_a_reader_accepts_a_damaged_file_or_refuses_it_in_one_line(readers, name, tmp_path):
     record = new_record()
     add_inputs(record, readers[name], 1, INPUTS, tmp_path / "input")
     assert record["faults"] == {} and record["inputs"] == INPUTS
@@ -32,7 +32,7 @@ def test_a_reader_meets_damaged_files_with_one_clear_line(readers, name, tmp_pat
 
 
 @pytest.mark.parametrize("defect", CORPUS)
-def test_a_file_that_once_broke_a_reader_breaks_it_no_more(readers, defect, tmp_path):
+def test_a_file_that_exposed_a_defect_is_handled_correctly(readers, defect, tmp_path):
     name, write = CORPUS[defect]
     case = Recipe(readers[name], write)
     (outcome,) = outcomes(case, 0, range(1), tmp_path / "input", Limits(memory=128 << 20))
@@ -45,7 +45,7 @@ class Recipe(Reader):
     def __init__(self, reader, write):
         self.name, self.reader, self.recipe = reader.name, reader, write
 
-    def write(self, chooser, folder):
+    def write(self, rng, folder):
         self.recipe(self.reader, folder)
 
     def read(self, folder):
@@ -78,7 +78,7 @@ class Faulty(Reader):
 
     name = "faulty"
 
-    def write(self, chooser, folder):
+    def write(self, rng, folder):
         count = self.folder / "count"
         count.write_bytes((count.read_bytes() if count.exists() else b"") + b"x")
         (folder / "fault").write_text(list(FAULTS)[count.stat().st_size - 1])
@@ -99,7 +99,7 @@ class Hanging(Reader):
 
     name = "hanging"
 
-    def write(self, chooser, folder):
+    def write(self, rng, folder):
         os.mkfifo(folder / "pipe")
 
     def read(self, folder):
@@ -117,6 +117,6 @@ def test_an_input_depends_on_its_number_alone(readers, tmp_path):
         for index in (3, 5, 3):
             folder = tmp_path / f"{name}{index}{len(texts)}"
             folder.mkdir()
-            reader.write(chooser_of(name, 1, index), folder)
+            reader.write(rng_of(name, 1, index), folder)
             texts.append({path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()})
         assert texts[0] == texts[2] != texts[1], name

@@ -16,6 +16,7 @@ from rank_jobs import (
     still_running,
     wait_for_checkpoint,
 )
+from systems import needs
 
 from minitransformer.checkpoints import RunFolder
 from minitransformer.distributed.supervision import launch
@@ -63,6 +64,7 @@ def endless_job(tmp_path):
     return process
 
 
+@needs("signals between processes")
 @pytest.mark.parametrize("number", launch.SIGNALS)
 def test_a_signal_makes_the_ranks_save_and_leave(tmp_path, endless_job, number):
     endless_job.send_signal(number)
@@ -73,12 +75,13 @@ def test_a_signal_makes_the_ranks_save_and_leave(tmp_path, endless_job, number):
     assert still_running(tmp_path) == []
 
 
+@needs("signals between processes")
 def test_ranks_do_not_outlive_a_launch_that_is_killed(tmp_path, endless_job):
     endless_job.kill()
     endless_job.wait()
     check_gone(tmp_path)
-    said = "minitransformer train: launch ended unexpectedly: it was killed, or it crashed (seen from rank 0)\n"
-    assert endless_job.stderr.read() == said
+    output = "minitransformer train: launch ended unexpectedly: it was killed, or it crashed (seen from rank 0)\n"
+    assert endless_job.stderr.read() == output
     RunFolder(tmp_path).newest_whole(pytest.fail)
 
 
@@ -105,32 +108,34 @@ def test_a_rank_cannot_launch_others(monkeypatch):
         launch.Launch(["x.py"], 2, print)
 
 
+@needs("POSIX")
 @pytest.mark.parametrize("when", ["before", "since"])
 @pytest.mark.parametrize("descriptor", [1, 2])
 def test_a_closed_output_is_one_line(tmp_path, descriptor, when):
     """Closed before Python began, or since."""
-    said = tmp_path / "said"
+    output = tmp_path / "output"
     program = (
         "import os, pathlib, sys\nfrom minitransformer.distributed.supervision.launch import Launch\n"
         f"if {when == 'since'}:\n    os.close({descriptor})\n"
         f"try:\n    Launch(['x.py'], 2, print)\n"
         f"except Exception as error:\n    words = f'{{type(error).__name__}}: {{error}}'\n"
-        f"    pathlib.Path({str(said)!r}).write_text(words)"
+        f"    pathlib.Path({str(output)!r}).write_text(words)"
     )
     shell = f'exec "$@" {descriptor}>&-' if when == "before" else 'exec "$@"'
     subprocess.run(["sh", "-c", shell, "sh", sys.executable, "-c", program], env=environment(), timeout=60, check=False)
-    assert said.read_text() == "ConfigError: launch: standard output and error must be open, got one that is closed"
+    assert output.read_text() == "ConfigError: launch: standard output and error must be open, got one that is closed"
 
 
+@needs("signals between processes")
 def test_a_rank_that_dies_before_it_connects_is_named(tmp_path):
     program = tmp_path / "dies.py"
     program.write_text(
         "import os, signal, time\nos.environ['RANK'] == '1' and os.kill(os.getpid(), signal.SIGKILL)\ntime.sleep(60)\n"
     )
-    said = []
+    output = []
     began = time.monotonic()
-    assert launch.Launch([str(program)], 2, said.append).wait() != 0
-    assert said == [
+    assert launch.Launch([str(program)], 2, output.append).wait() != 0
+    assert output == [
         "rank 1 ended before it connected: it was killed by signal 9 (SIGKILL; so the system does when memory runs out)"
     ]
     assert time.monotonic() - began < 20
@@ -145,10 +150,11 @@ def test_a_rank_that_dies_before_it_connects_is_the_only_one_that_is_named(tmp_p
         "os.environ['RANK'] == '1' and os.kill(os.getpid(), signal.SIGKILL)\n"
         "with init_process_group(print, lambda error: (str(error), 1)):\n    time.sleep(60)\n"
     )
-    said = []
-    assert launch.Launch([str(program)], 2, said.append).wait() == 2
+    output = []
+    assert launch.Launch([str(program)], 2, output.append).wait() == 2
     time.sleep(1)  # in which a second message would come
-    assert len(said) == 1 and said[0].startswith("rank 1 ended before it connected: it was killed by signal 9"), said
+    (message,) = output
+    assert message.startswith("rank 1 ended before it connected: it was killed by signal 9")
     assert still_running(program) == []
 
 

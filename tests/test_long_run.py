@@ -58,21 +58,21 @@ def test_a_line_that_is_lost_moved_or_not_named_is_found(fault, tmp_path, monkey
     def translate(folder, text, every):
         lines = text.decode("utf-8", "replace").split("\n")[:-1]
         out = [translated(line) for line in lines]
-        said = [f"translate: line {n} must have" for n, line in enumerate(lines, start=1) if len(line) > 1000]
+        messages = [f"translate: line {n} must have" for n, line in enumerate(lines, start=1) if len(line) > 1000]
         if fault == "lost":
             del out[7]
         if fault == "moved":
             out[:2] = out[1::-1]
         if fault == "not named":
-            del said[0]
+            del messages[0]
         if fault == "not blank":
             out[next(i for i, line in enumerate(lines) if not line.strip())] = "x"
-        return [], [*out, ""], said, 2
+        return [], [*out, ""], messages, 2
 
     monkeypatch.setattr(long_run, "translate", translate)
     monkeypatch.setattr(long_run, "translated_alone", lambda folder, line: f"{translated(line)}\n")
     _, facts = long_run.check_translation(tmp_path, count=400, seed=1, alone=200, every=1.0)
-    assert facts["whole"] == (fault == "none")
+    assert facts["passed"] == (fault == "none")
 
 
 @needs_proc

@@ -31,12 +31,13 @@ RETIRED_IDENTIFIERS = set(
     "GradientSum uses_of_leaves Arrivals arrive nodes_behind home measures forward_only function_of using choose "
     "NEVER_SAID best_tokens Unread Journal journal Reporter ledger LedgerEntry Residual "
     "ByteSpelling MarkedSpelling MergeArrays SPELLINGS add_up in_parts TWINS twin beginnings past_mpiexec "
-    "PATIENCE".split()
+    "PATIENCE chooser".split()
 )
 ELSEWHERE = {  # where one of these words is another thing's own name
     "download.py": {"home"},
     "unpacking.py": {"home"},
     "test_data_command.py": {"home"},
+    "test_data_sets.py": {"home"},
     "memory.py": {"Watch"},
     "torch_step.py": {"measures"},
     "step_memory.py": {"measures"},

@@ -201,8 +201,8 @@ def test_a_rank_whose_host_hangs_is_found_though_no_host_waits_for_it(monkeypatc
         events = queued(ranks, cudas[rank], 3 - rank)  # rank 1 never comes to the third
         for number, (ready, done) in enumerate(events):
             ready.done, done.done = True, number < 2
-    wait_for(lambda: job.said)
-    assert job.said == [
+    wait_for(lambda: job.messages)
+    assert job.messages == [
         "rank 1 must reach collective 4 within 1 s (training.timeout), got only to 3; the others wait there"
     ]
     wait_for(lambda: len(job.ends) == 2)

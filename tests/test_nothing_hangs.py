@@ -4,8 +4,9 @@ import json
 
 import pytest
 from rank_jobs import by_mpi, check_end, check_error, check_folder, check_gone, launched
+from systems import needs
 
-pytestmark = pytest.mark.mpi
+pytestmark = [pytest.mark.mpi, needs("signals between processes")]
 
 TIMEOUT = 2.5  # seconds, of training.timeout; far above what a busy machine delays a sign of life
 AT = 6  # the update before which it happens; checkpoints are written after updates 4, 8, ...

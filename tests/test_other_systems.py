@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.reliability.strangers import family
+from tests.reliability.attacks import process_tree
 
 TESTS = Path(__file__).parent
 SYSTEMS = ("darwin", "win32")
@@ -105,7 +105,7 @@ def test_ranks_train_on_token_ids_and_ctrl_c_ends_them_with_a_checkpoint(system,
         while not list(tmp_path.glob("run/checkpoints/*.npz")) and time.monotonic() < until:
             time.sleep(0.05)
         # A console of Windows sends Ctrl-C to all its processes, a terminal only to those of launch's own session.
-        for pid in family(launch.pid) if system == "win32" else [launch.pid]:
+        for pid in process_tree(launch.pid) if system == "win32" else [launch.pid]:
             os.kill(pid, signal.SIGINT)
         text = launch.communicate(timeout=60)[0].decode()
     assert launch.returncode == 130 and "stopped; the same command resumes" in text, text

@@ -4,9 +4,10 @@ import shutil
 
 import numpy as np
 import pytest
-from rank_jobs import by_mpi, check_error, metrics_of, one_process, trained  # noqa: F401 - a fixture
+from rank_jobs import by_mpi, check_error
 from small_models import random_batch, small_model
-from tiny_run import final_state, tiny_config
+from tiny_run import final_state, metrics_of, tiny_config
+from trained_ranks import one_process, trained  # noqa: F401 - a fixture
 
 from minitransformer.autograd import Tensor, count_leaf_uses
 from minitransformer.checkpoints import RunFolder

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from systems import needs
 from tiny_run import checkpoint_of, final_state, metrics_of, tiny_config, tiny_corpus, tiny_trainer
 
 import minitransformer
@@ -58,6 +59,7 @@ def test_a_folder_that_must_not_be_written_is_refused_before_the_work(tmp_path, 
     checkpoints.chmod(0o755)
 
 
+@needs("file locks")
 def test_two_runs_do_not_share_a_directory(tmp_path):
     first = tiny_trainer(tmp_path, updates=2)
     with pytest.raises(TrainingError, match="another run at work"):
@@ -122,6 +124,7 @@ def during(monkeypatch):
     return arrange
 
 
+@needs("file locks")
 @pytest.mark.parametrize("at", [3, 6, 8])  # nothing is written after it, a line of metrics, a checkpoint
 def test_a_run_whose_folder_is_deleted_ends_and_does_not_make_it_again(tmp_path, during, at):
     folder = tmp_path / "run"
@@ -132,6 +135,7 @@ def test_a_run_whose_folder_is_deleted_ends_and_does_not_make_it_again(tmp_path,
     assert not folder.exists()
 
 
+@needs("file locks")
 def test_a_run_writes_nothing_into_the_folder_of_the_run_that_took_its_place(tmp_path, during):
     folder, others = tmp_path / "run", []
 

@@ -1,4 +1,4 @@
-"""Ranks that are told to stop, any of them and at any time, stop after the same update."""
+"""Ranks stop after the same update, whichever of them receives a request to stop, and when."""
 
 import json
 import signal
@@ -7,8 +7,9 @@ import time
 
 import numpy as np
 import pytest
-from rank_jobs import by_mpi, check_end, free_port, launched, metrics_of, over_tcp, trained
-from tiny_run import final_state, tiny_config, tiny_corpus
+from rank_jobs import by_mpi, check_end, free_port, launched, over_tcp
+from tiny_run import final_state, metrics_of, tiny_config, tiny_corpus
+from trained_ranks import trained
 
 from minitransformer.distributed import SINGLE_PROCESS, CommonStop, ProcessGroup
 from minitransformer.distributed.supervision.rank_info import RankInfo
@@ -96,7 +97,7 @@ def test_a_rank_answers_in_the_midst_of_an_update_that_waits_for_the_other():
     assert over_tcp(2, work) == [2.0, 2.0]
 
 
-class Told:
+class Requested:
     """A StopRequest that only rank 1, a thread of that name, is given."""
 
     def __init__(self):
@@ -110,7 +111,7 @@ class Told:
 
 
 def test_every_rank_reports_the_signal_that_one_was_given(tmp_path, monkeypatch):
-    monkeypatch.setattr(trainer, "StopRequest", Told)
+    monkeypatch.setattr(trainer, "StopRequest", Requested)
     address, outcomes = ("127.0.0.1", free_port()), {}
 
     def work(rank):

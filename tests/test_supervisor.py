@@ -15,11 +15,11 @@ from minitransformer.distributed.connections import connect
 from minitransformer.distributed.single import SingleProcess
 from minitransformer.distributed.supervision.client import SupervisorClient
 from minitransformer.distributed.supervision.health import HealthMonitor
-from minitransformer.distributed.supervision.messages import LONGEST_LINE, encode, printable
+from minitransformer.distributed.supervision.messages import MAX_LINE, encode
 from minitransformer.distributed.supervision.rank_info import RankInfo
 from minitransformer.distributed.supervision.supervisor import Supervisor
 from minitransformer.distributed.timeouts import TIMEOUTS, Timeouts
-from minitransformer.errors import ConfigError, RanksError
+from minitransformer.errors import ConfigError, RanksError, printable
 
 
 def by_hand(job: Supervised, sent: bytes = b"") -> socket.socket:
@@ -46,7 +46,7 @@ def test_values_reach_all_ranks_in_the_order_of_ranks():
         return texts
 
     assert in_threads(3, work) == [[["a0", "a1", "a2"], ["b0", "b1", "b2"]]] * 3
-    assert job.supervisor.ended.wait(10) and job.said == []
+    assert job.supervisor.ended.wait(10) and job.messages == []
 
 
 NO_HELLO = [
@@ -55,7 +55,7 @@ NO_HELLO = [
     b'{"rank": "x"}\n',
     b'{"rank": 1e999, "size": 1, "who": ""}\n',
     b'{"rank": 0, "size": 1}\n',
-    b"[" + b" " * LONGEST_LINE,
+    b"[" + b" " * MAX_LINE,
     b"[" * 5000 + b"\n",
     b"\xff\n",
 ]
@@ -67,7 +67,7 @@ def test_a_connection_that_does_not_speak_as_a_rank_is_closed(sent):
     with by_hand(job, sent) as connection:
         assert received_until_close(connection) == b""
     job.client(0).leave()
-    assert job.supervisor.ended.wait(10) and job.said == []
+    assert job.supervisor.ended.wait(10) and job.messages == []
 
 
 NO_RANK_SENDS = [
@@ -88,7 +88,7 @@ def test_a_rank_that_sends_no_valid_message_ends_the_job(sent):
     job = Supervised(1)
     with by_hand(job, hello(0, 1) + sent + b"\n"):
         assert job.supervisor.ended.wait(10)
-    assert job.said == ["rank 0 (x) ended unexpectedly: it was killed, or it crashed"]
+    assert job.messages == ["rank 0 (x) ended unexpectedly: it was killed, or it crashed"]
     assert job.supervisor.failure.code == 2
 
 
@@ -114,22 +114,22 @@ def test_a_failure_is_shown_in_one_short_line():
     failed = encode(failed="\x1b]0;title\x07" + "long " * 10**4, code=3, by_all=False)
     with by_hand(job, hello(0, 1) + failed):
         assert job.supervisor.ended.wait(10)
-    (said,) = job.said
-    assert said.isprintable() and len(said) <= 2000
-    assert said.startswith("rank 0: \\x1b]0;title\\x07long long")
+    (message,) = job.messages
+    assert message.isprintable() and len(message) <= 2000
+    assert message.startswith("rank 0: \\x1b]0;title\\x07long long")
 
 
 def test_the_end_closes_all_connections_and_only_ranks_are_ordered_to_end():
     job = Supervised(1)
-    unproven, rank = socket.create_connection(job.address), by_hand(job, hello(0, 1))
+    unauthenticated, rank = socket.create_connection(job.address), by_hand(job, hello(0, 1))
     rank.sendall(encode(failed="cause", code=5, by_all=True))
     assert job.supervisor.ended.wait(10)
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(job.address)
-    assert job.said == ["cause"]
-    for connection, told in ((unproven, False), (rank, True)):
+    assert job.messages == ["cause"]
+    for connection, is_rank in ((unauthenticated, False), (rank, True)):
         with connection:
-            assert (encode(end=5) in received_until_close(connection)) == told
+            assert (encode(end=5) in received_until_close(connection)) == is_rank
 
 
 def test_a_rank_that_connects_after_the_end_is_ordered_to_end():
@@ -153,14 +153,14 @@ def test_a_callback_is_called_once_however_often_and_whenever_a_key_is_set():
     assert called == ["early", "late"]
     for client in (early, late):
         client.leave()
-    assert job.supervisor.ended.wait(10) and job.said == []
+    assert job.supervisor.ended.wait(10) and job.messages == []
 
 
 def test_two_processes_cannot_be_the_same_rank():
     job = Supervised(2)
     clients = [job.client(0), job.client(0)]
     wait_for(lambda: len(job.ends) == 2)
-    assert re.fullmatch(r"rank 0 must be one process in 0..1, got another one, process \d+ on .*", job.said[0])
+    assert re.fullmatch(r"rank 0 must be one process in 0..1, got another one, process \d+ on .*", job.messages[0])
     for client in clients:
         client.leave()
 
@@ -169,7 +169,7 @@ def test_ranks_that_never_connect_are_named():
     job = Supervised(4, Timeouts(start=0.3))
     client = job.client(1)
     wait_for(lambda: job.ends == [(1, 2)])
-    assert job.said == [
+    assert job.messages == [
         "all 4 ranks must connect within 0.3 s, got no connection from ranks 0, 2, 3; were they started, does "
         "MASTER_ADDR lead here, and have all the same MINITRANSFORMER_TOKEN?"
     ]
@@ -184,7 +184,7 @@ def test_the_lowest_of_several_ranks_that_fail_is_named():
         for rank in (2, 1):
             ranks[rank].sendall(encode(failed=f"cause {rank}", code=5, by_all=False))
         assert job.supervisor.ended.wait(10)
-        assert job.said == ["rank 1: cause 1"]
+        assert job.messages == ["rank 1: cause 1"]
         assert all(encode(end=5) in received_until_close(connection) for connection in ranks)
 
 
@@ -194,8 +194,9 @@ def test_a_collective_that_nobody_leaves_is_named():
     waits = [SingleProcess(rank, 2, client).waiting() for rank, client in enumerate(clients)]
     for each in waits:
         each.__enter__()
-    wait_for(lambda: job.said)
-    assert re.match(r"collective 1 must end within 1 s \(training.timeout\), got all ranks waiting in it", job.said[0])
+    wait_for(lambda: job.messages)
+    message = job.messages[0]
+    assert re.match(r"collective 1 must end within 1 s \(training.timeout\), got all ranks waiting in it", message)
     for client in clients:
         client.leave()
 
@@ -214,10 +215,10 @@ def test_a_supervisor_that_is_not_there_is_reported_after_the_timeout():
 
 
 def test_a_rank_whose_launcher_has_ended_before_it_connects_ends_at_once():
-    said, began = [], time.monotonic()
+    messages, began = [], time.monotonic()
     with pytest.raises(SystemExit, match="2"):
-        SupervisorClient(RankInfo(0, 2, 0, launched=True), ("127.0.0.1", free_port()), said.append, end=sys.exit)
-    assert said == ["launch ended unexpectedly: it was killed, or it crashed (seen from rank 0)"]
+        SupervisorClient(RankInfo(0, 2, 0, launched=True), ("127.0.0.1", free_port()), messages.append, end=sys.exit)
+    assert messages == ["launch ended unexpectedly: it was killed, or it crashed (seen from rank 0)"]
     assert time.monotonic() - began < TIMEOUTS.start / 4
 
 
@@ -235,5 +236,5 @@ def test_of_ranks_that_end_one_after_the_other_the_first_is_named(order, monkeyp
         ranks[rank].close()
     both_ended.set()
     assert job.supervisor.ended.wait(10)
-    assert job.said == [f"rank {order[0]} (x) ended unexpectedly: it was killed, or it crashed"]
+    assert job.messages == [f"rank {order[0]} (x) ended unexpectedly: it was killed, or it crashed"]
     ranks[1].close()

@@ -15,8 +15,8 @@ from minitransformer.text.pretokenizers import ByteLevel
 
 
 def test_bytes_give_back_any_line_exactly():
-    chooser = random.Random(1)
-    for line in TEXT + [random_line(chooser) for _ in range(500)]:
+    rng = random.Random(1)
+    for line in TEXT + [random_line(rng) for _ in range(500)]:
         ids = BY_BYTES.encode(line)
         assert BY_BYTES.decode(ids) == line
         assert all(4 <= number < BY_BYTES.vocab_size for number in ids)
@@ -24,8 +24,8 @@ def test_bytes_give_back_any_line_exactly():
 
 
 def test_words_of_the_pattern_join_to_the_line_they_came_from():
-    chooser = random.Random(2)
-    for line in TEXT + ["a" * 1000 + " " * 1000 + "." * 1000] + [random_line(chooser) for _ in range(500)]:
+    rng = random.Random(2)
+    for line in TEXT + ["a" * 1000 + " " * 1000 + "." * 1000] + [random_line(rng) for _ in range(500)]:
         words = ByteLevel.split(line)
         assert "".join(words) == line
         assert all(0 < len(word) <= 65 for word in words)
@@ -89,8 +89,8 @@ def test_only_the_space_separates_words():
 
 def test_a_word_of_a_hundred_thousand_characters_takes_no_quadratic_time():
     """It once took minutes."""
-    chooser, letters = random.Random(5), [symbol for symbol in BY_WORDS.symbols if len(symbol) == 1]
-    word = "".join(chooser.choice(letters) for _ in range(100_000))
+    rng, letters = random.Random(5), [symbol for symbol in BY_WORDS.symbols if len(symbol) == 1]
+    word = "".join(rng.choice(letters) for _ in range(100_000))
     assert BY_WORDS.decode(BY_WORDS.encode(word)) == word
 
 

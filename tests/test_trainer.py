@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from extras import need
+from systems import needs
 from tiny_run import (
     MODEL,
     assert_same_state,
@@ -74,6 +75,7 @@ def test_a_run_killed_anywhere_and_resumed_ends_in_the_same_bits(tmp_path):
     assert metrics_of(tmp_path / "whole") == metrics_of(tmp_path / "killed")
 
 
+@needs("signals between processes")
 def test_sigterm_saves_a_checkpoint_and_exits_with_143(tmp_path):
     process = start_process(tmp_path, 100_000)
     wait_for_lines(process, tmp_path / "metrics.jsonl", 3)
@@ -97,6 +99,7 @@ def test_a_signal_ends_the_run_after_the_update_and_restores_the_handlers(tmp_pa
     assert [signal.getsignal(each) for each in SIGNALS] == before
 
 
+@needs("signals between processes")
 def test_a_run_under_nohup_ignores_sighup(tmp_path, monkeypatch):
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:

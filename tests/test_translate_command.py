@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from rank_jobs import environment
 from searches import sharp_model
+from systems import needs
 
 from minitransformer.checkpoints import load_model, save_checkpoint
 from minitransformer.cli.main import main
@@ -90,6 +91,7 @@ def test_numbers_of_hypotheses_run_through_all_blocks(translated, monkeypatch):
 HANGUP = getattr(signal, "SIGHUP", 1)
 
 
+@needs("signals between processes")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, -15), (HANGUP, -1)], ids=str)
 def test_an_interrupted_translation_leaves_whole_lines_in_order(checkpoint, number, code):
     """The input never ends, so what is read here was written before the end of the input."""

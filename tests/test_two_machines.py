@@ -17,12 +17,12 @@ from rank_jobs import (
     TOKEN,
     environment,
     mpiexec,
-    one_process,  # noqa: F401 - a fixture
     run,
     still_running,
     wait_for_checkpoint,
 )
 from tiny_run import final_state
+from trained_ranks import one_process  # noqa: F401 - a fixture
 
 from minitransformer.checkpoints import RunFolder
 
@@ -103,7 +103,7 @@ def by_mpi(hosts: Hosts, tmp_path, *program: object):
 
 
 def by_hand(hosts: Hosts, rank: int, *program: object, **variables: str) -> subprocess.Popen:
-    """One of two ranks, on the host of its number, told its rank by torchrun's variables."""
+    """One of two ranks, on the host of its number, which has torchrun's variables of its rank."""
     address = {"MASTER_ADDR": ADDRESSES[0], "MASTER_PORT": "29400", "WORLD_SIZE": "2", "LOCAL_RANK": "0"}
     return subprocess.Popen(
         hosts.on(rank, sys.executable, *program),
@@ -134,7 +134,7 @@ def test_two_hosts_without_mpi_keep_the_contract_at_the_address_of_rank_0(hosts)
     assert hosts.received(1) - before > CONTRACT_BYTES
 
 
-STRANGER = f"""
+UNAUTHENTICATED = f"""
 import socket, sys
 sys.path.insert(0, {str(TESTS)!r})
 from rank_jobs import received_until_close
@@ -146,17 +146,17 @@ try:
     connect(address, "a guess")
 except RanksError as error:
     print("refused:", error)
-with socket.create_connection(address) as stranger:
-    stranger.sendall(encode(rank=1, size=2, who="stranger") + encode(failed="by a stranger", code=0, by_all=True))
-    answer = received_until_close(stranger)
+with socket.create_connection(address) as client:
+    client.sendall(encode(rank=1, size=2, who="x") + encode(failed="by a client", code=0, by_all=True))
+    answer = received_until_close(client)
 assert answer[32:] in (b"", bytes(32)), answer
 """
 
 
-def test_a_stranger_on_another_host_neither_joins_nor_ends_the_job(hosts):
+def test_an_unauthenticated_host_neither_joins_nor_ends_the_job(hosts):
     first = by_hand(hosts, 0, *CONTRACT)
-    stranger = run(hosts.on(1, sys.executable, "-c", STRANGER))
-    assert len(stranger.lines) == 1 and stranger.lines[0].startswith("refused:"), stranger.lines
+    client = run(hosts.on(1, sys.executable, "-c", UNAUTHENTICATED))
+    assert len(client.lines) == 1 and client.lines[0].startswith("refused:"), client.lines
     second = by_hand(hosts, 1, *CONTRACT)
     assert first.communicate(timeout=LIMIT)[0] == "2 ranks keep the contract\n"
     assert second.communicate(timeout=LIMIT)[0] == ""

@@ -26,8 +26,8 @@ def test_a_saved_vocabulary_is_loaded_unchanged(tmp_path, mode):
 
 
 def test_every_symbol_is_shown_without_spaces_and_read_back():
-    chooser = random.Random(3)
-    lines = filter(None, (random_line(chooser) for _ in range(300)))
+    rng = random.Random(3)
+    lines = filter(None, (random_line(rng) for _ in range(300)))
     for symbol in [chr(byte) for byte in range(256)] + [line.encode().decode("latin-1") for line in lines]:
         shown = show_symbol(symbol, "bytes")
         assert shown.isprintable() and " " not in shown

@@ -7,6 +7,7 @@ import time
 import numpy as np
 import pytest
 from small_models import losses, random_batch, small_model, train
+from systems import needs
 
 from minitransformer import blas, workers
 from minitransformer.autograd import Tensor
@@ -191,6 +192,7 @@ def test_limits_that_overlap_leave_what_was_before_the_first():
         assert blas.blas_threads() == 2
 
 
+@needs("fork")
 def test_a_forked_process_makes_threads_of_its_own(monkeypatch):
     monkeypatch.setattr(workers, "blas_threads", lambda: 2)
     workers.parallel_for(lambda part: None, 2, workers.LARGE)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from minitransformer.errors import DataError, TrainingError
+from minitransformer.errors import DataError, TrainingError, quoted
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def read_results(path: Path) -> list[dict]:
             result = json.loads(line)
             results.append(result | {"key": (result["name"], result["seed"])})
         except (ValueError, TypeError, KeyError):
-            raise DataError(f"{path}:{number}: must be a result with name and seed, got {line!r:.80}") from None
+            raise DataError(f"{path}:{number}: must be a result with name and seed, got {quoted(line, 80)}") from None
     return results
 
 

@@ -26,7 +26,7 @@ from benchmarks.common.machine import machine_facts
 from minitransformer.blas import core_count
 from minitransformer.checkpoints import load_checkpoint
 from minitransformer.config import TABLE3_ROWS, Config, DataConfig, ModelConfig, TrainingConfig
-from minitransformer.errors import ConfigError, MiniTransformerError
+from minitransformer.errors import ConfigError, MiniTransformerError, quoted
 from minitransformer.evaluation import corpus_bleu
 from minitransformer.figures import png_bytes
 from minitransformer.files import write_text
@@ -103,7 +103,7 @@ def rows_of(words: list[str]) -> list[str]:
     for word in words:
         group = [row for row in TABLE3_ROWS if row == word or (len(word) == 1 and row[0] == word)]
         if not group:
-            raise ConfigError(f"row must be one of {', '.join(TABLE3_ROWS)} or a group A to E, got {word!r:.60}")
+            raise ConfigError(f"row must be one of {', '.join(TABLE3_ROWS)} or a group A to E, got {quoted(word, 60)}")
         rows += [row for row in group if row not in rows]
     return rows
 

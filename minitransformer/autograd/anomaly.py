@@ -34,13 +34,13 @@ def check_forward(name: str, inputs: Sequence[Any], outputs: Sequence[Array]) ->
     """Within `detect_anomaly`, refuse outputs of rule ``name`` that are not finite; ``inputs`` are its tensors."""
     if not _detecting.get():
         return
-    for found in filter(None, map(first_nonfinite, outputs)):
-        for i, tensor in enumerate(inputs):
-            if given := first_nonfinite(tensor.data):
-                raise AnomalyError(f"{name}: input {i} must be finite, got {given}", nearest_leaf([tensor]))
-        raise AnomalyError(
-            f"{name}: forward must give finite values for finite inputs, got {found}", nearest_leaf(inputs)
-        )
+    found = next(filter(None, map(first_nonfinite, outputs)), "")
+    if not found:
+        return
+    for i, tensor in enumerate(inputs):
+        if given := first_nonfinite(tensor.data):
+            raise AnomalyError(f"{name}: input {i} must be finite, got {given}", nearest_leaf([tensor]))
+    raise AnomalyError(f"{name}: forward must give finite values for finite inputs, got {found}", nearest_leaf(inputs))
 
 
 def check_backward(name: str, inputs: Sequence[Any], grads: Sequence[Array]) -> None:

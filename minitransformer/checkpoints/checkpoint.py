@@ -16,8 +16,8 @@ from minitransformer.backend import load_array_module, to_numpy
 from minitransformer.checkpoints.entries import VECTORS, check_entries, matches_checksums
 from minitransformer.checkpoints.header import Table, checked_progress, count, shapes, slices, table_from
 from minitransformer.config import Config
-from minitransformer.errors import CheckpointError, ConfigError, DamagedCheckpointError, quoted
-from minitransformer.files import cannot_be_written, write_atomically
+from minitransformer.errors import CheckpointError, ConfigError, DamagedCheckpointError, printable, quoted
+from minitransformer.files import write_atomically, write_error
 from minitransformer.models import Model, build_model, model_class
 from minitransformer.optim import Adam
 from minitransformer.text import Tokenizer
@@ -63,7 +63,7 @@ class Checkpoint:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
             write_atomically(path, lambda file: np.savez(file, **arrays))
         except OSError as error:
-            raise CheckpointError(f"checkpoint: {path} {cannot_be_written(error)}") from error
+            raise CheckpointError(f"checkpoint: {path} {write_error(error)}") from error
 
     def build(self, device: str = "cpu") -> tuple[Model, Tokenizer | None]:
         """A model with these parameters, and its tokenizer (None if it was trained on ids alone).
@@ -169,7 +169,7 @@ def load_checkpoint(path: str | Path, with_optimizer: bool = True) -> Checkpoint
         # A damaged offset is an invalid argument to the operating system.
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
             raise CheckpointError(f"checkpoint: {path} cannot be read: {error.strerror}") from error
-        reason = " ".join(f"{type(error).__name__}: {error}".split())[:120]
+        reason = printable(f"{type(error).__name__}: {error}", 120)
         raise DamagedCheckpointError(
             f"checkpoint: {path} must be a whole checkpoint, got a damaged or foreign file ({reason}); "
             "delete it and use the one before it"

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
+from minitransformer.errors import quoted
+
 VECTORS = ("parameters", "adam_m", "adam_v")
 ENTRIES = ("header", "tokenizer", *VECTORS)
 
@@ -18,7 +20,7 @@ def check_entries(archive: zipfile.ZipFile, size: int) -> None:
     """
     entries = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
     if len(entries) < len(archive.infolist()) or not entries.keys() <= set(ENTRIES):
-        raise ValueError(f"its entries are {', '.join(archive.namelist())[:60]!r}")
+        raise ValueError(f"its entries are {quoted(', '.join(archive.namelist()), 60)}")
     for name, entry in entries.items():
         if entry.compress_type != zipfile.ZIP_STORED or entry.file_size > size:
             raise ValueError(f"{name} has {entry.file_size} bytes, compressed or beyond the end of the file")

@@ -2,6 +2,8 @@
 
 import math
 
+from minitransformer.errors import quoted
+
 Table = list[tuple[str, tuple[int, ...], int]]
 """``(name, shape, offset in elements)`` of every parameter."""
 
@@ -18,7 +20,7 @@ def slices(table: Table) -> dict[str, slice]:
 def count(value: object) -> int:
     """``value`` if it is an integer from 0 to 2^63 - 1, else ValueError."""
     if type(value) is not int or not 0 <= value < 1 << 63:
-        raise ValueError(f"{value!r:.60} is not a count")
+        raise ValueError(f"{quoted(value, 60)} is not a count")
     return value
 
 

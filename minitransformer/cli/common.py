@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from minitransformer.cli.options import search_options
 from minitransformer.config import TranslationConfig
-from minitransformer.errors import CheckpointError, ConfigError, DataError, MiniTransformerError
+from minitransformer.errors import CheckpointError, ConfigError, DataError, MiniTransformerError, printable
 from minitransformer.files import MAX_LINE, ordinary_file
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ BAD_INPUT, INTERRUPTED, FAULT = 2, 130, 1
 """Exit codes: bad input; SIGINT, as shells report it; a bug in the program."""
 
 
-LONGEST_MESSAGE = 2000
+MAX_MESSAGE = 2000
 """Characters of an error message."""
 
 
@@ -48,9 +48,7 @@ def explained(error: BaseException) -> tuple[str, int]:
 
 def print_line(command: str, message: str) -> None:
     """Prints ``message`` as one line on standard error, after the name of the command; control characters escaped."""
-    from minitransformer.distributed.supervision.messages import printable
-
-    line = printable(message, LONGEST_MESSAGE).removeprefix(f"{command}: ")
+    line = printable(message, MAX_MESSAGE).removeprefix(f"{command}: ")
     with contextlib.suppress(OSError):  # if standard error is closed or full, only the exit code remains
         # A progress bar, perhaps that of a rank of this job, may stand in the last line of a terminal: it is erased.
         begin = "\r\x1b[K" if sys.stderr.isatty() else ""

@@ -29,7 +29,7 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.ids is not None:
         from minitransformer.text.binary import check_pairs
 
-        print(f"{arguments.ids}: {check_pairs(arguments.ids).pairs} pairs, as they were written")
+        print(f"{arguments.ids}: {check_pairs(arguments.ids).pairs} pairs; the fingerprint matches")
         return
     for name, check in CHECKS.items():
         try:

@@ -21,10 +21,12 @@ from minitransformer.cli import (
     plot,
     train,
     translate,
+    trees,
 )
 from minitransformer.cli.common import BAD_INPUT, FAULT, INTERRUPTED, explained, print_line
+from minitransformer.errors import printable
 
-COMMANDS = (clean, bpe, binarise, plan, train, launch, average, translate, evaluate, plot, data, doctor)
+COMMANDS = (clean, bpe, binarise, plan, train, launch, average, translate, evaluate, trees, plot, data, doctor)
 """In the order in which a new user needs them. Each imports what is heavy only when it runs."""
 
 PIPE_CLOSED = 141
@@ -39,8 +41,6 @@ class Parser(argparse.ArgumentParser):
         super().__init__(*arguments, **options, allow_abbrev=False, formatter_class=formatter)
 
     def error(self, message: str) -> NoReturn:
-        from minitransformer.distributed.supervision.messages import printable
-
         self.exit(BAD_INPUT, f"{self.prog}: {printable(message, 1000)}; see {self.prog} --help\n")
 
 

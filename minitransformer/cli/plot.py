@@ -13,7 +13,7 @@ from minitransformer.files import write_atomically
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MOST_TOKENS = 250
+MAX_TOKENS = 250
 """Tokens of a sentence in an attention map: more make a picture that no one can read, or no memory holds."""
 
 KINDS = {
@@ -92,9 +92,9 @@ def run_attention(arguments: argparse.Namespace) -> None:
         target = tokenizer.encode(arguments.tgt)
     source = tokenizer.encode(arguments.src)
     for name, ids in (("--src", source), ("--tgt", target)):
-        if len(ids) > MOST_TOKENS:
+        if len(ids) > MAX_TOKENS:
             raise ConfigError(
-                f"plot attention: {name} must have at most {MOST_TOKENS} tokens, got {len(ids)}; shorten it"
+                f"plot attention: {name} must have at most {MAX_TOKENS} tokens, got {len(ids)}; shorten it"
             )
     maps, name = hypothesis_attention(model, source, target), KINDS[arguments.kind].format(layer - 1)
     if name not in maps:

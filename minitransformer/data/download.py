@@ -11,7 +11,7 @@ from pathlib import Path
 
 from minitransformer.data.registry import DataFile, DataSet
 from minitransformer.data.unpacking import progress_bar, sha256_of, unpack
-from minitransformer.errors import DownloadError, quoted
+from minitransformer.errors import DownloadError, printable, quoted
 from minitransformer.files import read_bounded, staging_folder, write_atomically
 
 SUMS, MAX_SUMS = "SHA256SUMS", 1 << 20
@@ -103,8 +103,8 @@ def _install(archives: list[Archive], data_set: DataSet, home: Path, where: str)
                 published = any(file.name == name and file.sha256 for file in data_set.files)
                 remedy = "" if published else f"; to accept it anyway, delete {SUMS}"
                 raise DownloadError(
-                    f"{where}: {name} must have the SHA-256 {known[name][:64]}, got {got} (damaged or another version)"
-                    f"{remedy}"
+                    f"{where}: {name} must have the SHA-256 {printable(known[name], 64)}, got {got} (damaged or "
+                    f"another version){remedy}"
                 )
         for name in sums:
             os.replace(staging / name, home / name)
@@ -131,10 +131,10 @@ def fetch(address: str, part: Path) -> Path:
         if error.code == 416:
             part.unlink(missing_ok=True)
         raise DownloadError(
-            f"{address}: the server must send the file, got {error.code} {error.reason[:60]}"
+            f"{address}: the server must send the file, got {error.code} {printable(error.reason, 60)}"
         ) from error
     except (urllib.error.URLError, ConnectionError, TimeoutError, http.client.HTTPException, *NOT_HTTP) as error:
-        reason = str(getattr(error, "reason", None) or error)[:100]
+        reason = printable(str(getattr(error, "reason", None) or error), 100)
         raise DownloadError(
             f"{address}: cannot be reached ({reason}); without a network, copy the files here and use --from FOLDER"
         ) from error
@@ -194,7 +194,7 @@ def _record(data_set: DataSet, home: Path, new: dict[str, str]) -> None:
     write_atomically(home / SUMS, lambda file: file.write(text.encode()))
     unpublished = [name for name in sums if name not in known]
     if unpublished:
-        print(f"{home / SUMS}: recorded the SHA-256 of {', '.join(unpublished)}; no published checksum exists")
+        print(f"{home / SUMS}: recorded the SHA-256 of {len(unpublished)} files; no published checksum exists")
     else:
         print(f"{home}: all {len(sums)} files have the expected SHA-256")
 

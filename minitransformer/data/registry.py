@@ -78,6 +78,24 @@ SUBWORD_NMT_SHA256 = {
     "corpus.bpe.ref.en": "ba448a50d800134e57112e59cbab98a48cb387d5ac983815d94cb68f675cf0df",
 }
 
+CRAFT = (
+    "https://raw.githubusercontent.com/UCDenver-ccp/CRAFT/2abe82b8bb8089448b84937d5f61d8c218011322"
+    "/structural-annotation/treebank/penn"
+)
+CRAFT_ARTICLES = """
+11319941 11532192 11597317 11604102 11897010 12079497 12546709 12585968 12925238 14609438 14611657 14624252
+14675480 14691534 14723793 14737183 15005800 15018652 15040800 15061865 15070402 15207008 15238161 15314655
+15314659 15320950 15328533 15328538 15345036 15492776 15550985 15560850 15588329 15615595 15619330 15630473
+15676071 15760270 15784609 15819996 15836427 15850489 15876356 15882093 15917436 15921521 15938754 16026622
+16027110 16098226 16103912 16109169 16110338 16121255 16121256 16216087 16221973 16255782 16279840 16362077
+16410827 16433929 16462940 16504143 16504174 16507151 16517939 16539743 16579849 16611361 16628246 16670015
+16700629 16787536 16800892 16870721 16968134 17002498 17020410 17022820 17029558 17069463 17078885 17083276
+17194222 17201918 17206865 17244351 17425782 17447844 17465682 17503968 17565376 17590087 17608565 17677002
+17696610
+""".split()
+CRAFT_PARTS = {5: "dev", 11: "test"}
+"""Place of an article in its line above -> part of the data set; all others are train."""
+
 WMT13, WMT14 = "https://statmt.org/wmt13/test.tgz", "https://statmt.org/wmt14/test-full.tgz"
 WMT14_TRAINING = {
     "europarl-v7": ("https://statmt.org/wmt13/training-parallel-europarl-v7.tgz", "training/europarl-v7.{}-en.{}"),
@@ -187,6 +205,20 @@ DATA_SETS = (
         packing="ted",
         files=tuple(DataFile(f"{part}.{side}", IWSLT14) for part in ("train", "val", "test") for side in ("en", "de")),
         max_bytes=1 << 27,
+    ),
+    DataSet(
+        name="craft_trees",
+        contents="trees of 97 biomedical articles (CRAFT) in the bracketed form of the Penn Treebank, split by "
+        "article: train 25,491, dev 2,416, test 2,923 trees",
+        licence="CC-BY 3.0. CRAFT Corpus, University of Colorado (https://github.com/UCDenver-ccp/CRAFT)",
+        checksums="none published: recorded in SHA256SUMS after the first download; the address has a commit hash",
+        size="13 MB of text",
+        packing="plain",
+        files=tuple(
+            DataFile(f"{CRAFT_PARTS.get(number % 12, 'train')}.{article}.mrg", f"{CRAFT}/{article}.tree")
+            for number, article in enumerate(CRAFT_ARTICLES)
+        ),
+        max_bytes=1 << 24,
     ),
     DataSet(
         name="bpe_reference",

@@ -20,14 +20,14 @@ from typing import BinaryIO
 from tqdm import tqdm
 
 from minitransformer.data.registry import MAX_BYTES, DataFile
-from minitransformer.errors import DownloadError
+from minitransformer.errors import DownloadError, printable
 
 CHUNK = 1 << 20
 
 MAX_PAIRS = 1_000_000
 """Lines of the longest table that is split, about four times the longest of www.manythings.org."""
 
-NAMES = (
+LONG_HEADER_TYPES = (
     *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
     *(tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE),
 )
@@ -76,7 +76,7 @@ def unpack(
     except DAMAGE as error:
         if getattr(error, "errno", None) not in (None, errno.EINVAL):  # EINVAL: a wrong offset in the archive
             raise  # a system error, not a damaged archive
-        reason = " ".join(str(error).split())[:100]
+        reason = printable(str(error), 100)
         raise DownloadError(
             f"{archive.name}: must be an intact archive without a password, got another ({reason})"
         ) from error
@@ -157,7 +157,7 @@ class _TarInfo(tarfile.TarInfo):
     @classmethod
     def frombuf(cls, buf: bytes, encoding: str, errors: str) -> "_TarInfo":
         info = super().frombuf(buf, encoding, errors)
-        if info.type in NAMES and info.size > MAX_NAME:
+        if info.type in LONG_HEADER_TYPES and info.size > MAX_NAME:
             raise tarfile.ReadError(f"a name of {info.size} bytes")
         return info
 

@@ -23,7 +23,7 @@ from minitransformer.errors import ConfigError, RanksError
 CHALLENGE = 32
 """Bytes of a challenge, and of a proof."""
 
-MAX_UNPROVEN = 64
+MAX_UNAUTHENTICATED = 64
 """Connections without a proof that are held; a new one displaces the oldest. A rank's proof takes milliseconds."""
 
 
@@ -34,7 +34,7 @@ async def serve(
     timeouts: Timeouts = TIMEOUTS,
 ) -> None:
     """Accept connections at ``server`` until cancelled, and ``handle`` those that prove to know ``token``."""
-    unproven: list[asyncio.Task] = []  # the oldest first
+    unauthenticated: list[asyncio.Task] = []  # the oldest first
 
     async def admit(connection: socket.socket) -> None:
         try:
@@ -44,7 +44,7 @@ async def serve(
             connection.close()
             return
         finally:
-            unproven.remove(asyncio.current_task())
+            unauthenticated.remove(asyncio.current_task())
         await handle(connection)
 
     server.setblocking(False)
@@ -58,9 +58,9 @@ async def serve(
                 except OSError:  # no file descriptor is left: trying again at once would keep a core busy
                     await asyncio.sleep(timeouts.heartbeat)
                     continue
-                if len(unproven) >= MAX_UNPROVEN:
-                    unproven[0].cancel()
-                unproven.append(tasks.create_task(admit(connection)))
+                if len(unauthenticated) >= MAX_UNAUTHENTICATED:
+                    unauthenticated[0].cancel()
+                unauthenticated.append(tasks.create_task(admit(connection)))
                 await asyncio.sleep(0)  # however many connect, those that are here take their turns
 
 
@@ -104,8 +104,9 @@ def connect(
                 ) from error
         else:
             try:
-                knows_token = _introduce(connection, token)
-                break
+                _introduce(connection, token, where)
+                connection.settimeout(None)
+                return connection
             except OSError as error:  # newer connections may have displaced this one
                 connection.close()
                 if isinstance(error, TimeoutError) or time.monotonic() > until:
@@ -114,23 +115,20 @@ def connect(
                         "another program listen there? Set another MASTER_PORT"
                     ) from error
         time.sleep(0.1)
-    if not knows_token:
+
+
+def _introduce(connection: socket.socket, token: str, where: str) -> None:
+    """The peer's side of the handshake; RanksError: the listener at ``where`` does not know the token."""
+    ours, theirs, answer = secrets.token_bytes(CHALLENGE), bytearray(CHALLENGE), bytearray(CHALLENGE)
+    receive_into(connection, theirs)
+    connection.sendall(ours + _proof(token, "peer", theirs))
+    receive_into(connection, answer)
+    if not hmac.compare_digest(answer, _proof(token, "listener", ours)):
         connection.close()
         raise RanksError(
             f"ranks: {where} must know this job's token, got a process with another one; set the same "
             "MINITRANSFORMER_TOKEN for all ranks, or another MASTER_PORT"
         )
-    connection.settimeout(None)
-    return connection
-
-
-def _introduce(connection: socket.socket, token: str) -> bool:
-    """The peer's side of the handshake: whether the listener knows the token."""
-    ours, theirs, answer = secrets.token_bytes(CHALLENGE), bytearray(CHALLENGE), bytearray(CHALLENGE)
-    receive_into(connection, theirs)
-    connection.sendall(ours + _proof(token, "peer", theirs))
-    receive_into(connection, answer)
-    return hmac.compare_digest(answer, _proof(token, "listener", ours))
 
 
 def _proof(token: str, role: str, challenge: bytes | bytearray) -> bytes:

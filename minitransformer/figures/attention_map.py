@@ -19,7 +19,7 @@ LETTER = 0.065
 """Width of a character of 7 points in inches."""
 SMALLEST_PANEL = 1.6
 """Minimum length of the longer side of a panel in inches."""
-MOST_COLUMNS = 4
+MAX_COLUMNS = 4
 SMALLEST_FIGURE = 3.2
 """Minimum width and height in inches: space for the axis labels even if the sentences are short."""
 
@@ -77,9 +77,9 @@ def _check(weights: np.ndarray, n_keys: int, n_queries: int, heads: Sequence[int
 
 
 def _columns(n_heads: int) -> int:
-    """Panels side by side: at most MOST_COLUMNS, such that all rows are full if possible."""
-    full = [columns for columns in range(2, MOST_COLUMNS + 1) if n_heads % columns == 0]
-    return max(full, default=min(n_heads, MOST_COLUMNS - 1))
+    """Panels side by side: at most MAX_COLUMNS, such that all rows are full if possible."""
+    full = [columns for columns in range(2, MAX_COLUMNS + 1) if n_heads % columns == 0]
+    return max(full, default=min(n_heads, MAX_COLUMNS - 1))
 
 
 def _size(rows: int, columns: int, key_subwords: Sequence[str], query_subwords: Sequence[str]) -> tuple[float, float]:

@@ -21,7 +21,7 @@ FONTS = (
 """Tried in this order for each character; fonts that are not installed are skipped."""
 
 DOTS_PER_INCH = 150
-MOST_DOTS = 12_000
+MAX_DOTS = 12_000
 """Maximum of the longer side in dots: a very long sentence gets a coarser picture, not one of gigabytes."""
 
 
@@ -32,7 +32,7 @@ def new_figure(width: float, height: float) -> "Figure":
         MissingPackageError: matplotlib is not installed.
     """
     figure = require("matplotlib.figure", "plot", "plot")
-    dots_per_inch = min(DOTS_PER_INCH, MOST_DOTS / max(width, height))
+    dots_per_inch = min(DOTS_PER_INCH, MAX_DOTS / max(width, height))
     return figure.Figure(figsize=(width, height), dpi=dots_per_inch, layout="constrained")
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 COLOURS = ("#000000", "#d55e00", "#0072b2", "#999999", "#009e73", "#cc79a7")
 DASHES = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 2, 1, 2)), (0, (9, 3)), (0, (3, 1, 1, 1, 1, 1)))
 MARKERS = ("o", "s", "^", "D", "v", "P")
-MOST_MARKS = 12
+MAX_MARKS = 12
 """Maximum number of markers on a validation curve; more would hide the line."""
 
 
@@ -56,7 +56,7 @@ def _draw_run(axes: "Axes", curves: Mapping[str, list[dict]], key: str, number: 
         axes.plot(*_points(curves["train"], key, label), **style, label=f"{label}, training")
     if curves["valid"]:
         style = {"color": colour, "linewidth": 0.8, "marker": MARKERS[number % len(MARKERS)]}
-        style |= {"markerfacecolor": "white", "markersize": 5, "markevery": -(-len(curves["valid"]) // MOST_MARKS)}
+        style |= {"markerfacecolor": "white", "markersize": 5, "markevery": -(-len(curves["valid"]) // MAX_MARKS)}
         axes.plot(*_points(curves["valid"], key, label), **style, label=f"{label}, validation")
 
 

@@ -49,7 +49,7 @@ def model_class(config: ModelConfig) -> type[Model]:
     """
     if config.kind not in _KINDS:
         raise ConfigError(
-            f"model.kind must be one of {', '.join(_KINDS)}, got {config.kind[:60]!r}; "
+            f"model.kind must be one of {', '.join(_KINDS)}, got {quoted(config.kind, 60)}; "
             "a model of your own must be registered by register_model first"
         )
     return _KINDS[config.kind]

@@ -13,15 +13,15 @@ from pathlib import Path
 import numpy as np
 
 from minitransformer.config import UNK
-from minitransformer.errors import DataError
+from minitransformer.errors import DataError, printable
 from minitransformer.files import read_bounded
 
 FORMAT, VERSION = "minitransformer pairs", 1
 HEADER = "header.json"
 SIDES = ("src", "tgt")
 ENDS = "<u8"
-HASHED = 1 << 20
-"""Ids hashed, and offsets checked, at once."""
+CHUNK = 1 << 20
+"""Ids that are hashed, or offsets that are checked, at a time."""
 MAX_HEADER = 1 << 16
 """Bytes of the longest header."""
 
@@ -66,7 +66,7 @@ def fingerprint_of(sides: Sequence[Sequence[Sequence[int]]]) -> str:
 def _parts(sentences: Sequence[Sequence[int]]) -> Iterator[np.ndarray]:
     """All ids, in parts."""
     if isinstance(sentences, MappedSentences):
-        yield from (sentences.ids[start : start + HASHED] for start in range(0, len(sentences.ids), HASHED))
+        yield from (sentences.ids[start : start + CHUNK] for start in range(0, len(sentences.ids), CHUNK))
     else:
         yield np.fromiter((number for sentence in sentences for number in sentence), dtype=np.int64)
 
@@ -151,8 +151,8 @@ def check_pairs(folder: str | Path) -> BinaryHeader:
 def _check_ends(path: str, ends: np.ndarray, tokens: int, max_length: int) -> None:
     """DataError if a sentence is empty or too long, or the last one does not end at ``tokens``."""
     last = np.zeros(1, ends.dtype)
-    for start in range(0, len(ends), HASHED):
-        offsets = np.concatenate((last, ends[start : start + HASHED]))
+    for start in range(0, len(ends), CHUNK):
+        offsets = np.concatenate((last, ends[start : start + CHUNK]))
         lengths, last = offsets[1:] - offsets[:-1], offsets[-1:]  # unsigned: an offset that falls gives a huge length
         wrong = np.flatnonzero((lengths < 1) | (lengths >= max_length))
         if len(wrong):
@@ -199,6 +199,6 @@ def _read_header(path: Path) -> BinaryHeader:
         ) from error
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise DataError(
-            f"{path}: must be a header of {FORMAT}, version {VERSION}, got another ({error!s:.100}); "
+            f"{path}: must be a header of {FORMAT}, version {VERSION}, got another ({printable(str(error), 100)}); "
             "binarise the text again"
         ) from error

@@ -7,7 +7,6 @@ encoding, the en-fr one from WordPiece; both learn merges and differ in the ``cr
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from heapq import heapify, heappop, heappush
 from itertools import pairwise
 
 Pair = tuple[str, str]
@@ -81,27 +80,6 @@ def apply_merges(symbols: list[str], ranks: Mapping[Pair, int]) -> list[str]:
         if at < len(pair_ranks):
             pair_ranks[at] = ranks.get((symbols[at], symbols[at + 1]), unknown)
     return symbols
-
-
-def apply_merges_to_long_word(symbols: list[str], ranks: Mapping[Pair, int]) -> list[str]:
-    """`apply_merges` by a heap, (rank, position) of each pair that can be merged: n log n steps instead of n^2."""
-    symbols, end = list(symbols), len(symbols)
-    before, after = list(range(-1, end - 1)), list(range(1, end + 1))  # the neighbours of each symbol that is left
-    heap = [(ranks[pair], at) for at, pair in enumerate(pairwise(symbols)) if pair in ranks]
-    heapify(heap)
-    while heap:
-        rank, at = heappop(heap)
-        right = after[at]
-        if right == end or ranks.get((symbols[at], symbols[right])) != rank:
-            continue  # one of the two has been merged with another since
-        symbols[at], symbols[right] = symbols[at] + symbols[right], None
-        after[at] = after[right]
-        if after[at] < end:
-            before[after[at]] = at
-        for left in (before[at], at):
-            if left >= 0 and after[left] < end and (pair := (symbols[left], symbols[after[left]])) in ranks:
-                heappush(heap, (ranks[pair], left))
-    return [symbol for symbol in symbols if symbol is not None]
 
 
 def frequency_score(pair: int, left: int, right: int) -> float:

@@ -104,13 +104,13 @@ def blocks_of_lines(path: str | Path, size: int = 0) -> Iterator[bytes]:
         with OPENERS.get(path.suffix, open)(path, "rb") as file:
             while block := file.read(size or BLOCK):
                 is_empty = False
+                if sum(map(len, rest)) + (block.find(b"\n") + 1 or len(block)) > MAX_LINE:
+                    raise DataError(f"{path}:{n_lines + 1}: a line must have at most {MAX_LINE} bytes, got more")
                 end = block.rfind(b"\n") + 1
                 if end:
                     yield b"".join([*rest, block[:end]])
                     rest, n_lines = [], n_lines + block.count(b"\n")
                 rest.append(block[end:])
-                if sum(map(len, rest)) > MAX_LINE:
-                    raise DataError(f"{path}:{n_lines + 1}: a line must have at most {MAX_LINE} bytes, got more")
     except (gzip.BadGzipFile, lzma.LZMAError, zlib.error, EOFError) as error:
         raise DataError(f"{path}: must be an intact {path.suffix} file, got a damaged one: {error}") from error
     except OSError as error:

@@ -62,13 +62,13 @@ def codes_of(tokenizer: Tokenizer) -> str:
 def _merges(text: str, where: str) -> list[Pair]:
     header, *lines = text.removesuffix("\n").split("\n")
     if header.rstrip("\r") != HEADER + VERSION:
-        raise DataError(f"{where}:1: the header must be {HEADER + VERSION!r}, got {header[:60]!r}")
+        raise DataError(f"{where}:1: the header must be {HEADER + VERSION!r}, got {quoted(header, 60)}")
     merges: dict[Pair, None] = {}
     for number, line in enumerate(lines, start=2):
         left, _, right = line.rstrip("\r").partition(" ")
         if not left or not right or " " in right:
-            raise DataError(f"{where}:{number}: a line must contain two symbols, got {line[:60]!r}")
+            raise DataError(f"{where}:{number}: a line must contain two symbols, got {quoted(line, 60)}")
         if (left, right) in merges:
-            raise DataError(f"{where}:{number}: each merge must be listed once, got {line[:60]!r} again")
+            raise DataError(f"{where}:{number}: each merge must be listed once, got {quoted(line, 60)} again")
         merges[left, right] = None
     return list(merges)

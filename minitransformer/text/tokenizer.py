@@ -9,9 +9,9 @@ from tqdm import tqdm
 
 from minitransformer.config import UNK
 from minitransformer.errors import DataError, quoted
-from minitransformer.files import cannot_be_written, write_atomically
-from minitransformer.text.bpe import Pair, apply_merges, apply_merges_to_long_word
-from minitransformer.text.bpe_arrays import learn_merges
+from minitransformer.files import write_atomically, write_error
+from minitransformer.text.bpe import Pair, apply_merges
+from minitransformer.text.bpe_arrays import apply_merges_by_heap, learn_merges
 from minitransformer.text.corpus import read_text
 from minitransformer.text.pretokenizers import END, PRETOKENIZERS, ByteLevel, PreTokenizer, utf8
 from minitransformer.text.vocabulary_file import dump_vocabulary, parse_vocabulary, read_symbol, show_symbol
@@ -20,7 +20,7 @@ from minitransformer.text.word_counts import count_words
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
 """Names of ids 0 to 3 in plots: PAD, BOS, EOS, UNK of `config.py`."""
 
-MOST_IDS = 2**31 - 1
+MAX_IDS = 2**31 - 1
 """Batches store ids as int32."""
 
 CACHE_SIZE = 500_000
@@ -77,10 +77,10 @@ class Tokenizer:
         progress: show a progress bar
 
         Raises:
-            DataError: there are no words, or vocab_size is too small for the base symbols or larger than `MOST_IDS`.
+            DataError: there are no words, or vocab_size is too small for the base symbols or larger than `MAX_IDS`.
         """
-        if vocab_size > MOST_IDS:
-            raise DataError(f"tokenizer: vocab_size must be at most {MOST_IDS}, got {vocab_size}")
+        if vocab_size > MAX_IDS:
+            raise DataError(f"tokenizer: vocab_size must be at most {MAX_IDS}, got {vocab_size}")
         if not words:
             raise DataError("tokenizer: the text must have at least one word, got none")
         pretokenizer = _pretokenizer_of(mode)
@@ -155,7 +155,7 @@ class Tokenizer:
         try:
             write_atomically(path, lambda file: file.write(self.dumps().encode()))
         except OSError as error:
-            raise DataError(f"{path}: {cannot_be_written(error)}") from error
+            raise DataError(f"{path}: {write_error(error)}") from error
 
     @classmethod
     def load(cls, path: str | Path) -> "Tokenizer":
@@ -164,7 +164,7 @@ class Tokenizer:
 
     def _merge_word(self, word: str) -> tuple[str, ...]:
         utf8(word)  # raises for text that no file can contain
-        segment = apply_merges if len(word) <= LONG_WORD else apply_merges_to_long_word
+        segment = apply_merges if len(word) <= LONG_WORD else apply_merges_by_heap
         return tuple(segment(self.pretokenizer.symbols(word), self._ranks))
 
     def _encode_chunk(self, chunk: str) -> tuple[int, ...]:

@@ -10,19 +10,18 @@ from functools import partial
 import numpy as np
 
 from minitransformer.autograd import Tensor, count_leaf_uses
-from minitransformer.backend import Array, get_array_module
+from minitransformer.backend import get_array_module
 from minitransformer.config import TrainingConfig
 from minitransformer.distributed import SINGLE_PROCESS, Communicator, OverlappedAllReduce
 from minitransformer.errors import DataError
 from minitransformer.nn import ParameterVector
 from minitransformer.optim import LossScale
 from minitransformer.text import Batch
+from minitransformer.training.metrics import Number, is_on_host
 from minitransformer.workers import SERIAL, Workers, sum_into_first
 
 ForwardBackward = Callable[..., tuple[Tensor, Tensor]]
 """``(number of the micro-batch in the update, batch, sink of the gradients)`` to (loss, nll)."""
-Number = float | Array
-"""A Python float; on a GPU an array of shape () which stays there until it is read."""
 
 
 class GradientAccumulator:
@@ -53,7 +52,7 @@ class GradientAccumulator:
 
     def accepts(self, loss: Number, gradient_norm: Number) -> bool:
         """Whether the update may be made: loss and gradient are finite, or are on a GPU, which is not waited for."""
-        return not isinstance(gradient_norm, float) or math.isfinite(loss + gradient_norm)
+        return not is_on_host(gradient_norm) or math.isfinite(loss + gradient_norm)
 
 
 class ParallelGradientAccumulator(GradientAccumulator):
@@ -83,6 +82,7 @@ class ParallelGradientAccumulator(GradientAccumulator):
         self.scale = scale or LossScale()
         self._overlaps = overlap and ranks.size > 1 and workers.size == 1
         self._tokens_of_update, self._wait = tokens_of_update, wait
+        self._computed: tuple[Sequence[Batch], ForwardBackward] = (), None  # last, for `recompute`
 
     @property
     def loss_scale(self) -> float:
@@ -97,7 +97,7 @@ class ParallelGradientAccumulator(GradientAccumulator):
         buffers = self.parameters.gradient_buffers(self.workers.size)
         total = OverlappedAllReduce(buffers[0], self.ranks)
         last = len(micro_batches) - 1 if self._overlaps else None
-        self._last = micro_batches, forward_backward
+        self._computed = micro_batches, forward_backward
 
         def share_of(worker: int) -> tuple[Number, Number]:
             loss = nll = 0.0
@@ -115,20 +115,20 @@ class ParallelGradientAccumulator(GradientAccumulator):
         return self._summed_over_ranks(loss, nll)
 
     def accepts(self, loss: Number, gradient_norm: Number) -> bool:
-        if self.rescales(loss):
+        if self.handled_by_loss_scale(loss):
             return self.scale.accepts(gradient_norm)
         if self._wait:
             loss, gradient_norm = float(loss), float(gradient_norm)
         return super().accepts(loss, gradient_norm)
 
-    def rescales(self, loss: Number) -> bool:
-        """Whether an overflow of the gradient is a matter of the loss scale: in float16, if the loss is finite."""
+    def handled_by_loss_scale(self, loss: Number) -> bool:
+        """Whether an overflow of the gradient only lowers the loss scale: in float16, if the loss is finite."""
         return self.scale.is_needed and math.isfinite(float(loss))
 
-    def once_more(self) -> Iterator[tuple[int, Callable[[], tuple[Tensor, Tensor]]]]:
+    def recompute(self) -> Iterator[tuple[int, Callable[[], tuple[Tensor, Tensor]]]]:
         """(number in the update, forward and backward again) of each micro-batch computed last; the gradients go to
         the model's own vector, which the caller zeroes."""
-        micro_batches, forward_backward = self._last
+        micro_batches, forward_backward = self._computed
         for i, batch in enumerate(micro_batches):
             yield self._number(i), partial(forward_backward, self._number(i), batch)
 
@@ -139,7 +139,7 @@ class ParallelGradientAccumulator(GradientAccumulator):
     def _summed_over_ranks(self, loss: Number, nll: Number) -> tuple[Number, Number]:
         if self.ranks.size == 1:
             return loss, nll
-        on_host = isinstance(loss, float)
+        on_host = is_on_host(loss)
         sums = np.array([loss, nll]) if on_host else get_array_module(loss).stack([loss, nll])
         self.ranks.all_reduce_sum(sums)
         return tuple(sums.tolist()) if on_host else (sums[0], sums[1])

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from minitransformer.config import Config, DataConfig
-from minitransformer.errors import ConfigError, DataError
+from minitransformer.errors import ConfigError, DataError, printable
 from minitransformer.models import model_class
 from minitransformer.text import Tokenizer, encode_parallel, read_parallel
 from minitransformer.text.binary import MappedSentences, fingerprint_of, lengths_of, open_pairs, sha256_of
@@ -144,7 +144,7 @@ def _check_ids(name: str, pairs: Pairs) -> None:
     except (TypeError, OverflowError, ValueError) as error:
         raise DataError(
             f"corpus: {name} must be source and target, each a list of sentences of ids from 0 to 2^31 - 1, got "
-            f"something else ({error!s:.100})"
+            f"something else ({printable(str(error), 100)})"
         ) from None
 
 

@@ -21,6 +21,13 @@ from minitransformer.errors import DataError, quoted
 
 MAX_LINE = 1 << 16
 """Bytes of the longest line that is read."""
+Number = float | Array
+"""A figure of an update: a Python float; on a GPU an array of shape () which stays there until it is read."""
+
+
+def is_on_host(number: Number) -> bool:
+    """Whether a figure of an update can be read without waiting for a GPU."""
+    return isinstance(number, float)
 
 
 @dataclass(frozen=True)
@@ -31,11 +38,11 @@ class StepResult:
     False if loss or gradient is not finite: then the parameters are as they were.
     """
 
-    loss: float | Array
-    nll: float | Array
+    loss: Number
+    nll: Number
     n_src_tokens: int
     n_tgt_tokens: int
-    gradient_norm: float | Array
+    gradient_norm: Number
     learning_rate: float
     accepted: bool = True
 

@@ -30,7 +30,7 @@ class NonfiniteUpdates:
         self._accumulator, self._ranks, self._skip = accumulator, ranks, skip
         self._last, self._in_a_row = 0, 0
 
-    def skip(self, update: int, result: StepResult) -> str:
+    def skip_or_raise(self, update: int, result: StepResult) -> str:
         """What is not finite in ``update``, if it may be skipped; a collective.
 
         Raises:
@@ -65,7 +65,7 @@ class NonfiniteUpdates:
 
     def _located(self) -> tuple[int, str] | None:
         """(number, what is not finite) of the first such micro-batch of this rank."""
-        for number, compute in self._accumulator.once_more():
+        for number, compute in self._accumulator.recompute():
             if what := find_nonfinite(self._accumulator.parameters, compute):
                 return number, what
         return None

@@ -9,8 +9,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from minitransformer.errors import TrainingError
-from minitransformer.files import cannot_be_written, write_text
-from minitransformer.training.metrics import Meter, StepResult, read_metrics
+from minitransformer.files import write_error, write_text
+from minitransformer.training.metrics import Meter, StepResult, is_on_host, read_metrics
 from minitransformer.training.nonfinite import nonfinite_message
 
 MAX_PENDING = 16
@@ -58,9 +58,8 @@ class MetricsRecorder:
     def add(self, update: int, result: StepResult) -> bool:
         """Add the result of ``update``; returns whether it and all earlier ones have been read."""
         self._pending.append(result)
-        is_on_host = isinstance(result.loss, float)
         is_due = self._ends_epoch(update) or update % self._log_every == 0
-        if is_on_host or is_due or len(self._pending) >= MAX_PENDING:
+        if is_on_host(result.loss) or is_due or len(self._pending) >= MAX_PENDING:
             self.read(update)
         return not self._pending
 
@@ -103,7 +102,7 @@ class MetricsRecorder:
             with open(self._path, "a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
         except OSError as error:
-            raise TrainingError(f"metrics: {self._path} {cannot_be_written(error)}") from error
+            raise TrainingError(f"metrics: {self._path} {write_error(error)}") from error
 
     def sync(self) -> None:
         """Wait until the lines are on the disk: a checkpoint must not outlive the lines before it."""

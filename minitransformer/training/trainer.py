@@ -159,8 +159,8 @@ class Trainer:
                 result = train_step(self.model, self.optimizer, batches, **options)
         except AnomalyError as error:
             raise self.nonfinite.explained(update, error) from error
-        if not (result.accepted or self.accumulator.rescales(result.loss)):
-            self.recorder.write("skipped", update, {"reason": self.nonfinite.skip(update, result)})
+        if not (result.accepted or self.accumulator.handled_by_loss_scale(result.loss)):
+            self.recorder.write("skipped", update, {"reason": self.nonfinite.skip_or_raise(update, result)})
         self.update = update
         if self.recorder.add(update, result):
             self.progress.show(bar, self.recorder.interval, update, result.learning_rate)

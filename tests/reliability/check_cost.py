@@ -1,9 +1,9 @@
-"""What the search for NaN and infinity costs an update: the check of every update, and `detect_anomaly`.
+"""The cost of detecting NaN and infinity: the check of every update, and `detect_anomaly`.
 
     python -m tests.reliability.check_cost
 
-The default check is too cheap to be seen between two runs, so its calls are counted and timed alone: one for every
-rule that is applied, forward and backward, and one of the loss and the norm. Writes results/check_cost.json.
+The default check is too cheap to show in a comparison of runs, so its calls are counted and timed separately: one for
+every rule that is applied, forward and backward, and one of the loss and the norm. Writes results/check_cost.json.
 """
 
 import json
@@ -50,7 +50,7 @@ def updates(config: ModelConfig, sentences: int, length: int) -> Callable[[], fl
 
 
 def count_checks(update: Callable[[], float]) -> int:
-    """How often the tape calls a check in an update."""
+    """The number of checks in an update."""
     calls = []
     originals = tensor.check_forward, tape.check_backward
     tensor.check_forward = tape.check_backward = lambda *arguments: calls.append(1)
@@ -68,7 +68,7 @@ def measure(name: str) -> dict:
     accepts = ParallelGradientAccumulator(Transformer(SIZES["tiny"][0]).parameters).accepts
     one_decision = min(timeit.repeat(lambda: accepts(1.0, 1.0), number=number, repeat=5)) / number
     seconds: dict[str, list[float]] = {"default": [], "detect_anomaly": []}
-    for _ in range(UPDATES):  # in turn, so that other work on the machine hits both
+    for _ in range(UPDATES):  # in turn, so that other load on the machine affects both
         for mode, context in (("default", nullcontext()), ("detect_anomaly", detect_anomaly())):
             with context:
                 seconds[mode].append(update())

@@ -1,4 +1,4 @@
-"""Files that once broke a reader, as recipes: by the name of the defect the reader and what writes the file."""
+"""Files that exposed a defect of a reader, as recipes: the reader, and a function that writes the file."""
 
 import gzip
 import io
@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 
 from .fuzz.archives import FILES, SETS
-from .fuzz.checkpoints import NAME
+from .fuzz.checkpoints import NAME, WITHOUT_TABLE
 from .fuzz.npz import npy_header
 from .fuzz.worker import Reader
 
 Recipe = Callable[[Reader, Path], object]
-"""Writes the file into an empty folder; the reader has valid ones."""
+"""Writes the file to an empty folder; ``reader.valid`` has valid files."""
 
 
 def archive(packing: str, data: bytes, folder: Path) -> None:
@@ -27,7 +27,7 @@ def archive(packing: str, data: bytes, folder: Path) -> None:
 
 
 def tar(packing: str, folder: Path, content: bytes, **facts: object) -> None:
-    """A .tgz whose members all have this content; ``facts`` are set in their headers."""
+    """A .tgz whose members all have this content, and these values in their headers."""
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as bundle:
         for name in FILES[packing].values():
@@ -43,9 +43,9 @@ def answer(head: str, folder: Path) -> None:
     (folder / "answer").write_bytes(head.replace("\n", "\r\n").encode() + b"\r\n\r\n0123456789")
 
 
-def checkpoint(reader: Reader, folder: Path, change: Callable[[dict[str, bytes]], object]) -> None:
-    """A valid checkpoint after ``change`` of its entries; the sums are right."""
-    with zipfile.ZipFile(io.BytesIO(reader.valid[0])) as stored:
+def checkpoint(reader: Reader, folder: Path, change: Callable[[dict[str, bytes]], object], number: int = 0) -> None:
+    """Valid checkpoint ``number`` after ``change`` of its entries, with correct checksums."""
+    with zipfile.ZipFile(io.BytesIO(reader.valid[number])) as stored:
         entries = {name: stored.read(name) for name in stored.namelist()}
     change(entries)
     (folder / "checkpoints").mkdir()
@@ -54,8 +54,8 @@ def checkpoint(reader: Reader, folder: Path, change: Callable[[dict[str, bytes]]
             stored.writestr(name, content)
 
 
-def with_config(section: str, **values: object) -> Recipe:
-    """A checkpoint whose header states other values of its config."""
+def with_config(section: str, number: int = 0, **values: object) -> Recipe:
+    """Checkpoint ``number`` with other values in the config of its header."""
 
     def change(entries: dict[str, bytes]) -> None:
         header = json.loads(bytes(np.load(io.BytesIO(entries["header.npy"]))))
@@ -64,7 +64,17 @@ def with_config(section: str, **values: object) -> Recipe:
         np.save(file, np.frombuffer(json.dumps(header).encode(), np.uint8))
         entries["header.npy"] = file.getvalue()
 
-    return lambda reader, folder: checkpoint(reader, folder, change)
+    return lambda reader, folder: checkpoint(reader, folder, change, number)
+
+
+def fed(write: Recipe, text: str) -> Recipe:
+    """A checkpoint that is to translate this text."""
+
+    def write_both(reader: Reader, folder: Path) -> None:
+        write(reader, folder)
+        (folder / "input.txt").write_text(text)
+
+    return write_both
 
 
 def with_entry(name: str, content: bytes) -> Recipe:
@@ -89,7 +99,7 @@ def with_bomb(name: str) -> Recipe:
 
 
 def pairs(reader: Reader, folder: Path, files: dict[str, bytes], **header: object) -> None:
-    """A folder of binarised data in which some files, and some values of the header, are others."""
+    """A folder of binarised data with other files and other values in its header."""
     (folder / "ids").mkdir()
     stated = json.loads(reader.valid["header.json"]) | header
     for name, content in (reader.valid | {"header.json": json.dumps(stated).encode()} | files).items():
@@ -97,7 +107,7 @@ def pairs(reader: Reader, folder: Path, files: dict[str, bytes], **header: objec
 
 
 def with_ends(*changes: tuple[int, int]) -> Recipe:
-    """Binarised data in which the offsets of some sentences are others."""
+    """Binarised data with other offsets of some sentences."""
 
     def write(reader: Reader, folder: Path) -> None:
         ends = np.frombuffer(reader.valid["src.ends"], "<u8").copy()
@@ -112,10 +122,16 @@ def file(name: str, content: bytes) -> Recipe:
     return lambda reader, folder: (folder / name).write_bytes(content)
 
 
+def output(words: bytes, linear: bytes) -> Recipe:
+    """Sentences, and what a parser made of them."""
+    return lambda _, folder: ((folder / "words").write_bytes(words), (folder / "linear").write_bytes(linear))
+
+
 SPARSE_BUT_NOT = {"GNU.sparse.map": "x", "GNU.sparse.size": "10", "GNU.sparse.numblocks": "1"}
 OK, FOUND = "HTTP/1.1 200 OK", "HTTP/1.1 302 Found"
 NO_IDS = {"src.ids": b"", "tgt.ids": b"", "src.ends": bytes(8), "tgt.ends": bytes(8)}
 TWICE = b"#version: 0.2\na b\n" + b"".join(b"%06d x\n" % number for number in range(32000)) + b"a b\n"
+MANY_WORDS = gzip.compress(b"(S" + b"(N a)" * 10**6 + b")")
 
 CORPUS: dict[str, tuple[str, Recipe]] = {
     # archives and answers
@@ -136,7 +152,7 @@ CORPUS: dict[str, tuple[str, Recipe]] = {
             (folder / "to" / "plain" / "SHA256SUMS").write_bytes(b"9" * 5000 + b"  train.en\n"),
         ),
     ),
-    "a link of the name of a member": (
+    "a link in place of a member": (
         "archives",
         lambda _, folder: tar("tar", folder, b"", type=tarfile.SYMTYPE, linkname="/etc/passwd"),
     ),
@@ -159,7 +175,7 @@ CORPUS: dict[str, tuple[str, Recipe]] = {
         file("run.toml", b"".join(b"a%d.%s = 1\n" % (n, b"a." * 2000 + b"a") for n in range(100))),
     ),
     "a config without end": ("toml", lambda _, folder: (folder / "run.toml").symlink_to("/dev/zero")),
-    "escape sequences in the name of a section": ("settings", file("words", b"\x1b[31mmodel.x=1")),
+    "escape sequences in the name of a section": ("settings", file("arguments", b"\x1b[31mmodel.x=1")),
     # text, merges and vocabularies
     "a line of 60,000 combining marks": (
         "text",
@@ -167,7 +183,12 @@ CORPUS: dict[str, tuple[str, Recipe]] = {
             (folder / f"{side}.txt").write_text("a" + "\u0301\u0316" * 30000 + "\n") for side in ("src", "tgt")
         ],
     ),
-    "a merge that stands twice among 32,000": ("merges", file("bpe.codes", TWICE)),
+    "a merge that occurs twice among 32,000": ("merges", file("bpe.codes", TWICE)),
+    # trees
+    "a tree of a million words in a small file": ("trees", file("trees.mrg.gz", MANY_WORDS)),
+    "a word that is a byte-order mark": ("trees", file("trees.mrg", "(S (NN \ufeff) (NN a))".encode())),
+    "a token of a parser that holds two brackets": ("trees", output(b"a b\n", b"(NP(NP XX XX)NP\n")),
+    "a tab between the words of a sentence": ("trees", output(b"a\tb\n", b"(S XX )S\n")),
     # checkpoints
     "a model far larger than its file": ("checkpoint", with_config("model", d_model=30000)),
     "a model of two thousand million layers": ("checkpoint", with_config("model", n_layers=2**31 - 1)),
@@ -178,6 +199,14 @@ CORPUS: dict[str, tuple[str, Recipe]] = {
     "paths in a checkpoint that lead elsewhere": (
         "checkpoint",
         with_config("data", tokenizer="/etc/passwd", train_src="../../x", valid_tgt="C:\\x"),
+    ),
+    "a checkpoint without a limit of the input length": (
+        "checkpoint",
+        fed(with_config("translation", WITHOUT_TABLE, max_input_length=2**31 - 1), "a " * 16_000),
+    ),
+    "a checkpoint without a limit of the batch size": (
+        "checkpoint",
+        with_config("translation", batch_tokens=2**31 - 1),
     ),
     "a foreign entry of 200 MB in a small file": ("checkpoint", with_bomb("junk.npy")),
     "an entry of 200 MB in a small file": ("checkpoint", with_bomb("parameters.npy")),
@@ -194,12 +223,14 @@ CORPUS: dict[str, tuple[str, Recipe]] = {
     ),
     "counts below zero": ("binarised", lambda reader, folder: pairs(reader, folder, {}, n_empty=10**30, n_long=-5)),
 }
-"""What it is: (the reader, how it is written). Each must be refused in one line, within the limits."""
+"""Defect: (name of the reader, recipe). Each file must be refused in one line, within the limits."""
 
 HARMLESS = {
     "fifty thousand <seg> that are never closed",  # there is no sentence
     "a Content-Length that is not a number",  # the size is unknown
     "paths in a checkpoint that lead elsewhere",  # they are not followed
     "a line of 60,000 combining marks",  # they are cut
+    "a token of a parser that holds two brackets",  # each of them begins a token
+    "a tab between the words of a sentence",  # it separates them
 }
-"""Those that are accepted instead."""
+"""Files that must be accepted instead."""

@@ -42,7 +42,7 @@ WITH_KERNEL = {name for name, library in kernels.KERNELS if library == "numpy"}
 
 
 def modes(case: Case) -> tuple[str, ...]:
-    """Both, if the rule has a kernel; else they are the same."""
+    """Both modes if the rule has a fast kernel, which "fast" would otherwise not use."""
     return ("simple", "fast") if case.name in WITH_KERNEL else ("simple",)
 
 
@@ -73,7 +73,7 @@ def agree(found: np.ndarray, wanted: np.ndarray, close: float, any_kind: bool = 
 
 
 def faults(case: Case) -> list[str]:
-    """What does not hold, in words."""
+    """Descriptions of the requirements that do not hold."""
     spec, results = SPECS[case.name], {}
     is_refused = any(case.sizes[axis] == 0 for axis in spec.needs.split())
     for mode in modes(case):
@@ -82,7 +82,7 @@ def faults(case: Case) -> list[str]:
         except ShapeError as error:
             if not is_refused:
                 return [f"{mode}: refused: {error}"]
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is the finding
+        except Exception as error:  # noqa: BLE001 - any exception is a fault
             return [f"{mode}: {type(error).__name__}: {error}"]
         else:
             if is_refused and results[mode][0][0].size:
@@ -101,7 +101,7 @@ def _kernel_faults(case: Case, results: dict) -> list[str]:
             found.append(f"{mode}: gradients have not the shapes and dtypes of the inputs")
     if "fast" not in results:
         return found
-    scale = product_of_largest(case)  # a difference that is 0 but for rounding is multiplied by it
+    scale = product_of_largest(case)  # rounding errors are multiplied by it
     for part, wanted, given in zip(("output", "gradient"), results["simple"], results["fast"], strict=True):
         options = {"any_kind": True, "scale": scale} if part == "gradient" else {}
         if part == "gradient" and scale > np.finfo(case.dtype).max:
@@ -115,7 +115,7 @@ def _kernel_faults(case: Case, results: dict) -> list[str]:
 
 
 def product_of_largest(case: Case) -> float:
-    """The product of the largest finite value of each input, at least 1: what a gradient may be as large as."""
+    """The product of the largest finite value of each input, at least 1: a bound of the gradients."""
     return math.prod(float(np.abs(x[np.isfinite(x)]).max(initial=1.0)) for x in case.inputs)
 
 
@@ -148,7 +148,7 @@ def _hidden_faults(case: Case) -> list[str]:
 
 
 def run(numbers: range, seed: int) -> tuple[Counter, list[str]]:
-    """How many cases of each rule were tried, of those with these numbers, and the faults."""
+    """Run the cases with these numbers; returns the number of cases of each rule, and the faults."""
     tried, found, names = Counter(), [], list(RULES)
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the mean of an empty axis

@@ -1,4 +1,4 @@
-"""A training as a job of one or several processes, which can be watched, struck and checked for what it leaves."""
+"""A training as a job of one or several processes: its command, processes, events, output and end."""
 
 import fcntl
 import importlib.util
@@ -12,10 +12,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.reliability.observed_command import NOTES
+from tests.reliability.observed_command import EVENT_LOG
 
 TOP = Path(__file__).parents[2]
-LIMIT = 60  # seconds in which a job that was struck, or that has nothing left to do, must have ended
+TIMEOUT = 60  # seconds within which a job that is interrupted or complete must end
 PHASES = {
     "": "start",  # imports, reading of data, finding and loading the checkpoint
     "running": "start",
@@ -26,7 +26,7 @@ PHASES = {
     "validated": "update",
     "done": "end",
 }
-"""What rank 0 is doing, by its last note."""
+"""The phase of rank 0 after each event."""
 
 
 def find_mpiexec() -> str:
@@ -35,17 +35,17 @@ def find_mpiexec() -> str:
     return (beside or shutil.which("mpiexec") or "") if importlib.util.find_spec("mpi4py") else ""
 
 
-class BrokenPromise(Exception):
-    """Something that a training promises did not hold."""
+class GuaranteeViolation(Exception):
+    """A guarantee of training does not hold."""
 
 
 def require(condition: object, message: str) -> None:
     if not condition:
-        raise BrokenPromise(message)
+        raise GuaranteeViolation(message)
 
 
-def wait_until(condition: Callable[[], object], message: str, seconds: float = LIMIT) -> float:
-    """How long it took until the condition held; BrokenPromise if it does not within ``seconds``."""
+def wait_until(condition: Callable[[], object], message: str, seconds: float = TIMEOUT) -> float:
+    """Wait for the condition; returns the time in seconds. Raises GuaranteeViolation after ``seconds``."""
     began = time.monotonic()
     while not condition():
         require(time.monotonic() - began < seconds, f"{message} within {seconds} s")
@@ -78,17 +78,17 @@ class Start:
 
 
 class Job:
-    """A job at work.
+    """A running job.
 
     start: how ``command`` starts it
-    notes: the file of its notes, by whose name its processes are found, too; its output goes into a file beside it
+    log: the file of its events, whose name also identifies its processes; the output goes to a file beside it
     """
 
-    def __init__(self, start: Start, command: list[str], notes: Path):
+    def __init__(self, start: Start, command: list[str], log: Path):
         self._start = start
-        self.notes, self.output = notes, notes.with_suffix(".out")
-        self._mark = f"{NOTES}={notes}".encode()
-        environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(TOP), NOTES: str(notes)}
+        self.log, self.output = log, log.with_suffix(".out")
+        self._mark = f"{EVENT_LOG}={log}".encode()
+        environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(TOP), EVENT_LOG: str(log)}
         self.began = time.monotonic()
         with open(self.output, "wb") as output:
             self.root = subprocess.Popen(
@@ -104,9 +104,8 @@ class Job:
         return self.root.poll() is not None
 
     def processes(self) -> dict[int, str]:
-        """Process: ``rank 0``, ``rank 1``..., ``process`` or ``launcher``, or ``proxy`` between mpiexec and its ranks.
-
-        Those that have ended are left out.
+        """The running processes by pid: ``rank 0``, ``rank 1``..., ``process`` or ``launcher``, or ``proxy`` between
+        mpiexec and its ranks.
         """
         found = {}
         for path in Path("/proc").glob("[0-9]*/environ"):
@@ -120,43 +119,43 @@ class Job:
         return found
 
     def events(self) -> list[list[str]]:
-        """The notes, as words."""
-        text = self.notes.read_text() if self.notes.exists() else ""
+        """The fields of each logged event."""
+        text = self.log.read_text() if self.log.exists() else ""
         return [line.split() for line in text.splitlines()]
 
     def count(self, event: str) -> int:
-        return self.notes.read_bytes().count(f" {event} ".encode()) if self.notes.exists() else 0
+        return self.log.read_bytes().count(f" {event} ".encode()) if self.log.exists() else 0
 
     def phase(self) -> str:
-        """What rank 0 does or did last; ``start`` until all ranks have begun an update."""
+        """The current or last phase of rank 0; ``start`` until all ranks have begun an update."""
         events = self.events()
         begun = {rank for _, rank, event, *_ in events if event == "batch"}
         last = next((event for _, rank, event, *_ in reversed(events) if rank == "0"), "")
         return PHASES[last] if len(begun) == self._start.ranks else "start"
 
     def messages(self) -> list[str]:
-        """The lines that it has printed."""
+        """The lines of its output."""
         return self.output.read_text(errors="replace").splitlines()
 
     def errors(self) -> list[str]:
-        """The lines that say why it ended."""
+        """The lines that state why it ended."""
         return [line for line in self.messages() if line.startswith("minitransformer ")]
 
     def end(self) -> float:
-        """Wait until no process of the job is left; how long that took."""
+        """Wait until no process of the job is left; returns the time in seconds."""
         try:
-            return wait_until(lambda: self.has_ended() and not self.processes(), "a killed job must leave no process")
-        except BrokenPromise as broken:
+            return wait_until(lambda: self.has_ended() and not self.processes(), "a job must leave no process")
+        except GuaranteeViolation as violation:
             left = self.processes()
             for process in left:
                 with suppress(ProcessLookupError):
                     os.kill(process, 9)
             self.root.wait()
-            raise BrokenPromise(f"{broken}, got {sorted(left.values())} ({self.root.args})") from None
+            raise GuaranteeViolation(f"{violation}, got {sorted(left.values())} ({self.root.args})") from None
 
 
 def check_unlocked(folder: Path) -> None:
-    """The folder of a run that has ended is free for another one, as soon as the system has closed all its files."""
+    """Require that the folder of a run that has ended is unlocked, as soon as the system has closed all its files."""
     descriptor = os.open(folder, os.O_RDONLY)
 
     def is_free() -> bool:

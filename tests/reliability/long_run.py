@@ -1,20 +1,20 @@
-"""An hour of training, then 100,000 lines of every kind translated, with memory, open files and threads watched.
+"""An hour of training and the translation of 100,000 lines of every kind; memory, open files and threads stay flat.
 
     python -m tests.reliability.long_run --stage train [--minutes 60]
     python -m tests.reliability.long_run --stage translate [--lines 100000]
     python -m tests.reliability.long_run --quick         both stages in half a minute; writes no results
 
-Both stages run the command line in a process of its own, as a user does, and sample it every second from /proc (Linux).
+Both stages run the command line in a process of its own, and sample it every second from /proc (Linux).
 
 train: number words, two threads, metrics, a validation and a checkpoint every few seconds, until SIGTERM after
-    --minutes. Memory, files and threads must stay flat (`watch.flatness`), every line of metrics must be whole and in
-    order, and the newest checkpoint must be that of the last update.
-translate: with the model that the first stage left in --folder. The second half of the lines is the first in another
-    order: tokenizers cache words, so only in the second half is every rise of the memory a leak. There must be as many
-    lines out as in, empty ones where they were blank or too long, and a message for each that was too long; --alone
-    lines of all kinds must get the same translation alone, each in a process of its own. How many number words are
-    right where they stand is counted: were one line lost, next to none behind it would be. A line that is not UTF-8
-    must be named by its number, with all others as without it.
+    --minutes. Memory, files and threads must stay flat (`watch.flatness`), the lines of metrics must be complete and
+    in order, and the newest checkpoint must be that of the last update.
+translate: uses the model of the first stage in --folder. The second half of the lines is the first in another order:
+    tokenizers cache words, so only in the second half is growth of the memory a leak. The number of lines must be the
+    same, empty where the input is blank or too long, with a message for each that is too long; --alone lines of all
+    kinds must have the same translation in a process of their own. The number of correct number words is counted: if
+    a line were lost, nearly all after it would be wrong. A line that is not UTF-8 must be reported by its number, and
+    must not affect the others.
 
 Results go to tests/reliability/results/long_run_STAGE.json and long_run.png.
 """
@@ -86,7 +86,7 @@ def prepare(folder: Path, pairs: int, seed: int) -> None:
 
 
 def train(folder: Path, seconds: float, every: float) -> tuple[list[Sample], dict]:
-    """Train in ``folder`` for this time; the samples, and what was found afterwards."""
+    """Train in ``folder`` for this time; returns the samples and the findings."""
     with open(folder / "train.log", "w", encoding="utf-8") as log:
         process = subprocess.Popen([*COMMAND, "train", "config.toml"], cwd=folder, stderr=log)
         samples = watch(process, every=every, ready=folder / "run" / "metrics.jsonl", seconds=seconds)
@@ -106,41 +106,41 @@ def train(folder: Path, seconds: float, every: float) -> tuple[list[Sample], dic
         "metrics in order": updates["train"] == list(range(20, last + 1, 20)),
         "log": (folder / "train.log").read_text(encoding="utf-8").split("\n")[-2][-100:],
     }
-    facts["whole"] = facts["metrics in order"] and process.returncode == 128 + 15
+    facts["passed"] = facts["metrics in order"] and process.returncode == 128 + 15
     return samples, facts
 
 
 def translate(folder: Path, text: bytes, every: float) -> tuple[list[Sample], list[str], list[str], int]:
-    """Translate in one process: (samples, the lines that come out, the messages, the exit code)."""
+    """Translate in one process: (samples, the output lines, the messages, the exit code)."""
     paths = [folder / name for name in ("in.txt", "out.txt", "messages.txt")]
     paths[0].write_bytes(text)
     with open(paths[0], "rb") as source, open(paths[1], "wb") as target, open(paths[2], "wb") as messages:
         process = subprocess.Popen(TRANSLATE, cwd=folder, stdin=source, stdout=target, stderr=messages)
         samples = watch(process, every=every)
-    out, said = (path.read_bytes().decode("utf-8").split("\n") for path in paths[1:])
-    return samples, out, said[:-1], process.returncode
+    out, messages = (path.read_bytes().decode("utf-8").split("\n") for path in paths[1:])
+    return samples, out, messages[:-1], process.returncode
 
 
 def translated_alone(folder: Path, line: str) -> str:
-    """What a process prints that translates this line only."""
+    """The output of a process that translates this line alone."""
     text = f"{line}\n".encode()
     silent = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "timeout": 120, "check": False}
     return subprocess.run(TRANSLATE, cwd=folder, input=text, **silent).stdout.decode("utf-8")
 
 
 def of_all_kinds(kinds: list[str], count: int, seed: int) -> list[int]:
-    """Indices of ``count`` random lines, as many of each kind as of the others: the rare ones are among them."""
+    """Indices of ``count`` random lines, as many of each kind as of the others."""
     by_kind: dict[str, list[int]] = {}
     for index in random.Random(seed).sample(range(len(kinds)), len(kinds)):
         by_kind.setdefault(kinds[index], []).append(index)
     return [index for row in zip_longest(*by_kind.values()) for index in row if index is not None][:count]
 
 
-def check_lines(lines: list[str], kinds: list[str], out: list[str], said: list[str]) -> dict:
-    """What is found in the lines that came out, and whether it is as it must be."""
-    pairs = list(zip(lines, out, strict=False))  # a line that is missing shows in their number
+def check_lines(lines: list[str], kinds: list[str], out: list[str], messages: list[str]) -> dict:
+    """Statistics of the output lines, and whether they are as required."""
+    pairs = list(zip(lines, out, strict=False))  # "lines out" shows missing lines
     long = [number for number, kind in enumerate(kinds, start=1) if kind == "too long"]
-    named = [number for number, message in zip(long, said, strict=False) if f" line {number} must " in message]
+    named = [number for number, message in zip(long, messages, strict=False) if f" line {number} must " in message]
     must_be_empty = [kind == "too long" or not line.strip() for kind, line in zip(kinds, lines, strict=True)]
     silent = [found for found, empty in zip(out, must_be_empty, strict=False) if empty]
     facts = {
@@ -150,47 +150,47 @@ def check_lines(lines: list[str], kinds: list[str], out: list[str], said: list[s
         "blank or too long": len(silent),
         "of them with a translation": sum(map(bool, silent)),
         "too long": len(long),
-        "of them named by their number": len(named),
+        "of them reported by line number": len(named),
         "number words": sum(line.removesuffix("\r") in GERMAN for line in lines),
-        "of them right in their place": sum(GERMAN.get(line.removesuffix("\r")) == found for line, found in pairs),
+        "of them translated correctly": sum(GERMAN.get(line.removesuffix("\r")) == found for line, found in pairs),
     }
-    whole = len(out) == len(lines) and named == long and len(said) == len(long) and not any(silent)
-    return facts | {"whole": whole}
+    passed = len(out) == len(lines) and named == long and len(messages) == len(long) and not any(silent)
+    return facts | {"passed": passed}
 
 
 def check_translation(folder: Path, count: int, seed: int, alone: int, every: float) -> tuple[list[Sample], dict]:
-    """Translate ``count`` lines of every kind; the samples, and what was found."""
+    """Translate ``count`` lines of every kind; returns the samples and the findings."""
     half, kinds = draw_lines(count // 2, seed)
     order = random.Random(seed).sample(range(len(half)), len(half))
     lines, kinds = ([*each, *(each[index] for index in order)] for each in (half, kinds))
     text = "".join(f"{line}\n" for line in lines).encode("utf-8")
     began = time.monotonic()
-    samples, out, said, code = translate(folder, text, every)
+    samples, out, messages, code = translate(folder, text, every)
     facts = {"seconds": round(time.monotonic() - began, 1), "exit code": code, "ends with a line feed": out.pop() == ""}
-    facts |= check_lines(lines, kinds, out, said)
+    facts |= check_lines(lines, kinds, out, messages)
     again = zip(order, out[len(half) :], strict=False)
     facts["lines whose two translations differ"] = sum(out[index] != other for index, other in again)
     chosen = [index for index in of_all_kinds(kinds, alone, seed + 1) if index < len(out)]
     same = [translated_alone(folder, lines[index]) == f"{out[index]}\n" for index in chosen]
-    facts |= {"translated alone": len(same), "of them the same": sum(same)}
-    facts["whole"] &= all(same) and facts["ends with a line feed"] and code == (2 if "too long" in kinds else 0)
+    facts |= {"lines also translated alone": len(same), "of them with the same translation": sum(same)}
+    facts["passed"] &= all(same) and facts["ends with a line feed"] and code == (2 if "too long" in kinds else 0)
     return samples, facts | check_invalid(folder, text, out, every)
 
 
 def check_invalid(folder: Path, text: bytes, whole: list[str], every: float) -> dict:
-    """A line that is not UTF-8 is named by its number and its translation is empty; all others are as without it."""
+    """A line that is not UTF-8 is reported by its number and translated as empty; all others are unchanged."""
     lines = text.split(b"\n")
     number = min(len(whole), 5000) // 2
     lines[number - 1] += b"\xff"
-    _, out, said, code = translate(folder, b"\n".join(lines), every)
+    _, out, messages, code = translate(folder, b"\n".join(lines), every)
     out.pop()
     expected = [*whole[: number - 1], "", *whole[number:]]
-    named = any(f"standard input:{number}: must be UTF-8" in message for message in said)
-    return {"line that is not UTF-8": number, "as without it": code == 2 and named and out == expected}
+    named = any(f"standard input:{number}: must be UTF-8" in message for message in messages)
+    return {"line that is not UTF-8": number, "other lines unchanged": code == 2 and named and out == expected}
 
 
 def save(stage: str, samples: list[Sample], result: dict) -> None:
-    """The result as JSON with about 400 of the samples, and the picture of the stages measured so far."""
+    """Write the result as JSON with about 400 of the samples, and the figure of the stages measured so far."""
     RESULTS.mkdir(exist_ok=True)
     thinned = samples[:: max(1, len(samples) // 400)]
     rows = ",\n  ".join(json.dumps([round(value, 2) for value in astuple(each)]) for each in thinned)
@@ -229,7 +229,12 @@ def main(argv: list[str] | None = None) -> int:
             command = f"python -m tests.reliability.long_run --stage {stage} --minutes {minutes:g} --lines {count}"
             save(stage, samples, {"command": command} | result)
         print(json.dumps(result, indent=1, ensure_ascii=False))
-        good = good and result["whole"] and result.get("as without it", True) and (options.quick or result["flat"])
+        good = (
+            good
+            and result["passed"]
+            and result.get("other lines unchanged", True)
+            and (options.quick or result["flat"])
+        )
     return 0 if good else 1
 
 

@@ -1,4 +1,4 @@
-"""The picture of a long run: memory, open files and threads over time, a column for each stage."""
+"""The figure of a long run: memory, open files and threads over time, a column for each stage."""
 
 import json
 from pathlib import Path

@@ -1,13 +1,13 @@
-"""Strangers at the ports of a running job, at random moments: the job's result has the same bits as without them.
+"""Attack the ports of running jobs at random moments; their results must stay equal bit for bit.
 
     python -m tests.reliability.network [--attempts 200] [--seed 1]
     python -m tests.reliability.network --quick          one job, writes no results
 
-A job is `minitransformer launch -n 2 -- train`, with sums by TCP. From its first moment, threads that do not know its
-token find its listening ports in /proc and connect to them, in every way of `strangers.KINDS`, until each kind has
-happened --attempts times over several jobs. Every job must end with exit code 0 and say nothing of them, its last
-checkpoint must equal that of the undisturbed job bit for bit, no process may be left, and no stranger may be proven
-anything. Results go to tests/reliability/results/network.json after each job; the same command continues.
+A job is `minitransformer launch -n 2 -- train`, with the TCP communicator. Threads that do not know its token find its
+listening ports in /proc as soon as they are open, and attack them in every way of `attacks.KINDS`, --attempts times
+each over several jobs. Every job must exit with 0 and print no message, its last checkpoint must equal that of a job
+that is not attacked bit for bit, no process may be left, and no client may be authenticated. Writes
+tests/reliability/results/network.json after each job; the same command continues from there.
 """
 
 import argparse
@@ -26,7 +26,7 @@ import numpy as np
 
 from benchmarks.common.machine import machine_facts
 from minitransformer.checkpoints import load_checkpoint
-from tests.reliability.strangers import KINDS, at_work_in, attempt, listening_ports
+from tests.reliability.attacks import KINDS, attack, listening_ports, processes_in
 
 RESULTS = Path(__file__).parent / "results"
 ROOT = Path(__file__).parents[2]
@@ -57,12 +57,12 @@ validate_every = 40
 """
 
 
-UNDISTURBED = {"exit code": 0, "messages": [], "bit for bit equal": True, "processes left": 0}
-"""What becomes of a job without strangers, and must become of one with them."""
+UNAFFECTED = {"exit code": 0, "messages": [], "bit for bit equal": True, "processes left": 0}
+"""The outcome of a job that is not attacked, and the required outcome of one that is."""
 
 
 def start(folder: Path, directory: str) -> subprocess.Popen:
-    """The job, which trains in ``directory`` of ``folder``."""
+    """Start a job that trains in ``directory`` of ``folder``."""
     train = ["train", "config.toml", "--set", f'training.directory="{directory}"']
     command = [sys.executable, "-m", "minitransformer", "launch", "-n", "2", "--", *train]
     env = os.environ | {"PYTHONPATH": str(ROOT)}
@@ -70,12 +70,12 @@ def start(folder: Path, directory: str) -> subprocess.Popen:
     return subprocess.Popen(command, cwd=folder, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
 
-def besiege(job: subprocess.Popen, kinds: list[str], seed: int, strangers: int = 6) -> Counter:
-    """Let strangers do what ``kinds`` names, one after the other, while the job runs: how often each, and its end."""
+def attack_job(job: subprocess.Popen, kinds: list[str], seed: int, clients: int = 6) -> Counter:
+    """Carry out attacks of these kinds while the job runs; returns how often each (kind, outcome) occurred."""
     done, rest, lock = Counter(), list(kinds), threading.Lock()
 
-    def stranger(number: int) -> None:
-        chooser = random.Random(f"{seed} {number}")
+    def client(number: int) -> None:
+        rng = random.Random(f"{seed} {number}")
         while job.poll() is None and rest:
             ports = sorted(listening_ports(job.pid))
             if not ports:
@@ -85,14 +85,14 @@ def besiege(job: subprocess.Popen, kinds: list[str], seed: int, strangers: int =
                 kind = rest.pop() if rest else None
             if kind is None:
                 return
-            end = attempt(kind, chooser.choice(ports), chooser)
+            outcome = attack(kind, rng.choice(ports), rng)
             with lock:
-                done[kind, end] += 1
-                if end == "refused":
+                done[kind, outcome] += 1
+                if outcome == "refused":
                     rest.insert(0, kind)
-            time.sleep(chooser.uniform(0, 0.1))
+            time.sleep(rng.uniform(0, 0.1))
 
-    threads = [threading.Thread(target=stranger, args=(number,)) for number in range(strangers)]
+    threads = [threading.Thread(target=client, args=(number,)) for number in range(clients)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -106,18 +106,18 @@ def state(folder: Path, directory: str) -> list[np.ndarray]:
 
 
 def one_job(folder: Path, name: str, kinds: list[str], seed: int) -> tuple[Counter, dict]:
-    """A job with strangers: what they did, and what became of the job."""
+    """One attacked job: the attacks, and the outcome of the job."""
     job = start(folder, name)
-    done = besiege(job, kinds, seed)
-    said = job.communicate(timeout=300)[1].decode("utf-8", "replace")
-    lines = [line for line in said.split("\n") if line.startswith(("minitransformer", "Traceback"))]
+    done = attack_job(job, kinds, seed)
+    output = job.communicate(timeout=300)[1].decode("utf-8", "replace")
+    lines = [line for line in output.split("\n") if line.startswith(("minitransformer", "Traceback"))]
     if job.returncode == 0:
-        pairs = zip(state(folder, name), state(folder, "undisturbed"), strict=True)
+        pairs = zip(state(folder, name), state(folder, "not_attacked"), strict=True)
         equal = all(np.array_equal(one, other) for one, other in pairs)
     else:
         equal = False
     outcome = {"exit code": job.returncode, "messages": lines[:3], "bit for bit equal": equal}
-    return done, outcome | {"processes left": at_work_in(folder)}
+    return done, outcome | {"processes left": processes_in(folder)}
 
 
 def prepare(folder: Path) -> None:
@@ -126,17 +126,18 @@ def prepare(folder: Path) -> None:
     bpe = ["bpe", "train", "text", "-o", "bpe", "--vocab-size", "280"]
     command = [sys.executable, "-m", "minitransformer", *bpe]
     subprocess.run(command, cwd=folder, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=True, capture_output=True)
-    undisturbed = start(folder, "undisturbed")
-    assert undisturbed.wait(300) == 0, undisturbed.stderr.read().decode()
+    job = start(folder, "not_attacked")
+    assert job.wait(300) == 0, job.stderr.read().decode()
 
 
 def summary(done: Counter, jobs: list[dict]) -> dict:
+    attempts = {kind: {outcome: n for (each, outcome), n in sorted(done.items()) if each == kind} for kind in KINDS}
     return {
-        "attempts in all": sum(n for (_, end), n in done.items() if end != "refused"),
-        "strangers who were proven anything": sum(n for (_, end), n in done.items() if end == "PROVEN"),
+        "attempts in all": sum(n for (_, outcome), n in done.items() if outcome != "refused"),
+        "clients authenticated": sum(n for (_, outcome), n in done.items() if outcome == "authenticated"),
         "jobs in all": len(jobs),
-        "jobs that were disturbed": sum(job != UNDISTURBED for job in jobs),
-        "attempts": {kind: {end: done[kind, end] for k, end in sorted(done) if k == kind} for kind in KINDS},
+        "jobs affected": sum(job != UNAFFECTED for job in jobs),
+        "attempts": attempts,
         "machine": machine_facts(),
         "jobs": jobs,
     }
@@ -152,7 +153,8 @@ def main(argv: list[str] | None = None) -> int:
         parser.error("needs /proc, as on Linux")
     path = RESULTS / "network.json"
     result = json.loads(path.read_text(encoding="utf-8")) if path.is_file() and not options.quick else {}
-    done = Counter({(kind, end): n for kind, ends in result.get("attempts", {}).items() for end, n in ends.items()})
+    attempts = result.get("attempts", {})
+    done = Counter({(kind, outcome): n for kind, counts in attempts.items() for outcome, n in counts.items()})
     jobs = result.get("jobs", [])
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name).resolve()
@@ -167,13 +169,12 @@ def main(argv: list[str] | None = None) -> int:
             done += new
             jobs.append(outcome)
             result = summary(done, jobs)
-            print(f"job {len(jobs)}: {outcome}, {sum(new.values())} strangers", flush=True)
+            print(f"job {len(jobs)}: {outcome}, {sum(new.values())} attacks", flush=True)
             if not options.quick:
                 RESULTS.mkdir(exist_ok=True)
                 command = f"python -m tests.reliability.network --attempts {options.attempts} --seed {options.seed}"
                 path.write_text(json.dumps({"command": command} | result, indent=1) + "\n", encoding="utf-8")
-    good = not result["jobs that were disturbed"] and not result["strangers who were proven anything"]
-    return 0 if good else 1
+    return int(bool(result["jobs affected"] or result["clients authenticated"]))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Whether a run that was struck equals one that was not: checkpoints, metrics and order of the batches."""
+"""Whether an interrupted run equals an uninterrupted one: checkpoints, metrics and order of the batches."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from minitransformer.training import read_metrics
 from tests.reliability.killed_job import Job, require
 
 CLOCK = {"seconds", "tokens_per_second"}
-"""What depends on the speed of the machine."""
+"""Metrics that depend on the speed of the machine."""
 
 
 def equal(ours: object, theirs: object, tolerance: float = 0.0) -> bool:
@@ -30,7 +30,7 @@ def equal(ours: object, theirs: object, tolerance: float = 0.0) -> bool:
 
 
 def state_of(checkpoint: Checkpoint) -> dict:
-    """All that training resumes from."""
+    """The state from which training resumes."""
     names = ("update", "step_count", "table", "tokenizer_text", "parameters", "adam_m", "adam_v", "progress")
     return {name: getattr(checkpoint, name) for name in names}
 
@@ -46,7 +46,7 @@ def batches_of(job: Job) -> dict[tuple[int, int], str]:
 
 
 class UninterruptedRun:
-    """The run that nothing interrupted, with a checkpoint of every update: what the other one is compared with."""
+    """The reference: an uninterrupted run with a checkpoint of every update."""
 
     def __init__(self, folder: Path, job: Job, tolerance: float):
         self._run, self._tolerance = RunFolder(folder), tolerance
@@ -55,9 +55,9 @@ class UninterruptedRun:
         self.updates = max(update for update, _ in self.batches)
 
     def check_folder(self, folder: Path, job: Job, least_update: int) -> int:
-        """After a blow: every checkpoint and every line of metrics is the uninterrupted run's, and none is lost.
+        """Require that checkpoints and metrics equal those of the uninterrupted run, and that none is lost.
 
-        least_update: that of the newest checkpoint which was seen before
+        least_update: the newest checkpoint must not be older
         Returns the update of the newest checkpoint, -1 if there is none.
         """
         updates = [self._check_checkpoint(path) for path in RunFolder(folder).paths()]
@@ -74,14 +74,14 @@ class UninterruptedRun:
         try:
             ours = state_of(load_checkpoint(path))
         except MiniTransformerError as error:
-            require(False, f"a checkpoint must be whole under its name: {error}")
+            require(False, f"every checkpoint must be loadable: {error}")
         theirs = state_of(load_checkpoint(self._run.path_of(ours["update"])))
         for name in theirs:
             require(equal(ours[name], theirs[name], self._tolerance), f"{name} in {path.name} must be the same")
         return ours["update"]
 
     def _check_metrics(self, folder: Path, newest: int) -> None:
-        """The lines are the first ones of the uninterrupted run, and at least those before the newest checkpoint."""
+        """The lines are the first of the uninterrupted run, and at least those up to the newest checkpoint."""
         path = RunFolder(folder).metrics
         lines = read_metrics(path) if path.exists() else []
         needed = sum(
@@ -93,7 +93,7 @@ class UninterruptedRun:
         require(len(lines) <= len(self.metrics), f"{len(lines)} lines of metrics, more than the uninterrupted run's")
 
     def check_end(self, folder: Path, batches: dict[tuple[int, int], str]) -> None:
-        """At the end: the last update, all lines of metrics and all micro-batches are there, and nothing unfinished."""
+        """At the end nothing is missing (last update, metrics, micro-batches), and no unfinished file is left."""
         require(
             RunFolder(folder).paths()[-1].name == self._run.path_of(self.updates).name, "the last update is missing"
         )

@@ -2,10 +2,10 @@
 
     python -m tests.reliability.versions [--only 3.13] [--tests tests/test_ops.py ...] [--folder runs/versions]
 
-Each combination gets a virtual environment of its own with `pip install -e '.[test]'`, in --folder, where a second call
-finds it again. Interpreters are looked for as ~/.pyenv/versions/3.X.*/bin/python, then as python3.X. What is not
-installed is a row of the table as well. Every row is written to tests/reliability/results/versions.json and .md as soon
-as it is finished; with --tests, which is for trying out, nothing is written.
+Each combination gets a virtual environment of its own with `pip install -e '.[test]'`, in --folder, which a second
+call reuses. Interpreters are looked for as ~/.pyenv/versions/3.X.*/bin/python, then as python3.X. A
+version that is not installed has a row, too. Every row is written to tests/reliability/results/versions.json and .md
+when it is finished; with --tests nothing is written.
 """
 
 import argparse
@@ -25,10 +25,10 @@ ROOT = Path(__file__).parents[2]
 RESULTS = Path(__file__).parent / "results"
 OLDEST = re.search(r"numpy>=(\S+)", (ROOT / "setup.cfg").read_text(encoding="utf-8"))[1]
 COMBINATIONS = [("3.11", f"=={OLDEST}"), ("3.14", ""), ("3.13", ""), ("3.12", ""), ("3.11", "")]
-"""(Python, which NumPy); "": the newest that pip finds for it."""
+"""(version of Python, version of NumPy or "" for the newest that pip finds)"""
 
 STRICT = ["-W", "error::DeprecationWarning", "-W", "error::PendingDeprecationWarning", "-W", "error::SyntaxWarning"]
-"""What Python 3.13 announces to remove is an error in the tests' own process."""
+"""Options that turn warnings of deprecation into errors in the process of the tests."""
 
 
 def interpreter(version: str) -> str | None:
@@ -42,26 +42,26 @@ def environment(folder: Path, version: str, numpy: str) -> Path | None:
     base = interpreter(version)
     if base is None:
         return None
-    place = folder / f"{version}{numpy}"
-    python = place / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+    path = folder / f"{version}{numpy}"
+    python = path / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     if not python.exists():
-        subprocess.run([base, "-m", "venv", str(place)], check=True)
+        subprocess.run([base, "-m", "venv", str(path)], check=True)
     install = [str(python), "-m", "pip", "install", "--quiet", "--upgrade", "-e", ".[test]", f"numpy{numpy}"]
     subprocess.run(install, cwd=ROOT, check=True, stderr=subprocess.DEVNULL)
     return python
 
 
 def run_suite(python: Path, tests: list[str], strict: bool) -> dict:
-    """Run the tests; how many passed, were skipped and failed, and the names of those that failed."""
+    """Run the tests; returns the numbers of passed, skipped and failed tests, and the names of those that failed."""
     versions = "import numpy, platform; print(platform.python_version(), numpy.__version__)"
-    told = subprocess.run([python, "-c", versions], capture_output=True, text=True, check=True).stdout.split()
+    found = subprocess.run([python, "-c", versions], capture_output=True, text=True, check=True).stdout.split()
     began = time.monotonic()
     command = [str(python), *(STRICT if strict else []), "-m", "pytest", "-p", "no:cacheprovider", *tests]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, encoding="utf-8", errors="replace")
     counts = {word: int(number) for number, word in re.findall(r"(\d+) (passed|skipped|failed|error)", done.stdout)}
     return {
-        "Python": told[0],
-        "NumPy": told[1],
+        "Python": found[0],
+        "NumPy": found[1],
         "warnings are errors": strict,
         **{word: counts.get(word, 0) for word in ("passed", "skipped", "failed", "error")},
         "seconds": round(time.monotonic() - began),

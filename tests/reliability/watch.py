@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 
 MEMORY_DRIFT = 4.0
-"""MB by which the memory may rise in the second half of a run: slope of the robust line times its length."""
+"""MB by which the memory may grow in the second half of a run: the robust slope times the duration."""
 
 SPARE_FILES = 2
-"""Files that may be open at a moment of the second half beyond the most of the first: one that is being written."""
+"""Files that may be open in the second half in addition to the maximum of the first: those being written."""
 
 
 @dataclass(frozen=True)
@@ -28,16 +28,16 @@ class Sample:
 
 
 def can_watch() -> bool:
-    """Whether this system tells about its processes in /proc, as Linux does."""
+    """Whether this system has Linux's /proc."""
     return Path("/proc/self/statm").is_file() and Path("/proc/self/fd").is_dir()
 
 
 def sample(pid: int, began: float) -> Sample | None:
-    """What the process uses now; None if it has ended."""
+    """The current resources of the process; None if it has ended."""
     folder = Path(f"/proc/{pid}")
     try:
         pages = int((folder / "statm").read_text().split()[1])
-        if not pages:  # a process that has ended, and was not waited for
+        if not pages:  # a process that has ended and has not been waited for
             return None
         megabytes = pages * os.sysconf("SC_PAGE_SIZE") / 1e6
         counts = (sum(1 for _ in (folder / name).iterdir()) for name in ("fd", "task"))
@@ -52,7 +52,7 @@ def watch(
     """Samples of the process until it ends.
 
     every: seconds between two samples
-    seconds: after which it is sent SIGTERM, so that it saves and ends; they count from when the file ``ready`` is there
+    seconds: the process is sent SIGTERM, on which it saves and exits, this long after the file ``ready`` exists
     """
     began, samples, until = time.monotonic(), [], math.inf
     while process.poll() is None:
@@ -72,9 +72,9 @@ def watch(
 
 
 def robust_slope(x: np.ndarray, y: np.ndarray, most: int = 600) -> float:
-    """The median of the slopes between all pairs of points [Theil 1950, Sen 1968]: no single peak moves it.
+    """The median of the slopes between all pairs of points [Theil 1950, Sen 1968]: robust to single peaks.
 
-    most: points that are used, evenly spaced
+    most: number of points that are used, evenly spaced
     """
     chosen = np.unique(np.linspace(0, len(x) - 1, min(len(x), most)).astype(int))
     x, y = np.asarray(x, float)[chosen], np.asarray(y, float)[chosen]
@@ -83,8 +83,10 @@ def robust_slope(x: np.ndarray, y: np.ndarray, most: int = 600) -> float:
 
 
 def flatness(samples: list[Sample]) -> dict:
-    """The second half of a run beside the first. ``flat``: memory rises by at most `MEMORY_DRIFT` along the robust
-    line, files and threads have no slope, there are no more threads than before, and at most `SPARE_FILES` more files.
+    """The second half of a run compared with the first.
+
+    ``flat``: memory grows by at most `MEMORY_DRIFT` along the robust line, files and threads have no slope, and there
+    are no more threads and at most `SPARE_FILES` more files than in the first half.
     """
     table = np.array([astuple(each) for each in samples])
     first, second = np.array_split(table, 2)
@@ -101,8 +103,8 @@ def flatness(samples: list[Sample]) -> dict:
         "MB per hour": round(slopes[0] * 3600, 3),
         "MB in the second half": round(slopes[0] * length, 3),
         "MB, median of the second half": round(float(np.median(second[:, 1])), 1),
-        **{f"most MB, {half}": round(float(row[1]), 1) for half, row in most.items()},
-        **{f"most open files, {half}": int(row[2]) for half, row in most.items()},
-        **{f"most threads, {half}": int(row[3]) for half, row in most.items()},
+        **{f"maximum MB, {half}": round(float(row[1]), 1) for half, row in most.items()},
+        **{f"maximum open files, {half}": int(row[2]) for half, row in most.items()},
+        **{f"maximum threads, {half}": int(row[3]) for half, row in most.items()},
         "flat": bool(flat),
     }

@@ -2,8 +2,8 @@
 
     python -m tests.reliability.wheel
 
-Builds the wheel from a copy of the package, looks what is in it, installs it into a new virtual environment in a
-temporary folder, and there runs the commands that `pip install minitransformer` gives. Exit code 0: all of it works.
+Builds the wheel from a copy of the package, checks its contents, installs it into a new virtual environment in a
+temporary folder, and runs its commands there. The exit code is 0 if all of it works.
 """
 
 import os
@@ -26,7 +26,7 @@ training = {directory = "run", updates = 5, micro_batches = 2, threads = 2}
 
 
 def build(folder: Path) -> Path:
-    """The wheel, made of a copy: a build folder in the checkout may hold files of an older version."""
+    """Build the wheel from a copy, since a build folder in the checkout may contain files of an older version."""
     copy = folder / "source"
     shutil.copytree(ROOT / "minitransformer", copy / "minitransformer", ignore=shutil.ignore_patterns("__pycache__"))
     for name in BUILT_FROM:
@@ -37,7 +37,7 @@ def build(folder: Path) -> Path:
 
 
 def check_contents(wheel: Path) -> int:
-    """The number of files of the package in the wheel: all of the checkout's, the licence, and nothing else."""
+    """Require the package's files, the licence, and nothing else; returns the number of the package's files."""
     with zipfile.ZipFile(wheel) as bundle:
         names = set(bundle.namelist())
         points = next(name for name in names if name.endswith(".dist-info/entry_points.txt"))

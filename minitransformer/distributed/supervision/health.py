@@ -4,10 +4,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from minitransformer.distributed.supervision.messages import printable
 from minitransformer.distributed.timeouts import TIMEOUTS, Timeouts
+from minitransformer.errors import printable
 
-LONGEST_NAME, LONGEST_CAUSE = 200, 2000
+MAX_NAME, MAX_CAUSE = 200, 2000
 """Characters that are shown of the name and of the failure that a rank reports."""
 
 
@@ -51,7 +51,7 @@ class HealthMonitor:
 
     def add(self, rank: int, size: int, who: str) -> bool:
         """A process claims to be ``rank`` of ``size``; False: it cannot be, and the job must end."""
-        who = printable(who, LONGEST_NAME)
+        who = printable(who, MAX_NAME)
         if size != self.size:
             self._decided = Failure(f"rank {rank} ({who}) must be one of {self.size} ranks, got a world size of {size}")
         elif rank in self.ranks or not 0 <= rank < size:
@@ -72,7 +72,7 @@ class HealthMonitor:
         if "failed" in message:
             where = "" if message["by_all"] else f"rank {rank}: "
             self._first_report = self._first_report or status.last_message
-            self._reported[rank] = Failure(printable(where + message["failed"], LONGEST_CAUSE), int(message["code"]))
+            self._reported[rank] = Failure(printable(where + message["failed"], MAX_CAUSE), int(message["code"]))
         status.left = status.left or "bye" in message
 
     def remove(self, rank: int, explain: Callable[[int], str]) -> None:

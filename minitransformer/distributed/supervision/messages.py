@@ -2,7 +2,7 @@
 
 import json
 
-LONGEST_LINE = 1 << 20
+MAX_LINE = 1 << 20
 """Bytes of a line; what has no end by then is not from a rank."""
 
 
@@ -19,10 +19,3 @@ def decode(line: bytes) -> dict:
     if not isinstance(message, dict):
         raise ValueError(f"must be an object, got {type(message).__name__}")
     return message
-
-
-def printable(text: str, longest: int) -> str:
-    """``text`` as one line for a terminal: control characters escaped, and cut to ``longest`` characters."""
-    text = " ".join(text[: longest + 1].split("\n"))
-    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-    return shown if len(shown) <= longest else f"{shown[: longest - 3]}..."

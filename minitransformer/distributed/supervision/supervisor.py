@@ -15,7 +15,7 @@ from contextlib import suppress
 
 from minitransformer.distributed.connections import serve
 from minitransformer.distributed.supervision.health import Failure, HealthMonitor
-from minitransformer.distributed.supervision.messages import LONGEST_LINE, decode, encode
+from minitransformer.distributed.supervision.messages import MAX_LINE, decode, encode
 from minitransformer.distributed.timeouts import TIMEOUTS, Timeouts
 from minitransformer.errors import ConfigError
 
@@ -100,7 +100,7 @@ class Supervisor:
 
     async def _talk(self, connection: socket.socket) -> None:
         """Read what a process of the job sends, until it leaves; one that does not speak as a rank is disconnected."""
-        reader, writer = await asyncio.open_connection(sock=connection, limit=LONGEST_LINE)
+        reader, writer = await asyncio.open_connection(sock=connection, limit=MAX_LINE)
         self._connections.append(writer)
         if self.failure is not None:
             self._send(writer, end=self.failure.code)

@@ -3,7 +3,7 @@
 from minitransformer.backend import Array
 from minitransformer.kernels.cupy.launch import THREADS, blocks_for, launch
 
-MOST_BLOCKS = 4096
+MAX_BLOCKS = 4096
 
 
 def adam(
@@ -19,6 +19,6 @@ def adam(
     inv_sqrt_correction: float,
 ) -> None:
     """As in optim/adam.py, in place; all vectors have the same length and dtype."""
-    blocks = min(MOST_BLOCKS, blocks_for(len(w)))
+    blocks = min(MAX_BLOCKS, blocks_for(len(w)))
     arguments = (w, m, v, grad, len(w), beta1, beta2, eps, step_size, inv_sqrt_correction)
     launch("adam", "adam", (blocks,), (THREADS,), arguments, w.dtype)

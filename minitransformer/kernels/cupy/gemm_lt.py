@@ -26,7 +26,7 @@ PREF_MIN_ALIGNMENTS = (5, 6, 7, 8)  # likewise: bytes, of A, B, C and D
 # their own. Left out are INPLACE, where blocks take turns on the output, and parts rounded to the type of the output.
 REDUCTION_SCHEME_COMPUTE_TYPE = 2
 NOT_SUPPORTED = 15  # cublasStatus_t, in cublas_api.h
-MOST_ALIGNMENT = 256  # bytes; the preferences' default
+MAX_ALIGNMENT = 256  # bytes; the preferences' default
 ONE, ZERO = c_float(1.0), c_float(0.0)
 
 
@@ -89,7 +89,7 @@ class Library:
         """out = a b + bias, or its ReLU. False: there is no algorithm for it, and nothing was done."""
         gpu, capability, stream = current_device()
         pointers = [address(each) for each in (b, a, out, out, bias)]
-        alignments = tuple(min(MOST_ALIGNMENT, pointer & -pointer) for pointer in pointers)
+        alignments = tuple(min(MAX_ALIGNMENT, pointer & -pointer) for pointer in pointers)
         product = Product(gpu, a.dtype.name, (*out.shape[::-1], a.shape[1]), relu, tf32, alignments)
         with self._lock:  # the descriptor must hold this bias until the product is launched
             if product not in self._plans:

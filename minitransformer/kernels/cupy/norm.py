@@ -8,7 +8,7 @@ from minitransformer.kernels.cupy.sums import sum_rows
 from minitransformer.kernels.precision import computed_dtype
 from minitransformer.ops.rule import Rule
 
-MOST_THREADS = 512  # of a block; more would leave a thread too few registers
+MAX_THREADS = 512  # of a block; more would leave a thread too few registers
 PARTS = 1024  # blocks that loop over the rows in backward, each with sums of its own for gamma and beta
 
 
@@ -68,7 +68,7 @@ def layer_norm_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
 def block_of(width: int) -> tuple[int, int]:
     """(threads of a block, groups of eight columns that each of them holds) for rows of ``width``"""
     n_groups = -(-width // 8)
-    threads = min(MOST_THREADS, -(-n_groups // 32) * 32)
+    threads = min(MAX_THREADS, -(-n_groups // 32) * 32)
     return threads, -(-n_groups // threads)
 
 

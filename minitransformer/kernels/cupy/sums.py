@@ -7,15 +7,15 @@ from minitransformer.kernels.cupy.launch import THREADS, blocks_for, launch
 from minitransformer.kernels.precision import computed_dtype
 
 PART_ROWS = 512  # rows that a block sums if there are many: few parts are left for a second pass
-MOST_PARTS = 64
-MOST_BLOCKS = 2048  # of sum_of_squares
+MAX_PARTS = 64
+MAX_BLOCKS = 2048  # of sum_of_squares
 
 
 def sum_rows(x: Array) -> Array:
     """y_j = sum_i x_ij, (n, width) to (width,), in the dtype used for sums"""
     n_rows, width = x.shape
     dtype = computed_dtype(x.dtype)
-    parts = max(1, min(MOST_PARTS, n_rows // PART_ROWS))
+    parts = max(1, min(MAX_PARTS, n_rows // PART_ROWS))
     rows_of_a_part = -(-n_rows // parts)
     y = get_array_module(x).empty((parts, width), dtype)
     launch("sums", "sum_rows", (-(-width // 32), parts), (32, 32), (x, y, n_rows, width, rows_of_a_part), x.dtype)
@@ -24,7 +24,7 @@ def sum_rows(x: Array) -> Array:
 
 def sum_of_squares(x: Array) -> Array:
     """sum_i x_i^2, (n,) to (), float64: it stays on the device"""
-    blocks = min(MOST_BLOCKS, blocks_for(len(x)))
+    blocks = min(MAX_BLOCKS, blocks_for(len(x)))
     parts = get_array_module(x).empty((blocks, 1), np.float64)
     launch("sums", "sum_squares", (blocks,), (THREADS,), (x, parts, len(x)), x.dtype)
     return sum_rows(parts).reshape(())

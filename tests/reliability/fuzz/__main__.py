@@ -2,8 +2,8 @@
 
     python -m tests.reliability.fuzz --inputs N --seed S [--reader NAME] [--out FILE]
 
-Every input follows from (reader, seed, number), so a run that was stopped goes on where it was, and
-``--reader NAME --seed S --only NUMBER`` shows the one input again. The exit code is 1 if there are faults.
+Every input is determined by (reader, seed, number), so a run that was stopped continues from its results, and
+``--reader NAME --seed S --only NUMBER`` repeats one input. The exit code is 1 if there are faults.
 """
 
 import argparse
@@ -21,10 +21,10 @@ from pathlib import Path
 import numpy as np
 
 from .readers import READERS
-from .worker import Limits, chooser_of, outcomes
+from .worker import Limits, outcomes, rng_of
 
 CHUNK = 2000
-"""Inputs of one process, after which the results are written."""
+"""Number of inputs of one process; the results are written after each."""
 TOP = Path(__file__).parents[3]
 
 
@@ -33,7 +33,7 @@ def main() -> int:
     parser.add_argument("--inputs", type=int, default=1000, help="inputs for each reader (default: 1000)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--reader", action="append", choices=list(READERS), help="may be repeated (default: all)")
-    parser.add_argument("--out", type=Path, help="JSON file of results, which is continued; a table is put beside it")
+    parser.add_argument("--out", type=Path, help="JSON file of results, which is continued; also writes a table")
     parser.add_argument("--keep", type=Path, default=Path("runs/fuzz"), help="folder for the first input of each fault")
     parser.add_argument("--only", type=int, metavar="NUMBER", help="repeat this input of --reader, with a traceback")
     options = parser.parse_args()
@@ -54,7 +54,7 @@ def main() -> int:
 
 @contextmanager
 def scratch():
-    """A folder for inputs, in memory where there is such a place."""
+    """A temporary folder for inputs, in memory if possible."""
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(prefix="fuzz", dir=memory if memory.is_dir() else None) as folder:
         yield Path(folder)
@@ -71,7 +71,7 @@ def new_record() -> dict:
 
 
 def add_inputs(record: dict, reader, seed: int, last: int, folder: Path, keep: Path | None = None) -> None:
-    """Read the inputs from number ``record["inputs"]`` to ``last``, and count what becomes of them."""
+    """Read the inputs from number ``record["inputs"]`` to ``last``, and count their outcomes."""
     for outcome in outcomes(reader, seed, range(record["inputs"], last), folder):
         record["inputs"] += 1
         record["accepted"] += outcome.accepted and not outcome.fault
@@ -90,9 +90,9 @@ def add_inputs(record: dict, reader, seed: int, last: int, folder: Path, keep: P
 
 
 def repeat(name: str, seed: int, number: int, folder: Path) -> int:
-    """One input, read in this process without limits: a debugger may be attached."""
+    """Read one input in this process, without limits; a debugger may be attached."""
     reader, place = READERS[name](_new(folder / "valid")), _new(folder / "input")
-    reader.write(chooser_of(name, seed, number), place)
+    reader.write(rng_of(name, seed, number), place)
     for path in sorted(place.rglob("*")):
         print(path, path.stat().st_size if path.is_file() else "", file=sys.stderr)
     reader.read(place)

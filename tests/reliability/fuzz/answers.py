@@ -1,4 +1,4 @@
-"""What a download is fed with: the answers of a server."""
+"""Inputs of downloads: HTTP responses."""
 
 import http.client
 import io
@@ -14,7 +14,7 @@ from .worker import Reader
 
 
 class Answers(Reader):
-    """Whatever a server answers, a download is complete, or ends in one line that says what to do."""
+    """A download is complete, or fails with one line that states a remedy."""
 
     name = "answers"
     HEAD = b"HTTP/1.1 %s\r\nContent-Type: text/plain\r\n"
@@ -27,10 +27,10 @@ class Answers(Reader):
         HEAD % b"302 Found" + b"Location: http://here/other\r\nContent-Length: 0\r\n\r\n",
     )
 
-    def write(self, chooser: Random, folder: Path) -> None:
-        change = chooser.choice((damaged, damaged_text))
-        (folder / "answer").write_bytes(change(chooser, chooser.choice(self.VALID), chooser.choice(self.VALID)))
-        if chooser.random() < 0.5:
+    def write(self, rng: Random, folder: Path) -> None:
+        change = rng.choice((damaged, damaged_text))
+        (folder / "answer").write_bytes(change(rng, rng.choice(self.VALID), rng.choice(self.VALID)))
+        if rng.random() < 0.5:
             (folder / "x.part").write_bytes(b"0123")
 
     def read(self, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""What is fed to ``data get``: archives of every packing, with damaged contents and hostile members."""
+"""Inputs of ``data get``: archives of every packing, with damaged contents and hostile members."""
 
 import bz2
 import gzip
@@ -79,28 +79,28 @@ ESCAPED = "escaped"
 
 
 class Archives(Reader):
-    """Whatever an archive is called and contains, only the files of the data set are written, in its own folder."""
+    """Only the files of the data set are written, in its folder, whatever the archive and its members are called."""
 
     name = "archives"
 
-    def write(self, chooser: Random, folder: Path) -> None:
-        packing = chooser.choice(list(WHOLE))
+    def write(self, rng: Random, folder: Path) -> None:
+        packing = rng.choice(list(WHOLE))
         members = dict(WHOLE[packing])
-        if chooser.random() < 0.4:
-            name = chooser.choice(list(members))
+        if rng.random() < 0.4:
+            name = rng.choice(list(members))
             content = gzip.decompress(members[name]) if name.endswith(".gz") else members[name]
-            content = chooser.choice((damaged, damaged_text))(chooser, content, chooser.choice((TEXT, SGM, TAGGED)))
+            content = rng.choice((damaged, damaged_text))(rng, content, rng.choice((TEXT, SGM, TAGGED)))
             members[name] = gzip.compress(content, 1) if name.endswith(".gz") else content
-        data = PACKERS[packing](chooser, members, str(folder.resolve()))
-        if chooser.random() < 0.3:
-            data = damaged(chooser, data, TEXT)
+        data = PACKERS[packing](rng, members, str(folder.resolve()))
+        if rng.random() < 0.3:
+            data = damaged(rng, data, TEXT)
         source = folder / "from"
         source.mkdir()
         (source / SETS[packing].files[0].address).write_bytes(data)
-        if chooser.random() < 0.1:
+        if rng.random() < 0.1:
             sums = b"".join(b"%064x  %s\n" % (number, name.encode()) for number, name in enumerate(FILES[packing]))
             (folder / "to" / packing).mkdir(parents=True)
-            (folder / "to" / packing / "SHA256SUMS").write_bytes(damaged_text(chooser, sums))
+            (folder / "to" / packing / "SHA256SUMS").write_bytes(damaged_text(rng, sums))
         (folder / "packing").write_text(packing)
 
     def read(self, folder: Path) -> None:
@@ -122,74 +122,72 @@ def _found(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.rglob("*") if not path.is_dir()}
 
 
-def hostile(chooser: Random, name: str, here: str) -> str:
-    """A name that leads elsewhere, or one that is nearly the right one."""
+def hostile(rng: Random, name: str, here: str) -> str:
+    """A name that points outside the folder, or one that is nearly correct."""
     outside = [f"../{ESCAPED}", f"{'../' * 8}{here[1:]}/{ESCAPED}", f"{here}/{ESCAPED}", f"{name}/../../{ESCAPED}"]
     windows = [f"C:\\{ESCAPED}", f"..\\{ESCAPED}", "CON", f"{name}:x", f"{name}."]
     similar = [f"/{name}", f"//{name}", f"./{name}", f"././{name}", f"../{name}", f"{name} ", f"{name}\n", name.upper()]
     odd = ["", ".", "\udcff", f"{name}\0.txt", "\x1b[31m.txt", "x.txt", "a" * 300, "a/" * 200 + "x"]
-    return chooser.choice([*outside, *windows, *similar, *odd])
+    return rng.choice([*outside, *windows, *similar, *odd])
 
 
 def _gzipped(data: bytes) -> bytes:
     return gzip.compress(data, 1)
 
 
-def _plain(chooser: Random, members: dict[str, bytes], here: str) -> bytes:
+def _plain(rng: Random, members: dict[str, bytes], here: str) -> bytes:
     return members[""]
 
 
-def _gz(chooser: Random, members: dict[str, bytes], here: str) -> bytes:
-    data = b"".join(gzip.compress(members[""], 1) for _ in range(chooser.choice((1, 1, 1, 2, 20))))
-    return data + chooser.choice((b"", b"", b"\0" * 100, b"rest"))
+def _gz(rng: Random, members: dict[str, bytes], here: str) -> bytes:
+    data = b"".join(gzip.compress(members[""], 1) for _ in range(rng.choice((1, 1, 1, 2, 20))))
+    return data + rng.choice((b"", b"", b"\0" * 100, b"rest"))
 
 
-def _tar(chooser: Random, members: dict[str, bytes], here: str) -> bytes:
-    file, extras = io.BytesIO(), chooser.random() < 0.6
-    form = chooser.choice((tarfile.PAX_FORMAT, tarfile.GNU_FORMAT, tarfile.USTAR_FORMAT))
+def _tar(rng: Random, members: dict[str, bytes], here: str) -> bytes:
+    file, extras = io.BytesIO(), rng.random() < 0.6
+    form = rng.choice((tarfile.PAX_FORMAT, tarfile.GNU_FORMAT, tarfile.USTAR_FORMAT))
     with tarfile.open(fileobj=file, mode="w", format=form, encoding="utf-8") as archive:
         for name, content in members.items():
             member = tarfile.TarInfo(name)
-            if extras and chooser.random() < 0.5:
-                _make_hostile(chooser, member, here)
+            if extras and rng.random() < 0.5:
+                _make_hostile(rng, member, here)
             member.size = len(content) if member.type == tarfile.REGTYPE else 0
             try:
                 archive.addfile(member, io.BytesIO(content))
-            except (ValueError, UnicodeError):  # this form of header cannot hold such a name
+            except (ValueError, UnicodeError):  # this header format cannot store the name
                 continue
     data = file.getvalue()
-    if chooser.random() < 0.4:
-        data = _with_field(chooser, data)
-    return chooser.choice((_gzipped, _gzipped, bytes, bz2.compress, lzma.compress))(data)
+    if rng.random() < 0.4:
+        data = _with_field(rng, data)
+    return rng.choice((_gzipped, _gzipped, bytes, bz2.compress, lzma.compress))(data)
 
 
-def _make_hostile(chooser: Random, member: tarfile.TarInfo, here: str) -> None:
-    change = chooser.randrange(4)
+def _make_hostile(rng: Random, member: tarfile.TarInfo, here: str) -> None:
+    change = rng.randrange(4)
     if change == 0:
-        member.name = hostile(chooser, member.name, here)
+        member.name = hostile(rng, member.name, here)
     if change in (1, 2):
-        member.type = chooser.choice(KINDS)
-        member.linkname = chooser.choice(
-            (f"{here}/{ESCAPED}", f"../{ESCAPED}", "/dev/zero", member.name, "/etc/passwd")
-        )
+        member.type = rng.choice(KINDS)
+        member.linkname = rng.choice((f"{here}/{ESCAPED}", f"../{ESCAPED}", "/dev/zero", member.name, "/etc/passwd"))
     if change in (0, 3):
         values = [
             *(number.decode() for number in NUMBERS if len(number) < 100),
             "1,2,3",
             "x",
-            hostile(chooser, member.name, here),
+            hostile(rng, member.name, here),
         ]
-        member.pax_headers = {chooser.choice(PAX): chooser.choice(values) for _ in range(2)}
+        member.pax_headers = {rng.choice(PAX): rng.choice(values) for _ in range(2)}
 
 
-def _with_field(chooser: Random, data: bytes) -> bytes:
-    """A tar file with another value in a field of a header, and the sum of the header right again."""
+def _with_field(rng: Random, data: bytes) -> bytes:
+    """A tar file with another value in one field of a header, and a correct header checksum."""
     changed = bytearray(data)
     starts = [at for at in range(0, len(data), 512) if data[at + 257 : at + 262] == b"ustar"]
     if not starts:
         return data
-    start = chooser.choice(starts)
-    offset, length = chooser.choice(FIELDS)
+    start = rng.choice(starts)
+    offset, length = rng.choice(FIELDS)
     values = [
         b"\xff" * 12,
         b"\x80" + b"\xff" * 11,
@@ -200,22 +198,22 @@ def _with_field(chooser: Random, data: bytes) -> bytes:
         b"x",
         b"9" * 12,
         b"\0" * 12,
-        chooser.randbytes(12),
+        rng.randbytes(12),
     ]
-    changed[start + offset : start + offset + length] = chooser.choice(values)[:length].ljust(length, b"\0")
+    changed[start + offset : start + offset + length] = rng.choice(values)[:length].ljust(length, b"\0")
     changed[start + 148 : start + 156] = b" " * 8
     changed[start + 148 : start + 156] = b"%06o\0 " % sum(changed[start : start + 512])
     return bytes(changed)
 
 
-def _zip(chooser: Random, members: dict[str, bytes], here: str) -> bytes:
+def _zip(rng: Random, members: dict[str, bytes], here: str) -> bytes:
     file = io.BytesIO()
-    packing = chooser.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA))
+    packing = rng.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA))
     with zipfile.ZipFile(file, "w", packing) as archive:
         for name, content in members.items():
-            if chooser.random() < 0.2:
-                name = hostile(chooser, name, here).encode("utf-8", "replace").decode()
-            for _ in range(chooser.choice((1, 1, 1, 1, 2))):
+            if rng.random() < 0.2:
+                name = hostile(rng, name, here).encode("utf-8", "replace").decode()
+            for _ in range(rng.choice((1, 1, 1, 1, 2))):
                 archive.writestr(zipfile.ZipInfo(name), content, packing)
     return file.getvalue()
 

@@ -1,4 +1,4 @@
-"""What a reader does besides reading: Python's audit events show the files it opens and the programs it would run."""
+"""Detects what a reader must not do, by Python's audit events: files it opens and programs it starts."""
 
 import inspect
 import os
@@ -11,18 +11,18 @@ import minitransformer
 
 FORBIDDEN = set("pickle.find_class subprocess.Popen os.system os.exec os.posix_spawn os.fork os.forkpty".split())
 FORBIDDEN |= set("socket.connect socket.bind socket.getaddrinfo ctypes.dlopen os.symlink os.link os.chown".split())
-"""Events that no reader of files causes."""
+"""Events that no reader may cause."""
 PATHS = dict.fromkeys("open os.mkdir os.remove os.rmdir os.truncate os.chmod os.listdir os.scandir".split(), 1)
 PATHS["os.rename"] = 2
-"""Events whose first arguments, so many, are paths."""
+"""Events, and how many of their first arguments are paths."""
 LIBRARIES = (sys.prefix, sys.base_prefix, os.path.dirname(os.__file__), str(Path(minitransformer.__file__).parents[1]))
-"""Where modules lie that are imported late."""
+"""Locations of modules, which may be imported late."""
 MATPLOTLIB = (os.path.expanduser(f"~/{folder}/matplotlib") for folder in (".config", ".cache"))
 ELSEWHERE = (*MATPLOTLIB, "/dev/null", "/proc/", "/sys/", "/etc/localtime")
 
 
 class AuditHook:
-    """An audit hook: while it watches, everything outside ``folder`` that is touched is a fault."""
+    """An audit hook: while it watches, any access outside ``folder`` is a fault."""
 
     def __init__(self, folder: Path):
         self.folder, self.noticed = str(folder.resolve()), None

@@ -1,4 +1,4 @@
-"""What is fed to the reader of binarised data: a folder of four files whose header, ids or offsets are not theirs."""
+"""Inputs of the reader of binarised data: folders with damaged headers, ids and offsets."""
 
 import json
 from contextlib import suppress
@@ -27,7 +27,7 @@ ODD_ENDS = (0, 1, 2, 5, 2**31, 2**31 + 5, 2**32, 2**40, 2**62, 2**63 - 1, 2**63,
 
 
 class BinarisedData(Reader):
-    """Accepted pairs make batches in which each pair occurs once and none is empty; a model takes or refuses ids."""
+    """Batches contain each accepted pair once and no empty sentence; the model accepts the ids or refuses them."""
 
     name = "binarised"
 
@@ -41,10 +41,10 @@ class BinarisedData(Reader):
         binarise(self.tokenizer, [(folder / "src.txt", folder / "tgt.txt")], folder / "ids", max_length=16)
         self.valid = {name: (folder / "ids" / name).read_bytes() for name in FILES}
 
-    def write(self, chooser: Random, folder: Path) -> None:
+    def write(self, rng: Random, folder: Path) -> None:
         files = dict(self.valid)
-        change = chooser.choice((_any_file, _header, _header, _values, _values))
-        change(chooser, files)
+        change = rng.choice((_any_file, _header, _header, _values, _values))
+        change(rng, files)
         (folder / "ids").mkdir()
         for name, content in files.items():
             (folder / "ids" / name).write_bytes(content)
@@ -69,49 +69,49 @@ class BinarisedData(Reader):
         assert corpus.longest() <= 16 and corpus.n_empty >= 0 and corpus.n_long >= 0
 
 
-def _any_file(chooser: Random, files: dict[str, bytes]) -> None:
-    """Damage to the bytes of a file, or no such file."""
-    name = chooser.choice(FILES)
-    if chooser.random() < 0.05:
+def _any_file(rng: Random, files: dict[str, bytes]) -> None:
+    """Damage to the bytes of one file, or a missing file."""
+    name = rng.choice(FILES)
+    if rng.random() < 0.05:
         del files[name]
     else:
-        files[name] = damaged(chooser, files[name], files[chooser.choice(FILES)])
+        files[name] = damaged(rng, files[name], files[rng.choice(FILES)])
 
 
-def _header(chooser: Random, files: dict[str, bytes]) -> None:
+def _header(rng: Random, files: dict[str, bytes]) -> None:
     header = json.loads(files["header.json"])
-    if chooser.random() < 0.3:
-        files["header.json"] = damaged_text(chooser, files["header.json"])
-    elif chooser.random() < 0.5:
-        files["header.json"] = json.dumps(header | {chooser.choice(COUNTS): chooser.choice(ODD_COUNTS)}).encode()
+    if rng.random() < 0.3:
+        files["header.json"] = damaged_text(rng, files["header.json"])
+    elif rng.random() < 0.5:
+        files["header.json"] = json.dumps(header | {rng.choice(COUNTS): rng.choice(ODD_COUNTS)}).encode()
     else:
-        files["header.json"] = json.dumps(altered(chooser, header)).encode()
+        files["header.json"] = json.dumps(altered(rng, header)).encode()
 
 
-def _values(chooser: Random, files: dict[str, bytes]) -> None:
-    """Other ids and offsets, more or fewer of them, in files whose header and fingerprint may be made right again."""
+def _values(rng: Random, files: dict[str, bytes]) -> None:
+    """Other ids and offsets, more or fewer of them; the header and the fingerprint may be updated to match."""
     sides = {name: np.frombuffer(files[name], "<u8" if "ends" in name else "<u2").copy() for name in FILES[1:]}
-    for _ in range(chooser.choice((1, 1, 2, 5))):
-        name = chooser.choice(FILES[1:])
-        values, change = sides[name], chooser.randrange(5)
-        odd = chooser.choice(ODD_ENDS if "ends" in name else ODD_IDS)
-        where = chooser.randrange(len(values)) if len(values) else 0
+    for _ in range(rng.choice((1, 1, 2, 5))):
+        name = rng.choice(FILES[1:])
+        values, change = sides[name], rng.randrange(5)
+        odd = rng.choice(ODD_ENDS if "ends" in name else ODD_IDS)
+        where = rng.randrange(len(values)) if len(values) else 0
         if change < 2 and len(values):
             values[where] = odd
         elif change == 2:
             sides[name] = np.insert(values, where, np.uint64(odd) if "ends" in name else odd)
         elif change == 3:
-            sides[name] = np.delete(values, slice(where, where + chooser.choice((1, 1, 1000))))
+            sides[name] = np.delete(values, slice(where, where + rng.choice((1, 1, 1000))))
         else:
-            sides[name] = chooser.choice((values[::-1], np.sort(values), values[:0]))
+            sides[name] = rng.choice((values[::-1], np.sort(values), values[:0]))
     for name, values in sides.items():
         files[name] = values.astype("<u8" if "ends" in name else "<u2").tobytes()
-    if chooser.random() < 0.7:
+    if rng.random() < 0.7:
         _make_right(files, sides)
 
 
 def _make_right(files: dict[str, bytes], sides: dict[str, np.ndarray]) -> None:
-    """Let the header state the sizes of the files, and the fingerprint of what they hold, if that can be computed."""
+    """Update the sizes in the header and, where it can be computed, the fingerprint."""
     header = json.loads(files["header.json"])
     header["pairs"] = len(sides["src.ends"])
     for side in ("src", "tgt"):

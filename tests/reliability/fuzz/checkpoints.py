@@ -1,4 +1,4 @@
-"""What is fed to the reader of checkpoints, and what is done with those that it accepts."""
+"""Inputs of the reader of checkpoints, and what must hold of a checkpoint that is accepted."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -32,11 +32,15 @@ MODELS = (
     HEADS | {"n_layers": 2, "encoder": "convolution", "attention_window": 2},
     {"kind": "recurrent", "attention": "additive"},
 )
+WITHOUT_TABLE = 2  # the model of MODELS whose positions are not a table of limited length
 LINES = ["a b c d", "b c", "d c b a"] * 4
 
 
 class Checkpoints(Reader):
-    """What is accepted is one of the valid files or legal: it is saved, resumed from and translates, or is refused."""
+    """An accepted checkpoint can be saved, averaged, built, resumed from and translated with, or is refused there.
+
+    The folder may contain an ``input.txt`` to translate.
+    """
 
     name = "checkpoint"
 
@@ -55,14 +59,14 @@ class Checkpoints(Reader):
             self.valid.append(path.read_bytes())
             self.loaded.append(load_checkpoint(path))
 
-    def write(self, chooser: Random, folder: Path) -> None:
-        valid, other = chooser.sample(self.valid, 2)
-        data = damaged_checkpoint(chooser, valid, other)
+    def write(self, rng: Random, folder: Path) -> None:
+        valid, other = rng.sample(self.valid, 2)
+        data = damaged_checkpoint(rng, valid, other)
         folder = folder / "checkpoints"
         folder.mkdir()
         (folder / NAME).write_bytes(data)
-        if chooser.random() < 0.05:
-            (folder / chooser.choice(OTHER_NAMES)).write_bytes(valid)
+        if rng.random() < 0.05:
+            (folder / rng.choice(OTHER_NAMES)).write_bytes(valid)
 
     def read(self, folder: Path) -> None:
         path = folder / "checkpoints" / NAME
@@ -84,13 +88,14 @@ class Checkpoints(Reader):
         assert model.parameters.count <= len(checkpoint.parameters)
         if tokenizer is not None:
             search = replace(checkpoint.config.translation, max_extra=3)
-            translated = translate_lines(model, tokenizer, ["a b", ""], search)
-            assert len(translated) == 2 and not any("\n" in line for line in translated)
+            lines = (folder / "input.txt").read_text().splitlines() if (folder / "input.txt").exists() else ["a b", ""]
+            translated = translate_lines(model, tokenizer, lines, search)
+            assert len(translated) == len(lines) and not any("\n" in line for line in translated)
         assert average_checkpoints([path, path]).table == checkpoint.table
         self._resume(checkpoint, folder)
 
     def _resume(self, checkpoint: Checkpoint, folder: Path) -> None:
-        """Training goes on from it, or refuses to."""
+        """Training resumes from it or refuses to."""
         model = checkpoint.config.model
         config, corpus = self.runs.get((model.kind, model.encoder)) or self.runs[model.kind, "self_attention"]
         config = replace(config, training=replace(config.training, directory=str(folder), updates=3))
@@ -113,7 +118,7 @@ def small_config(directory: str, **model) -> Config:
 
 
 def is_same(one: Checkpoint, other: Checkpoint) -> bool:
-    """Whether two checkpoints hold the same, whatever the bytes of their files."""
+    """Whether two checkpoints have the same contents."""
     facts = ("update", "config", "table", "tokenizer_text", "step_count", "progress")
     return all(getattr(one, name) == getattr(other, name) for name in facts) and all(
         np.array_equal(getattr(one, name), getattr(other, name)) for name in VECTORS

@@ -1,4 +1,4 @@
-"""Damage to bytes, to text and to JSON values. All of it is drawn from a ``random.Random``, so it can be repeated."""
+"""Damage to bytes, to text and to JSON values, drawn from a ``random.Random`` and thus repeatable."""
 
 import json
 import re
@@ -14,7 +14,7 @@ NUMBERS = [
     b"9" * 5000,
     "٣".encode(),  # a digit to Python's int, though not in ASCII
 ]
-"""What is written in place of a number."""
+"""Replacements of numbers."""
 
 CHARACTERS = [
     *(bytes([code]) for code in (0, 1, 7, 8, 9, 10, 11, 12, 13, 27, 31, 127)),
@@ -38,110 +38,110 @@ CHARACTERS = [
     *("..", "/", "//", "C:\\", "\r\n", "\n\n", " ", "  ", "\t", ",", ":", "null", "true", "[[a]]", "\x1b[31m"),
 ]
 CHARACTERS = [each if isinstance(each, bytes) else each.encode() for each in CHARACTERS]
-"""What is inserted: control characters, spaces of all kinds, marks of the formats, bytes that are not UTF-8."""
+"""Insertions: control characters, spaces of all kinds, syntax of the formats, bytes that are not UTF-8."""
 
 NUMBER = re.compile(rb"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
-LONGEST_REPEAT = 1 << 17
-"""Bytes that a repetition adds, at most."""
+MAX_REPEATED = 1 << 17
+"""Maximum number of bytes that a repetition adds."""
 
 
-def several(chooser: Random) -> range:
-    """Mostly one change, sometimes up to eight."""
-    return range(chooser.choice((1, 1, 1, 2, 3, 8)))
+def several(rng: Random) -> range:
+    """A range of mostly one change, sometimes up to eight."""
+    return range(rng.choice((1, 1, 1, 2, 3, 8)))
 
 
-def damaged(chooser: Random, data: bytes, other: bytes = b"") -> bytes:
+def damaged(rng: Random, data: bytes, other: bytes = b"") -> bytes:
     """``data`` after some changes; ``other`` is a valid file from which parts may be taken."""
-    for _ in several(chooser):
-        data = chooser.choice(CHANGES)(chooser, data, other)
+    for _ in several(rng):
+        data = rng.choice(CHANGES)(rng, data, other)
     return data
 
 
-def damaged_text(chooser: Random, data: bytes, other: bytes = b"") -> bytes:
-    """The same by changes that leave more of the format intact: of numbers, characters and lines."""
-    for _ in several(chooser):
-        data = chooser.choice(TEXT_CHANGES)(chooser, data, other)
+def damaged_text(rng: Random, data: bytes, other: bytes = b"") -> bytes:
+    """As `damaged`, by changes that keep more of the syntax: of numbers, characters and lines."""
+    for _ in several(rng):
+        data = rng.choice(TEXT_CHANGES)(rng, data, other)
     return data
 
 
-def changed(chooser: Random, valid: Sequence[bytes]) -> bytes:
-    """One of some valid files, after changes of either sort, or (rarely) as it is."""
-    data, other = chooser.choice(valid), chooser.choice(valid)
-    change = chooser.choice((damaged, damaged_text, damaged_text))
-    return change(chooser, data, other) if chooser.random() < 0.98 else data
+def changed(rng: Random, valid: Sequence[bytes]) -> bytes:
+    """One of some valid files, after changes of either kind or, rarely, unchanged."""
+    data, other = rng.choice(valid), rng.choice(valid)
+    change = rng.choice((damaged, damaged_text, damaged_text))
+    return change(rng, data, other) if rng.random() < 0.98 else data
 
 
-def flipped(chooser: Random, data: bytes, _: bytes) -> bytes:
+def flipped(rng: Random, data: bytes, _: bytes) -> bytes:
     changed = bytearray(data)
-    for _ in range(chooser.choice((1, 1, 4, 64)) if data else 0):
-        changed[chooser.randrange(len(changed))] ^= 1 << chooser.randrange(8)
+    for _ in range(rng.choice((1, 1, 4, 64)) if data else 0):
+        changed[rng.randrange(len(changed))] ^= 1 << rng.randrange(8)
     return bytes(changed)
 
 
-def overwritten(chooser: Random, data: bytes, _: bytes) -> bytes:
-    begin, end = _span(chooser, data)
-    fill = chooser.choice((b"\0", b"\xff", b"\x7f", b"\x80", b"0", b"9", b" ", b"\n"))
+def overwritten(rng: Random, data: bytes, _: bytes) -> bytes:
+    begin, end = _span(rng, data)
+    fill = rng.choice((b"\0", b"\xff", b"\x7f", b"\x80", b"0", b"9", b" ", b"\n"))
     return data[:begin] + fill * (end - begin) + data[end:]
 
 
-def randomised(chooser: Random, data: bytes, _: bytes) -> bytes:
-    begin, end = _span(chooser, data)
-    return data[:begin] + chooser.randbytes(end - begin) + data[end:]
+def randomised(rng: Random, data: bytes, _: bytes) -> bytes:
+    begin, end = _span(rng, data)
+    return data[:begin] + rng.randbytes(end - begin) + data[end:]
 
 
-def cut(chooser: Random, data: bytes, _: bytes) -> bytes:
-    return data[: chooser.randrange(len(data) + 1)]
+def cut(rng: Random, data: bytes, _: bytes) -> bytes:
+    return data[: rng.randrange(len(data) + 1)]
 
 
-def removed(chooser: Random, data: bytes, _: bytes) -> bytes:
-    begin, end = _span(chooser, data)
+def removed(rng: Random, data: bytes, _: bytes) -> bytes:
+    begin, end = _span(rng, data)
     return data[:begin] + data[end:]
 
 
-def repeated(chooser: Random, data: bytes, _: bytes) -> bytes:
-    begin, end = _span(chooser, data)
-    times = min(chooser.choice((2, 2, 3, 3, 30, 100, 10000)), LONGEST_REPEAT // max(1, end - begin))
+def repeated(rng: Random, data: bytes, _: bytes) -> bytes:
+    begin, end = _span(rng, data)
+    times = min(rng.choice((2, 2, 3, 3, 30, 100, 10000)), MAX_REPEATED // max(1, end - begin))
     return data[:end] + data[begin:end] * times + data[end:]
 
 
-def spliced(chooser: Random, data: bytes, other: bytes) -> bytes:
-    begin, end = _span(chooser, data)
-    first, last = _span(chooser, other or data)
+def spliced(rng: Random, data: bytes, other: bytes) -> bytes:
+    begin, end = _span(rng, data)
+    first, last = _span(rng, other or data)
     return data[:begin] + (other or data)[first:last] + data[end:]
 
 
-def inserted(chooser: Random, data: bytes, _: bytes) -> bytes:
-    where = chooser.randrange(len(data) + 1)
-    return data[:where] + chooser.choice(CHARACTERS) * chooser.choice((1, 1, 1, 1, 300)) + data[where:]
+def inserted(rng: Random, data: bytes, _: bytes) -> bytes:
+    where = rng.randrange(len(data) + 1)
+    return data[:where] + rng.choice(CHARACTERS) * rng.choice((1, 1, 1, 1, 300)) + data[where:]
 
 
-def nested(chooser: Random, data: bytes, _: bytes) -> bytes:
-    where, depth = chooser.randrange(len(data) + 1), chooser.choice((10, 10, 100, 1000, 1000, 50000))
-    return data[:where] + chooser.choice((b"[", b'{"a":', b"(", b"{a=", b"a.", b"<seg>")) * depth + data[where:]
+def nested(rng: Random, data: bytes, _: bytes) -> bytes:
+    where, depth = rng.randrange(len(data) + 1), rng.choice((10, 10, 100, 1000, 1000, 50000))
+    return data[:where] + rng.choice((b"[", b'{"a":', b"(", b"{a=", b"a.", b"<seg>")) * depth + data[where:]
 
 
-def renumbered(chooser: Random, data: bytes, _: bytes) -> bytes:
-    found = NUMBER.search(data, chooser.randrange(len(data) + 1)) or NUMBER.search(data)
+def renumbered(rng: Random, data: bytes, _: bytes) -> bytes:
+    found = NUMBER.search(data, rng.randrange(len(data) + 1)) or NUMBER.search(data)
     if found is None:
         return data
     begin, end = found.span()
-    return data[:begin] + chooser.choice(NUMBERS) + data[end:]
+    return data[:begin] + rng.choice(NUMBERS) + data[end:]
 
 
-def relined(chooser: Random, data: bytes, other: bytes) -> bytes:
-    """Lines swapped, doubled, dropped, emptied, taken from another file or joined."""
-    lines, change = data.split(b"\n"), chooser.randrange(6)
-    here, there = chooser.randrange(len(lines)), chooser.randrange(len(lines))
+def relined(rng: Random, data: bytes, other: bytes) -> bytes:
+    """Lines swapped, duplicated, removed, emptied, taken from another file or joined."""
+    lines, change = data.split(b"\n"), rng.randrange(6)
+    here, there = rng.randrange(len(lines)), rng.randrange(len(lines))
     if change == 0:
         lines[here], lines[there] = lines[there], lines[here]
     elif change == 1:
-        lines[here:here] = [lines[there]] * chooser.choice((1, 1, 50))
+        lines[here:here] = [lines[there]] * rng.choice((1, 1, 50))
     elif change == 2:
         del lines[here]
     elif change == 3:
         lines[here] = b""
     elif change == 4:
-        lines[here] = chooser.choice((other or data).split(b"\n"))
+        lines[here] = rng.choice((other or data).split(b"\n"))
     else:
         lines[here : here + 2] = [b"".join(lines[here : here + 2])]
     return b"\n".join(lines)
@@ -164,11 +164,11 @@ CHANGES: Sequence[Change] = (
 TEXT_CHANGES: Sequence[Change] = (renumbered, renumbered, relined, relined, inserted, inserted, repeated, nested)
 
 
-def _span(chooser: Random, data: bytes) -> tuple[int, int]:
+def _span(rng: Random, data: bytes) -> tuple[int, int]:
     """Begin and end of a part of ``data``, mostly a short one."""
-    begin = chooser.randrange(len(data) + 1)
-    longest = chooser.choice((1, 4, 16, 256, len(data)))
-    return begin, min(len(data), begin + chooser.randint(0, max(1, longest)))
+    begin = rng.randrange(len(data) + 1)
+    longest = rng.choice((1, 4, 16, 256, len(data)))
+    return begin, min(len(data), begin + rng.randint(0, max(1, longest)))
 
 
 VALUES: Sequence[Any] = (
@@ -179,41 +179,41 @@ VALUES: Sequence[Any] = (
 )
 
 
-def altered(chooser: Random, value: Any) -> Any:
-    """A copy of a JSON value with some of its parts replaced, removed, renamed, doubled or exchanged."""
+def altered(rng: Random, value: Any) -> Any:
+    """A copy of a JSON value with some of its parts replaced, removed, renamed, duplicated or exchanged."""
     value = json.loads(json.dumps(value))
-    for _ in several(chooser):
+    for _ in several(rng):
         holders = [each for each in _containers(value) if each]
         if not holders:
-            return deepcopy(chooser.choice(VALUES))
-        _alter(chooser, chooser.choice(holders), chooser.choice(holders))
+            return deepcopy(rng.choice(VALUES))
+        _alter(rng, rng.choice(holders), rng.choice(holders))
     return value
 
 
-def _alter(chooser: Random, here: dict | list, there: dict | list) -> None:
+def _alter(rng: Random, here: dict | list, there: dict | list) -> None:
     keys = list(here) if isinstance(here, dict) else range(len(here))
-    key, change = chooser.choice(keys), chooser.randrange(8)
+    key, change = rng.choice(keys), rng.randrange(8)
     if change < 3:
-        here[key] = deepcopy(chooser.choice(VALUES))
+        here[key] = deepcopy(rng.choice(VALUES))
     elif change == 3:
         del here[key]
     elif change == 4:
-        here[key] = _shifted(chooser, here[key])
+        here[key] = _shifted(rng, here[key])
     elif change == 5 and isinstance(here, dict):
-        here[chooser.choice(["x", key + " ", key.upper(), "", "\0", "\ud800", "a" * 1000])] = here.pop(key)
+        here[rng.choice(["x", key + " ", key.upper(), "", "\0", "\ud800", "a" * 1000])] = here.pop(key)
     elif change == 5:
-        here.insert(chooser.randrange(len(here) + 1), here[key])
+        here.insert(rng.randrange(len(here) + 1), here[key])
     else:
-        other = chooser.choice(list(there) if isinstance(there, dict) else range(len(there)))
+        other = rng.choice(list(there) if isinstance(there, dict) else range(len(there)))
         here[key] = json.loads(json.dumps(there[other]))
 
 
-def _shifted(chooser: Random, value: Any) -> Any:
+def _shifted(rng: Random, value: Any) -> Any:
     """A number near ``value``; anything else becomes its text."""
     if type(value) is int:
-        return value + chooser.choice((-1, 1, value, -2 * value, 1 << 20))
+        return value + rng.choice((-1, 1, value, -2 * value, 1 << 20))
     if type(value) is float:
-        return value * chooser.choice((-1, 2, 1e-3, 1e300))
+        return value * rng.choice((-1, 2, 1e-3, 1e300))
     return json.dumps(value)
 
 

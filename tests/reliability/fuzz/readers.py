@@ -1,6 +1,6 @@
 """The table of readers. A new reader of files is one class beside the others and one entry here."""
 
-from . import answers, archives, binarised, checkpoints, records, texts
+from . import answers, archives, binarised, checkpoints, records, texts, trees
 from .worker import Reader
 
 READERS: dict[str, type[Reader]] = {
@@ -11,6 +11,7 @@ READERS: dict[str, type[Reader]] = {
         archives.Archives,
         answers.Answers,
         *texts.READERS,
+        trees.Trees,
         records.Metrics,
         records.Messages,
     )

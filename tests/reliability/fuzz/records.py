@@ -1,4 +1,4 @@
-"""What is fed to the readers of JSON lines: metrics of a run, messages between the ranks of a job."""
+"""Inputs of the readers of JSON lines: metrics of a run, messages between the ranks of a job."""
 
 import json
 from pathlib import Path
@@ -33,13 +33,13 @@ class Metrics(Reader):
         ]
         self.lines = lines
 
-    def write(self, chooser: Random, folder: Path) -> None:
-        lines = altered(chooser, self.lines) if chooser.random() < 0.5 else self.lines
+    def write(self, rng: Random, folder: Path) -> None:
+        lines = altered(rng, self.lines) if rng.random() < 0.5 else self.lines
         data = b"".join(json.dumps(line).encode() + b"\n" for line in (lines if isinstance(lines, list) else [lines]))
         if lines is self.lines:
-            data = changed(chooser, [data])
+            data = changed(rng, [data])
         (folder / "metrics.jsonl").write_bytes(data)
-        if chooser.random() < 0.002:
+        if rng.random() < 0.002:
             (folder / "draw").touch()
 
     def read(self, folder: Path) -> None:
@@ -54,7 +54,7 @@ class Metrics(Reader):
 
 
 class Messages(Reader):
-    """What a rank of the job may send, on a connection that has proven to know the token: lines for the supervisor."""
+    """Messages to the supervisor on an authenticated connection."""
 
     name = "messages"
     VALID = (
@@ -65,13 +65,13 @@ class Messages(Reader):
         {"bye": True},
     )
 
-    def write(self, chooser: Random, folder: Path) -> None:
-        chosen = [chooser.choice(self.VALID) for _ in range(3)]
+    def write(self, rng: Random, folder: Path) -> None:
+        chosen = [rng.choice(self.VALID) for _ in range(3)]
         lines = [encode(**each) for each in chosen]
-        if chooser.random() < 0.5:
-            lines = [json.dumps(altered(chooser, each)).encode() + b"\n" for each in chosen]
+        if rng.random() < 0.5:
+            lines = [json.dumps(altered(rng, each)).encode() + b"\n" for each in chosen]
         else:
-            lines[0] = changed(chooser, lines)
+            lines[0] = changed(rng, lines)
         (folder / "lines").write_bytes(b"".join(lines))
 
     def read(self, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""What is fed to the readers of text: tokenizers, merges, configs, settings, parallel text."""
+"""Inputs of the readers of text: tokenizers, merges, configs, settings, parallel text."""
 
 import gzip
 import json
@@ -22,7 +22,7 @@ LINES = ["Zwei junge weiße Männer sind im Freien .", "Two males.  한국어 �
 
 
 class TokenizerFile(Reader):
-    """An accepted vocabulary survives being written and read again, and encodes and decodes any line."""
+    """An accepted tokenizer is the same when written and read again, and encodes and decodes any line."""
 
     name = "tokenizer"
 
@@ -31,8 +31,8 @@ class TokenizerFile(Reader):
         options = [("bytes", 270), ("words", 100)]
         self.valid = [Tokenizer.train(LINES * 2, size, mode).dumps().encode() for mode, size in options]
 
-    def write(self, chooser: Random, folder: Path) -> None:
-        (folder / "bpe.txt").write_bytes(changed(chooser, self.valid))
+    def write(self, rng: Random, folder: Path) -> None:
+        (folder / "bpe.txt").write_bytes(changed(rng, self.valid))
 
     def read(self, folder: Path) -> None:
         tokenizer = Tokenizer.load(folder / "bpe.txt")
@@ -48,7 +48,7 @@ class TokenizerFile(Reader):
 
 
 class Merges(Reader):
-    """The merges of an accepted file are those that are written again."""
+    """The merges of an accepted file are exported unchanged."""
 
     name = "merges"
 
@@ -56,8 +56,8 @@ class Merges(Reader):
         super().__init__(folder)
         self.valid = [codes_of(Tokenizer.train(LINES * 2, size, "words")).encode() for size in (90, 120)]
 
-    def write(self, chooser: Random, folder: Path) -> None:
-        (folder / "bpe.codes").write_bytes(changed(chooser, self.valid))
+    def write(self, rng: Random, folder: Path) -> None:
+        (folder / "bpe.codes").write_bytes(changed(rng, self.valid))
 
     def read(self, folder: Path) -> None:
         text = read_text(folder / "bpe.codes")
@@ -67,8 +67,8 @@ class Merges(Reader):
         assert Tokenizer.loads(tokenizer.dumps()).merges == tokenizer.merges
 
 
-def assert_sound(config: Config) -> None:
-    """Every value has its type, and the config survives being written and read again, as in a checkpoint."""
+def assert_valid(config: Config) -> None:
+    """Every value has its type, and the config is the same when written and read again, as in a checkpoint."""
     assert Config.from_dict(json.loads(json.dumps(config.to_dict()))) == config
     for section in config.to_dict().values():
         assert all(type(value) in (int, float, str, bool) for value in section.values())
@@ -76,7 +76,7 @@ def assert_sound(config: Config) -> None:
 
 
 class Toml(Reader):
-    """An accepted config is sound."""
+    """An accepted config is valid."""
 
     name = "toml"
     VALID = (
@@ -88,15 +88,15 @@ class Toml(Reader):
         b'model = {d_model = 32, n_heads = 2}\ndata.max_length = 100\n\n[training]\n"updates" = 0x10\n',
     )
 
-    def write(self, chooser: Random, folder: Path) -> None:
-        (folder / "run.toml").write_bytes(changed(chooser, self.VALID))
+    def write(self, rng: Random, folder: Path) -> None:
+        (folder / "run.toml").write_bytes(changed(rng, self.VALID))
 
     def read(self, folder: Path) -> None:
-        assert_sound(Config.load(folder / "run.toml"))
+        assert_valid(Config.load(folder / "run.toml"))
 
 
 class Settings(Reader):
-    """Words of --set over a valid config: what is accepted is sound, and only the section and key named are changed."""
+    """Arguments of --set: the config that is accepted is valid, and only the keys named are changed."""
 
     name = "settings"
     VALID = tuple(
@@ -105,25 +105,26 @@ class Settings(Reader):
         b"execution.device=cpu".split(b"|")
     )
 
-    def write(self, chooser: Random, folder: Path) -> None:
-        words = [changed(chooser, self.VALID) for _ in range(chooser.randint(1, 3))]
-        (folder / "words").write_bytes(b"\0".join(word.replace(b"\0", b"") for word in words))  # no argument has a NUL
+    def write(self, rng: Random, folder: Path) -> None:
+        arguments = [changed(rng, self.VALID) for _ in range(rng.randint(1, 3))]
+        arguments = [each.replace(b"\0", b"") for each in arguments]  # no argument of a process contains NUL
+        (folder / "arguments").write_bytes(b"\0".join(arguments))
 
     def read(self, folder: Path) -> None:
-        words = (folder / "words").read_bytes().decode("utf-8", "surrogateescape").split("\0")
-        tables = with_settings({"model": {"n_layers": 2}}, words)
+        arguments = (folder / "arguments").read_bytes().decode("utf-8", "surrogateescape").split("\0")
+        tables = with_settings({"model": {"n_layers": 2}}, arguments)
         config = Config.from_dict(tables, "with --set")
-        named = {tuple(part.strip() for part in word.partition("=")[0].split(".", 1)) for word in words}
+        named = {tuple(part.strip() for part in each.partition("=")[0].split(".", 1)) for each in arguments}
         plain, values = Config().to_dict(), config.to_dict()
         different = {
             (section, key) for section in plain for key in plain[section] if values[section][key] != plain[section][key]
         }
         assert different <= named | {("model", "n_layers"), ("model", "d_k"), ("model", "d_v")}
-        assert_sound(config)
+        assert_valid(config)
 
 
 class ParallelText(Reader):
-    """Accepted text has as many lines as it has line ends, on both sides, whole and as a stream; .gz and .xz too."""
+    """Accepted text has the same lines when read whole, as a stream, and by Python's own decompression."""
 
     name = "text"
     VALID = tuple(
@@ -132,17 +133,17 @@ class ParallelText(Reader):
     )
     PACKED = {"": bytes, ".gz": lambda data: gzip.compress(data, 1), ".xz": lambda data: lzma.compress(data, preset=0)}
 
-    def write(self, chooser: Random, folder: Path) -> None:
+    def write(self, rng: Random, folder: Path) -> None:
         for side in ("src", "tgt"):
-            suffix = chooser.choice(("", "", "", ".gz", ".gz", ".xz"))
-            where, text = chooser.random(), chooser.choice(self.VALID)
-            if where < 0.4:  # the sums of the archive are right
-                text = changed(chooser, self.VALID)
-            if suffix and chooser.random() < 0.001:
-                text += chooser.choice((b"a", b"a\n")) * (4 << 20)
+            suffix = rng.choice(("", "", "", ".gz", ".gz", ".xz"))
+            where, text = rng.random(), rng.choice(self.VALID)
+            if where < 0.4:  # with correct checksums of the compressed file
+                text = changed(rng, self.VALID)
+            if suffix and rng.random() < 0.001:
+                text += rng.choice((b"a", b"a\n")) * (4 << 20)
             packed = self.PACKED[suffix](text)
             if suffix and where > 0.6:
-                packed = damaged(chooser, packed, self.PACKED[chooser.choice((".gz", ".xz"))](text))
+                packed = damaged(rng, packed, self.PACKED[rng.choice((".gz", ".xz"))](text))
             (folder / f"{side}.txt{suffix}").write_bytes(packed)
 
     def read(self, folder: Path) -> None:

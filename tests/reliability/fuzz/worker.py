@@ -1,4 +1,4 @@
-"""Inputs read one after the other by a forked process with limits; one that dies is replaced, and its input named."""
+"""Reads inputs in a forked process with limits; a process that dies is replaced, and its input reported."""
 
 import gc
 import json
@@ -22,13 +22,13 @@ from minitransformer.cli.common import BAD_INPUT, explained, print_line
 
 from .audit import AuditHook
 
-LONGEST_LINE = 700
-"""Characters of the line that the user reads, at most; the path of the file is among them."""
+MAX_LINE = 700
+"""Characters of an error message, including the path of the file, at most."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one input may take: seconds of CPU and by the clock, bytes beyond what the process had before it."""
+    """Limits of one input: CPU seconds, wall-clock seconds, and bytes of memory in addition to the process's own."""
 
     cpu_seconds: float = 5.0
     seconds: float = 60.0
@@ -36,7 +36,7 @@ class Limits:
 
 
 class Reader(ABC):
-    """A reader of the package, and what it is fed with. ``Reader(folder)`` makes valid files in ``folder``."""
+    """A reader of the package and its inputs. ``Reader(folder)`` makes valid files in ``folder``."""
 
     name: str
 
@@ -44,17 +44,17 @@ class Reader(ABC):
         self.folder = folder
 
     @abstractmethod
-    def write(self, chooser: Random, folder: Path) -> None:
-        """Write a damaged input into the empty ``folder``."""
+    def write(self, rng: Random, folder: Path) -> None:
+        """Write a damaged input to the empty ``folder``."""
 
     @abstractmethod
     def read(self, folder: Path) -> None:
-        """Read it as the package does, and assert what must hold of an input that is accepted."""
+        """Read the input as the package does; assert what must hold if it is accepted."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of an input: accepted, refused in one clear line, or a fault with the message of an exception.
+    """The outcome of one input: accepted, refused in one clear line, or a fault with the message of an exception.
 
     memory: the peak of the process so far, bytes
     """
@@ -67,15 +67,15 @@ class Outcome:
     memory: int = 0
 
 
-def chooser_of(reader: str, seed: int, index: int) -> Random:
-    """The random numbers of an input, which depend on nothing else."""
+def rng_of(reader: str, seed: int, index: int) -> Random:
+    """The random numbers of an input, which depend on these three values alone."""
     return Random(f"{reader} {seed} {index}")
 
 
 def outcomes(
     reader: Reader, seed: int, indices: range, folder: Path, limits: Limits | None = None
 ) -> Iterator[Outcome]:
-    """The outcome of each input, in order. After a fault its input lies in ``folder`` until the next is asked for."""
+    """The outcome of each input, in order. After a fault the input stays in ``folder`` until the next is requested."""
     limits = limits or Limits()
     while indices:
         results, report = os.pipe()
@@ -94,7 +94,7 @@ def outcomes(
             index, indices = indices[0], indices[1:]
             yield Outcome(index, fault=_cause_of(os.WTERMSIG(status), limits))
         elif status:
-            raise RuntimeError(f"fuzz: {reader.name} input {indices[0]} cannot be made; see the traceback above")
+            raise RuntimeError(f"fuzz: {reader.name} input {indices[0]} could not be written; see the traceback above")
 
 
 def _cause_of(number: int, limits: Limits) -> str:
@@ -106,7 +106,7 @@ def _cause_of(number: int, limits: Limits) -> str:
 
 
 def _work(reader: Reader, seed: int, indices: range, folder: Path, report: int, limits: Limits) -> None:
-    """The life of the forked process: it ends after the last input, or after the first fault."""
+    """The forked process, which ends after the last input or the first fault."""
     try:
         gc.freeze()
         _limit_memory(limits.memory)
@@ -118,7 +118,7 @@ def _work(reader: Reader, seed: int, indices: range, folder: Path, report: int, 
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
             os.chdir(folder)
-            reader.write(chooser_of(reader.name, seed, index), folder)
+            reader.write(rng_of(reader.name, seed, index), folder)
             noticed.clear()
             with hook.watching(noticed):
                 outcome = _read(reader, folder, index, limits)
@@ -133,9 +133,9 @@ def _work(reader: Reader, seed: int, indices: range, folder: Path, report: int, 
 
 
 def _notice_warnings(noticed: list[str]) -> None:
-    """Put into ``noticed`` what Python would print on its own."""
+    """Append the warnings that Python would print to ``noticed``."""
     warnings.simplefilter("always")
-    for hidden in (DeprecationWarning, ResourceWarning):  # which Python does not show to users
+    for hidden in (DeprecationWarning, ResourceWarning):  # hidden from users by default
         warnings.simplefilter("ignore", hidden)
     warnings.showwarning = lambda message, category, *_: noticed.append(f"{category.__name__}: {message}")
     sys.unraisablehook = lambda raised: noticed.append(f"ignored {raised.exc_type.__name__}")
@@ -167,7 +167,7 @@ def _read(reader: Reader, folder: Path, index: int, limits: Limits) -> Outcome:
 
 
 def fault_of(error: BaseException) -> str:
-    """Why the user would not get one clear line for this error; empty if all is well."""
+    """Why the user would not get one clear line for this error; empty if they would."""
     message, code = explained(error)
     if code != BAD_INPUT:
         return described(error)
@@ -181,11 +181,11 @@ def fault_of(error: BaseException) -> str:
     line = printed.getvalue().removesuffix("\n").encode("utf-8", "backslashreplace").decode()
     if not line.isprintable():
         return f"control characters in the message, {described(error)}"
-    return f"a message of more than {LONGEST_LINE} characters, {described(error)}" if len(line) > LONGEST_LINE else ""
+    return f"a message of more than {MAX_LINE} characters, {described(error)}" if len(line) > MAX_LINE else ""
 
 
 def described(error: BaseException) -> str:
-    """The type of an error, and where it was raised: the same for the same fault."""
+    """The type of an error and where it was raised, which identify a fault."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if "minitransformer/" in frame.filename or "reliability/" in frame.filename]
     last = dict.fromkeys(f"{Path(each.filename).name}:{each.lineno}" for each in [*frames[-1:], *ours[-1:-3:-1]])

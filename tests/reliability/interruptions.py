@@ -1,4 +1,4 @@
-"""What is done to a running job, and how it must end after that."""
+"""The interruptions of a running job, and how the job must end after each of them."""
 
 import os
 import resource
@@ -10,17 +10,17 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.reliability.killed_job import LIMIT, Job, require
+from tests.reliability.killed_job import TIMEOUT, Job, require
 
-SMALLEST_LIMIT = 1 << 16  # bytes; metrics and notes stay below it, a checkpoint does not
+SMALLEST_LIMIT = 1 << 16  # bytes; metrics and event logs are smaller, checkpoints are larger
 
 
 def choose_target(job: Job, rng: np.random.Generator, all_at_once: float = 0.1) -> tuple[str, list[int]]:
-    """A launcher, a rank or, with the probability ``all_at_once``, all processes, as when the power fails."""
+    """The launcher, a rank or, with the probability ``all_at_once``, all processes, as in a power failure."""
     processes = job.processes()
     if len(processes) > 1 and rng.random() < all_at_once:
         return "all", list(processes)
-    chosen = sorted(set(processes.values()) - {"proxy"})  # mpiexec does not notice that it is gone: the job goes on
+    chosen = sorted(set(processes.values()) - {"proxy"})  # mpiexec does not notice its end, and the job continues
     if not chosen:
         return "none", []
     role = chosen[rng.integers(len(chosen))]
@@ -33,12 +33,12 @@ def send(number: int, processes: list[int]) -> None:
             os.kill(process, number)
 
 
-class Blow:
-    """``strike`` does it, and returns who was struck. ``ends``: whether the job ends of it."""
+class Interruption:
+    """``interrupt`` returns the process that was interrupted. ``ends``: whether the interruption ends the job."""
 
     ends = True
 
-    def strike(self, job: Job, folder: Path, rng: np.random.Generator) -> str:
+    def interrupt(self, job: Job, folder: Path, rng: np.random.Generator) -> str:
         raise NotImplementedError
 
     def check(self, job: Job, target: str, phase: str) -> None:
@@ -48,10 +48,10 @@ class Blow:
         require(not any("Traceback" in line for line in lines), f"no traceback must be printed, got {lines[-20:]}")
 
 
-class Kill(Blow):
+class Kill(Interruption):
     """SIGKILL."""
 
-    def strike(self, job: Job, folder: Path, rng: np.random.Generator) -> str:
+    def interrupt(self, job: Job, folder: Path, rng: np.random.Generator) -> str:
         target, processes = choose_target(job, rng)
         send(signal.SIGKILL, processes)
         return target
@@ -61,13 +61,13 @@ class Kill(Blow):
         require(job.root.returncode != 0 or phase == "end", f"a killed job must not end with 0 in phase {phase}")
 
 
-class Stop(Blow):
-    """SIGTERM or SIGINT, on which a run saves, and ends with 128 + the number of the signal."""
+class Stop(Interruption):
+    """SIGTERM or SIGINT: a run saves a checkpoint and exits with 128 + the number of the signal."""
 
     def __init__(self, number: int):
         self.number = number
 
-    def strike(self, job: Job, folder: Path, rng: np.random.Generator) -> str:
+    def interrupt(self, job: Job, folder: Path, rng: np.random.Generator) -> str:
         target, processes = choose_target(job, rng, all_at_once=0)
         send(self.number, processes)
         return target
@@ -79,12 +79,12 @@ class Stop(Blow):
             require(code == 128 + self.number, f"exit code must be {128 + self.number}, got {code}")
 
 
-class Pause(Blow):
-    """SIGSTOP and, half a second later or sooner, SIGCONT."""
+class Pause(Interruption):
+    """SIGSTOP, and SIGCONT at most half a second later."""
 
     ends = False
 
-    def strike(self, job: Job, folder: Path, rng: np.random.Generator) -> str:
+    def interrupt(self, job: Job, folder: Path, rng: np.random.Generator) -> str:
         target, processes = choose_target(job, rng)
         send(signal.SIGSTOP, processes)
         time.sleep(rng.uniform(0.01, 0.5))
@@ -92,12 +92,12 @@ class Pause(Blow):
         return target
 
 
-class FullDisk(Blow):
-    """The disk becomes full: the run ends with one line and exit code 2."""
+class NoSpace(Interruption):
+    """A checkpoint cannot be written: the run ends with one line and exit code 2."""
 
     def check(self, job: Job, target: str, phase: str) -> None:
         super().check(job, target, phase)
-        if job.root.returncode == 0:  # it was done
+        if job.root.returncode == 0:  # training was complete
             return
         require(job.root.returncode == 2, f"exit code on a full disk must be 2, got {job.root.returncode}")
         reasons, errors = ("File too large", "No space left on device"), job.errors()
@@ -105,39 +105,39 @@ class FullDisk(Blow):
         require(named, f"one line must name the reason and a remedy, got {errors}")
 
 
-class Limit(FullDisk):
-    """No file may grow beyond a size in the middle of a checkpoint."""
+class FileSizeLimit(NoSpace):
+    """A limit of the file size (RLIMIT_FSIZE) that is smaller than a checkpoint."""
 
-    def strike(self, job: Job, folder: Path, rng: np.random.Generator) -> str:
+    def interrupt(self, job: Job, folder: Path, rng: np.random.Generator) -> str:
         size = max((path.stat().st_size for path in folder.glob("checkpoints/update_*.npz")), default=1 << 20)
-        most = int(rng.integers(SMALLEST_LIMIT, size))
+        limit = int(rng.integers(SMALLEST_LIMIT, size))
         with suppress(ProcessLookupError):
-            resource.prlimit(job.root.pid, resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
-        return f"{100 * most // size} %"
+            resource.prlimit(job.root.pid, resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+        return f"{100 * limit // size} %"
 
 
-class Fill(FullDisk):
-    """The file system of the run is filled, but for less room than a checkpoint takes, until the job has ended."""
+class DiskFull(NoSpace):
+    """The file system of the run is filled until less is free than a checkpoint takes, until the job has ended."""
 
-    def strike(self, job: Job, folder: Path, rng: np.random.Generator) -> str:
+    def interrupt(self, job: Job, folder: Path, rng: np.random.Generator) -> str:
         size = max((path.stat().st_size for path in folder.glob("checkpoints/update_*.npz")), default=1 << 20)
-        room, ballast, began = int(rng.integers(0, size)), folder / "ballast", time.monotonic()
-        with open(ballast, "wb", buffering=0) as file:
+        free, filler, began = int(rng.integers(0, size)), folder / "filler", time.monotonic()
+        with open(filler, "wb", buffering=0) as file:
             while not job.has_ended():
-                if (free := shutil.disk_usage(folder).free) > room:
+                if (now_free := shutil.disk_usage(folder).free) > free:
                     with suppress(OSError):
-                        file.write(bytes(free - room))
-                require(time.monotonic() - began < LIMIT, "a run must end when the disk is full")
+                        file.write(bytes(now_free - free))
+                require(time.monotonic() - began < TIMEOUT, "a run must end when the disk is full")
                 time.sleep(0.001)
-        ballast.unlink()
-        return f"{100 * room // size} %"
+        filler.unlink()
+        return f"{100 * free // size} %"
 
 
-BLOWS: dict[str, Blow] = {
+INTERRUPTIONS: dict[str, Interruption] = {
     "SIGKILL": Kill(),
     "SIGTERM": Stop(signal.SIGTERM),
     "SIGINT": Stop(signal.SIGINT),
     "SIGSTOP": Pause(),
-    "limit": Limit(),
-    "fill": Fill(),
+    "file-size-limit": FileSizeLimit(),
+    "disk-full": DiskFull(),
 }

@@ -1,4 +1,4 @@
-"""One training that is struck again and again and resumed each time, beside one that is left alone."""
+"""One training that is interrupted and resumed repeatedly, and the uninterrupted training it is compared with."""
 
 import subprocess
 import time
@@ -12,21 +12,22 @@ import numpy as np
 from minitransformer.checkpoints import RunFolder
 from minitransformer.text import Tokenizer
 from minitransformer.text.binarise import binarise
-from tests.reliability.blows import BLOWS, Blow
+from tests.reliability.interruptions import INTERRUPTIONS, Interruption
 from tests.reliability.killed_job import Job, Start, check_unlocked, require
 from tests.reliability.same_run import UninterruptedRun, batches_of
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """How a training is started and struck.
+    """How a training is started and interrupted.
 
-    starts, blows: one of each is drawn at every attempt
-    tolerance: 0: all bits must be equal; else the relative error of float64 vectors and losses
+    starts, interruptions: one of each is drawn for every attempt
+    own_disk: train in a small file system of its own
+    tolerance: 0: all bits must be equal; otherwise the relative error of float64 vectors and losses
     """
 
     starts: tuple[Start, ...] = (Start(),)
-    blows: tuple[str, ...] = ("SIGKILL",)
+    interruptions: tuple[str, ...] = ("SIGKILL",)
     settings: dict[str, str] = field(default_factory=dict)
     binarised: bool = False
     own_disk: bool = False
@@ -42,7 +43,7 @@ n_heads = 2
 p_drop = 0.2
 p_drop_attention = 0.1
 p_drop_ffn = 0.1
-positions = "learned"    # a table that makes the checkpoint large and costs no time otherwise
+positions = "learned"    # a large table makes large checkpoints and costs no other time
 max_positions = 8000
 
 [data]
@@ -67,7 +68,7 @@ device = "cpu"
 
 
 def write_inputs(folder: Path, binarised: bool, seed: int) -> Path:
-    """Random sentences and their reverse, a tokenizer and a config; returns the config's path."""
+    """Write random sentences and their reverse, a tokenizer and a config; returns the path of the config."""
     rng, words = np.random.default_rng(seed), [a + b for a in "abcdefg" for b in "hijkl"]
     lines = [" ".join(rng.choice(words, rng.integers(1, 9))) for _ in range(260)]
     for name, part in (("train", lines[:240]), ("valid", lines[240:])):
@@ -85,7 +86,7 @@ def write_inputs(folder: Path, binarised: bool, seed: int) -> Path:
 
 @contextmanager
 def small_disk(folder: Path, size: int) -> Iterator[None]:
-    """A file system of ``size`` bytes at ``folder``, for the block; only root can make one."""
+    """Mount a file system of ``size`` bytes at ``folder`` for the duration of the block (root only)."""
     folder.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(folder)], check=True)
     try:
@@ -94,13 +95,13 @@ def small_disk(folder: Path, size: int) -> Iterator[None]:
         subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-class StruckRun:
-    """A run in ``folder``, which is made, of ``updates`` updates.
+class InterruptedRun:
+    """A run of ``updates`` updates in ``folder``, which is created.
 
     Attributes:
-        blows: what was done to it and how it ended of that, blow by blow.
+        interruptions: a record of each interruption and of how the job ended.
 
-    Raises (`go`): BrokenPromise: what a training promises does not hold; the folder shows it.
+    Raises (`run`): GuaranteeViolation: a guarantee of training does not hold; the folder is evidence.
     """
 
     def __init__(self, configuration: Configuration, folder: Path, seed: int, updates: int):
@@ -112,23 +113,23 @@ class StruckRun:
         self._settings += [f"{key}={value}" for key, value in configuration.settings.items()]
         self._attempts, self._newest = 0, -1
         self._batches: dict[tuple[int, int], str] = {}
-        self.blows: list[dict] = []
+        self.interruptions: list[dict] = []
 
-    def go(self, blows: int) -> None:
-        """Train without interruption; then train again, strike at most ``blows`` times, and compare."""
-        self._leave_alone()
-        size = 5 * max(path.stat().st_size for path in RunFolder(self._folder / "whole").paths())
+    def run(self, interruptions: int) -> None:
+        """Train without interruption; then train again with at most ``interruptions`` of them, and compare."""
+        self._train_uninterrupted()
+        size = 5 * max(path.stat().st_size for path in RunFolder(self._folder / "uninterrupted").paths())
         with small_disk(self._run, size) if self._configuration.own_disk else nullcontext():
-            while not self._attempt(blows):
-                require(self._attempts < 5 * blows, "the run must get on between the blows")
+            while not self._attempt(interruptions):
+                require(self._attempts < 5 * interruptions, "the run must make progress between interruptions")
             self._uninterrupted.check_end(self._run, self._batches)
 
-    def _leave_alone(self) -> None:
-        """The uninterrupted run, and how long it takes to start, to save, and to make an update and save."""
+    def _train_uninterrupted(self) -> None:
+        """Run the uninterrupted training, and measure how long its start, a save, and an update with a save take."""
         start = self._configuration.starts[0]
-        job = self._start(start, self._folder / "whole", "training.save_every=1", "training.keep_checkpoints=0")
+        job = self._start(start, self._folder / "uninterrupted", "training.save_every=1", "training.keep_checkpoints=0")
         job.end()
-        require(job.root.returncode == 0, f"the uninterrupted run must end with 0, got {job.messages()[-5:]}")
+        require(job.root.returncode == 0, f"the uninterrupted run must exit with 0, got {job.messages()[-5:]}")
         times = {event: [] for event in ("running", "saving", "saved")}
         for when, rank, event, *_ in job.events():
             if rank == "0" and event in times:
@@ -136,33 +137,33 @@ class StruckRun:
         self._startup = times["running"][0] - job.began
         self._saving = float(np.median(np.subtract(times["saved"], times["saving"])))
         self._cycle = float(np.median(np.diff(times["saving"])))
-        self._uninterrupted = UninterruptedRun(self._folder / "whole", job, self._configuration.tolerance)
+        self._uninterrupted = UninterruptedRun(self._folder / "uninterrupted", job, self._configuration.tolerance)
 
     def _start(self, start: Start, directory: Path, *settings: str) -> Job:
         self._attempts += 1
         command = start.command(self._config, *self._settings, f"training.directory={directory}", *settings)
-        return Job(start, command, self._folder / f"notes-{self._attempts:03d}")
+        return Job(start, command, self._folder / f"events-{self._attempts:03d}")
 
-    def _attempt(self, blows: int) -> bool:
-        """Start or resume the run, and strike until it ends; returns whether it was done before a blow came."""
+    def _attempt(self, interruptions: int) -> bool:
+        """Start or resume the run, and interrupt it until it ends; returns whether training is complete."""
         start = self._configuration.starts[self._rng.integers(len(self._configuration.starts))]
         job = self._start(start, self._run, "training.save_every=2", "training.keep_checkpoints=3")
-        seen, struck = self._newest, False
-        while len(self.blows) < blows and self._wait_for_moment(job, is_first=not struck):
-            name = self._configuration.blows[self._rng.integers(len(self._configuration.blows))]
+        seen, is_interrupted = self._newest, False
+        while len(self.interruptions) < interruptions and self._wait_for_moment(job, is_first=not is_interrupted):
+            name = self._configuration.interruptions[self._rng.integers(len(self._configuration.interruptions))]
             seen = max([seen, *(int(path.stem.removeprefix("update_")) for path in RunFolder(self._run).paths())])
-            target, struck = BLOWS[name].strike(job, self._run, self._rng), True
-            self.blows.append({"blow": name, "target": target, "start": start.name, "phase": job.phase()})
-            if BLOWS[name].ends:
-                self._after(job, BLOWS[name], seen)
+            target, is_interrupted = INTERRUPTIONS[name].interrupt(job, self._run, self._rng), True
+            self.interruptions.append({"kind": name, "target": target, "start": start.name, "phase": job.phase()})
+            if INTERRUPTIONS[name].ends:
+                self._check_interrupted(job, INTERRUPTIONS[name], seen)
                 return job.root.returncode == 0
         job.end()
-        require(job.root.returncode == 0, f"the run must end with 0, got {job.root.returncode}: {job.messages()[-5:]}")
+        require(job.root.returncode == 0, f"the run must exit with 0, got {job.root.returncode}: {job.messages()[-5:]}")
         self._check(job, seen)
         return True
 
     def _wait_for_moment(self, job: Job, is_first: bool) -> bool:
-        """Wait for a random moment: anywhere in the start, in a save, or anywhere later; False if the run has ended."""
+        """Wait for a random moment of the start, of a save, or any later one; False if the run has ended."""
         kind = self._rng.choice(["start", "save", "anywhere"], p=[0.15, 0.5, 0.35])
         if kind == "start" and is_first:
             time.sleep(self._rng.uniform(0, self._startup))
@@ -176,18 +177,18 @@ class StruckRun:
         time.sleep(self._rng.uniform(0, self._saving if kind == "save" else self._cycle))
         return not job.has_ended()
 
-    def _after(self, job: Job, blow: Blow, seen: int) -> None:
-        """The job has been struck: it must end, say why, and lose nothing."""
-        record, seconds = self.blows[-1], job.end()
+    def _check_interrupted(self, job: Job, interruption: Interruption, seen: int) -> None:
+        """After an interruption the job must end, print the reason, and lose nothing."""
+        record, seconds = self.interruptions[-1], job.end()
         unfinished = any(self._run.rglob("*.partial"))
         record |= {"unfinished_file": unfinished, "seconds_to_end": round(seconds, 3)}
-        record |= {"said": " ".join(job.errors()).replace(str(self._folder), "")}
+        record |= {"message": " ".join(job.errors()).replace(str(self._folder), "")}
         record |= {"exit_code": job.root.returncode, "update": max((u for u, _ in batches_of(job)), default=None)}
-        blow.check(job, record["target"], record["phase"])
+        interruption.check(job, record["target"], record["phase"])
         self._check(job, seen)
 
     def _check(self, job: Job, seen: int) -> None:
-        """What the job has left, and that it began where the one before it had left off."""
+        """The folder is as it must be, and the job resumed from the newest checkpoint."""
         resumed = [int(values[0]) for _, rank, event, *values in job.events() if (rank, event) == ("0", "running")]
         require(resumed in ([], [max(self._newest, 0)]), f"must resume from {self._newest}, got {resumed}")
         if self._run.exists():

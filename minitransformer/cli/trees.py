@@ -1,0 +1,126 @@
+"""``trees``: from a treebank to what a parser is trained on, from its output to trees, and their bracket F1."""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from typing import BinaryIO
+
+from minitransformer.cli.common import writable_file
+from minitransformer.errors import ConfigError, DataError
+from minitransformer.files import write_atomically
+
+DESCRIPTION = """\
+Constituency parsing as translation [sec. 6.3]: `linearise` a treebank, train a model on its two files, `translate` the
+words of the test set, `restore` the trees from the output, and `score` them."""
+
+
+def add_parser(commands: argparse._SubParsersAction) -> None:
+    parser = commands.add_parser("trees", help="prepare and score constituency parsing", description=DESCRIPTION)
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    _add_linearise(actions)
+    restore = actions.add_parser("restore", help="make trees of the output of a parser; ill-formed ones are repaired")
+    restore.add_argument("--words", type=Path, required=True, metavar="FILE", help="the sentences, one a line")
+    restore.add_argument("--linear", type=Path, required=True, metavar="FILE", help="their linear forms, line by line")
+    restore.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="trees to write, one a line")
+    restore.set_defaults(run=run_restore)
+    score = actions.add_parser("score", help="print labelled bracket precision, recall and F1 as EVALB does")
+    score.add_argument("predicted", type=Path, metavar="PREDICTED", help="trees of a parser")
+    shown = "trees of a treebank, in the same order; several files are concatenated"
+    score.add_argument("references", type=Path, nargs="+", metavar="REFERENCE", help=shown)
+    score.add_argument("--json", action="store_true", help="print one JSON object (default: text)")
+    score.set_defaults(run=run_score)
+
+
+def _add_linearise(actions: argparse._SubParsersAction) -> None:
+    parser = actions.add_parser(
+        "linearise",
+        help="write the words and the linear forms of bracketed trees",
+        description="Traces, function tags and the root are left out; so are trees that hold nothing but traces.",
+    )
+    shown = "trees in the bracketed form of the Penn Treebank (also .gz, .xz); several files are concatenated"
+    parser.add_argument("trees", type=Path, nargs="+", metavar="TREES", help=shown)
+    shown = "the two files to write: sentences, words between spaces, and linear forms"
+    parser.add_argument("-o", "--output", type=Path, nargs=2, required=True, metavar=("WORDS", "LINEAR"), help=shown)
+    shown = "write part-of-speech tags in the linear form (default: XX for each word)"
+    parser.add_argument("--with-tags", action="store_true", help=shown)
+    parser.set_defaults(run=run_linearise)
+
+
+def run_linearise(arguments: argparse.Namespace) -> None:
+    words_path, linear_path = (writable_file(path, arguments.trees) for path in arguments.output)
+    if words_path.resolve() == linear_path.resolve():
+        raise ConfigError(f"--output must name two files, got {words_path} twice")
+
+    def write(words_file: BinaryIO) -> None:
+        write_atomically(linear_path, lambda linear_file: _linearise(arguments, words_file, linear_file))
+
+    write_atomically(words_path, write)
+
+
+def _linearise(arguments: argparse.Namespace, words_file: BinaryIO, linear_file: BinaryIO) -> None:
+    from minitransformer.text.linear_trees import linearise
+    from minitransformer.text.trees import bare_tree, read_trees
+
+    n_trees = n_kept = 0
+    for tree in chain.from_iterable(map(read_trees, arguments.trees)):
+        n_trees += 1
+        if bare := bare_tree(tree):
+            n_kept += 1
+            words_file.write(f"{' '.join(bare.words())}\n".encode())
+            linear_file.write(f"{linearise(bare, with_tags=arguments.with_tags)}\n".encode())
+    if not n_kept:
+        raise DataError(f"{arguments.trees[0]}: there must be at least one tree with words, got none")
+    print(f"{n_kept} trees, {n_trees - n_kept} left out that hold nothing but traces")
+
+
+def run_restore(arguments: argparse.Namespace) -> None:
+    from minitransformer.text.linear_trees import linearise
+
+    output = writable_file(arguments.output, [arguments.words, arguments.linear])
+    n_trees = n_repaired = 0
+
+    def write(file: BinaryIO) -> None:
+        nonlocal n_trees, n_repaired
+        for tree, linear in _restored(arguments.words, arguments.linear):
+            n_trees += 1
+            # The tokens between the brackets of an output are tags, or XX.
+            n_repaired += linearise(tree, with_tags=True) != linear
+            file.write(f"{tree}\n".encode())
+
+    write_atomically(output, write)
+    print(f"{n_trees} trees, {n_repaired} repaired")
+
+
+def _restored(words_path: Path, linear_path: Path) -> Iterator[tuple]:
+    """Each tree, and the linear form from which it was made."""
+    from minitransformer.text.corpus import stream_parallel
+    from minitransformer.text.linear_trees import delinearise
+    from minitransformer.text.trees import MAX_WORDS, words_of
+
+    for number, (sentence, linear) in enumerate(stream_parallel(words_path, linear_path), start=1):
+        words = words_of(sentence)
+        if not 0 < len(words) <= MAX_WORDS:
+            raise DataError(
+                f"{words_path}:{number}: a sentence must have from 1 to {MAX_WORDS} words, got {len(words)}"
+            )
+        yield delinearise(linear, words), linear
+
+
+def run_score(arguments: argparse.Namespace) -> None:
+    from minitransformer.evaluation import corpus_bracket_score
+    from minitransformer.text.trees import read_trees
+
+    references = chain.from_iterable(map(read_trees, arguments.references))
+    result = corpus_bracket_score(read_trees(arguments.predicted), references)
+    names = ("f1", "precision", "recall", "exact_match", "tagging_accuracy", "sentences", "skipped")
+    if arguments.json:
+        print(json.dumps({name: getattr(result, name) for name in names}))
+        return
+    print(f"F1 {result.f1:.2f}  precision {result.precision:.2f}  recall {result.recall:.2f}")
+    print(f"exact match {result.exact_match:.2f}  tagging accuracy {result.tagging_accuracy:.2f}")
+    print(f"{result.sentences} sentences")
+    if result.skipped:
+        print(f"skipped, because their words are not those of the reference: {result.skipped}", file=sys.stderr)

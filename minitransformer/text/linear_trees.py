@@ -1,0 +1,112 @@
+"""Trees as the output of a sequence model, and back.      [Vinyals & Kaiser et al. 2015; paper, sec. 6.3]
+
+    (S (NP (PRP It)) (VP (VBZ rains)) (. .))     <->     (S (NP XX )NP (VP XX )VP XX )S
+
+The model reads the words and writes the linear form. It has one XX for each word, so that with the words it is
+the whole tree except for the tags, which Vinyals & Kaiser left out because F1 does not count them.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from minitransformer.errors import DataError
+from minitransformer.text.trees import BLANK, MAX_DEPTH, MAX_WORDS, ROOT, Tree
+
+ANY_TAG = "XX"
+TOKEN = re.compile(rf"[()]?[^(){BLANK}]+|[()]")
+"""A bracket begins a token even where the model wrote no blank before it."""
+
+
+def linearise(tree: Tree, *, with_tags: bool = False) -> str:
+    """The linear form of a tree: ``(LABEL`` and ``)LABEL`` around what a constituent holds, XX for each word.
+
+    with_tags: the word's part-of-speech tag instead of XX
+    """
+    return " ".join(_tokens(tree, with_tags))
+
+
+def _tokens(tree: Tree, with_tags: bool) -> Iterator[str]:
+    if tree.word is not None:
+        yield tree.label if with_tags else ANY_TAG
+        return
+    yield f"({tree.label}"
+    for child in tree.children:
+        yield from _tokens(child, with_tags)
+    yield f"){tree.label}"
+
+
+def delinearise(linear: str, words: Sequence[str], tags: Sequence[str] = ()) -> Tree:
+    """The tree of a linear form over ``words``: the inverse of `linearise`, and a repair of what is ill-formed.
+
+    ``)X`` closes all brackets up to the innermost open ``(X``; without one it is ignored. Missing words are added
+    to the outermost constituent; superfluous words and brackets that hold no word are ignored. If several
+    constituents are left, or none, they get the root TOP. The form was well-formed if and only if `linearise` of the
+    result gives it again.
+
+    tags: one for each word (none: the tokens of the linear form)
+
+    Raises:
+        DataError: there are no words or more than `MAX_WORDS`, or not as many tags as words.
+    """
+    if not 0 < len(words) <= MAX_WORDS or len(tags) not in (0, len(words)):
+        raise DataError(
+            f"delinearise: there must be from 1 to {MAX_WORDS} words, and no tags or one for each word, got "
+            f"{len(words)} words and {len(tags)} tags"
+        )
+    builder = _TreeBuilder(words, tags)
+    for token in (match.group() for match in TOKEN.finditer(linear)):
+        if token[0] == "(":
+            builder.open(token[1:])
+        elif token[0] == ")":
+            builder.close(token[1:])
+        elif builder.n_words < len(words):
+            builder.add_word(token)
+    if builder.n_words < len(words):
+        builder.reopen_outermost()
+        while builder.n_words < len(words):
+            builder.add_word(ANY_TAG)
+    return builder.finish()
+
+
+class _TreeBuilder:
+    """Builds a tree over ``words`` from left to right. ``stack``: the root and the open brackets, each with its label
+    and what it holds so far."""
+
+    def __init__(self, words: Sequence[str], tags: Sequence[str]):
+        self.words, self.tags = words, tags
+        self.n_words = 0
+        self.stack: list[tuple[str, list[Tree]]] = [(ROOT, [])]
+
+    def open(self, label: str) -> None:
+        if label and len(self.stack) < MAX_DEPTH - 1:
+            self.stack.append((label, []))
+
+    def close(self, label: str) -> None:
+        """Close all brackets up to the innermost one with this label, if there is one."""
+        if label in [each for each, _ in self.stack[1:]]:
+            while self._pop() != label:
+                pass
+
+    def _pop(self) -> str:
+        """Close the innermost bracket, and forget it if it is empty; returns its label."""
+        label, children = self.stack.pop()
+        if children:
+            self.stack[-1][1].append(Tree(label, tuple(children)))
+        return label
+
+    def add_word(self, tag: str) -> None:
+        leaf = Tree(self.tags[self.n_words] if self.tags else tag, word=self.words[self.n_words])
+        self.stack[-1][1].append(leaf)
+        self.n_words += 1
+
+    def reopen_outermost(self) -> None:
+        """Leave only the outermost constituent open; the root itself if there are several, or none."""
+        tree = self.finish()
+        self.stack = [(ROOT, [])] if tree.label == ROOT else [(ROOT, []), (tree.label, [])]
+        self.stack[-1][1].extend(tree.children)
+
+    def finish(self) -> Tree:
+        while len(self.stack) > 1:
+            self._pop()
+        roots = self.stack[0][1]
+        return roots[0] if len(roots) == 1 and roots[0].word is None else Tree(ROOT, tuple(roots))

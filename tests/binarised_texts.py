@@ -1,0 +1,34 @@
+"""Parallel text with a tokenizer of its own, and its binarised pairs."""
+
+from pathlib import Path
+
+import numpy as np
+
+from minitransformer.text import Tokenizer
+from minitransformer.text.binarise import binarise
+
+
+def write_lines(path: Path, lines: list[str]) -> None:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def random_texts(folder: Path) -> tuple[list[tuple[Path, Path]], Tokenizer, list[str], list[str]]:
+    """Two pairs of files, a tokenizer, and all lines of either side."""
+    rng = np.random.default_rng(5)
+    lines = [
+        " ".join("".join(rng.choice(list("abcde"), rng.integers(1, 7))) for _ in range(rng.integers(0, 30)))
+        for _ in range(800)
+    ]
+    src, tgt = lines[:400], lines[400:]
+    files = [(folder / f"{part}.en", folder / f"{part}.de") for part in range(2)]
+    for paths, rows in zip(files, (slice(0, 150), slice(150, 400)), strict=True):
+        for path, side in zip(paths, (src, tgt), strict=True):
+            write_lines(path, side[rows])
+    return files, Tokenizer.train(lines, 300), src, tgt
+
+
+def binarised(texts: tuple, folder: Path) -> Path:
+    """The folder of the pairs of `random_texts`."""
+    files, tokenizer, _, _ = texts
+    binarise(tokenizer, files, folder, max_length=60)
+    return folder

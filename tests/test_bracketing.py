@@ -1,0 +1,199 @@
+"""Labelled bracket F1: cases worked by hand, identities, and an outside scorer."""
+
+from dataclasses import asdict
+from itertools import islice
+
+import pytest
+from extras import need
+
+from minitransformer.errors import DataError
+from minitransformer.evaluation import BracketRules, BracketScore, bracket_score, corpus_bracket_score
+from minitransformer.text.linear_trees import delinearise, linearise
+from minitransformer.text.trees import Tree, bare_tree, parse_trees, read_trees
+
+GOLD = "(TOP (S (NP (DT the) (NN cat)) (VP (VBD saw) (NP (DT a) (NN dog)) (PP (IN in) (NP (NN town)))) (. .)))"
+
+
+def one_tree(text: str) -> Tree:
+    (tree,) = parse_trees([text])
+    return tree
+
+
+def score(predicted: str, reference: str, **rules) -> BracketScore:
+    return bracket_score(one_tree(predicted), one_tree(reference), BracketRules(**rules))
+
+
+def counts(predicted: str, reference: str, **rules) -> tuple[int, int, int]:
+    result = score(predicted, reference, **rules)
+    return result.matched, result.predicted, result.reference
+
+
+def relabelled(rng, tree: Tree, share: float) -> Tree:
+    """``tree`` with this share of its constituents under another label and, of those, half taken apart."""
+    if tree.word is not None:
+        return tree
+    children = tuple(relabelled(rng, child, share) for child in tree.children)
+    if rng.random() >= share:
+        return Tree(tree.label, children)
+    middle = len(children) // 2
+    parted = (Tree("X", children[:middle]), Tree("Y", children[middle:])) if middle else children
+    return Tree(str(rng.choice(["NP", "VP", "S"])), parted if rng.random() < 0.5 else children)
+
+
+def test_attaching_the_phrase_to_the_noun_adds_one_constituent():
+    """Reference: S NP VP NP PP NP. The other has NP(a dog in town) besides: 6 of 7 right, 6 of 6 found."""
+    other = (
+        "(TOP (S (NP (DT the) (NN cat)) (VP (VBD saw) (NP (NP (DT a) (NN dog)) (PP (IN in) (NP (NN town))))) (. .)))"
+    )
+    result = score(other, GOLD)
+    assert (result.matched, result.predicted, result.reference) == (6, 7, 6)
+    assert (result.precision, result.recall) == (pytest.approx(600 / 7), 100)
+    assert result.f1 == pytest.approx(100 * 12 / 13)
+    assert (result.exact_match, result.tagging_accuracy) == (0, 100)
+
+
+@pytest.mark.parametrize(
+    ("predicted", "expected"),
+    [
+        ("(S (A (P this)) (B (Q is) (A (R a) (T test))))", (4, 4, 4, 4)),
+        ("(S (A (P this)) (B (Q is) (C (R a) (T test))))", (3, 4, 4, 4)),
+        ("(S (A (P this)) (B (Q is) (A (R a) (U test))))", (4, 4, 4, 3)),
+        ("(S (C (P this)) (B (Q is) (A (R a) (U test))))", (3, 4, 4, 3)),
+        ("(S (A (P this)) (B (Q is) (R a) (A (T test))))", (3, 4, 4, 4)),
+        ("(S (A (P this) (Q is)) (A (R a) (T test)))", (2, 4, 3, 4)),
+        ("(S (P this) (Q is) (R a) (T test))", (1, 4, 1, 4)),
+        ("(S (A (P this)) (B (Q is) (A (A (R a) (T test)))))", (4, 4, 5, 4)),
+        ("(S (A (P this)) (B (Q is) (A (A (A (A (A (R a) (T test))))))))", (4, 4, 8, 4)),
+        ("(S (A (P this)) (B (Q was) (A (A (R a) (T test)))))", None),
+        ("(S (A (P this)) (B (Q is) (U not) (A (A (R a) (T test)))))", None),
+        ("(TOP (S (A (P this)) (B (Q is) (A (R a) (T test)))))", (4, 4, 4, 4)),
+        ("(S (A (P this)) (B (Q is) (A (R a) (TT test))))", (4, 4, 4, 4)),
+        ("(S (A-SBJ-1 (P this)) (B-WHATEVER (Q is) (A (R a) (T test))))", (4, 4, 4, 4)),
+        ("(S (A (P this)) (B (Q is) (A (R a) (T test))) (-NONE- *))", (4, 4, 4, 4)),
+    ],
+)
+def test_counts_are_those_that_evalb_publishes_for_its_sample(predicted, expected):
+    """sample.rsl of EVALB: matched, reference, predicted, correct tags; None where it reports an error."""
+    reference = "(S (A (P this)) (B (Q is) (A (R a) (T test))))"
+    result = score(predicted, reference, equivalent={"TT": "T"})
+    assert result.skipped == (expected is None)
+    assert (result.matched, result.reference, result.predicted, result.correct_tags) == (expected or (0, 0, 0, 0))
+
+
+def test_a_tree_scores_100_against_itself():
+    result = score(GOLD, GOLD)
+    assert (result.precision, result.recall, result.f1, result.exact_match) == (100, 100, 100, 100)
+    assert result.words == 7  # without the full stop
+
+
+def test_the_root_does_not_count_and_a_wrong_label_is_no_match():
+    assert counts("(TOP (S (NP (NN a)) (VP (VB b))))", "(S (NP (NN a)) (NP (VB b)))") == (2, 3, 3)
+
+
+def test_punctuation_is_left_out_of_every_constituent():
+    """Where the comma hangs makes no difference, nor does a constituent of punctuation alone."""
+    low = "(S (NP (NN a) (, ,)) (VP (VB b)) (PRN (`` ``) ('' '')))"
+    assert counts("(S (NP (NN a)) (, ,) (VP (VB b)) (`` ``) ('' ''))", low) == (3, 3, 3)
+
+
+def test_punctuation_is_what_the_reference_tags_as_punctuation():
+    predicted = "(S (NP (XX a) (XX ,)) (VP (XX b)))"
+    assert counts(predicted, "(S (NP (NN a)) (, ,) (VP (VB b)))") == (3, 3, 3)
+    assert score(predicted, "(S (NP (NN a)) (, ,) (VP (VB b)))").tagging_accuracy == 0
+
+
+def test_brackets_as_words_are_counted_as_words():
+    """COLLINS.prm leaves out five tags, not -LRB- and -RRB-."""
+    reference = "(S (NP (NN a)) (PRN (-LRB- -LRB-) (NP (NN b)) (-RRB- -RRB-)))"
+    assert counts("(S (NP (NN a)) (-LRB- -LRB-) (PRN (NP (NN b)) (-RRB- -RRB-)))", reference) == (3, 4, 4)
+
+
+def test_particle_phrases_count_as_adverb_phrases():
+    assert counts("(VP (VB a) (ADVP (RB up)))", "(VP (VB a) (PRT (RP up)))") == (2, 2, 2)
+    assert counts("(VP (VB a) (ADVP (RB up)))", "(VP (VB a) (PRT (RP up)))", equivalent={}) == (1, 2, 2)
+
+
+def test_function_tags_and_traces_do_not_count():
+    reference = "( (S-TPC-1 (NP-SBJ (NN a)) (VP (VB b) (NP=2 (-NONE- *T*-1)))) )"
+    assert counts("(S (NP (NN a)) (VP (VB b)))", reference) == (3, 3, 3)
+
+
+def test_the_same_constituent_twice_must_be_found_twice():
+    assert counts("(S (NP (NN a)))", "(S (NP (NP (NN a))))") == (2, 2, 3)
+    assert counts("(S (NP (NP (NN a))))", "(S (NP (NN a)))") == (2, 3, 2)
+
+
+def test_a_sentence_without_a_parse_or_with_other_words_is_skipped():
+    good, other = one_tree("(S (NP (NN a)))"), one_tree("(S (NP (NN b)))")
+    result = corpus_bracket_score([good, None, other], [good, good, good])
+    assert (result.sentences, result.skipped, result.reference) == (3, 2, 2)
+    assert (result.f1, result.exact_match) == (100, 100)
+
+
+def test_f1_of_a_test_set_is_that_of_its_summed_counts(rng):
+    trees = [one_tree(GOLD), one_tree("(S (NP (NN a)) (VP (VB b)))"), one_tree("(S (VP (VB go)))")]
+    others = [relabelled(rng, tree, 0.5) for tree in trees]
+    parts = [asdict(bracket_score(*pair)) for pair in zip(others, trees, strict=True)]
+    assert asdict(corpus_bracket_score(others, trees)) == {name: sum(p[name] for p in parts) for name in parts[0]}
+
+
+def test_precision_and_recall_change_places_with_the_trees(rng):
+    tree = one_tree(GOLD)
+    for _ in range(50):
+        other = relabelled(rng, tree, 0.5)
+        there, back = bracket_score(other, tree), bracket_score(tree, other)
+        assert (there.precision, there.recall, there.f1) == (back.recall, back.precision, pytest.approx(back.f1))
+
+
+def test_nothing_predicted_scores_0_and_not_nan():
+    assert score("(TOP (NN a))", "(S (NN a))").f1 == 0
+    assert BracketScore().f1 == 0
+
+
+@pytest.mark.parametrize("n_trees", [(0, 0), (1, 2), (2, 1)])
+def test_there_must_be_a_tree_for_each_reference(n_trees):
+    trees, references = ([one_tree("(S (NN a))")] * n for n in n_trees)
+    with pytest.raises(DataError, match=f"got {n_trees[0]} trees and {n_trees[1]} references"):
+        corpus_bracket_score(trees, references)
+
+
+def test_trees_are_scored_as_they_are_read():
+    """Test sets of any size fit into memory."""
+    n_read = [0, 0]
+
+    def trees(side: int):
+        for _ in range(10):
+            n_read[side] += 1
+            assert abs(n_read[0] - n_read[1]) <= 1
+            yield one_tree(GOLD)
+
+    assert corpus_bracket_score(trees(0), trees(1)).f1 == 100
+
+
+def test_what_the_linear_form_keeps_is_all_that_is_scored(data_folder):
+    references = [
+        tree for _, tree in zip(range(300), read_trees(data_folder / "craft_trees" / "dev.mrg"), strict=False)
+    ]
+    bare = [bare_tree(tree) for tree in references]
+    restored = [delinearise(linearise(tree), tree.words()) for tree in bare]
+    result = corpus_bracket_score(restored, references)
+    assert (result.f1, result.exact_match, result.skipped) == (100, 100, 0)
+
+
+def test_counts_are_those_of_pyevalb(rng, data_folder):
+    """It counts every label, punctuation too, and the same constituent only once."""
+    need("PYEVALB")
+    from PYEVALB import parser, scorer
+
+    n_compared = 0
+    for tree in islice(read_trees(data_folder / "craft_trees" / "dev.mrg"), 300):
+        reference = bare_tree(tree)
+        other = relabelled(rng, reference, 0.2)
+        ours = bracket_score(other, reference, BracketRules(ignored=frozenset(), equivalent={}))
+        theirs = scorer.Scorer().score_trees(*(parser.create_from_bracket_string(str(t)) for t in (reference, other)))
+        expected = (theirs.test_brackets, theirs.gold_brackets, theirs.words)
+        assert (ours.predicted, ours.reference, ours.words) == expected
+        if not any("(NP (NP" in str(t) for t in (reference, other)):
+            n_compared += 1
+            assert ours.matched == theirs.matched_brackets
+    assert n_compared > 30

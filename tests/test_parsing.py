@@ -1,0 +1,60 @@
+"""A parser by the commands of examples/parsing/README.md: from a treebank to the F1 of a trained model."""
+
+import io
+import json
+
+import pytest
+
+from minitransformer.cli.main import main
+
+SENTENCES = ("the cat sleeps", "a cat sees the dog", "the dog runs", "a dog sees a cat in the house")
+TREEBANK = """
+( (S (NP-SBJ (DT the) (NN cat)) (VP (VBZ sleeps))) )
+( (S (NP-SBJ (DT a) (NN cat)) (VP (VBZ sees) (NP (DT the) (NN dog)))) )
+( (S (NP-SBJ (DT the) (NN dog)) (VP (VBZ runs))) )
+( (S (NP-SBJ (DT a) (NN dog)) (VP (VBZ sees) (NP (DT a) (NN cat)) (PP-LOC (IN in) (NP (DT the) (NN house))))) )
+"""
+RECIPE = """
+[model]
+n_layers = 1
+d_model = 32
+d_ff = 64
+n_heads = 2
+p_drop = 0.0
+[data]
+train_src = "words"
+train_tgt = "linear"
+tokenizer = "bpe"
+[training]
+directory = "run"
+updates = 150
+warmup_steps = 50
+save_every = 50
+validate_every = 0
+[translation]
+beam_size = 21
+alpha = 0.3
+max_extra = 300
+"""
+
+
+@pytest.mark.parametrize("kind", [[], ["model.kind=recurrent", "model.attention=additive"]])
+def test_a_tiny_parser_learns_the_trees_it_has_seen(kind, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "treebank").write_text(TREEBANK, encoding="utf-8")
+    recipe = RECIPE if not kind else RECIPE.replace("d_ff = 64\nn_heads = 2\n", "")
+    (tmp_path / "parser.toml").write_text(recipe, encoding="utf-8")
+
+    def run(command: str) -> str:
+        assert main(command.split()) == 0
+        return capsys.readouterr().out
+
+    run("trees linearise --with-tags treebank -o words linear")
+    run("bpe train words linear -o bpe --mode words --vocab-size 100")
+    run(" ".join(["train parser.toml", *(f"--set {setting}" for setting in kind)]))
+    run("average --last 2 run -o average.npz")
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO((tmp_path / "words").read_bytes())))
+    (tmp_path / "output").write_text(run("translate --checkpoint average.npz"), encoding="utf-8")
+    run("trees restore --words words --linear output -o parsed")
+    result = json.loads(run("trees score parsed treebank --json"))
+    assert result["sentences"] == 4 and result["skipped"] == 0 and result["f1"] > 90, result
