@@ -91,6 +91,13 @@ def record_products(model: Transformer, work: Callable[[], object]) -> list[Prod
     return list(_Watched.products)
 
 
+def products_of(function: Callable[..., object], *arrays: np.ndarray) -> list[Product]:
+    """The matrix products, in order, of ``function(*arrays)``."""
+    _Watched.products.clear()
+    function(*(array.view(_Watched) for array in arrays))
+    return list(_Watched.products)
+
+
 def record_step(model: Transformer, batch: Batch) -> list[Product]:
     """Those of one forward and backward pass with dropout."""
 

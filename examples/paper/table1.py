@@ -1,0 +1,179 @@
+"""Table 1 of the paper measured: time, memory, sequential operations and path length of four kinds of layers.
+
+    python examples/paper/table1.py            all of it (some ten minutes on one core), into results/table1.*
+    python examples/paper/table1.py --quick    small sizes; writes nothing
+
+As in the paper, a layer maps n vectors of width d to n others, and is the part that joins positions: scaled dot-product
+attention of all positions (one head, no projections), a GRU, a convolution with kernel k, or attention restricted to r
+neighbours, half of them on each side. Time and memory are those of forward and backward together.
+"""
+
+import argparse
+import json
+import sys
+import time
+import tracemalloc
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+from tqdm import tqdm
+
+sys.path.insert(0, str(Path(__file__).parents[2]))  # benchmarks/ lies beside examples/
+
+from table1_report import draw_growth, draw_paths, markdown
+
+from benchmarks.common.machine import machine_facts
+from benchmarks.common.matrix_products import products_of
+from benchmarks.growth import exponent
+from minitransformer import kernels
+from minitransformer.allocator import keep_freed_memory
+from minitransformer.autograd import Tensor, functions
+from minitransformer.blas import limited_blas_threads
+from minitransformer.figures import png_bytes
+from minitransformer.files import write_text
+
+RESULTS = Path(__file__).parent / "results"
+KINDS = ("self-attention", "recurrent", "convolutional", "restricted")
+BATCH, KERNEL, NEIGHBOURS = 4, 3, 32
+LENGTHS, WIDTH = (64, 128, 256, 512, 1024, 2048, 4096), 256
+WIDTHS, LENGTH = (64, 128, 256, 512, 1024, 2048), 256
+PATH_LENGTHS = (14, 41, 122)
+"""n - 1 is what 3, 4 and 5 convolutions of kernel 3 reach whose dilation grows by 3: 1 + 3 + 9 + ..."""
+PICTURE = 32, (1, 2, 3)  # positions, numbers of layers
+
+Layer = Callable[[Tensor], Tensor]
+
+
+def layer(kind: str, d: int, seed: int = 0, dtype: str = "float32", dilation: int = 1, r: int = NEIGHBOURS) -> Layer:
+    """A layer of this kind, (B, n, d) to (B, n, d), with random weights."""
+    rng = np.random.default_rng(seed)
+
+    def weights(*shape: int) -> Tensor:
+        return Tensor((rng.standard_normal(shape) / d**0.5).astype(dtype), requires_grad=True)
+
+    if kind == "self-attention":
+        return lambda x: functions.attention(x, x, x)
+    if kind == "restricted":
+        return lambda x: functions.restricted_attention(x, x, x, window=(r // 2, r // 2))
+    if kind == "convolutional":
+        kernel, bias = weights(KERNEL, d, d), weights(d)
+        return lambda x: functions.convolution(x, kernel, bias, dilation=dilation)
+    w_x, w_h, b_x, b_h = weights(d, 3 * d), weights(d, 3 * d), weights(3 * d), weights(3 * d)
+    return lambda x: functions.gru(x, Tensor(np.zeros((len(x.data), d), dtype)), w_x, w_h, b_x, b_h)
+
+
+def measure(kind: str, n: int, d: int, rounds: int) -> dict[str, float]:
+    """Seconds (the lowest of ``rounds``, after one that is not counted) and peak bytes, forward and backward."""
+    apply_layer = layer(kind, d)
+    x, grad_y = np.random.default_rng(0).standard_normal((2, BATCH, n, d), np.float32)
+
+    def run() -> None:
+        apply_layer(Tensor(x, requires_grad=True)).backward(grad_y)
+
+    seconds = []
+    for _ in range(rounds + 1):
+        began = time.perf_counter()
+        run()
+        seconds.append(time.perf_counter() - began)
+    tracemalloc.start()
+    run()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return {"seconds": min(seconds[1:]), "bytes": peak}
+
+
+def growth(name: str, sizes: Sequence[int], other: int, rounds: int) -> dict:
+    """What is measured of each kind while n or d grows, and the exponents over the three largest sizes."""
+    found = {}
+    for kind in KINDS:
+        places = [(size, other) if name == "n" else (other, size) for size in sizes]
+        rows = [measure(kind, *place, rounds) for place in tqdm(places, desc=f"{kind}, {name}", unit="size")]
+        found[kind] = {key: [row[key] for row in rows] for key in ("seconds", "bytes")}
+        found[kind]["exponents"] = {key: exponent(sizes, found[kind][key]) for key in ("seconds", "bytes")}
+    return {"sizes": list(sizes), "other": other, "layers": found}
+
+
+def crossing(sizes: Sequence[int], slow_later: Sequence[float], other: Sequence[float]) -> float | None:
+    """The size from which on the first takes longer, between the points by straight lines in a log-log plot."""
+    gap, logs = np.log(slow_later) - np.log(other), np.log(sizes)
+    for i in range(len(gap) - 1, 0, -1):
+        if gap[i - 1] <= 0 < gap[i]:
+            return float(np.exp(np.interp(0, gap[i - 1 : i + 1], logs[i - 1 : i + 1])))
+    return None
+
+
+def sequential_products(kind: str, n: int, d: int = 8) -> int:
+    """How many matrix products the plain rule computes one after another, whatever their sizes, for n positions."""
+    apply_layer, x = layer(kind, d), np.ones((2, n, d), np.float32)
+    with kernels.mode("simple"):
+        return len(products_of(lambda array: apply_layer(Tensor(array)), x))
+
+
+def input_gradient(kind: str, n: int, n_layers: int, t: int, dilated: bool = False, r: int = NEIGHBOURS) -> np.ndarray:
+    """The largest absolute value of d y_t / d x_s in a stack of layers, for every s, (n,): 0 if there is no path
+
+    dilated: the dilation of convolutions grows by the factor k from layer to layer
+    """
+    d = 4
+    x = Tensor(np.random.default_rng(1).standard_normal((1, n, d)), requires_grad=True)
+    y = x
+    for i in range(n_layers):
+        y = layer(kind, d, seed=i, dtype="float64", dilation=KERNEL**i if dilated else 1, r=r)(y)
+    y[:, t].sum().backward()
+    return np.abs(x.grad[0]).max(axis=-1)
+
+
+def layers_needed(kind: str, n: int, dilated: bool = False, r: int = NEIGHBOURS) -> int:
+    """How many layers it takes until the last output depends on the first input, by the gradient."""
+    return next(n_layers for n_layers in range(1, n) if input_gradient(kind, n, n_layers, n - 1, dilated, r)[0] != 0)
+
+
+def paths() -> dict:
+    """Layers needed at growing lengths, and for the picture the gradient of every output with regard to every input."""
+    r, (n, stacks) = 8, PICTURE
+    cases = {kind: (kind, False) for kind in KINDS} | {"convolutional, dilated": ("convolutional", True)}
+    needed = {name: [layers_needed(*case[:1], n, case[1], r) for n in PATH_LENGTHS] for name, case in cases.items()}
+    pictures = {
+        name: [[input_gradient(kind, n, depth, t, dilated, r).tolist() for t in range(n)] for depth in stacks]
+        for name, (kind, dilated) in cases.items()
+    }
+    return {"lengths": PATH_LENGTHS, "r": r, "layers": needed, "stacks": stacks, "gradients": pictures}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="the three smallest sizes, and nothing is written")
+    quick = parser.parse_args().quick
+    keep_freed_memory()
+    sizes, rounds = slice(3) if quick else slice(None), 1 if quick else 5
+    with limited_blas_threads(1):
+        result = {
+            "machine": machine_facts() | {"threads": 1},
+            "batch": BATCH,
+            "k": KERNEL,
+            "r": NEIGHBOURS,
+            "n": growth("n", LENGTHS[sizes], WIDTH, rounds),
+            "d": growth("d", WIDTHS[sizes], LENGTH, rounds),
+        }
+    n = result["n"]
+    seconds = {kind: n["layers"][kind]["seconds"] for kind in KINDS}
+    n["crossing"] = crossing(n["sizes"], seconds["self-attention"], seconds["recurrent"])
+    result["products"] = {kind: [sequential_products(kind, n) for n in PATH_LENGTHS] for kind in KINDS}
+    result["paths"] = paths()
+    text = markdown(result)
+    print(text)
+    if not quick:
+        pictures = result["paths"].pop("gradients")
+        write_text(RESULTS / "table1.json", json.dumps(result, indent=1) + "\n")
+        write_text(RESULTS / "table1.md", text)
+        (RESULTS / "table1.png").write_bytes(png_bytes(draw_growth(result)))
+        (RESULTS / "table1_paths.png").write_bytes(png_bytes(draw_paths(pictures, result["paths"]["stacks"])))
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)
