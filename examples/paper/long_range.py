@@ -22,8 +22,9 @@ from minitransformer.autograd import Tensor, functions, no_grad
 from minitransformer.config import ModelConfig
 from minitransformer.nn import Module, Parameter, ParameterVector
 from minitransformer.nn.encoder import Encoder
+from minitransformer.nn.module import unshared_parameters
 from minitransformer.nn.positions import sinusoids
-from minitransformer.nn.randomness import Initializer
+from minitransformer.nn.randomness import Initializer, ShapesOnly
 from minitransformer.nn.recurrent import DotAttention, RecurrentEncoder
 
 SETTINGS = {
@@ -42,7 +43,7 @@ SETTINGS = {
     "updates": 300,
     "learning_rates": [0.003, 0.01],
 }
-QUICK = {"distances": [2, 6], "parameters": 4000, "updates": 10, "learning_rates": [0.004]}
+QUICK = {"distances": [2, 6], "parameters": 4000, "updates": 3, "learning_rates": [0.004]}
 
 
 class Copier(Module):
@@ -52,8 +53,8 @@ class Copier(Module):
     et al. 2015, eq. 5, 8]. A stack with recurrence needs no positions.
     """
 
-    def __init__(self, kind: dict, width: int, settings: dict, seed: int):
-        init, n_symbols = Initializer(seed), settings["symbols"]
+    def __init__(self, kind: dict, width: int, settings: dict, init: Initializer):
+        n_symbols = settings["symbols"]
         self.is_recurrent = "kind" in kind
         shape = {} if self.is_recurrent else {"d_ff": 2 * width, "n_heads": 4}
         config = ModelConfig(d_model=width, p_drop=0.0, **kind, **shape)
@@ -62,7 +63,6 @@ class Copier(Module):
         self.encoder = RecurrentEncoder(config, init) if self.is_recurrent else Encoder(config, init)
         self.attention = DotAttention(config, init) if self.is_recurrent and config.attention == "dot" else None
         self.w_c = Parameter(init.xavier(2 * width, width)) if self.attention else None
-        self.parameters = ParameterVector(self, "float32", np)
 
     def embed(self, ids: np.ndarray) -> Tensor:
         """E[ids], scaled as in sec. 3.4, (B, n) to (B, n, d_model)"""
@@ -103,7 +103,8 @@ def mean_loss(logits: Tensor, answers: np.ndarray) -> Tensor:
 
 def width_for(kind: dict, settings: dict) -> int:
     """The multiple of 4 at which the number of parameters is nearest to the one that all stacks shall have."""
-    counts = {width: Copier(kind, width, settings, 0).parameters.count for width in range(8, 129, 4)}
+    shapes = {width: unshared_parameters(Copier(kind, width, settings, ShapesOnly())) for width in range(8, 129, 4)}
+    counts = {width: sum(each.data.size for each in parameters.values()) for width, parameters in shapes.items()}
     return min(counts, key=lambda width: abs(counts[width] - settings["parameters"]))
 
 
@@ -122,15 +123,16 @@ def trial(name: str, seed: int, settings: dict) -> dict:
     width = width_for(layers, settings)
     found = {"kind": kind, "distance": distance, "width": width, "accuracy": [], "loss": []}
     for rate in settings["learning_rates"]:
-        rng, model = np.random.default_rng((seed, 1)), Copier(layers, width, settings, seed)
-        found["parameters"] = model.parameters.count
+        rng, model = np.random.default_rng((seed, 1)), Copier(layers, width, settings, Initializer(seed))
+        parameters = ParameterVector(model, "float32", np)
+        found["parameters"] = parameters.count
         found["share_from_first"] = share_from_first(model, *draw_sequences(rng, distance, settings))
 
         def forward_backward(model: Copier, rng: np.random.Generator) -> None:
             ids, answers = draw_sequences(rng, distance, settings)
             mean_loss(model.logits(model.embed(ids)), answers).backward()
 
-        learn(model.parameters, partial(forward_backward, model, rng), settings["updates"], rate)
+        learn(parameters, partial(forward_backward, model, rng), settings["updates"], rate)
         with no_grad():
             ids, answers = draw_sequences(rng, distance, settings | {"batch": 500})
             logits = model.logits(model.embed(ids))

@@ -35,7 +35,7 @@ SETTINGS = {
     "peak_rate": 0.004,
 }
 """longest: training sequences have 1 to so many symbols   tested: lengths of test sequences"""
-QUICK = {"bases": [10, 10_000], "longest": 4, "tested": [4, 6], "d_model": 16, "updates": 20}
+QUICK = {"bases": [10, 10_000], "longest": 4, "tested": [4, 6], "n_layers": 1, "d_model": 16, "updates": 5}
 
 
 def draw_copy(rng: np.random.Generator, length: int, settings: dict, size: int | None = None) -> Batch:

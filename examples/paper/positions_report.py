@@ -48,10 +48,13 @@ def verdict(results: Sequence[dict]) -> str:
     compared = {}
     for where, lengths in (("seen", seen), ("longer", ~seen)):
         compared[where] = [mean_score(results, "tokens", base, lengths) for base in (PAPER_BASE, None)]
-    equal, better = compare(*compared["seen"]) == 0, compare(*compared["longer"]) > 0
-    alike = "as in Table 3, row E"
-    if not equal:
-        alike = "unlike in Table 3, row E, perhaps because the vectors of late positions are learned from few sequences"
+    better = compare(*compared["longer"]) > 0
+    reason = ", perhaps because the vectors of late positions are learned from few sequences"
+    alike = {
+        0: "as in Table 3, row E",
+        1: f"unlike in Table 3, row E{reason}",
+        -1: "unlike in Table 3, row E",
+    }[compare(*compared["seen"])]
     share = compared["longer"][0].mean()
     of_all = f"{share:.0%} of the tokens are right there"
     if share < 0.9:

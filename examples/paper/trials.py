@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -89,7 +90,13 @@ def measure(experiment: Experiment, name: str, seed: int, settings: dict) -> dic
     with limited_blas_threads(1):
         figures = experiment.trial(name, seed, settings)
     took = {"seconds_in_all": round(time.perf_counter() - began, 2)}
-    return {"name": name, "seed": seed, **figures, **took, "settings": settings, "machine": machine_facts()}
+    return {"name": name, "seed": seed, **figures, **took, "settings": settings, "machine": this_machine()}
+
+
+@cache
+def this_machine() -> dict:
+    """`machine_facts`, asked for once: it starts processes."""
+    return machine_facts()
 
 
 def run(experiment: Experiment, arguments: argparse.Namespace) -> None:
