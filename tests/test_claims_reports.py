@@ -61,9 +61,10 @@ def attention_results(experiment, loss_of):
         if name in ("cost", "statistics"):
             keys = {"cost": ("seconds", "bytes"), "statistics": ("variance", "entropy", "gradient")}[name]
             return {kind: dict.fromkeys(keys, [1.0 + noise] * n) for kind in kinds}
-        kind, d_k = name.split(", ")
-        losses = [loss_of(kind, int(d_k)) + noise, 2.0, 3.0]
-        return {"scores": kind, "d_k": int(d_k), "loss": losses, "accuracy": [0.75, 0.5, 0.5]}
+        kind, d_k, updates = name.split(", ")
+        losses = [loss_of(kind, int(d_k)) * 100 / int(updates) + noise, 2.0, 3.0]
+        shape = {"scores": kind, "d_k": int(d_k), "updates": int(updates)}
+        return {**shape, "loss": losses, "accuracy": [0.75, 0.5, 0.5]}
 
     return constructed(experiment, figures)
 
@@ -72,10 +73,12 @@ def test_the_report_on_attention_says_what_the_losses_say(load):
     module = load("attention_scale")
     as_claimed = attention_results(module.EXPERIMENT, lambda kind, d_k: d_k / 512 if kind == "dot product" else 0.0)
     text = module.markdown(as_claimed)
-    assert "not scaled: yes; the scale helps there: yes" in text and "two do not differ: yes" in text
-    assert "1.015 ± 0.005 | 0.750 ± 0.000 | 0.003 |" in text  # the best rate is the first
+    assert "without the scale: yes; the scale helps there: yes" in text and "two do not differ: yes" in text
+    assert "1.0150 ± 0.0050 | 0.750 ± 0.000 | 0.003 |" in text  # the best rate is the first
+    assert "After 400 updates the loss without the scale is higher than that with it" in text
     text = module.markdown(attention_results(module.EXPERIMENT, lambda kind, d_k: 0.0))
-    assert "not scaled: no; the scale helps there: no" in text
+    assert "is not distinguishable from that with it" in text
+    assert "without the scale: no; the scale helps there: no" in text
 
 
 def positions_results(experiment, learned, sinusoids):

@@ -14,6 +14,7 @@ import sys
 import time
 import tracemalloc
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -31,12 +32,12 @@ SETTINGS = {
     "values": 16,
     "pairs": 16,
     "batch": 16,
-    "updates": 100,
+    "updates": [100, 400],
     "learning_rates": [0.003, 0.01, 0.03],
     "positions": 128,
 }
 """keys, values: how many different ones there are   pairs: in one sequence   positions: of what is random or timed"""
-QUICK = {"d_k": [4, 64], "updates": 20, "learning_rates": [0.01], "positions": 32}
+QUICK = {"d_k": [4, 64], "updates": [20], "learning_rates": [0.01], "positions": 32}
 
 
 def scores(kind: str, q: np.ndarray, k: np.ndarray, w: np.ndarray) -> np.ndarray:
@@ -131,7 +132,7 @@ def loss_and_accuracy(model: Recall, drawn: tuple[np.ndarray, ...]) -> tuple[Ten
     return loss * (1 / answers.size), float((logits.data.argmax(axis=-1) == answers).mean())
 
 
-def learned(kind: str, d_k: int, seed: int, settings: dict) -> dict:
+def learned(kind: str, d_k: int, updates: int, seed: int, settings: dict) -> dict:
     """Loss and accuracy on new sequences after learning with each of the rates."""
     found: dict[str, list[float]] = {"loss": [], "accuracy": []}
     for rate in settings["learning_rates"]:
@@ -141,16 +142,17 @@ def learned(kind: str, d_k: int, seed: int, settings: dict) -> dict:
         def forward_backward(model: Recall, rng: np.random.Generator) -> None:
             loss_and_accuracy(model, draw_recall(rng, settings))[0].backward()
 
-        learn(model.parameters, partial(forward_backward, model, rng), settings["updates"], rate)
+        learn(model.parameters, partial(forward_backward, model, rng), updates, rate)
         with no_grad():
             tests = [loss_and_accuracy(model, draw_recall(rng, settings)) for _ in range(20)]
         found["loss"].append(float(np.mean([loss.item() for loss, _ in tests])))
         found["accuracy"].append(float(np.mean([accuracy for _, accuracy in tests])))
-    return {"scores": kind, "d_k": d_k, **found}
+    return {"scores": kind, "d_k": d_k, "updates": updates, **found}
 
 
 def names(settings: dict) -> list[str]:
-    return ["cost", "statistics", *(f"{kind}, {d_k}" for d_k in settings["d_k"] for kind in KINDS)]
+    sizes = product(settings["updates"], settings["d_k"], KINDS)
+    return ["cost", "statistics", *(f"{kind}, {d_k}, {updates}" for updates, d_k, kind in sizes)]
 
 
 def trial(name: str, seed: int, settings: dict) -> dict:
@@ -159,8 +161,8 @@ def trial(name: str, seed: int, settings: dict) -> dict:
         function, rng = {"cost": cost, "statistics": statistics}[name], np.random.default_rng(seed)
         rows = {k: [function(k, d_k, settings["positions"], rng) for d_k in settings["d_k"]] for k in KINDS}
         return {kind: {key: [each[key] for each in row] for key in row[0]} for kind, row in rows.items()}
-    kind, d_k = name.split(", ")
-    return learned(kind, int(d_k), seed, settings)
+    kind, d_k, updates = name.split(", ")
+    return learned(kind, int(d_k), int(updates), seed, settings)
 
 
 EXPERIMENT = Experiment(Path(__file__), __doc__, SETTINGS, QUICK, names, trial, markdown, draw)
