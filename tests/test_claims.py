@@ -115,12 +115,18 @@ class Answers:
 # Sec. 4: copying over a distance
 
 
-def test_the_first_symbol_alone_is_marked_and_is_the_answer(load, rng):
+def test_the_marked_symbols_are_asked_for_in_order_at_the_distance(load, rng):
     long_range = load("long_range")
-    n_symbols = long_range.SETTINGS["symbols"]
-    ids, answers = long_range.draw_sequences(rng, 8, long_range.SETTINGS)
-    assert ids.shape[1] == 9 and (ids[:, 0] - n_symbols == answers).all()
-    assert set(ids[:, 1:].ravel()) | set(answers) == set(range(1, n_symbols + 1))
+    n_symbols, copied, distance = long_range.SETTINGS["symbols"], long_range.SETTINGS["copied"], 9
+    ids, answers = long_range.draw_sequences(rng, distance, long_range.SETTINGS)
+    asked = ids == 2 * n_symbols + 1
+    np.testing.assert_array_equal(np.argwhere(asked)[:copied, 1], distance + np.arange(copied))
+    assert asked.sum(axis=1).max() == copied
+    marked = (ids > n_symbols) & ~asked
+    np.testing.assert_array_equal(marked[:, distance:], False)
+    np.testing.assert_array_equal(ids[marked].reshape(-1, copied) - n_symbols, answers)
+    rows, positions = np.nonzero(asked)
+    np.testing.assert_array_equal(ids[rows, positions - distance] - n_symbols, answers.ravel())
 
 
 def test_all_stacks_have_about_as_many_parameters(load):
@@ -148,6 +154,7 @@ def test_a_gradient_arrives_exactly_from_where_the_layers_reach(load, rng, kind,
     long_range = load("long_range")
     settings = long_range.SETTINGS | {"batch": 2}
     model = long_range.Copier(settings["kinds"][kind], 16, settings, Initializer(1))
-    for distance in (1, reach or 90, (reach or 90) + 1):
-        share = long_range.share_from_first(model, *long_range.draw_sequences(rng, distance, settings))
+    for distance in (4, reach or 90, (reach or 90) + 1):
+        drawn = long_range.draw_sequences(rng, distance, settings)
+        share = long_range.share_from_source(model, *drawn, distance)
         assert (share > 0) == (reach is None or distance <= reach), distance

@@ -28,7 +28,7 @@ def learned(results: Sequence[dict], key: str, kind: str, distance: int) -> np.n
 def reach(results: Sequence[dict], kind: str) -> int:
     """The largest of the distances over which there is a path, by the gradient, or 0."""
     distances = results[0]["settings"]["distances"]
-    return max([d for d in distances if values_of(results, "share_from_first", kind=kind, distance=d).max() > 0] + [0])
+    return max([d for d in distances if values_of(results, "share", kind=kind, distance=d).max() > 0] + [0])
 
 
 def farthest_learned(results: Sequence[dict], kind: str) -> int:
@@ -49,8 +49,8 @@ def verdict(results: Sequence[dict]) -> str:
     listed = ", ".join(f"{kind} {farthest[kind] or 'none'}" for kind in kinds)
     cut_off = [kind for kind in kinds if reach(results, kind) < last]
     text = (
-        f"The distances up to which a symbol is copied right in {LEARNED:.0%} of the sequences or more are, of"
-        f" {settings['distances'][0]} to {last}: {listed}."
+        f"The distances, of {settings['distances'][0]} to {last}, up to which {LEARNED:.0%} of the symbols or more are"
+        f" copied right: {listed}."
     )
     if cut_off:
         beyond = max(
@@ -61,6 +61,8 @@ def verdict(results: Sequence[dict]) -> str:
         )
         chance = 1 / settings["symbols"]
         text += f" Where there is no path at all, at most {beyond:.0%} are right (chance: {chance:.0%})."
+    if not any(farthest.values()):
+        return text + " No distance was learned, so that nothing can be said of sec. 4."
     direct = [farthest[kind] for kind in DIRECT]
     others = [farthest[kind] for kind in kinds if kind not in DIRECT]
     if min(direct) > max(others):
@@ -68,11 +70,11 @@ def verdict(results: Sequence[dict]) -> str:
     if min(direct) == max(others):
         return text + (
             " No layers reach farther than those with paths of one step, but some with longer paths reach as far: here"
-            " their length did not prevent learning, perhaps because a single symbol is little to carry."
+            " their length did not prevent learning, perhaps because a few symbols are little to carry."
         )
     return text + (
         " Some layers with longer paths reach farther than some with paths of one step, which does not agree with sec."
-        " 4, perhaps because a short path helps only once the layer has learned where to attend."
+        " 4, perhaps because a short path helps only once a layer has learned to which position it leads."
     )
 
 
@@ -82,7 +84,7 @@ def markdown(results: Sequence[dict]) -> str:
     short = {key: value for key, value in settings.items() if key != "kinds"}
     lines = ["# Copying over a distance", "", verdict(results), ""]
     lines += [provenance("long_range", [result | {"settings": short} for result in results]), ""]
-    lines += ["Share of the sequences whose first symbol is named at the last position, against the distance:", ""]
+    lines += ["Share of the symbols that are copied right, against the distance:", ""]
     head = ["layers", "width", "parameters", *map(str, distances)]
     rows = []
     for kind in kinds:
@@ -91,13 +93,13 @@ def markdown(results: Sequence[dict]) -> str:
         accuracies = [with_error(learned(results, "accuracy", kind, distance), 2) for distance in distances]
         rows.append([f"{kind} ({shape})", str(one["width"]), f"{one['parameters']:,}", *accuracies])
     lines += [*table(head, rows), ""]
-    lines += ["Share of the gradient that arrives at the first symbol before any update; 0: there is no path:", ""]
+    lines += ["Share of the gradient that arrives at the copied symbol before any update; 0: there is no path:", ""]
     rows = [[kind, *(gradient_share(results, kind, distance) for distance in distances)] for kind in kinds]
     return "\n".join([*lines, *table(["layers", *map(str, distances)], rows)]) + "\n"
 
 
 def gradient_share(results: Sequence[dict], kind: str, distance: int) -> str:
-    share = values_of(results, "share_from_first", kind=kind, distance=distance).mean()
+    share = values_of(results, "share", kind=kind, distance=distance).mean()
     return f"{share:.1e}" if share else "0"
 
 
@@ -111,17 +113,17 @@ def draw(results: Sequence[dict]) -> "Figure":
         errors = np.nan_to_num([standard_error(column) for column in columns])
         style = {"color": colour, "markersize": 4, "label": kind}
         left.errorbar(distances, [column.mean() for column in columns], errors, fmt="o-", **style)
-        columns = [values_of(results, "share_from_first", kind=kind, distance=distance) for distance in distances]
+        columns = [values_of(results, "share", kind=kind, distance=distance) for distance in distances]
         shares = np.array([column.mean() for column in columns])
         right.plot(distances, np.where(shares > 0, shares, np.nan), "o-", **style)
     left.axhline(1 / settings["symbols"], color="#999999", linestyle=":", label="chance")
-    left.set(ylabel="share of sequences right", ylim=(-0.03, 1.03))
-    right.set(ylabel="share of the gradient at the first symbol before any update", yscale="log")
+    left.set(ylabel="share of symbols copied right", ylim=(-0.03, 1.03))
+    right.set(ylabel="share of the gradient at the copied symbol before any update", yscale="log")
     for axes in (left, right):
         axes.set_xscale("log", base=2)
         axes.set_xticks(distances, [str(distance) for distance in distances])
         axes.set_xlabel("distance")
         axes.grid(True, color="#dddddd", linewidth=0.6)
     left.legend(frameon=False, fontsize=8)
-    figure.suptitle("Sec. 4: copying a symbol over a distance")
+    figure.suptitle("Sec. 4: copying symbols over a distance")
     return figure
