@@ -100,8 +100,8 @@ def draw(results: Sequence[dict]) -> "Figure":
     columns = [
         ("statistics", "variance", 1, "variance of the scores"),
         ("statistics", "entropy", 1, "entropy of the weights, nats"),
-        ("statistics", "gradient", 1, "gradient behind the softmax, norm"),
-        ("learned", "loss", 1, f"associative recall: loss after {updates} updates, nats"),
+        ("statistics", "gradient", 1, "gradient behind softmax"),
+        ("learned", "loss", 1, f"loss after {updates} updates, nats"),
         ("cost", "seconds", 1e-3, "forward and backward, ms"),
         ("cost", "bytes", 1e6, "peak memory, MB"),
     ]

@@ -118,7 +118,7 @@ def draw(results: Sequence[dict]) -> "Figure":
         right.plot(distances, np.where(shares > 0, shares, np.nan), "o-", **style)
     left.axhline(1 / settings["symbols"], color="#999999", linestyle=":", label="chance")
     left.set(ylabel="share of symbols copied right", ylim=(-0.03, 1.03))
-    right.set(ylabel="share of the gradient at the copied symbol before any update", yscale="log")
+    right.set(ylabel="share of the gradient before any update", yscale="log")
     for axes in (left, right):
         axes.set_xscale("log", base=2)
         axes.set_xticks(distances, [str(distance) for distance in distances])
