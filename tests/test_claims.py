@@ -97,6 +97,11 @@ def test_a_model_that_gives_the_right_tokens_scores_1_and_another_0(load, rng):
     for shift, share, nll in ((0, 1.0, 0.0), (1, 0.0, 60.0)):
         model = Answers((batch.tgt_out + shift) % 24)
         assert positions.scores(model, batch) == {"tokens": share, "sequences": share, "nll": pytest.approx(nll)}
+    nearly = batch.tgt_out.copy()
+    nearly[0, 2] = EOS
+    found = positions.scores(Answers(nearly), batch)
+    assert found["tokens"] == pytest.approx(1 - 1 / nearly.size)
+    assert found["sequences"] == 1 - 1 / len(nearly)
 
 
 class Answers:

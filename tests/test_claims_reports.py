@@ -119,7 +119,7 @@ def long_range_results(experiment, farthest):
         kind, distance = name.split(", ")
         right = int(distance) <= farthest[kind]
         path = kind != "convolutional" or int(distance) <= 8
-        row = {"accuracy": [1.0 if right else 0.05] * 2, "loss": [noise, 1.0], "share": 0.1 * path}
+        row = {"accuracy": [1.0 if right else 0.05, 0.5], "loss": [noise, 1.0], "share": 0.1 * path}
         return {"kind": kind, "distance": int(distance), "width": 40, "parameters": 50000, **row}
 
     return constructed(experiment, figures)
