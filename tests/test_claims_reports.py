@@ -140,6 +140,13 @@ def test_the_report_on_distances_says_what_the_accuracies_say(load):
     )
 
 
+def test_an_experiment_needs_at_least_one_seed(load, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["positions", "--seeds", "0"])
+    with pytest.raises(SystemExit, match="2"):
+        load("trials").main(load("positions").EXPERIMENT)
+    assert "--seeds: must be an integer from 1 to" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("name", ["attention_scale", "positions", "long_range"])
 def test_a_quick_run_prints_its_report_and_writes_nothing(load, name, monkeypatch, capsys, tmp_path):
     module = load(name)

@@ -23,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # benchmarks/ lies beside ex
 
 from benchmarks.common.machine import machine_facts
 from minitransformer.blas import core_count, limited_blas_threads
+from minitransformer.cli.options import at_least_one
 from minitransformer.errors import MiniTransformerError
 from minitransformer.figures import png_bytes
 from minitransformer.files import write_text
@@ -63,8 +64,10 @@ def main(experiment: Experiment) -> int:
         description=experiment.description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--quick", action="store_true", help="tiny sizes, one seed; writes nothing")
-    parser.add_argument("--seeds", type=int, default=5, help="seeds 1 to this many for each trial (default 5)")
-    parser.add_argument("--processes", type=int, default=core_count(), help="trials at a time (default: all cores)")
+    parser.add_argument("--seeds", type=at_least_one, default=5, help="seeds 1 to this many for each trial (default 5)")
+    parser.add_argument(
+        "--processes", type=at_least_one, default=core_count(), help="trials at a time (default: all cores)"
+    )
     parser.add_argument("--results", type=Path, default=RESULTS / f"{program}.jsonl", help="default results/")
     parser.add_argument("--job", nargs=2, metavar=("NAME", "SEED"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
