@@ -131,13 +131,12 @@ def test_the_report_on_distances_says_what_the_accuracies_say(load):
     direct = {"self-attention": 64, "recurrent with attention": 64}
     text = module.markdown(long_range_results(module.EXPERIMENT, farthest | direct))
     assert "convolutional 8" in text and "Where there is no path at all, at most 5% are right (chance: 6%)." in text
-    assert "paths of one step reach farthest, which agrees" in text
-    assert "reach as far" in module.markdown(
-        long_range_results(module.EXPERIMENT, farthest | direct | {"recurrent": 64})
-    )
-    assert "does not agree with sec. 4" in module.markdown(
-        long_range_results(module.EXPERIMENT, farthest | {"dilated convolutional": 64})
-    )
+    assert "reaches farther than recurrent, convolutional, dilated convolutional, restricted self-attention;" in text
+    assert "; as far as recurrent with attention: no layers with longer paths reach as far, which agrees" in text
+    text = module.markdown(long_range_results(module.EXPERIMENT, farthest | direct | {"recurrent": 64}))
+    assert "longer paths did not always prevent learning" in text
+    text = module.markdown(long_range_results(module.EXPERIMENT, farthest | {"dilated convolutional": 64}))
+    assert "less far than dilated convolutional: not as in sec. 4" in text
 
 
 def test_an_experiment_needs_at_least_one_seed(load, monkeypatch, capsys):

@@ -12,9 +12,6 @@ from minitransformer.figures.canvas import new_figure
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-DIRECT = ("self-attention", "recurrent with attention")
-"""The kinds in which a path of one step joins any two positions."""
-
 LEARNED = 0.9
 """Mean accuracy from which on a distance counts as learned."""
 
@@ -63,19 +60,25 @@ def verdict(results: Sequence[dict]) -> str:
         text += f" Where there is no path at all, at most {beyond:.0%} are right (chance: {chance:.0%})."
     if not any(farthest.values()):
         return text + " No distance was learned, so that nothing can be said of sec. 4."
-    direct = [farthest[kind] for kind in DIRECT]
-    others = [farthest[kind] for kind in kinds if kind not in DIRECT]
-    if min(direct) > max(others):
-        return text + " The layers with paths of one step reach farthest, which agrees with sec. 4."
-    if min(direct) == max(others):
+    ours, others = farthest["self-attention"], [kind for kind in kinds if kind != "self-attention"]
+    groups = {
+        "farther than": [kind for kind in others if farthest[kind] < ours],
+        "as far as": [kind for kind in others if farthest[kind] == ours],
+        "less far than": [kind for kind in others if farthest[kind] > ours],
+    }
+    compared = (f"{how} {', '.join(group)}" for how, group in groups.items() if group)
+    text += f" Self-attention reaches {'; '.join(compared)}"
+    longer_paths = [kind for kind in others if kind != "recurrent with attention"]
+    if any(farthest[kind] > ours for kind in longer_paths):
         return text + (
-            " No layers reach farther than those with paths of one step, but some with longer paths reach as far: here"
-            " their length did not prevent learning, perhaps because a few symbols are little to carry."
+            ": not as in sec. 4, perhaps because a short path helps only once a layer has learned to which position it"
+            " leads."
         )
-    return text + (
-        " Some layers with longer paths reach farther than some with paths of one step, which does not agree with sec."
-        " 4, perhaps because a short path helps only once a layer has learned to which position it leads."
-    )
+    if any(farthest[kind] == ours for kind in longer_paths):
+        return text + (
+            ": here longer paths did not always prevent learning, perhaps because a few symbols are little to carry."
+        )
+    return text + ": no layers with longer paths reach as far, which agrees with sec. 4."
 
 
 def markdown(results: Sequence[dict]) -> str:

@@ -147,6 +147,6 @@ def draw(results: Sequence[dict]) -> "Figure":
     other.plot(settings["bases"], neighbours, "s--", color=COLOURS[1], label="distance of neighbours (right axis)")
     other.set_ylabel(f"||PE(pos + 1) - PE(pos)||, d_model = {D_MODEL}")
     handles, labels = map(list.__add__, *(axes.get_legend_handles_labels() for axes in (right, other)))
-    right.legend(handles, labels, frameon=False, fontsize=8, loc="lower left")
+    right.legend(handles, labels, frameon=False, fontsize=8, loc="lower center", bbox_to_anchor=(0.5, 1))
     figure.suptitle("Sec. 3.5: positions")
     return figure

@@ -1,7 +1,8 @@
 """What the experiments on the paper's claims share: trials with several seeds, then a table and a picture of them.
 
 A trial is a short training. Each is a process of its own and its result a line of results/NAME.jsonl, so an experiment
-that was killed resumes with the trials that are missing (see sweep.py); started again when all is done, it writes the report anew.
+that was killed resumes with the trials that are missing (see sweep.py). Started again when all are done, it writes the
+report anew.
 """
 
 import argparse
