@@ -137,6 +137,8 @@ def test_the_report_on_distances_says_what_the_accuracies_say(load):
     assert "longer paths did not always prevent learning" in text
     text = module.markdown(long_range_results(module.EXPERIMENT, farthest | {"dilated convolutional": 64}))
     assert "less far than dilated convolutional: not as in sec. 4" in text
+    text = module.markdown(long_range_results(module.EXPERIMENT, dict.fromkeys(farthest, 0)))
+    assert "self-attention none. " in text and "nothing can be said of sec. 4" in text
 
 
 def test_an_experiment_needs_at_least_one_seed(load, monkeypatch, capsys):
