@@ -9,12 +9,12 @@ from small_models import small_model
 from minitransformer.nn.positions import sinusoids
 
 
-@pytest.mark.parametrize("d_model", [6, 7, 512])
-def test_sinusoids_are_those_of_the_formula(d_model):
-    table = sinusoids(3, 9, d_model)
+@pytest.mark.parametrize(("d_model", "options"), [(6, {}), (7, {}), (512, {}), (16, {"base": 50.0})])
+def test_sinusoids_are_those_of_the_formula(d_model, options):
+    table, base = sinusoids(3, 9, d_model, **options), options.get("base", 10000)
     for row, position in zip(table, range(3, 9), strict=True):
         for column, value in enumerate(row):
-            angle = position / 10000 ** ((column - column % 2) / d_model)
+            angle = position / base ** ((column - column % 2) / d_model)
             assert value == pytest.approx(math.cos(angle) if column % 2 else math.sin(angle), abs=1e-13)
 
 

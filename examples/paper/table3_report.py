@@ -89,8 +89,8 @@ def markdown(results: Sequence[dict], paper: Mapping[str, tuple]) -> str:
     for row in paper:
         if row in nll:
             lines.append(
-                f"| {row} | {len(nll[row])} | {_with_error(nll[row], 3)} | {math.exp(nll[row].mean()):.2f} | "
-                f"{paper[row][0]:.2f} | {_with_error(bleu[row], 1)} | {paper[row][1]:.1f} | "
+                f"| {row} | {len(nll[row])} | {with_error(nll[row], 3)} | {math.exp(nll[row].mean()):.2f} | "
+                f"{paper[row][0]:.2f} | {with_error(bleu[row], 1)} | {paper[row][1]:.1f} | "
                 f"{first[row]['parameters'] / 1e6:.2f} M | {first[row]['flops']:.1e} | {hours[row].mean() / 3600:.2f} |"
             )
     if "base" in nll and len(nll) > 3:
@@ -102,7 +102,8 @@ def markdown(results: Sequence[dict], paper: Mapping[str, tuple]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _with_error(values: np.ndarray, digits: int) -> str:
+def with_error(values: np.ndarray, digits: int) -> str:
+    """Mean and standard error, as ``4.92 ± 0.03``."""
     return f"{values.mean():.{digits}f} ± {standard_error(values):.{digits}f}"
 
 

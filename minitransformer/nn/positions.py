@@ -12,13 +12,13 @@ from minitransformer.nn.module import Module, Parameter
 from minitransformer.nn.randomness import DropoutMasks, Initializer, keep_mask
 
 
-def sinusoids(start: int, stop: int, d_model: int) -> np.ndarray:
-    """PE(pos, 2i) = sin(pos / 10000^(2i / d_model)),   PE(pos, 2i+1) = cos(same)      [sec. 3.5]
+def sinusoids(start: int, stop: int, d_model: int, base: float = 10000.0) -> np.ndarray:
+    """PE(pos, 2i) = sin(pos / base^(2i / d_model)),   PE(pos, 2i+1) = cos(same)      [sec. 3.5: base = 10000]
 
     Rows are positions start..stop-1: (stop - start, d_model), float64
     """
     positions = np.arange(start, stop)[:, None]  # (T, 1)
-    frequencies = 10000.0 ** (-np.arange(0, d_model, 2) / d_model)  # (ceil(d_model / 2),)
+    frequencies = base ** (-np.arange(0, d_model, 2) / d_model)  # (ceil(d_model / 2),)
     angles = positions * frequencies  # (T, ceil(d_model / 2))
     table = np.empty((stop - start, d_model))
     table[:, 0::2] = np.sin(angles)
@@ -31,6 +31,9 @@ class PositionedEmbedding(Module):
 
     ``table`` is an argument, because both embeddings and the projection may share one matrix.
     """
+
+    base = 10000.0
+    """Of the sinusoids; another one may be set before the first call."""
 
     def __init__(self, config: ModelConfig, table: Parameter, init: Initializer):
         self.table = table
@@ -67,5 +70,5 @@ class PositionedEmbedding(Module):
         if table is None or stop > len(table):
             size = max(128, 2 * stop)  # room to grow: decoding asks for one position more at each step
             xp = get_array_module(self.table.data)
-            table = self._sinusoids = xp.asarray(sinusoids(0, size, self.d_model), self.table.dtype)
+            table = self._sinusoids = xp.asarray(sinusoids(0, size, self.d_model, self.base), self.table.dtype)
         return Tensor(table[start:stop])

@@ -1,0 +1,125 @@
+"""The table and the picture of attention_scale.py."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from table3_report import standard_error, with_error
+from trials import COLOURS, compare, provenance, relation, table, values_of
+
+from minitransformer.figures.canvas import new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+PLAIN, SCALED, ADDITIVE = KINDS = ("dot product", "scaled dot product", "additive")
+
+
+def figures_of(results: Sequence[dict], name: str, kind: str, key: str) -> np.ndarray:
+    """A figure of the trials ``cost`` or ``statistics``, (seeds, number of d_k)"""
+    return np.array([each[key] for each in values_of(results, kind, name=name)])
+
+
+def best_rate(results: Sequence[dict], kind: str, d_k: int, updates: int) -> int:
+    """Which of the learning rates has the lowest mean loss over the seeds."""
+    return int(values_of(results, "loss", scores=kind, d_k=d_k, updates=updates).mean(axis=0).argmin())
+
+
+def learned(results: Sequence[dict], key: str, kind: str, d_k: int, updates: int) -> np.ndarray:
+    """Loss or accuracy at the best learning rate, one value a seed."""
+    rate = best_rate(results, kind, d_k, updates)
+    return values_of(results, key, scores=kind, d_k=d_k, updates=updates)[:, rate]
+
+
+def verdict(results: Sequence[dict]) -> str:
+    """What agrees with sec. 3.2.1 and what does not, by the losses at the smallest and the largest d_k."""
+    settings = results[0]["settings"]
+    (small, *_, large), few, many = settings["d_k"], settings["updates"][0], settings["updates"][-1]
+    plain, scaled, additive = (learned(results, "loss", kind, large, few) for kind in KINDS)
+    at_small = [learned(results, "loss", kind, small, few) for kind in (PLAIN, ADDITIVE)]
+    additive_wins, scale_helps = compare(plain, additive) > 0, compare(plain, scaled) > 0
+    claims = {
+        f"at d_k = {large} additive attention learns better than dot products without the scale": additive_wins,
+        "the scale helps there": scale_helps,
+        f"at d_k = {small} the two do not differ": compare(*at_small) == 0,
+    }
+    text = "; ".join(f"{claim}: {'yes' if holds else 'no'}" for claim, holds in claims.items())
+    text = f"Of the claims of sec. 3.2.1, by the loss after {few} updates: {text}."
+    if many > few:
+        later = relation(*(learned(results, "loss", kind, large, many) for kind in (PLAIN, SCALED)))
+        text += f" After {many} updates the loss without the scale is {later} that with it at d_k = {large}."
+    gradients = [figures_of(results, "statistics", kind, "gradient").mean(axis=0)[-1] for kind in (SCALED, PLAIN)]
+    text += (
+        f" There the softmax passes back {gradients[0] / gradients[1]:.1f} times as much of a gradient with the scale"
+    )
+    if not (additive_wins and scale_helps):
+        text += ", but Adam divides each gradient by its own size, so that small ones alone do not prevent learning"
+    return text + "."
+
+
+def markdown(results: Sequence[dict]) -> str:
+    settings = results[0]["settings"]
+    sizes = settings["d_k"]
+    lines = ["# Dot-product and additive attention at growing d_k", "", verdict(results), ""]
+    lines += [provenance("attention_scale", results), "", "Random queries and keys:", ""]
+    keys = {"variance": "variance of the scores", "entropy": "entropy of the weights, nats", "gradient": "gradient"}
+    head = ["d_k", *(f"{label}: {kind}" for label in keys.values() for kind in KINDS)]
+    columns = [figures_of(results, "statistics", kind, key) for key in keys for kind in KINDS]
+    rows = [[str(d_k), *(with_error(column[:, i], 2) for column in columns)] for i, d_k in enumerate(sizes)]
+    lines += [*table(head, rows), ""]
+    for updates in settings["updates"]:
+        lines += [
+            f"Associative recall, {settings['pairs']} pairs, after {updates} updates; loss in nats (without knowledge:"
+            f" {np.log(settings['values']):.2f}) and share of the values that are right, at the best learning rate:",
+            "",
+        ]
+        head = ["d_k", *(f"{kind}: {what}" for kind in KINDS for what in ("loss", "right", "rate"))]
+        lines += [*table(head, [recall_row(results, d_k, updates) for d_k in sizes]), ""]
+    lines += [f"Forward and backward, batch 4, {settings['positions']} queries and keys:", ""]
+    head = ["d_k", *(f"{kind}: {unit}" for unit in ("ms", "peak MB") for kind in KINDS)]
+    columns = [figures_of(results, "cost", kind, "seconds") * 1e3 for kind in KINDS]
+    columns += [figures_of(results, "cost", kind, "bytes") / 1e6 for kind in KINDS]
+    rows = [[str(d_k), *(with_error(column[:, i], 2) for column in columns)] for i, d_k in enumerate(sizes)]
+    return "\n".join([*lines, *table(head, rows)]) + "\n"
+
+
+def recall_row(results: Sequence[dict], d_k: int, updates: int) -> list[str]:
+    """d_k; then of each kind the loss, the accuracy and the learning rate"""
+    row, rates = [str(d_k)], results[0]["settings"]["learning_rates"]
+    for kind in KINDS:
+        loss, accuracy = (learned(results, key, kind, d_k, updates) for key in ("loss", "accuracy"))
+        row += [with_error(loss, 4), with_error(accuracy, 3), f"{rates[best_rate(results, kind, d_k, updates)]:g}"]
+    return row
+
+
+def draw(results: Sequence[dict]) -> "Figure":
+    """Six panels against d_k: the three statistics above; loss, time and memory below."""
+    sizes, updates = np.array(results[0]["settings"]["d_k"]), results[0]["settings"]["updates"][0]
+    figure = new_figure(12, 7)
+    panels = figure.subplots(2, 3).ravel()
+    columns = [
+        ("statistics", "variance", 1, "variance of the scores"),
+        ("statistics", "entropy", 1, "entropy of the weights, nats"),
+        ("statistics", "gradient", 1, "gradient behind softmax"),
+        ("learned", "loss", 1, f"loss after {updates} updates, nats"),
+        ("cost", "seconds", 1e-3, "forward and backward, ms"),
+        ("cost", "bytes", 1e6, "peak memory, MB"),
+    ]
+    for axes, (name, key, unit, label) in zip(panels, columns, strict=True):
+        for kind, colour in zip(KINDS, COLOURS, strict=False):
+            if name == "learned":
+                values = np.stack([learned(results, key, kind, d_k, updates) for d_k in sizes], axis=1)
+            else:
+                values = figures_of(results, name, kind, key)
+            errors = np.nan_to_num([standard_error(column) for column in (values / unit).T])
+            axes.errorbar(sizes, values.mean(axis=0) / unit, errors, fmt="o-", color=colour, markersize=4, label=kind)
+        axes.set_xscale("log", base=2)
+        if key != "entropy":
+            axes.set_yscale("log")
+        axes.set_xticks(sizes, [str(size) for size in sizes])
+        axes.set_xlabel("d_k")
+        axes.set_ylabel(label)
+        axes.grid(True, color="#dddddd", linewidth=0.6)
+    panels[0].legend(frameon=False, fontsize=8)
+    figure.suptitle("Sec. 3.2.1: attention scores at growing d_k")
+    return figure

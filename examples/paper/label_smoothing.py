@@ -1,0 +1,75 @@
+"""Sec. 5.4 measured: does label smoothing hurt perplexity and help BLEU, as the paper says?
+
+    python examples/paper/table3.py --run base D3 D4        trains what is compared here, with several seeds
+    python examples/paper/label_smoothing.py                compares what has been trained so far
+
+Row D3 of Table 3 is the base model without label smoothing; D4 has 0.2 where base has 0.1. Rows with the same seed
+begin with the same weights and see the same batches, so the differences are taken seed by seed.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from sweep import fail, read_results
+from table3 import PAPER, RESULTS
+from table3_report import with_error
+from trials import compare, table
+
+from minitransformer.errors import ConfigError, MiniTransformerError
+
+WITHOUT, SMOOTHED = "D3", {"base": 0.1, "D4": 0.2}
+
+
+def differences(results: Sequence[dict], row: str, key: str) -> np.ndarray:
+    """``key`` of the row minus that of D3, for each seed that both have."""
+    values = {name: {each["seed"]: each[key] for each in results if each["name"] == name} for name in (row, WITHOUT)}
+    seeds = sorted(values[row].keys() & values[WITHOUT].keys())
+    return np.array([values[row][seed] - values[WITHOUT][seed] for seed in seeds])
+
+
+def verdict(name: str, values: np.ndarray) -> str:
+    """How label smoothing changes what is called ``name``; in the paper it raises perplexity and BLEU alike."""
+    sign = compare(values, np.zeros(len(values)))
+    if sign == 0:
+        return f"{name} does not differ by more than twice the standard error (in the paper it is higher)"
+    return f"{name} is {'higher, which agrees' if sign > 0 else 'lower, which does not agree'} with the paper"
+
+
+def report(results: Sequence[dict]) -> str:
+    """The sentence and the table.
+
+    Raises:
+        ConfigError: no seed of base or D4 has one of D3 beside it.
+    """
+    rows = [row for row in SMOOTHED if len(differences(results, row, "nll"))]
+    if not rows:
+        raise ConfigError(
+            "results must hold base and D3 with the same seed, got none; train them with `table3.py --run base D3`"
+        )
+    said, body = [], []
+    for row in rows:
+        nll, bleu = (differences(results, row, key) for key in ("nll", "bleu"))
+        said.append(f"With {SMOOTHED[row]}, {verdict('perplexity', nll)}, and {verdict('BLEU', bleu)}.")
+        paper_nll, paper_bleu = np.log(PAPER[row][0] / PAPER[WITHOUT][0]), PAPER[row][1] - PAPER[WITHOUT][1]
+        measured = [str(len(nll)), with_error(nll, 3), f"{paper_nll:.3f}", with_error(bleu, 2), f"{paper_bleu:.1f}"]
+        body.append([f"{SMOOTHED[row]} ({row}) minus 0 ({WITHOUT})", *measured])
+    head = ["label smoothing", "seeds", "log-perplexity, nats", "paper's", "BLEU", "paper's"]
+    lines = ["# Label smoothing", "", " ".join(said), "", *table(head, body)]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", type=Path, default=RESULTS, help="of table3.py (default results/table3.jsonl)")
+    try:
+        print(report(read_results(parser.parse_args().results)), end="")
+    except MiniTransformerError as error:
+        return fail("label_smoothing", error)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,132 @@
+"""The table and the picture of long_range.py."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from table3_report import standard_error, with_error
+from trials import COLOURS, provenance, table, values_of
+
+from minitransformer.figures.canvas import new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+LEARNED = 0.9
+"""Mean accuracy from which on a distance counts as learned."""
+
+
+def learned(results: Sequence[dict], key: str, kind: str, distance: int) -> np.ndarray:
+    """Accuracy or loss at the learning rate with the lowest mean loss, one value a seed."""
+    rate = values_of(results, "loss", kind=kind, distance=distance).mean(axis=0).argmin()
+    return values_of(results, key, kind=kind, distance=distance)[:, rate]
+
+
+def reach(results: Sequence[dict], kind: str) -> int:
+    """The largest of the distances over which there is a path, by the gradient, or 0."""
+    distances = results[0]["settings"]["distances"]
+    return max([d for d in distances if values_of(results, "share", kind=kind, distance=d).max() > 0] + [0])
+
+
+def farthest_learned(results: Sequence[dict], kind: str) -> int:
+    """The distance up to which all of the distances were learned, or 0."""
+    farthest = 0
+    for distance in results[0]["settings"]["distances"]:
+        if learned(results, "accuracy", kind, distance).mean() < LEARNED:
+            break
+        farthest = distance
+    return farthest
+
+
+def verdict(results: Sequence[dict]) -> str:
+    """What agrees with sec. 4 and what does not."""
+    settings = results[0]["settings"]
+    kinds, last = settings["kinds"], settings["distances"][-1]
+    farthest = {kind: farthest_learned(results, kind) for kind in kinds}
+    listed = ", ".join(f"{kind} {farthest[kind] or 'none'}" for kind in kinds)
+    cut_off = [kind for kind in kinds if reach(results, kind) < last]
+    text = (
+        f"The distances, of {settings['distances'][0]} to {last}, up to which {LEARNED:.0%} of the symbols or more are"
+        f" copied right: {listed}."
+    )
+    if cut_off:
+        beyond = max(
+            learned(results, "accuracy", kind, distance).mean()
+            for kind in cut_off
+            for distance in settings["distances"]
+            if distance > reach(results, kind)
+        )
+        chance = 1 / settings["symbols"]
+        text += f" Where there is no path at all, at most {beyond:.0%} are right (chance: {chance:.0%})."
+    if not any(farthest.values()):
+        return text + " No distance was learned, so that nothing can be said of sec. 4."
+    ours, others = farthest["self-attention"], [kind for kind in kinds if kind != "self-attention"]
+    groups = {
+        "farther than": [kind for kind in others if farthest[kind] < ours],
+        "as far as": [kind for kind in others if farthest[kind] == ours],
+        "less far than": [kind for kind in others if farthest[kind] > ours],
+    }
+    compared = (f"{how} {', '.join(group)}" for how, group in groups.items() if group)
+    text += f" Self-attention reaches {'; '.join(compared)}"
+    longer_paths = [kind for kind in others if kind != "recurrent with attention"]
+    if any(farthest[kind] > ours for kind in longer_paths):
+        return text + (
+            ": not as in sec. 4, perhaps because a short path helps only once a layer has learned to which position it"
+            " leads."
+        )
+    if any(farthest[kind] == ours for kind in longer_paths):
+        return text + (
+            ": here longer paths did not always prevent learning, perhaps because a few symbols are little to carry."
+        )
+    return text + ": no layers with longer paths reach as far, which agrees with sec. 4."
+
+
+def markdown(results: Sequence[dict]) -> str:
+    settings = results[0]["settings"]
+    distances, kinds = settings["distances"], list(settings["kinds"])
+    short = {key: value for key, value in settings.items() if key != "kinds"}
+    lines = ["# Copying over a distance", "", verdict(results), ""]
+    lines += [provenance("long_range", [result | {"settings": short} for result in results]), ""]
+    lines += ["Share of the symbols that are copied right, against the distance:", ""]
+    head = ["layers", "width", "parameters", *map(str, distances)]
+    rows = []
+    for kind in kinds:
+        one = next(result for result in results if result["kind"] == kind)
+        shape = ", ".join(f"{key} {value}" for key, value in settings["kinds"][kind].items() if key != "kind")
+        accuracies = [with_error(learned(results, "accuracy", kind, distance), 2) for distance in distances]
+        rows.append([f"{kind} ({shape})", str(one["width"]), f"{one['parameters']:,}", *accuracies])
+    lines += [*table(head, rows), ""]
+    lines += ["Share of the gradient that arrives at the copied symbol before any update; 0: there is no path:", ""]
+    rows = [[kind, *(gradient_share(results, kind, distance) for distance in distances)] for kind in kinds]
+    return "\n".join([*lines, *table(["layers", *map(str, distances)], rows)]) + "\n"
+
+
+def gradient_share(results: Sequence[dict], kind: str, distance: int) -> str:
+    share = values_of(results, "share", kind=kind, distance=distance).mean()
+    return f"{share:.1e}" if share else "0"
+
+
+def draw(results: Sequence[dict]) -> "Figure":
+    """Accuracy and the share of the gradient against the distance; where there is no path, the second line ends."""
+    settings, figure = results[0]["settings"], new_figure(12, 4.8)
+    left, right = figure.subplots(1, 2)
+    distances = settings["distances"]
+    for kind, colour in zip(settings["kinds"], COLOURS, strict=False):
+        columns = [learned(results, "accuracy", kind, distance) for distance in distances]
+        errors = np.nan_to_num([standard_error(column) for column in columns])
+        style = {"color": colour, "markersize": 4, "label": kind}
+        left.errorbar(distances, [column.mean() for column in columns], errors, fmt="o-", **style)
+        columns = [values_of(results, "share", kind=kind, distance=distance) for distance in distances]
+        shares = np.array([column.mean() for column in columns])
+        right.plot(distances, np.where(shares > 0, shares, np.nan), "o-", **style)
+    left.axhline(1 / settings["symbols"], color="#999999", linestyle=":", label="chance")
+    left.set(ylabel="share of symbols copied right", ylim=(-0.03, 1.03))
+    right.set(ylabel="share of the gradient before any update", yscale="log")
+    for axes in (left, right):
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(distances, [str(distance) for distance in distances])
+        axes.set_xlabel("distance")
+        axes.grid(True, color="#dddddd", linewidth=0.6)
+    left.legend(frameon=False, fontsize=8)
+    figure.suptitle("Sec. 4: copying symbols over a distance")
+    return figure

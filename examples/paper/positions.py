@@ -1,0 +1,97 @@
+"""Sec. 3.5 measured: sinusoids against learned positions beyond the training length, and why 10000.
+
+    python examples/paper/positions.py            about 10 minutes on two cores; into results/positions.*
+    python examples/paper/positions.py --quick    small sizes; writes nothing
+
+A Transformer learns to copy sequences up to a length and is tested on longer ones, which it has never seen: with
+learned positions, and with sinusoids PE(pos, 2i) = sin(pos / base^(2i / d_model)) of several bases. The paper's base is
+10000. Of each base, also the distances between the vectors of the positions themselves.
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+from positions_report import draw, markdown
+from trials import Experiment, learn, main
+
+from minitransformer.autograd import no_grad
+from minitransformer.config import UNK, ModelConfig
+from minitransformer.models import Transformer
+from minitransformer.text import Batch, pad_batch
+
+FIRST_SYMBOL = UNK + 1  # the ids before it are PAD, BOS, EOS and UNK
+SETTINGS = {
+    "bases": [10, 100, 1_000, 10_000, 100_000, 1_000_000],
+    "longest": 16,
+    "tested": [4, 8, 12, 16, 17, 18, 20, 24, 32],
+    "symbols": 20,
+    "n_layers": 2,
+    "d_model": 64,
+    "d_ff": 128,
+    "n_heads": 4,
+    "batch": 32,
+    "updates": 2000,
+    "peak_rate": 0.004,
+}
+"""longest: training sequences have 1 to so many symbols   tested: lengths of test sequences"""
+QUICK = {"bases": [10, 10_000], "longest": 4, "tested": [4, 6], "n_layers": 1, "d_model": 16, "updates": 5}
+
+
+def draw_copy(rng: np.random.Generator, length: int, settings: dict, size: int | None = None) -> Batch:
+    """Sequences of one length to be copied."""
+    shape = size or settings["batch"], length
+    sequences = rng.integers(FIRST_SYMBOL, FIRST_SYMBOL + settings["symbols"], shape).tolist()
+    return pad_batch(sequences, sequences)
+
+
+def new_model(base: int | None, seed: int, settings: dict) -> Transformer:
+    """A small Transformer with sinusoids of this base, or with learned positions if it is None."""
+    shape = {key: settings[key] for key in ("n_layers", "d_model", "d_ff", "n_heads")}
+    positions = {"positions": "learned", "max_positions": max(settings["tested"]) + 1} if base is None else {}
+    vocab_size = FIRST_SYMBOL + settings["symbols"]
+    config = ModelConfig(vocab_size=vocab_size, p_drop=0.0, label_smoothing=0.0, **shape, **positions)
+    model = Transformer(config, seed=seed)
+    if base is not None:
+        model.src_embedding.base = model.tgt_embedding.base = float(base)
+    return model
+
+
+def scores(model: Transformer, batch: Batch) -> dict[str, float]:
+    """Shares of tokens and of whole sequences that are right, EOS included, and nats per token, given the right prefix.
+
+    A sequence counts as a whole where greedy search would produce it: each token is right after the right ones.
+    """
+    with no_grad():
+        right = model(batch.src, batch.tgt_in).data.argmax(axis=-1) == batch.tgt_out
+        _, nll = model.loss(batch)
+    return {
+        "tokens": float(right.mean()),
+        "sequences": float(right.all(axis=1).mean()),
+        "nll": nll.item() / batch.n_tgt_tokens,
+    }
+
+
+def trial(name: str, seed: int, settings: dict) -> dict:
+    """The `scores` at each tested length, of the model called ``name`` after learning."""
+    base = None if name == "learned" else int(name.removeprefix("base "))
+    model, rng = new_model(base, seed, settings), np.random.default_rng((seed, 1))
+
+    def forward_backward() -> None:
+        batch = draw_copy(rng, int(rng.integers(1, settings["longest"] + 1)), settings)
+        loss, _ = model.loss(batch)
+        loss.backward(1 / batch.n_tgt_tokens)
+
+    learn(model.parameters, forward_backward, settings["updates"], settings["peak_rate"])
+    tests = [scores(model, draw_copy(rng, length, settings, size=200)) for length in settings["tested"]]
+    return {"base": base, **{key: [each[key] for each in tests] for key in tests[0]}}
+
+
+def names(settings: dict) -> list[str]:
+    return ["learned", *(f"base {base}" for base in settings["bases"])]
+
+
+EXPERIMENT = Experiment(Path(__file__), __doc__, SETTINGS, QUICK, names, trial, markdown, draw)
+
+if __name__ == "__main__":
+    sys.exit(main(EXPERIMENT))

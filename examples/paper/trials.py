@@ -1,0 +1,173 @@
+"""What the experiments on the paper's claims share: trials with several seeds, then a table and a picture of them.
+
+A trial is a short training. Each is a process of its own and its result a line of results/NAME.jsonl, so an experiment
+that was killed resumes with the trials that are missing (see sweep.py). Started again when all are done, it writes the
+report anew.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from sweep import Job, check_settings, fail, read_results, run_sweep
+from table3_report import standard_error
+from tqdm import tqdm
+
+sys.path.insert(0, str(Path(__file__).parents[2]))  # benchmarks/ lies beside examples/
+
+from benchmarks.common.machine import machine_facts
+from minitransformer.blas import core_count, limited_blas_threads
+from minitransformer.cli.options import at_least_one
+from minitransformer.errors import MiniTransformerError
+from minitransformer.figures import png_bytes
+from minitransformer.files import write_text
+from minitransformer.nn import ParameterVector
+from minitransformer.optim import Adam, clip_gradient_norm, learning_rate
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+RESULTS = Path(__file__).parent / "results"
+COLOURS = ("#d55e00", "#0072b2", "#009e73", "#cc79a7", "#000000", "#e69f00", "#56b4e9")
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What `main` runs.
+
+    program: its file, after which its results are named   description: for ``--help``
+    settings: of the trials, JSON   quick: those that ``--quick`` replaces
+    names: of the trials that these settings ask for   trial: (name, seed, settings) to what it measured, JSON
+    markdown, draw: the table and the picture of the results
+    """
+
+    program: Path
+    description: str
+    settings: dict
+    quick: dict
+    names: Callable[[dict], list[str]]
+    trial: Callable[[str, int, dict], dict]
+    markdown: Callable[[Sequence[dict]], str]
+    draw: Callable[[Sequence[dict]], "Figure"]
+
+
+def main(experiment: Experiment) -> int:
+    """The command of an experiment; its exit code."""
+    program = experiment.program.stem
+    parser = argparse.ArgumentParser(
+        description=experiment.description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="tiny sizes, one seed; writes nothing")
+    parser.add_argument("--seeds", type=at_least_one, default=5, help="seeds 1 to this many for each trial (default 5)")
+    parser.add_argument(
+        "--processes", type=at_least_one, default=core_count(), help="trials at a time (default: all cores)"
+    )
+    parser.add_argument("--results", type=Path, default=RESULTS / f"{program}.jsonl", help="default results/")
+    parser.add_argument("--job", nargs=2, metavar=("NAME", "SEED"), help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    try:
+        if arguments.job:
+            print(json.dumps(measure(experiment, arguments.job[0], int(arguments.job[1]), experiment.settings)))
+        elif arguments.quick:
+            settings = experiment.settings | experiment.quick
+            bar = tqdm(experiment.names(settings), desc="trials", unit="trial")
+            print(experiment.markdown([measure(experiment, name, 1, settings) for name in bar]), end="")
+        else:
+            run(experiment, arguments)
+    except MiniTransformerError as error:
+        return fail(program, error)
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def measure(experiment: Experiment, name: str, seed: int, settings: dict) -> dict:
+    """One trial, on one core, with where and how it was measured."""
+    began = time.perf_counter()
+    with limited_blas_threads(1):
+        figures = experiment.trial(name, seed, settings)
+    took = {"seconds_in_all": round(time.perf_counter() - began, 2)}
+    return {"name": name, "seed": seed, **figures, **took, "settings": settings, "machine": this_machine()}
+
+
+@cache
+def this_machine() -> dict:
+    """`machine_facts`, asked for once: it starts processes."""
+    return machine_facts()
+
+
+def run(experiment: Experiment, arguments: argparse.Namespace) -> None:
+    """The trials that have no result yet, then the report of all."""
+    check_settings(arguments.results, experiment.settings)
+    folder = Path("runs/paper") / experiment.program.stem
+    jobs = [
+        Job(
+            name,
+            seed,
+            [sys.executable, str(experiment.program), "--job", name, str(seed)],
+            folder / f"{name}-{seed}.log".replace(" ", "-"),
+        )
+        for seed in range(1, arguments.seeds + 1)
+        for name in experiment.names(experiment.settings)
+    ]
+    run_sweep(jobs, arguments.results, arguments.processes)
+    results = read_results(arguments.results)
+    text = experiment.markdown(results)
+    write_text(arguments.results.with_suffix(".md"), text)
+    arguments.results.with_suffix(".png").write_bytes(png_bytes(experiment.draw(results)))
+    print(text, end="")
+
+
+def learn(parameters: ParameterVector, forward_backward: Callable[[], None], updates: int, peak_rate: float) -> None:
+    """Adam under eq. 3, with a tenth of the updates as warm-up and gradients clipped to norm 1.
+
+    forward_backward: of the next batch   peak_rate: the learning rate at the end of the warm-up, the highest
+    """
+    adam, warmup = Adam(parameters), max(updates // 10, 1)
+    for update in range(1, updates + 1):
+        parameters.zero_grad()
+        forward_backward()
+        clip_gradient_norm(parameters.grad, 1.0)
+        adam.step(learning_rate(update, d_model=1, warmup_steps=warmup, scale=peak_rate * warmup**0.5))
+
+
+def values_of(results: Sequence[dict], key: str, **chosen: object) -> np.ndarray:
+    """``key`` of the results whose other keys have the chosen values, one row a seed."""
+    rows = [result for result in results if all(result.get(name) == value for name, value in chosen.items())]
+    return np.array([result[key] for result in sorted(rows, key=lambda result: result["seed"])])
+
+
+def compare(a: np.ndarray, b: np.ndarray) -> int:
+    """1 if the mean of a is above that of b by more than twice the standard error of the difference, -1 if below, or 0:
+    also for a single seed, which has no standard error."""
+    difference, error = a.mean() - b.mean(), np.hypot(standard_error(a), standard_error(b))
+    return int(np.sign(difference)) if abs(difference) > 2 * error else 0
+
+
+def relation(a: np.ndarray, b: np.ndarray) -> str:
+    """`compare` in words."""
+    return {1: "higher than", -1: "lower than", 0: "not distinguishable from"}[compare(a, b)]
+
+
+def provenance(program: str, results: Sequence[dict]) -> str:
+    """The command, settings, seeds, machine and commits of the results, a paragraph."""
+    settings = ", ".join(f"{key} {value}" for key, value in results[0]["settings"].items())
+    seeds = sorted({result["seed"] for result in results})
+    facts = [result["machine"] for result in results]
+    processors, commits = (", ".join(sorted({each[key] for each in facts})) for key in ("processor", "commit"))
+    return (
+        f"`python examples/paper/{program}.py`, seeds {', '.join(map(str, seeds))}; ± is the standard error over seeds."
+        f" Settings: {settings}. {processors}, one core for each trial, NumPy {facts[0]['NumPy']}, commit {commits}."
+    )
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a Markdown table."""
+    return [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)]
