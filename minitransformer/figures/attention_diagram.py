@@ -60,13 +60,13 @@ def _draw_all_heads(diagram: Diagram, h: int, w_q: tuple, w_kv: tuple, w_o: tupl
     d, d_k, d_v = w_q[0], w_q[1] // h, w_o[0] // h
     diagram.text(7.1, 5.25, "Multi-Head Attention", 11, weight="bold")
     projections = (
-        (5.6, "Q", "T", f"w_q {w_q}", d_k),
+        (5.5, "Q", "T", f"w_q {w_q}", d_k),
         (7.1, "K", "S", f"left {h * d_k} of w_kv {w_kv}", d_k),
-        (8.6, "V", "S", f"right {h * d_v} of the same", d_v),
+        (8.7, "V", "S", f"right {h * d_v} of the same", d_v),
     )
     for x, letter, length, weights, width in projections:
         _input(diagram, x, letter, f"(B, {length}, {d})")
-        y = _box(diagram, x, START, 1.38, f"Linear\n{weights}", "output", f"(B, {h}, {length}, {width})")
+        y = _box(diagram, x, START, 1.5, f"Linear\n{weights}", "output", f"(B, {h}, {length}, {width})")
     for shift in (0.2, 0.1):
         diagram.box(4.8 + shift, y + shift, 4.6, BOX, COLOURS["attention"])
     diagram.text(9.55, y + 0.72, f"h = {h}", 9, "left")
