@@ -26,9 +26,12 @@ GAP = 2.6
 
 def head_colours(n_heads: int) -> list[str]:
     """``#rrggbb`` for each head: neighbouring heads differ by the golden ratio of the circle of hues."""
-    hues = [(0.58 + 0.618034 * head) % 1 for head in range(n_heads)]
-    colours = [colorsys.hls_to_rgb(hue, 0.42, 0.75) for hue in hues]
-    return ["#" + "".join(f"{round(255 * part):02x}" for part in colour) for colour in colours]
+    colours = []
+    for head in range(n_heads):
+        rgb = np.array(colorsys.hls_to_rgb((0.58 + 0.618034 * head) % 1, 0.42, 0.75))
+        too_dark = max(0.0, 0.25 - rgb @ (0.21, 0.72, 0.07))  # blue, which would be lost on a dark page
+        colours.append("#" + "".join(f"{round(255 * part):02x}" for part in rgb + too_dark * (1 - rgb)))
+    return colours
 
 
 def draw_attention_lines(
