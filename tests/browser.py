@@ -13,7 +13,7 @@ import pytest
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 OPTIONS = "--headless --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run --remote-debugging-pipe".split()
-PATIENCE = 60
+TIMEOUT = 60
 """Seconds after which an answer is missed."""
 
 
@@ -76,7 +76,7 @@ class Browser:
 
     def _receive(self) -> dict:
         while b"\0" not in self._received:
-            ready, _, _ = select.select([self._read], [], [], PATIENCE)
+            ready, _, _ = select.select([self._read], [], [], TIMEOUT)
             data = os.read(self._read, 1 << 20) if ready else b""
             assert data, "the browser gave no answer"
             self._received += data

@@ -4,6 +4,7 @@ import base64
 import io
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -83,7 +84,7 @@ def test_the_weights_in_the_page_are_those_of_the_model(tmp_path):
 
 
 def test_no_subword_ends_the_script_or_begins_an_element(kinds):
-    plain = made({name: each._replace(keys=["a"] * len(each.keys)) for name, each in kinds.items()})
+    plain = made({name: replace(each, keys=["a"] * len(each.keys)) for name, each in kinds.items()})
     page = Page(made(kinds, title="</title><b>"))
     assert page.tags == Page(plain).tags
     assert page.data["kinds"]["cross"]["keys"] == ODD and page.data["title"] == "</title><b>"
@@ -96,7 +97,7 @@ def test_the_page_has_no_address_in_it(kinds):
 def test_a_page_of_too_many_weights_or_an_unknown_head_is_refused(kinds):
     with pytest.raises(DataError, match="head must be from 1 to 3, got 4"):
         made(kinds, heads=[4])
-    large = kinds["cross"]._replace(layers={2: np.broadcast_to(np.float32(0), (80, 4, 20_000))})
+    large = replace(kinds["cross"], layers={2: np.broadcast_to(np.float32(0), (80, 4, 20_000))})
     with pytest.raises(DataError, match="at most 4,000,000 weights, got 6,400,000"):
         made({"cross": large})
 

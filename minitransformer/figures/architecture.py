@@ -51,7 +51,7 @@ def columns_of(config: ModelConfig, shapes: Shapes) -> list[Column]:
         ConfigError: the model is of a kind that cannot be drawn.
     """
     if config.kind not in COLUMNS:
-        raise ConfigError(f"architecture: model.kind must be {', '.join(COLUMNS)}, got {quoted(config.kind, 60)}")
+        raise ConfigError(f"plot architecture: model.kind must be {', '.join(COLUMNS)}, got {quoted(config.kind, 60)}")
     return COLUMNS[config.kind](config, shapes)
 
 
@@ -96,9 +96,8 @@ def _recurrent(config: ModelConfig, shapes: Shapes) -> list[Column]:
     )
     decoder = [Block("GRU", "recurrent", "starts in the encoder's last state", _own(shapes, "decoder.layers.0"))]
     combined = Block("Linear and tanh", "feed_forward", "of context and state", _own(shapes, "decoder.w_c"))
-    inputs = Block("Input Embedding", "embedding", f"times sqrt({d})", _own(shapes, "embedding"))
-    note = f"times sqrt({d})" + _shared(config, "; ")
-    outputs = Block("Output Embedding", "embedding", note, _own(shapes, "tgt_embedding"))
+    inputs, _ = _embedding(config, shapes, "Input Embedding", "embedding", "", "")
+    outputs, _ = _embedding(config, shapes, "Output Embedding", "tgt_embedding", "", "")
     return [
         Column("inputs (B, S)", [inputs, Layers(n, encoder)], f"(B, S, {d})"),
         Column(
@@ -112,34 +111,30 @@ def _recurrent(config: ModelConfig, shapes: Shapes) -> list[Column]:
 COLUMNS = {"transformer": _transformer, "language_model": _language_model, "recurrent": _recurrent}
 
 
-def _shared(config: ModelConfig, before: str = "") -> str:
-    tied = config.tie_embeddings or config.kind == "language_model"
-    return f"{before}the same matrix as the input embedding" if tied else ""
+SHARED = "the same matrix as the input embedding"
 
 
 def _embedding(config: ModelConfig, shapes: Shapes, title: str, table: str, learned: str, length: str) -> list[Block]:
     own, positions = _own(shapes, table), _own(shapes, learned)
-    note = f"times sqrt({config.d_model})" + ("" if own else _shared(config, "; "))
     kind = "learned" if positions else f"sinusoids ({length}, {config.d_model})"
     return [
-        Block(title, "embedding", note, own),
+        Block(title, "embedding", f"times sqrt({config.d_model})" + ("" if own else f"; {SHARED}"), own),
         Block("Positional Encoding", "position", f"added; {kind}", positions),
     ]
 
 
 def _output(config: ModelConfig, shapes: Shapes) -> list[Block]:
     own = _own(shapes, "projection")
-    note = ("" if own else _shared(config) + ", ") + f"transposed ({config.d_model}, {config.vocab_size})"
+    note = ("" if own else f"{SHARED}, ") + f"transposed ({config.d_model}, {config.vocab_size})"
     return [Block("Linear", "output", note, own), Block("Softmax", "softmax")]
 
 
 def _stack(config: ModelConfig, shapes: Shapes, path: str, sublayers: Sequence[str]) -> list[Block | Layers]:
     """N layers, and the norm after them if there is one."""
-    layers = [_own(shapes, f"{path}.layers.{number}") for number in range(config.n_layers)]
-    found: list[Block | Layers] = []
-    if layers:
-        blocks = [block for name in sublayers for block in _sublayer(config, layers[0], f"{path}.layers.0", name)]
-        found.append(Layers(len(layers), blocks))
+    first, found = _own(shapes, f"{path}.layers.0"), []
+    if first:
+        blocks = [block for name in sublayers for block in _sublayer(config, first, f"{path}.layers.0", name)]
+        found.append(Layers(config.n_layers, blocks))
     if norm := _own(shapes, f"{path}.final_norm"):
         found.append(Block("Norm", "norm", "", norm))
     return found

@@ -27,7 +27,7 @@ def draw_multi_head_attention(config: ModelConfig, shapes: Shapes) -> "Figure":
     name = next((name.removesuffix(".w_q") for name in shapes if name.endswith("attention.w_q")), None)
     if name is None:
         raise ConfigError(
-            "architecture: the model must have multi-head attention for Figure 2, "
+            "plot architecture: the model must have multi-head attention for Figure 2, "
             f"got model.kind {config.kind} with {config.n_layers} layers"
         )
     diagram = Diagram(10.0, 5.5)

@@ -4,8 +4,8 @@ import base64
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,8 @@ MAX_WEIGHTS = 4_000_000
 """Weights on a page, a byte each: more would make a file of many megabytes."""
 
 
-class Attentions(NamedTuple):
+@dataclass(frozen=True)
+class Attentions:
     """The attentions of one kind, such as the decoder's self-attention, and what attends to what.
 
     layers: the weights of each layer that has such an attention, (H, Tq, Tk), by its number, counted from 1
@@ -59,7 +60,7 @@ def attention_page(
         "kind": kind,
         "layer": str(layer),
         "heads": [head - 1 for head in heads],
-        "kinds": {name: each._asdict() | {"layers": _rounded(each.layers)} for name, each in kinds.items()},
+        "kinds": {name: vars(each) | {"layers": _rounded(each.layers)} for name, each in kinds.items()},
     }
     template = TEMPLATE.read_text(encoding="utf-8")
     script = template.rpartition("<script>")[2].partition("</script>")[0]
