@@ -171,7 +171,7 @@ def test_a_batch_is_learned_by_heart(attention, rng):
 
 @every_attention
 def test_flops_are_six_for_each_weight_and_position_and_those_of_attention(attention):
-    config, S, T = recurrent_config(attention=attention, d_model=16), 5, 7
+    config, S, T = recurrent_config(attention=attention, d_model=10), 5, 7
     weights = {
         name: math.prod(shape) for name, shape in RecurrentModel.parameter_shapes(config).items() if len(shape) == 2
     }

@@ -19,6 +19,7 @@ from searches import (
 )
 
 from minitransformer.config import BOS, EOS, PAD
+from minitransformer.errors import ShapeError
 from minitransformer.generation import beam_search, greedy_search, length_penalty
 
 
@@ -88,6 +89,37 @@ def test_early_stop_never_changes_the_answer_and_saves_work(n_best, alpha, rng):
         assert found[True] == found[False]
     if alpha < 2.0 and n_best < 4:  # four need an empty beam; a high alpha lets long outputs win
         assert rows[True] < rows[False]
+
+
+def test_search_goes_on_while_the_last_of_the_n_best_may_change():
+    """After two steps three outputs have ended, and the third, B with 0.05, is not the answer: B A has 0.09."""
+    (a, b), table = (4, 5), np.full((V, V), -1e9)
+    table[BOS, [EOS, a, b]] = np.log([0.5, 0.3, 0.2])
+    table[a, [EOS, b]], table[b, [EOS, a]] = np.log([0.6, 0.4]), np.log([0.25, 0.75])
+    (found,) = beam_search(ChainModel(table), random_sources(0, (2,)), beam_size=6, n_best=3, alpha=0.0)
+    assert [h.ids for h in found] == [[], [a], [b, a]]
+    np.testing.assert_allclose(np.exp([h.score for h in found]), [0.5, 0.18, 0.09])
+
+
+@pytest.mark.parametrize("beam_size", [1, 2, 5])
+def test_a_beam_holds_no_more_hypotheses_than_its_size(beam_size):
+    """Of two sentences whose outputs never end."""
+    model = ChainModel(np.where(np.arange(9) == EOS, -1e9, np.zeros((9, 9))))
+    beam_search(model, random_sources(0, (2, 2), 9), beam_size=beam_size, max_extra=1)
+    assert model.steps == [2, 2 * beam_size, 2 * beam_size]
+
+
+def test_every_source_token_but_eos_allows_an_output_token():
+    endless = ChainModel(np.where(np.arange(V) == 4, 0.0, -1e9) * np.ones((V, 1)))
+    for found in both_searches(endless, np.array([[BOS, 4, EOS, PAD]]), max_extra=0):
+        assert found[0].ids == [4, 4]
+
+
+@pytest.mark.parametrize("search", [beam_search, greedy_search])
+def test_a_batch_of_sources_has_two_axes(search):
+    for src in (random_sources(0)[0], random_sources(0)[None]):
+        with pytest.raises(ShapeError, match="src_ids must be"):
+            search(ChainModel(np.zeros((V, V))), src)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

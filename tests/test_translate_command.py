@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -168,7 +169,20 @@ def test_a_line_of_megabytes_is_refused_without_encoding_all_of_it(checkpoint, m
     monkeypatch.setattr(Tokenizer, "encode", lambda self, line: lengths.append(len(line)) or encode(self, line))
     with pytest.raises(ShapeError, match="line 2 must have at most 1024 tokens .* got at least"):
         translate_lines(model, tokenizer, ["a cat", "dog " * 1_000_000], SEARCH)
-    assert max(lengths) < 100_000
+    assert max(lengths) <= 1025 * tokenizer.longest_symbol  # enough for one token too many
+
+
+@pytest.mark.parametrize(
+    ("max_positions", "max_input_length", "longest"), [(10, 30, 9), (10, 10, 9), (11, 10, 10), (40, 10, 10)]
+)
+def test_the_longest_line_fits_both_the_positions_and_the_limit(checkpoint, max_positions, max_input_length, longest):
+    """EOS takes a position, and the limit does not count it."""
+    tokenizer = Tokenizer.train(LINES * 3, 40, mode="words")
+    model = sharp_model(3, vocab_size=tokenizer.vocab_size, positions="learned", max_positions=max_positions)
+    config = TranslationConfig(beam_size=1, max_extra=0, max_input_length=max_input_length)
+    assert translate_lines(model, tokenizer, ["a " * longest], config)
+    with pytest.raises(ShapeError, match=f"translate: line 1 must have at most {longest} tokens"):
+        translate_lines(model, tokenizer, ["a " * (longest + 1)], config)
 
 
 def test_spaces_do_not_make_a_line_too_long(checkpoint):
@@ -176,6 +190,8 @@ def test_spaces_do_not_make_a_line_too_long(checkpoint):
     model = sharp_model(3, vocab_size=tokenizer.vocab_size)
     plain, spaced = translate_lines(model, tokenizer, ["a cat", "a" + " " * 1_000_000 + "cat"], SEARCH)
     assert plain == spaced
+    with pytest.raises(ShapeError, match="line 1 must have at most 1 tokens"):
+        translate_lines(model, tokenizer, ["a" + " " * 1_000_000 + "cat"], replace(SEARCH, max_input_length=1))
 
 
 @pytest.mark.parametrize("scores", [1, 300, 10_000])
@@ -188,7 +204,7 @@ def test_batches_keep_to_their_budget_of_attention_scores(checkpoint, monkeypatc
     assert len(translate_lines(model, tokenizer, LINES * 5, config)) == 35
     assert sum(n for n, _ in shapes) == 25  # all lines but the empty ones
     assert all(n == 1 or n * length**2 <= scores for n, length in shapes)
-    assert scores < 300 or any(n > 1 for n, _ in shapes)
+    assert all((n + 1) * length**2 > scores for n, length in shapes[:-1])  # but no more batches than that needs
 
 
 def test_a_byte_order_mark_on_standard_input_is_no_text(translated):

@@ -73,6 +73,17 @@ def test_there_may_be_no_ids_at_all():
     assert functions.embedding(ones(5, 2), ids=np.zeros((0, 3), int)).shape == (0, 3, 2)
 
 
+@pytest.mark.parametrize("shape", [(0, 4), (0, 3, 4), (3, 0, 4)], ids=str)
+def test_of_no_vectors_there_are_no_norms(shape):
+    assert functions.layer_norm(ones(*shape), ones(4), ones(4)).shape == shape
+    assert functions.residual_dropout_norm(ones(*shape), ones(*shape), ones(4), ones(4)).shape == shape
+
+
+@pytest.mark.parametrize("shape", [(0, 3, 4), (0, 2, 3, 4), (2, 0, 3, 4)], ids=str)
+def test_attention_of_no_sentences_or_heads_is_empty(shape):
+    assert functions.attention(*[ones(*shape)] * 3).shape == shape
+
+
 def test_heads_may_be_wide():
     assert functions.split_heads(ones(1, 2, 600), n_heads=2, widths=(300,)).shape == (1, 2, 2, 300)
 

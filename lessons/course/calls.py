@@ -50,7 +50,9 @@ class _TimeIsReallyUp(_TimeIsUp):
             frame = frame.f_back
 
 
-def _raise_again(frame: Any, event: str, argument: Any) -> None:
+def _raise_again(frame: Any, event: str, argument: Any) -> Callable:
+    if event != "line":  # raised at the event of an exception, it would be caught with that one (from Python 3.12 on)
+        return _raise_again
     raise _TimeIsReallyUp
 
 

@@ -66,8 +66,8 @@ def all_mutants(folders: tuple[str, ...] = FOLDERS) -> list[Mutant]:
         cached = CACHE / f"{path.stem}-{hashlib.sha256(str(path).encode() + path.read_bytes()).hexdigest()[:16]}.json"
         if not cached.exists():  # a minute of work for the whole package
             cached.parent.mkdir(parents=True, exist_ok=True)
-            cached.write_text(json.dumps([astuple(mutant) for mutant in mutants_of(path)]))
-        found.update(Mutant(*fields) for fields in json.loads(cached.read_text()))
+            cached.write_text(json.dumps([astuple(mutant) for mutant in mutants_of(path)]), encoding="utf-8")
+        found.update(Mutant(*fields) for fields in json.loads(cached.read_text(encoding="utf-8")))
     return sorted(found, key=lambda mutant: mutant.rank)
 
 
@@ -77,7 +77,7 @@ def mutants_of(path: Path) -> Iterator[Mutant]:
     from cosmic_ray.ast import ast_nodes, get_ast
     from cosmic_ray.mutating import mutate_code
 
-    provider, source = OperatorProvider(), path.read_text()
+    provider, source = OperatorProvider(), path.read_text(encoding="utf-8")
     nodes, excluded = list(ast_nodes(get_ast(source))), list(_excluded(source))
     for name in provider:
         if name.startswith("Variable"):  # these need a name to put in

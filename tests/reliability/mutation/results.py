@@ -28,7 +28,7 @@ class Result(NamedTuple):
 
 def read_results() -> dict[Mutant, Result]:
     """The results of all mutants that have one and whose line the source still has."""
-    rows = map(json.loads, RESULTS.read_text().splitlines() if RESULTS.exists() else ())
+    rows = map(json.loads, RESULTS.read_text(encoding="utf-8").splitlines() if RESULTS.exists() else ())
     return {mutant: Result(*result) for row in rows for mutant, result in _mutants(row) if is_current(mutant)}
 
 
@@ -40,13 +40,13 @@ def write_results(results: dict[Mutant, Result]) -> None:
     rows = [dict(zip(names, key, strict=True)) | {"new": new} for key, new in lines.items()]
     RESULTS.parent.mkdir(exist_ok=True)
     partial = RESULTS.with_suffix(".part")
-    partial.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+    partial.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
     os.replace(partial, RESULTS)
 
 
 def read_equivalent() -> dict[Mutant, str]:
     """The mutants that change nothing that the package promises, each with the reason."""
-    rows = json.loads(EQUIVALENT.read_text()) if EQUIVALENT.exists() else []
+    rows = json.loads(EQUIVALENT.read_text(encoding="utf-8")) if EQUIVALENT.exists() else []
     return {mutant: reason for row in rows for mutant, reason in _mutants(row)}
 
 
@@ -64,7 +64,7 @@ def is_current(mutant: Mutant) -> bool:
 
 @cache
 def _source(file: str) -> str:
-    return Path(file).read_text()
+    return Path(file).read_text(encoding="utf-8")
 
 
 def wilson_interval(count: int, total: int, z: float = 1.96) -> tuple[float, float]:
@@ -77,29 +77,31 @@ def wilson_interval(count: int, total: int, z: float = 1.96) -> tuple[float, flo
 def table(results: dict[Mutant, Result], everything: list[Mutant], commit: str) -> str:
     """The figures of each folder, as Markdown."""
     equivalent = read_equivalent()
-    counts = defaultdict(Counter)
+    counts, seconds = defaultdict(Counter), 0.0
     for mutant in everything:
-        status = results[mutant].status if mutant in results else "not tested"
+        status, _, used, _ = results.get(mutant, Result("not tested", 0, 0.0, ""))
+        seconds += used
         status = "equivalent" if status == "survived" and mutant in equivalent else status
         for name in (mutant.file.split("/")[1], "all"):
             counts[name][status] += 1
     columns = ("caught", "timeout", "equivalent", "survived", "not tested")
     rows = [
-        "| folder | mutants | " + " | ".join(columns) + " | detected, of those tested |",
+        "| folder | mutants | " + " | ".join(columns) + " | detected |",
         "|---" * (len(columns) + 3) + "|",
     ]
     for name in (*FOLDERS, "all"):
         count = counts[name]
-        tested, detected = count.total() - count["not tested"], count["caught"] + count["timeout"]
-        share = f"{detected / max(tested, 1):.1%}"
-        if count["not tested"] and tested:
-            share += " ({:.1%} to {:.1%})".format(*wilson_interval(detected, tested))
+        detected = count["caught"] + count["timeout"]
+        total = detected + count["survived"]
+        share = f"{detected / max(total, 1):.1%}"
+        if count["not tested"] and total:
+            share += " ({:.1%} to {:.1%})".format(*wilson_interval(detected, total))
         numbers = (count.total(), *(count[each] for each in columns))
         rows.append(f"| {name} | " + " | ".join(map(str, numbers)) + f" | {share} |")
-    minutes = sum(result.seconds for result in results.values()) / 60
     about = (
         f"`python -m tests.reliability.mutation run`, commit {commit}, Python {platform.python_version()}, NumPy "
-        f"{np.__version__}, {platform.machine()}; {minutes:.0f} minutes of CPU. Detected is caught or timeout; the "
-        "95 % interval is that of a random sample, which the tested mutants are in a first run, but not after new code."
+        f"{np.__version__}, {platform.machine()}; the tests took {seconds / 60:.0f} minutes of CPU. Detected is "
+        "the share of caught and timeout among the tested mutants that are not equivalent, with its 95 % interval "
+        "where some are not tested: that of a random sample, as they are in a first run, but not after new code."
     )
     return "\n".join([about, "", *rows]) + "\n"

@@ -33,7 +33,7 @@ class Selection:
 
     @classmethod
     def read(cls) -> "Selection":
-        content = json.loads(FILE.read_text())
+        content = json.loads(FILE.read_text(encoding="utf-8"))
         for file, found in content["lines"].items():
             content["lines"][file] = {int(number): tests for number, tests in found.items()}
         return cls(**content)
@@ -50,7 +50,7 @@ class Selection:
         """Choose these no more: they fail without a mutant."""
         for test in tests:
             self.seconds.pop(test, None)
-        FILE.write_text(json.dumps(asdict(self) | {"verified": True}))
+        FILE.write_text(json.dumps(asdict(self) | {"verified": True}), encoding="utf-8")
 
     def tests_of(self, file: str, place: range, budget: float) -> list[str]:
         """The tests that execute the statement around these lines (from 0), the fastest and most direct first.
@@ -60,7 +60,7 @@ class Selection:
 
         budget: CPU seconds that they take in all, at most
         """
-        source, lines = Path(file).read_text(), self.lines.get(file, {})
+        source, lines = Path(file).read_text(encoding="utf-8"), self.lines.get(file, {})
         found = self._executing(lines, statement_lines(source, place.start + 1))
         if not found and not body_lines(source, place.start + 1):
             found = self._executing(lines, filter(partial(body_lines, source), lines)) or set(self.seconds)
@@ -74,7 +74,7 @@ class Selection:
 
     def runs_on_import(self, file: str, place: range) -> bool:
         """Whether these lines, or some of the function around them, are executed before any test is."""
-        found, body = self.lines.get(file, {}), body_lines(Path(file).read_text(), place.start + 1)
+        found, body = self.lines.get(file, {}), body_lines(Path(file).read_text(encoding="utf-8"), place.start + 1)
         return not body or any("" in found.get(number, ()) for number in body)
 
     def _executing(self, lines: dict[int, list[str]], numbers) -> set[str]:
@@ -147,22 +147,26 @@ class Recorder:
             self.unfit.add(report.nodeid)
 
 
-def measure(arguments: list[str]) -> None:
-    """Run the tests once that pytest selects by these arguments. What is known of other tests stays."""
+def measure(arguments: list[str]) -> int:
+    """Run the tests once that pytest selects by these arguments. What is known of tests in other files stays.
+
+    Returns: the exit code of pytest. A test that fails is not chosen for any mutant.
+    """
     import coverage
 
     cover = coverage.Coverage(data_file=None, source=[f"minitransformer/{folder}" for folder in FOLDERS])
     recorder = Recorder(cover)
     cover.start()
-    pytest.main([*arguments, "-q", "-p", "no:cacheprovider"], plugins=[recorder])
+    code = pytest.main([*arguments, "-q", "-p", "no:cacheprovider"], plugins=[recorder])
     cover.stop()
     known = Selection.read() if FILE.exists() else Selection({}, {})
-    seconds = {test: used for test, used in known.seconds.items() if test not in recorder.seconds}
+    files = {test.split("::")[0] for test in ("", *recorder.seconds)}
+    seconds = {test: used for test, used in known.seconds.items() if _is_other(test, files)}
     for test, used in recorder.seconds.items():
         if used < LONGEST and test not in recorder.unfit:
             seconds[test] = round(used, 4)
     lines = {
-        file: {number: [name for name in names if name not in recorder.seconds] for number, names in found.items()}
+        file: {number: [name for name in names if _is_other(name, files)] for number, names in found.items()}
         for file, found in known.lines.items()
     }
     data = cover.get_data()
@@ -172,4 +176,11 @@ def measure(arguments: list[str]) -> None:
             fit = {name for name in names if name in seconds or name.endswith("::") or not name}
             found[number] = sorted({*found.get(number, ()), *fit})
     FILE.parent.mkdir(parents=True, exist_ok=True)
-    FILE.write_text(json.dumps(asdict(Selection(seconds, lines))))
+    FILE.write_text(json.dumps(asdict(Selection(seconds, lines))), encoding="utf-8")
+    return code
+
+
+def _is_other(test: str, files: set[str]) -> bool:
+    """Whether a test is in none of these files, and in one that exists."""
+    file = test.split("::")[0]
+    return file not in files and Path(file).exists()

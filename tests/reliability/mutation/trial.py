@@ -10,16 +10,21 @@ import importlib
 import inspect
 import os
 import resource
+import shutil
 import signal
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import partial
 from importlib.machinery import SourceFileLoader
 from importlib.util import spec_from_file_location
 from itertools import pairwise
+from multiprocessing import get_context
 from pathlib import Path
 from types import CodeType
+from typing import TypeVar
 
 import pytest
 
@@ -30,9 +35,10 @@ WALL_SECONDS = 15
 """For each second of CPU time: a mutant that waits forever uses none."""
 MEMORY = 2 << 30
 """Bytes that a mutant may take besides what is loaded."""
-OPTIONS = ["-q", "-s", "-p", "no:cacheprovider", "--no-header", "--tb=no", "--basetemp=runs/mutation/tmp"]
+OPTIONS = ["-q", "-s", "-p", "no:cacheprovider", "--no-header", "--tb=no"]
 
 Report = Callable[[str], None]
+T, R = TypeVar("T"), TypeVar("R")
 
 
 class Trials:
@@ -52,19 +58,22 @@ class Trials:
             self.failed(report.nodeid)
 
     def failing(self, tests: list[str], seconds: int) -> list[str]:
-        """Which of the tests fail without a mutant, run in this order in one process."""
-        return in_child(lambda report: self._run(tests, report), seconds)[1].splitlines()
+        """Which of the tests fail without a mutant, in this order in one process: as loaded, or imported anew."""
+        runs = (partial(run, tests) for run in (self._run, _import_and_run))
+        return [test for run in runs for test in in_child(run, seconds)[1].splitlines()]
 
     def of(self, mutant: Mutant, tests: list[str], fresh: bool) -> tuple[str, str, float]:
         """(caught, survived or timeout; the test that failed; CPU seconds)
 
         fresh: whether everything must be imported anew
         """
-        return in_child(partial(_import_and_run if fresh else self._replace_and_run, mutant, tests), CPU_SECONDS)
 
-    def _replace_and_run(self, mutant: Mutant, tests: list[str], report: Report) -> int:
-        replace_code(mutant)
-        return self._run(tests, partial(_report_and_exit, report))
+        def work(report: Report) -> int:
+            put_in_place, run = (import_mutated, _import_and_run) if fresh else (replace_code, self._run)
+            put_in_place(mutant)
+            return run(tests, partial(_report_and_exit, report))
+
+        return in_child(work, CPU_SECONDS)
 
     def _run(self, tests: list[str], report: Report) -> int:
         self.failed = report
@@ -79,12 +88,14 @@ def in_child(work: Callable[[Report], int], seconds: int) -> tuple[str, str, flo
     work: returns an exit code as pytest's
     """
     reader, writer = os.pipe()
+    folder = tempfile.mkdtemp()
     if (child := os.fork()) == 0:
         code = 3
         try:
             resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
-            loaded = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+            loaded = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[0]) * resource.getpagesize()
             resource.setrlimit(resource.RLIMIT_AS, (loaded + MEMORY, loaded + MEMORY))
+            os.environ["PYTEST_DEBUG_TEMPROOT"] = folder  # of the tests' temporary files
             for stream in range(3):
                 os.dup2(os.open(os.devnull, os.O_RDWR), stream)
             code = int(work(lambda test: os.write(writer, f"{test}\n".encode())))
@@ -97,7 +108,8 @@ def in_child(work: Callable[[Report], int], seconds: int) -> tuple[str, str, flo
             os.kill(child, signal.SIGKILL)
             late = True
         time.sleep(0.003)
-    with open(reader) as pipe:
+    shutil.rmtree(folder, ignore_errors=True)
+    with open(reader, encoding="utf-8") as pipe:
         reported = pipe.read().rstrip()
     code, used = os.waitstatus_to_exitcode(ended[1]), ended[2].ru_utime + ended[2].ru_stime
     # The child ends with INTERNAL_ERROR where its tests cannot be run at all: that must not count as caught.
@@ -105,6 +117,27 @@ def in_child(work: Callable[[Report], int], seconds: int) -> tuple[str, str, flo
         raise RuntimeError("the tests of a mutant could not be run; measure the coverage again")
     status = "timeout" if late or code == -signal.SIGXCPU else "caught" if code else "survived"
     return status, reported or (f"exit code {code}" if code else ""), used
+
+
+def in_parallel(work: Callable[[T], R], values: list[T], workers: int) -> Iterator[tuple[T, R]]:
+    """Each value with ``work(value)``, as they are done, by forked processes."""
+    pool = ProcessPoolExecutor(workers, get_context("fork"), _set_work, (work,))
+    try:
+        running = {pool.submit(_do_work, value): value for value in values}
+        for done in as_completed(running):
+            yield running[done], done.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _set_work(work: Callable) -> None:
+    """In a process of the pool, which cannot be sent a nested function."""
+    global _work
+    _work = work
+
+
+def _do_work(value: T) -> R:
+    return _work(value)
 
 
 def replace_code(mutant: Mutant) -> None:
@@ -115,7 +148,8 @@ def replace_code(mutant: Mutant) -> None:
         function = inspect.unwrap(getattr(function, "fget", None) or getattr(function, "__func__", function))
         if inspect.isfunction(function):
             break
-    codes = [compile(mutant.apply(Path(mutant.file).read_text()), function.__code__.co_filename, "exec")]
+    source = Path(mutant.file).read_text(encoding="utf-8")
+    codes = [compile(mutant.apply(source), function.__code__.co_filename, "exec")]
     for code in codes:
         codes.extend(each for each in code.co_consts if isinstance(each, CodeType))
     function.__code__ = next(code for code in codes if code.co_qualname == function.__qualname__)
@@ -126,7 +160,7 @@ class MutatedFile(SourceFileLoader):
 
     def __init__(self, mutant: Mutant):
         path = Path(mutant.file)
-        self.source = mutant.apply(path.read_text())
+        self.source = mutant.apply(path.read_text(encoding="utf-8"))
         super().__init__(_module_name(path), str(path.resolve()))
 
     def get_code(self, fullname: str) -> CodeType:
@@ -139,8 +173,13 @@ class MutatedFile(SourceFileLoader):
         return spec_from_file_location(fullname, self.path, loader=self, submodule_search_locations=folders)
 
 
+def import_mutated(mutant: Mutant) -> None:
+    """Have the mutant imported in place of its module, from now on."""
+    sys.meta_path.insert(0, MutatedFile(mutant))
+
+
 class Chosen:
-    """The pytest plugin that runs these tests in this order, until one fails."""
+    """The pytest plugin that runs these tests in this order and reports those that fail."""
 
     def __init__(self, tests: list[str], report: Report):
         self.place, self.report = {test: i for i, test in enumerate(tests)}, report
@@ -152,15 +191,14 @@ class Chosen:
 
     def pytest_runtest_logreport(self, report) -> None:
         if report.failed:
-            _report_and_exit(self.report, report.nodeid)
+            self.report(report.nodeid)
 
 
-def _import_and_run(mutant: Mutant, tests: list[str], report: Report) -> int:
+def _import_and_run(tests: list[str], report: Report) -> int:
     for name, module in list(sys.modules.items()):
         is_ours = (getattr(module, "__file__", None) or "").startswith(str(Path.cwd()))
         if is_ours and not name.startswith(("tests.reliability", "__main__")):
             del sys.modules[name]
-    sys.meta_path.insert(0, MutatedFile(mutant))
     return pytest.main([*OPTIONS, *sorted({test.split("::")[0] for test in tests})], plugins=[Chosen(tests, report)])
 
 
