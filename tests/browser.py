@@ -1,7 +1,6 @@
 """A headless Chromium that opens a page, moves the mouse and types, by the DevTools protocol through a pipe."""
 
 import base64
-import fcntl
 import json
 import os
 import select
@@ -19,6 +18,8 @@ TIMEOUT = 60
 
 def _pipe() -> list[int]:
     """A pipe whose ends are not the numbers 3 and 4, by which Chromium knows its own."""
+    import fcntl
+
     low = os.pipe()
     high = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in low]
     for end in low:

@@ -9,6 +9,7 @@ from extras import need
 
 from examples.number_words import draw_numbers, english, german
 from examples.paper import heads
+from minitransformer.errors import MiniTransformerError
 from minitransformer.text import Tokenizer
 
 CHECKPOINT = Path(__file__).parents[1] / "lessons" / "checkpoints" / "number_words.npz"
@@ -94,3 +95,20 @@ def test_the_search_runs_on_a_checkpoint_and_draws_what_it_finds(tmp_path, monke
     rows = [line.split(" | ") for line in table.splitlines()[2:]]
     assert len(rows) == len(heads.PATTERNS) + 1
     assert sorted(drawn) == sorted(row[0][2:].replace(" ", "_") for row in rows if row[-1] == "yes |")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--tgt", "one"], "--src and --tgt must have the same number of lines, got 2 and 1"),
+        (["--checkpoint", "one"], "must be a whole checkpoint"),
+        (["--src", "none"], "cannot be read"),
+    ],
+)
+def test_bad_input_to_the_search_is_refused(options, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("two").write_text("one two\nthree four\n")
+    Path("one").write_text("eins zwei\n")
+    monkeypatch.setattr(sys, "argv", ["heads", "--checkpoint", str(CHECKPOINT), "--src", "two", *options])
+    with pytest.raises(MiniTransformerError, match=message):
+        heads.main()

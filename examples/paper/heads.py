@@ -25,6 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from minitransformer.checkpoints import load_model
+from minitransformer.cli.options import at_least_one
 from minitransformer.config import EOS
 from minitransformer.errors import ConfigError, DataError, MiniTransformerError
 from minitransformer.figures import draw_attention_lines, picture_bytes
@@ -153,7 +154,8 @@ def collect(model: Model, tokenizer: Tokenizer, src: Sequence[str], tgt: Sequenc
     split_tgt = [split(tokenizer, line) for line in tgt] or [split(tokenizer, "")] * len(src)
     known = lexicon([(s[:-1], t[:-1]) for (s, _), (t, _) in zip(split_src, split_tgt, strict=True)])
     for number, ((words, keys), (targets, queries)) in enumerate(zip(split_src, split_tgt, strict=True)):
-        if not 3 <= len(words) <= LONGEST or len(targets) > LONGEST:
+        too_long = max(len(keys), len(queries)) > (model.max_positions or np.inf)
+        if not 3 <= len(words) <= LONGEST or len(targets) > LONGEST or too_long:
             continue
         maps = hypothesis_attention(model, tokenizer.encode(src[number]), tokenizer.encode(tgt[number]) if tgt else [])
         weights = by_words(stacked(maps, "encoder", "self_attention"), keys, keys)
@@ -242,10 +244,12 @@ def main() -> int:
     parser.add_argument("--checkpoint", type=Path, required=True, help="of a Transformer")
     parser.add_argument("--src", type=Path, required=True, help="English sentences, one a line")
     parser.add_argument("--tgt", type=Path, help="their translations (default: only the encoder is searched)")
-    parser.add_argument("--sentences", type=int, default=1000, help="read from the files (default 1000)")
+    parser.add_argument("--sentences", type=at_least_one, default=1000, help="read from the files (default 1000)")
     parser.add_argument("--gallery", type=Path, help="folder to write the table and pictures to (default: none)")
     arguments = parser.parse_args()
     model, tokenizer = load_model(arguments.checkpoint)
+    if tokenizer is None:
+        raise ConfigError(f"{arguments.checkpoint} must contain a tokenizer, got a model trained on token ids only")
     src, tgt = (read(path, arguments.sentences) for path in (arguments.src, arguments.tgt))
     if tgt and len(src) != len(tgt):
         raise DataError(f"--src and --tgt must have the same number of lines, got {len(src)} and {len(tgt)}")
