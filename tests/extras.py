@@ -16,6 +16,7 @@ NEEDS = {
     "`pip install -e '.[dev]'`": ("pip install", "could not import"),
     "MINITRANSFORMER_DATA, a folder of real corpora": ("MINITRANSFORMER_DATA",),
     "a GPU (then: python -m pytest -m gpu)": ("no GPU",),
+    "Chromium or Chrome": ("no Chromium",),
 }
 OTHER_NEEDS = "another system (see python -m pytest -rs)"
 

@@ -203,7 +203,7 @@ def test_an_attention_map_shows_the_generated_subwords_and_their_weights(checkpo
         drawn.update(weights=weights, keys=keys, queries=queries, **labels)
 
     monkeypatch.setattr(figures, "draw_attention", draw)
-    monkeypatch.setattr(figures, "png_bytes", lambda figure: b"")
+    monkeypatch.setattr(figures, "picture_bytes", lambda figure, file_format: b"")
     model, tokenizer = load_model(checkpoint)
     text = "one two three"
     source = tokenizer.encode(text)

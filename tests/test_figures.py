@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from minitransformer.errors import DataError, MissingPackageError, install_hint
-from minitransformer.figures import draw_attention, draw_learning_curves, png_bytes
+from minitransformer.figures import draw_attention, draw_attention_lines, draw_learning_curves, picture_bytes, png_bytes
+from minitransformer.figures.attention_lines import SMALLEST, WIDEST, head_colours
 from minitransformer.figures.curves import DASHES
 
 
@@ -116,6 +117,40 @@ def test_weights_of_another_shape_and_unknown_heads_are_refused(drawing, rng):
         draw_attention(weights, list("abcde"), list("xyz"))
     with pytest.raises(DataError, match="head must be from 1 to 2, got 3"):
         draw_attention(weights, list("abcd"), list("xyz"), heads=[3])
+
+
+def test_lines_join_the_words_with_the_colour_of_the_head_and_the_width_of_the_weight(drawing, rng):
+    weights = rng.dirichlet(np.full(5, 0.3), size=(6, 3))
+    figure = draw_attention_lines(weights, list("abcde"), list("xyz"), heads=[2, 5], queries=[1, 3])
+    from matplotlib.collections import LineCollection
+    from matplotlib.colors import to_hex
+
+    drawn = [each for each in figure.axes[0].collections if isinstance(each, LineCollection)]
+    for each, head in zip(drawn, [2, 5], strict=True):
+        ends = [(round(start[1] - 0.01), round(stop[1] - 0.01)) for start, stop in each.get_segments()]
+        shown = [(query, key) for query in (0, 2) for key in range(5) if weights[head - 1, query, key] >= SMALLEST]
+        assert ends == shown
+        expected = [WIDEST * weights[head - 1, query, key] for query, key in shown]
+        np.testing.assert_allclose(each.get_linewidths(), expected)
+        assert to_hex(each.get_colors()[0]) == head_colours(6)[head - 1]
+    texts = [text.get_text() for text in figure.axes[0].texts]
+    assert [text for text in texts if len(text) == 1] == list("xyzabcde")
+    with pytest.raises(DataError, match="query must be from 1 to 3, got 4"):
+        draw_attention_lines(weights, list("abcde"), list("xyz"), queries=[4])
+
+
+def test_heads_have_colours_of_their_own(drawing):
+    assert len(set(head_colours(32))) == 32
+
+
+def test_an_svg_holds_the_words_as_text(drawing, rng):
+    from xml.etree import ElementTree
+
+    keys = ["</text>", "$x$", "&amp;", "שלום", "größer"]
+    figure = draw_attention_lines(rng.dirichlet(np.ones(5), size=(2, 1)), keys, ["<eos>"])
+    root = ElementTree.fromstring(picture_bytes(figure, "svg"))
+    texts = {"".join(each.itertext()).strip() for each in root.iter("{http://www.w3.org/2000/svg}text")}
+    assert {*keys, "<eos>"} <= texts
 
 
 def test_a_very_long_sentence_gives_a_coarser_picture_not_a_larger_one(drawing, rng):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from minitransformer.cli.options import search_options
-from minitransformer.config import TranslationConfig
+from minitransformer.config import Config, TranslationConfig
 from minitransformer.errors import CheckpointError, ConfigError, DataError, MiniTransformerError, printable
 from minitransformer.files import MAX_LINE, ordinary_file
 
@@ -122,3 +122,19 @@ def open_model(arguments: argparse.Namespace) -> "tuple[Model, Tokenizer, Transl
             f"{arguments.checkpoint} must contain a tokenizer, got a model that was trained on token ids only"
         )
     return model, tokenizer, search
+
+
+def with_vocabulary(config: Config) -> Config:
+    """``config`` with the vocabulary size of its tokenizer, as training would take it, unless it has a size.
+
+    Raises:
+        ConfigError: there is neither a size nor a tokenizer.
+    """
+    from minitransformer.text import Tokenizer
+
+    if config.model.vocab_size:
+        return config
+    if not config.data.tokenizer:
+        raise ConfigError("model.vocab_size must be given where there is no data.tokenizer, got 0")
+    vocab_size = Tokenizer.load(config.data.tokenizer).vocab_size
+    return replace(config, model=replace(config.model, vocab_size=vocab_size))

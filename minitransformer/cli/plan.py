@@ -2,10 +2,10 @@
 
 import argparse
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from minitransformer.cli.common import with_vocabulary
 from minitransformer.cli.options import add_config_options, add_number
 from minitransformer.config import Config
 from minitransformer.errors import ConfigError
@@ -31,9 +31,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    config = Config.load(arguments.config, arguments.settings)
-    if config.model.vocab_size == 0:
-        config = _with_vocabulary(config)
+    config = with_vocabulary(Config.load(arguments.config, arguments.settings))
     if not 1 <= arguments.length <= min(config.data.src_tokens, config.data.tgt_tokens):
         raise ConfigError(f"--length must be from 1 to the tokens of a micro-batch, got {arguments.length}")
 
@@ -49,16 +47,6 @@ def run(arguments: argparse.Namespace) -> None:
         f"GPU, {precision}": plan(config.model, shape, library="cupy", precision=precision),
     }
     print(*_memory(config, shape, plans), *_disk(config, plans), *_hours(config, shape), sep="\n")
-
-
-def _with_vocabulary(config: Config) -> Config:
-    """``config`` with the vocabulary size of its tokenizer, as training would take it."""
-    from minitransformer.text import Tokenizer
-
-    if not config.data.tokenizer:
-        raise ConfigError("model.vocab_size must be given where there is no data.tokenizer, got 0")
-    vocab_size = Tokenizer.load(config.data.tokenizer).vocab_size
-    return replace(config, model=replace(config.model, vocab_size=vocab_size))
 
 
 def _memory(config: Config, shape: "Shape", plans: "dict[str, Plan]") -> list[str]:

@@ -43,8 +43,7 @@ def draw_attention(
         DataError: the labels do not match the shape of the weights, or a head does not exist.
         MissingPackageError: matplotlib is not installed.
     """
-    heads = list(range(1, len(weights) + 1)) if heads is None else list(heads)
-    _check(weights, len(key_subwords), len(query_subwords), heads)
+    heads = check_attention(weights, key_subwords, query_subwords, heads)
     columns = _columns(len(heads))
     rows = math.ceil(len(heads) / columns)
     figure = new_figure(*_size(rows, columns, key_subwords, query_subwords))
@@ -66,14 +65,24 @@ def draw_attention(
     return figure
 
 
-def _check(weights: np.ndarray, n_keys: int, n_queries: int, heads: Sequence[int]) -> None:
+def check_attention(
+    weights: np.ndarray, key_subwords: Sequence[str], query_subwords: Sequence[str], heads: Sequence[int] | None
+) -> list[int]:
+    """The heads to draw, counted from 1; None: all.
+
+    Raises:
+        DataError: the labels do not match the shape of the weights, or a head does not exist.
+    """
+    n_queries, n_keys = len(query_subwords), len(key_subwords)
     if weights.ndim != 3 or weights.shape[1:] != (n_queries, n_keys):
         raise DataError(
             f"plot attention: weights must have the shape (heads, {n_queries}, {n_keys}), got {weights.shape}"
         )
+    heads = list(range(1, len(weights) + 1)) if heads is None else list(heads)
     for head in heads:
         if not 1 <= head <= len(weights):
             raise DataError(f"plot attention: head must be from 1 to {len(weights)}, got {head}")
+    return heads
 
 
 def _columns(n_heads: int) -> int:

@@ -1,4 +1,4 @@
-"""Creates matplotlib Figures and writes them as PNG, without a display and without the global state of pyplot."""
+"""Creates matplotlib Figures and writes them as PNG or SVG, without a display or the global state of pyplot."""
 
 import io
 from typing import TYPE_CHECKING
@@ -44,8 +44,19 @@ def known_fonts() -> list[str]:
     return [name for name in FONTS if name in installed]
 
 
+def picture_bytes(figure: "Figure", file_format: str = "png") -> bytes:
+    """The figure as the bytes of a ``png`` or ``svg`` file; the same figure gives the same bytes.
+
+    Text stays text in an SVG, so that it can be searched and is drawn in the reader's fonts.
+    """
+    import matplotlib
+
+    stream = io.BytesIO()
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "minitransformer"}):
+        figure.savefig(stream, format=file_format, metadata={"Date": None} if file_format == "svg" else None)
+    return stream.getvalue()
+
+
 def png_bytes(figure: "Figure") -> bytes:
     """The figure as the bytes of a PNG file."""
-    stream = io.BytesIO()
-    figure.savefig(stream, format="png")
-    return stream.getvalue()
+    return picture_bytes(figure, "png")

@@ -1,0 +1,99 @@
+"""Attention as lines between two columns of subwords, one colour for each head  [Figures 3-5]."""
+
+import colorsys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from minitransformer.errors import DataError
+from minitransformer.figures.attention_map import CELL, LETTER, check_attention
+from minitransformer.figures.canvas import known_fonts, new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+SMALLEST = 0.02
+"""Lines of smaller weights, which no one could see, are left out."""
+WIDEST = 3.5
+"""Width of the line of a weight of 1, in points."""
+SPREAD = 0.5
+"""Part of a row over which the lines of its heads are spread, so that they do not hide each other."""
+GAP = 2.6
+"""Distance of the two columns in inches."""
+
+
+def head_colours(n_heads: int) -> list[str]:
+    """``#rrggbb`` for each head: neighbouring heads differ by the golden ratio of the circle of hues."""
+    colours = []
+    for head in range(n_heads):
+        rgb = np.array(colorsys.hls_to_rgb((0.58 + 0.618034 * head) % 1, 0.42, 0.75))
+        too_dark = max(0.0, 0.25 - rgb @ (0.21, 0.72, 0.07))  # blue, which would be lost on a dark page
+        colours.append("#" + "".join(f"{round(255 * part):02x}" for part in rgb + too_dark * (1 - rgb)))
+    return colours
+
+
+def draw_attention_lines(
+    weights: np.ndarray,
+    key_subwords: Sequence[str],
+    query_subwords: Sequence[str],
+    *,
+    title: str = "",
+    key_label: str = "source subword",
+    query_label: str = "target subword, as it is generated",
+    heads: Sequence[int] | None = None,
+    queries: Sequence[int] | None = None,
+) -> "Figure":
+    """Queries on the left, keys on the right; the width of a line is the weight, its colour the head.
+
+    weights: (H, Tq, Tk)   key_subwords: Tk labels   query_subwords: Tq labels
+    heads, queries: those whose lines are drawn, counted from 1; None: all
+
+    Raises:
+        DataError: the labels do not match the shape of the weights, or a head or query does not exist.
+        MissingPackageError: matplotlib is not installed.
+    """
+    heads = check_attention(weights, key_subwords, query_subwords, heads)
+    n_queries, n_keys = len(query_subwords), len(key_subwords)
+    queries = range(1, n_queries + 1) if queries is None else queries
+    for query in queries:
+        if not 1 <= query <= n_queries:
+            raise DataError(f"plot attention: query must be from 1 to {n_queries}, got {query}")
+    letters = max(map(len, query_subwords)) + max(map(len, key_subwords))
+    figure = new_figure(GAP + LETTER * letters + 0.8, CELL * max(n_queries, n_keys) + 1.2)
+    import matplotlib
+
+    with matplotlib.rc_context({"font.family": known_fonts(), "font.size": 7}):
+        axes = figure.subplots()
+        axes.set(xlim=(0, 1), ylim=(max(n_queries, n_keys) - 0.5, -1.5))
+        axes.axis("off")
+        _add_column(axes, 0, query_label, query_subwords)
+        _add_column(axes, 1, key_label, key_subwords)
+        _add_lines(axes, weights, heads, queries)
+        figure.suptitle(title, fontsize=10, parse_math=False)
+        figure.legend(loc="outside lower center", ncols=4, frameon=False)
+    return figure
+
+
+def _add_column(axes: "Axes", x: int, label: str, subwords: Sequence[str]) -> None:
+    """The subwords beside the ends of the lines, to the left of x = 0 or to the right of x = 1, below their label."""
+    axes.text(x, -1, label, ha="center", va="center", fontsize=8, color="#555555")
+    style = {"textcoords": "offset points", "ha": "left" if x else "right", "va": "center", "parse_math": False}
+    for row, subword in enumerate(subwords):
+        axes.annotate(subword, (x, row), (8 * x - 4, 0), **style)
+
+
+def _add_lines(axes: "Axes", weights: np.ndarray, heads: Sequence[int], queries: Sequence[int]) -> None:
+    """One LineCollection for each head."""
+    from matplotlib.collections import LineCollection
+
+    rows, colours = np.array(queries) - 1, head_colours(len(weights))
+    for slot, head in enumerate(heads):
+        shift = SPREAD * ((slot + 0.5) / len(heads) - 0.5)
+        shown = weights[head - 1, rows]  # (queries, Tk)
+        pairs = np.argwhere(shown >= SMALLEST)
+        segments = [[(0, rows[row] + shift), (1, key + shift)] for row, key in pairs]
+        style = {"color": colours[head - 1], "alpha": 0.7}
+        axes.add_collection(LineCollection(segments, linewidths=WIDEST * shown[tuple(pairs.T)], **style))
+        axes.plot([], [], linewidth=WIDEST, label=f"head {head}", **style)  # for the legend

@@ -1,0 +1,130 @@
+"""Figures 1 and 2: the shapes and counts that are drawn are those of the model's parameters."""
+
+import math
+
+import pytest
+from extras import need
+from small_models import small_config
+
+from minitransformer.cli.main import main
+from minitransformer.config import ModelConfig
+from minitransformer.errors import ConfigError
+from minitransformer.figures import draw_architecture, draw_multi_head_attention, picture_bytes
+from minitransformer.figures.architecture import Block, Layers, columns_of
+from minitransformer.models import Transformer, model_class
+
+CONFIGS = {
+    "base": {},
+    "pre-norm": {"norm": "pre"},
+    "nothing shared": {"tie_embeddings": False, "positions": "learned", "attention_bias": True},
+    "convolution": {"encoder": "convolution", "kernel_size": 5, "norm": "pre"},
+    "window": {"attention_window": 3},
+    "no layers": {"n_layers": 0},
+    "language model": {"kind": "language_model", "positions": "learned", "norm": "pre"},
+}
+RECURRENT = {"kind": "recurrent", "vocab_size": 13, "n_layers": 2, "d_model": 6}
+every_config = pytest.mark.parametrize(
+    "config",
+    [
+        *(small_config(**changes) for changes in CONFIGS.values()),
+        *(
+            ModelConfig(**RECURRENT, attention=each, tie_embeddings=each == "dot")
+            for each in ("none", "dot", "additive")
+        ),
+    ],
+    ids=[*CONFIGS, "recurrent", "recurrent, dot", "recurrent, additive"],
+)
+
+
+def shapes_of(config: ModelConfig) -> dict[str, tuple[int, ...]]:
+    return model_class(config).parameter_shapes(config)
+
+
+def parts_of(config: ModelConfig) -> list[Block | Layers]:
+    return [part for column in columns_of(config, shapes_of(config)) for part in column.parts]
+
+
+@every_config
+def test_every_parameter_is_in_one_block_with_its_shape(config):
+    found = []
+    for part in parts_of(config):
+        if isinstance(part, Block):
+            found += part.parameters.items()
+            continue
+        for number in range(part.count):
+            own = [each for block in part.blocks for each in block.parameters.items()]
+            found += [(name.replace(".0.", f".{number}.", 1), shape) for name, shape in own]
+    assert sorted(found) == sorted(shapes_of(config).items())
+
+
+@every_config
+def test_the_picture_shows_all_shapes_and_the_number_of_parameters(config):
+    need("matplotlib")
+    shapes = shapes_of(config)
+    texts = [text.get_text().replace("\xa0", " ") for text in draw_architecture(config, shapes).axes[0].texts]
+    assert f"{config.kind}: {sum(map(math.prod, shapes.values())):,} parameters" in texts
+    for name, shape in shapes.items():
+        assert any(f"{name.rpartition('.')[2]} {shape}" in text for text in texts), name
+
+
+def test_a_layer_has_the_count_of_its_parameters():
+    config = ModelConfig.base()
+    encoder, decoder = (part for part in parts_of(config) if isinstance(part, Layers))
+    counts = [sum(math.prod(s) for b in each.blocks for s in b.parameters.values()) for each in (encoder, decoder)]
+    d, d_ff = 512, 2048
+    attention, feed_forward, norm = 4 * d * d, 2 * d * d_ff + d_ff + d, 2 * d
+    assert counts == [attention + feed_forward + 2 * norm, 2 * attention + feed_forward + 3 * norm]
+    assert (encoder.count, decoder.count) == (6, 6)
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_residual_connections_lead_around_the_sub_layers(norm):
+    encoder, decoder = (part.blocks for part in parts_of(small_config(norm=norm)) if isinstance(part, Layers))
+    for blocks, n_sublayers in ((encoder, 2), (decoder, 3)):
+        bypassed = [blocks[i - block.bypassed : i] for i, block in enumerate(blocks) if block.bypassed]
+        assert len(bypassed) == n_sublayers
+        assert [each[0].title == "Norm" for each in bypassed] == [norm == "pre"] * n_sublayers
+    assert [block.title for block in decoder if block.reads_encoder] == ["Multi-Head Attention"]
+
+
+def test_figure_2_shows_the_shapes_of_an_attention(rng):
+    need("matplotlib")
+    config = small_config()  # d_k, d_v and d_model / n_heads all differ
+    model = Transformer(config)
+    attention, h = model.encoder.layers[0].self_attention, config.n_heads
+    texts = "\n".join(text.get_text() for text in draw_multi_head_attention(config, shapes_of(config)).axes[0].texts)
+    for name in ("w_q", "w_kv", "w_o"):
+        assert f"{name} {getattr(attention, name).shape}" in texts
+    for shape in (
+        (h, "T", config.d_k),
+        (h, "S", config.d_k),
+        (h, "S", config.d_v),
+        (h, "T", config.d_v),
+        (h, "T", "S"),
+    ):
+        assert f"(B, {shape[0]}, {shape[1]}, {shape[2]})" in texts
+    assert f"sqrt({config.d_k})" in texts and f"h = {h}" in texts
+
+
+def test_what_cannot_be_drawn_is_refused():
+    recurrent = ModelConfig(**RECURRENT)
+    with pytest.raises(ConfigError, match="must have multi-head attention for Figure 2, got model.kind recurrent"):
+        draw_multi_head_attention(recurrent, shapes_of(recurrent))
+    with pytest.raises(ConfigError, match="model.kind must be transformer, language_model, recurrent, got 'mine'"):
+        draw_architecture(small_config(kind="mine"), {})
+
+
+@pytest.mark.parametrize(("part", "title"), [("model", b">Input Embedding<"), ("attention", b">Multi-Head Attention<")])
+def test_a_config_is_drawn_by_a_command(tmp_path, part, title):
+    need("matplotlib")
+    config, picture = tmp_path / "a.toml", tmp_path / "a.svg"
+    config.write_text("model = {vocab_size = 50, n_layers = 1, d_model = 8, d_ff = 8, n_heads = 2}")
+    assert main(["plot", "architecture", str(config), "--part", part, "-o", str(picture)]) == 0
+    assert title in picture.read_bytes()
+
+
+def test_the_same_picture_has_the_same_bytes():
+    need("matplotlib")
+    config = small_config()
+    first, second = (picture_bytes(draw_architecture(config, shapes_of(config)), "svg") for _ in range(2))
+    assert first == second
