@@ -119,11 +119,11 @@ def test_a_failed_write_leaves_the_old_file_whole_and_nothing_else(state, saved,
     config, model, optimizer = state
     before = saved.read_bytes()
 
-    def disk_full(file, **arrays):
-        file.write(b"PK half of a checkpoint")
+    def disk_full(file, array, **options):
+        file.write(b"half of an array")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(np, "savez", disk_full)
+    monkeypatch.setattr(np.lib.format, "write_array", disk_full)
     with pytest.raises(CheckpointError, match=r"one\.npz cannot be written: No space left"):
         save_checkpoint(saved, model, optimizer, update=8, config=config)
     assert saved.read_bytes() == before

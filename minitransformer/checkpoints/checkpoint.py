@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from minitransformer.backend import load_array_module, to_numpy
-from minitransformer.checkpoints.entries import VECTORS, check_entries, matches_checksums
+from minitransformer.checkpoints.entries import VECTORS, check_entries, matches_checksums, write_entries
 from minitransformer.checkpoints.header import Table, checked_progress, count, shapes, slices, table_from
 from minitransformer.config import Config
 from minitransformer.errors import CheckpointError, ConfigError, DamagedCheckpointError, printable, quoted
@@ -61,7 +61,7 @@ class Checkpoint:
         arrays |= {name: getattr(self, name) for name in VECTORS if getattr(self, name) is not None}
         try:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(path, lambda file: np.savez(file, **arrays))
+            write_atomically(path, lambda file: write_entries(file, arrays))
         except OSError as error:
             raise CheckpointError(f"checkpoint: {path} {write_error(error)}") from error
 

@@ -1,8 +1,10 @@
-"""What the zip archive of a checkpoint must hold: checked before anything in it is read."""
+"""The zip archive of a checkpoint: how it is written, and what it must hold, checked before anything is read."""
 
 import math
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
@@ -10,6 +12,17 @@ from minitransformer.errors import quoted
 
 VECTORS = ("parameters", "adam_m", "adam_v")
 ENTRIES = ("header", "tokenizer", *VECTORS)
+
+
+def write_entries(file: BinaryIO, arrays: Mapping[str, np.ndarray]) -> None:
+    """As `numpy.savez` does it, except that the archive is closed here when the disk is full.
+
+    NumPy before 2.4 leaves that to the garbage collector, which prints the traceback of a second error.
+    """
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
+                np.lib.format.write_array(entry, array, allow_pickle=False)
 
 
 def check_entries(archive: zipfile.ZipFile, size: int) -> None:
