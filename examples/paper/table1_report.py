@@ -18,6 +18,9 @@ PAPER = {
 }
 """(complexity per layer, its exponents of n and d, sequential operations, maximum path length)  [Table 1]"""
 
+FAR = 0.2
+"""Exponents that differ by more than this are named as different."""
+
 COLOURS = {"self-attention": "#0072b2", "recurrent": "#d55e00", "convolutional": "#009e73", "restricted": "#cc79a7"}
 
 
@@ -26,6 +29,8 @@ def markdown(result: Mapping) -> str:
     facts, n, d = result["machine"], result["n"], result["d"]
     lines = [
         "# Table 1, measured",
+        "",
+        agreement(result),
         "",
         "`python examples/paper/table1.py`",
         "",
@@ -65,6 +70,22 @@ def markdown(result: Mapping) -> str:
             f"| {name} | {sequential} | {' | '.join(map(str, products))} | {path} | {' | '.join(map(str, needed))} |"
         )
     return "\n".join(lines) + "\n"
+
+
+def agreement(result: Mapping) -> str:
+    """One sentence: which exponents of time are the paper's, and which are not."""
+    far = []
+    for index, name in enumerate(("n", "d")):
+        for kind, found in result[name]["layers"].items():
+            measured, limit = found["exponents"]["seconds"], PAPER[kind][1][index]
+            if abs(measured - limit) > FAR:
+                far.append(f"{kind} in {name}, {measured:.2f} instead of {limit}")
+    if not far:
+        return f"All exponents of time are within {FAR} of the paper's."
+    return (
+        f"The exponents of time are within {FAR} of the paper's, except: {'; '.join(far)}. At these sizes, some arrays"
+        " no longer fit the processor's caches, which the paper does not count."
+    )
 
 
 def draw_growth(result: Mapping) -> "Figure":
