@@ -11,8 +11,6 @@ of score and each d_k has the learning rate with the lowest mean loss, chosen fr
 """
 
 import sys
-import time
-import tracemalloc
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -21,6 +19,7 @@ import numpy as np
 from attention_scale_report import KINDS, draw, markdown
 from trials import Experiment, learn, main
 
+from benchmarks.common.cost import time_and_memory
 from minitransformer.autograd import Tensor, functions, no_grad
 from minitransformer.nn import Module, Parameter, ParameterVector
 from minitransformer.ops.softmax import softmax_backward, softmax_forward
@@ -75,7 +74,7 @@ def statistics(kind: str, d_k: int, n: int, rng: np.random.Generator) -> dict[st
 
 
 def cost(kind: str, d_k: int, n: int, rng: np.random.Generator, rounds: int = 5) -> dict[str, float]:
-    """Seconds (the lowest of ``rounds``, after one that is not counted) and peak bytes, forward and backward."""
+    """Seconds and peak bytes of forward and backward."""
     grad_y, *arrays = rng.standard_normal((4, 4, n, d_k), np.float32)
     w = additive_vector(rng, d_k).astype(np.float32)
 
@@ -83,16 +82,7 @@ def cost(kind: str, d_k: int, n: int, rng: np.random.Generator, rounds: int = 5)
         leaves = [Tensor(array, requires_grad=True) for array in (*arrays, w)]
         attend(kind, *leaves).backward(grad_y)
 
-    seconds = []
-    for _ in range(rounds + 1):
-        began = time.perf_counter()
-        run()
-        seconds.append(time.perf_counter() - began)
-    tracemalloc.start()
-    run()
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    return {"seconds": min(seconds[1:]), "bytes": peak}
+    return time_and_memory(run, rounds)
 
 
 class Recall(Module):

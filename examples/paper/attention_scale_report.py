@@ -54,7 +54,14 @@ def verdict(results: Sequence[dict]) -> str:
     )
     if not (additive_wins and scale_helps):
         text += ", but Adam divides each gradient by its own size, so that small ones alone do not prevent learning"
-    return text + "."
+    seconds, peak = (
+        [figures_of(results, "cost", kind, key).mean(axis=0)[-1] for kind in (ADDITIVE, SCALED)]
+        for key in ("seconds", "bytes")
+    )
+    return text + (
+        f". Additive attention takes {seconds[0] / seconds[1]:.1f} times as long and {peak[0] / peak[1]:.1f} times the"
+        " memory there."
+    )
 
 
 def markdown(results: Sequence[dict]) -> str:
@@ -76,9 +83,9 @@ def markdown(results: Sequence[dict]) -> str:
         head = ["d_k", *(f"{kind}: {what}" for kind in KINDS for what in ("loss", "right", "rate"))]
         lines += [*table(head, [recall_row(results, d_k, updates) for d_k in sizes]), ""]
     lines += [f"Forward and backward, batch 4, {settings['positions']} queries and keys:", ""]
-    head = ["d_k", *(f"{kind}: {unit}" for unit in ("ms", "peak MB") for kind in KINDS)]
-    columns = [figures_of(results, "cost", kind, "seconds") * 1e3 for kind in KINDS]
-    columns += [figures_of(results, "cost", kind, "bytes") / 1e6 for kind in KINDS]
+    head = ["d_k", *(f"{kind}: {unit}" for unit in ("ms", "peak MB") for kind in (SCALED, ADDITIVE))]
+    columns = [figures_of(results, "cost", kind, "seconds") * 1e3 for kind in (SCALED, ADDITIVE)]
+    columns += [figures_of(results, "cost", kind, "bytes") / 1e6 for kind in (SCALED, ADDITIVE)]
     rows = [[str(d_k), *(with_error(column[:, i], 2) for column in columns)] for i, d_k in enumerate(sizes)]
     return "\n".join([*lines, *table(head, rows)]) + "\n"
 
@@ -107,6 +114,8 @@ def draw(results: Sequence[dict]) -> "Figure":
     ]
     for axes, (name, key, unit, label) in zip(panels, columns, strict=True):
         for kind, colour in zip(KINDS, COLOURS, strict=False):
+            if name == "cost" and kind == PLAIN:
+                continue  # the same products as with the scale
             if name == "learned":
                 values = np.stack([learned(results, key, kind, d_k, updates) for d_k in sizes], axis=1)
             else:

@@ -60,14 +60,21 @@ def verdict(results: Sequence[dict]) -> str:
         text += f" Where there is no path at all, at most {beyond:.0%} are right (chance: {chance:.0%})."
     if not any(farthest.values()):
         return text + " No distance was learned, so that nothing can be said of sec. 4."
-    ours, others = farthest["self-attention"], [kind for kind in kinds if kind != "self-attention"]
+    return f"{text} Self-attention reaches {comparison(farthest)}"
+
+
+def comparison(farthest: dict[str, int]) -> str:
+    """How far self-attention reaches beside the others, and whether that is as in sec. 4.
+
+    farthest: the distance up to which each kind of layers has learned
+    """
+    ours, others = farthest["self-attention"], [kind for kind in farthest if kind != "self-attention"]
     groups = {
         "farther than": [kind for kind in others if farthest[kind] < ours],
         "as far as": [kind for kind in others if farthest[kind] == ours],
         "less far than": [kind for kind in others if farthest[kind] > ours],
     }
-    compared = (f"{how} {', '.join(group)}" for how, group in groups.items() if group)
-    text += f" Self-attention reaches {'; '.join(compared)}"
+    text = "; ".join(f"{how} {', '.join(group)}" for how, group in groups.items() if group)
     longer_paths = [kind for kind in others if kind != "recurrent with attention"]
     if any(farthest[kind] > ours for kind in longer_paths):
         return text + (

@@ -11,8 +11,6 @@ neighbours, half of them on each side. Time and memory are those of forward and 
 import argparse
 import json
 import sys
-import time
-import tracemalloc
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -23,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # benchmarks/ lies beside ex
 
 from table1_report import draw_growth, draw_paths, markdown
 
+from benchmarks.common.cost import time_and_memory
 from benchmarks.common.machine import machine_facts
 from benchmarks.common.matrix_products import products_of
 from benchmarks.growth import exponent
@@ -64,23 +63,14 @@ def layer(kind: str, d: int, seed: int = 0, dtype: str = "float32", dilation: in
 
 
 def measure(kind: str, n: int, d: int, rounds: int) -> dict[str, float]:
-    """Seconds (the lowest of ``rounds``, after one that is not counted) and peak bytes, forward and backward."""
+    """Seconds and peak bytes of forward and backward."""
     apply_layer = layer(kind, d)
     x, grad_y = np.random.default_rng(0).standard_normal((2, BATCH, n, d), np.float32)
 
     def run() -> None:
         apply_layer(Tensor(x, requires_grad=True)).backward(grad_y)
 
-    seconds = []
-    for _ in range(rounds + 1):
-        began = time.perf_counter()
-        run()
-        seconds.append(time.perf_counter() - began)
-    tracemalloc.start()
-    run()
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    return {"seconds": min(seconds[1:]), "bytes": peak}
+    return time_and_memory(run, rounds)
 
 
 def growth(name: str, sizes: Sequence[int], other: int, rounds: int) -> dict:

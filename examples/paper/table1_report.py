@@ -51,10 +51,14 @@ def markdown(result: Mapping) -> str:
         )
     if n["crossing"]:
         lines += ["", f"At d = {n['other']}, self-attention is faster than the GRU up to n = {n['crossing']:.0f}."]
+    return "\n".join([*lines, "", *paths_table(result)]) + "\n"
+
+
+def paths_table(result: Mapping) -> list[str]:
+    """Sequential operations and path lengths, at growing n."""
     lengths = result["paths"]["lengths"]
     heads = [f"n = {length}" for length in lengths]
-    lines += [
-        "",
+    lines = [
         "Sequential operations: matrix products of a forward pass that are computed one after another. Path length:"
         f" layers until the last output depends on the first input, by the gradient (r = {result['paths']['r']}); in"
         " the GRU one layer is enough, but the path goes through all n states.",
@@ -69,7 +73,7 @@ def markdown(result: Mapping) -> str:
         lines.append(
             f"| {name} | {sequential} | {' | '.join(map(str, products))} | {path} | {' | '.join(map(str, needed))} |"
         )
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 def agreement(result: Mapping) -> str:

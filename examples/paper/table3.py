@@ -89,6 +89,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=3, help="seeds 1 to this many for each row (default 3)")
     parser.add_argument("--updates", type=int, default=1000, help="of each training (default 1000)")
     parser.add_argument("--tokens", type=int, default=4096, help="padded target tokens of an update (default 4096)")
+    parser.add_argument("--lr-scale", type=float, default=0.35, help="factor on eq. 3's learning rate (default 0.35)")
     parser.add_argument("--vocab-size", type=int, default=4000, help="subwords (default 4000)")
     parser.add_argument("--data", type=Path, default="data/multi30k", help="Multi30k's folder (default data/multi30k)")
     parser.add_argument("--directory", type=Path, default="runs/table3", help="of all runs (default runs/table3)")
@@ -124,6 +125,7 @@ def settings_of(arguments: argparse.Namespace) -> dict:
         "updates": arguments.updates,
         "tokens": arguments.tokens,
         "warmup_steps": arguments.updates // 4,
+        "lr_scale": arguments.lr_scale,
     }
 
 
@@ -148,7 +150,7 @@ def train_rows(rows: list[str], arguments: argparse.Namespace) -> None:
     run_sweep(jobs, arguments.results, arguments.processes)
 
 
-OPTIONS_OF_A_JOB = ("updates", "tokens", "vocab-size", "data", "directory")
+OPTIONS_OF_A_JOB = ("updates", "tokens", "lr-scale", "vocab-size", "data", "directory")
 
 
 def config_of(row: str, seed: int, arguments: argparse.Namespace) -> Config:
@@ -171,7 +173,8 @@ def config_of(row: str, seed: int, arguments: argparse.Namespace) -> Config:
             micro_batches=2,
             threads=1,
             warmup_steps=settings["warmup_steps"],
-            validate_every=max(arguments.updates // 4, 1),
+            lr_scale=settings["lr_scale"],
+            validate_every=max(arguments.updates // 8, 1),
             save_every=100,
             keep_checkpoints=1,
         ),

@@ -1,0 +1,249 @@
+"""The models that came before against the Transformer: equal parameters, equal time, on reversal and on Multi30k.
+
+    python examples/paper/recurrent.py            about 5 hours on one core; into results/recurrent.*
+    python examples/paper/recurrent.py --quick    small sizes; writes nothing
+
+GRU encoder-decoders without attention, with dot-product and with additive attention are as wide as gives them as many
+parameters as the Transformer has. The numbers of updates are those that take equal time on one core: ``speed`` measures
+what an update takes. Each training begins with each of the learning rates, and goes on with the one that has the lowest
+validation loss after a sixth of the updates. The data of Multi30k is expected in data/multi30k.
+"""
+
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from recurrent_report import draw, markdown
+from trials import Experiment, main, stop_if_interrupted
+
+from minitransformer.checkpoints import load_checkpoint
+from minitransformer.config import UNK, Config, DataConfig, ModelConfig, TrainingConfig, TranslationConfig
+from minitransformer.evaluation import corpus_bleu
+from minitransformer.generation import greedy_search, translate_lines
+from minitransformer.models import Model
+from minitransformer.planning import parameter_count
+from minitransformer.text import Tokenizer, pad_batch, read_lines
+from minitransformer.training import Corpus, Trainer, read_metrics
+
+SETTINGS = {
+    "models": {
+        "Transformer": {},
+        "GRU": {"kind": "recurrent", "n_layers": 2, "attention": "none"},
+        "GRU, dot-product attention": {"kind": "recurrent", "n_layers": 2, "attention": "dot"},
+        "GRU, additive attention": {"kind": "recurrent", "n_layers": 2, "attention": "additive"},
+    },
+    "shapes": {
+        "reverse": {"n_layers": 2, "d_model": 64, "d_ff": 256, "n_heads": 4, "p_drop": 0.0},
+        "Multi30k": {"n_layers": 4, "d_model": 128, "d_ff": 256, "n_heads": 4, "p_drop": 0.3},
+    },
+    "updates": {
+        "reverse": [4100, 3500, 3600, 3200],
+        "Multi30k": [1680, 1780, 1790, 1630],
+    },
+    "lr_scales": [0.2, 0.5, 1.0],
+    "warmup_steps": 500,
+    "tokens": {"reverse": 2048, "Multi30k": 2048},
+    "vocab_size": 4000,
+    "symbols": 30,
+    "lengths": [5, 10, 15, 20, 25, 30, 35, 40, 45, 50, 55, 60],
+    "sequences": 20_000,
+    "of_each_length": 50,
+    "words": [8, 10, 12, 15, 60],
+}
+"""shapes: of the Transformer   updates: of each model, in equal time   tokens: padded target tokens of an update
+lengths: of the sequences in the test; those in training have any between the first and the last
+words: upper ends of the groups of test sentences by source length"""
+QUICK = {"updates": {"reverse": [6] * 4}, "lr_scales": [1.0], "tokens": {"reverse": 256}, "lengths": [5, 8]}
+QUICK |= {"shapes": {"reverse": {"n_layers": 1, "d_model": 16, "d_ff": 32, "n_heads": 2}}, "sequences": 100}
+
+
+def names(settings: dict) -> list[str]:
+    return ["speed", *(f"{task}, {model}" for task in settings["updates"] for model in settings["models"])]
+
+
+def trial(name: str, seed: int, settings: dict) -> dict:
+    """``speed``: seconds of an update of each model; else what one model has learned of one task."""
+    if name == "speed":
+        return {"update_seconds": speed(seed, settings)}
+    task, model = name.split(", ", 1)
+    return {"task": task, "model": model, **learned(task, model, seed, settings)}
+
+
+def model_config(task: str, model: str, settings: dict) -> ModelConfig:
+    """The Transformer's shape, or the width at which a recurrent model has nearly as many parameters."""
+    shape, changes = settings["shapes"][task], settings["models"][model]
+    vocab_size = UNK + 1 + settings["symbols"] if task == "reverse" else settings["vocab_size"]
+    transformer = ModelConfig(vocab_size=vocab_size, **shape)
+    if not changes:
+        return transformer
+    wanted = parameter_count(transformer)
+    configs = [
+        ModelConfig(vocab_size=vocab_size, d_model=width, p_drop=transformer.p_drop, **changes)
+        for width in range(4, 2 * transformer.d_model, 2)
+    ]
+    return min(configs, key=lambda config: abs(parameter_count(config) - wanted))
+
+
+def reversed_pairs(lengths: np.ndarray, rng: np.random.Generator, symbols: int) -> tuple[list, list]:
+    """Sequences of random symbols of these lengths, and the same from their ends to their beginnings."""
+    sequences = [rng.integers(UNK + 1, UNK + 1 + symbols, length).tolist() for length in lengths]
+    return sequences, [sequence[::-1] for sequence in sequences]
+
+
+def data_folder() -> Path:
+    return Path("data/multi30k")
+
+
+@cache
+def multi30k_tokenizer(vocab_size: int) -> Tokenizer:
+    folder = data_folder()
+    return Tokenizer.train(read_lines(folder / "train.en") + read_lines(folder / "train.de"), vocab_size=vocab_size)
+
+
+def corpus_of(task: str, seed: int, settings: dict) -> Corpus:
+    if task == "reverse":
+        rng = np.random.default_rng((seed, 0))
+        lengths = rng.integers(settings["lengths"][0], settings["lengths"][-1] + 1, settings["sequences"] + 500)
+        src, tgt = reversed_pairs(lengths, rng, settings["symbols"])
+        return Corpus((src[500:], tgt[500:]), (src[:500], tgt[:500]))
+    folder = data_folder()
+    train, valid = ((read_lines(folder / f"{part}.en"), read_lines(folder / f"{part}.de")) for part in ("train", "val"))
+    return Corpus.from_lines(multi30k_tokenizer(settings["vocab_size"]), train, valid)
+
+
+def updates_of(task: str, model: str, settings: dict) -> int:
+    return settings["updates"][task][list(settings["models"]).index(model)]
+
+
+def config_of(task: str, model: str, seed: int, directory: Path, settings: dict) -> Config:
+    updates, tokens = updates_of(task, model, settings), settings["tokens"][task] // 2
+    return Config(
+        model=model_config(task, model, settings),
+        data=DataConfig(src_tokens=tokens * 5 // 4, tgt_tokens=tokens),
+        training=TrainingConfig(
+            directory=str(directory),
+            seed=seed,
+            updates=updates,
+            micro_batches=2,
+            threads=1,
+            warmup_steps=settings["warmup_steps"],
+            clip_norm=1.0,
+            validate_every=max(updates // 12, 1),
+            save_every=100,
+            keep_checkpoints=1,
+        ),
+    )
+
+
+def train(config: Config, corpus: Corpus) -> Trainer:
+    """Train, or resume; an interrupted training saves a checkpoint and ends the program."""
+    trainer = Trainer(config, corpus, progress=False)
+    stop_if_interrupted(trainer.run())
+    return trainer
+
+
+def learned(task: str, model: str, seed: int, settings: dict) -> dict:
+    """Train with the best of the learning rates; the curve of the validation loss, and the scores by length."""
+    with run_folder(settings) as folder:
+        return train_and_score(task, model, seed, settings, folder)
+
+
+@contextmanager
+def run_folder(settings: dict) -> Iterator[Path]:
+    """Where trainings are kept; with ``--quick`` only until the block ends."""
+    if settings == SETTINGS:
+        yield Path("runs/paper/recurrent")
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            yield Path(folder)
+
+
+def train_and_score(task: str, model: str, seed: int, settings: dict, directory: Path) -> dict:
+    corpus, found = corpus_of(task, seed, settings), {}
+    configs = {}
+    for scale in settings["lr_scales"]:
+        folder = directory / f"{task}-{model}-{seed}-{scale}".replace(", ", "-").replace(" ", "-")
+        config = config_of(task, model, seed, folder, settings)
+        configs[scale] = replace(config, training=replace(config.training, lr_scale=scale))
+        short = replace(configs[scale].training, updates=-(-config.training.updates // 6))
+        if not read_curve(folder, short.updates):
+            train(replace(configs[scale], training=short), corpus)
+        found[scale] = read_curve(folder, short.updates)[-1][1]
+    best = min(found, key=found.get)
+    trainer = train(configs[best], corpus)
+    network, _ = load_checkpoint(trainer.folder.paths()[-1]).build()
+    cost = trainer.cost()
+    return {
+        "lr_scale": best,
+        "curve": read_curve(Path(configs[best].training.directory)),
+        **(reverse_scores(network, settings) if task == "reverse" else translation_scores(network, settings)),
+        "width": trainer.config.model.d_model,
+        "parameters": parameter_count(trainer.config.model),
+        "flops": cost.formula,
+        "flops_paper": cost.paper,
+        "seconds": trainer.recorder.seconds(),
+    }
+
+
+def read_curve(folder: Path, until: int | None = None) -> list[tuple[int, float]]:
+    """(update, nats per token of the validation set) of each validation so far; empty before the update ``until``."""
+    path = folder / "metrics.jsonl"
+    lines = [line for line in read_metrics(path) if line["kind"] == "valid"] if path.exists() else []
+    curve = [(line["update"], line["nll"]) for line in lines if until is None or line["update"] <= until]
+    return curve if curve and curve[-1][0] == (until or curve[-1][0]) else []
+
+
+def reverse_scores(model: Model, settings: dict) -> dict:
+    """BLEU of the symbols, and the share of sequences that are reversed without a fault, for each length."""
+    rng, bleu, exact = np.random.default_rng(0), [], []  # the same test for all
+    for length in settings["lengths"]:
+        sources, targets = reversed_pairs(np.full(settings["of_each_length"], length), rng, settings["symbols"])
+        answers = [list(each.ids) for each in greedy_search(model, pad_batch(sources, targets).src)]
+        exact.append(float(np.mean([answer == target for answer, target in zip(answers, targets, strict=True)])))
+        texts = ([" ".join(map(str, ids)) for ids in side] for side in (answers, targets))
+        bleu.append(corpus_bleu(*texts).score)
+    return {"bleu": bleu, "exact": exact}
+
+
+def translation_scores(model: Model, settings: dict) -> dict:
+    """BLEU of the two test sets together, for each group of source lengths and of all."""
+    folder, tests = data_folder(), ("test_2016_flickr", "test_2017_flickr")
+    sources, references = (
+        [line for test in tests for line in read_lines(folder / f"{test}.{side}")] for side in ("en", "de")
+    )
+    outputs = translate_lines(model, multi30k_tokenizer(settings["vocab_size"]), sources, TranslationConfig())
+    groups = np.searchsorted(settings["words"], [len(line.split()) for line in sources])
+    scores = []
+    for group in range(len(settings["words"])):
+        chosen = np.flatnonzero(groups == group)
+        scores.append(corpus_bleu([outputs[i] for i in chosen], [references[i] for i in chosen]).score)
+    return {"bleu": scores, "bleu_of_all": corpus_bleu(outputs, references).score}
+
+
+def speed(seed: int, settings: dict, warmed_up: int = 5, timed: int = 25) -> dict[str, dict[str, float]]:
+    """Processor seconds of an update, and padded target tokens a second, for each task and model."""
+    found: dict[str, dict[str, float]] = {}
+    for task in settings["updates"]:
+        corpus, found[task] = corpus_of(task, seed, settings), {}
+        for model in settings["models"]:
+            with tempfile.TemporaryDirectory() as folder:
+                config = config_of(task, model, seed, Path(folder), settings)
+                for updates in (warmed_up, warmed_up + timed):
+                    until = replace(config.training, updates=updates, validate_every=10**6)
+                    trainer = Trainer(replace(config, training=until), replace(corpus, valid=None), progress=False)
+                    began = time.process_time()
+                    stop_if_interrupted(trainer.run())
+                found[task][model] = (time.process_time() - began) / timed
+    return found
+
+
+EXPERIMENT = Experiment(Path(__file__), __doc__, SETTINGS, QUICK, names, trial, markdown, draw)
+
+if __name__ == "__main__":
+    sys.exit(main(EXPERIMENT))

@@ -1,0 +1,128 @@
+"""The tables and the picture of recurrent.py."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from table3_report import standard_error, with_error
+from trials import COLOURS, compare, provenance, relation, table, values_of
+
+from minitransformer.figures.canvas import new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def tasks_of(results: Sequence[dict]) -> list[str]:
+    """The tasks that the Transformer has learned."""
+    trained = {result["task"] for result in results if result.get("model") == "Transformer"}
+    return [task for task in results[0]["settings"]["updates"] if task in trained]
+
+
+def models_of(results: Sequence[dict], task: str) -> list[str]:
+    """The models that have learned this task, in the order of the settings."""
+    trained = {result["model"] for result in results if result.get("task") == task}
+    return [model for model in results[0]["settings"]["models"] if model in trained]
+
+
+def update_seconds(results: Sequence[dict], task: str, model: str) -> np.ndarray:
+    """Processor seconds of an update, one value a seed."""
+    return np.array([each["update_seconds"][task][model] for each in results if each["name"] == "speed"])
+
+
+def updates_of(results: Sequence[dict], task: str, model: str) -> int:
+    settings = results[0]["settings"]
+    return settings["updates"][task][list(settings["models"]).index(model)]
+
+
+def group_names(results: Sequence[dict], task: str) -> list[str]:
+    settings = results[0]["settings"]
+    if task == "reverse":
+        return [str(length) for length in settings["lengths"]]
+    ends = settings["words"]
+    return [f"{low + 1} to {high}" for low, high in zip([0, *ends[:-1]], ends, strict=True)]
+
+
+def verdict(results: Sequence[dict], task: str) -> str:
+    """How BLEU of the recurrent models compares with that of the Transformer, for all lengths and for the longest."""
+    ours, parts = values_of(results, "bleu", task=task, model="Transformer"), []
+    for model in models_of(results, task)[1:]:
+        theirs = values_of(results, "bleu", task=task, model=model)
+        words = [relation(each(theirs), each(ours)) for each in (lambda b: b.mean(axis=1), lambda b: b[:, -1])]
+        lost = theirs[:, 0] - theirs[:, -1], ours[:, 0] - ours[:, -1]
+        falls = {1: "falls more", -1: "falls less", 0: "falls about as much"}[compare(*lost)]
+        parts.append(
+            f"that of {model} is {words[0]} the Transformer's on average over the groups, {words[1]} it for the"
+            f" longest sentences, and {falls} from the shortest to the longest"
+        )
+    return f"BLEU on {task}: {'; '.join(parts) or 'there is nothing to compare with'}."
+
+
+def markdown(results: Sequence[dict]) -> str:
+    shown = {key: value for key, value in results[0]["settings"].items() if key not in ("models", "shapes", "updates")}
+    lines = ["# Recurrent models against the Transformer", ""]
+    for task in tasks_of(results):
+        lines += [verdict(results, task), ""]
+    lines += [provenance("recurrent", [result | {"settings": shown} for result in results]), ""]
+    lines += ["Time is processor time on one core: what an update takes, measured by itself, times the updates.", ""]
+    for task in tasks_of(results):
+        lines += [f"## {task}", "", *training_table(results, task), "", "BLEU against the length of the source:", ""]
+        rows = []
+        for model in models_of(results, task):
+            scores = values_of(results, "bleu", task=task, model=model)
+            rows.append([model, *(with_error(column, 1) for column in scores.T)])
+        lines += [*table(["model", *group_names(results, task)], rows), ""]
+    return "\n".join(lines)
+
+
+def training_table(results: Sequence[dict], task: str) -> list[str]:
+    tokens, rows = results[0]["settings"]["tokens"][task], []
+    for model in models_of(results, task):
+        chosen = {"task": task, "model": model}
+        one = next(each for each in results if each.get("task") == task and each["model"] == model)
+        seconds, updates = update_seconds(results, task, model), updates_of(results, task, model)
+        scales = ", ".join(f"{scale:g}" for scale in values_of(results, "lr_scale", **chosen))
+        curves = [curve[-1][1] for curve in values_of(results, "curve", **chosen)]
+        whole = "exact" if task == "reverse" else "bleu_of_all"
+        score = values_of(results, whole, **chosen)
+        rows.append(
+            [
+                model,
+                str(one["width"]),
+                f"{one['parameters']:,}",
+                with_error(tokens / seconds, 0),
+                f"{updates:,}",
+                f"{updates * seconds.mean() / 60:.1f}",
+                scales,
+                with_error(np.array(curves), 3),
+                with_error(100 * score.mean(axis=1), 1) if task == "reverse" else with_error(score, 1),
+            ]
+        )
+    last = "sequences without a fault, %" if task == "reverse" else "BLEU"
+    head = ["model", "width", "parameters", "tokens/s", "updates", "minutes", "lr_scale of each seed", "nats", last]
+    return table(head, rows)
+
+
+def draw(results: Sequence[dict]) -> "Figure":
+    """Left BLEU against the length, right the validation loss against the time; one row a task."""
+    tasks = tasks_of(results)
+    figure = new_figure(12, 4.4 * len(tasks))
+    panels = figure.subplots(len(tasks), 2, squeeze=False)
+    for task, (left, right) in zip(tasks, panels, strict=True):
+        names = group_names(results, task)
+        for model, colour in zip(models_of(results, task), COLOURS, strict=False):
+            scores = values_of(results, "bleu", task=task, model=model)
+            errors = np.nan_to_num([standard_error(column) for column in scores.T])
+            style = {"color": colour, "markersize": 4, "label": model}
+            left.errorbar(range(len(names)), scores.mean(axis=0), errors, fmt="o-", **style)
+            minutes = update_seconds(results, task, model).mean() / 60
+            curves = values_of(results, "curve", task=task, model=model)  # (seeds, validations, 2)
+            right.plot(curves[0, :, 0] * minutes, curves[:, :, 1].mean(axis=0), "o-", **style)
+        left.set_xticks(range(len(names)), names)
+        unit = "symbols" if task == "reverse" else "words"
+        left.set(title=task, ylabel="BLEU", xlabel=f"length of the source, {unit}", ylim=(0, None))
+        right.set(title=task, ylabel="validation loss, nats per token", xlabel="minutes on one core")
+        for axes in (left, right):
+            axes.grid(True, color="#dddddd", linewidth=0.6)
+        left.legend(frameon=False, fontsize=8)
+    return figure
