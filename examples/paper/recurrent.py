@@ -20,7 +20,8 @@ from pathlib import Path
 
 import numpy as np
 from recurrent_report import draw, markdown
-from trials import Experiment, main, stop_if_interrupted
+from sweep import stop_if_interrupted
+from trials import Experiment, main
 
 from minitransformer.checkpoints import load_checkpoint
 from minitransformer.config import UNK, Config, DataConfig, ModelConfig, TrainingConfig, TranslationConfig
@@ -187,7 +188,7 @@ def train_and_score(task: str, model: str, seed: int, settings: dict, directory:
         "parameters": parameter_count(trainer.config.model),
         "flops": cost.formula,
         "flops_paper": cost.paper,
-        "seconds": trainer.recorder.seconds(),
+        "seconds": cost.seconds,
     }
 
 

@@ -6,6 +6,7 @@ the last checkpoint of each running training.
 """
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from minitransformer.errors import DataError, TrainingError, quoted
+from minitransformer.training.signals import Outcome
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,7 @@ def run_sweep(jobs: Sequence[Job], path: Path, processes: int) -> None:
     """
     done = {result["key"] for result in read_results(path)}
     jobs = [job for job in jobs if (job.name, job.seed) not in done]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as Ctrl-C does, it ends the trainings below
     running: set[subprocess.Popen] = set()
     path.parent.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(processes) as pool, tqdm(total=len(jobs), desc="trainings", unit="run") as bar:
@@ -99,6 +102,12 @@ def _run(job: Job, running: set[subprocess.Popen]) -> dict:
     if process.returncode:
         raise TrainingError(f"{job.name}, seed {job.seed}: exit code {process.returncode}; see {job.log}")
     return json.loads(output.strip().splitlines()[-1])
+
+
+def stop_if_interrupted(outcome: Outcome) -> None:
+    """End the program after a signal; the training has saved a checkpoint and goes on from there another time."""
+    if outcome.signal is not None:
+        sys.exit(outcome.exit_status)
 
 
 def fail(program: str, error: Exception) -> int:

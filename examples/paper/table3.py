@@ -11,6 +11,7 @@ the paper's Table 3, perplexity and BLEU are those of the development set, with 
 
 import argparse
 import json
+import math
 import os
 import sys
 from dataclasses import asdict, replace
@@ -19,7 +20,7 @@ from pathlib import Path
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # each training has a core of its own
 sys.path.insert(0, str(Path(__file__).parents[2]))  # benchmarks/ lies beside examples/
 
-from sweep import Job, check_settings, fail, read_results, run_sweep
+from sweep import Job, check_settings, fail, read_results, run_sweep, stop_if_interrupted
 from table3_report import draw_deltas, markdown
 
 from benchmarks.common.machine import machine_facts
@@ -185,13 +186,12 @@ def train_and_score(row: str, seed: int, arguments: argparse.Namespace) -> dict:
     """Train one row with one seed and measure it on the development set."""
     config = config_of(row, seed, arguments)
     trainer = Trainer(config, progress=False)
-    outcome = trainer.run()
-    if outcome.signal is not None:
-        sys.exit(outcome.exit_status)
+    stop_if_interrupted(trainer.run())
     metrics = read_metrics(trainer.folder.metrics)
     valid = [line for line in metrics if line["kind"] == "valid"][-1]
     model, tokenizer = load_checkpoint(trainer.folder.paths()[-1]).build()
     sources, references = read_lines(config.data.valid_src), read_lines(config.data.valid_tgt)
+    cost = trainer.cost()
     bleu = corpus_bleu(translate_lines(model, tokenizer, sources, config.translation), references)
     return {
         "name": row,
@@ -201,8 +201,9 @@ def train_and_score(row: str, seed: int, arguments: argparse.Namespace) -> dict:
         "bleu": bleu.score,
         "signature": bleu.signature,
         "parameters": parameter_count(trainer.config.model),
-        "flops": trainer.cost().formula,
-        "seconds": trainer.recorder.seconds(),
+        "flops": cost.formula,
+        "flops_paper": cost.paper,
+        "seconds": cost.seconds,
         "settings": settings_of(arguments),
         "model": asdict(trainer.config.model),
         "machine": machine_facts(),
@@ -219,18 +220,20 @@ def parameter_lines() -> list[str]:
             continue
         model = ModelConfig.table3(row)
         without = count - model.vocab_size * model.d_model
-        low, high = (int((millions + half) * 1e6 - without) // model.d_model for half in (-0.5, 0.5))
+        bounds = [((millions + half) * 1e6 - without) / model.d_model for half in (-0.5, 0.5)]
+        low, high = math.ceil(bounds[0]), math.floor(bounds[1])
         lines.append(f"{row:5}{count / 1e6:10.2f} M{millions:6} M  {low:,} to {high:,}")
     return lines
 
 
 def report(results: Path) -> None:
-    """Write the table and the picture beside the results."""
+    """Write the table beside the results and, once there is base to compare with, the picture."""
     measured = read_results(results)
     if not measured:
         raise ConfigError(f"{results}: must hold results, got none; train some with --run")
     write_text(results.with_suffix(".md"), markdown(measured, PAPER))
-    results.with_suffix(".png").write_bytes(png_bytes(draw_deltas(measured, PAPER)))
+    if {"base"} < {result["name"] for result in measured}:
+        results.with_suffix(".png").write_bytes(png_bytes(draw_deltas(measured, PAPER)))
     print(results.with_suffix(".md").read_text(encoding="utf-8"), end="")
 
 

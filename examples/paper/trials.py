@@ -30,7 +30,6 @@ from minitransformer.figures import png_bytes
 from minitransformer.files import write_text
 from minitransformer.nn import ParameterVector
 from minitransformer.optim import Adam, clip_gradient_norm, learning_rate
-from minitransformer.training.signals import Outcome
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -124,12 +123,6 @@ def run(experiment: Experiment, arguments: argparse.Namespace) -> None:
     write_text(arguments.results.with_suffix(".md"), text)
     arguments.results.with_suffix(".png").write_bytes(png_bytes(experiment.draw(results)))
     print(text, end="")
-
-
-def stop_if_interrupted(outcome: Outcome) -> None:
-    """End the program after a signal; the training has saved a checkpoint and goes on from there another time."""
-    if outcome.signal is not None:
-        sys.exit(outcome.exit_status)
 
 
 def learn(parameters: ParameterVector, forward_backward: Callable[[], None], updates: int, peak_rate: float) -> None:

@@ -1,0 +1,96 @@
+"""The comparison of the recurrent models with the Transformer: equal parameters, right tasks, honest reports."""
+
+import importlib
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from extras import need
+
+from minitransformer.config import EOS, UNK
+from minitransformer.figures import png_bytes
+from minitransformer.generation import Hypothesis
+
+
+@pytest.fixture
+def experiment(monkeypatch):
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "examples/paper")
+    return importlib.import_module("recurrent")
+
+
+@pytest.mark.parametrize("task", ["reverse", "Multi30k"])
+def test_all_models_have_within_2_percent_the_same_parameters(experiment, task):
+    settings = experiment.SETTINGS
+    counts = [
+        experiment.parameter_count(experiment.model_config(task, model, settings)) for model in settings["models"]
+    ]
+    np.testing.assert_allclose(counts, counts[0], rtol=0.02)
+
+
+def test_targets_are_the_sources_from_their_ends(experiment, rng):
+    lengths = rng.integers(5, 60, 20)
+    sources, targets = experiment.reversed_pairs(lengths, rng, symbols=30)
+    assert [len(source) for source in sources] == lengths.tolist()
+    assert all(target == list(reversed(source)) for source, target in zip(sources, targets, strict=True))
+    assert {symbol for source in sources for symbol in source} <= set(range(UNK + 1, UNK + 31))
+
+
+def test_reversing_without_a_fault_scores_100_and_copying_scores_0_exact(experiment, monkeypatch):
+    need("sacrebleu")
+
+    def answers(order):
+        def search(model, src):
+            return [Hypothesis(tuple(row[row != EOS][::order].tolist()), 0.0, 0.0) for row in src]
+
+        return search
+
+    monkeypatch.setattr(experiment, "greedy_search", answers(-1))
+    perfect = experiment.reverse_scores(None, experiment.SETTINGS)
+    assert perfect["bleu"] == pytest.approx([100] * 12) and perfect["exact"] == [1] * 12
+    monkeypatch.setattr(experiment, "greedy_search", answers(1))
+    copied = experiment.reverse_scores(None, experiment.SETTINGS)
+    assert max(copied["bleu"]) < 20 and copied["exact"] == [0] * 12
+
+
+def constructed(experiment, better):
+    """Two seeds, in which the Transformer's BLEU is ``better`` points above the others' at every length."""
+    settings = experiment.SETTINGS
+    shared = {"settings": settings, "machine": {"processor": "a processor", "NumPy": "2", "commit": "c0ffee"}}
+    results = []
+    for seed in (1, 2):
+        speeds = {task: dict.fromkeys(settings["models"], 0.1 + seed / 1000) for task in settings["updates"]}
+        results.append({"name": "speed", "seed": seed, "update_seconds": speeds, **shared})
+        for task in settings["updates"]:
+            n = len(settings["lengths"] if task == "reverse" else settings["words"])
+            for model in settings["models"]:
+                bleu = (30 - np.arange(n) + seed / 10 + (better if model == "Transformer" else 0)).tolist()
+                curve = [[100, 4.0 + seed / 100], [200, 3.0 + seed / 100]]
+                figures = {"exact": [0.5] * n} if task == "reverse" else {"bleu_of_all": bleu[0]}
+                figures |= {"task": task, "model": model, "bleu": bleu, "curve": curve, "lr_scale": 0.5}
+                size = {"width": 64, "parameters": 1000}
+                results.append({"name": f"{task}, {model}", "seed": seed, **figures, **size, **shared})
+    return results
+
+
+@pytest.mark.parametrize(("better", "words"), [(5, "lower than"), (0, "not distinguishable from"), (-5, "higher than")])
+def test_the_report_says_what_the_scores_say(experiment, better, words):
+    text = experiment.markdown(constructed(experiment, better))
+    assert text.count(f"is {words} the Transformer's on average") == 6  # three recurrent models, two tasks
+    assert text.count("falls about as much from the shortest") == 6
+    assert "| GRU | 64 | 1,000 |" in text
+
+
+def test_the_curves_can_be_drawn(experiment):
+    need("matplotlib")
+    assert png_bytes(experiment.draw(constructed(experiment, 3))).startswith(b"\x89PNG")
+
+
+def test_a_quick_run_trains_all_models_and_writes_nothing(experiment, monkeypatch, capsys, tmp_path):
+    need("sacrebleu")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["recurrent", "--quick", "--results", str(tmp_path / "results.jsonl")])
+    assert experiment.main(experiment.EXPERIMENT) == 0
+    text = capsys.readouterr().out
+    assert all(f"| {model} | " in text for model in experiment.SETTINGS["models"])
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,153 @@
+"""The sweep over the rows of Table 3: its scaling, its parameter counts, its report, and that it survives a kill."""
+
+import importlib
+import json
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from extras import need
+
+EXAMPLE = Path(__file__).parents[1] / "examples/paper/table3.py"
+
+
+@pytest.fixture
+def load(monkeypatch):
+    monkeypatch.syspath_prepend(EXAMPLE.parent)
+    return importlib.import_module
+
+
+def table3(*arguments):
+    return subprocess.Popen(
+        [sys.executable, EXAMPLE, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+        start_new_session=True,
+    )
+
+
+def test_every_row_is_named_by_itself_or_by_its_group_once(load):
+    rows_of = load("table3").rows_of
+    assert rows_of(["C"]) == [f"C{number}" for number in range(1, 8)]
+    assert rows_of(["B2", "base", "B"]) == ["B2", "base", "B1"]
+    assert set(rows_of(["base", *"ABCDE", "big"])) == set(load("table3").PAPER)
+
+
+def test_an_unknown_row_is_refused_with_the_rows_that_exist(tmp_path):
+    process = table3("--run", "C9", "--results", tmp_path / "results.jsonl")
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert re.fullmatch(r"table3: row must be one of base, A1, .*, big or a group A to E, got 'C9'\n", errors)
+
+
+@pytest.mark.parametrize("row", ["base", "A4", "B1", "C4", "C7", "big"])
+def test_class_scale_divides_all_widths_and_nothing_else(load, row):
+    module = load("table3")
+    full, scaled = module.ModelConfig.table3(row, 4000), module.class_scale(row, 4000)
+    for name, value in vars(full).items():
+        divided = name in ("d_model", "d_ff", "d_k", "d_v")
+        assert getattr(scaled, name) == (value // module.SCALE if divided else value), name
+
+
+def test_the_printed_vocabularies_give_the_papers_parameter_counts(load):
+    module = load("table3")
+    for line in module.parameter_lines()[1:]:
+        found = re.fullmatch(r"(\w+) .* M +(\d+) M  ([\d,]+) to ([\d,]+)", line)
+        if module.PAPER[line.split()[0]][2] is None:
+            assert not found
+            continue
+        row, millions = found[1], int(found[2])
+        low, high = (int(size.replace(",", "")) for size in found.groups()[2:])
+        for size, expected in ((low, millions), (high, millions), (low - 1, millions - 1), (high + 1, millions + 1)):
+            assert round(module.parameter_count(module.ModelConfig.table3(row, size)) / 1e6) == expected
+
+
+def results_like(paper, factor, noise):
+    """Results of three seeds whose log-perplexities differ from base's by ``factor`` times the paper's differences."""
+    machine = {"processor": "a processor", "commit": "c0ffee"}
+    return [
+        {
+            "name": row,
+            "seed": seed,
+            "nll": 2 + factor * math.log(perplexity / paper["base"][0]) + error,
+            "bleu": bleu,
+            "parameters": 10**6,
+            "flops": 1e15,
+            "flops_paper": 2e15,
+            "seconds": 60.0,
+            "settings": {"updates": 1},
+            "machine": machine,
+        }
+        for row, (perplexity, bleu, _) in paper.items()
+        for seed, error in enumerate(noise, 1)
+    ]
+
+
+def test_the_report_finds_the_rank_correlation_that_the_results_have(load):
+    paper, report = load("table3").PAPER, load("table3_report")
+    for factor, expected in ((2, 1), (-1, -1)):
+        interval = report.correlation_interval(results_like(paper, factor, (-1e-4, 0, 1e-4)), paper)
+        np.testing.assert_allclose(interval, expected, atol=0.05)
+    for published, measured, error in report.deltas(results_like(paper, 2, (-0.01, 0, 0.01)), paper).values():
+        assert measured == pytest.approx(2 * published) and error == pytest.approx(0.01 * math.sqrt(2 / 3))
+    text = report.markdown(results_like(paper, 1, (0, 0)), paper)
+    assert all(f"\n| {row} | 2 | " in text for row in paper)
+
+
+def test_ranks_of_equal_values_are_shared_as_spearman_does(load, rng):
+    from_report = load("table3_report").rank_correlation
+    a, b = rng.permutation(12).astype(float), rng.permutation(12).astype(float)
+    assert from_report(a, b) == pytest.approx(1 - 6 * ((a - b) ** 2).sum() / (12 * (12**2 - 1)))  # Spearman's formula
+    np.testing.assert_array_equal(load("table3_report").ranks(np.array([5.0, 1.0, 5.0])), [2.5, 1, 2.5])
+
+
+@pytest.fixture(scope="module")
+def small_data(tmp_path_factory):
+    folder, rng = tmp_path_factory.mktemp("multi30k"), np.random.default_rng(0)
+    for part, n_lines in (("train", 300), ("val", 4)):
+        lines = [" ".join(rng.choice(["a", "dog", "runs", "home", "now"], 5)) for _ in range(n_lines)]
+        for side in ("en", "de"):
+            (folder / f"{part}.{side}").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return folder
+
+
+def options(small_data, folder):
+    sizes = ["--updates", 140, "--tokens", 64, "--vocab-size", 270, "--seeds", 1, "--processes", 1]
+    return [*sizes, "--data", small_data, "--directory", folder / "runs", "--results", folder / "results.jsonl"]
+
+
+def wait_for(path, process):
+    until = time.monotonic() + 120
+    while not path.exists():
+        assert process.poll() is None and time.monotonic() < until
+        time.sleep(0.02)
+
+
+def test_a_sweep_that_was_killed_resumes_and_measures_the_same(small_data, tmp_path):
+    need("sacrebleu", "matplotlib")
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    process = table3("--run", "C1", *options(small_data, whole))
+    assert process.wait(timeout=300) == 0, process.stderr.read()
+    for stop in (signal.SIGKILL, signal.SIGTERM):
+        process = table3("--run", "C1", *options(small_data, killed))
+        wait_for(killed / "runs/C1-1/checkpoints/update_00000100.npz", process)
+        if stop == signal.SIGKILL:
+            os.killpg(process.pid, stop)  # of the sweep and its training at once, as when the power fails
+        else:
+            process.terminate()  # the sweep ends its training, which saves a checkpoint
+        process.communicate(timeout=60)
+        assert not (killed / "results.jsonl").exists()
+    process = table3("--run", "C1", *options(small_data, killed))
+    assert process.wait(timeout=300) == 0, process.stderr.read()
+    results = [json.loads((folder / "results.jsonl").read_text(encoding="utf-8")) for folder in (whole, killed)]
+    assert results[0]["nll"] == results[1]["nll"] and results[0]["bleu"] == results[1]["bleu"]
+    assert (killed / "results.md").read_text(encoding="utf-8").count("| C1 | 1 |") == 1
