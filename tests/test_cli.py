@@ -95,6 +95,11 @@ def test_decoding_undoes_encoding_line_by_line(run, type_in, capsys, option):
     assert output_of(capsys, "bpe", "decode", "--tokenizer", str(run / "bpe.txt"), *option) == text
 
 
+def test_a_finished_training_leaves_what_it_cost(run):
+    cost = json.loads((run / "run" / "cost.json").read_text(encoding="utf-8"))
+    assert cost["paper"] == cost["seconds"] * cost["devices"] * cost["sustained"] > cost["formula"] > 0
+
+
 def test_a_stopped_run_resumes(run, tmp_path, capsys):
     settings = [f"training.directory={tmp_path / 'other'}", "training.updates=20", "training.validate_every=0"]
     argv = ["train", str(run / "run.toml")] + [word for setting in settings for word in ("--set", setting)]

@@ -1,4 +1,4 @@
-"""The sweep over the rows of Table 3: its scaling, its parameter counts, its report, and that it survives a kill."""
+"""Table 3's sweep (scaling, parameter counts, report, kills) and what each training cost, as in Table 2."""
 
 import importlib
 import json
@@ -14,6 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from extras import need
+
+from minitransformer.planning import Cost
 
 EXAMPLE = Path(__file__).parents[1] / "examples/paper/table3.py"
 
@@ -151,3 +153,28 @@ def test_a_sweep_that_was_killed_resumes_and_measures_the_same(small_data, tmp_p
     results = [json.loads((folder / "results.jsonl").read_text(encoding="utf-8")) for folder in (whole, killed)]
     assert results[0]["nll"] == results[1]["nll"] and results[0]["bleu"] == results[1]["bleu"]
     assert (killed / "results.md").read_text(encoding="utf-8").count("| C1 | 1 |") == 1
+
+
+# Table 2: what the trainings cost
+
+
+def test_a_training_is_added_to_table_2_once_and_only_when_it_is_done(load, monkeypatch, capsys, tmp_path):
+    need("matplotlib")
+    module = load("table2")
+    monkeypatch.setattr(module, "RESULTS", tmp_path)
+    monkeypatch.setattr(module, "OWN", tmp_path / "table2.jsonl")
+    run = tmp_path / "my-run"
+    monkeypatch.setattr(sys, "argv", ["table2", "--add", str(run)])
+    assert module.main() == 2 and "train to the last update" in capsys.readouterr().err
+    run.mkdir()
+    (run / "cost.json").write_text(json.dumps(Cost(2e15, 100, 2, 4e13).to_dict()), encoding="utf-8")
+    assert module.main() == 0
+    assert "| recipes | my-run | 2.00e+15 | 8.00e+15 | 0.25 |" in capsys.readouterr().out
+    assert module.main() == 2 and "must not have my-run already" in capsys.readouterr().err
+    (tmp_path / "table3.jsonl").write_text(
+        "".join(json.dumps(each) + "\n" for each in results_like(load("table3").PAPER, 1, (0, 0))), encoding="utf-8"
+    )
+    monkeypatch.setattr(sys, "argv", ["table2"])
+    assert module.main() == 0
+    assert capsys.readouterr().out.count("| 1.00e+15 | 2.00e+15 | 0.50 |") == 20  # a row for each of Table 3
+    assert (tmp_path / "table2.png").read_bytes().startswith(b"\x89PNG")

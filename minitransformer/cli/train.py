@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """\
 Train a model according to CONFIG. If training.directory holds checkpoints of the same run, training resumes from the
-newest, bit for bit. Ctrl-C (SIGINT), SIGTERM or SIGHUP saves a checkpoint and exits. Started by mpirun, srun, torchrun
+newest, bit for bit. Ctrl-C (SIGINT), SIGTERM or SIGHUP saves a checkpoint and exits. A finished training writes its
+FLOPs, by formula and as the paper counts, to cost.json there. Started by mpirun, srun, torchrun
 or `minitransformer launch`, all ranks train together and share training.micro_batches."""
 
 
@@ -82,7 +83,9 @@ def _train(arguments: argparse.Namespace, process_group: "ProcessGroup") -> int:
     if is_rank_0:
         print(f"{config.training.directory}: {outcome.update} updates, {state}", file=sys.stderr)
     if is_rank_0 and outcome.signal is None and outcome.update:
-        print(*trainer.cost().lines(), sep="\n", file=sys.stderr)
+        cost = trainer.cost()
+        write_text(trainer.folder.directory / "cost.json", json.dumps(cost.to_dict(), indent=1) + "\n")
+        print(*cost.lines(), sep="\n", file=sys.stderr)
     return outcome.exit_status
 
 

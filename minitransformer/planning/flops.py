@@ -6,7 +6,7 @@ capacity of each". That includes everything that takes time; the formula counts 
 
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from types import ModuleType
 
 from minitransformer.config import ModelConfig
@@ -80,6 +80,10 @@ class Cost:
     def paper(self) -> float:
         """FLOPs as the paper counts: time x devices x sustained FLOP/s of each  [sec. 6.1]."""
         return self.seconds * self.devices * self.sustained
+
+    def to_dict(self) -> dict[str, float]:
+        """The fields and `paper`, as in ``cost.json``."""
+        return asdict(self) | {"paper": self.paper}
 
     def lines(self) -> list[str]:
         """A report: both counts, then Table 2 with this run inserted."""
