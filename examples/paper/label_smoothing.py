@@ -1,7 +1,7 @@
 """Sec. 5.4 measured: does label smoothing hurt perplexity and help BLEU, as the paper says?
 
     python examples/paper/table3.py --run base D3 D4        trains what is compared here, with several seeds
-    python examples/paper/label_smoothing.py                compares what has been trained so far
+    python examples/paper/label_smoothing.py                compares them; into results/label_smoothing.md
 
 Row D3 of Table 3 is the base model without label smoothing; D4 has 0.2 where base has 0.1. Rows with the same seed
 begin with the same weights and see the same batches, so the differences are taken seed by seed.
@@ -19,6 +19,7 @@ from table3_report import with_error
 from trials import compare, table
 
 from minitransformer.errors import ConfigError, MiniTransformerError
+from minitransformer.files import write_text
 
 WITHOUT, SMOOTHED = "D3", {"base": 0.1, "D4": 0.2}
 
@@ -65,7 +66,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=Path, default=RESULTS, help="of table3.py (default results/table3.jsonl)")
     try:
-        print(report(read_results(parser.parse_args().results)), end="")
+        results = parser.parse_args().results
+        text = report(read_results(results))
+        write_text(results.with_name("label_smoothing.md"), text)
+        print(text, end="")
     except MiniTransformerError as error:
         return fail("label_smoothing", error)
     return 0
