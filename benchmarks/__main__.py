@@ -13,7 +13,7 @@ BENCHMARKS = {
     "training_step": "time of a training step beside PyTorch and beside our own matrix products",
     "step_memory": "peak memory of a training step beside PyTorch",
     "subwords": "time of learning and encoding subwords beside tokenizers, sentencepiece and subword-nmt",
-    "wmt_scale": "time and memory of the text pipeline at the size of WMT 2014 en-de",
+    "wmt_scale": "time, memory and disk of every command of examples/wmt14, at its size",
     "decoding": "speed of translation beside Hugging Face Marian and CTranslate2",
     "key_value_cache": "what the prefix tree of the key-value cache gains over the plain cache",
     "growth": "how time and memory grow with length, batch, width, vocabulary and layers",

@@ -1,110 +1,84 @@
-"""The text pipeline at the size of WMT 2014 en-de: clean, learn BPE, binarise, open for training.
+"""A rehearsal of WMT 2014 en-de: every command of examples/wmt14/README.md, on a synthetic corpus of that size.
 
     python -m benchmarks.wmt_scale [--quick]
 
-The corpus is synthetic: 4.5 million pairs, 1.3 GB, words drawn from a Zipf law, more than two million distinct ones in
-the text and about a third of them seen once. Each stage is the command that a user types, as a process of its own;
-memory is what it and its children hold at the worst moment, each counted whole. How much of a batch is padding is
-measured on real text (MINITRANSFORMER_DATA). --quick makes 4,000 pairs.
+The corpus has 4.5 million pairs, 1.3 GB, words drawn from a Zipf law, more than two million distinct ones in the text
+and about a third of them seen once. The commands are read from the page; to the training is added that it ends after 20
+updates, and after ten it is killed. Memory is what a command and its children hold at the worst moment, each counted
+whole. The test sets are 100 lines of newstest where MINITRANSFORMER_DATA has them. --quick makes 4,000 pairs and a
+small model.
 
 Results go to benchmarks/results/wmt_scale.json and .md; --quick writes nothing.
 """
 
 import argparse
+import itertools
 import os
+import re
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 
-import numpy as np
-from tqdm import tqdm
-
 from benchmarks.common.machine import machine_facts
-from benchmarks.common.real_text import CORPORA, real_pairs
+from benchmarks.common.real_text import CORPORA, padding_shares
+from benchmarks.common.synthetic_text import SYLLABLES, make_corpus
 from benchmarks.common.tables import facts_list, markdown_head, markdown_row, save_results
-from minitransformer.text import BatchStream, Tokenizer, encode_parallel
+from minitransformer.training import read_metrics
 
 PAIRS = 4_500_000
-WORDS_A_LINE = 33
-VOCABULARY = 2_400_000
-EXPONENT = 1.25
-"""Of 150 million words drawn for each side, 1.76 million distinct ones are expected, a third of them once."""
-AT_A_TIME = 50_000
-MERGES = 37_000
+VOCABULARY, QUICK_VOCABULARY = 2_400_000, 560
+"""Words that may be drawn; subwords with --quick, where the page has 37,000."""
 TOKENS = 25_000
-SYLLABLES = {
-    "en": [c + v for c in "bdfghklmnprst" for v in ("a", "e", "i", "o", "u", "ar", "er")],
-    "de": [c + v for c in ("b", "d", "f", "g", "h", "k", "l", "m", "n", "r", "s", "sch", "z") for v in "aeiouäü"],
-}
+UPDATES, TEST_LINES = 20, 100
+SMALL = "model.d_model=32 model.d_ff=64 model.n_layers=1 data.src_tokens=400 data.tgt_tokens=400".split()
+README = Path(__file__).parents[1] / "examples/wmt14/README.md"
+PAGE = f"""\
+[examples/wmt14](../../examples/wmt14/README.md); the training has {UPDATES} updates and is killed after half of them.
+"""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """What a stage took: seconds, and bytes of memory at the worst moment."""
+    """What a stage took: seconds, bytes of memory at the worst moment, and bytes that it added to the disk."""
 
     name: str
     seconds: float
     peak_bytes: int
+    disk_bytes: int
 
 
-def make_corpus(folder: Path, pairs: int, vocabulary: int) -> str:
-    """``made.en`` and ``made.de`` in ``folder``; returns what they are. One pair in a hundred is there twice."""
-    rng = np.random.default_rng(1)
-    shares = 1.0 / (np.arange(vocabulary) + 2.7) ** EXPONENT
-    limits = np.cumsum(shares / shares.sum())
-    seen, sizes = {side: np.zeros(vocabulary, dtype=np.int64) for side in SYLLABLES}, {}
-    words = {side: _spell(np.arange(vocabulary), SYLLABLES[side]) for side in SYLLABLES}
-    files = {side: (folder / f"made.{side}").open("w", encoding="utf-8") for side in SYLLABLES}
-    for start in tqdm(range(0, pairs, AT_A_TIME), desc="corpus", unit="part"):
-        count = min(AT_A_TIME, pairs - start)
-        lengths = np.clip(rng.gamma(3.0, WORDS_A_LINE / 3, count).astype(int), 2, 120)
-        repeated = rng.random(count) < 0.01
-        for side, file in files.items():
-            own = np.maximum(lengths + rng.integers(-1, 2, count), 1)
-            ranks = np.searchsorted(limits, rng.random(int(own.sum())))
-            np.add.at(seen[side], ranks, 1)
-            ends = np.cumsum(own).tolist()
-            drawn = words[side][ranks].tolist()
-            lines = [" ".join(drawn[end - n : end]) + "." for end, n in zip(ends, own.tolist(), strict=True)]
-            doubled = zip(lines, repeated.tolist(), strict=True)
-            file.write("".join(f"{line}\n{line}\n" if twice else f"{line}\n" for line, twice in doubled))
-    for side, file in files.items():
-        file.close()
-        sizes[side] = (folder / f"made.{side}").stat().st_size
-    _, inverse = np.unique(np.concatenate([words[side][seen[side] > 0] for side in seen]), return_inverse=True)
-    counts = np.bincount(inverse, np.concatenate([each[each > 0] for each in seen.values()]))
-    return (
-        f"{pairs:,} synthetic pairs and 1 % of them twice, {sum(sizes.values()) / 1e9:.2f} GB, "
-        f"{len(counts):,} distinct words, {np.mean(counts == 1):.0%} of them drawn once"
-    )
+def measure(name: str, command: str, folder: Path, kill_when: Path | None = None) -> Stage:
+    """Run a command line in ``folder``, and watch the memory of it and all its children and what it adds to the disk.
 
-
-def _spell(numbers: np.ndarray, syllables: list[str]) -> np.ndarray:
-    """A word of its own for each number, short for small ones: its digits, written as syllables."""
-    table, words = np.array(syllables, dtype=object), np.full(len(numbers), "", dtype=object)
-    left = numbers + 1
-    while (open_ := left > 0).any():
-        left[open_] -= 1
-        words[open_] = table[left[open_] % len(table)] + words[open_]
-        left[open_] //= len(table)
-    return words
-
-
-def measure(name: str, command: Sequence[str], folder: Path) -> Stage:
-    """Run a command in ``folder`` and watch the memory of it and all its children."""
-    began, peak = time.perf_counter(), 0
+    kill_when: the file at whose sight the command and its children are killed
+    """
+    print(f"wmt_scale: {name}: {command}", file=sys.stderr)
+    began, peak, disk = time.perf_counter(), 0, _disk_bytes(folder)
+    program = f'minitransformer() {{ "{sys.executable}" -m minitransformer "$@"; }}; '
     with open(folder / "log.txt", "a") as log:
-        process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
+        process = subprocess.Popen(
+            ["bash", "-c", program + command], cwd=folder, stdout=log, stderr=log, start_new_session=True
+        )
         while process.poll() is None:
             peak = max(peak, sum(map(_resident_bytes, _family(process.pid))))
+            if kill_when is not None and kill_when.exists():
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
             time.sleep(0.05)
-    if process.returncode:
+    if process.returncode != (0 if kill_when is None else -signal.SIGKILL):
         raise SystemExit(f"wmt_scale: {name} failed:\n{(folder / 'log.txt').read_text()}")
-    return Stage(name, time.perf_counter() - began, peak)
+    return Stage(name, time.perf_counter() - began, peak, _disk_bytes(folder) - disk)
+
+
+def _disk_bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
 
 
 def _family(pid: int) -> list[int]:
@@ -126,73 +100,104 @@ def _resident_bytes(pid: int) -> int:
         return 0
 
 
-OPEN = """
+def readme_commands() -> list[str]:
+    """The commands of examples/wmt14/README.md, each in one line, with the variables of its block before it."""
+    text = README.read_text(encoding="utf-8").replace("\\\n", " ")
+    commands = []
+    for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL):
+        lines = [re.sub(r" +#.*", "", line) for line in block.splitlines()]
+        variables = "; ".join(line for line in lines if re.match(r"[A-Z]=", line)) or "D=data/wmt14-en-de"
+        commands += [f"{variables}; {re.sub(' +', ' ', line)}" for line in lines if line.startswith("minitransformer ")]
+    return commands
+
+
+def command_of(verb: str) -> str:
+    """The first command of the page that begins with ``minitransformer VERB``."""
+    return next(command for command in readme_commands() if f"; minitransformer {verb} " in command)
+
+
+def lay_out(folder: Path, newstest: Path | None) -> None:
+    """Put the corpus, the recipe and 100 lines of each test set where the page expects them.
+
+    newstest: a folder with the real sets; None: lines of the corpus stand for them
+    """
+    data, tests = folder / "data/wmt14-en-de", folder / "data/newstest"
+    data.mkdir(parents=True)
+    tests.mkdir()
+    (folder / "examples").symlink_to(README.parents[1])
+    for side in SYLLABLES:
+        for year in ("2013", "2014"):
+            name = f"newstest{year}.en-de.{side}"
+            source = newstest / name if newstest else folder / f"made.{side}"
+            with source.open(encoding="utf-8") as file:
+                (tests / name).write_text("".join(islice(file, TEST_LINES)), encoding="utf-8")
+        # Three files in the place of Europarl, Common Crawl and News Commentary: most, some and a few of the lines.
+        names = [data / f"{corpus}.{side}" for corpus in ("europarl-v7", "commoncrawl", "news-commentary-v9")]
+        shares = itertools.cycle([0] * 6 + [1] * 3 + [2])
+        with ExitStack() as stack:
+            made = stack.enter_context((folder / f"made.{side}").open(encoding="utf-8"))
+            files = [stack.enter_context(name.open("w", encoding="utf-8")) for name in names]
+            for line in made:
+                files[next(shares)].write(line)
+        (folder / f"made.{side}").unlink()
+
+
+def rehearse(folder: Path, quick: bool) -> list[Stage]:
+    """Every command of the page from cleaning to BLEU; the training is killed after half of its 20 updates."""
+    run, half = folder / "runs/wmt14-en-de-base", UPDATES // 2
+    short = f"training.updates={UPDATES} training.save_every=2 training.log_every=1".split()
+    settings = "".join(f" --set {each}" for each in (*short, *(SMALL if quick else ())))
+    train, bpe = command_of("train") + settings, command_of("bpe train")
+    stages = [
+        measure("clean", command_of("clean"), folder),
+        measure("bpe train", bpe.replace("size 37000", f"size {QUICK_VOCABULARY}") if quick else bpe, folder),
+        measure("binarise", command_of("binarise"), folder),
+        measure("plan", command_of("plan"), folder),
+        measure(f"train, killed after {half} updates", train, folder, run / f"checkpoints/update_{half:08}.npz"),
+        measure("train, resumed", train, folder),
+        measure("average", command_of("average"), folder),
+        measure(f"evaluate, {TEST_LINES} sentences", command_of("evaluate"), folder),
+    ]
+    updates = [line["update"] for line in read_metrics(run / "metrics.jsonl") if line["kind"] == "train"]
+    if updates != list(range(1, UPDATES + 1)):
+        raise SystemExit(f"wmt_scale: each update must be there once after the kill, got {updates}")
+    return stages
+
+
+def opening(folder: Path) -> dict[str, float]:
+    """What opening the ids for training takes: seconds, bytes of memory; and the seconds to the first batch."""
+    run = subprocess.run([sys.executable, "-c", OPEN], cwd=folder, capture_output=True, text=True, check=True)
+    seconds, kilobytes, batch, batches = run.stdout.split()
+    found = {"seconds": float(seconds), "peak_bytes": 1024 * int(kilobytes), "first batch, seconds": float(batch)}
+    return found | {"batches in an epoch": int(batches)}
+
+
+OPEN = f"""
 import time
-began = time.perf_counter()
 from minitransformer.text import BatchStream, Tokenizer
 from minitransformer.training import Corpus
-imported = time.perf_counter()
-corpus = Corpus.from_binary(Tokenizer.load("bpe"), "ids")
-stream = BatchStream(*corpus.train, src_tokens={tokens}, tgt_tokens={tokens}, seed=1)
+began = time.perf_counter()
+corpus = Corpus.from_binary(Tokenizer.load("data/wmt14-en-de/bpe.37000"), "data/wmt14-en-de/train")
+stream = BatchStream(*corpus.train, src_tokens={TOKENS}, tgt_tokens={TOKENS}, seed=1)
 opened = time.perf_counter()
 peak = next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM"))
 batch = stream.batch(0)
-print("opened", opened - imported, peak, time.perf_counter() - opened, stream.batches_per_epoch, flush=True)
+print(opened - began, peak, time.perf_counter() - opened, stream.batches_per_epoch)
 """
 
 
-def run_pipeline(folder: Path, merges: int) -> tuple[list[Stage], dict[str, float]]:
-    """(the stages, what opening the pairs for training took: seconds, bytes; and the seconds to the first batch)"""
-    program = [sys.executable, "-m", "minitransformer"]
-    made, cleaned = ("made.en", "made.de"), ("clean.en", "clean.de")
-    stages = [
-        measure("clean", [*program, "clean", "--src", made[0], "--tgt", made[1], "-o", *cleaned], folder),
-        measure(
-            "bpe train", [*program, "bpe", "train", *cleaned, "-o", "bpe", "--vocab-size", str(merges + 260)], folder
-        ),
-        measure(
-            "binarise",
-            [*program, "binarise", "--src", cleaned[0], "--tgt", cleaned[1], "--tokenizer", "bpe", "-o", "ids"],
-            folder,
-        ),
-    ]
-    measure("open", [sys.executable, "-c", OPEN.format(tokens=TOKENS)], folder)
-    _, seconds, kilobytes, batch, batches = (folder / "log.txt").read_text().strip().split("\n")[-1].split()
-    opening = {"seconds": float(seconds), "peak_bytes": 1024 * int(kilobytes), "first batch, seconds": float(batch)}
-    return stages, opening | {"batches in an epoch": int(batches)}
-
-
-def real_padding(folder: Path, merges: int) -> dict[str, float]:
-    """Share of positions that are padding in batches of real text, by the padded tokens of a batch."""
-    src, tgt = real_pairs(folder)
-    tokenizer = Tokenizer.train([*src, *tgt], merges + 260)
-    pairs = encode_parallel(tokenizer, src, tgt, max_length=256)
-    shares = {}
-    for tokens in (3400, TOKENS):
-        stream = BatchStream(pairs.src, pairs.tgt, src_tokens=tokens, tgt_tokens=tokens, seed=1)
-        shares[f"{tokens} + {tokens}"] = padding_share(stream)
-    return shares
-
-
-def padding_share(stream: BatchStream) -> float:
-    """Fraction of the positions in an epoch's batches, source and target together, that are padding."""
-    epoch = range(stream.batches_per_epoch)
-    positions = sum(sentences * (src + tgt) for sentences, src, tgt in map(stream.shape, epoch))
-    return 1 - sum(map(sum, map(stream.n_tokens, epoch))) / positions
-
-
-def markdown(facts: dict, text: str, stages: list[Stage], opening: dict, padding: dict) -> str:
-    lines = ["# The text pipeline at the size of WMT", "", f"{text}.", "", "`python -m benchmarks.wmt_scale`", ""]
-    lines += markdown_head(["stage", "seconds", "peak memory, GB"])
+def markdown(facts: dict, text: str, stages: list[Stage], opened: dict, padding: dict) -> str:
+    lines = ["# A rehearsal of WMT 2014 en-de", "", f"{text}. The commands are read from", PAGE]
+    lines += ["`python -m benchmarks.wmt_scale`", ""]
+    lines += markdown_head(["stage", "seconds", "peak memory, GB", "added to the disk, GB"])
     for stage in stages:
-        lines.append(markdown_row([stage.name, f"{stage.seconds:,.1f}", f"{stage.peak_bytes / 1e9:.2f}"]))
-    worst = max(stage.peak_bytes for stage in stages)
-    lines.append(markdown_row(["all", f"{sum(stage.seconds for stage in stages):,.1f}", f"{worst / 1e9:.2f}"]))
+        figures = [f"{stage.seconds:,.1f}", f"{stage.peak_bytes / 1e9:.2f}", f"{stage.disk_bytes / 1e9:.2f}"]
+        lines.append(markdown_row([stage.name, *figures]))
     lines += [
         "",
-        f"{MERGES:,} merges, two sides together. Opening the ids for training takes {opening['seconds']:.2f} s after "
-        f"the imports and {opening['peak_bytes'] / 1e6:.0f} MB with them; the first batch, for which the first epoch "
-        f"is shuffled, {opening['first batch, seconds']:.2f} s more.",
+        f"Opening the ids for training takes {opened['seconds']:.2f} s after the imports and "
+        f"{opened['peak_bytes'] / 1e6:.0f} MB with them; the first batch, for which the first epoch is shuffled, "
+        f"{opened['first batch, seconds']:.2f} s more.",
     ]
     if padding:
         shares = ", ".join(f"{share:.1%} at {tokens} tokens" for tokens, share in padding.items())
@@ -203,21 +208,21 @@ def markdown(facts: dict, text: str, stages: list[Stage], opening: dict, padding
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.wmt_scale", description=__doc__.split("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="a small corpus, and no results are written")
-    options = parser.parse_args(argv)
+    parser.add_argument("--quick", action="store_true", help="a small corpus and model, and no results are written")
+    quick = parser.parse_args(argv).quick
     facts = machine_facts()
     data = os.environ.get("MINITRANSFORMER_DATA")
     with tempfile.TemporaryDirectory() as name:
-        folder, merges = Path(name), 300 if options.quick else MERGES
-        sizes = (4000, 20_000) if options.quick else (PAIRS, VOCABULARY)
-        text = make_corpus(folder, *sizes)
-        stages, opening = run_pipeline(folder, merges)
-    padding = real_padding(Path(data), MERGES) if data and not options.quick else {}
-    table = markdown(facts, text, stages, opening, padding)
+        folder = Path(name)
+        text = make_corpus(folder, *((4000, 20_000) if quick else (PAIRS, VOCABULARY)))
+        lay_out(folder, Path(data) / "newstest" if data else None)
+        stages, opened = rehearse(folder, quick), opening(folder)
+    padding = padding_shares(Path(data), (3400, TOKENS)) if data and not quick else {}
+    table = markdown(facts, text, stages, opened, padding)
     print(table)
-    if not options.quick:
+    if not quick:
         result = {"machine": facts, "text": text, "stages": [asdict(stage) for stage in stages]}
-        save_results("wmt_scale", result | {"opening": opening, "padding": padding}, table)
+        save_results("wmt_scale", result | {"opening": opened, "padding": padding}, table)
     return 0
 
 

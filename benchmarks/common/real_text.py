@@ -1,8 +1,9 @@
 """The real text of benchmarks: captions, everyday sentences, and news and parliament, English and German."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
-from minitransformer.text import read_parallel
+from minitransformer.text import BatchStream, Tokenizer, encode_parallel, read_parallel
 
 CORPORA = ("multi30k", "tatoeba_en_de", "wmt_small_en_de")
 """Folders of MINITRANSFORMER_DATA."""
@@ -29,3 +30,22 @@ def repeated_to(lines: list[str], size: int) -> list[str]:
             if got >= size:
                 break
     return chosen
+
+
+def padding_shares(folder: Path, budgets: Sequence[int], vocab_size: int = 37_000) -> dict[str, float]:
+    """Share of positions that are padding in batches of real text, by the padded tokens of a batch."""
+    src, tgt = real_pairs(folder)
+    tokenizer = Tokenizer.train([*src, *tgt], vocab_size)
+    pairs = encode_parallel(tokenizer, src, tgt, max_length=256)
+    shares = {}
+    for tokens in budgets:
+        stream = BatchStream(pairs.src, pairs.tgt, src_tokens=tokens, tgt_tokens=tokens, seed=1)
+        shares[f"{tokens} + {tokens}"] = padding_share(stream)
+    return shares
+
+
+def padding_share(stream: BatchStream) -> float:
+    """Fraction of the positions in an epoch's batches, source and target together, that are padding."""
+    epoch = range(stream.batches_per_epoch)
+    positions = sum(sentences * (src + tgt) for sentences, src, tgt in map(stream.shape, epoch))
+    return 1 - sum(map(sum, map(stream.n_tokens, epoch))) / positions
