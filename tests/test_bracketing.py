@@ -121,6 +121,7 @@ def test_function_tags_and_traces_do_not_count():
 def test_the_same_constituent_twice_must_be_found_twice():
     assert counts("(S (NP (NN a)))", "(S (NP (NP (NN a))))") == (2, 2, 3)
     assert counts("(S (NP (NP (NN a))))", "(S (NP (NN a)))") == (2, 3, 2)
+    assert counts("(S (NP (NP (NN a))))", "(S (NP (NP (NN a))))") == (3, 3, 3)
 
 
 def test_a_sentence_without_a_parse_or_with_other_words_is_skipped():

@@ -90,6 +90,8 @@ def test_the_defaults_of_searches_are_those_of_the_paper():
         assert beam_search(model, src) == beam_search(model, src, beam_size=4, n_best=1, early_stop=True, **paper)
         assert greedy_search(model, src) == greedy_search(model, src, **paper)
     assert len(greedy_search(endless(), src)[0].ids) == 52
+    with pytest.raises(ConfigError, match="from 1 to beam_size = 4"):
+        beam_search(endless(), src, n_best=5)
 
 
 def test_length_penalty_follows_its_formula():

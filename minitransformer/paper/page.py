@@ -1,0 +1,222 @@
+"""The claims as text for a terminal, and as a page in Markdown or HTML.
+
+The page in Markdown has no line numbers: it is committed, and would be out of date after almost every change.
+"""
+
+import html
+import os
+import re
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import NamedTuple
+
+from minitransformer.paper.claims import ROOT, Claim, Switch, is_here, read_sections, shown
+
+TITLE = "The paper, claim by claim"
+INTRODUCTION = (
+    "Every equation and claim of *Attention Is All You Need*, sec. 3 to 6: the code that implements it, the tests that "
+    "fail if the two part, and what was measured. A test is named by the sentence that it proves. A switch is a key of "
+    "the config; where its default is not what the paper does, that is said. `minitransformer paper` prints the same "
+    "with line numbers; `minitransformer paper -o docs/paper.md` writes this page."
+)
+COLUMNS = ("claim", "code", "tests", "results")
+
+
+class Link(NamedTuple):
+    """What stands for a file of the checkout."""
+
+    text: str
+    file: str
+
+
+Cell = list[str | Link]
+"""What stands in a line, one after the other; a line break is ``"\\n"``."""
+Block = tuple[str, int, Cell | list[list[Cell]]]
+"""A heading of a level, a paragraph, or the rows of a table."""
+
+
+def terminal_text(claims: Sequence[Claim], width: int) -> str:
+    """The claims by sections; nothing but a path or a name that is longer extends beyond ``width`` columns."""
+    lines = []
+    for section, of_section in groupby(claims, key=lambda claim: claim.section):
+        title = f"{section} {read_sections()[section]}"
+        lines += [title, "-" * len(title)]
+        for claim in of_section:
+            lines += [*textwrap.wrap(claim.text, width), *_details(claim, width), ""]
+    return "\n".join([*lines, *textwrap.wrap(summary(claims), width)])
+
+
+def _details(claim: Claim, width: int) -> Iterator[str]:
+    """A labelled line for each thing that there is to say about the claim, wrapped."""
+    items = [("code", f"{file}:{line} {name}" if line else file) for file, name, line in claim.locations()]
+    items += [("test", test) for test in claim.test]
+    items += [("result", file if not _is_missing(file) else f"{file}, which is not there yet") for file in claim.result]
+    items += [("switch", _described(switch)) for switch in claim.switches()]
+    items += [(label, text) for label in ("differs", "open") if (text := getattr(claim, label))]
+    before = ""
+    for label, text in items:
+        first, rest = f"  {label if label != before else '':<8}", " " * 10
+        if len(first) + len(text) > width:
+            text = text.replace("::", ":: ")
+        options = {"break_long_words": False, "break_on_hyphens": False}
+        yield from textwrap.wrap(text, width, initial_indent=first, subsequent_indent=rest, **options)
+        before = label
+
+
+def summary(claims: Sequence[Claim]) -> str:
+    tested, measured = (sum(map(bool, each)) for each in zip(*((c.test, _results(c)) for c in claims), strict=True))
+    n_open = sum(bool(_missing(claim)) for claim in claims)
+    return f"{len(claims)} claims: {tested} with tests, {measured} with measurements, {n_open} open"
+
+
+def _described(switch: Switch) -> str:
+    key, paper, default, others = switch
+    text = f"{key} = {shown(default)}, "
+    text += "as in the paper" if default == paper else f"in the paper {shown(paper)}"
+    return f"{text}; or {', '.join(others)}" if others else text
+
+
+def _results(claim: Claim) -> list[str]:
+    return [file for file in claim.result if not _is_missing(file)]
+
+
+def _is_missing(file: str) -> bool:
+    """Whether a result is not yet there; an installed package has none, and does not know."""
+    return is_here("examples/paper") and not is_here(file)
+
+
+def markdown_page(claims: Sequence[Claim], folder: str | Path) -> str:
+    """The page with links relative to ``folder``."""
+    return "\n".join(_as_markdown(block, _address(folder)) for block in _blocks(claims, with_lines=False))
+
+
+def html_page(claims: Sequence[Claim], folder: str | Path) -> str:
+    """The page as one file without scripts, with line numbers, links relative to ``folder``."""
+    body = "\n".join(_as_html(block, _address(folder)) for block in _blocks(claims, with_lines=True))
+    return PAGE.format(title=TITLE, body=body)
+
+
+def _blocks(claims: Sequence[Claim], with_lines: bool) -> Iterator[Block]:
+    yield "heading", 1, [TITLE]
+    yield "paragraph", 0, [INTRODUCTION]
+    yield "paragraph", 0, [f"{summary(claims)}."]
+    for section, of_section in groupby(claims, key=lambda claim: claim.section):
+        yield "heading", 2, [f"{section} {read_sections()[section]}"]
+        yield "table", 0, [[[each] for each in COLUMNS], *(_row(claim, with_lines) for claim in of_section)]
+    yield "heading", 2, ["Switches"]
+    yield "table", 0, [[["key"], ["default"], ["in the paper"], ["or"], ["sec."]], *_switches(claims)]
+    yield "heading", 2, ["Open"]
+    yield "table", 0, [[["claim"], ["open"], ["sec."]], *_open(claims)]
+
+
+def _switches(claims: Sequence[Claim]) -> Iterator[list[Cell]]:
+    for claim in claims:
+        for key, paper, default, others in claim.switches():
+            yield [[each] for each in (f"`{key}`", shown(default), shown(paper), ", ".join(others), claim.section)]
+
+
+def _open(claims: Sequence[Claim]) -> Iterator[list[Cell]]:
+    for claim in claims:
+        if missing := _missing(claim):
+            yield [[claim.text], _in_lines(missing), [claim.section]]
+
+
+def _missing(claim: Claim) -> list[str]:
+    """What is open about the claim, in sentences."""
+    missing = [f"There is no {file} yet." for file in claim.result if _is_missing(file)]
+    return [claim.open, *missing] if claim.open else missing
+
+
+def _row(claim: Claim, with_lines: bool) -> list[Cell]:
+    notes = [f"Switch: {_described(switch)}." for switch in claim.switches()]
+    notes += [f"Differs: {claim.differs}"] if claim.differs else []
+    notes += [f"**Open:** {each}" for each in _missing(claim)]
+    code = [
+        Link(f"`{name or Path(file).name}`{f':{line}' if with_lines and line else ''}", file)
+        for file, name, line in claim.locations()
+    ]
+    tests = [Link(_sentence(test), test.split("::")[0]) for test in claim.test]
+    results = [Link(f"{Path(file).parent.name}/{Path(file).name}", file) for file in _results(claim)]
+    return [_in_lines([claim.text, *notes]), *map(_in_lines, (code, tests, results))]
+
+
+def _in_lines(items: Sequence[str | Link]) -> Cell:
+    return [piece for item in items for piece in (item, "\n")][:-1]
+
+
+def _sentence(test: str) -> str:
+    """The name of a test, which is a sentence."""
+    return test.split("::")[1].removeprefix("test_").replace("_", " ")
+
+
+def _address(folder: str | Path) -> Callable[[str], str]:
+    """The address of a file of the checkout in a page in ``folder``; empty if the file is not here."""
+    root = Path(os.path.relpath(ROOT, folder)).as_posix()
+    return lambda file: f"{root}/{file}" if is_here(file) else ""
+
+
+def _as_markdown(block: Block, address: Callable[[str], str]) -> str:
+    def cell(pieces: Cell) -> str:
+        return "".join(map(piece, pieces))
+
+    def piece(each: str | Link) -> str:
+        if isinstance(each, Link):
+            target = address(each.file)
+            return f"[{each.text}]({target})" if target else each.text
+        return "<br>" if each == "\n" else each.replace("|", r"\|").replace("<", "&lt;").replace(" * ", r" \* ")
+
+    kind, level, content = block
+    if kind == "table":
+        head, *rows = [f"| {' | '.join(map(cell, row))} |" for row in content]
+        return "\n".join([head, "|" + "---|" * len(content[0]), *rows, ""])
+    return f"{'#' * level} {cell(content)}\n".lstrip(" ")
+
+
+def _as_html(block: Block, address: Callable[[str], str]) -> str:
+    def cell(pieces: Cell) -> str:
+        return "".join(map(piece, pieces))
+
+    def piece(each: str | Link) -> str:
+        if isinstance(each, Link):
+            target, text = address(each.file), inline(each.text)
+            return f'<a href="{html.escape(target)}">{text}</a>' if target else text
+        return inline(each)
+
+    def inline(text: str) -> str:
+        text = html.escape(text, quote=False).replace("\n", "<br>")
+        for mark, tag in (("`", "code"), (r"\*\*", "b"), (r"\*", "i")):
+            text = re.sub(rf"{mark}(\w[^`*]*){mark}", rf"<{tag}>\1</{tag}>", text)
+        return text
+
+    kind, level, content = block
+    if kind == "table":
+        head, *rows = ["".join(f"<td>{cell(each)}</td>" for each in row) for row in content]
+        head = head.replace("td>", "th>")
+        return f"<table>\n<tr>{head}</tr>\n" + "".join(f"<tr>{row}</tr>\n" for row in rows) + "</table>"
+    tag = f"h{level}" if level else "p"
+    return f"<{tag}>{cell(content)}</{tag}>"
+
+
+PAGE = """\
+<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>
+:root {{ color-scheme: light dark; }}
+body {{ font: 15px/1.45 system-ui, sans-serif; max-width: 1200px; margin: 2em auto; padding: 0 1em; }}
+table {{ border-collapse: collapse; width: 100%; table-layout: fixed; }}
+th:first-child {{ width: 36%; }} th:last-child {{ width: 14%; }}
+th, td {{ border: 1px solid color-mix(in srgb, currentColor 25%, transparent); padding: 0.4em 0.6em; }}
+th, td {{ text-align: left; vertical-align: top; overflow-wrap: anywhere; }}
+</style>
+</head>
+<body>
+{body}
+</body>
+</html>
+"""

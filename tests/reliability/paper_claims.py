@@ -1,0 +1,112 @@
+"""Does a test of each claim of the paper fail if the line that implements the claim is changed?
+
+    python -m tests.reliability.paper_claims [--section 3.2]
+
+`minitransformer paper` lists the claims; the changes are in minitransformer/paper/claims.toml. Each is made in a copy
+of the checkout, where the claim's own tests are run. Unless a section is given, the results are written to
+results/paper_claims.json and .md beside this file. The exit code is 0 if every change is noticed.
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks.common.machine import machine_facts
+from benchmarks.common.tables import facts_list, markdown_head, markdown_row
+from minitransformer.paper import Claim, read_claims
+
+ROOT = Path(__file__).parents[2]
+RESULTS = Path(__file__).parent / "results"
+COPIED = ("minitransformer", "tests", "examples", "benchmarks", "setup.cfg", "pyproject.toml")
+COMMAND = "python -m tests.reliability.paper_claims"
+LIMIT = 300
+"""Seconds; a changed program may never end."""
+
+
+def copy_checkout(folder: Path) -> None:
+    """What the tests of claims need, without compiled files, which would hide a change."""
+    for name in COPIED:
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        options = {"ignore": shutil.ignore_patterns("__pycache__")} if (ROOT / name).is_dir() else {}
+        copy(ROOT / name, folder / name, **options)
+
+
+def broken(claim: Claim) -> tuple[str, str]:
+    """(file, its text with ``claim.becomes`` in place of ``claim.line``)"""
+    for file, _, line in claim.locations():
+        lines = (ROOT / file).read_text(encoding="utf-8").splitlines(keepends=True)
+        if line and claim.line in lines[line - 1]:
+            lines[line - 1] = lines[line - 1].replace(claim.line, claim.becomes)
+            return file, "".join(lines)
+    raise LookupError(claim.line)
+
+
+def failing(folder: Path, tests: list[str]) -> list[str]:
+    """Which of the tests fail in the copy, without their parameters; those that could not be run do not count."""
+    command = [sys.executable, "-m", "pytest", "-q", "--tb=no", "-p", "no:cacheprovider", *tests]
+    settings = os.environ | {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "300"}
+    try:
+        done = subprocess.run(command, cwd=folder, env=settings, capture_output=True, text=True, timeout=LIMIT)
+    except subprocess.TimeoutExpired:
+        return [f"no end after {LIMIT} s"]
+    if done.returncode not in (0, 1):
+        raise RuntimeError(f"pytest {' '.join(tests)} must run, got exit code {done.returncode}:\n{done.stdout}")
+    return sorted({re.sub(r"\[.*", "", name) for name in re.findall(r"^FAILED (\S+)", done.stdout, re.MULTILINE)})
+
+
+def trial(folder: Path, *claims: Claim) -> list[str]:
+    """The claims' tests that fail in the copy while their lines, in different files, are changed."""
+    changed = dict(map(broken, claims))
+    for file, text in changed.items():
+        (folder / file).write_text(text, encoding="utf-8")
+    try:
+        return failing(folder, [test for claim in claims for test in claim.test])
+    finally:
+        for file in changed:
+            shutil.copy(ROOT / file, folder / file)
+
+
+def save(rows: list[dict], facts: dict) -> None:
+    table = {"command": COMMAND, "machine": facts, "claims": rows}
+    (RESULTS / "paper_claims.json").write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
+    noticed = sum(bool(row["failed"]) for row in rows)
+    lines = ["# Broken claims", "", f"`{COMMAND}`: {noticed} of {len(rows)} changes are noticed.", ""]
+    lines += markdown_head(["sec.", "claim", "line", "becomes", "tests that fail"])
+    for row in rows:
+        code = [f"`{row[key]}`".replace("|", r"\|") for key in ("line", "becomes")]
+        names = "<br>".join(name.split("::")[-1] for name in row["failed"]) or "**none**"
+        lines.append(markdown_row([row["section"], row["claim"].replace("|", r"\|"), *code, names]))
+    text = "\n".join([*lines, "", *facts_list(facts)]) + "\n"
+    (RESULTS / "paper_claims.md").write_text(text, encoding="utf-8")
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog=COMMAND, description=__doc__.split("\n")[0])
+    parser.add_argument("--section", default="", help="of the paper (default: all)")
+    section = parser.parse_args(argv).section
+    rows, facts = [], machine_facts()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        copy_checkout(folder)
+        claims = [claim for claim in read_claims(section) if claim.line]
+        if failed := failing(folder, sorted({test for claim in claims for test in claim.test})):
+            raise RuntimeError(f"no test must fail before a change, got {', '.join(failed)}")
+        for claim in claims:
+            began = time.monotonic()
+            row = {"section": claim.section, "claim": claim.text, "line": claim.line, "becomes": claim.becomes}
+            rows.append(row | {"failed": trial(folder, claim), "seconds": round(time.monotonic() - began, 1)})
+            print(claim.section, claim.text, rows[-1]["failed"] or "NOT NOTICED", sep="  ", flush=True)
+    if not section:
+        save(rows, facts)
+    return 0 if all(row["failed"] for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
