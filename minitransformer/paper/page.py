@@ -153,7 +153,10 @@ def _sentence(test: str) -> str:
 
 def _address(folder: str | Path) -> Callable[[str], str]:
     """The address of a file of the checkout in a page in ``folder``; empty if the file is not here."""
-    root = Path(os.path.relpath(ROOT, folder)).as_posix()
+    try:
+        root = Path(os.path.relpath(ROOT, folder)).as_posix()
+    except ValueError:  # it is on another drive of Windows
+        root = ROOT.as_uri()
     return lambda file: f"{root}/{file}" if is_here(file) else ""
 
 
