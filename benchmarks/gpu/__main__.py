@@ -1,6 +1,7 @@
 """All measurements on a GPU in one command: correctness first, then speed and memory.
 
     python -m benchmarks.gpu [--quick] [--out FOLDER] [--data FOLDER] [--seconds N] [--stages NAME ...]
+    python -m benchmarks.gpu --forecast        what an update should take, kernel by kernel; needs no GPU
 
 Each stage runs in a process of its own, under a limit of time; what fails or takes too long is recorded and the
 others still run. Results are saved after every stage, so none is lost when a machine is taken away. It needs CuPy
@@ -23,6 +24,9 @@ from pathlib import Path
 
 from benchmarks.common.machine import machine_facts
 from benchmarks.common.tables import RESULTS, facts_list, markdown_head, markdown_row
+from benchmarks.gpu.forecast import forecasts
+from benchmarks.gpu.steps import Device
+from minitransformer.backend import load_array_module
 from minitransformer.cli.doctor import CHECKS
 from minitransformer.cuda_diagnosis import cuda_trouble, driver_version
 from minitransformer.files import write_atomically
@@ -179,8 +183,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=1500, metavar="N", help="for all stages (default: 1500)")
     parser.add_argument("--stages", nargs="+", choices=LIMITS, default=list(LIMITS), help="default: all, in this order")
     parser.add_argument("--commit", help="the commit, where git cannot tell it (default: ask git)")
+    parser.add_argument("--forecast", action="store_true", help="print what an update should take")
     options = parser.parse_args(argv)
     trouble = "there is no NVIDIA driver" if driver_version() == 0 else cuda_trouble()
+    if options.forecast:
+        print(forecasts(None if trouble else Device(load_array_module("cuda"), "cpu")))
+        return 0
     if trouble:
         print(f"benchmarks.gpu: nothing was measured: {trouble}")
         return 0

@@ -18,6 +18,7 @@ from minitransformer.models import Transformer
 from minitransformer.optim import Adam, LossScale
 from minitransformer.planning import Shape, plan
 from minitransformer.planning.flops import batch_flops
+from minitransformer.text import Batch
 from minitransformer.training import ParallelGradientAccumulator, evaluate_loss, train_step
 
 WARM_UP = 3
@@ -38,15 +39,20 @@ class Device:
             torch.cuda.synchronize()
 
 
-def our_update(size: Size, precision: str, device: Device) -> tuple[Transformer, Callable[[], object]]:
-    """The model and a function that makes one update, whose result stays on the device."""
+def our_update(
+    size: Size, precision: str, device: Device, batches: Sequence[Batch] = ()
+) -> tuple[Transformer, Callable[[], object]]:
+    """The model and a function that makes one update, whose result stays on the device.
+
+    batches: its micro-batches (default: one, of random words)
+    """
     model = Transformer(size.model, seed=1, xp=device.xp, precision=precision)
-    adam, batch = Adam(model.parameters), random_batch(size)
+    adam, batches = Adam(model.parameters), batches or [random_batch(size)]
     accumulator = ParallelGradientAccumulator(model.parameters, scale=LossScale.for_precision(precision))
     updates = iter(range(1, 1 << 30))
 
     def update() -> object:
-        return train_step(model, adam, [batch], update=next(updates), config=TrainingConfig(), accumulator=accumulator)
+        return train_step(model, adam, batches, update=next(updates), config=TrainingConfig(), accumulator=accumulator)
 
     return model, update
 
