@@ -9,8 +9,7 @@ from extras import need
 from searches import random_sources, sharp_model
 
 from benchmarks.common.work import Size, random_batch
-from benchmarks.gpu import __main__ as gpu
-from benchmarks.gpu import curves, decoding, epilogues, nccl, recipes, stages, steps
+from benchmarks.gpu import curves, decoding, epilogues, nccl, recipes, results, stages, steps
 from minitransformer.config import EOS, ModelConfig
 from minitransformer.cuda_diagnosis import driver_version
 from minitransformer.distributed.single import SingleProcess
@@ -43,9 +42,30 @@ def test_updates_are_timed_in_turn_and_a_failing_peer_is_recorded(torch, monkeyp
         seconds = entry[name]["device ms"]["median"] / 1000
         assert entry[name]["target tokens/s"] == pytest.approx(15 / seconds)
         assert entry[name]["TFLOP/s"] == pytest.approx(result["flops"] / seconds / 1e12)
-    text = gpu.markdown({"CuPy": "14"}, {"base": result | {"seconds": 3.0}, "ceilings": {"float32 TFLOP/s": 1e-3}})
+    text = results.markdown({"CuPy": "14"}, {"base": result | {"seconds": 3.0}, "ceilings": {"float32 TFLOP/s": 1e-3}})
     assert "| base, float32: ours |" in text and "| base | done | 3.0 |" in text and "- CuPy: 14" in text
     json.dumps(result)
+
+
+def test_a_precision_that_fails_leaves_the_others_measured(monkeypatch, capsys):
+    """What was measured is printed after each, so that it is known even if the process is killed in the next."""
+    real, printed = steps.our_update, []
+
+    def our_update(size, precision, device):
+        printed.append(capsys.readouterr().out)
+        if precision == "tf32":
+            raise RuntimeError("illegal memory access")
+        return real(size, "float32", device)
+
+    monkeypatch.setattr(steps, "our_update", our_update)
+    found = steps.steps(TINY, ("bfloat16", "tf32", "float32"), HERE, ())
+    assert found["tf32"] == {"failed": "RuntimeError: illegal memory access"} and results.failed(found)
+    assert all(found[name]["ours"]["device ms"]["lowest"] > 0 for name in ("bfloat16", "float32"))
+    assert [set(json.loads(text or "{}")) - {"flops", "tokens"} for text in printed] == [
+        set(),
+        {"bfloat16"},
+        {"bfloat16", "tf32"},
+    ]
 
 
 @pytest.mark.parity
@@ -98,7 +118,7 @@ def test_epilogues_are_timed_beside_a_pass_of_their_own(device):
     found = epilogues.epilogues(TINY, ("float32",), HERE)
     for what in ("update ms", "feed_forward, forward, ms"):
         assert set(found["float32"][what]) == {"with", "without"}
-    assert " ms an update, without " in gpu.markdown({}, {"epilogues": found})
+    assert " ms an update, without " in results.markdown({}, {"epilogues": found})
     device.monkeypatch.setattr(epilogues.gemm_lt, "library", lambda: None)
     assert epilogues.epilogues(TINY, ("float32",), HERE) == {"left out": "cuBLASLt is not to be found"}
 
@@ -138,7 +158,7 @@ def test_a_recipe_trains_until_its_time_is_over_resumes_and_is_scored(train):
     second = train(recipes.RESERVE + 60.0, f"training.updates={first['updates'] + 10}", *settings)
     assert second["updates"] == first["updates"] + 10 and 0 <= second["BLEU"] <= 100
     assert second["sentences"] == 120 and second["minutes"] > first["minutes"] and "version" in second["signature"]
-    text = gpu.markdown({}, {"multi30k": first, "tatoeba": second})
+    text = results.markdown({}, {"multi30k": first, "tatoeba": second})
     assert "unfinished: " in text and f"{second['BLEU']:.2f} sacreBLEU after {second['updates']} updates" in text
 
 
@@ -195,4 +215,4 @@ def test_a_precision_is_judged_by_the_seeds_of_float32():
     config = ModelConfig(vocab_size=20, n_layers=1, d_model=8, d_ff=8, n_heads=2)
     result = curves.curves(HERE, ("float32",), updates=6, window=3, config=config)
     assert result["float32"]["of"] == 2 and len(result["float32"]["windows"]) == 2
-    assert f"float32 in {result['float32']['within_interval']} of 2 windows" in gpu.markdown({}, {"curves": result})
+    assert f"float32 in {result['float32']['within_interval']} of 2 windows" in results.markdown({}, {"curves": result})

@@ -21,7 +21,8 @@ from minitransformer.models import base
 from minitransformer.nn.randomness import ShapesOnly
 
 ALIGNMENT = 512  # bytes: where CuPy's memory pool begins each array
-CAPABILITY = 90
+CAPABILITY, MEMORY = 90, 141 * 10**9
+"""Of an H200: ten times its compute capability, and bytes."""
 
 
 class ValueNeeded(AssertionError):
@@ -198,7 +199,10 @@ def _cupy() -> ModuleType:
         searchsorted=lambda x, wanted, side="left": _new("searchsorted", [wanted], wanted.shape, np.int64),
         tri=lambda n, dtype=float: _new("tri", [], (n, n), dtype),
         stack=_stack,
-        cuda=SimpleNamespace(runtime=SimpleNamespace(deviceSynchronize=lambda: None)),
+        cuda=SimpleNamespace(
+            runtime=SimpleNamespace(deviceSynchronize=lambda: None),
+            Device=lambda: SimpleNamespace(id=0, compute_capability=str(CAPABILITY), mem_info=(MEMORY, MEMORY)),
+        ),
     )
     return cupy
 

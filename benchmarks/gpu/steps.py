@@ -10,6 +10,7 @@ import numpy as np
 from benchmarks.common.tables import spread
 from benchmarks.common.work import Size, random_batch
 from benchmarks.gpu.memory import peak_of
+from benchmarks.gpu.stage_process import one_by_one, reason
 from minitransformer.backend import device_wait
 from minitransformer.config import TrainingConfig
 from minitransformer.kernels.cupy.launch import Counter
@@ -79,39 +80,47 @@ def in_turn(runners: dict[str, Callable[[], object]], size: Size, device: Device
 
 def steps(size: Size, precisions: Sequence[str], device: Device, peers: Sequence[str]) -> dict:
     """Ours and PyTorch's update in each precision. peers: of ``eager`` and ``compiled``"""
-    shape = Shape(size.sentences, size.tokens, size.tokens)
     results: dict = {
         "flops": batch_flops(size.model, size.sentences, size.tokens, size.tokens),
         "tokens": size.sentences * size.tokens,
     }
-    for precision in precisions:
-        entry = results[precision] = {}
-        model, update = our_update(size, precision, device)
-        runners = {"ours": update}
-        for peer in peers if precision != "float16" else ():
+    return one_by_one(precisions, lambda precision: _step(size, precision, device, peers, results), results)
+
+
+def _step(size: Size, precision: str, device: Device, peers: Sequence[str], work: dict) -> dict:
+    """One precision.   work: ``flops`` and ``tokens`` of an update"""
+    _free(device)
+    entry: dict = {}
+    model, update = our_update(size, precision, device)
+    runners = {"ours": update} | _peers(model, size, precision, device, peers, entry)
+    for name, times in in_turn(runners, size, device).items():
+        entry[name] = {f"{kind} ms": spread(values) for kind, values in times.items()}
+        seconds = entry[name]["device ms"]["median"] / 1000
+        entry[name] |= {"TFLOP/s": work["flops"] / seconds / 1e12, "target tokens/s": work["tokens"] / seconds}
+    entry["launches"] = _launches(update)
+    if device.xp is not np:
+        shape = Shape(size.sentences, size.tokens, size.tokens)
+        entry["peak bytes"] = peak_of(update, device.xp) + 16 * model.parameters.count
+        entry["planned bytes"] = plan(size.model, shape, library="cupy", precision=precision).peak
+    return entry
+
+
+def _peers(
+    model: Transformer, size: Size, precision: str, device: Device, peers: Sequence[str], entry: dict
+) -> dict[str, Callable[[], object]]:
+    """PyTorch's updates; ``entry`` gets the reason of what fails."""
+    found: dict[str, Callable[[], object]] = {}
+    for peer in peers if precision != "float16" else ():
+        try:
             from benchmarks.gpu.torch_update import torch_update
 
-            try:
-                compiled = peer == "compiled"
-                runners[peer] = torch_update(model, random_batch(size), precision, device.torch_device, compiled)
-                runners[peer]()
-            except Exception as error:
-                entry[f"{peer} failed"] = reason(error)
-                runners.pop(peer, None)
-        for name, times in in_turn(runners, size, device).items():
-            entry[name] = {f"{kind} ms": spread(values) for kind, values in times.items()}
-            seconds = entry[name]["device ms"]["median"] / 1000
-            entry[name] |= {
-                "TFLOP/s": results["flops"] / seconds / 1e12,
-                "target tokens/s": results["tokens"] / seconds,
-            }
-        entry["launches"] = _launches(update)
-        if device.xp is not np:
-            entry["peak bytes"] = peak_of(update, device.xp) + 16 * model.parameters.count
-            entry["planned bytes"] = plan(size.model, shape, library="cupy", precision=precision).peak
-        del model, update, runners
-        _free(device)
-    return results
+            compiled = peer == "compiled"
+            update = torch_update(model, random_batch(size), precision, device.torch_device, compiled)
+            update()
+            found[peer] = update
+        except Exception as error:
+            entry[f"{peer} failed"] = reason(error)
+    return found
 
 
 def same_loss(size: Size, device: Device) -> dict:
@@ -171,7 +180,3 @@ def _free(device: Device) -> None:
         import torch
 
         torch.cuda.empty_cache()
-
-
-def reason(error: Exception) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:500]}"
