@@ -46,6 +46,8 @@ SHARES = {
     "norm_forward": Share(0.65, "estimate: two block sums between reading and writing"),
     "norm_backward": Share(0.42, "compiler: 24 % of the threads fit, by registers"),
     "softmax": Share(0.23, "estimate: 25 of 32 lanes work, on two- and four-byte loads, for three passes"),
+    "attention_forward": Share(0.50, "estimate: tiles of 32 hold sentences of 25; half of the warps fit"),
+    "attention_backward": Share(0.35, "estimate: as forward, and the weights are computed twice"),
     "cross_entropy": Share(0.45, "estimate: four-byte loads, a row read twice"),
     "scatter_add": Share(0.10, "estimate, for random ids; frequent words of real text make a tail of 0.2 to 0.45 ms"),
     "sums": Share(0.60, "estimate: two-byte loads, 32 rows at a time"),

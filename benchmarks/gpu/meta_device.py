@@ -9,12 +9,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import wraps
+from functools import partial, wraps
 from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from minitransformer.kernels.cupy import gemm, gemm_lt, launch
 from minitransformer.models import base
@@ -98,11 +99,13 @@ class MetaArray(np.ndarray):
             taken = empty((*index.shape, *self.shape[1:]), self.dtype)
             self.listener.operation("take", [taken, index], [taken])
             return taken
-        return super().__getitem__((*index, ...) if isinstance(index, tuple) else (index, ...))  # never a scalar
+        found = super().__getitem__(index)
+        is_view = isinstance(found, MetaArray)  # and not one element, which with CuPy is an array too
+        return found if is_view else super().__getitem__((*(index if isinstance(index, tuple) else (index,)), ...))
 
     @host_clock.left_out
     def __setitem__(self, index, value):
-        target = self if index is ... else self[index]
+        target = self[index]
         reads = [value] if isinstance(value, MetaArray) else []
         self.listener.operation("copy" if isinstance(value, np.ndarray) else "fill", reads, [target])
 
@@ -199,6 +202,7 @@ def _cupy() -> ModuleType:
         searchsorted=lambda x, wanted, side="left": _new("searchsorted", [wanted], wanted.shape, np.int64),
         tri=lambda n, dtype=float: _new("tri", [], (n, n), dtype),
         stack=_stack,
+        lib=SimpleNamespace(stride_tricks=SimpleNamespace(as_strided=partial(as_strided, subok=True))),
         cuda=SimpleNamespace(
             runtime=SimpleNamespace(deviceSynchronize=lambda: None),
             Device=lambda: SimpleNamespace(id=0, compute_capability=str(CAPABILITY), mem_info=(MEMORY, MEMORY)),

@@ -29,6 +29,8 @@ BYTES = {code: 2 if name.endswith("16") else int(name[5:]) // 8 for name, code i
 
 MOVES = ("split_heads", "merge_heads")
 """Kernels that touch as much of each array as the smallest one has."""
+FUSED_ATTENTION = {"attention_forward": 1, "attention_backward": 2}
+"""Kernels that make both products of attention, so many times; their first arrays are q, k and v."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +140,13 @@ def _of_kernel(file: str, kernel: str, arguments: Sequence[Any]) -> Call:
     const = const_parameters(file, kernel)
     reads = {(address, size) for i, address, size in places if i in const}
     outputs = tuple(place for place in places if place[0] not in const)
-    return Call(kernel, "kernel", sum(n for _, n in reads), sum(n for *_, n in outputs), outputs=outputs)
+    flops = FUSED_ATTENTION.get(kernel, 0) and FUSED_ATTENTION[kernel] * _attention_flops(*(x for _, x in arrays[:3]))
+    return Call(kernel, "kernel", sum(n for _, n in reads), sum(n for *_, n in outputs), flops, outputs=outputs)
+
+
+def _attention_flops(q: Array, k: Array, v: Array) -> int:
+    """Of q k^T and of the weights times v."""
+    return 2 * (q.size * k.shape[-2] + math.prod(q.shape[:-1]) * v.shape[-2] * v.shape[-1])
 
 
 @cache
@@ -174,11 +182,11 @@ class Recorder(Listener):
     @host_clock.left_out
     def __call__(self, call: Call, make: Callable[[], Any]) -> Any:
         self.calls.append(replace(call, host=host_clock.seconds() - self._last))
-        for position, address, _ in call.outputs:
-            start = self._starts[bisect_right(self._starts, address) - 1]
+        starts = [self._starts[bisect_right(self._starts, address) - 1] for _, address, _ in call.outputs]
+        for (position, *_), start in zip(call.outputs, starts, strict=True):
             key = (call.name, position)
             self._in_place[key] = self._in_place.get(key, True) and start in self._written
-            self._written.add(start)
+        self._written.update(starts)
         result = make()
         self._last = host_clock.seconds()
         return result
