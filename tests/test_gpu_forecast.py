@@ -32,9 +32,8 @@ def random_work(rng, micro_batches: int = 1) -> forecast.Workload:
         d_ff=int(rng.integers(5, 70)),
         n_heads=heads,
     )
-    return forecast.Workload(
-        Size("random", config, int(rng.integers(2, 6)), int(rng.integers(3, 12)), 1), micro_batches
-    )
+    size = Size("random", config, int(rng.integers(2, 6)), int(rng.integers(3, 12)), 1)
+    return forecast.Workload(size, 7, micro_batches)
 
 
 @pytest.mark.parametrize("micro_batches", [1, 3])

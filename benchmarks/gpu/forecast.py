@@ -10,15 +10,17 @@ as well, and each error of the forecast is printed.
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
 from benchmarks.common.tables import markdown_head, markdown_row
-from benchmarks.common.work import REAL, Size, random_batch
+from benchmarks.common.work import Size, random_batch
 from benchmarks.gpu.recording import Call, observed, recorded
 from benchmarks.gpu.steps import Device, in_turn, once, our_update
-from minitransformer.config import ModelConfig
+from minitransformer.config import Config, ModelConfig
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 BYTES_PER_SECOND, FLOPS_PER_SECOND = 4.3e12, 790e12
 """A large copy and a large bf16 product on one H200: nine tenths of its 4.8 TB/s, four fifths of its 989 TFLOP/s."""
 SHORTEST, GAP = 2.0e-6, 0.9e-6
@@ -61,18 +63,29 @@ CLASSES = {
 
 @dataclass(frozen=True)
 class Workload:
-    """Updates of ``size``, its batch taken ``micro_batches`` times."""
+    """``updates`` of ``size``, in each its batch ``micro_batches`` times."""
 
     size: Size
+    updates: int
     micro_batches: int = 1
 
 
+def recipe(path: str, vocab_size: int, length: int) -> Workload:
+    """A config of examples/.   length: tokens of its sentences, padding included"""
+    config = Config.load(EXAMPLES / path, [f"model.vocab_size={vocab_size}"])
+    sentences, training = min(config.data.src_tokens, config.data.tgt_tokens) // length, config.training
+    size = Size(path, config.model, sentences, length, 3)
+    return Workload(size, training.updates, training.micro_batches)
+
+
 WORKLOADS = {
-    "base": Workload(Size("base", ModelConfig.base(), 1000, 25, 3)),
-    "big": Workload(Size("big", ModelConfig.big(), 1000, 25, 3)),
-    "Multi30k": Workload(replace(REAL, name="Multi30k", sentences=128, tokens=16, rounds=3), 2),
+    "base": Workload(Size("base", ModelConfig.base(), 1000, 25, 3), 100_000),
+    "big": Workload(Size("big", ModelConfig.big(), 1000, 25, 3), 300_000),
+    "Multi30k": recipe("multi30k/multi30k.toml", 8000, 16),
+    "base on one H200": recipe("wmt14/en-de-base-h200.toml", 37_000, 25),
+    "MLPerf": recipe("wmt14/mlperf.toml", 37_000, 25),
 }
-"""25,000 tokens on each side; and the recipe's two micro-batches of 2,048 target tokens."""
+"""The paper's updates of 25,000 tokens on each side as one micro-batch, and recipes as they are."""
 
 
 @dataclass
@@ -171,12 +184,19 @@ def report(name: str, work: Workload, forecast: Forecast, measured: float | None
     lines.append(markdown_row(["**sum**", *_cells(replace(sums, measured=measured), measured is not None)]))
     device, host = forecast.sum("device"), forecast.sum("host")
     tokens = 1000 * work.micro_batches * size.sentences * size.tokens
-    lines += ["", f"**{device:.1f} ms an update**, {tokens / device:,.0f} target tokens/s, where the host keeps up; "]
-    lines[-1] += f"this machine's would need {host:.1f} ms."
+    longest, updates = max(device, host), f"{work.updates:,} updates"
+    lines += ["", f"**{device:.1f} ms an update**, {tokens / device:,.0f} target tokens/s, where the host keeps up. "]
+    lines[-1] += f"This machine's would need {host:.1f} ms. {updates}: {_duration(work.updates * device)}"
+    lines[-1] += "." if longest == device else f", with this host {_duration(work.updates * longest)}."
     if measured:
-        error = max(device, host) / measured - 1
+        error = longest / measured - 1
         lines[-1] += f" Measured: {measured:.1f} ms; the longer of the two is {error:+.0%} off."
     return lines
+
+
+def _duration(milliseconds: float) -> str:
+    minutes = milliseconds / 60_000
+    return f"{minutes:.1f} minutes" if minutes < 60 else f"{minutes / 60:.1f} hours"
 
 
 def _cells(row: Row, with_measured: bool) -> list[str]:
