@@ -173,11 +173,12 @@ def test_the_report_names_every_error_where_there_is_a_device(rng):
     assert f"Measured: {whole:.1f} ms" in text
 
 
-def test_the_forecast_is_printed_without_a_gpu(monkeypatch, capsys, rng):
+def test_the_forecast_is_printed_without_a_gpu(monkeypatch, capsys, rng, tmp_path):
     monkeypatch.setattr(gpu, "cuda_trouble", lambda: "none here")
     monkeypatch.setattr(forecast, "WORKLOADS", {"small": random_work(rng)})
     monkeypatch.setattr(gpu, "forecasts", lambda device: forecast.forecasts(device, ["small"]))
-    assert gpu.main(["--forecast"]) == 0
+    assert gpu.main(["--forecast", "--out", str(tmp_path)]) == 0
     text = capsys.readouterr().out
+    assert (tmp_path / "gpu_forecast.md").read_text() == text and "- processor: " in text
     assert "## small, bfloat16" in text and "ms an update" in text
     assert all(f"| {name} |" in text for name in (*forecast.SHARES, "adam", "**sum**"))

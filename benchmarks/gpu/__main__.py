@@ -1,7 +1,7 @@
 """All measurements on a GPU in one command: correctness first, then speed and memory.
 
     python -m benchmarks.gpu [--quick] [--out FOLDER] [--data FOLDER] [--seconds N] [--stages NAME ...]
-    python -m benchmarks.gpu --forecast        what an update should take, kernel by kernel; needs no GPU
+    python -m benchmarks.gpu --forecast [--out FOLDER]     what an update should take, kernel by kernel; needs no GPU
 
 Each stage runs in a process of its own, under a limit of time; what fails or takes too long is recorded with all that
 it has measured before, and the others still run. Results are saved after every stage, so none is lost when a machine is
@@ -24,7 +24,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.common.machine import machine_facts
-from benchmarks.common.tables import RESULTS
+from benchmarks.common.tables import RESULTS, facts_list
 from benchmarks.gpu.forecast import forecasts
 from benchmarks.gpu.results import Results, outcome
 from benchmarks.gpu.stage_process import run_stage
@@ -33,6 +33,7 @@ from benchmarks.gpu.steps import Device
 from minitransformer.backend import load_array_module
 from minitransformer.cli.doctor import CHECKS
 from minitransformer.cuda_diagnosis import cuda_trouble, driver_version
+from minitransformer.files import write_text
 
 LIMITS = {
     "correctness": 420,
@@ -83,7 +84,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     trouble = "there is no NVIDIA driver" if driver_version() == 0 else cuda_trouble()
     if options.forecast:
-        print(forecasts(None if trouble else Device(load_array_module("cuda"), "cpu")))
+        machine = machine_facts() if trouble else gpu_facts()
+        text = "\n".join(
+            [forecasts(None if trouble else Device(load_array_module("cuda"), "cpu")), *facts_list(machine)]
+        )
+        print(text)
+        if options.out:
+            write_text(options.out / "gpu_forecast.md", f"{text}\n")
         return 0
     if trouble:
         print(f"benchmarks.gpu: nothing was measured: {trouble}")
