@@ -10,6 +10,7 @@ from searches import random_sources, sharp_model
 
 from benchmarks.common.work import Size, random_batch
 from benchmarks.gpu import curves, decoding, epilogues, nccl, recipes, results, stages, steps
+from benchmarks.gpu.real_batches import real_batches
 from minitransformer.config import EOS, ModelConfig
 from minitransformer.cuda_diagnosis import driver_version
 from minitransformer.distributed.single import SingleProcess
@@ -188,6 +189,18 @@ def test_newstest_is_decoded_by_its_lengths_where_its_text_is(tmp_path, rng):
     assert found["tokens of newstest2014"] <= found["new tokens"]
     assert found["ours"]["sentences/s"] > 0
     assert all(found[peer]["same as ours"] >= 25 for peer in ("ours", "PyTorch", "Marian") if peer in found)
+
+
+def test_micro_batches_of_real_text_are_timed_with_their_padding(tmp_path, rng):
+    assert real_batches(TINY, "float32", HERE, None) == {"left out": "no --data"}
+    assert "no train.en of multi30k" in real_batches(TINY, "float32", HERE, tmp_path)["left out"]
+    synthetic_text(tmp_path, ("multi30k/train",), rng)
+    size = replace(TINY, model=replace(TINY.model, vocab_size=290))
+    found = real_batches(size, "float32", HERE, tmp_path, counts=(4, 1), tokens=160)
+    assert found.pop("text") == "multi30k" and set(found) == {"4", "1"}
+    for entry in found.values():
+        assert 0 <= entry["padding"] < 1 and entry["device ms"] > 0
+        assert 0 < entry["target tokens/s"] * entry["device ms"] / 1000 <= 160
 
 
 def test_the_translators_take_turns_in_each_round(monkeypatch):

@@ -20,6 +20,7 @@ from benchmarks.gpu.curves import curves
 from benchmarks.gpu.decoding import decoding, newstest
 from benchmarks.gpu.epilogues import epilogues
 from benchmarks.gpu.nccl import nccl
+from benchmarks.gpu.real_batches import real_batches
 from benchmarks.gpu.recipes import MULTI30K, TATOEBA, Recipe, trained
 from benchmarks.gpu.stage_process import end_with_caller, one_by_one
 from benchmarks.gpu.steps import WARM_UP, Device, once, ops, same_loss, steps
@@ -83,6 +84,7 @@ STAGES: dict[str, Callable[[Device, argparse.Namespace], dict]] = {
         _size(BASE, asked), ("bfloat16", "tf32", "float32", "float16"), device, ("eager",)
     ),
     "ops": lambda device, asked: ops(_size(BASE, asked), "bfloat16", device),
+    "micro-batches": lambda device, asked: real_batches(_size(BASE, asked), "bfloat16", device, asked.data),
     "epilogues": lambda device, asked: epilogues(_size(BASE, asked), ("bfloat16", "tf32"), device),
     "decoding": lambda device, asked: decoding(_size(BASE, asked), device, 8 if asked.quick else 512),
     "newstest": lambda device, asked: newstest(_size(BASE, asked), device, asked.data, every=300 if asked.quick else 1),
