@@ -36,7 +36,7 @@ def run_stage(name: str, limit: float, options: Iterable[str], on_result: Callab
                     result.update(found)
                     on_result(found)
 
-        reader = Thread(target=read)
+        reader = Thread(target=read, daemon=True)
         reader.start()
         try:
             if code := process.wait(limit):
@@ -46,7 +46,7 @@ def run_stage(name: str, limit: float, options: Iterable[str], on_result: Callab
             failure = {"failed": f"not done after {limit:.0f} seconds"}
         finally:
             _kill_group(process)
-            reader.join()
+            reader.join(10.0)  # seconds; what has left the group may still hold the pipe
             os.close(alive)
             os.close(held)
     if not (result or failure):
