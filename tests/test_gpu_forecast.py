@@ -173,7 +173,7 @@ def test_the_report_names_every_error_where_there_is_a_device(rng):
     assert f"Measured: {whole:.1f} ms" in text
 
 
-def test_the_forecast_is_printed_without_a_gpu(monkeypatch, capsys, rng, tmp_path):
+def test_the_forecast_is_printed_without_a_gpu(monkeypatch, capsys, rng, tmp_path, bfloat16):
     monkeypatch.setattr(gpu, "cuda_trouble", lambda: "none here")
     monkeypatch.setattr(forecast, "WORKLOADS", {"small": random_work(rng)})
     monkeypatch.setattr(gpu, "forecasts", lambda device: forecast.forecasts(device, ["small"]))

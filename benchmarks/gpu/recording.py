@@ -63,7 +63,8 @@ Observe = Callable[[Call, Callable[[], Any]], Any]
 @contextmanager
 def observed(observe: Observe) -> Iterator[None]:
     """In the block kernels and products are called through ``observe``."""
-    compiled, cublas, cublas_lt = launch.compiled, gemm.cublas_library, gemm_lt.library
+    compiled, cublas, cublas_lt = launch.compiled, _Cublas(gemm.cublas_library(), observe), gemm_lt.library()
+    with_epilogues = None if cublas_lt is None else _CublasLt(cublas_lt, observe)
 
     def observed_compiled(file: str, kernel: str, dtype: str, names: tuple) -> Callable:
         function = compiled(file, kernel, dtype, names)
@@ -75,8 +76,8 @@ def observed(observe: Observe) -> Iterator[None]:
 
     with (
         patch.object(launch, "compiled", observed_compiled),
-        patch.object(gemm, "cublas_library", lambda: _Cublas(cublas(), observe)),
-        patch.object(gemm_lt, "library", lambda: None if cublas_lt() is None else _CublasLt(cublas_lt(), observe)),
+        patch.object(gemm, "cublas_library", lambda: cublas),
+        patch.object(gemm_lt, "library", lambda: with_epilogues),
     ):
         yield
 
