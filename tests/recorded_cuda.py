@@ -25,10 +25,11 @@ class World:
     """What the ranks of one communicator share.
 
     meets: False: collectives are only queued, and computed never
+    unique_id: what NCCL gives for it: 128 bytes, also of values that no text encoding has
     """
 
-    def __init__(self, size: int, meets: bool = True):
-        self.size, self.meets = size, meets
+    def __init__(self, size: int, meets: bool = True, unique_id: bytes = bytes(range(128, 256))):
+        self.size, self.meets, self.unique_id = size, meets, unique_id
         self.barrier = threading.Barrier(size, timeout=20)
         self.calls: list = [None] * size
         self.log: list[tuple] = []  # of rank 0: the collectives, in order
@@ -69,7 +70,7 @@ class Cuda:
         kinds = {f"NCCL_{name.upper()}": name for name in names}
         nccl = SimpleNamespace(
             NCCL_SUM="sum",
-            get_unique_id=lambda: tuple(range(-64, 64)),
+            get_unique_id=lambda: world.unique_id,
             NcclCommunicator=lambda size, unique_id, rank: Collectives(self, size, unique_id, rank),
             **kinds,
         )
@@ -148,8 +149,9 @@ class Event:
 class Collectives:
     """A communicator: the sums are really computed."""
 
-    def __init__(self, cuda: Cuda, size: int, unique_id: tuple, rank: int):
-        assert (size, rank, unique_id) == (cuda._world.size, cuda._rank, tuple(range(-64, 64)))
+    def __init__(self, cuda: Cuda, size: int, unique_id: bytes, rank: int):
+        assert type(unique_id) is bytes  # as CuPy's own, which takes nothing else
+        assert (size, rank, unique_id) == (cuda._world.size, cuda._rank, cuda._world.unique_id)
         self._cuda, self._world, self._rank = cuda, cuda._world, rank
 
     def allReduce(self, source, target, count, kind, operation, stream):  # noqa: N802 - CuPy's name

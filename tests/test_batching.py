@@ -6,7 +6,7 @@ import pytest
 from minitransformer.config import BOS, EOS, PAD
 from minitransformer.errors import DataError
 from minitransformer.text import BatchStream, pad_batch
-from minitransformer.text.batching import rounded_up
+from minitransformer.text.batching import pad_rows, rounded_up
 
 
 def random_corpus(rng, n_pairs, longest=40):
@@ -39,6 +39,19 @@ def test_special_ids_and_padding_surround_each_sentence():
     assert batch.tgt_out.tolist() == [[8, EOS, PAD], [9, 10, EOS]]
     assert batch.rows.tolist() == [0, 1]
     assert {batch.src.dtype, batch.tgt_in.dtype, batch.tgt_out.dtype} == {np.dtype("int32")}
+
+
+@pytest.mark.parametrize("make", [list, np.array, tuple])
+def test_rows_are_padded_as_one_by_one_whatever_holds_their_ids(make, rng):
+    sentences = [rng.integers(4, 40_000, rng.integers(0, 9)).tolist() for _ in range(int(rng.integers(1, 30)))]
+    kept = [make(np.array(ids, np.uint16)) if make is np.array else make(ids) for ids in sentences]
+    for first, last in ((None, None), (BOS, None), (None, EOS), (BOS, EOS)):
+        rows = [[*([first] * (first is not None)), *ids, *([last] * (last is not None))] for ids in sentences]
+        width = max(map(len, rows))
+        wanted = np.array([row + [PAD] * (width - len(row)) for row in rows], np.int32).reshape(len(rows), width)
+        found = pad_rows(kept, first=first, last=last)
+        assert found.dtype == np.int32
+        np.testing.assert_array_equal(found, wanted)
 
 
 def test_tokens_are_counted_without_padding(rng):

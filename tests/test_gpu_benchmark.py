@@ -9,8 +9,8 @@ from extras import need
 from searches import random_sources, sharp_model
 
 from benchmarks.common.work import Size, random_batch
-from benchmarks.gpu import __main__ as gpu
-from benchmarks.gpu import curves, decoding, epilogues, nccl, recipes, stages, steps
+from benchmarks.gpu import curves, decoding, epilogues, nccl, recipes, results, stages, steps
+from benchmarks.gpu.real_batches import real_batches
 from minitransformer.config import EOS, ModelConfig
 from minitransformer.cuda_diagnosis import driver_version
 from minitransformer.distributed.single import SingleProcess
@@ -43,9 +43,30 @@ def test_updates_are_timed_in_turn_and_a_failing_peer_is_recorded(torch, monkeyp
         seconds = entry[name]["device ms"]["median"] / 1000
         assert entry[name]["target tokens/s"] == pytest.approx(15 / seconds)
         assert entry[name]["TFLOP/s"] == pytest.approx(result["flops"] / seconds / 1e12)
-    text = gpu.markdown({"CuPy": "14"}, {"base": result | {"seconds": 3.0}, "ceilings": {"float32 TFLOP/s": 1e-3}})
+    text = results.markdown({"CuPy": "14"}, {"base": result | {"seconds": 3.0}, "ceilings": {"float32 TFLOP/s": 1e-3}})
     assert "| base, float32: ours |" in text and "| base | done | 3.0 |" in text and "- CuPy: 14" in text
     json.dumps(result)
+
+
+def test_a_precision_that_fails_leaves_the_others_measured(monkeypatch, capsys):
+    """What was measured is printed after each, so that it is known even if the process is killed in the next."""
+    real, printed = steps.our_update, []
+
+    def our_update(size, precision, device):
+        printed.append(capsys.readouterr().out)
+        if precision == "tf32":
+            raise RuntimeError("illegal memory access")
+        return real(size, "float32", device)
+
+    monkeypatch.setattr(steps, "our_update", our_update)
+    found = steps.steps(TINY, ("bfloat16", "tf32", "float32"), HERE, ())
+    assert found["tf32"] == {"failed": "RuntimeError: illegal memory access"} and results.failed(found)
+    assert all(found[name]["ours"]["device ms"]["lowest"] > 0 for name in ("bfloat16", "float32"))
+    assert [set(json.loads(text or "{}")) - {"flops", "tokens"} for text in printed] == [
+        set(),
+        {"bfloat16"},
+        {"bfloat16", "tf32"},
+    ]
 
 
 @pytest.mark.parity
@@ -98,7 +119,7 @@ def test_epilogues_are_timed_beside_a_pass_of_their_own(device):
     found = epilogues.epilogues(TINY, ("float32",), HERE)
     for what in ("update ms", "feed_forward, forward, ms"):
         assert set(found["float32"][what]) == {"with", "without"}
-    assert " ms an update, without " in gpu.markdown({}, {"epilogues": found})
+    assert " ms an update, without " in results.markdown({}, {"epilogues": found})
     device.monkeypatch.setattr(epilogues.gemm_lt, "library", lambda: None)
     assert epilogues.epilogues(TINY, ("float32",), HERE) == {"left out": "cuBLASLt is not to be found"}
 
@@ -138,7 +159,7 @@ def test_a_recipe_trains_until_its_time_is_over_resumes_and_is_scored(train):
     second = train(recipes.RESERVE + 60.0, f"training.updates={first['updates'] + 10}", *settings)
     assert second["updates"] == first["updates"] + 10 and 0 <= second["BLEU"] <= 100
     assert second["sentences"] == 120 and second["minutes"] > first["minutes"] and "version" in second["signature"]
-    text = gpu.markdown({}, {"multi30k": first, "tatoeba": second})
+    text = results.markdown({}, {"multi30k": first, "tatoeba": second})
     assert "unfinished: " in text and f"{second['BLEU']:.2f} sacreBLEU after {second['updates']} updates" in text
 
 
@@ -170,6 +191,18 @@ def test_newstest_is_decoded_by_its_lengths_where_its_text_is(tmp_path, rng):
     assert all(found[peer]["same as ours"] >= 25 for peer in ("ours", "PyTorch", "Marian") if peer in found)
 
 
+def test_micro_batches_of_real_text_are_timed_with_their_padding(tmp_path, rng):
+    assert real_batches(TINY, "float32", HERE, None) == {"left out": "no --data"}
+    assert "no train.en of multi30k" in real_batches(TINY, "float32", HERE, tmp_path)["left out"]
+    synthetic_text(tmp_path, ("multi30k/train",), rng)
+    size = replace(TINY, model=replace(TINY.model, vocab_size=290))
+    found = real_batches(size, "float32", HERE, tmp_path, counts=(4, 1), tokens=160)
+    assert found.pop("text") == "multi30k" and set(found) == {"4", "1"}
+    for entry in found.values():
+        assert 0 <= entry["padding"] < 1 and entry["device ms"] > 0
+        assert 0 < entry["target tokens/s"] * entry["device ms"] / 1000 <= 160
+
+
 def test_the_translators_take_turns_in_each_round(monkeypatch):
     calls = []
     for name in ("ours", "torch", "marian"):
@@ -195,4 +228,4 @@ def test_a_precision_is_judged_by_the_seeds_of_float32():
     config = ModelConfig(vocab_size=20, n_layers=1, d_model=8, d_ff=8, n_heads=2)
     result = curves.curves(HERE, ("float32",), updates=6, window=3, config=config)
     assert result["float32"]["of"] == 2 and len(result["float32"]["windows"]) == 2
-    assert f"float32 in {result['float32']['within_interval']} of 2 windows" in gpu.markdown({}, {"curves": result})
+    assert f"float32 in {result['float32']['within_interval']} of 2 windows" in results.markdown({}, {"curves": result})

@@ -21,12 +21,21 @@ from minitransformer.distributed.nccl import NcclCommunicator
 from minitransformer.distributed.timeouts import Timeouts
 from minitransformer.errors import MissingPackageError, ShapeError
 
+NO_NCCL = "nvidia-nccl-cu13 is not installed: pip install -e '.[dev]'"
+
 
 def on_ranks(
-    size: int, work, communicator: type[NcclCommunicator] = NcclCommunicator, deterministic: bool = False
+    size: int,
+    work,
+    communicator: type[NcclCommunicator] = NcclCommunicator,
+    deterministic: bool = False,
+    **options,
 ) -> World:
-    """work(communicator of a rank, its CUDA) in a thread for each rank; what one raises is raised."""
-    store, world = LocalStore(), World(size)
+    """work(communicator of a rank, its CUDA) in a thread for each rank; what one raises is raised.
+
+    options: of the World
+    """
+    store, world = LocalStore(), World(size, **options)
 
     def one(rank):
         cuda = Cuda(world, rank)
@@ -44,6 +53,17 @@ def test_the_contract_holds_for_host_arrays_that_go_over_the_device(size, determ
         ranks.close()
 
     on_ranks(size, work, deterministic=deterministic)
+
+
+@pytest.mark.cuda
+def test_the_id_that_nccl_itself_makes_reaches_every_rank():
+    nccl = pytest.importorskip("cupy.cuda.nccl", reason=NO_NCCL)
+    if not hasattr(nccl, "get_unique_id"):  # CuPy is there, but not the library
+        pytest.skip(NO_NCCL)
+    world = on_ranks(3, reduce_a_gradient, unique_id=nccl.get_unique_id())
+    assert len(world.log) == 3
+    with pytest.raises(TypeError):
+        nccl.NcclCommunicator(1, tuple(world.unique_id), 0)  # what the stand-in refuses, the real one refuses too
 
 
 def reduce_a_gradient(ranks, cuda) -> np.ndarray:

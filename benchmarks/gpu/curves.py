@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from benchmarks.compare_curves import compare
+from benchmarks.gpu.stage_process import one_by_one
 from benchmarks.gpu.steps import Device
 from minitransformer.config import UNK, ModelConfig, TrainingConfig
 from minitransformer.models import Transformer
@@ -42,7 +43,7 @@ def curves(
     of float32, and where a fourth of them would lie 95 times in a hundred."""
     ours = [curve(config, "float32", seed, updates, device) for seed in SEEDS]
     results: dict = {"updates": updates, "window": window, "seeds": len(SEEDS)}
-    for precision in precisions:
-        found = compare(ours, curve(config, precision, len(SEEDS) + 1, updates, device), window)
-        results[precision] = found
-    return results
+    another = len(SEEDS) + 1
+    return one_by_one(
+        precisions, lambda precision: compare(ours, curve(config, precision, another, updates, device), window), results
+    )

@@ -9,7 +9,8 @@ import numpy as np
 
 from benchmarks.common.real_text import CORPORA
 from benchmarks.common.work import Size
-from benchmarks.gpu.steps import Device, once, reason
+from benchmarks.gpu.stage_process import reason
+from benchmarks.gpu.steps import Device, once
 from minitransformer.config import EOS, UNK
 from minitransformer.generation import beam_search
 from minitransformer.models import Transformer

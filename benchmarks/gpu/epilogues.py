@@ -7,6 +7,7 @@ import numpy as np
 
 from benchmarks.common.tables import spread
 from benchmarks.common.work import Size
+from benchmarks.gpu.stage_process import one_by_one
 from benchmarks.gpu.steps import Device, in_turn, our_update
 from minitransformer import kernels
 from minitransformer.kernels.cupy import gemm_lt
@@ -18,15 +19,16 @@ def epilogues(size: Size, precisions: Sequence[str], device: Device) -> dict:
     """Milliseconds with and without: of whole updates, and of one feed-forward network forward, in turn."""
     if gemm_lt.library() is None:
         return {"left out": "cuBLASLt is not to be found"}
-    found: dict = {}
-    for precision in precisions:
+
+    def measure(precision: str) -> dict:
         _, update = our_update(size, precision, device)
         network = _network(size, precision, device)
-        found[precision] = {
+        return {
             what: {name: spread(times["device"]) for name, times in in_turn(_both(work), size, device).items()}
             for what, work in (("update ms", update), ("feed_forward, forward, ms", network))
         }
-    return found
+
+    return one_by_one(precisions, measure, {})
 
 
 def _both(work: Callable[[], object]) -> dict[str, Callable[[], object]]:

@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.common.work import Size, random_batch
-from benchmarks.gpu.steps import Device, reason
+from benchmarks.gpu.stage_process import one_by_one, reason
+from benchmarks.gpu.steps import Device
 from minitransformer.config import ModelConfig, TrainingConfig
 from minitransformer.distributed import SINGLE_PROCESS
 from minitransformer.distributed.nccl import NcclCommunicator
@@ -54,18 +55,21 @@ def nccl(device: Device, elements: int) -> dict:
     client = SupervisorClient(RankInfo(launched=True), ("127.0.0.1", supervisor.port), print)
     ranks = NcclCommunicator(0, 1, client)
     found: dict = {"elements": elements}
-    for name in ("float32", "float64", "bfloat16", "float16"):
-        dtype = np.dtype(name) if name.startswith("float") else half_dtype(name)
-        vector = device.xp.arange(elements, dtype=np.float32).astype(dtype)
-        before = vector.copy()
-        times = [_timed(ranks, vector, device) for _ in range(5)]
-        same = bool((vector.view(np.uint8) == before.view(np.uint8)).all())
-        found[name] = {"seconds": statistics.median(times), "a sum over one rank changes nothing": same}
-    found["update"] = _update(ranks, device)
+    types = ("float32", "float64", "bfloat16", "float16")
+    one_by_one(types, lambda name: _sum(ranks, name, elements, device), found)
+    one_by_one(["update"], lambda _: _update(ranks, device), found)
     ranks.close()
     client.leave()
-    found["two ranks on one GPU"] = _two_ranks()
-    return found
+    return one_by_one(["two ranks on one GPU"], lambda _: _two_ranks(), found)
+
+
+def _sum(ranks: NcclCommunicator, name: str, elements: int, device: Device) -> dict:
+    dtype = np.dtype(name) if name.startswith("float") else half_dtype(name)
+    vector = device.xp.arange(elements, dtype=np.float32).astype(dtype)
+    before = vector.copy()
+    times = [_timed(ranks, vector, device) for _ in range(5)]
+    same = bool((vector.view(np.uint8) == before.view(np.uint8)).all())
+    return {"seconds": statistics.median(times), "a sum over one rank changes nothing": same}
 
 
 def _timed(ranks: NcclCommunicator, vector, device: Device) -> float:

@@ -10,6 +10,7 @@ import numpy as np
 from benchmarks.common.tables import spread
 from benchmarks.common.work import Size, random_batch
 from benchmarks.gpu.memory import peak_of
+from benchmarks.gpu.stage_process import one_by_one, reason
 from minitransformer.backend import device_wait
 from minitransformer.config import TrainingConfig
 from minitransformer.kernels.cupy.launch import Counter
@@ -18,6 +19,7 @@ from minitransformer.models import Transformer
 from minitransformer.optim import Adam, LossScale
 from minitransformer.planning import Shape, plan
 from minitransformer.planning.flops import batch_flops
+from minitransformer.text import Batch
 from minitransformer.training import ParallelGradientAccumulator, evaluate_loss, train_step
 
 WARM_UP = 3
@@ -38,15 +40,20 @@ class Device:
             torch.cuda.synchronize()
 
 
-def our_update(size: Size, precision: str, device: Device) -> tuple[Transformer, Callable[[], object]]:
-    """The model and a function that makes one update, whose result stays on the device."""
+def our_update(
+    size: Size, precision: str, device: Device, batches: Sequence[Batch] = ()
+) -> tuple[Transformer, Callable[[], object]]:
+    """The model and a function that makes one update, whose result stays on the device.
+
+    batches: its micro-batches (default: one, of random words)
+    """
     model = Transformer(size.model, seed=1, xp=device.xp, precision=precision)
-    adam, batch = Adam(model.parameters), random_batch(size)
+    adam, batches = Adam(model.parameters), batches or [random_batch(size)]
     accumulator = ParallelGradientAccumulator(model.parameters, scale=LossScale.for_precision(precision))
     updates = iter(range(1, 1 << 30))
 
     def update() -> object:
-        return train_step(model, adam, [batch], update=next(updates), config=TrainingConfig(), accumulator=accumulator)
+        return train_step(model, adam, batches, update=next(updates), config=TrainingConfig(), accumulator=accumulator)
 
     return model, update
 
@@ -73,39 +80,47 @@ def in_turn(runners: dict[str, Callable[[], object]], size: Size, device: Device
 
 def steps(size: Size, precisions: Sequence[str], device: Device, peers: Sequence[str]) -> dict:
     """Ours and PyTorch's update in each precision. peers: of ``eager`` and ``compiled``"""
-    shape = Shape(size.sentences, size.tokens, size.tokens)
     results: dict = {
         "flops": batch_flops(size.model, size.sentences, size.tokens, size.tokens),
         "tokens": size.sentences * size.tokens,
     }
-    for precision in precisions:
-        entry = results[precision] = {}
-        model, update = our_update(size, precision, device)
-        runners = {"ours": update}
-        for peer in peers if precision != "float16" else ():
+    return one_by_one(precisions, lambda precision: _step(size, precision, device, peers, results), results)
+
+
+def _step(size: Size, precision: str, device: Device, peers: Sequence[str], work: dict) -> dict:
+    """One precision.   work: ``flops`` and ``tokens`` of an update"""
+    _free(device)
+    entry: dict = {}
+    model, update = our_update(size, precision, device)
+    runners = {"ours": update} | _peers(model, size, precision, device, peers, entry)
+    for name, times in in_turn(runners, size, device).items():
+        entry[name] = {f"{kind} ms": spread(values) for kind, values in times.items()}
+        seconds = entry[name]["device ms"]["median"] / 1000
+        entry[name] |= {"TFLOP/s": work["flops"] / seconds / 1e12, "target tokens/s": work["tokens"] / seconds}
+    entry["launches"] = _launches(update)
+    if device.xp is not np:
+        shape = Shape(size.sentences, size.tokens, size.tokens)
+        entry["peak bytes"] = peak_of(update, device.xp) + 16 * model.parameters.count
+        entry["planned bytes"] = plan(size.model, shape, library="cupy", precision=precision).peak
+    return entry
+
+
+def _peers(
+    model: Transformer, size: Size, precision: str, device: Device, peers: Sequence[str], entry: dict
+) -> dict[str, Callable[[], object]]:
+    """PyTorch's updates; ``entry`` gets the reason of what fails."""
+    found: dict[str, Callable[[], object]] = {}
+    for peer in peers if precision != "float16" else ():
+        try:
             from benchmarks.gpu.torch_update import torch_update
 
-            try:
-                compiled = peer == "compiled"
-                runners[peer] = torch_update(model, random_batch(size), precision, device.torch_device, compiled)
-                runners[peer]()
-            except Exception as error:
-                entry[f"{peer} failed"] = reason(error)
-                runners.pop(peer, None)
-        for name, times in in_turn(runners, size, device).items():
-            entry[name] = {f"{kind} ms": spread(values) for kind, values in times.items()}
-            seconds = entry[name]["device ms"]["median"] / 1000
-            entry[name] |= {
-                "TFLOP/s": results["flops"] / seconds / 1e12,
-                "target tokens/s": results["tokens"] / seconds,
-            }
-        entry["launches"] = _launches(update)
-        if device.xp is not np:
-            entry["peak bytes"] = peak_of(update, device.xp) + 16 * model.parameters.count
-            entry["planned bytes"] = plan(size.model, shape, library="cupy", precision=precision).peak
-        del model, update, runners
-        _free(device)
-    return results
+            compiled = peer == "compiled"
+            update = torch_update(model, random_batch(size), precision, device.torch_device, compiled)
+            update()
+            found[peer] = update
+        except Exception as error:
+            entry[f"{peer} failed"] = reason(error)
+    return found
 
 
 def same_loss(size: Size, device: Device) -> dict:
@@ -165,7 +180,3 @@ def _free(device: Device) -> None:
         import torch
 
         torch.cuda.empty_cache()
-
-
-def reason(error: Exception) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:500]}"

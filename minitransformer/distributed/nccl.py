@@ -40,14 +40,14 @@ class NcclCommunicator(Communicator):
         try:
             from_cupy = cupy.cuda.nccl
             if self.rank == 0:
-                store.put("nccl", base64.b64encode(np.array(from_cupy.get_unique_id(), np.int8)).decode())
+                store.put("nccl", base64.b64encode(from_cupy.get_unique_id()).decode())  # 128 bytes
         except (ImportError, AttributeError) as error:
             raise MissingPackageError(
                 f"ranks: NCCL must be installed for several GPUs, got none; {install_hint('cuda13')} (or cuda12)"
             ) from error
         self._cupy, self._nccl = cupy, from_cupy
         with self.waiting():
-            unique_id = tuple(np.frombuffer(base64.b64decode(store.get("nccl")), np.int8).tolist())
+            unique_id = base64.b64decode(store.get("nccl"))
             self._communicator = from_cupy.NcclCommunicator(self.size, unique_id, self.rank)
         self._stream = cupy.cuda.Stream(non_blocking=True)
         self._device = cupy.cuda.Device()

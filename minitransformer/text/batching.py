@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -60,16 +61,16 @@ def _check_aligned(op: str, src: Sequence, tgt: Sequence) -> None:
 
 def pad_rows(seqs: Sequence[Sequence[int]], *, first: int | None = None, last: int | None = None) -> np.ndarray:
     """Sequences as rows of a (B, longest) int32 array padded with PAD; ``first`` before and ``last`` after each."""
-    begin = int(first is not None)
-    longest = max(map(len, seqs)) + begin + int(last is not None)
-    padded = np.full((len(seqs), longest), PAD, dtype=np.int32)
+    begin, lengths = int(first is not None), np.array([len(seq) for seq in seqs])
+    columns = np.arange(lengths.max() + begin + int(last is not None)) - begin
+    padded = np.full((len(seqs), len(columns)), PAD, dtype=np.int32)
+    # All rows at once: row by row a thread that builds batches would hold the GIL while another launches kernels.
+    ids = np.concatenate(seqs) if isinstance(seqs[0], np.ndarray) else list(chain.from_iterable(seqs))
+    padded[(columns >= 0) & (columns < lengths[:, None])] = ids
     if first is not None:
         padded[:, 0] = first
-    for row, seq in zip(padded, seqs, strict=True):
-        end = begin + len(seq)
-        row[begin:end] = seq
-        if last is not None:
-            row[end] = last
+    if last is not None:
+        padded[np.arange(len(seqs)), lengths + begin] = last
     return padded
 
 

@@ -1,0 +1,251 @@
+"""CuPy without a GPU and without values: arrays of a shape, a dtype and an address, as on PyTorch's meta device.
+
+Within ``meta_device()`` the package's own code for GPUs runs at any size: memory is reserved and never touched, kernels
+and products return at once. What asks for a value raises ValueNeeded: a GPU would have to be waited for.
+"""
+
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial, wraps
+from types import ModuleType, SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from minitransformer.kernels.cupy import gemm, gemm_lt, launch
+from minitransformer.models import base
+from minitransformer.nn.randomness import ShapesOnly
+
+ALIGNMENT = 512  # bytes: where CuPy's memory pool begins each array
+CAPABILITY, MEMORY = 90, 141 * 10**9
+"""Of an H200: ten times its compute capability, and bytes."""
+
+
+class ValueNeeded(AssertionError):
+    """A value is asked for where there are only shapes."""
+
+
+class HostClock:
+    """The processor time of this thread, without that of the functions that are ``left_out``: those of the stand-in,
+    where the real library takes a few microseconds."""
+
+    def __init__(self):
+        self._left_out, self._depth, self._stopped_at = 0.0, 0, 0.0
+
+    def seconds(self) -> float:
+        return (self._stopped_at if self._depth else time.thread_time()) - self._left_out
+
+    def left_out(self, function: Callable) -> Callable:
+        @wraps(function)
+        def stopped(*inputs, **options):
+            if not self._depth:
+                self._stopped_at = time.thread_time()
+            self._depth += 1
+            try:
+                return function(*inputs, **options)
+            finally:
+                self._depth -= 1
+                if not self._depth:
+                    self._left_out += time.thread_time() - self._stopped_at
+
+        return stopped
+
+
+host_clock = HostClock()
+
+
+class Listener:
+    """What hears of every allocation, and of every operation of CuPy's own on arrays; here it does nothing."""
+
+    def allocated(self, array: np.ndarray) -> None: ...
+
+    def operation(self, name: str, reads: Sequence[np.ndarray], writes: Sequence[np.ndarray]) -> None: ...
+
+
+class MetaArray(np.ndarray):
+    """An array without values: views are NumPy's, everything else goes to the listener and computes nothing."""
+
+    listener = Listener()
+
+    @property
+    def data(self) -> SimpleNamespace:
+        """As CuPy's, with the address."""
+        return SimpleNamespace(ptr=self.__array_interface__["data"][0])
+
+    @host_clock.left_out
+    def __array_ufunc__(self, ufunc, method, *inputs, out=(), **options):
+        if method != "__call__":
+            raise NotImplementedError(f"{ufunc.__name__}.{method} of arrays without values")
+        if out:
+            result = out[0]
+        else:
+            samples = [np.ones(1, x.dtype) if isinstance(x, np.ndarray) else x for x in inputs]
+            result = empty(np.broadcast_shapes(*map(np.shape, inputs)), ufunc(*samples).dtype)
+        self.listener.operation(ufunc.__name__, [x for x in inputs if isinstance(x, MetaArray)], [result])
+        return result
+
+    def __array_function__(self, function, types, inputs, options):
+        if function in VIEWS:
+            return super().__array_function__(function, types, inputs, options)
+        raise NotImplementedError(f"numpy.{function.__name__} of arrays without values")
+
+    def __getitem__(self, index):
+        if isinstance(index, MetaArray):
+            taken = empty((*index.shape, *self.shape[1:]), self.dtype)
+            self.listener.operation("take", [taken, index], [taken])
+            return taken
+        found = super().__getitem__(index)
+        is_view = isinstance(found, MetaArray)  # and not one element, which with CuPy is an array too
+        return found if is_view else super().__getitem__((*(index if isinstance(index, tuple) else (index,)), ...))
+
+    @host_clock.left_out
+    def __setitem__(self, index, value):
+        target = self[index]
+        reads = [value] if isinstance(value, MetaArray) else []
+        self.listener.operation("copy" if isinstance(value, np.ndarray) else "fill", reads, [target])
+
+    @host_clock.left_out
+    def fill(self, value):
+        self.listener.operation("fill", [], [self])
+
+    def astype(self, dtype, copy=True):
+        return self if self.dtype == dtype and not copy else _copied("cast", self, dtype)
+
+    def copy(self):
+        return _copied("copy", self, self.dtype)
+
+    def reshape(self, *shape):
+        view = super().reshape(*shape)
+        return view if np.may_share_memory(view, self) else _copied("copy", self, self.dtype).reshape(*shape)
+
+    def _value(self, *unused):
+        raise ValueNeeded("a value of the device is asked for: the host would wait")
+
+    def min(self):
+        """0: the package checks ids of NumPy's arrays, which CuPy's are not, but these are."""
+        return 0
+
+    max = min
+    get = item = tolist = __float__ = __int__ = __bool__ = __index__ = _value
+
+
+VIEWS = (np.broadcast_to, np.shape, np.ndim, np.size, np.may_share_memory, np.shares_memory)
+
+
+@host_clock.left_out
+def empty(shape: int | tuple[int, ...], dtype: Any = float, order: str = "C") -> MetaArray:
+    """Reserved memory, of which no page is touched."""
+    shape = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    memory = np.empty(size + ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % ALIGNMENT
+    array = memory[start : start + size].view(dtype).reshape(shape).view(MetaArray)
+    array.listener.allocated(array)
+    return array
+
+
+def zeros(shape: int | tuple[int, ...], dtype: Any = float) -> MetaArray:
+    array = empty(shape, dtype)
+    array.fill(0)
+    return array
+
+
+def asarray(values: Any, dtype: Any = None) -> MetaArray:
+    """From the host to the device, if it is not there."""
+    if isinstance(values, MetaArray):
+        return values if dtype is None else values.astype(dtype, copy=False)
+    values = np.asarray(values, dtype)
+    return _new("copy from the host", [], values.shape, values.dtype)
+
+
+def ascontiguousarray(values: Any, dtype: Any = None) -> MetaArray:
+    array = asarray(values, dtype)
+    return array if array.flags.c_contiguous else array.copy()
+
+
+@host_clock.left_out
+def _new(name: str, reads: Sequence[np.ndarray], shape: tuple[int, ...], dtype: Any) -> MetaArray:
+    array = empty(shape, dtype)
+    array.listener.operation(name, reads, [array])
+    return array
+
+
+def _copied(name: str, array: MetaArray, dtype: Any) -> MetaArray:
+    return _new(name, [array], array.shape, dtype)
+
+
+def _stack(arrays: Sequence[MetaArray]) -> MetaArray:
+    return _new("stack", arrays, (len(arrays), *arrays[0].shape), arrays[0].dtype)
+
+
+def _cupy() -> ModuleType:
+    """The module ``cupy``, as far as the update of a Transformer uses it; what it lacks raises AttributeError."""
+    cupy = ModuleType("cupy")
+    ufuncs = ("add", "divide", "equal", "exp", "logical_and", "maximum", "minimum", "multiply", "sqrt", "subtract")
+    vars(cupy).update({name: getattr(np, name) for name in (*ufuncs, "broadcast_to")})
+    vars(cupy).update(
+        ndarray=MetaArray,
+        empty=empty,
+        empty_like=lambda array: empty(array.shape, array.dtype),
+        zeros=zeros,
+        zeros_like=lambda array: zeros(array.shape, array.dtype),
+        asarray=asarray,
+        array=asarray,
+        ascontiguousarray=ascontiguousarray,
+        arange=lambda n, dtype=np.int64: _new("arange", [], (n,), dtype),
+        argsort=lambda x, kind=None: _copied("argsort", x, np.int64),
+        searchsorted=lambda x, wanted, side="left": _new("searchsorted", [wanted], wanted.shape, np.int64),
+        tri=lambda n, dtype=float: _new("tri", [], (n, n), dtype),
+        stack=_stack,
+        lib=SimpleNamespace(stride_tricks=SimpleNamespace(as_strided=partial(as_strided, subok=True))),
+        cuda=SimpleNamespace(
+            runtime=SimpleNamespace(deviceSynchronize=lambda: None),
+            Device=lambda: SimpleNamespace(id=0, compute_capability=str(CAPABILITY), mem_info=(MEMORY, MEMORY)),
+        ),
+    )
+    return cupy
+
+
+class _NoFunction:
+    """A function of libcublasLt that succeeds."""
+
+    def __init__(self, name: str):
+        self.name = name
+
+    def __call__(self, *arguments: Any) -> int:
+        if self.name == "cublasLtMatmulAlgoGetHeuristic":
+            arguments[-1]._obj.value = 1  # one algorithm is found
+        return 0
+
+
+class _NoLibrary:
+    """cuBLAS and cuBLASLt: every function succeeds and does nothing."""
+
+    def __getattr__(self, name: str) -> Callable:
+        function = self.__dict__[name] = _NoFunction(name)
+        return function
+
+
+@contextmanager
+def meta_device(listener: Listener | None = None) -> Iterator[ModuleType]:
+    """In the block ``cupy`` is the module that is returned, and models are built without drawing their weights."""
+    cublas, cublas_lt = _NoLibrary(), gemm_lt.Library(_NoLibrary())
+    with ExitStack() as patches:
+        for where, name, value in (
+            (MetaArray, "listener", listener or Listener()),
+            (launch, "compiled", lambda file, kernel, dtype, names: lambda blocks, threads, arguments: None),
+            (gemm, "cublas_library", lambda: cublas),
+            (gemm, "cublas_handle", lambda: 0),
+            (gemm_lt, "library", lambda: cublas_lt),
+            (gemm_lt, "current_device", lambda: (0, CAPABILITY, 0)),
+            (base, "Initializer", lambda seed: ShapesOnly()),
+        ):
+            patches.enter_context(patch.object(where, name, value))
+        cupy = _cupy()
+        patches.enter_context(patch.dict(sys.modules, {"cupy": cupy}))
+        yield cupy

@@ -1,0 +1,47 @@
+"""Updates of as many tokens from several micro-batches of real text, each with its own lengths and padding, and one."""
+
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.common.real_text import CORPORA
+from benchmarks.common.work import Size
+from benchmarks.gpu.stage_process import one_by_one
+from benchmarks.gpu.steps import Device, in_turn, our_update
+from minitransformer.text import BatchStream, Tokenizer, read_parallel
+from minitransformer.training import Corpus
+
+TOKENS = 27_200  # positions of an update on each side, as in examples/wmt14
+PIECES = 8000  # subwords that are learned, at most
+
+
+def real_batches(
+    size: Size,
+    precision: str,
+    device: Device,
+    data: Path | None,
+    counts: Sequence[int] = (8, 2, 1),
+    tokens: int = TOKENS,
+) -> dict:
+    """For each number of micro-batches: milliseconds of device and host, target tokens a second, share of padding.
+
+    size: its model, whose vocabulary the text may use in part, and rounds   tokens: positions of an update, at most
+    """
+    corpora = [] if data is None else [name for name in CORPORA if (data / name / "train.en").is_file()]
+    if not corpora:
+        return {"left out": "no --data" if data is None else f"no train.en of {' or '.join(CORPORA)}"}
+    lines = read_parallel(*(data / corpora[0] / f"train.{language}" for language in ("en", "de")))
+    tokenizer = Tokenizer.train([*lines[0], *lines[1]], vocab_size=min(PIECES, size.model.vocab_size))
+    pairs = Corpus.from_lines(tokenizer, lines).train
+
+    def measure(count: str) -> dict:
+        budget = tokens // int(count)
+        stream = BatchStream(*pairs, src_tokens=budget, tgt_tokens=budget, seed=1)
+        batches = [stream.batch(number) for number in range(int(count))]
+        _, update = our_update(size, precision, device, batches)
+        times = in_turn({"update": update}, size, device)["update"]
+        found = {f"{kind} ms": statistics.median(values) for kind, values in times.items()}
+        real, positions = sum(batch.n_tgt_tokens for batch in batches), sum(batch.tgt_in.size for batch in batches)
+        return found | {"target tokens/s": 1000 * real / found["device ms"], "padding": 1 - real / positions}
+
+    return one_by_one(map(str, counts), measure, {"text": corpora[0]})
