@@ -52,12 +52,12 @@ def test_an_unknown_row_is_refused_with_the_rows_that_exist(tmp_path):
 
 
 @pytest.mark.parametrize("row", ["base", "A4", "B1", "C4", "C7", "big"])
-def test_class_scale_divides_all_widths_and_nothing_else(load, row):
+def test_class_scale_divides_widths_by_4_and_layers_by_2_and_nothing_else(load, row):
     module = load("table3")
     full, scaled = module.ModelConfig.table3(row, 4000), module.class_scale(row, 4000)
     for name, value in vars(full).items():
-        divided = name in ("d_model", "d_ff", "d_k", "d_v")
-        assert getattr(scaled, name) == (value // module.SCALE if divided else value), name
+        divisor = {"d_model": 4, "d_ff": 4, "d_k": 4, "d_v": 4, "n_layers": 2}.get(name, 1)
+        assert getattr(scaled, name) * divisor == value if divisor > 1 else getattr(scaled, name) == value, name
 
 
 def test_the_printed_vocabularies_give_the_papers_parameter_counts(load):
