@@ -23,6 +23,7 @@ OTHER_SIZES = [
     case("merge_heads", "eight values", (3, 2, 4, 8)),
     case("linear", "many rows", (1100, 3), (3, 33), (33,)),
     case("positioned_embedding", "long", (40, 48), (30, 48), ids=ids(5, (70, 30)), scale=3.0),
+    case("projection_loss", "4,203 subwords", (3, 8), (4203, 8), targets=ids(4203, (3,)), label_smoothing=0.1),
     case("projection_loss", "1,100 tokens", (5, 16), (1100, 16), targets=ids(1100, (5,)), label_smoothing=0.1),
 ]
 KERNEL_CASES = [each for each in [*CASES, *OTHER_SIZES] if each.rule.name in NAMES]

@@ -15,6 +15,7 @@ from minitransformer.kernels.cupy import sums
 from minitransformer.kernels.cupy.adam import adam
 from minitransformer.kernels.cupy.cast import cast_parameter
 from minitransformer.kernels.cupy.gemm import matmul
+from minitransformer.kernels.cupy.projection_loss import chunk_rows
 from minitransformer.ops.projection_loss import projection_loss
 from minitransformer.ops.rule import Rule
 from minitransformer.optim import Adam
@@ -135,13 +136,19 @@ def test_half_precision_is_rounded_to_nearest_ties_to_even(precision, device, rn
     assert np.isnan(found[~is_number].astype(np.float32)).all()
 
 
-@pytest.mark.parametrize("elements", [1, 9, 20, 36, 54])
-def test_losses_and_gradients_do_not_depend_on_the_chunk(elements, device, monkeypatch, rng, relative_error):
+@pytest.mark.parametrize("size", [1, 256, 1024, 1536, 3072])
+def test_losses_and_gradients_do_not_depend_on_the_chunk(size, device, monkeypatch, rng, relative_error):
     kernel = device.kernels["projection_loss"]
-    monkeypatch.setattr(sys.modules[kernel.forward.__module__], "CHUNK_ELEMENTS", elements)
+    monkeypatch.setattr(sys.modules[kernel.forward.__module__], "MAX_CHUNK_BYTES", size)
     case = next(each for each in CASES if str(each) == "projection_loss: smoothed")
     check_kernel(case, "float64", device, rng, relative_error)
     check_kernel(case, "bfloat16", device, rng, relative_error)
+
+
+def test_the_chunk_of_logits_grows_with_the_card_up_to_one_for_an_update():
+    """25,000 target tokens of the paper's vocabulary in half precision."""
+    rows = {gigabytes: chunk_rows(37000, 2, gigabytes << 30) for gigabytes in (8, 16, 80, 141)}
+    assert rows[8] < rows[16] < 25000 < rows[80] == rows[141]
 
 
 @pytest.mark.parametrize(("rows", "width"), [(1, 1), (31, 32), (33, 31), (1025, 65), (2048, 3)])

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.cuda  # needs packages of the dev extra
 FILES = sorted(path.stem for path in FOLDER.glob("*.cu"))
 ARCHITECTURES = (75, 80, 90)  # Turing, Ampere, Hopper
 NAMES = {"norm": [(("GROUPS", 1),), (("GROUPS", 4),)], "heads": [(("UNIT", unit),) for unit in (2, 4, 8, 16)]}
-MAX_THREADS = {"norm_forward": 512, "norm_backward": 512, "sum_rows": 1024, "scatter_add": 512}
+MAX_THREADS = {"norm_forward": 512, "norm_backward": 512, "sum_rows": 1024, "scatter_add": 512, "cross_entropy": 512}
 USED = re.compile(r"Compiling entry function '(\w+)'.*?Used (\d+) registers", re.S)
 TYPES = {"adam": ("float32", "float64")}  # parameters are never stored in half precision
 

@@ -115,7 +115,7 @@ def _working_memory(
         loss += parameter * (min(n, numpy_chunk_rows(V)) * V + min(TABLE_ROWS, V) * d)
         relu = n * f * (2 * stored + 1)
     else:
-        loss += min(n, cupy_chunk_rows(V)) * V * (parameter + (stored if stored < parameter else 0))
+        loss += min(n, cupy_chunk_rows(V, stored)) * V * stored
         relu = n * f * stored
     streams = 2 * n * d * stored  # gradients of the sum and of the sub-layer
     freed = n * d * stored  # the last norm's x_hat

@@ -34,6 +34,7 @@ def matmul(
 
     a: (..., n, k), or (..., k, n) with transpose_a   b: (..., k, m), or (..., m, k) with transpose_b
     y: (..., n, m), the same leading axes in all   dtype: of y (default: that of a)   tf32: for float32 factors
+    out: contiguous, or a matrix whose rows lie further apart than they are long
 
     Raises:
         ShapeError: the factors do not fit together, or one is empty.
@@ -49,7 +50,8 @@ def matmul(
     b, of_b = _factor(b)
     # cuBLAS is column-major: its y^T = b^T a^T is the row-major y = a b.
     shape = (cublas_handle(), int(transpose_b), int(transpose_a), m, n, k)
-    of_y = (address(out), DATA_TYPES[out.dtype.name], m, n * m)
+    row = max(m, out.strides[-2] // out.itemsize)
+    of_y = (address(out), DATA_TYPES[out.dtype.name], row, n * row)
     how, cublas = (compute, DEFAULT_ALGORITHM), cublas_library()
     Counter.launches += 1
     if count == 1:

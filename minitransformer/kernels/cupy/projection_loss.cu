@@ -1,35 +1,43 @@
-// Label-smoothed cross-entropy of a chunk of logits and its gradient.
+// Label-smoothed cross-entropy of a chunk of logits and its gradient, which is written over them.
 //
 //   p     = softmax(logits),   q = (1 - eps) onehot(target) + eps / V
 //   loss  = ln Z - (1 - eps) logit_target - eps mean(logits),   nll = ln Z - logit_target,   Z = sum_v exp(logit_v)
 //   grad  = (p - q) * grad_scale; all are zero where the target is padding
 //
-// Threads: a block of 256 works on a row of V logits. First pass: each thread keeps the largest value it has seen and
-// the sum of exponentials below it; second pass: the gradient. The second time the row comes mostly from the cache.
+// Threads: a block of 512 works on a row of V logits, thread t on groups t, t + 512, ... of eight adjacent ones. First
+// pass: each thread keeps the largest value it has seen and the sum of exponentials below it; second pass: the
+// gradient. The second time the row comes mostly from the cache. Rows begin at multiples of pitch, which eight divides:
+// only the last group of a row may be partial.
 
 // Of logits beyond LARGE too few digits would be left in the differences: their maximum is taken away from them first.
 #define LARGE ((ACC)1e3)
 
-// losses: (n_rows, 2), loss and nll of each row, in double precision   grad: (n_rows, V), null if it is not needed
-extern "C" __global__ void cross_entropy(const ACC *logits, const long long *targets, double *losses, T *grad,
-                                         long long vocab_size, double smoothing, long long pad_id, double grad_scale) {
+// losses: (n_rows, 2), loss and nll of each row, in double precision   with_grad: 0 leaves the logits as they are
+extern "C" __global__ void __launch_bounds__(512)
+cross_entropy(T *logits, const long long *targets, double *losses, long long vocab_size, long long pitch,
+              double smoothing, long long pad_id, long long with_grad, double grad_scale) {
     __shared__ ACC maxima[32];
-    long long row = blockIdx.x, target = targets[row];
-    const ACC *from = logits + row * vocab_size;
+    long long row = blockIdx.x, target = targets[row], stride = 8 * blockDim.x;
+    T *own = logits + row * pitch;
     bool real = target != pad_id;
 
-    ACC largest = -INFINITE, sum = 0, plain = 0;
+    ACC values[8], largest = -INFINITE, sum = 0, plain = 0;
     bool has_nan = false;  // no comparison finds it
-    for (long long v = threadIdx.x; v < vocab_size; v += blockDim.x) {
-        ACC logit = from[v];
-        plain += logit;
-        has_nan |= !(logit == logit);
-        if (logit > largest) {
-            sum = sum * exp(largest - logit) + (ACC)1;
-            largest = logit;
-        } else {
-            sum += exp(logit - largest);
+#pragma unroll 2
+    for (long long start = 8 * threadIdx.x; start < vocab_size; start += stride) {
+        load8(values, own, start, vocab_size, start + 8 <= vocab_size);
+        ACC before = largest;
+#pragma unroll
+        for (int i = 0; i < 8; ++i) {
+            plain += values[i];  // zero beyond the end of the row
+            has_nan |= !(values[i] == values[i]);
+            if (start + i < vocab_size && values[i] > largest) largest = values[i];
         }
+        if (largest > before) sum *= exp(before - largest);
+        if (largest > -INFINITE)  // -inf - -inf would be NaN
+#pragma unroll
+            for (int i = 0; i < 8; ++i)
+                if (start + i < vocab_size) sum += exp(values[i] - largest);
     }
     ACC highest = warp_max(largest);
     if (threadIdx.x % 32 == 0) maxima[threadIdx.x / 32] = highest;
@@ -42,22 +50,29 @@ extern "C" __global__ void cross_entropy(const ACC *logits, const long long *tar
     if (!(fabs(highest) + fabs(mean) < LARGE)) {  // the same in all threads of the block
         removed = highest;
         plain = 0;
-        for (long long v = threadIdx.x; v < vocab_size; v += blockDim.x) plain += from[v] - removed;
+        for (long long v = threadIdx.x; v < vocab_size; v += blockDim.x) plain += value_of(own[v]) - removed;
         mean = block_sum(plain) / (ACC)vocab_size;
     }
     ACC log_z = log(sum) + (highest - removed);
     if (threadIdx.x == 0) {
-        ACC nll = log_z - (from[target] - removed);
+        ACC nll = log_z - (value_of(own[target]) - removed);
         ACC uniform = log_z - mean;
         losses[2 * row] = real ? (double)((1 - (ACC)smoothing) * nll + (ACC)smoothing * uniform) : 0.0;
         losses[2 * row + 1] = real ? (double)nll : 0.0;
     }
-    if (!grad) return;
-    __syncthreads();  // grad may overwrite the logits: the target's must have been read
+    if (!with_grad) return;
+    __syncthreads();  // the target's logit must have been read before the gradient is written over it
     ACC spread = (ACC)(smoothing / (double)vocab_size);
-    for (long long v = threadIdx.x; v < vocab_size; v += blockDim.x) {
-        ACC value = exp(from[v] - removed - log_z) - spread;
-        if (v == target) value -= (ACC)(1.0 - smoothing);
-        put(grad + row * vocab_size + v, real ? value * (ACC)grad_scale : (ACC)0);
+#pragma unroll 2
+    for (long long start = 8 * threadIdx.x; start < vocab_size; start += stride) {
+        bool whole = start + 8 <= vocab_size;
+        load8(values, own, start, vocab_size, whole);
+#pragma unroll
+        for (int i = 0; i < 8; ++i) {
+            ACC value = exp(values[i] - removed - log_z) - spread;
+            if (start + i == target) value -= (ACC)(1.0 - smoothing);
+            values[i] = real ? value * (ACC)grad_scale : (ACC)0;  // a row of padding may hold NaN
+        }
+        store8(own, values, start, vocab_size, whole);
     }
 }
