@@ -7,12 +7,18 @@ from slow_philox import slow_mask
 from minitransformer.kernels import CountedMask, mode
 from minitransformer.kernels.cupy import KERNELS
 
+
+def zipf(size: int, shape: tuple[int, ...]):
+    """Ids as frequent as the words of a text: id i about 1 / (i + 1) times as often as the first."""
+    return lambda rng: np.minimum(rng.zipf(1.3, shape) - 1, size - 1)
+
+
 NAMES = [kernel.name for kernel in KERNELS]
 WIDE = (3, 11, 776)
 OTHER_SIZES = [
     case("residual_dropout_norm", "a row of 776", WIDE, WIDE, (776,), (776,), keep=booleans(WIDE), p_drop=0.4),
     case("residual_dropout_norm", "a row of 4,104", (2, 4104), (2, 4104), (4104,), (4104,)),
-    case("residual_dropout_norm", "more rows than parts", (1030, 9), (1030, 9), (9,), (9,), eps=1e-3),
+    case("residual_dropout_norm", "many rows", (50, 9), (50, 9), (9,), (9,), eps=1e-3),
     case("layer_norm", "a row of 257", (5, 257), (257,), (257,)),
     case("residual_dropout", "a row of 40", (5, 40), (5, 40), keep=booleans((5, 40)), p_drop=0.9),
     case("attention", "70 keys", (2, 3, 5, 8), (2, 3, 70, 8), (2, 3, 70, 16), mask=mask((2, 1, 1, 70))),
@@ -23,6 +29,16 @@ OTHER_SIZES = [
     case("merge_heads", "eight values", (3, 2, 4, 8)),
     case("linear", "many rows", (1100, 3), (3, 33), (33,)),
     case("positioned_embedding", "long", (40, 48), (30, 48), ids=ids(5, (70, 30)), scale=3.0),
+    case(
+        "positioned_embedding",
+        "every frequency",
+        (40, 520),
+        (9, 520),
+        ids=zipf(40, (70, 9)),
+        keep=booleans((70, 9, 520)),
+        p_drop=0.2,
+    ),
+    case("positioned_embedding", "one token", (3, 8), (33, 8), ids=ids(1, (4, 33))),
     case("projection_loss", "4,203 subwords", (3, 8), (4203, 8), targets=ids(4203, (3,)), label_smoothing=0.1),
     case("projection_loss", "1,100 tokens", (5, 16), (1100, 16), targets=ids(1100, (5,)), label_smoothing=0.1),
 ]

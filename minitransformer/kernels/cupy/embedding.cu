@@ -22,28 +22,74 @@ extern "C" __global__ void embed(const ACC *table, const long long *ids, const A
     store8(y + row * width, values, column, width, whole);
 }
 
-// grad_table[token] = scale * sum of grad[order[i]] over i in starts[token] .. starts[token + 1] - 1
+// grad_table[token] = scale * the sum of Dropout'(grad) over the rows of that token, in two kernels
 //
-// order: rows of grad sorted by token, so that those of one token are adjacent   starts: (V + 1,), where each begins
-// Threads: a block of 32 x 16 works on one row of the table, 32 columns at a time: thread (i, j) adds every 16th row
-// of column i; then the first row of threads adds the 16 sums. One writer for each value, in a fixed order.
-extern "C" __global__ void scatter_add(const T *grad, const long long *order, const long long *starts, ACC *grad_table,
-                                       long long width, double scale) {
-    __shared__ ACC sums[16][32];
-    long long token = blockIdx.x, begin = starts[token], end = starts[token + 1];
-    for (long long tile = 0; tile < width; tile += 32) {
-        long long column = tile + threadIdx.x;
-        ACC sum = 0;
-        if (column < width)
-            for (long long i = begin + threadIdx.y; i < end; i += 16)
-                sum += value_of(grad[order[i] * width + column]);
-        sums[threadIdx.y][threadIdx.x] = sum;
-        __syncthreads();
-        if (threadIdx.y == 0 && column < width) {
-            sum = 0;
-            for (int j = 0; j < 16; ++j) sum += sums[j][threadIdx.x];
-            grad_table[token * width + column] = (ACC)scale * sum;
-        }
-        __syncthreads();  // before the next tile overwrites the sums
+// A frequent token has thousands of rows, most have one: work is shared by rows, not by tokens. order sorts the rows of
+// grad by token, and a tile is TILE rows that follow each other in that order. Tokens whose rows lie in one tile are
+// written to the table at once. What a tile holds of a longer run of equal tokens goes to parts, (tiles, 2, width):
+// first of the run that comes from the tile before, then of the run that begins here and goes on. add_parts adds these,
+// tile by tile. One writer for each value, in a fixed order: no atomics.
+//
+// add: 1 adds to what is in the table, 0 writes over it; rows of tokens that do not occur are not touched
+// Threads: one for each group of eight adjacent columns, 64 to a block; blockIdx.x is the tile.
+#define TILE 32
+
+__device__ inline void write_row(ACC *row, ACC *sum, long long column, long long width, long long whole, double scale,
+                                 long long add) {
+    ACC old[8] = {};
+    if (add) load8(old, row, column, width, whole);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) sum[i] = old[i] + (ACC)scale * sum[i];
+    store8(row, sum, column, width, whole);
+}
+
+extern "C" __global__ void add_tiles(const T *grad, const long long *ids, const long long *order, ACC *grad_table,
+                                     ACC *parts, long long n_rows, long long width, double scale, long long add,
+                                     long long whole, DROPOUT_ARGUMENTS) {
+    long long column = 8 * (blockIdx.y * (long long)blockDim.x + threadIdx.x);
+    long long first = (long long)blockIdx.x * TILE, end = first + TILE < n_rows ? first + TILE : n_rows;
+    if (column >= width) return;
+    bool from_before = first > 0 && ids[order[first - 1]] == ids[order[first]];
+    ACC sum[8] = {}, values[8];
+    for (long long i = first; i < end; ++i) {
+        long long row = order[i], token = ids[row];
+        load8(values, grad + row * width, column, width, whole);
+        drop8(values, DROPOUT, row, column);
+#pragma unroll
+        for (int j = 0; j < 8; ++j) sum[j] += values[j];
+        bool goes_on = i + 1 < n_rows && ids[order[i + 1]] == token;
+        if (goes_on && i + 1 < end) continue;
+        if (from_before || goes_on)
+            store8(parts + (2 * blockIdx.x + !from_before) * width, sum, column, width, whole);
+        else
+            write_row(grad_table + token * width, sum, column, width, whole, scale, add);
+        from_before = false;
+#pragma unroll
+        for (int j = 0; j < 8; ++j) sum[j] = 0;
     }
+}
+
+extern "C" __global__ void add_parts(const long long *ids, const long long *order, const ACC *parts, ACC *grad_table,
+                                     long long n_rows, long long width, double scale, long long add, long long whole) {
+    long long column = 8 * (blockIdx.y * (long long)blockDim.x + threadIdx.x);
+    long long tile = blockIdx.x, first = tile * TILE, end = first + TILE;
+    if (column >= width || end >= n_rows) return;
+    long long token = ids[order[end]];
+    bool begins_here = first == 0 || ids[order[first - 1]] != token;
+    if (!begins_here || ids[order[end - 1]] != token) return;
+    long long last = tile + 1, beyond = gridDim.x;  // the run's last tile, by bisection
+    while (last + 1 < beyond) {
+        long long middle = (last + beyond) / 2;
+        if (ids[order[middle * TILE]] == token) last = middle;
+        else beyond = middle;
+    }
+    ACC sum[8], values[8];
+    load8(sum, parts + (2 * tile + 1) * width, column, width, whole);
+#pragma unroll 4
+    for (long long t = tile + 1; t <= last; ++t) {
+        load8(values, parts + 2 * t * width, column, width, whole);
+#pragma unroll
+        for (int j = 0; j < 8; ++j) sum[j] += values[j];
+    }
+    write_row(grad_table + token * width, sum, column, width, whole, scale, add);
 }

@@ -1,15 +1,18 @@
-"""Kernel of positioned_embedding; its backward sorts positions by token and adds the rows of each token in order."""
+"""Kernel of positioned_embedding; its backward sorts rows by token and adds those of each token in order."""
 
 import numpy as np
 
 from minitransformer.backend import Array, get_array_module
-from minitransformer.kernels.cupy.launch import fits_vec16, launch, launch_groups
+from minitransformer.kernels.cupy.launch import blocks_for, fits_vec16, launch, launch_groups
 from minitransformer.kernels.cupy.linear import rows_of
 from minitransformer.kernels.cupy.masks import CountedMask, arguments_of
 from minitransformer.kernels.cupy.residual import through_dropout
 from minitransformer.kernels.cupy.sums import sum_rows
 from minitransformer.kernels.precision import computed_dtype, stored_dtype
 from minitransformer.ops.rule import Rule
+
+TILE = 32  # rows that a block adds in backward, as in embedding.cu
+THREADS = 64  # of such a block
 
 
 def positioned_embedding_forward(
@@ -37,15 +40,19 @@ def positioned_embedding_forward(
 def positioned_embedding_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
     """As in ops/embedding.py."""
     flat_ids, vocab_size, n_positions, scale, dropout = saved
-    xp, width = get_array_module(grad_y), grad_y.shape[-1]
-    grad = rows_of(through_dropout(grad_y, dropout))  # (N, d_model)
+    xp, (n_rows, width) = get_array_module(grad_y), (len(flat_ids), grad_y.shape[-1])
+    grad = rows_of(grad_y)  # (N, d_model)
     order = xp.argsort(flat_ids, kind="stable")  # a fixed order of sums: the same bits
-    starts = xp.searchsorted(flat_ids[order], xp.arange(vocab_size + 1))  # (V + 1,)
-    grad_table = xp.empty((vocab_size, width), computed_dtype(grad.dtype))
-    arguments = (grad, order, starts, grad_table, width, scale)
-    launch("embedding", "scatter_add", (vocab_size,), (32, 16), arguments, grad.dtype)
-    grad_positions = sum_rows(grad.reshape(-1, n_positions * width)).reshape(n_positions, width)
-    return grad_table, grad_positions
+    grad_table = xp.zeros((vocab_size, width), computed_dtype(grad.dtype))
+    tiles = blocks_for(n_rows, TILE)
+    parts = xp.empty((tiles, 2, width), grad_table.dtype)
+    blocks, is_whole = (tiles, blocks_for(width, 8 * THREADS)), fits_vec16(width, grad)
+    how = (n_rows, width, scale, False, is_whole)
+    arguments = (grad, flat_ids, order, grad_table, parts, *how, *dropout)
+    launch("embedding", "add_tiles", blocks, (THREADS,), arguments, grad.dtype)
+    launch("embedding", "add_parts", blocks, (THREADS,), (flat_ids, order, parts, grad_table, *how), grad.dtype)
+    dropped = through_dropout(grad, dropout).reshape(-1, n_positions * width)
+    return grad_table, sum_rows(dropped).reshape(n_positions, width)
 
 
 positioned_embedding = Rule("positioned_embedding", positioned_embedding_forward, positioned_embedding_backward)
