@@ -136,6 +136,14 @@ def test_half_precision_is_rounded_to_nearest_ties_to_even(precision, device, rn
     assert np.isnan(found[~is_number].astype(np.float32)).all()
 
 
+@pytest.mark.parametrize("parts", [1, 3, 6])
+def test_blocks_that_take_rows_in_turn_give_the_gradient_of_a_norm(parts, device, monkeypatch, rng, relative_error):
+    kernel = device.kernels["residual_dropout_norm"]
+    monkeypatch.setattr(sys.modules[kernel.forward.__module__], "PARTS", parts)
+    case = next(each for each in KERNEL_CASES if str(each) == "residual_dropout_norm: many rows")
+    check_kernel(case, "float64", device, rng, relative_error)
+
+
 @pytest.mark.parametrize("size", [1, 256, 1024, 1536, 3072])
 def test_losses_and_gradients_do_not_depend_on_the_chunk(size, device, monkeypatch, rng, relative_error):
     kernel = device.kernels["projection_loss"]

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.cuda  # needs packages of the dev extra
 FILES = sorted(path.stem for path in FOLDER.glob("*.cu"))
 ARCHITECTURES = (75, 80, 90)  # Turing, Ampere, Hopper
 NAMES = {"norm": [(("GROUPS", 1),), (("GROUPS", 4),)], "heads": [(("UNIT", unit),) for unit in (2, 4, 8, 16)]}
-MAX_THREADS = {"norm_forward": 512, "norm_backward": 512, "sum_rows": 1024, "scatter_add": 512, "cross_entropy": 512}
+MAX_THREADS = {"norm_forward": 512, "norm_backward": 512, "sum_rows": 1024, "cross_entropy": 512}
 USED = re.compile(r"Compiling entry function '(\w+)'.*?Used (\d+) registers", re.S)
 TYPES = {"adam": ("float32", "float64")}  # parameters are never stored in half precision
 
@@ -45,12 +45,14 @@ def compiled(nvrtc, source: str, options: tuple[str, ...]) -> tuple[bytes, str]:
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("file", FILES)
 def test_the_source_compiles_and_a_block_has_enough_registers(file, architecture, nvrtc):
-    """A block whose threads want more than 65,536 registers in all does not start."""
+    """A block whose threads want more than 65,536 registers in all does not start; none is spilled to memory, but for
+    norms of more than 4,096 columns."""
     for dtype in TYPES.get(file, STORED):
         for names in NAMES.get(file, [()]):
             options = (*options_of(dtype, names), f"-arch=sm_{architecture}")
             code, log = compiled(nvrtc, source_of(file), options)
             used = USED.findall(log)
+            assert ("GROUPS", 4) in names or not re.search(r"[1-9]\d* bytes spill", log), (dtype, names, log)
             assert len(code) > 1000 and {kernel for kernel, _ in used} == set(parameters_of(file))
             for kernel, registers in used:
                 registers = -(-int(registers) // 8) * 8  # given out by eights

@@ -1,7 +1,7 @@
 """Kernels of layer_norm and residual_dropout_norm: each value is read once and written once, forward and backward."""
 
 from minitransformer.backend import Array, get_array_module
-from minitransformer.kernels.cupy.launch import fits_vec16, launch
+from minitransformer.kernels.cupy.launch import blocks_for, fits_vec16, launch
 from minitransformer.kernels.cupy.linear import rows_of
 from minitransformer.kernels.cupy.masks import CountedMask, arguments_of
 from minitransformer.kernels.cupy.sums import sum_rows
@@ -9,7 +9,10 @@ from minitransformer.kernels.precision import computed_dtype
 from minitransformer.ops.rule import Rule
 
 MAX_THREADS = 512  # of a block; more would leave a thread too few registers
-PARTS = 1024  # blocks that loop over the rows in backward, each with sums of its own for gamma and beta
+BACKWARD_THREADS = 256  # of a block of several rows in backward, if they are short
+PARTS = (
+    512  # such blocks, which loop over the rows: as many as a large card runs at a time, four for each multiprocessor
+)
 
 
 def residual_dropout_norm_forward(
@@ -43,11 +46,13 @@ def residual_dropout_norm_backward(grad_y: Array, saved: tuple) -> tuple[Array, 
     n_rows, width = grad_rows.shape
     grad_x = xp.empty_like(grad_rows)
     grad_sublayer = xp.empty_like(grad_rows) if dropout.threshold else None
-    parts = xp.empty((min(n_rows, PARTS), 2 * width), inv_std.dtype)
     threads, groups = block_of(width)
+    at_a_time = max(1, BACKWARD_THREADS // threads)  # rows
+    parts = xp.empty((min(blocks_for(n_rows, at_a_time), PARTS), 2 * width), inv_std.dtype)
     is_whole = fits_vec16(width, grad_rows, x_hat, gamma)
-    arguments = (grad_rows, x_hat, inv_std, gamma, grad_x, grad_sublayer, parts, n_rows, width, is_whole, *dropout)
-    launch("norm", "norm_backward", (len(parts),), (threads,), arguments, x_hat.dtype, GROUPS=groups)
+    arguments = (grad_rows, x_hat, inv_std, gamma, grad_x, grad_sublayer, parts, n_rows, width)
+    arguments += (False, is_whole, *dropout)
+    launch("norm", "norm_backward", (len(parts),), (threads, at_a_time), arguments, x_hat.dtype, GROUPS=groups)
     sums = sum_rows(parts)  # (2 * d_model,)
     grad_x = grad_x.reshape(grad_y.shape)
     grad_sublayer = grad_x if grad_sublayer is None else grad_sublayer.reshape(grad_y.shape)
