@@ -11,6 +11,7 @@ from minitransformer import kernels
 from minitransformer.config import ModelConfig
 from minitransformer.errors import ConfigError
 from minitransformer.generation import beam_search
+from minitransformer.kernels.cupy import cast
 from minitransformer.kernels.cupy.launch import Counter
 from minitransformer.kernels.precision import check_precision
 from minitransformer.models import Transformer, build_model
@@ -97,6 +98,17 @@ def test_every_precision_has_the_gradient_of_float32_up_to_rounding(precision, g
     found = gpu.get(gradient(model, batch, DropoutMasks(5)))
     assert found.dtype == np.float32
     assert relative_error(found, exact) < {"float32": 1e-6, "tf32": 5e-3, "bfloat16": 0.03, "float16": 5e-3}[precision]
+
+
+def test_parameters_are_cast_to_half_precision_once_for_each_loss(gpu, rng, monkeypatch):
+    model, batch, casts = small_model(rng, gpu.xp, dtype="float32", attention_bias=True), random_batch(rng), []
+    model.precision = "bfloat16"
+    scaled_copy = cast.scaled_copy
+    monkeypatch.setattr(cast, "scaled_copy", lambda x, *options: casts.append(x.size) or scaled_copy(x, *options))
+    first = float(model.loss(batch)[0].data)
+    model.parameters.data *= 1.5  # whoever changes them: the next loss has a copy of its own
+    assert float(model.loss(batch)[0].data) != first
+    assert casts == [len(model.parameters.data)] * 2
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])

@@ -11,6 +11,7 @@ from minitransformer.backend import Array
 from minitransformer.config import PRECISIONS
 from minitransformer.errors import ConfigError
 from minitransformer.kernels import cupy, numpy
+from minitransformer.kernels.cupy.cast import HalfCopy
 from minitransformer.kernels.cupy.masks import CountedMask
 from minitransformer.kernels.precision import Settings
 from minitransformer.kernels.precision import current as settings
@@ -36,14 +37,18 @@ MASKS = {library: fast.draw_mask for library, fast in LIBRARIES.items()}
 
 
 @contextmanager
-def mode(name: str, precision: str = "float32") -> Iterator[None]:
+def mode(name: str, precision: str = "float32", parameters: Array | None = None) -> Iterator[None]:
     """Within the block rules run as their plain pairs (``"simple"``) or as fast kernels (``"fast"``), these in
-    ``precision``."""
+    ``precision``.
+
+    parameters: the vector of all of them, which must not change within the block; in half precision kernels then cast
+    it once, instead of each parameter where it is used
+    """
     if name not in ("simple", "fast"):
         raise ConfigError(f"kernels: mode must be simple or fast, got {name!r}")
     if precision not in PRECISIONS:
         raise ConfigError(f"precision: must be one of {', '.join(PRECISIONS)}, got {precision!r}")
-    token = settings.set(Settings(name, precision))
+    token = settings.set(Settings(name, precision, None if parameters is None else HalfCopy(parameters)))
     try:
         yield
     finally:

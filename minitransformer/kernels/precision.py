@@ -14,10 +14,12 @@ from minitransformer.errors import ConfigError, MissingPackageError, install_hin
 
 
 class Settings(NamedTuple):
-    """How rules compute: their plain pairs (``"simple"``) or kernels (``"fast"``), these in one of PRECISIONS."""
+    """How rules compute: their plain pairs (``"simple"``) or kernels (``"fast"``), these in one of PRECISIONS, and with
+    one copy of all parameters in half precision (a kernels.cupy.cast.HalfCopy)."""
 
     mode: str = "fast"
     precision: str = "float32"
+    half_copy: Any = None
 
 
 DEFAULT = Settings()

@@ -168,7 +168,7 @@ class Model(Module, ABC):
 
     def in_training(self) -> AbstractContextManager:
         """A context in which rules compute in the model's own precision and kernel mode."""
-        return kernels.mode(self.kernel_mode, self.precision)
+        return kernels.mode(self.kernel_mode, self.precision, self.parameters.data)
 
     def in_inference(self) -> AbstractContextManager:
         """The same, but activations are never stored in half precision: searches compare nearly equal scores."""

@@ -33,8 +33,8 @@ def matmul(
     """y = alpha a b, or with ``add`` y = out + alpha a b; accumulated in float32 (float64 for float64)
 
     a: (..., n, k), or (..., k, n) with transpose_a   b: (..., k, m), or (..., m, k) with transpose_b
-    y: (..., n, m), the same leading axes in all   dtype: of y (default: that of a)   tf32: for float32 factors
-    out: contiguous, or a matrix whose rows lie further apart than they are long
+    y: (..., n, m), the same leading axes in all; space between rows of ``out`` is left as it is
+    dtype: of y (default: that of a)   tf32: for float32 factors
 
     Raises:
         ShapeError: the factors do not fit together, or one is empty.
@@ -46,18 +46,17 @@ def matmul(
     compute = COMPUTE_FLOAT64 if is_double else COMPUTE_TF32 if tf32 and a.dtype.name == "float32" else COMPUTE_FLOAT32
     scales = np.array([alpha, 1.0 if add else 0.0], np.float64 if is_double else np.float32)
     one, other = scales.ctypes.data, scales.ctypes.data + scales.itemsize
-    a, of_a = _factor(a)
-    b, of_b = _factor(b)
+    (a, of_a), (b, of_b) = _factor(a), _factor(b)
     # cuBLAS is column-major: its y^T = b^T a^T is the row-major y = a b.
     shape = (cublas_handle(), int(transpose_b), int(transpose_a), m, n, k)
-    row = max(m, out.strides[-2] // out.itemsize)
+    row = max(m, out.strides[-2] // out.itemsize)  # elements from one row to the next
     of_y = (address(out), DATA_TYPES[out.dtype.name], row, n * row)
-    how, cublas = (compute, DEFAULT_ALGORITHM), cublas_library()
+    cublas = cublas_library()
     Counter.launches += 1
     if count == 1:
-        cublas.gemmEx(*shape, one, *of_b[:3], *of_a[:3], other, *of_y[:3], *how)
+        cublas.gemmEx(*shape, one, *of_b[:3], *of_a[:3], other, *of_y[:3], compute, DEFAULT_ALGORITHM)
     else:
-        cublas.gemmStridedBatchedEx(*shape, one, *of_b, *of_a, other, *of_y, count, *how)
+        cublas.gemmStridedBatchedEx(*shape, one, *of_b, *of_a, other, *of_y, count, compute, DEFAULT_ALGORITHM)
     return out
 
 
