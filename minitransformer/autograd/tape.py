@@ -46,14 +46,14 @@ class Node:
         self.n_outputs = n_outputs
         self.number = next(_creation_number)
 
-    def backward(self, grads: list[Array | None]) -> tuple:
-        """One gradient per input; frees what forward saved."""
+    def backward(self, grads: list[Array | None], **options: Any) -> tuple:
+        """One gradient per input; frees what forward saved.   options: of the rule's backward"""
         if self.saved is None:
             raise AutogradError(
                 f"backward: the tape through {self.rule.name} was already walked and its memory freed; "
                 "run the forward pass again"
             )
-        grad_inputs = self.rule.backward(*grads, self.saved)
+        grad_inputs = self.rule.backward(*grads, self.saved, **options)
         self.saved = None
         checks.input_gradients(grad_inputs, self.inputs, self.rule.name)
         check_backward(self.rule.name, self.inputs, grad_inputs)
@@ -77,7 +77,6 @@ def walk_backward(tensor: Any, grad: Array, accumulate: Callable[[Any, Array], N
         accumulate(tensor, grad)
         return
     waiting: dict[tuple[Node, int], Array] = {(tensor.node, tensor.output): grad}
-    summed: set[tuple[Node, int]] = set()  # sums made here, which may grow in place; others may be shared arrays
     for node in topological_order(tensor.node):
         grads = [waiting.pop((node, output), None) for output in range(node.n_outputs)]
         for source, grad_input in zip(node.inputs, node.backward(grads), strict=True):
@@ -89,8 +88,5 @@ def walk_backward(tensor: Any, grad: Array, accumulate: Callable[[Any, Array], N
             key = (source.node, source.output)
             if key not in waiting:
                 waiting[key] = grad_input
-            elif key in summed:
-                waiting[key] += grad_input
             else:
-                waiting[key] = waiting[key] + grad_input
-                summed.add(key)
+                waiting[key] = waiting[key] + grad_input  # a new array: others may hold the one that waits

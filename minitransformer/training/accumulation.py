@@ -149,7 +149,7 @@ class OverlappingSink:
     """Passes gradients to an `OverlappedAllReduce`, and before backward how many each leaf will receive."""
 
     def __init__(self, total: OverlappedAllReduce):
-        self._total, self.accumulate = total, total.accumulate
+        self._total, self.accumulate, self.destination = total, total.accumulate, total.destination
 
     def prepare_for_backward(self, tensor: Tensor) -> None:
         self._total.prepare_for_backward(count_leaf_uses(tensor))

@@ -34,11 +34,14 @@ def cast_parameter(parameter: Array, dtype: Any) -> Array:
     return scaled_copy(parameter, None, dtype) if found is None else found
 
 
-def scaled_copy(x: Array, factor: Array | None, dtype: Any, out: Array | None = None) -> Array:
-    """factor * x, of ``dtype``; factor: a scalar on the device, None is 1   out: where to write, may be x"""
+def scaled_copy(x: Array, factor: Array | None, dtype: Any, out: Array | None = None, add: bool = False) -> Array:
+    """factor * x, of ``dtype``; factor: a scalar on the device, None is 1
+
+    out: where to write, may be x   add: to what is in ``out``
+    """
     xp, n = get_array_module(x), x.size
     x = xp.ascontiguousarray(x)
     if out is None:
         out = xp.empty(x.shape, dtype)
-    launch_groups("cast", "cast", 1, n, (x, factor, out, n, fits_vec16(n, x, out)), out.dtype)
+    launch_groups("cast", "cast", 1, n, (x, factor, out, n, add, fits_vec16(n, x, out)), out.dtype)
     return out

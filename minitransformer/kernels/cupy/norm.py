@@ -4,7 +4,8 @@ from minitransformer.backend import Array, get_array_module
 from minitransformer.kernels.cupy.launch import blocks_for, fits_vec16, launch
 from minitransformer.kernels.cupy.linear import rows_of
 from minitransformer.kernels.cupy.masks import CountedMask, arguments_of
-from minitransformer.kernels.cupy.sums import sum_rows
+from minitransformer.kernels.cupy.sums import sum_rows_side_by_side
+from minitransformer.kernels.destination import NEW
 from minitransformer.kernels.precision import computed_dtype
 from minitransformer.ops.rule import Rule
 
@@ -39,24 +40,27 @@ def residual_dropout_norm_forward(
     return y.reshape(x.shape), (x_hat, inv_std, gamma, dropout)
 
 
-def residual_dropout_norm_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
+def residual_dropout_norm_backward(grad_y: Array, saved: tuple, into: tuple = (NEW,) * 4) -> tuple[Array, ...]:
     """As in ops/residual.py."""
     x_hat, inv_std, gamma, dropout = saved
     xp, grad_rows = get_array_module(grad_y), rows_of(grad_y)
     n_rows, width = grad_rows.shape
-    grad_x = xp.empty_like(grad_rows)
-    grad_sublayer = xp.empty_like(grad_rows) if dropout.threshold else None
+    to_x, to_sublayer = into[0] or NEW, into[1]
+    grad_x = xp.empty_like(grad_rows) if to_x.array is None else to_x.array
+    is_apart = dropout.threshold > 0 or (to_x.add and to_sublayer is not None)
+    grad_sublayer = xp.empty_like(grad_rows) if is_apart else None
     threads, groups = block_of(width)
     at_a_time = max(1, BACKWARD_THREADS // threads)  # rows
     parts = xp.empty((min(blocks_for(n_rows, at_a_time), PARTS), 2 * width), inv_std.dtype)
-    is_whole = fits_vec16(width, grad_rows, x_hat, gamma)
+    is_whole = fits_vec16(width, grad_rows, x_hat, gamma, grad_x)
     arguments = (grad_rows, x_hat, inv_std, gamma, grad_x, grad_sublayer, parts, n_rows, width)
-    arguments += (False, is_whole, *dropout)
+    arguments += (to_x.add, is_whole, *dropout)
     launch("norm", "norm_backward", (len(parts),), (threads, at_a_time), arguments, x_hat.dtype, GROUPS=groups)
-    sums = sum_rows(parts)  # (2 * d_model,)
-    grad_x = grad_x.reshape(grad_y.shape)
+    of_gamma_and_beta = sum_rows_side_by_side(parts, width, into[2] or NEW, into[3] or NEW)
+    if to_x.array is None:
+        grad_x = grad_x.reshape(grad_y.shape)
     grad_sublayer = grad_x if grad_sublayer is None else grad_sublayer.reshape(grad_y.shape)
-    return grad_x, grad_sublayer, sums[:width], sums[width:]
+    return grad_x, grad_sublayer, *of_gamma_and_beta
 
 
 def layer_norm_forward(x: Array, gamma: Array, beta: Array, *, eps: float = 1e-6) -> tuple[Array, tuple]:
@@ -64,9 +68,9 @@ def layer_norm_forward(x: Array, gamma: Array, beta: Array, *, eps: float = 1e-6
     return residual_dropout_norm_forward(x, None, gamma, beta, eps=eps)
 
 
-def layer_norm_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
+def layer_norm_backward(grad_y: Array, saved: tuple, into: tuple = (NEW,) * 3) -> tuple[Array, ...]:
     """As in ops/layer_norm.py."""
-    grad_x, _, grad_gamma, grad_beta = residual_dropout_norm_backward(grad_y, saved)
+    grad_x, _, grad_gamma, grad_beta = residual_dropout_norm_backward(grad_y, saved, (into[0], None, *into[1:]))
     return grad_x, grad_gamma, grad_beta
 
 
@@ -77,5 +81,7 @@ def block_of(width: int) -> tuple[int, int]:
     return threads, -(-n_groups // threads)
 
 
-layer_norm = Rule("layer_norm", layer_norm_forward, layer_norm_backward)
-residual_dropout_norm = Rule("residual_dropout_norm", residual_dropout_norm_forward, residual_dropout_norm_backward)
+layer_norm = Rule("layer_norm", layer_norm_forward, layer_norm_backward, accumulates=True)
+residual_dropout_norm = Rule(
+    "residual_dropout_norm", residual_dropout_norm_forward, residual_dropout_norm_backward, accumulates=True
+)
