@@ -123,6 +123,15 @@ def test_activations_in_half_precision_learn_as_float32_does(precision, gpu, rng
     assert curves[precision][-2] < 0.95 * curves[precision][0]
 
 
+def test_the_key_of_dropout_is_mixed_once_for_each_micro_batch(monkeypatch):
+    mixed, mix = [], np.random.SeedSequence
+    monkeypatch.setattr(np.random, "SeedSequence", lambda key: mixed.append(key) or mix(key))
+    for micro_batch in (0, 1):
+        for site in range(5):
+            kernels.MASKS["cupy"]("residual_dropout", (987, 6, micro_batch), site, (3, 8), 0.1)
+    assert mixed == [(987, 6, 0), (987, 6, 1)]
+
+
 def test_the_same_seed_gives_the_same_bits(gpu, rng):
     batch, parameters = random_batch(rng), []
     for _ in range(2):

@@ -4,13 +4,14 @@ CuPy's own matmul copies transposed stacks and knows neither bfloat16 nor TF32 f
 """
 
 import math
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from minitransformer.backend import Array, get_array_module
 from minitransformer.errors import ShapeError
-from minitransformer.kernels.cupy.launch import Counter, address
+from minitransformer.kernels.cupy.launch import Counter, address, name_of
 
 # cuBLAS's enumerations for data types and arithmetic: library_types.h and cublas_api.h.
 DATA_TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 14}
@@ -42,15 +43,14 @@ def matmul(
     stack, (n, k), m = sizes_of(a, b, transpose_a, transpose_b)
     if out is None:
         out = get_array_module(a).empty((*stack, n, m), a.dtype if dtype is None else dtype)
-    is_double, count = a.dtype.name == "float64", math.prod(stack)
-    compute = COMPUTE_FLOAT64 if is_double else COMPUTE_TF32 if tf32 and a.dtype.name == "float32" else COMPUTE_FLOAT32
-    scales = np.array([alpha, 1.0 if add else 0.0], np.float64 if is_double else np.float32)
-    one, other = scales.ctypes.data, scales.ctypes.data + scales.itemsize
+    kind, count = name_of(a.dtype), math.prod(stack)
+    compute = COMPUTE_FLOAT64 if kind == "float64" else COMPUTE_TF32 if tf32 and kind == "float32" else COMPUTE_FLOAT32
+    (one, _), (other, _) = (_scale(float(factor), kind == "float64") for factor in (alpha, add))
     (a, of_a), (b, of_b) = _factor(a), _factor(b)
     # cuBLAS is column-major: its y^T = b^T a^T is the row-major y = a b.
     shape = (cublas_handle(), int(transpose_b), int(transpose_a), m, n, k)
     row = max(m, out.strides[-2] // out.itemsize)  # elements from one row to the next
-    of_y = (address(out), DATA_TYPES[out.dtype.name], row, n * row)
+    of_y = (address(out), DATA_TYPES[name_of(out.dtype)], row, n * row)
     cublas = cublas_library()
     Counter.launches += 1
     if count == 1:
@@ -86,9 +86,17 @@ def _factor(x: Array) -> tuple[Array, tuple[int, int, int, int]]:
     if (column != 1 and x.shape[-1] > 1) or row < x.shape[-1] or not even:
         x = get_array_module(x).ascontiguousarray(x)
         row, steps = x.shape[-1], [x.shape[-2] * x.shape[-1]]
-    return x, (address(x), DATA_TYPES[x.dtype.name], row, steps[-1] if steps else 0)
+    return x, (address(x), DATA_TYPES[name_of(x.dtype)], row, steps[-1] if steps else 0)
 
 
+@cache
+def _scale(value: float, is_double: bool) -> tuple[int, np.ndarray]:
+    """The address of a factor that cuBLAS reads, and the array that keeps it there."""
+    array = np.array(value, np.float64 if is_double else np.float32)
+    return array.ctypes.data, array
+
+
+@cache
 def cublas_library() -> Any:
     from cupy_backends.cuda.libs import cublas
 

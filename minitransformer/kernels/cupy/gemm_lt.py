@@ -10,13 +10,13 @@ from ctypes import byref, c_float, c_int, c_int32, c_int64, c_size_t, c_uint32, 
 from dataclasses import dataclass
 from functools import cache
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 from minitransformer.backend import Array, get_array_module
 from minitransformer.errors import BackendError
 from minitransformer.kernels.cupy.cast import cast_parameter
 from minitransformer.kernels.cupy.gemm import COMPUTE_FLOAT32, COMPUTE_TF32, DATA_TYPES, sizes_of
-from minitransformer.kernels.cupy.launch import Counter, address
+from minitransformer.kernels.cupy.launch import Counter, address, name_of
 
 DESC_EPILOGUE, DESC_BIAS_POINTER, DESC_BIAS_DATA_TYPE = 7, 8, 26  # cublasLtMatmulDescAttributes_t
 EPILOGUE_BIAS, EPILOGUE_RELU_BIAS = 4, 6  # cublasLtEpilogue_t
@@ -42,8 +42,7 @@ class HeuristicResult(ctypes.Structure):
     ]
 
 
-@dataclass(frozen=True)
-class Product:
+class Product(NamedTuple):
     """All that decides how a product is made. cuBLASLt is column-major, so its D = A B is our y^T = b^T a^T.
 
     gpu: its index   sizes: rows and columns of D, and what is summed over   alignments: bytes, of A, B, C, D, bias
@@ -90,7 +89,7 @@ class Library:
         gpu, capability, stream = current_device()
         pointers = [address(each) for each in (b, a, out, out, bias)]
         alignments = tuple(min(MAX_ALIGNMENT, pointer & -pointer) for pointer in pointers)
-        product = Product(gpu, a.dtype.name, (*out.shape[::-1], a.shape[1]), relu, tf32, alignments)
+        product = Product(gpu, name_of(a.dtype), (*out.shape[::-1], a.shape[1]), relu, tf32, alignments)
         with self._lock:  # the descriptor must hold this bias until the product is launched
             if product not in self._plans:
                 self._plans[product] = self._planned(product, _workspace_bytes(capability), pointers[-1])
@@ -192,7 +191,7 @@ def biased_product(a: Array, b: Array, bias: Array, *, relu: bool = False, tf32:
     """
     sizes_of(a, b, False, False)  # raises ShapeError
     found = library()
-    if found is None or a.dtype.name == "float64":
+    if found is None or name_of(a.dtype) == "float64":
         return None
     xp = get_array_module(a)
     a, b, bias = (xp.ascontiguousarray(each) for each in (a, b, cast_parameter(bias, a.dtype)))

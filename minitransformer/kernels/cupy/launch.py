@@ -41,7 +41,7 @@ def launch(
     names: compile-time constants of the source
     """
     Counter.launches += 1
-    function = compiled(file, kernel, np.dtype(dtype).name, tuple(sorted(names.items())))
+    function = compiled(file, kernel, name_of(dtype), tuple(sorted(names.items())))
     function(blocks, threads, tuple(_argument(each, kernel) for each in arguments))
 
 
@@ -64,19 +64,31 @@ def _module(file: str, dtype: str, names: tuple[tuple[str, int], ...]) -> Any:
     return cupy.RawModule(code=source_of(file), options=options_of(dtype, names))
 
 
+CONVERSIONS: dict[type, Callable] = {
+    int: np.int64,
+    bool: np.int64,
+    float: np.float64,
+    type(None): lambda none: np.int64(0),
+    Strided: lambda strided: strided.array,
+}
+"""Integers become 64-bit and floats double precision, as every kernel expects."""
+
+
 def _argument(value: Any, kernel: str) -> Any:
-    """Integers become 64-bit and floats double precision, as every kernel expects."""
-    if isinstance(value, Strided):
-        return value.array
-    if value is None:
-        return np.int64(0)
-    if isinstance(value, bool | int | np.integer):
+    convert = CONVERSIONS.get(type(value))
+    if convert is not None:
+        return convert(value)
+    if isinstance(value, np.integer):
         return np.int64(value)
-    if isinstance(value, float):
-        return np.float64(value)
     if not value.flags.c_contiguous:
         raise ShapeError(f"{kernel}: arrays given to a kernel must be contiguous, got strides {value.strides}")
     return value
+
+
+@cache
+def name_of(dtype: Any) -> str:
+    """Such as float32; kept, as NumPy puts the name together each time."""
+    return np.dtype(dtype).name
 
 
 def blocks_for(n: int, per_block: int = THREADS) -> int:

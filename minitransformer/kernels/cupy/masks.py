@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from types import ModuleType
 from typing import NamedTuple
 
@@ -57,7 +58,13 @@ class CountedMask:
 
 def draw_mask(rule: str, key: tuple[int, ...], site: int, shape: tuple[int, ...], p_drop: float) -> CountedMask:
     """A mask for the kernel of any rule: other values than NumPy's, with the same probability."""
-    return CountedMask(tuple(np.random.SeedSequence(key).generate_state(2, np.uint32).tolist()), site, shape, p_drop)
+    return CountedMask(_mixed(key), site, shape, p_drop)
+
+
+@lru_cache(maxsize=64)  # the masks of a micro-batch share their key; threads have micro-batches of their own
+def _mixed(key: tuple[int, ...]) -> tuple[int, int]:
+    """The seed, update and micro-batch as two 32-bit integers."""
+    return tuple(np.random.SeedSequence(key).generate_state(2, np.uint32).tolist())
 
 
 def arguments_of(keep: CountedMask | None, name: str, shape: tuple[int, ...]) -> DropoutArguments:
