@@ -14,7 +14,7 @@ from minitransformer.config import ModelConfig
 from minitransformer.kernels.cupy.launch import Counter
 from minitransformer.planning.flops import batch_flops
 
-OPERATIONS = 1128
+OPERATIONS = 699
 """Of a base update; the aim is 500."""
 
 
@@ -90,8 +90,9 @@ def test_kernels_move_the_bytes_of_their_arrays(rng, bfloat16):
     for call in calls:
         if call.name == "norm_forward":  # x, sublayer, y and x_hat in two bytes, gamma, beta and inv_std in four
             assert (call.reads, call.writes) == (4 * rows * d + 8 * d, 4 * rows * d + 4 * rows)
-        if call.name == "relu_dropout_backward":  # in place
-            assert (call.reads, call.writes) == (4 * rows * size.model.d_ff, 2 * rows * size.model.d_ff)
+        if call.name == "relu_dropout_backward":  # in place, and sums of eight rows each
+            sums = 4 * -(-rows // 8) * size.model.d_ff
+            assert (call.reads, call.writes) == (4 * rows * size.model.d_ff, 2 * rows * size.model.d_ff + sums)
 
 
 def parameter_shapes(config: ModelConfig) -> list[tuple[int, ...]]:

@@ -47,15 +47,18 @@ class Module:
         yield from _named(self, "", ())
 
 
+MAY_HOLD_PARAMETERS = (Module, list, tuple, dict, Set, ValuesView, deque)
+
+
 def _named(value: Any, prefix: str, above: tuple[Any, ...]) -> Iterator[tuple[str, Parameter]]:
     """The parameters in ``value``, whatever it is; ``prefix`` is the path to it and a dot, ``above`` what contains it.
 
     A module that refers to one above it, as a layer to its model, adds nothing: that one is being searched already.
     """
-    if any(value is each for each in above):
-        return
     if isinstance(value, Parameter):
         yield prefix[:-1], value
+        return
+    if not isinstance(value, MAY_HOLD_PARAMETERS) or any(value is each for each in above):
         return
     if isinstance(value, Set | ValuesView | deque) and any(isinstance(each, Parameter | Module) for each in value):
         raise AutogradError(
