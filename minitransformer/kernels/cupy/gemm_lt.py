@@ -26,7 +26,7 @@ PREF_MIN_ALIGNMENTS = (5, 6, 7, 8)  # likewise: bytes, of A, B, C and D
 # their own. Left out are INPLACE, where blocks take turns on the output, and parts rounded to the type of the output.
 REDUCTION_SCHEME_COMPUTE_TYPE = 2
 NOT_SUPPORTED = 15  # cublasStatus_t, in cublas_api.h
-MAX_ALIGNMENT = 256  # bytes; the preferences' default
+MAX_ALIGNMENT = 16  # bytes, of the widest load: pointers that are aligned better need no plans of their own
 ONE, ZERO = c_float(1.0), c_float(0.0)
 
 
