@@ -1,7 +1,7 @@
 """Cases for the CUDA kernels beyond those of every rule, and the comparison of a kernel with its rule."""
 
 import numpy as np
-from cases import CASES, as_tuple, booleans, case, cotangents, ids, mask
+from cases import CASES, as_tuple, booleans, case, causal, cotangents, ids, mask
 from slow_philox import slow_mask
 
 from minitransformer.kernels import CountedMask, mode
@@ -22,11 +22,11 @@ OTHER_SIZES = [
     case("layer_norm", "a row of 257", (5, 257), (257,), (257,)),
     case("residual_dropout", "a row of 40", (5, 40), (5, 40), keep=booleans((5, 40)), p_drop=0.9),
     case("attention", "70 keys", (2, 3, 5, 8), (2, 3, 70, 8), (2, 3, 70, 16), mask=mask((2, 1, 1, 70))),
+    case("attention", "70 queries", (1, 2, 70, 8), (1, 2, 70, 8), (1, 2, 70, 8), mask=causal(70)),
     case("attention", "five axes", (2, 2, 3, 5, 4), (2, 2, 3, 6, 4), (2, 2, 3, 6, 4), mask=mask((2, 1, 3, 5, 6))),
     case("attention", "one query", (3, 2, 1, 8), (3, 2, 33, 8), (3, 2, 33, 8)),
     case("feed_forward", "40", (7, 16), (16, 40), (40,), (40, 16), (16,), keep=booleans((7, 40)), p_drop=0.3),
     case("split_heads", "eight values", (2, 5, 64), n_heads=2, widths=(8, 24)),
-    case("merge_heads", "eight values", (3, 2, 4, 8)),
     case("linear", "many rows", (1100, 3), (3, 33), (33,)),
     case("positioned_embedding", "long", (40, 48), (30, 48), ids=ids(5, (70, 30)), scale=3.0),
     case(

@@ -1,7 +1,7 @@
 // CUDA's words for a C++ compiler: enough of them to run the kernels of minitransformer/kernels/cupy on a CPU.
 //
 // The threads of a block are fibers of one thread. Each runs until it waits: at __syncthreads, until all threads of the
-// block wait there; at a shuffle, until all 32 of its warp do. A kernel in which some threads never arrive, which a GPU
+// block wait there; at a shuffle or a product of tensor cores, until all 32 of its warp do. A kernel in which some threads never arrive, which a GPU
 // answers with a hang or with nonsense, is reported. Between two barriers one warp runs as far as it can before the next
 // one starts, the first warp first or the last one first: where a barrier is missing, the two orders differ in what they
 // compute. One block runs after the other; shared memory is static.
@@ -11,6 +11,9 @@
 #include <ucontext.h>
 #include <vector>
 
+#ifndef __CUDA_ARCH__
+#define __CUDA_ARCH__ 900
+#endif
 #define __global__
 #define __device__
 #define __shared__ static
@@ -57,8 +60,9 @@ struct Fiber {
     std::vector<char> stack;
     State state;
     Place index;
-    unsigned int shuffles;
-    unsigned long long shown[2];  // what this thread shows to its warp, in this shuffle and the one before
+    unsigned int shuffles, votes;
+    unsigned char shown[2][24];  // what this thread shows to its warp, in this shuffle and the one before
+    bool vote[2];                // the same for the block
 };
 
 static std::vector<Fiber> fibers(1024);
@@ -75,13 +79,65 @@ static void wait_as(State state) {
 
 static void __syncthreads() { wait_as(AT_BARRIER); }
 
+// Whether the value is true in any thread of the block
+static bool __syncthreads_or(bool value) {
+    unsigned int turn = fibers[current].votes++ % 2, n = blockDim.x * blockDim.y * blockDim.z;
+    fibers[current].vote[turn] = value;
+    wait_as(AT_BARRIER);
+    for (unsigned int i = 0; i < n; ++i)
+        if (fibers[i].vote[turn]) return true;
+    return false;
+}
+
+// Shows a value to all threads of the warp; then shown_by gives theirs.
+template <typename Value>
+static unsigned int show(const Value &value) {
+    unsigned int turn = fibers[current].shuffles++ % 2;
+    std::memcpy(fibers[current].shown[turn], &value, sizeof(Value));
+    wait_as(AT_SHUFFLE);
+    return turn;
+}
+
+template <typename Value>
+static Value shown_by(unsigned int thread, unsigned int turn) {
+    Value value;
+    std::memcpy(&value, fibers[thread].shown[turn], sizeof(Value));
+    return value;
+}
+
 template <typename Value>
 static Value __shfl_xor_sync(unsigned int, Value value, int distance) {
-    unsigned int me = current, turn = fibers[me].shuffles++ % 2;
-    std::memcpy(&fibers[me].shown[turn], &value, sizeof(Value));
-    wait_as(AT_SHUFFLE);
-    std::memcpy(&value, &fibers[me ^ (unsigned int)distance].shown[turn], sizeof(Value));
-    return value;
+    unsigned int turn = show(value);
+    return shown_by<Value>(current ^ (unsigned int)distance, turn);
+}
+
+// Tensor cores, with the layouts of tensor_cores.cuh. A misaligned matrix, which a GPU refuses, gives NaN.
+template <bool TRANSPOSED, typename S>
+static void load_fragment(unsigned int *words, const S *from, int distance) {
+    bool aligned = (unsigned long long)from % 16 == 0 && distance * sizeof(S) % 16 == 0;
+    for (int i = 0; i < 8; ++i) {
+        int word = i / 2, row = current % 32 / 4 + word % 2 * 8, column = current % 4 * 2 + i % 2 + word / 2 * 8;
+        unsigned int bits = aligned ? from[TRANSPOSED ? column * distance + row : row * distance + column].bits : 0xffffu;
+        words[word] = i % 2 ? words[word] | bits << 16 : bits;
+    }
+}
+
+struct Factors {
+    unsigned int a[4], b[2];
+};
+
+template <typename S>
+static void multiply_eight(S, float *sums, const unsigned int *a, unsigned int b0, unsigned int b1) {
+    unsigned int turn = show(Factors{{a[0], a[1], a[2], a[3]}, {b0, b1}}), lane = current % 32, first = current - lane;
+    for (unsigned int i = 0; i < 4; ++i)
+        for (unsigned int k = 0; k < 16; ++k) {
+            unsigned int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2, shift = k % 2 * 16;
+            Factors left = shown_by<Factors>(first + row % 8 * 4 + k % 8 / 2, turn);
+            Factors right = shown_by<Factors>(first + column * 4 + k % 8 / 2, turn);
+            S x = {(unsigned short)(left.a[row / 8 + k / 8 * 2] >> shift)};
+            S y = {(unsigned short)(right.b[k / 8] >> shift)};
+            sums[i] += value_of(x) * value_of(y);
+        }
 }
 
 static void start_of_fiber() {
@@ -106,7 +162,7 @@ static void start(unsigned int number) {
     makecontext(&fiber.context, start_of_fiber, 0);
     fiber.index = {number % blockDim.x, number / blockDim.x % blockDim.y, number / blockDim.x / blockDim.y};
     fiber.state = READY;
-    fiber.shuffles = 0;
+    fiber.shuffles = fiber.votes = 0;
 }
 
 // Lets the threads first..first + size - 1 run until all of them wait for other warps, or for ever.

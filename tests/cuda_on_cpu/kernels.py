@@ -22,6 +22,7 @@ HEADER = Path(__file__).parent / "emulation.h"
 COMPILER = shutil.which("g++")
 KERNEL = re.compile(r'extern "C" __global__ void\s+(?:__launch_bounds__\(\d+\)\s+)?(\w+)\(([^)]*)\)')
 GUARD = 64  # bytes around each array, of a pattern that is NaN in any floating-point type
+READ, WRITTEN = 1, 2
 POINTED_TO = {"long long": np.int64, "double": np.float64, "unsigned char": np.bool_}
 
 
@@ -29,10 +30,12 @@ POINTED_TO = {"long long": np.int64, "double": np.float64, "unsigned char": np.b
 def parameters_of(file: str) -> dict[str, list[str]]:
     """The C types of every kernel's parameters."""
     source = source_of(file)
-    macro = re.search(r"#define DROPOUT_ARGUMENTS \\\n(.*)", source)[1].strip()
     found = {}
     for name, parameters in KERNEL.findall(source):
-        words = parameters.replace("DROPOUT_ARGUMENTS", macro).split(",")
+        while macro := re.search(r"\w+_ARGUMENTS", parameters):
+            meaning = re.search(rf"#define {macro[0]}\s+\\\n((?:.*\\\n)*.*)", source)[1].replace("\\", "")
+            parameters = parameters.replace(macro[0], meaning)
+        words = parameters.split(",")
         found[name] = [re.sub(r"\s*\w+$", "", " ".join(word.split())) for word in words]
     return found
 
@@ -73,38 +76,93 @@ def compiled(file: str, kernel: str, dtype: str, names: tuple[tuple[str, int], .
     library = library_of(file, dtype, names)
     types = parameters_of(file)[kernel]
 
-    def once(blocks: tuple[int, ...], threads: tuple[int, ...], arguments: tuple, last_first: bool) -> list[list]:
-        """Runs on copies; returns [array, the copy with its guards, whether it may be written] of each array."""
-        guarded: dict[tuple[int, int], list] = {}
-        values = [_value(kernel, kind, each, dtype, guarded) for kind, each in zip(types, arguments, strict=True)]
+    def once(blocks: tuple[int, ...], threads: tuple[int, ...], arguments: tuple, last_first: bool) -> Memory:
+        """Runs on copies, which it returns."""
+        memory = Memory(kernel, [each for each in arguments if isinstance(each, np.ndarray)])
+        values = [_value(kernel, kind, each, dtype, memory) for kind, each in zip(types, arguments, strict=True)]
         pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
         sizes = [*(*blocks, 1, 1)[:3], *(*threads, 1, 1)[:3]]
         launch = getattr(library, f"launch_{kernel}")
         launch.restype = ctypes.c_longlong
         stuck = launch(*map(ctypes.c_uint, map(int, sizes)), pointers, ctypes.c_int(last_first))
         assert stuck == 0, f"{kernel}: threads of block {stuck - 1} wait for each other for ever"
-        return list(guarded.values())
+        return memory
 
     def run(blocks: tuple[int, ...], threads: tuple[int, ...], arguments: tuple) -> None:
         assert len(arguments) == len(types), f"{kernel}: {len(arguments)} arguments for {len(types)} parameters"
         assert 0 < np.prod(threads) <= 1024 and all(0 < n <= 65535 for n in blocks[1:]) and 0 < blocks[0] < 2**31
-        results = once(blocks, threads, arguments, False)
+        memory = once(blocks, threads, arguments, False)
         if np.prod(threads) > 32:
-            for one, other in zip(results, once(blocks, threads, arguments, True), strict=True):
-                assert (one[1] == other[1]).all(), f"{kernel}: the order of the warps changes the result"
-        for array, padded, may_write in results:
-            assert (padded[:GUARD] == 255).all() and (padded[-GUARD:] == 255).all(), f"{kernel}: writes beside an array"
-            values = array.reshape(-1).view(np.uint8)
-            if may_write:
-                values[:] = padded[GUARD:-GUARD]
-            else:
-                assert (values == padded[GUARD:-GUARD]).all(), f"{kernel}: writes into a const array"
+            assert memory.equals(once(blocks, threads, arguments, True)), (
+                f"{kernel}: the order of the warps changes the result"
+            )
+        memory.check()
+        memory.copy_back()
 
     return run
 
 
-def _value(kernel: str, kind: str, value, dtype: str, guarded: dict):
-    """One argument as C takes it; arrays are copied to where guards stand around them."""
+class Memory:
+    """Copies of the memory of all arrays, each with a guard before and behind; arrays that interleave share one.
+
+    Bytes between the elements of an array that is not contiguous are guards too.
+    """
+
+    def __init__(self, kernel: str, arrays: list[np.ndarray]):
+        self.kernel, self.regions = kernel, []  # [start, stop, copy, what is done with each byte], in order
+        for start, stop in sorted(np.lib.array_utils.byte_bounds(array) for array in arrays):
+            if self.regions and start < self.regions[-1][1]:
+                self.regions[-1][1] = max(stop, self.regions[-1][1])
+            else:
+                self.regions.append([start, stop])
+        for region in self.regions:
+            start, stop = region
+            raw = np.full(stop - start + 2 * GUARD + 32, 255, np.uint8)
+            skip = (start - raw.ctypes.data) % 16  # as well aligned as the array, and never better than 16 bytes
+            padded = raw[skip : skip + stop - start + 2 * GUARD]
+            padded[GUARD:-GUARD] = _bytes_at(start, stop)
+            region += [padded, np.zeros(stop - start, np.int8)]
+        self.known: set[tuple] = set()
+
+    def pointer(self, array: np.ndarray, may_write: bool) -> ctypes.c_void_p:
+        """Where the kernel finds the array."""
+        key, address = (array.ctypes.data, array.shape, array.strides), np.lib.array_utils.byte_bounds(array)[0]
+        start, _, padded, marks = next(region for region in reversed(self.regions) if region[0] <= address)
+        offset = array.ctypes.data - start
+        elements = _bytes_of(marks, offset, array)
+        others = elements > (READ if not may_write else 0)
+        assert key in self.known or not others.any(), f"{self.kernel}: two arrays overlap"
+        self.known.add(key)
+        elements[...] = np.maximum(elements, WRITTEN if may_write else READ)
+        return ctypes.c_void_p(padded.ctypes.data + GUARD + offset)
+
+    def equals(self, other: "Memory") -> bool:
+        return all((a[2] == b[2]).all() for a, b in zip(self.regions, other.regions, strict=True))
+
+    def check(self) -> None:
+        for start, stop, padded, marks in self.regions:
+            is_whole = (padded[:GUARD] == 255).all() and (padded[-GUARD:] == 255).all()
+            assert is_whole, f"{self.kernel}: writes beside an array"
+            same = padded[GUARD:-GUARD] == _bytes_at(start, stop)
+            assert same[marks != WRITTEN].all(), f"{self.kernel}: writes beside an array, or into a const one"
+
+    def copy_back(self) -> None:
+        for start, stop, padded, _ in self.regions:
+            _bytes_at(start, stop)[...] = padded[GUARD:-GUARD]
+
+
+def _bytes_at(start: int, stop: int) -> np.ndarray:
+    return np.frombuffer((ctypes.c_ubyte * (stop - start)).from_address(start), np.uint8)
+
+
+def _bytes_of(memory: np.ndarray, offset: int, array: np.ndarray) -> np.ndarray:
+    """The bytes of the array's elements, as a view of ``memory``, in which the array's first is at ``offset``."""
+    as_strided = np.lib.stride_tricks.as_strided
+    return as_strided(memory[offset:], (*array.shape, array.itemsize), (*array.strides, 1))
+
+
+def _value(kernel: str, kind: str, value, dtype: str, memory: Memory):
+    """One argument as C takes it."""
     if not kind.endswith("*"):
         wanted = {"long long": np.int64, "double": np.float64}[kind]
         assert type(value) is wanted, f"{kernel}: {kind} wanted, got {type(value).__name__}"
@@ -113,27 +171,9 @@ def _value(kernel: str, kind: str, value, dtype: str, guarded: dict):
         assert value == 0, f"{kernel}: a pointer wanted, got {value}"
         return ctypes.c_void_p(0)
     pointed = kind.removeprefix("const ").removesuffix("*").strip()
-    if pointed != "Unit":
-        wanted = {"T": np.dtype(dtype), "ACC": computed_dtype(dtype)}.get(pointed, POINTED_TO.get(pointed))
-        assert value.dtype == wanted, f"{kernel}: {kind} of {np.dtype(wanted)} wanted, got {value.dtype}"
-    if not value.flags.c_contiguous:  # read by strides
-        return ctypes.c_void_p(value.ctypes.data)
-    key = (value.ctypes.data, value.nbytes)
-    if key not in guarded:
-        for array, _, _ in guarded.values():
-            assert not np.may_share_memory(array, value), f"{kernel}: two arrays overlap"
-        guarded[key] = [value, _padded(value), False]
-    guarded[key][2] |= not kind.startswith("const ")
-    return ctypes.c_void_p(guarded[key][1].ctypes.data + GUARD)
-
-
-def _padded(array: np.ndarray) -> np.ndarray:
-    """The array's bytes between two guards; as well aligned as the array, and never better than 16 bytes."""
-    raw = np.full(array.nbytes + 2 * GUARD + 32, 255, np.uint8)
-    start = (array.ctypes.data - raw.ctypes.data) % 16
-    padded = raw[start : start + array.nbytes + 2 * GUARD]
-    padded[GUARD:-GUARD] = array.reshape(-1).view(np.uint8)
-    return padded
+    wanted = {"T": np.dtype(dtype), "ACC": computed_dtype(dtype)}.get(pointed, POINTED_TO.get(pointed))
+    assert value.dtype == wanted, f"{kernel}: {kind} of {np.dtype(wanted)} wanted, got {value.dtype}"
+    return memory.pointer(value, not kind.startswith("const "))
 
 
 assert set(STORED) == {"float32", "float64", "bfloat16", "float16"}

@@ -4,7 +4,7 @@ from minitransformer.kernels.cupy.adam import adam
 from minitransformer.kernels.cupy.attention import attention
 from minitransformer.kernels.cupy.embedding import positioned_embedding
 from minitransformer.kernels.cupy.feed_forward import feed_forward
-from minitransformer.kernels.cupy.heads import merge_heads, split_heads
+from minitransformer.kernels.cupy.heads import split_heads
 from minitransformer.kernels.cupy.linear import linear
 from minitransformer.kernels.cupy.masks import draw_mask
 from minitransformer.kernels.cupy.norm import layer_norm, residual_dropout_norm
@@ -18,7 +18,6 @@ KERNELS: tuple[Rule, ...] = (
     feed_forward,
     layer_norm,
     linear,
-    merge_heads,
     positioned_embedding,
     projection_loss,
     residual_dropout,

@@ -1,71 +1,72 @@
-"""Kernels of split_heads and merge_heads: contiguous heads, so that every product of attention has one stride."""
+"""Heads side by side in packed projections: attention reads and writes them there, so nothing is moved.
+
+The heads of q, k and v are views of what one product or several have written: (B, H, T, d) in the columns of an array
+(B, T, columns), as `split_heads` of ops/shape.py gives them. Any product may write such an array: q alone, k and v, or
+all three. The gradients that attention returns lie in arrays of the same form, and there split_heads' backward finds
+the gradient of the packed projection complete. merge_heads needs no kernel: its plain rule returns a view.
+"""
 
 from typing import Any
 
+import numpy as np
+
 from minitransformer.backend import Array, get_array_module
-from minitransformer.kernels.cupy.launch import THREADS, address, blocks_for, launch
+from minitransformer.kernels.cupy.launch import address
+from minitransformer.ops import shape as plain
 from minitransformer.ops.rule import Rule
 
 
-def split_heads_forward(
-    packed: Array, *, n_heads: int, widths: tuple[int, ...]
-) -> tuple[Array | tuple[Array, ...], tuple]:
-    """As in ops/shape.py, but the outputs are copies."""
-    xp = get_array_module(packed)
-    packed = xp.ascontiguousarray(packed)
-    batch, length, _ = packed.shape
-    outputs = [xp.empty((batch, n_heads, length, width), packed.dtype) for width in widths]
-    for heads, start in zip(outputs, _starts(n_heads, widths), strict=True):
-        _move("split_heads", heads, packed, start)
-    return tuple(outputs) if len(outputs) > 1 else outputs[0], (packed.shape, n_heads, widths)
-
-
 def split_heads_backward(*grads_and_saved: Any) -> tuple[Array, ...]:
-    """As in ops/shape.py."""
-    *grads, (shape, n_heads, widths) = grads_and_saved
-    some = next(grad for grad in grads if grad is not None)
-    xp = get_array_module(some)
-    grad_packed = (xp.zeros if any(grad is None for grad in grads) else xp.empty)(shape, some.dtype)
-    for grad, start in zip(grads, _starts(n_heads, widths), strict=True):
-        if grad is not None:
-            _move("merge_heads", xp.ascontiguousarray(grad), grad_packed, start)
-    return (grad_packed,)
+    """As in ops/shape.py, without a copy of gradients that lie side by side already."""
+    *grads, (shape, _, _) = grads_and_saved
+    packed = None if any(grad is None for grad in grads) else packed_array(grads)
+    return plain.split_heads_backward(*grads_and_saved) if packed is None else (packed.reshape(shape),)
 
 
-def merge_heads_forward(heads: Array) -> tuple[Array, tuple]:
-    """As in ops/shape.py."""
-    batch, n_heads, length, width = heads.shape
-    xp = get_array_module(heads)
-    packed = xp.empty((batch, length, n_heads * width), heads.dtype)
-    _move("merge_heads", xp.ascontiguousarray(heads), packed, 0)
-    return packed, (heads.shape,)
+def packed_array(parts: list[Array]) -> Array | None:
+    """The array (B, T, H * sum of widths) that consists of the columns of ``parts``, or None if there is none.
+
+    parts: the heads of each projection, (B, H, T, width)
+    """
+    first, item = parts[0], parts[0].itemsize
+    batch, n_heads, length, _ = first.shape
+    row, start = n_heads * sum(part.shape[-1] for part in parts) * item, address(first)  # bytes
+    for part in parts:
+        size, strides = part.shape, (length * row, part.shape[-1] * item, row, item)
+        is_there = address(part) == start and _memory(part) is _memory(first) and size[:3] == first.shape[:3]
+        if not is_there or any(n > 1 and has != want for n, has, want in zip(size, part.strides, strides, strict=True)):
+            return None
+        start += n_heads * size[-1] * item
+    as_strided = get_array_module(first).lib.stride_tricks.as_strided
+    return as_strided(first, (batch, length, row // item), (length * row, row, item))
 
 
-def merge_heads_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
-    """As in ops/shape.py."""
-    (shape,) = saved
-    xp = get_array_module(grad_y)
-    grad_heads = xp.empty(shape, grad_y.dtype)
-    _move("split_heads", grad_heads, xp.ascontiguousarray(grad_y), 0)
-    return (grad_heads,)
+def empty_heads(batch: int, length: int, n_heads: int, widths: list[int], like: Array) -> tuple[Array, tuple]:
+    """A new packed array, (B, T, H * sum of widths), and the heads in it, (B, H, T, width) of each width."""
+    packed = get_array_module(like).empty((batch, length, n_heads * sum(widths)), like.dtype)
+    heads, _ = plain.split_heads_forward(packed, n_heads=n_heads, widths=tuple(widths))
+    return packed, heads if isinstance(heads, tuple) else (heads,)
 
 
-def _starts(n_heads: int, widths: tuple[int, ...]) -> list[int]:
-    """The offset of each width's columns in a packed row, in elements."""
-    return [n_heads * sum(widths[:i]) for i in range(len(widths))]
+def gradients_like(q: Array, k: Array, v: Array) -> tuple[list[Array], list[int]]:
+    """New arrays for the gradients, side by side where q, k and v are, and the columns of the packed array of each."""
+    groups = [[q, k, v]] if packed_array([q, k, v]) is not None else [[q], [k, v]]
+    if len(groups) == 2 and packed_array([k, v]) is None:
+        groups = [[q], [k], [v]]
+    grads, columns = [], []
+    for group in groups:
+        batch, n_heads, length, _ = group[0].shape
+        packed, heads = empty_heads(batch, length, n_heads, [part.shape[-1] for part in group], group[0])
+        grads += heads
+        columns += [packed.shape[-1]] * len(group)
+    return grads, columns
 
 
-def _move(kernel: str, heads: Array, packed: Array, start: int) -> None:
-    """Heads, (B, H, T, width), to or from the columns of packed, (B, T, row), that begin at ``start``."""
-    _, n_heads, length, width = heads.shape
-    sizes = [heads.itemsize * n for n in (width, packed.shape[-1], start)]  # bytes
-    unit = next(u for u in (16, 8, 4, 2) if not any(n % u for n in (*sizes, address(heads), address(packed))))
-    width, row, start = (n // unit for n in sizes)
-    n = heads.nbytes // unit
-    arrays = (packed, heads) if kernel == "split_heads" else (heads, packed)
-    arguments = (*arrays, n, n_heads, length, width, row, start)
-    launch("heads", kernel, (blocks_for(n),), (THREADS,), arguments, "float32", UNIT=unit)
+def _memory(array: Array) -> Any:
+    """What the array is a view of: arrays that were made apart may lie side by side by chance."""
+    if isinstance(array, np.ndarray):
+        return array if array.base is None else array.base
+    return array.data.mem
 
 
-split_heads = Rule("split_heads", split_heads_forward, split_heads_backward)
-merge_heads = Rule("merge_heads", merge_heads_forward, merge_heads_backward)
+split_heads = Rule("split_heads", plain.split_heads_forward, split_heads_backward)

@@ -4,7 +4,7 @@ from functools import cache
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-SHARED = ("common.cuh", "philox.cuh")
+SHARED = ("common.cuh", "philox.cuh", "tensor_cores.cuh")
 STORED = {
     "float32": ("float", "float"),
     "float64": ("double", "double"),

@@ -1,0 +1,168 @@
+"""Attention in one kernel each way: any shape, heads where the projections wrote them, nothing stored or moved."""
+
+import numpy as np
+import pytest
+from cases import outputs_and_gradients, value
+from cuda_checks import CLOSE, placed, rounded
+from cuda_on_cpu import kernels as emulated_kernels
+
+from minitransformer.kernels import CountedMask
+from minitransformer.kernels.cupy import launch
+from minitransformer.kernels.cupy.attention import tile_of
+from minitransformer.kernels.cupy.heads import packed_array, split_heads
+from minitransformer.kernels.cupy.launch import Counter
+from minitransformer.ops.attention import attention
+from minitransformer.ops.shape import merge_heads
+
+pytestmark = [pytest.mark.cuda, pytest.mark.any_device]
+every_dtype = pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16"])
+
+
+def random_case(rng, dtype: str, widths: tuple[int, int]) -> tuple[list, list, dict, CountedMask | None]:
+    """Inputs for the kernel, the same values for the rule, a mask of any kind, a mask of dropout.
+
+    Rows with few keys have gradients near 0, the differences of what half precision has rounded: there are none there.
+    """
+    batch, n_heads = rng.integers(1, 3, 2)
+    n_queries, n_keys = rng.integers(1, 75), rng.integers(1 if dtype in ("float32", "float64") else 9, 75)
+    shapes = [(n_queries, widths[0]), (n_keys, widths[0]), (n_keys, widths[1])]
+    exact = np.float64 if dtype == "float64" else np.float32
+    inputs = [rng.standard_normal((batch, n_heads, *shape)).astype(exact) for shape in shapes]
+    given, inputs = rounded(inputs, "attention", dtype)
+    masks = [
+        None,
+        rng.random((batch, 1, 1, n_keys)) < 0.7,
+        rng.random((1, 1, n_queries, 1)) < 0.7,  # rows that may attend to all or to nothing
+        rng.random((batch, n_heads, n_queries, n_keys)) < 0.6,
+        np.arange(n_keys) <= np.arange(n_queries)[:, None] + 8,  # whole tiles are masked
+    ]
+    keep = CountedMask((5, 2**32 - 7), 3, (batch, n_heads, n_queries, n_keys), 0.3) if rng.random() < 0.5 else None
+    return given, inputs, {"mask": masks[rng.integers(5)], "p_drop": 0.3 if keep else 0.0}, keep
+
+
+def check(device, rng, relative_error, dtype: str, widths: tuple[int, int]) -> None:
+    given, inputs, options, keep = random_case(rng, dtype, widths)
+    there, options_there = placed(device, given), placed(device, options)
+    y, saved = device.kernels["attention"].forward(*there, keep=keep, **options_there)
+    grad_y = rng.standard_normal(y.shape).astype(dtype)
+    found = [y, *device.kernels["attention"].backward(device.put(grad_y), saved)]
+    drawn = None if keep is None else device.get(keep.array(device.xp))
+    options |= {"keep": drawn}
+    wanted, _ = outputs_and_gradients(attention, inputs, options, rng, (grad_y.astype(inputs[0].dtype),))
+    for result, want in zip(found, wanted, strict=True):
+        assert result.dtype == dtype
+        assert relative_error(device.get(result), want) < CLOSE[dtype]
+
+
+@every_dtype
+@pytest.mark.parametrize("widths", [(16, 16), (5, 13), (24, 40)], ids=str)
+def test_attention_of_any_lengths_and_masks_is_that_of_the_rule(widths, dtype, device, rng, relative_error):
+    for _ in range(3):
+        check(device, rng, relative_error, dtype, widths)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_without_tensor_cores_the_plain_body_computes_the_same(dtype, device, rng, relative_error, monkeypatch):
+    if launch.compiled is not emulated_kernels.compiled:
+        pytest.skip("what a GPU has is known when it compiles")
+
+    def turing(file, kernel, dtype, names):
+        return emulated_kernels.compiled(file, kernel, dtype, (*names, ("__CUDA_ARCH__", 700)))
+
+    monkeypatch.setattr(launch, "compiled", turing)
+    check(device, rng, relative_error, dtype, (5, 13))
+
+
+@every_dtype
+def test_heads_too_wide_for_shared_memory_follow_the_plain_rule(dtype, device, rng, relative_error):
+    assert tile_of(np.dtype(dtype), 400, 400) == 0 < tile_of(np.dtype(dtype), 64, 64)
+    check(device, rng, relative_error, dtype, (400, 400))
+
+
+def heads_of(packed, n_heads: int, widths: tuple[int, ...]) -> list:
+    heads, saved = split_heads.forward(packed, n_heads=n_heads, widths=widths)
+    return [*(heads if len(widths) > 1 else (heads,)), saved]
+
+
+@pytest.mark.parametrize("packing", ["q, k and v in one", "k and v in one"])
+def test_packed_heads_are_neither_split_nor_merged(packing, device, rng, relative_error):
+    batch, length, n_heads, d_k, d_v = 2, 7, 3, 5, 4
+    packed = rng.standard_normal((batch, length, n_heads * (2 * d_k + d_v)))
+    there = device.put(packed)
+    if packing == "k and v in one":
+        parts = there[..., : n_heads * d_k], there[..., n_heads * d_k :]
+        of_q, of_kv = map(device.xp.ascontiguousarray, parts)
+        (q, saved_q), (k, v, saved_kv) = heads_of(of_q, n_heads, (d_k,)), heads_of(of_kv, n_heads, (d_k, d_v))
+    else:
+        q, k, v, saved = heads_of(there, n_heads, (d_k, d_k, d_v))
+    before = Counter.launches
+    y, saved_attention = device.kernels["attention"].forward(q, k, v)
+    merged = value(merge_heads, y)
+    assert merged.flags.c_contiguous and device.xp.may_share_memory(merged, y)
+    grad_y = rng.standard_normal(merged.shape)
+    (grad_heads,) = merge_heads.backward(device.put(grad_y), (y.shape,))
+    grads = device.kernels["attention"].backward(grad_heads, saved_attention)
+    if packing == "k and v in one":
+        gradients = [split_heads.backward(grads[0], saved_q)[0], split_heads.backward(*grads[1:], saved_kv)[0]]
+    else:
+        gradients = list(split_heads.backward(*grads, saved))
+    assert Counter.launches - before == 2
+    assert all(device.xp.may_share_memory(gradient, grads[i]) for i, gradient in enumerate(gradients))
+    inputs = [device.get(x) for x in (q, k, v)]
+    wanted, _ = outputs_and_gradients(attention, inputs, {}, rng, (device.get(grad_heads),))
+    together = np.concatenate([want.swapaxes(1, 2).reshape(batch, length, -1) for want in wanted[1:]], axis=-1)
+    assert relative_error(np.concatenate([device.get(each) for each in gradients], axis=-1), together) < 1e-12
+
+
+def test_heads_that_do_not_fill_one_array_are_no_packed_array(device, rng):
+    packed = device.put(rng.standard_normal((2, 5, 24)))
+    q, k, v, _ = heads_of(packed, 2, (3, 4, 5))
+    found = packed_array([q, k, v])
+    assert found.shape == packed.shape and device.xp.may_share_memory(found, packed)
+    others = heads_of(device.put(rng.standard_normal((2, 5, 24))), 2, (3, 4, 5))
+    for parts in ([q, k], [k, q, v], [q, k, others[2]], [q, k, v[:1]], [x.copy() for x in (q, k, v)]):
+        assert packed_array(parts) is None
+
+
+def test_an_unused_gradient_of_heads_is_zero_in_the_packed_one(device, rng):
+    q, k, v, saved = heads_of(device.put(rng.standard_normal((2, 5, 24))), 2, (3, 4, 5))
+    (gradient,) = split_heads.backward(q, None, v, saved)
+    np.testing.assert_array_equal(device.get(gradient)[..., 6:14], 0)
+
+
+@pytest.mark.parametrize("n_queries", [1, 4])
+def test_few_queries_attend_to_slices_of_a_cache_where_they_lie(n_queries, device, rng, monkeypatch):
+    """As nn/prefix_tree_cache.py hands them: the first slots of a larger array, some masked."""
+    q = rng.standard_normal((2, 3, n_queries, 8)).astype(np.float32)
+    cache = rng.standard_normal((2, 2, 3, 90, 8)).astype(np.float32)
+    mask = rng.random((2, 1, n_queries, 70)) < 0.6
+    there, copies = device.put(cache), []
+    monkeypatch.setattr(device.xp, "ascontiguousarray", lambda x: copies.append(x) or x.copy())
+    before = Counter.launches
+    keys, values = (each[:, :, :70] for each in there)
+    y = value(device.kernels["attention"], device.put(q), keys, values, mask=device.put(mask))
+    assert Counter.launches - before == 1 and copies == []
+    wanted = value(attention, q, *(each[:, :, :70] for each in cache), mask=mask)
+    np.testing.assert_allclose(device.get(y), wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_large_scores_keep_the_softmax_of_their_differences(device, rng, relative_error):
+    """The largest score of a row is kept beside the sum: their logarithm together would lose the sum's digits."""
+    q, k = (np.full((1, 1, 40, 4), 512.0, np.float32) for _ in range(2))
+    k[0, 0, rng.integers(0, 40, 9), 0] += 2.0**-8  # all scores are 2^19, these are larger by 1
+    v, grad_y = (rng.standard_normal((1, 1, 40, 4)).astype(np.float32) for _ in range(2))
+    y, saved = device.kernels["attention"].forward(*placed(device, (q, k, v)))
+    grad_v = device.kernels["attention"].backward(device.put(grad_y), saved)[2]
+    (wanted_y, *_, wanted_grad_v), _ = outputs_and_gradients(attention, (q, k, v), {}, rng, (grad_y,))
+    assert relative_error(device.get(y), wanted_y) < 1e-5
+    assert relative_error(device.get(grad_v), wanted_grad_v) < 1e-5
+
+
+def test_forward_and_backward_give_the_same_bits_again(device, rng):
+    given, _, options, keep = random_case(rng, "bfloat16", (24, 24))
+    there, options, bits = placed(device, given), placed(device, options), []
+    for _ in range(2):
+        y, saved = device.kernels["attention"].forward(*there, keep=keep, **options)
+        results = (y, *device.kernels["attention"].backward(there[0], saved))
+        bits.append([device.get(result).tobytes() for result in results])
+    assert bits[0] == bits[1]
