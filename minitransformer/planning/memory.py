@@ -66,14 +66,14 @@ def plan(
         parameters=parameter * count,
         gradients=workers * parameter * count,
         adam=2 * parameter * count,
-        activations=workers * (stored * _saved_elements(config, shape.sentences, work) + masks),
+        activations=workers * (stored * _saved_elements(config, shape.sentences, work, library) + masks),
         copies=stored * count if half else 0,
         largest=workers * largest,
         largest_rule=largest_rule,
     )
 
 
-def _saved_elements(config: ModelConfig, sentences: int, work: Workload) -> int:
+def _saved_elements(config: ModelConfig, sentences: int, work: Workload, library: str) -> int:
     """Array elements that forward saves, over all layers."""
     d, heads = config.d_model, config.n_heads * (config.d_k + config.d_v)
     feed_forward = 2 * d + config.d_ff * (2 if config.p_drop_ffn else 1)  # input, x_hat of the norm, active values
@@ -82,13 +82,19 @@ def _saved_elements(config: ModelConfig, sentences: int, work: Workload) -> int:
         # Input, x_hat of the norm, queries, merged heads; keys and values.
         kept += layers * (queries * (2 * d + heads) + keys * heads)
     kept += sum(layers * positions * feed_forward for layers, positions in work.feed_forwards)
-    scores = sum(_weights(config, work)) * (2 if config.p_drop_attention else 1)
-    return sentences * (kept + scores)
+    weights = sum(layers * each for layers, each in _weights(config, work, library))
+    return sentences * (kept + weights * (2 if config.p_drop_attention else 1))
 
 
-def _weights(config: ModelConfig, work: Workload) -> list[int]:
-    """Attention weights of a sentence, of all layers of each kind of attention."""
-    return [layers * config.n_heads * queries * attended for layers, queries, _, attended in work.attentions]
+def _weights(config: ModelConfig, work: Workload, library: str) -> list[tuple[int, int]]:
+    """Of each kind of attention, the number of layers and the attention weights of a sentence that one of them stores.
+
+    The kernel on CuPy stores two numbers for each query instead, unless attention is restricted to nearby keys.
+    """
+    return [
+        (layers, config.n_heads * queries * (2 if library == "cupy" and attended == keys else attended))
+        for layers, queries, keys, attended in work.attentions
+    ]
 
 
 def _mask_elements(config: ModelConfig, sentences: int, work: Workload) -> int:
@@ -101,7 +107,7 @@ def _mask_elements(config: ModelConfig, sentences: int, work: Workload) -> int:
     if config.p_drop_ffn:
         masks += config.d_ff * sum(layers * positions for layers, positions in work.feed_forwards)
     if config.p_drop_attention:
-        masks += sum(_weights(config, work))
+        masks += sum(layers * each for layers, each in _weights(config, work, "numpy"))
     return sentences * masks
 
 
@@ -119,9 +125,7 @@ def _working_memory(
         relu = n * f * stored
     streams = 2 * n * d * stored  # gradients of the sum and of the sub-layer
     freed = n * d * stored  # the last norm's x_hat
-    weights = sentences * max(
-        (config.n_heads * queries * attended for _, queries, _, attended in work.attentions), default=0
-    )
+    weights = sentences * max((each for _, each in _weights(config, work, library)), default=0)
     attention = streams + weights * parameter + 3 * n * config.n_heads * max(config.d_k, config.d_v) * stored
     needs = {work.largest[0]: sentences * work.largest[1] * stored, "projection_loss": loss}
     if work.feed_forwards:
