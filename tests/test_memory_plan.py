@@ -140,6 +140,16 @@ def test_training_names_larger_micro_batches_where_it_begins_on_one_gpu(ranks, u
     assert text.count("training.micro_batches=2 ") == text.count("\n") == lines
 
 
+def test_on_a_gpu_activations_grow_with_tokens_and_not_with_their_squares():
+    """Of the same tokens in sentences four times as long; restricted attention has no kernel, and stores weights."""
+    for changes, factor in (({}, 1.0), ({"attention_window": 16}, 1.5)):
+        short, long = (
+            plan(ModelConfig(**MODEL | changes), Shape(n, 2048 // n, 2048 // n), library="cupy") for n in (32, 8)
+        )
+        assert short.activations <= long.activations <= factor * short.activations
+    assert plan(ModelConfig(**MODEL), Shape(8, 256, 256)).activations > 1.5 * long.activations
+
+
 def test_the_command_prints_a_plan(tmp_path, capsys):
     path = tmp_path / "config.toml"
     path.write_text("model = { vocab_size = 37000 }\ndata = { src_tokens = 25000, tgt_tokens = 25000 }\n")

@@ -4,7 +4,8 @@ from functools import cache
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-SHARED = ("common.cuh", "philox.cuh", "tensor_cores.cuh")
+SHARED = ("common.cuh", "philox.cuh")
+TILED = {"attention": ("tensor_cores.cuh", "tiles.cuh")}  # products of its own, not by cuBLAS
 STORED = {
     "float32": ("float", "float"),
     "float64": ("double", "double"),
@@ -17,7 +18,8 @@ STORED = {
 @cache
 def source_of(name: str) -> str:
     """What is compiled for ``name.cu``: the shared files, then that one."""
-    return "\n".join((FOLDER / file).read_text(encoding="utf-8") for file in (*SHARED, f"{name}.cu"))
+    files = (*SHARED, *TILED.get(name, ()), f"{name}.cu")
+    return "\n".join((FOLDER / file).read_text(encoding="utf-8") for file in files)
 
 
 def options_of(dtype: str, constants: tuple[tuple[str, int], ...] = ()) -> tuple[str, ...]:
