@@ -6,6 +6,7 @@ from cases import outputs_and_gradients, value
 from cuda_checks import CLOSE, placed, rounded
 from cuda_on_cpu import kernels as emulated_kernels
 
+from minitransformer.errors import ShapeError
 from minitransformer.kernels import CountedMask
 from minitransformer.kernels.cupy import launch
 from minitransformer.kernels.cupy.attention import tile_of
@@ -166,3 +167,20 @@ def test_forward_and_backward_give_the_same_bits_again(device, rng):
         results = (y, *device.kernels["attention"].backward(there[0], saved))
         bits.append([device.get(result).tobytes() for result in results])
     assert bits[0] == bits[1]
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        ((2, 3, 4), (2, 5, 6), (2, 5, 6)),
+        ((2, 3, 4), (1, 5, 4), (1, 5, 4)),
+        ((2, 3, 4), (2, 5, 4), (2, 6, 4)),
+        ((2, 0, 4), (2, 5, 4), (2, 5, 4)),
+        ((2, 3, 4), (2, 5, 4), (2, 5, 0)),
+    ],
+    ids=str,
+)
+def test_inputs_that_do_not_fit_together_are_refused(shapes, device):
+    inputs = [device.put(np.ones(shape)) for shape in shapes]
+    with pytest.raises(ShapeError, match="attention: q, k and v must fit together, and none may be empty"):
+        device.kernels["attention"].forward(*inputs)
