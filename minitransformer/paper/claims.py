@@ -76,7 +76,7 @@ class Claim:
         for key, paper in self.switch.items():
             kind, default = known[key]
             choices = kind.split("|") if "|" in kind else {"bool": ["true", "false"]}.get(kind, [])
-            others = tuple(each for each in choices if each != shown(default))
+            others = tuple(each for each in choices if each != as_in_toml(default))
             found.append(Switch(key, paper, default, others))
         return found
 
@@ -86,7 +86,7 @@ def is_here(file: str) -> bool:
     return (ROOT / file).exists()
 
 
-def shown(value: object) -> str:
+def as_in_toml(value: object) -> str:
     """A value of a config as TOML has it."""
     return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
 

@@ -12,7 +12,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
-from minitransformer.paper.claims import ROOT, Claim, Switch, is_here, read_sections, shown
+from minitransformer.paper.claims import ROOT, Claim, Switch, as_in_toml, is_here, read_sections
 
 TITLE = "The paper, claim by claim"
 INTRODUCTION = (
@@ -73,8 +73,8 @@ def summary(claims: Sequence[Claim]) -> str:
 
 def _described(switch: Switch) -> str:
     key, paper, default, others = switch
-    text = f"{key} = {shown(default)}, "
-    text += "as in the paper" if default == paper else f"in the paper {shown(paper)}"
+    text = f"{key} = {as_in_toml(default)}, "
+    text += "as in the paper" if default == paper else f"in the paper {as_in_toml(paper)}"
     return f"{text}; or {', '.join(others)}" if others else text
 
 
@@ -114,7 +114,10 @@ def _blocks(claims: Sequence[Claim], with_lines: bool) -> Iterator[Block]:
 def _switches(claims: Sequence[Claim]) -> Iterator[list[Cell]]:
     for claim in claims:
         for key, paper, default, others in claim.switches():
-            yield [[each] for each in (f"`{key}`", shown(default), shown(paper), ", ".join(others), claim.section)]
+            yield [
+                [each]
+                for each in (f"`{key}`", as_in_toml(default), as_in_toml(paper), ", ".join(others), claim.section)
+            ]
 
 
 def _open(claims: Sequence[Claim]) -> Iterator[list[Cell]]:
