@@ -68,7 +68,7 @@ def gpu_facts() -> dict:
     return machine_facts() | {"card": card} | found
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs; saves only with --out")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help=f"where results go (default: {RESULTS.name})")
@@ -82,16 +82,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--stages", nargs="+", choices=LIMITS, default=list(LIMITS), help="default: all, in this order")
     parser.add_argument("--commit", help="the commit, where git cannot tell it (default: ask git)")
     parser.add_argument("--forecast", action="store_true", help="print what an update should take")
-    options = parser.parse_args(argv)
+    return parser.parse_args(argv)
+
+
+def print_forecasts(device: Device | None, folder: Path | None) -> None:
+    """What updates should take; with a device, beside what they take. Written into ``folder``, if there is one."""
+    machine = machine_facts() if device is None else gpu_facts()
+    text = "\n".join([forecasts(device), *facts_list(machine)])
+    print(text)
+    if folder:
+        write_text(folder / "gpu_forecast.md", f"{text}\n")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    options = parse_arguments(argv)
     trouble = "there is no NVIDIA driver" if driver_version() == 0 else cuda_trouble()
     if options.forecast:
-        machine = machine_facts() if trouble else gpu_facts()
-        text = "\n".join(
-            [forecasts(None if trouble else Device(load_array_module("cuda"), "cpu")), *facts_list(machine)]
-        )
-        print(text)
-        if options.out:
-            write_text(options.out / "gpu_forecast.md", f"{text}\n")
+        print_forecasts(None if trouble else Device(load_array_module("cuda"), "cpu"), options.out)
         return 0
     if trouble:
         print(f"benchmarks.gpu: nothing was measured: {trouble}")
