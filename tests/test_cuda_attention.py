@@ -9,7 +9,7 @@ from cuda_on_cpu import kernels as emulated_kernels
 from minitransformer.errors import ShapeError
 from minitransformer.kernels import CountedMask
 from minitransformer.kernels.cupy import launch
-from minitransformer.kernels.cupy.attention import tile_of
+from minitransformer.kernels.cupy.attention import TILES, tile_of
 from minitransformer.kernels.cupy.heads import packed_array, split_heads
 from minitransformer.kernels.cupy.launch import Counter
 from minitransformer.ops.attention import attention
@@ -19,13 +19,14 @@ pytestmark = [pytest.mark.cuda, pytest.mark.any_device]
 every_dtype = pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16"])
 
 
-def random_case(rng, dtype: str, widths: tuple[int, int]) -> tuple[list, list, dict, CountedMask | None]:
+def random_case(rng, dtype: str, widths: tuple[int, int], longest: int) -> tuple[list, list, dict, CountedMask | None]:
     """Inputs for the kernel, the same values for the rule, a mask of any kind, a mask of dropout.
 
     Rows with few keys have gradients near 0, the differences of what half precision has rounded: there are none there.
     """
     batch, n_heads = rng.integers(1, 3, 2)
-    n_queries, n_keys = rng.integers(1, 75), rng.integers(1 if dtype in ("float32", "float64") else 9, 75)
+    fewest = 1 if dtype in ("float32", "float64") else 9
+    n_queries, n_keys = rng.integers(1, longest + 1), rng.integers(fewest, longest + 1)
     shapes = [(n_queries, widths[0]), (n_keys, widths[0]), (n_keys, widths[1])]
     exact = np.float64 if dtype == "float64" else np.float32
     inputs = [rng.standard_normal((batch, n_heads, *shape)).astype(exact) for shape in shapes]
@@ -41,8 +42,8 @@ def random_case(rng, dtype: str, widths: tuple[int, int]) -> tuple[list, list, d
     return given, inputs, {"mask": masks[rng.integers(5)], "p_drop": 0.3 if keep else 0.0}, keep
 
 
-def check(device, rng, relative_error, dtype: str, widths: tuple[int, int]) -> None:
-    given, inputs, options, keep = random_case(rng, dtype, widths)
+def check(device, rng, relative_error, dtype: str, widths: tuple[int, int], longest: int = 75) -> None:
+    given, inputs, options, keep = random_case(rng, dtype, widths, longest)
     there, options_there = placed(device, given), placed(device, options)
     y, saved = device.kernels["attention"].forward(*there, keep=keep, **options_there)
     grad_y = rng.standard_normal(y.shape).astype(dtype)
@@ -58,8 +59,17 @@ def check(device, rng, relative_error, dtype: str, widths: tuple[int, int]) -> N
 @every_dtype
 @pytest.mark.parametrize("widths", [(16, 16), (5, 13), (24, 40)], ids=str)
 def test_attention_of_any_lengths_and_masks_is_that_of_the_rule(widths, dtype, device, rng, relative_error):
-    for _ in range(3):
-        check(device, rng, relative_error, dtype, widths)
+    for longest in (TILES[-1], 75, 75):  # of one tile, and of several
+        check(device, rng, relative_error, dtype, widths, longest)
+
+
+@pytest.mark.parametrize("longest", [TILES[-1], 40])
+def test_where_nothing_may_be_attended_to_all_gradients_are_zero(longest, device, rng):
+    q, k, v, grad_y = (device.put(rng.standard_normal((2, 3, longest, 8)).astype(np.float32)) for _ in range(4))
+    mask = device.put(np.arange(6).reshape(2, 3, 1, 1) > 2)  # the first sentence's heads see nothing
+    y, saved = device.kernels["attention"].forward(q, k, v, mask=mask)
+    for found in (y, *device.kernels["attention"].backward(grad_y, saved)):
+        assert not device.get(found)[0].any() and device.get(found)[1].all()
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
@@ -160,7 +170,7 @@ def test_large_scores_keep_the_softmax_of_their_differences(device, rng, relativ
 
 
 def test_forward_and_backward_give_the_same_bits_again(device, rng):
-    given, _, options, keep = random_case(rng, "bfloat16", (24, 24))
+    given, _, options, keep = random_case(rng, "bfloat16", (24, 24), 75)
     there, options, bits = placed(device, given), placed(device, options), []
     for _ in range(2):
         y, saved = device.kernels["attention"].forward(*there, keep=keep, **options)

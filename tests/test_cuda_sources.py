@@ -26,7 +26,8 @@ def names_of(file: str, dtype: str) -> list[tuple]:
     if file == "norm":
         return [(("GROUPS", 1),), (("GROUPS", 4),)]
     if file == "attention":
-        return [(("TILE", tile_of(np.dtype(dtype), d, d)), ("D_K", d), ("D_V", d)) for d in HEADS[dtype]]
+        tiles = [(("TILE", tile_of(np.dtype(dtype), d, d)), ("D_K", d), ("D_V", d)) for d in HEADS[dtype]]
+        return [(*names, ("ONE_TILE", one_tile)) for names in tiles for one_tile in (0, 1)]
     return [()]
 
 

@@ -53,6 +53,14 @@ __device__ inline unsigned int may_attend(const unsigned char *mask, long long m
     return allowed;
 }
 
+// products = a b^T, of two tiles of WIDTH columns
+template <int WIDTH>
+__device__ inline void multiply_by_transpose(ACC *products, const T *a, const T *b) {
+    Sums<TILE> sums;
+    sums.template add_product<WIDTH, false, true>(a, WIDTH + PAD, b, WIDTH + PAD);
+    sums.write(products, S_ROW);
+}
+
 // largest_of, inverse_of: of each row, for backward
 extern "C" __global__ void __launch_bounds__(128) attention_forward(
     const T *q, const T *k, const T *v, const unsigned char *mask, T *y, ACC *largest_of, ACC *inverse_of,
@@ -77,9 +85,7 @@ extern "C" __global__ void __launch_bounds__(128) attention_forward(
         load_tile<D_K>(keys, k + first_key * k_row, k_row, n_keys - first_key, d_k);
         load_tile<D_V>(values, v + first_key * v_row, v_row, n_keys - first_key, d_v);
         __syncthreads();
-        Sums<TILE> products;
-        products.template add_product<D_K, false, true>(queries, K_ROW, keys, K_ROW);
-        products.write(scores, S_ROW);
+        multiply_by_transpose<D_K>(scores, queries, keys);
         __syncthreads();
         if (has_row) {
             ACC exponentials[8], before = largest, total = 0;
@@ -124,7 +130,8 @@ extern "C" __global__ void __launch_bounds__(128) attention_forward(
 //
 // A block owns a tile of keys, and sums the gradients of its k and v over all tiles of queries; or it owns a tile of
 // queries, and sums the gradient of its q over all tiles of keys. So each gradient is summed by one block, in order:
-// this takes neither atomics nor a second launch. The price is that scores are computed twice.
+// this takes neither atomics nor a second launch. The price is that scores are computed twice; not so for ONE_TILE,
+// where a sentence has no more queries and keys than a tile: there one block owns them all.
 extern "C" __global__ void __launch_bounds__(128, BLOCKS_AT_ONCE) attention_backward(
     const T *q, const T *k, const T *v, const unsigned char *mask, const T *y, const ACC *largest_of,
     const ACC *inverse_of, const T *grad_y, T *grad_q, T *grad_k, T *grad_v, long long grad_q_row, long long grad_k_row,
@@ -132,10 +139,11 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS_AT_ONCE) attention_back
     alignas(16) __shared__ T queries[TILE * K_ROW], keys[TILE * K_ROW], values[TILE * V_ROW], grads[TILE * V_ROW];
     alignas(16) __shared__ T weights[TILE * W_ROW];
     __shared__ ACC scores[TILE * S_ROW];
-    int key_tiles = (n_keys + TILE - 1) / TILE, n_tiles = key_tiles + (n_queries + TILE - 1) / TILE;
+    int key_tiles = (n_keys + TILE - 1) / TILE, n_tiles = ONE_TILE ? 1 : key_tiles + (n_queries + TILE - 1) / TILE;
     int tile = blockIdx.x % n_tiles, head = blockIdx.x / n_tiles;
     bool has_keys = tile < key_tiles;  // the block owns keys
-    long long first_key = has_keys ? tile * TILE : 0, first_query = has_keys ? 0 : (tile - key_tiles) * TILE;
+    const long long own_key = has_keys ? tile * TILE : 0, own_query = has_keys ? 0 : (tile - key_tiles) * TILE;
+    long long first_key = own_key, first_query = own_query;
     long long b = head / (int)n_heads, h = head % (int)n_heads;
     q += b * q_batch + h * q_head, k += b * k_batch + h * k_head, v += b * v_batch + h * v_head;
     if (mask) mask += b * mask_batch + h * mask_head;
@@ -151,13 +159,13 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS_AT_ONCE) attention_back
         load_tile<D_K>(queries, q + first_query * q_row, q_row, n_queries - first_query, d_k);
         load_tile<D_V>(grads, grad_y + y_head + first_query * y_row, y_row, n_queries - first_query, d_v);
     }
-    Sums<D_K> grad;  // of the keys, or of the queries
+    Sums<D_K> grad;  // of the keys, or of the queries; with ONE_TILE of both, one after the other
     Sums<D_V> grad_values;
     for (; has_keys ? first_query < n_queries : first_key < n_keys; (has_keys ? first_query : first_key) += TILE) {
         long long query = first_query + row, n_row = head * n_queries + query;
         unsigned int allowed =
             has_row ? may_attend(mask, mask_query, mask_key, query, first_key + column, n_queries, n_keys) : 0;
-        if (!__syncthreads_or(allowed)) continue;
+        if (!__syncthreads_or(allowed) && !ONE_TILE) continue;
         if (has_keys) {
             load_tile<D_K>(queries, q + first_query * q_row, q_row, n_queries - first_query, d_k);
             load_tile<D_V>(grads, grad_y + y_head + first_query * y_row, y_row, n_queries - first_query, d_v);
@@ -166,9 +174,7 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS_AT_ONCE) attention_back
             load_tile<D_V>(values, v + first_key * v_row, v_row, n_keys - first_key, d_v);
         }
         __syncthreads();
-        Sums<TILE> products;
-        products.template add_product<D_K, false, true>(queries, K_ROW, keys, K_ROW);
-        products.write(scores, S_ROW);
+        multiply_by_transpose<D_K>(scores, queries, keys);
         __syncthreads();
         ACC weight[8], kept[8], delta = 0;  // kept: 1 / (1 - p_drop), or 0
         if (has_row) {
@@ -190,9 +196,7 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS_AT_ONCE) attention_back
         }
         __syncthreads();
         if (has_keys) grad_values.template add_product<TILE, true, false>(weights, W_ROW, grads, V_ROW);
-        products = {};
-        products.template add_product<D_V, false, true>(grads, V_ROW, values, V_ROW);
-        products.write(scores, S_ROW);
+        multiply_by_transpose<D_V>(scores, grads, values);
         __syncthreads();
         if (has_row)
             for (int i = 0; i < 8; ++i) {
@@ -204,18 +208,23 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS_AT_ONCE) attention_back
         else grad.template add_product<TILE, false, false>(weights, W_ROW, keys, K_ROW);
     }
     __syncthreads();
-    if (has_keys) {
-        grad.write(queries, K_ROW);
-        grad_values.write(grads, V_ROW);
+    grad.write(has_keys ? queries : keys, K_ROW);
+    if (has_keys) grad_values.write(values, V_ROW);
+    if constexpr (ONE_TILE) {
+        grad = {};
+        grad.template add_product<TILE, false, false>(weights, W_ROW, keys, K_ROW);
         __syncthreads();
-        grad_k += (b * n_keys + first_key) * grad_k_row + h * d_k;
-        grad_v += (b * n_keys + first_key) * grad_v_row + h * d_v;
-        store_tile<D_K>(grad_k, queries, grad_k_row, n_keys - first_key, d_k);
-        store_tile<D_V>(grad_v, grads, grad_v_row, n_keys - first_key, d_v);
-    } else {
         grad.write(keys, K_ROW);
-        __syncthreads();
-        grad_q += (b * n_queries + first_query) * grad_q_row + h * d_k;
-        store_tile<D_K>(grad_q, keys, grad_q_row, n_queries - first_query, d_k);
+    }
+    __syncthreads();
+    if (has_keys) {
+        grad_k += (b * n_keys + own_key) * grad_k_row + h * d_k;
+        grad_v += (b * n_keys + own_key) * grad_v_row + h * d_v;
+        store_tile<D_K>(grad_k, queries, grad_k_row, n_keys - own_key, d_k);
+        store_tile<D_V>(grad_v, values, grad_v_row, n_keys - own_key, d_v);
+    }
+    if (ONE_TILE || !has_keys) {
+        grad_q += (b * n_queries + own_query) * grad_q_row + h * d_k;
+        store_tile<D_K>(grad_q, keys, grad_q_row, n_queries - own_query, d_k);
     }
 }

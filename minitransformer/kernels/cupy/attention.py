@@ -46,7 +46,8 @@ def attention_forward(
     strides += (0, 0, 0, 0) if mask is None else mask.strides
     inputs = (*map(Strided, heads), None if mask is None else Strided(mask))
     numbers = (*strides, n_heads, n_queries, n_keys, d_k, d_v, 1.0 / math.sqrt(d_k), *dropout)
-    constants = {"TILE": tile, "D_K": _padded(d_k), "D_V": _padded(d_v)}
+    one_tile = max(n_queries, n_keys) <= tile
+    constants = {"TILE": tile, "D_K": _padded(d_k), "D_V": _padded(d_v), "ONE_TILE": int(one_tile)}
     blocks = batch * n_heads * blocks_for(n_queries, tile)
     arguments = (*inputs, y, largest, inverse, *numbers)
     launch("attention", "attention_forward", (blocks,), (THREADS,), arguments, q.dtype, **constants)
@@ -64,7 +65,7 @@ def attention_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
     grad_y = xp.ascontiguousarray(_by_head(grad_y).swapaxes(1, 2))  # packed as y is: a copy only if it was not
     grads, columns = gradients_like(*heads)
     tile = constants["TILE"]
-    blocks = batch * n_heads * (blocks_for(n_keys, tile) + blocks_for(n_queries, tile))
+    blocks = batch * n_heads * (1 if constants["ONE_TILE"] else blocks_for(n_keys, tile) + blocks_for(n_queries, tile))
     arguments = (*inputs, *results, grad_y, *map(Strided, grads), *columns, *numbers)
     launch("attention", "attention_backward", (blocks,), (THREADS,), arguments, grad_y.dtype, **constants)
     return tuple(grad.reshape(shape) for grad, shape in zip(grads, shapes, strict=True))
