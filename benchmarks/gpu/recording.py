@@ -214,7 +214,7 @@ class Recorder(Listener):
         return replace(call, reads=call.reads + sum(n for i, _, n in call.outputs if self._in_place[call.name, i]))
 
 
-def recorded(build: Callable[[ModuleType], Callable[[], object]], repeats: int = 3) -> list[Call]:
+def recorded(build: Callable[[ModuleType], Callable[[], object]], repeats: int = 10) -> list[Call]:
     """The calls of one update, after a first one that prepares; of each the shortest host time of all ``repeats``.
 
     build: of the array library, returns a function that makes an update
