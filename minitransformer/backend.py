@@ -16,8 +16,10 @@ Array = Any  # numpy.ndarray or cupy.ndarray
 def get_array_module(*arrays: Array) -> ModuleType:
     """The library of the given arrays: ``cupy`` if any of them is a CuPy array, else ``numpy``."""
     cupy = sys.modules.get("cupy")
-    if cupy is not None and any(isinstance(array, cupy.ndarray) for array in arrays):
-        return cupy
+    if cupy is not None:
+        for array in arrays:
+            if isinstance(array, cupy.ndarray):
+                return cupy
     return np
 
 

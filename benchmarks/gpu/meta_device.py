@@ -4,6 +4,7 @@ Within ``meta_device()`` the package's own code for GPUs runs at any size: memor
 and products return at once. What asks for a value raises ValueNeeded: a GPU would have to be waited for.
 """
 
+import ctypes
 import math
 import sys
 import time
@@ -32,10 +33,10 @@ class ValueNeeded(AssertionError):
 
 class HostClock:
     """The processor time of this thread, without that of the functions that are ``left_out``: those of the stand-in,
-    where the real library takes a few microseconds."""
+    where the real library takes a few microseconds. Where the clock does not run, they are called as they are."""
 
     def __init__(self):
-        self._left_out, self._depth, self._stopped_at = 0.0, 0, 0.0
+        self.is_running, self._left_out, self._depth, self._stopped_at = True, 0.0, 0, 0.0
 
     def seconds(self) -> float:
         return (self._stopped_at if self._depth else time.thread_time()) - self._left_out
@@ -43,6 +44,8 @@ class HostClock:
     def left_out(self, function: Callable) -> Callable:
         @wraps(function)
         def stopped(*inputs, **options):
+            if not self.is_running:
+                return function(*inputs, **options)
             if not self._depth:
                 self._stopped_at = time.thread_time()
             self._depth += 1
@@ -74,8 +77,8 @@ class MetaArray(np.ndarray):
 
     @property
     def data(self) -> SimpleNamespace:
-        """As CuPy's, with the address."""
-        return SimpleNamespace(ptr=self.__array_interface__["data"][0])
+        """As CuPy's, with the address: in NumPy's array object it follows the head that all objects have."""
+        return SimpleNamespace(ptr=ctypes.c_void_p.from_address(id(self) + object.__basicsize__).value)
 
     @host_clock.left_out
     def __array_ufunc__(self, ufunc, method, *inputs, out=(), **options):
@@ -121,7 +124,8 @@ class MetaArray(np.ndarray):
 
     def reshape(self, *shape):
         view = super().reshape(*shape)
-        return view if np.may_share_memory(view, self) else _copied("copy", self, self.dtype).reshape(*shape)
+        is_view = self.flags.c_contiguous or np.may_share_memory(view, self)
+        return view if is_view else _copied("copy", self, self.dtype).reshape(*shape)
 
     def _value(self, *unused):
         raise ValueNeeded("a value of the device is asked for: the host would wait")
@@ -137,10 +141,37 @@ class MetaArray(np.ndarray):
 VIEWS = (np.broadcast_to, np.shape, np.ndim, np.size, np.may_share_memory, np.shares_memory)
 
 
-@host_clock.left_out
+class Pool:
+    """Arrays that were made before, by shape and dtype, where ``pool.arrays`` is a dict: CuPy's pool hands memory out
+    within a microsecond, the system takes ten to reserve it. There two arrays may lie in the same memory."""
+
+    arrays: dict[tuple, MetaArray] | None = None
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        self.arrays = {}
+        try:
+            yield
+        finally:
+            self.arrays = None
+
+
+pool = Pool()
+
+
 def empty(shape: int | tuple[int, ...], dtype: Any = float, order: str = "C") -> MetaArray:
     """Reserved memory, of which no page is touched."""
     shape = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
+    if pool.arrays is None:
+        return _reserved(shape, dtype)
+    key = (shape, np.dtype(dtype))
+    if key not in pool.arrays:
+        pool.arrays[key] = _reserved(shape, dtype)
+    return pool.arrays[key].view()
+
+
+@host_clock.left_out
+def _reserved(shape: tuple[int, ...], dtype: Any) -> MetaArray:
     size = math.prod(shape) * np.dtype(dtype).itemsize
     memory = np.empty(size + ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % ALIGNMENT

@@ -7,6 +7,7 @@ package to ``observe`` while it is called, on any device.
 import ctypes
 import math
 import re
+import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from benchmarks.gpu.meta_device import Listener, host_clock, meta_device
+from benchmarks.gpu.meta_device import Listener, MetaArray, host_clock, meta_device, pool
 from minitransformer.backend import Array
 from minitransformer.kernels.cupy import gemm, gemm_lt, launch
 from minitransformer.kernels.cupy.source import source_of
@@ -215,17 +216,34 @@ class Recorder(Listener):
 
 
 def recorded(build: Callable[[ModuleType], Callable[[], object]], repeats: int = 10) -> list[Call]:
-    """The calls of one update, after a first one that prepares; of each the shortest host time of all ``repeats``.
+    """The calls of one update, after a first one that prepares.
+
+    Their host times sum to that of the fastest of ``repeats`` updates that are not watched. What is watched tells the
+    share of each call, its shortest time over as many updates.
 
     build: of the array library, returns a function that makes an update
     """
     recorder = Recorder()
-    with meta_device(recorder) as cupy, observed(recorder):
+    with meta_device(recorder) as cupy:
         update = build(cupy)
-        update()
-        recorder.take()
-        rounds = []
-        for _ in range(repeats):
+        with observed(recorder):
             update()
-            rounds.append(recorder.take())
-    return [replace(calls[0], host=min(each.host for each in calls)) for calls in zip(*rounds, strict=True)]
+            recorder.take()
+            rounds = []
+            for _ in range(repeats):
+                update()
+                rounds.append(recorder.take())
+        seconds = min(_unwatched_seconds(update) for _ in range(repeats))
+    shares = [min(each.host for each in calls) for calls in zip(*rounds, strict=True)]
+    factor = seconds / sum(shares)
+    return [replace(call, host=factor * share) for call, share in zip(rounds[0], shares, strict=True)]
+
+
+def _unwatched_seconds(update: Callable[[], object]) -> float:
+    """Processor time of an update for which memory is at hand."""
+    inert, stopped = patch.object(MetaArray, "listener", Listener()), patch.object(host_clock, "is_running", False)
+    with inert, stopped, pool.in_use():
+        update()
+        began = time.thread_time()
+        update()
+        return time.thread_time() - began

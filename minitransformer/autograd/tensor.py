@@ -199,7 +199,7 @@ def apply(rule: Rule, *inputs: Tensor | None, **options: Any) -> Any:
     """
     while inputs and inputs[-1] is None:
         inputs = inputs[:-1]
-    arrays = tuple(tensor.data for tensor in inputs)
+    arrays = [tensor.data for tensor in inputs]
     pair = kernels.select(rule, get_array_module(*arrays))
     recorded = _recording.get() and any(tensor.requires_grad for tensor in inputs)
     inference_forward = None if recorded else pair.inference_forward
@@ -213,9 +213,11 @@ def apply(rule: Rule, *inputs: Tensor | None, **options: Any) -> Any:
     y, saved = (result, ()) if inference_forward else checks.output_and_saved(result, rule.name)
     outputs = y if isinstance(y, tuple) else (y,)
     check_forward(rule.name, inputs, outputs)
-    tensors = [Tensor(each) for each in outputs]
     if recorded:
-        node = Node(pair, saved, inputs, len(outputs))
-        for i in range(len(outputs) - pair.n_non_differentiable):
-            tensors[i] = Tensor(outputs[i], requires_grad=True, node=node, output=i)
+        node, n_differentiable = Node(pair, saved, inputs, len(outputs)), len(outputs) - pair.n_non_differentiable
+        tensors = [
+            Tensor(each, True, node, i) if i < n_differentiable else Tensor(each) for i, each in enumerate(outputs)
+        ]
+    else:
+        tensors = [Tensor(each) for each in outputs]
     return tuple(tensors) if isinstance(y, tuple) else tensors[0]

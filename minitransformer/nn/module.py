@@ -48,6 +48,8 @@ class Module:
 
 
 MAY_HOLD_PARAMETERS = (Module, list, tuple, dict, Set, ValuesView, deque)
+HOLD_NO_PARAMETERS = {int, float, bool, str, type(None)}
+"""Asked first: most attributes are of these types, and Set and ValuesView take a microsecond each to ask."""
 
 
 def _named(value: Any, prefix: str, above: tuple[Any, ...]) -> Iterator[tuple[str, Parameter]]:
@@ -58,7 +60,9 @@ def _named(value: Any, prefix: str, above: tuple[Any, ...]) -> Iterator[tuple[st
     if isinstance(value, Parameter):
         yield prefix[:-1], value
         return
-    if not isinstance(value, MAY_HOLD_PARAMETERS) or any(value is each for each in above):
+    if type(value) in HOLD_NO_PARAMETERS or not isinstance(value, MAY_HOLD_PARAMETERS):
+        return
+    if any(value is each for each in above):
         return
     if isinstance(value, Set | ValuesView | deque) and any(isinstance(each, Parameter | Module) for each in value):
         raise AutogradError(

@@ -4,7 +4,7 @@ CuPy's own matmul copies transposed stacks and knows neither bfloat16 nor TF32 f
 """
 
 import math
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,8 @@ from minitransformer.kernels.cupy.launch import Counter, address, name_of
 DATA_TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 14}
 COMPUTE_FLOAT32, COMPUTE_FLOAT64, COMPUTE_TF32 = 68, 70, 77
 DEFAULT_ALGORITHM = -1
+KEPT = 1 << 14
+"""Shapes whose layout is kept: an update has some dozens, and those of a training repeat."""
 
 
 def matmul(
@@ -66,27 +68,43 @@ def sizes_of(a: Array, b: Array, transpose_a: bool, transpose_b: bool) -> tuple[
     Raises:
         ShapeError: the factors do not fit together, or one is empty.
     """
-    n, k = a.shape[-2:][:: -1 if transpose_a else 1]
-    k_b, m = b.shape[-2:][:: -1 if transpose_b else 1]
-    if k != k_b or a.shape[:-2] != b.shape[:-2] or a.dtype != b.dtype:
-        shapes = f"{a.dtype} {a.shape} and {b.dtype} {b.shape}"
-        raise ShapeError(f"matmul: factors must fit together and have one type, got {shapes}")
-    if 0 in (*a.shape, *b.shape):
-        raise ShapeError(f"matmul: no axis may be empty, got {a.shape} and {b.shape}")
-    return a.shape[:-2], (n, k), m
+    if a.dtype != b.dtype:
+        raise ShapeError(f"matmul: both factors must have one type, got {a.dtype} and {b.dtype}")
+    return _sizes(a.shape, b.shape, transpose_a, transpose_b)
+
+
+@lru_cache(KEPT)
+def _sizes(
+    of_a: tuple[int, ...], of_b: tuple[int, ...], transpose_a: bool, transpose_b: bool
+) -> tuple[tuple[int, ...], tuple[int, int], int]:
+    n, k = of_a[-2:][:: -1 if transpose_a else 1]
+    k_b, m = of_b[-2:][:: -1 if transpose_b else 1]
+    if k != k_b or of_a[:-2] != of_b[:-2]:
+        raise ShapeError(f"matmul: both factors must fit together, got {of_a} and {of_b}")
+    if 0 in (*of_a, *of_b):
+        raise ShapeError(f"matmul: no axis may be empty, got {of_a} and {of_b}")
+    return of_a[:-2], (n, k), m
 
 
 def _factor(x: Array) -> tuple[Array, tuple[int, int, int, int]]:
     """x, or a copy of it for strides that cuBLAS cannot take, and what cuBLAS takes: address, type, elements from one
     row to the next and from one matrix to the next."""
-    *steps, row, column = (stride // x.itemsize for stride in x.strides)
-    sizes = x.shape[:-2]
-    # The matrices must be equally spaced in memory, whatever axes they are indexed by.
-    even = all(steps[i] == steps[i + 1] * sizes[i + 1] for i in range(len(steps) - 1) if sizes[i] > 1)
-    if (column != 1 and x.shape[-1] > 1) or row < x.shape[-1] or not even:
+    spaces = _spaces(x.shape, x.strides, x.itemsize)
+    if spaces is None:
         x = get_array_module(x).ascontiguousarray(x)
-        row, steps = x.shape[-1], [x.shape[-2] * x.shape[-1]]
-    return x, (address(x), DATA_TYPES[name_of(x.dtype)], row, steps[-1] if steps else 0)
+        spaces = x.shape[-1], x.shape[-2] * x.shape[-1]
+    return x, (address(x), DATA_TYPES[name_of(x.dtype)], *spaces)
+
+
+@lru_cache(KEPT)
+def _spaces(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tuple[int, int] | None:
+    """Elements from one row to the next and from one matrix to the next; None if cuBLAS cannot take these strides."""
+    *steps, row, column = (stride // itemsize for stride in strides)
+    # The matrices must be equally spaced in memory, whatever axes they are indexed by.
+    even = all(steps[i] == steps[i + 1] * shape[i + 1] for i in range(len(steps) - 1) if shape[i] > 1)
+    if (column != 1 and shape[-1] > 1) or row < shape[-1] or not even:
+        return None
+    return row, steps[-1] if steps else 0
 
 
 @cache

@@ -28,12 +28,14 @@ def packed_array(parts: list[Array]) -> Array | None:
 
     parts: the heads of each projection, (B, H, T, width)
     """
-    first, item = parts[0], parts[0].itemsize
+    first, item, memory = parts[0], parts[0].itemsize, _memory(parts[0])
+    if any(_memory(part) is not memory for part in parts):
+        return None
     batch, n_heads, length, _ = first.shape
     row, start = n_heads * sum(part.shape[-1] for part in parts) * item, address(first)  # bytes
     for part in parts:
         size, strides = part.shape, (length * row, part.shape[-1] * item, row, item)
-        is_there = address(part) == start and _memory(part) is _memory(first) and size[:3] == first.shape[:3]
+        is_there = address(part) == start and size[:3] == first.shape[:3]
         if not is_there or any(n > 1 and has != want for n, has, want in zip(size, part.strides, strides, strict=True)):
             return None
         start += n_heads * size[-1] * item

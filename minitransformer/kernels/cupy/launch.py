@@ -42,7 +42,11 @@ def launch(
     """
     Counter.launches += 1
     function = compiled(file, kernel, name_of(dtype), tuple(sorted(names.items())))
-    function(blocks, threads, tuple(_argument(each, kernel) for each in arguments))
+    try:
+        converted = tuple(map(_argument, arguments))
+    except ShapeError as error:
+        raise ShapeError(f"{kernel}: {error}") from None
+    function(blocks, threads, converted)
 
 
 def launch_groups(file: str, kernel: str, n_rows: int, width: int, arguments: Sequence, dtype: Any) -> None:
@@ -74,14 +78,14 @@ CONVERSIONS: dict[type, Callable] = {
 """Integers become 64-bit and floats double precision, as every kernel expects."""
 
 
-def _argument(value: Any, kernel: str) -> Any:
+def _argument(value: Any) -> Any:
     convert = CONVERSIONS.get(type(value))
     if convert is not None:
         return convert(value)
     if isinstance(value, np.integer):
         return np.int64(value)
     if not value.flags.c_contiguous:
-        raise ShapeError(f"{kernel}: arrays given to a kernel must be contiguous, got strides {value.strides}")
+        raise ShapeError(f"arrays given to a kernel must be contiguous, got strides {value.strides}")
     return value
 
 
@@ -103,4 +107,4 @@ def fits_vec16(width: int, *arrays: Array | None) -> bool:
 
 def address(array: Array) -> int:
     """The address of the array's first element."""
-    return array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr
+    return array.ctypes.data if type(array) is np.ndarray else array.data.ptr
