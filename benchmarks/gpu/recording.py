@@ -30,6 +30,8 @@ BYTES = {code: 2 if name.endswith("16") else int(name[5:]) // 8 for name, code i
 
 MOVES = ("split_heads", "merge_heads")
 """Kernels that touch as much of each array as the smallest one has."""
+UNWATCHED = 5
+"""Updates of which only the time is taken, for each that is recorded: the fastest on a machine that is never quiet."""
 FUSED_ATTENTION = {"attention_forward": 1, "attention_backward": 2}
 """Kernels that make both products of attention, so many times; their first arrays are q, k and v."""
 
@@ -218,8 +220,8 @@ class Recorder(Listener):
 def recorded(build: Callable[[ModuleType], Callable[[], object]], repeats: int = 10) -> list[Call]:
     """The calls of one update, after a first one that prepares.
 
-    Their host times sum to that of the fastest of ``repeats`` updates that are not watched. What is watched tells the
-    share of each call, its shortest time over as many updates.
+    Their host times sum to that of the fastest of ``UNWATCHED * repeats`` updates that are not watched. What is watched
+    tells the share of each call, its shortest time over ``repeats`` updates.
 
     build: of the array library, returns a function that makes an update
     """
@@ -233,7 +235,7 @@ def recorded(build: Callable[[ModuleType], Callable[[], object]], repeats: int =
             for _ in range(repeats):
                 update()
                 rounds.append(recorder.take())
-        seconds = min(_unwatched_seconds(update) for _ in range(repeats))
+        seconds = min(_unwatched_seconds(update) for _ in range(UNWATCHED * repeats))
     shares = [min(each.host for each in calls) for calls in zip(*rounds, strict=True)]
     factor = seconds / sum(shares)
     return [replace(call, host=factor * share) for call, share in zip(rounds[0], shares, strict=True)]
