@@ -1,5 +1,6 @@
 """The search for heads: what it finds was planted, by chance it finds nothing, and it runs on any checkpoint."""
 
+import importlib
 import sys
 from pathlib import Path
 
@@ -8,11 +9,17 @@ import pytest
 from extras import need
 
 from examples.number_words import draw_numbers, english, german
-from examples.paper import heads
 from minitransformer.errors import MiniTransformerError
 from minitransformer.text import Tokenizer
 
+EXAMPLES = Path(__file__).parents[1] / "examples/paper"
 CHECKPOINT = Path(__file__).parents[1] / "lessons" / "checkpoints" / "number_words.npz"
+
+
+@pytest.fixture
+def heads(monkeypatch):
+    monkeypatch.syspath_prepend(EXAMPLES)
+    return importlib.import_module("heads")
 
 
 @pytest.mark.parametrize(
@@ -34,12 +41,12 @@ CHECKPOINT = Path(__file__).parents[1] / "lessons" / "checkpoints" / "number_wor
         ("verb to the word that completes it, 5 words on or more", "he picked it up", []),
     ],
 )
-def test_a_pattern_applies_where_it_should(pattern, sentence, expected):
+def test_a_pattern_applies_where_it_should(heads, pattern, sentence, expected):
     assert sorted(heads.PATTERNS[pattern](sentence.split())) == expected
 
 
 @pytest.mark.parametrize("mode", ["bytes", "words"])
-def test_attention_between_words_is_that_of_their_subwords(rng, mode):
+def test_attention_between_words_is_that_of_their_subwords(heads, rng, mode):
     text = "the unknown words of Zürich"
     tokenizer = Tokenizer.train([text, "the words of the words"], vocab_size=280 if mode == "bytes" else 40, mode=mode)
     words, owners = heads.split(tokenizer, text)
@@ -53,14 +60,14 @@ def test_attention_between_words_is_that_of_their_subwords(rng, mode):
     np.testing.assert_allclose(between[1, 2, 1, 4], expected, rtol=1e-5)
 
 
-def instances(rng, count: int) -> list[heads.Found]:
+def instances(heads, rng, count: int) -> list:
     """Random attention of 2 layers of 4 heads to 9 words."""
     wanted = rng.integers(0, 9, count)
     return [heads.Found(i, 0, int(each), rng.dirichlet(np.ones(9), size=(2, 4))) for i, each in enumerate(wanted)]
 
 
-def test_a_planted_head_is_found_with_its_share(rng):
-    found = instances(rng, 100)
+def test_a_planted_head_is_found_with_its_share(heads, rng):
+    found = instances(heads, rng, 100)
     for each in found:
         each.weights[1, 2] *= 0.4
         each.weights[1, 2, each.wanted] += 0.6
@@ -70,17 +77,17 @@ def test_a_planted_head_is_found_with_its_share(rng):
     assert best.shuffled == pytest.approx(1 / 9, abs=0.02)
 
 
-def test_random_heads_are_not_found_and_few_words_say_nothing(rng):
-    assert not heads.score(instances(rng, 400), rng).is_found
-    assert heads.score(instances(rng, 2 * heads.FEWEST - 1), rng) is None
+def test_random_heads_are_not_found_and_few_words_say_nothing(heads, rng):
+    assert not heads.score(instances(heads, rng, 400), rng).is_found
+    assert heads.score(instances(heads, rng, 2 * heads.FEWEST - 1), rng) is None
 
 
-def test_the_lexicon_has_words_that_occur_in_the_same_pairs():
+def test_the_lexicon_has_words_that_occur_in_the_same_pairs(heads):
     pairs = [(["a", "dog"], ["ein", "hund"]), (["a", "cat"], ["eine", "katze"]), (["the", "dog"], ["der", "hund"])]
     assert heads.lexicon(pairs) == {("hund", "dog")}
 
 
-def test_the_search_runs_on_a_checkpoint_and_draws_what_it_finds(tmp_path, monkeypatch, capsys):
+def test_the_search_runs_on_a_checkpoint_and_draws_what_it_finds(heads, tmp_path, monkeypatch, capsys):
     need("matplotlib")
     numbers = draw_numbers(40, seed=4)
     for name, spell in (("en", english), ("de", german)):
@@ -90,7 +97,8 @@ def test_the_search_runs_on_a_checkpoint_and_draws_what_it_finds(tmp_path, monke
     monkeypatch.setattr(sys, "argv", ["heads", "--checkpoint", str(CHECKPOINT), *texts])
     assert heads.main() == 0
     table = capsys.readouterr().out
-    assert (tmp_path / "gallery" / "heads.md").read_text(encoding="utf-8") == table
+    page = (tmp_path / "gallery" / "heads.md").read_text(encoding="utf-8")
+    assert page.startswith("# What heads do\n") and page.endswith(f"\n\n{table}")
     drawn = [path.stem for path in (tmp_path / "gallery").glob("*.svg")]
     rows = [line.split(" | ") for line in table.splitlines()[2:]]
     assert len(rows) == len(heads.PATTERNS) + 1
@@ -105,7 +113,7 @@ def test_the_search_runs_on_a_checkpoint_and_draws_what_it_finds(tmp_path, monke
         (["--src", "none"], "cannot be read"),
     ],
 )
-def test_bad_input_to_the_search_is_refused(options, message, tmp_path, monkeypatch):
+def test_bad_input_to_the_search_is_refused(heads, options, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("two").write_text("one two\nthree four\n")
     Path("one").write_text("eins zwei\n")
