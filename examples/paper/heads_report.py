@@ -15,16 +15,18 @@ def introduction(scores: Mapping[str, "Score | None"], options: Sequence[str], f
 
     options: of the command   facts: `machine_facts`
     """
-    found = [name for name, best in scores.items() if best and best.is_found]
-    others = [name for name in scores if name not in found]
-    verdicts = []
-    if found:
-        verdicts.append(f"As in the paper's own model there are heads that do what they should: {'; '.join(found)}")
-    if others:
-        verdicts.append(f"None was found, perhaps because model and text are small: {'; '.join(others)}")
+    names = {True: [], False: [], None: []}
+    for name, best in scores.items():
+        names[best and best.is_found].append(name)
+    verdicts = {
+        True: "As in the paper's own model there are heads that do what they should",
+        False: "No head was found, perhaps because model and text are small",
+        None: "The text has too few words to tell",
+    }
+    sentences = [f"{verdicts[key]}: {'; '.join(names[key])}." for key in verdicts if names[key]]
     machine = f"{facts['processor']}, Python {facts['Python']}, NumPy {facts['NumPy']}, commit {facts['commit']}."
     command = f"`python examples/paper/heads.py {shlex.join(options)}`"
-    return "\n\n".join(["# What heads do", f"{'. '.join(verdicts)}.", command, machine]) + "\n\n"
+    return "\n\n".join(["# What heads do", " ".join(sentences), command, machine]) + "\n\n"
 
 
 def table(scores: Mapping[str, "Score | None"]) -> str:
