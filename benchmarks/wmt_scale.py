@@ -1,10 +1,11 @@
-"""A rehearsal of WMT 2014 en-de: every command of examples/wmt14/README.md, on a synthetic corpus of that size.
+"""A rehearsal of WMT 2014 en-de: the commands of examples/wmt14/README.md from text to BLEU, on a corpus of that size.
 
     python -m benchmarks.wmt_scale [--quick]
 
 The corpus has 4.5 million pairs, 1.3 GB, words drawn from a Zipf law, more than two million distinct ones in the text
-and about a third of them seen once. The commands are read from the page; to the training is added that it ends after 20
-updates, and after ten it is killed. Memory is what a command and its children hold at the worst moment, each counted
+and about a third of them seen once. The first command of each kind is read from the page, without downloads and
+ablation; to the training is added that it saves every second update, logs every one and ends after 20, and after ten it
+is killed. Memory is what a command and its children hold at the worst moment, each counted
 whole. The test sets are 100 lines of newstest where MINITRANSFORMER_DATA has them. --quick makes 4,000 pairs and a
 small model.
 
@@ -40,7 +41,8 @@ UPDATES, TEST_LINES = 20, 100
 SMALL = "model.d_model=32 model.d_ff=64 model.n_layers=1 data.src_tokens=400 data.tgt_tokens=400".split()
 README = Path(__file__).parents[1] / "examples/wmt14/README.md"
 PAGE = f"""\
-[examples/wmt14](../../examples/wmt14/README.md); the training has {UPDATES} updates and is killed after half of them.
+[examples/wmt14](../../examples/wmt14/README.md), the first of each kind, without downloads and ablation; the training
+saves every second update, has {UPDATES} updates and is killed after half of them.
 """
 
 
@@ -143,7 +145,7 @@ def lay_out(folder: Path, newstest: Path | None) -> None:
 
 
 def rehearse(folder: Path, quick: bool) -> list[Stage]:
-    """Every command of the page from cleaning to BLEU; the training is killed after half of its 20 updates."""
+    """The commands of the page from cleaning to BLEU; the training is killed after half of its 20 updates."""
     run, half = folder / "runs/wmt14-en-de-base", UPDATES // 2
     short = f"training.updates={UPDATES} training.save_every=2 training.log_every=1".split()
     settings = "".join(f" --set {each}" for each in (*short, *(SMALL if quick else ())))

@@ -63,6 +63,21 @@ def test_attention_of_any_lengths_and_masks_is_that_of_the_rule(widths, dtype, d
         check(device, rng, relative_error, dtype, widths, longest)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("lengths", [(25, 25), (32, 32), (17, 32), (32, 17)], ids=str)
+def test_sentences_that_fill_a_tile_at_the_width_of_base(lengths, dtype, device, rng, relative_error):
+    shapes = [(2, 2, length, 64) for length in (*lengths, lengths[1])]
+    given, inputs = rounded([rng.standard_normal(shape).astype(np.float32) for shape in shapes], "attention", dtype)
+    mask = np.arange(lengths[1]) < np.array([lengths[1], 11])[:, None, None, None]  # padding in the second sentence
+    y, saved = device.kernels["attention"].forward(*placed(device, given), mask=device.put(mask))
+    grad_y = rng.standard_normal(y.shape).astype(dtype)
+    found = [y, *device.kernels["attention"].backward(device.put(grad_y), saved)]
+    exact = [x.astype(np.float64) for x in (*inputs, grad_y)]
+    wanted, _ = outputs_and_gradients(attention, exact[:3], {"mask": mask}, rng, (exact[3],))
+    for result, want in zip(found, wanted, strict=True):
+        assert relative_error(device.get(result), want) < CLOSE[dtype]
+
+
 @pytest.mark.parametrize("longest", [TILES[-1], 40])
 def test_where_nothing_may_be_attended_to_all_gradients_are_zero(longest, device, rng):
     q, k, v, grad_y = (device.put(rng.standard_normal((2, 3, longest, 8)).astype(np.float32)) for _ in range(4))

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,15 @@ def test_a_page_is_written_in_the_format_of_its_name(tmp_path, capsys):
     capsys.readouterr()
     assert main(["paper", "-o", str(tmp_path / "a.txt")]) == 2
     assert capsys.readouterr().err == "minitransformer paper: --output must end in .md or .html, got 'a.txt'\n"
+
+
+def test_a_result_that_is_not_there_is_open_a_row_of_a_table_too():
+    there, nowhere = "examples/paper/results/table3.md#base", "examples/paper/results/none.md"
+    claim = replace(CLAIMS[0], result=[there, there.replace("base", "Z9"), nowhere], open="")
+    page = markdown_page([claim], ROOT)
+    assert "Open:** examples/paper/results/table3.md has no row Z9 yet." in page
+    assert f"Open:** There is no {nowhere} yet." in page and page.count("[results/table3.md]") == 1
+    assert terminal_text([claim], 150).count("which is not there yet") == 2
 
 
 @pytest.mark.parametrize("folder", ["docs", "."])

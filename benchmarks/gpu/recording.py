@@ -30,10 +30,9 @@ BYTES = {code: 2 if name.endswith("16") else int(name[5:]) // 8 for name, code i
 
 MOVES = ("split_heads", "merge_heads")
 """Kernels that touch as much of each array as the smallest one has."""
-UNWATCHED = 5
-"""Updates of which only the time is taken, for each that is recorded: the fastest on a machine that is never quiet."""
 FUSED_ATTENTION = {"attention_forward": 1, "attention_backward": 2}
 """Kernels that make both products of attention, so many times; their first arrays are q, k and v."""
+SEVERAL_TILES = "attention_backward, several tiles"  # it computes scores twice
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ class Call:
 
     kind: ``kernel``, ``CuPy``, ``product`` or ``stacked product``, or ``unaligned`` and one of these, where a factor's
         rows are not multiples of 16 bytes   reads, writes: bytes   flops: of products
-    host: seconds of Python since the call before it
+    host: seconds of Python since the call before it; from `recorded`, its share of an update that is not watched
     outputs: (position among the arguments, address, bytes) of each array that it may write
     """
 
@@ -73,7 +72,7 @@ def observed(observe: Observe) -> Iterator[None]:
         function = compiled(file, kernel, dtype, names)
 
         def call(blocks: tuple, threads: tuple, arguments: tuple) -> None:
-            observe(_of_kernel(file, kernel, arguments), lambda: function(blocks, threads, arguments))
+            observe(_of_kernel(file, kernel, names, arguments), lambda: function(blocks, threads, arguments))
 
         return call
 
@@ -136,7 +135,7 @@ def _of_product(
 
 
 @host_clock.left_out
-def _of_kernel(file: str, kernel: str, arguments: Sequence[Any]) -> Call:
+def _of_kernel(file: str, kernel: str, names: tuple, arguments: Sequence[Any]) -> Call:
     """Reads its const arrays and writes all others; whether it reads these as well, the Recorder finds out."""
     arrays = [(i, each) for i, each in enumerate(arguments) if hasattr(each, "strides") and each.shape != ()]
     most = min(traffic(each) for _, each in arrays) if kernel in MOVES else math.inf
@@ -144,8 +143,9 @@ def _of_kernel(file: str, kernel: str, arguments: Sequence[Any]) -> Call:
     const = const_parameters(file, kernel)
     reads = {(address, size) for i, address, size in places if i in const}
     outputs = tuple(place for place in places if place[0] not in const)
-    flops = FUSED_ATTENTION.get(kernel, 0) and FUSED_ATTENTION[kernel] * _attention_flops(*(x for _, x in arrays[:3]))
-    return Call(kernel, "kernel", sum(n for _, n in reads), sum(n for *_, n in outputs), flops, outputs=outputs)
+    flops = FUSED_ATTENTION[kernel] * _attention_flops(*(x for _, x in arrays[:3])) if kernel in FUSED_ATTENTION else 0
+    name = kernel if kernel != "attention_backward" or ("ONE_TILE", 1) in names else SEVERAL_TILES
+    return Call(name, "kernel", sum(n for _, n in reads), sum(n for *_, n in outputs), flops, outputs=outputs)
 
 
 def _attention_flops(q: Array, k: Array, v: Array) -> int:
@@ -218,10 +218,8 @@ class Recorder(Listener):
 
 
 def recorded(build: Callable[[ModuleType], Callable[[], object]], repeats: int = 10) -> list[Call]:
-    """The calls of one update, after a first one that prepares.
-
-    Their host times sum to that of the fastest of ``UNWATCHED * repeats`` updates that are not watched. What is watched
-    tells the share of each call, its shortest time over ``repeats`` updates.
+    """The calls of one update, after a first one that prepares. Their host times sum to that of the fastest of many
+    updates that are not watched; each has the share that its shortest time has in those that are.
 
     build: of the array library, returns a function that makes an update
     """
@@ -235,7 +233,7 @@ def recorded(build: Callable[[ModuleType], Callable[[], object]], repeats: int =
             for _ in range(repeats):
                 update()
                 rounds.append(recorder.take())
-        seconds = min(_unwatched_seconds(update) for _ in range(UNWATCHED * repeats))
+        seconds = min(_unwatched_seconds(update) for _ in range(5 * repeats))
     shares = [min(each.host for each in calls) for calls in zip(*rounds, strict=True)]
     factor = seconds / sum(shares)
     return [replace(call, host=factor * share) for call, share in zip(rounds[0], shares, strict=True)]

@@ -216,7 +216,8 @@ def apply(rule: Rule, *inputs: Tensor | None, **options: Any) -> Any:
     if recorded:
         node, n_differentiable = Node(pair, saved, inputs, len(outputs)), len(outputs) - pair.n_non_differentiable
         tensors = [
-            Tensor(each, True, node, i) if i < n_differentiable else Tensor(each) for i, each in enumerate(outputs)
+            Tensor(each, requires_grad=True, node=node, output=i) if i < n_differentiable else Tensor(each)
+            for i, each in enumerate(outputs)
         ]
     else:
         tensors = [Tensor(each) for each in outputs]

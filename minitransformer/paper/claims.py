@@ -36,6 +36,21 @@ class Switch(NamedTuple):
     others: tuple[str, ...]
 
 
+class Result(NamedTuple):
+    """A file of measurements, and the row of its table that is meant, or an empty name."""
+
+    file: str
+    row: str
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether it is not yet there; an installed package has none, and does not know."""
+        if not is_here("examples/paper"):
+            return False
+        path = ROOT / self.file
+        return not path.exists() or (bool(self.row) and f"| {self.row} |" not in path.read_text(encoding="utf-8"))
+
+
 @dataclass(frozen=True)
 class Claim:
     """One equation or claim of the paper.
@@ -43,7 +58,8 @@ class Claim:
     section: of the paper   text: the claim in the project's own words
     code: what implements it: qualified names within the package, such as ``optim.adam.Adam``, or files
     line: a part of the one line of this code that matters most   becomes: what in its place a test would notice
-    test: tests that fail if code and paper part, as pytest calls them   result: files of measurements
+    test: tests that fail if code and paper part, as pytest calls them
+    result: files of measurements; FILE#ROW: what the table in the file has in the row of this name
     switch: config keys that concern it, with the paper's values
     differs: what the project does otherwise, without a switch   open: what is neither implemented nor shown
     """
@@ -69,6 +85,9 @@ class Claim:
         found = [(i, n) for i, span in enumerate(spans) for n in _lines_with(self.line, span)] if self.line else []
         line_of = dict(found) if len(found) == 1 else {}  # somebody may be changing this very line
         return [Location(file, name, line_of.get(i, first)) for i, (file, name, first, _) in enumerate(spans)]
+
+    def results(self) -> list[Result]:
+        return [Result(*each.partition("#")[::2]) for each in self.result]
 
     def switches(self) -> list[Switch]:
         known = {key: (kind, default) for key, kind, default, _ in describe(Config)}

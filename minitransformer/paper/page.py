@@ -52,7 +52,9 @@ def _details(claim: Claim, width: int) -> Iterator[str]:
     """A labelled line for each thing that there is to say about the claim, wrapped."""
     items = [("code", f"{file}:{line} {name}" if line else file) for file, name, line in claim.locations()]
     items += [("test", test) for test in claim.test]
-    items += [("result", file if not _is_missing(file) else f"{file}, which is not there yet") for file in claim.result]
+    items += [
+        ("result", f"{each.file}, which is not there yet" if each.is_missing else each.file) for each in claim.results()
+    ]
     items += [("switch", _described(switch)) for switch in claim.switches()]
     items += [(label, text) for label in ("differs", "open") if (text := getattr(claim, label))]
     before = ""
@@ -66,7 +68,7 @@ def _details(claim: Claim, width: int) -> Iterator[str]:
 
 
 def summary(claims: Sequence[Claim]) -> str:
-    tested, measured = (sum(map(bool, each)) for each in zip(*((c.test, _results(c)) for c in claims), strict=True))
+    tested, measured = (sum(map(bool, each)) for each in zip(*((c.test, _there(c)) for c in claims), strict=True))
     n_open = sum(bool(_missing(claim)) for claim in claims)
     return f"{len(claims)} claims: {tested} with tests, {measured} with measurements, {n_open} open"
 
@@ -78,13 +80,9 @@ def _described(switch: Switch) -> str:
     return f"{text}; or {', '.join(others)}" if others else text
 
 
-def _results(claim: Claim) -> list[str]:
-    return [file for file in claim.result if not _is_missing(file)]
-
-
-def _is_missing(file: str) -> bool:
-    """Whether a result is not yet there; an installed package has none, and does not know."""
-    return is_here("examples/paper") and not is_here(file)
+def _there(claim: Claim) -> list[str]:
+    """The files that have its results."""
+    return [each.file for each in claim.results() if not each.is_missing]
 
 
 def markdown_page(claims: Sequence[Claim], folder: str | Path) -> str:
@@ -128,7 +126,8 @@ def _open(claims: Sequence[Claim]) -> Iterator[list[Cell]]:
 
 def _missing(claim: Claim) -> list[str]:
     """What is open about the claim, in sentences."""
-    missing = [f"There is no {file} yet." for file in claim.result if _is_missing(file)]
+    lacking = [each for each in claim.results() if each.is_missing]
+    missing = [f"{file} has no row {row} yet." if row else f"There is no {file} yet." for file, row in lacking]
     return [claim.open, *missing] if claim.open else missing
 
 
@@ -141,7 +140,7 @@ def _row(claim: Claim, with_lines: bool) -> list[Cell]:
         for file, name, line in claim.locations()
     ]
     tests = [Link(_sentence(test), test.split("::")[0]) for test in claim.test]
-    results = [Link(f"{Path(file).parent.name}/{Path(file).name}", file) for file in _results(claim)]
+    results = [Link(f"{Path(file).parent.name}/{Path(file).name}", file) for file in _there(claim)]
     return [_in_lines([claim.text, *notes]), *map(_in_lines, (code, tests, results))]
 
 

@@ -5,7 +5,7 @@ import math
 from minitransformer.config import Config
 from minitransformer.planning.memory import Shape, plan
 
-LARGE = 10_000  # tokens; from here on the kernels of a base model take longer than the host that launches them
+LARGE = 13_600  # tokens; from here on, by the forecast, the kernels of base take longer than the host to launch them
 FEWEST = 2  # an update of one micro-batch has sentences of one length, and learns worse (benchmarks/notes.md)
 SHARE = 0.8  # of the GPU's memory
 

@@ -141,7 +141,7 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS_AT_ONCE) attention_back
     __shared__ ACC scores[TILE * S_ROW];
     int key_tiles = (n_keys + TILE - 1) / TILE, n_tiles = ONE_TILE ? 1 : key_tiles + (n_queries + TILE - 1) / TILE;
     int tile = blockIdx.x % n_tiles, head = blockIdx.x / n_tiles;
-    bool has_keys = tile < key_tiles;  // the block owns keys
+    bool has_keys = ONE_TILE || tile < key_tiles;  // the block owns keys
     const long long own_key = has_keys ? tile * TILE : 0, own_query = has_keys ? 0 : (tile - key_tiles) * TILE;
     long long first_key = own_key, first_query = own_query;
     long long b = head / (int)n_heads, h = head % (int)n_heads;

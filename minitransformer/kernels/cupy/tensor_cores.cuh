@@ -1,7 +1,7 @@
 // Tensor cores: a warp adds the product of two 16 x 16 matrices of half precision to sums in float32.
 //
 // This is what nvcuda::wmma does in C++, written with the instructions themselves [PTX ISA, ldmatrix and mma]: the
-// header of wmma is not among those that are installed with CuPy.
+// header of wmma includes crt/mma.h, which is not installed with CuPy.
 //
 // A matrix is spread over the 32 threads of a warp, its quarters of 8 x 8 each in one word of two values:
 //   word i of thread l holds columns 2 (l mod 4) and the next, of row l div 4, of the quarter in rows 8 (i mod 2)..,
