@@ -1,6 +1,6 @@
 """Ranks with a GPU each: sums of device arrays by NCCL, on a stream of their own, while other kernels run.
 
-Not run on a GPU yet: the order of the calls is tested with a recording stand-in for CuPy.
+The order of the calls is tested with a recording stand-in for CuPy.
 """
 
 import base64
