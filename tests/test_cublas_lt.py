@@ -11,6 +11,7 @@ from minitransformer.cli import doctor
 from minitransformer.errors import BackendError, ShapeError, install_hint
 from minitransformer.kernels import CountedMask
 from minitransformer.kernels.cupy import gemm_lt
+from minitransformer.kernels.cupy.gemm import matmul
 from minitransformer.kernels.cupy.gemm_lt import Library, biased_product
 
 pytestmark = pytest.mark.cuda  # needs packages of the dev extra
@@ -108,6 +109,12 @@ def test_a_bias_of_the_wrong_length_is_refused_before_a_kernel_reads_it(length, 
     for kernel, inputs in (("linear", (x, w1, b1)), ("feed_forward", (x, w1, b1, w2, b2))):
         with pytest.raises(ShapeError, match=rf"bias must have the shape \(8,\), got \({length},\)"):
             device.kernels[kernel].forward(*inputs)
+
+
+def test_factors_of_two_types_are_refused(rng):
+    a, b = drawn(rng, (6, 16), (16, 8))
+    with pytest.raises(ShapeError, match="both factors must have one type, got float32 and float64"):
+        matmul(a, b.astype("float64"))
 
 
 @pytest.mark.parametrize("shapes", [((6, 16), (15, 8)), ((0, 16), (16, 8)), ((6, 16), (16, 0))])
