@@ -150,6 +150,14 @@ def test_heads_that_do_not_fill_one_array_are_no_packed_array(device, rng):
         assert packed_array(parts) is None
 
 
+def test_arrays_that_were_made_apart_are_no_packed_array_even_side_by_side():
+    memory = memoryview(np.zeros(10))
+    q, k = np.frombuffer(memory[:6]).reshape(1, 2, 1, 3), np.frombuffer(memory[6:]).reshape(1, 2, 1, 2)
+    assert k.ctypes.data == q.ctypes.data + q.nbytes and packed_array([q, k]) is None
+    whole = np.zeros(10)
+    assert packed_array([whole[:6].reshape(q.shape), whole[6:].reshape(k.shape)]).shape == (1, 1, 10)
+
+
 def test_an_unused_gradient_of_heads_is_zero_in_the_packed_one(device, rng):
     q, k, v, saved = heads_of(device.put(rng.standard_normal((2, 5, 24))), 2, (3, 4, 5))
     (gradient,) = split_heads.backward(q, None, v, saved)
