@@ -1,0 +1,141 @@
+"""CUDA graphs: replayed micro-batches give the bits that they give kernel by kernel."""
+
+import numpy as np
+import pytest
+from cuda_on_cpu import streams
+from small_models import losses, random_batch, small_model
+
+from minitransformer.autograd import detect_anomaly
+from minitransformer.config import TrainingConfig
+from minitransformer.errors import AnomalyError, BackendError, ConfigError, ShapeError
+from minitransformer.kernels.cupy.launch import Counter
+from minitransformer.kernels.profile import Profile, profiled
+from minitransformer.nn import DropoutMasks
+from minitransformer.optim import Adam, LossScale
+from minitransformer.training import ParallelGradientAccumulator, train_step
+from minitransformer.training.graphs import GraphedLoss
+
+pytestmark = pytest.mark.cuda
+DROP = {"p_drop": 0.2, "p_drop_attention": 0.3, "p_drop_ffn": 0.25}
+
+
+@pytest.fixture
+def cupy(monkeypatch):
+    return streams.cupy_stand_in(monkeypatch)
+
+
+def updates(model, batches, graphed_loss=None, scale=None) -> list:
+    """An update of each of these lists of micro-batches."""
+    adam, results = Adam(model.parameters), []
+    accumulator = ParallelGradientAccumulator(model.parameters, scale=scale)
+    for number, micro_batches in enumerate(batches, 1):
+        options = {"config": TrainingConfig(warmup_steps=20, lr_scale=0.1), "accumulator": accumulator}
+        results.append(train_step(model, adam, micro_batches, update=number, graphed_loss=graphed_loss, **options))
+    return results
+
+
+def micro_batches(rng) -> list:
+    """Of eight updates: shapes that come again and again, alone and as first or second of an update."""
+    short, long = ((4, 2), (3, 1)), ((3, 9, 5), (12, 7, 2))
+    return [[random_batch(rng, *shape) for shape in shapes] for shapes in [(short, long), (long,), (long, short)] * 3]
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_replayed_updates_have_the_bits_of_those_made_kernel_by_kernel(norm, precision, cupy, rng):
+    batches, found = micro_batches(rng), {}
+    for name in ("kernel by kernel", "graphs"):
+        model = small_model(np.random.default_rng(8), cupy, dtype="float32", norm=norm, **DROP)
+        model.precision = precision
+        graphed_loss = GraphedLoss(model) if name == "graphs" else None
+        steps = updates(model, batches, graphed_loss, LossScale.for_precision(precision))
+        found[name] = (losses(steps), model.parameters.data.get().tobytes())
+    assert found["graphs"] == found["kernel by kernel"]
+    assert len(set(found["graphs"][0])) == 18
+
+
+def test_a_shape_that_comes_again_is_launched_as_one_graph(cupy, rng):
+    model, launched = small_model(rng, cupy, dtype="float32", **DROP), []
+    graphed_loss = GraphedLoss(model)
+    for _ in range(4):
+        before = Counter.launches
+        updates(model, [[random_batch(rng)]], graphed_loss)
+        launched.append(Counter.launches - before)
+    eager, captured, *replayed = launched
+    assert eager == captured > 100
+    assert max(replayed) < 10  # Adam and the norm of the gradient
+
+
+def test_a_longer_sentence_later_leaves_earlier_graphs_as_they_are(cupy, rng):
+    """Its table of sinusoids takes the place of the one that the first graph reads."""
+    shapes = [((5, 2), (3, 6))] * 3 + [((300, 2), (150, 6))] + [((5, 2), (3, 6))] * 2
+    batches, found = [[random_batch(rng, *shape)] for shape in shapes], []
+    for graphs in (False, True):
+        model = small_model(np.random.default_rng(8), cupy, dtype="float32")
+        found.append(losses(updates(model, batches, GraphedLoss(model) if graphs else None)))
+    assert found[0] == found[1]
+
+
+def test_what_cannot_be_captured_is_computed_kernel_by_kernel(cupy, rng):
+    model, batch = small_model(rng, cupy, dtype="float32"), random_batch(rng)
+    graphed_loss, options = GraphedLoss(model), (DropoutMasks(1), 0.1)
+    into = model.parameters.gradient_buffers(1)[0]
+    for _ in range(3):
+        graphed_loss(batch, *options, into)
+
+    def launches(sink) -> int:
+        before = Counter.launches
+        graphed_loss(batch, *options, sink)
+        return Counter.launches - before
+
+    assert launches(into) == 0
+    assert launches(None) > 100  # gradients of the leaves themselves
+    with profiled(Profile()):
+        assert launches(into) > 100
+    with detect_anomaly():
+        assert launches(into) > 100
+        model.parameters.data[0] = np.nan
+        with pytest.raises(AnomalyError):
+            launches(into)
+
+
+def test_replays_check_the_ids_as_the_model_does(cupy, rng):
+    model, batch = small_model(rng, cupy, dtype="float32"), random_batch(rng)
+    graphed_loss, into = GraphedLoss(model), model.parameters.gradient_buffers(1)[0]
+    for _ in range(3):
+        graphed_loss(batch, DropoutMasks(1), 0.1, into)
+    batch.tgt_in[0, 1] = 13
+    with pytest.raises(ShapeError, match=r"tgt_in must hold ids in 0..12, got 0..13"):
+        graphed_loss(batch, DropoutMasks(1), 0.1, into)
+
+
+def test_a_capture_that_fails_says_so_and_leaves_no_trace(cupy, rng, monkeypatch):
+    model, batch = small_model(rng, cupy, dtype="float32"), random_batch(rng)
+    graphed_loss, into = GraphedLoss(model), model.parameters.gradient_buffers(1)[0]
+    into.zero()
+    graphed_loss(batch, DropoutMasks(1), 0.1, into)
+    gradient, written = into.vector.get(), set(into.written)
+    into.zero()
+    loss = model.loss
+    monkeypatch.setattr(model, "loss", lambda *inputs: (float(loss(*inputs)[0].data), None))  # waits for the device
+    with pytest.raises(BackendError, match=r"^execution.cuda_graphs: must be false for this model, got 'reading a"):
+        graphed_loss(batch, DropoutMasks(1), 0.1, into)
+    assert into.written == set() and streams.Stream.current.captured is None
+    monkeypatch.undo
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"kernel_mode": "simple"}, 'with execution.kernels = "simple"'),
+        ({"attention_window": 2, "p_drop_attention": 0.0}, "with recurrent layers, convolutions or restricted attention"),
+    ],
+)
+def test_models_with_plain_rules_have_no_graphs(changes, message, cupy, rng):
+    with pytest.raises(ConfigError, match=f"execution.cuda_graphs must be false {message}, got true"):
+        GraphedLoss(small_model(rng, cupy, dtype="float32", **changes))
+
+
+def test_the_cpu_has_no_graphs(rng):
+    with pytest.raises(ConfigError, match="execution.cuda_graphs must be false on the CPU, got true"):
+        GraphedLoss(small_model(rng))
