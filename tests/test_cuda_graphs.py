@@ -16,6 +16,7 @@ from minitransformer.training import ParallelGradientAccumulator, train_step
 from minitransformer.training.graphs import GraphedLoss
 
 pytestmark = pytest.mark.cuda
+SMALL = {"dtype": "float32", "n_layers": 1}
 DROP = {"p_drop": 0.2, "p_drop_attention": 0.3, "p_drop_ffn": 0.25}
 
 
@@ -34,50 +35,45 @@ def updates(model, batches, graphed_loss=None, scale=None) -> list:
     return results
 
 
-def micro_batches(rng) -> list:
-    """Of eight updates: shapes that come again and again, alone and as first or second of an update."""
-    short, long = ((4, 2), (3, 1)), ((3, 9, 5), (12, 7, 2))
-    return [[random_batch(rng, *shape) for shape in shapes] for shapes in [(short, long), (long,), (long, short)] * 3]
-
-
-@pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16"])
-@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize(("norm", "precision"), [("post", "float32"), ("pre", "bfloat16"), ("post", "float16")])
 def test_replayed_updates_have_the_bits_of_those_made_kernel_by_kernel(norm, precision, cupy, rng):
-    batches, found = micro_batches(rng), {}
+    first, second = ((4, 2), (3, 1)), ((3, 9), (7, 2))
+    shapes, found = [(first,), (first, second), (first, second), (first, second)], {}
+    batches = [[random_batch(rng, *shape) for shape in of_update] for of_update in shapes]
     for name in ("kernel by kernel", "graphs"):
-        model = small_model(np.random.default_rng(8), cupy, dtype="float32", norm=norm, **DROP)
+        model = small_model(np.random.default_rng(8), cupy, norm=norm, **SMALL, **DROP)
         model.precision = precision
         graphed_loss = GraphedLoss(model) if name == "graphs" else None
         steps = updates(model, batches, graphed_loss, LossScale.for_precision(precision))
         found[name] = (losses(steps), model.parameters.data.get().tobytes())
     assert found["graphs"] == found["kernel by kernel"]
-    assert len(set(found["graphs"][0])) == 18
+    assert len(set(found["graphs"][0])) == 8
 
 
 def test_a_shape_that_comes_again_is_launched_as_one_graph(cupy, rng):
-    model, launched = small_model(rng, cupy, dtype="float32", **DROP), []
+    model, launched = small_model(rng, cupy, **SMALL, **DROP), []
     graphed_loss = GraphedLoss(model)
     for _ in range(4):
         before = Counter.launches
         updates(model, [[random_batch(rng)]], graphed_loss)
         launched.append(Counter.launches - before)
     eager, captured, *replayed = launched
-    assert eager == captured > 100
+    assert eager == captured > 50
     assert max(replayed) < 10  # Adam and the norm of the gradient
 
 
 def test_a_longer_sentence_later_leaves_earlier_graphs_as_they_are(cupy, rng):
     """Its table of sinusoids takes the place of the one that the first graph reads."""
-    shapes = [((5, 2), (3, 6))] * 3 + [((300, 2), (150, 6))] + [((5, 2), (3, 6))] * 2
+    shapes = [((5,), (3,))] * 2 + [((130,), (3,))] + [((5,), (3,))]
     batches, found = [[random_batch(rng, *shape)] for shape in shapes], []
     for graphs in (False, True):
-        model = small_model(np.random.default_rng(8), cupy, dtype="float32")
+        model = small_model(np.random.default_rng(8), cupy, **SMALL)
         found.append(losses(updates(model, batches, GraphedLoss(model) if graphs else None)))
     assert found[0] == found[1]
 
 
 def test_what_cannot_be_captured_is_computed_kernel_by_kernel(cupy, rng):
-    model, batch = small_model(rng, cupy, dtype="float32"), random_batch(rng)
+    model, batch = small_model(rng, cupy, **SMALL), random_batch(rng)
     graphed_loss, options = GraphedLoss(model), (DropoutMasks(1), 0.1)
     into = model.parameters.gradient_buffers(1)[0]
     for _ in range(3):
@@ -89,18 +85,18 @@ def test_what_cannot_be_captured_is_computed_kernel_by_kernel(cupy, rng):
         return Counter.launches - before
 
     assert launches(into) == 0
-    assert launches(None) > 100  # gradients of the leaves themselves
+    assert launches(None) > 50  # gradients of the leaves themselves
     with profiled(Profile()):
-        assert launches(into) > 100
+        assert launches(into) > 50
     with detect_anomaly():
-        assert launches(into) > 100
+        assert launches(into) > 50
         model.parameters.data[0] = np.nan
         with pytest.raises(AnomalyError):
             launches(into)
 
 
 def test_replays_check_the_ids_as_the_model_does(cupy, rng):
-    model, batch = small_model(rng, cupy, dtype="float32"), random_batch(rng)
+    model, batch = small_model(rng, cupy, **SMALL), random_batch(rng)
     graphed_loss, into = GraphedLoss(model), model.parameters.gradient_buffers(1)[0]
     for _ in range(3):
         graphed_loss(batch, DropoutMasks(1), 0.1, into)
@@ -110,18 +106,16 @@ def test_replays_check_the_ids_as_the_model_does(cupy, rng):
 
 
 def test_a_capture_that_fails_says_so_and_leaves_no_trace(cupy, rng, monkeypatch):
-    model, batch = small_model(rng, cupy, dtype="float32"), random_batch(rng)
+    model, batch = small_model(rng, cupy, **SMALL), random_batch(rng)
     graphed_loss, into = GraphedLoss(model), model.parameters.gradient_buffers(1)[0]
     into.zero()
     graphed_loss(batch, DropoutMasks(1), 0.1, into)
-    gradient, written = into.vector.get(), set(into.written)
     into.zero()
     loss = model.loss
     monkeypatch.setattr(model, "loss", lambda *inputs: (float(loss(*inputs)[0].data), None))  # waits for the device
     with pytest.raises(BackendError, match=r"^execution.cuda_graphs: must be false for this model, got 'reading a"):
         graphed_loss(batch, DropoutMasks(1), 0.1, into)
     assert into.written == set() and streams.Stream.current.captured is None
-    monkeypatch.undo
 
 
 @pytest.mark.parametrize(
@@ -133,7 +127,7 @@ def test_a_capture_that_fails_says_so_and_leaves_no_trace(cupy, rng, monkeypatch
 )
 def test_models_with_plain_rules_have_no_graphs(changes, message, cupy, rng):
     with pytest.raises(ConfigError, match=f"execution.cuda_graphs must be false {message}, got true"):
-        GraphedLoss(small_model(rng, cupy, dtype="float32", **changes))
+        GraphedLoss(small_model(rng, cupy, **SMALL, **changes))
 
 
 def test_the_cpu_has_no_graphs(rng):

@@ -157,7 +157,9 @@ def _attention_flops(q: Array, k: Array, v: Array) -> int:
 def const_parameters(file: str, kernel: str) -> frozenset[int]:
     """Which parameters of a kernel point to what it only reads."""
     parameters = re.search(rf"\b{kernel}\(([^)]*)\)\s*{{", source_of(file))[1].split(",")
-    return frozenset(i for i, each in enumerate(parameters) if each.strip().startswith("const ") and "*" in each)
+    const = ("const ", "DROPOUT_ARGUMENTS", "ATTENTION_ARGUMENTS")  # arrays of these lists are const too
+    is_array = [each.strip().startswith(const) and ("*" in each or "_ARGUMENTS" in each) for each in parameters]
+    return frozenset(i for i, each in enumerate(is_array) if each)
 
 
 def traffic(array: Array) -> int:
@@ -237,6 +239,23 @@ def recorded(build: Callable[[ModuleType], Callable[[], object]], repeats: int =
     shares = [min(each.host for each in calls) for calls in zip(*rounds, strict=True)]
     factor = seconds / sum(shares)
     return [replace(call, host=factor * share) for call, share in zip(rounds[0], shares, strict=True)]
+
+
+def replayed(build: Callable[[ModuleType], Callable[[], object]], repeats: int = 10) -> tuple[float, int]:
+    """Seconds of Python for an update whose CUDA graphs have been captured, and its operations, each graph one.
+
+    build: as for `recorded`
+    """
+    recorder = Recorder()
+    with meta_device(recorder) as cupy:
+        update = build(cupy)
+        with observed(recorder):
+            for _ in range(3):
+                update()
+            recorder.take()
+            update()
+            operations = len(recorder.take())
+        return min(_unwatched_seconds(update) for _ in range(5 * repeats)), operations
 
 
 def _unwatched_seconds(update: Callable[[], object]) -> float:

@@ -44,8 +44,12 @@ class MemoryPool:
             self._free[size].append(memory[start : start + size])
         block = self._free[size].pop()
         owner = block.view(Owner)
-        weakref.finalize(owner, self._free[size].append, block)
+        weakref.finalize(owner, self._give_back, block)
         return owner
+
+    def _give_back(self, block: np.ndarray) -> None:
+        block.fill(255)  # whoever reads it from now on has made a mistake
+        self._free[block.nbytes].append(block)
 
 
 class Owner(np.ndarray):
