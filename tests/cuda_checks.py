@@ -66,7 +66,9 @@ def with_counted_mask(options: dict, device) -> tuple[dict, dict]:
     there = placed(device, options)
     if options.get("keep") is None:
         return options, there
-    counted = CountedMask(device.put(np.array([123456789, 4000000000], np.uint32)), 7, options["keep"].shape, options["p_drop"])
+    counted = CountedMask(
+        device.put(np.array([123456789, 4000000000], np.uint32)), 7, options["keep"].shape, options["p_drop"]
+    )
     return options | {"keep": slow_mask(counted)}, there | {"keep": counted}
 
 

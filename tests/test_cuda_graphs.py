@@ -37,8 +37,8 @@ def updates(model, batches, graphed_loss=None, scale=None) -> list:
 
 @pytest.mark.parametrize(("norm", "precision"), [("post", "float32"), ("pre", "bfloat16"), ("post", "float16")])
 def test_replayed_updates_have_the_bits_of_those_made_kernel_by_kernel(norm, precision, cupy, rng):
-    first, second = ((4, 2), (3, 1)), ((3, 9), (7, 2))
-    shapes, found = [(first,), (first, second), (first, second), (first, second)], {}
+    one, other = ((4, 2), (3, 1)), ((3, 9), (7, 2))
+    shapes, found = [(one, one), (one, one), (one, one), (other,), (one, one)], {}
     batches = [[random_batch(rng, *shape) for shape in of_update] for of_update in shapes]
     for name in ("kernel by kernel", "graphs"):
         model = small_model(np.random.default_rng(8), cupy, norm=norm, **SMALL, **DROP)
@@ -47,7 +47,7 @@ def test_replayed_updates_have_the_bits_of_those_made_kernel_by_kernel(norm, pre
         steps = updates(model, batches, graphed_loss, LossScale.for_precision(precision))
         found[name] = (losses(steps), model.parameters.data.get().tobytes())
     assert found["graphs"] == found["kernel by kernel"]
-    assert len(set(found["graphs"][0])) == 8
+    assert len(set(found["graphs"][0])) == 10
 
 
 def test_a_shape_that_comes_again_is_launched_as_one_graph(cupy, rng):
@@ -95,6 +95,15 @@ def test_what_cannot_be_captured_is_computed_kernel_by_kernel(cupy, rng):
             launches(into)
 
 
+def test_the_losses_of_a_replay_stay_when_the_graph_is_launched_again(cupy, rng):
+    model, batches = small_model(rng, cupy, **SMALL), [random_batch(rng) for _ in range(4)]
+    graphed_loss, into = GraphedLoss(model), model.parameters.gradient_buffers(1)[0]
+    found = [graphed_loss(batch, DropoutMasks(1), 0.1, into) for batch in batches]
+    for batch, (loss, nll) in zip(batches, found, strict=True):
+        wanted_loss, wanted_nll = model.loss(batch, DropoutMasks(1))
+        assert (loss.item(), nll.item()) == (wanted_loss.item(), wanted_nll.item())
+
+
 def test_replays_check_the_ids_as_the_model_does(cupy, rng):
     model, batch = small_model(rng, cupy, **SMALL), random_batch(rng)
     graphed_loss, into = GraphedLoss(model), model.parameters.gradient_buffers(1)[0]
@@ -110,19 +119,48 @@ def test_a_capture_that_fails_says_so_and_leaves_no_trace(cupy, rng, monkeypatch
     graphed_loss, into = GraphedLoss(model), model.parameters.gradient_buffers(1)[0]
     into.zero()
     graphed_loss(batch, DropoutMasks(1), 0.1, into)
+    gradient = into.vector.get()
+
+    def refused(stream):
+        stream.captured = None
+        raise RuntimeError("cudaErrorStreamCaptureInvalidated:\n operation failed")
+
     into.zero()
-    loss = model.loss
-    monkeypatch.setattr(model, "loss", lambda *inputs: (float(loss(*inputs)[0].data), None))  # waits for the device
-    with pytest.raises(BackendError, match=r"^execution.cuda_graphs: must be false for this model, got 'reading a"):
+    with monkeypatch.context() as patch, pytest.raises(BackendError) as caught:
+        patch.setattr(streams.Stream, "end_capture", refused)
         graphed_loss(batch, DropoutMasks(1), 0.1, into)
-    assert into.written == set() and streams.Stream.current.captured is None
+    assert str(caught.value) == (
+        "execution.cuda_graphs: must be false for this model, got 'cudaErrorStreamCaptureInvalidated: operation "
+        "failed' in a capture"
+    )
+    model.loss(batch, DropoutMasks(1))[0].backward(0.1, into)
+    assert into.vector.get().tobytes() == gradient.tobytes()
+
+
+def test_what_waits_for_the_device_cannot_be_captured(cupy, rng, monkeypatch):
+    model, batch = small_model(rng, cupy, **SMALL), random_batch(rng)
+    graphed_loss, into, loss = GraphedLoss(model), model.parameters.gradient_buffers(1)[0], model.loss
+
+    def waiting(*inputs):
+        results = loss(*inputs)
+        assert np.isfinite(float(results[0].data))
+        return results
+
+    monkeypatch.setattr(model, "loss", waiting)
+    graphed_loss(batch, DropoutMasks(1), 0.1, into)
+    with pytest.raises(BackendError, match="got 'reading a value in a capture' in a capture"):
+        graphed_loss(batch, DropoutMasks(1), 0.1, into)
+    assert streams.Stream.current.captured is None
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"kernel_mode": "simple"}, 'with execution.kernels = "simple"'),
-        ({"attention_window": 2, "p_drop_attention": 0.0}, "with recurrent layers, convolutions or restricted attention"),
+        (
+            {"attention_window": 2, "p_drop_attention": 0.0},
+            "with recurrent layers, convolutions or restricted attention",
+        ),
     ],
 )
 def test_models_with_plain_rules_have_no_graphs(changes, message, cupy, rng):

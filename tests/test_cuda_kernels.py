@@ -15,8 +15,8 @@ from minitransformer.kernels.cupy import sums
 from minitransformer.kernels.cupy.adam import adam
 from minitransformer.kernels.cupy.cast import cast_parameter
 from minitransformer.kernels.cupy.gemm import matmul
-from minitransformer.kernels.cupy.sort import argsort
 from minitransformer.kernels.cupy.projection_loss import chunk_rows
+from minitransformer.kernels.cupy.sort import argsort
 from minitransformer.ops.projection_loss import projection_loss
 from minitransformer.ops.rule import Rule
 from minitransformer.optim import Adam

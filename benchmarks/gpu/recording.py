@@ -136,8 +136,10 @@ def _of_product(
 
 @host_clock.left_out
 def _of_kernel(file: str, kernel: str, names: tuple, arguments: Sequence[Any]) -> Call:
-    """Reads its const arrays and writes all others; whether it reads these as well, the Recorder finds out."""
-    arrays = [(i, each) for i, each in enumerate(arguments) if hasattr(each, "strides") and each.shape != ()]
+    """Reads its const arrays and writes all others; whether it reads these as well, the Recorder finds out. The key of
+    dropout, eight bytes, does not count."""
+    given = [(i, each) for i, each in enumerate(arguments) if hasattr(each, "strides")]
+    arrays = [(i, each) for i, each in given if each.shape != () and each.dtype != np.uint32]
     most = min(traffic(each) for _, each in arrays) if kernel in MOVES else math.inf
     places = [(i, launch.address(each), min(most, traffic(each))) for i, each in arrays]
     const = const_parameters(file, kernel)
@@ -157,9 +159,7 @@ def _attention_flops(q: Array, k: Array, v: Array) -> int:
 def const_parameters(file: str, kernel: str) -> frozenset[int]:
     """Which parameters of a kernel point to what it only reads."""
     parameters = re.search(rf"\b{kernel}\(([^)]*)\)\s*{{", source_of(file))[1].split(",")
-    const = ("const ", "DROPOUT_ARGUMENTS", "ATTENTION_ARGUMENTS")  # arrays of these lists are const too
-    is_array = [each.strip().startswith(const) and ("*" in each or "_ARGUMENTS" in each) for each in parameters]
-    return frozenset(i for i, each in enumerate(is_array) if each)
+    return frozenset(i for i, each in enumerate(parameters) if each.strip().startswith("const ") and "*" in each)
 
 
 def traffic(array: Array) -> int:

@@ -94,7 +94,11 @@ def _step(size: Size, precision: str, device: Device, peers: Sequence[str], work
     _free(device)
     entry: dict = {}
     model, update = our_update(size, precision, device)
-    runners = {"ours": update} | _peers(model, size, precision, device, peers, entry)
+    runners = (
+        {"ours": update}
+        | _graphed(size, precision, device, entry)
+        | _peers(model, size, precision, device, peers, entry)
+    )
     for name, times in in_turn(runners, size, device).items():
         entry[name] = {f"{kind} ms": spread(values) for kind, values in times.items()}
         seconds = entry[name]["device ms"]["median"] / 1000
@@ -105,6 +109,20 @@ def _step(size: Size, precision: str, device: Device, peers: Sequence[str], work
         entry["peak bytes"] = peak_of(update, device.xp) + 16 * model.parameters.count
         entry["planned bytes"] = plan(size.model, shape, library="cupy", precision=precision).peak
     return entry
+
+
+def _graphed(size: Size, precision: str, device: Device, entry: dict) -> dict[str, Callable[[], object]]:
+    """Our update by CUDA graphs; ``entry`` gets the reason if they fail."""
+    if device.xp is np:
+        return {}
+    try:
+        _, update = our_update(size, precision, device, graphs=True)
+        for _ in range(3):  # kernel by kernel, captured, replayed
+            update()
+        return {"ours, CUDA graphs": update}
+    except Exception as error:
+        entry["CUDA graphs failed"] = reason(error)
+        return {}
 
 
 def _peers(

@@ -79,7 +79,8 @@ def dropout_mask(
 ) -> Array | CountedMask:
     """What `select`'s pair for ``rule`` takes as ``keep``: a boolean array, or a mask that its kernels draw themselves.
 
-    key: seed, update and micro-batch, or on a GPU their `mixed_key` there   site: which dropout of the model this is   shape: of the array that is dropped
+    key: seed, update and micro-batch, or on a GPU their `mixed_key` there   site: which dropout of the model this is
+    shape: of the array that is dropped
     """
     mask = MASKS[xp.__name__](rule, key, site, shape, p_drop, xp)
     has_kernel = current_mode() == "fast" and (rule, xp.__name__) in KERNELS

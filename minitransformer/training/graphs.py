@@ -64,7 +64,9 @@ class CapturedLoss:
         *starts, end = np.cumsum([0, *(each.size for each in ids)]).tolist()
         self._integers = xp.empty(end + 2, np.int32)  # all ids, then the key of dropout
         self._grad_loss = xp.empty((), model.parameters.data.dtype)
-        views = (self._integers[start:][: each.size].reshape(each.shape) for start, each in zip(starts, ids, strict=True))
+        views = (
+            self._integers[start:][: each.size].reshape(each.shape) for start, each in zip(starts, ids, strict=True)
+        )
         there = replace(batch, **dict(zip(self._names, views, strict=True)))
         dropout = DropoutMasks.of_key(self._integers[end:].view(np.uint32))
         before = set(into.written)
@@ -75,7 +77,9 @@ class CapturedLoss:
             self._written = set(into.written)
         except Exception as error:
             reason = quoted(" ".join(str(error).split()), 100)
-            raise BackendError(f"execution.cuda_graphs: must be false for this model, got {reason} in a capture") from error
+            raise BackendError(
+                f"execution.cuda_graphs: must be false for this model, got {reason} in a capture"
+            ) from error
         finally:
             into.written = before  # nothing has been computed yet
 

@@ -1,4 +1,4 @@
-"""CuPy on a CPU with streams that can be captured: operations are done at once or, in a capture, by the graph's launches.
+"""CuPy on a CPU with streams that can be captured: operations are done at once or, in a capture, by the graph.
 
 ``cupy_stand_in(monkeypatch)`` puts it in the place of CuPy for one test. Memory comes from pools and goes back to them
 when the last array in it is gone: an operation of a graph finds its operands by their addresses, as on a GPU, whatever
@@ -92,13 +92,16 @@ class Stream:
         Stream.current = self._before
 
 
-class CaptureError(AssertionError):
+class CaptureError(RuntimeError):
     """What a GPU does not allow in a capture."""
 
 
 def refuse_in_capture(what: str) -> None:
     if Stream.current.captured is not None:
         raise CaptureError(f"{what} in a capture")
+
+
+VIEWS = (np.broadcast_to, np.shape, np.ndim, np.size, np.may_share_memory)
 
 
 class DeviceArray(np.ndarray):
@@ -120,7 +123,7 @@ class DeviceArray(np.ndarray):
         return result
 
     def __array_function__(self, function, types, inputs, options):
-        assert function in (np.broadcast_to, np.shape, np.ndim, np.size, np.may_share_memory), f"{function.__name__} of CuPy arrays"
+        assert function in VIEWS, f"{function.__name__} of CuPy arrays"
         return super().__array_function__(function, types, inputs, options)
 
     def __getitem__(self, index):
@@ -260,7 +263,9 @@ def cupy_stand_in(monkeypatch) -> ModuleType:
             Device=lambda: SimpleNamespace(mem_info=(1 << 34, 1 << 34)),
         ),
     )
-    library = SimpleNamespace(**{name: _deferred(getattr(products, name)) for name in ("gemmEx", "gemmStridedBatchedEx")})
+    library = SimpleNamespace(
+        **{name: _deferred(getattr(products, name)) for name in ("gemmEx", "gemmStridedBatchedEx")}
+    )
     monkeypatch.setattr(Stream, "current", Stream(), raising=False)
     monkeypatch.setattr(MemoryPool, "current", MemoryPool(), raising=False)
     monkeypatch.setitem(sys.modules, "cupy", cupy)
