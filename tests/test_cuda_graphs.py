@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
-from cuda_on_cpu import streams
+from cuda_on_cpu.device_arrays import cupy_stand_in
+from cuda_on_cpu.streams import Stream
 from small_models import losses, random_batch, small_model
+from tiny_run import assert_same_state, tiny_trainer
 
 from minitransformer.autograd import detect_anomaly
 from minitransformer.config import TrainingConfig
@@ -12,8 +14,9 @@ from minitransformer.kernels.cupy.launch import Counter
 from minitransformer.kernels.profile import Profile, profiled
 from minitransformer.nn import DropoutMasks
 from minitransformer.optim import Adam, LossScale
-from minitransformer.training import ParallelGradientAccumulator, train_step
+from minitransformer.training import ParallelGradientAccumulator, train_step, trainer
 from minitransformer.training.graphs import GraphedLoss
+from minitransformer.training.step import loss_and_backward
 
 pytestmark = pytest.mark.cuda
 SMALL = {"dtype": "float32", "n_layers": 1}
@@ -22,7 +25,7 @@ DROP = {"p_drop": 0.2, "p_drop_attention": 0.3, "p_drop_ffn": 0.25}
 
 @pytest.fixture
 def cupy(monkeypatch):
-    return streams.cupy_stand_in(monkeypatch)
+    return cupy_stand_in(monkeypatch)
 
 
 def updates(model, batches, graphed_loss=None, scale=None) -> list:
@@ -127,7 +130,7 @@ def test_a_capture_that_fails_says_so_and_leaves_no_trace(cupy, rng, monkeypatch
 
     into.zero()
     with monkeypatch.context() as patch, pytest.raises(BackendError) as caught:
-        patch.setattr(streams.Stream, "end_capture", refused)
+        patch.setattr(Stream, "end_capture", refused)
         graphed_loss(batch, DropoutMasks(1), 0.1, into)
     assert str(caught.value) == (
         "execution.cuda_graphs: must be false for this model, got 'cudaErrorStreamCaptureInvalidated: operation "
@@ -147,10 +150,12 @@ def test_what_waits_for_the_device_cannot_be_captured(cupy, rng, monkeypatch):
         return results
 
     monkeypatch.setattr(model, "loss", waiting)
+    into.zero()
     graphed_loss(batch, DropoutMasks(1), 0.1, into)
+    into.zero()
     with pytest.raises(BackendError, match="got 'reading a value in a capture' in a capture"):
         graphed_loss(batch, DropoutMasks(1), 0.1, into)
-    assert streams.Stream.current.captured is None
+    assert Stream.current.captured is None
 
 
 @pytest.mark.parametrize(
@@ -168,6 +173,19 @@ def test_models_with_plain_rules_have_no_graphs(changes, message, cupy, rng):
         GraphedLoss(small_model(rng, cupy, **SMALL, **changes))
 
 
-def test_the_cpu_has_no_graphs(rng):
+def test_the_cpu_has_no_graphs(tmp_path):
     with pytest.raises(ConfigError, match="execution.cuda_graphs must be false on the CPU, got true"):
-        GraphedLoss(small_model(rng))
+        tiny_trainer(tmp_path, cuda_graphs=True)
+
+
+def test_training_computes_every_micro_batch_by_graphs_if_asked_to(tmp_path, monkeypatch):
+    seen = []
+
+    def graphed(model):
+        return lambda *inputs: seen.append(model) or loss_and_backward(model, *inputs)
+
+    monkeypatch.setattr(trainer, "GraphedLoss", graphed)
+    for graphs in (True, False):
+        tiny_trainer(tmp_path / str(graphs), cuda_graphs=graphs, updates=3, micro_batches=2).run()
+    assert len(seen) == 6
+    assert_same_state(tmp_path / "True", tmp_path / "False", 3)
