@@ -144,6 +144,21 @@ def _compiled(file, kernel, dtype, names) -> Callable:
     return start
 
 
+def _cuda() -> SimpleNamespace:
+    """The module ``cupy.cuda``."""
+    return SimpleNamespace(
+        Stream=Stream,
+        MemoryPool=MemoryPool,
+        using_allocator=using_allocator,
+        get_current_stream=lambda: Stream.current,
+        runtime=SimpleNamespace(deviceSynchronize=lambda: None, CUDARuntimeError=RuntimeError),
+        memory=SimpleNamespace(OutOfMemoryError=lambda size, total: MemoryError()),
+        Memory=lambda size: None,
+        MemoryPointer=lambda memory, offset: None,
+        Device=lambda: SimpleNamespace(mem_info=(1 << 34, 1 << 34)),
+    )
+
+
 def cupy_stand_in(monkeypatch) -> ModuleType:
     """The module ``cupy`` for this test, as far as training uses it."""
     if kernels.COMPILER is None:
@@ -164,17 +179,7 @@ def cupy_stand_in(monkeypatch) -> ModuleType:
         get_default_memory_pool=lambda: default_pool,
         tri=lambda n, dtype=float: _computed(partial(np.tri, n, dtype=dtype), (n, n), dtype),
         lib=SimpleNamespace(stride_tricks=SimpleNamespace(as_strided=partial(as_strided, subok=True))),
-        cuda=SimpleNamespace(
-            Stream=Stream,
-            MemoryPool=MemoryPool,
-            using_allocator=using_allocator,
-            get_current_stream=lambda: Stream.current,
-            runtime=SimpleNamespace(deviceSynchronize=lambda: None, CUDARuntimeError=RuntimeError),
-            memory=SimpleNamespace(OutOfMemoryError=MemoryError),
-            Memory=lambda size: None,
-            MemoryPointer=lambda memory, offset: None,
-            Device=lambda: SimpleNamespace(mem_info=(1 << 34, 1 << 34)),
-        ),
+        cuda=_cuda(),
     )
     library = SimpleNamespace(
         **{name: _deferred(getattr(products, name)) for name in ("gemmEx", "gemmStridedBatchedEx")}
