@@ -93,15 +93,15 @@ def as_run(command: str, size: Size) -> str:
     return command + "".join(f" --set {each}" for each in settings_of(command, size))
 
 
-def make_training_text(home: Path, language: str, size: Size) -> None:
+def make_training_text(into: Path, language: str, size: Size) -> None:
     """The files that ``data get wmt14-en-LANGUAGE`` downloads, synthetic, and about.txt, which says what they are."""
-    names = [file.name for file in find(home.name).files]
-    about = make_corpus(home, size.pairs, size.words, language)
-    (home / ABOUT).write_text(f"en-{language}: {about}", encoding="utf-8")
+    names = [file.name for file in find(into.name).files]
+    about = make_corpus(into, size.pairs, size.words, language)
+    (into / ABOUT).write_text(f"en-{language}: {about}", encoding="utf-8")
     for side in ("en", language):
-        made = home / f"made.{side}"
+        made = into / f"made.{side}"
         with ExitStack() as stack:
-            parts = [stack.enter_context(_open(home / name, "w")) for name in names if name.endswith(f".{side}")]
+            parts = [stack.enter_context(_open(into / name, "w")) for name in names if name.endswith(f".{side}")]
             turns = cycle([part for part, share in zip(parts, SHARES, strict=False) for _ in range(share)])
             for line, part in zip(stack.enter_context(_open(made, "r")), turns, strict=False):
                 part.write(line)
@@ -112,26 +112,26 @@ def _open(path: Path, mode: str) -> TextIO:
     return path.open(mode, encoding="utf-8")
 
 
-def make_test_sets(home: Path, newstest: Path | None, size: Size) -> None:
+def make_test_sets(into: Path, newstest: Path | None, size: Size) -> None:
     """The first lines of the files that ``data get newstest`` downloads.   newstest: where they are; None: synthetic"""
     for language in LANGUAGES:
         if newstest is None:
-            make_corpus(home, size.lines, 1000, language)
+            make_corpus(into, size.lines, 1000, language)
         for year, side in product(("2013", "2014"), ("en", language)):
             name = f"newstest{year}.en-{language}.{side}"
-            with _open(home / f"made.{side}" if newstest is None else newstest / name, "r") as file:
-                (home / name).write_text("".join(islice(file, size.lines)), encoding="utf-8")
+            with _open(into / f"made.{side}" if newstest is None else newstest / name, "r") as file:
+                (into / name).write_text("".join(islice(file, size.lines)), encoding="utf-8")
 
 
 def replace_download(command: str, folder: Path, size: Size) -> None:
     """Put there what ``data get NAME --to data`` would download."""
     name = command.split()[3]
-    home, data = folder / "data" / name, os.environ.get("MINITRANSFORMER_DATA")
-    home.mkdir(parents=True, exist_ok=True)
+    into, data = folder / "data" / name, os.environ.get("MINITRANSFORMER_DATA")
+    into.mkdir(parents=True, exist_ok=True)
     if name == "newstest":
-        make_test_sets(home, Path(data) / name if data else None, size)
+        make_test_sets(into, Path(data) / name if data else None, size)
     else:
-        make_training_text(home, name[-2:], size)
+        make_training_text(into, name[-2:], size)
 
 
 def rehearse(folder: Path, size: Size, commands: Sequence[str]) -> dict[str, Cost]:
@@ -188,7 +188,8 @@ print(opened - began, peak, time.perf_counter() - opened, stream.batches_per_epo
 
 
 def markdown(facts: dict, size: Size, texts: Sequence[str], costs: dict[str, Cost], opened: dict, padding: dict) -> str:
-    lines = ["# A rehearsal of WMT 2014", "", f"`python -m benchmarks.wmt_scale{' --short' * (size == SHORT)}`", "", *ABOUT_RUN, ""]
+    option = " --short" if size == SHORT else ""
+    lines = ["# A rehearsal of WMT 2014", "", f"`python -m benchmarks.wmt_scale{option}`", "", *ABOUT_RUN, ""]
     lines += [f"- {text}" for text in texts]
     lines += [f"- first training: `{' '.join(settings_of(FIRST_TRAINING, size))}`; others: `{' '.join(size.rest)}`"]
     lines += [f"- test sets: {size.lines} lines of newstest", ""]
