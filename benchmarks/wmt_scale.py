@@ -8,7 +8,7 @@ text and about a third of them seen once. The test sets are the first lines of n
 them. Since there is neither a GPU nor the time for whole trainings, these get `--set`s (`settings_of`); the first one
 is killed when half of its updates are saved, and resumed.
 
---short trains less and translates fewer lines; --quick makes 4,000 pairs and small models as well. With --folder files
+--short has less text, trains less and translates fewer lines; --quick has 4,000 pairs and small models. With --folder files
 and figures stay there, and the same call continues where it was interrupted.
 
 Results go to benchmarks/results/wmt_scale.json and .md; --quick writes nothing.
@@ -66,7 +66,7 @@ class Size:
 
 
 FULL = Size()
-SHORT = Size(updates=5, lines=20, settings=FULL.rest)
+SHORT = Size(300_000, updates=5, lines=10, settings=FULL.rest)
 MODEL = ("model.d_model=32", "model.d_ff=64", "model.n_layers=1")
 QUICK = Size(4000, 20_000, 5, 20, (*MODEL, *FULL.rest), vocab_size=560)
 
@@ -220,7 +220,7 @@ ABOUT_RUN = [
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.wmt_scale", description=__doc__.split("\n")[0])
-    parser.add_argument("--short", action="store_true", help="short trainings, and fewer lines to translate")
+    parser.add_argument("--short", action="store_true", help="less text, short trainings, and fewer lines to translate")
     parser.add_argument("--quick", action="store_true", help="a small corpus and model, and no results are written")
     parser.add_argument("--folder", type=Path, help="where it runs, and continues (default: a temporary one)")
     options = parser.parse_args(argv)
