@@ -8,8 +8,8 @@ text and about a third of them seen once. The test sets are the first lines of n
 them. Since there is neither a GPU nor the time for whole trainings, these get `--set`s (`settings_of`); the first one
 is killed when half of its updates are saved, and resumed.
 
---short has less text, trains less and translates fewer lines; --quick has 4,000 pairs and small models. With --folder files
-and figures stay there, and the same call continues where it was interrupted.
+--short has less text, trains less and translates fewer lines; --quick has 4,000 pairs and small models. With --folder
+files and figures stay there, and the same call continues where it was interrupted.
 
 Results go to benchmarks/results/wmt_scale.json and .md; --quick writes nothing.
 """

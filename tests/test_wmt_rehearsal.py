@@ -1,12 +1,14 @@
 """The rehearsal of WMT 2014: it runs what the page tells a reader to run, nothing else and nothing less."""
 
 import json
+import os
 import re
 import shlex
 
 import pytest
 
 from benchmarks import wmt_scale
+from benchmarks.common import command_cost
 from benchmarks.common.command_cost import Cost, cost_of
 from benchmarks.common.page_commands import page_commands, short_name
 
@@ -108,3 +110,19 @@ def test_synthetic_text_has_the_files_that_the_download_would_have(language, tmp
         lines = {file: path.read_text(encoding="utf-8").count("\n") for file, path in files.items()}
         for file, count in lines.items():
             assert count > 0 and lines[file.rpartition(".")[0] + ".en"] == count
+
+
+def test_an_interrupted_rehearsal_leaves_no_command_running(tmp_path, monkeypatch):
+    (tmp_path / "saved").touch()
+    assert cost_of("sleep 60", tmp_path, kill_when=tmp_path / "saved").seconds < 30
+    started = []
+
+    def interrupted(pid):
+        started.append(pid)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command_cost, "_family", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        cost_of("sleep 60", tmp_path)
+    with pytest.raises(ProcessLookupError):
+        os.kill(started[0], 0)

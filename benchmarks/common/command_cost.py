@@ -38,12 +38,16 @@ def cost_of(command: str, folder: Path, kill_when: Path | None = None) -> Cost:
     with open(folder / LOG, "a", encoding="utf-8") as log:
         print(f"\n$ {command}", file=log, flush=True)
         process = subprocess.Popen(line, cwd=folder, stdout=log, stderr=log, start_new_session=True)
-        while process.poll() is None:
-            peak = max(peak, sum(map(_resident_bytes, _family(process.pid))))
-            if kill_when is not None and kill_when.exists():
+        try:
+            while process.poll() is None:
+                peak = max(peak, sum(map(_resident_bytes, _family(process.pid))))
+                if kill_when is not None and kill_when.exists():
+                    break
+                time.sleep(0.05)
+        finally:  # killed on purpose, or interrupted: nothing of it stays behind
+            if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-            time.sleep(0.05)
     if process.returncode != (0 if kill_when is None else -signal.SIGKILL):
         text = (folder / LOG).read_text(encoding="utf-8")
         raise SystemExit(f"{command} failed with status {process.returncode}:\n{text[-5000:]}")
