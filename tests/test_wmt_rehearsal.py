@@ -1,9 +1,10 @@
 """The rehearsal of WMT 2014: it runs what the page tells a reader to run, nothing else and nothing less."""
 
 import json
-import os
 import re
 import shlex
+import signal
+import subprocess
 
 import pytest
 
@@ -115,14 +116,17 @@ def test_synthetic_text_has_the_files_that_the_download_would_have(language, tmp
 def test_an_interrupted_rehearsal_leaves_no_command_running(tmp_path, monkeypatch):
     (tmp_path / "saved").touch()
     assert cost_of("sleep 60", tmp_path, kill_when=tmp_path / "saved").seconds < 30
-    started = []
+    started, popen = [], subprocess.Popen
 
-    def interrupted(pid):
-        started.append(pid)
+    def interrupted(seconds):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(command_cost, "_family", interrupted)
+    def start(*line, **options):
+        started.append(popen(*line, **options))
+        return started[0]
+
+    monkeypatch.setattr(subprocess, "Popen", start)
+    monkeypatch.setattr(command_cost.time, "sleep", interrupted)
     with pytest.raises(KeyboardInterrupt):
         cost_of("sleep 60", tmp_path)
-    with pytest.raises(ProcessLookupError):
-        os.kill(started[0], 0)
+    assert started[0].returncode == -signal.SIGKILL
