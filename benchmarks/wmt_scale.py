@@ -11,7 +11,7 @@ is killed when half of its updates are saved, and resumed.
 --short has less text, trains less and translates fewer lines; --quick has 4,000 pairs and small models. With --folder
 files and figures stay there, and the same call continues where it was interrupted.
 
-Results go to benchmarks/results/wmt_scale.json and .md; --quick writes nothing.
+Results go to benchmarks/results/wmt_scale.json and .md, those of --short to wmt_scale_short; --quick writes nothing.
 """
 
 import argparse
@@ -237,7 +237,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not options.quick:
         stages = [{"name": name, **asdict(cost)} for name, cost in costs.items()]
         result = {"machine": facts, "size": asdict(size), "texts": texts, "stages": stages}
-        save_results("wmt_scale", result | {"opening": opened, "padding": padding}, table)
+        name = "wmt_scale_short" if options.short else "wmt_scale"
+        save_results(name, result | {"opening": opened, "padding": padding}, table)
     return 0
 
 
