@@ -1,5 +1,7 @@
 """Cases for the CUDA kernels beyond those of every rule, and the comparison of a kernel with its rule."""
 
+from dataclasses import replace
+
 import numpy as np
 from cases import CASES, as_tuple, booleans, case, causal, cotangents, ids, mask
 from slow_philox import slow_mask
@@ -52,6 +54,8 @@ def placed(device, value):
     """An array, or all arrays of a list, a tuple or a dict, on the device; everything else as it is."""
     if isinstance(value, np.ndarray):
         return device.put(value)
+    if isinstance(value, CountedMask):
+        return replace(value, key=device.put(value.key))
     if isinstance(value, dict):
         return {name: placed(device, each) for name, each in value.items()}
     return type(value)(placed(device, each) for each in value) if isinstance(value, list | tuple) else value
@@ -62,7 +66,9 @@ def with_counted_mask(options: dict, device) -> tuple[dict, dict]:
     there = placed(device, options)
     if options.get("keep") is None:
         return options, there
-    counted = CountedMask((123456789, 4000000000), 7, options["keep"].shape, options["p_drop"])
+    counted = CountedMask(
+        device.put(np.array([123456789, 4000000000], np.uint32)), 7, options["keep"].shape, options["p_drop"]
+    )
     return options | {"keep": slow_mask(counted)}, there | {"keep": counted}
 
 

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from minitransformer.backend import to_numpy
+
 
 def philox(counter: list[int], key: list[int]) -> list[int]:
     """[Salmon et al. 2011, sec. 3.3], ten rounds."""
@@ -16,11 +18,11 @@ def philox(counter: list[int], key: list[int]) -> list[int]:
 
 def slow_mask(mask) -> np.ndarray:
     """The boolean array of a CountedMask: column c of row r has draw c mod 8 of counter (c div 8, r, 0, site)."""
-    width = mask.shape[-1]
+    width, key = mask.shape[-1], to_numpy(mask.key).tolist()
     keep = np.empty((np.prod(mask.shape[:-1], dtype=int), width), bool)
     for row in range(len(keep)):
         for piece in range(0, width, 8):
-            words = philox([piece // 8, row, 0, mask.site], list(mask.key))
+            words = philox([piece // 8, row, 0, mask.site], key)
             draws = [words[i // 2] >> 16 * (i % 2) & 0xFFFF for i in range(8)]
             keep[row, piece : piece + 8] = [draw >= mask.threshold for draw in draws][: width - piece]
     return keep.reshape(mask.shape)

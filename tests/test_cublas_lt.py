@@ -72,7 +72,7 @@ def test_dropout_leaves_bias_and_relu_to_a_pass_of_their_own(seen, device, rng):
     forward = device.kernels["feed_forward"].forward
     forward(*inputs)
     assert seen["products"].value == 2
-    forward(*inputs, keep=CountedMask((1, 2), 3, (5, 24), 0.5), p_drop=0.5)
+    forward(*inputs, keep=CountedMask(np.ones(2, np.uint32), 3, (5, 24), 0.5), p_drop=0.5)
     assert seen["products"].value == 3
 
 

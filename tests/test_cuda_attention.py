@@ -38,13 +38,14 @@ def random_case(rng, dtype: str, widths: tuple[int, int], longest: int) -> tuple
         rng.random((batch, n_heads, n_queries, n_keys)) < 0.6,
         np.arange(n_keys) <= np.arange(n_queries)[:, None] + 8,  # whole tiles are masked
     ]
-    keep = CountedMask((5, 2**32 - 7), 3, (batch, n_heads, n_queries, n_keys), 0.3) if rng.random() < 0.5 else None
+    shape = (batch, n_heads, n_queries, n_keys)
+    keep = CountedMask(np.array([5, 2**32 - 7], np.uint32), 3, shape, 0.3) if rng.random() < 0.5 else None
     return given, inputs, {"mask": masks[rng.integers(5)], "p_drop": 0.3 if keep else 0.0}, keep
 
 
 def check(device, rng, relative_error, dtype: str, widths: tuple[int, int], longest: int = 75) -> None:
     given, inputs, options, keep = random_case(rng, dtype, widths, longest)
-    there, options_there = placed(device, given), placed(device, options)
+    there, options_there, keep = (placed(device, each) for each in (given, options, keep))
     y, saved = device.kernels["attention"].forward(*there, keep=keep, **options_there)
     grad_y = rng.standard_normal(y.shape).astype(dtype)
     found = [y, *device.kernels["attention"].backward(device.put(grad_y), saved)]
@@ -194,7 +195,7 @@ def test_large_scores_keep_the_softmax_of_their_differences(device, rng, relativ
 
 def test_forward_and_backward_give_the_same_bits_again(device, rng):
     given, _, options, keep = random_case(rng, "bfloat16", (24, 24), 75)
-    there, options, bits = placed(device, given), placed(device, options), []
+    there, options, keep, bits = *(placed(device, each) for each in (given, options, keep)), []
     for _ in range(2):
         y, saved = device.kernels["attention"].forward(*there, keep=keep, **options)
         results = (y, *device.kernels["attention"].backward(there[0], saved))

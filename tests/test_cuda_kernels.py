@@ -16,6 +16,7 @@ from minitransformer.kernels.cupy.adam import adam
 from minitransformer.kernels.cupy.cast import cast_parameter
 from minitransformer.kernels.cupy.gemm import matmul
 from minitransformer.kernels.cupy.projection_loss import chunk_rows
+from minitransformer.kernels.cupy.sort import argsort
 from minitransformer.ops.projection_loss import projection_loss
 from minitransformer.ops.rule import Rule
 from minitransformer.optim import Adam
@@ -192,8 +193,17 @@ def test_adam_in_one_kernel_is_adam(dtype, device, rng, relative_error):
 @pytest.mark.parametrize("shape", [(1,), (8,), (3, 7), (2, 3, 24), (5, 1)])
 @pytest.mark.parametrize("p_drop", [0.1, 0.5, 0.999])
 def test_a_mask_as_an_array_is_what_philox_draws(shape, p_drop, device):
-    mask = CountedMask((17, 2**32 - 5), 3, shape, p_drop)
+    mask = CountedMask(device.put(np.array([17, 2**32 - 5], np.uint32)), 3, shape, p_drop)
     np.testing.assert_array_equal(device.get(mask.array(device.xp)), slow_mask(mask))
+
+
+@pytest.mark.parametrize(
+    ("n", "bound"), [(1, 1), (5, 2), (511, 256), (512, 257), (513, 37_000), (1400, 65_536), (1400, 2**40)]
+)
+def test_the_sort_is_stable(n, bound, device, rng):
+    for numbers in (rng.integers(0, bound, n), np.minimum(rng.zipf(1.3, n) - 1, bound - 1), np.full(n, bound - 1)):
+        order = device.get(argsort(device.put(numbers), bound))
+        np.testing.assert_array_equal(order, np.argsort(numbers, kind="stable"))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16"])

@@ -128,7 +128,7 @@ def test_the_key_of_dropout_is_mixed_once_for_each_micro_batch(monkeypatch):
     monkeypatch.setattr(np.random, "SeedSequence", lambda key: mixed.append(key) or mix(key))
     for micro_batch in (0, 1):
         for site in range(5):
-            kernels.MASKS["cupy"]("residual_dropout", (987, 6, micro_batch), site, (3, 8), 0.1)
+            kernels.MASKS["cupy"]("residual_dropout", (987, 6, micro_batch), site, (3, 8), 0.1, np)
     assert mixed == [(987, 6, 0), (987, 6, 1)]
 
 

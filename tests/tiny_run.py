@@ -1,7 +1,7 @@
 """A run small enough to train in a second: reversing random sequences. As a program it trains in the folder given."""
 
 import sys
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +10,7 @@ from minitransformer.checkpoints import load_checkpoint
 from minitransformer.config import Config, DataConfig, ExecutionConfig, ModelConfig, TrainingConfig
 from minitransformer.training import Corpus, Trainer, read_metrics
 
+EXECUTION = {field.name for field in fields(ExecutionConfig)}
 MODEL = ModelConfig(vocab_size=20, n_layers=1, d_model=16, d_ff=32, n_heads=2, p_drop_attention=0.1, p_drop_ffn=0.1)
 
 
@@ -23,7 +24,7 @@ def tiny_corpus(seed: int = 0) -> Corpus:
 
 def tiny_config(directory, *, data: dict | None = None, model: dict | None = None, **training) -> Config:
     """Epochs of 7 or 8 updates with dropout on, two micro-batches each; keywords change [training] or [execution]."""
-    execution = {name: training.pop(name) for name in ("device", "precision", "kernels") if name in training}
+    execution = {name: training.pop(name) for name in EXECUTION if name in training}
     defaults = dict(micro_batches=2, warmup_steps=20, log_every=2, validate_every=10, save_every=4)
     return Config(
         model=replace(MODEL, **(model or {})),

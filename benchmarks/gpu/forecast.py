@@ -10,13 +10,14 @@ as well, and each error of the forecast is printed.
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
 from benchmarks.common.tables import markdown_head, markdown_row
 from benchmarks.common.work import Size, random_batch
-from benchmarks.gpu.recording import SEVERAL_TILES, Call, observed, recorded
+from benchmarks.gpu.recording import SEVERAL_TILES, Call, observed, recorded, replayed
 from benchmarks.gpu.steps import Device, in_turn, once, our_update
 from minitransformer.config import Config, ModelConfig
 
@@ -51,11 +52,13 @@ SHARES = {
     "attention_backward": Share(0.45, "estimate: as forward, with a quarter more products a byte"),
     SEVERAL_TILES: Share(0.35, "estimate: as forward, and the weights are computed twice"),
     "cross_entropy": Share(0.60, "estimate: 16-byte loads, a row read twice, the second time mostly from the cache"),
+    "sort": Share(0.02, "estimate: a thread for each digit goes through 512 numbers, one after another"),
     "add_tiles": Share(0.50, "estimate: rows of 1 kB in the order of their tokens, 32 one after another"),
     "sums": Share(0.60, "estimate: two-byte loads, 32 rows at a time"),
 }
 """None is measured yet: what a GPU says will replace them."""
 CLASSES = {"sum_rows": "sums", "sum_squares": "sums"}
+CLASSES |= dict.fromkeys(("count_digits", "sum_counts", "place_numbers"), "sort")
 """The class of a kernel: here, a class of its own name, or one pass."""
 
 
@@ -114,9 +117,13 @@ class Row:
 
 
 class Forecast(NamedTuple):
-    """The rows of an update, longest first. It takes as long as the device or the host needs, whichever is longer."""
+    """The rows of an update, longest first. It takes as long as the device or the host needs, whichever is longer.
+
+    replayed: milliseconds of the host where forward and backward are launched as CUDA graphs
+    """
 
     rows: list[Row]
+    replayed: float = 0.0
 
     def sum(self, what: str) -> float:
         return sum(getattr(row, what) for row in self.rows)
@@ -139,12 +146,19 @@ def forecast_of(calls: Iterable[Call]) -> Forecast:
 
 def calls_of(work: Workload, precision: str = "bfloat16") -> list[Call]:
     """The device operations of an update, recorded without a GPU."""
+    return recorded(partial(build, work, precision))
 
-    def build(cupy: ModuleType) -> Callable[[], object]:
-        batches = [random_batch(work.size)] * work.micro_batches
-        return our_update(work.size, precision, Device(cupy, "cpu"), batches)[1]
 
-    return recorded(build)
+def replayed_host(work: Workload, precision: str = "bfloat16") -> float:
+    """Milliseconds of the host for an update by CUDA graphs."""
+    seconds, operations = replayed(partial(build, work, precision, graphs=True))
+    return 1000 * (seconds + operations * DRIVER)
+
+
+def build(work: Workload, precision: str, cupy: ModuleType, graphs: bool = False) -> Callable[[], object]:
+    """A function that makes an update of the workload.   graphs: by CUDA graphs"""
+    batches = [random_batch(work.size)] * work.micro_batches
+    return our_update(work.size, precision, Device(cupy, "cpu"), batches, graphs)[1]
 
 
 def measure(forecast: Forecast, work: Workload, device: Device, precision: str = "bfloat16", repeats: int = 5) -> float:
@@ -184,8 +198,10 @@ def report(name: str, work: Workload, forecast: Forecast, measured: float | None
     tokens = 1000 * work.micro_batches * size.sentences * size.tokens
     longest, updates = max(device, host), f"{work.updates:,} updates"
     lines += ["", f"**{device:.1f} ms an update**, {tokens / device:,.0f} target tokens/s, where the host keeps up. "]
-    lines[-1] += f"This machine's would need {host:.1f} ms. {updates}: {_duration(work.updates * device)}"
-    lines[-1] += "." if longest == device else f", with this host {_duration(work.updates * longest)}."
+    graphs = f", with CUDA graphs {forecast.replayed:.1f}" if forecast.replayed else ""
+    lines[-1] += f"This machine's would need {host:.1f} ms{graphs}. "
+    lines[-1] += f"{updates}: {_duration(work.updates * device)}"
+    lines[-1] += "." if longest == device else f", kernel by kernel with this host {_duration(work.updates * longest)}."
     if measured:
         error = longest / measured - 1
         lines[-1] += f" Measured: {measured:.1f} ms; the longer of the two is {error:+.0%} off."
@@ -222,7 +238,7 @@ def forecasts(device: Device | None = None, names: Sequence[str] = tuple(WORKLOA
     lines += ["products of one shape (rows x sum x columns), or an operation of CuPy's own. All sentences are of one"]
     lines += ["length; those of more than 32 tokens need attention by several tiles, which costs 1 to 2 % more."]
     for name in names:
-        found = forecast_of(calls_of(WORKLOADS[name]))
+        found = forecast_of(calls_of(WORKLOADS[name]))._replace(replayed=replayed_host(WORKLOADS[name]))
         measured = None if device is None else measure(found, WORKLOADS[name], device)
         lines += ["", *report(name, WORKLOADS[name], found, measured)]
     return "\n".join([*lines, "", *assumptions()]) + "\n"

@@ -9,7 +9,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial, wraps
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -214,6 +214,25 @@ def _stack(arrays: Sequence[MetaArray]) -> MetaArray:
     return _new("stack", arrays, (len(arrays), *arrays[0].shape), arrays[0].dtype)
 
 
+class _Stream(nullcontext):
+    """A stream, and a graph that has been captured on it: launching it is one operation."""
+
+    def __init__(self, non_blocking: bool = False):
+        super().__init__()
+
+    def record(self) -> None: ...
+
+    def wait_event(self, event: None) -> None: ...
+
+    def begin_capture(self) -> None: ...
+
+    def end_capture(self) -> "_Stream":
+        return self
+
+    def launch(self) -> None:
+        MetaArray.listener.operation("CUDA graph", [], [])
+
+
 def _cupy() -> ModuleType:
     """The module ``cupy``, as far as the update of a Transformer uses it; what it lacks raises AttributeError."""
     cupy = ModuleType("cupy")
@@ -229,7 +248,6 @@ def _cupy() -> ModuleType:
         array=asarray,
         ascontiguousarray=ascontiguousarray,
         arange=lambda n, dtype=np.int64: _new("arange", [], (n,), dtype),
-        argsort=lambda x, kind=None: _copied("argsort", x, np.int64),
         searchsorted=lambda x, wanted, side="left": _new("searchsorted", [wanted], wanted.shape, np.int64),
         tri=lambda n, dtype=float: _new("tri", [], (n, n), dtype),
         stack=_stack,
@@ -237,6 +255,10 @@ def _cupy() -> ModuleType:
         cuda=SimpleNamespace(
             runtime=SimpleNamespace(deviceSynchronize=lambda: None),
             Device=lambda: SimpleNamespace(id=0, compute_capability=str(CAPABILITY), mem_info=(MEMORY, MEMORY)),
+            Stream=_Stream,
+            get_current_stream=_Stream,
+            MemoryPool=lambda: SimpleNamespace(malloc=None),
+            using_allocator=lambda malloc: nullcontext(),
         ),
     )
     return cupy

@@ -136,8 +136,10 @@ def _of_product(
 
 @host_clock.left_out
 def _of_kernel(file: str, kernel: str, names: tuple, arguments: Sequence[Any]) -> Call:
-    """Reads its const arrays and writes all others; whether it reads these as well, the Recorder finds out."""
-    arrays = [(i, each) for i, each in enumerate(arguments) if hasattr(each, "strides") and each.shape != ()]
+    """Reads its const arrays and writes all others; whether it reads these as well, the Recorder finds out. The key of
+    dropout, eight bytes, does not count."""
+    given = [(i, each) for i, each in enumerate(arguments) if hasattr(each, "strides")]
+    arrays = [(i, each) for i, each in given if each.shape != () and each.dtype != np.uint32]
     most = min(traffic(each) for _, each in arrays) if kernel in MOVES else math.inf
     places = [(i, launch.address(each), min(most, traffic(each))) for i, each in arrays]
     const = const_parameters(file, kernel)
@@ -237,6 +239,23 @@ def recorded(build: Callable[[ModuleType], Callable[[], object]], repeats: int =
     shares = [min(each.host for each in calls) for calls in zip(*rounds, strict=True)]
     factor = seconds / sum(shares)
     return [replace(call, host=factor * share) for call, share in zip(rounds[0], shares, strict=True)]
+
+
+def replayed(build: Callable[[ModuleType], Callable[[], object]], repeats: int = 10) -> tuple[float, int]:
+    """Seconds of Python for an update whose CUDA graphs have been captured, and its operations, each graph one.
+
+    build: as for `recorded`
+    """
+    recorder = Recorder()
+    with meta_device(recorder) as cupy:
+        update = build(cupy)
+        with observed(recorder):
+            for _ in range(3):
+                update()
+            recorder.take()
+            update()
+            operations = len(recorder.take())
+        return min(_unwatched_seconds(update) for _ in range(5 * repeats)), operations
 
 
 def _unwatched_seconds(update: Callable[[], object]) -> float:

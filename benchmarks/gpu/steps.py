@@ -21,6 +21,7 @@ from minitransformer.planning import Shape, plan
 from minitransformer.planning.flops import batch_flops
 from minitransformer.text import Batch
 from minitransformer.training import ParallelGradientAccumulator, evaluate_loss, train_step
+from minitransformer.training.graphs import GraphedLoss
 
 WARM_UP = 3
 
@@ -41,19 +42,20 @@ class Device:
 
 
 def our_update(
-    size: Size, precision: str, device: Device, batches: Sequence[Batch] = ()
+    size: Size, precision: str, device: Device, batches: Sequence[Batch] = (), graphs: bool = False
 ) -> tuple[Transformer, Callable[[], object]]:
     """The model and a function that makes one update, whose result stays on the device.
 
-    batches: its micro-batches (default: one, of random words)
+    batches: its micro-batches (default: one, of random words)   graphs: launch them as CUDA graphs
     """
     model = Transformer(size.model, seed=1, xp=device.xp, precision=precision)
     adam, batches = Adam(model.parameters), batches or [random_batch(size)]
     accumulator = ParallelGradientAccumulator(model.parameters, scale=LossScale.for_precision(precision))
-    updates = iter(range(1, 1 << 30))
+    updates, options = iter(range(1, 1 << 30)), {"config": TrainingConfig(), "accumulator": accumulator}
+    graphed_loss = GraphedLoss(model) if graphs else None
 
     def update() -> object:
-        return train_step(model, adam, batches, update=next(updates), config=TrainingConfig(), accumulator=accumulator)
+        return train_step(model, adam, batches, update=next(updates), graphed_loss=graphed_loss, **options)
 
     return model, update
 
@@ -92,7 +94,11 @@ def _step(size: Size, precision: str, device: Device, peers: Sequence[str], work
     _free(device)
     entry: dict = {}
     model, update = our_update(size, precision, device)
-    runners = {"ours": update} | _peers(model, size, precision, device, peers, entry)
+    runners = (
+        {"ours": update}
+        | _graphed(size, precision, device, entry)
+        | _peers(model, size, precision, device, peers, entry)
+    )
     for name, times in in_turn(runners, size, device).items():
         entry[name] = {f"{kind} ms": spread(values) for kind, values in times.items()}
         seconds = entry[name]["device ms"]["median"] / 1000
@@ -103,6 +109,20 @@ def _step(size: Size, precision: str, device: Device, peers: Sequence[str], work
         entry["peak bytes"] = peak_of(update, device.xp) + 16 * model.parameters.count
         entry["planned bytes"] = plan(size.model, shape, library="cupy", precision=precision).peak
     return entry
+
+
+def _graphed(size: Size, precision: str, device: Device, entry: dict) -> dict[str, Callable[[], object]]:
+    """Our update by CUDA graphs; ``entry`` gets the reason if they fail."""
+    if device.xp is np:
+        return {}
+    try:
+        _, update = our_update(size, precision, device, graphs=True)
+        for _ in range(3):  # kernel by kernel, captured, replayed
+            update()
+        return {"ours, CUDA graphs": update}
+    except Exception as error:
+        entry["CUDA graphs failed"] = reason(error)
+        return {}
 
 
 def _peers(

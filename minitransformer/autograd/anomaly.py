@@ -30,6 +30,11 @@ def detect_anomaly(enabled: bool = True) -> Iterator[None]:
         _detecting.reset(token)
 
 
+def is_detecting() -> bool:
+    """Whether this is within `detect_anomaly`."""
+    return _detecting.get()
+
+
 def check_forward(name: str, inputs: Sequence[Any], outputs: Sequence[Array]) -> None:
     """Within `detect_anomaly`, refuse outputs of rule ``name`` that are not finite; ``inputs`` are its tensors."""
     if not _detecting.get():

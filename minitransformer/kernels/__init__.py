@@ -75,12 +75,13 @@ def fused_function(name: str, xp: ModuleType) -> Callable | None:
 
 
 def dropout_mask(
-    rule: str, key: tuple[int, ...], site: int, shape: tuple[int, ...], p_drop: float, xp: ModuleType
+    rule: str, key: tuple[int, ...] | Array, site: int, shape: tuple[int, ...], p_drop: float, xp: ModuleType
 ) -> Array | CountedMask:
     """What `select`'s pair for ``rule`` takes as ``keep``: a boolean array, or a mask that its kernels draw themselves.
 
-    key: seed, update and micro-batch   site: which dropout of the model this is   shape: of the array that is dropped
+    key: seed, update and micro-batch, or on a GPU their `mixed_key` there   site: which dropout of the model this is
+    shape: of the array that is dropped
     """
-    mask = MASKS[xp.__name__](rule, key, site, shape, p_drop)
+    mask = MASKS[xp.__name__](rule, key, site, shape, p_drop, xp)
     has_kernel = current_mode() == "fast" and (rule, xp.__name__) in KERNELS
     return mask.array(xp) if isinstance(mask, CountedMask) and not has_kernel else mask

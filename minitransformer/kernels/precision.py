@@ -60,6 +60,11 @@ def computed_dtype(dtype: Any) -> np.dtype:
     return np.dtype(np.float64 if np.dtype(dtype) == np.float64 else np.float32)
 
 
+def has_plain_rules(config: ModelConfig) -> bool:
+    """Whether the model has rules without a CUDA kernel."""
+    return config.kind == "recurrent" or config.encoder == "convolution" or config.attention_window > 0
+
+
 def check_precision(precision: str, config: ModelConfig, xp: ModuleType, kernel_mode: str = "fast") -> None:
     """Refuse a precision that would be silently slower or less exact.
 
@@ -73,13 +78,12 @@ def check_precision(precision: str, config: ModelConfig, xp: ModuleType, kernel_
         raise ConfigError(f"execution.kernels must be one of {', '.join(KERNEL_MODES)}, got {quoted(kernel_mode)}")
     if precision == "float32":
         return
-    has_plain_rules = config.kind == "recurrent" or config.encoder == "convolution" or config.attention_window > 0
     for wrong, what in (
         (xp is np, "on the CPU"),
         (kernel_mode == "simple", 'with execution.kernels = "simple"'),
         (config.dtype == "float64", 'with model.dtype = "float64"'),
         (
-            has_plain_rules and precision != "tf32",
+            has_plain_rules(config) and precision != "tf32",
             "or tf32 with recurrent layers, convolutions or restricted attention",
         ),
     ):

@@ -175,22 +175,24 @@ class Model(Module, ABC):
         return kernels.mode(self.kernel_mode, "float32" if self.precision == "float32" else "tf32")
 
     def checked_ids(self, ids: Array, name: str) -> Array:
-        """``ids`` on the model's device. NumPy ids are checked: an invalid one could silently select another row.
+        """``ids`` on the model's device; those of NumPy as in `check_ids`."""
+        if not hasattr(ids, "dtype"):
+            ids = np.asarray(ids)
+        if isinstance(ids, np.ndarray):
+            self.check_ids(ids, name)
+        return self.xp.asarray(ids)
+
+    def check_ids(self, ids: np.ndarray, name: str) -> None:
+        """An invalid id could silently select another row.
 
         Raises:
             ShapeError: they are not a (B, T) array of ids in the vocabulary.
         """
-        if not hasattr(ids, "dtype"):
-            ids = np.asarray(ids)
         where = type(self).__name__
-        if isinstance(ids, np.ndarray):
-            if ids.ndim != 2 or ids.dtype.kind not in "iu" or 0 in ids.shape:
-                raise ShapeError(
-                    f"{where}: {name} must be a (B, T) array of whole numbers, got {ids.dtype} {ids.shape}"
-                )
-            if not (ids.min() >= 0 and ids.max() < self.config.vocab_size):
-                raise ShapeError(
-                    f"{where}: {name} must hold ids in 0..{self.config.vocab_size - 1}, "
-                    f"got {ids.min()}..{ids.max()}; is this the tokenizer the model was trained with?"
-                )
-        return self.xp.asarray(ids)
+        if ids.ndim != 2 or ids.dtype.kind not in "iu" or 0 in ids.shape:
+            raise ShapeError(f"{where}: {name} must be a (B, T) array of whole numbers, got {ids.dtype} {ids.shape}")
+        if not (ids.min() >= 0 and ids.max() < self.config.vocab_size):
+            raise ShapeError(
+                f"{where}: {name} must hold ids in 0..{self.config.vocab_size - 1}, got {ids.min()}..{ids.max()}; is "
+                "this the tokenizer the model was trained with?"
+            )

@@ -87,18 +87,19 @@ class Gradients:
         vector: all gradients; zero where none has come.
         views: the gradient of each parameter, by its ``id``, a view of ``vector``.
         slices: which part of ``vector`` it is, by the same ``id``.
+        written: of which parameters, by the same ``id``, a gradient has come since ``zero``.
     """
 
     def __init__(self, slices: dict[Parameter, slice], parameters: Array):
         self.vector = _aligned_zeros(len(parameters), parameters.dtype, get_array_module(parameters))
         self.slices = {id(parameter): part for parameter, part in slices.items()}
         self.views = {id(parameter): self.vector[part].reshape(parameter.shape) for parameter, part in slices.items()}
-        self._written: set[int] = set()
+        self.written: set[int] = set()
 
     def zero(self) -> None:
         """Set all gradients to zero."""
         self.vector.fill(0)
-        self._written.clear()
+        self.written.clear()
 
     def prepare_for_backward(self, tensor: Tensor) -> None:
         """Called before backward from ``tensor``: nothing to do, as gradients may come in any order."""
@@ -106,7 +107,7 @@ class Gradients:
     def destination(self, leaf: Tensor) -> Destination | None:
         """The view of a parameter of this model, to which a kernel may write or add by itself."""
         view = self.views.get(id(leaf))
-        return None if view is None else Destination(view, add=id(leaf) in self._written)
+        return None if view is None else Destination(view, add=id(leaf) in self.written)
 
     def accumulate(self, leaf: Tensor, grad: Array) -> None:
         """Backward calls it: ``grad`` is for ``leaf``, a parameter of this model or any other leaf."""
@@ -114,12 +115,12 @@ class Gradients:
         if view is None:
             leaf.add_gradient(grad)
         elif view is grad:  # there already
-            self._written.add(id(leaf))
-        elif id(leaf) in self._written:
+            self.written.add(id(leaf))
+        elif id(leaf) in self.written:
             view += grad
         else:
             view[...] = grad
-            self._written.add(id(leaf))
+            self.written.add(id(leaf))
 
 
 class ParameterVector:

@@ -19,8 +19,15 @@ class DropoutMasks:
     """
 
     def __init__(self, seed: int, update: int = 0, micro_batch: int = 0):
-        self.key = (seed, update, micro_batch)
+        self.key: tuple[int, ...] | Array = (seed, update, micro_batch)
         self.site = 0
+
+    @classmethod
+    def of_key(cls, key: Array) -> "DropoutMasks":
+        """Masks of the seed, update and micro-batch whose `mixed_key` is in ``key``, on a GPU, when they are drawn."""
+        masks = cls(0)
+        masks.key = key
+        return masks
 
     def keep(
         self, shape: tuple[int, ...], p_drop: float, xp: ModuleType = np, rule: str = "dropout"

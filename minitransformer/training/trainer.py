@@ -20,6 +20,7 @@ from minitransformer.text import BatchStream
 from minitransformer.training.accumulation import ParallelGradientAccumulator, workers_for
 from minitransformer.training.compatibility import check_same_job, check_same_run, newest_for_all
 from minitransformer.training.corpus import Corpus, with_vocabulary
+from minitransformer.training.graphs import GraphedLoss
 from minitransformer.training.micro_batches import MicroBatches
 from minitransformer.training.nonfinite import NonfiniteUpdates
 from minitransformer.training.progress import Progress
@@ -143,6 +144,7 @@ class Trainer:
             tokens_of_update=self.batches.n_tokens if self.ranks.size > 1 else None,
             wait=training.skip_nonfinite,
         )
+        self.graphed_loss = GraphedLoss(self.model) if execution.cuda_graphs else None
         self.nonfinite = NonfiniteUpdates(self.accumulator, self.ranks, training.skip_nonfinite)
 
     def _open_folder(self) -> None:
@@ -156,7 +158,7 @@ class Trainer:
         options = {"update": update, "config": self.config.training, "accumulator": self.accumulator}
         try:
             with profiled(self.profile), timed("update"):
-                result = train_step(self.model, self.optimizer, batches, **options)
+                result = train_step(self.model, self.optimizer, batches, graphed_loss=self.graphed_loss, **options)
         except AnomalyError as error:
             raise self.nonfinite.explained(update, error) from error
         if not (result.accepted or self.accumulator.handled_by_loss_scale(result.loss)):

@@ -23,7 +23,7 @@ COMPILER = shutil.which("g++")
 KERNEL = re.compile(r'extern "C" __global__ void\s+(?:__launch_bounds__\([^)]*\)\s+)?(\w+)\(([^)]*)\)')
 GUARD = 64  # bytes around each array, of a pattern that is NaN in any floating-point type
 READ, WRITTEN = 1, 2
-POINTED_TO = {"long long": np.int64, "double": np.float64, "unsigned char": np.bool_}
+POINTED_TO = {"long long": np.int64, "double": np.float64, "unsigned char": np.bool_, "unsigned int": np.uint32}
 
 
 @cache

@@ -37,6 +37,15 @@ def test_a_run_stopped_and_resumed_on_the_gpu_ends_in_the_same_bits(precision, d
         np.testing.assert_array_equal(ours, expected)
 
 
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_runs_by_cuda_graphs_end_in_the_bits_of_those_made_kernel_by_kernel(precision, device, tmp_path):
+    options = {"device": "cuda", "precision": precision, "updates": 30, "micro_batches": 2}
+    for graphs in (False, True):
+        tiny_trainer(tmp_path / str(graphs), cuda_graphs=graphs, **options).run()
+    for ours, expected in zip(final_state(tmp_path / "True", 30), final_state(tmp_path / "False", 30), strict=True):
+        np.testing.assert_array_equal(ours, expected)
+
+
 @pytest.mark.parametrize(("first", "then"), [("cuda", "cpu"), ("cpu", "cuda")])
 def test_a_run_resumes_with_the_other_library(first, then, device, tmp_path):
     tiny_trainer(tmp_path, updates=4, device=first).run()

@@ -7,6 +7,7 @@ from minitransformer.kernels.cupy.launch import blocks_for, fits_vec16, launch, 
 from minitransformer.kernels.cupy.linear import rows_of
 from minitransformer.kernels.cupy.masks import CountedMask, arguments_of
 from minitransformer.kernels.cupy.residual import through_dropout
+from minitransformer.kernels.cupy.sort import argsort
 from minitransformer.kernels.cupy.sums import sum_rows
 from minitransformer.kernels.destination import NEW, Destination
 from minitransformer.kernels.precision import computed_dtype, stored_dtype
@@ -44,7 +45,7 @@ def positioned_embedding_backward(grad_y: Array, saved: tuple, into: tuple = (NE
     flat_ids, vocab_size, n_positions, scale, dropout = saved
     xp, (n_rows, width) = get_array_module(grad_y), (len(flat_ids), grad_y.shape[-1])
     grad = rows_of(grad_y)  # (N, d_model)
-    order = xp.argsort(flat_ids, kind="stable")  # a fixed order of sums: the same bits
+    order = argsort(flat_ids, vocab_size)  # a fixed order of sums: the same bits
     if to_table.array is None:
         to_table = Destination(xp.empty((vocab_size, width), computed_dtype(grad.dtype)))
     grad_table, _ = to_table

@@ -11,6 +11,7 @@ import numpy as np
 
 from minitransformer.backend import Array, get_array_module
 from minitransformer.errors import ShapeError
+from minitransformer.kernels.cupy.cublas import cublas_handle, cublas_library
 from minitransformer.kernels.cupy.launch import Counter, address, name_of
 
 # cuBLAS's enumerations for data types and arithmetic: library_types.h and cublas_api.h.
@@ -112,16 +113,3 @@ def _scale(value: float, is_double: bool) -> tuple[int, np.ndarray]:
     """The address of a factor that cuBLAS reads, and the array that keeps it there."""
     array = np.array(value, np.float64 if is_double else np.float32)
     return array.ctypes.data, array
-
-
-@cache
-def cublas_library() -> Any:
-    from cupy_backends.cuda.libs import cublas
-
-    return cublas
-
-
-def cublas_handle() -> int:
-    from cupy.cuda import device
-
-    return device.get_cublas_handle()

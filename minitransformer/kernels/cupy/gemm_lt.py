@@ -17,6 +17,7 @@ from minitransformer.errors import BackendError
 from minitransformer.kernels.cupy.cast import cast_parameter
 from minitransformer.kernels.cupy.gemm import COMPUTE_FLOAT32, COMPUTE_TF32, DATA_TYPES, sizes_of
 from minitransformer.kernels.cupy.launch import Counter, address, name_of
+from minitransformer.kernels.cupy.libraries import cuda_library, current_device, workspace_bytes
 
 DESC_EPILOGUE, DESC_BIAS_POINTER, DESC_BIAS_DATA_TYPE = 7, 8, 26  # cublasLtMatmulDescAttributes_t
 EPILOGUE_BIAS, EPILOGUE_RELU_BIAS = 4, 6  # cublasLtEpilogue_t
@@ -92,7 +93,7 @@ class Library:
         product = Product(gpu, name_of(a.dtype), (*out.shape[::-1], a.shape[1]), relu, tf32, alignments)
         with self._lock:  # the descriptor must hold this bias until the product is launched
             if product not in self._plans:
-                self._plans[product] = self._planned(product, _workspace_bytes(capability), pointers[-1])
+                self._plans[product] = self._planned(product, workspace_bytes(capability), pointers[-1])
             plan = self._plans[product]
             if plan is None:
                 return False
@@ -164,7 +165,7 @@ class Library:
     def _workspace(self, gpu: int, stream: int, capability: int, like: Array) -> Array:
         """Products of one stream run one after another, so they may share it."""
         if (gpu, stream) not in self.workspaces:
-            size = _workspace_bytes(capability)
+            size = workspace_bytes(capability)
             self.workspaces[gpu, stream] = get_array_module(like).empty(size, "uint8")
         return self.workspaces[gpu, stream]
 
@@ -209,28 +210,9 @@ def library() -> Library | None:
 
 
 def load() -> Library:
-    """The library that cuBLAS itself uses; it is found in the way in which CuPy finds CUDA's libraries.
+    """The library that cuBLAS itself uses.
 
     Raises:
         BackendError: it is missing or cannot be loaded.
     """
-    try:
-        from cuda import pathfinder
-
-        return Library(ctypes.CDLL(pathfinder.load_nvidia_dynamic_lib("cublasLt").abs_path))
-    except (ImportError, RuntimeError, OSError, AttributeError, TypeError) as error:
-        reason = " ".join(str(error).split()).split(": No such file")[0]  # the finder appends every path it has tried
-        raise BackendError(f"cublasLt: it must be possible to load it, got {reason}") from error
-
-
-def _workspace_bytes(capability: int) -> int:
-    """What cuBLAS's manual recommends (cublasSetWorkspace): 32 MiB from Hopper on, else 4."""
-    return (32 if capability >= 90 else 4) << 20
-
-
-def current_device() -> tuple[int, int, int]:
-    """The index of the current GPU, its compute capability times ten, and the address of the current stream."""
-    import cupy
-
-    device = cupy.cuda.Device()
-    return device.id, int(device.compute_capability), cupy.cuda.get_current_stream().ptr
+    return Library(cuda_library("cublasLt"))

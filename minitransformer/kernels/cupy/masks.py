@@ -14,27 +14,26 @@ from minitransformer.kernels.cupy.launch import launch_groups
 
 
 class DropoutArguments(NamedTuple):
-    """A mask as arguments of a kernel: the five DROPOUT_ARGUMENTS of philox.cuh."""
+    """A mask as arguments of a kernel: the four DROPOUT_ARGUMENTS of philox.cuh."""
 
-    key0: int
-    key1: int
+    key: Array | None
     site: int
     threshold: int  # draws of 16 bits below it are dropped; 0 keeps everything
     factor: float  # 1 / (1 - p_drop)
 
 
-NOTHING_DROPPED = DropoutArguments(0, 0, 0, 0, 1.0)
+NOTHING_DROPPED = DropoutArguments(None, 0, 0, 1.0)
 
 
 @dataclass(frozen=True)
 class CountedMask:
     """The mask of one dropout: what ``philox.cuh`` draws from (key, site) for each row and column.
 
-    key: two 32-bit integers, mixed from seed, update and micro-batch   site: which dropout of the model
+    key: a `mixed_key` on the device   site: which dropout of the model
     shape: of the mask; the last axis are columns, all others rows   p_drop: exact to 1 / 131072
     """
 
-    key: tuple[int, int]
+    key: Array
     site: int
     shape: tuple[int, ...]
     p_drop: float
@@ -46,7 +45,7 @@ class CountedMask:
 
     @property
     def arguments(self) -> DropoutArguments:
-        return DropoutArguments(*self.key, self.site, self.threshold, 1.0 / (1.0 - self.p_drop))
+        return DropoutArguments(self.key, self.site, self.threshold, 1.0 / (1.0 - self.p_drop))
 
     def array(self, xp: ModuleType) -> Array:
         """The same mask as a boolean array, True = kept: what the plain rules take."""
@@ -56,15 +55,24 @@ class CountedMask:
         return keep
 
 
-def draw_mask(rule: str, key: tuple[int, ...], site: int, shape: tuple[int, ...], p_drop: float) -> CountedMask:
-    """A mask for the kernel of any rule: other values than NumPy's, with the same probability."""
-    return CountedMask(_mixed(key), site, shape, p_drop)
+def draw_mask(
+    rule: str, key: tuple[int, ...] | Array, site: int, shape: tuple[int, ...], p_drop: float, xp: ModuleType
+) -> CountedMask:
+    """A mask for the kernel of any rule: other values than NumPy's, with the same probability.
+
+    key: seed, update and micro-batch, or their `mixed_key` on the device
+    """
+    return CountedMask(_on_device(key, xp) if isinstance(key, tuple) else key, site, shape, p_drop)
+
+
+def mixed_key(key: tuple[int, ...]) -> np.ndarray:
+    """The seed, update and micro-batch as two 32-bit integers, (2,) uint32"""
+    return np.random.SeedSequence(key).generate_state(2, np.uint32)
 
 
 @lru_cache(maxsize=64)  # the masks of a micro-batch share their key; threads have micro-batches of their own
-def _mixed(key: tuple[int, ...]) -> tuple[int, int]:
-    """The seed, update and micro-batch as two 32-bit integers."""
-    return tuple(np.random.SeedSequence(key).generate_state(2, np.uint32).tolist())
+def _on_device(key: tuple[int, ...], xp: ModuleType) -> Array:
+    return xp.asarray(mixed_key(key))
 
 
 def arguments_of(keep: CountedMask | None, name: str, shape: tuple[int, ...]) -> DropoutArguments:

@@ -2,7 +2,8 @@
 //
 // philox(counter, key) mixes 128 bits beyond recognition, so any thread computes the draws of any element by itself,
 // forward and backward alike, and no dropout mask is ever stored.
-//   key      the seed, update and micro-batch, mixed by the caller into two 32-bit integers
+//   key      the seed, update and micro-batch, mixed by the caller into two 32-bit integers in the device's memory,
+//            where a CUDA graph finds those of the next update; null where nothing is dropped
 //   counter  column / 8, row (64 bits), site: which dropout of the model this is
 // Each call gives eight draws of 16 bits, for eight adjacent columns; a value is kept if its draw >= threshold.
 
@@ -22,8 +23,9 @@ __device__ inline void philox(unsigned int c[4], unsigned int key0, unsigned int
 }
 
 struct Dropout {
-    long long key0, key1, site, threshold;  // threshold = round(65536 * p_drop); 0 keeps everything
-    double factor;                          // 1 / (1 - p_drop)
+    const unsigned int *key;
+    long long site, threshold;  // threshold = round(65536 * p_drop); 0 keeps everything
+    double factor;              // 1 / (1 - p_drop)
 };
 
 // values[i] = values[i] * keep / (1 - p_drop) for columns column..column+7 of the row
@@ -31,7 +33,7 @@ __device__ inline void drop8(ACC *values, const Dropout &dropout, long long row,
     if (dropout.threshold == 0) return;
     unsigned int c[4] = {(unsigned int)(column / 8), (unsigned int)row, (unsigned int)((unsigned long long)row >> 32),
                          (unsigned int)dropout.site};
-    philox(c, (unsigned int)dropout.key0, (unsigned int)dropout.key1);
+    philox(c, dropout.key[0], dropout.key[1]);
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
         unsigned int draw = (c[i / 2] >> (16 * (i % 2))) & 0xffffu;
@@ -39,20 +41,8 @@ __device__ inline void drop8(ACC *values, const Dropout &dropout, long long row,
     }
 }
 
-// The same for a single value.
-__device__ inline ACC drop1(ACC value, const Dropout &dropout, long long row, long long column) {
-    if (dropout.threshold == 0) return value;
-    unsigned int c[4] = {(unsigned int)(column / 8), (unsigned int)row, (unsigned int)((unsigned long long)row >> 32),
-                         (unsigned int)dropout.site};
-    philox(c, (unsigned int)dropout.key0, (unsigned int)dropout.key1);
-    int i = (int)(column % 8);
-    unsigned int bits = i < 4 ? (i < 2 ? c[0] : c[1]) : (i < 6 ? c[2] : c[3]);
-    unsigned int draw = (bits >> (16 * (i % 2))) & 0xffffu;
-    return draw >= dropout.threshold ? value * (ACC)dropout.factor : (ACC)0;
-}
-
-// How a kernel takes a Dropout: five arguments, put together by DROPOUT.
+// How a kernel takes a Dropout: four arguments, put together by DROPOUT.
 #define DROPOUT_ARGUMENTS \
-    long long key0, long long key1, long long site, long long threshold, double factor
+    const unsigned int *dropout_key, long long site, long long threshold, double factor
 #define DROPOUT \
-    Dropout { key0, key1, site, threshold, factor }
+    Dropout { dropout_key, site, threshold, factor }

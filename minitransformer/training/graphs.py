@@ -1,0 +1,99 @@
+"""`loss_and_backward` on a GPU, launched as a whole: for small models the host needs longer than the device."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from minitransformer.autograd import GradientSink, Tensor
+from minitransformer.autograd.anomaly import is_detecting
+from minitransformer.errors import BackendError, ConfigError, quoted
+from minitransformer.kernels.cupy.graph import GraphMemory
+from minitransformer.kernels.cupy.masks import mixed_key
+from minitransformer.kernels.precision import has_plain_rules
+from minitransformer.kernels.profile import current as current_profile
+from minitransformer.models import Model
+from minitransformer.nn import DropoutMasks, Gradients
+from minitransformer.text import Batch
+from minitransformer.training.step import loss_and_backward
+
+
+class GraphedLoss:
+    """`loss_and_backward` of a model on a GPU, captured as a CUDA graph for each shape of a micro-batch.
+
+    A shape runs kernel by kernel the first time, is captured the second time, and replayed from then on: the same
+    kernels on the same values, the same bits. What cannot be captured runs kernel by kernel: an update that is profiled
+    or searched for NaN, and gradients that are sent to other ranks while backward still runs.
+
+    Raises:
+        ConfigError: the model is on the CPU, or has rules without a CUDA kernel.
+        BackendError (when called): a shape cannot be captured.
+    """
+
+    def __init__(self, model: Model):
+        for wrong, where in (
+            (model.xp is np, "on the CPU"),
+            (model.kernel_mode == "simple", 'with execution.kernels = "simple"'),
+            (has_plain_rules(model.config), "with recurrent layers, convolutions or restricted attention"),
+        ):
+            if wrong:
+                raise ConfigError(f"execution.cuda_graphs must be false {where}, got true; change one of the two")
+        self._model, self._memory = model, GraphMemory(model.xp.cuda)
+        self._graphs: dict[tuple, CapturedLoss | None] = {}  # None: the shape was seen once
+
+    def __call__(
+        self, batch: Batch, dropout: DropoutMasks, grad_loss: float, into: GradientSink | None = None
+    ) -> tuple[Tensor, Tensor]:
+        if not isinstance(into, Gradients) or current_profile.get() is not None or is_detecting():
+            return loss_and_backward(self._model, batch, dropout, grad_loss, into)
+        key = (batch.src.shape, batch.tgt_in.shape, into, frozenset(into.written))
+        if key not in self._graphs:
+            self._graphs[key] = None
+            return self._memory.run(lambda: loss_and_backward(self._model, batch, dropout, grad_loss, into))
+        if self._graphs[key] is None:
+            self._graphs[key] = CapturedLoss(self._model, batch, into, self._memory)
+        return self._graphs[key].replay(batch, dropout, grad_loss)
+
+
+class CapturedLoss:
+    """The graph of one shape, and where it reads its inputs."""
+
+    def __init__(self, model: Model, batch: Batch, into: Gradients, memory: GraphMemory):
+        self._model, self._into, xp = model, into, model.xp
+        self._names = ("src", "tgt_in", "tgt_out") if model.reads_source else ("tgt_in", "tgt_out")
+        ids = [getattr(batch, name) for name in self._names]
+        *starts, end = np.cumsum([0, *(each.size for each in ids)]).tolist()
+        self._integers = xp.empty(end + 2, np.int32)  # all ids, then the key of dropout
+        self._grad_loss = xp.empty((), model.parameters.data.dtype)
+        views = (
+            self._integers[start:][: each.size].reshape(each.shape) for start, each in zip(starts, ids, strict=True)
+        )
+        there = replace(batch, **dict(zip(self._names, views, strict=True)))
+        dropout = DropoutMasks.of_key(self._integers[end:].view(np.uint32))
+        before = set(into.written)
+        try:
+            self._graph, self._results = memory.captured(
+                lambda: loss_and_backward(model, there, dropout, self._grad_loss, into)
+            )
+            self._written = set(into.written)
+        except Exception as error:
+            reason = quoted(" ".join(str(error).split()), 100)
+            raise BackendError(
+                f"execution.cuda_graphs: must be false for this model, got {reason} in a capture"
+            ) from error
+        finally:
+            into.written = before  # nothing has been computed yet
+
+    def replay(self, batch: Batch, dropout: DropoutMasks, grad_loss: float) -> tuple[Tensor, Tensor]:
+        """`loss_and_backward` of another micro-batch of this shape."""
+        integers = []
+        for name in self._names:
+            ids = getattr(batch, name)
+            self._model.check_ids(ids, name)
+            integers.append(ids.ravel())
+        integers.append(mixed_key(dropout.key).view(np.int32))
+        self._integers[...] = self._model.xp.asarray(np.concatenate(integers))
+        self._grad_loss.fill(grad_loss)
+        self._graph.launch()
+        self._into.written = set(self._written)
+        loss, nll = self._results
+        return Tensor(loss.data.copy()), Tensor(nll.data.copy())  # the next graph may overwrite them
