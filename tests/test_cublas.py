@@ -9,7 +9,7 @@ from cuda_on_cpu import kernels
 
 from minitransformer.errors import BackendError
 from minitransformer.kernels.cupy.cublas import GEMM, GEMM_STRIDED_BATCHED, Cublas
-from minitransformer.kernels.cupy.libraries import workspace_bytes
+from minitransformer.kernels.cupy.libraries import workspace
 
 pytestmark = pytest.mark.cuda  # needs packages of the dev extra
 SOURCE = Path(__file__).parent / "cuda_on_cpu" / "cublas.cpp"
@@ -37,7 +37,7 @@ def test_each_stream_of_each_gpu_has_a_handle_with_working_memory_of_its_own(fun
     stream, gpu = 0x7F0000001000, 1
     first = cublas.handle(gpu, 90, stream, np)
     assert functions.last_call()[:3] == [first, stream, first]
-    assert functions.last_call()[4] == workspace_bytes(90) == 32 << 20
+    assert functions.last_call()[3:5] == [workspace(gpu, 90, stream, np).ctypes.data, 32 << 20]
     assert cublas.handle(gpu, 90, stream, np) == first > 2**32
     assert len({first, cublas.handle(gpu, 90, 0, np), cublas.handle(0, 80, stream, np)}) == 3
 

@@ -13,6 +13,7 @@ from minitransformer.kernels import CountedMask
 from minitransformer.kernels.cupy import gemm_lt
 from minitransformer.kernels.cupy.gemm import matmul
 from minitransformer.kernels.cupy.gemm_lt import Library, biased_product
+from minitransformer.kernels.cupy.libraries import workspace
 
 pytestmark = pytest.mark.cuda  # needs packages of the dev extra
 NOT_SUPPORTED, INTERNAL_ERROR = 15, 14
@@ -58,7 +59,7 @@ def test_products_run_on_the_current_stream_with_the_workspace_of_the_card(seen,
         monkeypatch.setattr(gemm_lt, "current_device", lambda capability=capability: (0, capability, 1000 + capability))
         product(rng)
         assert seen["last_stream"].value == 1000 + capability
-        assert gemm_lt.library().workspaces[0, 1000 + capability].nbytes == mebibytes << 20
+        assert workspace(0, capability, 1000 + capability, gemm_lt.get_array_module()).nbytes == mebibytes << 20
 
 
 def test_tf32_is_for_float32_factors_alone(seen, rng):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from cuda_on_cpu.device_arrays import cupy_stand_in
-from cuda_on_cpu.streams import Stream
+from cuda_on_cpu.streams import MemoryPool, Stream
 from small_models import losses, random_batch, small_model
 from tiny_run import assert_same_state, tiny_trainer
 
@@ -65,12 +65,12 @@ def test_a_shape_that_comes_again_is_launched_as_one_graph(cupy, rng):
     assert max(replayed) < 10  # Adam and the norm of the gradient
 
 
-def test_a_longer_sentence_later_leaves_earlier_graphs_as_they_are(cupy, rng):
-    """Its table of sinusoids takes the place of the one that the first graph reads."""
-    shapes = [((5,), (3,))] * 2 + [((130,), (3,))] + [((5,), (3,))]
-    batches, found = [[random_batch(rng, *shape)] for shape in shapes], []
+def test_what_an_update_leaves_for_later_ones_is_not_overwritten_by_graphs(cupy, rng):
+    """A longer sentence makes a longer table of sinusoids: graphs before and after it read the right one."""
+    short, long = ((9, 4), (70, 60)), ((130,), (3,))
+    batches, found = [[random_batch(rng, *shape)] for shape in (short, short, long, short, long, long, short)], []
     for graphs in (False, True):
-        model = small_model(np.random.default_rng(8), cupy, **SMALL)
+        model = small_model(np.random.default_rng(8), cupy, **SMALL, **DROP)
         found.append(losses(updates(model, batches, GraphedLoss(model) if graphs else None)))
     assert found[0] == found[1]
 
@@ -133,11 +133,36 @@ def test_a_capture_that_fails_says_so_and_leaves_no_trace(cupy, rng, monkeypatch
         patch.setattr(Stream, "end_capture", refused)
         graphed_loss(batch, DropoutMasks(1), 0.1, into)
     assert str(caught.value) == (
-        "execution.cuda_graphs: must be false for this model, got 'cudaErrorStreamCaptureInvalidated: operation "
-        "failed' in a capture"
+        "CUDA graph capture failed: 'cudaErrorStreamCaptureInvalidated: operation failed'; set execution.cuda_graphs "
+        "to false"
     )
     model.loss(batch, DropoutMasks(1))[0].backward(0.1, into)
     assert into.vector.get().tobytes() == gradient.tobytes()
+
+
+def test_memory_of_graphs_is_taken_from_what_others_do_not_use(cupy, rng, monkeypatch):
+    """If the driver has none, the default pool gives back what is free; then it is out of memory, no other error."""
+    model, batch = small_model(rng, cupy, **SMALL), random_batch(rng)
+    graphed_loss, into, given_back = GraphedLoss(model), model.parameters.gradient_buffers(1)[0], []
+    monkeypatch.setattr(MemoryPool, "free_all_blocks", lambda pool: given_back.append(pool))
+    refusals = [RuntimeError("cudaErrorMemoryAllocation"), None]
+
+    def memory(size):
+        if refusals and (error := refusals.pop(0)):
+            raise error
+
+    monkeypatch.setattr(cupy.cuda, "Memory", memory)
+    for _ in range(2):
+        into.zero()
+        graphed_loss(batch, DropoutMasks(1), 0.1, into)
+    assert given_back == [MemoryPool.current] * 2  # before the capture, and when the driver had no more
+    refusals += [RuntimeError("cudaErrorMemoryAllocation")] * 2
+    other = random_batch(rng, (40,), (30,))
+    into.zero()
+    graphed_loss(other, DropoutMasks(1), 0.1, into)
+    into.zero()
+    with pytest.raises(MemoryError):
+        graphed_loss(other, DropoutMasks(1), 0.1, into)
 
 
 def test_what_waits_for_the_device_cannot_be_captured(cupy, rng, monkeypatch):
@@ -153,7 +178,7 @@ def test_what_waits_for_the_device_cannot_be_captured(cupy, rng, monkeypatch):
     into.zero()
     graphed_loss(batch, DropoutMasks(1), 0.1, into)
     into.zero()
-    with pytest.raises(BackendError, match="got 'reading a value in a capture' in a capture"):
+    with pytest.raises(BackendError, match="^CUDA graph capture failed: 'reading a value in a capture'; set"):
         graphed_loss(batch, DropoutMasks(1), 0.1, into)
     assert Stream.current.captured is None
 

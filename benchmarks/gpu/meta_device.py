@@ -250,6 +250,7 @@ def _cupy() -> ModuleType:
         arange=lambda n, dtype=np.int64: _new("arange", [], (n,), dtype),
         searchsorted=lambda x, wanted, side="left": _new("searchsorted", [wanted], wanted.shape, np.int64),
         tri=lambda n, dtype=float: _new("tri", [], (n, n), dtype),
+        get_default_memory_pool=lambda: SimpleNamespace(free_all_blocks=lambda: None),
         stack=_stack,
         lib=SimpleNamespace(stride_tricks=SimpleNamespace(as_strided=partial(as_strided, subok=True))),
         cuda=SimpleNamespace(
@@ -257,7 +258,7 @@ def _cupy() -> ModuleType:
             Device=lambda: SimpleNamespace(id=0, compute_capability=str(CAPABILITY), mem_info=(MEMORY, MEMORY)),
             Stream=_Stream,
             get_current_stream=_Stream,
-            MemoryPool=lambda: SimpleNamespace(malloc=None),
+            MemoryPool=lambda allocator: SimpleNamespace(malloc=None, set_limit=lambda size: None),
             using_allocator=lambda malloc: nullcontext(),
         ),
     )

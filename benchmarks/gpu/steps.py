@@ -117,8 +117,12 @@ def _graphed(size: Size, precision: str, device: Device, entry: dict) -> dict[st
         return {}
     try:
         _, update = our_update(size, precision, device, graphs=True)
-        for _ in range(3):  # kernel by kernel, captured, replayed
+        update()  # kernel by kernel
+        free = [_free_bytes(device)]
+        for _ in range(2):  # captured, replayed
             update()
+        free.append(_free_bytes(device))
+        entry["CUDA graph bytes"] = free[0] - free[1]
         return {"ours, CUDA graphs": update}
     except Exception as error:
         entry["CUDA graphs failed"] = reason(error)
@@ -191,6 +195,12 @@ def once(work: Callable[[], object], device: Device) -> float:
     work()
     device.wait()
     return time.perf_counter() - began
+
+
+def _free_bytes(device: Device) -> int:
+    device.wait()
+    device.xp.get_default_memory_pool().free_all_blocks()
+    return device.xp.cuda.Device().mem_info[0]
 
 
 def _free(device: Device) -> None:

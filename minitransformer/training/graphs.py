@@ -1,4 +1,4 @@
-"""`loss_and_backward` on a GPU, launched as a whole: for small models the host needs longer than the device."""
+"""`loss_and_backward` captured as CUDA graphs and replayed, which frees the host from launching kernel by kernel."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ import numpy as np
 from minitransformer.autograd import GradientSink, Tensor
 from minitransformer.autograd.anomaly import is_detecting
 from minitransformer.errors import BackendError, ConfigError, quoted
-from minitransformer.kernels.cupy.graph import GraphMemory
+from minitransformer.kernels.cupy.graph import GraphPool
 from minitransformer.kernels.cupy.masks import mixed_key
 from minitransformer.kernels.precision import has_plain_rules
 from minitransformer.kernels.profile import current as current_profile
@@ -37,7 +37,7 @@ class GraphedLoss:
         ):
             if wrong:
                 raise ConfigError(f"execution.cuda_graphs must be false {where}, got true; change one of the two")
-        self._model, self._memory = model, GraphMemory(model.xp.cuda)
+        self._model, self._pool = model, GraphPool(model.xp)
         self._graphs: dict[tuple, CapturedLoss | None] = {}  # None: the shape was seen once
 
     def __call__(
@@ -47,51 +47,52 @@ class GraphedLoss:
             return loss_and_backward(self._model, batch, dropout, grad_loss, into)
         key = (batch.src.shape, batch.tgt_in.shape, into, frozenset(into.written))
         if key not in self._graphs:
+            results = self._pool.warm_up(lambda: loss_and_backward(self._model, batch, dropout, grad_loss, into))
             self._graphs[key] = None
-            return self._memory.run(lambda: loss_and_backward(self._model, batch, dropout, grad_loss, into))
+            return results
         if self._graphs[key] is None:
-            self._graphs[key] = CapturedLoss(self._model, batch, into, self._memory)
+            self._graphs[key] = CapturedLoss(self._model, batch, into, self._pool)
         return self._graphs[key].replay(batch, dropout, grad_loss)
 
 
 class CapturedLoss:
-    """The graph of one shape, and where it reads its inputs."""
+    """The graph of one shape, and its static inputs: the ids and the key of dropout, and the gradient of the loss."""
 
-    def __init__(self, model: Model, batch: Batch, into: Gradients, memory: GraphMemory):
+    def __init__(self, model: Model, batch: Batch, into: Gradients, pool: GraphPool):
         self._model, self._into, xp = model, into, model.xp
         self._names = ("src", "tgt_in", "tgt_out") if model.reads_source else ("tgt_in", "tgt_out")
         ids = [getattr(batch, name) for name in self._names]
         *starts, end = np.cumsum([0, *(each.size for each in ids)]).tolist()
-        self._integers = xp.empty(end + 2, np.int32)  # all ids, then the key of dropout
+        self._ids_and_key = xp.empty(end + 2, np.int32)
         self._grad_loss = xp.empty((), model.parameters.data.dtype)
         views = (
-            self._integers[start:][: each.size].reshape(each.shape) for start, each in zip(starts, ids, strict=True)
+            self._ids_and_key[start:][: each.size].reshape(each.shape) for start, each in zip(starts, ids, strict=True)
         )
-        there = replace(batch, **dict(zip(self._names, views, strict=True)))
-        dropout = DropoutMasks.of_key(self._integers[end:].view(np.uint32))
-        before = set(into.written)
+        static_batch = replace(batch, **dict(zip(self._names, views, strict=True)))
+        dropout = DropoutMasks.of_key(self._ids_and_key[end:].view(np.uint32))
+        written_before = set(into.written)
         try:
-            self._graph, self._results = memory.captured(
-                lambda: loss_and_backward(model, there, dropout, self._grad_loss, into)
+            self._graph, self._results = pool.capture(
+                lambda: loss_and_backward(model, static_batch, dropout, self._grad_loss, into)
             )
             self._written = set(into.written)
+        except MemoryError:
+            raise
         except Exception as error:
             reason = quoted(" ".join(str(error).split()), 100)
-            raise BackendError(
-                f"execution.cuda_graphs: must be false for this model, got {reason} in a capture"
-            ) from error
+            raise BackendError(f"CUDA graph capture failed: {reason}; set execution.cuda_graphs to false") from error
         finally:
-            into.written = before  # nothing has been computed yet
+            into.written = written_before  # nothing has been computed yet
 
     def replay(self, batch: Batch, dropout: DropoutMasks, grad_loss: float) -> tuple[Tensor, Tensor]:
         """`loss_and_backward` of another micro-batch of this shape."""
-        integers = []
+        ids_and_key = []
         for name in self._names:
             ids = getattr(batch, name)
             self._model.check_ids(ids, name)
-            integers.append(ids.ravel())
-        integers.append(mixed_key(dropout.key).view(np.int32))
-        self._integers[...] = self._model.xp.asarray(np.concatenate(integers))
+            ids_and_key.append(ids.ravel())
+        ids_and_key.append(mixed_key(dropout.key).view(np.int32))
+        self._ids_and_key[...] = self._model.xp.asarray(np.concatenate(ids_and_key))
         self._grad_loss.fill(grad_loss)
         self._graph.launch()
         self._into.written = set(self._written)

@@ -148,7 +148,7 @@ def cupy_stand_in(monkeypatch) -> ModuleType:
     """The module ``cupy`` for this test, as far as training uses it."""
     if kernels.COMPILER is None:
         pytest.skip("g++ is not installed: the kernels cannot be compiled for this machine")
-    cupy = ModuleType("cupy")
+    cupy, default_pool = ModuleType("cupy"), MemoryPool()
     for name in ("add", "divide", "equal", "exp", "logical_and", "maximum", "minimum", "multiply", "sqrt", "subtract"):
         setattr(cupy, name, getattr(np, name))
     vars(cupy).update(
@@ -161,6 +161,7 @@ def cupy_stand_in(monkeypatch) -> ModuleType:
         asarray=asarray,
         array=asarray,
         ascontiguousarray=ascontiguousarray,
+        get_default_memory_pool=lambda: default_pool,
         tri=lambda n, dtype=float: _computed(partial(np.tri, n, dtype=dtype), (n, n), dtype),
         lib=SimpleNamespace(stride_tricks=SimpleNamespace(as_strided=partial(as_strided, subok=True))),
         cuda=SimpleNamespace(
@@ -168,7 +169,10 @@ def cupy_stand_in(monkeypatch) -> ModuleType:
             MemoryPool=MemoryPool,
             using_allocator=using_allocator,
             get_current_stream=lambda: Stream.current,
-            runtime=SimpleNamespace(deviceSynchronize=lambda: None),
+            runtime=SimpleNamespace(deviceSynchronize=lambda: None, CUDARuntimeError=RuntimeError),
+            memory=SimpleNamespace(OutOfMemoryError=MemoryError),
+            Memory=lambda size: None,
+            MemoryPointer=lambda memory, offset: None,
             Device=lambda: SimpleNamespace(mem_info=(1 << 34, 1 << 34)),
         ),
     )
@@ -176,7 +180,7 @@ def cupy_stand_in(monkeypatch) -> ModuleType:
         **{name: _deferred(getattr(products, name)) for name in ("gemmEx", "gemmStridedBatchedEx")}
     )
     monkeypatch.setattr(Stream, "current", Stream(), raising=False)
-    monkeypatch.setattr(MemoryPool, "current", MemoryPool(), raising=False)
+    monkeypatch.setattr(MemoryPool, "current", default_pool, raising=False)
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     monkeypatch.setattr(launch, "compiled", _compiled)
     monkeypatch.setattr(gemm, "cublas_library", lambda: library)

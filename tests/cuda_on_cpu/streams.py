@@ -4,7 +4,6 @@ Memory goes back to its pool when the last array in it is gone, and is given out
 """
 
 import weakref
-from collections import defaultdict
 from collections.abc import Callable
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -16,29 +15,47 @@ _allocated: list[np.ndarray] = []  # for ever, so that an address never becomes 
 
 
 class MemoryPool:
-    """Blocks by size; the block that was given back last is given out first."""
+    """Gives out the smallest free block that is large enough, cut to size.
+
+    allocator: asked for memory that is new to the pool, as by CuPy's pools
+    """
 
     current: "MemoryPool"
 
-    def __init__(self):
-        self._free: dict[int, list[np.ndarray]] = defaultdict(list)
+    def __init__(self, allocator: Callable[[int], object] = lambda size: None):
+        self._allocator = allocator
+        self._free: list[np.ndarray] = []
 
     def malloc(self) -> None: ...
 
+    def set_limit(self, size: int) -> None: ...
+
+    def total_bytes(self) -> int:
+        return sum(block.nbytes for block in self._free)
+
+    def free_all_blocks(self) -> None: ...
+
     def block(self, size: int) -> np.ndarray:
-        if not self._free[size]:
-            memory = np.empty(size + ALIGNMENT, np.uint8)
-            _allocated.append(memory)
-            start = -memory.ctypes.data % ALIGNMENT
-            self._free[size].append(memory[start : start + size])
-        block = self._free[size].pop()
-        owner = block.view(Owner)
-        weakref.finalize(owner, self._give_back, block)
+        size = -(-size // ALIGNMENT) * ALIGNMENT
+        found = min((i for i, free in enumerate(self._free) if free.nbytes >= size), default=-1, key=self._bytes_of)
+        block = self._new(size) if found < 0 else self._free.pop(found)
+        self._free.append(block[size:])
+        owner = block[:size].view(Owner)
+        weakref.finalize(owner, self._give_back, block[:size])
         return owner
+
+    def _bytes_of(self, i: int) -> int:
+        return self._free[i].nbytes
+
+    def _new(self, size: int) -> np.ndarray:
+        self._allocator(size)
+        memory = np.empty(size + ALIGNMENT, np.uint8)
+        _allocated.append(memory)
+        return memory[-memory.ctypes.data % ALIGNMENT :][:size]
 
     def _give_back(self, block: np.ndarray) -> None:
         block.fill(255)  # whoever reads it from now on has made a mistake
-        self._free[block.nbytes].append(block)
+        self._free.append(block)
 
 
 class Owner(np.ndarray):

@@ -4,12 +4,13 @@ import ctypes
 from ctypes import byref, c_int, c_longlong, c_size_t, c_void_p
 from functools import cache
 from threading import Lock
+from types import ModuleType
 from typing import Any
 
 from minitransformer.backend import Array
 from minitransformer.errors import BackendError
 from minitransformer.kernels.cupy.launch import address
-from minitransformer.kernels.cupy.libraries import cuda_library, current_device, workspace_bytes
+from minitransformer.kernels.cupy.libraries import cuda_library, current_device, workspace
 
 _START = [c_void_p, *[c_int] * 5, c_void_p]  # handle, transa, transb, m, n, k, alpha
 _MATRIX, _STEP = [c_void_p, c_int, c_int], [c_longlong]  # address, type, leading dimension; from matrix to matrix
@@ -33,7 +34,7 @@ class Cublas:
         functions.cublasGetStatusString.restype = ctypes.c_char_p
         functions.cublasGemmEx.argtypes = GEMM
         functions.cublasGemmStridedBatchedEx.argtypes = GEMM_STRIDED_BATCHED
-        self._handles: dict[tuple[int, int], tuple[int, Array]] = {}
+        self._handles: dict[tuple[int, int], int] = {}
         self._lock = Lock()
 
     def gemmEx(self, *arguments: Any) -> None:  # noqa: N802 - cuBLAS's name
@@ -42,21 +43,21 @@ class Cublas:
     def gemmStridedBatchedEx(self, *arguments: Any) -> None:  # noqa: N802 - cuBLAS's name
         self._check("GemmStridedBatchedEx", self._functions.cublasGemmStridedBatchedEx(*arguments))
 
-    def handle(self, gpu: int, capability: int, stream: int, xp: Any) -> int:
+    def handle(self, gpu: int, capability: int, stream: int, xp: ModuleType) -> int:
         """The handle of the stream, made when it is first asked for."""
-        found = self._handles.get((gpu, stream))
-        if found is None:
+        if (gpu, stream) not in self._handles:
             with self._lock:
-                found = self._handles.setdefault((gpu, stream), self._new_handle(capability, stream, xp))
-        return found[0]
+                if (gpu, stream) not in self._handles:
+                    self._handles[gpu, stream] = self._new_handle(stream, workspace(gpu, capability, stream, xp))
+        return self._handles[gpu, stream]
 
-    def _new_handle(self, capability: int, stream: int, xp: Any) -> tuple[int, Array]:
-        handle, workspace = c_void_p(), xp.empty(workspace_bytes(capability), "uint8")
+    def _new_handle(self, stream: int, memory: Array) -> int:
+        handle, start, size = c_void_p(), c_void_p(address(memory)), c_size_t(memory.nbytes)
         self._check("Create", self._functions.cublasCreate_v2(byref(handle)))
         self._check("SetStream", self._functions.cublasSetStream_v2(handle, c_void_p(stream)))
-        size = c_size_t(workspace.nbytes)  # set after the stream, which takes cuBLAS's own memory again
-        self._check("SetWorkspace", self._functions.cublasSetWorkspace_v2(handle, c_void_p(address(workspace)), size))
-        return handle.value, workspace
+        # Set after the stream, which takes cuBLAS's own memory again.
+        self._check("SetWorkspace", self._functions.cublasSetWorkspace_v2(handle, start, size))
+        return handle.value
 
     def _check(self, name: str, status: int) -> None:
         if status:

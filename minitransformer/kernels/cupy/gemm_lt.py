@@ -17,7 +17,7 @@ from minitransformer.errors import BackendError
 from minitransformer.kernels.cupy.cast import cast_parameter
 from minitransformer.kernels.cupy.gemm import COMPUTE_FLOAT32, COMPUTE_TF32, DATA_TYPES, sizes_of
 from minitransformer.kernels.cupy.launch import Counter, address, name_of
-from minitransformer.kernels.cupy.libraries import cuda_library, current_device, workspace_bytes
+from minitransformer.kernels.cupy.libraries import cuda_library, current_device, workspace
 
 DESC_EPILOGUE, DESC_BIAS_POINTER, DESC_BIAS_DATA_TYPE = 7, 8, 26  # cublasLtMatmulDescAttributes_t
 EPILOGUE_BIAS, EPILOGUE_RELU_BIAS = 4, 6  # cublasLtEpilogue_t
@@ -69,8 +69,7 @@ class Plan:
 
 
 class Library:
-    """libcublasLt, with what this process keeps for it: a handle for each GPU, a plan for each kind of product, and
-    working memory for each stream."""
+    """libcublasLt, with what this process keeps for it: a handle for each GPU and a plan for each kind of product."""
 
     def __init__(self, functions: Any):
         self._functions = functions
@@ -78,7 +77,6 @@ class Library:
         functions.cublasLtGetVersion.restype = c_size_t
         self._handles: dict[int, c_void_p] = {}
         self._plans: dict[Product, Plan | None] = {}  # some hundred bytes for each length of a batch
-        self.workspaces: dict[tuple[int, int], Array] = {}
         self._lock = Lock()
 
     @property
@@ -91,18 +89,18 @@ class Library:
         pointers = [address(each) for each in (b, a, out, out, bias)]
         alignments = tuple(min(MAX_ALIGNMENT, pointer & -pointer) for pointer in pointers)
         product = Product(gpu, name_of(a.dtype), (*out.shape[::-1], a.shape[1]), relu, tf32, alignments)
+        memory = workspace(gpu, capability, stream, get_array_module(out))
         with self._lock:  # the descriptor must hold this bias until the product is launched
             if product not in self._plans:
-                self._plans[product] = self._planned(product, workspace_bytes(capability), pointers[-1])
+                self._plans[product] = self._planned(product, memory.nbytes, pointers[-1])
             plan = self._plans[product]
             if plan is None:
                 return False
-            workspace = self._workspace(gpu, stream, capability, out)
             self._set("MatmulDesc", plan.descriptor, DESC_BIAS_POINTER, c_void_p(pointers[-1]))
             pa, pb, pc, pd, _ = map(c_void_p, pointers)
             status = self._functions.cublasLtMatmul(
                 self._handle(gpu), plan.descriptor, byref(ONE), pa, plan.a, pb, plan.b, byref(ZERO), pc, plan.d, pd,
-                plan.d, byref(plan.chosen.algorithm), c_void_p(address(workspace)), c_size_t(workspace.nbytes),
+                plan.d, byref(plan.chosen.algorithm), c_void_p(address(memory)), c_size_t(memory.nbytes),
                 c_void_p(stream),
             )  # fmt: skip
             if status == NOT_SUPPORTED:
@@ -161,13 +159,6 @@ class Library:
         if gpu not in self._handles:
             self._handles[gpu] = self._made("")
         return self._handles[gpu]
-
-    def _workspace(self, gpu: int, stream: int, capability: int, like: Array) -> Array:
-        """Products of one stream run one after another, so they may share it."""
-        if (gpu, stream) not in self.workspaces:
-            size = workspace_bytes(capability)
-            self.workspaces[gpu, stream] = get_array_module(like).empty(size, "uint8")
-        return self.workspaces[gpu, stream]
 
     def _call(self, name: str, *arguments: Any) -> None:
         self._check(name, getattr(self._functions, f"cublasLt{name}")(*arguments))

@@ -1,7 +1,10 @@
 """CUDA's libraries that are called through ctypes, and the GPU and stream that their calls are for."""
 
 import ctypes
+from functools import cache
+from types import ModuleType
 
+from minitransformer.backend import Array
 from minitransformer.errors import BackendError
 
 
@@ -28,6 +31,8 @@ def current_device() -> tuple[int, int, int]:
     return device.id, int(device.compute_capability), cupy.cuda.get_current_stream().ptr
 
 
-def workspace_bytes(capability: int) -> int:
-    """What cuBLAS's manual recommends (cublasSetWorkspace): 32 MiB from Hopper on, else 4."""
-    return (32 if capability >= 90 else 4) << 20
+@cache
+def workspace(gpu: int, capability: int, stream: int, xp: ModuleType) -> Array:
+    """Working memory for the products of a stream, which run one after another, and so may share it: as much as
+    cuBLAS's manual recommends (cublasSetWorkspace), 32 MiB from Hopper on, else 4."""
+    return xp.empty((32 if capability >= 90 else 4) << 20, "uint8")

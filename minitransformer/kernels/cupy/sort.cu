@@ -27,10 +27,11 @@ extern "C" __global__ void count_digits(const long long *numbers, const long lon
     counts[(long long)blockIdx.x * DIGITS + threadIdx.x] = count;
 }
 
-// counts[tile, digit] = how many numbers come before these: those of lower digits, and of this digit in earlier tiles
+// counts[tile, digit] = how many numbers have the digit in earlier tiles; in a last row, how many have lower digits
 extern "C" __global__ void sum_counts(long long *counts, long long tiles) {
     __shared__ long long totals[DIGITS];
-    long long total = 0, before = 0;
+    long long total = 0, lower = 0;
+#pragma unroll 8
     for (long long tile = 0; tile < tiles; ++tile) {
         long long count = counts[tile * DIGITS + threadIdx.x];
         counts[tile * DIGITS + threadIdx.x] = total;
@@ -38,8 +39,8 @@ extern "C" __global__ void sum_counts(long long *counts, long long tiles) {
     }
     totals[threadIdx.x] = total;
     __syncthreads();
-    for (int digit = 0; digit < threadIdx.x; ++digit) before += totals[digit];
-    for (long long tile = 0; tile < tiles; ++tile) counts[tile * DIGITS + threadIdx.x] += before;
+    for (int digit = 0; digit < threadIdx.x; ++digit) lower += totals[digit];
+    counts[tiles * DIGITS + threadIdx.x] = lower;
 }
 
 // sorted[place] = index of the number that belongs there
@@ -47,7 +48,8 @@ extern "C" __global__ void place_numbers(const long long *numbers, const long lo
                                          long long *sorted, long long n, long long shift) {
     __shared__ unsigned char digits[TILE];
     int size = read_digits(digits, numbers, order, n, shift);
-    long long first = (long long)blockIdx.x * TILE, place = counts[(long long)blockIdx.x * DIGITS + threadIdx.x];
+    long long first = (long long)blockIdx.x * TILE;
+    long long place = counts[(long long)blockIdx.x * DIGITS + threadIdx.x] + counts[gridDim.x * DIGITS + threadIdx.x];
     for (int i = 0; i < size; ++i)
         if (digits[i] == threadIdx.x) sorted[place++] = index_of(order, first + i);
 }

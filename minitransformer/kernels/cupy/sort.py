@@ -15,7 +15,7 @@ def argsort(numbers: Array, bound: int) -> Array:
     """
     empty, n = get_array_module(numbers).empty, len(numbers)
     tiles = blocks_for(n, TILE)
-    counts, order = empty((tiles, DIGITS), np.int64), None
+    counts, order = empty((tiles + 1, DIGITS), np.int64), None
     for shift in range(0, max(1, (bound - 1).bit_length()), 8):
         ordered = empty(n, np.int64)
         for kernel, blocks, arguments in (
