@@ -1,169 +1,168 @@
-"""A rehearsal of WMT 2014 en-de: the commands of examples/wmt14/README.md from text to BLEU, on a corpus of that size.
+"""A rehearsal of WMT 2014: every command of examples/wmt14/README.md, from text to BLEU, on corpora of that size.
 
-    python -m benchmarks.wmt_scale [--quick]
+    python -m benchmarks.wmt_scale [--short | --quick] [--folder FOLDER]
 
-The corpus has 4.5 million pairs, 1.3 GB, words drawn from a Zipf law, more than two million distinct ones in the text
-and about a third of them seen once. The first command of each kind is read from the page, without downloads and
-ablation; to the training is added that it saves every second update, logs every one and ends after 20, and after ten it
-is killed. Memory is what a command and its children hold at the worst moment, each counted
-whole. The test sets are 100 lines of newstest where MINITRANSFORMER_DATA has them. --quick makes 4,000 pairs and a
-small model.
+The commands are read from the page and run in its order, as they stand there. Each download is replaced by synthetic
+files of the same names: 4.5 million pairs, words drawn from a Zipf law, more than two million distinct ones in the
+text and about a third of them seen once. The test sets are the first lines of newstest where MINITRANSFORMER_DATA has
+them. Since there is neither a GPU nor the time for whole trainings, these get `--set`s (`settings_of`); the first one
+is killed when half of its updates are saved, and resumed.
 
-Results go to benchmarks/results/wmt_scale.json and .md; --quick writes nothing.
+--short has less text, trains less and translates fewer lines; --quick has 4,000 pairs and small models. With --folder
+files and figures stay there, and the same call continues where it was interrupted.
+
+Results go to benchmarks/results/wmt_scale.json and .md, those of --short to wmt_scale_short; --quick writes nothing.
 """
 
 import argparse
-import itertools
+import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import asdict, dataclass
-from itertools import islice
+from itertools import cycle, islice, product
 from pathlib import Path
+from typing import TextIO
 
+from benchmarks.common.command_cost import Cost, cost_of
 from benchmarks.common.machine import machine_facts
+from benchmarks.common.page_commands import page_commands, short_name
 from benchmarks.common.real_text import CORPORA, padding_shares
-from benchmarks.common.synthetic_text import SYLLABLES, make_corpus
+from benchmarks.common.synthetic_text import make_corpus
 from benchmarks.common.tables import facts_list, markdown_head, markdown_row, save_results
+from minitransformer.config import Config
+from minitransformer.data import find
+from minitransformer.files import write_text
 from minitransformer.training import read_metrics
 
-PAIRS = 4_500_000
-VOCABULARY, QUICK_VOCABULARY = 2_400_000, 560
-"""Words that may be drawn; subwords with --quick, where the page has 37,000."""
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "examples/wmt14/README.md"
+FIRST_TRAINING = "minitransformer train examples/wmt14/en-de-base.toml"
 TOKENS = 25_000
-UPDATES, TEST_LINES = 20, 100
-SMALL = "model.d_model=32 model.d_ff=64 model.n_layers=1 data.src_tokens=400 data.tgt_tokens=400".split()
-README = Path(__file__).parents[1] / "examples/wmt14/README.md"
-PAGE = f"""\
-[examples/wmt14](../../examples/wmt14/README.md), the first of each kind, without downloads and ablation; the training
-saves every second update, has {UPDATES} updates and is killed after half of them.
-"""
+LANGUAGES = ("de", "fr")
+SHARES = (6, 3, 1, 1, 1)
+"""Of the lines, in each file of a training set: most, some and a few."""
+ABOUT = "about.txt"
 
 
 @dataclass(frozen=True)
-class Stage:
-    """What a stage took: seconds, bytes of memory at the worst moment, and bytes that it added to the disk."""
+class Size:
+    """Pairs of each corpus, words that may be drawn, updates of the first training, lines of the test sets.
 
-    name: str
-    seconds: float
-    peak_bytes: int
-    disk_bytes: int
-
-
-def measure(name: str, command: str, folder: Path, kill_when: Path | None = None) -> Stage:
-    """Run a command line in ``folder``, and watch the memory of it and all its children and what it adds to the disk.
-
-    kill_when: the file at whose sight the command and its children are killed
+    settings: of all trainings   rest: of all but the first training   vocab_size: instead of the page's, if not 0
     """
-    print(f"wmt_scale: {name}: {command}", file=sys.stderr)
-    began, peak, disk = time.perf_counter(), 0, _disk_bytes(folder)
-    program = f'minitransformer() {{ "{sys.executable}" -m minitransformer "$@"; }}; '
-    with open(folder / "log.txt", "a") as log:
-        process = subprocess.Popen(
-            ["bash", "-c", program + command], cwd=folder, stdout=log, stderr=log, start_new_session=True
-        )
-        while process.poll() is None:
-            peak = max(peak, sum(map(_resident_bytes, _family(process.pid))))
-            if kill_when is not None and kill_when.exists():
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-            time.sleep(0.05)
-    if process.returncode != (0 if kill_when is None else -signal.SIGKILL):
-        raise SystemExit(f"wmt_scale: {name} failed:\n{(folder / 'log.txt').read_text()}")
-    return Stage(name, time.perf_counter() - began, peak, _disk_bytes(folder) - disk)
+
+    pairs: int = 4_500_000
+    words: int = 2_400_000
+    updates: int = 20
+    lines: int = 100
+    settings: tuple[str, ...] = ()
+    rest: tuple[str, ...] = ("training.updates=5", "data.src_tokens=256", "data.tgt_tokens=256")
+    vocab_size: int = 0
 
 
-def _disk_bytes(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+FULL = Size()
+SHORT = Size(300_000, updates=5, lines=10, settings=FULL.rest)
+MODEL = ("model.d_model=32", "model.d_ff=64", "model.n_layers=1")
+QUICK = Size(4000, 20_000, 5, 20, (*MODEL, *FULL.rest), vocab_size=560)
 
 
-def _family(pid: int) -> list[int]:
-    try:
-        children = [int(child) for task in Path(f"/proc/{pid}/task").iterdir() for child in _words(task / "children")]
-    except OSError:
+def settings_of(command: str, size: Size) -> list[str]:
+    """What is added to a training: fewer updates, each logged and saved, and what a machine without a GPU needs."""
+    recipe = re.search(r"\btrain (\S+\.toml)", command)
+    if recipe is None:
         return []
-    return [pid, *(member for child in children for member in _family(child))]
+    settings = [f"training.updates={size.updates}", "training.log_every=1", "training.save_every=1", *size.settings]
+    if command != FIRST_TRAINING:
+        settings += size.rest
+    if Config.load(ROOT / recipe[1]).execution.precision != "float32":
+        settings.append("execution.precision=float32")  # half precision needs a GPU
+    if "launch" in command:  # to the page another way of the same training
+        settings.append("training.directory=runs/launch")
+    return [f"{key}={value}" for key, value in dict(each.split("=") for each in settings).items()]
 
 
-def _words(path: Path) -> list[str]:
-    return path.read_text().split()
+def as_run(command: str, size: Size) -> str:
+    """The command with what is added to it."""
+    if size.vocab_size:
+        command = re.sub(r"--vocab-size \d+", f"--vocab-size {size.vocab_size}", command)
+    return command + "".join(f" --set {each}" for each in settings_of(command, size))
 
 
-def _resident_bytes(pid: int) -> int:
-    try:
-        return int(_words(Path(f"/proc/{pid}/statm"))[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:  # it has just ended
-        return 0
-
-
-def readme_commands() -> list[str]:
-    """The commands of examples/wmt14/README.md, each in one line, with the variables of its block before it."""
-    text = README.read_text(encoding="utf-8").replace("\\\n", " ")
-    commands = []
-    for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL):
-        lines = [re.sub(r" +#.*", "", line) for line in block.splitlines()]
-        variables = "; ".join(line for line in lines if re.match(r"[A-Z]=", line)) or "D=data/wmt14-en-de"
-        commands += [f"{variables}; {re.sub(' +', ' ', line)}" for line in lines if line.startswith("minitransformer ")]
-    return commands
-
-
-def command_of(verb: str) -> str:
-    """The first command of the page that begins with ``minitransformer VERB``."""
-    return next(command for command in readme_commands() if f"; minitransformer {verb} " in command)
-
-
-def lay_out(folder: Path, newstest: Path | None) -> None:
-    """Put the corpus, the recipe and 100 lines of each test set where the page expects them.
-
-    newstest: a folder with the real sets; None: lines of the corpus stand for them
-    """
-    data, tests = folder / "data/wmt14-en-de", folder / "data/newstest"
-    data.mkdir(parents=True)
-    tests.mkdir()
-    (folder / "examples").symlink_to(README.parents[1])
-    for side in SYLLABLES:
-        for year in ("2013", "2014"):
-            name = f"newstest{year}.en-de.{side}"
-            source = newstest / name if newstest else folder / f"made.{side}"
-            with source.open(encoding="utf-8") as file:
-                (tests / name).write_text("".join(islice(file, TEST_LINES)), encoding="utf-8")
-        # Three files in the place of Europarl, Common Crawl and News Commentary: most, some and a few of the lines.
-        names = [data / f"{corpus}.{side}" for corpus in ("europarl-v7", "commoncrawl", "news-commentary-v9")]
-        shares = itertools.cycle([0] * 6 + [1] * 3 + [2])
+def make_training_text(into: Path, language: str, size: Size) -> None:
+    """The files that ``data get wmt14-en-LANGUAGE`` downloads, synthetic, and about.txt, which says what they are."""
+    names = [file.name for file in find(into.name).files]
+    about = make_corpus(into, size.pairs, size.words, language)
+    (into / ABOUT).write_text(f"en-{language}: {about}", encoding="utf-8")
+    for side in ("en", language):
+        made = into / f"made.{side}"
         with ExitStack() as stack:
-            made = stack.enter_context((folder / f"made.{side}").open(encoding="utf-8"))
-            files = [stack.enter_context(name.open("w", encoding="utf-8")) for name in names]
-            for line in made:
-                files[next(shares)].write(line)
-        (folder / f"made.{side}").unlink()
+            parts = [stack.enter_context(_open(into / name, "w")) for name in names if name.endswith(f".{side}")]
+            turns = cycle([part for part, share in zip(parts, SHARES, strict=False) for _ in range(share)])
+            for line, part in zip(stack.enter_context(_open(made, "r")), turns, strict=False):
+                part.write(line)
+        made.unlink()
 
 
-def rehearse(folder: Path, quick: bool) -> list[Stage]:
-    """The commands of the page from cleaning to BLEU; the training is killed after half of its 20 updates."""
-    run, half = folder / "runs/wmt14-en-de-base", UPDATES // 2
-    short = f"training.updates={UPDATES} training.save_every=2 training.log_every=1".split()
-    settings = "".join(f" --set {each}" for each in (*short, *(SMALL if quick else ())))
-    train, bpe = command_of("train") + settings, command_of("bpe train")
-    stages = [
-        measure("clean", command_of("clean"), folder),
-        measure("bpe train", bpe.replace("size 37000", f"size {QUICK_VOCABULARY}") if quick else bpe, folder),
-        measure("binarise", command_of("binarise"), folder),
-        measure("plan", command_of("plan"), folder),
-        measure(f"train, killed after {half} updates", train, folder, run / f"checkpoints/update_{half:08}.npz"),
-        measure("train, resumed", train, folder),
-        measure("average", command_of("average"), folder),
-        measure(f"evaluate, {TEST_LINES} sentences", command_of("evaluate"), folder),
-    ]
+def _open(path: Path, mode: str) -> TextIO:
+    return path.open(mode, encoding="utf-8")
+
+
+def make_test_sets(into: Path, newstest: Path | None, size: Size) -> None:
+    """The first lines of the files that ``data get newstest`` downloads.   newstest: where they are; None: synthetic"""
+    for language in LANGUAGES:
+        if newstest is None:
+            make_corpus(into, size.lines, 1000, language)
+        for year, side in product(("2013", "2014"), ("en", language)):
+            name = f"newstest{year}.en-{language}.{side}"
+            with _open(into / f"made.{side}" if newstest is None else newstest / name, "r") as file:
+                (into / name).write_text("".join(islice(file, size.lines)), encoding="utf-8")
+
+
+def replace_download(command: str, folder: Path, size: Size) -> None:
+    """Put there what ``data get NAME --to data`` would download."""
+    name = command.split()[3]
+    into, data = folder / "data" / name, os.environ.get("MINITRANSFORMER_DATA")
+    into.mkdir(parents=True, exist_ok=True)
+    if name == "newstest":
+        make_test_sets(into, Path(data) / name if data else None, size)
+    else:
+        make_training_text(into, name[-2:], size)
+
+
+def rehearse(folder: Path, size: Size, commands: Sequence[str]) -> dict[str, Cost]:
+    """Run the page's commands in ``folder``; what each has cost is kept there, and those that have run are left out."""
+    kept = folder / "costs.json"
+    costs = {name: Cost(**cost) for name, cost in json.loads(kept.read_text()).items()} if kept.exists() else {}
+    run, half = folder / "runs/wmt14-en-de-base", size.updates // 2
+    if not (folder / "examples").exists():
+        (folder / "examples").symlink_to(PAGE.parents[1])
+
+    def once(name: str, command: str, kill_when: Path | None = None) -> None:
+        if name in costs:
+            return
+        print(f"wmt_scale: {name}: {command}", file=sys.stderr, flush=True)
+        if command.startswith("minitransformer data get "):
+            replace_download(command, folder, size)
+            costs[name] = Cost(0, 0, 0)
+        else:
+            costs[name] = cost_of(command, folder, kill_when)
+        write_text(kept, json.dumps({name: asdict(cost) for name, cost in costs.items()}))
+
+    for command in commands:
+        name, line = short_name(command), as_run(command, size)
+        if command == FIRST_TRAINING:
+            once(f"{name}, killed after {half} updates", line, run / f"checkpoints/update_{half:08}.npz")
+            name += f", resumed to {size.updates}"
+        once(name, line)
     updates = [line["update"] for line in read_metrics(run / "metrics.jsonl") if line["kind"] == "train"]
-    if updates != list(range(1, UPDATES + 1)):
+    if updates != list(range(1, size.updates + 1)):
         raise SystemExit(f"wmt_scale: each update must be there once after the kill, got {updates}")
-    return stages
+    return {name: cost for name, cost in costs.items() if not name.startswith("data get")}
 
 
 def opening(folder: Path) -> dict[str, float]:
@@ -188,13 +187,16 @@ print(opened - began, peak, time.perf_counter() - opened, stream.batches_per_epo
 """
 
 
-def markdown(facts: dict, text: str, stages: list[Stage], opened: dict, padding: dict) -> str:
-    lines = ["# A rehearsal of WMT 2014 en-de", "", f"{text}. The commands are read from", PAGE]
-    lines += ["`python -m benchmarks.wmt_scale`", ""]
-    lines += markdown_head(["stage", "seconds", "peak memory, GB", "added to the disk, GB"])
-    for stage in stages:
-        figures = [f"{stage.seconds:,.1f}", f"{stage.peak_bytes / 1e9:.2f}", f"{stage.disk_bytes / 1e9:.2f}"]
-        lines.append(markdown_row([stage.name, *figures]))
+def markdown(facts: dict, size: Size, texts: Sequence[str], costs: dict[str, Cost], opened: dict, padding: dict) -> str:
+    option = " --short" if size == SHORT else ""
+    lines = ["# A rehearsal of WMT 2014", "", f"`python -m benchmarks.wmt_scale{option}`", "", *ABOUT_RUN, ""]
+    lines += [f"- {text}" for text in texts]
+    lines += [f"- first training: `{' '.join(settings_of(FIRST_TRAINING, size))}`; others: `{' '.join(size.rest)}`"]
+    lines += [f"- test sets: {size.lines} lines of newstest", ""]
+    lines += markdown_head(["command", "seconds", "peak memory, GB", "added to the disk, GB"])
+    for name, cost in costs.items():
+        figures = [f"{cost.seconds:,.1f}", f"{cost.peak_bytes / 1e9:.2f}", f"{cost.disk_bytes / 1e9:.2f}"]
+        lines.append(markdown_row([name, *figures]))
     lines += [
         "",
         f"Opening the ids for training takes {opened['seconds']:.2f} s after the imports and "
@@ -208,23 +210,35 @@ def markdown(facts: dict, text: str, stages: list[Stage], opened: dict, padding:
     return "\n".join(lines) + "\n"
 
 
+ABOUT_RUN = [
+    "Every command of [examples/wmt14](../../examples/wmt14/README.md), read from the page and run in its order as it",
+    "stands there, with these differences: downloads are replaced by synthetic files of the same names; trainings log",
+    "and save every update and end early, and are in float32, since there is no GPU; that of eight ranks has a folder",
+    "of its own; the first training is killed when half of its updates are saved, and resumed.",
+]
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.wmt_scale", description=__doc__.split("\n")[0])
+    parser.add_argument("--short", action="store_true", help="less text, short trainings, and fewer lines to translate")
     parser.add_argument("--quick", action="store_true", help="a small corpus and model, and no results are written")
-    quick = parser.parse_args(argv).quick
-    facts = machine_facts()
-    data = os.environ.get("MINITRANSFORMER_DATA")
-    with tempfile.TemporaryDirectory() as name:
+    parser.add_argument("--folder", type=Path, help="where it runs, and continues (default: a temporary one)")
+    options = parser.parse_args(argv)
+    facts, size = machine_facts(), QUICK if options.quick else SHORT if options.short else FULL
+    with tempfile.TemporaryDirectory() if options.folder is None else nullcontext(options.folder) as name:
         folder = Path(name)
-        text = make_corpus(folder, *((4000, 20_000) if quick else (PAIRS, VOCABULARY)))
-        lay_out(folder, Path(data) / "newstest" if data else None)
-        stages, opened = rehearse(folder, quick), opening(folder)
-    padding = padding_shares(Path(data), (3400, TOKENS)) if data and not quick else {}
-    table = markdown(facts, text, stages, opened, padding)
+        folder.mkdir(exist_ok=True)
+        costs, opened = rehearse(folder, size, page_commands(PAGE.read_text(encoding="utf-8"))), opening(folder)
+        texts = [path.read_text(encoding="utf-8") for path in sorted(folder.glob(f"data/*/{ABOUT}"))]
+    data = os.environ.get("MINITRANSFORMER_DATA")
+    padding = padding_shares(Path(data), (3400, TOKENS)) if data and not options.quick else {}
+    table = markdown(facts, size, texts, costs, opened, padding)
     print(table)
-    if not quick:
-        result = {"machine": facts, "text": text, "stages": [asdict(stage) for stage in stages]}
-        save_results("wmt_scale", result | {"opening": opened, "padding": padding}, table)
+    if not options.quick:
+        stages = [{"name": name, **asdict(cost)} for name, cost in costs.items()]
+        result = {"machine": facts, "size": asdict(size), "texts": texts, "stages": stages}
+        name = "wmt_scale_short" if options.short else "wmt_scale"
+        save_results(name, result | {"opening": opened, "padding": padding}, table)
     return 0
 
 

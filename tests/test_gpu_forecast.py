@@ -1,14 +1,19 @@
 """The forecast of an update on a GPU: the calls it is made from are those of a real update, at real sizes."""
 
+import re
+import subprocess
+import sys
+import tarfile
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from benchmarks.common.work import Size
 from benchmarks.gpu import __main__ as gpu
-from benchmarks.gpu import forecast, recording, steps
+from benchmarks.gpu import forecast, forecast_7d8b2d3, recording, steps
 from benchmarks.gpu.meta_device import Listener, MetaArray, ValueNeeded, meta_device, pool
 from minitransformer.backend import get_array_module
 from minitransformer.config import ModelConfig
@@ -19,6 +24,9 @@ OPERATIONS = 458
 """Of a base update; the aim is 500."""
 MILLISECONDS = 27.0
 """That it should take at most."""
+BY_HAND = (36.0, 48.0)
+"""The milliseconds of an estimate by hand for the kernels of an earlier commit."""
+ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture
@@ -207,3 +215,16 @@ def test_the_forecast_is_printed_without_a_gpu(monkeypatch, capsys, rng, tmp_pat
     assert (tmp_path / "gpu_forecast.md").read_text() == text and "- processor: " in text
     assert "## small, bfloat16" in text and "ms an update" in text
     assert all(f"| {name} |" in text for name in (*forecast.SHARES, "adam", "**sum**"))
+
+
+def test_the_forecast_of_earlier_kernels_is_that_of_the_estimate_by_hand(tmp_path, bfloat16):
+    archive = tmp_path / "earlier.tar"
+    command = ["git", "archive", "-o", str(archive), forecast_7d8b2d3.COMMIT, "minitransformer"]
+    if not (ROOT / ".git").exists() or subprocess.run(command, cwd=ROOT, stderr=subprocess.DEVNULL).returncode:
+        pytest.skip(f"commit {forecast_7d8b2d3.COMMIT} is not in this checkout")
+    with tarfile.open(archive) as tar:
+        tar.extractall(tmp_path, filter="data")
+    command = [sys.executable, "-m", "benchmarks.gpu.forecast_7d8b2d3", str(tmp_path)]  # its package in place of ours
+    text = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    milliseconds = float(re.search(r"\*\*([0-9.]+) ms an update", text)[1])
+    assert BY_HAND[0] < milliseconds < BY_HAND[1] and "| **sum** | 1,128 |" in text

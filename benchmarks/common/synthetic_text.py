@@ -12,18 +12,20 @@ AT_A_TIME = 50_000
 SYLLABLES = {
     "en": [c + v for c in "bdfghklmnprst" for v in ("a", "e", "i", "o", "u", "ar", "er")],
     "de": [c + v for c in ("b", "d", "f", "g", "h", "k", "l", "m", "n", "r", "s", "sch", "z") for v in "aeiouäü"],
+    "fr": [c + v for c in ("b", "c", "ch", "d", "f", "j", "l", "m", "n", "p", "r", "t", "v") for v in "aeéèiou"],
 }
 
 
-def make_corpus(folder: Path, pairs: int, vocabulary: int) -> str:
-    """``made.en`` and ``made.de`` in ``folder``; returns what they are. One pair in a hundred is there twice."""
+def make_corpus(folder: Path, pairs: int, vocabulary: int, language: str = "de") -> str:
+    """``made.en`` and ``made.LANGUAGE`` in ``folder``; returns what they are. One pair in a hundred is there twice."""
     rng = np.random.default_rng(1)
     shares = 1.0 / (np.arange(vocabulary) + 2.7) ** EXPONENT
     limits = np.cumsum(shares / shares.sum())
-    seen, sizes = {side: np.zeros(vocabulary, dtype=np.int64) for side in SYLLABLES}, {}
-    words = {side: _spell(np.arange(vocabulary), SYLLABLES[side]) for side in SYLLABLES}
-    files = {side: (folder / f"made.{side}").open("w", encoding="utf-8") for side in SYLLABLES}
-    for start in tqdm(range(0, pairs, AT_A_TIME), desc="corpus", unit="part"):
+    sides, sizes = ("en", language), {}
+    seen = {side: np.zeros(vocabulary, dtype=np.int64) for side in sides}
+    words = {side: _spell(np.arange(vocabulary), SYLLABLES[side]) for side in sides}
+    files = {side: (folder / f"made.{side}").open("w", encoding="utf-8") for side in sides}
+    for start in tqdm(range(0, pairs, AT_A_TIME), desc=f"corpus en-{language}", unit="part"):
         count = min(AT_A_TIME, pairs - start)
         lengths = np.clip(rng.gamma(3.0, WORDS_A_LINE / 3, count).astype(int), 2, 120)
         repeated = rng.random(count) < 0.01

@@ -198,7 +198,8 @@ def report(name: str, work: Workload, forecast: Forecast, measured: float | None
     tokens = 1000 * work.micro_batches * size.sentences * size.tokens
     longest, updates = max(device, host), f"{work.updates:,} updates"
     lines += ["", f"**{device:.1f} ms an update**, {tokens / device:,.0f} target tokens/s, where the host keeps up. "]
-    lines[-1] += f"This machine's would need {host:.1f} ms, with CUDA graphs {forecast.replayed:.1f}. "
+    graphs = f", with CUDA graphs {forecast.replayed:.1f}" if forecast.replayed else ""
+    lines[-1] += f"This machine's would need {host:.1f} ms{graphs}. "
     lines[-1] += f"{updates}: {_duration(work.updates * device)}"
     lines[-1] += "." if longest == device else f", kernel by kernel with this host {_duration(work.updates * longest)}."
     if measured:
