@@ -13,8 +13,9 @@ import pytest
 
 from benchmarks.common.work import Size
 from benchmarks.gpu import __main__ as gpu
-from benchmarks.gpu import forecast, forecast_7d8b2d3, recording, steps
-from benchmarks.gpu.meta_device import Listener, MetaArray, ValueNeeded, meta_device, pool
+from benchmarks.gpu import forecast, forecast_7d8b2d3, host_time, recording, steps
+from benchmarks.gpu.meta_arrays import Listener, MetaArray, ValueNeeded, pool
+from benchmarks.gpu.meta_device import meta_device
 from minitransformer.backend import get_array_module
 from minitransformer.config import ModelConfig
 from minitransformer.kernels.cupy.launch import Counter
@@ -69,7 +70,7 @@ def test_every_launch_is_recorded_once(rng):
         return counted
 
     launches: list[tuple[int, bool]] = []
-    calls = recording.recorded(build, repeats=2)
+    calls = host_time.recorded(build, repeats=2)
     recorded = sum(call.kind != "CuPy" for call in calls)
     assert set(launches[1:]) == {(recorded, False), (recorded, True)}  # where arrays share memory too
     assert all(call.host > 0 for call in calls)
@@ -137,7 +138,7 @@ def test_cuda_graphs_leave_the_host_a_handful_of_operations(rng):
         for n_layers in (1, 3):
             size = replace(work.size, model=replace(work.size.model, n_layers=n_layers))
             build = partial(forecast.build, replace(work, size=size, micro_batches=n), "float32", graphs=True)
-            counts.add(recording.replayed(build)[1])
+            counts.add(host_time.replayed(build)[1])
         assert len(counts) == 1 and counts.pop() == 9 + 8 * n
 
 

@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 from benchmarks.common.tables import markdown_head, markdown_row
 from benchmarks.common.work import Size, random_batch
-from benchmarks.gpu.recording import SEVERAL_TILES, Call, observed, recorded, replayed
+from benchmarks.gpu.host_time import recorded, replayed
+from benchmarks.gpu.recording import SEVERAL_TILES, Call, observed
 from benchmarks.gpu.steps import Device, in_turn, once, our_update
 from minitransformer.config import Config, ModelConfig
 

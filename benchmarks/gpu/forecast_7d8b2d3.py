@@ -69,7 +69,7 @@ def _with_todays_options(train_step: Callable) -> Callable:
 
 def _argsort(x: Any, kind: str) -> Any:
     """CuPy's own, which the update of today does without."""
-    from benchmarks.gpu.meta_device import MetaArray, empty
+    from benchmarks.gpu.meta_arrays import MetaArray, empty
 
     order = empty(x.shape, np.int64)
     MetaArray.listener.operation("argsort", [x], [order])
@@ -86,7 +86,7 @@ def table(tree: Path) -> str:
     adapt(tree)
     from benchmarks.common.machine import machine_facts
     from benchmarks.common.tables import facts_list
-    from benchmarks.gpu import forecast, recording
+    from benchmarks.gpu import forecast, host_time
 
     facts, work = machine_facts(), forecast.WORKLOADS["base"]
 
@@ -94,7 +94,7 @@ def table(tree: Path) -> str:
         cupy.argsort = _argsort
         return forecast.build(work, "bfloat16", cupy)
 
-    calls = recording.recorded(build)
+    calls = host_time.recorded(build)
     with patch.dict(forecast.CLASSES, CLASSES):
         lines = forecast.report("base", work, forecast.forecast_of(calls))
     shares = {name: forecast.Share(value, "") for name, value in THEN.items()}

@@ -1,25 +1,23 @@
 """The device operations of some work: kernels, products and CuPy's own, with the bytes and FLOPs of each call.
 
-``recorded(work)`` runs it on arrays without values. ``observed(observe)`` shows every kernel and product of this
-package to ``observe`` while it is called, on any device.
+``observed(observe)`` shows every kernel and product of this package to ``observe`` while it is called, on any device; a
+`Recorder` hears of CuPy's operations too, on arrays without values.
 """
 
 import ctypes
 import math
 import re
-import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
-from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 
-from benchmarks.gpu.meta_device import Listener, MetaArray, host_clock, meta_device, pool
+from benchmarks.gpu.meta_arrays import Listener, host_clock
 from minitransformer.backend import Array
 from minitransformer.kernels.cupy import gemm, gemm_lt, launch
 from minitransformer.kernels.cupy.source import source_of
@@ -41,7 +39,8 @@ class Call:
 
     kind: ``kernel``, ``CuPy``, ``product`` or ``stacked product``, or ``unaligned`` and one of these, where a factor's
         rows are not multiples of 16 bytes   reads, writes: bytes   flops: of products
-    host: seconds of Python since the call before it; from `recorded`, its share of an update that is not watched
+    host: seconds of Python since the call before it; from `host_time.recorded`, its share of an update that nobody
+        watches
     outputs: (position among the arguments, address, bytes) of each array that it may write
     """
 
@@ -217,52 +216,3 @@ class Recorder(Listener):
         if call.kind != "kernel":
             return call
         return replace(call, reads=call.reads + sum(n for i, _, n in call.outputs if self._in_place[call.name, i]))
-
-
-def recorded(build: Callable[[ModuleType], Callable[[], object]], repeats: int = 10) -> list[Call]:
-    """The calls of one update, after a first one that prepares. Their host times sum to that of the fastest of many
-    updates that are not watched; each has the share that its shortest time has in those that are.
-
-    build: of the array library, returns a function that makes an update
-    """
-    recorder = Recorder()
-    with meta_device(recorder) as cupy:
-        update = build(cupy)
-        with observed(recorder):
-            update()
-            recorder.take()
-            rounds = []
-            for _ in range(repeats):
-                update()
-                rounds.append(recorder.take())
-        seconds = min(_unwatched_seconds(update) for _ in range(5 * repeats))
-    shares = [min(each.host for each in calls) for calls in zip(*rounds, strict=True)]
-    factor = seconds / sum(shares)
-    return [replace(call, host=factor * share) for call, share in zip(rounds[0], shares, strict=True)]
-
-
-def replayed(build: Callable[[ModuleType], Callable[[], object]], repeats: int = 10) -> tuple[float, int]:
-    """Seconds of Python for an update whose CUDA graphs have been captured, and its operations, each graph one.
-
-    build: as for `recorded`
-    """
-    recorder = Recorder()
-    with meta_device(recorder) as cupy:
-        update = build(cupy)
-        with observed(recorder):
-            for _ in range(3):
-                update()
-            recorder.take()
-            update()
-            operations = len(recorder.take())
-        return min(_unwatched_seconds(update) for _ in range(5 * repeats)), operations
-
-
-def _unwatched_seconds(update: Callable[[], object]) -> float:
-    """Processor time of an update for which memory is at hand."""
-    inert, stopped = patch.object(MetaArray, "listener", Listener()), patch.object(host_clock, "is_running", False)
-    with inert, stopped, pool.in_use():
-        update()
-        began = time.thread_time()
-        update()
-        return time.thread_time() - began
