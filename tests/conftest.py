@@ -11,6 +11,12 @@ import numpy as np
 import pytest
 from extras import need, summary
 
+from minitransformer.kernels.numpy import mkl, product_table, table_in_force, use_table
+
+os.environ.setdefault(
+    "MINITRANSFORMER_BLAS", "numpy"
+)  # what is tested does not depend on the machine's fastest library
+
 pytest.register_assert_rewrite("cuda_checks", "rank_jobs", "trained_ranks")
 
 
@@ -116,3 +122,25 @@ def card():
     return SimpleNamespace(  # models of CuPy arrays use the kernels by default
         xp=cupy, put=cupy.asarray, get=cupy.asnumpy, kernels=kernels, takes_models=lambda: None
     )
+
+
+@pytest.fixture
+def unset(monkeypatch, tmp_path):
+    """No library is asked for, the machine is idle and its cache folder empty; after the test all is as before."""
+    before = table_in_force()
+    monkeypatch.delenv(product_table.VARIABLE, raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0), raising=False)
+    yield monkeypatch
+    monkeypatch.undo()
+    mkl.load.cache_clear()
+    use_table(before)
+
+
+@pytest.fixture
+def library(unset) -> mkl.Library:
+    """oneMKL, which forms all products of the kernels within the test."""
+    if mkl.load() is None:
+        pytest.skip("mkl is not installed: pip install -e '.[dev]'")
+    use_table(dict.fromkeys(product_table.CLASSES, "mkl"))
+    return mkl.load()

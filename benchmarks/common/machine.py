@@ -6,7 +6,7 @@ import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from minitransformer.blas import blas_threads, core_count
+from minitransformer.blas import blas_threads, core_count, processor_name
 from minitransformer.cli.doctor import CHECKS
 
 CODE = ("minitransformer", "benchmarks", ":!benchmarks/results")
@@ -15,7 +15,7 @@ CODE = ("minitransformer", "benchmarks", ":!benchmarks/results")
 def machine_facts() -> dict[str, str | int]:
     """Processor, cores, memory, threads, versions, commit of the code, and the load before the measurement began."""
     return {
-        "processor": _processor(),
+        "processor": processor_name(),
         "system": f"{platform.system()} {platform.machine()}",
         **{name: CHECKS[name]()[0] for name in ("cores", "memory", "Python", "NumPy", "BLAS")},
         "PyTorch": _torch_version(),
@@ -44,15 +44,6 @@ def _git(*words: str) -> str:
         ["git", *words], cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True, timeout=30
     )
     return run.stdout.strip()
-
-
-def _processor() -> str:
-    path = Path("/proc/cpuinfo")
-    if path.is_file():
-        for line in path.read_text().split("\n"):
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or "unknown"
 
 
 def _torch_version() -> str:

@@ -105,7 +105,7 @@ def writable_file(path: Path, inputs: Iterable[Path] = ()) -> Path:
 
 
 def open_model(arguments: argparse.Namespace) -> "tuple[Model, Tokenizer, TranslationConfig]":
-    """The model of --checkpoint on --device, its tokenizer, and the search settings.
+    """The model of --checkpoint on --device, read-only; its tokenizer, and the search settings.
 
     Raises:
         CheckpointError: the file is missing or damaged, or contains no tokenizer.
@@ -117,6 +117,7 @@ def open_model(arguments: argparse.Namespace) -> "tuple[Model, Tokenizer, Transl
     checkpoint = load_checkpoint(arguments.checkpoint, with_optimizer=False)
     search = replace(checkpoint.config.translation, **search_options(arguments))
     model, tokenizer = checkpoint.build(arguments.device)
+    model.parameters.freeze()
     if tokenizer is None:
         raise CheckpointError(
             f"{arguments.checkpoint} must contain a tokenizer, got a model that was trained on token ids only"

@@ -54,6 +54,13 @@ def _blas() -> Finding:
     return found, ""
 
 
+def _products() -> Finding:
+    from minitransformer.kernels.numpy.product_table import described, machine_table
+
+    table, reason = machine_table()
+    return described(table), f"{reason}; {install_hint('mkl')}" if reason.endswith("not installed") else reason
+
+
 def _memory() -> Finding:
     if not hasattr(os, "sysconf"):
         return "", "this system does not report it; see its task manager"
@@ -132,6 +139,7 @@ CHECKS: dict[str, Callable[[], Finding]] = {
     "Python": lambda: (f"{platform.python_version()} on {platform.system()} {platform.machine()}", ""),
     "NumPy": lambda: (importlib.metadata.version("numpy"), ""),
     "BLAS": _blas,
+    "products": _products,
     "cores": lambda: (str(core_count()), ""),
     "memory": _memory,
     "CuPy": _cupy,

@@ -172,6 +172,11 @@ class ParameterVector:
         self.check_model()
         self._gradients[0].zero()
 
+    def freeze(self) -> None:
+        """Make all values read-only: kernels may then keep copies of matrices in the layout that multiplies fastest."""
+        for array in (self.data, *self._views.values()):
+            array.flags.writeable = False
+
     def gradient_buffers(self, count: int) -> list[Gradients]:
         """``count`` buffers for as many threads: the first is that of ``grad``, as it is; the others are zeroed."""
         while len(self._gradients) < count:

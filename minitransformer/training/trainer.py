@@ -18,7 +18,7 @@ from minitransformer.optim import Adam, LossScale
 from minitransformer.planning.flops import Cost, batch_flops, measured_rate
 from minitransformer.text import BatchStream
 from minitransformer.training.accumulation import ParallelGradientAccumulator, workers_for
-from minitransformer.training.compatibility import check_same_job, check_same_run, newest_for_all
+from minitransformer.training.compatibility import check_same_job, check_same_run, newest_for_all, use_products_of_run
 from minitransformer.training.corpus import Corpus, with_vocabulary
 from minitransformer.training.graphs import GraphedLoss
 from minitransformer.training.micro_batches import MicroBatches
@@ -220,6 +220,7 @@ class Trainer:
                 "next_micro_batch": self.update * self.config.training.micro_batches,
                 **self.recorder.to_dict(),
                 "loss_scale": self.accumulator.scale.to_dict(),
+                "products": self.products,
             },
         )
 
@@ -231,6 +232,7 @@ class Trainer:
                 f"{self.folder.directory} with {len(self.folder.paths())}; resume, choose another or delete them"
             )
         checkpoint = newest_for_all(self.ranks, self.folder, self.progress.write)
+        self.products = use_products_of_run(checkpoint, self.ranks, self.progress.write) if self.xp is np else {}
         if checkpoint is not None:
             check_same_run(checkpoint, self.config, self.tokenizer_text, self.fingerprint)
             checkpoint.restore(self.model, self.optimizer)

@@ -1,6 +1,8 @@
 """The fast kernels on NumPy arrays."""
 
 from minitransformer.kernels.numpy.attention import attention
+from minitransformer.kernels.numpy.gemm import table_in_force, use_table
+from minitransformer.kernels.numpy.linear import feed_forward, linear
 from minitransformer.kernels.numpy.masks import draw_mask
 from minitransformer.kernels.numpy.projection import OutputProjection
 from minitransformer.kernels.numpy.projection_loss import projection_loss
@@ -10,7 +12,10 @@ from minitransformer.ops.rule import Rule
 
 KERNELS: tuple[Rule, ...] = (attention, projection_loss, residual_dropout_norm, restricted_attention)
 
+KERNELS_OF_PRODUCTS: dict[str, Rule] = {rule.name: rule for rule in (linear, feed_forward)}
+"""Used only where another library than NumPy's multiplies: with NumPy's BLAS they are the plain rules."""
+
 FUNCTIONS = {"output_projection": OutputProjection}
 """What is no rule: the logits of decoding."""
 
-__all__ = ["FUNCTIONS", "KERNELS", "draw_mask"]
+__all__ = ["FUNCTIONS", "KERNELS", "KERNELS_OF_PRODUCTS", "draw_mask", "table_in_force", "use_table"]

@@ -10,6 +10,7 @@ import math
 import numpy as np
 
 from minitransformer.backend import Array
+from minitransformer.kernels.numpy.gemm import matmul
 from minitransformer.ops import attention as ops_attention
 from minitransformer.ops.dropout import dropout_backward, dropout_forward
 from minitransformer.ops.rule import Rule
@@ -22,14 +23,14 @@ def attention_forward(
 ) -> tuple[Array, tuple]:
     """As in ops/attention.py."""
     q_scaled = q * (1.0 / math.sqrt(q.shape[-1]))  # fewer values than scores, here and in backward
-    scores = k @ q_scaled.swapaxes(-1, -2)  # (..., S, T)
+    scores = matmul(k, q_scaled, transpose_b=True)  # (..., S, T)
     if mask is not None:
         highest = np.where(np.atleast_2d(mask), np.inf, -np.inf).astype(scores.dtype)
         np.fmin(scores, highest.swapaxes(-1, -2), out=scores)  # as fast as adding -inf, which would let NaN through
     softmax = _softmax_over_keys(scores)
     keep = None if keep is None else keep.swapaxes(-1, -2)
     weights, saved_dropout = dropout_forward(softmax, keep=keep, p_drop=p_drop)
-    y = weights.swapaxes(-1, -2) @ v  # (..., T, d_v)
+    y = matmul(weights, v, transpose_a=True)  # (..., T, d_v)
     return y, (q_scaled, k, v, softmax, weights, saved_dropout)
 
 
@@ -44,14 +45,14 @@ def attention_inference_forward(
 def attention_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
     """As in ops/attention.py: grad_scores = weights * (grad_weights - sum over keys of grad_weights * weights)"""
     q_scaled, k, v, softmax, weights, saved_dropout = saved
-    grad_v = weights @ grad_y  # (..., S, d_v)
-    grad_scores = v @ grad_y.swapaxes(-1, -2)  # (..., S, T)
+    grad_v = matmul(weights, grad_y)  # (..., S, d_v)
+    grad_scores = matmul(v, grad_y, transpose_b=True)  # (..., S, T)
     (grad_scores,) = dropout_backward(grad_scores, saved_dropout)
     grad_scores -= np.einsum("...st,...st->...t", grad_scores, softmax)[..., None, :]
     grad_scores *= softmax
-    grad_q = grad_scores.swapaxes(-1, -2) @ k  # (..., T, d_k)
+    grad_q = matmul(grad_scores, k, transpose_a=True)  # (..., T, d_k)
     grad_q *= 1.0 / math.sqrt(k.shape[-1])
-    grad_k = grad_scores @ q_scaled  # (..., S, d_k)
+    grad_k = matmul(grad_scores, q_scaled)  # (..., S, d_k)
     return grad_q, grad_k, grad_v
 
 

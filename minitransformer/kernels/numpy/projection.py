@@ -6,6 +6,7 @@ d_model 512 and two threads 31 instead of 28 ms for 128 rows, 10 instead of 5 fo
 
 import numpy as np
 
+from minitransformer.kernels.numpy.gemm import packed_matmul
 from minitransformer.workers import parallel_for
 
 COPIED_ROWS = 64  # at a time: they stay in the processor's cache
@@ -18,6 +19,9 @@ class OutputProjection:
         self.table, self._transposed = table, None
 
     def __call__(self, hidden: np.ndarray) -> np.ndarray:
+        logits = packed_matmul(hidden, self.table, transpose=True)
+        if logits is not None:
+            return logits
         if len(hidden) == 1:  # a matrix with a vector is as fast by the view
             return hidden @ self.table.T
         if self._transposed is None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from minitransformer.backend import Array
 from minitransformer.config import PAD
+from minitransformer.kernels.numpy.gemm import matmul
 from minitransformer.ops.rule import Rule
 
 # Logits held at a time: about a million, which stay in cache, but never fewer than 512 rows: every chunk reads and
@@ -40,7 +41,7 @@ def _chunks(
     ones = np.ones(len(table), x.dtype)
     for start in range(0, len(x), rows):
         part = slice(start, min(start + rows, len(x)))
-        logits = np.matmul(x[part], table.T, out=buffer[: part.stop - start])  # (n, V)
+        logits = matmul(x[part], table, transpose_b=True, out=buffer[: part.stop - start])  # (n, V)
         at_target = (np.arange(len(logits)), targets[part])
         largest = logits.max(axis=1)  # (n,)
         target_logit, mean_logit = logits[at_target], x[part] @ mean_row
@@ -69,12 +70,12 @@ def projection_loss_forward(
         losses += of_chunk
         exps[at_target] -= (1.0 - label_smoothing) * total
         weight = (real[part] / total).astype(x.dtype)[:, None]  # (n, 1), zero at padding
-        np.matmul(exps, table, out=grad_x[part])
+        matmul(exps, table, out=grad_x[part])
         grad_x[part] *= weight
         weighted = x[part] * weight  # (n, d_model)
         for start in range(0, len(table), TABLE_ROWS):
             rows = slice(start, start + TABLE_ROWS)
-            grad_table[rows] += exps[:, rows].T @ weighted
+            matmul(exps[:, rows], weighted, transpose_a=True, out=grad_table[rows], add=True)
     if label_smoothing:
         # mean_row = sum_v table_v / V, so these are the products of eps / V with all rows of the other factor.
         grad_x -= np.outer(real, label_smoothing * mean_row).astype(x.dtype, copy=False)
