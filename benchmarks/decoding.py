@@ -10,7 +10,7 @@ whole. Each has as many threads as NumPy's BLAS. The outputs are compared token 
 must have found the same log-probability to 1e-5 a token. Our matrix products run once more alone, the floor on this
 BLAS (those with one row are not recorded, so there is none for one sentence with greedy search).
 
-Results go to benchmarks/results/decoding.json and .md; --quick writes nothing.
+Results go to benchmarks/results/decoding.MAKER.json and .md, MAKER that of the processor; --quick writes nothing.
 """
 
 import argparse
@@ -28,7 +28,7 @@ import torch
 from tqdm import tqdm
 from transformers import MarianMTModel
 
-from benchmarks.common.machine import machine_facts, threads_for_peers
+from benchmarks.common.machine import machine_facts, processor_maker, threads_for_peers
 from benchmarks.common.matrix_products import record_products, replay
 from benchmarks.common.search_cases import Case, random_model, random_sources, search
 from benchmarks.common.tables import facts_list, markdown_head, markdown_row, save_results, spread
@@ -180,6 +180,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     facts = machine_facts() | {name: version(name) for name in ("transformers", "ctranslate2")}
     config = ModelConfig(vocab_size=1000, n_layers=2, d_model=64, d_ff=128, n_heads=4)
     model = random_model(config if options.quick else ModelConfig.base())
+    model.parameters.freeze()  # as in the commands that translate
     marian = marian_model(model)
     results = []
     with tempfile.TemporaryDirectory() as folder:
@@ -194,7 +195,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(text)
     if not options.quick:
         table = {"machine": facts, "rounds": ROUNDS, "tokens per second": results}
-        save_results("decoding", table, text)
+        save_results("decoding", table, text, processor_maker())
     return 0
 
 

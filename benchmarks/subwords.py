@@ -9,7 +9,7 @@ byte-level alphabet and GPT-2's word pattern, on all cores; sentencepiece (C++) 
 lines in memory and starts with empty caches, since a corpus is encoded only once. Figures are medians of rounds in
 which the libraries take turns; subword-nmt, which takes minutes, has one round.
 
-Results are written to benchmarks/results/subwords.json and .md; --quick writes nothing.
+Results go to benchmarks/results/subwords.MAKER.json and .md, MAKER that of the processor; --quick writes nothing.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from subword_nmt.apply_bpe import BPE
 from subword_nmt.learn_bpe import learn_bpe
 from tqdm import tqdm
 
-from benchmarks.common.machine import machine_facts
+from benchmarks.common.machine import machine_facts, processor_maker
 from benchmarks.common.real_text import CORPORA, real_pairs, repeated_to, text_size
 from benchmarks.common.tables import facts_list, markdown_head, markdown_row, save_results
 from minitransformer.blas import core_count
@@ -176,7 +176,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(table)
     if not options.quick:
         result = {"machine": facts, "text": text, "seconds to learn and tokens per second": found}
-        save_results("subwords", result, table)
+        save_results("subwords", result, table, processor_maker())
     return 0
 
 

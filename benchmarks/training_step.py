@@ -8,7 +8,7 @@ torch.compile; it is given as many threads as NumPy's BLAS has (limit both with 
 settings of our trainer hold for it too, since they hold for the process. Other work on the machine at the same time
 distorts the figures.
 
-Results go to benchmarks/results/training_step.json and .md; --quick writes nothing.
+Results go to benchmarks/results/training_step.MAKER.json and .md, MAKER that of the processor; --quick writes nothing.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
-from benchmarks.common.machine import machine_facts, threads_for_peers
+from benchmarks.common.machine import machine_facts, processor_maker, threads_for_peers
 from benchmarks.common.matrix_products import record_step, replay
 from benchmarks.common.tables import facts_list, markdown_head, markdown_row, save_results, spread
 from benchmarks.common.work import REAL, SIZES, Size, Work, random_work, real_work, shape_of
@@ -193,7 +193,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(text)
     if not options.quick:
         table = {"machine": facts, "results": results}
-        save_results("training_step", table, text)
+        save_results("training_step", table, text, processor_maker())
     return 0
 
 

@@ -17,12 +17,18 @@ def machine_facts() -> dict[str, str | int]:
     return {
         "processor": processor_name(),
         "system": f"{platform.system()} {platform.machine()}",
-        **{name: CHECKS[name]()[0] for name in ("cores", "memory", "Python", "NumPy", "BLAS")},
+        **{name: CHECKS[name]()[0] for name in ("cores", "memory", "Python", "NumPy", "BLAS", "products")},
         "PyTorch": _torch_version(),
         "threads": threads_for_peers(),
         "load": f"{os.getloadavg()[0]:.2f} in the minute before" if hasattr(os, "getloadavg") else "unknown",
         "commit": commit(),
     }
+
+
+def processor_maker() -> str:
+    """``amd``, ``intel`` or ``other``: figures of one maker's processor do not hold on another's."""
+    name = processor_name().lower()
+    return next((maker for maker in ("amd", "intel") if maker in name), "other")
 
 
 def threads_for_peers() -> int:

@@ -52,10 +52,12 @@ def run(arguments: argparse.Namespace) -> None:
 def _memory(config: Config, shape: "Shape", plans: "dict[str, Plan]") -> list[str]:
     """The peak of an update and its parts, a column for each plan."""
     from minitransformer.planning import larger_micro_batches, parameter_count
+    from minitransformer.planning.memory import packed_bytes
 
     advice = larger_micro_batches(config, length=shape.tgt_length)
     rows = {"parameters": "parameters", "gradients": "gradients", "Adam": "adam", "activations": "activations"}
     rows |= {"half-precision copies": "copies", "largest rule": "largest", "peak": "peak"}
+    packed = packed_bytes(config.model) / MIB
     return [
         f"{parameter_count(config.model):,} parameters; a micro-batch of {shape.sentences:,} sentences of "
         f"{shape.src_length} + {shape.tgt_length} tokens; MiB",
@@ -63,6 +65,7 @@ def _memory(config: Config, shape: "Shape", plans: "dict[str, Plan]") -> list[st
         *(_line(name, [f"{getattr(each, part) / MIB:,.1f}" for each in plans.values()]) for name, part in rows.items()),
         _line("", [each.largest_rule for each in plans.values()]),
         "The GPU's column comes from the same formulas and was not run on a GPU.",
+        *([f"Translating on this CPU takes at most {packed:,.1f} MiB for packed matrices."] if packed else []),
         *([advice] if advice else []),
     ]
 

@@ -173,9 +173,11 @@ class ParameterVector:
         self._gradients[0].zero()
 
     def freeze(self) -> None:
-        """Make all values read-only: kernels may then keep copies of matrices in the layout that multiplies fastest."""
+        """Make all values read-only: kernels may then keep copies of matrices in the layout that multiplies fastest.
+        Arrays on a GPU stay as they are."""
         for array in (self.data, *self._views.values()):
-            array.flags.writeable = False
+            if isinstance(array, np.ndarray):
+                array.flags.writeable = False
 
     def gradient_buffers(self, count: int) -> list[Gradients]:
         """``count`` buffers for as many threads: the first is that of ``grad``, as it is; the others are zeroed."""

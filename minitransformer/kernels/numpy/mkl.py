@@ -93,13 +93,16 @@ class Library:
 
     def pack(self, b: np.ndarray) -> np.ndarray:
         """A copy of a right factor, (k, m), in the library's own layout, for `packed_matmul`; its bytes."""
-        (k, m), matrix = b.shape, Matrix.of(b)
-        size = self._pack_size[b.dtype](RIGHT_FACTOR, 1, m, k)
+        (k, m), matrix, size = b.shape, Matrix.of(b), self.packed_size(b.shape, b.dtype)
         packed = np.empty(size + ALIGNMENT, np.uint8)
         packed = packed[-packed.ctypes.data % ALIGNMENT :][:size]
         source = (matrix.array.ctypes.data, matrix.step, packed.ctypes.data)
         self._pack[b.dtype](ROW_MAJOR, RIGHT_FACTOR, matrix.order, 1, m, k, 1.0, *source)
         return packed
+
+    def packed_size(self, shape: tuple[int, int], dtype: np.dtype) -> int:
+        """Bytes of a packed matrix, work space included."""
+        return self._pack_size[np.dtype(dtype)](RIGHT_FACTOR, 1, *reversed(shape))
 
     def packed_matmul(self, a: np.ndarray, packed: np.ndarray, m: int) -> np.ndarray:
         """a b, (n, k) and (k, m) to (n, m), for a packed b"""
