@@ -113,9 +113,7 @@ def test_kernels_of_products_agree_with_the_plain_rules(case, dtype, library, rn
     expected, grads_y = outputs_and_gradients(case.rule, inputs, options, rng)
     kernel = KERNELS_OF_PRODUCTS[case.rule.name]
     found, _ = outputs_and_gradients(kernel, inputs, options, rng, grads_y)
-    for result, wanted in zip(
-        [*found, kernel.inference_forward(*inputs, **options)], [*expected, expected[0]], strict=True
-    ):
+    for result, wanted in zip(found, expected, strict=True):
         assert result.dtype == dtype and relative_error(result, wanted) < CLOSE[dtype] * 10
 
 

@@ -7,16 +7,8 @@ from threading import Lock
 import numpy as np
 
 from minitransformer.blas import lend_blas_threads
-from minitransformer.kernels.numpy import mkl
-from minitransformer.kernels.numpy.product_table import (
-    VARIABLE,
-    Table,
-    checked,
-    class_of,
-    is_packed,
-    machine_table,
-    rows_class,
-)
+from minitransformer.kernels.numpy import mkl, product_table
+from minitransformer.kernels.numpy.product_table import Table
 
 _LOCK = Lock()
 _in_force: list[Table] = []
@@ -29,8 +21,12 @@ _packed: dict[tuple[int, bool], np.ndarray] = {}
 def use_table(table: Table | None) -> Table:
     """Multiply by this table from now on, or by this machine's own: if it is None, or MINITRANSFORMER_BLAS is set.
     Returns the one that is used: an empty one where its library is missing."""
-    table = machine_table()[0] if table is None or os.environ.get(VARIABLE) else checked(table)
-    lend_blas_threads(not all(map(is_packed, table)))
+    table = (
+        product_table.machine_table()[0]
+        if table is None or os.environ.get(product_table.VARIABLE)
+        else product_table.checked(table)
+    )
+    lend_blas_threads(not all(map(product_table.is_packed, table)))
     _in_force[:] = [table]
     return table
 
@@ -60,7 +56,7 @@ def matmul(
     a, b = a.swapaxes(-1, -2) if transpose_a else a, b.swapaxes(-1, -2) if transpose_b else b
     table = table_in_force()
     if table and _fits(a, b, out):
-        name = class_of(*a.shape, b.shape[-1]) if a.ndim == 2 else "batched"
+        name = product_table.class_of(*a.shape, b.shape[-1]) if a.ndim == 2 else "batched"
         if name in table:
             y = np.empty((*a.shape[:-1], b.shape[-1]), a.dtype) if out is None else out
             mkl.load().matmul(a, b, y, add)
@@ -96,7 +92,7 @@ def packed_matmul(a: np.ndarray, parameter: np.ndarray, *, transpose: bool = Fal
     update.
     """
     table = table_in_force()
-    if not table or parameter.flags.writeable or f"packed, {rows_class(len(a))}" not in table:
+    if not table or parameter.flags.writeable or f"packed, {product_table.rows_class(len(a))}" not in table:
         return None
     weight, key = parameter.T if transpose else parameter, (id(parameter), transpose)
     if not _fits(a, weight, None):

@@ -3,26 +3,21 @@
 import numpy as np
 
 from minitransformer.backend import Array
-from minitransformer.kernels.destination import NEW, Destination
+from minitransformer.kernels.destination import NEW
 from minitransformer.kernels.numpy.gemm import matmul, packed_matmul
 from minitransformer.ops.dropout import dropout_backward, dropout_forward
 from minitransformer.ops.elementwise import relu_backward, relu_forward
 from minitransformer.ops.rule import Rule
 
 
-def linear_inference_forward(x: Array, weight: Array, bias: Array | None = None) -> Array:
-    """y alone, by a packed copy of a weight that does not change."""
+def linear_forward(x: Array, weight: Array, bias: Array | None = None) -> tuple[Array, tuple]:
+    """As in ops/linear.py; by a packed copy of a weight that does not change."""
     rows = x.reshape(-1, x.shape[-1])  # (N, d_in)
     y = packed_matmul(rows, weight)
     y = matmul(rows, weight) if y is None else y  # (N, d_out)
     if bias is not None:
         y += bias
-    return y.reshape(*x.shape[:-1], weight.shape[1])
-
-
-def linear_forward(x: Array, weight: Array, bias: Array | None = None) -> tuple[Array, tuple]:
-    """As in ops/linear.py."""
-    return linear_inference_forward(x, weight, bias), (x.reshape(-1, x.shape[-1]), x.shape, weight, bias is not None)
+    return y.reshape(*x.shape[:-1], weight.shape[1]), (rows, x.shape, weight, bias is not None)
 
 
 def linear_backward(grad_y: Array, saved: tuple, into: tuple = (NEW, NEW, NEW)) -> tuple[Array, ...]:
@@ -30,22 +25,9 @@ def linear_backward(grad_y: Array, saved: tuple, into: tuple = (NEW, NEW, NEW)) 
     rows, x_shape, weight, has_bias = saved
     grad_rows = grad_y.reshape(-1, weight.shape[1])  # (N, d_out)
     grad_x = None if into[0] is None else matmul(grad_rows, weight, transpose_b=True).reshape(x_shape)
-    grad_weight = _weight_gradient(into[1], rows, grad_rows)
+    to = into[1]
+    grad_weight = None if to is None else matmul(rows, grad_rows, transpose_a=True, out=to.array, add=to.add)
     return (grad_x, grad_weight, np.ones(len(grad_rows), grad_rows.dtype) @ grad_rows)[: 2 + has_bias]
-
-
-def _weight_gradient(to: Destination | None, rows: Array, grad_rows: Array) -> Array | None:
-    """x^T grad_y in its place, (d_in, d_out); None if it is not needed"""
-    return None if to is None else matmul(rows, grad_rows, transpose_a=True, out=to.array, add=to.add)
-
-
-def feed_forward_inference_forward(
-    x: Array, w1: Array, b1: Array, w2: Array, b2: Array, *, keep: Array | None = None, p_drop: float = 0.0
-) -> Array:
-    """y alone."""
-    active, _ = relu_forward(linear_inference_forward(x, w1, b1))  # (..., d_ff)
-    active, _ = dropout_forward(active, keep=keep, p_drop=p_drop)
-    return linear_inference_forward(active, w2, b2)  # (..., d_model)
 
 
 def feed_forward_forward(
@@ -68,11 +50,5 @@ def feed_forward_backward(grad_y: Array, saved: tuple, into: tuple = (NEW,) * 5)
     return *linear_backward(grad_hidden, saved_first, into[:3]), *grads_second
 
 
-linear = Rule("linear", linear_forward, linear_backward, 0, linear_inference_forward, accumulates=True)
-feed_forward = Rule(
-    "feed_forward",
-    feed_forward_forward,
-    feed_forward_backward,
-    inference_forward=feed_forward_inference_forward,
-    accumulates=True,
-)
+linear = Rule("linear", linear_forward, linear_backward, accumulates=True)
+feed_forward = Rule("feed_forward", feed_forward_forward, feed_forward_backward, accumulates=True)

@@ -6,9 +6,10 @@ memory: in its strict mode (CBWR) the same factors on as many threads give the s
 
 import ctypes
 import importlib.metadata
+import itertools
+import re
 from ctypes import byref, c_double, c_float, c_int, c_int64, c_size_t, c_void_p
 from functools import cache, lru_cache
-from typing import NamedTuple
 
 import numpy as np
 
@@ -23,22 +24,15 @@ ALIGNMENT = 64  # bytes
 PREFIXES = {np.dtype(np.float32): ("s", c_float), np.dtype(np.float64): ("d", c_double)}
 
 
-class Matrix(NamedTuple):
-    """What the library is told of a factor: the array, or a copy of it if it has no unit stride; whether that lies
-    transposed in memory; elements from one row, or one column, to the next."""
-
-    array: np.ndarray
-    order: int
-    step: int
-
-    @classmethod
-    def of(cls, x: np.ndarray) -> "Matrix":
-        row, column = (stride // x.itemsize for stride in x.strides[-2:])
-        if column == 1 and row >= x.shape[-1]:
-            return cls(x, PLAIN, row)
-        if row == 1 and column >= x.shape[-2]:
-            return cls(x, TRANSPOSED, column)
-        return cls(np.ascontiguousarray(x), PLAIN, x.shape[-1])
+SIZES, MATRIX = [c_int64] * 3, [c_void_p, c_int64]
+FUNCTIONS = {
+    "": lambda number: [*[c_int] * 3, *SIZES, number, *MATRIX, *MATRIX, number, *MATRIX],
+    "_batch": lambda number: [c_int, *[c_void_p] * 13, c_int64, c_void_p],
+    "_pack_get_size": lambda number: [c_int, *SIZES],
+    "_pack": lambda number: [*[c_int] * 3, *SIZES, number, *MATRIX, c_void_p],
+    "_compute": lambda number: [*[c_int] * 3, *SIZES, *MATRIX, *MATRIX, number, *MATRIX],
+}
+"""The types of arguments of cblas_sgemm and its relatives, by what follows the name, for a number of this type."""
 
 
 class Library:
@@ -56,60 +50,50 @@ class Library:
         library.MKL_Set_Dynamic(0)  # as many threads as it is told, whatever the load
         text = ctypes.create_string_buffer(256)
         library.MKL_Get_Version_String(text, len(text))
-        words = text.value.decode("ascii", "replace").split()
-        self.version = printable(next((word for word in words if word[:1].isdigit()), "unknown"), 40).split("-")[0]
-        self._set_threads = library.MKL_Set_Num_Threads_Local
-        sizes, one = [c_int64] * 3, [c_void_p, c_int64]
-        self._gemm, self._batch, self._pack, self._pack_size, self._compute = {}, {}, {}, {}, {}
+        self.version = re.search(r"[\d.]+|$", text.value.decode("ascii", "replace"))[0]
+        self._set_threads, self._functions = library.MKL_Set_Num_Threads_Local, {}
         for dtype, (prefix, number) in PREFIXES.items():
-            for functions, name, arguments in (
-                (self._gemm, "", [*[c_int] * 3, *sizes, number, *one, *one, number, *one]),
-                (self._batch, "_batch", [c_int, *[c_void_p] * 13, c_int64, c_void_p]),
-                (self._pack_size, "_pack_get_size", [c_int, *sizes]),
-                (self._pack, "_pack", [*[c_int] * 3, *sizes, number, *one, c_void_p]),
-                (self._compute, "_compute", [*[c_int] * 3, *sizes, *one, *one, number, *one]),
-            ):
-                functions[dtype] = getattr(library, f"cblas_{prefix}gemm{name}_64")  # the integers have 64 bits
-                functions[dtype].argtypes = arguments
-            self._pack_size[dtype].restype = c_size_t
+            for name, types in FUNCTIONS.items():
+                function = self._functions[name, dtype] = getattr(library, f"cblas_{prefix}gemm{name}_64")
+                function.argtypes, function.restype = types(number), c_size_t if name == "_pack_get_size" else None
 
     def matmul(self, a: np.ndarray, b: np.ndarray, out: np.ndarray, add: bool) -> None:
         """out = a b, or with ``add`` out += a b: (..., n, k), (..., k, m) and (..., n, m), the same leading axes and
-        dtype in all, none empty; rows of ``out`` are contiguous."""
+        dtype in all, none empty; ``out`` is contiguous."""
         self._limit_threads()
-        a, b = Matrix.of(a), Matrix.of(b)
-        sizes, step = (*out.shape[-2:], a.array.shape[-1]), out.strides[-2] // out.itemsize
+        (a, order_a, step_a), (b, order_b, step_b) = _factor(a), _factor(b)
+        (n, m), k = out.shape[-2:], a.shape[-1]
         if out.ndim == 2:
-            of_a, of_b = (each.array.ctypes.data for each in (a, b))
-            factors = (of_a, a.step, of_b, b.step, add, out.ctypes.data, step)
-            self._gemm[out.dtype](ROW_MAJOR, a.order, b.order, *sizes, 1.0, *factors)
+            factors = (a.ctypes.data, step_a, b.ctypes.data, step_b, add, out.ctypes.data, m)
+            self._functions["", out.dtype](ROW_MAJOR, order_a, order_b, n, m, k, 1.0, *factors)
             return
-        number, stacks = PREFIXES[out.dtype][1], [addresses(each) for each in (a.array, b.array, out)]
+        stacks = [_offsets(x.shape[:-2], x.strides[:-2]) + x.ctypes.data for x in (a, b, out)]
         of_a, of_b, of_y = (stack.ctypes.data for stack in stacks)
-        orders = [byref(c_int(each.order)) for each in (a, b)]
-        sizes, steps = ([byref(c_int64(each)) for each in values] for values in (sizes, (a.step, b.step, step)))
-        factors = (byref(number(1.0)), of_a, steps[0], of_b, steps[1], byref(number(add)), of_y, steps[2])
-        self._batch[out.dtype](ROW_MAJOR, *orders, *sizes, *factors, 1, byref(c_int64(len(stacks[2]))))
+        one, other = map(byref, map(PREFIXES[out.dtype][1], (1.0, add)))
+        order_a, order_b = map(byref, map(c_int, (order_a, order_b)))
+        n, m, k, step_a, step_b, count = map(byref, map(c_int64, (n, m, k, step_a, step_b, len(stacks[2]))))
+        factors = (one, of_a, step_a, of_b, step_b, other, of_y, m)
+        self._functions["_batch", out.dtype](ROW_MAJOR, order_a, order_b, n, m, k, *factors, 1, count)
 
     def pack(self, b: np.ndarray) -> np.ndarray:
         """A copy of a right factor, (k, m), in the library's own layout, for `packed_matmul`; its bytes."""
-        (k, m), matrix, size = b.shape, Matrix.of(b), self.packed_size(b.shape, b.dtype)
+        (k, m), size = b.shape, self.packed_size(b.shape, b.dtype)
         packed = np.empty(size + ALIGNMENT, np.uint8)
-        packed = packed[-packed.ctypes.data % ALIGNMENT :][:size]
-        source = (matrix.array.ctypes.data, matrix.step, packed.ctypes.data)
-        self._pack[b.dtype](ROW_MAJOR, RIGHT_FACTOR, matrix.order, 1, m, k, 1.0, *source)
+        packed, (b, order, step) = packed[-packed.ctypes.data % ALIGNMENT :][:size], _factor(b)
+        source = (b.ctypes.data, step, packed.ctypes.data)
+        self._functions["_pack", b.dtype](ROW_MAJOR, RIGHT_FACTOR, order, 1, m, k, 1.0, *source)
         return packed
 
     def packed_size(self, shape: tuple[int, int], dtype: np.dtype) -> int:
         """Bytes of a packed matrix, work space included."""
-        return self._pack_size[np.dtype(dtype)](RIGHT_FACTOR, 1, *reversed(shape))
+        return self._functions["_pack_get_size", np.dtype(dtype)](RIGHT_FACTOR, 1, *reversed(shape))
 
     def packed_matmul(self, a: np.ndarray, packed: np.ndarray, m: int) -> np.ndarray:
         """a b, (n, k) and (k, m) to (n, m), for a packed b"""
         self._limit_threads()
-        (n, k), matrix, out = a.shape, Matrix.of(a), np.empty((len(a), m), a.dtype)
-        factors = (matrix.array.ctypes.data, matrix.step, packed.ctypes.data, m, 0.0, out.ctypes.data, m)
-        self._compute[a.dtype](ROW_MAJOR, matrix.order, PACKED, n, m, k, *factors)
+        (n, k), out, (a, order, step) = a.shape, np.empty((len(a), m), a.dtype), _factor(a)
+        factors = (a.ctypes.data, step, packed.ctypes.data, m, 0.0, out.ctypes.data, m)
+        self._functions["_compute", a.dtype](ROW_MAJOR, order, PACKED, n, m, k, *factors)
         return out
 
     def _limit_threads(self) -> None:
@@ -117,13 +101,19 @@ class Library:
         self._set_threads(blas_threads() or core_count())
 
 
-def addresses(stack: np.ndarray) -> np.ndarray:
-    """Where each matrix of a stack begins in memory."""
-    return _offsets(stack.shape[:-2], stack.strides[:-2]) + stack.ctypes.data
+def _factor(x: np.ndarray) -> tuple[np.ndarray, int, int]:
+    """x, or a copy if neither rows nor columns are contiguous; how it lies in memory; elements from one to the next."""
+    row, column = (stride // x.itemsize for stride in x.strides[-2:])
+    if column == 1 and row >= x.shape[-1]:
+        return x, PLAIN, row
+    if row == 1 and column >= x.shape[-2]:
+        return x, TRANSPOSED, column
+    return np.ascontiguousarray(x), PLAIN, x.shape[-1]
 
 
 @lru_cache(1 << 12)
 def _offsets(shape: tuple[int, ...], strides: tuple[int, ...]) -> np.ndarray:
+    """Bytes from the first matrix of a stack to each."""
     offsets = np.zeros((), np.int64)
     for count, stride in zip(shape, strides, strict=True):
         offsets = offsets[..., None] + np.arange(count) * stride
@@ -158,18 +148,14 @@ def check(library: Library) -> None:
         BackendError: they differ.
     """
     rng = np.random.default_rng(0)
-    for dtype, stack in ((dtype, stack) for dtype in PREFIXES for stack in ((), (2, 3))):
+    for dtype, stack, flip in itertools.product(PREFIXES, ((), (2, 3)), (False, True)):
         a, b, start = (rng.standard_normal((*stack, *shape)).astype(dtype) for shape in ((9, 33), (33, 70), (9, 70)))
-        for left, right in ((a, b), (np.asfortranarray(a), b.swapaxes(-1, -2).copy().swapaxes(-1, -2))):
-            results = []
-            for offset in (0, 1):
-                memory = np.empty(start.size + offset, dtype)[offset:].reshape(start.shape)
-                memory[...] = start
-                library.matmul(left, right, memory, add=True)
-                results.append(memory)
-            if not stack:
-                results.append(library.packed_matmul(left, library.pack(right), right.shape[-1]) + start)
-            tolerance = 1e3 * np.finfo(dtype).eps
-            right_sums = all(np.allclose(each, left @ right + start, tolerance, tolerance) for each in results)
-            if not right_sums or results[0].tobytes() != results[1].tobytes():
-                raise BackendError(f"its products of {dtype} must be those of NumPy, each time with the same bits")
+        b = b.swapaxes(-1, -2).copy().swapaxes(-1, -2) if flip else b
+        results = [np.empty(start.size + offset, dtype)[offset:].reshape(start.shape) for offset in (0, 1)]
+        for memory in results:
+            memory[...] = start
+            library.matmul(a, b, memory, True)
+        packed = [] if stack else [library.packed_matmul(a, library.pack(b), b.shape[1]) + start]
+        is_close = np.allclose([*results, *packed], a @ b + start, *[1e3 * np.finfo(dtype).eps] * 2)
+        if not is_close or results[0].tobytes() != results[1].tobytes():
+            raise BackendError(f"its products of {dtype} must be those of NumPy, each time with the same bits")

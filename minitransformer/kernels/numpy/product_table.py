@@ -10,7 +10,8 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -121,45 +122,41 @@ def _kept_or_measured(library: mkl.Library) -> tuple[Table, str]:
 
 
 def measure(library: mkl.Library) -> Table:
-    """The classes that oneMKL is faster for in each of ROUNDS rounds."""
-    rng, works = np.random.default_rng(0), {}
+    """The classes that oneMKL is faster for in each of ROUNDS rounds.
+
+    Only one of two libraries may have threads (`lend_blas_threads`): so without packing it is all or nothing, but for a
+    class that is faster still by NumPy's BLAS on one thread.
+    """
+    rng, works, found = np.random.default_rng(0), {}, []
     for name, shapes in CLASSES.items():
         a, b = (rng.standard_normal(shape).astype(np.float32) for shape in shapes)
-        works[name] = (lambda a=a, b=b, out=a @ b: np.matmul(a, b, out=out)), _product(library, name, a, b)
-    rounds = [_faster(works) for _ in range(ROUNDS)]
-    return {name: "mkl" for name in CLASSES if all(name in each for each in rounds)}
-
-
-def _faster(works: dict[str, tuple[Callable, Callable]]) -> set[str]:
-    """The classes whose second way takes at most GAIN of the first, which is NumPy's.
-
-    But only one of the two libraries may have threads (`lend_blas_threads`): so without packing it is all or nothing,
-    but for a class that is faster still by NumPy's BLAS on one thread.
-    """
-    times: dict[str, list[float]] = {name: [] for name in works}
-    for way, limit in ((0, blas_threads()), (0, 1), (1, blas_threads())):
-        time.sleep(PAUSE)
-        with limited_blas_threads(limit) if limit else nullcontext():
-            for name, work in works.items():
-                times[name].append(_fastest(work[way]))
-    gains = {name for name, (numpy, _, other) in times.items() if other <= GAIN * numpy}
-    plain = [times[name] for name in times if not is_packed(name)]
-    if math.prod(other / numpy for numpy, _, other in plain) > GAIN ** len(plain):
-        return set(filter(is_packed, gains))
-    return {name for name, (_, one, other) in times.items() if (name in gains if is_packed(name) else other <= one)}
-
-
-def _product(library: mkl.Library, name: str, a: np.ndarray, b: np.ndarray) -> Callable[[], object]:
-    if is_packed(name):
-        packed = library.pack(b)
-        return lambda: library.packed_matmul(a, packed, b.shape[1])
-    out = a @ b
-    return lambda: library.matmul(a, b, out, False)
+        out, packed = a @ b, library.pack(b) if is_packed(name) else None
+        theirs = (
+            (library.matmul, a, b, out, False) if packed is None else (library.packed_matmul, a, packed, b.shape[1])
+        )
+        works[name] = partial(np.matmul, a, b, out=out), partial(*theirs)
+    for _ in range(ROUNDS):
+        times: dict[str, list[float]] = {name: [] for name in works}
+        for way, limit in ((0, blas_threads() or 1), (0, 1), (1, blas_threads() or 1)):
+            time.sleep(PAUSE)
+            with limited_blas_threads(limit):
+                for name, work in works.items():
+                    times[name].append(_fastest(work[way]))
+        plain = [other / numpy for name, (numpy, _, other) in times.items() if not is_packed(name)]
+        gains = math.prod(plain) <= GAIN ** len(plain)
+        found.append(
+            [
+                name
+                for name, (numpy, one, other) in times.items()
+                if (other <= GAIN * numpy if is_packed(name) else gains and other <= one)
+            ]
+        )
+    return {name: "mkl" for name in CLASSES if all(name in each for each in found)}
 
 
 def _fastest(work: Callable[[], object]) -> float:
     """Seconds of the fastest of several calls."""
-    began, best = time.perf_counter(), np.inf
+    began, best = time.perf_counter(), math.inf
     while (start := time.perf_counter()) < began + SECONDS:
         work()
         best = min(best, time.perf_counter() - start)
