@@ -1,6 +1,7 @@
 """Which library forms products: what is installed, what is measured and kept, what the user asks for."""
 
 import importlib.metadata
+import math
 import os
 from types import SimpleNamespace
 
@@ -8,9 +9,12 @@ import numpy as np
 import pytest
 
 from minitransformer.cli.main import main
+from minitransformer.config import ModelConfig
 from minitransformer.errors import BackendError
 from minitransformer.kernels.numpy import mkl, product_table, use_table
 from minitransformer.kernels.numpy.product_table import CLASSES, VARIABLE, checked, machine_table
+from minitransformer.models import Transformer
+from minitransformer.planning.memory import packed_bytes
 
 ALL = dict.fromkeys(CLASSES, "mkl")
 
@@ -157,3 +161,16 @@ def test_a_wrong_value_in_the_environment_is_one_error(unset, capsys):
 @pytest.mark.parametrize("table", [None, [], "mkl", {"x": "mkl"}, {"small": "x"}, {"small": ["mkl"]}, {"small": 1}])
 def test_what_is_no_table_is_an_empty_one(table, library):
     assert checked(table) == {}
+
+
+def test_plan_counts_the_memory_of_packed_matrices(library, capsys, tmp_path):
+    config = tmp_path / "config.toml"
+    config.write_text("[model]\nvocab_size = 100\n")
+    lines = {}
+    for table in ({}, {"packed, few rows": "mkl"}):
+        use_table(table)
+        assert main(["plan", str(config)]) == 0
+        lines[bool(table)] = [line for line in capsys.readouterr().out.splitlines() if "packed" in line]
+    assert lines[False] == [] and len(lines[True]) == 1
+    shapes = Transformer.parameter_shapes(ModelConfig(vocab_size=100)).values()
+    assert packed_bytes(ModelConfig(vocab_size=100)) >= sum(4 * math.prod(each) for each in shapes if len(each) == 2)
