@@ -55,7 +55,7 @@ def ours(mode: str) -> tuple[Callable, Callable]:
 
     def encode(tokenizer: Tokenizer, lines: list[str]) -> int:
         fresh = Tokenizer(tokenizer.mode, tokenizer.base, tokenizer.merges)  # with empty caches
-        return sum(map(len, fresh.encode_lines(lines)))
+        return sum(map(len, fresh.encode_lines(lines, processes=core_count())))
 
     return learn, encode
 

@@ -177,3 +177,11 @@ def test_real_text_in_other_scripts_comes_back_exactly(data_folder):
     lines = read_lines(path)
     tokenizer = Tokenizer.train(lines, 400)
     assert [tokenizer.decode(ids) for ids in tokenizer.encode_lines(lines)] == lines
+
+
+@pytest.mark.parametrize("tokenizer", [BY_BYTES, BY_WORDS], ids=["bytes", "words"])
+def test_several_processes_encode_lines_as_one_does(tokenizer, rng, monkeypatch):
+    monkeypatch.setattr("minitransformer.text.tokenizer.TASK_LINES", int(rng.integers(1, 40)))
+    lines = [random_line(random.Random(seed)) for seed in range(100)] + ["", *TEXT]
+    assert tokenizer.encode_lines(iter(lines), processes=2) == tokenizer.encode_lines(lines)
+    assert tokenizer.encode_lines([], processes=2) == []

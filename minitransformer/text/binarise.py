@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
-from functools import lru_cache
 from itertools import chain, product
 from pathlib import Path
 
@@ -29,7 +28,7 @@ from minitransformer.text.binary import (
 from minitransformer.text.corpus import stream_parallel
 from minitransformer.text.pairs import encode_pairs
 from minitransformer.text.processes import in_chunks, map_in_processes
-from minitransformer.text.tokenizer import Tokenizer
+from minitransformer.text.tokenizer import Tokenizer, cached_tokenizer, flattened
 
 Part = tuple[list[tuple[np.ndarray, np.ndarray]], Counter[str]]
 """For each side the ids of some sentences, concatenated, and the lengths of the sentences; and the header's counts."""
@@ -105,8 +104,8 @@ def _write_header(folder: Path, facts: dict[str, int | str]) -> BinaryHeader:
 
 def _encode(task: tuple[str, int, list[tuple[str, str]]]) -> Part:
     text, max_length, pairs = task
-    kept = encode_pairs(_tokenizer(text), pairs, max_length)
-    sides = [_flat(kept.src), _flat(kept.tgt)]
+    kept = encode_pairs(cached_tokenizer(text), pairs, max_length)
+    sides = [flattened(kept.src), flattened(kept.tgt)]
     n_src_tokens, n_tgt_tokens = (len(ids) for ids, _ in sides)
     return sides, Counter(
         pairs=len(kept.src),
@@ -115,14 +114,3 @@ def _encode(task: tuple[str, int, list[tuple[str, str]]]) -> Part:
         n_src_tokens=n_src_tokens,
         n_tgt_tokens=n_tgt_tokens,
     )
-
-
-@lru_cache(1)
-def _tokenizer(text: str) -> Tokenizer:
-    """One tokenizer for all tasks of a process, because it caches the words it has encoded."""
-    return Tokenizer.loads(text)
-
-
-def _flat(sentences: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
-    ids = np.fromiter(chain.from_iterable(sentences), dtype=np.int32)
-    return ids, np.fromiter(map(len, sentences), dtype=np.int32, count=len(sentences))
