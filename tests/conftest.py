@@ -131,6 +131,7 @@ def unset(monkeypatch, tmp_path):
     monkeypatch.delenv(product_table.VARIABLE, raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0), raising=False)
+    product_table.say.cache_clear()
     yield monkeypatch
     monkeypatch.undo()
     mkl.load.cache_clear()

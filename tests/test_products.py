@@ -12,8 +12,9 @@ from tiny_run import assert_same_state, checkpoint_of, tiny_trainer
 from minitransformer import kernels
 from minitransformer.blas import blas_threads, lend_blas_threads, limited_blas_threads
 from minitransformer.checkpoints import load_checkpoint
+from minitransformer.errors import BackendError
 from minitransformer.generation import beam_search
-from minitransformer.kernels.numpy import KERNELS_OF_PRODUCTS, gemm, product_table, use_table
+from minitransformer.kernels.numpy import KERNELS_OF_PRODUCTS, gemm, mkl, product_table, use_table
 from minitransformer.kernels.numpy.product_table import CLASSES, FEW_ROWS, VARIABLE
 from minitransformer.workers import Workers
 
@@ -225,3 +226,17 @@ def test_a_run_without_a_table_resumes_by_numpy(library, unset, tmp_path, capfd)
     tiny_trainer(tmp_path / "run", updates=8).run()
     assert_same_state(tmp_path / "whole", tmp_path / "run", 8)
     assert "rounding differs" not in capfd.readouterr().err
+
+
+def test_a_run_whose_library_is_gone_resumes_by_numpy_and_says_why_once(library, unset, tmp_path, capfd):
+    unset.setenv(VARIABLE, "mkl")
+    tiny_trainer(tmp_path / "run", updates=2).run()
+    capfd.readouterr()
+
+    def broken():
+        raise BackendError("oneMKL cannot be used (it is broken)")
+
+    unset.setattr(mkl, "load", broken)
+    tiny_trainer(tmp_path / "run", updates=4).run()
+    lines = [line for line in capfd.readouterr().err.splitlines() if "product" in line]
+    assert len(lines) == 2 and "it is broken" in lines[0] and lines[1].endswith("by NumPy's BLAS: rounding differs")

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -88,7 +88,7 @@ def _library() -> tuple[mkl.Library | None, str]:
     try:
         return mkl.load(), "the extra mkl is not installed"
     except BackendError as error:
-        _say(f"{error}; NumPy's BLAS is used")
+        say(f"{error}; NumPy's BLAS is used")
         return None, str(error)
 
 
@@ -114,7 +114,7 @@ def _kept_or_measured(library: mkl.Library) -> tuple[Table, str]:
         return {}, "oneMKL is not measured beside it while the machine does other work"
     began = time.perf_counter()
     table = measure(library)
-    _say(f"measured in {time.perf_counter() - began:.1f} s: {described(table)}; kept in {folder / name}")
+    say(f"measured in {time.perf_counter() - began:.1f} s: {described(table)}; kept in {folder / name}")
     with suppress(OSError, ConfigError):
         folder.mkdir(parents=True, exist_ok=True)
         write_text(folder / name, json.dumps(table))
@@ -163,5 +163,7 @@ def _fastest(work: Callable[[], object]) -> float:
     return best
 
 
-def _say(text: str) -> None:
+@cache
+def say(text: str) -> None:
+    """Once in a process, on standard error."""
     print(f"minitransformer: products: {text}", file=sys.stderr)
