@@ -9,7 +9,7 @@ from small_models import random_batch, small_config, small_model
 
 from benchmarks import compare_curves, growth
 from benchmarks.__main__ import main as benchmarks_main
-from benchmarks.common import work
+from benchmarks.common import machine, tables, work
 from benchmarks.common.machine import machine_facts
 from benchmarks.common.matrix_products import record_step, replay
 from minitransformer.config import Config, TrainingConfig
@@ -131,6 +131,16 @@ def test_machine_facts_name_what_a_figure_depends_on():
 
 
 @pytest.mark.parity
+def test_results_of_another_maker_of_processors_stay(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "RESULTS", tmp_path)
+    for name, maker in (("AMD EPYC", "amd"), ("Intel(R) Xeon(R)", "intel"), ("Neoverse-N1", "other")):
+        monkeypatch.setattr(machine, "processor_name", lambda name=name: name)
+        assert machine.processor_maker() == maker
+        tables.save_results("step", {"on": name}, f"on {name}", machine.processor_maker())
+    assert sorted(path.name for path in tmp_path.glob("*.md")) == ["step.amd.md", "step.intel.md", "step.other.md"]
+    assert json.loads((tmp_path / "step.amd.json").read_text()) == {"on": "AMD EPYC"}
+
+
 def test_both_trainings_write_the_same_curve_where_there_is_no_dropout(torch, tmp_path, rng, capsys):
     from benchmarks import multi30k_torch
 
