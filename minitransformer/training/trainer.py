@@ -208,21 +208,15 @@ class Trainer:
                 "training.directory"
             )
         self.recorder.sync()
-        save_checkpoint(
-            self.folder.path_of(self.update),
-            self.model,
-            self.optimizer,
-            update=self.update,
-            config=self.config,
-            tokenizer_text=self.tokenizer_text,
-            progress={
-                "fingerprint": self.fingerprint,
-                "next_micro_batch": self.update * self.config.training.micro_batches,
-                **self.recorder.to_dict(),
-                "loss_scale": self.accumulator.scale.to_dict(),
-                "products": self.products,
-            },
-        )
+        progress = {
+            "fingerprint": self.fingerprint,
+            "next_micro_batch": self.update * self.config.training.micro_batches,
+            **self.recorder.to_dict(),
+            "loss_scale": self.accumulator.scale.to_dict(),
+            "products": self.products,
+        }
+        facts = {"update": self.update, "config": self.config, "tokenizer_text": self.tokenizer_text}
+        save_checkpoint(self.folder.path_of(self.update), self.model, self.optimizer, progress=progress, **facts)
 
     def _start(self, resume: bool) -> None:
         """Restore the model, the optimizer and the metrics from the newest whole checkpoint, if there is one."""
