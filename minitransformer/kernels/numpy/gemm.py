@@ -98,6 +98,7 @@ def packed_matmul(a: np.ndarray, parameter: np.ndarray, *, transpose: bool = Fal
     if not _fits(a, weight, None):
         return None
     if key not in _packed:
+        lend_blas_threads(True)  # of a model that only translates all products are oneMKL's
         _packed[key] = mkl.load().pack(weight)
         weakref.finalize(parameter, _packed.pop, key, None)
     return mkl.load().packed_matmul(a, _packed[key], weight.shape[1])
