@@ -61,7 +61,7 @@ def _zeros(*shape: int) -> np.ndarray:
 
 
 def _with_todays_options(train_step: Callable) -> Callable:
-    def called(*inputs: Any, accumulator: Any, graphed_loss: None, **options: Any) -> Any:
+    def called(*inputs: Any, accumulator: Any, **options: Any) -> Any:
         return train_step(*inputs, loss_scale=accumulator, **options)
 
     return called

@@ -50,12 +50,12 @@ def our_update(
     """
     model = Transformer(size.model, seed=1, xp=device.xp, precision=precision)
     adam, batches = Adam(model.parameters), batches or [random_batch(size)]
-    accumulator = ParallelGradientAccumulator(model.parameters, scale=LossScale.for_precision(precision))
-    updates, options = iter(range(1, 1 << 30)), {"config": TrainingConfig(), "accumulator": accumulator}
-    graphed_loss = GraphedLoss(model) if graphs else None
+    how = {"scale": LossScale.for_precision(precision)} | ({"graphed_loss": GraphedLoss(model)} if graphs else {})
+    accumulator = ParallelGradientAccumulator(model.parameters, **how)
+    updates = iter(range(1, 1 << 30))
 
     def update() -> object:
-        return train_step(model, adam, batches, update=next(updates), graphed_loss=graphed_loss, **options)
+        return train_step(model, adam, batches, update=next(updates), config=TrainingConfig(), accumulator=accumulator)
 
     return model, update
 

@@ -9,12 +9,13 @@ from functools import partial
 
 import numpy as np
 
-from minitransformer.autograd import Tensor, count_leaf_uses
-from minitransformer.backend import get_array_module
+from minitransformer.autograd import GradientSink, Tensor, count_leaf_uses
+from minitransformer.backend import Array, get_array_module
 from minitransformer.config import TrainingConfig
 from minitransformer.distributed import SINGLE_PROCESS, Communicator, OverlappedAllReduce
 from minitransformer.errors import DataError
-from minitransformer.nn import ParameterVector
+from minitransformer.models import Model
+from minitransformer.nn import DropoutMasks, ParameterVector
 from minitransformer.optim import LossScale
 from minitransformer.text import Batch
 from minitransformer.training.metrics import Number, is_on_host
@@ -22,6 +23,18 @@ from minitransformer.workers import SERIAL, Workers, sum_into_first
 
 ForwardBackward = Callable[..., tuple[Tensor, Tensor]]
 """``(number of the micro-batch in the update, batch, sink of the gradients)`` to (loss, nll)."""
+
+
+def loss_and_backward(
+    model: Model, batch: Batch, dropout: DropoutMasks, grad_loss: float | Array, into: GradientSink | None = None
+) -> tuple[Tensor, Tensor]:
+    """The loss and the negative log-likelihood, sums over target tokens; the gradients go to ``into``.
+
+    grad_loss: the gradient of the loss, 1 / tokens for the mean
+    """
+    loss, nll = model.loss(batch, dropout)
+    loss.backward(grad_loss, into)
+    return loss, nll
 
 
 class GradientAccumulator:
@@ -41,6 +54,12 @@ class GradientAccumulator:
         if n_tgt_tokens == 0:
             raise DataError("train_step: the micro-batches must have at least one target token, got none")
         return n_src_tokens, n_tgt_tokens
+
+    def loss_and_backward(
+        self, model: Model, batch: Batch, dropout: DropoutMasks, grad_loss: float, into: GradientSink | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """`loss_and_backward` of one micro-batch."""
+        return loss_and_backward(model, batch, dropout, grad_loss, into)
 
     def accumulate(self, micro_batches: Sequence[Batch], forward_backward: ForwardBackward) -> tuple[Number, Number]:
         """Run forward and backward of all micro-batches; returns the sums of their losses and of their nlls."""
@@ -63,6 +82,7 @@ class ParallelGradientAccumulator(GradientAccumulator):
 
     tokens_of_update: (source, target) tokens of an update on all ranks; needed if there are several
     wait: read the loss and the norm of each update on a GPU, so that one that is not finite is never made
+    graphed_loss: takes the place of `loss_and_backward` of the model, such as a GraphedLoss
 
     Raises (`accumulate`): what the communicator raises; (`accepts`): what `LossScale.accepts` raises.
     """
@@ -77,11 +97,12 @@ class ParallelGradientAccumulator(GradientAccumulator):
         overlap: bool = True,
         tokens_of_update: Callable[[int], tuple[int, int]] | None = None,
         wait: bool = False,
+        graphed_loss: Callable[..., tuple[Tensor, Tensor]] | None = None,
     ):
         self.parameters, self.workers, self.ranks = parameters, workers, ranks
         self.scale = scale or LossScale()
         self._overlaps = overlap and ranks.size > 1 and workers.size == 1
-        self._tokens_of_update, self._wait = tokens_of_update, wait
+        self._tokens_of_update, self._wait, self._graphed_loss = tokens_of_update, wait, graphed_loss
         self._computed: tuple[Sequence[Batch], ForwardBackward] = (), None  # last, for `recompute`
 
     @property
@@ -92,6 +113,13 @@ class ParallelGradientAccumulator(GradientAccumulator):
         if self._tokens_of_update is not None:
             return self._tokens_of_update(update)
         return super().count_tokens(micro_batches, update)
+
+    def loss_and_backward(
+        self, model: Model, batch: Batch, dropout: DropoutMasks, grad_loss: float, into: GradientSink | None = None
+    ) -> tuple[Tensor, Tensor]:
+        if self._graphed_loss is not None:
+            return self._graphed_loss(batch, dropout, grad_loss, into)
+        return super().loss_and_backward(model, batch, dropout, grad_loss, into)
 
     def accumulate(self, micro_batches: Sequence[Batch], forward_backward: ForwardBackward) -> tuple[Number, Number]:
         buffers = self.parameters.gradient_buffers(self.workers.size)

@@ -14,7 +14,7 @@ from minitransformer.kernels.profile import current as current_profile
 from minitransformer.models import Model
 from minitransformer.nn import DropoutMasks, Gradients
 from minitransformer.text import Batch
-from minitransformer.training.step import loss_and_backward
+from minitransformer.training.accumulation import loss_and_backward
 
 
 class GraphedLoss:

@@ -1,10 +1,8 @@
 """One update of the parameters, on one page: every training runs this."""
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 
 from minitransformer.autograd import GradientSink, Tensor
-from minitransformer.backend import Array
 from minitransformer.config import TrainingConfig
 from minitransformer.models import Model
 from minitransformer.nn import DropoutMasks
@@ -22,18 +20,17 @@ def train_step(
     update: int,
     config: TrainingConfig,
     accumulator: GradientAccumulator | None = None,
-    graphed_loss: Callable[..., tuple[Tensor, Tensor]] | None = None,
 ) -> StepResult:
     """Update number ``update`` (from 1): mean gradient over all target tokens of all micro-batches, then Adam.
 
     accumulator: how micro-batches are computed and their gradients summed: in turn (default), in threads, over ranks
-    graphed_loss: takes the place of `loss_and_backward` of the model, as a GraphedLoss does
     """
-    accumulator, compute = accumulator or GradientAccumulator(), graphed_loss or partial(loss_and_backward, model)
+    accumulator = accumulator or GradientAccumulator()
     n_src_tokens, n_tgt_tokens = accumulator.count_tokens(micro_batches, update)
 
     def forward_backward(number: int, batch: Batch, into: GradientSink | None = None) -> tuple[Tensor, Tensor]:
-        return compute(batch, DropoutMasks(config.seed, update, number), accumulator.loss_scale / n_tgt_tokens, into)
+        dropout, grad_loss = DropoutMasks(config.seed, update, number), accumulator.loss_scale / n_tgt_tokens
+        return accumulator.loss_and_backward(model, batch, dropout, grad_loss, into)
 
     model.parameters.zero_grad()
     loss, nll = accumulator.accumulate(micro_batches, forward_backward)
@@ -42,15 +39,3 @@ def train_step(
     if accepted := accumulator.accepts(loss, norm):  # NaN and infinity must not reach the parameters
         optimizer.step(rate)
     return StepResult(loss / n_tgt_tokens, nll / n_tgt_tokens, n_src_tokens, n_tgt_tokens, norm, rate, accepted)
-
-
-def loss_and_backward(
-    model: Model, batch: Batch, dropout: DropoutMasks, grad_loss: float | Array, into: GradientSink | None = None
-) -> tuple[Tensor, Tensor]:
-    """The loss and the negative log-likelihood, sums over target tokens; the gradients go to ``into``.
-
-    grad_loss: the gradient of the loss, 1 / tokens for the mean
-    """
-    loss, nll = model.loss(batch, dropout)
-    loss.backward(grad_loss, into)
-    return loss, nll

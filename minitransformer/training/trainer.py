@@ -143,8 +143,8 @@ class Trainer:
             overlap=training.overlap,
             tokens_of_update=self.batches.n_tokens if self.ranks.size > 1 else None,
             wait=training.skip_nonfinite,
+            graphed_loss=GraphedLoss(self.model) if execution.cuda_graphs else None,
         )
-        self.graphed_loss = GraphedLoss(self.model) if execution.cuda_graphs else None
         self.nonfinite = NonfiniteUpdates(self.accumulator, self.ranks, training.skip_nonfinite)
 
     def _open_folder(self) -> None:
@@ -158,7 +158,7 @@ class Trainer:
         options = {"update": update, "config": self.config.training, "accumulator": self.accumulator}
         try:
             with profiled(self.profile), timed("update"):
-                result = train_step(self.model, self.optimizer, batches, graphed_loss=self.graphed_loss, **options)
+                result = train_step(self.model, self.optimizer, batches, **options)
         except AnomalyError as error:
             raise self.nonfinite.explained(update, error) from error
         if not (result.accepted or self.accumulator.handled_by_loss_scale(result.loss)):
