@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 from extras import need, summary
 
-from minitransformer.kernels.numpy import mkl, product_table, table_in_force, use_table
+from minitransformer.errors import BackendError
+from minitransformer.kernels.numpy import libraries, product_table, table_in_force, use_table
+from minitransformer.kernels.numpy.cblas import Library
 
 os.environ.setdefault(
     "MINITRANSFORMER_BLAS", "numpy"
@@ -134,14 +136,27 @@ def unset(monkeypatch, tmp_path):
     product_table.say.cache_clear()
     yield monkeypatch
     monkeypatch.undo()
-    mkl.load.cache_clear()
+    libraries.load.cache_clear()
     use_table(before)
 
 
+def used_library(name: str) -> Library:
+    """The library, which forms all products of the kernels from now on; the test is skipped where it is missing."""
+    try:
+        library = libraries.load(name)
+    except BackendError as error:
+        pytest.skip(f"{error} (pip install -e '.[dev]')" if libraries.LIBRARIES[name].package else str(error))
+    use_table(dict.fromkeys(product_table.classes_of(name), name))
+    return library
+
+
+@pytest.fixture(params=libraries.LIBRARIES)
+def library(request, unset) -> Library:
+    """Each library in turn, for all products of the kernels within the test."""
+    return used_library(request.param)
+
+
 @pytest.fixture
-def library(unset) -> mkl.Library:
-    """oneMKL, which forms all products of the kernels within the test."""
-    if mkl.load() is None:
-        pytest.skip("mkl is not installed: pip install -e '.[dev]'")
-    use_table(dict.fromkeys(product_table.CLASSES, "mkl"))
-    return mkl.load()
+def onemkl(unset) -> Library:
+    """oneMKL, which packs, for all products of the kernels within the test."""
+    return used_library("mkl")

@@ -1,8 +1,10 @@
 """Which library forms products: what is installed, what is measured and kept, what the user asks for."""
 
+import configparser
 import importlib.metadata
 import math
 import os
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,79 +13,126 @@ import pytest
 from minitransformer.cli.main import main
 from minitransformer.config import ModelConfig
 from minitransformer.errors import BackendError
-from minitransformer.kernels.numpy import mkl, product_table, use_table
-from minitransformer.kernels.numpy.product_table import CLASSES, VARIABLE, checked, machine_table
+from minitransformer.kernels.numpy import cblas, libraries, product_table, use_table
+from minitransformer.kernels.numpy.cblas import Library
+from minitransformer.kernels.numpy.libraries import LIBRARIES
+from minitransformer.kernels.numpy.product_table import CLASSES, VARIABLE, checked, classes_of, machine_table
 from minitransformer.models import Transformer
 from minitransformer.planning.memory import packed_bytes
 
 ALL = dict.fromkeys(CLASSES, "mkl")
+MIXED = {"small": "mkl", "few rows": "openblas"}
 
 
-def test_without_the_extra_nothing_is_measured_and_nothing_is_said(unset, capsys):
-    def not_installed(name):
-        raise importlib.metadata.PackageNotFoundError(name)
+@pytest.fixture
+def alone(onemkl, unset):
+    """oneMKL is the only library that is installed."""
+    unset.setattr(product_table, "installed", lambda: ["mkl"])
 
-    unset.setattr(importlib.metadata, "files", not_installed)
+
+@pytest.fixture
+def packages(unset):
+    """A dict of the packages with libraries, by name the files of each; at first none is installed."""
+    found: dict[str, list[SimpleNamespace]] = {}
+
+    def files(name: str) -> list[SimpleNamespace]:
+        if name not in found:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return found[name]
+
+    unset.setattr(importlib.metadata, "files", files)
+    libraries.load.cache_clear()
+    return found
+
+
+def file_named(name: str, path: object = "there") -> SimpleNamespace:
+    return SimpleNamespace(name=name, locate=lambda: path)
+
+
+def test_without_an_extra_nothing_is_measured_and_nothing_is_said(packages, unset, capsys):
     unset.setattr(product_table, "measure", None)
-    mkl.load.cache_clear()
     assert use_table(None) == {}
     assert capsys.readouterr().err == ""
+    assert main(["doctor"]) == 0
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("products")]
+    assert "no other library is installed; run pip install" in line
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_a_library_that_is_asked_for_and_missing_is_one_line(name, packages, unset, capsys):
+    unset.setattr(cblas.ctypes, "CDLL", lambda path: (_ for _ in ()).throw(OSError(f"{path}: no such file")))
+    unset.setenv(VARIABLE, name)
+    assert use_table(None) == {}
+    (line,) = capsys.readouterr().err.splitlines()
+    assert LIBRARIES[name].title in line and line.endswith("NumPy's BLAS is used") and len(line) < 300
+
+
+@pytest.mark.parametrize("name", [name for name, entry in LIBRARIES.items() if entry.package])
+def test_the_package_of_a_library_is_that_of_the_extra_with_its_name(name):
+    extras = configparser.ConfigParser()
+    extras.read(Path(__file__).parents[1] / "setup.cfg")
+    assert extras["options.extras_require"][name].strip().startswith(f"{LIBRARIES[name].package}>=")
 
 
 @pytest.mark.parametrize(
     "content", [b"not a library", b"\x7fELF\x02\x01\x01" + bytes(57)], ids=["text", "of another architecture"]
 )
-def test_a_library_that_cannot_be_loaded_is_one_line_and_numpy_is_used(content, unset, tmp_path, capsys):
+def test_a_library_that_cannot_be_loaded_is_one_line_and_numpy_is_used(content, packages, tmp_path, capsys):
     path = tmp_path / "libmkl_rt.so.2"
     path.write_bytes(content)
-    package = [SimpleNamespace(name=path.name, locate=lambda: path)]
-    unset.setattr(importlib.metadata, "files", lambda name: package)
-    mkl.load.cache_clear()
+    packages["mkl"] = [file_named("README"), file_named(path.name, path)]
     assert use_table(None) == {}
     (line,) = capsys.readouterr().err.splitlines()
     assert "oneMKL cannot be used" in line and line.endswith("NumPy's BLAS is used") and len(line) < 300
 
 
-def test_a_library_without_a_needed_function_is_too_old(unset, capsys):
-    library = SimpleNamespace(MKL_CBWR_Set=lambda mode: 0, MKL_Set_Dynamic=lambda on: None)
-    unset.setattr(mkl.ctypes, "CDLL", lambda path: library)
-    package = [SimpleNamespace(name="libmkl_rt.so.1", locate=lambda: "there")]
-    unset.setattr(importlib.metadata, "files", lambda name: package)
-    mkl.load.cache_clear()
+@pytest.mark.parametrize("name", ["mkl", "openblas"])
+def test_a_library_without_a_needed_function_is_too_old(name, packages, unset, capsys):
+    old = SimpleNamespace(MKL_CBWR_Set=lambda mode: 0, MKL_Set_Dynamic=lambda on: None)
+    unset.setattr(cblas.ctypes, "CDLL", lambda path: old)
+    packages[LIBRARIES[name].package] = [file_named("libmkl_rt.so.1"), file_named("libscipy_openblas64_.so")]
     assert use_table(None) == {}
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
+def test_blis_with_wide_integers_is_not_called(unset, capsys):
+    libraries.load.cache_clear()
+    unset.setattr(cblas.ctypes, "CDLL", lambda path: SimpleNamespace(bli_info_get_blas_int_type_size=lambda: 64))
+    assert checked({"small": "blis"}) == {}
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "must have integers of 32 bits, got 64" in line
+
+
 @pytest.mark.parametrize("function", ["matmul", "packed_matmul"])
-def test_a_library_with_wrong_products_is_one_line_and_numpy_is_used(function, library, unset, capsys):
-    right = getattr(mkl.Library, function)
+def test_a_library_with_wrong_products_is_one_line_and_numpy_is_used(function, alone, unset, capsys):
+    right = getattr(Library, function)
 
     def wrong(self, a, *arguments, **options):
         return right(self, a * 1.001, *arguments, **options)
 
-    unset.setattr(mkl.Library, function, wrong)
-    mkl.load.cache_clear()
+    unset.setattr(Library, function, wrong)
+    libraries.load.cache_clear()
     assert use_table(None) == {}
     (line,) = capsys.readouterr().err.splitlines()
     assert "must be those of NumPy" in line
 
 
 def test_a_library_with_other_bits_each_time_is_not_used(library, unset):
-    right, calls = mkl.Library.matmul, []
+    right, calls = Library.matmul, []
 
     def unsteady(self, a, b, out, add):
         right(self, a, b, out, add)
         calls.append(0)
         out *= 1 + (len(calls) % 2) * np.finfo(out.dtype).eps
 
-    unset.setattr(mkl.Library, "matmul", unsteady)
+    unset.setattr(Library, "matmul", unsteady)
     with pytest.raises(BackendError, match="same bits"):
-        mkl.check(library)
+        cblas.check(library)
 
 
-def test_a_measured_table_is_said_kept_and_read_again(library, unset, tmp_path, capsys):
+def test_a_measured_table_is_said_kept_and_read_again(alone, unset, tmp_path, capsys):
     wanted = {"few rows": "mkl"}
-    unset.setattr(product_table, "measure", lambda library: wanted)
+    unset.setattr(product_table, "measure", lambda libraries: wanted)
     assert machine_table()[0] == wanted
     (line,) = capsys.readouterr().err.splitlines()
     assert "measured" in line and "oneMKL (few rows), else NumPy's BLAS" in line
@@ -97,6 +146,9 @@ HOSTILE = [
     b"null",
     b"[1]",
     b'{"few rows": "evil"}',
+    b'{"few rows": ["mkl"]}',
+    b'{"few rows": "blis"}',  # is not measured
+    b'{"few rows": "mkl", "small": "openblas"}',
     b'{"../x": "mkl"}',
     b"[" * 10**5,
     b"{}" + b" " * 10**6,
@@ -105,28 +157,28 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("content", HOSTILE, ids=range(len(HOSTILE)))
-def test_a_cache_file_that_is_no_table_is_measured_anew(content, library, unset, tmp_path):
-    unset.setattr(product_table, "measure", lambda library: {})
+def test_a_cache_file_that_is_no_table_is_measured_anew(content, alone, unset, tmp_path):
+    unset.setattr(product_table, "measure", lambda libraries: {})
     machine_table()
     (path,) = (tmp_path / "minitransformer").iterdir()
     path.write_bytes(content)
-    unset.setattr(product_table, "measure", lambda library: ALL)
+    unset.setattr(product_table, "measure", lambda libraries: ALL)
     assert machine_table()[0] == ALL
 
 
-def test_a_cache_folder_that_cannot_be_written_does_no_harm(library, unset, tmp_path):
+def test_a_cache_folder_that_cannot_be_written_does_no_harm(alone, unset, tmp_path):
     (tmp_path / "minitransformer").write_text("a file, not a folder")
-    unset.setattr(product_table, "measure", lambda library: {"small": "mkl"})
+    unset.setattr(product_table, "measure", lambda libraries: {"small": "mkl"})
     assert machine_table()[0] == {"small": "mkl"}
 
 
-def test_nothing_is_measured_while_the_machine_is_busy(library, unset, tmp_path):
+def test_nothing_is_measured_while_the_machine_is_busy(alone, unset, tmp_path):
     unset.setattr(os, "getloadavg", lambda: (1000.0, 0.0, 0.0))
     table, reason = machine_table()
     assert table == {} and "other work" in reason and not list(tmp_path.iterdir())
 
 
-def test_a_measurement_finds_the_library_that_is_faster(library, unset):
+def test_a_measurement_finds_the_library_that_is_faster(onemkl, unset):
     unset.setattr(product_table, "PAUSE", 0.0)
     unset.setattr(product_table, "SECONDS", 1e-3)
 
@@ -139,34 +191,53 @@ def test_a_measurement_finds_the_library_that_is_faster(library, unset):
 
     with unset.context() as patched:
         for name in ("matmul", "packed_matmul"):
-            patched.setattr(mkl.Library, name, slow(getattr(mkl.Library, name)))
-        assert product_table.measure(library) == {}
+            patched.setattr(Library, name, slow(getattr(Library, name)))
+        assert product_table.measure({"mkl": onemkl}) == {}
     unset.setattr(np, "matmul", slow(np.matmul))
-    assert product_table.measure(library) == ALL
+    assert product_table.measure({"mkl": onemkl}) == ALL
 
 
-@pytest.mark.parametrize(("value", "wanted"), [("numpy", {}), ("mkl", ALL)])
-def test_the_environment_overrules_what_was_measured(value, wanted, library, unset):
+def test_of_two_libraries_the_one_that_saves_more_is_chosen(unset):
+    shares = {"mkl": {"small": 0.9, "one row": 0.9}, "openblas": {"batched": 0.5}}
+    unset.setattr(product_table, "shares_of_time", lambda name, library: shares[name])
+    assert product_table.measure(dict.fromkeys(shares)) == {"batched": "openblas"}
+    shares["openblas"] = {}
+    assert product_table.measure(dict.fromkeys(shares)) == dict.fromkeys(["small", "one row"], "mkl")
+    shares["mkl"] = {}
+    assert product_table.measure(dict.fromkeys(shares)) == {}
+
+
+@pytest.mark.parametrize("value", ["numpy", *LIBRARIES])
+def test_the_environment_overrules_what_was_measured(value, unset):
     unset.setattr(product_table, "measure", None)
+    unset.setattr(product_table, "load", lambda name: None)
     unset.setenv(VARIABLE, value)
+    wanted = {} if value == "numpy" else dict.fromkeys(classes_of(value), value)
     assert machine_table()[0] == wanted
     assert use_table({"small": "mkl"}) == wanted
 
 
+def test_without_packing_no_class_with_a_packed_factor_is_taken():
+    for name, entry in LIBRARIES.items():
+        assert any(map(product_table.is_packed, classes_of(name))) == entry.packs
+
+
 def test_a_wrong_value_in_the_environment_is_one_error(unset, capsys):
     unset.setenv(VARIABLE, "open\x1bblas" * 50)
-    with pytest.raises(ValueError, match=f"{VARIABLE} must be numpy or mkl, got 'open"):
+    with pytest.raises(ValueError, match=f"{VARIABLE} must be numpy, {' or '.join(LIBRARIES)}, got 'open"):
         use_table(None)
     assert main(["doctor"]) == 0
     assert len([line for line in capsys.readouterr().out.splitlines() if line.startswith("products")]) == 1
 
 
-@pytest.mark.parametrize("table", [None, [], "mkl", {"x": "mkl"}, {"small": "x"}, {"small": ["mkl"]}, {"small": 1}])
-def test_what_is_no_table_is_an_empty_one(table, library):
+@pytest.mark.parametrize(
+    "table", [None, [], "mkl", {"x": "mkl"}, {"small": "x"}, {"small": ["mkl"]}, {"small": 1}, MIXED]
+)
+def test_what_is_no_table_is_an_empty_one(table, onemkl):
     assert checked(table) == {}
 
 
-def test_plan_counts_the_memory_of_packed_matrices(library, capsys, tmp_path):
+def test_plan_counts_the_memory_of_packed_matrices(onemkl, capsys, tmp_path):
     config = tmp_path / "config.toml"
     config.write_text("[model]\nvocab_size = 100\n")
     lines = {}

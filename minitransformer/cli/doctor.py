@@ -58,7 +58,8 @@ def _products() -> Finding:
     from minitransformer.kernels.numpy.product_table import described, machine_table
 
     table, reason = machine_table()
-    return described(table), f"{reason}; {install_hint('mkl')}" if reason.endswith("not installed") else reason
+    extra = "mkl" if platform.machine() in ("x86_64", "AMD64") else "openblas"
+    return described(table), f"{reason}; {install_hint(extra)}" if reason.endswith("is installed") else reason
 
 
 def _memory() -> Finding:

@@ -10,7 +10,8 @@ import numpy as np
 
 from minitransformer.config import ModelConfig
 from minitransformer.kernels.cupy.projection_loss import chunk_rows as cupy_chunk_rows
-from minitransformer.kernels.numpy import mkl, table_in_force
+from minitransformer.kernels.numpy import table_in_force
+from minitransformer.kernels.numpy.libraries import load
 from minitransformer.kernels.numpy.product_table import is_packed
 from minitransformer.kernels.numpy.projection_loss import TABLE_ROWS
 from minitransformer.kernels.numpy.projection_loss import chunk_rows as numpy_chunk_rows
@@ -78,10 +79,11 @@ def plan(
 def packed_bytes(config: ModelConfig) -> int:
     """The most that translating on this machine's CPU takes besides the parameters: copies of its matrices in the
     layout of the library that multiplies, if it has another than NumPy's BLAS for them."""
-    if not any(map(is_packed, table_in_force())):
+    library = next((name for kind, name in table_in_force().items() if is_packed(kind)), None)
+    if library is None:
         return 0
     shapes = model_class(config).parameter_shapes(config).values()
-    return sum(mkl.load().packed_size(shape, config.dtype) for shape in shapes if len(shape) == 2)
+    return sum(load(library).packed_size(shape, config.dtype) for shape in shapes if len(shape) == 2)
 
 
 def _saved_elements(config: ModelConfig, sentences: int, work: Workload, library: str) -> int:

@@ -7,15 +7,17 @@ from threading import Lock
 import numpy as np
 
 from minitransformer.blas import lend_blas_threads
-from minitransformer.kernels.numpy import mkl, product_table
+from minitransformer.kernels.numpy import product_table
+from minitransformer.kernels.numpy.cblas import PREFIXES
+from minitransformer.kernels.numpy.libraries import load
 from minitransformer.kernels.numpy.product_table import Table
 
 _LOCK = Lock()
 _in_force: list[Table] = []
 """The table of this process, from its first product on."""
 
-_packed: dict[tuple[int, bool], np.ndarray] = {}
-"""Right factors in oneMKL's layout, by the identity of the parameter, and whether it is transposed."""
+_packed: dict[tuple[int, bool, str], np.ndarray] = {}
+"""Right factors by the identity of the parameter, whether it is transposed, and in the layout of which library."""
 
 
 def use_table(table: Table | None) -> Table:
@@ -59,7 +61,7 @@ def matmul(
         name = product_table.class_of(*a.shape, b.shape[-1]) if a.ndim == 2 else "batched"
         if name in table:
             y = np.empty((*a.shape[:-1], b.shape[-1]), a.dtype) if out is None else out
-            mkl.load().matmul(a, b, y, add)
+            load(table[name]).matmul(a, b, y, add)
             return y
     if not add:
         return a @ b if out is None else np.matmul(a, b, out=out)
@@ -68,11 +70,11 @@ def matmul(
 
 
 def _fits(a: np.ndarray, b: np.ndarray, out: np.ndarray | None) -> bool:
-    """Whether oneMKL can form this product; what else NumPy can, and its errors, are left to NumPy."""
+    """Whether another library can form this product; what else NumPy can, and its errors, are left to NumPy."""
     return (
         type(a) is type(b) is np.ndarray
         and a.dtype == b.dtype
-        and a.dtype in mkl.PREFIXES
+        and a.dtype in PREFIXES
         and a.ndim == b.ndim >= 2
         and a.shape[:-2] == b.shape[:-2]
         and a.shape[-1] == b.shape[-2]
@@ -85,23 +87,23 @@ def _fits(a: np.ndarray, b: np.ndarray, out: np.ndarray | None) -> bool:
 
 
 def packed_matmul(a: np.ndarray, parameter: np.ndarray, *, transpose: bool = False) -> np.ndarray | None:
-    """y = a W or, with transpose, a W^T, (n, k) to (n, m), by a copy of W in oneMKL's layout; None where that does not
-    gain.
+    """y = a W or, with transpose, a W^T, (n, k) to (n, m), by a copy of W in the layout of the library that
+    multiplies; None where that does not gain.
 
     The copy is made once, and only of a parameter that is read-only (`ParameterVector.freeze`): it would not follow an
     update.
     """
-    table = table_in_force()
-    if not table or parameter.flags.writeable or f"packed, {product_table.rows_class(len(a))}" not in table:
+    name = table_in_force().get(f"packed, {product_table.rows_class(len(a))}")
+    if name is None or parameter.flags.writeable:
         return None
-    weight, key = parameter.T if transpose else parameter, (id(parameter), transpose)
+    weight, key = parameter.T if transpose else parameter, (id(parameter), transpose, name)
     if not _fits(a, weight, None):
         return None
     if key not in _packed:
-        lend_blas_threads(True)  # of a model that only translates all products are oneMKL's
-        _packed[key] = mkl.load().pack(weight)
+        lend_blas_threads(True)  # of a model that only translates all products are that library's
+        _packed[key] = load(name).pack(weight)
         weakref.finalize(parameter, _packed.pop, key, None)
-    return mkl.load().packed_matmul(a, _packed[key], weight.shape[1])
+    return load(name).packed_matmul(a, _packed[key], weight.shape[1])
 
 
 def packed_bytes() -> int:

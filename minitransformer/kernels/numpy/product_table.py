@@ -1,6 +1,7 @@
 """Which library multiplies which class of shapes: measured once per machine and kept in the user's cache folder.
 
-A table maps a class to ``"mkl"``; classes that are not in it are NumPy's. Without oneMKL it is empty.
+A table maps a class to a name in `LIBRARIES`, the same for all, since only one other library may have threads; classes
+that are not in it are NumPy's.
 """
 
 import hashlib
@@ -21,7 +22,8 @@ import numpy as np
 from minitransformer.blas import blas_threads, core_count, limited_blas_threads, processor_name
 from minitransformer.errors import BackendError, ConfigError, quoted
 from minitransformer.files import read_bounded, write_text
-from minitransformer.kernels.numpy import mkl
+from minitransformer.kernels.numpy.cblas import Library
+from minitransformer.kernels.numpy.libraries import LIBRARIES, installed, load
 
 Table = dict[str, str]
 
@@ -45,8 +47,8 @@ COPIES = 12
 """Weights of 512 x 2048 that are taken in turn, 50 MB: in a step of decoding, too, none is in the processor's cache."""
 
 GAIN, ROUNDS, SECONDS, PAUSE, BUSY = 0.95, 2, 0.03, 0.25, 0.7
-"""oneMKL must take at most this share of NumPy's time. Rounds; seconds of each class in each, and of the pauses in
-which threads of the last library stop to spin; the load per core from which nothing is measured."""
+"""Another library must take at most this share of NumPy's time. Rounds; seconds of each class in each, and of the
+pauses in which threads of the last library stop to spin; the load per core from which nothing is measured."""
 
 
 def is_packed(name: str) -> bool:
@@ -63,6 +65,12 @@ def class_of(n: int, k: int, m: int) -> str:
     return "small" if n > FEW_ROWS and n * k * m < SMALL else rows_class(n)
 
 
+def classes_of(name: str) -> list[str]:
+    """The classes that this library can form."""
+    entry = LIBRARIES[name]
+    return [each for each in CLASSES if (entry.packs or not is_packed(each)) and (entry.batches or each != "batched")]
+
+
 def machine_table() -> tuple[Table, str]:
     """The table of this machine, and why it is this one.
 
@@ -70,73 +78,96 @@ def machine_table() -> tuple[Table, str]:
         ConfigError: MINITRANSFORMER_BLAS has a value that it must not have.
     """
     wanted = os.environ.get(VARIABLE, "")
-    if wanted not in ("", "numpy", "mkl"):
-        raise ConfigError(f"{VARIABLE} must be numpy or mkl, got {quoted(wanted)}")
+    if wanted not in ("", "numpy", *LIBRARIES):
+        raise ConfigError(f"{VARIABLE} must be numpy, {' or '.join(LIBRARIES)}, got {quoted(wanted)}")
     if wanted == "numpy":
         return {}, f"{VARIABLE}=numpy"
-    library, trouble = _library()
-    if library is None:
-        return {}, trouble
+    libraries, troubles = {}, []
+    for name in [wanted] if wanted else installed():
+        try:
+            libraries[name] = load(name)
+        except BackendError as error:
+            say(f"{error}; NumPy's BLAS is used")
+            troubles.append(str(error))
+    if not libraries:
+        return {}, "; ".join(troubles) or "no other library is installed"
     if wanted:
-        return dict.fromkeys(CLASSES, "mkl"), f"{VARIABLE}=mkl"
-    return _kept_or_measured(library)
+        return dict.fromkeys(classes_of(wanted), wanted), f"{VARIABLE}={wanted}"
+    table, reason = _kept_or_measured(libraries)
+    return table, "; ".join([reason, *troubles])
 
 
 def checked(table: object) -> Table:
-    """``table`` if it is one and oneMKL can be used where it says so, else an empty one."""
-    is_table = isinstance(table, dict) and all(name in CLASSES and table[name] == "mkl" for name in table)
-    return table if is_table and table and _library()[0] else {}
-
-
-def _library() -> tuple[mkl.Library | None, str]:
-    """oneMKL, or why it is not used; if it is installed, one line on standard error says so."""
+    """``table`` if it is one and its library can be used, else an empty one."""
+    if not _is_table(table) or not table:
+        return {}
+    (name,) = set(table.values())
     try:
-        return mkl.load(), "the extra mkl is not installed"
+        load(name)
     except BackendError as error:
         say(f"{error}; NumPy's BLAS is used")
-        return None, str(error)
+        return {}
+    return table
+
+
+def _is_table(table: object) -> bool:
+    """Whether it maps classes to one library that can form them."""
+    if not isinstance(table, dict) or not all(isinstance(name, str) and name in LIBRARIES for name in table.values()):
+        return False
+    return all(each in classes_of(name) for each, name in table.items()) and len(set(table.values())) <= 1
 
 
 def described(table: object) -> str:
     """Such as "oneMKL (few rows), else NumPy's BLAS"."""
-    if not isinstance(table, dict) or not set(table) <= set(CLASSES):
+    if not _is_table(table):
         return "an unknown table"
-    if len(table) in (0, len(CLASSES)):
-        return "oneMKL" if table else "NumPy's BLAS"
-    return f"oneMKL ({'; '.join(table)}), else NumPy's BLAS"
+    if not table:
+        return "NumPy's BLAS"
+    (name,) = set(table.values())
+    title = LIBRARIES[name].title
+    return title if len(table) == len(classes_of(name)) else f"{title} ({'; '.join(table)}), else NumPy's BLAS"
 
 
-def _kept_or_measured(library: mkl.Library) -> tuple[Table, str]:
+def _kept_or_measured(libraries: dict[str, Library]) -> tuple[Table, str]:
     """The table in the cache folder, or that of a measurement, which is then kept there; and the reason."""
-    facts = [processor_name(), core_count(), blas_threads(), np.__version__, library.version, list(CLASSES)]
+    versions = {name: library.version for name, library in libraries.items()}
+    titles = " and ".join(f"{LIBRARIES[name].title} {version}" for name, version in versions.items())
+    facts = [processor_name(), core_count(), blas_threads(), np.__version__, versions, list(CLASSES)]
     name = f"products-{hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]}.json"
     folder = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "minitransformer"
     with suppress(OSError, ValueError, RecursionError):
         stored = json.loads(read_bounded(folder / name, 1 << 16))
-        if stored == {} or checked(stored):
-            return stored, f"measured beside oneMKL {library.version}"
+        if _is_table(stored) and set(stored.values()) <= set(libraries):
+            return stored, f"measured beside {titles}"
     if hasattr(os, "getloadavg") and os.getloadavg()[0] > BUSY * core_count():
-        return {}, "oneMKL is not measured beside it while the machine does other work"
+        return {}, f"{titles}: not measured while the machine does other work"
     began = time.perf_counter()
-    table = measure(library)
+    table = measure(libraries)
     say(f"measured in {time.perf_counter() - began:.1f} s: {described(table)}; kept in {folder / name}")
     with suppress(OSError, ConfigError):
         folder.mkdir(parents=True, exist_ok=True)
         write_text(folder / name, json.dumps(table))
-    return table, f"measured beside oneMKL {library.version}"
+    return table, f"measured beside {titles}"
 
 
-def measure(library: mkl.Library) -> Table:
-    """The classes that oneMKL is faster for in each of ROUNDS rounds.
+def measure(libraries: dict[str, Library]) -> Table:
+    """The table of the library that saves most."""
+    shares = {name: shares_of_time(name, library) for name, library in libraries.items()}
+    best = min(shares, key=lambda name: math.prod(shares[name].values()))
+    return dict.fromkeys(shares[best], best)
+
+
+def shares_of_time(library_name: str, library: Library) -> dict[str, float]:
+    """Time by the library / time by NumPy in the last of ROUNDS rounds, of the classes it is faster for in each.
 
     Only one of two libraries may have threads (`lend_blas_threads`): so with packed factors, and without, it is all or
     nothing, but for a class that is faster by NumPy's BLAS even on one thread.
     """
-    rng, found = np.random.default_rng(0), []
-    factors = {name: [rng.standard_normal(shape).astype(np.float32) for shape in CLASSES[name]] for name in CLASSES}
+    rng, found, classes = np.random.default_rng(0), [], classes_of(library_name)
+    factors = {name: [rng.standard_normal(shape).astype(np.float32) for shape in CLASSES[name]] for name in classes}
     weight = factors["one row"][1]
     weights = [weight.copy() for _ in range(COPIES)]
-    packed = [library.pack(each) for each in weights]
+    packed = [library.pack(each) for each in weights] if library.entry.packs else []
     works = {}
     for name, (a, b) in factors.items():
         out, plain = a @ b, weights if b.shape == weight.shape else [b]
@@ -152,10 +183,10 @@ def measure(library: mkl.Library) -> Table:
                 for name, work in works.items():
                     times[name].append(_seconds(work[way]))
         for has_packed in (False, True):
-            group = {name: times[name] for name in CLASSES if is_packed(name) == has_packed}
+            group = {name: times[name] for name in classes if is_packed(name) == has_packed}
             if math.prod(other / numpy for numpy, _, other in group.values()) <= GAIN ** len(group):
                 found += [name for name, (_, one, other) in group.items() if other <= one]
-    return {name: "mkl" for name in CLASSES if found.count(name) == ROUNDS}
+    return {name: times[name][2] / times[name][0] for name in classes if found.count(name) == ROUNDS}
 
 
 def _seconds(calls: Iterator[Callable[[], object]]) -> float:

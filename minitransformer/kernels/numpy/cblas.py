@@ -1,61 +1,67 @@
-"""oneMKL's matrix products, called through ctypes: of two matrices or of two stacks of them, as they lie in memory.
-
-The library comes with the extra ``mkl`` (x86-64, Linux and Windows). Its results do not depend on where arrays begin in
-memory: in its strict mode (CBWR) the same factors on as many threads give the same bits.
-"""
+"""Matrix products by a library that has the CBLAS interface, called through ctypes: of two matrices or of two stacks of
+them, as they lie in memory."""
 
 import ctypes
-import importlib.metadata
 import itertools
-import re
+from collections.abc import Callable
 from ctypes import byref, c_double, c_float, c_int, c_int64, c_size_t, c_void_p
-from functools import cache, lru_cache
+from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
 from minitransformer.blas import blas_threads, core_count
-from minitransformer.errors import BackendError, install_hint, printable
+from minitransformer.errors import BackendError
 
-# Enumerations of mkl_cblas.h and mkl_types.h.
+# Enumerations of cblas.h; the last two are oneMKL's.
 ROW_MAJOR, PLAIN, TRANSPOSED, PACKED, RIGHT_FACTOR = 101, 111, 112, 151, 162
-AUTO_STRICT = 2 | 0x10000  # MKL_CBWR_AUTO | MKL_CBWR_STRICT
 ALIGNMENT = 64  # bytes
 
 PREFIXES = {np.dtype(np.float32): ("s", c_float), np.dtype(np.float64): ("d", c_double)}
 
 
-SIZES, MATRIX = [c_int64] * 3, [c_void_p, c_int64]
-FUNCTIONS = {
-    "": lambda number: [*[c_int] * 3, *SIZES, number, *MATRIX, *MATRIX, number, *MATRIX],
-    "_batch": lambda number: [c_int, *[c_void_p] * 13, c_int64, c_void_p],
-    "_pack_get_size": lambda number: [c_int, *SIZES],
-    "_pack": lambda number: [*[c_int] * 3, *SIZES, number, *MATRIX, c_void_p],
-    "_compute": lambda number: [*[c_int] * 3, *SIZES, *MATRIX, *MATRIX, number, *MATRIX],
-}
-"""The types of arguments of cblas_sgemm and its relatives, by what follows the name, for a number of this type."""
+@dataclass(frozen=True)
+class Entry:
+    """What must be known about a library to use it.
+
+    title: its name in messages
+    files: how the name of its file may begin in ``package``; without a package, what the system's loader is asked for
+    function: the name of cblas_sgemm, with places for "s" or "d" and for what follows "gemm", such as "_batch"
+    set_threads: the function that sets how many threads work on a product
+    start: makes settings before the first product, and returns the version
+    package: the Python package that brings it; the extra of setup.cfg that installs it has the name of the entry
+    integer: the type of sizes
+    batches, packs: whether it has cblas_sgemm_batch; cblas_sgemm_pack and its relatives
+    """
+
+    title: str
+    files: tuple[str, ...]
+    function: str
+    set_threads: str
+    start: Callable[[ctypes.CDLL], str]
+    package: str | None = None
+    integer: type = c_int64
+    batches: bool = True
+    packs: bool = False
 
 
 class Library:
-    """oneMKL in the file ``path``.
+    """The library of ``entry`` in the file ``path``.
 
     Raises:
         OSError, AttributeError: it cannot be loaded, or lacks a function.
-        BackendError: it cannot be set to give the same bits each time.
+        BackendError: it cannot be used as it is.
     """
 
-    def __init__(self, path: str):
+    def __init__(self, path: str, entry: Entry):
         library = ctypes.CDLL(path)
-        if library.MKL_CBWR_Set(AUTO_STRICT) != 0:
-            raise BackendError("it must be set to repeat its results (CBWR) before its first product")
-        library.MKL_Set_Dynamic(0)  # as many threads as it is told, whatever the load
-        text = ctypes.create_string_buffer(256)
-        library.MKL_Get_Version_String(text, len(text))
-        self.version = re.search(r"[\d.]+|$", text.value.decode("ascii", "replace"))[0]
-        self._set_threads, self._functions = library.MKL_Set_Num_Threads_Local, {}
+        self.entry, self.version, self._functions = entry, entry.start(library), {}
+        self._set_threads = getattr(library, entry.set_threads)
+        self._set_threads.argtypes, self._set_threads.restype = [c_int64], None
         for dtype, (prefix, number) in PREFIXES.items():
-            for name, types in FUNCTIONS.items():
-                function = self._functions[name, dtype] = getattr(library, f"cblas_{prefix}gemm{name}_64")
-                function.argtypes, function.restype = types(number), c_size_t if name == "_pack_get_size" else None
+            for name, types in _argument_types(entry, number).items():
+                function = self._functions[name, dtype] = getattr(library, entry.function.format(prefix, name))
+                function.argtypes, function.restype = types, c_size_t if name == "_pack_get_size" else None
 
     def matmul(self, a: np.ndarray, b: np.ndarray, out: np.ndarray, add: bool) -> None:
         """out = a b, or with ``add`` out += a b: (..., n, k), (..., k, m) and (..., n, m), the same leading axes and
@@ -71,8 +77,9 @@ class Library:
         of_a, of_b, of_y = (stack.ctypes.data for stack in stacks)
         one, other = map(byref, map(PREFIXES[out.dtype][1], (1.0, add)))
         order_a, order_b = map(byref, map(c_int, (order_a, order_b)))
-        n, m, k, step_a, step_b, count = map(byref, map(c_int64, (n, m, k, step_a, step_b, len(stacks[2]))))
-        factors = (one, of_a, step_a, of_b, step_b, other, of_y, m)
+        sizes = (n, m, k, step_a, step_b, m, len(stacks[2]))
+        n, m, k, step_a, step_b, step_y, count = map(byref, map(self.entry.integer, sizes))
+        factors = (one, of_a, step_a, of_b, step_b, other, of_y, step_y)
         self._functions["_batch", out.dtype](ROW_MAJOR, order_a, order_b, n, m, k, *factors, 1, count)
 
     def pack(self, b: np.ndarray) -> np.ndarray:
@@ -97,8 +104,22 @@ class Library:
         return out
 
     def _limit_threads(self) -> None:
-        """As many threads as NumPy's BLAS has now, for this thread's products: fewer within `limited_blas_threads`."""
+        """As many threads as NumPy's BLAS has now: fewer within `limited_blas_threads`. In some libraries the number is
+        the calling thread's own."""
         self._set_threads(blas_threads() or core_count())
+
+
+def _argument_types(entry: Entry, number: type) -> dict[str, list[type]]:
+    """Those of cblas_sgemm and its relatives, as far as the library has them, by what follows "gemm"."""
+    sizes, matrix = [entry.integer] * 3, [c_void_p, entry.integer]
+    types = {"": [*[c_int] * 3, *sizes, number, *matrix, *matrix, number, *matrix]}
+    if entry.batches:
+        types["_batch"] = [c_int, *[c_void_p] * 13, entry.integer, c_void_p]
+    if entry.packs:
+        types["_pack_get_size"] = [c_int, *sizes]
+        types["_pack"] = [*[c_int] * 3, *sizes, number, *matrix, c_void_p]
+        types["_compute"] = [*[c_int] * 3, *sizes, *matrix, *matrix, number, *matrix]
+    return types
 
 
 def _factor(x: np.ndarray) -> tuple[np.ndarray, int, int]:
@@ -120,27 +141,6 @@ def _offsets(shape: tuple[int, ...], strides: tuple[int, ...]) -> np.ndarray:
     return offsets.ravel()
 
 
-@cache
-def load() -> Library | None:
-    """The library, or None if the extra is not installed.
-
-    Raises:
-        BackendError: it cannot be used; the message says why.
-    """
-    try:
-        files = importlib.metadata.files("mkl") or []
-    except importlib.metadata.PackageNotFoundError:
-        return None
-    try:
-        path = next(file.locate() for file in files if file.name.startswith(("libmkl_rt.so", "mkl_rt.")))
-        library = Library(str(path))
-        check(library)
-        return library
-    except (StopIteration, OSError, AttributeError, BackendError) as error:
-        reason = printable(str(error) or "the package has no file libmkl_rt", 100)
-        raise BackendError(f"oneMKL cannot be used ({reason}); {install_hint('mkl')}") from error
-
-
 def check(library: Library) -> None:
     """Compare products of every kind with NumPy's, and with themselves for arrays that begin elsewhere in memory.
 
@@ -148,14 +148,16 @@ def check(library: Library) -> None:
         BackendError: they differ.
     """
     rng = np.random.default_rng(0)
-    for dtype, stack, flip in itertools.product(PREFIXES, ((), (2, 3)), (False, True)):
+    stacks = ((), (2, 3)) if library.entry.batches else ((),)
+    for dtype, stack, flip in itertools.product(PREFIXES, stacks, (False, True)):
         a, b, start = (rng.standard_normal((*stack, *shape)).astype(dtype) for shape in ((9, 33), (33, 70), (9, 70)))
         b = b.swapaxes(-1, -2).copy().swapaxes(-1, -2) if flip else b
         results = [np.empty(start.size + offset, dtype)[offset:].reshape(start.shape) for offset in (0, 1)]
         for memory in results:
             memory[...] = start
             library.matmul(a, b, memory, True)
-        packed = [] if stack else [library.packed_matmul(a, library.pack(b), b.shape[1]) + start]
-        is_close = np.allclose([*results, *packed], a @ b + start, *[1e3 * np.finfo(dtype).eps] * 2)
+        if library.entry.packs and not stack:
+            results.append(library.packed_matmul(a, library.pack(b), b.shape[1]) + start)
+        is_close = np.allclose(results, a @ b + start, *[1e3 * np.finfo(dtype).eps] * 2)
         if not is_close or results[0].tobytes() != results[1].tobytes():
             raise BackendError(f"its products of {dtype} must be those of NumPy, each time with the same bits")
