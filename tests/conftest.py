@@ -145,7 +145,7 @@ def used_library(name: str) -> Library:
     try:
         library = libraries.load(name)
     except BackendError as error:
-        pytest.skip(f"{error} (pip install -e '.[dev]')" if libraries.LIBRARIES[name].package else str(error))
+        pytest.skip(str(error))
     use_table(dict.fromkeys(product_table.classes_of(name), name))
     return library
 

@@ -10,10 +10,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from minitransformer.blas import limited_blas_threads
 from minitransformer.cli.main import main
 from minitransformer.config import ModelConfig
 from minitransformer.errors import BackendError
-from minitransformer.kernels.numpy import cblas, libraries, product_table, use_table
+from minitransformer.kernels.numpy import cblas, libraries, product_table, table_in_force, use_table
 from minitransformer.kernels.numpy.cblas import Library
 from minitransformer.kernels.numpy.libraries import LIBRARIES
 from minitransformer.kernels.numpy.product_table import CLASSES, VARIABLE, checked, classes_of, machine_table
@@ -178,23 +179,25 @@ def test_nothing_is_measured_while_the_machine_is_busy(alone, unset, tmp_path):
     assert table == {} and "other work" in reason and not list(tmp_path.iterdir())
 
 
-def test_a_measurement_finds_the_library_that_is_faster(onemkl, unset):
+def test_a_measurement_finds_the_library_that_is_faster(library, unset):
+    table = table_in_force()
     unset.setattr(product_table, "PAUSE", 0.0)
     unset.setattr(product_table, "SECONDS", 1e-3)
 
     def slow(function):
         def slower(*arguments, **options):
-            product_table.time.sleep(0.05)
+            product_table.time.sleep(0.02)
             return function(*arguments, **options)
 
         return slower
 
-    with unset.context() as patched:
-        for name in ("matmul", "packed_matmul"):
-            patched.setattr(Library, name, slow(getattr(Library, name)))
-        assert product_table.measure({"mkl": onemkl}) == {}
-    unset.setattr(np, "matmul", slow(np.matmul))
-    assert product_table.measure({"mkl": onemkl}) == ALL
+    with limited_blas_threads(1):
+        with unset.context() as patched:
+            for name in ("matmul", "packed_matmul"):
+                patched.setattr(Library, name, slow(getattr(Library, name)))
+            assert product_table.measure({table["small"]: library}) == {}
+        unset.setattr(np, "matmul", slow(np.matmul))
+        assert product_table.measure({table["small"]: library}) == table
 
 
 def test_of_two_libraries_the_one_that_saves_more_is_chosen(unset):
@@ -215,11 +218,6 @@ def test_the_environment_overrules_what_was_measured(value, unset):
     wanted = {} if value == "numpy" else dict.fromkeys(classes_of(value), value)
     assert machine_table()[0] == wanted
     assert use_table({"small": "mkl"}) == wanted
-
-
-def test_without_packing_no_class_with_a_packed_factor_is_taken():
-    for name, entry in LIBRARIES.items():
-        assert any(map(product_table.is_packed, classes_of(name))) == entry.packs
 
 
 def test_a_wrong_value_in_the_environment_is_one_error(unset, capsys):
