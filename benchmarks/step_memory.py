@@ -44,14 +44,14 @@ def measure(way: str, size_name: str) -> dict[str, int]:
     sentences, name = SIZES[size_name]
     size = next(each for each in work.SIZES if each.name == name)
     batch = work.random_batch(replace(size, sentences=sentences))
-    build = _torch_step if way == "pytorch" else _our_step
+    build = torch_step if way == "pytorch" else our_step
     step, imports = build(size.model, batch, way)
     for _ in range(STEPS):
         step()
     return {"peak": peak_bytes(), "imports": imports}
 
 
-def _our_step(model_config: ModelConfig, batch: Batch, way: str) -> tuple[Callable[[], object], int]:
+def our_step(model_config: ModelConfig, batch: Batch, way: str) -> tuple[Callable[[], object], int]:
     imports = peak_bytes()
     keep_freed_memory()
     model = Transformer(model_config, seed=1)
@@ -65,7 +65,7 @@ def _our_step(model_config: ModelConfig, batch: Batch, way: str) -> tuple[Callab
     return step, imports
 
 
-def _torch_step(model_config: ModelConfig, batch: Batch, way: str) -> tuple[Callable[[], object], int]:
+def torch_step(model_config: ModelConfig, batch: Batch, way: str) -> tuple[Callable[[], object], int]:
     import torch
 
     from benchmarks.peers.torch_model import TorchTransformer
