@@ -28,7 +28,7 @@ import torch
 from tqdm import tqdm
 from transformers import MarianMTModel
 
-from benchmarks.common.machine import machine_facts, processor_maker, threads_for_peers
+from benchmarks.common.machine import machine_facts, of_this_maker, threads_for_peers
 from benchmarks.common.matrix_products import record_products, replay
 from benchmarks.common.search_cases import Case, random_model, random_sources, search
 from benchmarks.common.tables import facts_list, markdown_head, markdown_row, save_results, spread
@@ -195,7 +195,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(text)
     if not options.quick:
         table = {"machine": facts, "rounds": ROUNDS, "tokens per second": results}
-        save_results("decoding", table, text, processor_maker())
+        save_results(of_this_maker("decoding"), table, text)
     return 0
 
 

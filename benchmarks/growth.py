@@ -6,7 +6,8 @@ One size at a time is doubled, the others stay. On a log-log plot a power law is
 exponent. Beside each measured exponent stands the one of the matrix products' FLOPs at the same sizes, and the one that
 Table 1 of the paper promises for ever larger sizes: self-attention is O(n^2 d), everything else O(n d^2).
 Time is the lowest of some steps on one BLAS thread; memory is the peak that NumPy asked for within a step, parameters
-and Adam's vectors not counted. Results go to benchmarks/results/growth.json, .md and .png; --quick writes nothing.
+and Adam's vectors not counted. Results go to benchmarks/results/growth.MAKER.json, .md and .png, MAKER that of the
+processor; --quick writes nothing.
 """
 
 import argparse
@@ -20,9 +21,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from tqdm import tqdm
 
-from benchmarks.common.machine import machine_facts
+from benchmarks.common.machine import machine_facts, of_this_maker
 from benchmarks.common.matrix_products import record_step
-from benchmarks.common.tables import RESULTS, facts_list, markdown_head, markdown_row, save_results
+from benchmarks.common.tables import facts_list, markdown_head, markdown_row, save_results
 from minitransformer.allocator import keep_freed_memory
 from minitransformer.blas import limited_blas_threads
 from minitransformer.config import UNK, ModelConfig, TrainingConfig
@@ -128,7 +129,7 @@ def draw(results: Sequence[dict]) -> "Figure":
 
 def markdown(facts: dict, results: Sequence[dict]) -> str:
     shape = ", ".join(f"{name} {size:,}" for name, size in START.items())
-    lines = ["# How a training step grows", "", "![log-log plot](growth.png)", ""]
+    lines = ["# How a training step grows", "", f"![log-log plot]({of_this_maker('growth')}.png)", ""]
     lines += [f"Exponents over the {FITTED} largest sizes; what is not doubled stays at {shape}.", ""]
     lines += ["`python -m benchmarks.growth`", ""]
     head = ["doubled", "from - to", "time", "FLOPs", "time, in the limit", "memory", "memory, in the limit"]
@@ -158,8 +159,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(text)
     if not options.quick:
         table = {"machine": facts | {"threads": 1}, "start": START, "results": results}
-        save_results("growth", table, text)
-        (RESULTS / "growth.png").write_bytes(picture)
+        save_results(of_this_maker("growth"), table, text, picture)
     return 0
 
 

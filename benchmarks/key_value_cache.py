@@ -9,7 +9,8 @@ the two take turns, and the ratio of their times is the median of the rounds' ow
 arrays of the cache take between two steps, those of the source included, and without the copies made within a step.
 Hypotheses of a random model share fewer tokens than those of a trained one, so the tree gains less here.
 
-Results go to benchmarks/results/key_value_cache.json and .md; --quick writes nothing.
+Results go to benchmarks/results/key_value_cache.MAKER.json and .md, MAKER that of the processor; --quick writes
+nothing.
 """
 
 import argparse
@@ -21,7 +22,7 @@ from collections.abc import Sequence
 import numpy as np
 from tqdm import tqdm
 
-from benchmarks.common.machine import machine_facts
+from benchmarks.common.machine import machine_facts, of_this_maker
 from benchmarks.common.search_cases import Case, random_model, random_sources, search
 from benchmarks.common.tables import facts_list, markdown_head, markdown_row, save_results
 from minitransformer.allocator import keep_freed_memory
@@ -142,7 +143,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     text = markdown(facts, results)
     print(text)
     if not options.quick:
-        save_results("key_value_cache", {"machine": facts, "rounds": ROUNDS, "cases": results}, text)
+        save_results(of_this_maker("key_value_cache"), {"machine": facts, "rounds": ROUNDS, "cases": results}, text)
     return 0
 
 

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.common import work
-from benchmarks.common.machine import machine_facts, processor_maker
+from benchmarks.common.machine import machine_facts, of_this_maker
 from benchmarks.common.tables import facts_list, markdown_head, markdown_row, save_results
 from benchmarks.step_memory import our_step, torch_step
 from minitransformer.kernels.numpy.libraries import installed
@@ -104,7 +104,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     text = markdown(facts, results)
     print(text)
     if not options.quick:
-        save_results("one_process", {"machine": facts, "results": results}, text, processor_maker())
+        save_results(of_this_maker("one_process"), {"machine": facts, "results": results}, text)
     return 0
 
 

@@ -30,7 +30,7 @@ from subword_nmt.apply_bpe import BPE
 from subword_nmt.learn_bpe import learn_bpe
 from tqdm import tqdm
 
-from benchmarks.common.machine import machine_facts, processor_maker
+from benchmarks.common.machine import machine_facts, of_this_maker
 from benchmarks.common.real_text import CORPORA, real_pairs, repeated_to, text_size
 from benchmarks.common.tables import facts_list, markdown_head, markdown_row, save_results
 from minitransformer.blas import core_count
@@ -176,7 +176,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(table)
     if not options.quick:
         result = {"machine": facts, "text": text, "seconds to learn and tokens per second": found}
-        save_results("subwords", result, table, processor_maker())
+        save_results(of_this_maker("subwords"), result, table)
     return 0
 
 

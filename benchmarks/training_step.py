@@ -24,7 +24,7 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
-from benchmarks.common.machine import machine_facts, processor_maker, threads_for_peers
+from benchmarks.common.machine import machine_facts, of_this_maker, threads_for_peers
 from benchmarks.common.matrix_products import record_step, replay
 from benchmarks.common.tables import facts_list, markdown_head, markdown_row, save_results, spread
 from benchmarks.common.work import REAL, SIZES, Size, Work, random_work, real_work, shape_of
@@ -193,7 +193,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(text)
     if not options.quick:
         table = {"machine": facts, "results": results}
-        save_results("training_step", table, text, processor_maker())
+        save_results(of_this_maker("training_step"), table, text)
     return 0
 
 

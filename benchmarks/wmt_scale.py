@@ -11,7 +11,8 @@ is killed when half of its updates are saved, and resumed.
 --short has less text, trains less and translates fewer lines; --quick has 4,000 pairs and small models. With --folder
 files and figures stay there, and the same call continues where it was interrupted.
 
-Results go to benchmarks/results/wmt_scale.json and .md, those of --short to wmt_scale_short; --quick writes nothing.
+Results go to benchmarks/results/wmt_scale.MAKER.json and .md, MAKER that of the processor, those of --short to
+wmt_scale_short; --quick writes nothing.
 """
 
 import argparse
@@ -29,7 +30,7 @@ from pathlib import Path
 from typing import TextIO
 
 from benchmarks.common.command_cost import Cost, cost_of
-from benchmarks.common.machine import machine_facts
+from benchmarks.common.machine import machine_facts, of_this_maker
 from benchmarks.common.page_commands import page_commands, short_name
 from benchmarks.common.real_text import CORPORA, padding_shares
 from benchmarks.common.synthetic_text import make_corpus
@@ -237,7 +238,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not options.quick:
         stages = [{"name": name, **asdict(cost)} for name, cost in costs.items()]
         result = {"machine": facts, "size": asdict(size), "texts": texts, "stages": stages}
-        name = "wmt_scale_short" if options.short else "wmt_scale"
+        name = of_this_maker("wmt_scale_short" if options.short else "wmt_scale")
         save_results(name, result | {"opening": opened, "padding": padding}, table)
     return 0
 

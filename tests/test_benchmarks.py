@@ -135,9 +135,11 @@ def test_results_of_another_maker_of_processors_stay(tmp_path, monkeypatch):
     monkeypatch.setattr(tables, "RESULTS", tmp_path)
     for name, maker in (("AMD EPYC", "amd"), ("Intel(R) Xeon(R)", "intel"), ("Neoverse-N1", "other")):
         monkeypatch.setattr(machine, "processor_name", lambda name=name: name)
-        assert machine.processor_maker() == maker
-        tables.save_results("step", {"on": name}, f"on {name}", machine.processor_maker())
-    assert sorted(path.name for path in tmp_path.glob("*.md")) == ["step.amd.md", "step.intel.md", "step.other.md"]
+        assert machine.of_this_maker("step") == f"step.{maker}"
+        tables.save_results(machine.of_this_maker("step"), {"on": name}, f"on {name}", name.encode())
+    for suffix in ("md", "png"):
+        names = sorted(path.name for path in tmp_path.glob(f"*.{suffix}"))
+        assert names == [f"step.amd.{suffix}", f"step.intel.{suffix}", f"step.other.{suffix}"]
     assert json.loads((tmp_path / "step.amd.json").read_text()) == {"on": "AMD EPYC"}
 
 
@@ -225,5 +227,7 @@ def test_growth_draws_and_tabulates_every_axis():
 
 def test_an_unknown_benchmark_is_refused_in_one_line(capsys):
     assert benchmarks_main(["growht"]) == 2
-    known = "training_step, step_memory, subwords, wmt_scale, decoding, key_value_cache, growth, scaling, gpu"
+    known = (
+        "training_step, step_memory, one_process, subwords, wmt_scale, decoding, key_value_cache, growth, scaling, gpu"
+    )
     assert capsys.readouterr().err == f"benchmarks: NAME must be one of {known}, got 'growht'\n"

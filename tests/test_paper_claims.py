@@ -143,7 +143,7 @@ def test_the_recipes_of_wmt_train_the_models_of_the_paper(pair, row, updates):
 
 @pytest.mark.parametrize("recipe", sorted(RECIPES.glob("en-*.toml")), ids=lambda path: path.stem)
 def test_an_update_of_the_recipes_has_about_25000_tokens_of_each_side(recipe):
-    """Of the positions, which are what is limited, padding takes a few percent (benchmarks/results/wmt_scale.md)."""
+    """Of the positions, which are what is limited, padding takes a few percent: see results/wmt_scale.amd.md."""
     config = Config.load(recipe)
     for tokens in (config.data.src_tokens, config.data.tgt_tokens):
         assert 25_000 < config.training.micro_batches * tokens < 1.1 * 25_000

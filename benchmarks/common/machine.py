@@ -25,10 +25,11 @@ def machine_facts() -> dict[str, str | int]:
     }
 
 
-def processor_maker() -> str:
-    """``amd``, ``intel`` or ``other``: figures of one maker's processor do not hold on another's."""
-    name = processor_name().lower()
-    return next((maker for maker in ("amd", "intel") if maker in name), "other")
+def of_this_maker(name: str) -> str:
+    """``name`` of a result with the processor's maker, ``NAME.amd``, ``.intel`` or ``.other``: its speed does not hold
+    for another's, whose results lie beside it."""
+    processor = processor_name().lower()
+    return f"{name}.{next((maker for maker in ('amd', 'intel') if maker in processor), 'other')}"
 
 
 def threads_for_peers() -> int:

@@ -27,10 +27,10 @@ def spread(values: Sequence[float]) -> dict[str, float]:
     return {"median": statistics.median(values), "lowest": min(values), "highest": max(values)}
 
 
-def save_results(name: str, table: dict, text: str, maker: str = "") -> None:
-    """``table`` to results/NAME.json and ``text`` to results/NAME.md; with the processor's maker, whose libraries and
-    caches decide such figures, to NAME.MAKER.json and .md beside those of other makers"""
-    name = f"{name}.{maker}" if maker else name
+def save_results(name: str, table: dict, text: str, picture: bytes = b"") -> None:
+    """``table`` to results/NAME.json, ``text`` to results/NAME.md, and a picture to results/NAME.png."""
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / f"{name}.json").write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
     (RESULTS / f"{name}.md").write_text(text, encoding="utf-8")
+    if picture:
+        (RESULTS / f"{name}.png").write_bytes(picture)

@@ -5,8 +5,8 @@
 Measured: the sum of a gradient vector over two ranks by MPI and by TCP, beside MPI's own Allreduce of the same bytes;
 an update of two ranks with one BLAS thread each, by MPI with and without overlap and by TCP, beside one process with
 two BLAS threads (and beside its own two threads, each with a micro-batch). Predicted, with every assumption printed:
-weak and strong scaling of base and big on 1 to 64 GPUs. Results go to benchmarks/results/scaling.json, .md and .png;
---quick writes nothing.
+weak and strong scaling of base and big on 1 to 64 GPUs. Results go to benchmarks/results/scaling.MAKER.json, .md and
+.png, MAKER that of the processor; --quick writes nothing.
 """
 
 import argparse
@@ -20,8 +20,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.common.machine import machine_facts
-from benchmarks.common.tables import RESULTS, facts_list, markdown_head, markdown_row, save_results
+from benchmarks.common.machine import machine_facts, of_this_maker
+from benchmarks.common.tables import facts_list, markdown_head, markdown_row, save_results
 from benchmarks.scaling.cost_model import ASSUMED, NETWORKS, fit, ring_seconds, speedup, step_seconds
 from minitransformer.config import ModelConfig
 from minitransformer.figures import png_bytes
@@ -195,15 +195,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     sums = on_ranks(2, 1, {"what": "all-reduce", "lengths": lengths, "repeats": 2 if options.quick else 10})
     model = fit([row["bytes"] for row in sums], [row["ours"] for row in sums], 2)
     steps = [measure_steps(name, options.quick) for name in ("multi30k", "base")]
-    text = ["# Several ranks", "", "![measured and predicted](scaling.png)", "", "`python -m benchmarks.scaling`", ""]
+    name = of_this_maker("scaling")
+    text = ["# Several ranks", "", f"![measured and predicted]({name}.png)", "", "`python -m benchmarks.scaling`", ""]
     text += [*measured_text(sums, model, steps), *predicted_text(predicted)]
     text += facts_list(facts)
     print("\n".join(text))
     picture = png_bytes(draw(sums, model, predicted))
     if not options.quick:
         results = {"machine": facts, "sums": sums, "latency": model[0], "bandwidth": model[1], "steps": steps}
-        save_results("scaling", results | {"predicted": predicted}, "\n".join(text) + "\n")
-        (RESULTS / "scaling.png").write_bytes(picture)
+        save_results(name, results | {"predicted": predicted}, "\n".join(text) + "\n", picture)
     return 0
 
 

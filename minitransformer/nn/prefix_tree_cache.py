@@ -1,7 +1,7 @@
 """The fast key-value cache: tokens that a sentence's partial hypotheses share are stored once and read once.
 
 All rows of a sentence attend together, as the queries of one product with its keys, and no key or value moves when a
-beam is reordered. What that gains is in benchmarks/results/key_value_cache.md.
+beam is reordered. What that gains is in benchmarks/results/key_value_cache.amd.md.
 """
 
 from collections.abc import Sequence
