@@ -11,7 +11,7 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import cache, partial
 from itertools import cycle
@@ -82,13 +82,7 @@ def machine_table() -> tuple[Table, str]:
         raise ConfigError(f"{VARIABLE} must be numpy, {' or '.join(LIBRARIES)}, got {quoted(wanted)}")
     if wanted == "numpy":
         return {}, f"{VARIABLE}=numpy"
-    libraries, troubles = {}, []
-    for name in [wanted] if wanted else installed():
-        try:
-            libraries[name] = load(name)
-        except BackendError as error:
-            say(f"{error}; NumPy's BLAS is used")
-            troubles.append(str(error))
+    libraries, troubles = _usable([wanted] if wanted else installed())
     if not libraries:
         return {}, "; ".join(troubles) or "no other library is installed"
     if wanted:
@@ -99,15 +93,20 @@ def machine_table() -> tuple[Table, str]:
 
 def checked(table: object) -> Table:
     """``table`` if it is one and its library can be used, else an empty one."""
-    if not _is_table(table) or not table:
-        return {}
-    (name,) = set(table.values())
-    try:
-        load(name)
-    except BackendError as error:
-        say(f"{error}; NumPy's BLAS is used")
-        return {}
-    return table
+    return table if _is_table(table) and _usable(set(table.values()))[0] else {}
+
+
+def _usable(names: Iterable[str]) -> tuple[dict[str, Library], list[str]]:
+    """Those of the libraries that can be used, and why others cannot, which a line on standard error says as well."""
+    libraries, troubles = {}, []
+    for name in names:
+        try:
+            libraries[name] = load(name)
+        except BackendError as error:
+            troubles.append(str(error))
+    for trouble in troubles:
+        say(trouble if libraries else f"{trouble}; NumPy's BLAS is used")
+    return libraries, troubles
 
 
 def _is_table(table: object) -> bool:
