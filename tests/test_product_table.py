@@ -87,6 +87,8 @@ def test_nothing_is_measured_while_the_machine_is_busy(alone, unset, tmp_path):
 
 def test_a_measurement_finds_the_library_that_is_faster(library, unset):
     table = table_in_force()
+    for name in CLASSES:  # products that take no time beside what slows them down here
+        unset.setitem(CLASSES, name, ((2, 2, 8), (2, 8, 8)) if name == "batched" else ((2, 8), (8, 8)))
     unset.setattr(product_table, "PAUSE", 0.0)
     unset.setattr(product_table, "SECONDS", 1e-3)
 
