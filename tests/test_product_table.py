@@ -130,7 +130,7 @@ def test_the_environment_overrules_what_was_measured(value, unset):
 
 def test_a_wrong_value_in_the_environment_is_one_error(unset, capsys):
     unset.setenv(VARIABLE, "open\x1bblas" * 50)
-    with pytest.raises(ValueError, match=f"{VARIABLE} must be numpy, {' or '.join(LIBRARIES)}, got 'open"):
+    with pytest.raises(ValueError, match=f"{VARIABLE} must be one of numpy, {', '.join(LIBRARIES)}, got 'open"):
         use_table(None)
     assert main(["doctor"]) == 0
     assert len([line for line in capsys.readouterr().out.splitlines() if line.startswith("products")]) == 1

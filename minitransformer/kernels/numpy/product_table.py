@@ -79,7 +79,7 @@ def machine_table() -> tuple[Table, str]:
     """
     wanted = os.environ.get(VARIABLE, "")
     if wanted not in ("", "numpy", *LIBRARIES):
-        raise ConfigError(f"{VARIABLE} must be numpy, {' or '.join(LIBRARIES)}, got {quoted(wanted)}")
+        raise ConfigError(f"{VARIABLE} must be one of numpy, {', '.join(LIBRARIES)}, got {quoted(wanted)}")
     if wanted == "numpy":
         return {}, f"{VARIABLE}=numpy"
     libraries, troubles = _usable([wanted] if wanted else installed())
