@@ -2,6 +2,7 @@
 
 import configparser
 import importlib.metadata
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,7 +11,7 @@ import pytest
 
 from minitransformer.cli.main import main
 from minitransformer.errors import BackendError
-from minitransformer.kernels.numpy import cblas, libraries, product_table, use_table
+from minitransformer.kernels.numpy import cblas, gemm, libraries, product_table, use_table
 from minitransformer.kernels.numpy.cblas import Library
 from minitransformer.kernels.numpy.libraries import LIBRARIES
 from minitransformer.kernels.numpy.product_table import VARIABLE, checked
@@ -42,6 +43,25 @@ def test_without_an_extra_nothing_is_measured_and_nothing_is_said(packages, unse
     assert main(["doctor"]) == 0
     (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("products")]
     assert "no other library is installed; run pip install" in line
+
+
+def test_a_new_library_needs_one_entry_and_no_more(unset, rng, capsys):
+    files = list(Path(np.__file__).parents[1].glob("numpy.libs/libscipy_openblas64_*"))
+    if not files:
+        pytest.skip("NumPy has no OpenBLAS of its own")
+    entry = replace(LIBRARIES["openblas"], title="A new one", package=None, files=(str(files[0]),), batches=False)
+    unset.setitem(LIBRARIES, "new", entry)
+    unset.setenv(VARIABLE, "new")
+    table = use_table(None)
+    assert set(table.values()) == {"new"} and not {"batched", "packed, one row"} & set(table)
+    new, products = libraries.load("new"), []
+    unset.setattr(new, "matmul", lambda *factors, matmul=new.matmul: products.append(0) or matmul(*factors))
+    a, b = rng.standard_normal((2, 9, 33)), rng.standard_normal((2, 33, 70))
+    np.testing.assert_allclose(gemm.matmul(a[0], b[0]), a[0] @ b[0], rtol=1e-10)
+    np.testing.assert_array_equal(gemm.matmul(a, b), a @ b)
+    assert len(products) == 1
+    assert main(["doctor"]) == 0
+    assert "products    A new one: MINITRANSFORMER_BLAS=new" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", LIBRARIES)
