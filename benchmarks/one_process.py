@@ -2,10 +2,10 @@
 
     python -m benchmarks.one_process [--quick]
 
-Ours multiplies by OpenBLAS, which NumPy brings, or by oneMKL (with the extra mkl); PyTorch has a library and threads of
-its own. The threads of each wait actively for a while after a product. Each step is timed alone in a process, ours
-again where PyTorch is imported and does nothing, and both in turn, at once after one another and after a pause. Other
-work on the machine at the same time distorts the figures.
+Ours multiplies by NumPy's BLAS, or by each other library that is installed (docs/cpu.md); PyTorch has a library and
+threads of its own. The threads of each wait actively for a while after a product. Each step is timed alone in a
+process, ours again where PyTorch is imported and does nothing, and both in turn, at once after one another and after a
+pause. Other work on the machine at the same time distorts the figures.
 
 Results go to benchmarks/results/one_process.MAKER.json and .md, MAKER that of the processor; --quick writes nothing.
 """
@@ -30,7 +30,6 @@ from minitransformer.kernels.numpy.product_table import VARIABLE
 OURS, PYTORCH = "one batch", "pytorch"
 PAUSE = 0.5  # seconds, after which no thread of another library waits actively
 WARM_UP = 2
-STEPS = {"multi30k": 1, "copy": 8}  # at a time, of each size of benchmarks/common/work.py
 CASES = {
     "ours alone": ([OURS], False, PAUSE),
     "ours, PyTorch imported": ([OURS], True, PAUSE),
@@ -41,7 +40,7 @@ CASES = {
 """Whose steps are timed in one process, whether PyTorch is imported, and the pause before each turn."""
 
 
-def measure(case: str, size_name: str, rounds: int, count: int) -> dict[str, float]:
+def measure(case: str, size_name: str, rounds: int) -> dict[str, float]:
     """Median seconds of a step in this process, by whose it is."""
     who, imports_torch, pause = CASES[case]
     if imports_torch:
@@ -54,15 +53,14 @@ def measure(case: str, size_name: str, rounds: int, count: int) -> dict[str, flo
         for name, step in steps.items():
             time.sleep(pause)
             began = time.perf_counter()
-            for _ in range(count):
-                step()
-            seconds[name].append((time.perf_counter() - began) / count)
+            step()
+            seconds[name].append(time.perf_counter() - began)
     return {name: statistics.median(each[WARM_UP:]) for name, each in seconds.items()}
 
 
-def measured_apart(library: str, case: str, size: str, rounds: int, count: int) -> dict[str, float]:
+def measured_apart(library: str, case: str, size: str, rounds: int) -> dict[str, float]:
     """``measure`` in a fresh process, whose products are those of ``library``."""
-    command = [sys.executable, "-m", "benchmarks.one_process", "--measure", case, size, str(rounds), str(count)]
+    command = [sys.executable, "-m", "benchmarks.one_process", "--measure", case, size, str(rounds)]
     environment, folder = os.environ | {VARIABLE: library}, Path(__file__).parent.parent
     run = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True, cwd=folder)
     return json.loads(run.stdout)
@@ -88,19 +86,18 @@ def _whose(name: str) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.one_process", description=__doc__.split("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="a step by NumPy's BLAS, and no results are written")
-    parser.add_argument("--measure", nargs=4, help=argparse.SUPPRESS)
+    parser.add_argument("--quick", action="store_true", help="a small step by NumPy's BLAS, and no results are written")
+    parser.add_argument("--measure", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
     if options.measure:
-        case, size, *numbers = options.measure
-        print(json.dumps(measure(case, size, *map(int, numbers))))
+        case, size, rounds = options.measure
+        print(json.dumps(measure(case, size, int(rounds))))
         return 0
     facts, results = machine_facts(), []
-    for size, count in {"copy": 1}.items() if options.quick else STEPS.items():
-        for library in ("numpy", *([] if options.quick else installed())):
-            rounds = 1 if options.quick else 7
-            seconds = {case: measured_apart(library, case, size, rounds, count) for case in CASES}
-            results.append({"size": size, "library": library, "rounds": rounds, "seconds": seconds})
+    size, rounds, others = ("copy", 1, []) if options.quick else ("multi30k", 7, installed())
+    for library in ("numpy", *others):
+        seconds = {case: measured_apart(library, case, size, rounds) for case in CASES}
+        results.append({"size": size, "library": library, "rounds": rounds, "seconds": seconds})
     text = markdown(facts, results)
     print(text)
     if not options.quick:
