@@ -10,12 +10,7 @@ from pathlib import Path
 from threading import Lock
 
 # The names under which NumPy's wheels and common systems export OpenBLAS's functions.
-_NAMES = (
-    "scipy_openblas_{}_num_threads64_",
-    "scipy_openblas_{}_num_threads",
-    "openblas_{}_num_threads64_",
-    "openblas_{}_num_threads",
-)
+_NAMES = ("scipy_openblas_{}64_", "scipy_openblas_{}", "openblas_{}64_", "openblas_{}")
 
 _LOCK = Lock()
 # The number of threads before the first limit, then each limit in force: blocks of several threads may overlap, and the
@@ -41,14 +36,24 @@ def processor_name() -> str:
 
 def blas_threads() -> int | None:
     """Threads that work on one large product now; ``None`` if NumPy's BLAS is not OpenBLAS."""
-    get = _function("get")
+    get = _function("get_num_threads")
     return None if get is None else _LENT[0] if _LENT else get()
+
+
+@cache
+def blas_kernels() -> str:
+    """OpenBLAS's name of the processor whose kernels it uses, such as ``SkylakeX``; empty for another BLAS."""
+    name_of = _function("get_corename")
+    if name_of is None:
+        return ""
+    name_of.restype = ctypes.c_char_p
+    return name_of().decode("ascii", "replace")
 
 
 def lend_blas_threads(lend: bool) -> None:
     """Let another library multiply with all threads but one of NumPy's BLAS, or take them back. Threads spin for a
     while after a product: two pools of them would keep each other from working."""
-    set_threads = _function("set")
+    set_threads = _function("set_num_threads")
     with _LOCK:
         if set_threads is not None and lend != bool(_LENT):
             number = blas_threads()
@@ -60,7 +65,7 @@ def lend_blas_threads(lend: bool) -> None:
 def limited_blas_threads(number: int) -> Iterator[None]:
     """Within the block products run on ``number`` threads, in the whole process. A BLAS that is not OpenBLAS is left
     as it is."""
-    if blas_threads() is None or _function("set") is None:
+    if blas_threads() is None or _function("set_num_threads") is None:
         yield
         return
     limit = [number]
@@ -84,17 +89,17 @@ def _set(number: int) -> None:
     if _LENT:
         _LENT[0] = number
     else:
-        _function("set")(number)
+        _function("set_num_threads")(number)
 
 
 @cache
-def _function(verb: str) -> Callable | None:
-    """OpenBLAS's ``get`` or ``set`` function, found among the libraries that NumPy itself has loaded."""
+def _function(name: str) -> Callable | None:
+    """OpenBLAS's function, such as ``get_num_threads``, found among the libraries that NumPy itself has loaded."""
     try:
         from numpy._core import _multiarray_umath  # here, so that `minitransformer --version` does not import NumPy
 
         library = ctypes.CDLL(_multiarray_umath.__file__)
     except (ImportError, OSError):
         return None
-    names = (name.format(verb) for name in _NAMES)
-    return next((getattr(library, name) for name in names if hasattr(library, name)), None)
+    names = (each.format(name) for each in _NAMES)
+    return next((getattr(library, each) for each in names if hasattr(library, each)), None)

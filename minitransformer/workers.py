@@ -73,7 +73,10 @@ def parallel_for(function: Callable[[slice], None], length: int, size: int) -> N
 
     size: elements that are read in all; work below `LARGE` is done in this thread, as one slice
     """
-    workers = _like_blas(blas_threads() or 1) if size >= LARGE else SERIAL
+    if size < LARGE:
+        function(slice(0, length))
+        return
+    workers = _like_blas(blas_threads() or 1)
 
     def part(worker: int) -> None:
         function(slice(length * worker // workers.size, length * (worker + 1) // workers.size))

@@ -8,14 +8,15 @@ from cases import CASES, outputs_and_gradients
 from searches import random_sources, sharp_model
 from small_models import gradient, random_batch, small_model, train
 
-from minitransformer import kernels
 from minitransformer.blas import blas_threads, lend_blas_threads, limited_blas_threads
 from minitransformer.generation import beam_search
-from minitransformer.kernels.numpy import KERNELS_OF_PRODUCTS, gemm, table_in_force, use_table
+from minitransformer.kernels.numpy import gemm, table_in_force, use_table
+from minitransformer.kernels.numpy.linear import feed_forward, linear
 from minitransformer.kernels.numpy.product_table import FEW_ROWS
 from minitransformer.workers import Workers
 
 CLOSE = {np.float32: 1e-5, np.float64: 1e-13}
+KERNELS_OF_PRODUCTS = {kernel.name: kernel for kernel in (linear, feed_forward)}
 PRODUCT_CASES = [case for case in CASES if case.rule.name in KERNELS_OF_PRODUCTS]
 both_dtypes = pytest.mark.parametrize("dtype", CLOSE)
 
@@ -114,10 +115,15 @@ def test_kernels_of_products_agree_with_the_plain_rules(case, dtype, library, rn
         assert result.dtype == dtype and relative_error(result, wanted) < CLOSE[dtype] * 10
 
 
-def test_plain_rules_run_where_numpy_forms_all_products(unset):
+@pytest.mark.parametrize("case", PRODUCT_CASES, ids=str)
+@both_dtypes
+def test_by_numpy_kernels_of_products_have_the_bits_of_the_plain_rules(case, dtype, unset, rng):
     use_table({})
-    rules = [case.rule for case in PRODUCT_CASES]
-    assert rules and all(kernels.select(rule, np) is rule for rule in rules)
+    inputs, options = case.make(dtype)
+    expected, grads_y = outputs_and_gradients(case.rule, inputs, options, rng)
+    found, _ = outputs_and_gradients(KERNELS_OF_PRODUCTS[case.rule.name], inputs, options, rng, grads_y)
+    for result, wanted in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(result, wanted)
 
 
 def test_gradients_of_a_model_by_a_library_are_those_by_numpy(library, rng, relative_error):

@@ -65,7 +65,7 @@ def _memory(config: Config, shape: "Shape", plans: "dict[str, Plan]") -> list[st
         *(_line(name, [f"{getattr(each, part) / MIB:,.1f}" for each in plans.values()]) for name, part in rows.items()),
         _line("", [each.largest_rule for each in plans.values()]),
         "The GPU's column comes from the same formulas and was not run on a GPU.",
-        *([f"Translating on this CPU takes at most {packed:,.1f} MiB for packed matrices."] if packed else []),
+        f"Translating on this CPU takes at most {packed:,.1f} MiB more, for packed copies of matrices.",
         *([advice] if advice else []),
     ]
 

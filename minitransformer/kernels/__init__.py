@@ -65,15 +65,8 @@ def select(rule: Rule, xp: ModuleType) -> Rule:
     Within ``profile.profiled`` its calls are timed.
     """
     pair = rule if settings.get().mode == "simple" else KERNELS.get((rule.name, xp.__name__), rule)
-    if pair is rule and rule.name in numpy.KERNELS_OF_PRODUCTS and _other_products(xp):
-        pair = numpy.KERNELS_OF_PRODUCTS[rule.name]
     profile = current_profile.get()
     return pair if profile is None else profile.watched(pair)
-
-
-def _other_products(xp: ModuleType) -> bool:
-    """Whether some products of this library's kernels are formed by another one."""
-    return xp.__name__ == "numpy" and current_mode() == "fast" and bool(numpy.table_in_force())
 
 
 def fused_function(name: str, xp: ModuleType) -> Callable | None:

@@ -3,6 +3,7 @@
 It is what the fast kernels save from forward to backward, and the working memory of the largest single rule on top.
 """
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from minitransformer.config import ModelConfig
 from minitransformer.kernels.cupy.projection_loss import chunk_rows as cupy_chunk_rows
-from minitransformer.kernels.numpy import table_in_force
+from minitransformer.kernels.numpy import column_blocks, table_in_force
 from minitransformer.kernels.numpy.libraries import load
 from minitransformer.kernels.numpy.product_table import is_packed
 from minitransformer.kernels.numpy.projection_loss import TABLE_ROWS
@@ -78,12 +79,14 @@ def plan(
 
 def packed_bytes(config: ModelConfig) -> int:
     """The most that translating on this machine's CPU takes besides the parameters: copies of its matrices in the
-    layout of the library that multiplies, if it has another than NumPy's BLAS for them."""
+    layout that multiplies fastest, of the output projection another for many rows."""
+    shapes = [shape for shape in model_class(config).parameter_shapes(config).values() if len(shape) == 2]
     library = next((name for kind, name in table_in_force().items() if is_packed(kind)), None)
-    if library is None:
-        return 0
-    shapes = model_class(config).parameter_shapes(config).values()
-    return sum(load(library).packed_size(shape, config.dtype) for shape in shapes if len(shape) == 2)
+    if library is not None:
+        return sum(load(library).packed_size(shape, config.dtype) for shape in shapes)
+    transposed = config.vocab_size * config.d_model
+    blocks = sum(map(math.prod, shapes)) if column_blocks.are_fast(np.dtype(config.dtype)) else 0
+    return (blocks + transposed) * np.dtype(config.dtype).itemsize
 
 
 def _saved_elements(config: ModelConfig, sentences: int, work: Workload, library: str) -> int:

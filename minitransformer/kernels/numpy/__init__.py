@@ -10,12 +10,16 @@ from minitransformer.kernels.numpy.residual import residual_dropout_norm
 from minitransformer.kernels.numpy.restricted_attention import restricted_attention
 from minitransformer.ops.rule import Rule
 
-KERNELS: tuple[Rule, ...] = (attention, projection_loss, residual_dropout_norm, restricted_attention)
-
-KERNELS_OF_PRODUCTS: dict[str, Rule] = {rule.name: rule for rule in (linear, feed_forward)}
-"""Used only where another library than NumPy's multiplies: with NumPy's BLAS they are the plain rules."""
+KERNELS: tuple[Rule, ...] = (
+    attention,
+    feed_forward,
+    linear,
+    projection_loss,
+    residual_dropout_norm,
+    restricted_attention,
+)
 
 FUNCTIONS = {"output_projection": OutputProjection}
 """What is no rule: the logits of decoding."""
 
-__all__ = ["FUNCTIONS", "KERNELS", "KERNELS_OF_PRODUCTS", "draw_mask", "table_in_force", "use_table"]
+__all__ = ["FUNCTIONS", "KERNELS", "draw_mask", "table_in_force", "use_table"]

@@ -2,12 +2,13 @@
 
 import os
 import weakref
+from collections.abc import Callable
 from threading import Lock
 
 import numpy as np
 
 from minitransformer.blas import lend_blas_threads
-from minitransformer.kernels.numpy import product_table
+from minitransformer.kernels.numpy import column_blocks, product_table
 from minitransformer.kernels.numpy.cblas import PREFIXES
 from minitransformer.kernels.numpy.libraries import load
 from minitransformer.kernels.numpy.product_table import Table
@@ -16,8 +17,8 @@ _LOCK = Lock()
 _in_force: list[Table] = []
 """The table of this process, from its first product on."""
 
-_packed: dict[tuple[int, bool, str], np.ndarray] = {}
-"""Right factors by the identity of the parameter, whether it is transposed, and in the layout of which library."""
+_copies: dict[tuple[int, str, bool], np.ndarray] = {}
+"""Of right factors, by the identity of the parameter, the layout, and whether it is transposed."""
 
 
 def use_table(table: Table | None) -> Table:
@@ -87,25 +88,40 @@ def _fits(a: np.ndarray, b: np.ndarray, out: np.ndarray | None) -> bool:
 
 
 def packed_matmul(a: np.ndarray, parameter: np.ndarray, *, transpose: bool = False) -> np.ndarray | None:
-    """y = a W or, with transpose, a W^T, (n, k) to (n, m), by a copy of W in the layout of the library that
-    multiplies; None where that does not gain.
+    """y = a W or, with transpose, a W^T, (n, k) to (n, m), by a copy of W in the layout that multiplies fastest: that
+    of the library that multiplies, or `column_blocks` for NumPy's; None where neither gains.
 
     The copy is made once, and only of a parameter that is read-only (`ParameterVector.freeze`): it would not follow an
     update.
     """
-    name = table_in_force().get(f"packed, {product_table.rows_class(len(a))}")
-    if name is None or parameter.flags.writeable:
+    if parameter.flags.writeable:
         return None
-    weight, key = parameter.T if transpose else parameter, (id(parameter), transpose, name)
-    if not _fits(a, weight, None):
-        return None
-    if key not in _packed:
-        lend_blas_threads(True)  # of a model that only translates all products are that library's
-        _packed[key] = load(name).pack(weight)
-        weakref.finalize(parameter, _packed.pop, key, None)
-    return load(name).packed_matmul(a, _packed[key], weight.shape[1])
+    weight, table = parameter.T if transpose else parameter, table_in_force()
+    name = table.get(f"packed, {product_table.rows_class(len(a))}") if table else None
+    if name is not None and _fits(a, weight, None):
+        packed = copy_of(parameter, name, lambda matrix: _pack(matrix, name), transpose)
+        return load(name).packed_matmul(a, packed, weight.shape[1])
+    if column_blocks.fits(a, weight):
+        return column_blocks.matmul(a, copy_of(parameter, "blocks", column_blocks.column_blocks, transpose), weight)
+    return None
+
+
+def copy_of(
+    parameter: np.ndarray, layout: str, make: Callable[[np.ndarray], np.ndarray], transpose: bool = False
+) -> np.ndarray:
+    """A read-only parameter or, with transpose, its transpose, in the layout that ``make`` gives it; made once."""
+    key = id(parameter), layout, transpose
+    if key not in _copies:
+        _copies[key] = make(parameter.T if transpose else parameter)
+        weakref.finalize(parameter, _copies.pop, key, None)
+    return _copies[key]
+
+
+def _pack(weight: np.ndarray, name: str) -> np.ndarray:
+    lend_blas_threads(True)  # of a model that only translates all products are that library's
+    return load(name).pack(weight)
 
 
 def packed_bytes() -> int:
     """Memory of all packed copies."""
-    return sum(copy.nbytes for copy in _packed.values())
+    return sum(copy.nbytes for copy in _copies.values())

@@ -22,6 +22,7 @@ import numpy as np
 from minitransformer.blas import blas_threads, core_count, limited_blas_threads, processor_name
 from minitransformer.errors import BackendError, ConfigError, quoted
 from minitransformer.files import read_bounded, write_text
+from minitransformer.kernels.numpy import column_blocks
 from minitransformer.kernels.numpy.cblas import Library
 from minitransformer.kernels.numpy.libraries import LIBRARIES, installed, load
 
@@ -167,13 +168,17 @@ def shares_of_time(library_name: str, library: Library) -> dict[str, float]:
     weight = factors["one row"][1]
     weights = [weight.copy() for _ in range(COPIES)]
     packed = [library.pack(each) for each in weights] if library.entry.packs else []
+    blocks = [column_blocks.column_blocks(each) for each in weights]
     works = {}
     for name, (a, b) in factors.items():
         out, plain = a @ b, weights if b.shape == weight.shape else [b]
+        ours = [partial(np.matmul, a, each, out=out) for each in plain]
         theirs = [partial(library.matmul, a, each, out, False) for each in plain]
         if is_packed(name):
             theirs = [partial(library.packed_matmul, a, each, b.shape[1]) for each in packed]
-        works[name] = [cycle(each) for each in ([partial(np.matmul, a, each, out=out) for each in plain], theirs)]
+            if column_blocks.fits(a, b):
+                ours = [partial(column_blocks.matmul, a, *each) for each in zip(blocks, plain, strict=True)]
+        works[name] = [cycle(each) for each in (ours, theirs)]
     for _ in range(ROUNDS):
         times: dict[str, list[float]] = {name: [] for name in works}
         for way, limit in ((0, blas_threads() or 1), (0, 1), (1, blas_threads() or 1)):

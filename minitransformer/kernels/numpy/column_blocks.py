@@ -1,0 +1,71 @@
+"""Products of few rows with a matrix that does not change, by OpenBLAS's kernels for small matrices.
+
+Before a large product OpenBLAS copies both factors into the order in which its kernel reads them. With few rows that
+takes longer than the multiplications. Its AVX-512 kernels for small matrices read the factors as they lie; so the
+matrix is stored in blocks of columns, each small enough for them, and copied once. (GotoBLAS and BLIS call such blocks
+panels: Goto and van de Geijn 2008.) The gain is in benchmarks/notes.md.
+"""
+
+import numpy as np
+
+from minitransformer.blas import blas_kernels
+from minitransformer.workers import LARGE, parallel_for
+
+HEIGHT, WIDTH = 512, 64
+"""Rows, at most, and columns of a block. With MOST_ROWS it is below the million multiplications up to which OpenBLAS
+takes a product for small (its file sgemm_small_kernel_permit_skylakex.c)."""
+
+MOST_ROWS = 16  # with more, OpenBLAS is as fast without; of one it makes a product of a matrix and a vector
+MANY = 1 << 22  # multiplications from which a second thread gains more than it costs to start
+
+WITH_SMALL_KERNELS = ("SkylakeX", "Cooperlake", "SapphireRapids")
+"""OpenBLAS's names of the processors, of any maker, for which it has these kernels."""
+
+
+def fits(a: np.ndarray, matrix: np.ndarray) -> bool:
+    """Whether a b is faster so on this processor   a: (n, k)   b: ``matrix``, (k, m)"""
+    k, m = matrix.shape
+    is_cut = m >= WIDTH and k % parts_of(k) == 0
+    return 1 < len(a) <= MOST_ROWS and is_cut and a.dtype == matrix.dtype and are_fast(a.dtype)
+
+
+def are_fast(dtype: np.dtype) -> bool:
+    """Whether NumPy's BLAS has kernels for small matrices of this dtype on this processor."""
+    return dtype == np.float32 and blas_kernels() in WITH_SMALL_KERNELS
+
+
+def parts_of(k: int) -> int:
+    """Into how many parts of equal height a matrix with k rows is cut."""
+    return -(-k // HEIGHT)
+
+
+def column_blocks(matrix: np.ndarray) -> np.ndarray:
+    """A copy of the matrix, (k, m), as (m // WIDTH, parts, k / parts, WIDTH), without the last m % WIDTH columns."""
+    (k, m), parts = matrix.shape, parts_of(len(matrix))
+    blocks = np.empty((m // WIDTH, parts, k // parts, WIDTH), matrix.dtype)
+
+    def copy(numbers: slice) -> None:
+        for i in range(numbers.start, numbers.stop):
+            blocks[i] = matrix[:, i * WIDTH : (i + 1) * WIDTH].reshape(blocks.shape[1:])
+
+    parallel_for(copy, len(blocks), matrix.size)
+    return blocks
+
+
+def matmul(a: np.ndarray, blocks: np.ndarray, matrix: np.ndarray) -> np.ndarray:
+    """y = a b, for b = ``matrix``, (k, m), and its `column_blocks`   a: (n, k)   y: (n, m)"""
+    n, (count, parts, height, _), m = len(a), blocks.shape, matrix.shape[1]
+    y, whole = np.empty((n, m), a.dtype), count * WIDTH
+    by_block = y[:, :whole].reshape(n, count, WIDTH).swapaxes(0, 1)  # (count, n, WIDTH)
+    a_parts = a.reshape(n, parts, height).swapaxes(0, 1)  # (parts, n, height)
+
+    def fill(numbers: slice) -> None:
+        if parts == 1:
+            np.matmul(a, blocks[numbers, 0], out=by_block[numbers])
+        else:
+            np.add.reduce(np.matmul(a_parts, blocks[numbers]), axis=1, out=by_block[numbers])
+
+    parallel_for(fill, count, LARGE if n * blocks.size > MANY else 0)
+    if whole < m:
+        y[:, whole:] = a @ matrix[:, whole:]
+    return y
