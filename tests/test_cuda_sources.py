@@ -18,7 +18,6 @@ ARCHITECTURES = (75, 80, 90)  # Turing, Ampere, Hopper
 HEADS = {"float64": [16], "float32": [64, 128], "float16": [64], "bfloat16": [64, 128]}  # d_k and d_v
 MAX_THREADS = {"norm_forward": 512, "norm_backward": 512, "sum_rows": 1024, "cross_entropy": 512}
 USED = re.compile(r"Compiling entry function '(\w+)'.*?(\d+) bytes spill stores.*?Used (\d+) registers", re.S)
-TYPES = {"adam": ("float32", "float64")}  # parameters are never stored in half precision
 
 
 def names_of(file: str, dtype: str) -> list[tuple]:
@@ -59,7 +58,7 @@ def compiled(nvrtc, source: str, options: tuple[str, ...]) -> tuple[bytes, str]:
 def test_the_source_compiles_and_a_block_has_enough_registers(file, architecture, nvrtc):
     """A block whose threads want more than 65,536 registers in all does not start; none is spilled to memory, but for
     norms of more than 4,096 columns and attention in float64, which is for checks."""
-    for dtype in TYPES.get(file, STORED):
+    for dtype in STORED:
         for names in names_of(file, dtype):
             options = (*options_of(dtype, names), f"-arch=sm_{architecture}")
             code, log = compiled(nvrtc, source_of(file), options)

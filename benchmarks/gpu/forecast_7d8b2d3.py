@@ -12,6 +12,7 @@ It prints the table; benchmarks/results/gpu_forecast_7d8b2d3.md is what it has p
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -32,7 +33,7 @@ for each word."""
 def adapt(tree: Path) -> None:
     """Import the package from ``tree``, with the names of today that the recorder and `steps` use."""
     sys.path.insert(0, str(tree))
-    from minitransformer import nn, training
+    from minitransformer import kernels, nn, training
     from minitransformer.cli import doctor
     from minitransformer.config import Config
     from minitransformer.kernels.cupy import gemm, gemm_lt
@@ -43,6 +44,7 @@ def adapt(tree: Path) -> None:
     _rename(gemm, "_cublas", "cublas_library")
     _rename(gemm, "_handle", "cublas_handle")
     _rename(gemm_lt, "_place", "current_device")
+    kernels.HalfCopy = lambda vector: SimpleNamespace(kept=nullcontext)  # there each parameter is cast where it is used
     randomness.ShapesOnly = lambda: SimpleNamespace(xavier=_zeros, normal=_zeros)
     training.ParallelGradientAccumulator = lambda parameters, scale: scale
     training.step._numbers = lambda losses: losses  # arrays without values are NumPy's, but stay where they are

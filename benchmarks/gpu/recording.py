@@ -30,6 +30,8 @@ MOVES = ("split_heads", "merge_heads")
 """Kernels that touch as much of each array as the smallest one has."""
 FUSED_ATTENTION = {"attention_forward": 1, "attention_backward": 2}
 """Kernels that make both products of attention, so many times; their first arrays are q, k and v."""
+NEVER_READ = (("adam", 4),)
+"""Kernels and the positions of arrays that they write over: half_copy."""
 SEVERAL_TILES = "attention_backward, several tiles"  # it computes scores twice
 
 
@@ -190,7 +192,8 @@ class Recorder(Listener):
         starts = [self._starts[bisect_right(self._starts, address) - 1] for _, address, _ in call.outputs]
         for (position, *_), start in zip(call.outputs, starts, strict=True):
             key = (call.name, position)
-            self._in_place[key] = self._in_place.get(key, True) and start in self._written
+            updated = start in self._written and key not in NEVER_READ
+            self._in_place[key] = self._in_place.get(key, True) and updated
         self._written.update(starts)
         result = make()
         self._last = host_clock.seconds()

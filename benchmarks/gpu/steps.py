@@ -13,6 +13,7 @@ from benchmarks.gpu.memory import peak_of
 from benchmarks.gpu.stage_process import one_by_one, reason
 from minitransformer.backend import device_wait
 from minitransformer.config import TrainingConfig
+from minitransformer.kernels import HalfCopy
 from minitransformer.kernels.cupy.launch import Counter
 from minitransformer.kernels.profile import Profile, profiled, timed
 from minitransformer.models import Transformer
@@ -54,8 +55,12 @@ def our_update(
     accumulator = ParallelGradientAccumulator(model.parameters, **how)
     updates = iter(range(1, 1 << 30))
 
+    copy = HalfCopy(model.parameters.data)
+
     def update() -> object:
-        return train_step(model, adam, batches, update=next(updates), config=TrainingConfig(), accumulator=accumulator)
+        with copy.kept():  # as a Trainer does
+            number = next(updates)
+            return train_step(model, adam, batches, update=number, config=TrainingConfig(), accumulator=accumulator)
 
     return model, update
 
@@ -106,8 +111,9 @@ def _step(size: Size, precision: str, device: Device, peers: Sequence[str], work
     entry["launches"] = _launches(update)
     if device.xp is not np:
         shape = Shape(size.sentences, size.tokens, size.tokens)
-        entry["peak bytes"] = peak_of(update, device.xp) + 16 * model.parameters.count
-        entry["planned bytes"] = plan(size.model, shape, library="cupy", precision=precision).peak
+        planned = plan(size.model, shape, library="cupy", precision=precision)
+        lasting = planned.parameters + planned.gradients + planned.adam + planned.copies
+        entry["peak bytes"], entry["planned bytes"] = peak_of(update, device.xp) + lasting, planned.peak
     return entry
 
 

@@ -11,7 +11,7 @@ from minitransformer.backend import Array
 from minitransformer.config import PRECISIONS
 from minitransformer.errors import ConfigError
 from minitransformer.kernels import cupy, numpy
-from minitransformer.kernels.cupy.cast import HalfCopy
+from minitransformer.kernels.cupy.cast import HalfCopy, kept_copy
 from minitransformer.kernels.cupy.masks import CountedMask
 from minitransformer.kernels.precision import Settings
 from minitransformer.kernels.precision import current as settings
@@ -23,9 +23,11 @@ __all__ = [
     "KERNELS",
     "MASKS",
     "CountedMask",
+    "HalfCopy",
     "current_mode",
     "dropout_mask",
     "fused_function",
+    "kept_copy",
     "mode",
     "select",
 ]
@@ -42,13 +44,14 @@ def mode(name: str, precision: str = "float32", parameters: Array | None = None)
     ``precision``.
 
     parameters: the vector of all of them, which must not change within the block; in half precision kernels then cast
-    it once, instead of each parameter where it is used
+    it once, instead of each parameter where it is used, or not at all where its copy is kept (HalfCopy)
     """
     if name not in ("simple", "fast"):
         raise ConfigError(f"kernels: mode must be simple or fast, got {name!r}")
     if precision not in PRECISIONS:
         raise ConfigError(f"precision: must be one of {', '.join(PRECISIONS)}, got {precision!r}")
-    token = settings.set(Settings(name, precision, None if parameters is None else HalfCopy(parameters)))
+    copy = None if parameters is None else kept_copy(parameters) or HalfCopy(parameters)
+    token = settings.set(Settings(name, precision, copy, settings.get().kept))
     try:
         yield
     finally:

@@ -7,6 +7,7 @@ import numpy as np
 from minitransformer.autograd import GradientSink, Tensor
 from minitransformer.autograd.anomaly import is_detecting
 from minitransformer.errors import BackendError, ConfigError, quoted
+from minitransformer.kernels import kept_copy
 from minitransformer.kernels.cupy.graph import GraphPool
 from minitransformer.kernels.cupy.masks import mixed_key
 from minitransformer.kernels.precision import has_plain_rules
@@ -45,7 +46,8 @@ class GraphedLoss:
     ) -> tuple[Tensor, Tensor]:
         if not isinstance(into, Gradients) or current_profile.get() is not None or is_detecting():
             return loss_and_backward(self._model, batch, dropout, grad_loss, into)
-        key = (batch.src.shape, batch.tgt_in.shape, into, frozenset(into.written))
+        copy = kept_copy(self._model.parameters.data)  # the kernels find it where it was when they were captured
+        key = (batch.src.shape, batch.tgt_in.shape, into, frozenset(into.written), copy)
         if key not in self._graphs:
             results = self._pool.warm_up(lambda: loss_and_backward(self._model, batch, dropout, grad_loss, into))
             self._graphs[key] = None

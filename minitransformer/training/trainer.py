@@ -99,7 +99,8 @@ class Trainer:
             bar = self.progress.bar(self.update, updates)
             # An overflow is reported by one TrainingError, not by NumPy's warnings.
             quiet, mode = np.errstate(all="ignore"), kernels.mode(self.config.execution.kernels)
-            with StopRequest() as stop, bar, quiet, mode:
+            copy = kernels.HalfCopy(self.model.parameters.data)  # from here on only Adam writes parameters
+            with StopRequest() as stop, bar, quiet, mode, copy.kept():
                 self._validate_if_due()  # the run may have been stopped between an update and its validation
                 while self.update < updates and common_stop.may_begin(self.update + 1, stop.signal is not None):
                     self._validate_if_due()  # not done yet where a signal came, but another rank has begun this update

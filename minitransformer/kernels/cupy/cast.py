@@ -1,5 +1,7 @@
 """Casts between the dtype of parameters and that of activations."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from minitransformer.backend import Array, get_array_module
@@ -8,21 +10,44 @@ from minitransformer.kernels.precision import current
 
 
 class HalfCopy:
-    """The vector of all parameters in half precision, written by one kernel when the first of them is asked for."""
+    """The vector of all parameters in half precision, written by one kernel when the first of them is asked for.
+
+    Within ``kept()`` all losses read the same copy, and Adam's kernel writes it together with the parameters, which
+    stay in float32  [Micikevicius et al. 2018, sec. 3.1].
+
+    Attributes:
+        vector: the parameters.
+        array: the copy; None as long as no parameter has been asked for.
+    """
 
     def __init__(self, vector: Array):
-        self._vector, self._copy = vector, None
+        self.vector, self.array = vector, None
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """A block in which only `Adam.step` may write parameters: losses do not see what anything else writes."""
+        token = current.set(current.get()._replace(kept=self))
+        try:
+            yield
+        finally:
+            current.reset(token)
 
     def of(self, parameter: Array, dtype: Any) -> Array | None:
         """The copy of ``parameter``; None if it is not a contiguous part of the vector."""
-        vector = self._vector
+        vector = self.vector
         start = (address(parameter) - address(vector)) // vector.itemsize
         is_part = 0 <= start <= len(vector) - parameter.size and parameter.dtype == vector.dtype
         if not is_part or not parameter.flags.c_contiguous:
             return None
-        if self._copy is None:
-            self._copy = scaled_copy(vector, None, dtype)
-        return self._copy[start : start + parameter.size].reshape(parameter.shape)
+        if self.array is None or self.array.dtype != dtype:
+            self.array = scaled_copy(vector, None, dtype)
+        return self.array[start : start + parameter.size].reshape(parameter.shape)
+
+
+def kept_copy(vector: Array | None) -> HalfCopy | None:
+    """The copy of this vector that is kept in the block in force, if there is one"""
+    copy = current.get().kept
+    return copy if copy is not None and copy.vector is vector else None
 
 
 def cast_parameter(parameter: Array, dtype: Any) -> Array:
