@@ -21,7 +21,7 @@ from minitransformer.config import ModelConfig
 from minitransformer.kernels.cupy.launch import Counter
 from minitransformer.planning.flops import batch_flops
 
-OPERATIONS = 458
+OPERATIONS = 445
 """Of a base update; the aim is 500."""
 MILLISECONDS = 27.0
 """That it should take at most."""

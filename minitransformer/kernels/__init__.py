@@ -27,6 +27,7 @@ __all__ = [
     "current_mode",
     "dropout_mask",
     "fused_function",
+    "has_kernel",
     "kept_copy",
     "mode",
     "select",
@@ -72,6 +73,11 @@ def select(rule: Rule, xp: ModuleType) -> Rule:
     return pair if profile is None else profile.watched(pair)
 
 
+def has_kernel(rule: str, xp: ModuleType) -> bool:
+    """Whether `select` has a kernel for the rule of this name."""
+    return current_mode() == "fast" and (rule, xp.__name__) in KERNELS
+
+
 def fused_function(name: str, xp: ModuleType) -> Callable | None:
     """One kernel that does all the work of ``name``, if the mode is ``fast`` and the library has one."""
     return FUNCTIONS.get((name, xp.__name__)) if current_mode() == "fast" else None
@@ -86,5 +92,4 @@ def dropout_mask(
     shape: of the array that is dropped
     """
     mask = MASKS[xp.__name__](rule, key, site, shape, p_drop, xp)
-    has_kernel = current_mode() == "fast" and (rule, xp.__name__) in KERNELS
-    return mask.array(xp) if isinstance(mask, CountedMask) and not has_kernel else mask
+    return mask.array(xp) if isinstance(mask, CountedMask) and not has_kernel(rule, xp) else mask

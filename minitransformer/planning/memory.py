@@ -64,13 +64,14 @@ def plan(
     count = parameter_count(config)
     work = model_class(config).workload(config, shape.src_length, shape.tgt_length)
     masks = _mask_elements(config, shape.sentences, work) if library == "numpy" else 0
+    matrices = _packed_elements(config) if half else 0
     needs = _working_memory(config, shape.sentences, work, library, stored, parameter)
     largest_rule, largest = max(needs.items(), key=lambda item: item[1])
     return Plan(
         parameters=parameter * count,
         gradients=workers * parameter * count,
         adam=2 * parameter * count,
-        activations=workers * (stored * _saved_elements(config, shape.sentences, work, library) + masks),
+        activations=workers * (stored * (_saved_elements(config, shape.sentences, work, library) + matrices) + masks),
         copies=stored * count if half else 0,
         largest=workers * largest,
         largest_rule=largest_rule,
@@ -100,6 +101,13 @@ def _saved_elements(config: ModelConfig, sentences: int, work: Workload, library
     kept += sum(layers * positions * feed_forward for layers, positions in work.feed_forwards)
     weights = sum(layers * each for layers, each in _weights(config, work, library))
     return sentences * (kept + weights * (2 if config.p_drop_attention else 1))
+
+
+def _packed_elements(config: ModelConfig) -> int:
+    """Elements of self-attention's matrices, which linear_qkv lays side by side in half precision and saves."""
+    packed = () if config.attention_bias else ("self_attention.w_q", "self_attention.w_kv")
+    shapes = model_class(config).parameter_shapes(config)
+    return sum(math.prod(shape) for name, shape in shapes.items() if name.endswith(packed))
 
 
 def _weights(config: ModelConfig, work: Workload, library: str) -> list[tuple[int, int]]:
