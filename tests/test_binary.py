@@ -109,8 +109,8 @@ def test_a_partial_folder_is_replaced_and_a_complete_one_is_not(texts, pairs, tm
 
 def test_a_line_of_megabytes_is_left_out_without_encoding_it(texts, monkeypatch):
     _, tokenizer, _, _ = texts
-    encode, encoded = tokenizer.encode, []
-    monkeypatch.setattr(tokenizer, "encode", lambda line: encoded.append(line) or encode(line))
+    encode, encoded = tokenizer.encode_lines, []
+    monkeypatch.setattr(tokenizer, "encode_lines", lambda lines: encoded.extend(lines) or encode(lines))
     kept = encode_parallel(tokenizer, ["a b", "ab" * 5_000_000], ["b", "b"], max_length=60)
     assert (len(kept.src), kept.n_long, encoded) == (1, 1, ["a b", "b"])
     words = Tokenizer.train(["a b"], 20, mode="words")

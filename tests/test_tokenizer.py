@@ -183,5 +183,7 @@ def test_real_text_in_other_scripts_comes_back_exactly(data_folder):
 def test_several_processes_encode_lines_as_one_does(tokenizer, rng, monkeypatch):
     monkeypatch.setattr("minitransformer.text.tokenizer.TASK_LINES", int(rng.integers(1, 40)))
     lines = [random_line(random.Random(seed)) for seed in range(100)] + ["", *TEXT]
-    assert tokenizer.encode_lines(iter(lines), processes=2) == tokenizer.encode_lines(lines)
+    lines += ["".join(rng.choice([*"ab \t\n\r\u00a0", "  "], rng.integers(1, 9))) for _ in range(200)]
+    one_by_one = [tokenizer.encode(line) for line in lines]
+    assert tokenizer.encode_lines(iter(lines), processes=2) == tokenizer.encode_lines(lines) == one_by_one
     assert tokenizer.encode_lines([], processes=2) == []

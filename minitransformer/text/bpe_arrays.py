@@ -1,22 +1,23 @@
 """The fast versions of `bpe.naive_merges` and `bpe.apply_merges`.
 
-Merges are learned with a heap of pairs over arrays of the symbols of all words. Each cell of the arrays
+Merges are learned with a queue of pairs over arrays of the symbols of all words. Each cell of the arrays
 is one symbol; words follow one another with an empty cell between. A merge writes the new symbol into the left cell,
 unlinks the right one, and corrects the counts of the pairs around it: cells are linked to their neighbours in both
-directions, so only the words that contain the merged pair are touched. Learning 37,000 merges from 32 MB of text takes
-3.8 s, 7.5 s with lists and dicts instead of arrays (benchmarks/notes.md).
+directions, so only the words that contain the merged pair are touched. A pair in many cells is merged by NumPy in all
+of them at once, one in few cells by a loop, since most pairs occur in a handful (benchmarks/notes.md).
 """
 
 import heapq
 import itertools
 from array import array
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from minitransformer.errors import DataError
 from minitransformer.text.bpe import CRITERIA, Pair, Words
+from minitransformer.text.pair_queue import PairQueue, reverse_key
 
 BITS = 32
 """A pair is one integer: left << BITS | right."""
@@ -25,10 +26,10 @@ BOUNDARY, MERGED = -1, -2
 """Symbol of a cell between two words, and of a cell whose symbol was merged into its left neighbour."""
 NO_PAIR = -1
 FIRST = np.zeros(1, dtype=np.int64)
-SMALL = 200
-"""Number of pairs up to which a loop over a dict is faster than sorting."""
-REVERSED = bytes(max(254 - byte, 0) for byte in range(256))
-"""Sorts bytes in reverse. UTF-8 sorts as its characters do, and has no byte above 244."""
+FEW = 64
+"""Number of cells up to which a loop over them is faster than calls of NumPy."""
+Found = tuple[int, int, np.ndarray | list[int]]
+"""A pair, how often it occurs, and the cells where it begins."""
 
 
 def learn_merges(words: Words, *, criterion: str = "frequency", min_count: int = 2) -> Iterator[Pair]:
@@ -46,20 +47,13 @@ def learn_merges(words: Words, *, criterion: str = "frequency", min_count: int =
     if criterion not in CRITERIA:
         raise DataError(f"bpe: criterion must be one of {', '.join(CRITERIA)}, got {criterion!r}")
     table = BpeArrays(words, criterion, min_count)
-    heap = [table.heap_entry(pair) for pair in list(table.counts)]
-    heapq.heapify(heap)
-    while heap:
-        entry = heapq.heappop(heap)
-        pair = entry[-1]
-        current = table.heap_entry(pair)
-        if current != entry:
-            # The entry is out of date. A pair whose score rose has a newer one; a pair whose score fell gets one now.
-            if current is not None and current > entry:
-                heapq.heappush(heap, current)
-            continue
-        yield table.strings(pair)
-        for risen in table.merge(pair):
-            heapq.heappush(heap, table.heap_entry(risen))
+    queue = PairQueue(table.score_of, table.sort_key)
+    for pair in table.counts:
+        queue.push(pair)
+    while (best := queue.pop()) is not None:
+        yield table.strings(best)
+        for pair in table.merge(best):
+            queue.push(pair)
 
 
 def apply_merges_by_heap(symbols: list[str], ranks: Mapping[Pair, int]) -> list[str]:
@@ -83,11 +77,6 @@ def apply_merges_by_heap(symbols: list[str], ranks: Mapping[Pair, int]) -> list[
     return [symbol for symbol in symbols if symbol is not None]
 
 
-def reverse_key(symbol: str) -> bytes:
-    """A key that sorts strings in reverse; the final 255 puts a longer string before its own prefix."""
-    return symbol.encode("utf-8", "surrogatepass").translate(REVERSED) + b"\xff"
-
-
 class BpeArrays:
     """How often each pair of adjacent symbols occurs, and where, kept up to date while pairs are merged.
 
@@ -101,18 +90,18 @@ class BpeArrays:
         self._ids = defaultdict(itertools.count().__next__)  # numbers symbols in the order in which they are first seen
         self.symbol_ids, self.weight = self._cells(words)
         self.symbols = list(self._ids)
-        positions = np.arange(len(self.symbol_ids), dtype=np.int32)
-        self.next, self.previous = np.roll(positions, -1), np.roll(positions, 1)
         self.sort_keys = [reverse_key(symbol) for symbol in self.symbols]
+        cells = np.arange(len(self.symbol_ids), dtype=np.int32)
+        self.next, self.previous = np.roll(cells, -1), np.roll(cells, 1)
+        # The same memory for loops over few cells: reading one takes half as long.
+        self._views = [memoryview(each) for each in (self.symbol_ids, self.weight, self.next, self.previous)]
         used = self.symbol_ids >= 0
         self.symbol_counts = np.bincount(self.symbol_ids[used], self.weight[used]).astype(np.int64).tolist()
         self.counts: dict[int, int] = {}
-        self.positions: dict[int, np.ndarray] = {}
+        self.positions: dict[int, np.ndarray | list[int]] = {}
         # Pairs by symbol, for the criterion whose scores rise when a symbol becomes rarer.
         self.pairs_with: dict[int, set[int]] | None = None if criterion == "frequency" else defaultdict(set)
-        self.pair_ids = np.full(len(self.symbol_ids), NO_PAIR, dtype=np.int64)
-        self.pair_ids[:-1] = self._pair_of(self.symbol_ids[:-1], self.symbol_ids[1:])
-        self._count_pairs(np.flatnonzero(self.pair_ids != NO_PAIR).astype(np.int32))
+        self._store(self._pairs_at(cells))
 
     def _cells(self, words: Words) -> tuple[np.ndarray, np.ndarray]:
         """(symbol id of each cell, how often its word occurs)"""
@@ -125,24 +114,26 @@ class BpeArrays:
         weight = np.repeat(np.asarray(counts, dtype=np.int64), np.asarray(lengths, dtype=np.int64))
         return np.array(symbols, dtype=np.int32), weight
 
-    @staticmethod
-    def _pair_of(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-        return np.where((left < 0) | (right < 0), NO_PAIR, left.astype(np.int64) << BITS | right)
-
-    def _count_pairs(self, at: np.ndarray) -> list[int]:
-        """Count the pairs that begin at the cells ``at``, store where they are, and return the frequent ones."""
+    def _pairs_at(self, at: np.ndarray) -> list[Found]:
+        """The pairs that begin at the cells ``at``."""
+        left, right = self.symbol_ids[at], self.symbol_ids[self.next[at]]
+        inside = (left >= 0) & (right >= 0)
+        at, pairs = at[inside], left[inside].astype(np.int64) << BITS | right[inside]
         if not len(at):
             return []
-        pairs = self.pair_ids[at]
-        order = np.argsort(pairs, kind="stable")
+        order = np.argsort(pairs)
         pairs, at = pairs[order], at[order]
         starts = np.concatenate((FIRST, np.flatnonzero(pairs[1:] != pairs[:-1]) + 1))
         counts = np.add.reduceat(self.weight[at], starts).tolist()
-        stops = [*starts[1:].tolist(), len(at)]
+        parts = map(slice, starts.tolist(), [*starts[1:].tolist(), len(at)])
+        return list(zip(pairs[starts].tolist(), counts, map(at.__getitem__, parts), strict=True))
+
+    def _store(self, found: list[Found]) -> list[int]:
+        """Store new pairs, except rare ones; return those stored."""
         kept = []
-        for pair, start, stop, count in zip(pairs[starts].tolist(), starts.tolist(), stops, counts, strict=True):
+        for pair, count, cells in found:
             if count >= self.min_count:
-                self.counts[pair], self.positions[pair] = count, at[start:stop].copy()
+                self.counts[pair], self.positions[pair] = count, cells
                 kept.append(pair)
                 if self.pairs_with is not None:
                     self.pairs_with[pair >> BITS].add(pair)
@@ -152,86 +143,108 @@ class BpeArrays:
     def strings(self, pair: int) -> Pair:
         return self.symbols[pair >> BITS], self.symbols[pair & RIGHT_MASK]
 
-    def heap_entry(self, pair: int) -> tuple | None:
-        """What the heap sorts by: the highest score first, then the pair that sorts last; None: it is too rare."""
+    def sort_key(self, pair: int) -> tuple[bytes, bytes, int]:
+        """Sorts the pair that sorts last first."""
+        return self.sort_keys[pair >> BITS], self.sort_keys[pair & RIGHT_MASK], pair
+
+    def score_of(self, pair: int) -> float | None:
+        """None: the pair is too rare."""
         count = self.counts.get(pair, 0)
         if count < self.min_count:
-            self.counts.pop(pair, None)
-            self.positions.pop(pair, None)
+            self._drop(pair)
             return None
-        left, right = pair >> BITS, pair & RIGHT_MASK
-        score = self.score(count, self.symbol_counts[left], self.symbol_counts[right])
-        return -score, self.sort_keys[left], self.sort_keys[right], pair
+        return self.score(count, self.symbol_counts[pair >> BITS], self.symbol_counts[pair & RIGHT_MASK])
+
+    def _drop(self, pair: int) -> None:
+        self.counts.pop(pair, None)
+        self.positions.pop(pair, None)
 
     def merge(self, pair: int) -> list[int]:
         """Make ``pair`` one symbol in all words; return the pairs whose scores may have risen.
 
         In ``a b c d``, merging ``b c`` removes one ``a b`` and one ``c d`` and adds ``a bc`` and ``bc d``.
         """
-        left, right = pair >> BITS, pair & RIGHT_MASK
-        at = self._occurrences(pair)
-        weight, right_cells = self.weight[at], self.next[at]
-        after, n_symbols = self.next[right_cells], len(self.symbols)
-        merged = self._new_symbol(left, right, int(weight.sum()))
-        self.symbol_ids[right_cells] = MERGED
-        self._subtract_neighbours(at, right_cells, weight)
-        self.symbol_ids[at], self.next[at], self.previous[after] = merged, after, at
-        before = self.previous[at]
-        self.pair_ids[at] = self._pair_of(self.symbol_ids[at], self.symbol_ids[after])
-        self.pair_ids[before] = self._pair_of(self.symbol_ids[before], self.symbol_ids[at])
-        others = before[(self.symbol_ids[before] >= 0) & (self.symbol_ids[before] != merged)]  # merged ones are in at
-        changed = np.concatenate((others, at[self.pair_ids[at] != NO_PAIR]))
-        if merged < n_symbols:  # in a text that contains the end mark, a known symbol: its pairs may be elsewhere too
-            pairs = self.pair_ids[np.concatenate((before, at))]
-            changed = np.flatnonzero(np.isin(self.pair_ids, pairs[pairs != NO_PAIR]))
-        risen = self._count_pairs(changed)
-        return risen if self.pairs_with is None else self._pairs_with(left, right, merged)
-
-    def _occurrences(self, pair: int) -> np.ndarray:
-        """The cells where ``pair`` begins, in ascending order; of overlapping occurrences every second one."""
-        at = self.positions.pop(pair)
-        del self.counts[pair]
-        at = at[self.pair_ids[at] == pair]
-        if pair >> BITS != pair & RIGHT_MASK:
-            return at
-        chosen, right_cell = [], None
-        for cell, following in zip(at.tolist(), self.next[at].tolist(), strict=True):
-            if cell != right_cell:
-                chosen.append(cell)
-                right_cell = following
-        return np.array(chosen, dtype=np.int32)
-
-    def _new_symbol(self, left: int, right: int, count: int) -> int:
-        """The id of ``left`` and ``right`` merged ``count`` times; corrects the counts of the three symbols."""
+        left, right, cells = pair >> BITS, pair & RIGHT_MASK, self.positions[pair]
+        self._drop(pair)
         text = self.symbols[left] + self.symbols[right]
         merged = self._ids[text]
-        if merged == len(self.symbols):
+        is_new = merged == len(self.symbols)
+        if is_new:
             self.symbols.append(text)
             self.sort_keys.append(reverse_key(text))
             self.symbol_counts.append(0)
+        cells = np.sort(cells) if left == right else cells  # overlapping pairs are merged from left to right
+        by_loop = left == right or len(cells) <= FEW
+        count, found = (self._merge_few if by_loop else self._merge_many)(cells, left, right, merged)
         for symbol, change in ((left, -count), (right, -count), (merged, count)):
             self.symbol_counts[symbol] += change
-        return merged
+        if is_new:
+            self._subtract(found, left, right, merged)
+        else:
+            found = self._recounted({left, right, merged})
+        risen = self._store(found)
+        return risen if self.pairs_with is None else self._pairs_with(left, right, merged)
 
-    def _subtract_neighbours(self, at: np.ndarray, right_cells: np.ndarray, weight: np.ndarray) -> None:
-        """Subtract the pairs to the left and to the right of each merge; a pair between two merges only once."""
+    def _merge_few(self, cells: Sequence[int], left: int, right: int, merged: int) -> tuple[int, list[Found]]:
+        """Merge at one cell after the other: (number of occurrences, the pairs that this makes)."""
+        symbol_ids, weights, following, previous = self._views
+        at = []
+        for cell in cells.tolist() if isinstance(cells, np.ndarray) else cells:
+            right_cell = following[cell]
+            if symbol_ids[cell] == left and symbol_ids[right_cell] == right:  # neither has been merged since
+                after = following[right_cell]
+                symbol_ids[cell], symbol_ids[right_cell] = merged, MERGED
+                following[cell], previous[after] = after, cell
+                at.append(cell)
+        counts: dict[int, int] = {}
+        places: dict[int, list[int]] = {}
+        for cell in at:
+            weight, before = weights[cell], previous[cell]
+            before_id = symbol_ids[before]
+            for new, start in (
+                (before_id << BITS | merged if before_id != merged else NO_PAIR, before),  # once: with its left cell
+                (merged << BITS | symbol_ids[following[cell]], cell),
+            ):
+                if new in counts:
+                    counts[new] += weight
+                    places[new].append(start)
+                elif new >= 0:  # less next to a boundary
+                    counts[new], places[new] = weight, [start]
+        found = zip(counts, counts.values(), places.values(), strict=True)
+        return sum(map(weights.__getitem__, at)), list(found)
+
+    def _merge_many(self, cells: Sequence[int], left: int, right: int, merged: int) -> tuple[int, list[Found]]:
+        """As `_merge_few`, at all cells at once."""
+        at = np.asarray(cells, dtype=np.int32)
+        at = at[(self.symbol_ids[at] == left) & (self.symbol_ids[self.next[at]] == right)]
+        after = self.next[right_cells := self.next[at]]
+        self.symbol_ids[at], self.symbol_ids[right_cells] = merged, MERGED
+        self.next[at], self.previous[after] = after, at
         before = self.previous[at]
-        outside = self.symbol_ids[before] >= 0  # not the start of a word, nor the right cell of another merge
-        pairs = np.concatenate((self.pair_ids[before[outside]], self.pair_ids[right_cells]))
-        weight = np.concatenate((weight[outside], weight))
-        self.pair_ids[right_cells] = NO_PAIR
-        if len(pairs) > SMALL:
-            pairs, inverse = np.unique(pairs, return_inverse=True)
-            weight = np.bincount(inverse, weight).astype(np.int64)
-        for pair, count in zip(pairs.tolist(), weight.tolist(), strict=True):
-            if pair in self.counts:
-                self.counts[pair] -= count
+        others = before[self.symbol_ids[before] != merged]  # the merged ones are in at
+        return int(self.weight[at].sum()), self._pairs_at(np.concatenate((others, at)))
+
+    def _subtract(self, found: list[Found], left: int, right: int, merged: int) -> None:
+        """Subtract the pairs whose places the new ones have taken."""
+        for new, count, _ in found:
+            first, second = new >> BITS, new & RIGHT_MASK
+            old = (right if first == merged else first) << BITS | (left if second == merged else second)
+            if old in self.counts:
+                self.counts[old] -= count
+
+    def _recounted(self, symbols: set[int]) -> list[Found]:
+        """All pairs of the symbols of a merge to a known one: in a text that contains the end mark."""
+        for pair in list(self.counts):
+            if pair >> BITS in symbols or pair & RIGHT_MASK in symbols:
+                self._drop(pair)
+        has = np.isin(self.symbol_ids, list(symbols))
+        return self._pairs_at(np.flatnonzero(has | has[self.next]).astype(np.int32))
 
     def _pairs_with(self, *symbols: int) -> list[int]:
         """The pairs of these symbols that may be merged; the others are dropped."""
         found = set()
         for symbol in symbols:
-            alive = {pair for pair in self.pairs_with[symbol] if self.heap_entry(pair)}
+            alive = {pair for pair in self.pairs_with[symbol] if self.score_of(pair) is not None}
             self.pairs_with[symbol] = alive
             found |= alive
         return list(found)

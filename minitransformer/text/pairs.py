@@ -38,13 +38,14 @@ def encode_parallel(
 
 def encode_pairs(tokenizer: Tokenizer, pairs: Iterable[tuple[str, str]], max_length: int) -> EncodedPairs:
     """As `encode_parallel` of (source line, target line), but the result may be empty."""
-    src, tgt, n_empty, n_long = [], [], 0, 0
+    short, src, tgt, n_empty, n_long = [], [], [], 0, 0
     most = (max_length - 1) * tokenizer.longest_symbol  # lines with more characters are too long: not encoded at all
     for src_line, tgt_line in pairs:
         if max(map(_n_characters, (src_line, tgt_line))) > most and src_line.strip() and tgt_line.strip():
             n_long += 1
-            continue
-        src_ids, tgt_ids = tokenizer.encode(src_line), tokenizer.encode(tgt_line)
+        else:
+            short.append((src_line, tgt_line))
+    for src_ids, tgt_ids in zip(*map(tokenizer.encode_lines, zip(*short, strict=True)), strict=True):
         if not src_ids or not tgt_ids:
             n_empty += 1
         elif max(len(src_ids), len(tgt_ids)) + 1 > max_length:

@@ -1,6 +1,6 @@
 """Lines to token ids and back, with a vocabulary learned by byte-pair encoding  [sec. 5.1]."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
@@ -14,6 +14,7 @@ from minitransformer.errors import DataError, quoted
 from minitransformer.files import write_atomically, write_error
 from minitransformer.text.bpe import Pair, apply_merges
 from minitransformer.text.bpe_arrays import apply_merges_by_heap, learn_merges
+from minitransformer.text.chunk_encoder import Block, Cached, ChunkEncoder, in_groups, joined
 from minitransformer.text.corpus import read_text
 from minitransformer.text.pretokenizers import END, PRETOKENIZERS, ByteLevel, PreTokenizer, utf8
 from minitransformer.text.processes import map_in_processes
@@ -25,9 +26,6 @@ SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
 
 MAX_IDS = 2**31 - 1
 """Batches store ids as int32."""
-
-CACHE_SIZE = 500_000
-"""Words, and chunks between spaces, whose subwords are cached, up to 200 MB each; a full cache is emptied."""
 
 LONG_WORD = 256
 """Characters from which on a word is merged by a heap."""
@@ -56,8 +54,8 @@ class Tokenizer:
         self._ids = {symbol: number for number, symbol in enumerate(self.symbols, len(SPECIALS))}
         self.longest_symbol = max(map(len, self.symbols), default=1)
         self._ranks = {pair: rank for rank, pair in enumerate(merges)}
-        self._symbols_of = _Cached(self._merge_word)
-        self._ids_of = _Cached(self._encode_chunk)
+        self._symbols_of = Cached(self._merge_word)
+        self._chunks = ChunkEncoder(self.pretokenizer, self._encode_words, self.vocab_size)
 
     @classmethod
     def train(cls, lines: Iterable[str], vocab_size: int, mode: str = "bytes", **options: Any) -> "Tokenizer":
@@ -108,19 +106,19 @@ class Tokenizer:
 
     def encode(self, line: str) -> list[int]:
         """The ids of a line, without BOS and EOS; characters that are not in the vocabulary become UNK."""
-        return list(chain.from_iterable(map(self._ids_of.__getitem__, self.pretokenizer.chunks(line))))
+        return self._chunks.line(line)
 
     def encode_lines(self, lines: Iterable[str], processes: int = 1) -> list[list[int]]:
         """`encode` of each line, by several processes with caches of their own: worth it from a megabyte on."""
         if processes == 1:
-            return [self.encode(line) for line in lines]
-        lines, text = iter(lines), self.dumps()
-        tasks = ((text, some) for some in iter(lambda: list(islice(lines, TASK_LINES)), []))
-        found = []
-        for ids, lengths in map_in_processes(_encode_task, tasks, processes):
-            ids = iter(ids.tolist())
-            found += [list(islice(ids, length)) for length in lengths.tolist()]
-        return found
+            return self._chunks.as_lists(self._chunks.blocks(lines))
+        text = self.dumps()
+        tasks = ((text, some) for some in in_groups(lines, TASK_LINES))
+        return self._chunks.as_lists(map_in_processes(_encode_task, tasks, processes))
+
+    def encode_arrays(self, lines: list[str]) -> Block:
+        """The ids of all lines, concatenated, and the length of each: fewer bytes than lists of integers."""
+        return joined(self._chunks.blocks(lines))
 
     def decode(self, ids: Iterable[int]) -> str:
         """The line of these ids; special ids are skipped.
@@ -182,8 +180,8 @@ class Tokenizer:
         segment = apply_merges if len(word) <= LONG_WORD else apply_merges_by_heap
         return tuple(segment(self.pretokenizer.symbols(word), self._ranks))
 
-    def _encode_chunk(self, chunk: str) -> tuple[int, ...]:
-        words = self.pretokenizer.split(chunk)
+    def _encode_words(self, text: str) -> tuple[int, ...]:
+        words = self.pretokenizer.split(text)
         return tuple(self._ids.get(symbol, UNK) for word in words for symbol in self._symbols_of[word])
 
     def _symbol(self, token: int) -> str | None:
@@ -193,39 +191,21 @@ class Tokenizer:
         return self.symbols[token - len(SPECIALS)] if token >= len(SPECIALS) else None
 
 
-class _Cached(dict):
-    """Results of ``function`` by argument: tuples of strings or integers, which the garbage collector does not track.
-
-    A full cache is emptied. An LRU cache was slower: in a text with more distinct words than it has room for, each word
-    is evicted before it occurs again (benchmarks/notes.md).
-    """
-
-    def __init__(self, function: Callable[[str], tuple]):
-        super().__init__()
-        self.function = function
-
-    def __missing__(self, argument: str) -> tuple:
-        if len(self) >= CACHE_SIZE:
-            self.clear()
-        self[argument] = result = self.function(argument)
-        return result
-
-
 @lru_cache(1)
 def cached_tokenizer(text: str) -> Tokenizer:
     """One tokenizer for all tasks of a process, because it caches the words it has encoded."""
     return Tokenizer.loads(text)
 
 
-def flattened(sentences: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
+def flattened(sentences: list[list[int]]) -> Block:
     """The ids of all sentences, concatenated, and the lengths of the sentences: fewer bytes than lists of integers."""
     ids = np.fromiter(chain.from_iterable(sentences), dtype=np.int32)
     return ids, np.fromiter(map(len, sentences), dtype=np.int32, count=len(sentences))
 
 
-def _encode_task(task: tuple[str, list[str]]) -> tuple[np.ndarray, np.ndarray]:
+def _encode_task(task: tuple[str, list[str]]) -> Block:
     text, lines = task
-    return flattened(cached_tokenizer(text).encode_lines(lines))
+    return cached_tokenizer(text).encode_arrays(lines)
 
 
 def _pretokenizer_of(mode: str) -> PreTokenizer:
