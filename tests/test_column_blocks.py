@@ -43,23 +43,38 @@ def test_any_number_of_threads_gives_the_same_bits(n, rng, monkeypatch):
 def test_only_matrices_that_cannot_change_are_copied(rng):
     a, weight = rng.standard_normal((4, 512), dtype=np.float32), rng.standard_normal((512, 128), dtype=np.float32)
     assert gemm.packed_matmul(a, weight) is None
-    weight.flags.writeable = False
+    gemm.freeze(weight)
     assert gemm.packed_matmul(a, weight) is not None
+    assert gemm.packed_matmul(a, weight[:]) is None  # a view: what it is a view of may change
     for n in (1, 100):  # as fast without
         assert gemm.packed_matmul(a[:1].repeat(n, axis=0), weight) is None
     for other in (weight.astype(np.float64), weight[:, :50], np.ones((1031, 128), np.float32)):
-        other.flags.writeable = False  # no kernel for small matrices; too narrow; a height that has no equal parts
+        gemm.freeze(other)  # no kernel for small matrices; too narrow; a height that has no equal parts
         assert gemm.packed_matmul(np.ones((4, len(other)), other.dtype), other) is None
 
 
 def test_a_frozen_model_generates_the_same_as_one_that_is_not():
-    model, src = sharp_model(3, d_model=64, d_ff=128, dtype="float32"), random_sources(3)
+    model, src = sharp_model(3, vocab_size=100, d_model=64, d_ff=128, dtype="float32"), random_sources(3)
     wanted = beam_search(model, src, beam_size=4)
     model.parameters.freeze()
     before = gemm.packed_bytes()
     found = beam_search(model, src, beam_size=4)
-    assert gemm.packed_bytes() > before
+    table = model.projection.data
+    assert gemm.packed_bytes() - before > table.nbytes
+    assert gemm.packed_matmul(np.ones((2, 64), np.float32), table, transpose=True).shape == (2, 100)
     assert [[h.ids for h in hypotheses] for hypotheses in found] == [[h.ids for h in each] for each in wanted]
-    del model
+    del model, table
     gc.collect()
     assert gemm.packed_bytes() == before
+
+
+def test_a_model_that_is_changed_and_frozen_anew_does_not_use_the_old_copies(rng, relative_error):
+    a, weight = rng.standard_normal((4, 512), dtype=np.float32), rng.standard_normal((512, 128), dtype=np.float32)
+    for _ in range(3):
+        gemm.freeze(weight)
+        assert relative_error(gemm.packed_matmul(a, weight), a @ weight) < 1e-5
+        weight.flags.writeable = True
+        assert gemm.packed_matmul(a, weight) is None
+        weight *= 2.0
+        weight.flags.writeable = False
+        assert gemm.packed_matmul(a, weight) is None  # only `freeze` promises that it will not change

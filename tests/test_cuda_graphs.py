@@ -1,5 +1,8 @@
 """CUDA graphs: replayed micro-batches give the bits that they give kernel by kernel."""
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 from cuda_on_cpu.device_arrays import cupy_stand_in
@@ -10,6 +13,7 @@ from tiny_run import assert_same_state, tiny_trainer
 from minitransformer.autograd import detect_anomaly
 from minitransformer.config import TrainingConfig
 from minitransformer.errors import AnomalyError, BackendError, ConfigError, ShapeError
+from minitransformer.kernels import HalfCopy
 from minitransformer.kernels.cupy.launch import Counter
 from minitransformer.kernels.profile import Profile, profiled
 from minitransformer.nn import DropoutMasks
@@ -65,6 +69,21 @@ def test_a_shape_that_comes_again_is_launched_as_one_graph(cupy, rng):
     eager, captured, *replayed = launched
     assert eager == captured > 50
     assert max(replayed) < 10  # Adam and the norm of the gradient
+
+
+def test_graphs_of_an_earlier_half_precision_copy_are_freed_with_it(cupy, rng):
+    model = small_model(rng, cupy, **SMALL, **DROP)
+    model.precision = "float16"
+    graphed_loss, earlier = GraphedLoss(model), []
+    for _ in range(2):
+        copy = HalfCopy(model.parameters.data)
+        with copy.kept():
+            for _ in range(3):
+                updates(model, [[random_batch(rng)]], graphed_loss)
+        earlier.append(weakref.ref(copy))
+        del copy
+    gc.collect()
+    assert [each() is None for each in earlier] == [True, False]
 
 
 def test_what_an_update_leaves_for_later_ones_is_not_overwritten_by_graphs(cupy, rng):

@@ -1,6 +1,5 @@
 """Which library forms products: what is installed, what is measured and kept, what the user asks for."""
 
-import math
 import os
 from dataclasses import replace
 
@@ -10,7 +9,8 @@ import pytest
 from minitransformer.blas import limited_blas_threads
 from minitransformer.cli.main import main
 from minitransformer.config import ModelConfig
-from minitransformer.kernels.numpy import column_blocks, libraries, product_table, table_in_force, use_table
+from minitransformer.generation import beam_search
+from minitransformer.kernels.numpy import gemm, libraries, product_table, table_in_force, use_table
 from minitransformer.kernels.numpy.cblas import Library
 from minitransformer.kernels.numpy.libraries import LIBRARIES
 from minitransformer.kernels.numpy.product_table import CLASSES, VARIABLE, checked, classes_of, machine_table
@@ -143,14 +143,20 @@ def test_what_is_no_table_is_an_empty_one(table, onemkl):
     assert checked(table) == {}
 
 
-@pytest.mark.parametrize("table", [{}, {"packed, few rows": "mkl"}], ids=["numpy", "mkl"])
-def test_plan_counts_the_memory_of_packed_matrices(table, onemkl, capsys, tmp_path):
-    use_table(table)
+PACKED = [name for name in CLASSES if name.startswith("packed")]
+
+
+@pytest.mark.parametrize("classes", [[], PACKED[1:2], PACKED], ids=["none", "few rows", "all"])
+def test_plan_counts_the_memory_of_packed_matrices(classes, onemkl, capsys, tmp_path):
+    use_table(dict.fromkeys(classes, "mkl"))
     config = tmp_path / "config.toml"
-    config.write_text("[model]\nvocab_size = 100\n")
+    config.write_text("[model]\nvocab_size = 100\nn_layers = 1\n")
     assert main(["plan", str(config)]) == 0
-    counted = packed_bytes(ModelConfig(vocab_size=100))
+    shape = ModelConfig(vocab_size=100, n_layers=1)
+    counted, before = packed_bytes(shape), gemm.packed_bytes()
     assert f"{counted / 2**20:,.1f} MiB more, for packed copies" in capsys.readouterr().out
-    shapes = Transformer.parameter_shapes(ModelConfig(vocab_size=100)).values()
-    if table or column_blocks.are_fast(np.dtype(np.float32)):
-        assert counted >= sum(4 * math.prod(each) for each in shapes if len(each) == 2)
+    model = Transformer(shape, seed=1)
+    model.parameters.freeze()
+    for sentences in (1, 20):
+        beam_search(model, np.full((sentences, 4), 5), beam_size=2, max_extra=2)
+    assert 0 < gemm.packed_bytes() - before <= counted

@@ -63,7 +63,7 @@ def test_products_by_a_library_are_those_of_numpy_however_factors_lie(dtype, sta
 def test_a_packed_matrix_multiplies_any_number_of_rows(dtype, onemkl, rng, relative_error):
     for transpose in (False, True):
         weight = rng.standard_normal((33, 70)).astype(dtype)
-        weight.flags.writeable = False
+        gemm.freeze(weight)
         for n in (1, 2, FEW_ROWS, 100):
             a = rng.standard_normal((n, 70 if transpose else 33)).astype(dtype)
             wanted = a @ (weight.T if transpose else weight)

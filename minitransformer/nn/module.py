@@ -12,6 +12,7 @@ from minitransformer.autograd import Tensor
 from minitransformer.backend import Array, get_array_module
 from minitransformer.errors import AutogradError
 from minitransformer.kernels.destination import Destination
+from minitransformer.kernels.numpy import freeze
 
 ALIGNMENT = 256  # bytes: parameters start at its multiples, so that vector instructions and slices are aligned
 
@@ -177,7 +178,7 @@ class ParameterVector:
         Arrays on a GPU stay as they are."""
         for array in (self.data, *self._views.values()):
             if isinstance(array, np.ndarray):
-                array.flags.writeable = False
+                freeze(array)
 
     def gradient_buffers(self, count: int) -> list[Gradients]:
         """``count`` buffers for as many threads: the first is that of ``grad``, as it is; the others are zeroed."""

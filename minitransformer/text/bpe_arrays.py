@@ -81,7 +81,7 @@ class BpeArrays:
     """How often each pair of adjacent symbols occurs, and where, kept up to date while pairs are merged.
 
     Symbols and pairs are integers. Pairs that occur less often than ``min_count`` are dropped: the count of a pair
-    never rises after the merge that created it. Memory, besides the words given: 40 bytes per symbol of all distinct
+    never rises after the merge that created it. Memory, besides the words given: 60 bytes per symbol of all distinct
     words.
     """
 

@@ -9,8 +9,9 @@ import numpy as np
 
 from minitransformer.text.pretokenizers import PreTokenizer
 
-CACHE_SIZE = 500_000
-"""Words, and chunks between spaces, whose subwords are cached, up to 200 MB each; a full cache is emptied."""
+CACHE_SIZE, CACHED_LENGTH = 500_000, 64
+"""How many words, or chunks between spaces, have their subwords cached, and the most characters they may have: some
+200 MB. A full cache is emptied."""
 
 BLOCK_LINES = 1000
 """Lines that are split into chunks at once."""
@@ -23,7 +24,7 @@ Block = tuple[np.ndarray, np.ndarray]
 
 
 class ChunkEncoder:
-    """Encodes lines by ``encode_words`` (text -> ids), which is called once for each distinct chunk.
+    """Encodes lines by ``encode_words`` (text -> ids), which is called for each chunk that is not in the cache.
 
     n_ids: ids are smaller than this
     """
@@ -53,12 +54,19 @@ class ChunkEncoder:
         chunks = self.pretokenizer.chunks_of_lines(lines)
         ids = np.fromiter(chain.from_iterable(map(self._ids_of.__getitem__, chunks)), dtype=np.int32)
         ends = np.flatnonzero(ids == LINE_END)
-        if len(ends) == len(lines) and AMBIGUOUS not in ids:
+        if len(ends) == len(lines):
+            odd = np.unique(np.searchsorted(ends, np.flatnonzero(ids == AMBIGUOUS)))
+            if len(odd):
+                of_lines = np.split(ids, ends + 1)
+                for i in odd.tolist():
+                    of_lines[i] = np.array([*self.encode_words(lines[i]), LINE_END], dtype=np.int32)
+                ids = np.concatenate(of_lines)
+                ends = np.flatnonzero(ids == LINE_END)
             return ids[ids >= 0], np.diff(ends, prepend=-1) - 1
         if len(lines) == 1:
             ids = np.array(self.encode_words(lines[0]), dtype=np.int32)
             return ids, np.array([len(ids)])
-        half = len(lines) // 2  # finds the lines with unusual white space
+        half = len(lines) // 2  # finds the lines that cannot be told from their neighbours
         return joined(map(self._encode_block, (lines[:half], lines[half:])))
 
     def _encode_chunk(self, chunk: str) -> tuple[int, ...]:
@@ -81,12 +89,15 @@ class Cached(dict):
     def __missing__(self, argument: str) -> tuple:
         if len(self) >= CACHE_SIZE:
             self.clear()
-        self[argument] = result = self.function(argument)
+        result = self.function(argument)
+        if len(argument) <= CACHED_LENGTH:
+            self[argument] = result
         return result
 
 
 def joined(blocks: Iterable[Block]) -> Block:
-    ids, lengths = map(np.concatenate, zip(*blocks, strict=True))
+    nothing = np.empty(0, np.int32), np.empty(0, np.int64)
+    ids, lengths = map(np.concatenate, zip(nothing, *blocks, strict=True))
     return ids, lengths
 
 

@@ -40,14 +40,18 @@ class GraphedLoss:
                 raise ConfigError(f"execution.cuda_graphs must be false {where}, got true; change one of the two")
         self._model, self._pool = model, GraphPool(model.xp)
         self._graphs: dict[tuple, CapturedLoss | None] = {}  # None: the shape was seen once
+        self._copy = None
 
     def __call__(
         self, batch: Batch, dropout: DropoutMasks, grad_loss: float, into: GradientSink | None = None
     ) -> tuple[Tensor, Tensor]:
         if not isinstance(into, Gradients) or current_profile.get() is not None or is_detecting():
             return loss_and_backward(self._model, batch, dropout, grad_loss, into)
-        copy = kept_copy(self._model.parameters.data)  # the kernels find it where it was when they were captured
-        key = (batch.src.shape, batch.tgt_in.shape, into, frozenset(into.written), copy)
+        copy = kept_copy(self._model.parameters.data)
+        if copy is not self._copy:  # captured kernels read the one before
+            self._graphs.clear()
+            self._copy = copy
+        key = (batch.src.shape, batch.tgt_in.shape, into, frozenset(into.written))
         if key not in self._graphs:
             results = self._pool.warm_up(lambda: loss_and_backward(self._model, batch, dropout, grad_loss, into))
             self._graphs[key] = None

@@ -124,7 +124,8 @@ def _argument_types(entry: Entry, number: type) -> dict[str, list[type]]:
 
 def _factor(x: np.ndarray) -> tuple[np.ndarray, int, int]:
     """x, or a copy if neither rows nor columns are contiguous; how it lies in memory; elements from one to the next."""
-    row, column = (stride // x.itemsize for stride in x.strides[-2:])
+    row, column = (stride / x.itemsize for stride in x.strides[-2:])  # no whole number in a field of a record
+    row, column = (int(each) if each.is_integer() else 0 for each in (row, column))
     if column == 1 and row >= x.shape[-1]:
         return x, PLAIN, row
     if row == 1 and column >= x.shape[-2]:

@@ -25,7 +25,7 @@ WITH_SMALL_KERNELS = ("SkylakeX", "Cooperlake", "SapphireRapids")
 def fits(a: np.ndarray, matrix: np.ndarray) -> bool:
     """Whether a b is faster so on this processor   a: (n, k)   b: ``matrix``, (k, m)"""
     k, m = matrix.shape
-    is_cut = m >= WIDTH and k % parts_of(k) == 0
+    is_cut = m >= WIDTH and k % part_count(k) == 0
     return 1 < len(a) <= MOST_ROWS and is_cut and a.dtype == matrix.dtype and are_fast(a.dtype)
 
 
@@ -34,14 +34,14 @@ def are_fast(dtype: np.dtype) -> bool:
     return dtype == np.float32 and blas_kernels() in WITH_SMALL_KERNELS
 
 
-def parts_of(k: int) -> int:
+def part_count(k: int) -> int:
     """Into how many parts of equal height a matrix with k rows is cut."""
-    return -(-k // HEIGHT)
+    return max(1, -(-k // HEIGHT))
 
 
 def column_blocks(matrix: np.ndarray) -> np.ndarray:
     """A copy of the matrix, (k, m), as (m // WIDTH, parts, k / parts, WIDTH), without the last m % WIDTH columns."""
-    (k, m), parts = matrix.shape, parts_of(len(matrix))
+    (k, m), parts = matrix.shape, part_count(len(matrix))
     blocks = np.empty((m // WIDTH, parts, k // parts, WIDTH), matrix.dtype)
 
     def copy(numbers: slice) -> None:

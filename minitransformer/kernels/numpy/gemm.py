@@ -17,8 +17,8 @@ _LOCK = Lock()
 _in_force: list[Table] = []
 """The table of this process, from its first product on."""
 
-_copies: dict[tuple[int, str, bool], np.ndarray] = {}
-"""Of right factors, by the identity of the parameter, the layout, and whether it is transposed."""
+_copies: dict[int, dict[tuple[str, bool], np.ndarray]] = {}
+"""Of frozen parameters, by their identity: the copies by layout, and by whether they are of the transpose."""
 
 
 def use_table(table: Table | None) -> Table:
@@ -87,34 +87,45 @@ def _fits(a: np.ndarray, b: np.ndarray, out: np.ndarray | None) -> bool:
     )
 
 
+def freeze(array: np.ndarray) -> None:
+    """Make it read-only, and let `packed_matmul` keep copies of it until it is freed, frozen anew or made writable."""
+    array.flags.writeable = False
+    _copies[id(array)] = {}
+    weakref.finalize(array, _copies.pop, id(array), None)
+
+
+def is_frozen(array: np.ndarray) -> bool:
+    if array.flags.writeable:
+        _copies.pop(id(array), None)
+    return id(array) in _copies
+
+
 def packed_matmul(a: np.ndarray, parameter: np.ndarray, *, transpose: bool = False) -> np.ndarray | None:
     """y = a W or, with transpose, a W^T, (n, k) to (n, m), by a copy of W in the layout that multiplies fastest: that
     of the library that multiplies, or `column_blocks` for NumPy's; None where neither gains.
 
-    The copy is made once, and only of a parameter that is read-only (`ParameterVector.freeze`): it would not follow an
-    update.
+    The copy is made once, and only of a parameter that has been frozen: it would not follow an update.
     """
-    if parameter.flags.writeable:
+    if not is_frozen(parameter):
         return None
     weight, table = parameter.T if transpose else parameter, table_in_force()
     name = table.get(f"packed, {product_table.rows_class(len(a))}") if table else None
     if name is not None and _fits(a, weight, None):
-        packed = copy_of(parameter, name, lambda matrix: _pack(matrix, name), transpose)
+        packed = layout_copy(parameter, name, lambda matrix: _pack(matrix, name), transpose)
         return load(name).packed_matmul(a, packed, weight.shape[1])
     if column_blocks.fits(a, weight):
-        return column_blocks.matmul(a, copy_of(parameter, "blocks", column_blocks.column_blocks, transpose), weight)
+        return column_blocks.matmul(a, layout_copy(parameter, "blocks", column_blocks.column_blocks, transpose), weight)
     return None
 
 
-def copy_of(
+def layout_copy(
     parameter: np.ndarray, layout: str, make: Callable[[np.ndarray], np.ndarray], transpose: bool = False
 ) -> np.ndarray:
-    """A read-only parameter or, with transpose, its transpose, in the layout that ``make`` gives it; made once."""
-    key = id(parameter), layout, transpose
-    if key not in _copies:
-        _copies[key] = make(parameter.T if transpose else parameter)
-        weakref.finalize(parameter, _copies.pop, key, None)
-    return _copies[key]
+    """A frozen parameter or, with transpose, its transpose, in the layout that ``make`` gives it; made once."""
+    copies = _copies[id(parameter)]
+    if (layout, transpose) not in copies:
+        copies[layout, transpose] = make(parameter.T if transpose else parameter)
+    return copies[layout, transpose]
 
 
 def _pack(weight: np.ndarray, name: str) -> np.ndarray:
@@ -124,4 +135,4 @@ def _pack(weight: np.ndarray, name: str) -> np.ndarray:
 
 def packed_bytes() -> int:
     """Memory of all packed copies."""
-    return sum(copy.nbytes for copy in _copies.values())
+    return sum(copy.nbytes for copies in _copies.values() for copy in copies.values())

@@ -100,7 +100,7 @@ def _opened(entry: Entry) -> Library:
     for path in paths or ():
         try:
             return Library(path, entry)
-        except OSError as error:
+        except (OSError, AttributeError, BackendError) as error:
             trouble = error
     raise trouble
 

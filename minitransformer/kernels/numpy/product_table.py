@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from minitransformer.blas import blas_threads, core_count, limited_blas_threads, processor_name
+from minitransformer.blas import blas_kernels, blas_threads, core_count, limited_blas_threads, processor_name
 from minitransformer.errors import BackendError, ConfigError, quoted
 from minitransformer.files import read_bounded, write_text
 from minitransformer.kernels.numpy import column_blocks
@@ -132,7 +132,8 @@ def _kept_or_measured(libraries: dict[str, Library]) -> tuple[Table, str]:
     """The table in the cache folder, or that of a measurement, which is then kept there; and the reason."""
     versions = {name: library.version for name, library in libraries.items()}
     titles = " and ".join(f"{LIBRARIES[name].title} {version}" for name, version in versions.items())
-    facts = [processor_name(), core_count(), blas_threads(), np.__version__, versions, list(CLASSES)]
+    ours = [np.__version__, blas_kernels(), column_blocks.WIDTH]
+    facts = [processor_name(), core_count(), blas_threads(), ours, versions, list(CLASSES)]
     name = f"products-{hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]}.json"
     folder = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "minitransformer"
     with suppress(OSError, ValueError, RecursionError):

@@ -7,7 +7,7 @@ once for a search, or once for all if the parameters are frozen.
 
 import numpy as np
 
-from minitransformer.kernels.numpy.gemm import copy_of, packed_matmul
+from minitransformer.kernels.numpy.gemm import is_frozen, layout_copy, packed_matmul
 from minitransformer.workers import parallel_for
 
 COPIED_ROWS = 64  # at a time: they stay in the processor's cache
@@ -23,8 +23,8 @@ class OutputProjection:
         logits = packed_matmul(hidden, self.table, transpose=True)
         if logits is not None:
             return logits
-        if not self.table.flags.writeable:
-            return hidden @ copy_of(self.table, "transposed", transposed_copy)
+        if is_frozen(self.table):
+            return hidden @ layout_copy(self.table, "transposed", transposed_copy)
         if len(hidden) == 1:  # too few to pay for the copy
             return hidden @ self.table.T
         if self._transposed is None:
