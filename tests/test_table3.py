@@ -103,6 +103,7 @@ def test_the_report_finds_the_rank_correlation_that_the_results_have(load):
         assert measured == pytest.approx(2 * published) and error == pytest.approx(0.01 * math.sqrt(2 / 3))
     text = report.markdown(results_like(paper, 1, (0, 0)), paper)
     assert all(f"\n| {row} | 2 | " in text for row in paper)
+    assert "±" not in report.markdown(results_like(paper, 1, (0,)), paper)  # one seed has no standard error
 
 
 def test_ranks_of_equal_values_are_shared_as_spearman_does(load, rng):

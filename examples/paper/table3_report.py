@@ -103,8 +103,9 @@ def markdown(results: Sequence[dict], paper: Mapping[str, tuple]) -> str:
 
 
 def with_error(values: np.ndarray, digits: int) -> str:
-    """Mean and standard error, as ``4.92 ± 0.03``."""
-    return f"{values.mean():.{digits}f} ± {standard_error(values):.{digits}f}"
+    """Mean and standard error, as ``4.92 ± 0.03``; of a single value, no error."""
+    mean = f"{values.mean():.{digits}f}"
+    return mean if len(values) == 1 else f"{mean} ± {standard_error(values):.{digits}f}"
 
 
 def draw_deltas(results: Sequence[dict], paper: Mapping[str, tuple]) -> "Figure":
