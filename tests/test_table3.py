@@ -106,11 +106,29 @@ def test_the_report_finds_the_rank_correlation_that_the_results_have(load):
     assert "±" not in report.markdown(results_like(paper, 1, (0,)), paper)  # one seed has no standard error
 
 
+def test_the_report_says_in_which_rows_perplexity_moves_as_in_the_paper(load):
+    paper, verdict = load("table3").PAPER, load("table3_report").verdict
+    up = [row for row, (perplexity, *_) in paper.items() if perplexity > paper["base"][0]]
+    down = [row for row, (perplexity, *_) in paper.items() if perplexity < paper["base"][0]]
+    both = ", ".join(row for row in paper if row in up + down)
+    assert f"as in the paper in {both}; the other way in no row;" in verdict(
+        results_like(paper, 1, (-1e-4, 1e-4)), paper
+    )
+    reasons = re.sub(r" \(twice[^)]*\)", "", verdict(results_like(paper, -1, (-1e-4, 1e-4)), paper))
+    assert f"as in the paper in no row; the other way in {both};" in reasons
+    unclear = verdict(results_like(paper, 1, (-9, 9)), paper)
+    assert all(f"{row} (higher in the paper)" in unclear for row in up)
+    assert all(f"{row} (lower in the paper)" in unclear for row in down) and "E (equal in the paper)" in unclear
+    assert verdict(results_like(paper, 1, (0,)), paper).count("no row") == 3  # one seed has no standard error
+
+
 def test_ranks_of_equal_values_are_shared_as_spearman_does(load, rng):
-    from_report = load("table3_report").rank_correlation
+    rank_correlation = load("seeds").rank_correlation
     a, b = rng.permutation(12).astype(float), rng.permutation(12).astype(float)
-    assert from_report(a, b) == pytest.approx(1 - 6 * ((a - b) ** 2).sum() / (12 * (12**2 - 1)))  # Spearman's formula
-    np.testing.assert_array_equal(load("table3_report").ranks(np.array([5.0, 1.0, 5.0])), [2.5, 1, 2.5])
+    assert rank_correlation(a, b) == pytest.approx(
+        1 - 6 * ((a - b) ** 2).sum() / (12 * (12**2 - 1))
+    )  # Spearman's formula
+    np.testing.assert_array_equal(load("seeds").ranks(np.array([5.0, 1.0, 5.0])), [2.5, 1, 2.5])
 
 
 @pytest.fixture(scope="module")

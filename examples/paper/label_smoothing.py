@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from seeds import compare, with_error
 from sweep import fail, read_results
 from table3 import PAPER, RESULTS
-from table3_report import with_error
-from trials import compare, table
+from trials import table
 
 from minitransformer.errors import ConfigError, MiniTransformerError
 from minitransformer.files import write_text

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from table3_report import standard_error, with_error
-from trials import COLOURS, compare, provenance, relation, table, values_of
+from seeds import compare, relation, standard_error, values_of, with_error
+from trials import COLOURS, provenance, table
 
 from minitransformer.figures.canvas import new_figure
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from seeds import compare, rank_correlation, standard_error, with_error
 
 from minitransformer.figures.canvas import new_figure
 
@@ -13,6 +14,11 @@ if TYPE_CHECKING:
 
 BOOTSTRAP_SAMPLES = 10_000
 
+REASONS = {
+    "C3": "twice the layers need more updates than these before their depth pays: see benchmarks/notes.md",
+}
+"""Why a row may part from the paper's."""
+
 
 def by_row(results: Sequence[dict], key: str) -> dict[str, np.ndarray]:
     """Row -> the values of ``key``, one a seed."""
@@ -20,24 +26,6 @@ def by_row(results: Sequence[dict], key: str) -> dict[str, np.ndarray]:
     for result in results:
         rows.setdefault(result["name"], []).append(result[key])
     return {row: np.array(values) for row, values in rows.items()}
-
-
-def standard_error(values: np.ndarray) -> float:
-    """Of the mean; NaN for a single value."""
-    return values.std(ddof=1) / math.sqrt(len(values)) if len(values) > 1 else math.nan
-
-
-def ranks(values: np.ndarray) -> np.ndarray:
-    """1 for the smallest; equal values share the mean of their ranks."""
-    below = (values[None, :] < values[:, None]).sum(1)
-    equal = (values[None, :] == values[:, None]).sum(1)
-    return below + (equal + 1) / 2
-
-
-def rank_correlation(a: np.ndarray, b: np.ndarray) -> float:
-    """Spearman's rho: the correlation of the ranks; NaN where all values of a side are equal."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return float(np.corrcoef(ranks(a), ranks(b))[0, 1])
 
 
 def deltas(results: Sequence[dict], paper: Mapping[str, tuple]) -> dict[str, tuple[float, float, float]]:
@@ -70,22 +58,52 @@ def correlation_interval(results: Sequence[dict], paper: Mapping[str, tuple]) ->
     return rho, *np.nanquantile(samples, (0.025, 0.975))
 
 
+def correlation_text(results: Sequence[dict], paper: Mapping[str, tuple]) -> str:
+    rho, low, high = correlation_interval(results, paper)
+    return f"rank correlation {rho:.2f}, 95 % bootstrap interval {low:.2f} to {high:.2f}"
+
+
+def verdict(results: Sequence[dict], paper: Mapping[str, tuple]) -> str:
+    """In which rows perplexity parts from base's as in the paper, and in which not, with the reason there may be.
+
+    A row of one seed, which has no standard error, is left out.
+    """
+    nll = by_row(results, "nll")
+    same, other, unclear = [], [], []
+    for row in [row for row in paper if row != "base" and len(nll.get(row, ())) > 1]:
+        published, measured = np.sign(paper[row][0] - paper["base"][0]), compare(nll[row], nll["base"])
+        if measured == 0:
+            unclear.append(f"{row} ({ {1: 'higher', -1: 'lower', 0: 'equal'}[published] } in the paper)")
+        elif measured == published:
+            same.append(row)
+        else:
+            other.append(f"{row} ({REASONS[row]})" if row in REASONS else row)
+    return (
+        f"Perplexity is higher or lower than base's as in the paper in {', '.join(same) or 'no row'}; the other way in"
+        f" {', '.join(other) or 'no row'}; within twice the standard error of base's in"
+        f" {', '.join(unclear) or 'no row'}."
+    )
+
+
 def markdown(results: Sequence[dict], paper: Mapping[str, tuple]) -> str:
     """The table: mean and standard error over the seeds of each row, beside the paper's figures."""
     nll, bleu = by_row(results, "nll"), by_row(results, "bleu")
-    first = {result["name"]: result for result in reversed(results)}
+    lines = ["# Table 3 at class scale", ""]
+    if "base" in nll:
+        lines += [verdict(results, paper), ""]
+        if len(nll) > 3:
+            rows = f"{len(nll)} of {len(paper)} rows"
+            lines += [f"Perplexities beside the paper's, {rows}: {correlation_text(results, paper)}.", ""]
     settings = ", ".join(f"{key} {value}" for key, value in results[0]["settings"].items())
     commits = sorted({result["machine"]["commit"] for result in results})
-    lines = [
-        "# Table 3 at class scale",
-        "",
-        f"Settings: {settings}. Commits: {', '.join(commits)}.",
-        f"Machine: {results[0]['machine']['processor']}, one core for each training.",
+    lines += [
+        f"Settings: {settings}. {results[0]['machine']['processor']}, one core for each training, commits "
+        f"{', '.join(commits)}.",
         "",
         "| row | seeds | log-perplexity, nats | PPL | paper's PPL | BLEU | paper's BLEU | parameters | FLOPs | hours |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
-    hours = by_row(results, "seconds")
+    first, hours = {result["name"]: result for result in reversed(results)}, by_row(results, "seconds")
     for row in paper:
         if row in nll:
             lines.append(
@@ -93,19 +111,7 @@ def markdown(results: Sequence[dict], paper: Mapping[str, tuple]) -> str:
                 f"{paper[row][0]:.2f} | {with_error(bleu[row], 1)} | {paper[row][1]:.1f} | "
                 f"{first[row]['parameters'] / 1e6:.2f} M | {first[row]['flops']:.1e} | {hours[row].mean() / 3600:.2f} |"
             )
-    if "base" in nll and len(nll) > 3:
-        rho, low, high = correlation_interval(results, paper)
-        lines += [
-            "",
-            f"Rank correlation of the perplexities with the paper's: {rho:.2f}, 95 % interval {low:.2f} to {high:.2f}.",
-        ]
     return "\n".join(lines) + "\n"
-
-
-def with_error(values: np.ndarray, digits: int) -> str:
-    """Mean and standard error, as ``4.92 ± 0.03``; of a single value, no error."""
-    mean = f"{values.mean():.{digits}f}"
-    return mean if len(values) == 1 else f"{mean} ± {standard_error(values):.{digits}f}"
 
 
 def draw_deltas(results: Sequence[dict], paper: Mapping[str, tuple]) -> "Figure":
@@ -120,5 +126,6 @@ def draw_deltas(results: Sequence[dict], paper: Mapping[str, tuple]) -> "Figure"
     axes.axvline(0, color="#999999", linewidth=0.8)
     axes.set_xlabel("the paper: log-perplexity minus base's, nats per token")
     axes.set_ylabel("class scale: log-perplexity minus base's, nats per token")
-    axes.set_title("Table 3: every variation against the base model")
+    title = "Table 3: every variation against the base model"
+    axes.set_title(f"{title}\n{correlation_text(results, paper)}" if len(points) > 2 else title, fontsize=10)
     return figure

@@ -15,9 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 from sweep import Job, check_settings, fail, read_results, run_sweep
-from table3_report import standard_error
 from tqdm import tqdm
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # benchmarks/ lies beside examples/
@@ -136,24 +134,6 @@ def learn(parameters: ParameterVector, forward_backward: Callable[[], None], upd
         forward_backward()
         clip_gradient_norm(parameters.grad, 1.0)
         adam.step(learning_rate(update, d_model=1, warmup_steps=warmup, scale=peak_rate * warmup**0.5))
-
-
-def values_of(results: Sequence[dict], key: str, **chosen: object) -> np.ndarray:
-    """``key`` of the results whose other keys have the chosen values, one row a seed."""
-    rows = [result for result in results if all(result.get(name) == value for name, value in chosen.items())]
-    return np.array([result[key] for result in sorted(rows, key=lambda result: result["seed"])])
-
-
-def compare(a: np.ndarray, b: np.ndarray) -> int:
-    """1 if the mean of a is above that of b by more than twice the standard error of the difference, -1 if below, or 0:
-    also for a single seed, which has no standard error."""
-    difference, error = a.mean() - b.mean(), np.hypot(standard_error(a), standard_error(b))
-    return int(np.sign(difference)) if abs(difference) > 2 * error else 0
-
-
-def relation(a: np.ndarray, b: np.ndarray) -> str:
-    """`compare` in words."""
-    return {1: "higher than", -1: "lower than", 0: "not distinguishable from"}[compare(a, b)]
 
 
 def provenance(program: str, results: Sequence[dict]) -> str:
