@@ -188,7 +188,7 @@ def test_a_training_is_added_to_table_2_once_and_only_when_it_is_done(load, monk
     run.mkdir()
     (run / "cost.json").write_text(json.dumps(Cost(2e15, 100, 2, 4e13).to_dict()), encoding="utf-8")
     assert module.main() == 0
-    assert "| recipes | my-run | 2.00e+15 | 8.00e+15 | 0.25 |" in capsys.readouterr().out
+    assert "| recipes | my-run | 0.03 | 2.00e+15 | 8.00e+15 | 0.25 |" in capsys.readouterr().out
     assert module.main() == 2 and "must not have my-run already" in capsys.readouterr().err
     (tmp_path / "table3.jsonl").write_text(
         "".join(json.dumps(each) + "\n" for each in results_like(load("table3").PAPER, 1, (0, 0))), encoding="utf-8"
@@ -197,3 +197,11 @@ def test_a_training_is_added_to_table_2_once_and_only_when_it_is_done(load, monk
     assert module.main() == 0
     assert capsys.readouterr().out.count("| 1.00e+15 | 2.00e+15 | 0.50 |") == 20  # a row for each of Table 3
     assert (tmp_path / "table2.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_seed_that_shared_the_machine_does_not_change_the_cost_of_a_training(load):
+    alone, shared = (
+        {"name": "base", "flops": 1e15, "seconds": s, "flops_paper": s * rate} for s, rate in ((60, 5e13), (90, 2e13))
+    )
+    (cost,) = load("table2").fastest("table3", [shared, alone])
+    assert cost.hours == 60 / 3600 and cost.paper == pytest.approx(60 * 5e13)
