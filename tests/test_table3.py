@@ -103,23 +103,36 @@ def test_the_report_finds_the_rank_correlation_that_the_results_have(load):
         assert measured == pytest.approx(2 * published) and error == pytest.approx(0.01 * math.sqrt(2 / 3))
     text = report.markdown(results_like(paper, 1, (0, 0)), paper)
     assert all(f"\n| {row} | 2 | " in text for row in paper)
-    assert "±" not in report.markdown(results_like(paper, 1, (0,)), paper)  # one seed has no standard error
+    single = report.markdown(results_like(paper, 1, (0,)), paper)
+    assert not any(
+        "±" in line for line in single.splitlines() if line.startswith("|")
+    )  # one seed has no standard error
 
 
 def test_the_report_says_in_which_rows_perplexity_moves_as_in_the_paper(load):
     paper, verdict = load("table3").PAPER, load("table3_report").verdict
-    up = [row for row, (perplexity, *_) in paper.items() if perplexity > paper["base"][0]]
-    down = [row for row, (perplexity, *_) in paper.items() if perplexity < paper["base"][0]]
-    both = ", ".join(row for row in paper if row in up + down)
-    assert f"as in the paper in {both}; the other way in no row;" in verdict(
-        results_like(paper, 1, (-1e-4, 1e-4)), paper
-    )
-    reasons = re.sub(r" \(twice[^)]*\)", "", verdict(results_like(paper, -1, (-1e-4, 1e-4)), paper))
-    assert f"as in the paper in no row; the other way in {both};" in reasons
+    direction = {
+        row: "about equal" if row in ("A3", "D2", "E") else "higher" if perplexity > paper["base"][0] else "lower"
+        for row, (perplexity, *_) in paper.items()
+        if row != "base"
+    }
+    same = verdict(results_like(paper, 1, (-1e-3, 0, 1e-3)), paper)
+    assert all(f"{row} ({how})" in same for row, how in direction.items()) and "does not agree" not in same
+    opposite = verdict(results_like(paper, -1, (-1e-3, 0, 1e-3)), paper)
+    wrong = {"higher": "lower", "lower": "higher"}
+    assert all(f"{row} ({wrong[how]}, {how} in the paper" in opposite for row, how in direction.items() if how in wrong)
     unclear = verdict(results_like(paper, 1, (-9, 9)), paper)
-    assert all(f"{row} (higher in the paper)" in unclear for row in up)
-    assert all(f"{row} (lower in the paper)" in unclear for row in down) and "E (equal in the paper)" in unclear
-    assert verdict(results_like(paper, 1, (0,)), paper).count("no row") == 3  # one seed has no standard error
+    assert all(f"{row} ({how} in the paper)" in unclear for row, how in direction.items() if how in wrong)
+    single = verdict(results_like(paper, 1, (0,)), paper)
+    assert f"has a single seed and is not compared in {', '.join(direction)}." in single
+
+
+def test_the_report_says_whether_seeds_scatter_less_than_rows(load):
+    paper, pilot = load("table3").PAPER, load("table3_report").pilot
+    assert "0.006 nats, is below a third of the gap between C1 and base, 0.072." in pilot(
+        results_like(paper, 1, (-0.01, 0, 0.01))
+    )
+    assert "is not below a third" in pilot(results_like(paper, 1, (-1, 0, 1)))
 
 
 def test_ranks_of_equal_values_are_shared_as_spearman_does(load, rng):

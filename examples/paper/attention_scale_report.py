@@ -13,6 +13,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PLAIN, SCALED, ADDITIVE = KINDS = ("dot product", "scaled dot product", "additive")
+STATISTICS = {
+    "variance": "variance of the scores",
+    "entropy": "entropy of the weights, nats",
+    "gradient": "norm of what softmax passes back of a gradient with variance 1, mean over the queries",
+}
 
 
 def figures_of(results: Sequence[dict], name: str, kind: str, key: str) -> np.ndarray:
@@ -41,17 +46,17 @@ def verdict(results: Sequence[dict]) -> str:
     claims = {
         f"at d_k = {large} additive attention learns better than dot products without the scale": additive_wins,
         "the scale helps there": scale_helps,
-        f"at d_k = {small} the two do not differ": compare(*at_small) == 0,
+        f"at d_k = {small} the two are not distinguishable": compare(*at_small) == 0,
     }
     text = "; ".join(f"{claim}: {'yes' if holds else 'no'}" for claim, holds in claims.items())
     text = f"Of the claims of sec. 3.2.1, by the loss after {few} updates: {text}."
     if many > few:
         later = relation(*(learned(results, "loss", kind, large, many) for kind in (PLAIN, SCALED)))
         text += f" After {many} updates the loss without the scale is {later} that with it at d_k = {large}."
-    gradients = [figures_of(results, "statistics", kind, "gradient").mean(axis=0)[-1] for kind in (SCALED, PLAIN)]
-    text += (
-        f" There the softmax passes back {gradients[0] / gradients[1]:.1f} times as much of a gradient with the scale"
-    )
+    scaled, plain = (figures_of(results, "statistics", kind, "gradient").mean(axis=0) for kind in (SCALED, PLAIN))
+    text += f" There softmax passes back {scaled[-1] / plain[-1]:.1f} times as much of a gradient with the scale"
+    if any(less := [d_k for d_k, a, b in zip(settings["d_k"], scaled, plain, strict=True) if a < b]):
+        text += f" (up to d_k = {max(less)} it passes back less)"
     if not (additive_wins and scale_helps):
         text += ", but Adam divides each gradient by its own size, so that small ones alone do not prevent learning"
     seconds, peak = (
@@ -68,19 +73,18 @@ def markdown(results: Sequence[dict]) -> str:
     settings = results[0]["settings"]
     sizes = settings["d_k"]
     lines = ["# Dot-product and additive attention at growing d_k", "", verdict(results), ""]
-    lines += [provenance("attention_scale", results), "", "Random queries and keys:", ""]
-    keys = {"variance": "variance of the scores", "entropy": "entropy of the weights, nats", "gradient": "gradient"}
-    head = ["d_k", *(f"{label}: {kind}" for label in keys.values() for kind in KINDS)]
-    columns = [figures_of(results, "statistics", kind, key) for key in keys for kind in KINDS]
-    rows = [[str(d_k), *(with_error(column[:, i], 2) for column in columns)] for i, d_k in enumerate(sizes)]
-    lines += [*table(head, rows), ""]
+    lines += [provenance("attention_scale", results), ""]
+    for key, what in STATISTICS.items():
+        columns = [figures_of(results, "statistics", kind, key) for kind in KINDS]
+        rows = [[str(d_k), *(with_error(column[:, i], 2) for column in columns)] for i, d_k in enumerate(sizes)]
+        lines += [f"Random queries and keys: {what}.", "", *table(["d_k", *KINDS], rows), ""]
     for updates in settings["updates"]:
         lines += [
-            f"Associative recall, {settings['pairs']} pairs, after {updates} updates; loss in nats (without knowledge:"
-            f" {np.log(settings['values']):.2f}) and share of the values that are right, at the best learning rate:",
+            f"Associative recall, {settings['pairs']} pairs, after {updates} updates; loss in nats (chance:"
+            f" {np.log(settings['values']):.2f}), accuracy, and the best learning rate, at which they are:",
             "",
         ]
-        head = ["d_k", *(f"{kind}: {what}" for kind in KINDS for what in ("loss", "right", "rate"))]
+        head = ["d_k", *(f"{kind}: {what}" for kind in KINDS for what in ("loss", "accuracy", "learning rate"))]
         lines += [*table(head, [recall_row(results, d_k, updates) for d_k in sizes]), ""]
     lines += [f"Forward and backward, batch 4, {settings['positions']} queries and keys:", ""]
     head = ["d_k", *(f"{kind}: {unit}" for unit in ("ms", "peak MB") for kind in (SCALED, ADDITIVE))]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from seeds import standard_error, values_of, with_error
+from seeds import compare, standard_error, values_of, with_error
 from trials import COLOURS, provenance, table
 
 from minitransformer.figures.canvas import new_figure
@@ -32,27 +32,20 @@ def reach(results: Sequence[dict], kind: str) -> int:
     return max([d for d in distances if values_of(results, "share", kind=kind, distance=d).max() > 0] + [0])
 
 
-def farthest_learned(results: Sequence[dict], kind: str) -> int:
-    """The distance up to which all of the distances were learned, or 0."""
-    farthest = 0
-    for distance in results[0]["settings"]["distances"]:
-        if learned(results, "accuracy", kind, distance).mean() < LEARNED:
-            break
-        farthest = distance
-    return farthest
+def distances_learned(results: Sequence[dict], kind: str) -> list[int]:
+    """The distances over which accuracy is at least LEARNED on average."""
+    distances = results[0]["settings"]["distances"]
+    return [d for d in distances if learned(results, "accuracy", kind, d).mean() >= LEARNED]
 
 
 def verdict(results: Sequence[dict]) -> str:
     """What agrees with sec. 4 and what does not."""
     settings = results[0]["settings"]
     kinds, last = settings["kinds"], settings["distances"][-1]
-    farthest = {kind: farthest_learned(results, kind) for kind in kinds}
-    listed = ", ".join(f"{kind} {farthest[kind] or 'none'}" for kind in kinds)
+    found = {kind: distances_learned(results, kind) for kind in kinds}
+    listed = "; ".join(f"{kind} {', '.join(map(str, found[kind])) or 'none'}" for kind in kinds)
     cut_off = [kind for kind in kinds if reach(results, kind) < last]
-    text = (
-        f"The distances, of {settings['distances'][0]} to {last}, up to which {LEARNED:.0%} of the symbols or more are"
-        f" copied right: {listed}."
-    )
+    text = f"The distances over which at least {LEARNED:.0%} of the symbols are copied right: {listed}."
     if cut_off:
         beyond = max(
             learned(results, "accuracy", kind, distance).mean()
@@ -62,39 +55,39 @@ def verdict(results: Sequence[dict]) -> str:
         )
         chance = 1 / settings["symbols"]
         text += f" Where there is no path at all, at most {beyond:.0%} are right (chance: {chance:.0%})."
-    if not any(farthest.values()):
+    if not any(found.values()):
         return text + " No distance was learned, so that nothing can be said of sec. 4."
-    return f"{text} Self-attention reaches {comparison(farthest)}"
+    for kind, learned_here in found.items():
+        if gaps := [d for d in settings["distances"] if d < max(learned_here, default=0) and d not in learned_here]:
+            text += f" With {kind}, {', '.join(map(str, gaps))} failed in some seeds."
+    return f"{text} {comparison(results, last)}"
 
 
-def comparison(farthest: dict[str, int]) -> str:
-    """How far self-attention reaches beside the others, and whether that is as in sec. 4.
-
-    farthest: the distance up to which each kind of layers has learned
-    """
-    ours, others = farthest["self-attention"], [kind for kind in farthest if kind != "self-attention"]
+def comparison(results: Sequence[dict], distance: int) -> str:
+    """How accurate the others are beside self-attention over this distance, and whether that is as in sec. 4."""
+    others = [kind for kind in results[0]["settings"]["kinds"] if kind != "self-attention"]
+    ours = learned(results, "accuracy", "self-attention", distance)
+    signs = {kind: compare(learned(results, "accuracy", kind, distance), ours) for kind in others}
     groups = {
-        "farther than": [kind for kind in others if farthest[kind] < ours],
-        "as far as": [kind for kind in others if farthest[kind] == ours],
-        "less far than": [kind for kind in others if farthest[kind] > ours],
+        "less accurate": [kind for kind in others if signs[kind] < 0],
+        "not distinguishable": [kind for kind in others if signs[kind] == 0],
+        "more accurate": [kind for kind in others if signs[kind] > 0],
     }
-    text = "; ".join(f"{how} {', '.join(group)}" for how, group in groups.items() if group)
-    long_paths = [kind for kind in others if kind not in SHORT_PATHS]
-    if any(farthest[kind] > ours for kind in long_paths):
+    listed = "; ".join(f"{how}: {', '.join(group)}" for how, group in groups.items() if group)
+    text = f"Over {distance}, beside self-attention, {listed}."
+    long_paths = [signs[kind] for kind in others if kind not in SHORT_PATHS]
+    if max(long_paths) > 0:
         return text + (
-            ": not as in sec. 4, perhaps because a short path helps only once a layer has learned to which position it"
-            " leads."
+            " Layers with long paths being more accurate is not as in sec. 4, perhaps because a short path helps only"
+            " once a layer has learned to which position it leads."
         )
-    if any(farthest[kind] == ours for kind in long_paths):
-        return (
-            text
-            + ": here long paths did not always prevent learning, perhaps because a few symbols are little to carry."
-        )
-    text += ": no layers with long paths reach as far, which agrees with sec. 4."
-    if any(farthest[kind] > ours for kind in SHORT_PATHS):
+    if max(long_paths) == 0:
+        return text + " Not all layers with long paths are less accurate: a few symbols may be little to carry."
+    text += " All layers with long paths are less accurate, which agrees with sec. 4."
+    if any(signs[kind] > 0 for kind in SHORT_PATHS):
         text += (
-            " Short paths are not all: layers whose paths are as short or take log_k n steps reach farther, perhaps"
-            " because a head must first learn to which position to attend."
+            " Short paths are not all: layers whose paths are as short or take log_k n steps can be more accurate,"
+            " perhaps because a head must first learn to which position to attend."
         )
     return text
 
@@ -145,6 +138,8 @@ def draw(results: Sequence[dict]) -> "Figure":
         axes.set_xticks(distances, [str(distance) for distance in distances])
         axes.set_xlabel("distance")
         axes.grid(True, color="#dddddd", linewidth=0.6)
-    left.legend(frameon=False, fontsize=8)
+    handles, labels = left.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="lower center", ncols=4, frameon=False, fontsize=9)
+    figure.get_layout_engine().set(rect=(0, 0.1, 1, 0.9))
     figure.suptitle("Sec. 4: copying symbols over a distance")
     return figure

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from seeds import compare, rank_correlation, standard_error, with_error
+from seeds import TEST, compare, rank_correlation, standard_error, with_error
 
 from minitransformer.figures.canvas import new_figure
 
@@ -14,10 +14,11 @@ if TYPE_CHECKING:
 
 BOOTSTRAP_SAMPLES = 10_000
 
-REASONS = {
-    "C3": "twice the layers need more updates than these before their depth pays: see benchmarks/notes.md",
-}
-"""Why a row may part from the paper's."""
+ABOUT_EQUAL = 0.007
+"""Log-perplexities that differ by less are taken for equal, in nats: in the paper A3, D2 and E are base's equals."""
+
+REASONS = {"C3": "4 layers instead of 3; perhaps deeper models need more updates than these: see benchmarks/notes.md"}
+"""Why the perplexity of a row may part from the paper's."""
 
 
 def by_row(results: Sequence[dict], key: str) -> dict[str, np.ndarray]:
@@ -64,24 +65,42 @@ def correlation_text(results: Sequence[dict], paper: Mapping[str, tuple]) -> str
 
 
 def verdict(results: Sequence[dict], paper: Mapping[str, tuple]) -> str:
-    """In which rows perplexity parts from base's as in the paper, and in which not, with the reason there may be.
-
-    A row of one seed, which has no standard error, is left out.
-    """
-    nll = by_row(results, "nll")
-    same, other, unclear = [], [], []
-    for row in [row for row in paper if row != "base" and len(nll.get(row, ())) > 1]:
-        published, measured = np.sign(paper[row][0] - paper["base"][0]), compare(nll[row], nll["base"])
-        if measured == 0:
-            unclear.append(f"{row} ({ {1: 'higher', -1: 'lower', 0: 'equal'}[published] } in the paper)")
+    """In which rows perplexity differs from base's as in the paper, and in which not, with the reason there may be."""
+    nll, groups = by_row(results, "nll"), {"as": [], "other": [], "unclear": [], "single": []}
+    for row in [row for row in paper if row in nll and row != "base"]:
+        above = math.log(paper[row][0] / paper["base"][0]), nll[row].mean() - nll["base"].mean()
+        published, measured = (int(np.sign(each)) if abs(each) > ABOUT_EQUAL else 0 for each in above)
+        measured *= compare(nll[row], nll["base"]) == measured
+        direction = {1: "higher", -1: "lower", 0: "about equal"}
+        if len(nll[row]) == 1:
+            groups["single"].append(row)
         elif measured == published:
-            same.append(row)
+            groups["as"].append(f"{row} ({direction[measured]})")
+        elif measured == 0:
+            groups["unclear"].append(f"{row} ({direction[published]} in the paper)")
         else:
-            other.append(f"{row} ({REASONS[row]})" if row in REASONS else row)
+            reason = f"; {REASONS[row]}" if row in REASONS else ""
+            groups["other"].append(f"{row} ({direction[measured]}, {direction[published]} in the paper{reason})")
+    parts = {
+        "as": "differs from base's in the same direction as in the paper, or as little, in",
+        "other": "does not agree with the paper in",
+        "unclear": "is not distinguishable from base's in",
+        "single": "has a single seed and is not compared in",
+    }
+    said = "; ".join(f"{parts[key]} {', '.join(rows)}" for key, rows in groups.items() if rows)
+    return f"Perplexity {said or 'has nothing to be compared with'}."
+
+
+def pilot(results: Sequence[dict]) -> str:
+    """Whether seeds scatter little enough to tell rows apart: by base, beside the gap to C1."""
+    nll = by_row(results, "nll")
+    if not {"base", "C1"} <= nll.keys() or len(nll["base"]) < 2:
+        return ""
+    error, gap = standard_error(nll["base"]), nll["C1"].mean() - nll["base"].mean()
+    is_below = "below" if error < gap / 3 else "not below"
     return (
-        f"Perplexity is higher or lower than base's as in the paper in {', '.join(same) or 'no row'}; the other way in"
-        f" {', '.join(other) or 'no row'}; within twice the standard error of base's in"
-        f" {', '.join(unclear) or 'no row'}."
+        f" The standard error of base over {len(nll['base'])} seeds, {error:.3f} nats, is {is_below} a third of the gap"
+        f" between C1 and base, {gap / 3:.3f}."
     )
 
 
@@ -94,13 +113,17 @@ def markdown(results: Sequence[dict], paper: Mapping[str, tuple]) -> str:
         if len(nll) > 3:
             rows = f"{len(nll)} of {len(paper)} rows"
             lines += [f"Perplexities beside the paper's, {rows}: {correlation_text(results, paper)}.", ""]
-    settings = ", ".join(f"{key} {value}" for key, value in results[0]["settings"].items())
+    settings = ", ".join(f"{key} {in_words(value)}" for key, value in results[0]["settings"].items())
     commits = sorted({result["machine"]["commit"] for result in results})
     lines += [
-        f"Settings: {settings}. {results[0]['machine']['processor']}, one core for each training, commits "
-        f"{', '.join(commits)}.",
+        f"`python examples/paper/table3.py --run {' '.join(row for row in paper if row in nll)}`; ± is the standard"
+        f" error over seeds, and {TEST}.{pilot(results)} Settings: {settings}."
+        f" {results[0]['machine']['processor']}, one core for each training, commits {', '.join(commits)}.",
         "",
-        "| row | seeds | log-perplexity, nats | PPL | paper's PPL | BLEU | paper's BLEU | parameters | FLOPs | hours |",
+        "Loss and BLEU are those of the development set (the paper's: newstest2013). Hours are those of the seed that"
+        " took least time: the machine did other work beside most.",
+        "",
+        "| row | seeds | loss, nats/token | PPL | paper's PPL | BLEU | paper's BLEU | parameters | FLOPs | hours |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     first, hours = {result["name"]: result for result in reversed(results)}, by_row(results, "seconds")
@@ -109,18 +132,28 @@ def markdown(results: Sequence[dict], paper: Mapping[str, tuple]) -> str:
             lines.append(
                 f"| {row} | {len(nll[row])} | {with_error(nll[row], 3)} | {math.exp(nll[row].mean()):.2f} | "
                 f"{paper[row][0]:.2f} | {with_error(bleu[row], 1)} | {paper[row][1]:.1f} | "
-                f"{first[row]['parameters'] / 1e6:.2f} M | {first[row]['flops']:.1e} | {hours[row].mean() / 3600:.2f} |"
+                f"{first[row]['parameters'] / 1e6:.2f} M | {first[row]['flops']:.1e} | {hours[row].min() / 3600:.2f} |"
             )
     return "\n".join(lines) + "\n"
 
 
+def in_words(setting: object) -> str:
+    """``{"d_ff": 4}`` as "d_ff / 4", others as they are."""
+    return " and ".join(f"{k} / {v}" for k, v in setting.items()) if isinstance(setting, dict) else str(setting)
+
+
 def draw_deltas(results: Sequence[dict], paper: Mapping[str, tuple]) -> "Figure":
-    """How far each row is above base: the paper's difference in log-perplexity across, ours upwards, with its error."""
+    """How far each row is above base: the paper's difference in log-perplexity across, ours upwards, with its error.
+
+    A row of a single seed, which has no error, is an empty circle.
+    """
     figure = new_figure(7, 6)
     axes = figure.subplots()
     points = deltas(results, paper)
     for row, (published, measured, error) in points.items():
-        axes.errorbar(published, measured, yerr=0 if math.isnan(error) else error, fmt="o", color="#0072b2", capsize=3)
+        known = not math.isnan(error)
+        style = {"color": "#0072b2", "capsize": 3, "markerfacecolor": "#0072b2" if known else "none"}
+        axes.errorbar(published, measured, yerr=error if known else None, fmt="o", **style)
         axes.annotate(row, (published, measured), xytext=(5, 4), textcoords="offset points")
     axes.axhline(0, color="#999999", linewidth=0.8)
     axes.axvline(0, color="#999999", linewidth=0.8)

@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from seeds import TEST
 from sweep import Job, check_settings, fail, read_results, run_sweep
 from tqdm import tqdm
 
@@ -143,7 +144,8 @@ def provenance(program: str, results: Sequence[dict]) -> str:
     facts = [result["machine"] for result in results]
     processors, commits = (", ".join(sorted({each[key] for each in facts})) for key in ("processor", "commit"))
     return (
-        f"`python examples/paper/{program}.py`, seeds {', '.join(map(str, seeds))}; ± is the standard error over seeds."
+        f"`python examples/paper/{program}.py`, seeds {', '.join(map(str, seeds))}; ± is the standard error over seeds,"
+        f" and {TEST}."
         f" Settings: {settings}. {processors}, one core for each trial, NumPy {facts[0]['NumPy']}, commit {commits}."
     )
 
