@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from extras import need
 
+from minitransformer.errors import DataError, TrainingError
 from minitransformer.planning import Cost
 
 EXAMPLE = Path(__file__).parents[1] / "examples/paper/table3.py"
@@ -42,6 +43,37 @@ def test_every_row_is_named_by_itself_or_by_its_group_once(load):
     assert rows_of(["C"]) == [f"C{number}" for number in range(1, 8)]
     assert rows_of(["B2", "base", "B"]) == ["B2", "base", "B1"]
     assert set(rows_of(["base", *"ABCDE", "big"])) == set(load("table3").PAPER)
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["--run", "C", "--processes", "0"], "--processes: must be an integer from 1 to"),
+        (["--run", "C", "--seeds", "-1"], "--seeds: must be an integer from 1 to"),
+        (["--run", "C", "--lr-scale", "nan"], "lr_scale"),
+        (["--run", "b"], "row must be one of base, A1"),
+    ],
+)
+def test_wrong_options_are_refused_before_any_training(tmp_path, words, message):
+    process = table3(*words, "--directory", tmp_path / "runs", "--results", tmp_path / "results.jsonl")
+    _, error = process.communicate(timeout=120)
+    assert process.returncode == 2 and message in error and "Traceback" not in error
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_crash_left_of_a_result_is_dropped_and_others_that_are_not_results_refused(load, tmp_path):
+    sweep, path = load("sweep"), tmp_path / "results.jsonl"
+    path.write_text('{"name": "a", "seed": 1}\n{"name": "b", "se', encoding="utf-8")
+    assert [result["key"] for result in sweep.read_results(path)] == [("a", 1)]
+    command = [sys.executable, "-c", 'print(\'{"name": "b", "seed": 1}\')']
+    fails = [sys.executable, "-c", "raise SystemExit(3)"]
+    jobs = [sweep.Job("b", 1, command, tmp_path / "b.log"), sweep.Job("c", 1, fails, tmp_path / "c.log")]
+    with pytest.raises(TrainingError, match="c, seed 1: exit code 3"):
+        sweep.run_sweep(jobs, path, 1)
+    assert [result["key"] for result in sweep.read_results(path)] == [("a", 1), ("b", 1)]
+    path.write_text('{"name": "a"}\n', encoding="utf-8")
+    with pytest.raises(DataError, match="must be a result with name and seed"):
+        sweep.read_results(path)
 
 
 def test_an_unknown_row_is_refused_with_the_rows_that_exist(tmp_path):
@@ -159,9 +191,9 @@ def options(small_data, folder):
     return [*sizes, "--data", small_data, "--directory", folder / "runs", "--results", folder / "results.jsonl"]
 
 
-def wait_for(path, process):
+def wait_until(is_there, process):
     until = time.monotonic() + 120
-    while not path.exists():
+    while not is_there():
         assert process.poll() is None and time.monotonic() < until
         time.sleep(0.02)
 
@@ -171,9 +203,13 @@ def test_a_sweep_that_was_killed_resumes_and_measures_the_same(small_data, tmp_p
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     process = table3("--run", "C1", *options(small_data, whole))
     assert process.wait(timeout=300) == 0, process.stderr.read()
-    for stop in (signal.SIGKILL, signal.SIGTERM):
+    log, checkpoint = killed / "runs/C1-1.log", killed / "runs/C1-1/checkpoints/update_00000100.npz"
+    for stop, is_there in (
+        (signal.SIGKILL, checkpoint.exists),
+        (signal.SIGTERM, lambda: "resumed from" in log.read_text(encoding="utf-8")),
+    ):
         process = table3("--run", "C1", *options(small_data, killed))
-        wait_for(killed / "runs/C1-1/checkpoints/update_00000100.npz", process)
+        wait_until(is_there, process)
         if stop == signal.SIGKILL:
             os.killpg(process.pid, stop)  # of the sweep and its training at once, as when the power fails
         else:
@@ -184,6 +220,8 @@ def test_a_sweep_that_was_killed_resumes_and_measures_the_same(small_data, tmp_p
     assert process.wait(timeout=300) == 0, process.stderr.read()
     results = [json.loads((folder / "results.jsonl").read_text(encoding="utf-8")) for folder in (whole, killed)]
     assert results[0]["nll"] == results[1]["nll"] and results[0]["bleu"] == results[1]["bleu"]
+    resumed = re.findall(r"resumed from .*update_(\d+)\.npz", log.read_text(encoding="utf-8"))
+    assert len(resumed) == 2 and min(map(int, resumed)) >= 100  # nothing was trained again from the beginning
     assert (killed / "results.md").read_text(encoding="utf-8").count("| C1 | 1 |") == 1
 
 

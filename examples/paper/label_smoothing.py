@@ -63,8 +63,8 @@ def report(results: Sequence[dict]) -> str:
     text = " ".join(said) + (f" {WHY_NOT}" if "not" in " ".join(said) else "")
     commits = ", ".join(sorted({each["machine"]["commit"] for each in shown}))
     source = (
-        "`python examples/paper/label_smoothing.py`, from the results of `table3.py --run base D3 D4`, whose settings are"
-        " in table3.md: differences seed by seed, tested by Student's t-test at the level of 5 %."
+        "`python examples/paper/label_smoothing.py`, of `table3.py --run base D3 D4` (settings: table3.md);"
+        " differences seed by seed, tested by Student's t-test at the level of 5 %."
         f" {shown[0]['machine']['processor']}, commits {commits}."
     )
     lines = ["# Label smoothing", "", text, "", source, "", *table(head, body)]

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,11 +33,15 @@ class Job:
 def read_results(path: Path) -> list[dict]:
     """The results of a sweep so far, in the order in which they were measured.
 
+    A last line without its end is what a crash has left of one, and is not read.
+
     Raises:
         DataError: a line is not a JSON object with a name and a seed.
     """
-    results = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines() if path.exists() else [], 1):
+    if not path.exists():
+        return []
+    results, text = [], path.read_text(encoding="utf-8")
+    for number, line in enumerate(text[: text.rfind("\n") + 1].splitlines(), 1):
         try:
             result = json.loads(line)
             results.append(result | {"key": (result["name"], result["seed"])})
@@ -71,13 +75,14 @@ def run_sweep(jobs: Sequence[Job], path: Path, processes: int) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as Ctrl-C does, it ends the trainings below
     running: set[subprocess.Popen] = set()
     path.parent.mkdir(parents=True, exist_ok=True)
+    _cut_unfinished_line(path)
     with ThreadPoolExecutor(processes) as pool, tqdm(total=len(jobs), desc="trainings", unit="run") as bar:
         try:
             pending = {pool.submit(_run, job, running) for job in jobs}
             while pending:
                 finished, pending = wait(pending, return_when=FIRST_COMPLETED)
-                for future in finished:
-                    _append(path, future)
+                for future in sorted(finished, key=lambda future: future.exception() is not None):
+                    _append(path, future.result())  # one that failed raises after the others are kept
                     bar.update()
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
@@ -85,9 +90,16 @@ def run_sweep(jobs: Sequence[Job], path: Path, processes: int) -> None:
                 process.terminate()  # a training then saves a checkpoint and ends
 
 
-def _append(path: Path, future: Future) -> None:
-    with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(future.result()) + "\n")
+def _append(path: Path, result: dict) -> None:
+    with path.open("ab") as file:
+        file.write(json.dumps(result).encode() + b"\n")
+
+
+def _cut_unfinished_line(path: Path) -> None:
+    """Remove what a crash has left of a last line."""
+    if path.exists():
+        with path.open("rb+") as file:
+            file.truncate(file.read().rfind(b"\n") + 1)
 
 
 def _run(job: Job, running: set[subprocess.Popen]) -> dict:
