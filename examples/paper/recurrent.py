@@ -32,6 +32,7 @@ from minitransformer.planning import parameter_count
 from minitransformer.text import Tokenizer, pad_batch, read_lines
 from minitransformer.training import Corpus, Trainer, read_metrics
 
+MULTI30K = Path("data/multi30k")
 SETTINGS = {
     "models": {
         "Transformer": {},
@@ -97,14 +98,10 @@ def reversed_pairs(lengths: np.ndarray, rng: np.random.Generator, symbols: int) 
     return sequences, [sequence[::-1] for sequence in sequences]
 
 
-def data_folder() -> Path:
-    return Path("data/multi30k")
-
-
 @cache
 def multi30k_tokenizer(vocab_size: int) -> Tokenizer:
-    folder = data_folder()
-    return Tokenizer.train(read_lines(folder / "train.en") + read_lines(folder / "train.de"), vocab_size=vocab_size)
+    lines = read_lines(MULTI30K / "train.en") + read_lines(MULTI30K / "train.de")
+    return Tokenizer.train(lines, vocab_size=vocab_size)
 
 
 def corpus_of(task: str, seed: int, settings: dict) -> Corpus:
@@ -113,7 +110,7 @@ def corpus_of(task: str, seed: int, settings: dict) -> Corpus:
         lengths = rng.integers(settings["lengths"][0], settings["lengths"][-1] + 1, settings["sequences"] + 500)
         src, tgt = reversed_pairs(lengths, rng, settings["symbols"])
         return Corpus((src[500:], tgt[500:]), (src[:500], tgt[:500]))
-    folder = data_folder()
+    folder = MULTI30K
     train, valid = ((read_lines(folder / f"{part}.en"), read_lines(folder / f"{part}.de")) for part in ("train", "val"))
     return Corpus.from_lines(multi30k_tokenizer(settings["vocab_size"]), train, valid)
 
@@ -179,9 +176,11 @@ def train_and_score(task: str, model: str, seed: int, settings: dict, directory:
     best = min(found, key=found.get)
     trainer = train(configs[best], corpus)
     network, _ = load_checkpoint(trainer.folder.paths()[-1]).build()
-    cost = trainer.cost()
+    cost, shapes = trainer.cost(), trainer.batches.shapes_before(trainer.update + 1)
+    positions = sum(sentences * length for sentences, _, length in shapes)
     return {
         "lr_scale": best,
+        "positions": positions / trainer.update,
         "curve": read_curve(Path(configs[best].training.directory)),
         **(reverse_scores(network, settings) if task == "reverse" else translation_scores(network, settings)),
         "width": trainer.config.model.d_model,
@@ -214,7 +213,7 @@ def reverse_scores(model: Model, settings: dict) -> dict:
 
 def translation_scores(model: Model, settings: dict) -> dict:
     """BLEU of the two test sets together, for each group of source lengths and of all."""
-    folder, tests = data_folder(), ("test_2016_flickr", "test_2017_flickr")
+    folder, tests = MULTI30K, ("test_2016_flickr", "test_2017_flickr")
     sources, references = (
         [line for test in tests for line in read_lines(folder / f"{test}.{side}")] for side in ("en", "de")
     )
