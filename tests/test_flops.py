@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
-from benchmarks.common.matrix_products import record_step
+from benchmarks.common.matrix_products import products_of, record_step
 from minitransformer.config import ModelConfig
 from minitransformer.models import Transformer
+from minitransformer.ops.convolution import convolution_forward
+from minitransformer.ops.gru import gru_forward
 from minitransformer.planning.flops import RECORDS, TABLE_2, Cost, batch_flops, expected_hours, measured_rate
 from minitransformer.text import pad_batch
 
@@ -30,6 +32,25 @@ def test_the_formula_is_the_sum_of_the_products_of_a_step(rng, config, kernels):
 def test_the_papers_count_of_its_own_runs_is_its_table(model, hours, pair):
     ours = Cost(formula=0, seconds=hours * 3600, devices=8, sustained=9.5e12)  # of a P100  [sec. 6.1, footnote 5]
     assert f"{ours.paper:.1e}" == f"{TABLE_2[pair, f'Transformer ({model})']:.1e}"
+
+
+def test_the_big_model_costs_less_than_a_quarter_of_those_before_it():
+    others = [flops for (pair, name), flops in TABLE_2.items() if pair == "en-fr" and "Transformer" not in name]
+    assert min(others) / TABLE_2["en-fr", "Transformer (big)"] > 4
+
+
+@pytest.mark.parametrize("taps", [1, 3, 5])
+def test_a_convolution_costs_k_products_of_a_recurrent_layer(rng, taps):
+    """One layer of n positions: k products of (n, d) and (d, d); a GRU has two for each of its three gates."""
+    n, d = 11, 6
+    x, weight = rng.standard_normal((2, n, d)), rng.standard_normal((taps, d, d))
+    weights, biases, state = rng.standard_normal((2, d, 3 * d)), np.zeros((2, 3 * d)), np.ones((2, d))
+    convolution = products_of(lambda x: convolution_forward(x, weight, np.zeros(d)), x)
+    recurrent = products_of(lambda x, h: gru_forward(x, h, *weights, *biases), x, state)
+    product = 2 * 2 * n * d * d
+    beyond_the_ends = sum(abs(j - taps // 2) for j in range(taps)) * product // n
+    assert sum(each.flops for each in convolution) == taps * product - beyond_the_ends
+    assert sum(each.flops for each in recurrent) == 6 * product
 
 
 def test_a_base_step_costs_about_6_flops_per_parameter_and_token():

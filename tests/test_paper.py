@@ -14,6 +14,7 @@ import pytest
 from minitransformer.cli.main import main
 from minitransformer.config import Config
 from minitransformer.paper import html_page, markdown_page, read_claims, read_sections, terminal_text
+from minitransformer.paper.claims import FINDINGS
 from tests.reliability.paper_claims import broken, copy_checkout, trial
 
 ROOT = Path(__file__).parents[1]
@@ -52,6 +53,21 @@ def test_every_equation_table_figure_and_section_has_a_claim():
     assert all(f"Table {number}" in texts for number in range(1, 5))
     assert all(each in texts for each in ("Figure 1", "Figure 2", "Figures 3 to 5"))
     assert {claim.section for claim in CLAIMS} == set(read_sections()) - {"5", "6"}
+
+
+def test_each_claim_that_an_experiment_measured_says_whether_the_paper_is_right():
+    for claim in CLAIMS:
+        assert claim.finding in ("", *FINDINGS)
+        measured = [each for each in claim.results() if each.file.startswith("examples/") and not each.is_missing]
+        assert not claim.finding or claim.results()
+        if measured and not any(each.is_missing for each in claim.results()) and "table2.md" not in measured[0].file:
+            assert claim.finding, claim.text
+
+
+def test_code_keeps_its_signs_in_both_pages():
+    claim = replace(CLAIMS[0], line="a < b * c | d", becomes="b")
+    assert r"<br>`a < b * c \| d` |" in markdown_page([claim], ROOT)
+    assert "<br><code>a &lt; b * c | d</code></td>" in html_page([claim], ROOT)
 
 
 def test_a_switch_is_what_the_paper_does_unless_the_page_says_so():
@@ -110,9 +126,9 @@ def test_a_page_is_written_in_the_format_of_its_name(tmp_path, capsys):
 
 def test_a_result_that_is_not_there_is_open_a_row_of_a_table_too():
     there, nowhere = "examples/paper/results/table3.md#base", "examples/paper/results/none.md"
-    claim = replace(CLAIMS[0], result=[there, there.replace("base", "Z9"), nowhere], open="")
+    claim = replace(CLAIMS[0], result=[there, there.replace("base", "Z8,base,Z9"), nowhere], open="")
     page = markdown_page([claim], ROOT)
-    assert "Open:** examples/paper/results/table3.md has no row Z9 yet." in page
+    assert "Open:** examples/paper/results/table3.md has no Z8, Z9 yet." in page
     assert f"Open:** There is no {nowhere} yet." in page and page.count("[results/table3.md]") == 1
     assert terminal_text([claim], 150).count("which is not there yet") == 2
 

@@ -17,7 +17,46 @@ def table1(monkeypatch):
 @pytest.mark.parametrize("n", [5, 17])
 def test_only_the_recurrent_layer_needs_a_product_for_each_position(table1, n):
     counts = {kind: table1.sequential_products(kind, n) for kind in table1.KINDS}
-    assert counts == {"self-attention": 2, "recurrent": n, "convolutional": table1.KERNEL, "restricted": 2}
+    assert counts == {"self-attention": 2, "recurrent": n, "convolutional": 1, "restricted": 2}
+
+
+def test_a_chain_of_products_is_as_long_as_its_longest_branch(table1, rng):
+    a, b = rng.standard_normal((2, 3, 3))
+
+    def tree(x):
+        return (x @ a) @ b + x @ b  # two of three are one after the other
+
+    assert [product.depth for product in table1.products_of(tree, rng.standard_normal((3, 3)))] == [1, 2, 1]
+
+
+def constructed(table1, exponents):
+    """Results with these exponents of seconds for every kind of layers."""
+    parts = {}
+    for name, fixed in (("n", {"d": 8, "r": 4}), ("d", {"n": 8, "r": 4}), ("r", {"n": 8, "d": 4})):
+        kinds = table1.KINDS if name != "r" else ["restricted"]
+        layers = {kind: {"exponents": {"seconds": exponents(kind, name), "bytes": 1.0}} for kind in kinds}
+        parts[name] = {"sizes": [2, 4], "fixed": fixed, "layers": layers, "crossing": 12.0}
+    lengths = list(table1.PATH_LENGTHS)
+    products = {kind: lengths if kind == "recurrent" else [2, 2, 2] for kind in table1.KINDS}
+    layers = {"self-attention": [1, 1, 1], "recurrent": [1, 1, 1], "convolutional": [n - 1 for n in lengths]}
+    layers |= {"restricted": [-(-(n - 1) // 4) for n in lengths], "convolutional, dilated": [3, 4, 5]}
+    paths = {"lengths": lengths, "r": 8, "layers": layers}
+    machine = {"processor": "a processor", "NumPy": "2", "commit": "c0ffee"}
+    return parts | {"machine": machine, "batch": 4, "k": 3, "products": products, "paths": paths}
+
+
+def test_the_report_says_which_exponents_and_paths_are_the_papers(table1):
+    papers = importlib.import_module("table1_report").PAPER
+    result = constructed(table1, lambda kind, name: papers[kind][1][name] + 0.1)
+    text = table1.markdown(result)
+    assert "All exponents of time are within 0.2" in text and "path lengths grow as in the paper." in text
+    assert "faster than the GRU up to n = 12 (the paper: n < d)" in text
+    result["paths"]["layers"]["restricted"][0] += 1
+    result["products"]["recurrent"] = [1, 1, 1]
+    result["r"]["layers"]["restricted"]["exponents"]["seconds"] = 2.0
+    text = table1.markdown(result)
+    assert "except: restricted in r, 2.00 instead of 1" in text
+    assert "do not grow as in the paper: restricted, recurrent's products." in text
 
 
 @pytest.mark.parametrize("n", [4, 11, 30])

@@ -131,7 +131,7 @@ def test_the_recipes_have_the_shape_and_the_search_of_the_paper(name):
     assert (search.beam_size, search.alpha, search.max_extra) == (21, 0.3, 300)
 
 
-def test_the_recurrent_baseline_differs_from_the_transformer_in_the_model_alone():
+def test_the_recurrent_baseline_has_the_data_updates_and_search_of_the_transformer():
     transformer, recurrent = (Config.load(RECIPES / f"{name}.toml") for name in ("craft", "craft-recurrent"))
     assert (recurrent.model.kind, recurrent.model.attention) == ("recurrent", "additive")
     assert (recurrent.data, recurrent.translation) == (transformer.data, transformer.translation)

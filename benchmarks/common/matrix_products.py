@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -27,11 +27,12 @@ class Operand:
 
 @dataclass(frozen=True)
 class Product:
-    """One call of ``a @ b``."""
+    """One call of ``a @ b``. depth: of the longest chain of products that ends with it, each needing the one before"""
 
     a: Operand
     b: Operand
     dtype: str
+    depth: int = field(default=1, compare=False)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -50,17 +51,34 @@ class _Watched(np.ndarray):
     """
 
     products: list[Product] = []
+    depth = 0  # of the longest chain of products that it is computed from
+
+    def __array_finalize__(self, source):
+        self.depth = getattr(source, "depth", 0)
+
+    def __array_function__(self, function, types, args, kwargs):
+        result = super().__array_function__(function, types, args, kwargs)
+        return _watched(result, max(getattr(value, "depth", 0) for value in (*args, *kwargs.values())))
 
     def __array_ufunc__(self, ufunc, method, *inputs, out=(), **options):
+        depth = max(getattr(value, "depth", 0) for value in (*inputs, *out))
         plain = [_unwatched(value) for value in inputs]
         options = {name: _unwatched(value) for name, value in options.items()}
         if ufunc is np.matmul and not any(value.ndim == 1 or 1 in value.shape[-2:] for value in plain):
-            self.products.append(Product(*map(_operand, plain), dtype=plain[0].dtype.name))
+            depth += 1
+            self.products.append(Product(*map(_operand, plain), plain[0].dtype.name, depth))
         if out:
             getattr(ufunc, method)(*plain, out=tuple(map(_unwatched, out)), **options)
-            return out[0] if len(out) == 1 else out
-        result = getattr(ufunc, method)(*plain, **options)
-        return result.view(_Watched) if isinstance(result, np.ndarray) else result
+        result = out or getattr(ufunc, method)(*plain, **options)
+        results = [_watched(each, depth) for each in (result if isinstance(result, tuple) else (result,))]
+        return results[0] if len(results) == 1 else tuple(results)
+
+
+def _watched(value, depth: int):
+    if isinstance(value, np.ndarray):
+        value = value if isinstance(value, _Watched) else value.view(_Watched)
+        value.depth = depth
+    return value
 
 
 def _unwatched(value):

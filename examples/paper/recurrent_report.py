@@ -62,7 +62,7 @@ def verdict(results: Sequence[dict], task: str) -> str:
 
 
 def agreement(longest: Mapping[str, int]) -> str:
-    """longest: 1 for each recurrent model whose BLEU of the longest sentences is above the Transformer's, -1 if below"""
+    """longest: of each recurrent model 1 if its BLEU of the longest sentences is above the Transformer's, -1 below"""
     above = [model for model, sign in longest.items() if sign > 0]
     if above:
         return (

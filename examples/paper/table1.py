@@ -37,6 +37,7 @@ KINDS = ("self-attention", "recurrent", "convolutional", "restricted")
 BATCH, KERNEL, NEIGHBOURS = 4, 3, 32
 LENGTHS, WIDTH = (64, 128, 256, 512, 1024, 2048, 4096), 256
 WIDTHS, LENGTH = (64, 128, 256, 512, 1024, 2048), 256
+NEIGHBOURHOODS, OF_LENGTH, OF_WIDTH = (32, 64, 128, 256, 512, 1024), 4096, 64
 PATH_LENGTHS = (14, 41, 122)
 """n - 1 is what 3, 4 and 5 convolutions of kernel 3 reach whose dilation grows by 3: 1 + 3 + 9 + ..."""
 PICTURE = 32, (1, 2, 3)  # positions, numbers of layers
@@ -62,9 +63,9 @@ def layer(kind: str, d: int, seed: int = 0, dtype: str = "float32", dilation: in
     return lambda x: functions.gru(x, Tensor(np.zeros((len(x.data), d), dtype)), w_x, w_h, b_x, b_h)
 
 
-def measure(kind: str, n: int, d: int, rounds: int) -> dict[str, float]:
+def measure(kind: str, n: int, d: int, r: int, rounds: int) -> dict[str, float]:
     """Seconds and peak bytes of forward and backward."""
-    apply_layer = layer(kind, d)
+    apply_layer = layer(kind, d, r=r)
     x, grad_y = np.random.default_rng(0).standard_normal((2, BATCH, n, d), np.float32)
 
     def run() -> None:
@@ -73,15 +74,18 @@ def measure(kind: str, n: int, d: int, rounds: int) -> dict[str, float]:
     return time_and_memory(run, rounds)
 
 
-def growth(name: str, sizes: Sequence[int], other: int, rounds: int) -> dict:
-    """What is measured of each kind while n or d grows, and the exponents over the three largest sizes."""
+def growth(name: str, sizes: Sequence[int], rounds: int) -> dict:
+    """What is measured of each kind that depends on n, d or r while that grows, and the exponents over the three
+    largest sizes."""
+    fixed = {"n": {"d": WIDTH, "r": NEIGHBOURS}, "d": {"n": LENGTH, "r": NEIGHBOURS}}
+    fixed["r"] = {"n": OF_LENGTH, "d": OF_WIDTH}
     found = {}
-    for kind in KINDS:
-        places = [(size, other) if name == "n" else (other, size) for size in sizes]
-        rows = [measure(kind, *place, rounds) for place in tqdm(places, desc=f"{kind}, {name}", unit="size")]
+    for kind in KINDS if name != "r" else ["restricted"]:
+        bar = tqdm(sizes, desc=f"{kind}, {name}", unit="size")
+        rows = [measure(kind, **fixed[name], **{name: size}, rounds=rounds) for size in bar]
         found[kind] = {key: [row[key] for row in rows] for key in ("seconds", "bytes")}
         found[kind]["exponents"] = {key: exponent(sizes, found[kind][key]) for key in ("seconds", "bytes")}
-    return {"sizes": list(sizes), "other": other, "layers": found}
+    return {"sizes": list(sizes), "fixed": fixed[name], "layers": found}
 
 
 def crossing(sizes: Sequence[int], slow_later: Sequence[float], other: Sequence[float]) -> float | None:
@@ -94,10 +98,10 @@ def crossing(sizes: Sequence[int], slow_later: Sequence[float], other: Sequence[
 
 
 def sequential_products(kind: str, n: int, d: int = 8) -> int:
-    """How many matrix products the plain rule computes one after another, whatever their sizes, for n positions."""
+    """The longest chain of matrix products each of which needs the one before, in the plain rule for n positions."""
     apply_layer, x = layer(kind, d), np.ones((2, n, d), np.float32)
     with kernels.mode("simple"):
-        return len(products_of(lambda array: apply_layer(Tensor(array)), x))
+        return max(product.depth for product in products_of(lambda array: apply_layer(Tensor(array)), x))
 
 
 def input_gradient(kind: str, n: int, n_layers: int, t: int, dilated: bool = False, r: int = NEIGHBOURS) -> np.ndarray:
@@ -142,9 +146,9 @@ def main() -> int:
             "machine": machine_facts() | {"threads": 1},
             "batch": BATCH,
             "k": KERNEL,
-            "r": NEIGHBOURS,
-            "n": growth("n", LENGTHS[sizes], WIDTH, rounds),
-            "d": growth("d", WIDTHS[sizes], LENGTH, rounds),
+            "n": growth("n", LENGTHS[sizes], rounds),
+            "d": growth("d", WIDTHS[sizes], rounds),
+            "r": growth("r", NEIGHBOURHOODS[sizes], rounds),
         }
     n = result["n"]
     seconds = {kind: n["layers"][kind]["seconds"] for kind in KINDS}

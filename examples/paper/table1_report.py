@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PAPER = {
-    "self-attention": ("O(n² d)", (2, 1), "O(1)", "O(1)"),
-    "recurrent": ("O(n d²)", (1, 2), "O(n)", "O(n)"),
-    "convolutional": ("O(k n d²)", (1, 2), "O(1)", "O(log_k n)"),
-    "restricted": ("O(r n d)", (1, 1), "O(1)", "O(n / r)"),
+    "self-attention": ("O(n² d)", {"n": 2, "d": 1}, "O(1)", "O(1)"),
+    "recurrent": ("O(n d²)", {"n": 1, "d": 2}, "O(n)", "O(n)"),
+    "convolutional": ("O(k n d²)", {"n": 1, "d": 2}, "O(1)", "O(log_k n)"),
+    "restricted": ("O(r n d)", {"n": 1, "d": 1, "r": 1}, "O(1)", "O(n / r)"),
 }
-"""(complexity per layer, its exponents of n and d, sequential operations, maximum path length)  [Table 1]"""
+"""(complexity per layer, its exponents, sequential operations, maximum path length)  [Table 1]"""
 
 FAR = 0.2
 """Exponents that differ by more than this are named as different."""
@@ -26,31 +26,34 @@ COLOURS = {"self-attention": "#0072b2", "recurrent": "#d55e00", "convolutional":
 
 def markdown(result: Mapping) -> str:
     """Each row of Table 1 with what was measured."""
-    facts, n, d = result["machine"], result["n"], result["d"]
+    facts, sizes = result["machine"], {name: f"{result[name]['sizes'][-1]:,}" for name in "ndr"}
+    fixed = {name: result[name]["fixed"] for name in "ndr"}
     lines = [
         "# Table 1, measured",
         "",
-        agreement(result),
+        f"{agreement(result)} {growth_of_paths(result)}",
         "",
         "`python examples/paper/table1.py`",
         "",
         "Exponents of seconds and bytes, forward and backward, over the three largest sizes:"
-        f" n to {n['sizes'][-1]:,} with d = {n['other']}, d to {d['sizes'][-1]:,} with n = {d['other']};"
-        f" batch {result['batch']}, k = {result['k']}, r = {result['r']}. One thread of {facts['processor']}, NumPy"
-        f" {facts['NumPy']}, commit {facts['commit']}.",
+        f" n to {sizes['n']} with d = {fixed['n']['d']}, d to {sizes['d']} with n = {fixed['d']['n']}, r to"
+        f" {sizes['r']} with n = {fixed['r']['n']:,} and d = {fixed['r']['d']}, else {result['n']['fixed']['r']}; batch"
+        f" {result['batch']}, k = {result['k']}. One thread of {facts['processor']}, NumPy {facts['NumPy']}, commit"
+        f" {facts['commit']}.",
         "",
-        "| layer | paper | time: n | time: d | memory: n | memory: d |",
-        "|---|---|---|---|---|---|",
+        "| layer | paper | time: n | time: d | time: r | memory: n | memory: d | memory: r |",
+        "|---|---|---|---|---|---|---|---|",
     ]
-    for kind, (complexity, (of_n, of_d), _, _) in PAPER.items():
-        time_n, time_d = (part["layers"][kind]["exponents"]["seconds"] for part in (n, d))
-        bytes_n, bytes_d = (part["layers"][kind]["exponents"]["bytes"] for part in (n, d))
-        lines.append(
-            f"| {kind} | {complexity} | {time_n:.2f} (paper: {of_n}) | {time_d:.2f} (paper: {of_d}) | {bytes_n:.2f} | "
-            f"{bytes_d:.2f} |"
-        )
-    if n["crossing"]:
-        lines += ["", f"At d = {n['other']}, self-attention is faster than the GRU up to n = {n['crossing']:.0f}."]
+    for kind, (complexity, papers, _, _) in PAPER.items():
+        found = {name: result[name]["layers"].get(kind, {}).get("exponents") for name in "ndr"}
+        cells = [f"{found[name]['seconds']:.2f} (paper: {papers[name]})" if found[name] else "" for name in "ndr"]
+        cells += [f"{found[name]['bytes']:.2f}" if found[name] else "" for name in "ndr"]
+        lines.append(f"| {kind} | {complexity} | {' | '.join(cells)} |")
+    if crossing := result["n"]["crossing"]:
+        d = fixed["n"]["d"]
+        lines += ["", f"At d = {d}, self-attention is faster than the GRU up to n = {crossing:.0f} (the paper: n < d)."]
+        if crossing > d:
+            lines[-1] += " The GRU's n products, one after another, are small and do not reach the processor's rate."
     return "\n".join([*lines, "", *paths_table(result)]) + "\n"
 
 
@@ -59,9 +62,9 @@ def paths_table(result: Mapping) -> list[str]:
     lengths = result["paths"]["lengths"]
     heads = [f"n = {length}" for length in lengths]
     lines = [
-        "Sequential operations: matrix products of a forward pass that are computed one after another. Path length:"
-        f" layers until the last output depends on the first input, by the gradient (r = {result['paths']['r']}); in"
-        " the GRU one layer is enough, but the path goes through all n states.",
+        "Sequential operations: the longest chain of matrix products of a forward pass, each of which needs the one"
+        " before. Path length: layers until the last output depends on the first input, by the gradient"
+        f" (r = {result['paths']['r']}); one layer of the GRU is enough, but within it the path has n states.",
         "",
         f"| layer | products | {' | '.join(heads)} | layers | {' | '.join(heads)} |",
         "|" + "---|" * (3 + 2 * len(heads)),
@@ -70,6 +73,7 @@ def paths_table(result: Mapping) -> list[str]:
         _, _, sequential, path = PAPER[name.split(",")[0]]
         products = result["products"].get(name, result["products"][name.split(",")[0]])
         path = "O(n / k)" if name == "convolutional" else path  # kernels without gaps  [sec. 4]
+        path = f"{path} (states)" if name == "recurrent" else path
         lines.append(
             f"| {name} | {sequential} | {' | '.join(map(str, products))} | {path} | {' | '.join(map(str, needed))} |"
         )
@@ -79,30 +83,50 @@ def paths_table(result: Mapping) -> list[str]:
 def agreement(result: Mapping) -> str:
     """One sentence: which exponents of time are the paper's, and which are not."""
     far = []
-    for index, name in enumerate(("n", "d")):
+    for name in "ndr":
         for kind, found in result[name]["layers"].items():
-            measured, limit = found["exponents"]["seconds"], PAPER[kind][1][index]
+            measured, limit = found["exponents"]["seconds"], PAPER[kind][1][name]
             if abs(measured - limit) > FAR:
                 far.append(f"{kind} in {name}, {measured:.2f} instead of {limit}")
     if not far:
         return f"All exponents of time are within {FAR} of the paper's."
     return (
-        f"The exponents of time are within {FAR} of the paper's, except: {'; '.join(far)}. At these sizes, some arrays"
-        " no longer fit the processor's caches, which the paper does not count."
+        f"The exponents of time are within {FAR} of the paper's, except: {'; '.join(far)}. Perhaps some arrays do not"
+        " fit the processor's caches at these sizes, or small ones do not reach its rate, which the paper does not"
+        " count."
     )
 
 
+def growth_of_paths(result: Mapping) -> str:
+    """One sentence: whether sequential operations and path lengths grow as in the paper."""
+    lengths, needed, r = np.array(result["paths"]["lengths"]), result["paths"]["layers"], result["paths"]["r"]
+    reach = (result["k"] - 1) // 2
+    expected = {
+        "self-attention": np.ones_like(lengths),
+        "convolutional": -(-(lengths - 1) // reach),
+        "restricted": -(-(lengths - 1) // (r // 2)),
+        "convolutional, dilated": np.round(np.log(2 * lengths - 1) / np.log(result["k"])),
+    }
+    others = [name for name, layers in expected.items() if list(layers) != needed[name]]
+    chains = result["products"]
+    others += [f"{kind}'s products" for kind in chains if kind != "recurrent" and len(set(chains[kind])) > 1]
+    others += ["recurrent's products"] if chains["recurrent"] != list(lengths) else []
+    if others:
+        return f"Sequential operations and paths do not grow as in the paper: {', '.join(others)}."
+    return "Sequential operations and path lengths grow as in the paper."
+
+
 def draw_growth(result: Mapping) -> "Figure":
-    """Seconds and megabytes against n and d, log-log, a line for each kind."""
-    figure = new_figure(10, 7.5)
-    panels = figure.subplots(2, 2)
-    names = {"n": "length n, positions", "d": "width d"}
+    """Seconds and megabytes against n, d and r, log-log, a line for each kind."""
+    figure = new_figure(14, 7.5)
+    panels = figure.subplots(2, 3)
+    names = {"n": "length n, positions", "d": "width d", "r": "neighbourhood r, positions"}
     for column, (name, label) in enumerate(names.items()):
         part = result[name]
         for row, (key, unit, what) in enumerate((("seconds", 1.0, "seconds"), ("bytes", 1e6, "peak memory, MB"))):
-            axes, index = panels[row][column], ("n", "d").index(name)
+            axes = panels[row][column]
             for kind, found in part["layers"].items():
-                limit = f", paper {PAPER[kind][1][index]}" if key == "seconds" else ""
+                limit = f", paper {PAPER[kind][1][name]}" if key == "seconds" else ""
                 legend = f"{kind}: exponent {found['exponents'][key]:.2f}{limit}"
                 axes.loglog(
                     part["sizes"], np.array(found[key]) / unit, "o-", color=COLOURS[kind], markersize=4, label=legend
@@ -112,8 +136,8 @@ def draw_growth(result: Mapping) -> "Figure":
             axes.grid(True, color="#dddddd", linewidth=0.6)
             axes.legend(frameon=False, fontsize=8)
             axes.set_ylabel(f"{what}, forward and backward")
-            other = f"{'d' if name == 'n' else 'n'} = {part['other']}"
-            axes.set_xlabel(f"{label} ({other}, batch {result['batch']})")
+            fixed = ", ".join(f"{other} = {size:,}" for other, size in part["fixed"].items())
+            axes.set_xlabel(f"{label} ({fixed}, batch {result['batch']})")
     figure.suptitle("Table 1: how a layer's time and memory grow")
     return figure
 

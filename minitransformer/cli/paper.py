@@ -9,8 +9,8 @@ from minitransformer.errors import ConfigError, quoted
 from minitransformer.files import write_text
 
 DESCRIPTION = """\
-List every equation and claim of "Attention Is All You Need", sec. 3 to 6: the lines that implement it, the tests that
-fail if the two part, measurements, the keys of the config that concern it, and what differs or is open."""
+List every equation and claim of "Attention Is All You Need", sec. 3 to 6: the lines that implement it, tests,
+measurements and whether they agree with the paper, the config keys that concern it, and what differs or is open."""
 
 
 def add_parser(commands: argparse._SubParsersAction) -> None:

@@ -37,18 +37,26 @@ class Switch(NamedTuple):
 
 
 class Result(NamedTuple):
-    """A file of measurements, and the row of its table that is meant, or an empty name."""
+    """A file of measurements, and the rows of its table that are meant; no rows: all of it."""
 
     file: str
-    row: str
+    rows: list[str]
+
+    @property
+    def missing_rows(self) -> list[str]:
+        """Those that the file does not have yet; a file that is not there has none."""
+        path = ROOT / self.file
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        return [row for row in self.rows if f"| {row} |" not in text]
 
     @property
     def is_missing(self) -> bool:
-        """Whether it is not yet there; an installed package has none, and does not know."""
-        if not is_here("examples/paper"):
-            return False
-        path = ROOT / self.file
-        return not path.exists() or (bool(self.row) and f"| {self.row} |" not in path.read_text(encoding="utf-8"))
+        """Whether it, or a row, is not yet there. An installed package has no results, so that nothing is missing."""
+        return is_here("examples/paper") and (not is_here(self.file) or bool(self.missing_rows))
+
+
+FINDINGS = ("agrees", "agrees in part", "does not agree")
+"""How what was measured here compares with the paper."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +67,8 @@ class Claim:
     code: what implements it: qualified names within the package, such as ``optim.adam.Adam``, or files
     line: a part of the one line of this code that matters most   becomes: what in its place a test would notice
     test: tests that fail if code and paper part, as pytest calls them
-    result: files of measurements; FILE#ROW: what the table in the file has in the row of this name
+    result: files of measurements; FILE#C1,C2: what the table in the file has in the rows of these names
+    finding: one of `FINDINGS`, for a result that is a measurement of the claim itself
     switch: config keys that concern it, with the paper's values
     differs: what the project does otherwise, without a switch   open: what is neither implemented nor shown
     """
@@ -71,6 +80,7 @@ class Claim:
     becomes: str = ""
     test: list[str] = field(default_factory=list)
     result: list[str] = field(default_factory=list)
+    finding: str = ""
     switch: dict[str, Any] = field(default_factory=dict)
     differs: str = ""
     open: str = ""
@@ -83,11 +93,12 @@ class Claim:
         """
         spans = [_span(each) for each in self.code]
         found = [(i, n) for i, span in enumerate(spans) for n in _lines_with(self.line, span)] if self.line else []
-        line_of = dict(found) if len(found) == 1 else {}  # somebody may be changing this very line
+        line_of = dict(found) if len(found) == 1 else {}  # not there once: the place of the definition is shown
         return [Location(file, name, line_of.get(i, first)) for i, (file, name, first, _) in enumerate(spans)]
 
     def results(self) -> list[Result]:
-        return [Result(*each.partition("#")[::2]) for each in self.result]
+        parts = (each.partition("#")[::2] for each in self.result)
+        return [Result(file, rows.split(",") if rows else []) for file, rows in parts]
 
     def switches(self) -> list[Switch]:
         known = {key: (kind, default) for key, kind, default, _ in describe(Config)}

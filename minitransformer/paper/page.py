@@ -12,14 +12,15 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
-from minitransformer.paper.claims import ROOT, Claim, Switch, as_in_toml, is_here, read_sections
+from minitransformer.paper.claims import FINDINGS, ROOT, Claim, Switch, as_in_toml, is_here, read_sections
 
 TITLE = "The paper, claim by claim"
 INTRODUCTION = (
-    "Every equation and claim of *Attention Is All You Need*, sec. 3 to 6: the code that implements it, the tests that "
-    "fail if the two part, and what was measured. A test is named by the sentence that it proves. A switch is a key of "
-    "the config; where its default is not what the paper does, that is said. `minitransformer paper` prints the same "
-    "with line numbers; `minitransformer paper -o docs/paper.md` writes this page."
+    "Every equation and claim of *Attention Is All You Need*, sec. 3 to 6: the code that implements it and its most "
+    "important line, tests, and measurements. A test fails if the code no longer does what the claim says; for a claim "
+    "about what models learn it checks the code that measures this, and the finding says whether what was measured "
+    "agrees with the paper. Config: the keys that concern the claim, with their defaults. "
+    "`minitransformer paper` prints the same with line numbers; `minitransformer paper -o docs/paper.md` writes this page."
 )
 COLUMNS = ("claim", "code", "tests", "results")
 
@@ -55,8 +56,8 @@ def _details(claim: Claim, width: int) -> Iterator[str]:
     items += [
         ("result", f"{each.file}, which is not there yet" if each.is_missing else each.file) for each in claim.results()
     ]
-    items += [("switch", _described(switch)) for switch in claim.switches()]
-    items += [(label, text) for label in ("differs", "open") if (text := getattr(claim, label))]
+    items += [("config", _described(switch)) for switch in claim.switches()]
+    items += [(label, text) for label in ("finding", "differs", "open") if (text := getattr(claim, label))]
     before = ""
     for label, text in items:
         first, rest = f"  {label if label != before else '':<8}", " " * 10
@@ -69,8 +70,11 @@ def _details(claim: Claim, width: int) -> Iterator[str]:
 
 def summary(claims: Sequence[Claim]) -> str:
     tested, measured = (sum(map(bool, each)) for each in zip(*((c.test, _there(c)) for c in claims), strict=True))
+    counts = [sum(claim.finding == finding for claim in claims) for finding in FINDINGS]
+    found = ", ".join(f"{n} {verb}" for n, verb in zip(counts, ("agree", "agree in part", "do not agree"), strict=True))
     n_open = sum(bool(_missing(claim)) for claim in claims)
-    return f"{len(claims)} claims: {tested} with tests, {measured} with measurements, {n_open} open"
+    text = f"{len(claims)} claims: {tested} with tests, {measured} with measurements"
+    return f"{text} (of those of the claim itself {found}), {n_open} open"
 
 
 def _described(switch: Switch) -> str:
@@ -103,8 +107,8 @@ def _blocks(claims: Sequence[Claim], with_lines: bool) -> Iterator[Block]:
     for section, of_section in groupby(claims, key=lambda claim: claim.section):
         yield "heading", 2, [f"{section} {read_sections()[section]}"]
         yield "table", 0, [[[each] for each in COLUMNS], *(_row(claim, with_lines) for claim in of_section)]
-    yield "heading", 2, ["Switches"]
-    yield "table", 0, [[["key"], ["default"], ["in the paper"], ["or"], ["sec."]], *_switches(claims)]
+    yield "heading", 2, ["Config keys"]
+    yield "table", 0, [[["key"], ["default"], ["in the paper"], ["other values"], ["sec."]], *_switches(claims)]
     yield "heading", 2, ["Open"]
     yield "table", 0, [[["claim"], ["open"], ["sec."]], *_open(claims)]
 
@@ -127,18 +131,23 @@ def _open(claims: Sequence[Claim]) -> Iterator[list[Cell]]:
 def _missing(claim: Claim) -> list[str]:
     """What is open about the claim, in sentences."""
     lacking = [each for each in claim.results() if each.is_missing]
-    missing = [f"{file} has no row {row} yet." if row else f"There is no {file} yet." for file, row in lacking]
+    missing = [
+        f"{each.file} has no {', '.join(each.missing_rows)} yet." if each.rows else f"There is no {each.file} yet."
+        for each in lacking
+    ]
     return [claim.open, *missing] if claim.open else missing
 
 
 def _row(claim: Claim, with_lines: bool) -> list[Cell]:
-    notes = [f"Switch: {_described(switch)}." for switch in claim.switches()]
+    notes = [f"**Finding: {claim.finding}.**"] if claim.finding else []
+    notes += [f"Config: {_described(switch)}." for switch in claim.switches()]
     notes += [f"Differs: {claim.differs}"] if claim.differs else []
     notes += [f"**Open:** {each}" for each in _missing(claim)]
     code = [
         Link(f"`{name or Path(file).name}`{f':{line}' if with_lines and line else ''}", file)
         for file, name, line in claim.locations()
     ]
+    code += [f"`{claim.line.strip()}`"] if claim.line else []
     tests = [Link(_sentence(test), test.split("::")[0]) for test in claim.test]
     results = [Link(f"{Path(file).parent.name}/{Path(file).name}", file) for file in _there(claim)]
     return [_in_lines([claim.text, *notes]), *map(_in_lines, (code, tests, results))]
@@ -162,6 +171,11 @@ def _address(folder: str | Path) -> Callable[[str], str]:
     return lambda file: f"{root}/{file}" if is_here(file) else ""
 
 
+def _is_code(text: str) -> bool:
+    """Whether all of the text is code, in which no other mark has a meaning."""
+    return len(text) > 2 and text[0] == text[-1] == "`" and "`" not in text[1:-1]
+
+
 def _as_markdown(block: Block, address: Callable[[str], str]) -> str:
     def cell(pieces: Cell) -> str:
         return "".join(map(piece, pieces))
@@ -170,6 +184,8 @@ def _as_markdown(block: Block, address: Callable[[str], str]) -> str:
         if isinstance(each, Link):
             target = address(each.file)
             return f"[{each.text}]({target})" if target else each.text
+        if _is_code(each):
+            return each.replace("|", r"\|")
         return "<br>" if each == "\n" else each.replace("|", r"\|").replace("<", "&lt;").replace(" * ", r" \* ")
 
     kind, level, content = block
@@ -187,7 +203,7 @@ def _as_html(block: Block, address: Callable[[str], str]) -> str:
         if isinstance(each, Link):
             target, text = address(each.file), inline(each.text)
             return f'<a href="{html.escape(target)}">{text}</a>' if target else text
-        return inline(each)
+        return f"<code>{html.escape(each[1:-1])}</code>" if _is_code(each) else inline(each)
 
     def inline(text: str) -> str:
         text = html.escape(text, quote=False).replace("\n", "<br>")
