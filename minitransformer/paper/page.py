@@ -19,8 +19,8 @@ INTRODUCTION = (
     "Every equation and claim of *Attention Is All You Need*, sec. 3 to 6: the code that implements it and its most "
     "important line, tests, and measurements. A test fails if the code no longer does what the claim says; for a claim "
     "about what models learn it checks the code that measures this, and the finding says whether what was measured "
-    "agrees with the paper. Config: the keys that concern the claim, with their defaults. "
-    "`minitransformer paper` prints the same with line numbers; `minitransformer paper -o docs/paper.md` writes this page."
+    "agrees with the paper. Config: the keys that concern the claim, with their defaults. `minitransformer paper` "
+    "prints the same with line numbers; `minitransformer paper -o docs/paper.md` writes this page."
 )
 COLUMNS = ("claim", "code", "tests", "results")
 

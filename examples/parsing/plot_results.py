@@ -1,0 +1,34 @@
+"""Draw the results of parsing CRAFT: validation loss of both models while they learn, F1 against sentence length.
+
+python examples/parsing/plot_results.py        from results/craft*.json into results/craft.png
+"""
+
+import json
+from pathlib import Path
+
+from minitransformer.figures import png_bytes
+from minitransformer.figures.canvas import new_figure
+
+RESULTS = Path(__file__).parent / "results"
+MODELS = {"craft": ("Transformer", "#0072b2"), "craft-recurrent": ("recurrent, additive attention", "#d55e00")}
+
+
+def main() -> None:
+    figure = new_figure(11, 4.2)
+    left, right = figure.subplots(1, 2)
+    for name, (label, colour) in MODELS.items():
+        result = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+        style = {"color": colour, "markersize": 4, "label": label}
+        validations, groups = result["training"]["dev"], result["test by length"]
+        left.plot([each["update"] for each in validations], [each["nll"] for each in validations], "o-", **style)
+        right.plot([each["words"] for each in groups], [each["f1"] for each in groups], "o-", **style)
+    left.set(xlabel="update", ylabel="validation loss, nats/token", ylim=(0, None), title="Training")
+    right.set(xlabel="words of the sentence", ylabel="labelled bracket F1, %", ylim=(0, 100), title="Test set")
+    for axes in (left, right):
+        axes.grid(True, color="#dddddd", linewidth=0.6)
+        axes.legend(frameon=False)
+    (RESULTS / "craft.png").write_bytes(png_bytes(figure))
+
+
+if __name__ == "__main__":
+    main()
