@@ -72,8 +72,10 @@ def test_a_model_is_the_same_by_plain_rules_and_by_kernels(drop, rng, relative_e
 
 def test_a_window_wider_than_the_sentence_is_no_restriction(rng, relative_error):
     batch = random_batch(rng)
-    whole, wide = (small_model(np.random.default_rng(1), attention_window=window) for window in (0, 50))
+    whole, wide = (small_model(np.random.default_rng(1), attention_window=window) for window in (0, 2**31 - 1))
     assert relative_error(gradient(wide, batch), gradient(whole, batch)) < 1e-12
+    dropped = small_model(np.random.default_rng(1), attention_window=2**31 - 1, p_drop_attention=0.5)
+    assert np.isfinite(gradient(dropped, batch, DropoutMasks(seed=3))).all()  # and its masks fit into memory
 
 
 @pytest.mark.parametrize("kernel_mode", ["simple", "fast"])

@@ -74,8 +74,9 @@ class MultiHeadAttention(Module):
         if self.maps is not None:
             allowed = neighbourhood(q.shape[2], self.window, get_array_module(q.data))
             self.maps.append(attention_weights(q.data, k.data, mask=allowed if mask is None else allowed & mask)[0])
-        keep = keep_mask(dropout, "restricted_attention", (*q.shape[:-1], sum(self.window) + 1), self.p_drop, q)
-        options = {"window": self.window, "mask": mask, "keep": keep, "p_drop": self.p_drop}
+        window = tuple(min(side, q.shape[2] - 1) for side in self.window)  # a wider one costs more and changes nothing
+        keep = keep_mask(dropout, "restricted_attention", (*q.shape[:-1], sum(window) + 1), self.p_drop, q)
+        options = {"window": window, "mask": mask, "keep": keep, "p_drop": self.p_drop}
         return self._combined(functions.restricted_attention(q, k, v, **options))
 
     def _combined(self, heads: Tensor) -> Tensor:
