@@ -22,6 +22,11 @@ def heads(monkeypatch):
     return importlib.import_module("heads")
 
 
+@pytest.fixture
+def score(heads):
+    return importlib.import_module("heads_score")
+
+
 @pytest.mark.parametrize(
     ("pattern", "sentence", "expected"),
     [
@@ -60,26 +65,42 @@ def test_attention_between_words_is_that_of_their_subwords(heads, rng, mode):
     np.testing.assert_allclose(between[1, 2, 1, 4], expected, rtol=1e-5)
 
 
-def instances(heads, rng, count: int) -> list:
+def instances(score, rng, count: int) -> list:
     """Random attention of 2 layers of 4 heads to 9 words."""
     wanted = rng.integers(0, 9, count)
-    return [heads.Found(i, 0, int(each), rng.dirichlet(np.ones(9), size=(2, 4))) for i, each in enumerate(wanted)]
+    return [score.Found(i, 0, int(each), rng.dirichlet(np.ones(9), size=(2, 4))) for i, each in enumerate(wanted)]
 
 
-def test_a_planted_head_is_found_with_its_share(heads, rng):
-    found = instances(heads, rng, 100)
+def test_a_planted_head_is_found_with_its_share(score, rng):
+    found = instances(score, rng, 100)
     for each in found:
         each.weights[1, 2] *= 0.4
         each.weights[1, 2, each.wanted] += 0.6
-    best = heads.score(found, rng)
+    best = score.score(found, rng)
     assert (best.layer, best.head, best.n, best.is_found) == (2, 3, 50, True)
     assert best.share == pytest.approx(np.mean([each.weights[1, 2, each.wanted] for each in found[1::2]]))
     assert best.shuffled == pytest.approx(1 / 9, abs=0.02)
 
 
-def test_random_heads_are_not_found_and_few_words_say_nothing(heads, rng):
-    assert not heads.score(instances(heads, rng, 400), rng).is_found
-    assert heads.score(instances(heads, rng, 2 * heads.FEWEST - 1), rng) is None
+def test_random_heads_are_not_found_and_few_words_say_nothing(score, rng):
+    assert not score.score(instances(score, rng, 400), rng).is_found
+    assert score.score(instances(score, rng, 2 * score.FEWEST - 1), rng) is None
+
+
+def test_a_head_that_looks_at_a_distance_is_not_found_for_words_that_are_there(score, rng):
+    """One head gives 0.6 to the word two further on, whichever word it is; another to the wanted words alone."""
+    for by_distance in (True, False):
+        distances, found = score.Distances(), []
+        for sentence in range(80):
+            weights = rng.dirichlet(np.ones(9), size=(2, 4, 9))  # (L, H, queries, keys)
+            queries = np.arange(7) if by_distance else np.array([3])
+            weights[1, 2, queries] *= 0.4
+            weights[1, 2, queries, queries + 2] += 0.6
+            distances.add(weights)
+            found.append(score.Found(sentence, 3, 5, weights[:, :, 3]))
+        best = score.score(found, rng, distances)
+        assert (best.layer, best.head, best.is_found) == (2, 3, not by_distance)
+        assert best.same_distance == pytest.approx(0.64 if by_distance else 0.1 + 0.6 / 7, abs=0.04)
 
 
 def test_the_lexicon_has_words_that_occur_in_the_same_pairs(heads):
@@ -98,10 +119,11 @@ def test_the_search_runs_on_a_checkpoint_and_draws_what_it_finds(heads, tmp_path
     assert heads.main() == 0
     table = capsys.readouterr().out
     page = (tmp_path / "gallery" / "heads.md").read_text(encoding="utf-8")
-    assert page.startswith("# What heads do\n") and page.endswith(f"\n\n{table}")
+    assert page.startswith("# What heads do\n") and f"\n\n{table}" in page
     drawn = [path.stem for path in (tmp_path / "gallery").glob("*.svg")]
     rows = [line.split(" | ") for line in table.splitlines()[2:]]
     assert len(rows) == len(heads.PATTERNS) + 1
+    assert all(f"]({stem}.svg)" in page for stem in drawn)
     assert sorted(drawn) == sorted(row[0][2:].replace(" ", "_") for row in rows if row[-1] == "yes |")
 
 

@@ -5,9 +5,10 @@
 
 A score is the mean share of attention that words of a kind, such as "his", give to the word that the pattern wants,
 such as the man before it. Half of the sentences choose the head, the other half measure it, so that the best of many
-heads is not best by luck. Beside it stands the same score with the keys of every row shuffled. A head is found if it
-has twice that share and more than each of 200 shuffles. ``--gallery`` writes heads.md, and for each head that was found
-a picture of the sentence in which it shows it best.
+heads is not best by luck. Beside it stand the share that the same head gives to any word at the same distance, and the
+score with the keys of every row shuffled. A head is found if it has twice the latter, more than each of 200 shuffles,
+and significantly more than at the same distance, unless distance is what the pattern asks for. ``--gallery`` writes
+heads.md, and for each head that was found a picture of the sentence in which it shows it best.
 
 The patterns are of English and need no parser: closed lists of words stand for one, and miss much. The aligned word
 needs ``--tgt``; its lexicon is made of the same text, of words that occur in the same pairs (Dice coefficient).
@@ -19,14 +20,14 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
-from heads_patterns import PATTERNS
+from heads_patterns import OF_DISTANCE, PATTERNS
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # benchmarks/ lies beside examples/
 
-from heads_report import introduction, table
+from heads_report import ALIGNED, caption, introduction, table
+from heads_score import LONGEST, Distances, Found, Score, score
 
 from benchmarks.common.machine import machine_facts
 from minitransformer.checkpoints import load_model
@@ -37,23 +38,6 @@ from minitransformer.generation import hypothesis_attention
 from minitransformer.models import Model
 from minitransformer.text import Tokenizer
 from minitransformer.text.corpus import stream_lines
-
-SHUFFLES, FEWEST, LONGEST, SHOWN = 200, 10, 60, 16
-"""Shuffles of the baseline; words below which nothing is claimed; words of a sentence above which it is left out, and
-above which it is not chosen for a picture."""
-ALIGNED = "target word to the aligned source word"
-
-
-class Found(NamedTuple):
-    """One word that a pattern applies to.
-
-    weights: its attention to each source word, by layer and head, (L, H, W)   wanted: the word it should attend to
-    """
-
-    sentence: int
-    query: int
-    wanted: int
-    weights: np.ndarray
 
 
 def split(tokenizer: Tokenizer, line: str) -> tuple[list[str], np.ndarray]:
@@ -80,9 +64,15 @@ def lexicon(pairs: Sequence[tuple[list[str], list[str]]]) -> set[tuple[str, str]
     return {(t, s) for (t, s), n in both.items() if n > 1 and 4 * n >= targets[t] + sources[s] and t.isalpha()}
 
 
-def collect(model: Model, tokenizer: Tokenizer, src: Sequence[str], tgt: Sequence[str]) -> dict[str, list[Found]]:
-    """Where each pattern applies in the sentences. Without a target only the encoder is searched."""
+def collect(
+    model: Model, tokenizer: Tokenizer, src: Sequence[str], tgt: Sequence[str]
+) -> tuple[dict[str, list[Found]], dict[str, Distances]]:
+    """Where each pattern applies in the sentences, and the attention by distance that it is compared with.
+
+    Without a target only the encoder is searched.
+    """
     found, split_src = defaultdict(list), [split(tokenizer, line) for line in src]
+    encoder, decoder = Distances(), Distances()
     split_tgt = [split(tokenizer, line) for line in tgt] or [split(tokenizer, "")] * len(src)
     known = lexicon([(s[:-1], t[:-1]) for (s, _), (t, _) in zip(split_src, split_tgt, strict=True)])
     for number, ((words, keys), (targets, queries)) in enumerate(zip(split_src, split_tgt, strict=True)):
@@ -91,15 +81,18 @@ def collect(model: Model, tokenizer: Tokenizer, src: Sequence[str], tgt: Sequenc
             continue
         maps = hypothesis_attention(model, tokenizer.encode(src[number]), tokenizer.encode(tgt[number]) if tgt else [])
         weights = by_words(stacked(maps, "encoder", "self_attention"), keys, keys)
+        encoder.add(weights)
         for name, pattern in PATTERNS.items():
             found[name] += [Found(number, i, j, weights[:, :, i]) for i, j in pattern(words[:-1])]
         if tgt:
             weights = by_words(stacked(maps, "decoder", "cross_attention"), queries, keys)
+            decoder.add(weights)
             for i, target in enumerate(targets):
                 aligned = [j for j, word in enumerate(words) if (target, word) in known]
                 if len(aligned) == 1:
                     found[ALIGNED].append(Found(number, i, aligned[0], weights[:, :, i]))
-    return found
+    compared = {name: encoder for name in PATTERNS if name not in OF_DISTANCE} | {ALIGNED: decoder}
+    return found, compared
 
 
 def stacked(maps: dict[str, np.ndarray], stack: str, kind: str) -> np.ndarray:
@@ -108,52 +101,6 @@ def stacked(maps: dict[str, np.ndarray], stack: str, kind: str) -> np.ndarray:
     if not layers:
         raise ConfigError(f"the model must have {kind} in its {stack}, got {', '.join(maps)}")
     return np.stack(layers)
-
-
-class Score(NamedTuple):
-    """The best head of a pattern, counted from 1, and what it gives to the wanted words of ``n`` others.
-
-    example: all words that the pattern applies to in one sentence
-    """
-
-    layer: int
-    head: int
-    n: int
-    share: float
-    shuffled: float
-    is_found: bool
-    example: list[Found]
-
-
-def score(found: Sequence[Found], rng: np.random.Generator) -> Score | None:
-    """Choose the head by the sentences of even number, measure it by the odd ones; None if there are too few."""
-    choosing, measuring = ([each for each in found if each.sentence % 2 == odd] for odd in (0, 1))
-    if min(len(choosing), len(measuring)) < FEWEST:
-        return None
-    shares = np.mean([each.weights[:, :, each.wanted] for each in choosing], axis=0)  # (L, H)
-    layer, head = np.unravel_index(shares.argmax(), shares.shape)
-    own = [each.weights[layer, head] for each in measuring]
-    share = np.mean([row[each.wanted] for row, each in zip(own, measuring, strict=True)])
-    lengths = np.array([len(row) for row in own])
-    drawn = np.cumsum(lengths) - 1 - (rng.random((SHUFFLES, len(own))) * lengths).astype(int)
-    shuffled = np.concatenate(own)[drawn].mean(axis=1)  # (SHUFFLES,)
-    is_found = share > shuffled.max() and share > 2 * shuffled.mean()
-    example = best_sentence(measuring, layer, head)
-    return Score(layer + 1, head + 1, len(measuring), float(share), float(shuffled.mean()), bool(is_found), example)
-
-
-def best_sentence(found: Sequence[Found], layer: int, head: int) -> list[Found]:
-    """What was found in the sentence where the head gives most to the wanted words together: one of at most SHOWN
-    words, if there is such a sentence."""
-    sentences = defaultdict(list)
-    for each in found:
-        sentences[each.sentence].append(each)
-
-    def given(sentence: list[Found]) -> tuple[bool, float]:
-        fits = len(sentence[0].weights[layer, head]) <= SHOWN
-        return fits, sum(each.weights[layer, head, each.wanted] for each in sentence)
-
-    return max(sentences.values(), key=given)
 
 
 def draw(model: Model, tokenizer: Tokenizer, src: str, tgt: str, name: str, best: Score) -> bytes:
@@ -190,18 +137,21 @@ def main() -> int:
     src, tgt = read(arguments.src), read(arguments.tgt)
     if tgt and len(src) != len(tgt):
         raise DataError(f"--src and --tgt must have the same number of lines, got {len(src)} and {len(tgt)}")
-    found, rng = collect(model, tokenizer, src, tgt), np.random.default_rng(1)
-    scores = {name: score(found[name], rng) for name in [*PATTERNS, *([ALIGNED] if tgt else [])]}
+    (found, compared), rng = collect(model, tokenizer, src, tgt), np.random.default_rng(1)
+    names = [*PATTERNS, *([ALIGNED] if tgt else [])]
+    scores = {name: score(found[name], rng, compared.get(name)) for name in names}
     print(table(scores), end="")
     if arguments.gallery:
         arguments.gallery.mkdir(parents=True, exist_ok=True)
         page = introduction(scores, sys.argv[1:], machine_facts()) + table(scores)
-        (arguments.gallery / "heads.md").write_text(page, encoding="utf-8")
         for name, best in scores.items():
             if best and best.is_found:
                 number = best.example[0].sentence
                 picture = draw(model, tokenizer, src[number], tgt[number] if tgt else "", name, best)
-                (arguments.gallery / f"{re.sub('[^a-z0-9]+', '_', name)}.svg").write_bytes(picture)
+                file = f"{re.sub('[^a-z0-9]+', '_', name)}.svg"
+                (arguments.gallery / file).write_bytes(picture)
+                page += caption(name, best, file, src[number], tgt[number] if name == ALIGNED else "")
+        (arguments.gallery / "heads.md").write_text(page, encoding="utf-8")
     return 0
 
 

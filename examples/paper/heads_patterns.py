@@ -76,3 +76,5 @@ PATTERNS = {
     "pronoun to its antecedent": pronoun_to_antecedent,
     "verb to the word that completes it, 5 words on or more": verb_to_distant_part,
 }
+OF_DISTANCE = ("previous word", "next word")
+"""Those that ask for a distance alone."""

@@ -1,5 +1,6 @@
-"""What the search for heads writes to heads.md: one sentence, the command, and a table."""
+"""What the search for heads writes to heads.md: what was found, the command, a table and pictures."""
 
+import math
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -7,11 +8,21 @@ from typing import TYPE_CHECKING
 from benchmarks.common.tables import markdown_head, markdown_row
 
 if TYPE_CHECKING:
-    from heads import Score
+    from heads_score import Score
+
+ALIGNED = "target word to the aligned source word"
+"""The only pattern of attention from the decoder to the encoder."""
+EXPLAINED = (
+    "share: the mean attention that words of the kind give to the wanted word, in the half of the sentences that did "
+    "not choose the head. same distance: what this head gives to any word as far away. shuffled: the share if the keys "
+    "of every word are shuffled. found: the share is more than twice the mean of 200 shuffles, more than each of them, "
+    "and by a t-test at the level of 5 % more than at the same distance (not asked of the two patterns that are a "
+    "distance)."
+)
 
 
 def introduction(scores: Mapping[str, "Score | None"], options: Sequence[str], facts: Mapping[str, str]) -> str:
-    """Title, one sentence on what agrees with the paper, command and machine.
+    """Title, what was found beside the paper's Figures 3 to 5, command and machine, what the columns mean.
 
     options: of the command   facts: `machine_facts`
     """
@@ -19,24 +30,36 @@ def introduction(scores: Mapping[str, "Score | None"], options: Sequence[str], f
     for name, best in scores.items():
         names[best and best.is_found].append(name)
     verdicts = {
-        True: "As in the paper's own model there are heads that do what they should",
-        False: "No head was found, perhaps because model and text are small",
-        None: "The text has too few words to tell",
+        True: "Heads were found for",
+        False: "None was found, perhaps because model and text are small, for",
+        None: "There are too few examples to tell for",
     }
     sentences = [f"{verdicts[key]}: {'; '.join(names[key])}." for key in verdicts if names[key]]
+    text = " ".join([*sentences, "Figures 3 to 5 of the paper show the distant word and the antecedent."])
     machine = f"{facts['processor']}, Python {facts['Python']}, NumPy {facts['NumPy']}, commit {facts['commit']}."
     command = f"`python examples/paper/heads.py {shlex.join(options)}`"
-    return "\n\n".join(["# What heads do", " ".join(sentences), command, machine]) + "\n\n"
+    return "\n\n".join(["# What heads do", text, command, machine, EXPLAINED]) + "\n\n"
 
 
 def table(scores: Mapping[str, "Score | None"]) -> str:
     """The best head of each pattern, as Markdown."""
-    lines = markdown_head(["pattern", "layer", "head", "words", "share", "shuffled", "found"])
+    head = ["pattern", "attention", "layer", "head", "words", "share", "same distance", "shuffled", "found"]
+    lines = markdown_head(head)
     for name, best in scores.items():
+        kind = "decoder to encoder" if name == ALIGNED else "encoder"
         if best is None:
-            lines.append(markdown_row([name, *[""] * 5, "too few words in half of the sentences"]))
+            lines.append(markdown_row([name, kind, *[""] * 6, "too few examples"]))
         else:
-            verdict = "yes" if best.is_found else "no head does this"
-            place, shares = (best.layer, best.head, best.n), (best.share, best.shuffled)
-            lines.append(markdown_row([name, *map(str, place), *(f"{share:.3f}" for share in shares), verdict]))
+            shares = (best.share, best.same_distance, best.shuffled)
+            texts = ["" if math.isnan(share) else f"{share:.3f}" for share in shares]
+            whole = map(str, (best.layer, best.head, best.n))
+            lines.append(markdown_row([name, kind, *whole, *texts, "yes" if best.is_found else "no"]))
     return "\n".join(lines) + "\n"
+
+
+def caption(name: str, best: "Score", file: str, src: str, tgt: str) -> str:
+    """A picture with its sentence, as Markdown."""
+    sentences = f"> {src.strip()}" + (f"\n> {tgt.strip()}" if tgt else "")
+    return (
+        f"\n## {name[0].upper()}{name[1:]}: layer {best.layer}, head {best.head}\n\n{sentences}\n\n![{name}]({file})\n"
+    )
