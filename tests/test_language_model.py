@@ -86,7 +86,7 @@ def test_a_language_model_sees_no_later_token_and_no_source(rng):
 
 def test_a_kind_without_attention_maps_is_refused_by_name():
     model = build_model(ModelConfig(kind="language_model", **SHAPE))
-    with pytest.raises(ConfigError, match="model.kind must give attention maps .*, got 'language_model'"):
+    with pytest.raises(ConfigError, match="model.kind must have attention maps.*, got 'language_model'"):
         hypothesis_attention(model, [5], [6])
 
 

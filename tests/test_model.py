@@ -162,8 +162,8 @@ def test_unequal_micro_batches_give_the_gradient_of_the_batch_they_make_up(rng, 
     [
         (np.array([[4, VOCAB_SIZE, EOS]]), "must hold ids in 0..12, got 2..13"),
         (np.array([[4, -1, EOS]]), "must hold ids in 0..12, got -1..4"),
-        (np.array([4, 5, EOS]), r"must be a \(B, T\) array of whole numbers"),
-        (np.array([[4.0, 5.0]]), "must be a .* array of whole numbers, got float64"),
+        (np.array([4, 5, EOS]), r"must be a \(B, T\) array of integers"),
+        (np.array([[4.0, 5.0]]), "must be a .* array of integers, got float64"),
     ],
     ids=["too large", "negative", "no batch axis", "not whole"],
 )

@@ -41,7 +41,7 @@ class Bigram(Model):
         self.output = Parameter(init.normal(config.vocab_size, config.d_model))
 
     def loss(self, batch, dropout=None):
-        with self.in_training():
+        with self.autocast():
             hidden = functions.embedding(self.embedding, ids=self.checked_ids(batch.tgt_in, "tgt_in"))
             return self.token_loss(hidden, self.output, batch.tgt_out)
 
@@ -53,7 +53,7 @@ class Bigram(Model):
 
     def decode_step(self, last_ids, cache):
         cache.extend()
-        with no_grad(), self.in_inference():
+        with no_grad(), self.full_precision():
             return self.embedding.data[last_ids] @ self.output.data.T
 
     @classmethod
@@ -181,7 +181,7 @@ def test_a_kind_of_model_must_define_the_whole_seam():
 def test_generation_never_stores_activations_in_half_precision(precision, expected):
     model = build_model(ModelConfig(**SHAPE))
     model.precision = "".join([*precision])  # a string of its own, as from a file
-    with model.in_inference():
+    with model.full_precision():
         assert current.get().precision == expected
 
 

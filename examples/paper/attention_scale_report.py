@@ -30,7 +30,7 @@ def best_rate(results: Sequence[dict], kind: str, d_k: int, updates: int) -> int
     return int(values_of(results, "loss", scores=kind, d_k=d_k, updates=updates).mean(axis=0).argmin())
 
 
-def learned(results: Sequence[dict], key: str, kind: str, d_k: int, updates: int) -> np.ndarray:
+def at_best_rate(results: Sequence[dict], key: str, kind: str, d_k: int, updates: int) -> np.ndarray:
     """Loss or accuracy at the best learning rate, one value a seed."""
     rate = best_rate(results, kind, d_k, updates)
     return values_of(results, key, scores=kind, d_k=d_k, updates=updates)[:, rate]
@@ -40,8 +40,8 @@ def verdict(results: Sequence[dict]) -> str:
     """What agrees with sec. 3.2.1 and what does not, by the losses at the smallest and the largest d_k."""
     settings = results[0]["settings"]
     (small, *_, large), few, many = settings["d_k"], settings["updates"][0], settings["updates"][-1]
-    plain, scaled, additive = (learned(results, "loss", kind, large, few) for kind in KINDS)
-    at_small = [learned(results, "loss", kind, small, few) for kind in (PLAIN, ADDITIVE)]
+    plain, scaled, additive = (at_best_rate(results, "loss", kind, large, few) for kind in KINDS)
+    at_small = [at_best_rate(results, "loss", kind, small, few) for kind in (PLAIN, ADDITIVE)]
     additive_wins, scale_helps = compare(plain, additive) > 0, compare(plain, scaled) > 0
     claims = {
         f"at d_k = {large} additive attention learns better than dot products without the scale": additive_wins,
@@ -51,7 +51,7 @@ def verdict(results: Sequence[dict]) -> str:
     text = "; ".join(f"{claim}: {'yes' if holds else 'no'}" for claim, holds in claims.items())
     text = f"Of the claims of sec. 3.2.1, by the loss after {few} updates: {text}."
     if many > few:
-        later = relation(*(learned(results, "loss", kind, large, many) for kind in (PLAIN, SCALED)))
+        later = relation(*(at_best_rate(results, "loss", kind, large, many) for kind in (PLAIN, SCALED)))
         text += f" After {many} updates the loss without the scale is {later} that with it at d_k = {large}."
     scaled, plain = (figures_of(results, "statistics", kind, "gradient").mean(axis=0) for kind in (SCALED, PLAIN))
     text += f" There softmax passes back {scaled[-1] / plain[-1]:.1f} times as much of a gradient with the scale"
@@ -98,7 +98,7 @@ def recall_row(results: Sequence[dict], d_k: int, updates: int) -> list[str]:
     """d_k; then of each kind the loss, the accuracy and the learning rate"""
     row, rates = [str(d_k)], results[0]["settings"]["learning_rates"]
     for kind in KINDS:
-        loss, accuracy = (learned(results, key, kind, d_k, updates) for key in ("loss", "accuracy"))
+        loss, accuracy = (at_best_rate(results, key, kind, d_k, updates) for key in ("loss", "accuracy"))
         row += [with_error(loss, 4), with_error(accuracy, 3), f"{rates[best_rate(results, kind, d_k, updates)]:g}"]
     return row
 
@@ -121,7 +121,7 @@ def draw(results: Sequence[dict]) -> "Figure":
             if name == "cost" and kind == PLAIN:
                 continue  # the same products as with the scale
             if name == "learned":
-                values = np.stack([learned(results, key, kind, d_k, updates) for d_k in sizes], axis=1)
+                values = np.stack([at_best_rate(results, key, kind, d_k, updates) for d_k in sizes], axis=1)
             else:
                 values = figures_of(results, name, kind, key)
             errors = np.nan_to_num([standard_error(column) for column in (values / unit).T])

@@ -14,7 +14,6 @@ The patterns are of English and need no parser: closed lists of words stand for 
 needs ``--tgt``; its lexicon is made of the same text, of words that occur in the same pairs (Dice coefficient).
 """
 
-import argparse
 import re
 import sys
 from collections import Counter, defaultdict
@@ -28,12 +27,15 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # benchmarks/ lies beside ex
 
 from heads_report import ALIGNED, caption, introduction, table
 from heads_score import LONGEST, Distances, Found, Score, score
+from program import reports_errors
 
 from benchmarks.common.machine import machine_facts
 from minitransformer.checkpoints import load_model
+from minitransformer.cli.main import Parser
 from minitransformer.config import EOS
-from minitransformer.errors import ConfigError, DataError, MiniTransformerError
+from minitransformer.errors import ConfigError, DataError
 from minitransformer.figures import draw_attention_lines, picture_bytes
+from minitransformer.files import write_text
 from minitransformer.generation import hypothesis_attention
 from minitransformer.models import Model
 from minitransformer.text import Tokenizer
@@ -122,8 +124,9 @@ def read(paths: Sequence[Path]) -> list[str]:
     return [line for path in paths for line in stream_lines(path)]
 
 
+@reports_errors
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(prog="heads", description=__doc__)
     parser.add_argument("--checkpoint", type=Path, required=True, help="of a Transformer")
     parser.add_argument("--src", type=Path, nargs="+", required=True, help="English sentences, one a line")
     parser.add_argument(
@@ -137,27 +140,24 @@ def main() -> int:
     src, tgt = read(arguments.src), read(arguments.tgt)
     if tgt and len(src) != len(tgt):
         raise DataError(f"--src and --tgt must have the same number of lines, got {len(src)} and {len(tgt)}")
+    if arguments.gallery:
+        arguments.gallery.mkdir(parents=True, exist_ok=True)
     (found, compared), rng = collect(model, tokenizer, src, tgt), np.random.default_rng(1)
     names = [*PATTERNS, *([ALIGNED] if tgt else [])]
     scores = {name: score(found[name], rng, compared.get(name)) for name in names}
     print(table(scores), end="")
     if arguments.gallery:
-        arguments.gallery.mkdir(parents=True, exist_ok=True)
         page = introduction(scores, sys.argv[1:], machine_facts()) + table(scores)
         for name, best in scores.items():
             if best and best.is_found:
                 number = best.example[0].sentence
                 picture = draw(model, tokenizer, src[number], tgt[number] if tgt else "", name, best)
                 file = f"{re.sub('[^a-z0-9]+', '_', name)}.svg"
-                (arguments.gallery / file).write_bytes(picture)
+                write_text(arguments.gallery / file, picture.decode())
                 page += caption(name, best, file, src[number], tgt[number] if name == ALIGNED else "")
-        (arguments.gallery / "heads.md").write_text(page, encoding="utf-8")
+        write_text(arguments.gallery / "heads.md", page)
     return 0
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except (MiniTransformerError, OSError) as error:
-        print(f"heads: {error}", file=sys.stderr)
-        sys.exit(2)
+    sys.exit(main())

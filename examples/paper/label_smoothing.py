@@ -7,19 +7,18 @@ Row D3 of Table 3 is the base model without label smoothing; D4 has 0.2 where ba
 begin with the same weights and see the same batches, so the differences are taken seed by seed.
 """
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from program import read_results, reports_errors, showing, write_report
 from seeds import compare, with_error
-from sweep import fail, read_results
 from table3 import PAPER, RESULTS
 from trials import table
 
-from minitransformer.errors import ConfigError, MiniTransformerError
-from minitransformer.files import write_text
+from minitransformer.cli.main import Parser
+from minitransformer.errors import ConfigError
 
 WITHOUT, SMOOTHED = "D3", {"base": 0.1, "D4": 0.2}
 WHY_NOT = "Where it parts from the paper: models this small, after so few updates, are seldom too sure of a token."
@@ -71,16 +70,14 @@ def report(results: Sequence[dict]) -> str:
     return "\n".join(lines) + "\n"
 
 
+@reports_errors
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(prog="label_smoothing", description=__doc__)
     parser.add_argument("--results", type=Path, default=RESULTS, help="of table3.py (default results/table3.jsonl)")
-    try:
-        results = parser.parse_args().results
+    results = parser.parse_args().results
+    with showing(results):
         text = report(read_results(results))
-        write_text(results.with_name("label_smoothing.md"), text)
-        print(text, end="")
-    except MiniTransformerError as error:
-        return fail("label_smoothing", error)
+    write_report(results.with_name("label_smoothing"), text)
     return 0
 
 

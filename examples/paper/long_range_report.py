@@ -20,7 +20,7 @@ SHORT_PATHS = "recurrent with attention", "dilated convolutional"
 """Beside self-attention: one step, and log_k n steps  [Table 1]."""
 
 
-def learned(results: Sequence[dict], key: str, kind: str, distance: int) -> np.ndarray:
+def at_best_rate(results: Sequence[dict], key: str, kind: str, distance: int) -> np.ndarray:
     """Accuracy or loss at the learning rate with the lowest mean loss, one value a seed."""
     rate = values_of(results, "loss", kind=kind, distance=distance).mean(axis=0).argmin()
     return values_of(results, key, kind=kind, distance=distance)[:, rate]
@@ -35,7 +35,7 @@ def reach(results: Sequence[dict], kind: str) -> int:
 def distances_learned(results: Sequence[dict], kind: str) -> list[int]:
     """The distances over which accuracy is at least LEARNED on average."""
     distances = results[0]["settings"]["distances"]
-    return [d for d in distances if learned(results, "accuracy", kind, d).mean() >= LEARNED]
+    return [d for d in distances if at_best_rate(results, "accuracy", kind, d).mean() >= LEARNED]
 
 
 def verdict(results: Sequence[dict]) -> str:
@@ -48,7 +48,7 @@ def verdict(results: Sequence[dict]) -> str:
     text = f"The distances over which at least {LEARNED:.0%} of the symbols are copied right: {listed}."
     if cut_off:
         beyond = max(
-            learned(results, "accuracy", kind, distance).mean()
+            at_best_rate(results, "accuracy", kind, distance).mean()
             for kind in cut_off
             for distance in settings["distances"]
             if distance > reach(results, kind)
@@ -66,8 +66,8 @@ def verdict(results: Sequence[dict]) -> str:
 def comparison(results: Sequence[dict], distance: int) -> str:
     """How accurate the others are beside self-attention over this distance, and whether that is as in sec. 4."""
     others = [kind for kind in results[0]["settings"]["kinds"] if kind != "self-attention"]
-    ours = learned(results, "accuracy", "self-attention", distance)
-    signs = {kind: compare(learned(results, "accuracy", kind, distance), ours) for kind in others}
+    ours = at_best_rate(results, "accuracy", "self-attention", distance)
+    signs = {kind: compare(at_best_rate(results, "accuracy", kind, distance), ours) for kind in others}
     groups = {
         "less accurate": [kind for kind in others if signs[kind] < 0],
         "not distinguishable": [kind for kind in others if signs[kind] == 0],
@@ -104,7 +104,7 @@ def markdown(results: Sequence[dict]) -> str:
     for kind in kinds:
         one = next(result for result in results if result["kind"] == kind)
         shape = ", ".join(f"{key} {value}" for key, value in settings["kinds"][kind].items() if key != "kind")
-        accuracies = [with_error(learned(results, "accuracy", kind, distance), 2) for distance in distances]
+        accuracies = [with_error(at_best_rate(results, "accuracy", kind, distance), 2) for distance in distances]
         rows.append([f"{kind} ({shape})", str(one["width"]), f"{one['parameters']:,}", *accuracies])
     lines += [*table(head, rows), ""]
     lines += ["Share of the gradient that arrives at the copied symbol before any update; 0: there is no path:", ""]
@@ -123,7 +123,7 @@ def draw(results: Sequence[dict]) -> "Figure":
     left, right = figure.subplots(1, 2)
     distances = settings["distances"]
     for kind, colour in zip(settings["kinds"], COLOURS, strict=False):
-        columns = [learned(results, "accuracy", kind, distance) for distance in distances]
+        columns = [at_best_rate(results, "accuracy", kind, distance) for distance in distances]
         errors = np.nan_to_num([standard_error(column) for column in columns])
         style = {"color": colour, "markersize": 4, "label": kind}
         left.errorbar(distances, [column.mean() for column in columns], errors, fmt="o-", **style)

@@ -5,19 +5,30 @@ the file already has and resumes what was interrupted from its checkpoints, so a
 the last checkpoint of each running training.
 """
 
+import errno
 import json
+import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
+from program import complete_lines, read_results
 from tqdm import tqdm
 
-from minitransformer.errors import DataError, TrainingError, quoted
+from minitransformer.errors import ConfigError, DataError, TrainingError
+from minitransformer.files import write_error
 from minitransformer.training.signals import Outcome
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
 
 
 @dataclass(frozen=True)
@@ -28,26 +39,6 @@ class Job:
     seed: int
     command: Sequence[str]
     log: Path
-
-
-def read_results(path: Path) -> list[dict]:
-    """The results of a sweep so far, in the order in which they were measured.
-
-    A last line without its end is what a crash has left of one, and is not read.
-
-    Raises:
-        DataError: a line is not a JSON object with a name and a seed.
-    """
-    if not path.exists():
-        return []
-    results, text = [], path.read_text(encoding="utf-8")
-    for number, line in enumerate(text[: text.rfind("\n") + 1].splitlines(), 1):
-        try:
-            result = json.loads(line)
-            results.append(result | {"key": (result["name"], result["seed"])})
-        except (ValueError, TypeError, KeyError):
-            raise DataError(f"{path}:{number}: must be a result with name and seed, got {quoted(line, 80)}") from None
-    return results
 
 
 def check_settings(path: Path, settings: dict) -> None:
@@ -68,38 +59,56 @@ def run_sweep(jobs: Sequence[Job], path: Path, processes: int) -> None:
     """Run the jobs that ``path`` has no result of, in their order, and append each result to it.
 
     Raises:
+        ConfigError: another sweep is at work on ``path``.
         TrainingError: a job failed; the others that were running have been ended and keep their checkpoints.
+        OSError: a result cannot be written; the file is as it was.
     """
-    done = {result["key"] for result in read_results(path)}
-    jobs = [job for job in jobs if (job.name, job.seed) not in done]
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as Ctrl-C does, it ends the trainings below
-    running: set[subprocess.Popen] = set()
     path.parent.mkdir(parents=True, exist_ok=True)
-    _cut_unfinished_line(path)
-    with ThreadPoolExecutor(processes) as pool, tqdm(total=len(jobs), desc="trainings", unit="run") as bar:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as Ctrl-C does, it ends the trainings below
+    with _opened_alone(path) as file:
+        done = {result["key"] for result in read_results(path)}
+        jobs = [job for job in jobs if (job.name, job.seed) not in done]
+        running: set[subprocess.Popen] = set()
+        with ThreadPoolExecutor(processes) as pool, tqdm(total=len(jobs), desc="trainings", unit="run") as bar:
+            try:
+                pending = {pool.submit(_run, job, running) for job in jobs}
+                while pending:
+                    finished, pending = wait(pending, return_when=FIRST_COMPLETED)
+                    for future in sorted(finished, key=lambda future: future.exception() is not None):
+                        _append(file, future.result())  # one that failed raises after the others are kept
+                        bar.update()
+            finally:
+                pool.shutdown(wait=False, cancel_futures=True)
+                for process in list(running):
+                    process.terminate()  # a training then saves a checkpoint and ends
+
+
+@contextmanager
+def _opened_alone(path: Path) -> Iterator[BinaryIO]:
+    """The file of results, at its end, for this sweep alone; what a crash has left of a last line is removed."""
+    with path.open("ab", buffering=0) as file:
         try:
-            pending = {pool.submit(_run, job, running) for job in jobs}
-            while pending:
-                finished, pending = wait(pending, return_when=FIRST_COMPLETED)
-                for future in sorted(finished, key=lambda future: future.exception() is not None):
-                    _append(path, future.result())  # one that failed raises after the others are kept
-                    bar.update()
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
-            for process in list(running):
-                process.terminate()  # a training then saves a checkpoint and ends
+            if fcntl:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # ends with the process, however that ends
+        except BlockingIOError:
+            raise ConfigError(
+                f"--results must be free, got another sweep at work on {path}; wait for its end"
+            ) from None
+        lines = complete_lines(path)
+        file.truncate(len(b"\n".join(lines)))
+        if lines:
+            file.write(b"\n")
+        yield file
 
 
-def _append(path: Path, result: dict) -> None:
-    with path.open("ab") as file:
-        file.write(json.dumps(result).encode() + b"\n")
-
-
-def _cut_unfinished_line(path: Path) -> None:
-    """Remove what a crash has left of a last line."""
-    if path.exists():
-        with path.open("rb+") as file:
-            file.truncate(file.read().rfind(b"\n") + 1)
+def _append(file: BinaryIO, result: dict) -> None:
+    before, line = os.fstat(file.fileno()).st_size, json.dumps(result).encode() + b"\n"
+    try:
+        if file.write(line) < len(line):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    except OSError as error:
+        file.truncate(before)
+        raise DataError(f"{file.name}: {write_error(error)}; the training is kept, and can be scored again") from error
 
 
 def _run(job: Job, running: set[subprocess.Popen]) -> dict:
@@ -120,9 +129,3 @@ def stop_if_interrupted(outcome: Outcome) -> None:
     """End the program after a signal; the training has saved a checkpoint and goes on from there another time."""
     if outcome.signal is not None:
         sys.exit(outcome.exit_status)
-
-
-def fail(program: str, error: Exception) -> int:
-    """Print the one line of an error of the user's; the exit code."""
-    print(f"{program}: {error}", file=sys.stderr)
-    return 2

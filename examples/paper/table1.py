@@ -8,7 +8,6 @@ attention of all positions (one head, no projections), a GRU, a convolution with
 neighbours, half of them on each side. Time and memory are those of forward and backward together.
 """
 
-import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
@@ -19,6 +18,7 @@ from tqdm import tqdm
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # benchmarks/ lies beside examples/
 
+from program import reports_errors, write_report
 from table1_report import draw_growth, draw_paths, markdown
 
 from benchmarks.common.cost import time_and_memory
@@ -29,8 +29,10 @@ from minitransformer import kernels
 from minitransformer.allocator import keep_freed_memory
 from minitransformer.autograd import Tensor, functions
 from minitransformer.blas import limited_blas_threads
+from minitransformer.cli.common import writable_file
+from minitransformer.cli.main import Parser
 from minitransformer.figures import png_bytes
-from minitransformer.files import write_text
+from minitransformer.files import write_atomically, write_text
 
 RESULTS = Path(__file__).parent / "results"
 KINDS = ("self-attention", "recurrent", "convolutional", "restricted")
@@ -135,10 +137,13 @@ def paths() -> dict:
     return {"lengths": PATH_LENGTHS, "r": r, "layers": needed, "stacks": stacks, "gradients": pictures}
 
 
+@reports_errors
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(prog="table1", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="the three smallest sizes, and nothing is written")
     quick = parser.parse_args().quick
+    if not quick:
+        writable_file(RESULTS / "table1.json")
     keep_freed_memory()
     sizes, rounds = slice(3) if quick else slice(None), 1 if quick else 5
     with limited_blas_threads(1):
@@ -155,20 +160,16 @@ def main() -> int:
     n["crossing"] = crossing(n["sizes"], seconds["self-attention"], seconds["recurrent"])
     result["products"] = {kind: [sequential_products(kind, n) for n in PATH_LENGTHS] for kind in KINDS}
     result["paths"] = paths()
-    text = markdown(result)
-    print(text)
-    if not quick:
-        pictures = result["paths"].pop("gradients")
-        RESULTS.mkdir(exist_ok=True)
-        write_text(RESULTS / "table1.json", json.dumps(result, indent=1) + "\n")
-        write_text(RESULTS / "table1.md", text)
-        (RESULTS / "table1.png").write_bytes(png_bytes(draw_growth(result)))
-        (RESULTS / "table1_paths.png").write_bytes(png_bytes(draw_paths(pictures, result["paths"]["stacks"])))
+    text, pictures = markdown(result), result["paths"].pop("gradients")
+    if quick:
+        print(text)
+        return 0
+    paths_picture = png_bytes(draw_paths(pictures, result["paths"]["stacks"]))
+    write_text(RESULTS / "table1.json", json.dumps(result, indent=1) + "\n")
+    write_atomically(RESULTS / "table1_paths.png", lambda file: file.write(paths_picture))
+    write_report(RESULTS / "table1.json", text, draw_growth(result))
     return 0
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except KeyboardInterrupt:
-        sys.exit(130)
+    sys.exit(main())

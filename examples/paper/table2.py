@@ -8,7 +8,6 @@ the rate of a large product on the processor. The formula counts the multiplicat
 products, forward and backward. The ratio of the two is how much of that rate a training reached.
 """
 
-import argparse
 import json
 import sys
 from collections.abc import Iterator, Sequence
@@ -16,15 +15,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from sweep import fail, read_results
+from program import complete_lines, read_results, reports_errors, showing, write_report
 from trials import COLOURS, RESULTS, table
 
+from minitransformer.cli.main import Parser
 from minitransformer.config import ModelConfig
-from minitransformer.errors import ConfigError, MiniTransformerError
-from minitransformer.figures import png_bytes
+from minitransformer.errors import ConfigError, DataError
 from minitransformer.figures.canvas import new_figure
-from minitransformer.files import write_text
-from minitransformer.planning import batch_flops
+from minitransformer.files import read_bounded, write_text
+from minitransformer.planning import Cost, batch_flops
 from minitransformer.planning.flops import TABLE_2
 
 if TYPE_CHECKING:
@@ -55,15 +54,24 @@ def add(folder: Path) -> None:
 
     Raises:
         ConfigError: it has no cost.json, or the results have this run already.
+        DataError: cost.json is damaged.
     """
     path = folder / "cost.json"
     if not path.exists():
         raise ConfigError(f"{path}: must exist, got no such file; train to the last update, which writes it")
-    if any(result["name"] == folder.name for result in read_results(OWN)):
+    results = read_results(OWN)
+    if any(result["name"] == folder.name for result in results):
         raise ConfigError(f"{OWN}: must not have {folder.name} already; delete its line to measure it again")
-    cost = json.loads(path.read_text(encoding="utf-8"))
-    with OWN.open("a", encoding="utf-8") as file:
-        file.write(json.dumps({"name": folder.name, "seed": 1, **cost}) + "\n")
+    try:
+        figures = json.loads(read_bounded(path, 1 << 16))
+        cost = Cost(*(figures[field] for field in ("formula", "seconds", "devices", "sustained")))
+        is_whole = all(np.isfinite(each) and each > 0 for each in (cost.formula, cost.paper))
+    except (ValueError, TypeError, KeyError, RecursionError):
+        is_whole = False
+    if not is_whole:
+        raise DataError(f"{path}: must be what a training has written, got something else; train again")
+    own = [json.dumps({"name": folder.name, "seed": 1} | cost.to_dict())]
+    write_text(OWN, "".join(f"{line}\n" for line in [*(each.decode() for each in complete_lines(OWN)), *own]))
 
 
 def trainings() -> list[Training]:
@@ -136,20 +144,18 @@ def draw(found: Sequence[Training]) -> "Figure":
     return figure
 
 
+@reports_errors
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(prog="table2", description=__doc__)
     parser.add_argument(
         "--add", type=Path, nargs="+", default=[], metavar="RUN", help="folders of trainings that are done"
     )
-    try:
-        for folder in parser.parse_args().add:
-            add(folder)
+    for folder in parser.parse_args().add:
+        add(folder)
+    with showing(RESULTS):
         found = trainings()
-        write_text(RESULTS / "table2.md", markdown(found))
-        (RESULTS / "table2.png").write_bytes(png_bytes(draw(found)))
-        print((RESULTS / "table2.md").read_text(encoding="utf-8"), end="")
-    except MiniTransformerError as error:
-        return fail("table2", error)
+        text, figure = markdown(found), draw(found)
+    write_report(RESULTS / "table2.jsonl", text, figure)
     return 0
 
 

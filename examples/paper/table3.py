@@ -21,18 +21,18 @@ from pathlib import Path
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # each training has a core of its own
 sys.path.insert(0, str(Path(__file__).parents[2]))  # benchmarks/ lies beside examples/
 
-from sweep import Job, check_settings, fail, read_results, run_sweep, stop_if_interrupted
+from program import read_results, reports_errors, showing, write_report
+from sweep import Job, check_settings, run_sweep, stop_if_interrupted
 from table3_report import draw_deltas, markdown
 
 from benchmarks.common.machine import machine_facts
 from minitransformer.blas import core_count
 from minitransformer.checkpoints import load_checkpoint
+from minitransformer.cli.main import Parser
 from minitransformer.cli.options import add_number
 from minitransformer.config import TABLE3_ROWS, Config, DataConfig, ModelConfig, TrainingConfig
-from minitransformer.errors import ConfigError, MiniTransformerError, quoted
+from minitransformer.errors import ConfigError, DataError, quoted
 from minitransformer.evaluation import corpus_bleu
-from minitransformer.figures import png_bytes
-from minitransformer.files import write_text
 from minitransformer.generation import translate_lines
 from minitransformer.planning import parameter_count
 from minitransformer.text import Tokenizer, read_lines
@@ -69,6 +69,7 @@ learned less in as many updates than two (benchmarks/notes.md)."""
 RESULTS = Path(__file__).parent / "results/table3.jsonl"
 
 
+@reports_errors
 def main() -> int:
     arguments = parse_arguments()
     if arguments.params:
@@ -84,7 +85,7 @@ def main() -> int:
 
 
 def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(prog="table3", description=__doc__)
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--params", action="store_true", help="print the parameter counts (default: report the results)")
     what.add_argument("--run", nargs="+", metavar="ROW", help="train these rows or groups: base, A1, C, ...")
@@ -234,16 +235,14 @@ def report(results: Path) -> None:
     measured = read_results(results)
     if not measured:
         raise ConfigError(f"{results}: must hold results, got none; train some with --run")
-    write_text(results.with_suffix(".md"), markdown(measured, PAPER))
-    if {"base"} < {result["name"] for result in measured}:
-        results.with_suffix(".png").write_bytes(png_bytes(draw_deltas(measured, PAPER)))
-    print(results.with_suffix(".md").read_text(encoding="utf-8"), end="")
+    unknown = {result["name"] for result in measured} - set(PAPER)
+    if unknown:
+        raise DataError(f"{results}: must hold rows of Table 3, got {quoted(min(unknown), 60)}; delete its lines")
+    with showing(results):
+        has_base = {"base"} < {result["name"] for result in measured}
+        text, figure = markdown(measured, PAPER), draw_deltas(measured, PAPER) if has_base else None
+    write_report(results, text, figure)
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except MiniTransformerError as error:
-        sys.exit(fail("table3", error))
-    except KeyboardInterrupt:
-        sys.exit(130)
+    sys.exit(main())

@@ -25,7 +25,7 @@ def by_row(results: Sequence[dict], key: str) -> dict[str, np.ndarray]:
     """Row -> the values of ``key``, one a seed."""
     rows: dict[str, list[float]] = {}
     for result in results:
-        rows.setdefault(result["name"], []).append(result[key])
+        rows.setdefault(result["name"], []).append(result[key] + 0.0)  # a TypeError unless it is a number
     return {row: np.array(values) for row, values in rows.items()}
 
 

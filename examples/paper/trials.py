@@ -11,22 +11,21 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from program import read_results, reports_errors, showing, write_report
 from seeds import TEST
-from sweep import Job, check_settings, fail, read_results, run_sweep
+from sweep import Job, check_settings, run_sweep
 from tqdm import tqdm
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # benchmarks/ lies beside examples/
 
 from benchmarks.common.machine import machine_facts
 from minitransformer.blas import core_count, limited_blas_threads
+from minitransformer.cli.main import Parser
 from minitransformer.cli.options import at_least_one
-from minitransformer.errors import MiniTransformerError
-from minitransformer.figures import png_bytes
-from minitransformer.files import write_text
 from minitransformer.nn import ParameterVector
 from minitransformer.optim import Adam, clip_gradient_norm, learning_rate
 
@@ -59,10 +58,12 @@ class Experiment:
 
 def main(experiment: Experiment) -> int:
     """The command of an experiment; its exit code."""
+    return reports_errors(partial(run_command, experiment))()
+
+
+def run_command(experiment: Experiment) -> int:
     program = experiment.program.stem
-    parser = argparse.ArgumentParser(
-        description=experiment.description, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser(prog=program, description=experiment.description)
     parser.add_argument("--quick", action="store_true", help="tiny sizes, one seed; writes nothing")
     parser.add_argument("--seeds", type=at_least_one, default=5, help="seeds 1 to this many for each trial (default 5)")
     parser.add_argument(
@@ -71,19 +72,14 @@ def main(experiment: Experiment) -> int:
     parser.add_argument("--results", type=Path, default=RESULTS / f"{program}.jsonl", help="default results/")
     parser.add_argument("--job", nargs=2, metavar=("NAME", "SEED"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    try:
-        if arguments.job:
-            print(json.dumps(measure(experiment, arguments.job[0], int(arguments.job[1]), experiment.settings)))
-        elif arguments.quick:
-            settings = experiment.settings | experiment.quick
-            bar = tqdm(experiment.names(settings), desc="trials", unit="trial")
-            print(experiment.markdown([measure(experiment, name, 1, settings) for name in bar]), end="")
-        else:
-            run(experiment, arguments)
-    except MiniTransformerError as error:
-        return fail(program, error)
-    except KeyboardInterrupt:
-        return 130
+    if arguments.job:
+        print(json.dumps(measure(experiment, arguments.job[0], int(arguments.job[1]), experiment.settings)))
+    elif arguments.quick:
+        settings = experiment.settings | experiment.quick
+        bar = tqdm(experiment.names(settings), desc="trials", unit="trial")
+        print(experiment.markdown([measure(experiment, name, 1, settings) for name in bar]), end="")
+    else:
+        run(experiment, arguments)
     return 0
 
 
@@ -118,10 +114,9 @@ def run(experiment: Experiment, arguments: argparse.Namespace) -> None:
     ]
     run_sweep(jobs, arguments.results, arguments.processes)
     results = read_results(arguments.results)
-    text = experiment.markdown(results)
-    write_text(arguments.results.with_suffix(".md"), text)
-    arguments.results.with_suffix(".png").write_bytes(png_bytes(experiment.draw(results)))
-    print(text, end="")
+    with showing(arguments.results):
+        text, figure = experiment.markdown(results), experiment.draw(results)
+    write_report(arguments.results, text, figure)
 
 
 def learn(parameters: ParameterVector, forward_backward: Callable[[], None], updates: int, peak_rate: float) -> None:

@@ -25,7 +25,7 @@ class Workload(NamedTuple):
 
     attentions: (number of layers, queries, keys, keys that each query attends to) of each kind of attention
     feed_forwards: (number of layers, positions) of each stack
-    embedded: positions whose vectors are dropped outside of sub-layers, such as embeddings
+    embedded: positions with dropout outside of sub-layers, such as embeddings
     outputs: positions that get logits   memory: positions whose vectors are kept for another stack to attend to
 
     And of everything else:
@@ -142,7 +142,7 @@ class Model(Module, ABC):
     def attention_maps(self, src_ids: Array, tgt_ids: Array) -> dict[str, np.ndarray]:
         """Attention weights by the name of the attention, for figures; ConfigError if this kind has none."""
         raise ConfigError(
-            f"attention_maps: model.kind must give attention maps (transformer, recurrent), got {self.config.kind!r}"
+            f"attention_maps: model.kind must have attention maps, as transformer has, got {self.config.kind!r}"
         )
 
     def checked_pair(self, src_ids: Array, tgt_ids: Array) -> tuple[Array, Array]:
@@ -166,12 +166,12 @@ class Model(Module, ABC):
         """Maximum tokens of a sentence, including EOS or BOS, if positions are learned; else None."""
         return self.config.max_positions if self.config.positions == "learned" else None
 
-    def in_training(self) -> AbstractContextManager:
+    def autocast(self) -> AbstractContextManager:
         """A context in which rules compute in the model's own precision and kernel mode."""
         return kernels.mode(self.kernel_mode, self.precision, self.parameters.data)
 
-    def in_inference(self) -> AbstractContextManager:
-        """The same, but activations are never stored in half precision: searches compare nearly equal scores."""
+    def full_precision(self) -> AbstractContextManager:
+        """As `autocast`, but activations are stored in float32: searches compare nearly equal scores."""
         return kernels.mode(self.kernel_mode, "float32" if self.precision == "float32" else "tf32")
 
     def checked_ids(self, ids: Array, name: str) -> Array:
@@ -183,14 +183,14 @@ class Model(Module, ABC):
         return self.xp.asarray(ids)
 
     def check_ids(self, ids: np.ndarray, name: str) -> None:
-        """An invalid id could silently select another row.
+        """Check that ``ids`` is a (B, T) integer array within the vocabulary: a negative id would index from the end.
 
         Raises:
-            ShapeError: they are not a (B, T) array of ids in the vocabulary.
+            ShapeError: it is not.
         """
         where = type(self).__name__
         if ids.ndim != 2 or ids.dtype.kind not in "iu" or 0 in ids.shape:
-            raise ShapeError(f"{where}: {name} must be a (B, T) array of whole numbers, got {ids.dtype} {ids.shape}")
+            raise ShapeError(f"{where}: {name} must be a (B, T) array of integers, got {ids.dtype} {ids.shape}")
         if not (ids.min() >= 0 and ids.max() < self.config.vocab_size):
             raise ShapeError(
                 f"{where}: {name} must hold ids in 0..{self.config.vocab_size - 1}, got {ids.min()}..{ids.max()}; is "

@@ -26,7 +26,7 @@ class LanguageModel(Model):
         self.embed, self.layers = PositionedEmbedding(config, self.embedding, init), Encoder(config, init)
 
     def loss(self, batch: Batch, dropout: DropoutMasks | None = None) -> tuple[Tensor, Tensor]:
-        with self.in_training():
+        with self.autocast():
             x = self.embed(self.checked_ids(batch.tgt_in, "tgt_in"), dropout)  # (B, T, d_model)
             x = self.layers(x, causal_mask(x.shape[1], self.xp), dropout)
             return self.token_loss(x, self.embedding, batch.tgt_out)
@@ -39,7 +39,7 @@ class LanguageModel(Model):
     def start_cache(self, memory: Memory, max_length: int) -> KeyValueCache:
         """Each prompt but its last token, with which the search begins, and room for ``max_length`` tokens more."""
         known = memory.mask.sum(axis=1) - 1  # (B,)
-        with no_grad(), self.in_inference():
+        with no_grad(), self.full_precision():
             cache = new_cache(self.xp, memory.hidden[np.arange(len(known)), known], max_length + int(known.max()))
             cache.project = output_projection(self.embedding.data)
             if known.max() > 0:
@@ -47,7 +47,7 @@ class LanguageModel(Model):
             return cache
 
     def decode_step(self, last_ids: Array, cache: KeyValueCache) -> Array:
-        with no_grad(), self.in_inference():
+        with no_grad(), self.full_precision():
             return cache.project(self._step(to_numpy(last_ids)[:, None], cache).data[:, -1])
 
     def _step(self, ids: np.ndarray, cache: KeyValueCache, is_token: np.ndarray | None = None) -> Tensor:

@@ -23,7 +23,7 @@ from minitransformer.text import Batch
 class Transformer(Model):
     """Encoder, decoder, embeddings and output projection      [sec. 3, Figure 1]
 
-    ``model(src_ids, tgt_ids)`` gives logits; ``model.loss(batch)`` what training minimises. Ids are whole numbers in
+    ``model(src_ids, tgt_ids)`` gives logits; ``model.loss(batch)`` what training minimises. Ids are integers in
     0..V-1, padded with PAD at the end.
 
     Raises:
@@ -42,7 +42,7 @@ class Transformer(Model):
 
         src_ids: (B, S)   tgt_ids: (B, T), beginning with BOS   logits: (B, T, V)
         """
-        with self.in_inference():
+        with self.full_precision():
             hidden = self._hidden(src_ids, tgt_ids, dropout)  # (B, T, d_model)
             return functions.linear(hidden, self.projection.transpose())  # (B, T, V)
 
@@ -51,7 +51,7 @@ class Transformer(Model):
 
         batch.src: (B, S)   batch.tgt_in: (B, T), BOS and all tokens but the last   batch.tgt_out: (B, T), all, then EOS
         """
-        with self.in_training():
+        with self.autocast():
             hidden = self._hidden(batch.src, batch.tgt_in, dropout)
             return self.token_loss(hidden, self.projection, batch.tgt_out)
 
@@ -68,13 +68,13 @@ class Transformer(Model):
 
     def encode(self, src_ids: Array) -> Memory:
         """The encoder's output for decoding, (B, S) to (B, S, d_model); no gradients are recorded."""
-        with no_grad(), self.in_inference():
+        with no_grad(), self.full_precision():
             hidden, mask = self._encoded(self.checked_ids(src_ids, "src_ids"), None)
             return Memory(hidden.data, mask)
 
     def start_cache(self, memory: Memory, max_length: int) -> KeyValueCache:
         """An empty cache for at most ``max_length`` target positions; computes the source's keys and values."""
-        with no_grad(), self.in_inference():
+        with no_grad(), self.full_precision():
             source = []
             for layer in self.decoder.layers:
                 keys, values = layer.cross_attention.keys_values(Tensor(memory.hidden))
@@ -88,7 +88,7 @@ class Transformer(Model):
 
     def decode_step(self, last_ids: Array, cache: KeyValueCache) -> Array:
         """Logits of the next token after ``last_ids``, (R,) to (R, V); ``cache`` grows by one position."""
-        with no_grad(), self.in_inference():
+        with no_grad(), self.full_precision():
             ids = self.checked_last_ids(last_ids, cache)  # (R, 1)
             embedded = self.tgt_embedding(ids, start=cache.length)  # (R, 1, d_model)
             cache.extend()

@@ -1,0 +1,106 @@
+"""What the programs of the experiments share: the errors of users as one line, results read with distrust, reports."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from minitransformer.cli.common import FAULT, explained
+from minitransformer.errors import ConfigError, DataError, printable, quoted
+from minitransformer.figures import png_bytes
+from minitransformer.files import read_bounded, write_atomically, write_text
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MAX_RESULTS = 1 << 26
+"""Bytes of a file of results."""
+
+
+def reports_errors(main: Callable[[], int]) -> Callable[[], int]:
+    """``main`` with the errors of its user as one line on standard error and exit code 2, 130 after Ctrl-C."""
+
+    @wraps(main)
+    def wrapped() -> int:
+        try:
+            return main()
+        except (Exception, KeyboardInterrupt) as error:
+            message, code = explained(error)
+            if code == FAULT:
+                raise
+            print(f"{Path(sys.argv[0]).stem}: {printable(message, 2000)}", file=sys.stderr)
+            return code
+
+    return wrapped
+
+
+def read_results(path: Path) -> list[dict]:
+    """The results of a sweep so far, in the order in which they were measured.
+
+    A last line that is cut off is what a crash has left of a result, and is not read.
+
+    Raises:
+        ConfigError: ``path`` does not end in .jsonl, as the reports beside it do not.
+        DataError: a line is not a JSON object with a name and a seed, two have the same, or others settings.
+    """
+    if path.suffix != ".jsonl":
+        raise ConfigError(f"--results must end in .jsonl, got {quoted(str(path), 60)}")
+    results: dict[tuple, dict] = {}
+    for number, line in enumerate(complete_lines(path), 1):
+        result = as_result(line)
+        if result is None:
+            got = quoted(line.decode("utf-8", "replace"), 80)
+            raise DataError(f"{path}:{number}: must be a result with name and seed, got {got}; delete this line")
+        key = result["name"], result["seed"]
+        if key in results:
+            raise DataError(f"{path}:{number}: must be the only result of {key[0]}, seed {key[1]}; delete one of them")
+        first = next(iter(results.values()), result)
+        if result.get("settings") != first.get("settings"):
+            raise DataError(f"{path}:{number}: must have the settings of the first line; delete one of them")
+        results[key] = result | {"key": key}
+    return list(results.values())
+
+
+def complete_lines(path: Path) -> list[bytes]:
+    """The lines of a file, but not a last one that is cut off; none if there is no file."""
+    *lines, last = read_bounded(path, MAX_RESULTS).split(b"\n") if path.exists() else [b""]
+    return [*lines, last] if as_result(last) else lines
+
+
+def as_result(line: bytes) -> dict | None:
+    """What is in a line of results; None if it is not a result."""
+    try:
+        result = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(result, dict) or not isinstance(result.get("name"), str):
+        return None
+    return result if type(result.get("seed")) is int and result["seed"] > 0 else None
+
+
+@contextmanager
+def showing(path: Path) -> Iterator[None]:
+    """Within the block a report is made of the results in ``path``, which may lack what it shows.
+
+    Raises:
+        DataError: they do.
+    """
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, StopIteration) as error:
+        raise DataError(
+            f"{path}: every result must have what the report shows, got {type(error).__name__} ({error}); delete the "
+            "line that lacks it, and measure it again"
+        ) from error
+
+
+def write_report(results: Path, text: str, figure: "Figure | None" = None) -> None:
+    """Write the table, and the picture if there is one, beside the results; print the table."""
+    picture = png_bytes(figure) if figure else b""  # made before anything is replaced
+    write_text(results.with_suffix(".md"), text)
+    if figure:
+        write_atomically(results.with_suffix(".png"), lambda file: file.write(picture))
+    print(text, end="")
