@@ -70,7 +70,7 @@ def write_atomically(path: str | Path, write: Callable[[BinaryIO], object]) -> N
     except BaseException as error:
         with suppress(OSError):
             temporary.unlink()
-        if isinstance(error, OSError):
+        if isinstance(error, OSError) and error.filename in (None, str(temporary)):
             error.filename = str(path)  # the system names the temporary file, or none where the disk is full
         raise
 

@@ -119,6 +119,19 @@ def test_weights_of_another_shape_and_unknown_heads_are_refused(drawing, rng):
         draw_attention(weights, list("abcd"), list("xyz"), heads=[3])
 
 
+def test_more_heads_than_fit_a_picture_are_refused(drawing, rng):
+    weights = rng.dirichlet(np.ones(2), size=(65, 3))
+    for draw in (draw_attention, draw_attention_lines):
+        with pytest.raises(DataError, match="at most 64 heads fit a picture, got 65; choose some"):
+            draw(weights, ["a", "b"], ["x", "y", "z"])
+        draw(weights, ["a", "b"], ["x", "y", "z"], heads=[65])
+
+
+@pytest.mark.filterwarnings("error")
+def test_the_legend_of_many_heads_fits_beside_a_short_sentence(drawing, rng):
+    assert png_bytes(draw_attention_lines(rng.dirichlet(np.ones(1), size=(32, 1)), ["a"], ["b"]))
+
+
 def test_lines_join_the_words_with_the_colour_of_the_head_and_the_width_of_the_weight(drawing, rng):
     weights = rng.dirichlet(np.full(5, 0.3), size=(6, 3))
     figure = draw_attention_lines(weights, list("abcde"), list("xyz"), heads=[2, 5], queries=[1, 3])

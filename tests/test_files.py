@@ -85,3 +85,12 @@ def test_an_error_of_the_system_names_the_file_and_keeps_the_old_one(tmp_path):
             write_atomically(path, full)
         assert caught.value.filename == str(path)
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"old"]
+
+
+def test_an_error_within_names_the_file_that_it_is_about(tmp_path):
+    def write(file):
+        (tmp_path / "none" / "other").open("wb")
+
+    with pytest.raises(FileNotFoundError) as caught:
+        write_atomically(tmp_path / "a", write)
+    assert caught.value.filename == str(tmp_path / "none" / "other")

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from extras import need
+from systems import needs
 
 from minitransformer.errors import ConfigError, DataError, TrainingError
 from minitransformer.planning import Cost
@@ -119,7 +120,7 @@ def test_a_result_without_what_the_report_shows_ends_in_one_line(load, tmp_path,
     assert [each.name for each in tmp_path.iterdir()] == ["results.jsonl"]
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no flock")
+@needs("file locks")
 def test_one_sweep_at_a_time_works_on_a_file(load, tmp_path):
     sweep, path = load("sweep"), tmp_path / "results.jsonl"
     with sweep._opened_alone(path), pytest.raises(ConfigError, match="sweep at work on"):

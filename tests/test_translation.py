@@ -106,6 +106,8 @@ def test_a_damaged_model_is_refused_without_warnings(tokenizer, damage):
     model.parameters.data[:] = damage
     with pytest.raises(ShapeError, match="must be numbers, got NaN"):
         translate_lines(model, tokenizer, LINES, TranslationConfig())
+    with pytest.raises(ShapeError, match="attention weights must be numbers, got NaN"):
+        hypothesis_attention(model, [4, 5], [6])
 
 
 def test_ids_that_the_tokenizer_does_not_know_are_refused(tokenizer):

@@ -20,6 +20,7 @@ WIDEST = 3.5
 """Width of the line of a weight of 1, in points."""
 SPREAD = 0.5
 """Part of a row over which the lines of its heads are spread, so that they do not hide each other."""
+LEGEND_COLUMNS = 4
 GAP = 2.6
 """Distance of the two columns in inches."""
 
@@ -61,7 +62,9 @@ def draw_attention_lines(
         if not 1 <= query <= n_queries:
             raise DataError(f"plot attention: query must be from 1 to {n_queries}, got {query}")
     letters = max(map(len, query_subwords)) + max(map(len, key_subwords))
-    figure = new_figure(GAP + LETTER * letters + 0.8, CELL * max(n_queries, n_keys) + 1.2)
+    figure = new_figure(
+        GAP + LETTER * letters + 0.8, CELL * max(n_queries, n_keys) + 1.2 + 0.16 * len(heads) / LEGEND_COLUMNS
+    )
     import matplotlib
 
     with matplotlib.rc_context({"font.family": known_fonts(), "font.size": 7}):
@@ -72,7 +75,7 @@ def draw_attention_lines(
         _add_column(axes, 1, key_label, key_subwords)
         _add_lines(axes, weights, heads, queries)
         figure.suptitle(title, fontsize=10, parse_math=False)
-        figure.legend(loc="outside lower center", ncols=4, frameon=False)
+        figure.legend(loc="outside lower center", ncols=LEGEND_COLUMNS, frameon=False)
     return figure
 
 

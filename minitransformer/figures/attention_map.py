@@ -20,6 +20,7 @@ LETTER = 0.065
 SMALLEST_PANEL = 1.6
 """Minimum length of the longer side of a panel in inches."""
 MAX_COLUMNS = 4
+MAX_HEADS = 64
 SMALLEST_FIGURE = 3.2
 """Minimum width and height in inches: space for the axis labels even if the sentences are short."""
 
@@ -79,6 +80,10 @@ def check_attention(
             f"plot attention: weights must have the shape (heads, {n_queries}, {n_keys}), got {weights.shape}"
         )
     heads = list(range(1, len(weights) + 1)) if heads is None else list(heads)
+    if len(heads) > MAX_HEADS:
+        raise DataError(
+            f"plot attention: at most {MAX_HEADS} heads fit a picture, got {len(heads)}; choose some: --head"
+        )
     for head in heads:
         if not 1 <= head <= len(weights):
             raise DataError(f"plot attention: head must be from 1 to {len(weights)}, got {head}")

@@ -101,8 +101,12 @@ def hypothesis_attention(model: Model, source: Sequence[int], target: Sequence[i
 
     Raises:
         ConfigError: the model has no attention maps.
+        ShapeError: a weight is NaN.
     """
-    maps = model.attention_maps(np.array([[*source, EOS]]), np.array([[BOS, *target]]))
+    with np.errstate(all="ignore"):  # damaged parameters end in one ShapeError, not in NumPy's warnings
+        maps = model.attention_maps(np.array([[*source, EOS]]), np.array([[BOS, *target]]))
+    if not all(np.isfinite(weights).all() for weights in maps.values()):
+        raise ShapeError("attention weights must be numbers, got NaN; are the model's parameters damaged?")
     return {name: weights[0] for name, weights in maps.items()}
 
 

@@ -7,6 +7,7 @@ the whole tree except for the tags, which Vinyals & Kaiser left out because F1 d
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from minitransformer.errors import DataError
@@ -76,20 +77,23 @@ class _TreeBuilder:
         self.words, self.tags = words, tags
         self.n_words = 0
         self.stack: list[tuple[str, list[Tree]]] = [(ROOT, [])]
+        self.is_open = Counter()  # how many brackets of each label
 
     def open(self, label: str) -> None:
         if label and len(self.stack) < MAX_DEPTH - 1:
             self.stack.append((label, []))
+            self.is_open[label] += 1
 
     def close(self, label: str) -> None:
         """Close all brackets up to the innermost one with this label, if there is one."""
-        if label in [each for each, _ in self.stack[1:]]:
+        if self.is_open[label]:
             while self._pop() != label:
                 pass
 
     def _pop(self) -> str:
         """Close the innermost bracket, and forget it if it is empty; returns its label."""
         label, children = self.stack.pop()
+        self.is_open[label] -= 1
         if children:
             self.stack[-1][1].append(Tree(label, tuple(children)))
         return label
