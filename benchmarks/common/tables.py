@@ -17,6 +17,11 @@ def markdown_head(cells: Sequence[str]) -> list[str]:
     return [markdown_row(cells), markdown_row(["---"] * len(cells))]
 
 
+def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a table."""
+    return [*markdown_head(head), *map(markdown_row, rows)]
+
+
 def facts_list(facts: dict) -> list[str]:
     """What the figures depend on, as a list."""
     return [f"- {name}: {value}" for name, value in facts.items()]

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from seeds import compare, relation, standard_error, values_of, with_error
-from trials import COLOURS, provenance, table
+from trials import COLOURS, provenance
 
+from benchmarks.common.tables import markdown_table
 from minitransformer.figures.canvas import new_figure
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def markdown(results: Sequence[dict]) -> str:
     for key, what in STATISTICS.items():
         columns = [figures_of(results, "statistics", kind, key) for kind in KINDS]
         rows = [[str(d_k), *(with_error(column[:, i], 2) for column in columns)] for i, d_k in enumerate(sizes)]
-        lines += [f"Random queries and keys: {what}.", "", *table(["d_k", *KINDS], rows), ""]
+        lines += [f"Random queries and keys: {what}.", "", *markdown_table(["d_k", *KINDS], rows), ""]
     for updates in settings["updates"]:
         lines += [
             f"Associative recall, {settings['pairs']} pairs, after {updates} updates; loss in nats (chance:"
@@ -85,13 +86,13 @@ def markdown(results: Sequence[dict]) -> str:
             "",
         ]
         head = ["d_k", *(f"{kind}: {what}" for kind in KINDS for what in ("loss", "accuracy", "learning rate"))]
-        lines += [*table(head, [recall_row(results, d_k, updates) for d_k in sizes]), ""]
+        lines += [*markdown_table(head, [recall_row(results, d_k, updates) for d_k in sizes]), ""]
     lines += [f"Forward and backward, batch 4, {settings['positions']} queries and keys:", ""]
     head = ["d_k", *(f"{kind}: {unit}" for unit in ("ms", "peak MB") for kind in (SCALED, ADDITIVE))]
     columns = [figures_of(results, "cost", kind, "seconds") * 1e3 for kind in (SCALED, ADDITIVE)]
     columns += [figures_of(results, "cost", kind, "bytes") / 1e6 for kind in (SCALED, ADDITIVE)]
     rows = [[str(d_k), *(with_error(column[:, i], 2) for column in columns)] for i, d_k in enumerate(sizes)]
-    return "\n".join([*lines, *table(head, rows)]) + "\n"
+    return "\n".join([*lines, *markdown_table(head, rows)]) + "\n"
 
 
 def recall_row(results: Sequence[dict], d_k: int, updates: int) -> list[str]:

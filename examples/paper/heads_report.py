@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from benchmarks.common.tables import markdown_head, markdown_row
+from benchmarks.common.tables import markdown_table
 
 if TYPE_CHECKING:
     from heads_score import Score
@@ -44,17 +44,17 @@ def introduction(scores: Mapping[str, "Score | None"], options: Sequence[str], f
 def table(scores: Mapping[str, "Score | None"]) -> str:
     """The best head of each pattern, as Markdown."""
     head = ["pattern", "attention", "layer", "head", "words", "share", "same distance", "shuffled", "found"]
-    lines = markdown_head(head)
+    rows = []
     for name, best in scores.items():
         kind = "decoder to encoder" if name == ALIGNED else "encoder"
         if best is None:
-            lines.append(markdown_row([name, kind, *[""] * 6, "too few examples"]))
+            rows.append([name, kind, *[""] * 6, "too few examples"])
         else:
             shares = (best.share, best.same_distance, best.shuffled)
             texts = ["" if math.isnan(share) else f"{share:.3f}" for share in shares]
             whole = map(str, (best.layer, best.head, best.n))
-            lines.append(markdown_row([name, kind, *whole, *texts, "yes" if best.is_found else "no"]))
-    return "\n".join(lines) + "\n"
+            rows.append([name, kind, *whole, *texts, "yes" if best.is_found else "no"])
+    return "\n".join(markdown_table(head, rows)) + "\n"
 
 
 def caption(name: str, best: "Score", file: str, src: str, tgt: str) -> str:

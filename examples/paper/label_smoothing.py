@@ -15,8 +15,8 @@ import numpy as np
 from program import read_results, reports_errors, showing, write_report
 from seeds import compare, with_error
 from table3 import PAPER, RESULTS
-from trials import table
 
+from benchmarks.common.tables import markdown_table
 from minitransformer.cli.main import Parser
 from minitransformer.errors import ConfigError
 
@@ -66,7 +66,7 @@ def report(results: Sequence[dict]) -> str:
         " differences seed by seed, tested by Student's t-test at the level of 5 %."
         f" {shown[0]['machine']['processor']}, commits {commits}."
     )
-    lines = ["# Label smoothing", "", text, "", source, "", *table(head, body)]
+    lines = ["# Label smoothing", "", text, "", source, "", *markdown_table(head, body)]
     return "\n".join(lines) + "\n"
 
 

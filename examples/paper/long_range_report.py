@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from seeds import compare, standard_error, values_of, with_error
-from trials import COLOURS, provenance, table
+from trials import COLOURS, provenance
 
+from benchmarks.common.tables import markdown_table
 from minitransformer.figures.canvas import new_figure
 
 if TYPE_CHECKING:
@@ -106,10 +107,10 @@ def markdown(results: Sequence[dict]) -> str:
         shape = ", ".join(f"{key} {value}" for key, value in settings["kinds"][kind].items() if key != "kind")
         accuracies = [with_error(at_best_rate(results, "accuracy", kind, distance), 2) for distance in distances]
         rows.append([f"{kind} ({shape})", str(one["width"]), f"{one['parameters']:,}", *accuracies])
-    lines += [*table(head, rows), ""]
+    lines += [*markdown_table(head, rows), ""]
     lines += ["Share of the gradient that arrives at the copied symbol before any update; 0: there is no path:", ""]
     rows = [[kind, *(gradient_share(results, kind, distance) for distance in distances)] for kind in kinds]
-    return "\n".join([*lines, *table(["layers", *map(str, distances)], rows)]) + "\n"
+    return "\n".join([*lines, *markdown_table(["layers", *map(str, distances)], rows)]) + "\n"
 
 
 def gradient_share(results: Sequence[dict], kind: str, distance: int) -> str:

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from seeds import compare, relation, standard_error, values_of, with_error
-from trials import COLOURS, provenance, table
+from trials import COLOURS, provenance
 
+from benchmarks.common.tables import markdown_table
 from minitransformer.figures.canvas import new_figure
 from minitransformer.nn.positions import sinusoids
 
@@ -106,7 +107,7 @@ def markdown(results: Sequence[dict]) -> str:
         [label(base), *(with_error(column, 2) for column in values_of(results, "tokens", base=base).T)]
         for base in bases
     ]
-    lines += [*table(head, rows), ""]
+    lines += [*markdown_table(head, rows), ""]
     lines += [
         "Mean over the lengths seen in training, tokens right at the greatest length, and the vectors themselves, for"
         f" d_model = {D_MODEL} and positions 0 to {N_POSITIONS - 1}:",
@@ -122,7 +123,7 @@ def markdown(results: Sequence[dict]) -> str:
         ]
         row = [label(base), *means, with_error(tokens_right(results, base)[:, -1], 1)]
         rows.append(row + (["", "", "", ""] if base is None else geometry(base)))
-    return "\n".join([*lines, *table(head, rows)]) + "\n"
+    return "\n".join([*lines, *markdown_table(head, rows)]) + "\n"
 
 
 def geometry(base: int) -> list[str]:

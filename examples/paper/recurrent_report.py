@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from seeds import compare, relation, standard_error, values_of, with_error
-from trials import COLOURS, provenance, table
+from trials import COLOURS, provenance
 
+from benchmarks.common.tables import markdown_table
 from minitransformer.figures.canvas import new_figure
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def markdown(results: Sequence[dict]) -> str:
         for model in models_of(results, task):
             scores = values_of(results, "bleu", task=task, model=model)
             rows.append([model, *(with_error(column, 1) for column in scores.T)])
-        lines += [*table(["model", *group_names(results, task)], rows), ""]
+        lines += [*markdown_table(["model", *group_names(results, task)], rows), ""]
     return "\n".join(lines)
 
 
@@ -130,7 +131,7 @@ def training_table(results: Sequence[dict], task: str) -> list[str]:
     last = "exact match, %" if task == "reverse" else "BLEU"
     head = ["model", "width", "parameters", "target positions/s", "updates", "minutes"]
     head += ["lr_scale of each seed", "loss, nats/token", last]
-    return table(head, rows)
+    return markdown_table(head, rows)
 
 
 def draw(results: Sequence[dict]) -> "Figure":

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from benchmarks.common.tables import markdown_table
 from minitransformer.figures.canvas import new_figure
 
 if TYPE_CHECKING:
@@ -41,14 +42,14 @@ def markdown(result: Mapping) -> str:
         f" {result['batch']}, k = {result['k']}. One thread of {facts['processor']}, NumPy {facts['NumPy']}, commit"
         f" {facts['commit']}.",
         "",
-        "| layer | paper | time: n | time: d | time: r | memory: n | memory: d | memory: r |",
-        "|---|---|---|---|---|---|---|---|",
     ]
+    head, rows = ["layer", "paper", *(f"{what}: {name}" for what in ("time", "memory") for name in "ndr")], []
     for kind, (complexity, papers, _, _) in PAPER.items():
         found = {name: result[name]["layers"].get(kind, {}).get("exponents") for name in "ndr"}
         cells = [f"{found[name]['seconds']:.2f} (paper: {papers[name]})" if found[name] else "" for name in "ndr"]
         cells += [f"{found[name]['bytes']:.2f}" if found[name] else "" for name in "ndr"]
-        lines.append(f"| {kind} | {complexity} | {' | '.join(cells)} |")
+        rows.append([kind, complexity, *cells])
+    lines += markdown_table(head, rows)
     if crossing := result["n"]["crossing"]:
         d = fixed["n"]["d"]
         lines += ["", f"At d = {d}, self-attention is faster than the GRU up to n = {crossing:.0f} (the paper: n < d)."]
@@ -66,18 +67,15 @@ def paths_table(result: Mapping) -> list[str]:
         " before. Path length: layers until the last output depends on the first input, by the gradient"
         f" (r = {result['paths']['r']}); one layer of the GRU is enough, but within it the path has n states.",
         "",
-        f"| layer | products | {' | '.join(heads)} | layers | {' | '.join(heads)} |",
-        "|" + "---|" * (3 + 2 * len(heads)),
     ]
+    rows = []
     for name, needed in result["paths"]["layers"].items():
         _, _, sequential, path = PAPER[name.split(",")[0]]
         products = result["products"].get(name, result["products"][name.split(",")[0]])
         path = "O(n / k)" if name == "convolutional" else path  # kernels without gaps  [sec. 4]
         path = f"{path} (states)" if name == "recurrent" else path
-        lines.append(
-            f"| {name} | {sequential} | {' | '.join(map(str, products))} | {path} | {' | '.join(map(str, needed))} |"
-        )
-    return lines
+        rows.append([name, sequential, *map(str, products), path, *map(str, needed)])
+    return lines + markdown_table(["layer", "products", *heads, "layers", *heads], rows)
 
 
 def agreement(result: Mapping) -> str:

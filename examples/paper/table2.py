@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from program import complete_lines, read_results, reports_errors, showing, write_report
-from trials import COLOURS, RESULTS, table
+from trials import COLOURS, RESULTS
 
+from benchmarks.common.tables import markdown_table
 from minitransformer.cli.main import Parser
 from minitransformer.config import ModelConfig
 from minitransformer.errors import ConfigError, DataError
@@ -126,7 +127,7 @@ def markdown(found: Sequence[Training]) -> str:
         for each in found
     ]
     head = ["experiment", "training", "hours", "FLOPs by formula", "FLOPs as the paper counts", "ratio"]
-    return "\n".join([*lines, *table(head, body)]) + "\n"
+    return "\n".join([*lines, *markdown_table(head, body)]) + "\n"
 
 
 def draw(found: Sequence[Training]) -> "Figure":

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from seeds import TEST, compare, rank_correlation, standard_error, with_error
 
+from benchmarks.common.tables import markdown_table
 from minitransformer.figures.canvas import new_figure
 
 if TYPE_CHECKING:
@@ -123,18 +124,18 @@ def markdown(results: Sequence[dict], paper: Mapping[str, tuple]) -> str:
         "Loss and BLEU are those of the development set (the paper's: newstest2013). Hours are those of the seed that"
         " took least time: the machine did other work beside most.",
         "",
-        "| row | seeds | loss, nats/token | PPL | paper's PPL | BLEU | paper's BLEU | parameters | FLOPs | hours |",
-        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     first, hours = {result["name"]: result for result in reversed(results)}, by_row(results, "seconds")
-    for row in paper:
-        if row in nll:
-            lines.append(
-                f"| {row} | {len(nll[row])} | {with_error(nll[row], 3)} | {math.exp(nll[row].mean()):.2f} | "
-                f"{paper[row][0]:.2f} | {with_error(bleu[row], 1)} | {paper[row][1]:.1f} | "
-                f"{first[row]['parameters'] / 1e6:.2f} M | {first[row]['flops']:.1e} | {hours[row].min() / 3600:.2f} |"
-            )
-    return "\n".join(lines) + "\n"
+    head = ["row", "seeds", "loss, nats/token", "PPL", "paper's PPL", "BLEU", "paper's BLEU"]
+    head += ["parameters", "FLOPs", "hours"]
+    rows = [
+        [row, str(len(nll[row])), with_error(nll[row], 3), f"{math.exp(nll[row].mean()):.2f}", f"{paper[row][0]:.2f}"]
+        + [with_error(bleu[row], 1), f"{paper[row][1]:.1f}", f"{first[row]['parameters'] / 1e6:.2f} M"]
+        + [f"{first[row]['flops']:.1e}", f"{hours[row].min() / 3600:.2f}"]
+        for row in paper
+        if row in nll
+    ]
+    return "\n".join([*lines, *markdown_table(head, rows)]) + "\n"
 
 
 def in_words(setting: object) -> str:

@@ -143,8 +143,3 @@ def provenance(program: str, results: Sequence[dict]) -> str:
         f" and {TEST}."
         f" Settings: {settings}. {processors}, one core for each trial, NumPy {facts[0]['NumPy']}, commit {commits}."
     )
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """The lines of a Markdown table."""
-    return [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)]
