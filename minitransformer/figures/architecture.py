@@ -15,7 +15,7 @@ class Block(NamedTuple):
     role: which decides its colour, a key of `diagram.COLOURS`
     note: what it does beyond its title, or whose parameters it shares
     parameters: shapes of its own parameters, by their names in the model
-    bypassed: number of blocks below it that a residual connection leads around, into this block
+    bypassed: number of blocks below it that a connection leads around, into this block
     reads_encoder: the encoder's output comes in from the side
     """
 
@@ -91,18 +91,23 @@ def _recurrent(config: ModelConfig, shapes: Shapes) -> list[Column]:
     encoder = [
         Block("Bidirectional GRU", "recurrent", "0: left to right, 1: right to left", _own(shapes, "encoder.layers.0"))
     ]
-    attention = Block(
-        f"Attention: {config.attention}", "attention", "", _own(shapes, "decoder.attention"), reads_encoder=True
-    )
-    decoder = [Block("GRU", "recurrent", "starts in the encoder's last state", _own(shapes, "decoder.layers.0"))]
-    combined = Block("Linear and tanh", "feed_forward", "of context and state", _own(shapes, "decoder.w_c"))
+    start, own = "starts in the encoder's last state", _own(shapes, "decoder.layers.0")
+    decoder = [Block("GRU", "recurrent", start, own, reads_encoder=True)]
+    own = _own(shapes, "decoder.w_c")
+    if config.attention == "none":
+        note = "of the encoder's last state and the decoder's"
+        context = [Block("Linear and tanh", "feed_forward", note, own, reads_encoder=True)]
+    else:
+        title = {"dot": "Dot-Product Attention", "additive": "Additive Attention"}[config.attention]
+        attention = Block(title, "attention", "", _own(shapes, "decoder.attention"), reads_encoder=True)
+        context = [attention, Block("Linear and tanh", "feed_forward", "of context and state", own, bypassed=1)]
     inputs, _ = _embedding(config, shapes, "Input Embedding", "embedding", "", "")
     outputs, _ = _embedding(config, shapes, "Output Embedding", "tgt_embedding", "", "")
     return [
         Column("inputs (B, S)", [inputs, Layers(n, encoder)], f"(B, S, {d})"),
         Column(
             "outputs, shifted right (B, T)",
-            [outputs, Layers(n, decoder), attention, combined, *_output(config, shapes)],
+            [outputs, Layers(n, decoder), *context, *_output(config, shapes)],
             f"output probabilities (B, T, {config.vocab_size})",
         ),
     ]
