@@ -1,4 +1,4 @@
-"""Table 3's sweep (scaling, parameter counts, report, kills) and what each training cost, as in Table 2."""
+"""Table 3: scaling, parameter counts, report, and a sweep that was killed."""
 
 import importlib
 import json
@@ -14,10 +14,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from extras import need
-from systems import needs
-
-from minitransformer.errors import ConfigError, DataError, TrainingError
-from minitransformer.planning import Cost
 
 EXAMPLE = Path(__file__).parents[1] / "examples/paper/table3.py"
 
@@ -62,49 +58,6 @@ def test_wrong_options_are_refused_before_any_training(tmp_path, words, message)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_a_crash_left_of_a_result_is_dropped_and_others_that_are_not_results_refused(load, tmp_path):
-    sweep, read_results, path = load("sweep"), load("program").read_results, tmp_path / "results.jsonl"
-    path.write_text('{"name": "a", "seed": 1}\n{"name": "b", "se', encoding="utf-8")
-    assert [result["key"] for result in read_results(path)] == [("a", 1)]
-    command = [sys.executable, "-c", 'print(\'{"name": "b", "seed": 1}\')']
-    fails = [sys.executable, "-c", "raise SystemExit(3)"]
-    jobs = [sweep.Job("b", 1, command, tmp_path / "b.log"), sweep.Job("c", 1, fails, tmp_path / "c.log")]
-    with pytest.raises(TrainingError, match="c, seed 1: exit code 3"):
-        sweep.run_sweep(jobs, path, 1)
-    assert [result["key"] for result in read_results(path)] == [("a", 1), ("b", 1)]
-    path.write_bytes(path.read_bytes()[:-1])  # the end of the last line
-    sweep.run_sweep([sweep.Job("d", 1, [*command[:2], 'print(\'{"name": "d", "seed": 1}\')'], tmp_path / "d")], path, 1)
-    assert [result["key"] for result in read_results(path)] == [("a", 1), ("b", 1), ("d", 1)]
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ('{"name": "a"}\n', ":1: must be a result with name and seed"),
-        ('{"name": "a", "seed": "1"}\n', ":1: must be a result with name and seed"),
-        ('{"name": ["a"], "seed": 1}\n', ":1: must be a result with name and seed"),
-        ("[" * 100_000 + "\n", ":1: must be a result with name and seed"),
-        ("\udcff\n", ":1: must be a result with name and seed"),
-        ('{"name": "a", "seed": 1}\n' * 2, ":2: must be the only result of a, seed 1"),
-        (
-            '{"name": "a", "seed": 1, "settings": {}}\n{"name": "a", "seed": 2}\n',
-            ":2: must have the settings of the first",
-        ),
-    ],
-)
-def test_files_that_are_not_results_are_refused(load, tmp_path, text, message):
-    path = tmp_path / "results.jsonl"
-    path.write_bytes(text.encode("utf-8", "surrogateescape"))
-    with pytest.raises(DataError, match=re.escape(message)):
-        load("program").read_results(path)
-
-
-def test_results_are_not_written_where_the_report_is(load, tmp_path):
-    for name in ("results.md", "results.png", ""):
-        with pytest.raises(ConfigError, match="--results must end in .jsonl, got"):
-            load("program").read_results(tmp_path / name)
-
-
 @pytest.mark.parametrize(
     "change", [{"nll": None}, {"nll": "2"}, {"bleu": []}, {"machine": {}}, {"name": "Z9"}, {"seconds": {}}]
 )
@@ -118,13 +71,6 @@ def test_a_result_without_what_the_report_shows_ends_in_one_line(load, tmp_path,
     assert load("table3").main() == 2
     assert capsys.readouterr().err.startswith(f"table3: {path}: ")
     assert [each.name for each in tmp_path.iterdir()] == ["results.jsonl"]
-
-
-@needs("file locks")
-def test_one_sweep_at_a_time_works_on_a_file(load, tmp_path):
-    sweep, path = load("sweep"), tmp_path / "results.jsonl"
-    with sweep._opened_alone(path), pytest.raises(ConfigError, match="sweep at work on"):
-        sweep.run_sweep([], path, 1)
 
 
 def test_an_unknown_row_is_refused_with_the_rows_that_exist(tmp_path):
@@ -274,46 +220,3 @@ def test_a_sweep_that_was_killed_resumes_and_measures_the_same(load, small_data,
     resumed = re.findall(r"resumed from .*update_(\d+)\.npz", log.read_text(encoding="utf-8"))
     assert len(resumed) == 2 and min(map(int, resumed)) >= 100  # nothing was trained again from the beginning
     assert (killed / "results.md").read_text(encoding="utf-8").count("| C1 | 1 |") == 1
-
-
-# Table 2: what the trainings cost
-
-
-def test_a_training_is_added_to_table_2_once_and_only_when_it_is_done(load, monkeypatch, capsys, tmp_path):
-    need("matplotlib")
-    module = load("table2")
-    monkeypatch.setattr(module, "RESULTS", tmp_path)
-    monkeypatch.setattr(module, "OWN", tmp_path / "table2.jsonl")
-    run = tmp_path / "my-run"
-    monkeypatch.setattr(sys, "argv", ["table2", "--add", str(run)])
-    assert module.main() == 2 and "train to the last update" in capsys.readouterr().err
-    run.mkdir()
-    (run / "cost.json").write_text(json.dumps(Cost(2e15, 100, 2, 4e13).to_dict()), encoding="utf-8")
-    assert module.main() == 0
-    assert "| recipes | my-run | 0.03 | 2.00e+15 | 8.00e+15 | 0.25 |" in capsys.readouterr().out
-    assert module.main() == 2 and "must not have my-run already" in capsys.readouterr().err
-    kept = (tmp_path / "table2.jsonl").read_text(encoding="utf-8")
-    damaged = tmp_path / "damaged"
-    damaged.mkdir()
-    monkeypatch.setattr(sys, "argv", ["table2", "--add", str(damaged)])
-    for text in ("{}", "[]", "{", '{"formula": "x", "seconds": 1, "devices": 1, "sustained": 1}', "[" * 10_000):
-        (damaged / "cost.json").write_text(text, encoding="utf-8")
-        assert module.main() == 2 and "cost.json: must be what a training has written" in capsys.readouterr().err
-    (damaged / "cost.json").write_text(json.dumps(Cost(math.nan, 1, 1, 1).to_dict()), encoding="utf-8")
-    assert module.main() == 2 and "must be what a training has written" in capsys.readouterr().err
-    assert (tmp_path / "table2.jsonl").read_text(encoding="utf-8") == kept
-    (tmp_path / "table3.jsonl").write_text(
-        "".join(json.dumps(each) + "\n" for each in results_like(load("table3").PAPER, 1, (0, 0))), encoding="utf-8"
-    )
-    monkeypatch.setattr(sys, "argv", ["table2"])
-    assert module.main() == 0
-    assert capsys.readouterr().out.count("| 1.00e+15 | 2.00e+15 | 0.50 |") == 20  # a row for each of Table 3
-    assert (tmp_path / "table2.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_a_seed_that_shared_the_machine_does_not_change_the_cost_of_a_training(load):
-    alone, shared = (
-        {"name": "base", "flops": 1e15, "seconds": s, "flops_paper": s * rate} for s, rate in ((60, 5e13), (90, 2e13))
-    )
-    (cost,) = load("table2").fastest("table3", [shared, alone])
-    assert cost.hours == 60 / 3600 and cost.paper == pytest.approx(60 * 5e13)

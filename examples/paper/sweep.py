@@ -65,7 +65,7 @@ def run_sweep(jobs: Sequence[Job], path: Path, processes: int) -> None:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as Ctrl-C does, it ends the trainings below
-    with _opened_alone(path) as file:
+    with opened_alone(path) as file:
         done = {result["key"] for result in read_results(path)}
         jobs = [job for job in jobs if (job.name, job.seed) not in done]
         running: set[subprocess.Popen] = set()
@@ -84,7 +84,7 @@ def run_sweep(jobs: Sequence[Job], path: Path, processes: int) -> None:
 
 
 @contextmanager
-def _opened_alone(path: Path) -> Iterator[BinaryIO]:
+def opened_alone(path: Path) -> Iterator[BinaryIO]:
     """The file of results, at its end, for this sweep alone; what a crash has left of a last line is removed."""
     with path.open("ab", buffering=0) as file:
         try:

@@ -58,9 +58,8 @@ def draw_attention_lines(
     heads = check_attention(weights, key_subwords, query_subwords, heads)
     n_queries, n_keys = len(query_subwords), len(key_subwords)
     queries = range(1, n_queries + 1) if queries is None else queries
-    for query in queries:
-        if not 1 <= query <= n_queries:
-            raise DataError(f"plot attention: query must be from 1 to {n_queries}, got {query}")
+    if wrong := [query for query in queries if not 1 <= query <= n_queries]:
+        raise DataError(f"plot attention: query must be from 1 to {n_queries}, got {wrong[0]}")
     letters = max(map(len, query_subwords)) + max(map(len, key_subwords))
     figure = new_figure(
         GAP + LETTER * letters + 0.8, CELL * max(n_queries, n_keys) + 1.2 + 0.16 * len(heads) / LEGEND_COLUMNS

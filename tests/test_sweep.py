@@ -1,0 +1,67 @@
+"""Sweeps of the experiments: results are kept whole, read with distrust, and written by one sweep at a time."""
+
+import importlib
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from systems import needs
+
+from minitransformer.errors import ConfigError, DataError, TrainingError
+
+
+@pytest.fixture
+def load(monkeypatch):
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "examples/paper")
+    return importlib.import_module
+
+
+def test_what_a_crash_left_of_a_result_is_dropped_and_others_that_are_not_results_refused(load, tmp_path):
+    sweep, read_results, path = load("sweep"), load("program").read_results, tmp_path / "results.jsonl"
+    path.write_text('{"name": "a", "seed": 1}\n{"name": "b", "se', encoding="utf-8")
+    assert [result["key"] for result in read_results(path)] == [("a", 1)]
+    command = [sys.executable, "-c", 'print(\'{"name": "b", "seed": 1}\')']
+    fails = [sys.executable, "-c", "raise SystemExit(3)"]
+    jobs = [sweep.Job("b", 1, command, tmp_path / "b.log"), sweep.Job("c", 1, fails, tmp_path / "c.log")]
+    with pytest.raises(TrainingError, match="c, seed 1: exit code 3"):
+        sweep.run_sweep(jobs, path, 1)
+    assert [result["key"] for result in read_results(path)] == [("a", 1), ("b", 1)]
+    path.write_bytes(path.read_bytes()[:-1])  # the end of the last line
+    sweep.run_sweep([sweep.Job("d", 1, [*command[:2], 'print(\'{"name": "d", "seed": 1}\')'], tmp_path / "d")], path, 1)
+    assert [result["key"] for result in read_results(path)] == [("a", 1), ("b", 1), ("d", 1)]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"name": "a"}\n', ":1: must be a result with name and seed"),
+        ('{"name": "a", "seed": "1"}\n', ":1: must be a result with name and seed"),
+        ('{"name": ["a"], "seed": 1}\n', ":1: must be a result with name and seed"),
+        ("[" * 100_000 + "\n", ":1: must be a result with name and seed"),
+        ("\udcff\n", ":1: must be a result with name and seed"),
+        ('{"name": "a", "seed": 1}\n' * 2, ":2: must be the only result of a, seed 1"),
+        (
+            '{"name": "a", "seed": 1, "settings": {}}\n{"name": "a", "seed": 2}\n',
+            ":2: must have the settings of the first",
+        ),
+    ],
+)
+def test_files_that_are_not_results_are_refused(load, tmp_path, text, message):
+    path = tmp_path / "results.jsonl"
+    path.write_bytes(text.encode("utf-8", "surrogateescape"))
+    with pytest.raises(DataError, match=re.escape(message)):
+        load("program").read_results(path)
+
+
+def test_results_are_not_written_where_the_report_is(load, tmp_path):
+    for name in ("results.md", "results.png", ""):
+        with pytest.raises(ConfigError, match="--results must end in .jsonl, got"):
+            load("program").read_results(tmp_path / name)
+
+
+@needs("file locks")
+def test_one_sweep_at_a_time_works_on_a_file(load, tmp_path):
+    sweep, path = load("sweep"), tmp_path / "results.jsonl"
+    with sweep.opened_alone(path), pytest.raises(ConfigError, match="sweep at work on"):
+        sweep.run_sweep([], path, 1)

@@ -1,0 +1,58 @@
+"""Table 2: what each training cost, by formula and as the paper counts."""
+
+import importlib
+import json
+import math
+import sys
+from pathlib import Path
+
+import pytest
+from extras import need
+
+from minitransformer.planning import Cost
+
+
+@pytest.fixture
+def load(monkeypatch):
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "examples/paper")
+    return importlib.import_module
+
+
+def test_a_training_is_added_to_table_2_once_and_only_when_it_is_done(load, monkeypatch, capsys, tmp_path):
+    need("matplotlib")
+    module = load("table2")
+    monkeypatch.setattr(module, "RESULTS", tmp_path)
+    monkeypatch.setattr(module, "OWN", tmp_path / "table2.jsonl")
+    run = tmp_path / "my-run"
+    monkeypatch.setattr(sys, "argv", ["table2", "--add", str(run)])
+    assert module.main() == 2 and "train to the last update" in capsys.readouterr().err
+    run.mkdir()
+    (run / "cost.json").write_text(json.dumps(Cost(2e15, 100, 2, 4e13).to_dict()), encoding="utf-8")
+    assert module.main() == 0
+    assert "| recipes | my-run | 0.03 | 2.00e+15 | 8.00e+15 | 0.25 |" in capsys.readouterr().out
+    assert module.main() == 2 and "must not have my-run already" in capsys.readouterr().err
+    kept = (tmp_path / "table2.jsonl").read_text(encoding="utf-8")
+    damaged = tmp_path / "damaged"
+    damaged.mkdir()
+    monkeypatch.setattr(sys, "argv", ["table2", "--add", str(damaged)])
+    for text in ("{}", "[]", "{", '{"formula": "x", "seconds": 1, "devices": 1, "sustained": 1}', "[" * 10_000):
+        (damaged / "cost.json").write_text(text, encoding="utf-8")
+        assert module.main() == 2 and "cost.json: must be what a training has written" in capsys.readouterr().err
+    (damaged / "cost.json").write_text(json.dumps(Cost(math.nan, 1, 1, 1).to_dict()), encoding="utf-8")
+    assert module.main() == 2 and "must be what a training has written" in capsys.readouterr().err
+    assert (tmp_path / "table2.jsonl").read_text(encoding="utf-8") == kept
+    costs = {"flops": 1e15, "flops_paper": 2e15, "seconds": 60.0}
+    rows = [{"name": row, "seed": seed, **costs} for row in load("table3").PAPER for seed in (1, 2)]
+    (tmp_path / "table3.jsonl").write_text("".join(json.dumps(each) + "\n" for each in rows), encoding="utf-8")
+    monkeypatch.setattr(sys, "argv", ["table2"])
+    assert module.main() == 0
+    assert capsys.readouterr().out.count("| 1.00e+15 | 2.00e+15 | 0.50 |") == 20  # a row for each of Table 3
+    assert (tmp_path / "table2.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_seed_that_shared_the_machine_does_not_change_the_cost_of_a_training(load):
+    alone, shared = (
+        {"name": "base", "flops": 1e15, "seconds": s, "flops_paper": s * rate} for s, rate in ((60, 5e13), (90, 2e13))
+    )
+    (cost,) = load("table2").fastest("table3", [shared, alone])
+    assert cost.hours == 60 / 3600 and cost.paper == pytest.approx(60 * 5e13)
