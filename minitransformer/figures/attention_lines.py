@@ -20,7 +20,8 @@ WIDEST = 3.5
 """Width of the line of a weight of 1, in points."""
 SPREAD = 0.5
 """Part of a row over which the lines of its heads are spread, so that they do not hide each other."""
-LEGEND_COLUMNS = 4
+LEGEND_COLUMNS, LEGEND_ROW = 4, 0.16
+"""Heads side by side in the legend, and the height of a row in inches."""
 GAP = 2.6
 """Distance of the two columns in inches."""
 
@@ -61,9 +62,8 @@ def draw_attention_lines(
     if wrong := [query for query in queries if not 1 <= query <= n_queries]:
         raise DataError(f"plot attention: query must be from 1 to {n_queries}, got {wrong[0]}")
     letters = max(map(len, query_subwords)) + max(map(len, key_subwords))
-    figure = new_figure(
-        GAP + LETTER * letters + 0.8, CELL * max(n_queries, n_keys) + 1.2 + 0.16 * len(heads) / LEGEND_COLUMNS
-    )
+    legend = LEGEND_ROW * len(heads) / LEGEND_COLUMNS
+    figure = new_figure(GAP + LETTER * letters + 0.8, CELL * max(n_queries, n_keys) + 1.2 + legend)
     import matplotlib
 
     with matplotlib.rc_context({"font.family": known_fonts(), "font.size": 7}):
