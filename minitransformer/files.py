@@ -54,7 +54,7 @@ def write_atomically(path: str | Path, write: Callable[[BinaryIO], object]) -> N
 
     Raises:
         ConfigError: ``path`` is not an ordinary file.
-        OSError: the file cannot be written; it names ``path``.
+        OSError: the file cannot be written, which names ``path``, or another that ``write`` uses.
     """
     target = ordinary_file(path)
     temporary = target.with_name(TEMPORARY.format(target.name, secrets.token_hex(8)))

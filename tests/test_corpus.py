@@ -126,11 +126,12 @@ def test_a_stream_of_pairs_detects_a_missing_line_at_its_end(tmp_path):
 def test_a_pipe_with_a_missing_line_is_not_read_again(tmp_path):
     (tmp_path / "a").write_text("1\n2\n", encoding="utf-8")
     os.mkfifo(tmp_path / "b")
-    writer = threading.Thread(target=(tmp_path / "b").write_text, args=("eins\n",))
+    writer = threading.Thread(target=(tmp_path / "b").write_text, args=("eins\n",), daemon=True)
     writer.start()
-    with pytest.raises(DataError, match="must have the same number of lines, got one that ends before"):
+    with pytest.raises(DataError, match="must have the same number of lines, got one that ends before the other"):
         list(stream_parallel(tmp_path / "a", tmp_path / "b"))
-    writer.join()
+    writer.join(timeout=60)
+    assert not writer.is_alive()
 
 
 def test_lines_that_extend_over_several_blocks_are_read_whole(tmp_path, monkeypatch):

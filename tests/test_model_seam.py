@@ -53,7 +53,7 @@ class Bigram(Model):
 
     def decode_step(self, last_ids, cache):
         cache.extend()
-        with no_grad(), self.full_precision():
+        with no_grad(), self.float32_activations():
             return self.embedding.data[last_ids] @ self.output.data.T
 
     @classmethod
@@ -181,7 +181,7 @@ def test_a_kind_of_model_must_define_the_whole_seam():
 def test_generation_never_stores_activations_in_half_precision(precision, expected):
     model = build_model(ModelConfig(**SHAPE))
     model.precision = "".join([*precision])  # a string of its own, as from a file
-    with model.full_precision():
+    with model.float32_activations():
         assert current.get().precision == expected
 
 

@@ -26,7 +26,22 @@ def test_a_chain_of_products_is_as_long_as_its_longest_branch(table1, rng):
     def tree(x):
         return (x @ a) @ b + x @ b  # two of three are one after the other
 
-    assert [product.depth for product in table1.products_of(tree, rng.standard_normal((3, 3)))] == [1, 2, 1]
+    def joined(x):
+        return np.concatenate([x @ a, x]) @ b
+
+    def filled(x):
+        y = np.empty_like(x)
+        y[:] = x @ a
+        return y @ b
+
+    def reused(x):
+        y = np.empty_like(x)
+        np.matmul(x, a, out=y)
+        np.matmul(x, b, out=y)
+        return np.matmul(x, a, out=y)
+
+    for function, depths in ((tree, [1, 2, 1]), (joined, [1, 2]), (filled, [1, 2]), (reused, [1, 1, 1])):
+        assert [each.depth for each in table1.products_of(function, rng.standard_normal((3, 3)))] == depths
 
 
 def constructed(table1, exponents):

@@ -56,12 +56,16 @@ class _Watched(np.ndarray):
     def __array_finalize__(self, source):
         self.depth = getattr(source, "depth", 0)
 
+    def __setitem__(self, key, value):
+        super().__setitem__(key, value)
+        self.depth = max(self.depth, _depth(value))
+
     def __array_function__(self, function, types, args, kwargs):
         result = super().__array_function__(function, types, args, kwargs)
-        return _watched(result, max(getattr(value, "depth", 0) for value in (*args, *kwargs.values())))
+        return _watched(result, _depth([*args, *kwargs.values()]))
 
     def __array_ufunc__(self, ufunc, method, *inputs, out=(), **options):
-        depth = max(getattr(value, "depth", 0) for value in (*inputs, *out))
+        depth = _depth([*inputs, *options.values()])
         plain = [_unwatched(value) for value in inputs]
         options = {name: _unwatched(value) for name, value in options.items()}
         if ufunc is np.matmul and not any(value.ndim == 1 or 1 in value.shape[-2:] for value in plain):
@@ -79,6 +83,13 @@ def _watched(value, depth: int):
         value = value if isinstance(value, _Watched) else value.view(_Watched)
         value.depth = depth
     return value
+
+
+def _depth(value) -> int:
+    """That of a watched array, or the greatest in a list or tuple of them; 0 of anything else."""
+    if isinstance(value, list | tuple):
+        return max(map(_depth, value), default=0)
+    return getattr(value, "depth", 0)
 
 
 def _unwatched(value):

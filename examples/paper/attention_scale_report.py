@@ -43,13 +43,16 @@ def verdict(results: Sequence[dict]) -> str:
     (small, *_, large), few, many = settings["d_k"], settings["updates"][0], settings["updates"][-1]
     plain, scaled, additive = (at_best_rate(results, "loss", kind, large, few) for kind in KINDS)
     at_small = [at_best_rate(results, "loss", kind, small, few) for kind in (PLAIN, ADDITIVE)]
-    additive_wins, scale_helps = compare(plain, additive) > 0, compare(plain, scaled) > 0
+    answers = {1: "yes", 0: "not distinguishable", -1: "no, the opposite"}
+    scale = compare(plain, scaled)
     claims = {
-        f"at d_k = {large} additive attention learns better than dot products without the scale": additive_wins,
-        "the scale helps there": scale_helps,
-        f"at d_k = {small} the two are not distinguishable": compare(*at_small) == 0,
+        f"at d_k = {large} additive attention learns better than dot products without the scale": answers[
+            compare(plain, additive)
+        ],
+        "the scale helps there": answers[scale],
+        f"at d_k = {small} the two are alike": "yes, not distinguishable" if compare(*at_small) == 0 else "no",
     }
-    text = "; ".join(f"{claim}: {'yes' if holds else 'no'}" for claim, holds in claims.items())
+    text = "; ".join(f"{claim}: {answer}" for claim, answer in claims.items())
     text = f"Of the claims of sec. 3.2.1, by the loss after {few} updates: {text}."
     if many > few:
         later = relation(*(at_best_rate(results, "loss", kind, large, many) for kind in (PLAIN, SCALED)))
@@ -58,7 +61,7 @@ def verdict(results: Sequence[dict]) -> str:
     text += f" There softmax passes back {scaled[-1] / plain[-1]:.1f} times as much of a gradient with the scale"
     if any(less := [d_k for d_k, a, b in zip(settings["d_k"], scaled, plain, strict=True) if a < b]):
         text += f" (up to d_k = {max(less)} it passes back less)"
-    if not (additive_wins and scale_helps):
+    if scale < 0:
         text += ", but Adam divides each gradient by its own size, so that small ones alone do not prevent learning"
     seconds, peak = (
         [figures_of(results, "cost", kind, key).mean(axis=0)[-1] for kind in (ADDITIVE, SCALED)]

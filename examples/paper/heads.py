@@ -83,12 +83,12 @@ def collect(
             continue
         maps = hypothesis_attention(model, tokenizer.encode(src[number]), tokenizer.encode(tgt[number]) if tgt else [])
         weights = by_words(stacked(maps, "encoder", "self_attention"), keys, keys)
-        encoder.add(weights)
+        encoder.add(weights[:, :, :-1, :-1])  # of words, without <eos>
         for name, pattern in PATTERNS.items():
             found[name] += [Found(number, i, j, weights[:, :, i]) for i, j in pattern(words[:-1])]
         if tgt:
             weights = by_words(stacked(maps, "decoder", "cross_attention"), queries, keys)
-            decoder.add(weights)
+            decoder.add(weights[:, :, :-1, :-1])
             for i, target in enumerate(targets):
                 aligned = [j for j, word in enumerate(words) if (target, word) in known]
                 if len(aligned) == 1:

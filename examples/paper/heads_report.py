@@ -35,7 +35,7 @@ def introduction(scores: Mapping[str, "Score | None"], options: Sequence[str], f
         None: "There are too few examples to tell for",
     }
     sentences = [f"{verdicts[key]}: {'; '.join(names[key])}." for key in verdicts if names[key]]
-    text = " ".join([*sentences, "Figures 3 to 5 of the paper show the distant word and the antecedent."])
+    text = " ".join([*sentences, "Figures 3 and 4 of the paper show the distant word and the antecedent."])
     machine = f"{facts['processor']}, Python {facts['Python']}, NumPy {facts['NumPy']}, commit {facts['commit']}."
     command = f"`python examples/paper/heads.py {shlex.join(options)}`"
     return "\n\n".join(["# What heads do", text, command, machine, EXPLAINED]) + "\n\n"

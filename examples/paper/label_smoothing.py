@@ -59,7 +59,7 @@ def report(results: Sequence[dict]) -> str:
         body.append([f"{SMOOTHED[row]} ({row}) minus 0 ({WITHOUT})", *measured])
     head = ["label smoothing", "seeds", "log-perplexity, nats", "paper's", "BLEU", "paper's"]
     shown = [each for each in results if each["name"] in (WITHOUT, *SMOOTHED)]
-    text = " ".join(said) + (f" {WHY_NOT}" if "not" in " ".join(said) else "")
+    text = " ".join(said) + (f" {WHY_NOT}" if "does not agree" in " ".join(said) else "")
     commits = ", ".join(sorted({each["machine"]["commit"] for each in shown}))
     source = (
         "`python examples/paper/label_smoothing.py`, of `table3.py --run base D3 D4` (settings: table3.md);"
@@ -75,8 +75,9 @@ def main() -> int:
     parser = Parser(prog="label_smoothing", description=__doc__)
     parser.add_argument("--results", type=Path, default=RESULTS, help="of table3.py (default results/table3.jsonl)")
     results = parser.parse_args().results
+    measured = read_results(results)
     with showing(results):
-        text = report(read_results(results))
+        text = report(measured)
     write_report(results.with_name("label_smoothing"), text)
     return 0
 

@@ -58,9 +58,10 @@ def verdict(results: Sequence[dict]) -> str:
         text += f" Where there is no path at all, at most {beyond:.0%} are right (chance: {chance:.0%})."
     if not any(found.values()):
         return text + " No distance was learned, so that nothing can be said of sec. 4."
-    for kind, learned_here in found.items():
-        if gaps := [d for d in settings["distances"] if d < max(learned_here, default=0) and d not in learned_here]:
-            text += f" With {kind}, {', '.join(map(str, gaps))} failed in some seeds."
+    for kind, its in found.items():
+        for gap in [d for d in settings["distances"] if d < max(its, default=0) and d not in its]:
+            failed = at_best_rate(results, "accuracy", kind, gap) < LEARNED
+            text += f" With {kind}, {gap} was not learned in {failed.sum()} of {len(failed)} seeds."
     return f"{text} {comparison(results, last)}"
 
 
@@ -75,20 +76,23 @@ def comparison(results: Sequence[dict], distance: int) -> str:
         "more accurate": [kind for kind in others if signs[kind] > 0],
     }
     listed = "; ".join(f"{how}: {', '.join(group)}" for how, group in groups.items() if group)
-    text = f"Over {distance}, beside self-attention, {listed}."
-    long_paths = [signs[kind] for kind in others if kind not in SHORT_PATHS]
-    if max(long_paths) > 0:
+    text = f"Over a distance of {distance}, compared with self-attention, {listed}."
+    tested = [kind for kind in others if kind not in SHORT_PATHS and reach(results, kind) >= distance]
+    better, unclear = ([kind for kind in tested if signs[kind] == sign] for sign in (1, 0))
+    if better:
         return text + (
-            " Layers with long paths being more accurate is not as in sec. 4, perhaps because a short path helps only"
-            " once a layer has learned to which position it leads."
+            f" That {', '.join(better)}, with long paths, is more accurate does not agree with sec. 4, perhaps because"
+            " a short path helps only once a layer has learned to which position it leads."
         )
-    if max(long_paths) == 0:
-        return text + " Not all layers with long paths are less accurate: a few symbols may be little to carry."
-    text += " All layers with long paths are less accurate, which agrees with sec. 4."
+    if unclear or not tested:
+        return (
+            f"{text} So nothing can be said of layers with long paths ({', '.join(unclear) or 'none reaches so far'})."
+        )
+    text += f" That {', '.join(tested)}, with long paths, is less accurate agrees with sec. 4."
     if any(signs[kind] > 0 for kind in SHORT_PATHS):
         text += (
-            " Short paths are not all: layers whose paths are as short or take log_k n steps can be more accurate,"
-            " perhaps because a head must first learn to which position to attend."
+            " Path length is not everything: layers whose paths are as short or take log_k n steps can be more"
+            " accurate, perhaps because a head must first learn to which position to attend."
         )
     return text
 

@@ -1,6 +1,6 @@
 """Sec. 3.5 measured: sinusoids against learned positions beyond the training length, and why 10000.
 
-    python examples/paper/positions.py            about 10 minutes on two cores; into results/positions.*
+    python examples/paper/positions.py            about half an hour on two cores; into results/positions.*
     python examples/paper/positions.py --quick    small sizes; writes nothing
 
 A Transformer learns to copy sequences up to a length and is tested on longer ones, which it has never seen: with

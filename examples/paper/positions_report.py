@@ -58,18 +58,17 @@ def verdict_on_learned_positions(results: Sequence[dict]) -> str:
     }[compare(*near)]
     trained, longest = settings["longest"], settings["tested"][-1]
     ours, learned = (tokens_right(results, base)[:, -1] for base in (PAPER_BASE, None))
-    by_chance = trained + 1 + (longest - trained) / settings["symbols"]
-    if compare(ours, np.full(2, by_chance)) > 0:
-        extrapolates = "more than the positions seen, which supports the hope of sec. 3.5 that sinusoids extrapolate"
-    else:
-        extrapolates = (
-            "no more than the positions seen and chance: sinusoids do not extrapolate, as sec. 3.5 hopes they may"
-        )
+    seen_and_chance = trained + 1 + (longest - trained) / settings["symbols"]
+    extrapolates = {
+        1: "more than {}, which supports the hope of sec. 3.5 that sinusoids extrapolate",
+        0: "not distinguishable from {}: the extrapolation that sec. 3.5 hopes for is not seen",
+        -1: "fewer than {}: the extrapolation that sec. 3.5 hopes for is not seen",
+    }[compare(ours, np.full(2, seen_and_chance))].format(f"the {seen_and_chance:.1f} of the positions seen and chance")
     return (
         f"Up to the training length of {trained} the accuracy with sinusoids is {relation(*near)} that with learned"
         f" positions ({as_in_the_paper}). Training has shown {trained + 1} positions, the end mark's among them: of the"
         f" {longest + 1} tokens of sequences of {longest} symbols {ours.mean():.1f} are right with sinusoids and"
-        f" {learned.mean():.1f} with learned positions, {extrapolates}."
+        f" {learned.mean():.1f} with learned positions. The former are {extrapolates}."
     )
 
 
@@ -79,7 +78,7 @@ def verdict_on_bases(results: Sequence[dict]) -> str:
     nlls = {base: mean_score(results, "nll", base, lengths_seen(results)) for base in settings["bases"]}
     best = min(nlls, key=lambda base: nlls[base].mean())
     if best == PAPER_BASE:
-        return "The loss with the paper's base 10000 is the lowest of all bases."
+        return "The loss with the paper's base 10000 is the lowest on average of all bases."
     than = relation(nlls[PAPER_BASE], nlls[best])
     text = f"The loss with the paper's base 10000 is {than} that of the best base, {best}"
     if best < PAPER_BASE and compare(nlls[PAPER_BASE], nlls[best]) > 0:

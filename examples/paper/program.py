@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from minitransformer.cli.common import FAULT, explained
-from minitransformer.errors import ConfigError, DataError, printable, quoted
+from minitransformer.errors import ConfigError, DataError, MiniTransformerError, printable, quoted
 from minitransformer.figures import png_bytes
 from minitransformer.files import read_bounded, write_atomically, write_text
 
@@ -44,7 +44,8 @@ def read_results(path: Path) -> list[dict]:
 
     Raises:
         ConfigError: ``path`` does not end in .jsonl, as the reports beside it do not.
-        DataError: a line is not a JSON object with a name and a seed, two have the same, or others settings.
+        DataError: a line is not a JSON object with a name and a seed, or two lines have the same name and seed, or
+            different settings.
     """
     if path.suffix != ".jsonl":
         raise ConfigError(f"--results must end in .jsonl, got {quoted(str(path), 60)}")
@@ -67,7 +68,16 @@ def read_results(path: Path) -> list[dict]:
 def complete_lines(path: Path) -> list[bytes]:
     """The lines of a file, but not a last one that is cut off; none if there is no file."""
     *lines, last = read_bounded(path, MAX_RESULTS).split(b"\n") if path.exists() else [b""]
-    return [*lines, last] if as_result(last) else lines
+    return lines if is_cut_off(last) else [*lines, last]
+
+
+def is_cut_off(last: bytes) -> bool:
+    """Whether what follows the last line end is nothing, or the beginning of a JSON object."""
+    try:
+        json.loads(last)
+    except (ValueError, RecursionError):
+        return not last or last.startswith(b"{")
+    return False
 
 
 def as_result(line: bytes) -> dict | None:
@@ -90,6 +100,8 @@ def showing(path: Path) -> Iterator[None]:
     """
     try:
         yield
+    except MiniTransformerError:
+        raise
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, StopIteration) as error:
         raise DataError(
             f"{path}: every result must have what the report shows, got {type(error).__name__} ({error}); delete the "

@@ -67,11 +67,15 @@ def agreement(longest: Mapping[str, int]) -> str:
     above = [model for model, sign in longest.items() if sign > 0]
     if above:
         return (
-            f"Better longest sentences with {', '.join(above)} do not agree with the paper (sec. 1 and 4),"
-            " perhaps because recurrence has the order of the words from the start, which attention learns first."
+            f"That {', '.join(above)} is better on the longest sentences does not agree with the paper (sec. 1 and 4),"
+            " perhaps because recurrence has the order of the words from the start, which attention must first learn."
         )
     if max(longest.values()) == 0:
-        return "Not all recurrent models are worse on the longest sentences, as sec. 1 and 4 lead to expect."
+        unclear = [model for model, sign in longest.items() if sign == 0]
+        return (
+            f"On the longest sentences {', '.join(unclear)} cannot be told from the Transformer, so sec. 1 and 4 of the"
+            " paper are neither confirmed nor contradicted."
+        )
     return "All recurrent models are worse on the longest sentences, which agrees with sec. 1 and 4 of the paper."
 
 
@@ -81,7 +85,7 @@ def times(results: Sequence[dict], task: str) -> str:
         update_seconds(results, task, model).mean() * updates_of(results, task, model)
         for model in models_of(results, task)
     ]
-    return f"Of the times of the trainings the longest is {max(seconds) / min(seconds) - 1:.0%} above the shortest."
+    return f"The longest training took {max(seconds) / min(seconds) - 1:.0%} longer than the shortest."
 
 
 def markdown(results: Sequence[dict]) -> str:

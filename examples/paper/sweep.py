@@ -48,10 +48,10 @@ def check_settings(path: Path, settings: dict) -> None:
         DataError: a result in the file was measured with other settings.
     """
     for result in read_results(path):
-        if result["settings"] != settings:
+        if result.get("settings") != settings:
+            wanted, got = json.dumps(settings), json.dumps(result.get("settings"))
             raise DataError(
-                f"{path}: results must have the settings {json.dumps(settings)}, got {json.dumps(result['settings'])}; "
-                "choose the same ones or another --results"
+                f"{path}: results must have the settings {wanted}, got {got}; choose the same ones or another --results"
             )
 
 
@@ -61,10 +61,10 @@ def run_sweep(jobs: Sequence[Job], path: Path, processes: int) -> None:
     Raises:
         ConfigError: another sweep is at work on ``path``.
         TrainingError: a job failed; the others that were running have been ended and keep their checkpoints.
-        OSError: a result cannot be written; the file is as it was.
+        DataError: a result cannot be written; the file is as it was.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as Ctrl-C does, it ends the trainings below
+    on_term = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as Ctrl-C does, it ends the trainings below
     with opened_alone(path) as file:
         done = {result["key"] for result in read_results(path)}
         jobs = [job for job in jobs if (job.name, job.seed) not in done]
@@ -81,6 +81,7 @@ def run_sweep(jobs: Sequence[Job], path: Path, processes: int) -> None:
                 pool.shutdown(wait=False, cancel_futures=True)
                 for process in list(running):
                     process.terminate()  # a training then saves a checkpoint and ends
+                signal.signal(signal.SIGTERM, on_term)
 
 
 @contextmanager
@@ -108,7 +109,7 @@ def _append(file: BinaryIO, result: dict) -> None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     except OSError as error:
         file.truncate(before)
-        raise DataError(f"{file.name}: {write_error(error)}; the training is kept, and can be scored again") from error
+        raise DataError(f"{file.name}: {write_error(error)}; then start the sweep again") from error
 
 
 def _run(job: Job, running: set[subprocess.Popen]) -> dict:

@@ -41,7 +41,7 @@ TOKENS, LENGTH = 25_000, 25
 
 
 class Training(NamedTuple):
-    """hours: NaN where it is the paper's   formula, paper: FLOPs by formula and as the paper counts"""
+    """hours: of one core, NaN where it is the paper's   formula, paper: FLOPs by formula and as the paper counts"""
 
     experiment: str
     name: str
@@ -103,11 +103,12 @@ def fastest(experiment: str, results: Sequence[dict]) -> Iterator[Training]:
 
 def markdown(found: Sequence[Training]) -> str:
     base = found[0]
-    ratios = [each.formula / each.paper for each in found[len(PAPER) :]]
-    ours = (
-        f" The trainings here reached {min(ratios):.0%} to {max(ratios):.0%} of their processor's rate, less where they"
-    )
-    ours = f"{ours} shared it with others." if ratios else ""
+    ours, ratios = "", [each.formula / each.paper for each in found[len(PAPER) :]]
+    if ratios:
+        ours = (
+            f" The trainings here reached {min(ratios):.0%} to {max(ratios):.0%} of their processor's rate, less where"
+        )
+        ours += " they shared it with others."
     lines = [
         "# Training cost",
         "",
@@ -115,10 +116,11 @@ def markdown(found: Sequence[Training]) -> str:
         f" {base.paper:.1e} in Table 2: that is how much of 9.5 TFLOP/s its P100s reached, if they trained all of the"
         f" time.{ours}",
         "",
-        "`python examples/paper/table2.py`, from `cost.json` of each training. Of several seeds the one that took least"
-        " time counts, at the highest rate that one of them measured, since trainings that share a machine slow each"
-        " other down. Settings, machine and commits are those of the results: table3.jsonl, recurrent.jsonl,"
-        " table2.jsonl.",
+        "`python examples/paper/table2.py`, from the `cost.json` of each training. Of several seeds the one that took"
+        " least time counts, at the highest rate that any training of the experiment measured, since trainings"
+        " that share a machine slow each other down. Settings, machine and commits are those of the results:"
+        " table3.jsonl, recurrent.jsonl and table2.jsonl, where `sustained_from` says whose rate a recipe was given if"
+        " its own is not known.",
         "",
     ]
     body = [
@@ -126,7 +128,7 @@ def markdown(found: Sequence[Training]) -> str:
         + [f"{each.formula:.2e}", f"{each.paper:.2e}", f"{each.formula / each.paper:.2f}"]
         for each in found
     ]
-    head = ["experiment", "training", "hours", "FLOPs by formula", "FLOPs as the paper counts", "ratio"]
+    head = ["experiment", "training", "core-hours", "FLOPs by formula", "FLOPs as the paper counts", "ratio"]
     return "\n".join([*lines, *markdown_table(head, body)]) + "\n"
 
 
@@ -153,8 +155,8 @@ def main() -> int:
     )
     for folder in parser.parse_args().add:
         add(folder)
+    found = trainings()
     with showing(RESULTS):
-        found = trainings()
         text, figure = markdown(found), draw(found)
     write_report(RESULTS / "table2.jsonl", text, figure)
     return 0

@@ -69,27 +69,29 @@ def verdict(results: Sequence[dict], paper: Mapping[str, tuple]) -> str:
     """In which rows perplexity differs from base's as in the paper, and in which not, with the reason there may be."""
     nll, groups = by_row(results, "nll"), {"as": [], "other": [], "unclear": [], "single": []}
     for row in [row for row in paper if row in nll and row != "base"]:
-        above = math.log(paper[row][0] / paper["base"][0]), nll[row].mean() - nll["base"].mean()
-        published, measured = (int(np.sign(each)) if abs(each) > ABOUT_EQUAL else 0 for each in above)
-        measured *= compare(nll[row], nll["base"]) == measured
+        above, ours, error = deltas(results, paper)[row]
+        published = int(np.sign(above)) if abs(above) > ABOUT_EQUAL else 0
+        sign = compare(nll[row], nll["base"])
+        measured = sign if abs(ours) > ABOUT_EQUAL else 0
+        is_clear = sign != 0 or (published == 0 and error <= ABOUT_EQUAL)
         direction = {1: "higher", -1: "lower", 0: "about equal"}
-        if len(nll[row]) == 1:
+        if math.isnan(error):
             groups["single"].append(row)
+        elif not is_clear:
+            groups["unclear"].append(f"{row} ({direction[published]} in the paper)")
         elif measured == published:
             groups["as"].append(f"{row} ({direction[measured]})")
-        elif measured == 0:
-            groups["unclear"].append(f"{row} ({direction[published]} in the paper)")
         else:
             reason = f"; {REASONS[row]}" if row in REASONS else ""
             groups["other"].append(f"{row} ({direction[measured]}, {direction[published]} in the paper{reason})")
     parts = {
-        "as": "differs from base's in the same direction as in the paper, or as little, in",
-        "other": "does not agree with the paper in",
-        "unclear": "is not distinguishable from base's in",
+        "as": "agrees with the paper in",
+        "other": "does not agree in",
+        "unclear": "is not distinguishable in",
         "single": "has a single seed and is not compared in",
     }
     said = "; ".join(f"{parts[key]} {', '.join(rows)}" for key, rows in groups.items() if rows)
-    return f"Perplexity {said or 'has nothing to be compared with'}."
+    return f"Compared with base, perplexity {said or 'has nothing to be compared with'}."
 
 
 def pilot(results: Sequence[dict]) -> str:
@@ -117,7 +119,8 @@ def markdown(results: Sequence[dict], paper: Mapping[str, tuple]) -> str:
     settings = ", ".join(f"{key} {in_words(value)}" for key, value in results[0]["settings"].items())
     commits = sorted({result["machine"]["commit"] for result in results})
     lines += [
-        f"`python examples/paper/table3.py --run {' '.join(row for row in paper if row in nll)}`; ± is the standard"
+        f"`python examples/paper/table3.py --run {' '.join(row for row in paper if row in nll)}`, base with `--seeds"
+        f" {len(nll.get('base', ()))}`; ± is the standard"
         f" error over seeds, and {TEST}.{pilot(results)} Settings: {settings}."
         f" {results[0]['machine']['processor']}, one core for each training, commits {', '.join(commits)}.",
         "",

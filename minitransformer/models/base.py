@@ -170,8 +170,8 @@ class Model(Module, ABC):
         """A context in which rules compute in the model's own precision and kernel mode."""
         return kernels.mode(self.kernel_mode, self.precision, self.parameters.data)
 
-    def full_precision(self) -> AbstractContextManager:
-        """As `autocast`, but activations are stored in float32: searches compare nearly equal scores."""
+    def float32_activations(self) -> AbstractContextManager:
+        """As `autocast`, but no activation is stored in half precision: searches compare nearly equal scores."""
         return kernels.mode(self.kernel_mode, "float32" if self.precision == "float32" else "tf32")
 
     def checked_ids(self, ids: Array, name: str) -> Array:

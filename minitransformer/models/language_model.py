@@ -39,7 +39,7 @@ class LanguageModel(Model):
     def start_cache(self, memory: Memory, max_length: int) -> KeyValueCache:
         """Each prompt but its last token, with which the search begins, and room for ``max_length`` tokens more."""
         known = memory.mask.sum(axis=1) - 1  # (B,)
-        with no_grad(), self.full_precision():
+        with no_grad(), self.float32_activations():
             cache = new_cache(self.xp, memory.hidden[np.arange(len(known)), known], max_length + int(known.max()))
             cache.project = output_projection(self.embedding.data)
             if known.max() > 0:
@@ -47,7 +47,7 @@ class LanguageModel(Model):
             return cache
 
     def decode_step(self, last_ids: Array, cache: KeyValueCache) -> Array:
-        with no_grad(), self.full_precision():
+        with no_grad(), self.float32_activations():
             return cache.project(self._step(to_numpy(last_ids)[:, None], cache).data[:, -1])
 
     def _step(self, ids: np.ndarray, cache: KeyValueCache, is_token: np.ndarray | None = None) -> Tensor:

@@ -35,7 +35,7 @@ class RecurrentModel(Model):
 
     def __call__(self, src_ids: Array, tgt_ids: Array) -> Tensor:
         """Logits of the token after each target position.   src_ids: (B, S)   tgt_ids: (B, T)   logits: (B, T, V)"""
-        with self.full_precision():
+        with self.float32_activations():
             return functions.linear(self._hidden(src_ids, tgt_ids, None), self.projection.transpose())
 
     def loss(self, batch: Batch, dropout: DropoutMasks | None = None) -> tuple[Tensor, Tensor]:
@@ -60,13 +60,13 @@ class RecurrentModel(Model):
         return functions.embedding(table, ids=ids, scale=math.sqrt(self.config.d_model))
 
     def encode(self, src_ids: Array) -> Memory:
-        with no_grad(), self.full_precision():
+        with no_grad(), self.float32_activations():
             memory, mask = self._encoded(self.checked_ids(src_ids, "src_ids"), None)
             return Memory(memory.data, mask)
 
     def start_cache(self, memory: Memory, max_length: int) -> KeyValueCache:
         """A cache whose ``layers`` hold the state of each decoder layer, (R, d_model), in place of keys and values."""
-        with no_grad(), self.full_precision():
+        with no_grad(), self.float32_activations():
             hidden = Tensor(memory.hidden)
             source = [each.data for each in self.decoder.attention.source(hidden)]
             cache = KeyValueCache(self.xp, np.full(len(memory.mask), BOS), max_length, [source], memory.mask)
@@ -75,7 +75,7 @@ class RecurrentModel(Model):
             return cache
 
     def decode_step(self, last_ids: Array, cache: KeyValueCache) -> Array:
-        with no_grad(), self.full_precision():
+        with no_grad(), self.float32_activations():
             ids = self.checked_last_ids(last_ids, cache)
             cache.extend()
             x = self._embedded(self.tgt_embedding, ids[:, 0])  # (R, d_model)
@@ -90,7 +90,7 @@ class RecurrentModel(Model):
         attention = self.decoder.attention
         if isinstance(attention, NoAttention):
             raise ConfigError('attention_maps: model.attention must be dot or additive, got "none"')
-        with no_grad(), self.full_precision():
+        with no_grad(), self.float32_activations():
             src_ids, tgt_ids = self.checked_pair(src_ids, tgt_ids)
             memory, mask = self._encoded(src_ids, None)
             states = self.decoder.states(self._embedded(self.tgt_embedding, tgt_ids), memory)

@@ -42,7 +42,7 @@ class Transformer(Model):
 
         src_ids: (B, S)   tgt_ids: (B, T), beginning with BOS   logits: (B, T, V)
         """
-        with self.full_precision():
+        with self.float32_activations():
             hidden = self._hidden(src_ids, tgt_ids, dropout)  # (B, T, d_model)
             return functions.linear(hidden, self.projection.transpose())  # (B, T, V)
 
@@ -68,13 +68,13 @@ class Transformer(Model):
 
     def encode(self, src_ids: Array) -> Memory:
         """The encoder's output for decoding, (B, S) to (B, S, d_model); no gradients are recorded."""
-        with no_grad(), self.full_precision():
+        with no_grad(), self.float32_activations():
             hidden, mask = self._encoded(self.checked_ids(src_ids, "src_ids"), None)
             return Memory(hidden.data, mask)
 
     def start_cache(self, memory: Memory, max_length: int) -> KeyValueCache:
         """An empty cache for at most ``max_length`` target positions; computes the source's keys and values."""
-        with no_grad(), self.full_precision():
+        with no_grad(), self.float32_activations():
             source = []
             for layer in self.decoder.layers:
                 keys, values = layer.cross_attention.keys_values(Tensor(memory.hidden))
@@ -88,7 +88,7 @@ class Transformer(Model):
 
     def decode_step(self, last_ids: Array, cache: KeyValueCache) -> Array:
         """Logits of the next token after ``last_ids``, (R,) to (R, V); ``cache`` grows by one position."""
-        with no_grad(), self.full_precision():
+        with no_grad(), self.float32_activations():
             ids = self.checked_last_ids(last_ids, cache)  # (R, 1)
             embedded = self.tgt_embedding(ids, start=cache.length)  # (R, 1, d_model)
             cache.extend()

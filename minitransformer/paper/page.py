@@ -53,11 +53,10 @@ def _details(claim: Claim, width: int) -> Iterator[str]:
     """A labelled line for each thing that there is to say about the claim, wrapped."""
     items = [("code", f"{file}:{line} {name}" if line else file) for file, name, line in claim.locations()]
     items += [("test", test) for test in claim.test]
-    items += [
-        ("result", f"{each.file}, which is not there yet" if each.is_missing else each.file) for each in claim.results()
-    ]
+    items += [("result", each.file) for each in claim.results()]
     items += [("config", _described(switch)) for switch in claim.switches()]
-    items += [(label, text) for label in ("finding", "differs", "open") if (text := getattr(claim, label))]
+    items += [(label, text) for label in ("finding", "differs") if (text := getattr(claim, label))]
+    items += [("open", text) for text in _missing(claim)]
     before = ""
     for label, text in items:
         first, rest = f"  {label if label != before else '':<8}", " " * 10
@@ -74,7 +73,7 @@ def summary(claims: Sequence[Claim]) -> str:
     found = ", ".join(f"{n} {verb}" for n, verb in zip(counts, ("agree", "agree in part", "do not agree"), strict=True))
     n_open = sum(bool(_missing(claim)) for claim in claims)
     text = f"{len(claims)} claims: {tested} with tests, {measured} with measurements"
-    return f"{text} (of those of the claim itself {found}), {n_open} open"
+    return f"{text}, {n_open} open; {sum(counts)} of the measurements test the claim itself: {found}"
 
 
 def _described(switch: Switch) -> str:
@@ -132,7 +131,7 @@ def _missing(claim: Claim) -> list[str]:
     """What is open about the claim, in sentences."""
     lacking = [each for each in claim.results() if each.is_missing]
     missing = [
-        f"{each.file} has no {', '.join(each.missing_rows)} yet." if each.rows else f"There is no {each.file} yet."
+        f"{each.file} has no row {', '.join(each.missing_rows)} yet." if each.rows else f"There is no {each.file} yet."
         for each in lacking
     ]
     return [claim.open, *missing] if claim.open else missing

@@ -63,9 +63,14 @@ def stream_parallel(src_path: str | Path, tgt_path: str | Path) -> Iterator[tupl
 
 
 def misaligned(src_path: str | Path, tgt_path: str | Path) -> DataError:
-    """The error for two files with different numbers of lines: both numbers, and where the alignment seems to break."""
+    """The error for two files with different numbers of lines: both numbers, and where the alignment seems to break.
+
+    A pipe cannot be read a second time, so for one it says neither.
+    """
     if not all(Path(path).is_file() for path in (src_path, tgt_path)):
-        return DataError(f"{src_path} and {tgt_path}: must have the same number of lines, got one that ends before")
+        return DataError(
+            f"{src_path} and {tgt_path}: must have the same number of lines, got one that ends before the other"
+        )
     lengths = [np.array([len(line) for line in stream_lines(path)]) for path in (src_path, tgt_path)]
     line = first_shifted(*lengths) + 1
     return DataError(

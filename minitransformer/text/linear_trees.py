@@ -77,23 +77,23 @@ class _TreeBuilder:
         self.words, self.tags = words, tags
         self.n_words = 0
         self.stack: list[tuple[str, list[Tree]]] = [(ROOT, [])]
-        self.is_open = Counter()  # how many brackets of each label
+        self.n_open = Counter()  # how many brackets of each label
 
     def open(self, label: str) -> None:
         if label and len(self.stack) < MAX_DEPTH - 1:
             self.stack.append((label, []))
-            self.is_open[label] += 1
+            self.n_open[label] += 1
 
     def close(self, label: str) -> None:
         """Close all brackets up to the innermost one with this label, if there is one."""
-        if self.is_open[label]:
+        if self.n_open[label]:
             while self._pop() != label:
                 pass
 
     def _pop(self) -> str:
         """Close the innermost bracket, and forget it if it is empty; returns its label."""
         label, children = self.stack.pop()
-        self.is_open[label] -= 1
+        self.n_open[label] -= 1
         if children:
             self.stack[-1][1].append(Tree(label, tuple(children)))
         return label
