@@ -22,6 +22,8 @@ REASONS = {
     "A2": "perhaps since base's heads are 16 wide here instead of 64, and narrow heads lose: see group B",
     "A3": "as A2",
     "C3": "4 layers instead of 3; perhaps deeper models need more updates than these: see benchmarks/notes.md",
+    "D2": "its loss still falls in training and on the development set: 5,000 updates are too few for it",
+    "E": "by little; perhaps since positions that few sentences reach are learned from few examples",
 }
 """Why the perplexity of a row may part from the paper's."""
 
@@ -162,7 +164,8 @@ def draw_deltas(results: Sequence[dict], paper: Mapping[str, tuple]) -> "Figure"
         known = not math.isnan(error)
         style = {"color": "#0072b2", "capsize": 3, "markerfacecolor": "#0072b2" if known else "none"}
         axes.errorbar(published, measured, yerr=error if known else None, fmt="o", **style)
-        axes.annotate(row, (published, measured), xytext=(5, 4), textcoords="offset points")
+        side, align = (-5, "right") if published < 0 else (5, "left")
+        axes.annotate(row, (published, measured), xytext=(side, 4), textcoords="offset points", ha=align)
     axes.axhline(0, color="#999999", linewidth=0.8)
     axes.axvline(0, color="#999999", linewidth=0.8)
     axes.set_xlabel("the paper: log-perplexity minus base's, nats per token")
