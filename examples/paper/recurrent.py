@@ -45,7 +45,7 @@ SETTINGS = {
         "Multi30k": {"n_layers": 4, "d_model": 128, "d_ff": 256, "n_heads": 4, "p_drop": 0.3},
     },
     "updates": {
-        "reverse": [4100, 3660, 3940, 2720],
+        "reverse": [4100, 3660, 3480, 2660],
         "Multi30k": [1680, 1820, 1780, 1650],
     },
     "lr_scales": [0.2, 0.5, 1.0],
