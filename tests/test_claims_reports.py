@@ -119,12 +119,12 @@ def positions_results(experiment, learned, sinusoids, slope=1.0):
 def test_the_report_on_positions_says_what_the_accuracies_say(load):
     module = load("positions")
     text = module.markdown(positions_results(module.EXPERIMENT, (0.9, 0.2), (0.9, 0.7)))
-    assert "learned positions (as in Table 3, row E)" in text and "which supports the hope" in text
+    assert "learned positions (as in the paper's Table 3, row E)" in text and "which supports the hope" in text
     assert "27.0 are right with sinusoids and 19.0 with learned positions" in text  # 17 * 0.9 + 16 * 0.7 + 33 * 0.015
     assert "is higher than that of the best base, 10, perhaps because its neighbours are 2." in text
     text = module.markdown(positions_results(module.EXPERIMENT, (0.8, 0.95), (0.9, 0.04), slope=0.0))
     assert (
-        "(unlike in Table 3, row E, perhaps" in text
+        "(unlike in the paper's Table 3, row E, perhaps" in text
         and "not distinguishable from the 17.8 of the positions seen and chance" in text
     )
     assert "not distinguishable from that of the best base, 10" in text

@@ -86,7 +86,7 @@ def test_the_report_says_what_the_scores_say(experiment, better, words, agreemen
     assert text.count(f"is {words} the Transformer's on average") == 6  # three recurrent models, two tasks
     assert text.count("falls about as much from the shortest") == 6
     assert text.count(agreement) == 2
-    updates = experiment.SETTINGS["updates"]["reverse"]  # of them each takes equally long in the constructed results
+    updates = experiment.SETTINGS["updates"]["reverse"]  # `constructed` gives each model the same speed
     assert f"The longest training took {max(updates) / min(updates) - 1:.0%} longer than the shortest" in text
     assert "| GRU | 64 | 1,000 |" in text
 

@@ -52,9 +52,9 @@ def verdict_on_learned_positions(results: Sequence[dict]) -> str:
     settings, seen = results[0]["settings"], lengths_seen(results)
     near = [mean_score(results, "tokens", base, seen) for base in (PAPER_BASE, None)]
     as_in_the_paper = {
-        0: "as in Table 3, row E",
-        1: "unlike in Table 3, row E, perhaps because the vectors of late positions are learned from few sequences",
-        -1: "unlike in Table 3, row E",
+        0: "as in the paper's Table 3, row E",
+        1: "unlike in the paper's Table 3, row E, perhaps because late positions are learned from few sequences",
+        -1: "unlike in the paper's Table 3, row E",
     }[compare(*near)]
     trained, longest = settings["longest"], settings["tested"][-1]
     ours, learned = (tokens_right(results, base)[:, -1] for base in (PAPER_BASE, None))
