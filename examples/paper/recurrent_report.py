@@ -67,16 +67,21 @@ def agreement(longest: Mapping[str, int]) -> str:
     above = [model for model, sign in longest.items() if sign > 0]
     if above:
         return (
-            f"That {', '.join(above)} is better on the longest sentences does not agree with the paper (sec. 1 and 4),"
+            f"That {listed(above)} is better on the longest sentences does not agree with the paper (sec. 1 and 4),"
             " perhaps because recurrence has the order of the words from the start, which attention must first learn."
         )
     if max(longest.values()) == 0:
         unclear = [model for model, sign in longest.items() if sign == 0]
         return (
-            f"On the longest sentences {', '.join(unclear)} cannot be told from the Transformer, so sec. 1 and 4 of the"
+            f"On the longest sentences {listed(unclear)} cannot be told from the Transformer, so sec. 1 and 4 of the"
             " paper are neither confirmed nor contradicted."
         )
     return "All recurrent models are worse on the longest sentences, which agrees with sec. 1 and 4 of the paper."
+
+
+def listed(models: Sequence[str]) -> str:
+    """Their names, which have commas of their own."""
+    return ", ".join(f'"{model}"' for model in models)
 
 
 def times(results: Sequence[dict], task: str) -> str:
@@ -100,13 +105,23 @@ def markdown(results: Sequence[dict]) -> str:
         "",
     ]
     for task in tasks_of(results):
-        lines += [f"## {task}", "", *training_table(results, task), "", "BLEU against the length of the source:", ""]
+        lines += [f"## {task}", "", shapes_of(results, task), "", *training_table(results, task), ""]
+        lines += ["BLEU against the length of the source:", ""]
         rows = []
         for model in models_of(results, task):
             scores = values_of(results, "bleu", task=task, model=model)
             rows.append([model, *(with_error(column, 1) for column in scores.T)])
         lines += [*markdown_table(["model", *group_names(results, task)], rows), ""]
     return "\n".join(lines)
+
+
+def shapes_of(results: Sequence[dict], task: str) -> str:
+    """What the models look like, besides the width."""
+    settings = results[0]["settings"]
+    shape, *recurrent = settings["shapes"][task], *settings["models"].values()
+    described = ", ".join(f"{key} {value}" for key, value in shape.items())
+    layers = " or ".join(sorted({str(model["n_layers"]) for model in recurrent if model}))
+    return f"The Transformer: {described}. The recurrent models: n_layers {layers}, the same dropout."
 
 
 def training_table(results: Sequence[dict], task: str) -> list[str]:
