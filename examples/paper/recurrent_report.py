@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from seeds import compare, relation, standard_error, values_of, with_error
+from seeds import compare, standard_error, values_of, with_error
 from trials import COLOURS, provenance
 
 from benchmarks.common.tables import markdown_table
@@ -45,21 +45,31 @@ def group_names(results: Sequence[dict], task: str) -> list[str]:
 
 
 def verdict(results: Sequence[dict], task: str) -> str:
-    """How BLEU of the recurrent models compares with that of the Transformer, and whether that is as in the paper."""
-    ours, parts, longest = values_of(results, "bleu", task=task, model="Transformer"), [], {}
+    """Whether the recurrent models are worse on the longest sentences, as in the paper, and how equal the times are."""
+    others = models_of(results, task)[1:]
+    if not others:
+        return f"{task}: there is nothing to compare with."
+    longest = {model: compare(bleu_of(results, task, model)[:, -1], bleu_of(results, task)[:, -1]) for model in others}
+    return f"{task}: {agreement(longest)} {times(results, task)}"
+
+
+def bleu_of(results: Sequence[dict], task: str, model: str = "Transformer") -> np.ndarray:
+    """(seeds, groups of lengths)."""
+    return values_of(results, "bleu", task=task, model=model)
+
+
+def comparison(results: Sequence[dict], task: str) -> list[str]:
+    """A table of how BLEU of the recurrent models compares with that of the Transformer."""
+    words, rows = {1: "higher", -1: "lower", 0: "not distinguishable"}, []
     for model in models_of(results, task)[1:]:
-        theirs = values_of(results, "bleu", task=task, model=model)
-        words = [relation(each(theirs), each(ours)) for each in (lambda b: b.mean(axis=1), lambda b: b[:, -1])]
-        lost = theirs[:, 0] - theirs[:, -1], ours[:, 0] - ours[:, -1]
-        falls = {1: "falls more", -1: "falls less", 0: "falls about as much"}[compare(*lost)]
-        longest[model] = compare(theirs[:, -1], ours[:, -1])
-        parts.append(
-            f"that of {model} is {words[0]} the Transformer's on average over the groups, {words[1]} it for the"
-            f" longest sentences, and {falls} from the shortest to the longest"
+        pair = bleu_of(results, task, model), bleu_of(results, task)
+        mean, longest, fall = (
+            compare(*map(figure, pair))
+            for figure in (lambda b: b.mean(1), lambda b: b[:, -1], lambda b: b[:, 0] - b[:, -1])
         )
-    if not parts:
-        return f"BLEU on {task}: there is nothing to compare with."
-    return f"BLEU on {task}: {'; '.join(parts)}. {agreement(longest)} {times(results, task)}"
+        rows.append([model, words[mean], words[longest], words[fall]])
+    head = ["BLEU beside the Transformer's", "mean of the groups", "longest sentences", "fall from shortest to longest"]
+    return markdown_table(head, rows)
 
 
 def agreement(longest: Mapping[str, int]) -> str:
@@ -68,7 +78,8 @@ def agreement(longest: Mapping[str, int]) -> str:
     if above:
         return (
             f"That {listed(above)} is better on the longest sentences does not agree with the paper (sec. 1 and 4),"
-            " perhaps because recurrence has the order of the words from the start, which attention must first learn."
+            " perhaps because recurrence has the order of the words from the start, which attention must first"
+            " learn in so short a training."
         )
     if max(longest.values()) == 0:
         unclear = [model for model, sign in longest.items() if sign == 0]
@@ -109,9 +120,10 @@ def markdown(results: Sequence[dict]) -> str:
         lines += ["BLEU against the length of the source:", ""]
         rows = []
         for model in models_of(results, task):
-            scores = values_of(results, "bleu", task=task, model=model)
-            rows.append([model, *(with_error(column, 1) for column in scores.T)])
+            rows.append([model, *(with_error(column, 1) for column in bleu_of(results, task, model).T)])
         lines += [*markdown_table(["model", *group_names(results, task)], rows), ""]
+        if len(rows) > 1:
+            lines += [*comparison(results, task), ""]
     return "\n".join(lines)
 
 
@@ -131,7 +143,8 @@ def training_table(results: Sequence[dict], task: str) -> list[str]:
         one = next(each for each in results if each.get("task") == task and each["model"] == model)
         seconds, updates = update_seconds(results, task, model), updates_of(results, task, model)
         scales = ", ".join(f"{scale:g}" for scale in values_of(results, "lr_scale", **chosen))
-        curves = [curve[-1][1] for curve in values_of(results, "curve", **chosen)]
+        curves = values_of(results, "curve", **chosen)  # (seeds, validations, 2)
+        before = np.array([np.interp(updates * 5 / 6, *curve.T) for curve in curves])
         whole = "exact" if task == "reverse" else "bleu_of_all"
         score = values_of(results, whole, **chosen)
         rows.append(
@@ -143,13 +156,14 @@ def training_table(results: Sequence[dict], task: str) -> list[str]:
                 f"{updates:,}",
                 f"{updates * seconds.mean() / 60:.1f}",
                 scales,
-                with_error(np.array(curves), 3),
+                with_error(curves[:, -1, 1], 3),
+                with_error(before - curves[:, -1, 1], 3),
                 with_error(100 * score.mean(axis=1), 1) if task == "reverse" else with_error(score, 1),
             ]
         )
     last = "exact match, %" if task == "reverse" else "BLEU"
     head = ["model", "width", "parameters", "target positions/s", "updates", "minutes"]
-    head += ["lr_scale of each seed", "loss, nats/token", last]
+    head += ["lr_scale of each seed", "loss, nats/token", "its fall in the last sixth", last]
     return markdown_table(head, rows)
 
 
@@ -161,7 +175,7 @@ def draw(results: Sequence[dict]) -> "Figure":
     for task, (left, right) in zip(tasks, panels, strict=True):
         names = group_names(results, task)
         for model, colour in zip(models_of(results, task), COLOURS, strict=False):
-            scores = values_of(results, "bleu", task=task, model=model)
+            scores = bleu_of(results, task, model)
             errors = np.nan_to_num([standard_error(column) for column in scores.T])
             style = {"color": colour, "markersize": 4, "label": model}
             left.errorbar(range(len(names)), scores.mean(axis=0), errors, fmt="o-", **style)
