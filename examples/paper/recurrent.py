@@ -34,8 +34,8 @@ from minitransformer.training import Corpus, Trainer, read_metrics
 
 MULTI30K = Path("data/multi30k")
 VALIDATIONS = 12
-"""Of a training. After a third of them the learning rate is chosen; after a sixth, when the warm-up has just ended, what
-looked best was not always so in the end."""
+"""Of a training. The learning rate is chosen after a third of them; after a sixth, at the end of the warm-up, the best
+was not always the best in the end."""
 SETTINGS = {
     "models": {
         "Transformer": {},
