@@ -65,7 +65,8 @@ def constructed(experiment, better):
             n = len(settings["lengths"] if task == "reverse" else settings["words"])
             for model in settings["models"]:
                 bleu = (30 - np.arange(n) + seed / 10 + (better if model == "Transformer" else 0)).tolist()
-                curve = [[100, 4.0 + seed / 100], [200, 3.0 + seed / 100]]
+                updates = experiment.updates_of(task, model, settings)
+                curve = [[updates // 2, 4.0 + seed / 100], [updates, 3.0 + seed / 100]]
                 figures = {"exact": [0.5] * n} if task == "reverse" else {"bleu_of_all": bleu[0]}
                 figures |= {"task": task, "model": model, "bleu": bleu, "curve": curve, "lr_scale": 0.5}
                 size = {"width": 64, "parameters": 1000, "positions": 2000.0}
@@ -89,6 +90,8 @@ def test_the_report_says_what_the_scores_say(experiment, better, words, agreemen
     updates = experiment.SETTINGS["updates"]["reverse"]  # `constructed` gives each model the same speed
     assert f"The longest training took {max(updates) / min(updates) - 1:.0%} longer than the shortest" in text
     assert "| GRU | 64 | 1,000 |" in text
+    assert text.count("| 0.333 ± 0.000 |") == 8  # by 1 in the second half, so by a third in the last sixth
+    assert "d_ff 512, n_heads 8, p_drop 0.1. The recurrent models: n_layers 2, the same dropout." in text
 
 
 def test_the_curves_can_be_drawn(experiment):
