@@ -1,6 +1,7 @@
 """The comparison of the recurrent models with the Transformer: equal parameters, right tasks, honest reports."""
 
 import importlib
+import json
 import sys
 from pathlib import Path
 
@@ -97,6 +98,29 @@ def test_the_report_says_what_the_scores_say(experiment, better, words, agreemen
 def test_the_curves_can_be_drawn(experiment):
     need("matplotlib")
     assert png_bytes(experiment.draw(constructed(experiment, 3))).startswith(b"\x89PNG")
+
+
+def test_the_learning_rate_with_the_lowest_loss_after_a_third_is_trained_to_the_end(experiment, monkeypatch, tmp_path):
+    updates = experiment.updates_of("reverse", "GRU", experiment.SETTINGS)
+    every = updates // 12
+    losses = {0.2: [1.0, 4.0, 9.0], 0.5: [2.0, 1.0, 9.0], 1.0: [3.0, 3.0, 1.0], 2.0: [4.0, 2.0, 2.0]}
+    trained = []
+
+    def train(config, corpus):
+        """Has these losses after a sixth, a third and all of the updates."""
+        trained.append((config.training.lr_scale, config.training.updates))
+        if config.training.updates == updates:
+            raise InterruptedError
+        curve = zip([2 * every, 4 * every, updates], losses[config.training.lr_scale], strict=True)
+        lines = [{"kind": "valid", "update": at, "nll": nll} for at, nll in curve if at <= config.training.updates]
+        folder = Path(config.training.directory)
+        folder.mkdir(parents=True)
+        (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    monkeypatch.setattr(experiment, "train", train)
+    with pytest.raises(InterruptedError):
+        experiment.train_and_score("reverse", "GRU", 1, experiment.SETTINGS, tmp_path)
+    assert trained == [*((scale, 4 * every) for scale in losses), (0.5, updates)]
 
 
 def test_a_quick_run_trains_all_models_and_writes_nothing(experiment, monkeypatch, capsys, tmp_path):
