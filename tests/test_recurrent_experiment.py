@@ -20,6 +20,11 @@ def experiment(monkeypatch):
     return importlib.import_module("recurrent")
 
 
+@pytest.fixture
+def tasks(experiment):
+    return importlib.import_module("recurrent_tasks")
+
+
 @pytest.mark.parametrize("task", ["reverse", "Multi30k"])
 def test_all_models_have_within_2_percent_the_same_parameters(experiment, task):
     settings = experiment.SETTINGS
@@ -29,15 +34,15 @@ def test_all_models_have_within_2_percent_the_same_parameters(experiment, task):
     np.testing.assert_allclose(counts, counts[0], rtol=0.02)
 
 
-def test_targets_are_the_sources_from_their_ends(experiment, rng):
+def test_targets_are_the_sources_from_their_ends(tasks, rng):
     lengths = rng.integers(5, 60, 20)
-    sources, targets = experiment.reversed_pairs(lengths, rng, symbols=30)
+    sources, targets = tasks.reversed_pairs(lengths, rng, symbols=30)
     assert [len(source) for source in sources] == lengths.tolist()
     assert all(target == list(reversed(source)) for source, target in zip(sources, targets, strict=True))
     assert {symbol for source in sources for symbol in source} <= set(range(UNK + 1, UNK + 31))
 
 
-def test_reversing_without_a_fault_scores_100_and_copying_scores_0_exact(experiment, monkeypatch):
+def test_reversing_without_a_fault_scores_100_and_copying_scores_0_exact(experiment, tasks, monkeypatch):
     need("sacrebleu")
 
     def answers(order):
@@ -46,11 +51,11 @@ def test_reversing_without_a_fault_scores_100_and_copying_scores_0_exact(experim
 
         return search
 
-    monkeypatch.setattr(experiment, "greedy_search", answers(-1))
-    perfect = experiment.reverse_scores(None, experiment.SETTINGS)
+    monkeypatch.setattr(tasks, "greedy_search", answers(-1))
+    perfect = tasks.reverse_scores(None, experiment.SETTINGS)
     assert perfect["bleu"] == pytest.approx([100] * 12) and perfect["exact"] == [1] * 12
-    monkeypatch.setattr(experiment, "greedy_search", answers(1))
-    copied = experiment.reverse_scores(None, experiment.SETTINGS)
+    monkeypatch.setattr(tasks, "greedy_search", answers(1))
+    copied = tasks.reverse_scores(None, experiment.SETTINGS)
     assert max(copied["bleu"]) < 20 and copied["exact"] == [0] * 12
 
 

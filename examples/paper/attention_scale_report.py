@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from seeds import compare, relation, standard_error, values_of, with_error
+from seeds import at_best_rate, best_rate, compare, relation, standard_error, values_of, with_error
 from trials import COLOURS, provenance
 
 from benchmarks.common.tables import markdown_table
@@ -26,23 +26,12 @@ def figures_of(results: Sequence[dict], name: str, kind: str, key: str) -> np.nd
     return np.array([each[key] for each in values_of(results, kind, name=name)])
 
 
-def best_rate(results: Sequence[dict], kind: str, d_k: int, updates: int) -> int:
-    """Which of the learning rates has the lowest mean loss over the seeds."""
-    return int(values_of(results, "loss", scores=kind, d_k=d_k, updates=updates).mean(axis=0).argmin())
-
-
-def at_best_rate(results: Sequence[dict], key: str, kind: str, d_k: int, updates: int) -> np.ndarray:
-    """Loss or accuracy at the best learning rate, one value a seed."""
-    rate = best_rate(results, kind, d_k, updates)
-    return values_of(results, key, scores=kind, d_k=d_k, updates=updates)[:, rate]
-
-
 def verdict(results: Sequence[dict]) -> str:
     """What agrees with sec. 3.2.1 and what does not, by the losses at the smallest and the largest d_k."""
     settings = results[0]["settings"]
     (small, *_, large), few, many = settings["d_k"], settings["updates"][0], settings["updates"][-1]
-    plain, scaled, additive = (at_best_rate(results, "loss", kind, large, few) for kind in KINDS)
-    at_small = [at_best_rate(results, "loss", kind, small, few) for kind in (PLAIN, ADDITIVE)]
+    plain, scaled, additive = (at_best_rate(results, "loss", scores=kind, d_k=large, updates=few) for kind in KINDS)
+    at_small = [at_best_rate(results, "loss", scores=kind, d_k=small, updates=few) for kind in (PLAIN, ADDITIVE)]
     answers = {1: "yes", 0: "not distinguishable", -1: "no, the opposite"}
     scale = compare(plain, scaled)
     claims = {
@@ -55,7 +44,8 @@ def verdict(results: Sequence[dict]) -> str:
     text = "; ".join(f"{claim}: {answer}" for claim, answer in claims.items())
     text = f"Of the claims of sec. 3.2.1, by the loss after {few} updates: {text}."
     if many > few:
-        later = relation(*(at_best_rate(results, "loss", kind, large, many) for kind in (PLAIN, SCALED)))
+        losses = (at_best_rate(results, "loss", scores=kind, d_k=large, updates=many) for kind in (PLAIN, SCALED))
+        later = relation(*losses)
         text += f" After {many} updates the loss without the scale is {later} that with it at d_k = {large}."
     scaled, plain = (figures_of(results, "statistics", kind, "gradient").mean(axis=0) for kind in (SCALED, PLAIN))
     text += f" There softmax passes back {scaled[-1] / plain[-1]:.1f} times as much of a gradient with the scale"
@@ -102,8 +92,9 @@ def recall_row(results: Sequence[dict], d_k: int, updates: int) -> list[str]:
     """d_k; then of each kind the loss, the accuracy and the learning rate"""
     row, rates = [str(d_k)], results[0]["settings"]["learning_rates"]
     for kind in KINDS:
-        loss, accuracy = (at_best_rate(results, key, kind, d_k, updates) for key in ("loss", "accuracy"))
-        row += [with_error(loss, 4), with_error(accuracy, 3), f"{rates[best_rate(results, kind, d_k, updates)]:g}"]
+        chosen = {"scores": kind, "d_k": d_k, "updates": updates}
+        loss, accuracy = (at_best_rate(results, key, **chosen) for key in ("loss", "accuracy"))
+        row += [with_error(loss, 4), with_error(accuracy, 3), f"{rates[best_rate(results, **chosen)]:g}"]
     return row
 
 
@@ -125,7 +116,8 @@ def draw(results: Sequence[dict]) -> "Figure":
             if name == "cost" and kind == PLAIN:
                 continue  # the same products as with the scale
             if name == "learned":
-                values = np.stack([at_best_rate(results, key, kind, d_k, updates) for d_k in sizes], axis=1)
+                columns = [at_best_rate(results, key, scores=kind, d_k=d_k, updates=updates) for d_k in sizes]
+                values = np.stack(columns, axis=1)
             else:
                 values = figures_of(results, name, kind, key)
             errors = np.nan_to_num([standard_error(column) for column in (values / unit).T])

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from seeds import compare, standard_error, values_of, with_error
+from seeds import at_best_rate, compare, standard_error, values_of, with_error
 from trials import COLOURS, provenance
 
 from benchmarks.common.tables import markdown_table
@@ -21,12 +21,6 @@ SHORT_PATHS = "recurrent with attention", "dilated convolutional"
 """Beside self-attention: one step, and log_k n steps  [Table 1]."""
 
 
-def at_best_rate(results: Sequence[dict], key: str, kind: str, distance: int) -> np.ndarray:
-    """Accuracy or loss at the learning rate with the lowest mean loss, one value a seed."""
-    rate = values_of(results, "loss", kind=kind, distance=distance).mean(axis=0).argmin()
-    return values_of(results, key, kind=kind, distance=distance)[:, rate]
-
-
 def reach(results: Sequence[dict], kind: str) -> int:
     """The largest of the distances over which there is a path, by the gradient, or 0."""
     distances = results[0]["settings"]["distances"]
@@ -36,7 +30,7 @@ def reach(results: Sequence[dict], kind: str) -> int:
 def distances_learned(results: Sequence[dict], kind: str) -> list[int]:
     """The distances over which accuracy is at least LEARNED on average."""
     distances = results[0]["settings"]["distances"]
-    return [d for d in distances if at_best_rate(results, "accuracy", kind, d).mean() >= LEARNED]
+    return [d for d in distances if at_best_rate(results, "accuracy", kind=kind, distance=d).mean() >= LEARNED]
 
 
 def verdict(results: Sequence[dict]) -> str:
@@ -49,7 +43,7 @@ def verdict(results: Sequence[dict]) -> str:
     text = f"The distances over which at least {LEARNED:.0%} of the symbols are copied right: {listed}."
     if cut_off:
         beyond = max(
-            at_best_rate(results, "accuracy", kind, distance).mean()
+            at_best_rate(results, "accuracy", kind=kind, distance=distance).mean()
             for kind in cut_off
             for distance in settings["distances"]
             if distance > reach(results, kind)
@@ -60,7 +54,7 @@ def verdict(results: Sequence[dict]) -> str:
         return text + " No distance was learned, so that nothing can be said of sec. 4."
     for kind, its in found.items():
         for gap in [d for d in settings["distances"] if d < max(its, default=0) and d not in its]:
-            failed = at_best_rate(results, "accuracy", kind, gap) < LEARNED
+            failed = at_best_rate(results, "accuracy", kind=kind, distance=gap) < LEARNED
             text += f" With {kind}, {gap} was not learned in {failed.sum()} of {len(failed)} seeds."
     return f"{text} {comparison(results, last)}"
 
@@ -68,8 +62,8 @@ def verdict(results: Sequence[dict]) -> str:
 def comparison(results: Sequence[dict], distance: int) -> str:
     """How accurate the others are beside self-attention over this distance, and whether that is as in sec. 4."""
     others = [kind for kind in results[0]["settings"]["kinds"] if kind != "self-attention"]
-    ours = at_best_rate(results, "accuracy", "self-attention", distance)
-    signs = {kind: compare(at_best_rate(results, "accuracy", kind, distance), ours) for kind in others}
+    ours = at_best_rate(results, "accuracy", kind="self-attention", distance=distance)
+    signs = {kind: compare(at_best_rate(results, "accuracy", kind=kind, distance=distance), ours) for kind in others}
     groups = {
         "less accurate": [kind for kind in others if signs[kind] < 0],
         "not distinguishable": [kind for kind in others if signs[kind] == 0],
@@ -109,7 +103,9 @@ def markdown(results: Sequence[dict]) -> str:
     for kind in kinds:
         one = next(result for result in results if result["kind"] == kind)
         shape = ", ".join(f"{key} {value}" for key, value in settings["kinds"][kind].items() if key != "kind")
-        accuracies = [with_error(at_best_rate(results, "accuracy", kind, distance), 2) for distance in distances]
+        accuracies = [
+            with_error(at_best_rate(results, "accuracy", kind=kind, distance=distance), 2) for distance in distances
+        ]
         rows.append([f"{kind} ({shape})", str(one["width"]), f"{one['parameters']:,}", *accuracies])
     lines += [*markdown_table(head, rows), ""]
     lines += ["Share of the gradient that arrives at the copied symbol before any update; 0: there is no path:", ""]
@@ -128,7 +124,7 @@ def draw(results: Sequence[dict]) -> "Figure":
     left, right = figure.subplots(1, 2)
     distances = settings["distances"]
     for kind, colour in zip(settings["kinds"], COLOURS, strict=False):
-        columns = [at_best_rate(results, "accuracy", kind, distance) for distance in distances]
+        columns = [at_best_rate(results, "accuracy", kind=kind, distance=distance) for distance in distances]
         errors = np.nan_to_num([standard_error(column) for column in columns])
         style = {"color": colour, "markersize": 4, "label": kind}
         left.errorbar(distances, [column.mean() for column in columns], errors, fmt="o-", **style)

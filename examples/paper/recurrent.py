@@ -15,24 +15,18 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 
-import numpy as np
 from recurrent_report import draw, markdown
+from recurrent_tasks import corpus_of, scores_of, updates_of
 from sweep import stop_if_interrupted
 from trials import Experiment, main
 
 from minitransformer.checkpoints import load_checkpoint
-from minitransformer.config import UNK, Config, DataConfig, ModelConfig, TrainingConfig, TranslationConfig
-from minitransformer.evaluation import corpus_bleu
-from minitransformer.generation import greedy_search, translate_lines
-from minitransformer.models import Model
+from minitransformer.config import UNK, Config, DataConfig, ModelConfig, TrainingConfig
 from minitransformer.planning import parameter_count
-from minitransformer.text import Tokenizer, pad_batch, read_lines
 from minitransformer.training import Corpus, Trainer, read_metrics
 
-MULTI30K = Path("data/multi30k")
 VALIDATIONS = 12
 """Of a training. The learning rate is chosen after a third of them; after a sixth, at the end of the warm-up, the best
 was not always the best in the end."""
@@ -95,33 +89,6 @@ def model_config(task: str, model: str, settings: dict) -> ModelConfig:
         for width in range(4, 2 * transformer.d_model, 2)
     ]
     return min(configs, key=lambda config: abs(parameter_count(config) - wanted))
-
-
-def reversed_pairs(lengths: np.ndarray, rng: np.random.Generator, symbols: int) -> tuple[list, list]:
-    """Sequences of random symbols of these lengths, and the same from their ends to their beginnings."""
-    sequences = [rng.integers(UNK + 1, UNK + 1 + symbols, length).tolist() for length in lengths]
-    return sequences, [sequence[::-1] for sequence in sequences]
-
-
-@cache
-def multi30k_tokenizer(vocab_size: int) -> Tokenizer:
-    lines = read_lines(MULTI30K / "train.en") + read_lines(MULTI30K / "train.de")
-    return Tokenizer.train(lines, vocab_size=vocab_size)
-
-
-def corpus_of(task: str, seed: int, settings: dict) -> Corpus:
-    if task == "reverse":
-        rng = np.random.default_rng((seed, 0))
-        lengths = rng.integers(settings["lengths"][0], settings["lengths"][-1] + 1, settings["sequences"] + 500)
-        src, tgt = reversed_pairs(lengths, rng, settings["symbols"])
-        return Corpus((src[500:], tgt[500:]), (src[:500], tgt[:500]))
-    folder = MULTI30K
-    train, valid = ((read_lines(folder / f"{part}.en"), read_lines(folder / f"{part}.de")) for part in ("train", "val"))
-    return Corpus.from_lines(multi30k_tokenizer(settings["vocab_size"]), train, valid)
-
-
-def updates_of(task: str, model: str, settings: dict) -> int:
-    return settings["updates"][task][list(settings["models"]).index(model)]
 
 
 def config_of(task: str, model: str, seed: int, directory: Path, settings: dict) -> Config:
@@ -188,7 +155,7 @@ def train_and_score(task: str, model: str, seed: int, settings: dict, directory:
         "lr_scale": best,
         "positions": positions / trainer.update,
         "curve": read_curve(Path(configs[best].training.directory)),
-        **(reverse_scores(network, settings) if task == "reverse" else translation_scores(network, settings)),
+        **scores_of(task, network, settings),
         "width": trainer.config.model.d_model,
         "parameters": parameter_count(trainer.config.model),
         "flops": cost.formula,
@@ -203,33 +170,6 @@ def read_curve(folder: Path, until: int | None = None) -> list[tuple[int, float]
     lines = [line for line in read_metrics(path) if line["kind"] == "valid"] if path.exists() else []
     curve = [(line["update"], line["nll"]) for line in lines if until is None or line["update"] <= until]
     return curve if curve and curve[-1][0] == (until or curve[-1][0]) else []
-
-
-def reverse_scores(model: Model, settings: dict) -> dict:
-    """BLEU of the symbols, and the share of sequences that are reversed without a fault, for each length."""
-    rng, bleu, exact = np.random.default_rng(0), [], []  # the same test for all
-    for length in settings["lengths"]:
-        sources, targets = reversed_pairs(np.full(settings["of_each_length"], length), rng, settings["symbols"])
-        answers = [list(each.ids) for each in greedy_search(model, pad_batch(sources, targets).src)]
-        exact.append(float(np.mean([answer == target for answer, target in zip(answers, targets, strict=True)])))
-        texts = ([" ".join(map(str, ids)) for ids in side] for side in (answers, targets))
-        bleu.append(corpus_bleu(*texts).score)
-    return {"bleu": bleu, "exact": exact}
-
-
-def translation_scores(model: Model, settings: dict) -> dict:
-    """BLEU of the two test sets together, for each group of source lengths and of all."""
-    folder, tests = MULTI30K, ("test_2016_flickr", "test_2017_flickr")
-    sources, references = (
-        [line for test in tests for line in read_lines(folder / f"{test}.{side}")] for side in ("en", "de")
-    )
-    outputs = translate_lines(model, multi30k_tokenizer(settings["vocab_size"]), sources, TranslationConfig())
-    groups = np.searchsorted(settings["words"], [len(line.split()) for line in sources])
-    scores = []
-    for group in range(len(settings["words"])):
-        chosen = np.flatnonzero(groups == group)
-        scores.append(corpus_bleu([outputs[i] for i in chosen], [references[i] for i in chosen]).score)
-    return {"bleu": scores, "bleu_of_all": corpus_bleu(outputs, references).score}
 
 
 def speed(seed: int, settings: dict, warmed_up: int = 5, timed: int = 25) -> dict[str, dict[str, float]]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from recurrent_tasks import updates_of
 from seeds import compare, standard_error, values_of, with_error
 from trials import COLOURS, provenance
 
@@ -29,11 +30,6 @@ def models_of(results: Sequence[dict], task: str) -> list[str]:
 def update_seconds(results: Sequence[dict], task: str, model: str) -> np.ndarray:
     """Processor seconds of an update, one value a seed."""
     return np.array([each["update_seconds"][task][model] for each in results if each["name"] == "speed"])
-
-
-def updates_of(results: Sequence[dict], task: str, model: str) -> int:
-    settings = results[0]["settings"]
-    return settings["updates"][task][list(settings["models"]).index(model)]
 
 
 def group_names(results: Sequence[dict], task: str) -> list[str]:
@@ -98,7 +94,7 @@ def listed(models: Sequence[str]) -> str:
 def times(results: Sequence[dict], task: str) -> str:
     """How equal the times of the trainings are."""
     seconds = [
-        update_seconds(results, task, model).mean() * updates_of(results, task, model)
+        update_seconds(results, task, model).mean() * updates_of(task, model, results[0]["settings"])
         for model in models_of(results, task)
     ]
     return f"The longest training took {max(seconds) / min(seconds) - 1:.0%} longer than the shortest."
@@ -141,7 +137,7 @@ def training_table(results: Sequence[dict], task: str) -> list[str]:
     for model in models_of(results, task):
         chosen = {"task": task, "model": model}
         one = next(each for each in results if each.get("task") == task and each["model"] == model)
-        seconds, updates = update_seconds(results, task, model), updates_of(results, task, model)
+        seconds, updates = update_seconds(results, task, model), updates_of(task, model, results[0]["settings"])
         scales = ", ".join(f"{scale:g}" for scale in values_of(results, "lr_scale", **chosen))
         curves = values_of(results, "curve", **chosen)  # (seeds, validations, 2)
         before = np.array([np.interp(updates * 5 / 6, *curve.T) for curve in curves])

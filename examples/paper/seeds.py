@@ -16,6 +16,16 @@ def values_of(results: Sequence[dict], key: str, **chosen: object) -> np.ndarray
     return np.array([result[key] for result in sorted(rows, key=lambda result: result["seed"])])
 
 
+def best_rate(results: Sequence[dict], **chosen: object) -> int:
+    """Which of the learning rates has the lowest mean loss, where each result has a loss for every one of them."""
+    return int(values_of(results, "loss", **chosen).mean(axis=0).argmin())
+
+
+def at_best_rate(results: Sequence[dict], key: str, **chosen: object) -> np.ndarray:
+    """Loss or accuracy at the best of the learning rates, one value a seed."""
+    return values_of(results, key, **chosen)[:, best_rate(results, **chosen)]
+
+
 def standard_error(values: np.ndarray) -> float:
     """Of the mean; NaN for a single value."""
     return values.std(ddof=1) / math.sqrt(len(values)) if len(values) > 1 else math.nan
