@@ -161,7 +161,7 @@ def private_names(tree: ast.Module) -> set[str]:
     return {name for name in used if is_private(name)} - own
 
 
-@pytest.mark.parametrize("folder", [PACKAGE, TESTS], ids=["the package", "the tests"])
+@pytest.mark.parametrize("folder", [PACKAGE, *(TESTS.parent / name for name in ("tests", "examples", "benchmarks"))])
 def test_a_file_has_at_most_250_lines_and_a_function_at_most_40(folder):
     for path in folder.rglob("*.py"):
         text = path.read_text(encoding="utf-8")
