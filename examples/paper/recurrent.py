@@ -1,6 +1,6 @@
 """The models that came before against the Transformer: equal parameters, equal time, on reversal and on Multi30k.
 
-    python examples/paper/recurrent.py            about 6 hours on one core; into results/recurrent.*
+    python examples/paper/recurrent.py --seeds 3  about 8 hours on one core; into results/recurrent.*
     python examples/paper/recurrent.py --quick    small sizes; writes nothing
 
 GRU encoder-decoders without attention, with dot-product and with additive attention are as wide as gives them as many
