@@ -41,12 +41,12 @@ def group_names(results: Sequence[dict], task: str) -> list[str]:
 
 
 def verdict(results: Sequence[dict], task: str) -> str:
-    """Whether the recurrent models are worse on the longest sentences, as in the paper, and how equal the times are."""
+    """Whether the recurrent models are worse on the longest sentences, as in the paper, and what limits the answer."""
     others = models_of(results, task)[1:]
     if not others:
         return f"{task}: there is nothing to compare with."
     longest = {model: compare(bleu_of(results, task, model)[:, -1], bleu_of(results, task)[:, -1]) for model in others}
-    return f"{task}: {agreement(longest)} {times(results, task)}"
+    return f"{task}: {agreement(longest)}{extreme_rates(results, task)} {times(results, task)}"
 
 
 def bleu_of(results: Sequence[dict], task: str, model: str = "Transformer") -> np.ndarray:
@@ -70,20 +70,34 @@ def comparison(results: Sequence[dict], task: str) -> list[str]:
 
 def agreement(longest: Mapping[str, int]) -> str:
     """longest: of each recurrent model 1 if its BLEU of the longest sentences is above the Transformer's, -1 below"""
-    above = [model for model, sign in longest.items() if sign > 0]
-    if above:
-        return (
-            f"That {listed(above)} is better on the longest sentences does not agree with the paper (sec. 1 and 4),"
-            " perhaps because recurrence has the order of the words from the start, which attention must first"
-            " learn in so short a training."
+    groups = {
+        word: [model for model, sign in longest.items() if sign == wanted]
+        for wanted, word in {-1: "worse", 0: "not distinguishable", 1: "better"}.items()
+    }
+    found = "; ".join(f"{word}: {listed(models)}" for word, models in groups.items() if models)
+    if groups["better"]:
+        conclusion = (
+            "What is better does not agree with sec. 1 and 4 of the paper, perhaps because recurrence has the order of"
+            " the words from the start, which attention must first learn in so short a training."
         )
-    if max(longest.values()) == 0:
-        unclear = [model for model, sign in longest.items() if sign == 0]
-        return (
-            f"On the longest sentences {listed(unclear)} cannot be told from the Transformer, so sec. 1 and 4 of the"
-            " paper are neither confirmed nor contradicted."
-        )
-    return "All recurrent models are worse on the longest sentences, which agrees with sec. 1 and 4 of the paper."
+    elif not groups["worse"]:
+        conclusion = "That neither confirms nor contradicts sec. 1 and 4 of the paper."
+    else:
+        conclusion = f"That agrees {'in part ' if groups['not distinguishable'] else ''}with sec. 1 and 4 of the paper."
+    return f"On the longest sentences, beside the Transformer, {found}. {conclusion}"
+
+
+def extreme_rates(results: Sequence[dict], task: str) -> str:
+    """Which models learned best with the lowest or the highest learning rate that was tried."""
+    scales = results[0]["settings"]["lr_scales"]
+    models = [
+        model
+        for model in models_of(results, task)
+        if not {min(scales), max(scales)}.isdisjoint(values_of(results, "lr_scale", task=task, model=model))
+    ]
+    if not models:
+        return ""
+    return f" The lowest or highest learning rate tried was chosen for {listed(models)}: others may be better."
 
 
 def listed(models: Sequence[str]) -> str:
