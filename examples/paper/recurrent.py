@@ -173,7 +173,7 @@ def read_curve(folder: Path, until: int | None = None) -> list[tuple[int, float]
 
 
 def speed(seed: int, settings: dict, warmed_up: int = 5, timed: int = 25) -> dict[str, dict[str, float]]:
-    """Processor seconds of an update, and padded target tokens a second, for each task and model."""
+    """Processor seconds of an update for each task and model."""
     found: dict[str, dict[str, float]] = {}
     for task in settings["updates"]:
         corpus, found[task] = corpus_of(task, seed, settings), {}
