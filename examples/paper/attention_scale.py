@@ -1,6 +1,6 @@
 """Sec. 3.2.1 measured: dot-product attention with and without 1 / sqrt(d_k), and additive attention, at growing d_k.
 
-    python examples/paper/attention_scale.py            about 5 minutes on two cores; into results/attention_scale.*
+    python examples/paper/attention_scale.py            about 8 minutes on two cores; into results/attention_scale.*
     python examples/paper/attention_scale.py --quick    small sizes; writes nothing
 
 Three measurements. Of random queries and keys, whose components have mean 0 and variance 1 as in the paper's footnote:
@@ -32,7 +32,7 @@ SETTINGS = {
     "pairs": 16,
     "batch": 16,
     "updates": [100, 400],
-    "learning_rates": [0.003, 0.01, 0.03],
+    "learning_rates": [0.001, 0.003, 0.01, 0.03, 0.1],
     "positions": 128,
 }
 """keys, values: how many different ones there are   pairs: in one sequence   positions: of what is random or timed"""

@@ -1,12 +1,12 @@
 """Sec. 4 measured: copying symbols over a growing distance, by layers with long and short paths.
 
-    python examples/paper/long_range.py            about half an hour on two cores; into results/long_range.*
+    python examples/paper/long_range.py            about an hour on two cores; into results/long_range.*
     python examples/paper/long_range.py --quick    small sizes; writes nothing
 
 A sequence begins with a few marked symbols, goes on with unmarked ones, and ends with as many positions at which the
 marked ones are to be named in their order: each over the same distance. A stack of layers reads the sequence, and each
 of the last positions of its output gives logits, so what the layers do not carry there is lost. All stacks have about
-as many parameters, and learn each distance from scratch with equal updates, at the better of the learning rates. How
+as many parameters, and learn each distance from scratch with equal updates, at the best of the learning rates. How
 much of the gradient at the last position arrives at the symbol that is copied there, before any update, makes the path
 length visible: zero if there is no path.
 """
@@ -43,7 +43,7 @@ SETTINGS = {
     "copied": 4,
     "batch": 32,
     "updates": 400,
-    "learning_rates": [0.003, 0.01],
+    "learning_rates": [0.001, 0.003, 0.01, 0.03],
 }
 QUICK = {"distances": [4, 6], "parameters": 4000, "updates": 3, "learning_rates": [0.004]}
 
