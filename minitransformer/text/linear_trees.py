@@ -41,8 +41,8 @@ def delinearise(linear: str, words: Sequence[str], tags: Sequence[str] = ()) -> 
 
     ``)X`` closes all brackets up to the innermost open ``(X``; without one it is ignored. Missing words are added
     to the outermost constituent; superfluous words and brackets that hold no word are ignored. If several
-    constituents are left, or none, they get the root TOP. The form was well-formed if and only if `linearise` of the
-    result gives it again.
+    constituents are left, or none, they get the root TOP. A bracket that would make the tree deeper than `MAX_DEPTH`
+    if it got this root is ignored. The form was well-formed if and only if `linearise` of the result gives it again.
 
     tags: one for each word (none: the tokens of the linear form)
 
