@@ -1,6 +1,6 @@
 """Sec. 3.2.1 measured: dot-product attention with and without 1 / sqrt(d_k), and additive attention, at growing d_k.
 
-    python examples/paper/attention_scale.py            about 8 minutes on two cores; into results/attention_scale.*
+    python examples/paper/attention_scale.py            about 10 minutes on two cores; into results/attention_scale.*
     python examples/paper/attention_scale.py --quick    small sizes; writes nothing
 
 Three measurements. Of random queries and keys, whose components have mean 0 and variance 1 as in the paper's footnote:

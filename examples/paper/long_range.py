@@ -1,6 +1,6 @@
 """Sec. 4 measured: copying symbols over a growing distance, by layers with long and short paths.
 
-    python examples/paper/long_range.py            about an hour on two cores; into results/long_range.*
+    python examples/paper/long_range.py            about half an hour on two cores; into results/long_range.*
     python examples/paper/long_range.py --quick    small sizes; writes nothing
 
 A sequence begins with a few marked symbols, goes on with unmarked ones, and ends with as many positions at which the
