@@ -1,6 +1,6 @@
 """The models that came before against the Transformer: equal parameters, equal time, on reversal and on Multi30k.
 
-    python examples/paper/recurrent.py --seeds 3  about 8 hours on one core; into results/recurrent.*
+    python examples/paper/recurrent.py --seeds 3  about 9 hours on one core; into results/recurrent.*
     python examples/paper/recurrent.py --quick    small sizes; writes nothing
 
 GRU encoder-decoders without attention, with dot-product and with additive attention are as wide as gives them as many
@@ -45,7 +45,7 @@ SETTINGS = {
         "reverse": [4100, 3660, 3480, 2660],
         "Multi30k": [3300, 3640, 3500, 3340],
     },
-    "lr_scales": [0.2, 0.5, 1.0, 2.0],
+    "lr_scales": [0.2, 0.5, 1.0, 2.0, 4.0],
     "warmup_steps": 500,
     "tokens": {"reverse": 2048, "Multi30k": 1024},
     "micro_batch": 1024,
