@@ -120,9 +120,10 @@ def test_the_curves_can_be_drawn(experiment):
 
 
 def test_the_learning_rate_with_the_lowest_loss_after_a_third_is_trained_to_the_end(experiment, monkeypatch, tmp_path):
-    updates = experiment.updates_of("reverse", "GRU", experiment.SETTINGS)
-    every = updates // 12
     losses = {0.2: [1.0, 4.0, 9.0], 0.5: [2.0, 1.0, 9.0], 1.0: [3.0, 3.0, 1.0], 2.0: [4.0, 2.0, 2.0]}
+    settings = experiment.SETTINGS | {"lr_scales": list(losses)}
+    updates = experiment.updates_of("reverse", "GRU", settings)
+    every = updates // 12
     trained = []
 
     def train(config, corpus):
@@ -138,7 +139,7 @@ def test_the_learning_rate_with_the_lowest_loss_after_a_third_is_trained_to_the_
 
     monkeypatch.setattr(experiment, "train", train)
     with pytest.raises(InterruptedError):
-        experiment.train_and_score("reverse", "GRU", 1, experiment.SETTINGS, tmp_path)
+        experiment.train_and_score("reverse", "GRU", 1, settings, tmp_path)
     assert trained == [*((scale, 4 * every) for scale in losses), (0.5, updates)]
 
 
