@@ -3,6 +3,7 @@
 import importlib
 import os
 import re
+import signal
 import zlib
 from pathlib import Path
 from types import SimpleNamespace
@@ -48,6 +49,16 @@ def torch():
     module = importlib.import_module("torch")
     module.set_num_threads(1)
     return module
+
+
+def pytest_configure():
+    """Let child processes heed interrupts and hang-ups even under nohup, or in the background of a script.
+
+    They inherit it when a signal is ignored, but not a handler that does nothing.
+    """
+    for number in (signal.SIGINT, getattr(signal, "SIGHUP", signal.SIGINT)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
 
 
 def pytest_collection_modifyitems(items):

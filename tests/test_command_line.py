@@ -180,9 +180,8 @@ AS_INSTALLED = f"import sys; from {ENTRY_POINT[1]} import {ENTRY_POINT[2]} as ma
 def test_ctrl_c_during_the_imports_gives_no_traceback(tmp_path, start):
     (tmp_path / "argparse.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
     program = [sys.executable, *start, "data", "list"]
-    interruptible = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.default_int_handler)}
     environment = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{Path(__file__).parents[1]}"}
-    result = subprocess.run(program, env=environment, stderr=subprocess.PIPE, **interruptible)
+    result = subprocess.run(program, env=environment, stderr=subprocess.PIPE)
     assert (result.returncode, result.stderr) == (-signal.SIGINT, b"")
 
 

@@ -62,7 +62,9 @@ def endless_job(tmp_path):
     command = launch_command(2, tmp_path, '{"updates": 1000000}')
     process = subprocess.Popen(command, env=environment(), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     wait_for_checkpoint(tmp_path)
-    return process
+    yield process
+    process.kill()  # where the test has failed; the ranks end with it
+    process.wait()
 
 
 @needs("signals between processes")

@@ -99,8 +99,7 @@ def test_an_interrupted_translation_leaves_whole_lines_in_order(checkpoint, numb
     command = [sys.executable, "-m", "minitransformer", "translate", "--checkpoint", str(checkpoint)]
     source, sink = os.pipe()
     pipes = {"stdin": source, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    restored = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.default_int_handler)}
-    with subprocess.Popen(command, **pipes, env=environment(), **restored) as process:
+    with subprocess.Popen(command, **pipes, env=environment()) as process:
         os.close(source)
 
         def feed():
