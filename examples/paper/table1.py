@@ -28,11 +28,11 @@ from benchmarks.growth import exponent
 from minitransformer import kernels
 from minitransformer.allocator import keep_freed_memory
 from minitransformer.autograd import Tensor, functions
-from minitransformer.blas import limited_blas_threads
 from minitransformer.cli.common import writable_file
 from minitransformer.cli.main import Parser
 from minitransformer.figures import png_bytes
 from minitransformer.files import write_atomically, write_text
+from minitransformer.workers import limited_threads
 
 RESULTS = Path(__file__).parent / "results"
 KINDS = ("self-attention", "recurrent", "convolutional", "restricted")
@@ -146,7 +146,7 @@ def main() -> int:
         writable_file(RESULTS / "table1.json")
     keep_freed_memory()
     sizes, rounds = slice(3) if quick else slice(None), 1 if quick else 5
-    with limited_blas_threads(1):
+    with limited_threads(1):
         result = {
             "machine": machine_facts() | {"threads": 1},
             "batch": BATCH,

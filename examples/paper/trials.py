@@ -23,11 +23,12 @@ from tqdm import tqdm
 sys.path.insert(0, str(Path(__file__).parents[2]))  # benchmarks/ lies beside examples/
 
 from benchmarks.common.machine import machine_facts
-from minitransformer.blas import core_count, limited_blas_threads
+from minitransformer.blas import core_count
 from minitransformer.cli.main import Parser
 from minitransformer.cli.options import at_least_one
 from minitransformer.nn import ParameterVector
 from minitransformer.optim import Adam, clip_gradient_norm, learning_rate
+from minitransformer.workers import limited_threads
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -86,7 +87,7 @@ def run_command(experiment: Experiment) -> int:
 def measure(experiment: Experiment, name: str, seed: int, settings: dict) -> dict:
     """One trial, on one core, with where and how it was measured."""
     began = time.perf_counter()
-    with limited_blas_threads(1):
+    with limited_threads(1):
         figures = experiment.trial(name, seed, settings)
     took = {"seconds_in_all": round(time.perf_counter() - began, 2)}
     return {"name": name, "seed": seed, **figures, **took, "settings": settings, "machine": this_machine()}

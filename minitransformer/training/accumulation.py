@@ -183,10 +183,10 @@ class OverlappingSink:
         self._total.prepare_for_backward(count_leaf_uses(tensor))
 
 
-def workers_for(config: TrainingConfig, n_ranks: int, on_cpu: bool) -> Workers:
-    """Threads for the micro-batches of one rank; by default one, if several ranks share the cores of a machine."""
-    shares = -(-config.micro_batches // n_ranks) if on_cpu else 1
-    return Workers.for_shares(shares, config.threads or (0 if n_ranks == 1 else 1))
+def threads_of_rank(config: TrainingConfig, n_ranks: int) -> int:
+    """The threads that training may use; 0: as many as there are. By default one, if several ranks share the cores of a
+    machine."""
+    return config.threads or (0 if n_ranks == 1 else 1)
 
 
 def scalar_of(tensor: Tensor) -> Number:

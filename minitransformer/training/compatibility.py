@@ -12,8 +12,6 @@ from minitransformer.checkpoints import Checkpoint, RunFolder, load_checkpoint
 from minitransformer.config import Config
 from minitransformer.distributed import Communicator
 from minitransformer.errors import CheckpointError, RanksError, quoted
-from minitransformer.kernels.numpy import use_table
-from minitransformer.kernels.numpy.product_table import described, machine_table
 
 # Settings that do not change the parameters, up to rounding. Files may move: their contents are compared by the
 # fingerprint and by the tokenizer's text.
@@ -108,22 +106,6 @@ def newest_for_all(ranks: Communicator, folder: RunFolder, warn: Callable[[str],
             f"{_shown(actual)}; training.directory must be a folder that all ranks see"
         )
     return load_checkpoint(path)
-
-
-def use_products_of_run(
-    checkpoint: Checkpoint | None, ranks: Communicator, warn: Callable[[str], object]
-) -> dict[str, str]:
-    """Form products by the table of the run that resumes, of a new run by that of rank 0's machine. Returns the table
-    that is used; if that is not the run's, one line says so.
-    """
-    with ranks.busy():  # rank 0 may have to measure
-        table = machine_table()[0] if ranks.rank == 0 and checkpoint is None else {}
-    if checkpoint is not None:
-        table = checkpoint.progress.get("products", {})
-    used = use_table(json.loads(ranks.gather_text("products", json.dumps(table))[0]))
-    if used != table and checkpoint is not None:
-        warn(f"train: products were formed by {described(table)}, from here on by {described(used)}: rounding differs")
-    return used
 
 
 def code_hash() -> str:

@@ -17,12 +17,12 @@ import numpy as np
 
 from benchmarks.common.machine import machine_facts
 from minitransformer.autograd import anomaly, detect_anomaly, tape, tensor
-from minitransformer.blas import limited_blas_threads
 from minitransformer.config import ModelConfig, TrainingConfig
 from minitransformer.models import Transformer
 from minitransformer.optim import Adam
 from minitransformer.text import pad_batch
 from minitransformer.training import ParallelGradientAccumulator, train_step
+from minitransformer.workers import limited_threads
 
 SIZES = {
     "tiny": (ModelConfig(vocab_size=300, n_layers=1, d_model=32, d_ff=128, n_heads=4), 4, 8),
@@ -42,7 +42,7 @@ def updates(config: ModelConfig, sentences: int, length: int) -> Callable[[], fl
     def update() -> float:
         began = time.process_time()
         options = {"update": adam.step_count + 1, "config": TrainingConfig(), "accumulator": accumulator}
-        with limited_blas_threads(1):
+        with limited_threads(1):
             train_step(model, adam, batches, **options)
         return time.process_time() - began
 
