@@ -36,8 +36,8 @@ NOT_REPEATABLE = ("sum_counts",)
 """Kernels that update integers in place: made again, they give places to which the next kernel must not write.
 
 Others that work in place (Adam, bias, ReLU and dropout, the gradient over the logits, all that add to a gradient)
-update real numbers alone. Made again, these grow, in float16 to infinity, but none is an address, and no kernel waits
-for a number to be small.
+update real numbers alone. Made again, these grow, in float16 to infinity, but none is an address, and a kernel takes as
+long with any of them.
 """
 SEVERAL_TILES = "attention_backward, several tiles"  # it computes scores twice
 
