@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .fuzz.archives import FILES, SETS
+from .fuzz.archives import FILES, SETS, many_headers
 from .fuzz.checkpoints import NAME, WITHOUT_TABLE
 from .fuzz.npz import npy_header
 from .fuzz.worker import Reader
@@ -26,8 +26,8 @@ def archive(packing: str, data: bytes, folder: Path) -> None:
     (folder / "from" / SETS[packing].files[0].address).write_bytes(data)
 
 
-def tar(packing: str, folder: Path, content: bytes, **facts: object) -> None:
-    """A .tgz whose members all have this content, and these values in their headers."""
+def tar(packing: str, folder: Path, content: bytes, before: bytes = b"", **facts: object) -> None:
+    """A .tgz whose members all have this content, and these values in their headers; ``before`` stands first."""
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as bundle:
         for name in FILES[packing].values():
@@ -36,7 +36,7 @@ def tar(packing: str, folder: Path, content: bytes, **facts: object) -> None:
             for fact, value in facts.items():
                 setattr(member, fact, value)
             bundle.addfile(member, io.BytesIO(content))
-    archive(packing, gzip.compress(file.getvalue()), folder)
+    archive(packing, gzip.compress(before + file.getvalue(), 1), folder)
 
 
 def answer(head: str, folder: Path) -> None:
@@ -151,6 +151,18 @@ CORPUS: dict[str, tuple[str, Recipe]] = {
             (folder / "to" / "plain").mkdir(parents=True),
             (folder / "to" / "plain" / "SHA256SUMS").write_bytes(b"9" * 5000 + b"  train.en\n"),
         ),
+    ),
+    "facts about 20,000 members": (
+        "archives",
+        lambda _, folder: tar("sgm", folder, b"<seg>x</seg>", before=many_headers(tarfile.XGLTYPE, 1)),
+    ),
+    "20,000 members before those that are wanted": (
+        "archives",
+        lambda _, folder: tar("sgm", folder, b"<seg>x</seg>", before=many_headers(tarfile.REGTYPE, 1)),
+    ),
+    "a chain of 200 headers": (
+        "archives",
+        lambda _, folder: tar("sgm", folder, b"<seg>x</seg>", before=many_headers(tarfile.XHDTYPE, 200)),
     ),
     "a link in place of a member": (
         "archives",
