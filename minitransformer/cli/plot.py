@@ -1,11 +1,12 @@
 """``plot curves | architecture | attention``: pictures of a run, a config or a model, and attention as an HTML page."""
 
 import argparse
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from minitransformer.cli.common import open_model, with_vocabulary, writable_file
+from minitransformer.cli.common import open_model, print_line, with_vocabulary, writable_file
 from minitransformer.cli.options import add_config_options, add_model_options, add_search_options
 from minitransformer.config import BOS, EOS, Config
 from minitransformer.errors import ConfigError, quoted
@@ -194,5 +195,10 @@ def _by_kind(
 def _save(figure: "Figure", output: Path) -> None:
     from minitransformer.figures import picture_bytes
 
-    write_atomically(output, lambda file: file.write(picture_bytes(figure, output.suffix.lower()[1:])))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        picture = picture_bytes(figure, output.suffix.lower()[1:])
+    for warning in caught:
+        print_line("plot", str(warning.message))
+    write_atomically(output, lambda file: file.write(picture))
     print(output)
