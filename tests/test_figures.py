@@ -198,7 +198,7 @@ def test_letters_that_no_font_has_are_named_in_one_line(drawing, rng, tmp_path, 
     metrics.write_text("".join(f"{json.dumps(line)}\n" for line in run_of(rng, 6)))
     assert main(["plot", "curves", f"ᚠ={metrics}", "-o", str(tmp_path / "a.png")]) == 0
     output = capsys.readouterr()
-    start = "minitransformer plot: an installed font must have each letter, got none for ᚠ, which became boxes; write"
+    start = "minitransformer plot curves: an installed font must have each letter, got none for ᚠ, which became boxes;"
     assert output.out == f"{tmp_path / 'a.png'}\n" and output.err.startswith(start) and output.err.count("\n") == 1
     assert main(["plot", "curves", f"ᚠ={metrics}", "-o", str(tmp_path / "a.svg")]) == 0
     assert capsys.readouterr().err == ""  # its reader's fonts may have the letter

@@ -220,6 +220,10 @@ CORPUS: dict[str, tuple[str, Recipe]] = {
         "checkpoint",
         with_config("translation", batch_tokens=2**31 - 1),
     ),
+    "a checkpoint that asks for a search of hours": (
+        "checkpoint",
+        with_config("translation", beam_size=1000, max_extra=100_000),
+    ),
     "a foreign entry of 200 MB in a small file": ("checkpoint", with_bomb("junk.npy")),
     "an entry of 200 MB in a small file": ("checkpoint", with_bomb("parameters.npy")),
     # binarised data
