@@ -39,6 +39,11 @@ def tar(packing: str, folder: Path, content: bytes, before: bytes = b"", **facts
     archive(packing, gzip.compress(before + file.getvalue(), 1), folder)
 
 
+def after_headers(kind: bytes, times: int) -> Recipe:
+    """An archive whose members come after `many_headers`."""
+    return lambda _, folder: tar("sgm", folder, b"<seg>x</seg>", many_headers(kind, times))
+
+
 def answer(head: str, folder: Path) -> None:
     (folder / "answer").write_bytes(head.replace("\n", "\r\n").encode() + b"\r\n\r\n0123456789")
 
@@ -152,18 +157,9 @@ CORPUS: dict[str, tuple[str, Recipe]] = {
             (folder / "to" / "plain" / "SHA256SUMS").write_bytes(b"9" * 5000 + b"  train.en\n"),
         ),
     ),
-    "facts about 20,000 members": (
-        "archives",
-        lambda _, folder: tar("sgm", folder, b"<seg>x</seg>", before=many_headers(tarfile.XGLTYPE, 1)),
-    ),
-    "20,000 members before those that are wanted": (
-        "archives",
-        lambda _, folder: tar("sgm", folder, b"<seg>x</seg>", before=many_headers(tarfile.REGTYPE, 1)),
-    ),
-    "a chain of 200 headers": (
-        "archives",
-        lambda _, folder: tar("sgm", folder, b"<seg>x</seg>", before=many_headers(tarfile.XHDTYPE, 200)),
-    ),
+    "facts about 20,000 members": ("archives", after_headers(tarfile.XGLTYPE, 1)),
+    "20,000 members before those that are wanted": ("archives", after_headers(tarfile.REGTYPE, 1)),
+    "a chain of 200 headers": ("archives", after_headers(tarfile.XHDTYPE, 200)),
     "a link in place of a member": (
         "archives",
         lambda _, folder: tar("tar", folder, b"", type=tarfile.SYMTYPE, linkname="/etc/passwd"),
