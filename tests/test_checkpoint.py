@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_run import entries_read, tiny_config, tiny_trainer
+from tiny_run import checkpoint_of, entries_read, tiny_config, tiny_corpus, tiny_trainer
 
 from minitransformer.checkpoints import (
     average_checkpoints,
@@ -168,10 +168,38 @@ def test_checkpoints_of_different_models_are_not_averaged(state, saved, tmp_path
     other_config = replace(config, model=replace(config.model, d_ff=48))
     other = Transformer(other_config.model)
     save_checkpoint(tmp_path / "other.npz", other, Adam(other.parameters), update=7, config=other_config)
-    with pytest.raises(CheckpointError, match="other.npz must have the parameters of .*one.npz"):
+    with pytest.raises(CheckpointError, match="other.npz must have the model.d_ff of .*one.npz"):
         average_checkpoints([saved, tmp_path / "other.npz"])
     with pytest.raises(CheckpointError, match="at least one, got none"):
         average_checkpoints([])
+
+
+def test_checkpoints_of_different_runs_and_damaged_ones_are_not_averaged(state, saved):
+    stored, path = load_checkpoint(saved), saved.with_name("other.npz")
+    training = stored.config.training
+    for key, value, same in (("micro_batches", 7, False), ("seed", 99, False), ("updates", 9, True)):
+        replace(stored, config=replace(stored.config, training=replace(training, **{key: value}))).save(path)
+        if same:
+            np.testing.assert_array_equal(average_checkpoints([saved, path]).parameters, stored.parameters)
+            continue
+        with pytest.raises(CheckpointError, match=f"other.npz must have the training.{key} of .*one.npz"):
+            average_checkpoints([saved, path])
+    for value in (np.nan, np.inf):
+        damaged = stored.parameters.copy()
+        damaged[3] = value
+        replace(stored, parameters=damaged).save(path)
+        with pytest.raises(CheckpointError, match="other.npz must have finite parameters, got NaN or infinity; leave"):
+            average_checkpoints([saved, path])
+
+
+def test_checkpoints_of_the_same_settings_and_other_data_are_not_averaged(tmp_path):
+    for seed in (0, 1):
+        tiny_trainer(tmp_path / str(seed), tiny_corpus(seed), updates=4).run()
+    paths = [checkpoint_of(tmp_path / seed, 4) for seed in "01"]
+    with pytest.raises(CheckpointError, match="must have the training data of"):
+        average_checkpoints(paths)
+    average_checkpoints(paths[1:]).save(tmp_path / "mean.npz")
+    average_checkpoints([tmp_path / "mean.npz", paths[1]])  # a mean does not know its data
 
 
 def test_asking_for_more_checkpoints_than_there_are_is_refused(tmp_path):
