@@ -111,7 +111,7 @@ def test_the_report_names_models_that_differ_from_the_others_and_the_best_rate_a
                 "lr_scale": max(experiment.SETTINGS["lr_scales"]),
             }
     text = experiment.markdown(results)
-    verdicts = re.findall(r"\| (GRU[^|]*) \|[^|]*\|[^|]* it [^|]*\|[^|]*\| ([^|]*) \|", text)
+    verdicts = re.findall(r"\| (GRU[^|]*) \|[^|]*\|[^|]* beside [^|]*\|[^|]*\| ([^|]*) \|", text)
     others = [(f"GRU, {kind} attention", "open: not told apart") for kind in ("dot-product", "additive")]
     assert verdicts == 2 * [("GRU", "agrees"), *others]
     assert text.count('tried was chosen for "GRU": others') == 2

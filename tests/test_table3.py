@@ -177,7 +177,7 @@ def test_the_summary_counts_the_rows_that_lie_on_the_papers_side(load):
         assert report.summary(results, paper)[0][2] == f"agrees in {sides} of 12"
     turned = [r | {"nll": 4 - r["nll"]} if r["name"] == "A1" else r for r in results_like(paper, 1, (-1e-3, 0, 1e-3))]
     sides, told, *_ = report.summary(turned, paper)
-    assert sides[1:] == ["not A1", "agrees in 11 of 12"] and told[2] == "agrees in 10, does not agree in 1"
+    assert sides[1:] == ["all but: A1", "agrees in 11 of 12"] and told[2] == "agrees in 10, does not agree in 1"
 
 
 def test_the_table_has_every_row_and_no_error_of_a_single_seed(load):

@@ -56,7 +56,7 @@ def verdicts(results: Sequence[dict], task: str) -> list[str]:
             for figure in (lambda b: b.mean(1), lambda b: b[:, -1], lambda b: b[:, 0] - b[:, -1])
         )
         ours, theirs = (with_error(bleu[:, -1], 1) for bleu in pair)
-        rows.append([model, words[mean], f"{words[longest]}: {ours}, it {theirs}", words[fall], says[longest]])
+        rows.append([model, words[mean], f"{words[longest]}: {ours} beside {theirs}", words[fall], says[longest]])
     head = [f"{task}: BLEU beside the Transformer's", "mean of the groups", "longest sentences"]
     return markdown_table([*head, "fall from shortest to longest", "sec. 1 and 4: recurrence is worse at length"], rows)
 

@@ -104,11 +104,18 @@ def summary(results: Sequence[dict], paper: Mapping[str, tuple]) -> list[list[st
     told, moved = ([row for row in kind if rows[row].sign] for kind in (tested, equal))
     same, against = len(separate) - len(other_side), len([row for row in told if row in other_side])
     return [
-        [f"rows more than {SEPARATED} nats from base lie on the same side of it here", f"not {listed(other_side)}"]
+        [
+            f"rows that lie more than {SEPARATED} nats from base lie on the same side here",
+            f"all but: {listed(other_side)}",
+        ]
         + [f"agrees in {same} of {len(separate)}"],
-        [f"and are told apart from it ({NOT_REPLICATED} left out)", listed(told)]
+        [f"and differ from base ({NOT_REPLICATED} left out)", f"told apart from it: {listed(told)}"]
         + [counted(len(told) - against, against, len(tested))],
-        ["the others are base's equals", f"told apart from it: {listed(moved)}", counted(0, len(moved), len(equal))],
+        [
+            "the other rows are base's equals",
+            f"told apart from it: {listed(moved)}",
+            counted(0, len(moved), len(equal)),
+        ],
         ["the order of the rows", f"rank correlation: {correlations(results, paper)}", "not tested"],
     ]
 
