@@ -12,7 +12,7 @@ from typing import Any
 
 from minitransformer.errors import ConfigError, quoted
 from minitransformer.files import read_bounded
-from minitransformer.retired_keys import RETIRED_KEYS
+from minitransformer.retired_keys import REMOVED_KEYS, RETIRED_KEYS
 
 KINDS = {int: "a whole number", float: "a number", str: "a string", bool: "true or false"}
 
@@ -49,6 +49,7 @@ def section_from(section: type, table: object, where: str) -> Any:
     if not isinstance(table, dict):
         raise ConfigError(f"{where}: [{name}] must be a table, got {quoted(table)}")
     known = [spec.name for spec in fields(section)]
+    table = {key: value for key, value in table.items() if REMOVED_KEYS.get(f"{name}.{key}", ...) != value}
     for key in table:
         if key not in known:
             raise ConfigError(f"{where}: unknown key {quoted(key)} in [{name}]; known: {', '.join(known)}")

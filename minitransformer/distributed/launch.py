@@ -44,12 +44,12 @@ def launch(work: Work, size: int, print_error: Callable[[str], object], format_e
     if not _output_is_open():
         raise ConfigError("launch: standard output and error must be open, got one that is closed")
     context = multiprocessing.get_context("spawn")  # never a fork of a process that may have used CUDA
-    shared = SharedMemory(size, context)
     started: list[SpawnProcess] = []
     running: dict[Connection, int] = {}
     with _noted_signals() as noted:
         try:
-            with _threads_per_rank(size), _handler(signal.SIGINT, signal.SIG_IGN):  # until a rank has its own session
+            with _variables(size), _handler(signal.SIGINT, signal.SIG_IGN):  # until a rank has a session of its own
+                shared = SharedMemory(size, context)
                 for rank in range(size):
                     receiver, sender = context.Pipe(duplex=False)
                     words = (work, format_error, rank, shared, sender)
@@ -147,14 +147,17 @@ def _handler(number: int, handler: object) -> Iterator[None]:
 
 
 @contextmanager
-def _threads_per_rank(size: int) -> Iterator[None]:
-    """New processes share the cores, unless the user has said otherwise: BLAS reads this when it is loaded."""
-    names = [name for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS") if name not in os.environ]
-    os.environ |= dict.fromkeys(names, str(max(1, core_count() // size)))
+def _variables(size: int) -> Iterator[None]:
+    """What new processes find in their environment, unless the user has set it: threads for BLAS, as the ranks share
+    the cores; and if all are killed at once, Python need not say that it has deleted their semaphores."""
+    variables = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), str(max(1, core_count() // size)))
+    variables = {"PYTHONWARNINGS": "ignore:resource_tracker:UserWarning"} | variables
+    new = variables.keys() - os.environ.keys()
+    os.environ |= {name: variables[name] for name in new}
     try:
         yield
     finally:
-        for name in names:
+        for name in new:
             del os.environ[name]
 
 

@@ -26,7 +26,7 @@ class SharedMemory:
 
 
 class LocalCommunicator(Communicator):
-    """Each rank copies its array to the shared memory, adds up its own slice of all arrays, and reads the slices of all.
+    """Each rank copies its array to the shared memory, adds up a slice of all arrays, and reads the slices of all.
 
     Chunks take turns in two buffers: a rank that writes the next but one has been at a meeting where all had read this.
     """

@@ -29,8 +29,8 @@ LAUNCHERS = {
 MPI_SIGNS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")
 SLURM_JOB = ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT")
 """Variables that together name one start of a job."""
-LATER = 2.0
-"""Seconds that rank 1 leaves to rank 0 for the report of a failure that both have seen; rank 2 waits a little longer."""
+LATER = 1.0
+"""Seconds that a rank leaves to the one before it for the report of a failure that both have seen."""
 
 
 class ProcessGroup:
@@ -114,7 +114,7 @@ class ProcessGroup:
     def fail(self, message: str, code: int = 2) -> None:
         """Report why this rank cannot continue, and end it; under MPI, all ranks. Does not return."""
         if self._shared is None and self.rank > 0:
-            time.sleep(LATER + 0.1 * self.rank)
+            time.sleep(LATER * min(self.rank, 5))
         self._report(message, code)
         sys.stderr.flush()
         try:
@@ -199,6 +199,6 @@ def _check_alone(environment: Mapping[str, str]) -> None:
     for name, started in (("WORLD_SIZE", "ranks of torchrun"), ("SLURM_JOB_NUM_NODES", "a job of several machines")):
         if environment.get(name, "1") not in ("0", "1"):
             raise ConfigError(
-                "ranks: must be started by `minitransformer launch`, mpiexec or srun, or have --rank, --size and --job, "
-                f"got {started} ({name} is {environment[name]}) without a rank; see docs/ranks.md"
+                "ranks: must be started by `minitransformer launch`, mpiexec or srun, or with --rank, --size and "
+                f"--job, got {started} ({name} is {environment[name]}) without a rank; see docs/ranks.md"
             )

@@ -67,7 +67,7 @@ class Trainer:
         data, training = config.data, config.training
         stream = BatchStream(*corpus.train, src_tokens=data.src_tokens, tgt_tokens=data.tgt_tokens, seed=training.seed)
         self.validation = Validation.if_wanted(corpus, config)
-        self._connect(process_group or ProcessGroup.single())
+        self._connect(process_group or ProcessGroup())
         self.batches = MicroBatches(stream, training.micro_batches, self.ranks.rank, self.ranks.size)
         self.progress = Progress(self.is_rank_0, progress)
         self._build_model()

@@ -37,6 +37,7 @@ def open_log() -> Callable[..., None]:
 def observe(log: Callable[..., None]) -> None:
     """Wrap functions that training calls, so that they log events."""
     from minitransformer.distributed.supervision import launch
+
     from minitransformer.training import trainer
     from minitransformer.training.trainer import MicroBatches, Validation
 
