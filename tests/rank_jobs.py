@@ -92,16 +92,21 @@ def launched(size: int, program: str, *arguments: object) -> Ended:
     return run(launch_command(size, program, *arguments))
 
 
-def still_running() -> list[str]:
-    """Command lines of processes that these tests have started, or that those have: what a job has left behind."""
+def of_these_tests(pattern: str) -> list[Path]:
+    """The files in /proc of all processes that these tests have started, or that those have."""
     found = []
     for path in Path("/proc").glob("[0-9]*/environ"):
         try:
             if MARK.encode() in path.read_bytes().split(b"\0"):
-                found.append(path.with_name("cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
-        except OSError:
+                found += path.parent.glob(pattern)
+        except OSError:  # it has just ended
             continue
     return found
+
+
+def still_running() -> list[Path]:
+    """What a job has left behind."""
+    return of_these_tests("cmdline")
 
 
 def wait_for(condition: Callable[[], object]) -> None:

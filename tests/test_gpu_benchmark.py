@@ -6,7 +6,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from extras import need
-from minitransformer.distributed.communicator import SingleProcess
 from searches import random_sources, sharp_model
 
 from benchmarks.common.work import Size, random_batch
@@ -14,6 +13,7 @@ from benchmarks.gpu import curves, decoding, epilogues, nccl, recipes, results, 
 from benchmarks.gpu.real_batches import real_batches
 from minitransformer.config import EOS, ModelConfig
 from minitransformer.cuda_diagnosis import driver_version
+from minitransformer.distributed.communicator import SingleProcess
 from minitransformer.generation import beam_search
 from minitransformer.models import Transformer
 from minitransformer.training import Outcome

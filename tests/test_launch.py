@@ -13,6 +13,7 @@ from rank_jobs import (
     check_gone,
     environment,
     launch_command,
+    of_these_tests,
     run,
     still_running,
     wait_for_checkpoint,
@@ -77,6 +78,14 @@ def test_a_signal_makes_the_ranks_save_and_leave(tmp_path, endless_job, number):
     trained = [line for line in read_metrics(tmp_path / "metrics.jsonl") if line["kind"] == "train"]  # every 2 updates
     assert trained[-1]["update"] == RunFolder(tmp_path).newest_whole(pytest.fail).update // 2 * 2
     assert still_running() == []
+
+
+@needs("/proc")
+def test_no_process_of_a_job_has_a_socket(endless_job):
+    """Nothing listens, so that nobody can connect."""
+    opened = [os.readlink(path) for path in of_these_tests("fd/*") if path.is_symlink()]
+    assert any(target.startswith("pipe:") for target in opened)
+    assert not any(target.startswith("socket:") for target in opened)
 
 
 @needs("signals between processes")

@@ -1,10 +1,6 @@
 """Which of how many ranks a process is, how it finds the others, and what it refuses."""
 
-import os
-import re
-import subprocess
 import sys
-from types import SimpleNamespace
 
 import pytest
 from rank_jobs import as_threads, check_error, in_threads, run
@@ -148,16 +144,3 @@ def test_a_start_of_a_slurm_job_has_a_name_of_its_own(no_launcher):
         no_launcher.setenv(name, "7")
         jobs.append(init_process_group(print)._job)
     assert jobs == ["12.0.0", "12.7.0", "12.7.7", "7.7.7"]
-
-
-def test_nothing_of_the_package_listens():
-    """Ranks of one machine share memory; between machines MPI and NCCL connect."""
-    modules = "minitransformer.cli.train, minitransformer.training, minitransformer.distributed.launch"
-    program = f"import sys, {modules}\nprint(*{{'asyncio', 'hmac', 'ssl', 'socketserver'}} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, check=True)
-    assert done.stdout.strip() == ""
-    source = SimpleNamespace(folder=os.path.dirname(process_group.__file__))
-    for name in os.listdir(source.folder):
-        if name.endswith(".py"):
-            with open(os.path.join(source.folder, name), encoding="utf-8") as file:
-                assert not re.search(r"\b(socket|asyncio|hmac|listen)\b", file.read()), name
