@@ -42,7 +42,7 @@ class Interruption:
         raise NotImplementedError
 
     def check(self, job: Job, target: str, phase: str) -> None:
-        """At most one line of error, and no traceback but Python's own where ``launch`` was killed as it started ranks."""
+        """At most one line of error; no traceback but Python's own where ``launch`` was killed as it started ranks."""
         lines, errors = job.messages(), job.errors()
         require(len(errors) <= 1, f"one line must say why a job ended, got {errors}")
         if phase != "start" or target not in ("launcher", "all"):
