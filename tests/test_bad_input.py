@@ -1,11 +1,13 @@
 """Every mistake a user can make at the command line: one clear line, exit code 2, nothing written, nothing lost."""
 
 import io
+import pickle
 import shlex
 import shutil
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from extras import need
 
@@ -51,6 +53,8 @@ def prepared(tmp_path_factory) -> Path:
         Path("cut.npz").write_bytes(whole[: len(whole) // 2])
         Path("damaged.npz").write_bytes(whole[:5000] + bytes(100) + whole[5100:])
         Path("text.npz").write_text("this is no checkpoint\n")
+        Path("pickle.npz").write_bytes(pickle.dumps([]))
+        np.savez("columns.npz", header=np.zeros(1, [(f"column {number}", "f4") for number in range(1000)]))
         Path("short.de").write_text("c b a\n")
         Path("empty.de").write_text("")
         Path("blank.de").write_text(" \n" * 40)
@@ -119,6 +123,8 @@ CASES = [
     ("translate --checkpoint cut.npz", "cut.npz must be a whole checkpoint"),
     ("translate --checkpoint damaged.npz", "damaged.npz must be a whole checkpoint"),
     ("translate --checkpoint text.npz", "text.npz must be a whole checkpoint"),
+    ("translate --checkpoint pickle.npz", "(ValueError: This file contains pickled (object) data); delete it"),
+    ("translate --checkpoint columns.npz", "large and may not be safe to load securely); delete it"),
     ("translate --checkpoint none.npz", "none.npz must be a file that training wrote"),
     ("average model.npz cut.npz -o mean.npz", "cut.npz must be a whole"),
     ("average --last 3 folder -o mean.npz", "got 0, asked 3"),
@@ -143,11 +149,12 @@ CASES = [
     ),
     (
         f"{EVALUATE} --ref train.de --ablation",
-        "model.npz must hold the number of checkpoints asked for, got 0, asked 5",
+        "model.npz must be the training.directory of a run, got a file",
     ),
     (f"{EVALUATE} --ref blank.de --ablation", "blank.de: the references must have at least one word, got none"),
     (f"{EVALUATE} --ref train.de --last 2", "--last must stand with --ablation"),
     ("plot curves metrics.jsonl -o a.png", "metrics.jsonl:2 must be a JSON object"),
+    ("plot curves folder -o a.png", "folder/metrics.jsonl cannot be read: No such file"),
     ("plot curves a=metrics.jsonl a=b.jsonl -o a.png", "every run must have its own label"),
     ("data get none", "the name must be one of multi30k"),
     ("data get multi30k --from folder --to d", "data get: folder must contain train.en"),
@@ -199,3 +206,13 @@ def test_an_output_that_was_there_survives_a_failure(folder):
     Path("mean.npz").write_bytes(b"precious")
     assert main(["average", "model.npz", "cut.npz", "-o", "mean.npz"]) == 2
     assert Path("mean.npz").read_bytes() == b"precious"
+
+
+def test_a_name_of_control_characters_does_not_reach_the_terminal(folder, capsys):
+    name = "a\x1b[31m\nb"
+    for argv in (["average", "model.npz", "-o"], ["bpe", "train", "train.en", "--vocab-size", "270", "-o"]):
+        assert main([*argv, name]) == 0 and Path(name).exists()
+    assert main(["train", "run.toml", "--set", "training.directory=a\x1b[31m"]) == 0
+    output, error = capsys.readouterr()
+    assert "\x1b[31m" not in output + error and output.count("\n") == 2
+    assert output.startswith(r"a\x1b[31m b: mean of 1") and r"a\x1b[31m: 1 updates, done" in error

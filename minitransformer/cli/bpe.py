@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from minitransformer.cli.common import stdin_lines, writable_file
+from minitransformer.cli.common import report, stdin_lines, writable_file
 from minitransformer.cli.options import add_number, add_processes_option
 from minitransformer.errors import DataError, quoted
 from minitransformer.files import write_text
@@ -89,7 +89,7 @@ def run_train(arguments: argparse.Namespace) -> None:
         progress=progress,
     )
     tokenizer.save(output)
-    print(f"{output}: vocabulary of {tokenizer.vocab_size} tokens from {words.total()} words, {len(words)} distinct")
+    report(f"{output}: vocabulary of {tokenizer.vocab_size} tokens from {words.total()} words, {len(words)} distinct")
 
 
 def run_import(arguments: argparse.Namespace) -> None:
@@ -100,7 +100,7 @@ def run_import(arguments: argparse.Namespace) -> None:
     lines = (line for path in arguments.text for line in stream_lines(path))
     tokenizer = tokenizer_from_codes(read_text(arguments.codes), str(arguments.codes), lines)
     tokenizer.save(output)
-    print(f"{output}: vocabulary of {tokenizer.vocab_size} tokens, {len(tokenizer.merges)} of them from merges")
+    report(f"{output}: vocabulary of {tokenizer.vocab_size} tokens, {len(tokenizer.merges)} of them from merges")
 
 
 def run_export(arguments: argparse.Namespace) -> None:
@@ -110,7 +110,7 @@ def run_export(arguments: argparse.Namespace) -> None:
     output = writable_file(arguments.output, [arguments.tokenizer])
     tokenizer = Tokenizer.load(arguments.tokenizer)
     write_text(output, codes_of(tokenizer))
-    print(f"{output}: {len(tokenizer.merges)} merges")
+    report(f"{output}: {len(tokenizer.merges)} merges")
 
 
 def run_encode(arguments: argparse.Namespace) -> None:

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from minitransformer.cli.common import FAULT, explained, print_line
+from minitransformer.cli.common import FAULT, explained, print_line, report
 from minitransformer.cli.options import add_config_options, add_device_option
 from minitransformer.config import Config
 from minitransformer.errors import require
@@ -83,7 +83,7 @@ def _train(arguments: argparse.Namespace, process_group: "ProcessGroup") -> int:
         _write_profile(profile, trainer.workers.size, Path(config.training.directory))
     state = "done" if outcome.signal is None else "stopped; the same command resumes from here"
     if is_rank_0:
-        print(f"{config.training.directory}: {outcome.update} updates, {state}", file=sys.stderr)
+        report(f"{config.training.directory}: {outcome.update} updates, {state}", file=sys.stderr)
     if is_rank_0 and outcome.signal is None and outcome.update:
         cost = trainer.cost()
         write_text(trainer.folder.directory / "cost.json", json.dumps(cost.to_dict(), indent=1) + "\n")
@@ -117,7 +117,7 @@ def _write_profile(profile: "Profile", threads: int, folder: Path) -> None:
     write_text(folder / "profile.json", text + "\n")
     picture = png_bytes(draw_times(table, profile.updates, threads))
     write_atomically(folder / "profile.png", lambda file: file.write(picture))
-    print(f"{folder / 'profile.json'}, {folder / 'profile.png'}: where the time of an update goes", file=sys.stderr)
+    report(f"{folder / 'profile.json'}, {folder / 'profile.png'}: where the time of an update goes", file=sys.stderr)
 
 
 def _keys() -> str:
