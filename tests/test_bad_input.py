@@ -1,10 +1,13 @@
 """Every mistake a user can make at the command line: one clear line, exit code 2, nothing written, nothing lost."""
 
+import errno
 import io
 import pickle
 import shlex
 import shutil
+import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +16,7 @@ from extras import need
 
 from minitransformer.cli.main import main
 from minitransformer.cuda_diagnosis import cuda_trouble
+from minitransformer.training import Trainer
 
 CONFIG = """
 [model]
@@ -216,3 +220,20 @@ def test_a_name_of_control_characters_does_not_reach_the_terminal(folder, capsys
     output, error = capsys.readouterr()
     assert "\x1b[31m" not in output + error and output.count("\n") == 2
     assert output.startswith(r"a\x1b[31m b: mean of 1") and r"a\x1b[31m: 1 updates, done" in error
+
+
+@pytest.mark.parametrize(("number", "code"), [(None, 0), (signal.SIGTERM, 143)])
+def test_a_training_that_is_done_does_not_fail_because_nobody_reads_its_last_lines(folder, monkeypatch, number, code):
+    class Gone(io.StringIO):
+        def write(self, text):
+            raise OSError(errno.EIO, "Input/output error")
+
+    def run(trainer):
+        outcome = original(trainer)
+        monkeypatch.setattr(sys, "stderr", Gone())
+        return replace(outcome, signal=number)
+
+    original = Trainer.run
+    monkeypatch.setattr(Trainer, "run", run)
+    assert main(["train", "run.toml"]) == code
+    assert Path("run/checkpoints/update_00000001.npz").exists() and Path("run/cost.json").exists() == (code == 0)
