@@ -98,7 +98,7 @@ CASES = [
     (f"{TRAIN} --set data.train_tgt=empty.de", "empty.de: must have at least one line"),
     ("bpe train empty.de -o b.txt", "empty.de: must have at least one line"),
     (f"{TRAIN} --set data.train_tgt=latin1.de", "latin1.de:2: must be UTF-8, got byte 0xf6"),
-    (f"{TRAIN} --set data.train_src=none.en", "none.en: cannot be read: No such file"),
+    (f"{TRAIN} --set data.train_src=none.en", "directory; a relative path begins in the current folder, also in a c"),
     (
         TRANSLATE,
         "line 2 must have at most 11 tokens (model.max_positions = 12, EOS takes one), got at least 1",
