@@ -190,7 +190,7 @@ def test_pictures_of_runs_and_of_attention_are_png_files(run, checkpoint, tmp_pa
     for number, argv in enumerate(
         [
             ["plot", "curves", metrics],
-            ["plot", "curves", metrics, f"again={metrics}"],
+            ["plot", "curves", str(run / "run"), f"again={metrics}"],
             attention,
             [*attention, "--tgt", "eins zwei", "--kind", "decoder", "--layer", "1", "--head", "2"],
             [*attention, "--kind", "encoder"],

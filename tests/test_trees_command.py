@@ -52,6 +52,14 @@ def test_perfect_output_scores_100(files, capsys):
     assert (result["f1"], result["exact_match"], result["sentences"], result["skipped"]) == (100, 100, 2, 0)
 
 
+def test_a_tree_of_traces_alone_is_no_sentence_for_any_command(files, tmp_path, capsys):
+    treebank, words, linear, trees = (files[name] for name in ("treebank", "words", "linear", "trees"))
+    assert run("linearise", treebank, "-o", words, linear) == 0
+    assert run("restore", "--words", words, "--linear", linear, "-o", trees) == 0
+    assert run("score", trees, treebank) == run("score", treebank, treebank) == 0
+    assert capsys.readouterr().out.count("F1 100.00") == 2
+
+
 def test_ill_formed_output_is_repaired_and_counted(files, capsys):
     files["linear"].write_text("(S (NP XX XX )NP (VP XX\n\n", encoding="utf-8")
     assert run("restore", "--words", files["words"], "--linear", files["linear"], "-o", files["trees"]) == 0
@@ -106,14 +114,14 @@ def test_sentences_with_other_words_are_skipped_and_reported(files, capsys):
         ),
         ("words", "a\n\n", "restore --words {words} --linear {linear} -o {trees}", "words:2: a sentence must have"),
         ("words", "a\n", "restore --words {words} --linear {linear} -o {trees}", "got 1 and 2"),
-        ("trees", "(S (NN a))", "score {trees} {treebank}", "got 1 trees and 3 references"),
+        ("trees", "(S (NN a))", "score {trees} {treebank}", "got 1 trees and 2 references"),
         ("treebank", "(S ())", "score {treebank} {treebank}", "treebank:1:4: a bracket must hold a label and a word"),
     ],
 )
 def test_bad_input_is_one_line_and_writes_nothing(files, capsys, name, text, arguments, message):
     files[name].write_text(text, encoding="utf-8")
     existed = files["trees"].exists()
-    assert run(*arguments.format(**files, folder=files["trees"].parent).split(" ")) == 2
+    assert run(*(part.format(**files, folder=files["trees"].parent) for part in arguments.split(" "))) == 2
     out, err = capsys.readouterr()
     assert out == "" and err.count("\n") == 1 and message in err
     assert err.startswith("minitransformer trees ") and files["trees"].exists() == existed

@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from minitransformer.cli.common import print_line, stdin_lines, writable_file
+from minitransformer.cli.common import print_line, report, stdin_lines, writable_file
 from minitransformer.cli.options import add_number, add_processes_option
 from minitransformer.errors import DataError, quoted
 
@@ -66,7 +66,7 @@ def run_train(arguments: argparse.Namespace) -> None:
     tokenizer = Tokenizer.learn(words, arguments.vocab_size, criterion=arguments.criterion, **options)
     tokenizer.save(output)
     per_word = tokenizer.count_tokens(words) / words.total()
-    print(f"{output}: vocabulary of {tokenizer.vocab_size} tokens from {words.total()} words, {len(words)} distinct")
+    report(f"{output}: vocabulary of {tokenizer.vocab_size} tokens from {words.total()} words, {len(words)} distinct")
     print(f"{per_word:.2f} tokens per word of this text")
     if arguments.criterion == "frequency":
         return

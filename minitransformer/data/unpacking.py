@@ -154,7 +154,7 @@ def _pairs(archive: Path, files: Sequence[DataFile], limit: int) -> Iterator[Str
     if text.count("\n") > MAX_PAIRS:
         raise DownloadError(f"{archive.name}: must have at most {MAX_PAIRS} lines, got {text.count(chr(10))}")
     lines = text.split("\n")
-    pairs = [line.rstrip("\r").split("\t")[:2] for line in lines if line.count("\t") >= 1]
+    pairs = [line.rstrip("\r").split("\t", 2)[:2] for line in lines if "\t" in line]
     parts = split_by_first(pairs)
     if not all(parts.values()):
         raise DownloadError(f"{archive.name}: must contain enough pairs for train, val and test, got {len(pairs)}")
