@@ -12,7 +12,6 @@ from collections.abc import Sequence
 BENCHMARKS = {
     "training_step": "time of a training step beside PyTorch and beside our own matrix products",
     "step_memory": "peak memory of a training step beside PyTorch",
-    "one_process": "whether a training step of ours and one of PyTorch's in one process slow each other down",
     "subwords": "time of learning and encoding subwords beside tokenizers, sentencepiece and subword-nmt",
     "wmt_scale": "time, memory and disk of every command of examples/wmt14, at its size",
     "decoding": "speed of translation beside Hugging Face Marian and CTranslate2",

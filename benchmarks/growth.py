@@ -25,7 +25,6 @@ from benchmarks.common.machine import machine_facts, of_this_maker
 from benchmarks.common.matrix_products import record_step
 from benchmarks.common.tables import facts_list, markdown_head, markdown_row, save_results
 from minitransformer.allocator import keep_freed_memory
-from minitransformer.blas import limited_blas_threads
 from minitransformer.config import UNK, ModelConfig, TrainingConfig
 from minitransformer.figures import png_bytes
 from minitransformer.figures.canvas import new_figure
@@ -33,6 +32,7 @@ from minitransformer.models import Transformer
 from minitransformer.optim import Adam
 from minitransformer.text import pad_batch
 from minitransformer.training import train_step
+from minitransformer.workers import limited_threads
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -151,7 +151,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     keep_freed_memory()
     facts = machine_facts()
-    with limited_blas_threads(1):
+    with limited_threads(1):
         results = [
             grow(axis, axis.sizes[:FITTED] if options.quick else axis.sizes, 1 if options.quick else 5) for axis in AXES
         ]

@@ -1,23 +1,14 @@
-"""The processor, and the threads of NumPy's BLAS: how many work on one product, and how to limit them for a while."""
+"""The processor, and the threads of NumPy's BLAS.
 
-import ctypes
+Threads of OpenBLAS spin while they wait for the next product. On matrices as small as ours that gains little, and on a
+machine that does other work it loses much: training took 2 to 10 times as long with two of them (docs/cpu.md). So BLAS
+gets one thread, and large products are shared by threads of our own (`workers.parallel_for`), which sleep.
+"""
+
 import os
 import platform
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from threading import Lock
-
-# The names under which NumPy's wheels and common systems export OpenBLAS's functions.
-_NAMES = ("scipy_openblas_{}64_", "scipy_openblas_{}", "openblas_{}64_", "openblas_{}")
-
-_LOCK = Lock()
-# The number of threads before the first limit, then each limit in force: blocks of several threads may overlap, and the
-# last to end must restore what was before the first.
-_LIMITS: list[list[int]] = []
-_LENT: list[int] = []
-"""The threads of another library that multiplies in this process, if there is one; NumPy's BLAS then has one."""
 
 
 def core_count() -> int:
@@ -34,72 +25,29 @@ def processor_name() -> str:
     return next(names, platform.processor() or "unknown")
 
 
-def blas_threads() -> int | None:
-    """Threads that work on one large product now; ``None`` if NumPy's BLAS is not OpenBLAS."""
-    get = _function("get_num_threads")
-    return None if get is None else _LENT[0] if _LENT else get()
+@cache
+def product_threads() -> int:
+    """The most threads that share one large product: as many as BLAS had at the first call, at most one for each core.
+    BLAS has one from then on, in the whole process; a BLAS that threadpoolctl does not know keeps its own: then 1.
+
+    Fewer by OPENBLAS_NUM_THREADS, MKL_NUM_THREADS or OMP_NUM_THREADS, set before NumPy is imported.
+    """
+    had = max((library.num_threads for library in _libraries()), default=1)
+    for library in _libraries():
+        library.set_num_threads(1)
+    return min(had, core_count())
 
 
 @cache
 def blas_kernels() -> str:
     """OpenBLAS's name of the processor whose kernels it uses, such as ``SkylakeX``; empty for another BLAS."""
-    name_of = _function("get_corename")
-    if name_of is None:
-        return ""
-    name_of.restype = ctypes.c_char_p
-    return name_of().decode("ascii", "replace")
-
-
-def lend_blas_threads(lend: bool) -> None:
-    """Let another library multiply with all threads but one of NumPy's BLAS, or take them back. Threads spin for a
-    while after a product: two pools of them would keep each other from working."""
-    set_threads = _function("set_num_threads")
-    with _LOCK:
-        if set_threads is not None and lend != bool(_LENT):
-            number = blas_threads()
-            _LENT[:] = [number] if lend else []
-            set_threads(1 if lend else number)
-
-
-@contextmanager
-def limited_blas_threads(number: int) -> Iterator[None]:
-    """Within the block products run on ``number`` threads, in the whole process. A BLAS that is not OpenBLAS is left
-    as it is."""
-    if blas_threads() is None or _function("set_num_threads") is None:
-        yield
-        return
-    limit = [number]
-    with _LOCK:
-        if not _LIMITS:
-            _LIMITS.append([blas_threads()])
-        _LIMITS.append(limit)
-        _set(number)
-    try:
-        yield
-    finally:
-        with _LOCK:
-            _LIMITS[:] = [each for each in _LIMITS if each is not limit]
-            _set(_LIMITS[-1][0])
-            if len(_LIMITS) == 1:
-                _LIMITS.clear()
-
-
-def _set(number: int) -> None:
-    """As many threads of the library that multiplies."""
-    if _LENT:
-        _LENT[0] = number
-    else:
-        _function("set_num_threads")(number)
+    return next((library.info().get("architecture") or "" for library in _libraries()), "")
 
 
 @cache
-def _function(name: str) -> Callable | None:
-    """OpenBLAS's function, such as ``get_num_threads``, found among the libraries that NumPy itself has loaded."""
-    try:
-        from numpy._core import _multiarray_umath  # here, so that `minitransformer --version` does not import NumPy
+def _libraries() -> list:
+    """threadpoolctl's controllers of the BLAS that NumPy has loaded."""
+    import numpy  # noqa: F401  (loads its BLAS)
+    from threadpoolctl import ThreadpoolController
 
-        library = ctypes.CDLL(_multiarray_umath.__file__)
-    except (ImportError, OSError):
-        return None
-    names = (each.format(name) for each in _NAMES)
-    return next((getattr(library, each) for each in names if hasattr(library, each)), None)
+    return ThreadpoolController().select(user_api="blas").lib_controllers

@@ -164,7 +164,7 @@ class TrainingConfig(Section):
     micro_batches: int = option(1, "micro-batches whose gradients make one update", low=1, high=10000)
     threads: int = option(
         0,
-        "micro-batches computed in parallel on the CPU (0: one for each core if there are as many)",
+        "threads on the CPU, which take micro-batches in parallel and share large products (0: one for each core)",
         low=0,
         high=1000,
     )

@@ -1,19 +1,20 @@
-"""Threads that work in parallel, each with one BLAS thread.
+"""Threads that work in parallel.
 
-NumPy does elementwise work on one core, and OpenBLAS gains little from a second thread on small matrices. Threads that
-each take a whole micro-batch keep all cores busy through both (figures in benchmarks/notes.md): NumPy releases the GIL
-while it computes.
+NumPy does elementwise work on one core. Threads that each take a whole micro-batch keep all cores busy through both
+elementwise work and products (figures in benchmarks/notes.md), as NumPy releases the GIL while it computes. They sleep
+while they wait, so that they cost nothing where other programs need the cores.
 """
 
 import contextvars
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cache
 from typing import TypeVar
 
 from minitransformer.backend import Array
-from minitransformer.blas import blas_threads, core_count, limited_blas_threads
+from minitransformer.blas import product_threads
 
 Result = TypeVar("Result")
 
@@ -22,6 +23,23 @@ Result = TypeVar("Result")
 BLOCK = 65536
 LARGE = 1 << 19
 """Elements that work must read before a second thread gains more than it costs to start (benchmarks/notes.md)."""
+
+_limit: contextvars.ContextVar[int] = contextvars.ContextVar("threads", default=0)
+
+
+def thread_count() -> int:
+    """Threads that large work may use here."""
+    return _limit.get() or product_threads()
+
+
+@contextmanager
+def limited_threads(number: int) -> Iterator[None]:
+    """Within the block large work uses at most ``number`` threads; 0: as many as before."""
+    token = _limit.set(min(number or thread_count(), thread_count()))
+    try:
+        yield
+    finally:
+        _limit.reset(token)
 
 
 class Workers:
@@ -36,22 +54,14 @@ class Workers:
 
     @classmethod
     def for_shares(cls, shares: int, wanted: int = 0) -> "Workers":
-        """Workers for ``shares`` equal shares of work on NumPy: ``wanted`` of them, or one per core if that is 0.
-
-        With fewer shares than BLAS has threads, cores that BLAS would use were idle: then there is one worker, with all
-        BLAS threads. The same holds if the number of BLAS threads cannot be set.
-        """
-        threads = blas_threads()
-        if wanted == 0:
-            fitting = min(shares, core_count())
-            wanted = fitting if threads is not None and fitting >= threads else 1
-        return cls(min(shares, wanted))
+        """Workers for ``shares`` equal shares of work on NumPy: ``wanted`` of them, or one per core if that is 0."""
+        return cls(min(shares, wanted or thread_count()))
 
     def map(self, function: Callable[[int], Result]) -> list[Result]:
         """``[function(0), ..., function(size - 1)]``, in parallel. What one raises is raised after all have ended."""
         if self._threads is None:
             return [function(0)]
-        with limited_blas_threads(1):
+        with limited_threads(max(1, thread_count() // self.size)):  # the others work on theirs
             # A copy of the context: the caller's kernel mode and silenced warnings hold in the other threads too.
             others = [
                 self._threads.submit(contextvars.copy_context().run, function, number) for number in range(1, self.size)
@@ -65,18 +75,15 @@ class Workers:
 
 
 SERIAL = Workers(1)
-"""The calling thread, with all threads of BLAS."""
+"""The calling thread."""
 
 
-def parallel_for(function: Callable[[slice], None], length: int, size: int) -> None:
-    """``function`` of consecutive slices of 0..length - 1, in parallel, in as many threads as BLAS has.
+def parallel_for(function: Callable[[slice], None], length: int, is_large: bool) -> None:
+    """``function`` of consecutive slices of 0..length - 1, in parallel, one for each thread that may be used here.
 
-    size: elements that are read in all; work below `LARGE` is done in this thread, as one slice
+    is_large: whether that gains anything; else all is done in this thread, as one slice
     """
-    if size < LARGE:
-        function(slice(0, length))
-        return
-    workers = _like_blas(blas_threads() or 1)
+    workers = _workers(max(1, min(thread_count(), length))) if is_large else SERIAL
 
     def part(worker: int) -> None:
         function(slice(length * worker // workers.size, length * (worker + 1) // workers.size))
@@ -85,12 +92,12 @@ def parallel_for(function: Callable[[slice], None], length: int, size: int) -> N
 
 
 @cache
-def _like_blas(size: int) -> Workers:
+def _workers(size: int) -> Workers:
     return Workers(size)
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_like_blas.cache_clear)  # a forked process does not have its parent's threads
+    os.register_at_fork(after_in_child=_workers.cache_clear)  # a forked process does not have its parent's threads
 
 
 def blocks_of(length: int, worker: int, workers: Workers) -> Iterator[slice]:

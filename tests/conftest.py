@@ -12,14 +12,6 @@ import numpy as np
 import pytest
 from extras import need, summary
 
-from minitransformer.errors import BackendError
-from minitransformer.kernels.numpy import libraries, product_table, table_in_force, use_table
-from minitransformer.kernels.numpy.cblas import Library
-
-os.environ.setdefault(
-    "MINITRANSFORMER_BLAS", "numpy"
-)  # what is tested does not depend on the machine's fastest library
-
 pytest.register_assert_rewrite("cuda_checks", "rank_jobs", "trained_ranks")
 
 
@@ -64,7 +56,7 @@ def pytest_configure():
     """
     for number in (signal.SIGINT, getattr(signal, "SIGHUP", signal.SIGINT)):
         if signal.getsignal(number) is signal.SIG_IGN:
-            signal.signal(number, lambda *_: None)
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else lambda *_: None)
 
 
 def pytest_collection_modifyitems(items):
@@ -141,39 +133,3 @@ def card():
     return SimpleNamespace(  # models of CuPy arrays use the kernels by default
         xp=cupy, put=cupy.asarray, get=cupy.asnumpy, kernels=kernels, takes_models=lambda: None
     )
-
-
-@pytest.fixture
-def unset(monkeypatch, tmp_path):
-    """No library is asked for, the machine is idle and its cache folder empty; after the test all is as before."""
-    before = table_in_force()
-    monkeypatch.delenv(product_table.VARIABLE, raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0), raising=False)
-    product_table.say.cache_clear()
-    yield monkeypatch
-    monkeypatch.undo()
-    libraries.load.cache_clear()
-    use_table(before)
-
-
-def used_library(name: str) -> Library:
-    """The library, which forms all products of the kernels from now on; the test is skipped where it is missing."""
-    try:
-        library = libraries.load(name)
-    except BackendError as error:
-        pytest.skip(str(error))
-    use_table(dict.fromkeys(product_table.classes_of(name), name))
-    return library
-
-
-@pytest.fixture(params=libraries.LIBRARIES)
-def library(request, unset) -> Library:
-    """Each library in turn, for all products of the kernels within the test."""
-    return used_library(request.param)
-
-
-@pytest.fixture
-def onemkl(unset) -> Library:
-    """oneMKL, which packs, for all products of the kernels within the test."""
-    return used_library("mkl")

@@ -55,6 +55,8 @@ class Cuda:
     """The part of the module ``cupy`` that the communicator uses, for the GPU of one rank.
 
     Attributes:
+        cuda: the module ``cupy.cuda`` as ``import cupy`` leaves it: without ``nccl``.
+        nccl: the module ``cupy.cuda.nccl``, which must be imported by its own name.
         events: all that were made, in their order.
     """
 
@@ -68,14 +70,14 @@ class Cuda:
         self.events: list[Event] = []
         names = ("float16", "bfloat16", "float32", "float64", "int64")
         kinds = {f"NCCL_{name.upper()}": name for name in names}
-        nccl = SimpleNamespace(
+        self.nccl = SimpleNamespace(
+            available=True,
             NCCL_SUM="sum",
             get_unique_id=lambda: world.unique_id,
             NcclCommunicator=lambda size, unique_id, rank: Collectives(self, size, unique_id, rank),
             **kinds,
         )
         self.cuda = SimpleNamespace(
-            nccl=nccl,
             Stream=lambda non_blocking: Stream(self),
             Event=lambda disable_timing: self._new_event(),
             Device=nullcontext,

@@ -102,15 +102,16 @@ def test_an_empty_result_needs_a_gradient_too():
 
 WRONG_RULES = {
     "saves None": (lambda x: (x, None), None, "forward must return .y, saved. with saved a tuple, got None; .*y, ()"),
-    "saves an array": (lambda x: (x, x), None, r"with saved a tuple, got \(2, 3\)"),
-    "returns y alone": (lambda x: x, None, r"forward must return a pair .y, saved., got \(2, 3\)"),
+    "saves an array": (lambda x: (x, x), None, r"with saved a tuple, got ndarray of shape \(2, 3\)"),
+    "saves a scalar": (lambda x: (x, Tensor(np.array(1.0))), None, r"with saved a tuple, got Tensor of shape \(\)"),
+    "returns y alone": (lambda x: x, None, r"must return a pair .y, saved., got ndarray of shape \(2, 3\)"),
     "returns a triple": (lambda x: (x, (), ()), None, "forward must return a pair .y, saved., got a tuple of 3"),
     "returns a tuple of one": (lambda x: (x,), None, "forward must return a pair .y, saved., got a tuple of 1"),
-    "no tuple": (None, lambda grad_y, saved: grad_y, r"backward must return a tuple .*, got \(2, 3\); .* .grad_x,."),
+    "no tuple": (None, lambda grad_y, saved: grad_y, r"return a tuple .*, got ndarray of shape \(2, 3\); .* .grad_x,."),
     "no return": (None, lambda grad_y, saved: None, "backward must return a tuple .*, got None"),
     "no gradient": (None, lambda grad_y, saved: (), "backward must return one gradient per input, 1, got 0"),
     "too many": (None, lambda grad_y, saved: (grad_y, grad_y), "one gradient per input, 1, got 2"),
-    "a transposed gradient": (lambda x: (x.T, ()), None, r"gradient of input 0 must have shape \(2, 3\), got \(3, 2\)"),
+    "a transposed gradient": (lambda x: (x.T, ()), None, r"must have shape \(2, 3\), got ndarray of shape \(3, 2\)"),
     "None inside": (None, lambda grad_y, saved: (None,), r"gradient of input 0 must have shape \(2, 3\), got None"),
 }
 

@@ -227,7 +227,5 @@ def test_growth_draws_and_tabulates_every_axis():
 
 def test_an_unknown_benchmark_is_refused_in_one_line(capsys):
     assert benchmarks_main(["growht"]) == 2
-    known = (
-        "training_step, step_memory, one_process, subwords, wmt_scale, decoding, key_value_cache, growth, scaling, gpu"
-    )
+    known = "training_step, step_memory, subwords, wmt_scale, decoding, key_value_cache, growth, scaling, gpu"
     assert capsys.readouterr().err == f"benchmarks: NAME must be one of {known}, got 'growht'\n"

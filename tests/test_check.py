@@ -2,12 +2,16 @@
 
 import _thread
 import builtins
+import signal
+import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
+from systems import needs
 
 from course import check
 from course.checking import examine
@@ -197,3 +201,16 @@ def test_a_factor_is_named_only_if_all_failing_cases_have_one():
     assert text.startswith("Expected [[")
     text = examine("04_attention.streaming", lambda q, k, v, size: streaming(q, k, v, size) * len(k)).text
     assert text.startswith("Every number is 4 times the right one.")
+
+
+@needs("fork")
+def test_the_suite_passes_where_interrupts_are_ignored():
+    """As under nohup, and in the background of a script, whose processes inherit it."""
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", f"{__file__}::test_the_readers_own_interrupt_stops_the_function"],
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parent.parent,
+    )
+    assert run.returncode == 0, run.stdout

@@ -2,10 +2,11 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_run import entries_read, tiny_config, tiny_trainer
+from tiny_run import checkpoint_of, entries_read, tiny_config, tiny_corpus, tiny_trainer
 
 from minitransformer.checkpoints import (
     average_checkpoints,
@@ -14,8 +15,10 @@ from minitransformer.checkpoints import (
     newest_checkpoints,
     save_checkpoint,
 )
+from minitransformer.checkpoints.checkpoint import MAX_SEARCH
 from minitransformer.checkpoints.header import slices
-from minitransformer.errors import AutogradError, CheckpointError
+from minitransformer.config import Config
+from minitransformer.errors import AutogradError, CheckpointError, ConfigError
 from minitransformer.models import Transformer
 from minitransformer.optim import Adam
 from minitransformer.text import Tokenizer
@@ -165,10 +168,38 @@ def test_checkpoints_of_different_models_are_not_averaged(state, saved, tmp_path
     other_config = replace(config, model=replace(config.model, d_ff=48))
     other = Transformer(other_config.model)
     save_checkpoint(tmp_path / "other.npz", other, Adam(other.parameters), update=7, config=other_config)
-    with pytest.raises(CheckpointError, match="other.npz must have the parameters of .*one.npz"):
+    with pytest.raises(CheckpointError, match="other.npz must have the model.d_ff of .*one.npz"):
         average_checkpoints([saved, tmp_path / "other.npz"])
     with pytest.raises(CheckpointError, match="at least one, got none"):
         average_checkpoints([])
+
+
+def test_checkpoints_of_different_runs_and_damaged_ones_are_not_averaged(state, saved):
+    stored, path = load_checkpoint(saved), saved.with_name("other.npz")
+    training = stored.config.training
+    for key, value, same in (("micro_batches", 7, False), ("seed", 99, False), ("updates", 9, True)):
+        replace(stored, config=replace(stored.config, training=replace(training, **{key: value}))).save(path)
+        if same:
+            np.testing.assert_array_equal(average_checkpoints([saved, path]).parameters, stored.parameters)
+            continue
+        with pytest.raises(CheckpointError, match=f"other.npz must have the training.{key} of .*one.npz"):
+            average_checkpoints([saved, path])
+    for value in (np.nan, np.inf):
+        damaged = stored.parameters.copy()
+        damaged[3] = value
+        replace(stored, parameters=damaged).save(path)
+        with pytest.raises(CheckpointError, match="other.npz must have finite parameters, got NaN or infinity; leave"):
+            average_checkpoints([saved, path])
+
+
+def test_checkpoints_of_the_same_settings_and_other_data_are_not_averaged(tmp_path):
+    for seed in (0, 1):
+        tiny_trainer(tmp_path / str(seed), tiny_corpus(seed), updates=4).run()
+    paths = [checkpoint_of(tmp_path / seed, 4) for seed in "01"]
+    with pytest.raises(CheckpointError, match="must have the training data of"):
+        average_checkpoints(paths)
+    average_checkpoints(paths[1:]).save(tmp_path / "mean.npz")
+    average_checkpoints([tmp_path / "mean.npz", paths[1]])  # a mean does not know its data
 
 
 def test_asking_for_more_checkpoints_than_there_are_is_refused(tmp_path):
@@ -189,3 +220,19 @@ def test_a_checkpoint_has_its_tokenizer_and_another_vocabulary_is_refused(state,
     save_checkpoint(tmp_path / "b.npz", state[1], optimizer, update=1, config=config, tokenizer_text=text)
     with pytest.raises(CheckpointError, match=f"must have the model's 20 tokens, got {tokenizer.vocab_size}"):
         load_model(tmp_path / "b.npz")
+
+
+def test_the_recipes_are_far_below_the_limits_of_a_search(saved):
+    stored = load_checkpoint(saved)
+    recipes = [Config.load(path) for path in (Path(__file__).parents[1] / "examples").rglob("*.toml")]
+    assert max(recipe.translation.beam_size for recipe in recipes) == 21  # of the parsing experiment [sec. 6.3]
+    for recipe in recipes:
+        own = recipe.translation
+        for name, times in (("beam_size", 4), ("max_extra", 3)):
+            larger = replace(own, **{name: times * getattr(own, name)})
+            assert replace(stored, config=replace(recipe, translation=larger)).search() == larger
+    for name, high in MAX_SEARCH.items():
+        asking = replace(stored, config=replace(recipe, translation=replace(own, **{name: high + 1})))
+        with pytest.raises(ConfigError, match=f"translation.{name} of a checkpoint must be at most {high}, got"):
+            asking.search()
+        assert asking.search(**{name: high + 2}) == replace(own, **{name: high + 2})

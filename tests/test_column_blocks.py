@@ -9,12 +9,11 @@ from searches import random_sources, sharp_model
 from minitransformer import workers
 from minitransformer.blas import blas_kernels
 from minitransformer.generation import beam_search
-from minitransformer.kernels.numpy import column_blocks, gemm, use_table
+from minitransformer.kernels.numpy import column_blocks, gemm
 
 
 @pytest.fixture(autouse=True)
 def on_a_processor_with_small_kernels(monkeypatch):
-    use_table({})
     monkeypatch.setattr(column_blocks, "WITH_SMALL_KERNELS", (blas_kernels(),))
 
 
@@ -35,7 +34,7 @@ def test_any_number_of_threads_gives_the_same_bits(n, rng, monkeypatch):
     monkeypatch.setattr(column_blocks, "MANY", 0)
     results = set()
     for n_threads in (1, 2, 3):
-        monkeypatch.setattr(workers, "blas_threads", lambda count=n_threads: count)
+        monkeypatch.setattr(workers, "product_threads", lambda count=n_threads: count)
         results.add(column_blocks.matmul(a, column_blocks.column_blocks(matrix), matrix).tobytes())
     assert len(results) == 1
 

@@ -11,11 +11,14 @@ from unittest.mock import Mock, patch
 
 import pytest
 from systems import needs
+from tiny_run import tiny_config, tiny_corpus
 
+from minitransformer.checkpoints import RunFolder, load_checkpoint
 from minitransformer.cli import doctor
 from minitransformer.cli.common import print_line
 from minitransformer.cli.main import Parser, build_parser, main
 from minitransformer.text import Tokenizer
+from minitransformer.training import Trainer
 from minitransformer.training.progress import Progress
 
 
@@ -104,6 +107,31 @@ def test_a_message_begins_on_a_line_of_its_own_though_a_bar_is_drawn(stream, mon
     lines = shown.lines() if stream is Terminal else shown.getvalue().split("\n")
     assert "0/5000" in shown.getvalue() and "minitransformer train: rank 1 ended" in lines
     bar.close()
+
+
+def full_disk():
+    return open("/dev/full", "w", buffering=1)
+
+
+def pipe_without_a_reader():
+    reading, writing = os.pipe()
+    os.close(reading)
+    return open(writing, "w", buffering=1)
+
+
+@pytest.mark.parametrize("stream", [full_disk, pipe_without_a_reader])
+def test_a_training_whose_messages_cannot_be_written_goes_on_and_is_saved(stream, tmp_path, monkeypatch):
+    if stream is full_disk and not Path("/dev/full").exists():
+        pytest.skip("this system has no /dev/full")
+    monkeypatch.setattr(sys, "stderr", stream())
+    trainer = Trainer(tiny_config(tmp_path, updates=6), tiny_corpus(), progress=True)
+    bar = trainer.progress.bar(0, 6)
+    with pytest.raises(OSError):
+        sys.stderr.write("nobody reads this\n")
+    bar.refresh()
+    trainer.progress.write("nor this")
+    assert trainer.run().update == 6
+    assert load_checkpoint(RunFolder(tmp_path).paths()[-1]).update == 6
 
 
 LONG = "x\x1b[31m" * 2000

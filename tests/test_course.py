@@ -1,12 +1,10 @@
-"""``show`` and ``check_gradient``, which a student calls, and ``fill``, which runs the lessons with all solutions."""
+"""``show`` and ``check_gradient``, which a student calls."""
 
-import importlib
 import re
 import sys
 
 import numpy as np
 import pytest
-from extras import need
 
 from course import show
 from course.gradients import check_gradient
@@ -73,22 +71,6 @@ def test_check_gradient_answers_a_wrong_call_in_one_line(capsys):
     check_gradient((softmax_forward, softmax_backward), "text")
     first, second, third = capsys.readouterr().out.splitlines()
     assert "a pair (forward, backward)" in first and "missing 1 required" in second and "'text'" in third
-
-
-def test_fill_names_the_notebooks_if_one_is_unknown(capsys):
-    need("nbclient")
-    main = importlib.import_module("course.fill").main
-    assert main(["04_atention"]) == 1
-    assert "there is no notebook 04_atention; there are 01_arrays, " in capsys.readouterr().out
-
-
-def test_fill_refuses_a_notebook_that_takes_too_long(monkeypatch, capsys):
-    need("nbclient")
-    fill = importlib.import_module("course.fill")
-    monkeypatch.setattr(fill, "run", lambda name, limit: [])
-    assert fill.main(["04_attention", "--seconds", "9"]) == 0
-    assert fill.main(["04_attention", "--seconds", "0"]) == 1
-    assert "04_attention: must run in 0 s, took" in capsys.readouterr().out
 
 
 def test_check_gradient_names_the_wrong_input(rng, capsys):

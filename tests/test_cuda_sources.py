@@ -57,13 +57,15 @@ def compiled(nvrtc, source: str, options: tuple[str, ...]) -> tuple[bytes, str]:
 @pytest.mark.parametrize("file", FILES)
 def test_the_source_compiles_and_a_block_has_enough_registers(file, architecture, nvrtc):
     """A block whose threads want more than 65,536 registers in all does not start; none is spilled to memory, but for
-    norms of more than 4,096 columns and attention in float64, which is for checks."""
+    norms of more than 4,096 columns, attention in float64, which is for checks, and attention in bfloat16 on Turing,
+    which has no products of that type: there CUDA 13.0's compiler spills 28 bytes, 13.5's none."""
     for dtype in STORED:
         for names in names_of(file, dtype):
             options = (*options_of(dtype, names), f"-arch=sm_{architecture}")
             code, log = compiled(nvrtc, source_of(file), options)
             used = USED.findall(log)
             may_spill = ("GROUPS", 4) in names or (file, dtype) == ("attention", "float64")
+            may_spill |= (file, dtype, architecture) == ("attention", "bfloat16", 75)
             assert len(code) > 1000 and {kernel for kernel, *_ in used} == set(parameters_of(file))
             for kernel, spilled, registers in used:
                 assert spilled == "0" or may_spill, (kernel, dtype, names)

@@ -76,8 +76,8 @@ def test_a_step_beyond_max_length_is_refused_and_changes_nothing(mode, rng):
 @pytest.mark.parametrize(("block", "n_threads"), [(1, 1), (3, 2), (100, 3)])
 def test_the_transposed_copy_equals_the_transpose_for_any_block(block, n_threads, rng, monkeypatch):
     monkeypatch.setattr(projection, "COPIED_ROWS", block)
-    monkeypatch.setattr(workers, "LARGE", 1)
-    monkeypatch.setattr(workers, "blas_threads", lambda: n_threads)
+    monkeypatch.setattr(projection, "LARGE", 1)
+    monkeypatch.setattr(workers, "product_threads", lambda: n_threads)
     table = rng.standard_normal((13, 6))
     copy = projection.transposed_copy(table)
     np.testing.assert_array_equal(copy, table.T)

@@ -57,17 +57,6 @@ def test_what_is_missing_comes_with_the_extra_that_brings_it(package, item, extr
     assert found.startswith("not found: ") and f"run pip install -e '.[{extra}]' in the checkout" in found
 
 
-def test_more_threads_than_cores_are_reported(monkeypatch, capsys):
-    monkeypatch.setattr(doctor, "blas_threads", lambda: 1000)
-    found = lines(capsys)["BLAS"]
-    assert "1000 threads" in found and "more threads than the" in found
-
-
-def test_a_blas_with_an_unknown_number_of_threads_is_reported(monkeypatch, capsys):
-    monkeypatch.setattr(doctor, "blas_threads", lambda: None)
-    assert "its number of threads is unknown" in lines(capsys)["BLAS"]
-
-
 def test_a_check_that_fails_is_reported_and_the_others_run(monkeypatch, capsys):
     monkeypatch.setitem(doctor.CHECKS, "memory", Mock(side_effect=RuntimeError("two\nlines")))
     found = lines(capsys)

@@ -1,12 +1,21 @@
 """Figures: the data that was passed is drawn, with axes, units and a legend."""
 
+import json
 import sys
 
 import numpy as np
 import pytest
 
+from minitransformer.cli.main import main
 from minitransformer.errors import DataError, MissingPackageError, install_hint
-from minitransformer.figures import draw_attention, draw_attention_lines, draw_learning_curves, picture_bytes, png_bytes
+from minitransformer.figures import (
+    canvas,
+    draw_attention,
+    draw_attention_lines,
+    draw_learning_curves,
+    picture_bytes,
+    png_bytes,
+)
 from minitransformer.figures.attention_lines import SMALLEST, WIDEST, head_colours
 from minitransformer.figures.curves import DASHES
 
@@ -164,6 +173,35 @@ def test_an_svg_holds_the_words_as_text(drawing, rng):
     root = ElementTree.fromstring(picture_bytes(figure, "svg"))
     texts = {"".join(each.itertext()).strip() for each in root.iter("{http://www.w3.org/2000/svg}text")}
     assert {*keys, "<eos>"} <= texts
+
+
+def test_every_word_of_a_user_is_drawn_in_the_known_fonts(drawing, rng):
+    from matplotlib.text import Text
+
+    weights, words = rng.dirichlet(np.ones(2), size=(3, 2)), ["한국어", "中文"]
+    figures = [draw(weights, words, words, title="日本語") for draw in (draw_attention, draw_attention_lines)]
+    figures.append(draw_learning_curves({"한국어": run_of(rng, 6)}))
+    for figure in figures:
+        families = {tuple(text.get_fontfamily()) for text in figure.findobj(Text) if not text.get_text().isascii()}
+        assert families == {tuple(canvas.known_fonts())}
+
+
+def test_letters_that_no_font_has_are_named_in_one_line(drawing, rng, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(canvas, "FONTS", ("DejaVu Sans",))
+    words, metrics = ["한국", "국어", "ᚠ"], tmp_path / "metrics.jsonl"
+    for draw in (draw_attention, draw_attention_lines):
+        figure = draw(rng.dirichlet(np.ones(3), size=(2, 3)), words, words)
+        with pytest.warns(UserWarning) as caught:
+            assert png_bytes(figure).startswith(b"\x89PNG")
+        (warning,) = caught
+        assert "none for ᚠ 국 어 한" in str(warning.message) and "install Noto Sans CJK" in str(warning.message)
+    metrics.write_text("".join(f"{json.dumps(line)}\n" for line in run_of(rng, 6)))
+    assert main(["plot", "curves", f"ᚠ={metrics}", "-o", str(tmp_path / "a.png")]) == 0
+    output = capsys.readouterr()
+    start = "minitransformer plot curves: an installed font must have each letter, got none for ᚠ, which became boxes;"
+    assert output.out == f"{tmp_path / 'a.png'}\n" and output.err.startswith(start) and output.err.count("\n") == 1
+    assert main(["plot", "curves", f"ᚠ={metrics}", "-o", str(tmp_path / "a.svg")]) == 0
+    assert capsys.readouterr().err == ""  # its reader's fonts may have the letter
 
 
 def test_a_very_long_sentence_gives_a_coarser_picture_not_a_larger_one(drawing, rng):

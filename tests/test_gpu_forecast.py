@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cuda_on_cpu.kernels import parameters_of
 
 from benchmarks.common.work import Size
 from benchmarks.gpu import __main__ as gpu
@@ -19,6 +20,8 @@ from benchmarks.gpu.meta_device import meta_device
 from minitransformer.backend import get_array_module
 from minitransformer.config import ModelConfig
 from minitransformer.kernels.cupy.launch import Counter
+from minitransformer.kernels.cupy.sort import argsort
+from minitransformer.kernels.cupy.source import FOLDER
 from minitransformer.planning.flops import batch_flops
 
 OPERATIONS = 445
@@ -27,6 +30,8 @@ MILLISECONDS = 27.0
 """That it should take at most."""
 BY_HAND = (36.0, 48.0)
 """The milliseconds of an estimate by hand for the kernels of an earlier commit."""
+WRITE_INTEGERS = {"count_digits", "sum_counts", "place_numbers"}
+"""Kernels of which others take what they write for places in memory."""
 ROOT = Path(__file__).parents[1]
 
 
@@ -205,6 +210,19 @@ def test_the_report_names_every_error_where_there_is_a_device(rng):
     text = "\n".join(forecast.report("random", work, found, whole))
     assert f"{adam.measured:.2f} | {adam.device / adam.measured - 1:+.0%} |" in text
     assert f"Measured: {whole:.1f} ms" in text
+
+
+def test_timed_kernels_find_the_same_places(device, rng, monkeypatch):
+    """Each is made several times; what is not must be all that would change an integer that it has read."""
+    numbers, orders = rng.integers(0, 70_000, 300), []
+    monkeypatch.setattr(forecast, "our_update", lambda *_: (None, lambda: orders.append(argsort(numbers, 70_000))))
+    found = forecast.forecast_of(recording.Call(name, "kernel", 8, 8) for name in WRITE_INTEGERS)
+    forecast.measure(found, random_work(rng), steps.Device(np, "cpu"))
+    assert all(row.measured > 0 for row in found.rows)
+    for order in orders:
+        np.testing.assert_array_equal(order, np.argsort(numbers, kind="stable"))
+    types = {kernel: kinds for path in FOLDER.glob("*.cu") for kernel, kinds in parameters_of(path.stem).items()}
+    assert {kernel for kernel, kinds in types.items() if "long long *" in kinds} == WRITE_INTEGERS
 
 
 def test_the_forecast_is_printed_without_a_gpu(monkeypatch, capsys, rng, tmp_path, bfloat16):

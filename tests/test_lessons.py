@@ -1,4 +1,4 @@
-"""The lessons: solutions pass, planted faults are named, and notebooks are in order. They are run by .ci/run."""
+"""The lessons: solutions pass, planted faults are named, and notebooks are in order. `pytest lessons` runs them."""
 
 import ast
 import importlib

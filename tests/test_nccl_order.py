@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from contract import check, fractions, sum_in_order
+from extras import need
 from rank_jobs import LocalStore, Supervised, in_threads, wait_for
 from recorded_cuda import Cuda, DeviceArray, Event, Mismatch, MissingEvent, World
 
@@ -19,9 +20,7 @@ from minitransformer.distributed import OverlappedAllReduce
 from minitransformer.distributed import overlap as overlap_module
 from minitransformer.distributed.nccl import NcclCommunicator
 from minitransformer.distributed.timeouts import Timeouts
-from minitransformer.errors import MissingPackageError, ShapeError
-
-NO_NCCL = "nvidia-nccl-cu13 is not installed: pip install -e '.[dev]'"
+from minitransformer.errors import ShapeError
 
 
 def on_ranks(
@@ -39,7 +38,7 @@ def on_ranks(
 
     def one(rank):
         cuda = Cuda(world, rank)
-        work(communicator(rank, size, store, deterministic=deterministic, cupy=cuda), cuda)
+        work(communicator(rank, size, store, deterministic=deterministic, cupy=cuda, nccl=cuda.nccl), cuda)
 
     in_threads(size, one)
     return world
@@ -57,9 +56,9 @@ def test_the_contract_holds_for_host_arrays_that_go_over_the_device(size, determ
 
 @pytest.mark.cuda
 def test_the_id_that_nccl_itself_makes_reaches_every_rank():
-    nccl = pytest.importorskip("cupy.cuda.nccl", reason=NO_NCCL)
-    if not hasattr(nccl, "get_unique_id"):  # CuPy is there, but not the library
-        pytest.skip(NO_NCCL)
+    need("cupy", "nvidia.nccl")
+    from cupy.cuda import nccl
+
     world = on_ranks(3, reduce_a_gradient, unique_id=nccl.get_unique_id())
     assert len(world.log) == 3
     with pytest.raises(TypeError):
@@ -180,7 +179,7 @@ def queued(ranks: NcclCommunicator, cuda: Cuda, count: int) -> list[tuple[Event,
 def test_a_rank_reports_in_which_collective_its_device_waits(monkeypatch):
     monkeypatch.setattr(Event, "done", False)
     cuda = Cuda(World(1), 0)
-    ranks = NcclCommunicator(0, 1, LocalStore(), cupy=cuda)
+    ranks = NcclCommunicator(0, 1, LocalStore(), cupy=cuda, nccl=cuda.nccl)
     before, waits = ranks.progress()
     (first_ready, first_done), (second_ready, _) = queued(ranks, cuda, 2)
     assert (ranks.progress(), waits) == ((before, None), None)  # its own kernels come before the first
@@ -197,7 +196,7 @@ def test_a_rank_reports_in_which_collective_its_device_waits(monkeypatch):
 def test_two_threads_that_ask_at_the_same_moment_count_a_collective_once(monkeypatch):
     monkeypatch.setattr(Event, "done", property(lambda event: time.sleep(0.01) or True))
     cuda = Cuda(World(1), 0)
-    ranks = NcclCommunicator(0, 1, LocalStore(), cupy=cuda)
+    ranks = NcclCommunicator(0, 1, LocalStore(), cupy=cuda, nccl=cuda.nccl)
     before, _ = ranks.progress()
     both = threading.Barrier(2, timeout=20)
 
@@ -216,7 +215,8 @@ def test_a_rank_whose_host_hangs_is_found_though_no_host_waits_for_it(monkeypatc
     job, world = Supervised(2, Timeouts(start=1.0)), World(2, meets=False)
     clients = [job.client(rank) for rank in range(2)]
     cudas = [Cuda(world, rank) for rank in range(2)]
-    communicators = in_threads(2, lambda rank: NcclCommunicator(rank, 2, clients[rank], cupy=cudas[rank]))
+    modules = [{"cupy": cuda, "nccl": cuda.nccl} for cuda in cudas]
+    communicators = in_threads(2, lambda rank: NcclCommunicator(rank, 2, clients[rank], **modules[rank]))
     for rank, ranks in enumerate(communicators):
         events = queued(ranks, cudas[rank], 3 - rank)  # rank 1 never comes to the third
         for number, (ready, done) in enumerate(events):
@@ -234,12 +234,8 @@ def test_the_supervisor_frees_the_device_before_the_process_ends():
     job, world = Supervised(1), World(1)
     aborted = []
     client = job.client(0, end=lambda code: aborted.extend(world.aborted))
-    NcclCommunicator(0, 1, client, cupy=Cuda(world, 0))
+    cuda = Cuda(world, 0)
+    NcclCommunicator(0, 1, client, cupy=cuda, nccl=cuda.nccl)
     threading.Thread(target=client.fail, args=("cause", 3), daemon=True).start()
     wait_for(lambda: aborted == [0])
     client.leave()
-
-
-def test_without_nccl_the_message_names_what_brings_it():
-    with pytest.raises(MissingPackageError, match="NCCL must be installed for several GPUs, got none; run pip install"):
-        NcclCommunicator(0, 1, LocalStore(), cupy=SimpleNamespace(cuda=SimpleNamespace()))

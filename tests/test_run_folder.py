@@ -153,13 +153,23 @@ def test_a_run_writes_nothing_into_the_folder_of_the_run_that_took_its_place(tmp
     assert sorted(os.listdir(folder / "checkpoints")) == ["update_00000004.npz"]
 
 
-def test_a_run_does_not_resume_from_parameters_that_are_nan(tmp_path):
+@pytest.mark.parametrize(
+    ("vector", "value", "got"),
+    [
+        ("parameters", np.nan, "NaN or infinity"),
+        ("adam_m", np.inf, "NaN or infinity"),
+        ("adam_v", np.nan, "NaN, infinity or negative numbers"),
+        ("adam_v", -1e-9, "NaN, infinity or negative numbers"),
+    ],
+)
+def test_a_run_does_not_resume_from_values_that_training_never_has(tmp_path, vector, value, got):
     tiny_trainer(tmp_path, updates=8).run()
     newest = checkpoint_of(tmp_path, 8)
     state = load_checkpoint(newest)
-    state.parameters[3] = np.nan
+    getattr(state, vector)[3] = value
     replace(state).save(newest)
-    with pytest.raises(CheckpointError, match=r"00008.npz must be finite to resume, got NaN or infinity; delete it"):
+    wanted = rf"{vector} of .*00008.npz must be finite to resume, got {got}; delete it"
+    with pytest.raises(CheckpointError, match=wanted):
         tiny_trainer(tmp_path, updates=12)
     newest.unlink()  # as the message says
     assert tiny_trainer(tmp_path, updates=12).run().update == 12

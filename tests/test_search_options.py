@@ -113,8 +113,8 @@ def test_among_equals_the_first_to_end_then_the_lowest_ids_win():
 @pytest.mark.parametrize("n_tokens", [22, 10_253])
 @pytest.mark.parametrize("n_threads", [1, 3])
 def test_top_k_skips_suppressed_ids_and_prefers_lower_ids_among_equals(n_tokens, n_threads, rng, monkeypatch):
-    monkeypatch.setattr(workers, "LARGE", 1)
-    monkeypatch.setattr(workers, "blas_threads", lambda: n_threads)
+    monkeypatch.setattr(decoding, "LARGE", 1)
+    monkeypatch.setattr(workers, "product_threads", lambda: n_threads)
     monkeypatch.setattr(decoding, "BLOCK_ROWS", 7)
     for n in (1, 3, 8, 17, 20):
         # many ties, also between what is taken and what is not

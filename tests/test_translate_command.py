@@ -16,7 +16,7 @@ from rank_jobs import environment
 from searches import sharp_model
 from systems import needs
 
-from minitransformer.checkpoints import load_model, save_checkpoint
+from minitransformer.checkpoints import load_checkpoint, load_model, save_checkpoint
 from minitransformer.cli.main import main
 from minitransformer.config import Config, ModelConfig, TranslationConfig
 from minitransformer.errors import ShapeError
@@ -231,3 +231,14 @@ def test_a_beam_that_no_memory_holds_is_refused(translated):
     code, output, error = translated(b"a cat\n", "--beam-size", str(2**31 - 1))
     assert (code, output) == (2, [])
     assert error == f"minitransformer translate: translation.beam_size must be at most 1000, got {2**31 - 1}\n"
+
+
+def test_a_search_of_hours_is_not_begun_because_a_checkpoint_says_so(checkpoint, translated, tmp_path):
+    stored = load_checkpoint(checkpoint)
+    asking = replace(SEARCH, beam_size=1000, max_extra=100_000)
+    replace(stored, config=replace(stored.config, translation=asking)).save(tmp_path / "asking.npz")
+    options = ["--checkpoint", str(tmp_path / "asking.npz"), "--max-extra", "3"]
+    code, output, error = translated(b"a cat\n", *options)
+    wanted = "translation.beam_size of a checkpoint must be at most 100, got 1000; choose one with --beam-size"
+    assert (code, output) == (2, []) and error == f"minitransformer translate: {wanted}, which may be higher\n"
+    assert translated(b"a cat\n", *options, "--beam-size", "2") == translated(b"a cat\n")

@@ -9,7 +9,7 @@ import pytest
 from small_models import losses, random_batch, small_model, train
 from systems import needs
 
-from minitransformer import blas, workers
+from minitransformer import workers
 from minitransformer.autograd import Tensor
 from minitransformer.workers import Workers, blocks_of, sum_into_first
 
@@ -21,9 +21,6 @@ def trained(n_workers: int, updates: int = 20) -> tuple[np.ndarray, list[float]]
     settings = dict(warmup_steps=20, clip_norm=0.5, lr_scale=0.2)
     steps = train(model, [random_batch(rng, *each) for each in lengths], updates, Workers(n_workers), **settings)
     return model.parameters.data, [*losses(steps), *(step.gradient_norm for step in steps)]
-
-
-needs_a_switch = pytest.mark.skipif(blas.blas_threads() is None, reason="NumPy's BLAS has no switch for its threads")
 
 
 @pytest.mark.parametrize("n_workers", [2, 3, 4])
@@ -78,10 +75,24 @@ def test_an_error_is_raised_after_all_workers_have_ended(faulty):
     assert ended == [1 - faulty]
 
 
-def test_products_run_on_one_thread_in_workers_and_on_all_after_them():
-    before = blas.blas_threads()
-    assert Workers(2).map(lambda number: blas.blas_threads()) == ([None] * 2 if before is None else [1, 1])
-    assert blas.blas_threads() == before
+@pytest.mark.parametrize(("threads", "size", "each"), [(2, 2, 1), (8, 2, 4), (2, 3, 1), (8, 1, 8)])
+def test_workers_share_the_threads_of_large_work(threads, size, each, monkeypatch):
+    monkeypatch.setattr(workers, "product_threads", lambda: threads)
+    assert Workers(size).map(lambda number: workers.thread_count()) == [each] * size
+    assert workers.thread_count() == threads
+
+
+def test_limits_hold_within_each_other_and_end_with_their_block(monkeypatch):
+    monkeypatch.setattr(workers, "product_threads", lambda: 8)
+    with workers.limited_threads(4):
+        with workers.limited_threads(6):
+            assert workers.thread_count() == 4
+        with workers.limited_threads(0):
+            assert workers.thread_count() == 4
+        with workers.limited_threads(1):
+            assert workers.thread_count() == 1
+        assert workers.thread_count() == 4
+    assert workers.thread_count() == 8
 
 
 def test_silenced_warnings_stay_silent_in_workers():
@@ -90,22 +101,11 @@ def test_silenced_warnings_stay_silent_in_workers():
 
 
 @pytest.mark.parametrize(
-    ("cores", "threads", "shares", "wanted", "size"),
-    [
-        (2, 2, 2, 0, 2),
-        (2, 2, 1, 0, 1),
-        (2, 1, 4, 0, 2),
-        (8, 8, 2, 0, 1),  # two workers would leave six cores idle
-        (8, 1, 2, 0, 2),
-        (2, None, 2, 0, 1),  # a BLAS without a switch would start threads for each worker
-        (8, 8, 2, 2, 2),
-        (2, 2, 2, 9, 2),
-        (2, 2, 4, 1, 1),
-    ],
+    ("threads", "shares", "wanted", "size"),
+    [(2, 2, 0, 2), (2, 1, 0, 1), (1, 4, 0, 1), (8, 2, 0, 2), (8, 2, 2, 2), (2, 2, 9, 2), (2, 4, 1, 1)],
 )
-def test_workers_are_as_many_as_fill_the_cores(cores, threads, shares, wanted, size, monkeypatch):
-    monkeypatch.setattr(workers, "core_count", lambda: cores)
-    monkeypatch.setattr(workers, "blas_threads", lambda: threads)
+def test_workers_are_as_many_as_threads_and_shares_allow(threads, shares, wanted, size, monkeypatch):
+    monkeypatch.setattr(workers, "product_threads", lambda: threads)
     assert Workers.for_shares(shares, wanted).size == size
 
 
@@ -148,7 +148,7 @@ def test_gradients_sent_elsewhere_leave_the_models_own_unchanged(rng):
 
 @pytest.mark.parametrize(("length", "n_threads"), [(10, 3), (2, 3), (0, 2), (7, 1)])
 def test_large_work_is_split_into_consecutive_parts(length, n_threads, monkeypatch):
-    monkeypatch.setattr(workers, "blas_threads", lambda: n_threads)
+    monkeypatch.setattr(workers, "product_threads", lambda: n_threads)
     parts, threads = {}, set()
 
     def work(part):
@@ -156,9 +156,9 @@ def test_large_work_is_split_into_consecutive_parts(length, n_threads, monkeypat
         threads.add(threading.current_thread())
         time.sleep(0.01)
 
-    workers.parallel_for(work, length, workers.LARGE)
+    workers.parallel_for(work, length, True)
     assert [number for _, numbers in sorted(parts.items()) for number in numbers] == list(range(length))
-    assert len(threads) == n_threads
+    assert len(threads) == max(1, min(length, n_threads))
 
 
 def test_small_work_and_work_within_a_worker_stay_in_their_thread(monkeypatch):
@@ -169,35 +169,19 @@ def test_small_work_and_work_within_a_worker_stay_in_their_thread(monkeypatch):
         threads.append(threading.current_thread())
 
     with monkeypatch.context() as patched:
-        patched.setattr(workers, "blas_threads", lambda: 2)
-        workers.parallel_for(work, 9, workers.LARGE - 1)
-    if blas.blas_threads() is not None:
-        Workers(2).map(lambda _: workers.parallel_for(work, 9, workers.LARGE))
-        assert len(set(threads[1:])) == 2
+        patched.setattr(workers, "product_threads", lambda: 2)
+        workers.parallel_for(work, 9, False)
+        Workers(2).map(lambda _: workers.parallel_for(work, 9, True))
+    assert len(set(threads[1:])) == 2
     assert threads[0] is threading.current_thread()
-
-
-@needs_a_switch
-def test_limits_that_overlap_leave_what_was_before_the_first():
-    with blas.limited_blas_threads(2):
-        first, second = blas.limited_blas_threads(1), blas.limited_blas_threads(1)
-        first.__enter__()
-        second.__enter__()
-        first.__exit__(None, None, None)
-        assert blas.blas_threads() == 1
-        second.__exit__(None, None, None)
-        assert blas.blas_threads() == 2
-        with blas.limited_blas_threads(1), blas.limited_blas_threads(2):
-            assert blas.blas_threads() == 2
-        assert blas.blas_threads() == 2
 
 
 @needs("fork")
 def test_a_forked_process_makes_threads_of_its_own(monkeypatch):
-    monkeypatch.setattr(workers, "blas_threads", lambda: 2)
-    workers.parallel_for(lambda part: None, 2, workers.LARGE)
+    monkeypatch.setattr(workers, "product_threads", lambda: 2)
+    workers.parallel_for(lambda part: None, 2, True)
     process = multiprocessing.get_context("fork").Process(
-        target=lambda: workers.parallel_for(lambda part: None, 2, workers.LARGE)
+        target=lambda: workers.parallel_for(lambda part: None, 2, True)
     )
     process.start()
     process.join(30)

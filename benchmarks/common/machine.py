@@ -6,7 +6,7 @@ import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from minitransformer.blas import blas_threads, core_count, processor_name
+from minitransformer.blas import processor_name, product_threads
 from minitransformer.cli.doctor import CHECKS
 
 CODE = ("minitransformer", "benchmarks", ":!benchmarks/results")
@@ -17,7 +17,7 @@ def machine_facts() -> dict[str, str | int]:
     return {
         "processor": processor_name(),
         "system": f"{platform.system()} {platform.machine()}",
-        **{name: CHECKS[name]()[0] for name in ("cores", "memory", "Python", "NumPy", "BLAS", "products")},
+        **{name: CHECKS[name]()[0] for name in ("cores", "memory", "Python", "NumPy", "BLAS")},
         "PyTorch": _torch_version(),
         "threads": threads_for_peers(),
         "load": f"{os.getloadavg()[0]:.2f} in the minute before" if hasattr(os, "getloadavg") else "unknown",
@@ -33,8 +33,8 @@ def of_this_maker(name: str) -> str:
 
 
 def threads_for_peers() -> int:
-    """As many as NumPy's BLAS has (OPENBLAS_NUM_THREADS limits both); one for each core where it does not tell."""
-    return blas_threads() or core_count()
+    """As many as large products of ours have (OPENBLAS_NUM_THREADS limits both)."""
+    return product_threads()
 
 
 def commit() -> str:

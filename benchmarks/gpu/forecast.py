@@ -18,7 +18,7 @@ from typing import NamedTuple
 from benchmarks.common.tables import markdown_head, markdown_row
 from benchmarks.common.work import Size, random_batch
 from benchmarks.gpu.host_time import recorded, replayed
-from benchmarks.gpu.recording import SEVERAL_TILES, Call, observed
+from benchmarks.gpu.recording import NOT_REPEATABLE, SEVERAL_TILES, Call, observed
 from benchmarks.gpu.steps import Device, in_turn, once, our_update
 from minitransformer.config import Config, ModelConfig
 
@@ -171,8 +171,9 @@ def measure(forecast: Forecast, work: Workload, device: Device, precision: str =
     found: dict[tuple[str, str], float] = defaultdict(float)
 
     def timed(call: Call, make: Callable[[], object]) -> object:
-        result = make()
-        seconds = once(lambda: [make() for _ in range(repeats)], device) / repeats
+        times = 1 if call.name in NOT_REPEATABLE else repeats
+        result = make() if times > 1 else None
+        seconds = once(lambda: [make() for _ in range(times)], device) / times
         found[call.name, class_of(call)] += 1000 * seconds
         return result
 

@@ -32,6 +32,13 @@ FUSED_ATTENTION = {"attention_forward": 1, "attention_backward": 2}
 """Kernels that make both products of attention, so many times; their first arrays are q, k and v."""
 NEVER_READ = (("adam", 4),)
 """Kernels and the positions of arrays that they write over: half_copy."""
+NOT_REPEATABLE = ("sum_counts",)
+"""Kernels that update integers in place: made again, they give places to which the next kernel must not write.
+
+Others that work in place (Adam, bias, ReLU and dropout, the gradient over the logits, all that add to a gradient)
+update real numbers alone. Made again, these grow, in float16 to infinity, but none is an address, and a kernel takes as
+long with any of them.
+"""
 SEVERAL_TILES = "attention_backward, several tiles"  # it computes scores twice
 
 

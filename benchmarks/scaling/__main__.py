@@ -4,7 +4,7 @@
 
 Measured: the sum of a gradient vector over two ranks by MPI and by TCP, beside MPI's own Allreduce of the same bytes;
 an update of two ranks with one BLAS thread each, by MPI with and without overlap and by TCP, beside one process with
-two BLAS threads (and beside its own two threads, each with a micro-batch). Predicted, with every assumption printed:
+two threads (and beside its own two threads, each with a micro-batch). Predicted, with every assumption printed:
 weak and strong scaling of base and big on 1 to 64 GPUs. Results go to benchmarks/results/scaling.MAKER.json, .md and
 .png, MAKER that of the processor; --quick writes nothing.
 """

@@ -16,18 +16,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from program import read_results, reports_errors, showing, write_report
-from seeds import TEST
+from seeds import tested_by
 from sweep import Job, check_settings, run_sweep
 from tqdm import tqdm
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # benchmarks/ lies beside examples/
 
 from benchmarks.common.machine import machine_facts
-from minitransformer.blas import core_count, limited_blas_threads
+from minitransformer.blas import core_count
 from minitransformer.cli.main import Parser
 from minitransformer.cli.options import at_least_one
 from minitransformer.nn import ParameterVector
 from minitransformer.optim import Adam, clip_gradient_norm, learning_rate
+from minitransformer.workers import limited_threads
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -86,7 +87,7 @@ def run_command(experiment: Experiment) -> int:
 def measure(experiment: Experiment, name: str, seed: int, settings: dict) -> dict:
     """One trial, on one core, with where and how it was measured."""
     began = time.perf_counter()
-    with limited_blas_threads(1):
+    with limited_threads(1):
         figures = experiment.trial(name, seed, settings)
     took = {"seconds_in_all": round(time.perf_counter() - began, 2)}
     return {"name": name, "seed": seed, **figures, **took, "settings": settings, "machine": this_machine()}
@@ -132,14 +133,14 @@ def learn(parameters: ParameterVector, forward_backward: Callable[[], None], upd
         adam.step(learning_rate(update, d_model=1, warmup_steps=warmup, scale=peak_rate * warmup**0.5))
 
 
-def provenance(program: str, results: Sequence[dict]) -> str:
-    """The command, settings, seeds, machine and commits of the results, a paragraph."""
+def provenance(program: str, results: Sequence[dict], test: str) -> str:
+    """The command, settings, seeds, test, machine and commits of the results, a paragraph."""
     settings = ", ".join(f"{key} {value}" for key, value in results[0]["settings"].items())
     seeds = sorted({result["seed"] for result in results})
     facts = [result["machine"] for result in results]
     processors, commits = (", ".join(sorted({each[key] for each in facts})) for key in ("processor", "commit"))
     return (
         f"`python examples/paper/{program}.py`, seeds {', '.join(map(str, seeds))}; ± is the standard error over seeds,"
-        f" and {TEST}."
-        f" Settings: {settings}. {processors}, one core for each trial, NumPy {facts[0]['NumPy']}, commit {commits}."
+        f" and {tested_by(test)}. Settings: {settings}. {processors}, one core for each trial, NumPy"
+        f" {facts[0]['NumPy']}, commit {commits}."
     )

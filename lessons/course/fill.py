@@ -1,11 +1,11 @@
 """Run every notebook with all its solutions filled in: ``python -m course.fill``, in the folder ``lessons``.
 
-Fails, with exit code 1, if a cell raises, a check's verdict is not "right", or a notebook takes longer than a minute
-(``--seconds N``: on a busy machine, N). Names of notebooks may follow: ``python -m course.fill 04_attention bug_zoo``.
+Fails, with exit code 1, if a cell raises, an exercise is not right, a ``check_gradient`` says something that its cell
+does not mean, or a notebook takes longer than a minute (``--seconds N``: on a busy machine, N). Names of notebooks may
+follow: ``python -m course.fill 04_attention bug_zoo``.
 """
 
 import argparse
-import ast
 import re
 import sys
 import time
@@ -15,47 +15,38 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError
 
 from course.exercise import LESSONS
+from course.verdicts import calls, unmeant_verdicts
 
 SECONDS = 60
 """Time limit of a notebook, its solutions included, on two cores with nothing else to do."""
-VERDICT = re.compile(r"^(\w+\.\w+): (right|wrong|not\syet)\.", re.MULTILINE)
-
-
-def checked_exercises(source: str) -> list[tuple[str, str]]:
-    """(exercise, function) of every ``check("...", function)`` in a cell's source."""
-    calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
-    checks = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "check"]
-    return [(call.args[0].value, call.args[1].id) for call in checks]
 
 
 def filled(source: str) -> str:
     """The cell with every ``check`` line preceded by one that puts the solution in the function's place."""
-    for exercise, function in checked_exercises(source):
+    for call in calls(source, "check"):
+        exercise, function = call.args[0].value, call.args[1].id
         line = re.compile(rf'^check\("{re.escape(exercise)}"', re.MULTILINE)
         solution = f'from course.exercise import solution_of\n\n{function} = solution_of("{exercise}")\n'
         source = line.sub(lambda found, solution=solution: solution + found.group(), source)
     return source
 
 
-def run(name: str, limit: int) -> list[str]:
-    """What is wrong with the filled notebook: a line for each check that is not right, or the error.
+def run(name: str, limit: int, solved: bool = True) -> list[str]:
+    """What is wrong with a notebook, run with or without its solutions: verdicts that it does not mean, or the error.
 
     limit: of a cell, seconds
     """
     notebook = nbformat.read(LESSONS / f"{name}.ipynb", as_version=4)
-    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    expected = [exercise for cell in cells for exercise, _ in checked_exercises(cell.source)]
-    for cell in cells:
-        cell.source = filled(cell.source)
+    for cell in notebook.cells:
+        if solved and cell.cell_type == "code":
+            cell.source = filled(cell.source)
     try:
         client = NotebookClient(notebook, timeout=limit, resources={"metadata": {"path": str(LESSONS)}})
         client.extra_arguments = ["--IPKernelApp.log_level=ERROR"]  # no warning that a local kernel speaks plain text
         client.execute()
     except (CellExecutionError, CellTimeoutError) as error:
         return [f"{name}: {error}"]
-    printed = "".join(out.get("text", "") for cell in cells for out in cell.outputs if out.output_type == "stream")
-    verdicts = dict(VERDICT.findall(printed))
-    return [f"{each}: {verdicts.get(each, 'no verdict')}" for each in expected if verdicts.get(each) != "right"]
+    return [f"{name}: {fault}" for fault in unmeant_verdicts(notebook.cells, solved)]
 
 
 def main(argv: list[str]) -> int:
@@ -75,7 +66,7 @@ def main(argv: list[str]) -> int:
         seconds = time.perf_counter() - start
         if seconds > options.seconds:
             found.append(f"{name}: must run in {options.seconds} s, took {seconds:.0f} s")
-        print(f"{name}: {'all exercises right' if not found else f'faults: {len(found)}'}, {seconds:.0f} s", flush=True)
+        print(f"{name}: {f'faults: {len(found)}' if found else 'every verdict as meant'}, {seconds:.0f} s", flush=True)
         faults += found
     if faults:
         print("\n".join(faults))

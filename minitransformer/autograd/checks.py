@@ -84,4 +84,4 @@ def _described(value: Any) -> str:
         return "None"
     if isinstance(value, tuple):
         return f"a tuple of {len(value)}"
-    return str(value.shape) if hasattr(value, "shape") else type(value).__name__
+    return type(value).__name__ + (f" of shape {value.shape}" if hasattr(value, "shape") else "")

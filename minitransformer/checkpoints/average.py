@@ -8,6 +8,7 @@ import numpy as np
 
 from minitransformer.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from minitransformer.checkpoints.header import shapes, slices
+from minitransformer.checkpoints.same_run import changed_settings
 from minitransformer.errors import CheckpointError
 
 
@@ -18,7 +19,7 @@ def average_checkpoints(paths: Sequence[str | Path]) -> Checkpoint:
     cannot resume from it. ``result.save(path)`` writes it.
 
     Raises:
-        CheckpointError: no paths, an unreadable file, or checkpoints of different models or tokenizers.
+        CheckpointError: no paths, an unreadable file, checkpoints of different runs, or one with NaN or infinity.
     """
     if not paths:
         raise CheckpointError("average: the checkpoints to average must be at least one, got none")
@@ -26,7 +27,9 @@ def average_checkpoints(paths: Sequence[str | Path]) -> Checkpoint:
     for path in paths:
         checkpoint = load_checkpoint(path, with_optimizer=False)
         first = first or checkpoint
-        _check_same_model(first, checkpoint)
+        _check_same_run(first, checkpoint)
+        if not np.isfinite(checkpoint.parameters).all():
+            raise CheckpointError(f"average: {path} must have finite parameters, got NaN or infinity; leave it out")
         for name, where in slices(checkpoint.table).items():
             total[name] = total.get(name, 0.0) + checkpoint.parameters[where].astype(np.float64)
     mean = np.zeros_like(checkpoint.parameters)
@@ -35,13 +38,19 @@ def average_checkpoints(paths: Sequence[str | Path]) -> Checkpoint:
     return replace(checkpoint, parameters=mean, adam_m=None, adam_v=None, step_count=0, progress={}, path="")
 
 
-def _check_same_model(first: Checkpoint, other: Checkpoint) -> None:
-    for what, ours, theirs in (
-        ("parameters", shapes(first.table), shapes(other.table)),
-        ("model config", first.config.model, other.config.model),
-        ("tokenizer", first.tokenizer_text, other.tokenizer_text),
-    ):
-        if ours != theirs:
-            raise CheckpointError(
-                f"average: {other.path} must have the {what} of {first.path}, got another; average within one run"
-            )
+def _check_same_run(first: Checkpoint, other: Checkpoint) -> None:
+    changed = [key for key, _, _ in changed_settings(first.config, other.config)]
+    ours, theirs = (each.progress.get("fingerprint", "") for each in (first, other))  # a mean has none
+    changed += [
+        what
+        for what, one, two in (
+            ("parameters", shapes(first.table), shapes(other.table)),
+            ("tokenizer", first.tokenizer_text, other.tokenizer_text),
+            ("training data", ours or theirs, theirs or ours),
+        )
+        if one != two
+    ]
+    if changed:
+        raise CheckpointError(
+            f"average: {other.path} must have the {changed[0]} of {first.path}, got another; average within one run"
+        )

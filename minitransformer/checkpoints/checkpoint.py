@@ -7,7 +7,7 @@ without Adam's state (a mean of several) lacks the last two: it translates, but 
 
 import errno
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from minitransformer.backend import load_array_module, to_numpy
 from minitransformer.checkpoints.entries import VECTORS, check_entries, matches_checksums, write_entries
 from minitransformer.checkpoints.header import Table, checked_progress, count, shapes, slices, table_from
-from minitransformer.config import Config
+from minitransformer.config import Config, TranslationConfig
 from minitransformer.errors import CheckpointError, ConfigError, DamagedCheckpointError, printable, quoted
 from minitransformer.files import write_atomically, write_error
 from minitransformer.models import Model, build_model, model_class
@@ -23,6 +23,9 @@ from minitransformer.optim import Adam
 from minitransformer.text import Tokenizer
 
 FORMAT, VERSION = "minitransformer checkpoint", 1
+
+MAX_SEARCH = {"beam_size": 100, "max_extra": 1000}
+"""Several times what recipes take: with both, a model of one layer takes seconds for a word, not hours."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,21 @@ class Checkpoint:
         model = build_model(self.config.model, xp=xp, precision=precision, kernel_mode=execution.kernels)
         self.restore(model)
         return model, tokenizer
+
+    def search(self, **given: float) -> TranslationConfig:
+        """The search settings of its config, with ``given`` ones in place of its own, which may not be as high: the
+        file could be a stranger's, whose model never ends an output.
+
+        Raises:
+            ConfigError: a setting is out of its range.
+        """
+        for name, high in MAX_SEARCH.items():
+            if name not in given and (own := getattr(self.config.translation, name)) > high:
+                raise ConfigError(
+                    f"translation.{name} of a checkpoint must be at most {high}, got {own}; choose one with "
+                    f"--{name.replace('_', '-')}, which may be higher"
+                )
+        return replace(self.config.translation, **given)
 
     def restore(self, model: Model, optimizer: Adam | None = None) -> None:
         """Copy the parameters, and Adam's state if an optimizer is given, into place, name by name.

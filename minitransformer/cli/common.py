@@ -115,7 +115,7 @@ def open_model(arguments: argparse.Namespace) -> "tuple[Model, Tokenizer, Transl
     from minitransformer.checkpoints import load_checkpoint
 
     checkpoint = load_checkpoint(arguments.checkpoint, with_optimizer=False)
-    search = replace(checkpoint.config.translation, **search_options(arguments))
+    search = checkpoint.search(**search_options(arguments))
     model, tokenizer = checkpoint.build(arguments.device)
     model.parameters.freeze()
     if tokenizer is None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from minitransformer.blas import blas_threads, core_count
+from minitransformer.blas import core_count, product_threads
 from minitransformer.errors import BackendError, install_hint
 
 Finding = tuple[str, str]
@@ -44,22 +44,8 @@ def _blas() -> Finding:
     import numpy
 
     blas = numpy.show_config(mode="dicts")["Build Dependencies"]["blas"]
-    threads, cores = blas_threads(), core_count()
-    found = f"{blas['name']} {blas['version']}"
-    if threads is None:
-        return found, "its number of threads is unknown; see the documentation of this BLAS"
-    found += ", 1 thread" if threads == 1 else f", {threads} threads"
-    if threads > cores:
-        return found, f"more threads than the {cores} cores; set OPENBLAS_NUM_THREADS={cores} before the start"
-    return found, ""
-
-
-def _products() -> Finding:
-    from minitransformer.kernels.numpy.product_table import described, machine_table
-
-    table, reason = machine_table()
-    extra = "mkl" if platform.machine() in ("x86_64", "AMD64") else "openblas"
-    return described(table), f"{reason}; {install_hint(extra)}" if reason.endswith("is installed") else reason
+    threads = product_threads()
+    return f"{blas['name']} {blas['version']}", f"{threads} thread{'s' if threads > 1 else ''} for a large product"
 
 
 def _memory() -> Finding:
@@ -140,7 +126,6 @@ CHECKS: dict[str, Callable[[], Finding]] = {
     "Python": lambda: (f"{platform.python_version()} on {platform.system()} {platform.machine()}", ""),
     "NumPy": lambda: (importlib.metadata.version("numpy"), ""),
     "BLAS": _blas,
-    "products": _products,
     "cores": lambda: (str(core_count()), ""),
     "memory": _memory,
     "CuPy": _cupy,

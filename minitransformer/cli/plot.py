@@ -1,11 +1,12 @@
 """``plot curves | architecture | attention``: pictures of a run, a config or a model, and attention as an HTML page."""
 
 import argparse
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from minitransformer.cli.common import open_model, with_vocabulary, writable_file
+from minitransformer.cli.common import open_model, print_line, with_vocabulary, writable_file
 from minitransformer.cli.options import add_config_options, add_model_options, add_search_options
 from minitransformer.config import BOS, EOS, Config
 from minitransformer.errors import ConfigError, quoted
@@ -92,7 +93,7 @@ def run_curves(arguments: argparse.Namespace) -> None:
     labels = [label for label, _ in named]
     if len(set(labels)) < len(labels):
         raise ConfigError(f"plot curves: every run must have its own label, got {', '.join(labels)}; write LABEL=FILE")
-    _save(draw_learning_curves({label: read_metrics(path) for label, path in named}), output)
+    _save(draw_learning_curves({label: read_metrics(path) for label, path in named}), output, arguments.action)
 
 
 def _label_and_path(argument: str) -> tuple[str, Path]:
@@ -110,7 +111,7 @@ def run_architecture(arguments: argparse.Namespace) -> None:
     output = _checked_output(arguments.output, [arguments.config])
     config = with_vocabulary(Config.load(arguments.config, arguments.settings)).model
     draw = draw_architecture if arguments.part == "model" else draw_multi_head_attention
-    _save(draw(config, model_class(config).parameter_shapes(config)), output)
+    _save(draw(config, model_class(config).parameter_shapes(config)), output, arguments.action)
 
 
 def run_attention(arguments: argparse.Namespace) -> None:
@@ -132,7 +133,7 @@ def run_attention(arguments: argparse.Namespace) -> None:
     draw = draw_attention
     if arguments.lines:
         draw, options = draw_attention_lines, options | {"queries": arguments.query}
-    _save(draw(shown.layers[layer], shown.keys, shown.queries, **options), output)
+    _save(draw(shown.layers[layer], shown.keys, shown.queries, **options), output, arguments.action)
 
 
 def _attentions(arguments: argparse.Namespace) -> "tuple[dict[str, Attentions], int, int]":
@@ -191,8 +192,13 @@ def _by_kind(
     return found
 
 
-def _save(figure: "Figure", output: Path) -> None:
+def _save(figure: "Figure", output: Path, action: str) -> None:
     from minitransformer.figures import picture_bytes
 
-    write_atomically(output, lambda file: file.write(picture_bytes(figure, output.suffix.lower()[1:])))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        picture = picture_bytes(figure, output.suffix.lower()[1:])
+    for warning in caught:
+        print_line(f"plot {action}", str(warning.message))
+    write_atomically(output, lambda file: file.write(picture))
     print(output)

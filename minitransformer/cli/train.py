@@ -82,12 +82,11 @@ def _train(arguments: argparse.Namespace, process_group: "ProcessGroup") -> int:
     if profile is not None and profile.updates:
         _write_profile(profile, trainer.workers.size, Path(config.training.directory))
     state = "done" if outcome.signal is None else "stopped; the same command resumes from here"
-    if is_rank_0:
-        print(f"{config.training.directory}: {outcome.update} updates, {state}", file=sys.stderr)
+    trainer.progress.write(f"{config.training.directory}: {outcome.update} updates, {state}")
     if is_rank_0 and outcome.signal is None and outcome.update:
         cost = trainer.cost()
         write_text(trainer.folder.directory / "cost.json", json.dumps(cost.to_dict(), indent=1) + "\n")
-        print(*cost.lines(), sep="\n", file=sys.stderr)
+        trainer.progress.write("\n".join(cost.lines()))
     return outcome.exit_status
 
 

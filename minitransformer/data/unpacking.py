@@ -20,21 +20,13 @@ from typing import BinaryIO
 from tqdm import tqdm
 
 from minitransformer.data.registry import MAX_BYTES, DataFile
+from minitransformer.data.tar import members
 from minitransformer.errors import DownloadError, printable
 
 CHUNK = 1 << 20
 
 MAX_PAIRS = 1_000_000
 """Lines of the longest table that is split, about four times the longest of www.manythings.org."""
-
-LONG_HEADER_TYPES = (
-    *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
-    *(tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE),
-)
-"""Types of the entries of a tar archive that hold a long name or other facts about the next entry."""
-
-MAX_NAME = 1 << 16
-"""Bytes of the longest of them."""
 
 DAMAGE = (OSError, EOFError, RuntimeError, ValueError, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile, zlib.error)
 """Raised for a damaged archive; RuntimeError: it has a password or a compression that zipfile lacks; ValueError: a
@@ -105,14 +97,14 @@ def _gz(archive: Path, files: Sequence[DataFile], limit: int) -> Iterator[Stream
 
 def _tar(archive: Path, files: Sequence[DataFile], limit: int) -> Iterator[Stream]:
     """Members of a tar archive; those whose names end in .gz are decompressed."""
-    for file, stream in _members(archive, files):
+    for file, stream in members(archive, files, limit):
         with gzip.open(stream) if file.member.endswith(".gz") else stream as plain:
             yield file.name, _bounded(plain, archive, limit)
 
 
 def _sgm(archive: Path, files: Sequence[DataFile], limit: int) -> Iterator[Stream]:
     """WMT's mark-up inside a .tgz: the text of each <seg> on a line, with white space normalised."""
-    for file, stream in _members(archive, files):
+    for file, stream in members(archive, files, limit):
         yield file.name, iter([_joined(_segments(_whole(stream, archive, limit)))])
 
 
@@ -124,8 +116,8 @@ def _ted(archive: Path, files: Sequence[DataFile], limit: int) -> Iterator[Strea
             names, lines_of = [f"de-en/IWSLT14.{test}.de-en.{language}.xml" for test in TED_TESTS], _segments
         else:
             names, lines_of = [f"de-en/train.tags.de-en.{language}"], _spoken_lines
-        members = [DataFile(name, file.address, member=name) for name in names]
-        found = {member.name: _whole(stream, archive, limit) for member, stream in _members(archive, members)}
+        parts = [DataFile(name, file.address, member=name) for name in names]
+        found = {member.name: _whole(stream, archive, limit) for member, stream in members(archive, parts, limit)}
         lines = [line for name in names for line in lines_of(found[name])]
         if part != "test":
             lines = [line for i, line in enumerate(lines, start=1) if (i % TED_EVERY == 0) == (part == "val")]
@@ -149,34 +141,6 @@ def _segments(text: str) -> list[str]:
     """The text of each ``<seg ...>...</seg>``, in time proportional to the length of ``text``, whatever is unclosed."""
     parts = [part.partition("<seg")[2].partition(">") for part in text.split("</seg>")[:-1]]
     return [" ".join(html.unescape(segment).split()) for _, closed, segment in parts if closed]
-
-
-class _TarInfo(tarfile.TarInfo):
-    """tarfile reads a long name, or a header of extensions, whole: its stated size must be a name's."""
-
-    @classmethod
-    def frombuf(cls, buf: bytes, encoding: str, errors: str) -> "_TarInfo":
-        info = super().frombuf(buf, encoding, errors)
-        if info.type in LONG_HEADER_TYPES and info.size > MAX_NAME:
-            raise tarfile.ReadError(f"a name of {info.size} bytes")
-        return info
-
-
-def _members(archive: Path, files: Sequence[DataFile]) -> Iterator[tuple[DataFile, BinaryIO]]:
-    """The members of a tar archive, compressed or not, that ``files`` name, in the order of the archive."""
-    wanted: dict[str, list[DataFile]] = {}
-    for file in files:
-        wanted.setdefault(file.member, []).append(file)
-    with tarfile.open(archive, "r:*", tarinfo=_TarInfo) as bundle:
-        for entry in bundle:
-            for file in wanted.pop(entry.name.removeprefix("./"), ()):
-                if not entry.isreg() or entry.issparse():  # a sparse file of 500 bytes may unpack to any size
-                    raise DownloadError(
-                        f"{archive.name}: {entry.name} must be a file, got a folder, a link or a sparse file"
-                    )
-                yield file, bundle.extractfile(entry)
-    if wanted:
-        raise DownloadError(f"{archive.name}: must contain {min(wanted)}, but it does not")
 
 
 def _pairs(archive: Path, files: Sequence[DataFile], limit: int) -> Iterator[Stream]:

@@ -24,11 +24,22 @@ class NcclCommunicator(Communicator):
     A sum waits on the device until what was queued before it has written its array; ``finish`` makes what is queued
     after it wait for all sums. The host waits for neither.
 
+    cupy, nccl: the modules ``cupy`` and ``cupy.cuda.nccl``, or stand-ins for both
+
     Raises:
         MissingPackageError: NCCL is not installed.
     """
 
-    def __init__(self, rank: int, size: int, store: Store, *, deterministic: bool = False, cupy: Any = None):
+    def __init__(
+        self,
+        rank: int,
+        size: int,
+        store: Store,
+        *,
+        deterministic: bool = False,
+        cupy: Any = None,
+        nccl: Any = None,
+    ):
         self._communicator: Any = None
         self._queued: deque[tuple[Any, Any]] = deque()  # events of each collective: it may begin, it has ended
         self._ended, self._since = 0, 0.0  # collectives that have ended, and when that was last seen to change
@@ -37,18 +48,17 @@ class NcclCommunicator(Communicator):
         super().__init__(rank, size, store, deterministic=deterministic)
         if cupy is None:
             import cupy
-        try:
-            from_cupy = cupy.cuda.nccl
-            if self.rank == 0:
-                store.put("nccl", base64.b64encode(from_cupy.get_unique_id()).decode())  # 128 bytes
-        except (ImportError, AttributeError) as error:
+            from cupy.cuda import nccl  # ``import cupy`` leaves this module out
+        if not nccl.available:
             raise MissingPackageError(
                 f"ranks: NCCL must be installed for several GPUs, got none; {install_hint('cuda13')} (or cuda12)"
-            ) from error
-        self._cupy, self._nccl = cupy, from_cupy
+            )
+        if self.rank == 0:
+            store.put("nccl", base64.b64encode(nccl.get_unique_id()).decode())  # 128 bytes
+        self._cupy, self._nccl = cupy, nccl
         with self.waiting():
             unique_id = base64.b64decode(store.get("nccl"))
-            self._communicator = from_cupy.NcclCommunicator(self.size, unique_id, self.rank)
+            self._communicator = nccl.NcclCommunicator(self.size, unique_id, self.rank)
         self._stream = cupy.cuda.Stream(non_blocking=True)
         self._device = cupy.cuda.Device()
 

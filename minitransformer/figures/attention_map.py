@@ -48,10 +48,10 @@ def draw_attention(
     columns = _columns(len(heads))
     rows = math.ceil(len(heads) / columns)
     figure = new_figure(*_size(rows, columns, key_subwords, query_subwords))
-    panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
     import matplotlib
 
     with matplotlib.rc_context({"font.family": known_fonts(), "axes.titlesize": 9}):
+        panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
         for panel in panels.flat[len(heads) :]:
             panel.set_visible(False)
         for panel, head in zip(panels.flat, heads, strict=False):

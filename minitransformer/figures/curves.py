@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from minitransformer.errors import DataError, quoted
-from minitransformer.figures.canvas import new_figure
+from minitransformer.figures.canvas import known_fonts, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,7 +43,8 @@ def draw_learning_curves(runs: Mapping[str, Sequence[dict]]) -> "Figure":
     _style_axes(right, "perplexity", "per target token, log scale")
     right.set_yscale("log")
     _use_plain_ticks(right)
-    figure.legend(*left.get_legend_handles_labels(), loc="outside upper center", ncols=2, frameon=False)
+    style = {"prop": {"family": known_fonts()}, "frameon": False}
+    figure.legend(*left.get_legend_handles_labels(), loc="outside upper center", ncols=2, **style)
     return figure
 
 

@@ -7,7 +7,7 @@ from minitransformer.config import BOS, EOS, PAD
 from minitransformer.errors import ConfigError, ShapeError
 from minitransformer.models import Model
 from minitransformer.nn import KeyValueCache
-from minitransformer.workers import parallel_for
+from minitransformer.workers import LARGE, parallel_for
 
 SUPPRESSED_IDS = [PAD, BOS]
 """Ids that are never generated. UNK may be: it is what the model learned to generate for what it cannot spell."""
@@ -88,7 +88,7 @@ def top_k(logits: Array, k: int) -> tuple[np.ndarray, np.ndarray]:
             block = slice(start, min(start + BLOCK_ROWS, rows.stop))
             ids[block], log_probs[block] = _top_k_of_rows(logits[block], k)
 
-    parallel_for(fill, len(logits), logits.size)
+    parallel_for(fill, len(logits), logits.size >= LARGE)
     return ids, log_probs
 
 

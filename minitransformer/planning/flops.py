@@ -9,7 +9,10 @@ import time
 from dataclasses import asdict, dataclass
 from types import ModuleType
 
+import numpy as np
+
 from minitransformer.config import ModelConfig
+from minitransformer.kernels.numpy.gemm import matmul
 from minitransformer.models import model_class
 
 TABLE_2 = {
@@ -55,11 +58,11 @@ def batch_flops(config: ModelConfig, sentences: int, src_length: int, tgt_length
 
 def measured_rate(xp: ModuleType, seconds: float = 0.5, size: int = 2048) -> float:
     """FLOP/s of a large float32 product on this machine: what it sustains at best. Takes about ``seconds``."""
-    a = xp.ones((size, size), dtype=xp.float32)
-    float((a @ a)[0, 0])  # the first product initialises the library
+    a, product = xp.ones((size, size), dtype=xp.float32), matmul if xp is np else xp.matmul
+    float(product(a, a)[0, 0])  # the first product initialises the library
     began, products = time.perf_counter(), 0
     while time.perf_counter() - began < seconds:
-        float((a @ a)[0, 0])  # reading a number waits for a GPU
+        float(product(a, a)[0, 0])  # reading a number waits for a GPU
         products += 1
     return 2 * size**3 * products / (time.perf_counter() - began)
 

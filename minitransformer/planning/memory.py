@@ -11,9 +11,7 @@ import numpy as np
 
 from minitransformer.config import ModelConfig
 from minitransformer.kernels.cupy.projection_loss import chunk_rows as cupy_chunk_rows
-from minitransformer.kernels.numpy import column_blocks, table_in_force
-from minitransformer.kernels.numpy.libraries import load
-from minitransformer.kernels.numpy.product_table import CLASSES, is_packed
+from minitransformer.kernels.numpy import column_blocks
 from minitransformer.kernels.numpy.projection_loss import TABLE_ROWS
 from minitransformer.kernels.numpy.projection_loss import chunk_rows as numpy_chunk_rows
 from minitransformer.models import Workload, model_class
@@ -82,13 +80,9 @@ def packed_bytes(config: ModelConfig) -> int:
     """The most that translating on this machine's CPU takes besides the parameters: copies of its matrices in the
     layout that multiplies fastest, of the output projection another for many rows."""
     shapes = [shape for shape in model_class(config).parameter_shapes(config).values() if len(shape) == 2]
-    by_library = [name for kind, name in table_in_force().items() if is_packed(kind)]
-    packed = sum(load(by_library[0]).packed_size(shape, config.dtype) for shape in shapes) if by_library else 0
-    if len(by_library) == sum(map(is_packed, CLASSES)):
-        return packed
     transposed = config.vocab_size * config.d_model
     blocks = sum(map(math.prod, shapes)) if column_blocks.are_fast(np.dtype(config.dtype)) else 0
-    return packed + (blocks + transposed) * np.dtype(config.dtype).itemsize
+    return (blocks + transposed) * np.dtype(config.dtype).itemsize
 
 
 def _saved_elements(config: ModelConfig, sentences: int, work: Workload, library: str) -> int:

@@ -44,7 +44,7 @@ def ablation(
     """
     paths = newest_checkpoints(directory, last)
     newest, mean = average_checkpoints(paths[-1:]), average_checkpoints(paths)
-    search = replace(mean.config.translation, **search)
+    search = mean.search(**search)
     greedy = replace(search, beam_size=1, alpha=0.0)
     for name, checkpoint, used in (
         ("last checkpoint", newest, greedy),

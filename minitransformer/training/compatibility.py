@@ -9,23 +9,13 @@ import numpy as np
 
 import minitransformer
 from minitransformer.checkpoints import Checkpoint, RunFolder, load_checkpoint
+from minitransformer.checkpoints.same_run import MAY_CHANGE, changed_settings
 from minitransformer.config import Config
 from minitransformer.distributed import Communicator
 from minitransformer.errors import CheckpointError, RanksError, quoted
-from minitransformer.kernels.numpy import use_table
-from minitransformer.kernels.numpy.product_table import described, machine_table
 
-# Settings that do not change the parameters, up to rounding. Files may move: their contents are compared by the
-# fingerprint and by the tokenizer's text.
-MAY_CHANGE_ON_RESUME = {
-    "data": set("train_src train_tgt train_ids valid_src valid_tgt tokenizer".split()),
-    "training": set(
-        "directory threads communicator deterministic_reduce overlap timeout updates log_every skip_nonfinite "
-        "validate_every validate_bleu save_every save_minutes keep_checkpoints".split()
-    ),
-}
 # Paths, and what concerns one machine alone.
-MAY_DIFFER_BETWEEN_RANKS = {"data": MAY_CHANGE_ON_RESUME["data"], "training": {"directory", "threads"}}
+MAY_DIFFER_BETWEEN_RANKS = {"data": MAY_CHANGE["data"], "training": {"directory", "threads"}}
 
 
 def check_same_run(checkpoint: Checkpoint, config: Config, tokenizer_text: str, fingerprint: str) -> None:
@@ -34,15 +24,11 @@ def check_same_run(checkpoint: Checkpoint, config: Config, tokenizer_text: str, 
     Raises:
         CheckpointError: names the first key that differs, with both values.
     """
-    stored, wanted = checkpoint.config.to_dict(), config.to_dict()
     remedy = "set it back, or choose another training.directory"
-    for section in ("model", "data", "training"):
-        for name, value in wanted[section].items():
-            if name not in MAY_CHANGE_ON_RESUME.get(section, ()) and value != stored[section][name]:
-                raise CheckpointError(
-                    f"train: {section}.{name} must be {quoted(stored[section][name])} to resume from "
-                    f"{checkpoint.path}, got {quoted(value)}; {remedy}"
-                )
+    for key, stored, wanted in changed_settings(checkpoint.config, config):
+        raise CheckpointError(
+            f"train: {key} must be {quoted(stored)} to resume from {checkpoint.path}, got {quoted(wanted)}; {remedy}"
+        )
     for what, same in (
         ("tokenizer", checkpoint.tokenizer_text == tokenizer_text),
         # A mean of checkpoints knows no data; `Checkpoint.restore` refuses it as it has no state of Adam.
@@ -52,11 +38,14 @@ def check_same_run(checkpoint: Checkpoint, config: Config, tokenizer_text: str, 
             raise CheckpointError(
                 f"train: the {what} must be the one of {checkpoint.path} to resume, got another; {remedy}"
             )
-    if not np.isfinite(checkpoint.parameters).all():
-        raise CheckpointError(
-            f"train: the parameters of {checkpoint.path} must be finite to resume, got NaN or infinity; delete it, and "
-            "training resumes from the one before it"
-        )
+    for name, lowest in (("parameters", -np.inf), ("adam_m", -np.inf), ("adam_v", 0.0)):
+        vector = getattr(checkpoint, name)
+        if vector is not None and not (np.isfinite(vector).all() and vector.min() >= lowest):
+            got = "NaN or infinity" if lowest else "NaN, infinity or negative numbers"
+            raise CheckpointError(
+                f"train: {name} of {checkpoint.path} must be finite to resume, got {got}; delete it, and "
+                "training resumes from the one before it"
+            )
 
 
 def check_same_job(ranks: Communicator, config: Config, fingerprint: str) -> None:
@@ -108,22 +97,6 @@ def newest_for_all(ranks: Communicator, folder: RunFolder, warn: Callable[[str],
             f"{_shown(actual)}; training.directory must be a folder that all ranks see"
         )
     return load_checkpoint(path)
-
-
-def use_products_of_run(
-    checkpoint: Checkpoint | None, ranks: Communicator, warn: Callable[[str], object]
-) -> dict[str, str]:
-    """Form products by the table of the run that resumes, of a new run by that of rank 0's machine. Returns the table
-    that is used; if that is not the run's, one line says so.
-    """
-    with ranks.busy():  # rank 0 may have to measure
-        table = machine_table()[0] if ranks.rank == 0 and checkpoint is None else {}
-    if checkpoint is not None:
-        table = checkpoint.progress.get("products", {})
-    used = use_table(json.loads(ranks.gather_text("products", json.dumps(table))[0]))
-    if used != table and checkpoint is not None:
-        warn(f"train: products were formed by {described(table)}, from here on by {described(used)}: rounding differs")
-    return used
 
 
 def code_hash() -> str:

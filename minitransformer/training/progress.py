@@ -1,6 +1,11 @@
-"""The progress bar of a run, and messages above it. Of several ranks only rank 0 shows them."""
+"""The progress bar of a run, and messages above it. Of several ranks only rank 0 shows them.
+
+What cannot be written is lost: a training must not end because nobody reads its log, or the disk of the log is full.
+(tqdm itself forgives a terminal that was closed.)
+"""
 
 import sys
+from contextlib import suppress
 from typing import TextIO
 
 from tqdm import tqdm
@@ -16,10 +21,12 @@ class Lines:
 
     def write(self, text: str) -> None:
         if drawn := text.strip():
-            self._file.write(f"{drawn}\n")
+            with suppress(OSError):
+                self._file.write(f"{drawn}\n")
 
     def flush(self) -> None:
-        self._file.flush()
+        with suppress(OSError):
+            self._file.flush()
 
 
 class Progress:
@@ -51,4 +58,5 @@ class Progress:
 
     def write(self, message: str) -> None:
         if self._is_rank_0:
-            tqdm.write(message, file=sys.stderr)
+            with suppress(OSError):
+                tqdm.write(message, file=sys.stderr)

@@ -17,10 +17,9 @@ from minitransformer.models import build_model
 from minitransformer.optim import Adam, LossScale
 from minitransformer.planning.flops import Cost, batch_flops, measured_rate
 from minitransformer.text import BatchStream
-from minitransformer.training.accumulation import ParallelGradientAccumulator, workers_for
-from minitransformer.training.compatibility import check_same_job, check_same_run, newest_for_all, use_products_of_run
+from minitransformer.training.accumulation import GradientAccumulator, threads_of_rank
+from minitransformer.training.compatibility import check_same_job, check_same_run, newest_for_all
 from minitransformer.training.corpus import Corpus, with_vocabulary
-from minitransformer.training.graphs import GraphedLoss
 from minitransformer.training.micro_batches import MicroBatches
 from minitransformer.training.nonfinite import NonfiniteUpdates
 from minitransformer.training.progress import Progress
@@ -28,6 +27,7 @@ from minitransformer.training.recorder import MetricsRecorder
 from minitransformer.training.signals import Outcome, StopRequest
 from minitransformer.training.step import train_step
 from minitransformer.training.validation import Validation
+from minitransformer.workers import Workers, limited_threads
 
 
 class Trainer:
@@ -99,8 +99,9 @@ class Trainer:
             bar = self.progress.bar(self.update, updates)
             # An overflow is reported by one TrainingError, not by NumPy's warnings.
             quiet, mode = np.errstate(all="ignore"), kernels.mode(self.config.execution.kernels)
+            threads = limited_threads(threads_of_rank(self.config.training, self.ranks.size))
             copy = kernels.HalfCopy(self.model.parameters.data)  # from here on only Adam writes parameters
-            with StopRequest() as stop, bar, quiet, mode, copy.kept():
+            with StopRequest() as stop, bar, quiet, mode, threads, copy.kept():
                 self._validate_if_due()  # the run may have been stopped between an update and its validation
                 while self.update < updates and common_stop.may_begin(self.update + 1, stop.signal is not None):
                     self._validate_if_due()  # not done yet where a signal came, but another rank has begun this update
@@ -134,9 +135,10 @@ class Trainer:
         """Build the model, the gradient accumulator and the optimizer."""
         training, execution = self.config.training, self.config.execution
         self.model = build_model(self.config.model, training.seed, self.xp, execution.precision, execution.kernels)
-        self.workers = workers_for(training, self.ranks.size, on_cpu=self.xp is np)
+        shares = -(-training.micro_batches // self.ranks.size) if self.xp is np else 1
+        self.workers = Workers.for_shares(shares, threads_of_rank(training, self.ranks.size))
         self.optimizer = Adam(self.model.parameters, training.beta1, training.beta2, training.eps, workers=self.workers)
-        self.accumulator = ParallelGradientAccumulator(
+        self.accumulator = GradientAccumulator(
             self.model.parameters,
             workers=self.workers,
             ranks=self.ranks,
@@ -144,7 +146,6 @@ class Trainer:
             overlap=training.overlap,
             tokens_of_update=self.batches.n_tokens if self.ranks.size > 1 else None,
             wait=training.skip_nonfinite,
-            graphed_loss=GraphedLoss(self.model) if execution.cuda_graphs else None,
         )
         self.nonfinite = NonfiniteUpdates(self.accumulator, self.ranks, training.skip_nonfinite)
 
@@ -162,7 +163,7 @@ class Trainer:
                 result = train_step(self.model, self.optimizer, batches, **options)
         except AnomalyError as error:
             raise self.nonfinite.explained(update, error) from error
-        if not (result.accepted or self.accumulator.handled_by_loss_scale(result.loss)):
+        if not (result.is_finite or self.accumulator.found_inf(result.loss)):
             self.recorder.write("skipped", update, {"reason": self.nonfinite.skip_or_raise(update, result)})
         self.update = update
         if self.recorder.add(update, result):
@@ -214,7 +215,6 @@ class Trainer:
             "next_micro_batch": self.update * self.config.training.micro_batches,
             **self.recorder.to_dict(),
             "loss_scale": self.accumulator.scale.to_dict(),
-            "products": self.products,
         }
         facts = {"update": self.update, "config": self.config, "tokenizer_text": self.tokenizer_text}
         save_checkpoint(self.folder.path_of(self.update), self.model, self.optimizer, progress=progress, **facts)
@@ -227,7 +227,6 @@ class Trainer:
                 f"{self.folder.directory} with {len(self.folder.paths())}; resume, choose another or delete them"
             )
         checkpoint = newest_for_all(self.ranks, self.folder, self.progress.write)
-        self.products = use_products_of_run(checkpoint, self.ranks, self.progress.write) if self.xp is np else {}
         if checkpoint is not None:
             check_same_run(checkpoint, self.config, self.tokenizer_text, self.fingerprint)
             checkpoint.restore(self.model, self.optimizer)

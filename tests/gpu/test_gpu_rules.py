@@ -6,6 +6,14 @@ from cases import CASES, booleans, case, ids, outputs_and_gradients
 from cuda_checks import check_kernel, placed
 
 N = 4000
+
+
+def for_logits(rng, shape):
+    """Rows and a table whose products, the logits, have deviation 1, as in training. From factors of deviation 1 they
+    have 23, and what bfloat16 rounds off those is three hundredths of the gradient."""
+    return rng.standard_normal(shape) * shape[-1] ** -0.25
+
+
 REAL_SIZES = [
     case("residual_dropout_norm", "base", (N, 512), (N, 512), (512,), (512,), keep=booleans((N, 512)), p_drop=0.1),
     case("residual_dropout_norm", "big", (N, 1024), (N, 1024), (1024,), (1024,)),
@@ -17,7 +25,15 @@ REAL_SIZES = [
     case("linear", "base", (N, 512), (512, 2048), (2048,)),
     case("feed_forward", "base", (N, 512), (512, 2048), (2048,), (2048, 512), (512,)),
     case("positioned_embedding", "base", (37000, 512), (25, 512), ids=ids(900, (160, 25)), scale=22.6),
-    case("projection_loss", "base", (N, 512), (37000, 512), targets=ids(37000, (N,)), label_smoothing=0.1),
+    case(
+        "projection_loss",
+        "base",
+        (N, 512),
+        (37000, 512),
+        draw=for_logits,
+        targets=ids(37000, (N,)),
+        label_smoothing=0.1,
+    ),
 ]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .fuzz.archives import FILES, SETS
+from .fuzz.archives import FILES, SETS, many_headers
 from .fuzz.checkpoints import NAME, WITHOUT_TABLE
 from .fuzz.npz import npy_header
 from .fuzz.worker import Reader
@@ -26,8 +26,8 @@ def archive(packing: str, data: bytes, folder: Path) -> None:
     (folder / "from" / SETS[packing].files[0].address).write_bytes(data)
 
 
-def tar(packing: str, folder: Path, content: bytes, **facts: object) -> None:
-    """A .tgz whose members all have this content, and these values in their headers."""
+def tar(packing: str, folder: Path, content: bytes, before: bytes = b"", **facts: object) -> None:
+    """A .tgz whose members all have this content, and these values in their headers; ``before`` stands first."""
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as bundle:
         for name in FILES[packing].values():
@@ -36,7 +36,12 @@ def tar(packing: str, folder: Path, content: bytes, **facts: object) -> None:
             for fact, value in facts.items():
                 setattr(member, fact, value)
             bundle.addfile(member, io.BytesIO(content))
-    archive(packing, gzip.compress(file.getvalue()), folder)
+    archive(packing, gzip.compress(before + file.getvalue(), 1), folder)
+
+
+def after_headers(kind: bytes, times: int) -> Recipe:
+    """An archive whose members come after `many_headers`."""
+    return lambda _, folder: tar("sgm", folder, b"<seg>x</seg>", many_headers(kind, times))
 
 
 def answer(head: str, folder: Path) -> None:
@@ -152,6 +157,9 @@ CORPUS: dict[str, tuple[str, Recipe]] = {
             (folder / "to" / "plain" / "SHA256SUMS").write_bytes(b"9" * 5000 + b"  train.en\n"),
         ),
     ),
+    "facts about 20,000 members": ("archives", after_headers(tarfile.XGLTYPE, 1)),
+    "20,000 members before those that are wanted": ("archives", after_headers(tarfile.REGTYPE, 1)),
+    "a chain of 200 headers": ("archives", after_headers(tarfile.XHDTYPE, 200)),
     "a link in place of a member": (
         "archives",
         lambda _, folder: tar("tar", folder, b"", type=tarfile.SYMTYPE, linkname="/etc/passwd"),
@@ -207,6 +215,10 @@ CORPUS: dict[str, tuple[str, Recipe]] = {
     "a checkpoint without a limit of the batch size": (
         "checkpoint",
         with_config("translation", batch_tokens=2**31 - 1),
+    ),
+    "a checkpoint that asks for a search of hours": (
+        "checkpoint",
+        with_config("translation", beam_size=1000, max_extra=100_000),
     ),
     "a foreign entry of 200 MB in a small file": ("checkpoint", with_bomb("junk.npy")),
     "an entry of 200 MB in a small file": ("checkpoint", with_bomb("parameters.npy")),

@@ -1,7 +1,8 @@
-"""The fast kernels on NumPy arrays."""
+"""The fast kernels on NumPy arrays. Importing them gives NumPy's BLAS one thread (see `minitransformer.blas`)."""
 
+from minitransformer.blas import product_threads
 from minitransformer.kernels.numpy.attention import attention
-from minitransformer.kernels.numpy.gemm import freeze, table_in_force, use_table
+from minitransformer.kernels.numpy.gemm import freeze
 from minitransformer.kernels.numpy.linear import feed_forward, linear
 from minitransformer.kernels.numpy.masks import draw_mask
 from minitransformer.kernels.numpy.projection import OutputProjection
@@ -22,4 +23,6 @@ KERNELS: tuple[Rule, ...] = (
 FUNCTIONS = {"output_projection": OutputProjection}
 """What is no rule: the logits of decoding."""
 
-__all__ = ["FUNCTIONS", "KERNELS", "draw_mask", "freeze", "table_in_force", "use_table"]
+__all__ = ["FUNCTIONS", "KERNELS", "draw_mask", "freeze"]
+
+product_threads()

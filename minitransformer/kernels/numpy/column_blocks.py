@@ -48,7 +48,7 @@ def column_blocks(matrix: np.ndarray) -> np.ndarray:
         for i in range(numbers.start, numbers.stop):
             blocks[i] = matrix[:, i * WIDTH : (i + 1) * WIDTH].reshape(blocks.shape[1:])
 
-    parallel_for(copy, len(blocks), matrix.size)
+    parallel_for(copy, len(blocks), matrix.size >= LARGE)
     return blocks
 
 
@@ -65,7 +65,7 @@ def matmul(a: np.ndarray, blocks: np.ndarray, matrix: np.ndarray) -> np.ndarray:
         else:
             np.add.reduce(np.matmul(a_parts, blocks[numbers]), axis=1, out=by_block[numbers])
 
-    parallel_for(fill, count, LARGE if n * blocks.size > MANY else 0)
+    parallel_for(fill, count, n * blocks.size > MANY)
     if whole < m:
         y[:, whole:] = a @ matrix[:, whole:]
     return y

@@ -1,45 +1,18 @@
-"""Matrix products on the CPU: NumPy's BLAS, or the library that `product_table` has found faster for this shape."""
+"""Matrix products on the CPU: large ones are cut into panels, one for each thread."""
 
-import os
 import weakref
 from collections.abc import Callable
-from threading import Lock
 
 import numpy as np
 
-from minitransformer.blas import lend_blas_threads
-from minitransformer.kernels.numpy import column_blocks, product_table
-from minitransformer.kernels.numpy.cblas import PREFIXES
-from minitransformer.kernels.numpy.libraries import load
-from minitransformer.kernels.numpy.product_table import Table
+from minitransformer.kernels.numpy import column_blocks
+from minitransformer.workers import parallel_for
 
-_LOCK = Lock()
-_in_force: list[Table] = []
-"""The table of this process, from its first product on."""
+MANY = 1 << 25
+"""Multiplications from which a second thread gains more than it costs to start (benchmarks/notes.md)."""
 
 _copies: dict[int, dict[tuple[str, bool], np.ndarray]] = {}
 """Of frozen parameters, by their identity: the copies by layout, and by whether they are of the transpose."""
-
-
-def use_table(table: Table | None) -> Table:
-    """Multiply by this table from now on, or by this machine's own: if it is None, or MINITRANSFORMER_BLAS is set.
-    Returns the one that is used: an empty one where its library is missing."""
-    table = (
-        product_table.machine_table()[0]
-        if table is None or os.environ.get(product_table.VARIABLE)
-        else product_table.checked(table)
-    )
-    lend_blas_threads(not all(map(product_table.is_packed, table)))
-    _in_force[:] = [table]
-    return table
-
-
-def table_in_force() -> Table:
-    """What this process multiplies by: that of `use_table` or else, from the first call on, this machine's own."""
-    if not _in_force:
-        with _LOCK:
-            return _in_force[0] if _in_force else use_table(None)
-    return _in_force[0]
 
 
 def matmul(
@@ -57,34 +30,28 @@ def matmul(
     y: (..., n, m), in ``out`` if it is given
     """
     a, b = a.swapaxes(-1, -2) if transpose_a else a, b.swapaxes(-1, -2) if transpose_b else b
-    table = table_in_force()
-    if table and _fits(a, b, out):
-        name = product_table.class_of(*a.shape, b.shape[-1]) if a.ndim == 2 else "batched"
-        if name in table:
-            y = np.empty((*a.shape[:-1], b.shape[-1]), a.dtype) if out is None else out
-            load(table[name]).matmul(a, b, y, add)
-            return y
+    if a.ndim == b.ndim == 2 and len(a) * b.size >= MANY:
+        return _by_panels(a, b, out, add)
     if not add:
-        return a @ b if out is None else np.matmul(a, b, out=out)
+        return np.matmul(a, b, out=out)
     out += a @ b
     return out
 
 
-def _fits(a: np.ndarray, b: np.ndarray, out: np.ndarray | None) -> bool:
-    """Whether another library can form this product; what else NumPy can, and its errors, are left to NumPy."""
-    return (
-        type(a) is type(b) is np.ndarray
-        and a.dtype == b.dtype
-        and a.dtype in PREFIXES
-        and a.ndim == b.ndim >= 2
-        and a.shape[:-2] == b.shape[:-2]
-        and a.shape[-1] == b.shape[-2]
-        and a.size > 0
-        and b.size > 0
-        and (
-            out is None or (out.dtype, out.shape) == (a.dtype, (*a.shape[:-1], b.shape[-1])) and out.flags.c_contiguous
-        )
-    )
+def _by_panels(a: np.ndarray, b: np.ndarray, out: np.ndarray | None, add: bool) -> np.ndarray:
+    """`matmul` of two matrices: panels of rows of y or, where those are longer, of columns."""
+    by_rows = len(a) >= b.shape[1]
+    y = np.empty((len(a), b.shape[1]), np.result_type(a, b)) if out is None else out
+
+    def fill(panel: slice) -> None:
+        left, right, result = (a[panel], b, y[panel]) if by_rows else (a, b[:, panel], y[:, panel])
+        if add:
+            result += left @ right
+        else:
+            np.matmul(left, right, out=result)
+
+    parallel_for(fill, max(y.shape), is_large=True)
+    return y
 
 
 def freeze(array: np.ndarray) -> None:
@@ -101,21 +68,15 @@ def is_frozen(array: np.ndarray) -> bool:
 
 
 def packed_matmul(a: np.ndarray, parameter: np.ndarray, *, transpose: bool = False) -> np.ndarray | None:
-    """y = a W or, with transpose, a W^T, (n, k) to (n, m), by a copy of W in the layout that multiplies fastest: that
-    of the library that multiplies, or `column_blocks` for NumPy's; None where neither gains.
+    """y = a W or, with transpose, a W^T, (n, k) to (n, m), by a copy of W in `column_blocks`; None where that gains
+    nothing.
 
     The copy is made once, and only of a parameter that has been frozen: it would not follow an update.
     """
-    if not is_frozen(parameter):
+    weight = parameter.T if transpose else parameter
+    if not is_frozen(parameter) or not column_blocks.fits(a, weight):
         return None
-    weight, table = parameter.T if transpose else parameter, table_in_force()
-    name = table.get(f"packed, {product_table.rows_class(len(a))}") if table else None
-    if name is not None and _fits(a, weight, None):
-        packed = layout_copy(parameter, name, lambda matrix: _pack(matrix, name), transpose)
-        return load(name).packed_matmul(a, packed, weight.shape[1])
-    if column_blocks.fits(a, weight):
-        return column_blocks.matmul(a, layout_copy(parameter, "blocks", column_blocks.column_blocks, transpose), weight)
-    return None
+    return column_blocks.matmul(a, layout_copy(parameter, "blocks", column_blocks.column_blocks, transpose), weight)
 
 
 def layout_copy(
@@ -126,11 +87,6 @@ def layout_copy(
     if (layout, transpose) not in copies:
         copies[layout, transpose] = make(parameter.T if transpose else parameter)
     return copies[layout, transpose]
-
-
-def _pack(weight: np.ndarray, name: str) -> np.ndarray:
-    lend_blas_threads(True)  # of a model that only translates all products are that library's
-    return load(name).pack(weight)
 
 
 def packed_bytes() -> int:

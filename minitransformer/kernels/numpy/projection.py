@@ -7,8 +7,8 @@ once for a search, or once for all if the parameters are frozen.
 
 import numpy as np
 
-from minitransformer.kernels.numpy.gemm import is_frozen, layout_copy, packed_matmul
-from minitransformer.workers import parallel_for
+from minitransformer.kernels.numpy.gemm import is_frozen, layout_copy, matmul, packed_matmul
+from minitransformer.workers import LARGE, parallel_for
 
 COPIED_ROWS = 64  # at a time: they stay in the processor's cache
 
@@ -24,12 +24,12 @@ class OutputProjection:
         if logits is not None:
             return logits
         if is_frozen(self.table):
-            return hidden @ layout_copy(self.table, "transposed", transposed_copy)
+            return matmul(hidden, layout_copy(self.table, "transposed", transposed_copy))
         if len(hidden) == 1:  # too few to pay for the copy
             return hidden @ self.table.T
         if self._transposed is None:
             self._transposed = transposed_copy(self.table)
-        return hidden @ self._transposed
+        return matmul(hidden, self._transposed)
 
 
 def transposed_copy(table: np.ndarray) -> np.ndarray:
@@ -41,5 +41,5 @@ def transposed_copy(table: np.ndarray) -> np.ndarray:
             part = slice(start, min(start + COPIED_ROWS, columns.stop))
             transposed[:, part] = table[part].T
 
-    parallel_for(copy, len(table), table.size)
+    parallel_for(copy, len(table), table.size >= LARGE)
     return transposed

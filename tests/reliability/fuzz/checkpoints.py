@@ -87,7 +87,7 @@ class Checkpoints(Reader):
         model, tokenizer = checkpoint.build()
         assert model.parameters.count <= len(checkpoint.parameters)
         if tokenizer is not None:
-            search = replace(checkpoint.config.translation, max_extra=3)
+            search = replace(checkpoint.search(), max_extra=3)
             lines = (folder / "input.txt").read_text().splitlines() if (folder / "input.txt").exists() else ["a b", ""]
             translated = translate_lines(model, tokenizer, lines, search)
             assert len(translated) == len(lines) and not any("\n" in line for line in translated)
