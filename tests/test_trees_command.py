@@ -7,6 +7,8 @@ import pytest
 
 from minitransformer.cli.main import main
 from minitransformer.config import Config
+from minitransformer.models import Transformer
+from minitransformer.optim import learning_rate
 from minitransformer.text.trees import read_trees
 
 TREEBANK = """( (S (NP-SBJ (DT the) (NN cat))
@@ -137,6 +139,18 @@ def test_the_recipes_have_the_shape_and_the_search_of_the_paper(name):
     model, search = recipe.model, recipe.translation
     assert (model.n_layers, model.d_model, model.d_ff, model.n_heads) == (4, 1024, 2048, 8)
     assert (search.beam_size, search.alpha, search.max_extra) == (21, 0.3, 300)
+
+
+@pytest.mark.parametrize(("name", "warmup_steps"), [("wsj", 16_000), ("semi-supervised", 4000)])
+def test_the_recipes_have_half_the_rate_and_matrices_apart_as_the_authors_code(name, warmup_steps):
+    """tensor2tensor's transformer_parsing_base and _big: learning_rate is 0.05 where transformer_base has 0.1."""
+    recipe = Config.load(RECIPES / f"{name}.toml", ["model.vocab_size=16000"])
+    training = recipe.training
+    assert training.warmup_steps == warmup_steps
+    options = recipe.model.d_model, warmup_steps, training.lr_scale
+    assert learning_rate(warmup_steps, *options) == pytest.approx(0.5 * (1024 * warmup_steps) ** -0.5)
+    shapes = list(Transformer.parameter_shapes(recipe.model).values())
+    assert shapes.count((16_000, 1024)) == 3  # source, target, output
 
 
 def test_the_recurrent_baseline_has_the_data_updates_and_search_of_the_transformer():
