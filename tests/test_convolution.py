@@ -27,7 +27,7 @@ def test_three_layers_reach_as_far_as_their_dilations_add_up(dilation, reach, rn
     changed = ids.copy()
     changed[0, 20] = 3 + (ids[0, 20] - 2) % 10
     with no_grad():
-        before, after = (model.encode(each).hidden[0] for each in (ids, changed))
+        before, after = (model.encode(each)[0].data[0] for each in (ids, changed))
     reached = np.flatnonzero(np.abs(after - before).max(axis=1) > 1e-12)
     assert (reached.min(), reached.max()) == (20 - reach, 20 + reach)
     assert len(reached) == 2 * reach + 1
@@ -35,9 +35,9 @@ def test_three_layers_reach_as_far_as_their_dilations_add_up(dilation, reach, rn
 
 def test_padding_changes_no_output_of_the_encoder(rng):
     model, src = small_model(rng, **CONVOLUTION, dilation=2), random_batch(rng).src
-    together = model.encode(src).hidden
+    together = model.encode(src)[0].data
     for row, ids in enumerate(src):
-        alone = model.encode(ids[ids != PAD][None]).hidden[0]
+        alone = model.encode(ids[ids != PAD][None])[0].data[0]
         np.testing.assert_allclose(together[row, : len(alone)], alone, rtol=1e-10, atol=1e-12)
 
 

@@ -158,7 +158,7 @@ def test_searches_and_logits_are_never_stored_in_half_precision(gpu, rng, relati
     exact = gpu.get(model(batch.src, batch.tgt_in).data)
     model.precision = "bfloat16"
     assert relative_error(gpu.get(model(batch.src, batch.tgt_in).data), exact) < 2e-3  # as TF32 rounds
-    assert model.encode(batch.src).hidden.dtype == np.float32
+    assert model.start(batch.src, 1).memory[0][0].dtype == np.float32
 
 
 def test_rules_without_a_kernel_on_the_gpu_are_views_or_unused_in_training(gpu):

@@ -82,7 +82,7 @@ def test_a_window_wider_than_the_sentence_is_no_restriction(rng, relative_error)
 def test_cached_decoding_gives_the_logits_of_the_whole_sentence(kernel_mode, rng, relative_error):
     model, batch = small_model(rng, kernel_mode=kernel_mode, attention_window=2), random_batch(rng, (5, 2), (9, 9))
     expected = model(batch.src, batch.tgt_in).data
-    cache = model.start_cache(model.encode(batch.src), max_length=10)
+    cache = model.start(batch.src, max_length=10)
     for t in range(10):
         assert relative_error(model.decode_step(batch.tgt_in[:, t], cache), expected[:, t]) < 1e-12
     assert cache.layers[0][0].shape[2] == 3  # the keys of two positions and the newest
@@ -115,7 +115,7 @@ def test_the_reach_of_a_layer_is_the_window_and_that_of_two_is_twice_as_far(rng)
         changed = ids.copy()
         changed[0, 8] = 3 + (ids[0, 8] - 2) % 10
         with no_grad():
-            before, after = (model.encode(each).hidden[0] for each in (ids, changed))
+            before, after = (model.encode(each)[0].data[0] for each in (ids, changed))
         reached = np.flatnonzero(np.abs(after - before).max(axis=1) > 1e-12)
         np.testing.assert_array_equal(reached, np.arange(8 - 2 * n_layers, 8 + 2 * n_layers + 1))
 

@@ -40,7 +40,7 @@ def beam_search(
             model's log-probabilities are NaN.
     """
     _check(beam_size, alpha, n_best)
-    limits, sentences, start_ids, cache = start_search(model, src_ids, max_extra)
+    limits, sentences, start_ids, cache = start_search(model, src_ids, max_extra, beam_size)
     finished: list[list[Hypothesis]] = [[] if limit else [Hypothesis([], 0.0, 0.0)] for limit in limits]
     beams = Beams.start(sentences, start_ids)
     while len(beams.sentences):

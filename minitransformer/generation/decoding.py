@@ -6,7 +6,7 @@ from minitransformer.backend import Array, get_array_module, to_numpy
 from minitransformer.config import BOS, EOS, PAD
 from minitransformer.errors import ConfigError, ShapeError
 from minitransformer.models import Model
-from minitransformer.nn import KeyValueCache
+from minitransformer.nn import KeyValueCache, PrefixTreeCache
 from minitransformer.workers import LARGE, parallel_for
 
 SUPPRESSED_IDS = [PAD, BOS]
@@ -46,7 +46,7 @@ def output_limits(model: Model, src_ids: np.ndarray, max_extra: int) -> np.ndarr
 
 
 def start_search(
-    model: Model, src_ids: Array, max_extra: int
+    model: Model, src_ids: Array, max_extra: int, beam_size: int = 1
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, KeyValueCache | None]:
     """(limits, sentences, start_ids, cache): the `output_limits`, (B,); the sentences whose limit is not 0, (R,); the
     token to feed first for each of them, (R,); and their cache, None if there are no such sentences."""
@@ -55,7 +55,9 @@ def start_search(
     sentences = np.flatnonzero(limits)
     if not len(sentences):
         return limits, sentences, sentences, None
-    cache = model.start_cache(model.encode(src_ids[sentences]), int(limits.max()))
+    cache = model.start(src_ids[sentences], int(limits.max()))
+    if beam_size > 1 and getattr(model, "shares_prefixes", False):
+        cache = PrefixTreeCache(cache)
     return limits, sentences, cache.start_ids, cache
 
 

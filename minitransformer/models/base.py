@@ -14,7 +14,6 @@ from minitransformer.config import ModelConfig
 from minitransformer.errors import ConfigError, ShapeError
 from minitransformer.kernels.precision import check_precision
 from minitransformer.nn.cache import KeyValueCache
-from minitransformer.nn.encoder import Memory
 from minitransformer.nn.module import Module, Parameter, ParameterVector, unshared_parameters
 from minitransformer.nn.randomness import DropoutMasks, Initializer, ShapesOnly
 from minitransformer.text import Batch
@@ -46,7 +45,7 @@ class Workload(NamedTuple):
 class Model(Module, ABC):
     """A model that can be trained, saved, planned for and searched. A kind of model defines the abstract methods.
 
-    Training calls `loss`; generation calls `encode`, `start_cache` and `decode_step`; planning reads `workload`.
+    Training calls `loss`; generation calls `start` and `decode_step`; planning reads `workload`.
     Without ``dropout`` a model evaluates: there is no training mode.
 
     seed: of the initial weights   xp: the array library, NumPy or CuPy
@@ -66,6 +65,9 @@ class Model(Module, ABC):
 
     reads_source = True
     """Whether `loss` reads ``batch.src``: such a model is not trained on a one-sided corpus."""
+
+    shares_prefixes = False
+    """Whether `decode_step` groups rows by sentence, as a beam's `PrefixTreeCache` needs it."""
 
     def __init__(
         self,
@@ -110,12 +112,9 @@ class Model(Module, ABC):
         """(label-smoothed cross-entropy, negative log-likelihood), nats summed over targets that are not PAD."""
 
     @abstractmethod
-    def encode(self, src_ids: Array) -> Memory:
-        """The source (B, S), encoded for decoding; no gradients are recorded."""
-
-    @abstractmethod
-    def start_cache(self, memory: Memory, max_length: int) -> KeyValueCache:
-        """An empty cache for at most ``max_length`` tokens to be generated."""
+    def start(self, src_ids: Array, max_length: int) -> KeyValueCache:
+        """The cache of a search that begins, with what is computed once for each source, (B, S), and room for
+        ``max_length`` tokens; no gradients are recorded."""
 
     @abstractmethod
     def decode_step(self, last_ids: Array, cache: KeyValueCache) -> Array:

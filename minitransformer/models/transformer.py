@@ -1,20 +1,19 @@
 """The whole model of Figure 1."""
 
 from collections.abc import Iterator
-from functools import partial
 
 import numpy as np
 
 from minitransformer.autograd import Tensor, functions, no_grad
 from minitransformer.backend import Array, to_numpy
 from minitransformer.config import BOS, PAD, ModelConfig
+from minitransformer.kernels import output_projection
 from minitransformer.models.base import Model, Workload
 from minitransformer.nn.attention import MultiHeadAttention
 from minitransformer.nn.cache import KeyValueCache
-from minitransformer.nn.decoder import Decoder, output_projection
-from minitransformer.nn.encoder import Encoder, Memory
+from minitransformer.nn.decoder import Decoder
+from minitransformer.nn.encoder import Encoder
 from minitransformer.nn.positions import PositionedEmbedding
-from minitransformer.nn.prefix_tree_cache import new_cache
 from minitransformer.nn.randomness import DropoutMasks, Initializer
 from minitransformer.nn.windowed_cache import WindowedCache
 from minitransformer.text import Batch
@@ -29,6 +28,8 @@ class Transformer(Model):
     Raises:
         ShapeError: ids are not a (B, T) array of ids in the vocabulary, or a sentence is longer than learned positions.
     """
+
+    shares_prefixes = True
 
     def build(self, config: ModelConfig, init: Initializer) -> None:
         tgt_table = self.build_embeddings(config, init)
@@ -58,31 +59,24 @@ class Transformer(Model):
     def _hidden(self, src_ids: Array, tgt_ids: Array, dropout: DropoutMasks | None) -> Tensor:
         """The output of the decoder, (B, T, d_model)"""
         src_ids, tgt_ids = self.checked_pair(src_ids, tgt_ids)
-        memory, memory_mask = self._encoded(src_ids, dropout)
+        memory, memory_mask = self.encode(src_ids, dropout)
         tgt = self.tgt_embedding(tgt_ids, dropout)  # (B, T, d_model)
         return self.decoder(tgt, memory, memory_mask, dropout)  # (B, T, d_model)
 
-    def _encoded(self, src_ids: Array, dropout: DropoutMasks | None) -> tuple[Tensor, Array]:
+    def encode(self, src_ids: Array, dropout: DropoutMasks | None = None) -> tuple[Tensor, Array]:
+        """The encoder's output, (B, S, d_model), and its mask, (B, 1, 1, S), True = a token; src_ids: (B, S)"""
         mask = (src_ids != PAD)[:, None, None, :]  # (B, 1, 1, S)
         return self.encoder(self.src_embedding(src_ids, dropout), mask, dropout), mask
 
-    def encode(self, src_ids: Array) -> Memory:
-        """The encoder's output for decoding, (B, S) to (B, S, d_model); no gradients are recorded."""
+    def start(self, src_ids: Array, max_length: int) -> KeyValueCache:
+        """A cache for at most ``max_length`` target positions, with each layer's keys and values of the source."""
         with no_grad(), self.float32_activations():
-            hidden, mask = self._encoded(self.checked_ids(src_ids, "src_ids"), None)
-            return Memory(hidden.data, mask)
-
-    def start_cache(self, memory: Memory, max_length: int) -> KeyValueCache:
-        """An empty cache for at most ``max_length`` target positions; computes the source's keys and values."""
-        with no_grad(), self.float32_activations():
-            source = []
-            for layer in self.decoder.layers:
-                keys, values = layer.cross_attention.keys_values(Tensor(memory.hidden))
-                source.append((keys.data, values.data))
-            start_ids = np.full(len(memory.mask), BOS)
-            window = self.config.attention_window
-            make = partial(WindowedCache, window) if window else new_cache
-            cache = make(self.xp, start_ids, max_length, source, memory.mask)
+            memory, mask = self.encode(self.checked_ids(src_ids, "src_ids"))
+            pairs = [layer.cross_attention.keys_values(memory) for layer in self.decoder.layers]
+            source = [(keys.data, values.data) for keys, values in pairs]
+            cache = KeyValueCache(self.xp, np.full(len(mask), BOS), max_length, source, mask)
+            if self.config.attention_window:
+                cache = WindowedCache(cache, self.config.attention_window)
             cache.project = output_projection(self.projection.data)
             return cache
 

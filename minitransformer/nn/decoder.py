@@ -1,9 +1,7 @@
 """The decoder: N times masked self-attention, attention to the encoder's output, feed-forward  [sec. 3.1]."""
 
-from collections.abc import Callable
 from types import ModuleType
 
-from minitransformer import kernels
 from minitransformer.autograd import Tensor
 from minitransformer.backend import Array, get_array_module
 from minitransformer.config import ModelConfig
@@ -64,12 +62,6 @@ def attend_to_memory(attention: MultiHeadAttention, y: Tensor, layer: int, cache
     keys, values = map(Tensor, cache.memory[layer])
     queries = attention.queries(cache.group_by_sentence(y))
     return cache.ungroup(attention.attend(queries, keys, values, cache.memory_mask))
-
-
-def output_projection(table: Array) -> Callable[[Array], Array]:
-    """The function hidden E^T, (R, d_model) to logits, (R, V), for the steps of one search; E: (V, d_model)"""
-    fast = kernels.fused_function("output_projection", get_array_module(table))
-    return fast(table) if fast else lambda hidden: hidden @ table.T
 
 
 class Decoder(Stack):

@@ -1,7 +1,5 @@
 """The encoder: N times self-attention and feed-forward  [sec. 3.1]."""
 
-from dataclasses import dataclass
-
 from minitransformer.autograd import Tensor
 from minitransformer.backend import Array
 from minitransformer.config import ModelConfig
@@ -12,14 +10,6 @@ from minitransformer.nn.decoder import attend_to_past
 from minitransformer.nn.layers import FeedForward, ResidualConnection, Stack
 from minitransformer.nn.module import Module
 from minitransformer.nn.randomness import DropoutMasks, Initializer
-
-
-@dataclass(frozen=True)
-class Memory:
-    """The encoder's output for decoding: hidden, (B, S, d_model), and mask, (B, 1, 1, S), True = a token."""
-
-    hidden: Array
-    mask: Array
 
 
 class EncoderLayer(Module):

@@ -10,9 +10,8 @@ class WindowedCache(KeyValueCache):
     Its memory and the time of a step do not grow with the length.
     """
 
-    def __init__(self, window: int, *arguments: object):
-        super().__init__(*arguments)
-        self.window = window
+    def __init__(self, cache: KeyValueCache, window: int):
+        vars(self).update(vars(cache), window=window)
 
     def append(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Store the newest keys and values, (R, H, 1, d); returns the window's, (R, H, N, d), N <= window + 1."""
