@@ -46,7 +46,7 @@ def adapt(tree: Path) -> None:
     _rename(gemm_lt, "_place", "current_device")
     kernels.HalfCopy = lambda vector: SimpleNamespace(kept=nullcontext)  # there each parameter is cast where it is used
     randomness.ShapesOnly = lambda: SimpleNamespace(xavier=_zeros, normal=_zeros)
-    training.ParallelGradientAccumulator = lambda parameters, scale: scale
+    training.GradientAccumulator = lambda parameters, scale: scale
     training.step._numbers = lambda losses: losses  # arrays without values are NumPy's, but stay where they are
     training.train_step = _with_todays_options(training.train_step)
     Config.load = lambda path, settings: Config()  # recipes of today, which this commit cannot read, are left out

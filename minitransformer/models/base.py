@@ -10,13 +10,13 @@ import numpy as np
 from minitransformer import kernels
 from minitransformer.autograd import Tensor, functions
 from minitransformer.backend import Array
+from minitransformer.batch import Batch
 from minitransformer.config import ModelConfig
 from minitransformer.errors import ConfigError, ShapeError
 from minitransformer.kernels.precision import check_precision
 from minitransformer.nn.cache import KeyValueCache
 from minitransformer.nn.module import Module, Parameter, ParameterVector, unshared_parameters
 from minitransformer.nn.randomness import DropoutMasks, Initializer, ShapesOnly
-from minitransformer.text import Batch
 
 
 class Workload(NamedTuple):

@@ -6,6 +6,7 @@ import numpy as np
 
 from minitransformer.autograd import Tensor, functions, no_grad
 from minitransformer.backend import Array, to_numpy
+from minitransformer.batch import Batch
 from minitransformer.config import BOS, PAD, ModelConfig
 from minitransformer.kernels import output_projection
 from minitransformer.models.base import Model, Workload
@@ -16,7 +17,6 @@ from minitransformer.nn.encoder import Encoder
 from minitransformer.nn.positions import PositionedEmbedding
 from minitransformer.nn.randomness import DropoutMasks, Initializer
 from minitransformer.nn.windowed_cache import WindowedCache
-from minitransformer.text import Batch
 
 
 class Transformer(Model):
