@@ -66,6 +66,9 @@ class Model(Module, ABC):
     reads_source = True
     """Whether `loss` reads ``batch.src``: such a model is not trained on a one-sided corpus."""
 
+    has_plain_rules = False
+    """Whether it has rules without a CUDA kernel: half precision is refused, and on a GPU they run as on the CPU."""
+
     shares_prefixes = False
     """Whether `decode_step` groups rows by sentence, as a beam's `PrefixTreeCache` needs it."""
 
@@ -79,7 +82,7 @@ class Model(Module, ABC):
     ):
         if config.vocab_size < 1:
             raise ConfigError("model.vocab_size must be at least 1 to build a model, got 0; take it from the tokenizer")
-        check_precision(precision, config, xp, kernel_mode)
+        check_precision(precision, config.dtype, xp, kernel_mode, self.has_plain_rules)
         self.config, self.xp, self.precision, self.kernel_mode = config, xp, precision, kernel_mode
         self.build(config, Initializer(seed))
         self.parameters = ParameterVector(self, config.dtype, xp)

@@ -23,6 +23,8 @@ class RecurrentModel(Model):
     none: Cho et al. 2014, Sutskever et al. 2014   dot: Luong et al. 2015   additive: the scores of Bahdanau et al. 2015
     """
 
+    has_plain_rules = True
+
     def build(self, config: ModelConfig, init: Initializer) -> None:
         if config.n_layers < 1 or config.d_model % 2:
             raise ConfigError(

@@ -14,9 +14,9 @@ from minitransformer.nn.attention import MultiHeadAttention
 from minitransformer.nn.cache import KeyValueCache
 from minitransformer.nn.decoder import Decoder
 from minitransformer.nn.encoder import Encoder
+from minitransformer.nn.layers import Stack
 from minitransformer.nn.positions import PositionedEmbedding
 from minitransformer.nn.randomness import DropoutMasks, Initializer
-from minitransformer.nn.windowed_cache import WindowedCache
 
 
 class Transformer(Model):
@@ -35,8 +35,12 @@ class Transformer(Model):
         tgt_table = self.build_embeddings(config, init)
         self.src_embedding = PositionedEmbedding(config, self.embedding, init)
         self.tgt_embedding = PositionedEmbedding(config, tgt_table, init)
-        self.encoder = Encoder(config, init)
+        self.encoder = self.build_encoder(config, init)
         self.decoder = Decoder(config, init)
+
+    def build_encoder(self, config: ModelConfig, init: Initializer) -> Stack:
+        """``encoder(x, mask, dropout)``, x, y: (B, S, d_model), mask: (B, 1, 1, S)"""
+        return Encoder(config, init)
 
     def __call__(self, src_ids: Array, tgt_ids: Array, dropout: DropoutMasks | None = None) -> Tensor:
         """Logits of the token after each target position.
@@ -75,8 +79,6 @@ class Transformer(Model):
             pairs = [layer.cross_attention.keys_values(memory) for layer in self.decoder.layers]
             source = [(keys.data, values.data) for keys, values in pairs]
             cache = KeyValueCache(self.xp, np.full(len(mask), BOS), max_length, source, mask)
-            if self.config.attention_window:
-                cache = WindowedCache(cache, self.config.attention_window)
             cache.project = output_projection(self.projection.data)
             return cache
 
@@ -92,15 +94,9 @@ class Transformer(Model):
     @classmethod
     def workload(cls, config: ModelConfig, src_length: int, tgt_length: int) -> Workload:
         """Self-attention of both stacks and cross-attention, feed-forward layers, and logits of the target."""
-        layers, S, T, r = config.n_layers, src_length, tgt_length, config.attention_window
-        nearby_src, nearby_tgt = (min(S, 2 * r + 1), min(T, r + 1)) if r else (S, T)
-        attentions = ((layers, S, S, nearby_src), (layers, T, T, nearby_tgt), (layers, T, S, S))
-        work = Workload(attentions, ((layers, S), (layers, T)), embedded=S + T, outputs=T, memory=S)
-        if config.encoder == "self_attention":
-            return work
-        n, d = layers * S, config.d_model  # of convolutions: their input, output and the x_hat of the norm are saved
-        more = {"embedded": work.embedded + n, "products": n * config.kernel_size * d * d, "saved": 3 * n * d}
-        return work._replace(attentions=attentions[1:], **more)
+        layers, S, T = config.n_layers, src_length, tgt_length
+        attentions = ((layers, S, S, S), (layers, T, T, T), (layers, T, S, S))
+        return Workload(attentions, ((layers, S), (layers, T)), embedded=S + T, outputs=T, memory=S)
 
     def attention_maps(self, src_ids: Array, tgt_ids: Array) -> dict[str, np.ndarray]:
         """The weights of every attention by names such as ``decoder.1.cross_attention``, queries before keys:
@@ -119,8 +115,8 @@ class Transformer(Model):
                 attention.maps = None
 
     def _attentions(self) -> Iterator[tuple[str, MultiHeadAttention]]:
-        for i, layer in enumerate(self.encoder.layers if self.config.encoder == "self_attention" else ()):
-            yield f"encoder.{i}.self_attention", layer.self_attention
-        for i, layer in enumerate(self.decoder.layers):
-            yield f"decoder.{i}.self_attention", layer.self_attention
-            yield f"decoder.{i}.cross_attention", layer.cross_attention
+        for side, stack in (("encoder", self.encoder), ("decoder", self.decoder)):
+            for i, layer in enumerate(stack.layers):
+                for name, part in vars(layer).items():
+                    if isinstance(part, MultiHeadAttention):
+                        yield f"{side}.{i}.{name}", part
