@@ -1,4 +1,4 @@
-"""Keys of older configs and their new names, for the error message."""
+"""Keys of older configs: their new names, or what to do without them, for the error message."""
 
 RETIRED_KEYS = {
     "model.kernels": "execution.kernels",
@@ -9,5 +9,14 @@ RETIRED_KEYS = {
 }
 """``section.key`` of a retired key: what to write instead."""
 
-REMOVED_KEYS = {"training.communicator": "auto"}
-"""``section.key`` of a key that is gone: its default value, at which it is ignored."""
+IN_EXAMPLES = 'python examples/paper/run.py COMMAND knows model.kind = "{}" with its options'
+CONVOLUTION, RESTRICTED = (IN_EXAMPLES.format(kind) for kind in ("convolution", "restricted_attention"))
+
+REMOVED_KEYS = {
+    "model.encoder": ("self_attention", CONVOLUTION),
+    "model.kernel_size": (3, CONVOLUTION),
+    "model.dilation": (1, CONVOLUTION),
+    "model.attention_window": (0, RESTRICTED),
+    "training.communicator": ("auto", "leave it out: what starts the ranks and the device decide, see docs/ranks.md"),
+}
+"""``section.key`` of a key that has gone: its default, at which it is passed over, and what to do instead of others."""
