@@ -25,7 +25,7 @@ from minitransformer.config import ModelConfig, TrainingConfig
 from minitransformer.models import Transformer
 from minitransformer.optim import Adam
 from minitransformer.text import Batch
-from minitransformer.training import ParallelGradientAccumulator, train_step
+from minitransformer.training import GradientAccumulator, train_step
 from minitransformer.workers import SERIAL, Workers
 
 WAYS = ("side by side", "one batch", "pytorch")
@@ -58,7 +58,7 @@ def our_step(model_config: ModelConfig, batch: Batch, way: str) -> tuple[Callabl
     model = Transformer(model_config, seed=1)
     batches, workers = ([batch], SERIAL) if way == "one batch" else (work.halves(batch), Workers.for_shares(2))
     adam, config = Adam(model.parameters, workers=workers), TrainingConfig()
-    accumulator = ParallelGradientAccumulator(model.parameters, workers=workers)
+    accumulator = GradientAccumulator(model.parameters, workers=workers)
 
     def step() -> None:
         train_step(model, adam, batches, update=adam.step_count + 1, config=config, accumulator=accumulator)

@@ -35,7 +35,7 @@ from minitransformer.config import TrainingConfig
 from minitransformer.models import Transformer
 from minitransformer.optim import Adam
 from minitransformer.text import Batch
-from minitransformer.training import ParallelGradientAccumulator, train_step
+from minitransformer.training import GradientAccumulator, train_step
 from minitransformer.workers import SERIAL, Workers
 
 WARM_UP = 2  # rounds that do not count
@@ -57,7 +57,7 @@ def contestants(size: Size, work: Work, compiled: bool = False) -> dict[str, Cal
 
     def step(updates: list[list[Batch]], workers: Workers) -> None:
         adam.workers = workers
-        accumulator = ParallelGradientAccumulator(ours.parameters, workers=workers)
+        accumulator = GradientAccumulator(ours.parameters, workers=workers)
         for batches in updates:
             train_step(ours, adam, batches, update=adam.step_count + 1, config=config, accumulator=accumulator)
 

@@ -10,7 +10,7 @@ from minitransformer.models import Transformer
 from minitransformer.optim import Adam, LossScale
 from minitransformer.planning.memory import Shape
 from minitransformer.text import Batch, pad_batch
-from minitransformer.training import ParallelGradientAccumulator, train_step
+from minitransformer.training import GradientAccumulator, train_step
 from minitransformer.training.metrics import StepResult
 from minitransformer.workers import SERIAL, Workers
 
@@ -68,7 +68,7 @@ def train(
 ) -> list[StepResult]:
     """Updates on always the same micro-batches. settings: of TrainingConfig"""
     config, adam = TrainingConfig(**settings), Adam(model.parameters, workers=workers)
-    accumulator = ParallelGradientAccumulator(model.parameters, workers=workers, scale=scale)
+    accumulator = GradientAccumulator(model.parameters, workers=workers, scale=scale)
     options = {"config": config, "accumulator": accumulator}
     return [train_step(model, adam, batches, update=update, **options) for update in range(1, updates + 1)]
 

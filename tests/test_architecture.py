@@ -16,7 +16,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 every_file = pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(PACKAGE).as_posix())
 FLOORS = {
     **dict.fromkeys(["errors", "retired_keys", "settings", "config", "backend", "cuda_diagnosis", "allocator"], 0),
-    **dict.fromkeys(["blas", "workers", "files"], 0),
+    **dict.fromkeys(["batch", "blas", "workers", "files"], 0),
     **dict.fromkeys(["ops", "text", "data", "figures", "paper"], 1),
     **dict.fromkeys(["kernels", "distributed"], 2),
     "autograd": 3,

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
+from minitransformer.batch import pad_rows
 from minitransformer.config import BOS, EOS, PAD
 from minitransformer.errors import DataError
 from minitransformer.text import BatchStream, pad_batch
-from minitransformer.text.batching import pad_rows, rounded_up
+from minitransformer.text.batching import rounded_up
 
 
 def random_corpus(rng, n_pairs, longest=40):

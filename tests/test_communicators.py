@@ -12,7 +12,7 @@ from minitransformer.distributed import overlap as overlap_module
 from minitransformer.distributed.communicator import Communicator
 from minitransformer.nn.module import Gradients
 from minitransformer.optim import Adam
-from minitransformer.training import ParallelGradientAccumulator
+from minitransformer.training import GradientAccumulator
 from minitransformer.training.step import train_step
 
 pytestmark = pytest.mark.mpi
@@ -77,7 +77,7 @@ def test_slices_are_begun_while_backward_runs_and_none_changes_after_that(rng, m
         add(gradients, leaf, grad)
 
     monkeypatch.setattr(Gradients, "accumulate", logged)
-    accumulator = ParallelGradientAccumulator(
+    accumulator = GradientAccumulator(
         model.parameters, ranks=Doubled(log), overlap=overlap, tokens_of_update=lambda update: (9, 9)
     )
     train_step(model, Adam(model.parameters), batches, update=1, config=TrainingConfig(), accumulator=accumulator)

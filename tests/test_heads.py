@@ -119,11 +119,23 @@ def test_the_search_runs_on_a_checkpoint_and_draws_what_it_finds(heads, tmp_path
     table = capsys.readouterr().out
     page = (tmp_path / "gallery" / "heads.md").read_text(encoding="utf-8")
     assert page.startswith("# What heads do\n") and f"\n\n{table}" in page
+    assert "\n\nNone of the 40 sentences is from the training text" in page  # the checkpoint names none
     drawn = [path.stem for path in (tmp_path / "gallery").glob("*.svg")]
     rows = [line.split(" | ") for line in table.splitlines()[2:]]
     assert len(rows) == len(heads.PATTERNS) + 1
     assert all(f"]({stem}.svg)" in page for stem in drawn)
     assert sorted(drawn) == sorted(row[0][2:].replace(" ", "_") for row in rows if row[-1] == "yes |")
+
+
+def test_the_page_says_which_share_of_its_text_the_model_was_trained_on(heads, tmp_path, monkeypatch):
+    share, files = heads.training_share, [(Path("data/train.en"), 90), (Path("data/val.en"), 10)]
+    assert share(files, "data/train.en") == "Of the 100 sentences 90 (90%) are the text that the model was trained on."
+    page = (EXAMPLES / "results/heads/heads.md").read_text(encoding="utf-8")
+    assert share([(Path("train.en"), 29_000), (Path("three others"), 3014)], "train.en") in page
+    monkeypatch.chdir(tmp_path)  # wherever the command runs, the same file has the same name
+    assert "(90%)" in share([(tmp_path / "data/train.en", 90), files[1]], "data/train.en")
+    for unknown in ("", "data/other.en"):
+        assert share(files, unknown).startswith("None of the 100 sentences is from the training text")
 
 
 @pytest.mark.parametrize(

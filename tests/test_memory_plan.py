@@ -15,7 +15,7 @@ from minitransformer.config import Config, ModelConfig, TrainingConfig
 from minitransformer.models import build_model
 from minitransformer.optim import Adam
 from minitransformer.planning import Shape, larger_micro_batches, parameter_count, plan
-from minitransformer.training import ParallelGradientAccumulator
+from minitransformer.training import GradientAccumulator
 from minitransformer.training.step import train_step
 from minitransformer.workers import Workers
 
@@ -56,7 +56,7 @@ def measured(config: ModelConfig, shape: Shape, micro_batches: int = 1, workers:
     try:
         model = build_model(config)
         adam = Adam(model.parameters, workers=threads)
-        accumulator = ParallelGradientAccumulator(model.parameters, workers=threads)
+        accumulator = GradientAccumulator(model.parameters, workers=threads)
         for update in (1, 2):
             tracemalloc.reset_peak()
             train_step(model, adam, batches, update=update, config=TrainingConfig(), accumulator=accumulator)

@@ -15,7 +15,7 @@ from minitransformer.config import TrainingConfig
 from minitransformer.errors import TrainingError
 from minitransformer.optim import Adam, LossScale
 from minitransformer.text import Tokenizer
-from minitransformer.training import ParallelGradientAccumulator, train_step, trainer
+from minitransformer.training import GradientAccumulator, train_step, trainer
 from minitransformer.training.nonfinite import MAX_SKIPPED, NonfiniteUpdates
 
 UNTIED = {"tie_embeddings": False}
@@ -81,12 +81,12 @@ def test_an_update_that_is_not_finite_leaves_parameters_and_adam_as_they_were(rn
         adam = Adam(model.parameters)
         model.parameters["decoder.layers.1.feed_forward.b2"].data[1] = bad
         before = model.parameters.data.copy()
-        for accumulator in (None, ParallelGradientAccumulator(model.parameters)):
+        for accumulator in (None, GradientAccumulator(model.parameters)):
             with np.errstate(all="ignore"):
                 result = train_step(
                     model, adam, [random_batch(rng)], update=1, config=TrainingConfig(), accumulator=accumulator
                 )
-            assert not result.accepted and adam.step_count == 0
+            assert not result.is_finite and adam.step_count == 0
             np.testing.assert_array_equal(model.parameters.data, before)
             np.testing.assert_array_equal(adam.m, 0.0)
 
@@ -140,14 +140,14 @@ def test_a_sum_that_overflows_is_told_from_a_micro_batch_that_does(tmp_path, mon
 def test_an_overflow_in_float16_is_left_to_the_loss_scale(rng):
     model = small_model(rng, dtype="float32")
     adam = Adam(model.parameters)
-    accumulator = ParallelGradientAccumulator(model.parameters, scale=LossScale(2.0**200, 0, True))
+    accumulator = GradientAccumulator(model.parameters, scale=LossScale(2.0**200, 0, True))
     options = {"update": 1, "config": TrainingConfig(), "accumulator": accumulator}
     with np.errstate(all="ignore"):
         result = train_step(model, adam, [random_batch(rng)], **options)
-        assert not result.accepted and accumulator.handled_by_loss_scale(result.loss)
+        assert not result.is_finite and accumulator.found_inf(result.loss)
         model.parameters.data[:] = np.nan
         result = train_step(model, adam, [random_batch(rng)], **options)
-    assert not (result.accepted or accumulator.handled_by_loss_scale(result.loss))
+    assert not (result.is_finite or accumulator.found_inf(result.loss))
     assert accumulator.scale.value == 2.0**199
 
 
@@ -165,9 +165,9 @@ def test_figures_on_a_gpu_are_waited_for_only_to_skip_updates(rng):
     parameters = small_model(rng).parameters
     for loss, norm in ((np.nan, 1.0), (1.0, np.inf)):
         figures = OnDevice(loss), OnDevice(norm)
-        assert ParallelGradientAccumulator(parameters).accepts(*figures)
-        assert not ParallelGradientAccumulator(parameters, wait=True).accepts(*figures)
-    assert ParallelGradientAccumulator(parameters, wait=True).accepts(OnDevice(1.0), OnDevice(2.0))
+        assert GradientAccumulator(parameters).is_finite(*figures)
+        assert not GradientAccumulator(parameters, wait=True).is_finite(*figures)
+    assert GradientAccumulator(parameters, wait=True).is_finite(OnDevice(1.0), OnDevice(2.0))
 
 
 def test_a_run_that_detects_anomalies_names_micro_batch_parameter_and_rule(tmp_path, monkeypatch):

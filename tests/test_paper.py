@@ -15,6 +15,7 @@ from minitransformer.cli.main import main
 from minitransformer.config import Config
 from minitransformer.paper import html_page, markdown_page, read_claims, read_sections, terminal_text
 from minitransformer.paper.claims import FINDINGS
+from minitransformer.paper.page import summary
 from tests.reliability.paper_claims import broken, copy_checkout, trial
 
 ROOT = Path(__file__).parents[1]
@@ -63,6 +64,13 @@ def test_each_claim_that_an_experiment_measured_says_whether_it_agrees():
         assert not claim.finding or claim.results()
         if measured and not any(each.is_missing for each in claim.results()) and "table2.md" not in measured[0].file:
             assert claim.finding, claim.text
+
+
+def test_the_summary_counts_each_finding():
+    claims = [replace(CLAIMS[0], finding=finding, result=["README.md"]) for finding in [*FINDINGS, "open"]]
+    assert "5 of the measurements test the claim itself: 1 agree, 1 agree in part, 1 do not agree, 2 do not decide" in (
+        summary(claims)
+    )
 
 
 def test_code_keeps_its_signs_in_both_pages():

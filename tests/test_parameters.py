@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from small_models import random_batch, small_config, small_model, train
 
+from minitransformer.checkpoints import save_checkpoint
 from minitransformer.config import TABLE3_ROWS, ModelConfig, TrainingConfig
 from minitransformer.errors import AutogradError
 from minitransformer.models import Transformer
@@ -114,13 +115,16 @@ CHANGES = {
 
 
 @pytest.mark.parametrize(("change", "got"), CHANGES.items())
-def test_a_changed_model_is_trained_only_after_its_vector_is_built_again(change, got, rng):
+def test_a_changed_model_is_trained_only_after_its_vector_is_built_again(change, got, rng, tmp_path):
     model, batch = small_model(rng), random_batch(rng)
+    adam = Adam(model.parameters)
     change(model)
     with pytest.raises(AutogradError, match=f"ParameterVector: .*, got {got}; .* ParameterVector.model, dtype, xp"):
         train(model, [batch])
     with pytest.raises(AutogradError, match="after replacing a layer"):
-        model.parameters.zero_grad()
+        Adam(model.parameters)
+    with pytest.raises(AutogradError, match="after replacing a layer"):
+        save_checkpoint(tmp_path / "x.npz", model, adam)
     model.parameters = ParameterVector(model, model.config.dtype, model.xp)
     before = model.parameters.data.copy()
     train(model, [batch])

@@ -13,7 +13,7 @@ from minitransformer.config import TrainingConfig
 from minitransformer.kernels.profile import Profile, profiled, timed
 from minitransformer.ops.registry import RULES
 from minitransformer.optim import Adam
-from minitransformer.training import ParallelGradientAccumulator, Trainer
+from minitransformer.training import GradientAccumulator, Trainer
 from minitransformer.training.step import train_step
 from minitransformer.workers import Workers
 
@@ -22,7 +22,7 @@ def profile_of(updates: int, n_workers: int, **changes) -> Profile:
     rng = np.random.default_rng(0)
     model, profile = small_model(rng, p_drop=0.1, **changes), Profile()
     micro_batches, adam, workers = [random_batch(rng), random_batch(rng)], Adam(model.parameters), Workers(n_workers)
-    accumulator = ParallelGradientAccumulator(model.parameters, workers=workers)
+    accumulator = GradientAccumulator(model.parameters, workers=workers)
     for update in range(1, updates + 1):
         with profiled(profile), timed("update"):
             train_step(model, adam, micro_batches, update=update, config=TrainingConfig(), accumulator=accumulator)

@@ -14,7 +14,7 @@ from minitransformer.config import TrainingConfig
 from minitransformer.distributed.communicator import Communicator
 from minitransformer.errors import TrainingError
 from minitransformer.optim import Adam, LossScale, loss_scale
-from minitransformer.training import ParallelGradientAccumulator, StepResult, train_step, trainer
+from minitransformer.training import GradientAccumulator, StepResult, train_step, trainer
 from minitransformer.training.recorder import MAX_PENDING, MetricsRecorder
 
 
@@ -32,7 +32,7 @@ class OnDevice:
 
 
 def scaled_step(model, adam: Adam, batch, scale: LossScale | None) -> StepResult:
-    accumulator = ParallelGradientAccumulator(model.parameters, scale=scale)
+    accumulator = GradientAccumulator(model.parameters, scale=scale)
     return train_step(model, adam, [batch], update=1, config=TrainingConfig(), accumulator=accumulator)
 
 
@@ -108,7 +108,7 @@ def test_an_update_that_overflows_is_left_out_and_halves_the_scale(rng):
     with np.errstate(all="ignore"):
         step = scaled_step(model, adam, random_batch(rng), scale)
     np.testing.assert_array_equal(model.parameters.data, before)
-    assert (step.accepted, adam.step_count) == (False, 0) and np.isfinite(step.loss)
+    assert (step.is_finite, adam.step_count) == (False, 0) and np.isfinite(step.loss)
     assert (scale.value, scale.good_updates) == (2.0**1022, 0)
 
 
@@ -117,21 +117,21 @@ def test_the_scale_grows_after_many_good_updates_and_ends_at_one(monkeypatch):
     scale = LossScale.for_precision("float16")
     first, values = scale.value, []
     for _ in range(6):
-        assert scale.accepts(1.0)
+        assert scale.adapt(1.0)
         values.append(scale.value / first)
     assert values == [1, 1, 2, 2, 2, 4]
     for halvings in range(1, int(math.log2(scale.value)) + 1):
-        assert not scale.accepts(float("inf")) and scale.value == 4 * first / 2**halvings
+        assert not scale.adapt(float("inf")) and scale.value == 4 * first / 2**halvings
     assert scale.value == 1.0
     with pytest.raises(TrainingError, match="finite in float16, got an overflow at a loss scale of 1"):
-        scale.accepts(float("nan"))
+        scale.adapt(float("nan"))
 
 
 def test_a_scale_between_one_and_two_ends_after_one_halving():
     scale = LossScale(1.5, 0, True)
-    assert not scale.accepts(float("inf")) and scale.value == 0.75
+    assert not scale.adapt(float("inf")) and scale.value == 0.75
     with pytest.raises(TrainingError, match="finite in float16"):
-        scale.accepts(float("inf"))
+        scale.adapt(float("inf"))
 
 
 def test_the_first_scale_is_the_largest_power_of_two_in_float16():
@@ -141,14 +141,14 @@ def test_the_first_scale_is_the_largest_power_of_two_in_float16():
 
 def test_the_scale_is_doubled_after_2000_updates_as_in_pytorch():
     scale = LossScale.for_precision("float16")
-    values = {update: scale.accepts(1.0) and scale.value for update in range(1, 2001)}
+    values = {update: scale.adapt(1.0) and scale.value for update in range(1, 2001)}
     assert values[1] == values[1999] == values[2000] / 2
 
 
 @pytest.mark.parametrize("precision", ["float32", "tf32", "bfloat16"])
 def test_other_precisions_have_no_loss_scale_and_read_no_norm(precision):
     scale, before = LossScale.for_precision(precision), OnDevice.waits
-    assert scale.accepts(OnDevice(float("nan"))) and OnDevice.waits == before
+    assert scale.adapt(OnDevice(float("nan"))) and OnDevice.waits == before
     assert scale.to_dict() == {"value": 1.0, "good_updates": 0, "is_needed": False}
 
 

@@ -9,7 +9,7 @@ from small_models import random_batch, small_model
 from minitransformer.config import TrainingConfig
 from minitransformer.nn import DropoutMasks
 from minitransformer.optim import Adam, clip_gradient_norm, learning_rate
-from minitransformer.training import ParallelGradientAccumulator, train_step
+from minitransformer.training import train_step
 
 OPTIONS = dict(dtype="float32", p_drop=0.2, p_drop_attention=0.1, p_drop_ffn=0.1)
 
@@ -31,9 +31,8 @@ def plain_updates(model, batches, config, n_updates: int) -> list[float]:
     return losses
 
 
-@pytest.mark.parametrize("parallel", [False, True], ids=["in turn", "by the accumulator of a Trainer"])
 @pytest.mark.parametrize("kernel_mode", ["simple", "fast"])
-def test_an_update_is_the_plain_loop_bit_for_bit(kernel_mode, parallel):
+def test_an_update_is_the_plain_loop_bit_for_bit(kernel_mode):
     config, runs = TrainingConfig(seed=3, warmup_steps=10, clip_norm=0.7), []
     for plain in (True, False):
         rng = np.random.default_rng(4)
@@ -43,9 +42,7 @@ def test_an_update_is_the_plain_loop_bit_for_bit(kernel_mode, parallel):
             losses = plain_updates(model, batches, config, 20)
         else:
             adam = Adam(model.parameters)
-            accumulator = ParallelGradientAccumulator(model.parameters) if parallel else None
-            options = {"config": config, "accumulator": accumulator}
-            losses = [train_step(model, adam, batches, update=u, **options).loss for u in range(1, 21)]
+            losses = [train_step(model, adam, batches, update=u, config=config).loss for u in range(1, 21)]
         runs.append((losses, model.parameters.data))
     assert runs[0][0] == runs[1][0] and runs[0][0][-1] < runs[0][0][0]
     np.testing.assert_array_equal(runs[0][1], runs[1][1])

@@ -45,12 +45,13 @@ def test_a_chain_of_products_is_as_long_as_its_longest_branch(table1, rng):
 
 
 def constructed(table1, exponents):
-    """Results with these exponents of seconds for every kind of layers."""
+    """Results with these exponents of seconds for every kind of layers, one a doubling."""
     parts = {}
     for name, fixed in (("n", {"d": 8, "r": 4}), ("d", {"n": 8, "r": 4}), ("r", {"n": 8, "d": 4})):
         kinds = table1.KINDS if name != "r" else ["restricted"]
-        layers = {kind: {"exponents": {"seconds": exponents(kind, name), "bytes": 1.0}} for kind in kinds}
-        parts[name] = {"sizes": [2, 4], "fixed": fixed, "layers": layers, "crossing": 12.0}
+        seconds = {kind: (2.0 ** np.cumsum([0, *exponents(kind, name)])).tolist() for kind in kinds}
+        layers = {kind: {"seconds": values, "bytes": [2.0, 4.0, 8.0]} for kind, values in seconds.items()}
+        parts[name] = {"sizes": [2, 4, 8], "fixed": fixed, "layers": layers, "crossing": 12.0}
     lengths = list(table1.PATH_LENGTHS)
     products = {kind: lengths if kind == "recurrent" else [2, 2, 2] for kind in table1.KINDS}
     layers = {"self-attention": [1, 1, 1], "recurrent": [1, 1, 1], "convolutional": [n - 1 for n in lengths]}
@@ -62,16 +63,26 @@ def constructed(table1, exponents):
 
 def test_the_report_says_which_exponents_and_paths_are_the_papers(table1):
     papers = importlib.import_module("table1_report").PAPER
-    result = constructed(table1, lambda kind, name: papers[kind][1][name] + 0.1)
+    result = constructed(table1, lambda kind, name: [0.5, papers[kind][1][name] + 0.1])
     text = table1.markdown(result)
-    assert "All exponents of time are within 0.2" in text and "path lengths grow as in the paper." in text
-    assert "faster than the GRU up to n = 12 (the paper: n < d)" in text
+    assert "all within 0.2 of the paper's | agrees |" in text and "other growth: none | agrees |" in text
+    assert "| up to n = 12 at d = 8 | agrees |" in text
+    assert "| recurrent | O(n d²) | d | 2 | 0.50, 2.10 | 1.00 |" in text
     result["paths"]["layers"]["restricted"][0] += 1
     result["products"]["recurrent"] = [1, 1, 1]
-    result["r"]["layers"]["restricted"]["exponents"]["seconds"] = 2.0
+    result["r"]["layers"]["restricted"]["seconds"][-1] *= 2**0.9
+    result["n"]["crossing"] = 7.0  # below d
     text = table1.markdown(result)
-    assert "except: restricted in r, 2.00 instead of 1" in text
-    assert "do not grow as in the paper: restricted, recurrent's products." in text
+    assert "restricted in r 2.00 instead of 1 | does not agree |" in text
+    assert "other growth: restricted, recurrent's products | does not agree |" in text
+    assert "| up to n = 7 at d = 8 | does not agree |" in text
+
+
+def test_the_report_says_how_fast_the_recurrent_matrix_is_read(table1):
+    """(d, 3 d) float32 for each of 8 positions, forward and backward: 16 * 48 bytes at d = 2."""
+    result = constructed(table1, lambda kind, name: [0.0, 0.0])
+    result["d"]["layers"]["recurrent"]["seconds"] = [1e-6, 1e-6, 1e-6]
+    assert "it reads 0.77, 3.1, 12 GB/s" in table1.markdown(result)
 
 
 @pytest.mark.parametrize("n", [4, 11, 30])

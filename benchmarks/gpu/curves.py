@@ -11,7 +11,7 @@ from minitransformer.config import UNK, ModelConfig, TrainingConfig
 from minitransformer.models import Transformer
 from minitransformer.optim import Adam, LossScale
 from minitransformer.text import Batch, pad_batch
-from minitransformer.training import ParallelGradientAccumulator, train_step
+from minitransformer.training import GradientAccumulator, train_step
 
 MODEL = ModelConfig(vocab_size=1000, n_layers=3, d_model=256, d_ff=1024, n_heads=4)
 SEEDS = (1, 2, 3)
@@ -27,7 +27,7 @@ def curve(config: ModelConfig, precision: str, seed: int, updates: int, device: 
     """The loss of each update; the same data for every precision of a seed."""
     model = Transformer(config, seed=seed, xp=device.xp, precision=precision)
     adam, rng = Adam(model.parameters), np.random.default_rng(seed)
-    accumulator = ParallelGradientAccumulator(model.parameters, scale=LossScale.for_precision(precision))
+    accumulator = GradientAccumulator(model.parameters, scale=LossScale.for_precision(precision))
     training = TrainingConfig(seed=seed, warmup_steps=200)
     options = {"config": training, "accumulator": accumulator}
     steps = [

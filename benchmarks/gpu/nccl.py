@@ -23,7 +23,7 @@ from minitransformer.kernels.precision import half_dtype
 from minitransformer.models import Transformer
 from minitransformer.optim import Adam
 from minitransformer.text import Tokenizer
-from minitransformer.training import ParallelGradientAccumulator, train_step
+from minitransformer.training import GradientAccumulator, train_step
 
 SMALL = Size("small", ModelConfig(vocab_size=1000, n_layers=2, d_model=64, d_ff=128, n_heads=2), 16, 20, 1)
 CONFIG = """
@@ -87,7 +87,7 @@ def _update(ranks: NcclCommunicator, device: Device) -> dict:
     for communicator in (SINGLE_PROCESS, ranks):
         model = Transformer(SMALL.model, seed=1, xp=device.xp)
         optimizer = Adam(model.parameters)
-        accumulator = ParallelGradientAccumulator(model.parameters, ranks=communicator)
+        accumulator = GradientAccumulator(model.parameters, ranks=communicator)
         for update in (1, 2, 3):
             result = train_step(
                 model, optimizer, [random_batch(SMALL)], update=update, config=TrainingConfig(), accumulator=accumulator

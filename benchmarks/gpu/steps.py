@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from types import ModuleType
 
 import numpy as np
+from minitransformer.training.graphs import GraphedLoss
 
 from benchmarks.common.tables import spread
 from benchmarks.common.work import Size, random_batch
@@ -21,8 +22,7 @@ from minitransformer.optim import Adam, LossScale
 from minitransformer.planning import Shape, plan
 from minitransformer.planning.flops import batch_flops
 from minitransformer.text import Batch
-from minitransformer.training import ParallelGradientAccumulator, evaluate_loss, train_step
-from minitransformer.training.graphs import GraphedLoss
+from minitransformer.training import GradientAccumulator, evaluate_loss, train_step
 
 WARM_UP = 3
 
@@ -52,7 +52,7 @@ def our_update(
     model = Transformer(size.model, seed=1, xp=device.xp, precision=precision)
     adam, batches = Adam(model.parameters), batches or [random_batch(size)]
     how = {"scale": LossScale.for_precision(precision)} | ({"graphed_loss": GraphedLoss(model)} if graphs else {})
-    accumulator = ParallelGradientAccumulator(model.parameters, **how)
+    accumulator = GradientAccumulator(model.parameters, **how)
     updates = iter(range(1, 1 << 30))
 
     copy = HalfCopy(model.parameters.data)

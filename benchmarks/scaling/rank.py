@@ -21,7 +21,7 @@ from minitransformer.distributed import (
 )
 from minitransformer.models import Transformer
 from minitransformer.optim import Adam
-from minitransformer.training import ParallelGradientAccumulator, train_step
+from minitransformer.training import GradientAccumulator, train_step
 from minitransformer.workers import Workers
 
 
@@ -77,7 +77,7 @@ def step_times(ranks: Communicator, tcp: Communicator, size_name: str, quick: bo
     updates = iter(range(1, 10**6))
 
     def step(together: Communicator, overlap: bool) -> None:
-        accumulator = ParallelGradientAccumulator(
+        accumulator = GradientAccumulator(
             model.parameters, workers=threads, ranks=together, overlap=overlap, tokens_of_update=lambda update: n_tokens
         )
         train_step(model, adam, batches, update=next(updates), config=TrainingConfig(), accumulator=accumulator)

@@ -4,7 +4,19 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from seeds import at_best_rate, best_rate, compare, relation, standard_error, values_of, with_error
+from seeds import (
+    FISHER,
+    SOLVED,
+    VERDICTS,
+    at_best_rate,
+    best_rate,
+    compare_solved,
+    median_and_range,
+    n_solved,
+    standard_error,
+    values_of,
+    with_error,
+)
 from trials import COLOURS, provenance
 
 from benchmarks.common.tables import markdown_table
@@ -26,59 +38,56 @@ def figures_of(results: Sequence[dict], name: str, kind: str, key: str) -> np.nd
     return np.array([each[key] for each in values_of(results, kind, name=name)])
 
 
-def verdict(results: Sequence[dict]) -> str:
-    """What agrees with sec. 3.2.1 and what does not, by the losses at the smallest and the largest d_k."""
+def verdicts(results: Sequence[dict]) -> list[list[str]]:
+    """Claims of sec. 3.2.1, what was measured at the smallest and the largest d_k, verdicts."""
     settings = results[0]["settings"]
     (small, *_, large), few, many = settings["d_k"], settings["updates"][0], settings["updates"][-1]
-    plain, scaled, additive = (at_best_rate(results, "loss", scores=kind, d_k=large, updates=few) for kind in KINDS)
-    at_small = [at_best_rate(results, "loss", scores=kind, d_k=small, updates=few) for kind in (PLAIN, ADDITIVE)]
-    answers = {1: "yes", 0: "not distinguishable", -1: "no, the opposite"}
-    scale = compare(plain, scaled)
-    claims = {
-        f"at d_k = {large} additive attention learns better than dot products without the scale": answers[
-            compare(plain, additive)
-        ],
-        "the scale helps there": answers[scale],
-        f"at d_k = {small} the two are alike": "yes, not distinguishable" if compare(*at_small) == 0 else "no",
-    }
-    text = "; ".join(f"{claim}: {answer}" for claim, answer in claims.items())
-    text = f"Of the claims of sec. 3.2.1, by the loss after {few} updates: {text}."
-    if many > few:
-        losses = (at_best_rate(results, "loss", scores=kind, d_k=large, updates=many) for kind in (PLAIN, SCALED))
-        later = relation(*losses)
-        text += f" After {many} updates the loss without the scale is {later} that with it at d_k = {large}."
+    claims = [
+        ("additive attention learns better than dot products without the scale", ADDITIVE, PLAIN, large, few),
+        ("the scale helps", SCALED, PLAIN, large, few),
+        ("the scale helps", SCALED, PLAIN, large, many),
+        ("additive attention and dot products without the scale are alike", ADDITIVE, PLAIN, small, few),
+    ]
+    answers, rows = {1: "agrees", 0: "open: not told apart", -1: "does not agree"}, []
+    for claim, *kinds, d_k, updates in dict.fromkeys(claims):
+        pair = [at_best_rate(results, "accuracy", scores=kind, d_k=d_k, updates=updates) for kind in kinds]
+        solved = ", ".join(f"{kind} {n_solved(each)}" for kind, each in zip(kinds, pair, strict=True))
+        sign = compare_solved(*pair)
+        verdict = ("does not agree" if sign else answers[0]) if "alike" in claim else answers[sign]
+        rows.append([f"d_k = {d_k}: {claim}", f"solved seeds after {updates} updates: {solved}", verdict])
     scaled, plain = (figures_of(results, "statistics", kind, "gradient").mean(axis=0) for kind in (SCALED, PLAIN))
-    text += f" There softmax passes back {scaled[-1] / plain[-1]:.1f} times as much of a gradient with the scale"
-    if any(less := [d_k for d_k, a, b in zip(settings["d_k"], scaled, plain, strict=True) if a < b]):
-        text += f" (up to d_k = {max(less)} it passes back less)"
-    if scale < 0:
-        text += ", but Adam divides each gradient by its own size, so that small ones alone do not prevent learning"
+    more = [d_k for d_k, a, b in zip(settings["d_k"], scaled, plain, strict=True) if a > b]
+    found = f"with the scale {scaled[-1] / plain[-1]:.1f} times as much comes back at d_k = {large}"
+    where = f"agrees at d_k = {', '.join(map(str, more))} only" if more else "does not agree"
+    rows.append(["without the scale the softmax passes back little of a gradient", found, where])
     seconds, peak = (
         [figures_of(results, "cost", kind, key).mean(axis=0)[-1] for kind in (ADDITIVE, SCALED)]
         for key in ("seconds", "bytes")
     )
-    return text + (
-        f". Additive attention takes {seconds[0] / seconds[1]:.1f} times as long and {peak[0] / peak[1]:.1f} times the"
-        " memory there."
-    )
+    costs = f"additive takes {seconds[0] / seconds[1]:.1f} times as long and {peak[0] / peak[1]:.1f} times the memory"
+    agrees = "agrees" if min(seconds[0] / seconds[1], peak[0] / peak[1]) > 1 else "does not agree"
+    rows.append([f"d_k = {large}: dot products are faster and need less memory", costs, f"{agrees}, for this code"])
+    return rows
 
 
 def markdown(results: Sequence[dict]) -> str:
     settings = results[0]["settings"]
     sizes = settings["d_k"]
-    lines = ["# Dot-product and additive attention at growing d_k", "", verdict(results), ""]
-    lines += [provenance("attention_scale", results), ""]
+    lines = ["# Dot-product and additive attention at growing d_k", ""]
+    lines += [*markdown_table(VERDICTS, verdicts(results)), ""]
+    lines += [f"A seed has solved its task if at least {SOLVED:.0%} of its answers are right.", ""]
+    lines += [provenance("attention_scale", results, FISHER), ""]
     for key, what in STATISTICS.items():
         columns = [figures_of(results, "statistics", kind, key) for kind in KINDS]
         rows = [[str(d_k), *(with_error(column[:, i], 2) for column in columns)] for i, d_k in enumerate(sizes)]
         lines += [f"Random queries and keys: {what}.", "", *markdown_table(["d_k", *KINDS], rows), ""]
     for updates in settings["updates"]:
         lines += [
-            f"Associative recall, {settings['pairs']} pairs, after {updates} updates; loss in nats (chance:"
-            f" {np.log(settings['values']):.2f}), accuracy, and the best learning rate, at which they are:",
+            f"Associative recall, {settings['pairs']} pairs, after {updates} updates; solved seeds, median of the loss"
+            f" in nats (chance: {np.log(settings['values']):.2f}), and the learning rate with the lowest mean loss:",
             "",
         ]
-        head = ["d_k", *(f"{kind}: {what}" for kind in KINDS for what in ("loss", "accuracy", "learning rate"))]
+        head = ["d_k", *(f"{kind}: {what}" for kind in KINDS for what in ("solved", "loss", "learning rate"))]
         lines += [*markdown_table(head, [recall_row(results, d_k, updates) for d_k in sizes]), ""]
     lines += [f"Forward and backward, batch 4, {settings['positions']} queries and keys:", ""]
     head = ["d_k", *(f"{kind}: {unit}" for unit in ("ms", "peak MB") for kind in (SCALED, ADDITIVE))]
@@ -89,17 +98,17 @@ def markdown(results: Sequence[dict]) -> str:
 
 
 def recall_row(results: Sequence[dict], d_k: int, updates: int) -> list[str]:
-    """d_k; then of each kind the loss, the accuracy and the learning rate"""
+    """d_k; then of each kind the solved seeds, the loss and the learning rate"""
     row, rates = [str(d_k)], results[0]["settings"]["learning_rates"]
     for kind in KINDS:
         chosen = {"scores": kind, "d_k": d_k, "updates": updates}
         loss, accuracy = (at_best_rate(results, key, **chosen) for key in ("loss", "accuracy"))
-        row += [with_error(loss, 4), with_error(accuracy, 3), f"{rates[best_rate(results, **chosen)]:g}"]
+        row += [n_solved(accuracy), f"{np.median(loss):.4f}", f"{rates[best_rate(results, **chosen)]:g}"]
     return row
 
 
 def draw(results: Sequence[dict]) -> "Figure":
-    """Six panels against d_k: the three statistics above; loss, time and memory below."""
+    """Six panels against d_k: the three statistics above; loss, its median and range, time and memory below."""
     sizes, updates = np.array(results[0]["settings"]["d_k"]), results[0]["settings"]["updates"][0]
     figure = new_figure(12, 7)
     panels = figure.subplots(2, 3).ravel()
@@ -107,7 +116,7 @@ def draw(results: Sequence[dict]) -> "Figure":
         ("statistics", "variance", 1, "variance of the scores"),
         ("statistics", "entropy", 1, "entropy of the weights, nats"),
         ("statistics", "gradient", 1, "gradient behind softmax"),
-        ("learned", "loss", 1, f"loss after {updates} updates, nats"),
+        ("learned", "loss", 1, f"loss after {updates} updates: median, range"),
         ("cost", "seconds", 1e-3, "forward and backward, ms"),
         ("cost", "bytes", 1e6, "peak memory, MB"),
     ]
@@ -117,11 +126,11 @@ def draw(results: Sequence[dict]) -> "Figure":
                 continue  # the same products as with the scale
             if name == "learned":
                 columns = [at_best_rate(results, key, scores=kind, d_k=d_k, updates=updates) for d_k in sizes]
-                values = np.stack(columns, axis=1)
+                middle, errors = median_and_range(columns)
             else:
-                values = figures_of(results, name, kind, key)
-            errors = np.nan_to_num([standard_error(column) for column in (values / unit).T])
-            axes.errorbar(sizes, values.mean(axis=0) / unit, errors, fmt="o-", color=colour, markersize=4, label=kind)
+                values = figures_of(results, name, kind, key) / unit
+                middle, errors = values.mean(axis=0), np.nan_to_num([standard_error(column) for column in values.T])
+            axes.errorbar(sizes, middle, errors, fmt="o-", color=colour, markersize=4, label=kind)
         axes.set_xscale("log", base=2)
         if key != "entropy":
             axes.set_yscale("log")

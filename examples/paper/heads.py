@@ -25,12 +25,12 @@ from heads_patterns import OF_DISTANCE, PATTERNS
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # benchmarks/ lies beside examples/
 
-from heads_report import ALIGNED, caption, introduction, table
+from heads_report import ALIGNED, caption, introduction, table, training_share
 from heads_score import LONGEST, Distances, Found, Score, score
 from program import reports_errors
 
 from benchmarks.common.machine import machine_facts
-from minitransformer.checkpoints import load_model
+from minitransformer.checkpoints import load_checkpoint
 from minitransformer.cli.main import Parser
 from minitransformer.config import EOS
 from minitransformer.errors import ConfigError, DataError
@@ -134,7 +134,8 @@ def main() -> int:
     )
     parser.add_argument("--gallery", type=Path, help="folder to write the table and pictures to (default: none)")
     arguments = parser.parse_args()
-    model, tokenizer = load_model(arguments.checkpoint)
+    checkpoint = load_checkpoint(arguments.checkpoint, with_optimizer=False)
+    model, tokenizer = checkpoint.build()
     if tokenizer is None:
         raise ConfigError(f"{arguments.checkpoint} must contain a tokenizer, got a model trained on token ids only")
     src, tgt = read(arguments.src), read(arguments.tgt)
@@ -147,7 +148,8 @@ def main() -> int:
     scores = {name: score(found[name], rng, compared.get(name)) for name in names}
     print(table(scores), end="")
     if arguments.gallery:
-        page = introduction(scores, sys.argv[1:], machine_facts()) + table(scores)
+        text = training_share([(path, len(read([path]))) for path in arguments.src], checkpoint.config.data.train_src)
+        page = introduction(scores, sys.argv[1:], text, machine_facts()) + table(scores)
         for name, best in scores.items():
             if best and best.is_found:
                 number = best.example[0].sentence

@@ -3,6 +3,7 @@
 import math
 import shlex
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.common.tables import markdown_table
@@ -21,24 +22,38 @@ EXPLAINED = (
 )
 
 
-def introduction(scores: Mapping[str, "Score | None"], options: Sequence[str], facts: Mapping[str, str]) -> str:
-    """Title, what was found beside the paper's Figures 3 to 5, command and machine, what the columns mean.
+def introduction(
+    scores: Mapping[str, "Score | None"], options: Sequence[str], text: str, facts: Mapping[str, str]
+) -> str:
+    """Title, what was found beside the paper's Figures 3 to 5, text, command and machine, what the columns mean.
 
-    options: of the command   facts: `machine_facts`
+    options: of the command   text: what `training_share` says   facts: `machine_facts`
     """
     names = {True: [], False: [], None: []}
     for name, best in scores.items():
         names[best and best.is_found].append(name)
     verdicts = {
         True: "Heads were found for",
-        False: "None was found, perhaps because model and text are small, for",
+        False: "None was found for",
         None: "There are too few examples to tell for",
     }
     sentences = [f"{verdicts[key]}: {'; '.join(names[key])}." for key in verdicts if names[key]]
-    text = " ".join([*sentences, "Figures 3 and 4 of the paper show the distant word and the antecedent."])
+    found = " ".join([*sentences, "Figures 3 and 4 of the paper show the distant word and the antecedent."])
     machine = f"{facts['processor']}, Python {facts['Python']}, NumPy {facts['NumPy']}, commit {facts['commit']}."
     command = f"`python examples/paper/heads.py {shlex.join(options)}`"
-    return "\n\n".join(["# What heads do", text, command, machine, EXPLAINED]) + "\n\n"
+    return "\n\n".join(["# What heads do", found, text, command, machine, EXPLAINED]) + "\n\n"
+
+
+def training_share(n_lines: Sequence[tuple[Path, int]], train_src: str) -> str:
+    """One sentence: how much of the text the model was trained on, as far as its checkpoint tells.
+
+    n_lines: each file and its sentences   train_src: the path of the training text in the checkpoint
+    """
+    total = sum(n for _, n in n_lines)
+    seen = sum(n for path, n in n_lines if train_src and path.resolve() == Path(train_src).resolve())
+    if not seen:
+        return f"None of the {total:,} sentences is from the training text that the checkpoint names."
+    return f"Of the {total:,} sentences {seen:,} ({seen / total:.0%}) are the text that the model was trained on."
 
 
 def table(scores: Mapping[str, "Score | None"]) -> str:

@@ -7,67 +7,69 @@ Row D3 of Table 3 is the base model without label smoothing; D4 has 0.2 where ba
 begin with the same weights and see the same batches, so the differences are taken seed by seed.
 """
 
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from program import read_results, reports_errors, showing, write_report
-from seeds import compare, with_error
+from seeds import LEVEL, differences, holm, paired, tested_by, with_error
 from table3 import PAPER, RESULTS
+from table3_report import PAIRED, beside_base, beside_the_paper
 
 from benchmarks.common.tables import markdown_table
 from minitransformer.cli.main import Parser
 from minitransformer.errors import ConfigError
 
 WITHOUT, SMOOTHED = "D3", {"base": 0.1, "D4": 0.2}
-WHY_NOT = "Where it parts from the paper: models this small, after so few updates, are seldom too sure of a token."
+IN_TABLE_3 = "base", "nll"
 
 
-def differences(results: Sequence[dict], row: str, key: str) -> np.ndarray:
-    """``key`` of the row minus that of D3, for each seed that both have."""
-    values = {name: {each["seed"]: each[key] for each in results if each["name"] == name} for name in (row, WITHOUT)}
-    seeds = sorted(values[row].keys() & values[WITHOUT].keys())
-    return np.array([values[row][seed] - values[WITHOUT][seed] for seed in seeds])
+def compared(results: Sequence[dict]) -> list[list[str]]:
+    """The rows of the table. Base's perplexity beside that of D3 has the p-value of table3.md, where it is one of many;
+    the others are corrected among themselves."""
+    values = {(row, key): differences(results, key, row, WITHOUT) for row in SMOOTHED for key in ("nll", "bleu")}
+    values = {each: found for each, found in values.items() if len(found)}
+    others = [each for each in values if each != IN_TABLE_3]
+    p_values = dict(zip(others, holm([paired(values[each])[1] for each in others]), strict=True))
+    if IN_TABLE_3 in values:
+        p_values[IN_TABLE_3] = beside_base(results, PAPER)[WITHOUT].p_holm
+    return [cells(*each, found, p_values[each]) for each, found in values.items()]
 
 
-def verdict(name: str, values: np.ndarray) -> str:
-    """How label smoothing changes what is called ``name``; in the paper it raises perplexity and BLEU alike."""
-    sign = compare(values, np.zeros(len(values)))
-    if sign == 0:
-        return f"{name} is not distinguishable (in the paper it is higher)"
-    return f"{name} is {'higher, which agrees' if sign > 0 else 'lower, which does not agree'} with the paper"
+def cells(row: str, key: str, found: np.ndarray, p: float) -> list[str]:
+    """found: ``key`` of the row minus that of D3, one value a seed"""
+    (t, _), (ppl, bleu, _), (without, bleu_without, _) = paired(found), PAPER[row], PAPER[WITHOUT]
+    what, digits, published = {
+        "nll": ("log-perplexity, nats", 3, math.log(ppl / without)),
+        "bleu": ("BLEU", 2, bleu - bleu_without),
+    }[key]
+    figures = [f"{published:.{digits}f}", with_error(found, digits), str(len(found)), f"{t:.3g}", f"{p:.3g}"]
+    verdict = beside_the_paper(int(np.sign(t)) if p < LEVEL else 0, published)
+    return [f"{SMOOTHED[row]} ({row}) minus 0 ({WITHOUT})", what, *figures, verdict]
 
 
 def report(results: Sequence[dict]) -> str:
-    """The sentence and the table.
+    """The table and where it is from.
 
     Raises:
         ConfigError: no seed of base or D4 has one of D3 beside it.
     """
-    rows = [row for row in SMOOTHED if len(differences(results, row, "nll"))]
-    if not rows:
+    body = compared(results)
+    if not body:
         raise ConfigError(
             "results must hold base and D3 with the same seed, got none; train them with `table3.py --run base D3`"
         )
-    said, body = [], []
-    for row in rows:
-        nll, bleu = (differences(results, row, key) for key in ("nll", "bleu"))
-        said.append(f"With {SMOOTHED[row]}, {verdict('perplexity', nll)}, and {verdict('BLEU', bleu)}.")
-        paper_nll, paper_bleu = np.log(PAPER[row][0] / PAPER[WITHOUT][0]), PAPER[row][1] - PAPER[WITHOUT][1]
-        measured = [str(len(nll)), with_error(nll, 3), f"{paper_nll:.3f}", with_error(bleu, 2), f"{paper_bleu:.1f}"]
-        body.append([f"{SMOOTHED[row]} ({row}) minus 0 ({WITHOUT})", *measured])
-    head = ["label smoothing", "seeds", "log-perplexity, nats", "paper's", "BLEU", "paper's"]
+    head = ["label smoothing", "measure", "paper", "here", "seeds", "t", "p, corrected", "verdict"]
     shown = [each for each in results if each["name"] in (WITHOUT, *SMOOTHED)]
-    text = " ".join(said) + (f" {WHY_NOT}" if "does not agree" in " ".join(said) else "")
     commits = ", ".join(sorted({each["machine"]["commit"] for each in shown}))
     source = (
-        "`python examples/paper/label_smoothing.py`, of `table3.py --run base D3 D4` (settings: table3.md);"
-        " differences seed by seed, tested by Student's t-test at the level of 5 %."
-        f" {shown[0]['machine']['processor']}, commits {commits}."
+        "`python examples/paper/label_smoothing.py`, of `table3.py --run base D3 D4` (settings: table3.md); ± is the"
+        f" standard error over seeds, and {tested_by(PAIRED)}. The first p-value is that of table3.md, the others are"
+        f" corrected among themselves. {shown[0]['machine']['processor']}, commits {commits}."
     )
-    lines = ["# Label smoothing", "", text, "", source, "", *markdown_table(head, body)]
-    return "\n".join(lines) + "\n"
+    return "\n".join(["# Label smoothing", "", *markdown_table(head, body), "", source]) + "\n"
 
 
 @reports_errors

@@ -2,6 +2,7 @@
 
     python examples/paper/table1.py            all of it (two minutes on one core), into results/table1.*
     python examples/paper/table1.py --quick    small sizes; writes nothing
+    python examples/paper/table1.py --report   the report anew, of results/table1.json
 
 As in the paper, a layer maps n vectors of width d to n others, and is the part that joins positions: scaled dot-product
 attention of all positions (one head, no projections), a GRU, a convolution with kernel k, or attention restricted to r
@@ -18,20 +19,19 @@ from tqdm import tqdm
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # benchmarks/ lies beside examples/
 
-from program import reports_errors, write_report
+from program import MAX_RESULTS, reports_errors, showing, write_report
 from table1_report import draw_growth, draw_paths, markdown
 
 from benchmarks.common.cost import time_and_memory
 from benchmarks.common.machine import machine_facts
 from benchmarks.common.matrix_products import products_of
-from benchmarks.growth import exponent
 from minitransformer import kernels
 from minitransformer.allocator import keep_freed_memory
 from minitransformer.autograd import Tensor, functions
 from minitransformer.cli.common import writable_file
 from minitransformer.cli.main import Parser
 from minitransformer.figures import png_bytes
-from minitransformer.files import write_atomically, write_text
+from minitransformer.files import read_bounded, write_atomically, write_text
 from minitransformer.workers import limited_threads
 
 RESULTS = Path(__file__).parent / "results"
@@ -77,8 +77,7 @@ def measure(kind: str, n: int, d: int, r: int, rounds: int) -> dict[str, float]:
 
 
 def growth(name: str, sizes: Sequence[int], rounds: int) -> dict:
-    """What is measured of each kind that depends on n, d or r while that grows, and the exponents over the three
-    largest sizes."""
+    """What is measured of each kind that depends on n, d or r while that grows."""
     fixed = {"n": {"d": WIDTH, "r": NEIGHBOURS}, "d": {"n": LENGTH, "r": NEIGHBOURS}}
     fixed["r"] = {"n": OF_LENGTH, "d": OF_WIDTH}
     found = {}
@@ -86,7 +85,6 @@ def growth(name: str, sizes: Sequence[int], rounds: int) -> dict:
         bar = tqdm(sizes, desc=f"{kind}, {name}", unit="size")
         rows = [measure(kind, **fixed[name], **{name: size}, rounds=rounds) for size in bar]
         found[kind] = {key: [row[key] for row in rows] for key in ("seconds", "bytes")}
-        found[kind]["exponents"] = {key: exponent(sizes, found[kind][key]) for key in ("seconds", "bytes")}
     return {"sizes": list(sizes), "fixed": fixed[name], "layers": found}
 
 
@@ -141,7 +139,14 @@ def paths() -> dict:
 def main() -> int:
     parser = Parser(prog="table1", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="the three smallest sizes, and nothing is written")
-    quick = parser.parse_args().quick
+    parser.add_argument("--report", action="store_true", help="write the report anew, of results/table1.json")
+    arguments = parser.parse_args()
+    quick = arguments.quick
+    if arguments.report:
+        result = json.loads(read_bounded(RESULTS / "table1.json", MAX_RESULTS))
+        with showing(RESULTS / "table1.json"):
+            write_report(RESULTS / "table1.json", markdown(result), draw_growth(result))
+        return 0
     if not quick:
         writable_file(RESULTS / "table1.json")
     keep_freed_memory()

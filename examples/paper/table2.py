@@ -5,7 +5,7 @@
 
 The paper multiplies the time, the number of GPUs and the FLOP/s that each sustains [sec. 6.1, footnote 5]; here that is
 the rate of a large product on the processor. The formula counts the multiplications and additions of all matrix
-products, forward and backward. The ratio of the two is how much of that rate a training reached.
+products, forward and backward.
 """
 
 import json
@@ -103,18 +103,12 @@ def fastest(experiment: str, results: Sequence[dict]) -> Iterator[Training]:
 
 def markdown(found: Sequence[Training]) -> str:
     base = found[0]
-    ours, ratios = "", [each.formula / each.paper for each in found[len(PAPER) :]]
-    if ratios:
-        ours = (
-            f" The trainings here reached {min(ratios):.0%} to {max(ratios):.0%} of their processor's rate, less where"
-        )
-        ours += " they shared it with others."
     lines = [
         "# Training cost",
         "",
         f"By the formula the paper's base model takes {base.formula:.1e} FLOPs, {base.formula / base.paper:.0%} of the"
         f" {base.paper:.1e} in Table 2: that is how much of 9.5 TFLOP/s its P100s reached, if they trained all of the"
-        f" time.{ours}",
+        " time. Of the trainings here the two figures say no such thing: some had a busy machine and some a quiet one.",
         "",
         "`python examples/paper/table2.py`, from the `cost.json` of each training. Of several seeds the one that took"
         " least time counts, at the highest rate that any training of the experiment measured, since trainings"
@@ -125,10 +119,10 @@ def markdown(found: Sequence[Training]) -> str:
     ]
     body = [
         [each.experiment, each.name, "" if np.isnan(each.hours) else f"{each.hours:.2f}"]
-        + [f"{each.formula:.2e}", f"{each.paper:.2e}", f"{each.formula / each.paper:.2f}"]
+        + [f"{each.formula:.2e}", f"{each.paper:.2e}"]
         for each in found
     ]
-    head = ["experiment", "training", "core-hours", "FLOPs by formula", "FLOPs as the paper counts", "ratio"]
+    head = ["experiment", "training", "core-hours", "FLOPs by formula", "FLOPs as the paper counts"]
     return "\n".join([*lines, *markdown_table(head, body)]) + "\n"
 
 

@@ -1,11 +1,21 @@
-"""Table 3 as measured beside the paper's: the Markdown table, the rank correlation of the differences, the picture."""
+"""Table 3 as measured beside the paper's: each row beside base, the Markdown tables, the picture."""
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from seeds import TEST, compare, rank_correlation, standard_error, with_error
+from seeds import (
+    LEVEL,
+    VERDICTS,
+    differences,
+    holm,
+    paired,
+    rank_correlation,
+    standard_error,
+    tested_by,
+    with_error,
+)
 
 from benchmarks.common.tables import markdown_table
 from minitransformer.figures.canvas import new_figure
@@ -13,20 +23,35 @@ from minitransformer.figures.canvas import new_figure
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-BOOTSTRAP_SAMPLES = 10_000
+SEPARATED = 0.02
+"""Rows whose log-perplexity the paper has further than this from base's, in nats per token, differ there; the others
+are base's equals."""
+NOT_REPLICATED = "big"
+"""Has three times base's updates in the paper, and here as many at a dropout of 0.3: neither tested nor ranked."""
+PAIRED = "Student's t-test of the differences seed by seed, with Holm's correction,"
 
-ABOUT_EQUAL = 0.007
-"""Log-perplexities that differ by less are taken for equal, in nats: in the paper A3, D2 and E are base's equals."""
 
-REASONS = {
-    "A2": "perhaps since base's heads are 16 wide here instead of 64, and narrow heads lose: see group B",
-    "A3": "as A2",
-    "C3": "4 layers instead of 3; perhaps deeper models need more updates than these: see benchmarks/notes.md",
-    "D2": "its loss still falls in training and on the development set: 5,000 updates are too few for it",
-    "E": "by little; perhaps since positions that few sentences reach are learned from few examples",
-    "big": "perhaps dropout of 0.3 needs the paper's three times as many updates; C5, as wide with 0.1, is best",
-}
-"""Why the perplexity of a row may part from the paper's."""
+class Beside(NamedTuple):
+    """A row beside base, in nats per token.
+
+    published: its log-perplexity above base's in the paper   ours: here, one value a seed
+    t, p: of Student's test, NaN for one seed   p_holm: p corrected, NaN for a row that is not tested
+    """
+
+    published: float
+    ours: np.ndarray
+    t: float
+    p: float
+    p_holm: float
+
+    @property
+    def is_separate(self) -> bool:
+        return abs(self.published) > SEPARATED
+
+    @property
+    def sign(self) -> int:
+        """1 or -1 if the row is told apart from base, above or below it; else 0."""
+        return int(np.sign(self.t)) if self.p_holm < LEVEL else 0
 
 
 def by_row(results: Sequence[dict], key: str) -> dict[str, np.ndarray]:
@@ -37,100 +62,100 @@ def by_row(results: Sequence[dict], key: str) -> dict[str, np.ndarray]:
     return {row: np.array(values) for row, values in rows.items()}
 
 
-def deltas(results: Sequence[dict], paper: Mapping[str, tuple]) -> dict[str, tuple[float, float, float]]:
-    """Row -> (log-perplexity above base's in the paper, here, standard error of the latter), in nats per token."""
-    nll = by_row(results, "nll")
-    base, base_error = nll["base"].mean(), standard_error(nll["base"])
-    differences = {}
-    for row, values in nll.items():
-        if row != "base":
-            error = math.hypot(standard_error(values), base_error)
-            differences[row] = (math.log(paper[row][0] / paper["base"][0]), values.mean() - base, error)
-    return differences
+def beside_base(results: Sequence[dict], paper: Mapping[str, tuple]) -> dict[str, Beside]:
+    """Each row that has a seed in common with base. Two questions, each with its correction: of the rows that the paper
+    separates from base, and of its equals."""
+    ours = {row: differences(results, "nll", row, "base") for row in paper if row != "base"}
+    found = {}
+    for row, values in ours.items():
+        if len(values):
+            published = math.log(paper[row][0] / paper["base"][0])
+            found[row] = Beside(published, values, *paired(values), math.nan)
+    for is_separate in (True, False):
+        rows = [row for row in found if found[row].is_separate == is_separate and row != NOT_REPLICATED]
+        for row, p in zip(rows, holm([found[row].p for row in rows]), strict=True):
+            found[row] = found[row]._replace(p_holm=p)
+    return found
 
 
-def correlation_interval(results: Sequence[dict], paper: Mapping[str, tuple]) -> tuple[float, float, float]:
-    """(Spearman's rho of the log-perplexities over all rows, low and high end of its 95 % bootstrap interval).
-
-    Each bootstrap sample draws rows with replacement, and for each of them seeds with replacement.
-    """
-    nll = by_row(results, "nll")
-    rows = list(nll)
-    published = np.array([paper[row][0] for row in rows])
-    rho = rank_correlation(published, np.array([nll[row].mean() for row in rows]))
-    rng = np.random.default_rng(0)
-    samples = []
-    for _ in range(BOOTSTRAP_SAMPLES):
-        drawn = rng.integers(len(rows), size=len(rows))
-        means = [rng.choice(nll[rows[row]], len(nll[rows[row]])).mean() for row in drawn]
-        samples.append(rank_correlation(published[drawn], np.array(means)))
-    return rho, *np.nanquantile(samples, (0.025, 0.975))
+def beside_the_paper(sign: int, published: float) -> str:
+    """sign: of what is told apart, or 0   published: the paper's difference, 0 if there is none"""
+    if sign == 0:
+        return "open: not told apart"
+    how = "equal" if published == 0 else "as" if sign * published > 0 else "not as"
+    return f"{'higher' if sign > 0 else 'lower'}, {how} in the paper"
 
 
-def correlation_text(results: Sequence[dict], paper: Mapping[str, tuple]) -> str:
-    rho, low, high = correlation_interval(results, paper)
-    return f"rank correlation {rho:.2f}, 95 % bootstrap interval {low:.2f} to {high:.2f}"
+def verdict(row: str, beside: Beside) -> str:
+    """Whether the row is where the paper has it."""
+    if row == NOT_REPLICATED:
+        return "not replicated by design"
+    if math.isnan(beside.p):
+        return "not tested: one seed"
+    return beside_the_paper(beside.sign, beside.published * beside.is_separate)
 
 
-def verdict(results: Sequence[dict], paper: Mapping[str, tuple]) -> str:
-    """In which rows perplexity differs from base's as in the paper, and in which not, with the reason there may be."""
-    nll, groups = by_row(results, "nll"), {"as": [], "other": [], "unclear": [], "single": []}
-    for row in [row for row in paper if row in nll and row != "base"]:
-        above, ours, error = deltas(results, paper)[row]
-        published = int(np.sign(above)) if abs(above) > ABOUT_EQUAL else 0
-        sign = compare(nll[row], nll["base"])
-        measured = sign if abs(ours) > ABOUT_EQUAL else 0
-        is_clear = sign != 0 or (published == 0 and error <= ABOUT_EQUAL)
-        direction = {1: "higher", -1: "lower", 0: "about equal"}
-        if math.isnan(error):
-            groups["single"].append(row)
-        elif not is_clear:
-            groups["unclear"].append(f"{row} ({direction[published]} in the paper)")
-        elif measured == published:
-            groups["as"].append(f"{row} ({direction[measured]})")
-        else:
-            reason = f"; {REASONS[row]}" if row in REASONS else ""
-            groups["other"].append(f"{row} ({direction[measured]}, {direction[published]} in the paper{reason})")
-    parts = {
-        "as": "agrees with the paper in",
-        "other": "does not agree in",
-        "unclear": "is not distinguishable in",
-        "single": "has a single seed and is not compared in",
-    }
-    said = "; ".join(f"{parts[key]} {', '.join(rows)}" for key, rows in groups.items() if rows)
-    return f"Compared with base, perplexity {said or 'has nothing to be compared with'}."
+def summary(results: Sequence[dict], paper: Mapping[str, tuple]) -> list[list[str]]:
+    """Claims, what was measured, verdicts."""
+    rows = beside_base(results, paper)
+    separate, equal = ([row for row in rows if rows[row].is_separate == kind] for kind in (True, False))
+    other_side = [row for row in separate if rows[row].ours.mean() * rows[row].published <= 0]
+    tested = [row for row in separate if row != NOT_REPLICATED]
+    told, moved = ([row for row in kind if rows[row].sign] for kind in (tested, equal))
+    same, against = len(separate) - len(other_side), len([row for row in told if row in other_side])
+    return [
+        [
+            f"rows that lie more than {SEPARATED} nats from base lie on the same side here",
+            f"all but: {listed(other_side)}",
+        ]
+        + [f"agrees in {same} of {len(separate)}"],
+        [f"and differ from base ({NOT_REPLICATED} left out)", f"told apart from it: {listed(told)}"]
+        + [counted(len(told) - against, against, len(tested))],
+        [
+            "the other rows are base's equals",
+            f"told apart from it: {listed(moved)}",
+            counted(0, len(moved), len(equal)),
+        ],
+        ["the order of the rows", f"rank correlation: {correlations(results, paper)}", "not tested"],
+    ]
 
 
-def pilot(results: Sequence[dict]) -> str:
-    """Whether seeds scatter little enough to tell rows apart: by base, beside the gap to C1."""
-    nll = by_row(results, "nll")
-    if not {"base", "C1"} <= nll.keys() or len(nll["base"]) < 2:
-        return ""
-    error, gap = standard_error(nll["base"]), nll["C1"].mean() - nll["base"].mean()
-    is_below = "below" if error < gap / 3 else "not below"
-    return (
-        f" The standard error of base over {len(nll['base'])} seeds, {error:.3f} nats, is {is_below} a third of the gap"
-        f" between C1 and base, {gap / 3:.3f}."
-    )
+def listed(rows: Sequence[str]) -> str:
+    return ", ".join(rows) or "none"
+
+
+def counted(agree: int, against: int, n: int) -> str:
+    """The verdict on n rows."""
+    parts = {"agrees": agree, "does not agree": against, "open": n - agree - against}
+    return ", ".join(f"{verb} in {count}" for verb, count in parts.items() if count)
+
+
+def correlations(results: Sequence[dict], paper: Mapping[str, tuple]) -> str:
+    """Spearman's rho of the perplexities, of all rows and of each group of at least three with base."""
+    nll = {row: values.mean() for row, values in by_row(results, "nll").items() if row != NOT_REPLICATED}
+    groups = {"all": list(nll)} | {group: [row for row in nll if row[0] in ("b", group)] for group in "ACD"}
+    found = []
+    for group, rows in groups.items():
+        if len(rows) > 3:
+            rho = rank_correlation(np.array([paper[row][0] for row in rows]), np.array([nll[row] for row in rows]))
+            found.append(f"{group} {rho:.2f}")
+    return f"{listed(found)} ({NOT_REPLICATED} left out, base with each group)"
 
 
 def markdown(results: Sequence[dict], paper: Mapping[str, tuple]) -> str:
-    """The table: mean and standard error over the seeds of each row, beside the paper's figures."""
-    nll, bleu = by_row(results, "nll"), by_row(results, "bleu")
+    """Verdicts, each row beside base, and mean and standard error of each row beside the paper's figures."""
+    nll, bleu, besides = by_row(results, "nll"), by_row(results, "bleu"), beside_base(results, paper)
     lines = ["# Table 3 at class scale", ""]
-    if "base" in nll:
-        lines += [verdict(results, paper), ""]
-        if len(nll) > 3:
-            rows = f"{len(nll)} of {len(paper)} rows"
-            lines += [f"Perplexities beside the paper's, {rows}: {correlation_text(results, paper)}.", ""]
+    if besides:
+        lines += [*markdown_table(VERDICTS, summary(results, paper)), ""]
     settings = ", ".join(f"{key} {in_words(value)}" for key, value in results[0]["settings"].items())
     commits = sorted({result["machine"]["commit"] for result in results})
     lines += [
         f"`python examples/paper/table3.py --run {' '.join(row for row in paper if row in nll)}`, base with `--seeds"
-        f" {len(nll.get('base', ()))}`; ± is the standard"
-        f" error over seeds, and {TEST}.{pilot(results)} Settings: {settings}."
-        f" {results[0]['machine']['processor']}, one core for each training, commits {', '.join(commits)}.",
+        f" {len(nll.get('base', ()))}`; ± is the standard error over seeds, and {tested_by(PAIRED)}. Settings:"
+        f" {settings}. {results[0]['machine']['processor']}, one core for each training, commits {', '.join(commits)}.",
         "",
+        *(beside_table(besides) if besides else []),
         "Loss and BLEU are those of the development set (the paper's: newstest2013). Hours are those of the seed that"
         " took least time: the machine did other work beside most.",
         "",
@@ -148,6 +173,27 @@ def markdown(results: Sequence[dict], paper: Mapping[str, tuple]) -> str:
     return "\n".join([*lines, *markdown_table(head, rows)]) + "\n"
 
 
+def beside_table(rows: Mapping[str, Beside]) -> list[str]:
+    """The lines of the table of differences, and what its corrected p-values are of."""
+    head = ["row", "paper", "here", "seeds", "t", "p", "p, corrected", "verdict"]
+    body = [
+        [row, f"{each.published:.3f}", with_error(each.ours, 3), str(len(each.ours))]
+        + ["" if math.isnan(figure) else f"{figure:.3g}" for figure in (each.t, each.p, each.p_holm)]
+        + [verdict(row, each)]
+        for row, each in rows.items()
+    ]
+    tested = {row: each.p for row, each in rows.items() if row != NOT_REPLICATED}
+    at_once = [row for row, p in zip(tested, holm(list(tested.values())), strict=True) if p < LEVEL]
+    return [
+        f"Log-perplexity minus base's with the same seed, nats per token. {NOT_REPLICATED} has three times base's"
+        " updates in the paper, and here as many as base. Holm's correction is of the two questions above, each by"
+        f" itself; of all {len(tested)} rows at once it would leave {len(at_once)}: {listed(at_once)}.",
+        "",
+        *markdown_table(head, body),
+        "",
+    ]
+
+
 def in_words(setting: object) -> str:
     """``{"d_ff": 4}`` as "d_ff / 4", others as they are."""
     return " and ".join(f"{k} / {v}" for k, v in setting.items()) if isinstance(setting, dict) else str(setting)
@@ -156,22 +202,25 @@ def in_words(setting: object) -> str:
 def draw_deltas(results: Sequence[dict], paper: Mapping[str, tuple]) -> "Figure":
     """How far each row is above base: the paper's difference in log-perplexity across, ours upwards, with its error.
 
-    A row of a single seed, which has no error, is an empty circle.
+    A row of a single seed, which has no error, is an empty circle; big is grey; between the dotted lines are those that
+    the paper does not separate from base.
     """
     figure = new_figure(7, 6)
     axes = figure.subplots()
-    points = deltas(results, paper)
-    for row, (published, measured, error) in points.items():
-        known = not math.isnan(error)
-        style = {"color": "#0072b2", "capsize": 3, "markerfacecolor": "#0072b2" if known else "none"}
+    for row, beside in beside_base(results, paper).items():
+        published, measured, error = beside.published, beside.ours.mean(), standard_error(beside.ours)
+        known, colour = not math.isnan(error), "#999999" if row == NOT_REPLICATED else "#0072b2"
+        style = {"color": colour, "capsize": 3, "markerfacecolor": colour if known else "none"}
         axes.errorbar(published, measured, yerr=error if known else None, fmt="o", **style)
-        side, align = (-5, "right") if published < 0 else (5, "left")
-        axes.annotate(row, (published, measured), xytext=(side, 4), textcoords="offset points", ha=align)
+        side, align = (-5, "right") if -0.1 < published < 0 else (5, "left")
+        label = f"{row} (not replicated)" if row == NOT_REPLICATED else row
+        axes.annotate(label, (published, measured), xytext=(side, 4), textcoords="offset points", ha=align)
     axes.axhline(0, color="#999999", linewidth=0.8)
     axes.axvline(0, color="#999999", linewidth=0.8)
+    for end in (-SEPARATED, SEPARATED):
+        axes.axvline(end, color="#999999", linewidth=0.8, linestyle=":")
     axes.margins(x=0.08)
     axes.set_xlabel("the paper: log-perplexity minus base's, nats per token")
     axes.set_ylabel("class scale: log-perplexity minus base's, nats per token")
-    title = "Table 3: every variation against the base model"
-    axes.set_title(f"{title}\n{correlation_text(results, paper)}" if len(points) > 2 else title, fontsize=10)
+    axes.set_title("Table 3: every variation against the base model", fontsize=10)
     return figure

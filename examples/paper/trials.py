@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from program import read_results, reports_errors, showing, write_report
-from seeds import TEST
+from seeds import tested_by
 from sweep import Job, check_settings, run_sweep
 from tqdm import tqdm
 
@@ -133,14 +133,14 @@ def learn(parameters: ParameterVector, forward_backward: Callable[[], None], upd
         adam.step(learning_rate(update, d_model=1, warmup_steps=warmup, scale=peak_rate * warmup**0.5))
 
 
-def provenance(program: str, results: Sequence[dict]) -> str:
-    """The command, settings, seeds, machine and commits of the results, a paragraph."""
+def provenance(program: str, results: Sequence[dict], test: str) -> str:
+    """The command, settings, seeds, test, machine and commits of the results, a paragraph."""
     settings = ", ".join(f"{key} {value}" for key, value in results[0]["settings"].items())
     seeds = sorted({result["seed"] for result in results})
     facts = [result["machine"] for result in results]
     processors, commits = (", ".join(sorted({each[key] for each in facts})) for key in ("processor", "commit"))
     return (
         f"`python examples/paper/{program}.py`, seeds {', '.join(map(str, seeds))}; ± is the standard error over seeds,"
-        f" and {TEST}."
-        f" Settings: {settings}. {processors}, one core for each trial, NumPy {facts[0]['NumPy']}, commit {commits}."
+        f" and {tested_by(test)}. Settings: {settings}. {processors}, one core for each trial, NumPy"
+        f" {facts[0]['NumPy']}, commit {commits}."
     )

@@ -4,7 +4,6 @@ from typing import Any, Protocol
 
 from minitransformer.autograd.tape import topological_order
 from minitransformer.backend import Array
-from minitransformer.kernels.destination import Destination
 
 
 class GradientSink(Protocol):
@@ -12,9 +11,6 @@ class GradientSink(Protocol):
     leaf."""
 
     def prepare_for_backward(self, tensor: Any) -> None: ...
-
-    def destination(self, leaf: Any) -> Destination | None:
-        """Where a kernel may leave the leaf's next gradient; ``accumulate`` is then called with that very array."""
 
     def accumulate(self, leaf: Any, grad: Array) -> None: ...
 

@@ -46,14 +46,14 @@ class Node:
         self.n_outputs = n_outputs
         self.number = next(_creation_number)
 
-    def backward(self, grads: list[Array | None], **options: Any) -> tuple:
-        """One gradient per input; frees what forward saved.   options: of the rule's backward"""
+    def backward(self, grads: list[Array | None]) -> tuple:
+        """One gradient per input; frees what forward saved."""
         if self.saved is None:
             raise AutogradError(
                 f"backward: the tape through {self.rule.name} was already walked and its memory freed; "
                 "run the forward pass again"
             )
-        grad_inputs = self.rule.backward(*grads, self.saved, **options)
+        grad_inputs = self.rule.backward(*grads, self.saved)
         self.saved = None
         checks.input_gradients(grad_inputs, self.inputs, self.rule.name)
         check_backward(self.rule.name, self.inputs, grad_inputs)
@@ -76,17 +76,15 @@ def walk_backward(tensor: Any, grad: Array, accumulate: Callable[[Any, Array], N
     if tensor.node is None:
         accumulate(tensor, grad)
         return
-    waiting: dict[tuple[Node, int], Array] = {(tensor.node, tensor.output): grad}
+    grads: dict[tuple[Node, int], Array] = {(tensor.node, tensor.output): grad}
     for node in topological_order(tensor.node):
-        grads = [waiting.pop((node, output), None) for output in range(node.n_outputs)]
-        for source, grad_input in zip(node.inputs, node.backward(grads), strict=True):
+        grad_outputs = [grads.pop((node, output), None) for output in range(node.n_outputs)]
+        for source, grad_input in zip(node.inputs, node.backward(grad_outputs), strict=True):
             if not source.requires_grad:
                 continue
             if source.node is None:
                 accumulate(source, grad_input)
                 continue
             key = (source.node, source.output)
-            if key not in waiting:
-                waiting[key] = grad_input
-            else:
-                waiting[key] = waiting[key] + grad_input  # a new array: others may hold the one that waits
+            # A sum is a new array: a rule may have given the same one to several inputs.
+            grads[key] = grads[key] + grad_input if key in grads else grad_input

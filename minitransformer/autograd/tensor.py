@@ -11,7 +11,6 @@ from minitransformer import kernels
 from minitransformer.autograd import checks
 from minitransformer.autograd.anomaly import check_forward
 from minitransformer.autograd.gradient_sink import GradientSink
-from minitransformer.autograd.in_place import InPlaceSums
 from minitransformer.autograd.tape import Node, walk_backward
 from minitransformer.backend import Array, get_array_module
 from minitransformer.errors import AutogradError, ShapeError
@@ -93,7 +92,7 @@ class Tensor:
             walk_backward(self, grad, lambda leaf, gradient: leaf.add_gradient(gradient))
         else:
             into.prepare_for_backward(self)
-            InPlaceSums(into).walk(self, grad)
+            walk_backward(self, grad, into.accumulate)
 
     def add_gradient(self, grad: Array) -> None:
         """Add to ``grad``; backward calls it on leaves."""

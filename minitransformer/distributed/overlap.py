@@ -16,8 +16,6 @@ class Gradients(Protocol):
     vector: Array
     slices: Mapping[int, slice]
 
-    def destination(self, leaf: Any) -> Any: ...
-
     def accumulate(self, leaf: Any, grad: Array) -> None: ...
 
 
@@ -42,10 +40,6 @@ class OverlappedAllReduce:
         self._uses = {leaf: count for leaf, count in uses.items() if leaf in slices}
         self._awaited = sorted((slices[leaf].stop, leaf) for leaf in self._uses)
         return self
-
-    def destination(self, leaf: Any) -> Any:
-        """Where a kernel may leave the leaf's next gradient by itself."""
-        return self._gradients.destination(leaf)
 
     def accumulate(self, leaf: Any, grad: Array) -> None:
         """Called by the tape: leaf.grad += grad"""

@@ -6,6 +6,7 @@ import numpy as np
 from tqdm import tqdm
 
 from minitransformer.allocator import keep_freed_memory
+from minitransformer.batch import pad_rows
 from minitransformer.config import BOS, EOS, TranslationConfig
 from minitransformer.errors import ShapeError
 from minitransformer.generation.beam import beam_search
@@ -13,7 +14,6 @@ from minitransformer.generation.greedy import greedy_search
 from minitransformer.generation.hypothesis import Hypothesis
 from minitransformer.models import Model
 from minitransformer.text import Tokenizer
-from minitransformer.text.batching import pad_rows
 
 FIRST_BATCHES, BLOCK_BATCHES = 8, 64
 """Batches in the first block of `translate_blocks`, which comes soon, and in the largest: each has twice as many as the

@@ -10,6 +10,7 @@ import numpy as np
 from minitransformer import kernels
 from minitransformer.autograd import Tensor, functions
 from minitransformer.backend import Array
+from minitransformer.batch import Batch
 from minitransformer.config import ModelConfig
 from minitransformer.errors import ConfigError, ShapeError
 from minitransformer.kernels.precision import check_precision
@@ -17,7 +18,6 @@ from minitransformer.nn.cache import KeyValueCache
 from minitransformer.nn.encoder import Memory
 from minitransformer.nn.module import Module, Parameter, ParameterVector, unshared_parameters
 from minitransformer.nn.randomness import DropoutMasks, Initializer, ShapesOnly
-from minitransformer.text import Batch
 
 
 class Workload(NamedTuple):

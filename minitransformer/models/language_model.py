@@ -4,6 +4,7 @@ import numpy as np
 
 from minitransformer.autograd import Tensor, no_grad
 from minitransformer.backend import Array, to_numpy
+from minitransformer.batch import Batch
 from minitransformer.config import BOS, EOS, PAD, ModelConfig
 from minitransformer.models.base import Model, Workload
 from minitransformer.nn.cache import KeyValueCache
@@ -13,7 +14,6 @@ from minitransformer.nn.module import Parameter
 from minitransformer.nn.positions import PositionedEmbedding
 from minitransformer.nn.prefix_tree_cache import new_cache
 from minitransformer.nn.randomness import DropoutMasks, Initializer
-from minitransformer.text import Batch
 
 
 class LanguageModel(Model):

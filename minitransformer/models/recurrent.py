@@ -6,6 +6,7 @@ import numpy as np
 
 from minitransformer.autograd import Tensor, functions, no_grad
 from minitransformer.backend import Array, to_numpy
+from minitransformer.batch import Batch
 from minitransformer.config import BOS, PAD, ModelConfig
 from minitransformer.errors import ConfigError
 from minitransformer.models.base import Model, Workload
@@ -15,7 +16,6 @@ from minitransformer.nn.encoder import Memory
 from minitransformer.nn.module import Parameter
 from minitransformer.nn.randomness import DropoutMasks, Initializer
 from minitransformer.nn.recurrent import NoAttention, RecurrentDecoder, RecurrentEncoder, last_state
-from minitransformer.text import Batch
 
 
 class RecurrentModel(Model):

@@ -7,6 +7,7 @@ import numpy as np
 
 from minitransformer.autograd import Tensor, functions, no_grad
 from minitransformer.backend import Array, to_numpy
+from minitransformer.batch import Batch
 from minitransformer.config import BOS, PAD, ModelConfig
 from minitransformer.models.base import Model, Workload
 from minitransformer.nn.attention import MultiHeadAttention
@@ -17,7 +18,6 @@ from minitransformer.nn.positions import PositionedEmbedding
 from minitransformer.nn.prefix_tree_cache import new_cache
 from minitransformer.nn.randomness import DropoutMasks, Initializer
 from minitransformer.nn.windowed_cache import WindowedCache
-from minitransformer.text import Batch
 
 
 class Transformer(Model):

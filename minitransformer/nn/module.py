@@ -11,7 +11,6 @@ import numpy as np
 from minitransformer.autograd import Tensor
 from minitransformer.backend import Array, get_array_module
 from minitransformer.errors import AutogradError
-from minitransformer.kernels.destination import Destination
 from minitransformer.kernels.numpy import freeze
 
 ALIGNMENT = 256  # bytes: parameters start at its multiples, so that vector instructions and slices are aligned
@@ -105,18 +104,11 @@ class Gradients:
     def prepare_for_backward(self, tensor: Tensor) -> None:
         """Called before backward from ``tensor``: nothing to do, as gradients may come in any order."""
 
-    def destination(self, leaf: Tensor) -> Destination | None:
-        """The view of a parameter of this model, to which a kernel may write or add by itself."""
-        view = self.views.get(id(leaf))
-        return None if view is None else Destination(view, add=id(leaf) in self.written)
-
     def accumulate(self, leaf: Tensor, grad: Array) -> None:
         """Backward calls it: ``grad`` is for ``leaf``, a parameter of this model or any other leaf."""
         view = self.views.get(id(leaf))
         if view is None:
             leaf.add_gradient(grad)
-        elif view is grad:  # there already
-            self.written.add(id(leaf))
         elif id(leaf) in self.written:
             view += grad
         else:
@@ -165,12 +157,7 @@ class ParameterVector:
         return self._parameters[name]
 
     def zero_grad(self) -> None:
-        """Set the gradients to zero. A parameter that the next backward does not reach has gradient zero.
-
-        Raises:
-            AutogradError: a layer, a parameter or its array was replaced or added after the vector was made.
-        """
-        self.check_model()
+        """Set the gradients to zero. A parameter that the next backward does not reach has gradient zero."""
         self._gradients[0].zero()
 
     def freeze(self) -> None:

@@ -36,6 +36,8 @@ class Adam:
         eps: float = 1e-9,
         workers: Workers = SERIAL,
     ):
+        if hasattr(parameters, "check_model"):
+            parameters.check_model()  # what was put into the model later would not be learned
         xp = get_array_module(parameters.data)
         self.parameters, self.workers = parameters, workers
         self.beta1, self.beta2, self.eps = beta1, beta2, eps

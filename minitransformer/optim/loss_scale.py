@@ -25,8 +25,8 @@ class LossScale:
     def for_precision(cls, precision: str) -> "LossScale":
         return cls(FIRST, 0, True) if precision == "float16" else cls()
 
-    def accepts(self, gradient_norm: float | Array) -> bool:
-        """Whether the update may be made; adapts the scale. Copies the norm from the device if it is needed.
+    def adapt(self, gradient_norm: float | Array) -> bool:
+        """Adapts the scale; returns whether the gradient is finite. Copies the norm from the device if it is needed.
 
         Raises:
             TrainingError: gradients overflow although the scale is 1.

@@ -55,8 +55,8 @@ class Result(NamedTuple):
         return is_here("examples/paper") and (not is_here(self.file) or bool(self.missing_rows))
 
 
-FINDINGS = ("agrees", "agrees in part", "does not agree")
-"""How what was measured here compares with the paper."""
+FINDINGS = ("agrees", "agrees in part", "does not agree", "open")
+"""How what was measured here compares with the paper; open: it does not decide."""
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,8 @@ def _details(claim: Claim, width: int) -> Iterator[str]:
 def summary(claims: Sequence[Claim]) -> str:
     tested, measured = (sum(map(bool, each)) for each in zip(*((c.test, _there(c)) for c in claims), strict=True))
     counts = [sum(claim.finding == finding for claim in claims) for finding in FINDINGS]
-    found = ", ".join(f"{n} {verb}" for n, verb in zip(counts, ("agree", "agree in part", "do not agree"), strict=True))
+    verbs = "agree", "agree in part", "do not agree", "do not decide"
+    found = ", ".join(f"{n} {verb}" for n, verb in zip(counts, verbs, strict=True))
     n_open = sum(bool(_missing(claim)) for claim in claims)
     text = f"{len(claims)} claims: {tested} with tests, {measured} with measurements"
     return f"{text}, {n_open} open; {sum(counts)} of the measurements test the claim itself: {found}"

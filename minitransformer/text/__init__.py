@@ -1,6 +1,7 @@
 """Text: reading parallel files, encoding lines as subword tokens, and grouping sentences into padded batches."""
 
-from minitransformer.text.batching import Batch, BatchStream, pad_batch
+from minitransformer.batch import Batch, pad_batch
+from minitransformer.text.batching import BatchStream
 from minitransformer.text.corpus import read_lines, read_parallel
 from minitransformer.text.pairs import EncodedPairs, encode_parallel
 from minitransformer.text.tokenizer import Tokenizer

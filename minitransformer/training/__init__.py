@@ -1,7 +1,7 @@
 """Training: one update, a whole run, and what a run writes down about itself."""
 
 from minitransformer.training.ablation import AblationEntry, ablation
-from minitransformer.training.accumulation import GradientAccumulator, ParallelGradientAccumulator
+from minitransformer.training.accumulation import GradientAccumulator
 from minitransformer.training.corpus import Corpus
 from minitransformer.training.metrics import StepResult, perplexity, read_metrics
 from minitransformer.training.signals import Outcome
@@ -14,7 +14,6 @@ __all__ = [
     "Corpus",
     "GradientAccumulator",
     "Outcome",
-    "ParallelGradientAccumulator",
     "StepResult",
     "Trainer",
     "ablation",

@@ -1,4 +1,4 @@
-"""Gradient accumulation: in which order, threads and processes the micro-batches of an update are computed.
+"""Gradient accumulation: which micro-batches of an update this rank computes, and in which thread.
 
 The resulting gradient is always that of the one batch which all micro-batches make up.
 """
@@ -9,82 +9,31 @@ from functools import partial
 
 import numpy as np
 
-from minitransformer.autograd import GradientSink, Tensor, count_leaf_uses
-from minitransformer.backend import Array, get_array_module
+from minitransformer.autograd import Tensor, count_leaf_uses
+from minitransformer.backend import get_array_module
+from minitransformer.batch import Batch
 from minitransformer.config import TrainingConfig
 from minitransformer.distributed import SINGLE_PROCESS, Communicator, OverlappedAllReduce
 from minitransformer.errors import DataError
-from minitransformer.models import Model
-from minitransformer.nn import DropoutMasks, ParameterVector
+from minitransformer.nn import ParameterVector
 from minitransformer.optim import LossScale
-from minitransformer.text import Batch
 from minitransformer.training.metrics import Number, is_on_host
 from minitransformer.workers import SERIAL, Workers, sum_into_first
 
-ForwardBackward = Callable[..., tuple[Tensor, Tensor]]
+ComputeGradient = Callable[..., tuple[Tensor, Tensor]]
 """``(number of the micro-batch in the update, batch, sink of the gradients)`` to (loss, nll)."""
 
 
-def loss_and_backward(
-    model: Model, batch: Batch, dropout: DropoutMasks, grad_loss: float | Array, into: GradientSink | None = None
-) -> tuple[Tensor, Tensor]:
-    """The loss and the negative log-likelihood, sums over target tokens; the gradients go to ``into``.
-
-    grad_loss: the gradient of the loss, 1 / tokens for the mean
-    """
-    loss, nll = model.loss(batch, dropout)
-    loss.backward(grad_loss, into)
-    return loss, nll
-
-
 class GradientAccumulator:
-    """One micro-batch after the other, in this thread. Gradients add up in the model's own vector."""
-
-    loss_scale = 1.0
-    """The factor by which the loss is multiplied before backward; `accumulate` takes it out of the gradient again."""
-
-    def count_tokens(self, micro_batches: Sequence[Batch], update: int) -> tuple[int, int]:
-        """(source, target) tokens of the update, on all ranks.
-
-        Raises:
-            DataError: there is no target token.
-        """
-        n_src_tokens = sum(batch.n_src_tokens for batch in micro_batches)
-        n_tgt_tokens = sum(batch.n_tgt_tokens for batch in micro_batches)
-        if n_tgt_tokens == 0:
-            raise DataError("train_step: the micro-batches must have at least one target token, got none")
-        return n_src_tokens, n_tgt_tokens
-
-    def loss_and_backward(
-        self, model: Model, batch: Batch, dropout: DropoutMasks, grad_loss: float, into: GradientSink | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """`loss_and_backward` of one micro-batch."""
-        return loss_and_backward(model, batch, dropout, grad_loss, into)
-
-    def accumulate(self, micro_batches: Sequence[Batch], forward_backward: ForwardBackward) -> tuple[Number, Number]:
-        """Run forward and backward of all micro-batches; returns the sums of their losses and of their nlls."""
-        loss = nll = 0.0
-        for number, batch in enumerate(micro_batches):
-            loss_sum, nll_sum = forward_backward(number, batch)
-            loss, nll = loss + scalar_of(loss_sum), nll + scalar_of(nll_sum)
-        return loss, nll
-
-    def accepts(self, loss: Number, gradient_norm: Number) -> bool:
-        """Whether the update may be made: loss and gradient are finite, or are on a GPU, which is not waited for."""
-        return not is_on_host(gradient_norm) or math.isfinite(loss + gradient_norm)
-
-
-class ParallelGradientAccumulator(GradientAccumulator):
     """Threads that take whole micro-batches, ranks that share them, and the loss scale of float16.
 
     Each rank is given its own micro-batches: numbers rank, rank + size, rank + 2 size... of the update. With
     several ranks and one thread the last backward overlaps with the all-reduce, unless ``overlap`` is False.
 
     tokens_of_update: (source, target) tokens of an update on all ranks; needed if there are several
-    wait: read the loss and the norm of each update on a GPU, so that one that is not finite is never made
-    graphed_loss: takes the place of `loss_and_backward` of the model, such as a GraphedLoss
+    wait: synchronize after every update on a GPU, so that a non-finite one is never applied
 
-    Raises (`accumulate`): what the communicator raises; (`accepts`): what `LossScale.accepts` raises.
+    Raises (`accumulate`): what the communicator raises; (`is_finite`): what `LossScale.adapt` raises.
     """
 
     def __init__(
@@ -97,41 +46,44 @@ class ParallelGradientAccumulator(GradientAccumulator):
         overlap: bool = True,
         tokens_of_update: Callable[[int], tuple[int, int]] | None = None,
         wait: bool = False,
-        graphed_loss: Callable[..., tuple[Tensor, Tensor]] | None = None,
     ):
         self.parameters, self.workers, self.ranks = parameters, workers, ranks
         self.scale = scale or LossScale()
         self._overlaps = overlap and ranks.size > 1 and workers.size == 1
-        self._tokens_of_update, self._wait, self._graphed_loss = tokens_of_update, wait, graphed_loss
-        self._computed: tuple[Sequence[Batch], ForwardBackward] = (), None  # last, for `recompute`
+        self._tokens_of_update, self._wait = tokens_of_update, wait
+        self._computed: tuple[Sequence[Batch], ComputeGradient] = (), None  # last, for `recompute`
 
     @property
     def loss_scale(self) -> float:
+        """The factor by which the loss is multiplied before backward; `accumulate` takes it out of the gradient."""
         return self.scale.value
 
     def count_tokens(self, micro_batches: Sequence[Batch], update: int) -> tuple[int, int]:
+        """(source, target) tokens of the update, on all ranks.
+
+        Raises:
+            DataError: there is no target token.
+        """
         if self._tokens_of_update is not None:
             return self._tokens_of_update(update)
-        return super().count_tokens(micro_batches, update)
+        n_src_tokens = sum(batch.n_src_tokens for batch in micro_batches)
+        n_tgt_tokens = sum(batch.n_tgt_tokens for batch in micro_batches)
+        if n_tgt_tokens == 0:
+            raise DataError("train_step: the micro-batches must have at least one target token, got none")
+        return n_src_tokens, n_tgt_tokens
 
-    def loss_and_backward(
-        self, model: Model, batch: Batch, dropout: DropoutMasks, grad_loss: float, into: GradientSink | None = None
-    ) -> tuple[Tensor, Tensor]:
-        if self._graphed_loss is not None:
-            return self._graphed_loss(batch, dropout, grad_loss, into)
-        return super().loss_and_backward(model, batch, dropout, grad_loss, into)
-
-    def accumulate(self, micro_batches: Sequence[Batch], forward_backward: ForwardBackward) -> tuple[Number, Number]:
+    def accumulate(self, micro_batches: Sequence[Batch], compute_gradient: ComputeGradient) -> tuple[Number, Number]:
+        """The gradient of all micro-batches, into the model's own vector; returns the sums of their losses and nlls."""
         buffers = self.parameters.gradient_buffers(self.workers.size)
         total = OverlappedAllReduce(buffers[0], self.ranks)
         last = len(micro_batches) - 1 if self._overlaps else None
-        self._computed = micro_batches, forward_backward
+        self._computed = micro_batches, compute_gradient
 
         def share_of(worker: int) -> tuple[Number, Number]:
             loss = nll = 0.0
             for i in range(worker, len(micro_batches), self.workers.size):
                 sink = OverlappingSink(total) if i == last else buffers[worker]
-                loss_sum, nll_sum = forward_backward(self._number(i), micro_batches[i], sink)
+                loss_sum, nll_sum = compute_gradient(self._number(i), micro_batches[i], sink)
                 loss, nll = loss + scalar_of(loss_sum), nll + scalar_of(nll_sum)
             return loss, nll
 
@@ -142,23 +94,25 @@ class ParallelGradientAccumulator(GradientAccumulator):
             self.parameters.grad *= 1.0 / self.scale.value
         return self._summed_over_ranks(loss, nll)
 
-    def accepts(self, loss: Number, gradient_norm: Number) -> bool:
-        if self.handled_by_loss_scale(loss):
-            return self.scale.accepts(gradient_norm)
+    def is_finite(self, loss: Number, gradient_norm: Number) -> bool:
+        """Whether the update may be made: loss and gradient are finite, or are on a GPU, which is not waited for."""
+        if self.found_inf(loss):
+            return self.scale.adapt(gradient_norm)
         if self._wait:
             loss, gradient_norm = float(loss), float(gradient_norm)
-        return super().accepts(loss, gradient_norm)
+        return not is_on_host(gradient_norm) or math.isfinite(loss + gradient_norm)
 
-    def handled_by_loss_scale(self, loss: Number) -> bool:
-        """Whether an overflow of the gradient only lowers the loss scale: in float16, if the loss is finite."""
+    def found_inf(self, loss: Number) -> bool:
+        """Whether a gradient that is not finite only lowers the loss scale: in float16, if the loss is finite."""
         return self.scale.is_needed and math.isfinite(float(loss))
 
     def recompute(self) -> Iterator[tuple[int, Callable[[], tuple[Tensor, Tensor]]]]:
         """(number in the update, forward and backward again) of each micro-batch computed last; the gradients go to
         the model's own vector, which the caller zeroes."""
-        micro_batches, forward_backward = self._computed
+        micro_batches, compute_gradient = self._computed
+        (own,) = self.parameters.gradient_buffers(1)
         for i, batch in enumerate(micro_batches):
-            yield self._number(i), partial(forward_backward, self._number(i), batch)
+            yield self._number(i), partial(compute_gradient, self._number(i), batch, own)
 
     def _number(self, i: int) -> int:
         """The number in the update of micro-batch ``i`` of this rank."""
@@ -177,7 +131,7 @@ class OverlappingSink:
     """Passes gradients to an `OverlappedAllReduce`, and before backward how many each leaf will receive."""
 
     def __init__(self, total: OverlappedAllReduce):
-        self._total, self.accumulate, self.destination = total, total.accumulate, total.destination
+        self._total, self.accumulate = total, total.accumulate
 
     def prepare_for_backward(self, tensor: Tensor) -> None:
         self._total.prepare_for_backward(count_leaf_uses(tensor))

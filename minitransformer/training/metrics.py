@@ -34,8 +34,8 @@ def is_on_host(number: Number) -> bool:
 class StepResult:
     """The figures of an update. ``loss`` is label-smoothed, ``nll`` is not: exp(nll) is the perplexity. Nats per token.
 
-    On a GPU ``loss``, ``nll`` and ``gradient_norm`` are numbers that stay there until ``read``. ``accepted`` is
-    False if loss or gradient is not finite: then the parameters are as they were.
+    On a GPU ``loss``, ``nll`` and ``gradient_norm`` are numbers that stay there until ``read``. ``is_finite`` is
+    False if loss or gradient is not: then the parameters are as they were.
     """
 
     loss: Number
@@ -44,7 +44,7 @@ class StepResult:
     n_tgt_tokens: int
     gradient_norm: Number
     learning_rate: float
-    accepted: bool = True
+    is_finite: bool = True
 
     def read(self) -> "StepResult":
         """A copy with Python floats; waits until the device has computed them."""
@@ -74,7 +74,7 @@ class Meter:
         self.nll += result.nll * result.n_tgt_tokens
         self.tokens += result.n_tgt_tokens
         self.updates += 1
-        self.gradient_norm += result.gradient_norm if result.accepted else 0.0
+        self.gradient_norm += result.gradient_norm if result.is_finite else 0.0
         self.seconds += seconds
 
     def losses(self) -> dict:

@@ -13,7 +13,7 @@ from minitransformer.backend import Array
 from minitransformer.distributed import Communicator
 from minitransformer.errors import AnomalyError, RanksError, TrainingError
 from minitransformer.nn import ParameterVector
-from minitransformer.training.accumulation import ParallelGradientAccumulator
+from minitransformer.training.accumulation import GradientAccumulator
 from minitransformer.training.metrics import StepResult
 
 MAX_SKIPPED = 10
@@ -26,7 +26,7 @@ class NonfiniteUpdates:
     All ranks see the same sums, and so decide alike.
     """
 
-    def __init__(self, accumulator: ParallelGradientAccumulator, ranks: Communicator, skip: bool):
+    def __init__(self, accumulator: GradientAccumulator, ranks: Communicator, skip: bool):
         self._accumulator, self._ranks, self._skip = accumulator, ranks, skip
         self._last, self._in_a_row = 0, 0
 

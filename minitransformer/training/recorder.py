@@ -73,7 +73,7 @@ class MetricsRecorder:
         results, self._pending = [result.read() for result in self._pending], []
         seconds = (time.monotonic() - self._pending_since) / max(1, len(results))
         for number, result in enumerate(results, start=update - len(results) + 1):
-            if result.accepted and not math.isfinite(result.loss + result.gradient_norm):
+            if result.is_finite and not math.isfinite(result.loss + result.gradient_norm):
                 raise TrainingError(nonfinite_message(number, result))
             for meter in (self.interval, self.epoch_so_far) if math.isfinite(result.loss) else ():
                 meter.add(result, seconds)

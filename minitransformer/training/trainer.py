@@ -17,10 +17,9 @@ from minitransformer.models import build_model
 from minitransformer.optim import Adam, LossScale
 from minitransformer.planning.flops import Cost, batch_flops, measured_rate
 from minitransformer.text import BatchStream
-from minitransformer.training.accumulation import ParallelGradientAccumulator, threads_of_rank
+from minitransformer.training.accumulation import GradientAccumulator, threads_of_rank
 from minitransformer.training.compatibility import check_same_job, check_same_run, newest_for_all
 from minitransformer.training.corpus import Corpus, with_vocabulary
-from minitransformer.training.graphs import GraphedLoss
 from minitransformer.training.micro_batches import MicroBatches
 from minitransformer.training.nonfinite import NonfiniteUpdates
 from minitransformer.training.progress import Progress
@@ -139,7 +138,7 @@ class Trainer:
         shares = -(-training.micro_batches // self.ranks.size) if self.xp is np else 1
         self.workers = Workers.for_shares(shares, threads_of_rank(training, self.ranks.size))
         self.optimizer = Adam(self.model.parameters, training.beta1, training.beta2, training.eps, workers=self.workers)
-        self.accumulator = ParallelGradientAccumulator(
+        self.accumulator = GradientAccumulator(
             self.model.parameters,
             workers=self.workers,
             ranks=self.ranks,
@@ -147,7 +146,6 @@ class Trainer:
             overlap=training.overlap,
             tokens_of_update=self.batches.n_tokens if self.ranks.size > 1 else None,
             wait=training.skip_nonfinite,
-            graphed_loss=GraphedLoss(self.model) if execution.cuda_graphs else None,
         )
         self.nonfinite = NonfiniteUpdates(self.accumulator, self.ranks, training.skip_nonfinite)
 
@@ -165,7 +163,7 @@ class Trainer:
                 result = train_step(self.model, self.optimizer, batches, **options)
         except AnomalyError as error:
             raise self.nonfinite.explained(update, error) from error
-        if not (result.accepted or self.accumulator.handled_by_loss_scale(result.loss)):
+        if not (result.is_finite or self.accumulator.found_inf(result.loss)):
             self.recorder.write("skipped", update, {"reason": self.nonfinite.skip_or_raise(update, result)})
         self.update = update
         if self.recorder.add(update, result):

@@ -21,7 +21,7 @@ from minitransformer.config import ModelConfig, TrainingConfig
 from minitransformer.models import Transformer
 from minitransformer.optim import Adam
 from minitransformer.text import pad_batch
-from minitransformer.training import ParallelGradientAccumulator, train_step
+from minitransformer.training import GradientAccumulator, train_step
 from minitransformer.workers import limited_threads
 
 SIZES = {
@@ -37,7 +37,7 @@ def updates(config: ModelConfig, sentences: int, length: int) -> Callable[[], fl
     model = Transformer(config, seed=1)
     src, tgt = ([rng.integers(4, config.vocab_size, length).tolist() for _ in range(sentences)] for _ in range(2))
     batches, adam = [pad_batch(src, tgt)], Adam(model.parameters)
-    accumulator = ParallelGradientAccumulator(model.parameters)
+    accumulator = GradientAccumulator(model.parameters)
 
     def update() -> float:
         began = time.process_time()
@@ -65,7 +65,7 @@ def measure(name: str) -> dict:
     update = updates(*SIZES[name])
     number = 100_000
     one_check = min(timeit.repeat(lambda: anomaly.check_forward("", (), ()), number=number, repeat=5)) / number
-    accepts = ParallelGradientAccumulator(Transformer(SIZES["tiny"][0]).parameters).accepts
+    accepts = GradientAccumulator(Transformer(SIZES["tiny"][0]).parameters).is_finite
     one_decision = min(timeit.repeat(lambda: accepts(1.0, 1.0), number=number, repeat=5)) / number
     seconds: dict[str, list[float]] = {"default": [], "detect_anomaly": []}
     for _ in range(UPDATES):  # in turn, so that other load on the machine affects both
