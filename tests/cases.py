@@ -168,8 +168,6 @@ CASES = [
     case("linear", "with bias", (2, 3, 4), (4, 5), (5,)),
     case("linear", "without bias", (2, 3, 4), (4, 5)),
     case("linear", "one position", (4,), (4, 5), (5,)),
-    case("linear_qkv", "a batch", (2, 3, 4), (4, 5), (4, 7)),
-    case("linear_qkv", "eight values", (2, 3, 4), (4, 8), (4, 16)),
     case("softmax", "plain", (3, 4)),
     case("softmax", "masked", (2, 3, 5), mask=mask((2, 3, 5))),
     case("softmax", "one mask serves a batch", (2, 4, 4), mask=causal(4)),

@@ -54,10 +54,6 @@ def linear(x, weight, bias=None):
     return F.linear(x, weight.T, bias)
 
 
-def linear_qkv(x, w_q, w_kv):
-    return F.linear(x, torch.cat([w_q, w_kv], dim=1).T)
-
-
 def softmax(x, *, mask=None):
     if mask is None:
         return torch.softmax(x, dim=-1)

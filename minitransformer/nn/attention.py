@@ -1,6 +1,5 @@
 """Multi-head attention: h attentions side by side, each with projections of its own  [sec. 3.2.2]."""
 
-from minitransformer import kernels
 from minitransformer.autograd import Tensor, functions
 from minitransformer.backend import Array, get_array_module
 from minitransformer.config import ModelConfig
@@ -40,14 +39,7 @@ class MultiHeadAttention(Module):
     def __call__(self, x: Tensor, memory: Tensor, mask: Array | None, dropout: DropoutMasks | None = None) -> Tensor:
         """Queries from x, (B, T, d_model); keys and values from memory, (B, S, d_model), x itself in self-attention."""
         attend = self.attend if self.window is None else self._attend_nearby
-        if x is memory and self.b_q is None and kernels.has_kernel("linear_qkv", get_array_module(x.data)):
-            return attend(*self._packed_projection(x), mask, dropout)
         return attend(self.queries(x), *self.keys_values(memory), mask, dropout)
-
-    def _packed_projection(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """`queries` and `keys_values` of self-attention, where there is a kernel that computes them at once"""
-        packed = functions.linear_qkv(x, self.w_q, self.w_kv)  # (B, T, H * (2 d_k + d_v))
-        return functions.split_heads(packed, n_heads=self.n_heads, widths=(self.d_k, self.d_k, self.d_v))
 
     def queries(self, x: Tensor) -> Tensor:
         """Q W^Q of every head, (B, H, T, d_k)"""

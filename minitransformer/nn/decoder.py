@@ -68,8 +68,7 @@ def attend_to_memory(attention: MultiHeadAttention, y: Tensor, layer: int, cache
 
 def output_projection(table: Array) -> Callable[[Array], Array]:
     """The function hidden E^T, (R, d_model) to logits, (R, V), for the steps of one search; E: (V, d_model)"""
-    fast = kernels.fused_function("output_projection", get_array_module(table))
-    return fast(table) if fast else lambda hidden: hidden @ table.T
+    return kernels.output_projection(table)
 
 
 class Decoder(Stack):

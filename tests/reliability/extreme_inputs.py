@@ -102,7 +102,6 @@ SPECS = {
     "merge_heads": Spec("N H T D"),
     "matmul": Spec("N T K, N K D"),
     "linear": Spec("N K, K D, D", never_empty="KD"),
-    "linear_qkv": Spec("N K, K D, K P", never_empty="KDP"),
     "softmax": Spec("N T S", needs="S", options={"mask": maybe(booleans("N T S"))}),
     "log_softmax": Spec("N S", needs="S"),
     "attention": Spec(

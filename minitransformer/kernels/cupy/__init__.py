@@ -4,8 +4,7 @@ from minitransformer.kernels.cupy.adam import adam
 from minitransformer.kernels.cupy.attention import attention
 from minitransformer.kernels.cupy.embedding import positioned_embedding
 from minitransformer.kernels.cupy.feed_forward import feed_forward
-from minitransformer.kernels.cupy.heads import split_heads
-from minitransformer.kernels.cupy.linear import linear, linear_qkv
+from minitransformer.kernels.cupy.linear import linear
 from minitransformer.kernels.cupy.masks import draw_mask
 from minitransformer.kernels.cupy.norm import layer_norm, residual_dropout_norm
 from minitransformer.kernels.cupy.projection_loss import projection_loss
@@ -18,15 +17,13 @@ KERNELS: tuple[Rule, ...] = (
     feed_forward,
     layer_norm,
     linear,
-    linear_qkv,
     positioned_embedding,
     projection_loss,
     residual_dropout,
     residual_dropout_norm,
-    split_heads,
 )
 
 FUNCTIONS = {"adam": adam, "sum_of_squares": sum_of_squares}
-"""Kernels that belong to no rule: the optimizer's passes over whole vectors."""
+"""Functions that are not rules: the optimizer's passes over whole vectors."""
 
 __all__ = ["FUNCTIONS", "KERNELS", "draw_mask"]
