@@ -2,6 +2,7 @@
 
 import doctest
 import gzip
+import math
 import random
 import time
 from collections import Counter
@@ -13,25 +14,24 @@ from odd_text import TEXT, random_line
 
 from minitransformer.errors import DataError
 from minitransformer.text import Tokenizer, bpe, bpe_arrays, read_lines, word_counts
-from minitransformer.text.bpe import apply_merges, count_pairs, merge_pair, naive_merges
-from minitransformer.text.bpe_arrays import apply_merges_by_heap, learn_merges
+from minitransformer.text.bpe import (
+    CRITERIA,
+    apply_merges,
+    count_pairs,
+    count_symbols,
+    merge_pair,
+    naive_merges,
+    word_piece_score,
+)
+from minitransformer.text.bpe_arrays import apply_merges_by_heap
+from minitransformer.text.pair_queue import learn_merges
 from minitransformer.text.pretokenizers import END, PRETOKENIZERS, ByteLevel, EndOfWord
 from minitransformer.text.word_counts import count_words, count_words_in_files
 
 
-def merges_by_ratio(words, min_count):
-    """The definition of the criterion word_piece: as naive_merges, but by count(a b) / (count(a) count(b))."""
-    merges = []
-    while True:
-        counts, single = count_pairs(words), Counter()
-        for symbols, count in words:
-            for symbol in symbols:
-                single[symbol] += count
-        scores = {(a, b): n / (single[a] * single[b]) for (a, b), n in counts.items() if n >= min_count}
-        if not scores:
-            return merges
-        merges.append(max(scores, key=lambda pair: (scores[pair], pair)))
-        words = [(merge_pair(symbols, merges[-1]), count) for symbols, count in words]
+def log_likelihood(words, probabilities):
+    """Of a text under a unigram model of its symbols, nats."""
+    return sum(count * math.log(probabilities[symbol]) for symbols, count in words for symbol in symbols)
 
 
 def random_table(rng, pretokenizer, alphabet):
@@ -53,10 +53,9 @@ def test_the_fast_trainer_learns_the_merges_of_the_naive_one(rng, pretokenizer, 
     for _ in range(24):
         monkeypatch.setattr(bpe_arrays, "FEW", int(rng.choice([0, 2, 64])))  # by arrays, by loops
         words = random_table(rng, pretokenizer, alphabet)
-        everything = naive_merges(words, 10**6, min_count=min_count)
-        assert list(learn_merges(words, min_count=min_count)) == everything
-        by_ratio = learn_merges(words, criterion="word_piece", min_count=min_count)
-        assert list(by_ratio) == merges_by_ratio(words, min_count)
+        for criterion in CRITERIA:
+            options = {"criterion": criterion, "min_count": min_count}
+            assert list(learn_merges(words, **options)) == naive_merges(words, 10**6, **options)
 
 
 def test_both_trainers_agree_where_a_merge_makes_a_known_symbol(rng, monkeypatch):
@@ -64,15 +63,17 @@ def test_both_trainers_agree_where_a_merge_makes_a_known_symbol(rng, monkeypatch
         monkeypatch.setattr(bpe_arrays, "FEW", int(rng.choice([0, 2, 64])))
         words = [(rng.choice(["a", "b", "ab", "c"], rng.integers(1, 9)).tolist(), int(rng.integers(1, 6)))] * 2
         words += [(rng.choice(["a", "b", "ab", "c"], rng.integers(1, 9)).tolist(), 3) for _ in range(6)]
-        assert list(learn_merges(words)) == naive_merges(words, 10**6)
+        for criterion in CRITERIA:
+            assert list(learn_merges(words, criterion=criterion)) == naive_merges(words, 10**6, criterion=criterion)
 
 
+@pytest.mark.parametrize("criterion", CRITERIA)
 @pytest.mark.parametrize("pretokenizer", [ByteLevel, EndOfWord])
-def test_both_trainers_learn_the_same_merges_of_real_text(data_folder, pretokenizer):
+def test_both_trainers_learn_the_same_merges_of_real_text(data_folder, pretokenizer, criterion):
     lines = read_lines(data_folder / "multi30k" / "val.de")
     words = [(pretokenizer.symbols(word), count) for word, count in count_words(lines, pretokenizer).items()]
-    merges = naive_merges(words, 300)
-    assert merges == list(islice(learn_merges(words), 300)) and len(merges) == 300
+    merges = naive_merges(words, 150, criterion=criterion)
+    assert merges == list(islice(learn_merges(words, criterion=criterion), 150)) and len(merges) == 150
 
 
 def test_naive_merges_stops_after_the_number_of_merges_asked_for():
@@ -81,10 +82,43 @@ def test_naive_merges_stops_after_the_number_of_merges_asked_for():
     assert naive_merges([(["a"], 9)], 5) == naive_merges([], 5) == []
 
 
-def test_the_bare_word_piece_ratio_begins_with_what_occurs_once():
-    words = [(list("the"), 1000), (list("then"), 500), (list("qz"), 1)]
-    assert next(learn_merges(words, criterion="word_piece", min_count=1)) == ("q", "z")
-    assert next(learn_merges(words, criterion="word_piece", min_count=2)) == ("t", "h")
+def test_the_wordpiece_score_is_the_likelihood_that_a_merge_gains_with_probabilities_held(rng):
+    for _ in range(20):
+        words = [(symbols, count) for symbols, count in random_table(rng, ByteLevel, "abc") if len(symbols) > 1]
+        single, pairs = count_symbols(words), count_pairs(words)
+        total = single.total()
+        for (left, right), count in pairs.items():
+            if left == right:
+                continue  # in a a a the pair occurs twice and is merged once
+            merged = [(merge_pair(symbols, (left, right)), often) for symbols, often in words]
+            held = {symbol: often / total for symbol, often in single.items()} | {left + right: count / total}
+            gained = log_likelihood(merged, held) - log_likelihood(words, held)
+            score = word_piece_score(count, single[left], single[right], total)
+            assert score == pytest.approx(gained, abs=1e-9)
+
+
+def test_wordpiece_takes_neither_the_most_frequent_pair_nor_what_occurs_once():
+    """a b is frequent because a and b are; q z occurs once and nowhere else, which gains little; x y gains most."""
+    words = [(list(word), 100) for word in ("aa", "ab", "ba", "bb")] + [(list("xy"), 40), (list("qz"), 1)]
+    assert next(learn_merges(words, min_count=1)) == ("b", "b")
+    assert next(learn_merges(words, criterion="word_piece", min_count=1)) == ("x", "y")
+    assert naive_merges(words, 1, criterion="word_piece", min_count=1) == [("x", "y")]
+
+
+@pytest.mark.parametrize("vocab_size", [500, 2000])
+def test_a_wordpiece_vocabulary_needs_about_as_many_tokens_as_byte_pair_encoding(data_folder, vocab_size):
+    words = count_words(read_lines(data_folder / "multi30k" / "val.de"), ByteLevel)
+    learned = [Tokenizer.learn(words, vocab_size, criterion=criterion) for criterion in CRITERIA]
+    by_frequency, by_likelihood = (tokenizer.count_tokens(words) for tokenizer in learned)
+    assert [tokenizer.vocab_size for tokenizer in learned] == [vocab_size] * 2
+    assert by_frequency <= by_likelihood < 1.1 * by_frequency
+
+
+def test_tokens_are_counted_as_often_as_their_words_occur():
+    lines = ["low lower lowest", "low newest, low"]
+    tokenizer = Tokenizer.train(lines, 270)
+    n_tokens = sum(map(len, tokenizer.encode_lines(lines)))
+    assert tokenizer.count_tokens(count_words(lines, ByteLevel)) == n_tokens < sum(map(len, lines))
 
 
 @pytest.mark.parametrize("pretokenizer", [ByteLevel, EndOfWord])

@@ -1,11 +1,13 @@
 """The tokenizer: encoding and decoding lose nothing, and ids have a fixed order."""
 
 import random
+import re
 
 import numpy as np
 import pytest
 from odd_text import BY_BYTES, BY_WORDS, TEXT, random_line
 
+from minitransformer.cli.main import main
 from minitransformer.config import BOS, EOS, PAD, UNK
 from minitransformer.errors import DataError
 from minitransformer.text import Tokenizer, read_lines
@@ -187,3 +189,29 @@ def test_several_processes_encode_lines_as_one_does(tokenizer, rng, monkeypatch)
     one_by_one = [tokenizer.encode(line) for line in lines]
     assert tokenizer.encode_lines(iter(lines), processes=2) == tokenizer.encode_lines(lines) == one_by_one
     assert tokenizer.encode_lines([], processes=2) == [] and len(tokenizer.encode_arrays([])[0]) == 0
+
+
+# The command
+
+
+@pytest.mark.parametrize("mode", ["bytes", "words"])
+def test_training_prints_the_tokens_per_word_of_its_text(tmp_path, mode, capsys):
+    text, output = tmp_path / "text", tmp_path / "tokenizer"
+    text.write_text("low lower lowest\nlow newest low\n")
+    assert main(["bpe", "train", str(text), "-o", str(output), "--vocab-size", "290", "--mode", mode]) == 0
+    n_tokens = sum(map(len, Tokenizer.load(output).encode_lines(text.read_text().splitlines())))
+    printed = capsys.readouterr().out
+    assert printed.endswith(f" distinct\n{n_tokens / 6:.2f} tokens per word of this text\n")
+
+
+@pytest.mark.parametrize(("often", "figures"), [(20, "1.95 and 1.76"), (300, "")])
+def test_a_wordpiece_vocabulary_is_compared_with_byte_pair_encoding_of_its_size(tmp_path, often, figures, capsys):
+    """One merge: of x y, which raises the likelihood most, or of b b, which occurs 100 times."""
+    text, output = tmp_path / "text", str(tmp_path / "tokenizer")
+    text.write_text("aa\nab\nba\nbb\n" * 100 + "xy\n" * often)
+    options = ["--vocab-size", "261", "--criterion", "word_piece"]
+    assert main(["bpe", "train", str(text), "-o", output, *options]) == 0
+    printed = capsys.readouterr()
+    warning = f"minitransformer bpe train: warning: tokens per word should be at most 1.1 times .*, got {figures}; use"
+    assert bool(re.match(warning, printed.err)) == bool(figures) and printed.err.count("\n") == bool(figures)
+    assert f"{'1.76' if figures else '1.57'} with as many tokens by byte-pair encoding\n" in printed.out

@@ -76,7 +76,7 @@ def test_what_has_run_before_is_not_run_again(ran, tmp_path):
 
 def test_a_command_that_the_page_changes_or_adds_is_run_as_it_stands_there(ran, tmp_path):
     page = (
-        PAGE.replace("--min-count 100", "--min-count 7")
+        PAGE.replace("--criterion word_piece", "--criterion word_piece --min-count 7")
         + "\n```sh\nminitransformer doctor --ids data/wmt14-en-de\n```\n"
     )
     rehearse(tmp_path, page)

@@ -4,10 +4,13 @@ import argparse
 import sys
 from pathlib import Path
 
-from minitransformer.cli.common import stdin_lines, writable_file
+from minitransformer.cli.common import print_line, stdin_lines, writable_file
 from minitransformer.cli.options import add_number, add_processes_option
 from minitransformer.errors import DataError, quoted
 from minitransformer.files import write_text
+
+MOST_TOKENS = 1.1
+"""Tokens per word of byte-pair encoding: a vocabulary that needs more makes every sequence longer."""
 
 
 def add_parser(commands: argparse._SubParsersAction) -> None:
@@ -35,11 +38,11 @@ def _add_train(actions: argparse._SubParsersAction) -> None:
         "--criterion",
         choices=("frequency", "word_piece"),
         default="frequency",
-        help="which pair is merged next: the most frequent one, or, for word_piece, the one with the highest "
-        "count(ab) / (count(a) count(b)) (default: frequency)",
+        help="which pair is merged next: the most frequent one, or, for word_piece, the one that raises the likelihood "
+        "of the text most; this takes longer, and then byte-pair encoding is learned too, to compare the tokens per "
+        "word (default: frequency)",
     )
-    shown = "pairs that occur less often are not merged; use 100 or more with word_piece"
-    add_number(train, "--min-count", 2, shown)
+    add_number(train, "--min-count", 2, "pairs that occur less often are not merged")
     add_processes_option(train)
     train.set_defaults(run=run_train)
 
@@ -80,16 +83,22 @@ def run_train(arguments: argparse.Namespace) -> None:
     output = writable_file(arguments.output, arguments.inputs)
     progress = sys.stderr.isatty()
     words = count_words_in_files(arguments.inputs, arguments.mode, arguments.processes, progress)
-    tokenizer = Tokenizer.learn(
-        words,
-        arguments.vocab_size,
-        arguments.mode,
-        criterion=arguments.criterion,
-        min_count=arguments.min_count,
-        progress=progress,
-    )
+    options = {"mode": arguments.mode, "min_count": arguments.min_count, "progress": progress}
+    tokenizer = Tokenizer.learn(words, arguments.vocab_size, criterion=arguments.criterion, **options)
     tokenizer.save(output)
+    per_word = tokenizer.count_tokens(words) / words.total()
     print(f"{output}: vocabulary of {tokenizer.vocab_size} tokens from {words.total()} words, {len(words)} distinct")
+    print(f"{per_word:.2f} tokens per word of this text")
+    if arguments.criterion == "frequency":
+        return
+    frequency = Tokenizer.learn(words, tokenizer.vocab_size, **options).count_tokens(words) / words.total()
+    print(f"{frequency:.2f} with as many tokens by byte-pair encoding")
+    if per_word > MOST_TOKENS * frequency:
+        print_line(
+            "bpe train",
+            f"warning: tokens per word should be at most {MOST_TOKENS} times those of byte-pair encoding, got "
+            f"{per_word:.2f} and {frequency:.2f}; use --criterion frequency",
+        )
 
 
 def run_import(arguments: argparse.Namespace) -> None:

@@ -1,10 +1,11 @@
 """Byte-pair encoding: learn which adjacent symbols to merge, and merge them in new words  [sec. 5.1].
 
-`naive_merges` is the algorithm as it is defined. A tokenizer is trained with `bpe_arrays.learn_merges`, which learns
+`naive_merges` is the algorithm as it is defined. A tokenizer is trained with `pair_queue.learn_merges`, which learns
 the same merges without counting all words again after each of them. The paper's en-de vocabulary comes from byte-pair
 encoding, the en-fr one from WordPiece; both learn merges and differ in the ``criterion`` that picks the next pair.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
@@ -14,29 +15,41 @@ Words = Iterable[tuple[list[str], int]]
 """The symbols of each distinct word, and how often the word occurs."""
 
 
-def naive_merges(words: Words, n_merges: int, *, min_count: int = 2) -> list[Pair]:
-    """Count pairs, merge the most frequent one, repeat  [Sennrich et al. 2016, alg. 1].
+def naive_merges(words: Words, n_merges: int, *, criterion: str = "frequency", min_count: int = 2) -> list[Pair]:
+    """Count pairs, merge the best one, repeat  [Sennrich et al. 2016, alg. 1].
 
     >>> naive_merges([(list("low"), 5), (list("lower"), 2), (list("newest"), 6)], 3)
     [('w', 'e'), ('l', 'o'), ('we', 's')]
 
     First, ``w e`` occurs 2 + 6 = 8 times, more often than any other pair; then ``l o`` does, 5 + 2 = 7 times. Four
-    pairs are left with 6 occurrences each. Of equally frequent pairs the one that sorts last is merged, so that the
+    pairs are left with 6 occurrences each. Of equally good pairs the one that sorts last is merged, so that the
     result does not depend on the order of the words.
 
     n_merges: merges to learn, at most; learning stops earlier if no pair occurs ``min_count`` times
+    criterion: what makes a pair the best, a key of CRITERIA
 
     Returns the merges in the order in which they were learned.
     """
-    words, merges = list(words), []
+    score, words, merges = CRITERIA[criterion], list(words), []
     while len(merges) < n_merges:
-        counts = count_pairs(words)
-        best = max(counts, key=lambda pair: (counts[pair], pair), default=None)
-        if counts[best] < min_count:  # 0 for None: no word has two symbols
+        counts, single = count_pairs(words), count_symbols(words)
+        total = single.total()
+        scores = {(a, b): score(n, single[a], single[b], total) for (a, b), n in counts.items() if n >= min_count}
+        best = max(scores, key=lambda pair: (scores[pair], pair), default=None)
+        if best is None:
             break
         words = [(merge_pair(symbols, best), count) for symbols, count in words]
         merges.append(best)
     return merges
+
+
+def count_symbols(words: Words) -> Counter[str]:
+    """How often each symbol occurs."""
+    counts: Counter[str] = Counter()
+    for symbols, count in words:
+        for symbol in symbols:
+            counts[symbol] += count
+    return counts
 
 
 def count_pairs(words: Words) -> Counter[Pair]:
@@ -82,18 +95,30 @@ def apply_merges(symbols: list[str], ranks: Mapping[Pair, int]) -> list[str]:
     return symbols
 
 
-def frequency_score(pair: int, left: int, right: int) -> float:
-    """count(left right)  [Sennrich et al. 2016]"""
+def frequency_score(pair: int, left: int, right: int, total: int) -> float:
+    """count(ab)  [Sennrich et al. 2016]"""
     return pair
 
 
-def word_piece_score(pair: int, left: int, right: int) -> float:
-    """count(left right) / (count(left) count(right)): high for symbols that rarely occur without each other.
+def word_piece_score(pair: int, left: int, right: int, total: int) -> float:
+    """count(ab) log(count(ab) N / (count(a) count(b))), nats   [Schuster & Nakajima 2012; Wu et al. 2016]
 
-    A common reconstruction of WordPiece, not the procedure of Wu et al. 2016, who do not publish theirs. The ratio is
-    highest (1) for two symbols that occur only once, next to each other, so it needs a ``min_count`` well above 1.
+    What merging a and b adds to the log-likelihood of the text. A unigram model gives the N symbols of the text, each
+    with the probability count(s) / N,
+
+        log L = sum over s of count(s) log(count(s) / N)
+
+    In each of count(ab) places, one symbol of probability count(ab) / N takes the place of two, of probabilities
+    count(a) / N and count(b) / N: log L rises by log(count(ab) / N) - log(count(a) / N) - log(count(b) / N).
+
+    It is the first-order gain, with the counts on the right held: in fact count(a), count(b) and N then fall by
+    count(ab). The next pair is scored by the new counts. Both papers name the likelihood and publish no code.
+
+    pair, left, right: occurrences of a b, of a and of b   total: N, symbols of the text as it is segmented so far
     """
-    return pair / (left * right)
+    return pair * math.log(pair * total / (left * right))
 
 
-CRITERIA: dict[str, Callable[[int, int, int], float]] = {"frequency": frequency_score, "word_piece": word_piece_score}
+Criterion = Callable[[int, int, int, int], float]
+CRITERIA: dict[str, Criterion] = {"frequency": frequency_score, "word_piece": word_piece_score}
+"""How good a merge is: from count(ab), count(a), count(b) and the number of all symbols."""

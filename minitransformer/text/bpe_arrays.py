@@ -1,23 +1,21 @@
-"""The fast versions of `bpe.naive_merges` and `bpe.apply_merges`.
+"""The fast version of `bpe.apply_merges`, and the arrays from which merges are learned fast (`pair_queue`).
 
-Merges are learned with a queue of pairs over arrays of the symbols of all words. Each cell of the arrays
-is one symbol; words follow one another with an empty cell between. A merge writes the new symbol into the left cell,
-unlinks the right one, and corrects the counts of the pairs around it: cells are linked to their neighbours in both
-directions, so only the words that contain the merged pair are touched. A pair in many cells is merged by NumPy in all
-of them at once, one in few cells by a loop, since most pairs occur in a handful (benchmarks/notes.md).
+The arrays hold the symbols of all words. Each cell is one symbol; words follow one another with an empty cell between.
+A merge writes the new symbol into the left cell, unlinks the right one, and corrects the counts of the pairs around it:
+cells are linked to their neighbours in both directions, so only the words that contain the merged pair are touched. A
+pair in many cells is merged by NumPy in all of them at once, one in few cells by a loop, since most pairs occur in a
+handful (benchmarks/notes.md).
 """
 
 import heapq
 import itertools
 from array import array
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from minitransformer.errors import DataError
-from minitransformer.text.bpe import CRITERIA, Pair, Words
-from minitransformer.text.pair_queue import PairQueue, reverse_key
+from minitransformer.text.bpe import Pair, Words
 
 BITS = 32
 """A pair is one integer: left << BITS | right."""
@@ -30,30 +28,13 @@ FEW = 64
 """Number of cells up to which a loop over them is faster than calls of NumPy."""
 Found = tuple[int, int, np.ndarray | list[int]]
 """A pair, how often it occurs, and the cells where it begins."""
+REVERSED = bytes(max(254 - byte, 0) for byte in range(256))
+"""Sorts bytes in reverse. UTF-8 sorts as its characters do, and has no byte above 244."""
 
 
-def learn_merges(words: Words, *, criterion: str = "frequency", min_count: int = 2) -> Iterator[Pair]:
-    """Yield the merges in the order in which they are learned, until no pair is left: those of `bpe.naive_merges`.
-
-    Each time, the pair of adjacent symbols that scores highest becomes one symbol, everywhere. Of equal pairs the one
-    that sorts last is merged, so the result does not depend on the order of the words.
-
-    criterion: a key of CRITERIA
-    min_count: a pair that occurs less often is not merged (occurrences)
-
-    Raises:
-        DataError: the criterion is unknown.
-    """
-    if criterion not in CRITERIA:
-        raise DataError(f"bpe: criterion must be one of {', '.join(CRITERIA)}, got {criterion!r}")
-    table = BpeArrays(words, criterion, min_count)
-    queue = PairQueue(table.score_of, table.sort_key)
-    for pair in table.counts:
-        queue.push(pair)
-    while (best := queue.pop()) is not None:
-        yield table.strings(best)
-        for pair in table.merge(best):
-            queue.push(pair)
+def reverse_key(symbol: str) -> bytes:
+    """A key that sorts strings in reverse; the final 255 puts a longer string before its own prefix."""
+    return symbol.encode("utf-8", "surrogatepass").translate(REVERSED) + b"\xff"
 
 
 def apply_merges_by_heap(symbols: list[str], ranks: Mapping[Pair, int]) -> list[str]:
@@ -85,8 +66,8 @@ class BpeArrays:
     words.
     """
 
-    def __init__(self, words: Words, criterion: str, min_count: int):
-        self.score, self.min_count = CRITERIA[criterion], min_count
+    def __init__(self, words: Words, min_count: int):
+        self.min_count = min_count
         self._ids = defaultdict(itertools.count().__next__)  # numbers symbols in the order in which they are first seen
         self.symbol_ids, self.weight = self._cells(words)
         self.symbols = list(self._ids)
@@ -97,10 +78,9 @@ class BpeArrays:
         self._views = [memoryview(each) for each in (self.symbol_ids, self.weight, self.next, self.previous)]
         used = self.symbol_ids >= 0
         self.symbol_counts = np.bincount(self.symbol_ids[used], self.weight[used]).astype(np.int64).tolist()
+        self.total = sum(self.symbol_counts)
         self.counts: dict[int, int] = {}
         self.positions: dict[int, np.ndarray | list[int]] = {}
-        # Pairs by symbol, for the criterion whose scores rise when a symbol becomes rarer.
-        self.pairs_with: dict[int, set[int]] | None = None if criterion == "frequency" else defaultdict(set)
         self._store(self._pairs_at(cells))
 
     def _cells(self, words: Words) -> tuple[np.ndarray, np.ndarray]:
@@ -135,9 +115,6 @@ class BpeArrays:
             if count >= self.min_count:
                 self.counts[pair], self.positions[pair] = count, cells
                 kept.append(pair)
-                if self.pairs_with is not None:
-                    self.pairs_with[pair >> BITS].add(pair)
-                    self.pairs_with[pair & RIGHT_MASK].add(pair)
         return kept
 
     def strings(self, pair: int) -> Pair:
@@ -148,12 +125,16 @@ class BpeArrays:
         return self.sort_keys[pair >> BITS], self.sort_keys[pair & RIGHT_MASK], pair
 
     def score_of(self, pair: int) -> float | None:
-        """None: the pair is too rare."""
+        """How often the pair occurs; None: too rarely."""
         count = self.counts.get(pair, 0)
         if count < self.min_count:
             self._drop(pair)
             return None
-        return self.score(count, self.symbol_counts[pair >> BITS], self.symbol_counts[pair & RIGHT_MASK])
+        return count
+
+    def confirm(self, pair: int) -> bool:
+        """Whether `score_of` was the pair's score; False: an upper bound, and from now on it is the score."""
+        return True
 
     def _drop(self, pair: int) -> None:
         self.counts.pop(pair, None)
@@ -178,12 +159,12 @@ class BpeArrays:
         count, found = (self._merge_few if by_loop else self._merge_many)(cells, left, right, merged)
         for symbol, change in ((left, -count), (right, -count), (merged, count)):
             self.symbol_counts[symbol] += change
+        self.total -= count
         if is_new:
             self._subtract(found, left, right, merged)
         else:
             found = self._recounted({left, right, merged})
-        risen = self._store(found)
-        return risen if self.pairs_with is None else self._pairs_with(left, right, merged)
+        return self._store(found)
 
     def _merge_few(self, cells: Sequence[int], left: int, right: int, merged: int) -> tuple[int, list[Found]]:
         """Merge at one cell after the other: (number of occurrences, the pairs that this makes)."""
@@ -239,12 +220,3 @@ class BpeArrays:
                 self._drop(pair)
         has = np.isin(self.symbol_ids, list(symbols))
         return self._pairs_at(np.flatnonzero(has | has[self.next]).astype(np.int32))
-
-    def _pairs_with(self, *symbols: int) -> list[int]:
-        """The pairs of these symbols that may be merged; the others are dropped."""
-        found = set()
-        for symbol in symbols:
-            alive = {pair for pair in self.pairs_with[symbol] if self.score_of(pair) is not None}
-            self.pairs_with[symbol] = alive
-            found |= alive
-        return list(found)

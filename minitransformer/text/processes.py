@@ -1,11 +1,14 @@
 """Parallel processing of large text by several processes, in order and with bounded memory."""
 
 import multiprocessing
+import os
 import signal
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from itertools import chain, islice
 from typing import TypeVar
 
@@ -35,11 +38,12 @@ def map_in_processes(function: Callable[[Task], Result], tasks: Iterable[Task], 
         yield from map(function, tasks)
         return
     context = multiprocessing.get_context("spawn")  # fork would copy locks that BLAS threads may hold
-    with ProcessPoolExecutor(processes, context, initializer=_ignore_interrupts) as pool:
+    with ProcessPoolExecutor(processes, context, initializer=_follow_main_process) as pool:
         waiting = deque()
         try:
             for task in tasks:
-                waiting.append(pool.submit(function, task))
+                with _interrupts_wait():
+                    waiting.append(pool.submit(function, task))
                 if len(waiting) > 2 * processes:
                     yield waiting.popleft().result()
             while waiting:
@@ -67,6 +71,27 @@ def in_chunks(pairs: Iterable[tuple[str, str]]) -> Iterator[list[tuple[str, str]
         yield chunk
 
 
-def _ignore_interrupts() -> None:
-    """Ctrl-C sends SIGINT to all processes of a terminal; the main process stops the others."""
+@contextmanager
+def _interrupts_wait() -> Iterator[None]:
+    """A process that is started in the block does not heed Ctrl-C, and this one, without other threads, at the end."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    try:
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _follow_main_process() -> None:
+    """Ctrl-C sends SIGINT to all processes of a terminal: the main process stops the others. If it is killed itself,
+    they end too."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_after_main_process, daemon=True).start()
+
+
+def _end_after_main_process() -> None:
+    multiprocessing.parent_process().join()
+    os._exit(1)

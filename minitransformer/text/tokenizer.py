@@ -13,9 +13,10 @@ from minitransformer.config import UNK
 from minitransformer.errors import DataError, quoted
 from minitransformer.files import write_atomically, write_error
 from minitransformer.text.bpe import Pair, apply_merges
-from minitransformer.text.bpe_arrays import apply_merges_by_heap, learn_merges
+from minitransformer.text.bpe_arrays import apply_merges_by_heap
 from minitransformer.text.chunk_encoder import Block, Cached, ChunkEncoder, in_groups, joined
 from minitransformer.text.corpus import read_text
+from minitransformer.text.pair_queue import learn_merges
 from minitransformer.text.pretokenizers import END, PRETOKENIZERS, ByteLevel, PreTokenizer, utf8
 from minitransformer.text.processes import map_in_processes
 from minitransformer.text.vocabulary_file import dump_vocabulary, parse_vocabulary, read_symbol, show_symbol
@@ -119,6 +120,10 @@ class Tokenizer:
     def encode_arrays(self, lines: list[str]) -> Block:
         """The ids of all lines, concatenated, and the length of each: fewer bytes than lists of integers."""
         return joined(self._chunks.blocks(lines))
+
+    def count_tokens(self, words: Mapping[str, int]) -> int:
+        """Tokens of a text in which each word occurs as often as it says."""
+        return sum(len(self._symbols_of[word]) * count for word, count in words.items())
 
     def decode(self, ids: Iterable[int]) -> str:
         """The line of these ids; special ids are skipped.
