@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import numpy as np
 from small_models import random_sentence, small_model
 
+from minitransformer.batch import pad_rows
 from minitransformer.config import BOS, EOS, PAD
 from minitransformer.generation import Hypothesis, beam_search, greedy_search
 from minitransformer.models import Transformer
-from minitransformer.text.batching import pad_rows
 
 V = 6  # two words, UNK and EOS can be generated
 SEEDS = range(6)

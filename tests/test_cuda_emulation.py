@@ -104,12 +104,12 @@ def test_a_kernel_with_this_fault_is_caught(fault, device, monkeypatch):
 def test_arguments_of_the_wrong_kind_or_number_are_caught(device):
     run = kernels.compiled("cast", "cast", "float32", ())
     x, y, null, n = np.zeros(8, np.float32), np.zeros(8, np.float32), np.int64(0), np.int64(8)
-    run((1,), (256,), (x, null, y, n, null, n))
+    run((1,), (256,), (x, null, y, n, n))
     for wrong in (
-        (x, null, y, n, null),
-        (x, null, y, n, null, 8.0),
-        (x, null, y, n, null, np.float64(8)),
-        (x.astype(float), null, y, n, null, n),
+        (x, null, y, n),
+        (x, null, y, n, 8.0),
+        (x, null, y, n, np.float64(8)),
+        (x.astype(float), null, y, n, n),
     ):
         with pytest.raises(AssertionError):
             run((1,), (256,), wrong)

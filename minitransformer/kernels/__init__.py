@@ -13,6 +13,7 @@ from minitransformer.kernels.selection import (
     mode,
     output_projection,
     select,
+    uses_kernel,
     using_kernels,
 )
 
@@ -26,5 +27,6 @@ __all__ = [
     "mode",
     "output_projection",
     "select",
+    "uses_kernel",
     "using_kernels",
 ]
