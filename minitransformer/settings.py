@@ -3,6 +3,7 @@
 The settings themselves are in `config.py`.
 """
 
+import os
 import sys
 import tomllib
 from collections.abc import Sequence
@@ -136,6 +137,12 @@ def _checked(key: str, value: Any, spec) -> Any:
         raise ConfigError(f"{key} must be one of {', '.join(limits['choices'])}, got {quoted(value)}")
     if wanted is str and any(mark in value for mark in "\0\n\r"):
         raise ConfigError(f"{key} must be one line of text, got {quoted(value)}")
+    if wanted is str and value.startswith("~"):  # no other string than a path does
+        value = os.path.expanduser(value)
+        if value.startswith("~"):
+            raise ConfigError(
+                f"{key} must be below a home folder that exists, got {quoted(value)}; write ./~ for a name"
+            )
     high = HIGHEST.get(wanted) if limits["high"] is None else limits["high"]
     # Written as "not inside" so that nan, which compares false with everything, is refused too.
     if limits["low"] is not None and not value >= limits["low"]:

@@ -7,6 +7,9 @@ from minitransformer.errors import quoted
 Table = list[tuple[str, tuple[int, ...], int]]
 """``(name, shape, offset in elements)`` of every parameter."""
 
+MAX_PARAMETERS = 50_000
+"""In a table: a model of 1,000 layers, as many as a config may have, has about 40,000."""
+
 
 def shapes(table: Table) -> dict[str, tuple[int, ...]]:
     return {name: tuple(shape) for name, shape, _ in table}
@@ -26,6 +29,8 @@ def count(value: object) -> int:
 
 def table_from(entries: list, length: int) -> Table:
     """The table of a header, for a parameter vector of this length; ValueError or TypeError if it is not one."""
+    if len(entries) > MAX_PARAMETERS:
+        raise ValueError(f"a table of {len(entries)} parameters, more than {MAX_PARAMETERS}")
     table = [(str(name), tuple(map(count, shape)), count(offset)) for name, shape, offset in entries]
     if len(shapes(table)) < len(table):
         raise ValueError("a parameter is listed twice")

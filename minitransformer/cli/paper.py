@@ -4,7 +4,7 @@ import argparse
 import shutil
 from pathlib import Path
 
-from minitransformer.cli.common import writable_file
+from minitransformer.cli.common import report, writable_file
 from minitransformer.errors import ConfigError, quoted
 from minitransformer.files import write_text
 
@@ -34,4 +34,4 @@ def run(arguments: argparse.Namespace) -> None:
         raise ConfigError(f"--output must end in .md or .html, got {quoted(output.name, 60)}")
     writable_file(output)
     write_text(output, pages[output.suffix.lower()](claims, output.resolve().parent))
-    print(output)
+    report(str(output))
