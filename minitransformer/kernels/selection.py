@@ -31,7 +31,7 @@ def mode(name: str, precision: str = "float32") -> Iterator[None]:
     """Within the block rules run as their plain pairs (``"simple"``) or as fast kernels (``"fast"``), these in
     ``precision``."""
     if name not in KERNEL_MODES:
-        raise ConfigError(f"kernels: mode must be one of {', '.join(KERNEL_MODES)}, got {name!r}")
+        raise ConfigError(f"kernels: mode must be {' or '.join(KERNEL_MODES)}, got {name!r}")
     if precision not in PRECISIONS:
         raise ConfigError(f"precision: must be one of {', '.join(PRECISIONS)}, got {precision!r}")
     token = settings.set(Settings(name, precision))
