@@ -62,9 +62,7 @@ def loss_of(model, batch) -> float:
 def test_the_parts_of_every_kernel_are_known(library):
     made = {name: set(parts_of(RULES[name])) for name, its_library in kernels.KERNELS if its_library == library}
     for name, parts in made.items():
-        assert parts & RULES.keys() == PARTS.get(
-            name, set() if name != "restricted_attention" else parts & RULES.keys()
-        )
+        assert parts & RULES.keys() == PARTS.get(name, set())
 
 
 @pytest.mark.parametrize("kernel_mode", ["fast", "simple"])

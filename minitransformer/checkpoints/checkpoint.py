@@ -180,7 +180,7 @@ def load_checkpoint(path: str | Path, with_optimizer: bool = True) -> Checkpoint
         raise
     except ConfigError as error:  # the bytes match their checksums: the file is not damaged
         raise CheckpointError(
-            f"checkpoint: {path} was written by another version and must be used with that one: {error}"
+            f"checkpoint: {path} must be used with the version or program that wrote it: {error}"
         ) from error
     except Exception as error:  # damaged bytes make zipfile, NumPy and JSON raise nearly anything
         if isinstance(error, MemoryError) and matches_checksums(path):

@@ -1,6 +1,7 @@
 """What the header of a checkpoint must hold. Checksums show damage, but not values that no training has written."""
 
 import math
+import re
 
 from minitransformer.errors import quoted
 
@@ -31,7 +32,7 @@ def table_from(entries: list, length: int) -> Table:
     """The table of a header, for a parameter vector of this length; ValueError or TypeError if it is not one."""
     if len(entries) > MAX_PARAMETERS:
         raise ValueError(f"a table of {len(entries)} parameters, more than {MAX_PARAMETERS}")
-    table = [(str(name), tuple(map(count, shape)), count(offset)) for name, shape, offset in entries]
+    table = [(new_name(str(name)), tuple(map(count, shape)), count(offset)) for name, shape, offset in entries]
     if len(shapes(table)) < len(table):
         raise ValueError("a parameter is listed twice")
     end = 0
@@ -40,6 +41,13 @@ def table_from(entries: list, length: int) -> Table:
             raise ValueError(f"{name} overlaps another parameter or lies outside the parameter vector")
         end = where.stop
     return table
+
+
+def new_name(name: str) -> str:
+    """The name that a parameter has now: attention's matrices and biases once were ``w_q`` and ``b_q`` beside each
+    other, and are ``w_q.weight`` and ``w_q.bias``."""
+    name = re.sub(r"(attention\.w_(q|kv|o))$", r"\1.weight", name)
+    return re.sub(r"(attention\.)b_(q|kv|o)$", r"\1w_\2.bias", name)
 
 
 METER = {"loss": float, "nll": float, "tokens": int, "updates": int, "gradient_norm": float, "seconds": float}

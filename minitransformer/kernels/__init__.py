@@ -8,7 +8,6 @@ from minitransformer.kernels.masks import CountedMask, dropout_mask
 from minitransformer.kernels.selection import (
     FUNCTIONS,
     KERNELS,
-    current_mode,
     fused_function,
     mode,
     output_projection,
@@ -21,7 +20,6 @@ __all__ = [
     "FUNCTIONS",
     "KERNELS",
     "CountedMask",
-    "current_mode",
     "dropout_mask",
     "fused_function",
     "mode",

@@ -99,10 +99,6 @@ def output_projection(table: Array) -> Callable[[Array], Array]:
     return fast(table) if fast else lambda hidden: hidden @ table.T
 
 
-def current_mode() -> str:
-    return settings.get().mode
-
-
 def _parts(library: str) -> dict[str, Rule]:
     """The pairs of `using_kernels` for this library, by their rules."""
     return {rule: pair for (rule, its_library), pair in _replaced.get().items() if its_library == library}
