@@ -157,7 +157,6 @@ class ExecutionConfig(Section):
         choices=PRECISIONS,
     )
     kernels: str = option("fast", "the plain rules alone, or fast kernels where there are some", choices=KERNEL_MODES)
-    cuda_graphs: bool = option(False, "on a GPU, launch forward and backward of a micro-batch as one CUDA graph")
 
 
 @dataclass(frozen=True)

@@ -51,10 +51,9 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _memory(config: Config, shape: "Shape", plans: "dict[str, Plan]") -> list[str]:
     """The peak of an update and its parts, a column for each plan."""
-    from minitransformer.planning import larger_micro_batches, parameter_count
+    from minitransformer.planning import parameter_count
     from minitransformer.planning.memory import packed_bytes
 
-    advice = larger_micro_batches(config, length=shape.tgt_length)
     rows = {"parameters": "parameters", "gradients": "gradients", "Adam": "adam", "activations": "activations"}
     rows |= {"half-precision copies": "copies", "largest rule": "largest", "peak": "peak"}
     packed = packed_bytes(config.model) / MIB
@@ -66,7 +65,6 @@ def _memory(config: Config, shape: "Shape", plans: "dict[str, Plan]") -> list[st
         _line("", [each.largest_rule for each in plans.values()]),
         "The GPU's column comes from the same formulas and was not run on a GPU.",
         f"Translating on this CPU takes at most {packed:,.1f} MiB more, for packed copies of matrices.",
-        *([advice] if advice else []),
     ]
 
 

@@ -2,6 +2,5 @@
 
 from minitransformer.planning.flops import Cost, batch_flops, expected_hours, parameter_count
 from minitransformer.planning.memory import Plan, Shape, plan
-from minitransformer.planning.micro_batches import larger_micro_batches
 
-__all__ = ["Cost", "Plan", "Shape", "batch_flops", "expected_hours", "larger_micro_batches", "parameter_count", "plan"]
+__all__ = ["Cost", "Plan", "Shape", "batch_flops", "expected_hours", "parameter_count", "plan"]

@@ -11,7 +11,7 @@ import numpy as np
 
 from minitransformer.config import ModelConfig
 from minitransformer.kernels.cupy.projection_loss import chunk_rows as cupy_chunk_rows
-from minitransformer.kernels.numpy import column_blocks
+from minitransformer.kernels.numpy import panels
 from minitransformer.kernels.numpy.projection_loss import TABLE_ROWS
 from minitransformer.kernels.numpy.projection_loss import chunk_rows as numpy_chunk_rows
 from minitransformer.models import Workload, model_class
@@ -62,14 +62,13 @@ def plan(
     count = parameter_count(config)
     work = model_class(config).workload(config, shape.src_length, shape.tgt_length)
     masks = _mask_elements(config, shape.sentences, work) if library == "numpy" else 0
-    matrices = _packed_elements(config) if half else 0
     needs = _working_memory(config, shape.sentences, work, library, stored, parameter)
     largest_rule, largest = max(needs.items(), key=lambda item: item[1])
     return Plan(
         parameters=parameter * count,
         gradients=workers * parameter * count,
         adam=2 * parameter * count,
-        activations=workers * (stored * (_saved_elements(config, shape.sentences, work, library) + matrices) + masks),
+        activations=workers * (stored * _saved_elements(config, shape.sentences, work, library) + masks),
         copies=stored * count if half else 0,
         largest=workers * largest,
         largest_rule=largest_rule,
@@ -81,7 +80,7 @@ def packed_bytes(config: ModelConfig) -> int:
     layout that multiplies fastest, of the output projection another for many rows."""
     shapes = [shape for shape in model_class(config).parameter_shapes(config).values() if len(shape) == 2]
     transposed = config.vocab_size * config.d_model
-    blocks = sum(map(math.prod, shapes)) if column_blocks.are_fast(np.dtype(config.dtype)) else 0
+    blocks = sum(map(math.prod, shapes)) if panels.are_fast(np.dtype(config.dtype)) else 0
     return (blocks + transposed) * np.dtype(config.dtype).itemsize
 
 
@@ -96,13 +95,6 @@ def _saved_elements(config: ModelConfig, sentences: int, work: Workload, library
     kept += sum(layers * positions * feed_forward for layers, positions in work.feed_forwards)
     weights = sum(layers * each for layers, each in _weights(config, work, library))
     return sentences * (kept + weights * (2 if config.p_drop_attention else 1))
-
-
-def _packed_elements(config: ModelConfig) -> int:
-    """Elements of self-attention's matrices, which linear_qkv lays side by side in half precision and saves."""
-    packed = () if config.attention_bias else ("self_attention.w_q.weight", "self_attention.w_kv.weight")
-    shapes = model_class(config).parameter_shapes(config)
-    return sum(math.prod(shape) for name, shape in shapes.items() if name.endswith(packed))
 
 
 def _weights(config: ModelConfig, work: Workload, library: str) -> list[tuple[int, int]]:

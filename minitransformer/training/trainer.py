@@ -100,8 +100,7 @@ class Trainer:
             # An overflow is reported by one TrainingError, not by NumPy's warnings.
             quiet, mode = np.errstate(all="ignore"), kernels.mode(self.config.execution.kernels)
             threads = limited_threads(threads_of_rank(self.config.training, self.ranks.size))
-            copy = kernels.HalfCopy(self.model.parameters.data)  # from here on only Adam writes parameters
-            with StopRequest() as stop, bar, quiet, mode, threads, copy.kept():
+            with StopRequest() as stop, bar, quiet, mode, threads:
                 self._validate_if_due()  # the run may have been stopped between an update and its validation
                 while self.update < updates and common_stop.may_begin(self.update + 1, stop.signal is not None):
                     self._validate_if_due()  # not done yet where a signal came, but another rank has begun this update
