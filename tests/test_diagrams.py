@@ -1,6 +1,7 @@
 """Figures 1 and 2: the shapes and counts that are drawn are those of the model's parameters."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from extras import need
@@ -109,7 +110,7 @@ def test_what_cannot_be_drawn_is_refused():
     with pytest.raises(ConfigError, match="must have multi-head attention for Figure 2, got model.kind recurrent"):
         draw_multi_head_attention(recurrent, shapes_of(recurrent))
     with pytest.raises(ConfigError, match="model.kind must be transformer, language_model, recurrent, got 'mine'"):
-        draw_architecture(small_config(kind="mine"), {})
+        draw_architecture(replace(small_config(), kind="mine"), {})
 
 
 @pytest.mark.parametrize(("part", "title"), [("model", b">Input Embedding<"), ("attention", b">Multi-Head Attention<")])
