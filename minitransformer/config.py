@@ -165,17 +165,12 @@ class TrainingConfig(Section):
         low=0,
         high=1000,
     )
-    communicator: str = option(
-        "auto",
-        "what sums the gradients of several ranks (auto: nccl on GPUs, mpi where MPI started the ranks, else tcp)",
-        choices=("auto", "tcp", "mpi", "nccl"),
-    )
     deterministic_reduce: bool = option(
-        False, "sum over ranks always in the order of the ranks, so that every run has the same bits"
+        False, "MPI and NCCL: sum over ranks in the order of the ranks, so that every run has the same bits"
     )
-    overlap: bool = option(True, "several ranks: sum gradients while backward still runs, last layers first")
+    overlap: bool = option(True, "ranks on GPUs: sum gradients while backward still runs, last layers first")
     timeout: float = option(
-        300.0, "several ranks: one that is silent or keeps the others waiting this long ends the job, seconds", low=1
+        300.0, "several ranks: one that keeps the others waiting for this long ends the job, seconds", low=1
     )
     warmup_steps: int = option(4000, "updates over which the learning rate rises", low=1)
     lr_scale: float = option(1.0, "factor on the learning rate of eq. 3", low=0, high=1e6)

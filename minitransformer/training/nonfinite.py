@@ -56,7 +56,7 @@ class NonfiniteUpdates:
         )
 
     def _where(self, update: int) -> str:
-        found = self._ranks.gather_text(f"nonfinite/{update}", json.dumps(self._located()))
+        found = self._ranks.gather_text(json.dumps(self._located()))
         places = [(*place, rank) for rank, place in enumerate(map(json.loads, found)) if place]
         if not places:
             return "in no micro-batch alone: the sum of their gradients, or of its squares, overflows"

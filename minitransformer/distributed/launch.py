@@ -1,0 +1,179 @@
+"""Starts all ranks of a job on this machine, watches them, and leaves no process behind."""
+
+import json
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+
+from minitransformer.blas import core_count
+from minitransformer.distributed.local import SharedMemory
+from minitransformer.distributed.process_group import ProcessGroup, find_ranks
+from minitransformer.errors import ConfigError
+
+SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+POLL = 0.1
+"""Seconds after which a signal is passed on."""
+LINGER = 30.0
+"""Seconds in which a rank that has done its work must end."""
+
+Work = Callable[[ProcessGroup], int]
+FormatError = Callable[[BaseException], tuple[str, int]]
+
+
+def launch(work: Work, size: int, print_error: Callable[[str], object], format_error: FormatError) -> int:
+    """``work(process group)`` in ``size`` new Python processes; the exit code of the job: 0 if all went well.
+
+    A rank reports the end of its work, or its failure, through a pipe. The first that fails, or ends without a report,
+    ends all. SIGINT, SIGTERM and SIGHUP are passed on to the ranks, which save and leave.
+
+    work, format_error: functions of a module, since the new processes import them
+    print_error: prints the one line that the user reads when a rank fails
+
+    Raises:
+        ConfigError: this process is itself one of several ranks, or its standard output or error is closed.
+        KeyboardInterrupt: a signal came before all ranks had joined.
+    """
+    if find_ranks()[1] > 1:
+        raise ConfigError("launch: must be started once, got variables of a rank; start train itself by mpiexec")
+    if not _output_is_open():
+        raise ConfigError("launch: standard output and error must be open, got one that is closed")
+    context = multiprocessing.get_context("spawn")  # never a fork of a process that may have used CUDA
+    started: list[SpawnProcess] = []
+    running: dict[Connection, int] = {}
+    with _noted_signals() as noted:
+        try:
+            with _variables(size), _handler(signal.SIGINT, signal.SIG_IGN):  # until a rank has a session of its own
+                shared = SharedMemory(size, context)
+                for rank in range(size):
+                    receiver, sender = context.Pipe(duplex=False)
+                    words = (work, format_error, rank, shared, sender)
+                    process = context.Process(target=_run_rank, args=words, name=f"rank {rank}")
+                    process.start()
+                    sender.close()  # so that the pipe ends with the rank
+                    started.append(process)
+                    running[receiver] = rank
+            return _wait(started, running, noted, shared, print_error)
+        finally:  # no process stays behind, not even one that is stopped
+            for process in started:
+                process.kill()
+                process.join()
+
+
+def _wait(
+    started: list[SpawnProcess],
+    running: dict[Connection, int],
+    noted: list[int],
+    shared: SharedMemory,
+    print_error: Callable[[str], object],
+) -> int:
+    """The exit code of the job, when all ranks are done or one has failed."""
+    worst = 0
+    while running:
+        ready = wait(list(running), POLL)
+        while noted:
+            _pass_on(noted.pop(), started, shared)
+        for receiver in sorted(ready, key=running.get):
+            rank = running.pop(receiver)
+            try:
+                message, code = json.loads(receiver.recv_bytes())
+            except EOFError:
+                message, code = f"rank {rank} {_how_it_ended(started[rank])}", 2
+            if message is not None:
+                print_error(message)
+                return code
+            worst = max(worst, code)
+    for process in started:
+        process.join(LINGER)
+    return worst
+
+
+def _pass_on(number: int, started: list[SpawnProcess], shared: SharedMemory) -> None:
+    """Pass a signal on to all ranks; before all have joined there is nothing to save."""
+    if not all(shared.numbers):
+        raise KeyboardInterrupt
+    if sys.platform != "win32":  # there the console sends Ctrl-C to the ranks itself
+        for process in started:
+            if process.is_alive():
+                os.kill(process.pid, number)
+
+
+def _run_rank(work: Work, format_error: FormatError, rank: int, shared: SharedMemory, sender: Connection) -> None:
+    """What a new process does."""
+    if hasattr(os, "setsid"):
+        os.setsid()  # Ctrl-C reaches only the process that launched this one, which passes it on
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    threading.Thread(target=_end_with_parent, args=[rank], name="parent", daemon=True).start()
+
+    def report(message: str | None, code: int) -> None:
+        sender.send_bytes(json.dumps([message, code]).encode())
+
+    group = ProcessGroup(rank, shared.size, rank, shared=shared, report=report)
+    with group.joined(format_error):
+        code = work(group)
+    report(None, code)
+
+
+def _end_with_parent(rank: int) -> None:
+    wait([multiprocessing.parent_process().sentinel])
+    if rank == 0:
+        print("minitransformer train: launch ended unexpectedly: it was killed, or it crashed", file=sys.stderr)
+    os._exit(2)
+
+
+@contextmanager
+def _noted_signals() -> Iterator[list[int]]:
+    """A list to which SIGNALS are added as they come; a hang-up that is ignored, as under ``nohup``, stays so."""
+    noted: list[int] = []
+    with ExitStack() as handlers:
+        for number in SIGNALS:
+            if number == signal.SIGINT or signal.getsignal(number) is not signal.SIG_IGN:
+                handlers.enter_context(_handler(number, lambda number, frame: noted.append(number)))
+        yield noted
+
+
+@contextmanager
+def _handler(number: int, handler: object) -> Iterator[None]:
+    before = signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
+
+
+@contextmanager
+def _variables(size: int) -> Iterator[None]:
+    """What new processes find in their environment, unless the user has set it: threads for BLAS, as the ranks share
+    the cores; and if all are killed at once, Python need not say that it has deleted their semaphores."""
+    variables = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), str(max(1, core_count() // size)))
+    variables = {"PYTHONWARNINGS": "ignore:resource_tracker:UserWarning"} | variables
+    new = variables.keys() - os.environ.keys()
+    os.environ |= {name: variables[name] for name in new}
+    try:
+        yield
+    finally:
+        for name in new:
+            del os.environ[name]
+
+
+def _output_is_open() -> bool:
+    """Whether standard output and error are open; else a pipe would get the file descriptor of a closed one."""
+    try:
+        os.fstat(1), os.fstat(2)
+    except OSError:
+        return False
+    return sys.stdout is not None and sys.stderr is not None
+
+
+def _how_it_ended(process: SpawnProcess) -> str:
+    process.join(LINGER)
+    code = process.exitcode
+    if code is None or code >= 0:
+        return f"(process {process.pid}) ended unexpectedly, with exit code {code}"
+    reason = " (so the system does when memory runs out)" if -code == getattr(signal, "SIGKILL", 0) else ""
+    return f"(process {process.pid}) ended unexpectedly: it was killed by {signal.Signals(-code).name}{reason}"
