@@ -201,7 +201,7 @@ def test_the_translators_take_turns_in_each_round(monkeypatch):
     assert all(len(found[name]["seconds"]) == 3 for name in ("ours", "PyTorch", "Marian"))
 
 
-class Alone(SingleProcess):
+class OneRank(SingleProcess):
     """A rank that needs no id."""
 
     def make_id(self):
@@ -215,7 +215,7 @@ class Alone(SingleProcess):
 @without_driver
 def test_sums_of_one_rank_change_nothing_and_two_without_a_gpu_say_why(monkeypatch):
     need("ml_dtypes")
-    monkeypatch.setattr(nccl, "NcclCommunicator", Alone)
+    monkeypatch.setattr(nccl, "NcclCommunicator", OneRank)
     found = nccl.nccl(HERE, 1000)
     assert all(found[name]["a sum over one rank changes nothing"] for name in ("float32", "bfloat16"))
     assert found["update"]["equal"]

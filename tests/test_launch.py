@@ -89,6 +89,13 @@ def test_no_process_of_a_job_has_a_socket(endless_job):
 
 
 @needs("signals between processes")
+def test_ranks_do_not_outlive_a_launch_that_is_killed_where_nobody_reads_why(endless_job):
+    endless_job.stderr.close()
+    endless_job.kill()
+    check_gone()
+
+
+@needs("signals between processes")
 def test_ranks_do_not_outlive_a_launch_that_is_killed(tmp_path, endless_job):
     endless_job.kill()
     endless_job.wait()
@@ -144,7 +151,7 @@ def test_a_rank_that_dies_before_it_joins_is_named(tmp_path):
     """Both ranks import the module of their work; one does not survive it."""
     (tmp_path / "dies.py").write_text(
         "import multiprocessing, os, signal\n"
-        "if multiprocessing.current_process().name == 'rank 1':\n    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "if multiprocessing.current_process().name.endswith('-2'):\n    os.kill(os.getpid(), signal.SIGKILL)\n"
         "def work(group):\n    signal.pause()\n"
         "def explain(error):\n    return str(error), 2\n"
     )

@@ -4,7 +4,6 @@ No GPU is needed: a stand-in for CuPy computes the sums on the host and refuses 
 """
 
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from types import SimpleNamespace
 
@@ -17,8 +16,8 @@ from recorded_cuda import Cuda, DeviceArray, Event, Mismatch, MissingEvent, Worl
 
 from minitransformer.distributed import OverlappedAllReduce
 from minitransformer.distributed import overlap as overlap_module
-from minitransformer.distributed.nccl import NcclCommunicator, pass_id_by_file
-from minitransformer.errors import ConfigError, ShapeError
+from minitransformer.distributed.nccl import NcclCommunicator
+from minitransformer.errors import ShapeError
 
 
 def prepared(communicator: type[NcclCommunicator], world: World, rank: int, **options) -> NcclCommunicator:
@@ -211,7 +210,7 @@ def test_the_rank_that_queues_no_more_sums_is_named(waiting_rank):
     queued(waiting_rank, waiting_rank.cuda, 2)
     assert "rank 0: sum 3 must end within 5 s (training.timeout)" in waiting_rank.explain_wait(5.0)
     board = SimpleNamespace(numbers=[3, 2, 3], busy=[0, 0, 0])
-    waiting_rank._board = board
+    waiting_rank.board = board
     assert waiting_rank.explain_wait(5.0).startswith(
         "rank 1 must reach sum 3 within 5 s (training.timeout), as the others"
     )
@@ -220,7 +219,7 @@ def test_the_rank_that_queues_no_more_sums_is_named(waiting_rank):
 
 
 def test_no_time_runs_while_a_rank_of_this_machine_is_busy(waiting_rank):
-    waiting_rank._board = SimpleNamespace(numbers=[2], busy=[0])
+    waiting_rank.board = SimpleNamespace(numbers=[2], busy=[0])
     ((ready, _),) = queued(waiting_rank, waiting_rank.cuda, 1)
     ready.done = True
     with waiting_rank.busy():
@@ -228,27 +227,3 @@ def test_no_time_runs_while_a_rank_of_this_machine_is_busy(waiting_rank):
         wait_for(lambda: waiting_rank.waited() > 0.01 or time.monotonic() > until)
         assert waiting_rank.waited() < 0.01
     wait_for(lambda: waiting_rank.waited() > 0.05)
-
-
-def test_the_id_of_the_same_job_is_taken_from_the_file_and_no_other(tmp_path):
-    path = tmp_path / "run" / "nccl_id.json"
-    with pytest.raises(
-        ConfigError, match="must hold the NCCL id of job '7' within 0.3 s .*, got no such file; start all"
-    ):
-        pass_id_by_file(path, "7", None, 0.3)
-    assert pass_id_by_file(path, "6", lambda: "ab", 5) == "ab"
-    assert pass_id_by_file(path, "6", None, 5) == "ab"
-    with pytest.raises(ConfigError, match="got that of job '6'; start all ranks of a job with the same --job"):
-        pass_id_by_file(path, "7", None, 0.3)
-    path.write_text("[1]")
-    with pytest.raises(ConfigError, match="got another file"):
-        pass_id_by_file(path, "7", None, 0.3)
-
-
-def test_a_rank_waits_for_the_file_of_its_job_and_passes_over_one_that_was_left_behind(tmp_path):
-    path = tmp_path / "nccl_id.json"
-    pass_id_by_file(path, "6", lambda: "left behind", 5)
-    with ThreadPoolExecutor(1) as pool:
-        found = pool.submit(pass_id_by_file, path, "7", None, 20)
-        pass_id_by_file(path, "7", lambda: "new", 5)
-        assert found.result() == "new"

@@ -1,6 +1,7 @@
 """Which of how many ranks a process is, how it finds the others, and what it refuses."""
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from rank_jobs import as_threads, check_error, in_threads, run
@@ -9,7 +10,7 @@ from tiny_run import tiny_config
 
 from minitransformer.config import TrainingConfig
 from minitransformer.distributed import ProcessGroup, init_process_group, process_group
-from minitransformer.distributed.nccl import NcclCommunicator
+from minitransformer.distributed.nccl import NcclCommunicator, pass_id_by_file
 from minitransformer.distributed.process_group import LAUNCHERS, SLURM_JOB, find_ranks
 from minitransformer.errors import ConfigError, MissingPackageError
 
@@ -131,7 +132,7 @@ def test_gpus_join_by_the_id_of_rank_0(tmp_path, monkeypatch, by_file):
     if by_file:
         found = in_threads(2, lambda rank: connect(ProcessGroup(rank, 2, rank, job="1")))
     else:
-        found = as_threads(2, lambda local: connect(ProcessGroup(local.rank, 2, local.rank, shared=local._board)))
+        found = as_threads(2, lambda local: connect(ProcessGroup(local.rank, 2, local.rank, shared=local.board)))
     assert found == [["rank 0", "rank 1"]] * 2
     assert not list(tmp_path.rglob("nccl_id*"))
 
@@ -139,8 +140,32 @@ def test_gpus_join_by_the_id_of_rank_0(tmp_path, monkeypatch, by_file):
 def test_a_start_of_a_slurm_job_has_a_name_of_its_own(no_launcher):
     for name, value in (SLURM | {"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2"}).items():
         no_launcher.setenv(name, value)
-    jobs = [init_process_group(print)._job]
+    jobs = [init_process_group(print).job]
     for name in ("SLURM_STEP_ID", "SLURM_RESTART_COUNT", "SLURM_JOB_ID"):
         no_launcher.setenv(name, "7")
-        jobs.append(init_process_group(print)._job)
+        jobs.append(init_process_group(print).job)
     assert jobs == ["12.0.0", "12.7.0", "12.7.7", "7.7.7"]
+
+
+def test_the_id_of_the_same_job_is_taken_from_the_file_and_no_other(tmp_path):
+    path = tmp_path / "run" / "nccl_id.json"
+    with pytest.raises(
+        ConfigError, match="must hold the NCCL id of job '7' within 0.3 s .*, got no such file; start all"
+    ):
+        pass_id_by_file(path, "7", None, 0.3)
+    assert pass_id_by_file(path, "6", lambda: "ab", 5) == "ab"
+    assert pass_id_by_file(path, "6", None, 5) == "ab"
+    with pytest.raises(ConfigError, match="got that of job '6'; start all ranks of a job with the same --job"):
+        pass_id_by_file(path, "7", None, 0.3)
+    path.write_text("[1]")
+    with pytest.raises(ConfigError, match="got another file"):
+        pass_id_by_file(path, "7", None, 0.3)
+
+
+def test_a_rank_waits_for_the_file_of_its_job_and_passes_over_one_that_was_left_behind(tmp_path):
+    path = tmp_path / "nccl_id.json"
+    pass_id_by_file(path, "6", lambda: "left behind", 5)
+    with ThreadPoolExecutor(1) as pool:
+        found = pool.submit(pass_id_by_file, path, "7", None, 20)
+        pass_id_by_file(path, "7", lambda: "new", 5)
+        assert found.result() == "new"

@@ -4,20 +4,11 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 
 from minitransformer.backend import Array
-
-
-class Board(Protocol):
-    """What the ranks of one machine know of each other at any moment, by rank."""
-
-    numbers: list[int]
-    """How many sums it has reached."""
-    busy: list[int]
-    """Above 0: it does work for which the others may have to wait long."""
 
 
 class Communicator(ABC):
@@ -26,15 +17,16 @@ class Communicator(ABC):
     Arrays are contiguous: float32, float64 or int64 (NCCL: bfloat16 and float16 too); after every call all ranks hold
     the same bits. Communicators see arrays, never a model, and know nothing of what started or watches the processes.
 
-    board: shared by the ranks where all are on one machine, else None
+    board: SharedMemory where all ranks are on one machine, else None: ``numbers``, the sums that each has reached, and
+        ``busy``, above 0 for one that does work for which the others may have to wait long
     """
 
     overlaps = False
     """Whether a sum that was started goes on while this process computes."""
 
-    def __init__(self, rank: int = 0, size: int = 1, board: Board | None = None):
+    def __init__(self, rank: int = 0, size: int = 1, board: Any = None):
         self.rank, self.size, self.number = rank, size, 0
-        self._board, self._entered, self._last_busy = board, 0.0, 0.0
+        self.board, self._entered, self._last_busy = board, 0.0, 0.0
 
     @abstractmethod
     def all_reduce_sum(self, array: Array) -> None:
@@ -81,12 +73,12 @@ class Communicator(ABC):
 
     def _count(self) -> None:
         self.number += 1
-        if self._board is not None:
-            self._board.numbers[self.rank] = self.number
+        if self.board is not None:
+            self.board.numbers[self.rank] = self.number
 
     def waited(self) -> float:
         """Seconds that this rank has waited in a sum while none was busy; for a thread that asks every second or so."""
-        if self._board is not None and any(self._board.busy):
+        if self.board is not None and any(self.board.busy):
             self._last_busy = time.monotonic()
         since = self._waiting_since()
         return time.monotonic() - max(since, self._last_busy) if since else 0.0
@@ -97,7 +89,7 @@ class Communicator(ABC):
 
     def explain_wait(self, timeout: float) -> str:
         """Why the job ends after this rank has waited for ``timeout`` seconds."""
-        numbers = [self.number] if self._board is None else list(self._board.numbers)
+        numbers = [self.number] if self.board is None else list(self.board.numbers)
         if late := [str(rank) for rank, number in enumerate(numbers) if number < self.number]:
             return (
                 f"rank{'s' * (len(late) > 1)} {', '.join(late)} must reach sum {self.number} within {timeout:g} s "
@@ -112,7 +104,7 @@ class Communicator(ABC):
     def busy(self) -> Iterator[None]:
         """Around work for which the others may have to wait long, such as validation. On one machine no timeout runs;
         on several the others do not know, and ``training.timeout`` must be longer than the work."""
-        flags = [0] * self.size if self._board is None else self._board.busy
+        flags = [0] * self.size if self.board is None else self.board.busy
         flags[self.rank] += 1
         try:
             yield

@@ -6,8 +6,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 
@@ -17,10 +16,8 @@ from minitransformer.distributed.process_group import ProcessGroup, find_ranks
 from minitransformer.errors import ConfigError
 
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
-POLL = 0.1
-"""Seconds after which a signal is passed on."""
-LINGER = 30.0
-"""Seconds in which a rank that has done its work must end."""
+POLL, LINGER = 0.1, 30.0
+"""Seconds after which a signal is passed on, and in which a rank that has done its work must end."""
 
 Work = Callable[[ProcessGroup], int]
 FormatError = Callable[[BaseException], tuple[str, int]]
@@ -43,64 +40,66 @@ def launch(work: Work, size: int, print_error: Callable[[str], object], format_e
         raise ConfigError("launch: must be started once, got variables of a rank; start train itself by mpiexec")
     if not _output_is_open():
         raise ConfigError("launch: standard output and error must be open, got one that is closed")
+    threads = str(
+        max(1, core_count() // size)
+    )  # for BLAS, which reads this when it is loaded: the ranks share the cores
+    os.environ |= {"OPENBLAS_NUM_THREADS": threads, "OMP_NUM_THREADS": threads} | os.environ
+    os.environ.setdefault("PYTHONWARNINGS", "ignore:resource_tracker:UserWarning")  # said if all are killed at once
     context = multiprocessing.get_context("spawn")  # never a fork of a process that may have used CUDA
-    started: list[SpawnProcess] = []
-    running: dict[Connection, int] = {}
-    with _noted_signals() as noted:
-        try:
-            with _variables(size), _handler(signal.SIGINT, signal.SIG_IGN):  # until a rank has a session of its own
-                shared = SharedMemory(size, context)
-                for rank in range(size):
-                    receiver, sender = context.Pipe(duplex=False)
-                    words = (work, format_error, rank, shared, sender)
-                    process = context.Process(target=_run_rank, args=words, name=f"rank {rank}")
-                    process.start()
-                    sender.close()  # so that the pipe ends with the rank
-                    started.append(process)
-                    running[receiver] = rank
-            return _wait(started, running, noted, shared, print_error)
-        finally:  # no process stays behind, not even one that is stopped
-            for process in started:
-                process.kill()
-                process.join()
+    shared, started, noted = SharedMemory(size, context), {}, []
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    try:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # in the ranks too, until each has a session of its own
+        for rank in range(size):
+            receiver, sender = context.Pipe(duplex=False)
+            process = context.Process(target=_run_rank, args=(work, format_error, rank, shared, sender))
+            process.start()
+            sender.close()  # so that the pipe ends with the rank
+            started[receiver] = process
+        for number, handler in before.items():
+            if number == signal.SIGINT or handler is not signal.SIG_IGN:  # as SIGHUP is under nohup
+                signal.signal(number, lambda number, frame: noted.append(number))
+        return _wait(started, noted, shared, print_error)
+    finally:  # no process stays behind, not even one that is stopped
+        for process in started.values():
+            process.kill()
+            process.join()
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _wait(
-    started: list[SpawnProcess],
-    running: dict[Connection, int],
-    noted: list[int],
-    shared: SharedMemory,
-    print_error: Callable[[str], object],
+    started: dict[Connection, SpawnProcess], noted: list[int], shared: SharedMemory, print_error: Callable
 ) -> int:
     """The exit code of the job, when all ranks are done or one has failed."""
-    worst = 0
+    running, worst = list(started), 0
     while running:
-        ready = wait(list(running), POLL)
+        ready = wait(running, POLL)
         while noted:
-            _pass_on(noted.pop(), started, shared)
-        for receiver in sorted(ready, key=running.get):
-            rank = running.pop(receiver)
+            _pass_on(noted.pop(), started.values(), shared)
+        for receiver in [each for each in running if each in ready]:  # the lowest rank first
+            running.remove(receiver)
             try:
                 message, code = json.loads(receiver.recv_bytes())
             except EOFError:
-                message, code = f"rank {rank} {_how_it_ended(started[rank])}", 2
+                rank = list(started).index(receiver)
+                message, code = f"rank {rank} {_how_it_ended(started[receiver])}", 2
             if message is not None:
                 print_error(message)
                 return code
             worst = max(worst, code)
-    for process in started:
+    for process in started.values():
         process.join(LINGER)
     return worst
 
 
-def _pass_on(number: int, started: list[SpawnProcess], shared: SharedMemory) -> None:
+def _pass_on(number: int, processes: list[SpawnProcess], shared: SharedMemory) -> None:
     """Pass a signal on to all ranks; before all have joined there is nothing to save."""
     if not all(shared.numbers):
         raise KeyboardInterrupt
-    if sys.platform != "win32":  # there the console sends Ctrl-C to the ranks itself
-        for process in started:
-            if process.is_alive():
-                os.kill(process.pid, number)
+    for process in processes:
+        if process.is_alive() and sys.platform != "win32":  # there the console sends Ctrl-C to the ranks itself
+            os.kill(process.pid, number)
 
 
 def _run_rank(work: Work, format_error: FormatError, rank: int, shared: SharedMemory, sender: Connection) -> None:
@@ -120,45 +119,13 @@ def _run_rank(work: Work, format_error: FormatError, rank: int, shared: SharedMe
 
 
 def _end_with_parent(rank: int) -> None:
+    """End this rank when the process that launched it has gone, whether or not anybody still reads why."""
     wait([multiprocessing.parent_process().sentinel])
-    if rank == 0:
-        print("minitransformer train: launch ended unexpectedly: it was killed, or it crashed", file=sys.stderr)
-    os._exit(2)
-
-
-@contextmanager
-def _noted_signals() -> Iterator[list[int]]:
-    """A list to which SIGNALS are added as they come; a hang-up that is ignored, as under ``nohup``, stays so."""
-    noted: list[int] = []
-    with ExitStack() as handlers:
-        for number in SIGNALS:
-            if number == signal.SIGINT or signal.getsignal(number) is not signal.SIG_IGN:
-                handlers.enter_context(_handler(number, lambda number, frame: noted.append(number)))
-        yield noted
-
-
-@contextmanager
-def _handler(number: int, handler: object) -> Iterator[None]:
-    before = signal.signal(number, handler)
     try:
-        yield
+        if rank == 0:
+            print("minitransformer train: launch ended unexpectedly: it was killed, or it crashed", file=sys.stderr)
     finally:
-        signal.signal(number, before)
-
-
-@contextmanager
-def _variables(size: int) -> Iterator[None]:
-    """What new processes find in their environment, unless the user has set it: threads for BLAS, as the ranks share
-    the cores; and if all are killed at once, Python need not say that it has deleted their semaphores."""
-    variables = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), str(max(1, core_count() // size)))
-    variables = {"PYTHONWARNINGS": "ignore:resource_tracker:UserWarning"} | variables
-    new = variables.keys() - os.environ.keys()
-    os.environ |= {name: variables[name] for name in new}
-    try:
-        yield
-    finally:
-        for name in new:
-            del os.environ[name]
+        os._exit(2)
 
 
 def _output_is_open() -> bool:

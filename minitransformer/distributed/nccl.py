@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from minitransformer.backend import Array
-from minitransformer.distributed.communicator import Board, Communicator, add_in_order
+from minitransformer.distributed.communicator import Communicator, add_in_order
 from minitransformer.errors import ConfigError, MissingPackageError, ShapeError, install_hint, quoted
 from minitransformer.files import write_text
 
@@ -38,7 +38,7 @@ class NcclCommunicator(Communicator):
         self,
         rank: int,
         size: int,
-        board: Board | None = None,
+        board: Any = None,
         *,
         deterministic: bool = False,
         cupy: Any = None,

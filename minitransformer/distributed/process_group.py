@@ -54,7 +54,7 @@ class ProcessGroup:
         report: Callable[[str, int], object] = lambda message, code: None,
     ):
         self.rank, self.size, self.local_rank = rank, size, local_rank
-        self._shared, self._world, self._job, self._report = shared, world, job, report
+        self._shared, self._world, self.job, self._report = shared, world, job, report
         self._ranks: Communicator = SINGLE_PROCESS
 
     def use_own_gpu(self) -> None:
@@ -97,7 +97,7 @@ class ProcessGroup:
         make_id = nccl.make_id if self.rank == 0 else None
         path = Path(settings.directory) / "nccl_id.json"
         if hosts is SINGLE_PROCESS:
-            unique_id = pass_id_by_file(path, self._job, make_id, settings.timeout)
+            unique_id = pass_id_by_file(path, self.job, make_id, settings.timeout)
         else:
             unique_id = hosts.gather_text(make_id() if make_id else "")[0]
         nccl.number = hosts.number
@@ -115,9 +115,9 @@ class ProcessGroup:
         """Report why this rank cannot continue, and end it; under MPI, all ranks. Does not return."""
         if self._shared is None and self.rank > 0:
             time.sleep(LATER * min(self.rank, 5))
-        self._report(message, code)
-        sys.stderr.flush()
         try:
+            self._report(message, code)
+            sys.stderr.flush()
             self._ranks.abort()
         finally:
             if self._world is not None:
