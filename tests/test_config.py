@@ -242,10 +242,3 @@ def test_a_key_of_thousands_of_parts_is_refused_in_small_memory(tmp_path):
         finally:
             tracemalloc.stop()
         (tmp_path / "run.toml").write_text("")
-
-
-def test_a_key_that_has_gone_is_passed_over_at_its_default_alone():
-    gone = {"encoder": "self_attention", "kernel_size": 3, "dilation": 1, "attention_window": 0}
-    assert Config.from_dict({"model": gone}) == Config()
-    with pytest.raises(ConfigError, match="^old.toml: model.attention_window = 2 is no more .*examples/paper/run.py"):
-        Config.from_dict({"model": gone | {"attention_window": 2}}, "old.toml")
