@@ -135,12 +135,6 @@ CASES = [
     (f"{ATTENTION} -o a.html --query 1", "--query must stand with --lines and a PNG or SVG file"),
     (f"{ATTENTION} -o a.gif", "output must end in .png, .svg, .html, got 'a.gif'"),
     ("plot curves metrics.jsonl -o a", "output must end in .png, .svg, got 'a'"),
-    ("plot architecture run.toml -o a.html", "output must end in .png, .svg, got 'a.html'"),
-    ("plot architecture run.toml -o a.png --set data.tokenizer=", "model.vocab_size must be given"),
-    (
-        "plot architecture run.toml -o a.png --set model.n_layers=0 --part attention",
-        "the model must have multi-head attention for Figure 2, got model.kind transformer with 0 layers",
-    ),
     (
         f"{EVALUATE} --ref train.de --ablation",
         "model.npz must hold the number of checkpoints asked for, got 0, asked 5",
