@@ -29,7 +29,7 @@ from minitransformer.allocator import keep_freed_memory
 from minitransformer.config import ModelConfig
 from minitransformer.generation import Hypothesis
 from minitransformer.models import Transformer
-from minitransformer.nn import KeyValueCache, Memory
+from minitransformer.nn import KeyValueCache
 
 CASES = tuple(Case(*each) for each in ((s, t, k) for s in (1, 32) for k in (1, 4) for t in (25, 64)))
 QUICK_CASES = (Case(2, 25, 1), Case(2, 25, 4))
@@ -42,16 +42,9 @@ class OneKindOfCache:
     """The model as a search sees it, with the one or the other cache, and the most bytes that it has held."""
 
     def __init__(self, model: Transformer, plain: bool):
-        self.model, self.plain, self.most_bytes, self.counts = model, plain, 0, False
-        self.config, self.max_positions, self.encode = model.config, model.max_positions, model.encode
-
-    def start_cache(self, memory: Memory, max_length: int) -> KeyValueCache:
-        cache = self.model.start_cache(memory, max_length)
-        if not self.plain:
-            return cache
-        plain = KeyValueCache(cache.xp, cache.start_ids, max_length, cache.memory, cache.memory_mask)
-        plain.project = cache.project
-        return plain
+        self.model, self.most_bytes, self.counts = model, 0, False
+        self.config, self.max_positions = model.config, model.max_positions
+        self.shares_prefixes, self.start = not plain, model.start
 
     def decode_step(self, last_ids: np.ndarray, cache: KeyValueCache) -> np.ndarray:
         logits = self.model.decode_step(last_ids, cache)

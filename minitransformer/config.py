@@ -43,25 +43,14 @@ class ModelConfig(Section):
         "how a recurrent decoder attends to the source; none: it has the encoder's last state alone",
         choices=("dot", "additive", "none"),
     )
-    encoder: str = option(
-        "self_attention", "what joins positions in an encoder layer", choices=("self_attention", "convolution")
-    )
-    kernel_size: int = option(3, "k, positions that a convolution joins, an odd number", low=1)
-    dilation: int = option(1, "factor by which the distance of these positions grows from layer to layer", low=1)
-    attention_window: int = option(
-        0, "r, positions on each side to which self-attention is restricted (0: attends to all)", low=0
-    )
     dtype: str = option("float32", "floating-point type of parameters", choices=("float32", "float64"))
 
     def __post_init__(self):
         super().__post_init__()
-        for (key, choice), unused in UNUSED_KEYS.items():
-            for name in unused if getattr(self, key) == choice else ():
-                default, value = type(self).__dataclass_fields__[name].default, getattr(self, name)
-                if value != default:
-                    raise ConfigError(f"model.{name} must be left out where model.{key} is {choice}, got {value}")
-        if self.kernel_size % 2 == 0:
-            raise ConfigError(f"model.kernel_size must be odd, got {self.kernel_size}")
+        for name in UNUSED_KEYS.get(self.kind, ()):
+            default, value = type(self).__dataclass_fields__[name].default, getattr(self, name)
+            if value != default:
+                raise ConfigError(f"model.{name} must be left out where model.kind is {self.kind}, got {value}")
         for name in () if self.kind == "recurrent" else ("d_k", "d_v"):
             if getattr(self, name) == 0:
                 if self.d_model % self.n_heads:
@@ -89,16 +78,33 @@ class ModelConfig(Section):
         return cls(**{"vocab_size": vocab_size} | TABLE3_ROWS[row] | changes)
 
 
-UNUSED_KEYS: dict[tuple[str, str], list[str]] = {
-    ("kind", "transformer"): ["attention"],
-    ("kind", "language_model"): "attention attention_window encoder".split(),
-    ("kind", "recurrent"): (
-        "d_ff n_heads d_k d_v p_drop_attention p_drop_ffn norm positions max_positions attention_bias "
-        "attention_window encoder"
-    ).split(),
-    ("encoder", "self_attention"): ["kernel_size", "dilation"],
+UNUSED_KEYS: dict[str, list[str]] = {
+    "transformer": ["attention"],
+    "language_model": ["attention"],
+    "recurrent": (
+        "d_ff n_heads d_k d_v p_drop_attention p_drop_ffn norm positions max_positions attention_bias".split()
+    ),
 }
-"""Keys that a model does not read where another key has this value: anything but their default is refused."""
+"""Keys that a kind of model does not read: anything but their default is refused."""
+
+MODEL_SECTIONS: dict[str, type[ModelConfig]] = dict.fromkeys(UNUSED_KEYS, ModelConfig)
+"""What [model] holds for each kind; one that is registered may have options of its own."""
+
+
+def model_section(kind: object, where: str = "") -> type[ModelConfig]:
+    """That of ``kind``; the error message begins with ``where``.
+
+    Raises:
+        ConfigError: there is no such kind.
+    """
+    if not isinstance(kind, str) or kind not in MODEL_SECTIONS:
+        raise ConfigError(
+            f"{where}model.kind must be one of {', '.join(MODEL_SECTIONS)}, got {quoted(kind, 60)}; an "
+            "experiment's kind is known to its program, as to python examples/paper/run.py COMMAND, and your own after "
+            "register_model"
+        )
+    return MODEL_SECTIONS[kind]
+
 
 # What each row changes from the base model  [Table 3].
 TABLE3_ROWS: dict[str, dict] = {
@@ -232,7 +238,10 @@ class Config:
         for name, table in tables.items():
             if name not in sections:
                 raise ConfigError(f"{where}: unknown section {quoted(name)}; known: {', '.join(sections)}")
-            made[name] = section_from(sections[name], table, where)
+            section = sections[name]
+            if name == "model" and isinstance(table, dict) and "kind" in table:
+                section = model_section(table["kind"], f"{where}: ")
+            made[name] = section_from(section, table, where)
         return cls(**made)
 
     @classmethod

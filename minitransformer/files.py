@@ -42,7 +42,7 @@ def read_bounded(path: str | Path, limit: int) -> bytes:
     with open(path, "rb") as file:
         data = file.read(limit + 1)
     if len(data) > limit:
-        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
+        raise OSError(errno.EFBIG, f"{os.strerror(errno.EFBIG)} (more than {limit} bytes)", str(path))
     return data
 
 

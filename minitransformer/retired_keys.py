@@ -1,4 +1,4 @@
-"""Keys of older configs and their new names, for the error message."""
+"""Keys of older configs: their new names, or what to do without them, for the error message."""
 
 RETIRED_KEYS = {
     "model.kernels": "execution.kernels",
@@ -9,3 +9,14 @@ RETIRED_KEYS = {
     "training.deadline": "training.timeout",
 }
 """``section.key`` of a retired key: what to write instead."""
+
+IN_EXAMPLES = 'python examples/paper/run.py COMMAND knows model.kind = "{}" with its options'
+CONVOLUTION, RESTRICTED = (IN_EXAMPLES.format(kind) for kind in ("convolution", "restricted_attention"))
+
+REMOVED_KEYS = {
+    "model.encoder": ("self_attention", CONVOLUTION),
+    "model.kernel_size": (3, CONVOLUTION),
+    "model.dilation": (1, CONVOLUTION),
+    "model.attention_window": (0, RESTRICTED),
+}
+"""``section.key`` of a key that has gone: its default, at which it is passed over, and what to do instead of others."""

@@ -3,6 +3,7 @@
 The settings themselves are in `config.py`.
 """
 
+import os
 import sys
 import tomllib
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from typing import Any
 
 from minitransformer.errors import ConfigError, quoted
 from minitransformer.files import read_bounded
-from minitransformer.retired_keys import RETIRED_KEYS
+from minitransformer.retired_keys import REMOVED_KEYS, RETIRED_KEYS
 
 KINDS = {int: "a whole number", float: "a number", str: "a string", bool: "true or false"}
 
@@ -40,7 +41,9 @@ class Section:
 
 
 def section_name(section: type) -> str:
-    return section.__name__.removesuffix("Config").lower()
+    """``model`` of ModelConfig, and of its subclasses with more options"""
+    (own,) = (each for each in section.__mro__ if Section in each.__bases__)
+    return own.__name__.removesuffix("Config").lower()
 
 
 def section_from(section: type, table: object, where: str) -> Any:
@@ -49,6 +52,7 @@ def section_from(section: type, table: object, where: str) -> Any:
     if not isinstance(table, dict):
         raise ConfigError(f"{where}: [{name}] must be a table, got {quoted(table)}")
     known = [spec.name for spec in fields(section)]
+    table = without_removed_keys(name, table, known, where)
     for key in table:
         if key not in known:
             raise ConfigError(f"{where}: unknown key {quoted(key)} in [{name}]; known: {', '.join(known)}")
@@ -56,6 +60,22 @@ def section_from(section: type, table: object, where: str) -> Any:
         return section(**table)
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from None
+
+
+def without_removed_keys(name: str, table: dict, known: Sequence[str], where: str) -> dict:
+    """The table without keys that have gone, whose default means what is done now anyway.
+
+    Raises:
+        ConfigError: one of them has another value; it says what to do instead.
+    """
+    kept = {}
+    for key, value in table.items():
+        default, instead = REMOVED_KEYS.get(f"{name}.{key}", (None, None)) if key not in known else (None, None)
+        if instead is None:
+            kept[key] = value
+        elif value != default:
+            raise ConfigError(f"{where}: {name}.{key} = {quoted(value)} is no more after version 0.1.0; {instead}")
+    return kept
 
 
 def check_retired_keys(tables: dict, where: str) -> None:
@@ -136,6 +156,12 @@ def _checked(key: str, value: Any, spec) -> Any:
         raise ConfigError(f"{key} must be one of {', '.join(limits['choices'])}, got {quoted(value)}")
     if wanted is str and any(mark in value for mark in "\0\n\r"):
         raise ConfigError(f"{key} must be one line of text, got {quoted(value)}")
+    if wanted is str and value.startswith("~"):  # no other string than a path does
+        value = os.path.expanduser(value)
+        if value.startswith("~"):
+            raise ConfigError(
+                f"{key} must be below a home folder that exists, got {quoted(value)}; write ./~ for a name"
+            )
     high = HIGHEST.get(wanted) if limits["high"] is None else limits["high"]
     # Written as "not inside" so that nan, which compares false with everything, is refused too.
     if limits["low"] is not None and not value >= limits["low"]:

@@ -43,6 +43,12 @@ def torch():
     return module
 
 
+@pytest.fixture
+def moses():
+    """sacremoses; the test is skipped where it is not installed."""
+    need("sacremoses")
+
+
 def pytest_configure():
     """Let child processes heed interrupts and hang-ups even under nohup, or in the background of a script.
 

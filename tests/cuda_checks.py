@@ -30,7 +30,6 @@ OTHER_SIZES = [
     case("feed_forward", "40", (7, 16), (16, 40), (40,), (40, 16), (16,), keep=booleans((7, 40)), p_drop=0.3),
     case("split_heads", "eight values", (2, 5, 64), n_heads=2, widths=(8, 24)),
     case("linear", "many rows", (1100, 3), (3, 33), (33,)),
-    case("linear_qkv", "many rows", (1100, 16), (16, 40), (16, 80)),
     case("positioned_embedding", "long", (40, 48), (30, 48), ids=ids(5, (70, 30)), scale=3.0),
     case(
         "positioned_embedding",
@@ -49,7 +48,6 @@ KERNEL_CASES = [each for each in [*CASES, *OTHER_SIZES] if each.rule.name in NAM
 CLOSE = {"float32": 3e-6, "float64": 1e-12, "bfloat16": 2e-2, "float16": 3e-3}
 PARAMETERS = {
     "linear": 1,
-    "linear_qkv": 1,
     "feed_forward": 1,
     "layer_norm": 1,
     "residual_dropout_norm": 2,

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import numpy as np
 from small_models import random_sentence, small_model
 
+from minitransformer.batch import pad_rows
 from minitransformer.config import BOS, EOS, PAD
 from minitransformer.generation import Hypothesis, beam_search, greedy_search
 from minitransformer.models import Transformer
-from minitransformer.text.batching import pad_rows
 
 V = 6  # two words, UNK and EOS can be generated
 SEEDS = range(6)
@@ -36,11 +36,9 @@ class UncachedModel:
         self.model, self.config, self.max_positions = model, model.config, model.max_positions
         self.steps: list[int] = []  # rows of each step
 
-    def encode(self, src_ids):
-        return src_ids
-
-    def start_cache(self, memory, max_length):
-        cache = SimpleNamespace(src=memory, tgt=np.empty((len(memory), 0), int), start_ids=np.full(len(memory), BOS))
+    def start(self, src_ids, max_length):
+        n = len(src_ids)
+        cache = SimpleNamespace(src=src_ids, tgt=np.empty((n, 0), int), start_ids=np.full(n, BOS))
 
         def reorder(rows):
             cache.src, cache.tgt = cache.src[rows], cache.tgt[rows]

@@ -5,8 +5,8 @@ from types import ModuleType
 
 import numpy as np
 
-from minitransformer.config import UNK, ModelConfig, TrainingConfig
-from minitransformer.models import Transformer
+from minitransformer.config import UNK, ModelConfig, TrainingConfig, model_section
+from minitransformer.models import Transformer, build_model
 from minitransformer.optim import Adam, LossScale
 from minitransformer.planning.memory import Shape
 from minitransformer.text import Batch, pad_batch
@@ -20,12 +20,12 @@ VOCAB_SIZE = 13
 def small_config(**changes) -> ModelConfig:
     """d_k, d_v and d_model / n_heads all differ, so that no two axes can be taken for each other."""
     shape = dict(vocab_size=VOCAB_SIZE, n_layers=2, d_model=6, d_ff=10, n_heads=2, d_k=4, d_v=5, max_positions=20)
-    return ModelConfig(**shape | {"dtype": "float64"} | changes)
+    return model_section(changes.get("kind", "transformer"))(**shape | {"dtype": "float64"} | changes)
 
 
 def small_model(rng: np.random.Generator, xp: ModuleType = np, kernel_mode: str = "fast", **changes) -> Transformer:
     """A model whose norms and biases are random too: at ones and zeros many faults cannot be seen."""
-    model = Transformer(small_config(**changes), seed=3, xp=xp, kernel_mode=kernel_mode)
+    model = build_model(small_config(**changes), seed=3, xp=xp, kernel_mode=kernel_mode)
     for name in model.parameters.names:
         data = model.parameters[name].data
         data += xp.asarray(0.3 * rng.standard_normal(data.shape), data.dtype)

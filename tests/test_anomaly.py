@@ -15,8 +15,8 @@ from minitransformer.training.nonfinite import find_nonfinite
 @pytest.mark.parametrize("kernel_mode", ["simple", "fast"])
 def test_an_anomaly_names_the_rule_and_the_nearest_parameter(kernel_mode, rng):
     model, batch = small_model(rng, kernel_mode=kernel_mode), random_batch(rng)
-    model.parameters["encoder.layers.1.self_attention.w_q"].data[:] = 1e200  # finite; the scores overflow
-    model.parameters["encoder.layers.1.self_attention.w_kv"].data[:] = 1e200
+    model.parameters["encoder.layers.1.self_attention.w_q.weight"].data[:] = 1e200  # finite; the scores overflow
+    model.parameters["encoder.layers.1.self_attention.w_kv.weight"].data[:] = 1e200
 
     def compute():
         loss, nll = model.loss(batch)
@@ -27,7 +27,7 @@ def test_an_anomaly_names_the_rule_and_the_nearest_parameter(kernel_mode, rng):
         found = find_nonfinite(model.parameters, compute)
     assert re.fullmatch(
         r"gradient of \S+ is nan at .*, first in attention: forward must give finite values for finite inputs, got nan "
-        r"at .* \(nearest parameter: encoder.layers.1.self_attention.w_q\)",
+        r"at .* \(nearest parameter: encoder.layers.1.self_attention.w_q.weight\)",
         found,
     )
 

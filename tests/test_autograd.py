@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from minitransformer.autograd import Tensor, apply, check_gradient, count_leaf_uses, functions, no_grad
-from minitransformer.errors import AutogradError, ShapeError
+from minitransformer.errors import AutogradError, ConfigError, ShapeError
 from minitransformer.ops.rule import Rule
 
 
@@ -125,6 +125,14 @@ def test_a_rule_of_the_wrong_form_is_refused_by_its_name(name):
         apply(rule, Tensor(x, requires_grad=True)).sum().backward()
     with pytest.raises((AutogradError, ShapeError), match=f"^mine: .*{message}"):
         check_gradient(rule, x)
+
+
+def test_an_error_that_already_names_its_remedy_passes_a_rule_as_it_is():
+    def forward(x):
+        raise ConfigError("MINITRANSFORMER_BLAS must be one of numpy, mkl, got 'foo'")
+
+    with pytest.raises(ConfigError, match="^MINITRANSFORMER_BLAS must be one of numpy, mkl, got 'foo'$"):
+        apply(Rule("mine", forward, None), Tensor(np.ones(3)))
 
 
 def test_all_outputs_but_the_last_ones_of_a_rule_may_be_differentiable(rng):

@@ -1,16 +1,22 @@
 """Every mistake a user can make at the command line: one clear line, exit code 2, nothing written, nothing lost."""
 
+import errno
 import io
+import pickle
 import shlex
 import shutil
+import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from extras import need
 
 from minitransformer.cli.main import main
 from minitransformer.cuda_diagnosis import cuda_trouble
+from minitransformer.training import Trainer
 
 CONFIG = """
 [model]
@@ -51,6 +57,8 @@ def prepared(tmp_path_factory) -> Path:
         Path("cut.npz").write_bytes(whole[: len(whole) // 2])
         Path("damaged.npz").write_bytes(whole[:5000] + bytes(100) + whole[5100:])
         Path("text.npz").write_text("this is no checkpoint\n")
+        Path("pickle.npz").write_bytes(pickle.dumps([]))
+        np.savez("columns.npz", header=np.zeros(1, [(f"column {number}", "f4") for number in range(1000)]))
         Path("short.de").write_text("c b a\n")
         Path("empty.de").write_text("")
         Path("blank.de").write_text(" \n" * 40)
@@ -90,7 +98,7 @@ CASES = [
     (f"{TRAIN} --set data.train_tgt=empty.de", "empty.de: must have at least one line"),
     ("bpe train empty.de -o b.txt", "empty.de: must have at least one line"),
     (f"{TRAIN} --set data.train_tgt=latin1.de", "latin1.de:2: must be UTF-8, got byte 0xf6"),
-    (f"{TRAIN} --set data.train_src=none.en", "none.en: cannot be read: No such file"),
+    (f"{TRAIN} --set data.train_src=none.en", "directory; a relative path begins in the current folder, also in a c"),
     (
         TRANSLATE,
         "line 2 must have at most 11 tokens (model.max_positions = 12, EOS takes one), got at least 1",
@@ -119,6 +127,8 @@ CASES = [
     ("translate --checkpoint cut.npz", "cut.npz must be a whole checkpoint"),
     ("translate --checkpoint damaged.npz", "damaged.npz must be a whole checkpoint"),
     ("translate --checkpoint text.npz", "text.npz must be a whole checkpoint"),
+    ("translate --checkpoint pickle.npz", "(ValueError: This file contains pickled (object) data); delete it"),
+    ("translate --checkpoint columns.npz", "large and may not be safe to load securely); delete it"),
     ("translate --checkpoint none.npz", "none.npz must be a file that training wrote"),
     ("average model.npz cut.npz -o mean.npz", "cut.npz must be a whole"),
     ("average --last 3 folder -o mean.npz", "got 0, asked 3"),
@@ -137,11 +147,12 @@ CASES = [
     ("plot curves metrics.jsonl -o a", "output must end in .png, .svg, got 'a'"),
     (
         f"{EVALUATE} --ref train.de --ablation",
-        "model.npz must hold the number of checkpoints asked for, got 0, asked 5",
+        "model.npz must be the training.directory of a run, got a file",
     ),
     (f"{EVALUATE} --ref blank.de --ablation", "blank.de: the references must have at least one word, got none"),
     (f"{EVALUATE} --ref train.de --last 2", "--last must stand with --ablation"),
     ("plot curves metrics.jsonl -o a.png", "metrics.jsonl:2 must be a JSON object"),
+    ("plot curves folder -o a.png", "folder/metrics.jsonl cannot be read: No such file"),
     ("plot curves a=metrics.jsonl a=b.jsonl -o a.png", "every run must have its own label"),
     ("data get none", "the name must be one of multi30k"),
     ("data get multi30k --from folder --to d", "data get: folder must contain train.en"),
@@ -193,3 +204,30 @@ def test_an_output_that_was_there_survives_a_failure(folder):
     Path("mean.npz").write_bytes(b"precious")
     assert main(["average", "model.npz", "cut.npz", "-o", "mean.npz"]) == 2
     assert Path("mean.npz").read_bytes() == b"precious"
+
+
+def test_a_name_of_control_characters_does_not_reach_the_terminal(folder, capsys):
+    name = "a\x1b[31m\nb"
+    for argv in (["average", "model.npz", "-o"], ["bpe", "train", "train.en", "--vocab-size", "270", "-o"]):
+        assert main([*argv, name]) == 0 and Path(name).exists()
+    assert main(["train", "run.toml", "--set", "training.directory=a\x1b[31m"]) == 0
+    output, error = capsys.readouterr()
+    assert "\x1b[31m" not in output + error and output.count("\n") == 2
+    assert output.startswith(r"a\x1b[31m b: mean of 1") and r"a\x1b[31m: 1 updates, done" in error
+
+
+@pytest.mark.parametrize(("number", "code"), [(None, 0), (signal.SIGTERM, 143)])
+def test_a_training_that_is_done_does_not_fail_because_nobody_reads_its_last_lines(folder, monkeypatch, number, code):
+    class Gone(io.StringIO):
+        def write(self, text):
+            raise OSError(errno.EIO, "Input/output error")
+
+    def run(trainer):
+        outcome = original(trainer)
+        monkeypatch.setattr(sys, "stderr", Gone())
+        return replace(outcome, signal=number)
+
+    original = Trainer.run
+    monkeypatch.setattr(Trainer, "run", run)
+    assert main(["train", "run.toml"]) == code
+    assert Path("run/checkpoints/update_00000001.npz").exists() and Path("run/cost.json").exists() == (code == 0)

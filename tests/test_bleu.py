@@ -1,5 +1,6 @@
 """BLEU: its definition, a published number, and refusals."""
 
+import json
 import math
 import re
 import shutil
@@ -9,7 +10,12 @@ from collections import Counter
 from importlib.metadata import version
 
 import pytest
+from odd_text import BY_BYTES
 
+from minitransformer import generation
+from minitransformer.cli import evaluate as evaluate_command
+from minitransformer.cli.main import main
+from minitransformer.config import TranslationConfig
 from minitransformer.errors import DataError, MissingPackageError, install_hint
 from minitransformer.evaluation import corpus_bleu, paper_bleu, require_sacrebleu
 from minitransformer.evaluation.bleu import moses_tokens
@@ -101,11 +107,6 @@ def test_translating_does_not_load_sacrebleu():
     assert done.stdout.strip() == "False"
 
 
-@pytest.fixture
-def moses():
-    pytest.importorskip("sacremoses", reason=f"sacremoses is not installed: {install_hint('eval')}")
-
-
 @pytest.mark.parametrize(
     ("line", "words"),
     [
@@ -141,3 +142,44 @@ def test_the_papers_bleu_is_bleu_of_moses_tokens(moses):
     assert "tok:moses.de.compounds" in found.signature.split("|")
     assert found.score != pytest.approx(corpus_bleu(hypotheses, references).score, abs=0.1)
     assert "tok:moses.fr" in paper_bleu(hypotheses, references, "fr").signature.split("|")
+
+
+# The command
+
+
+@pytest.fixture
+def evaluate(tmp_path, monkeypatch, capsys):
+    """A function of options and a reference: the exit code and what is printed for a translation with ASCII quotes."""
+    monkeypatch.setattr(evaluate_command, "open_model", lambda arguments: (None, BY_BYTES, TranslationConfig()))
+    monkeypatch.setattr(generation, "translate_lines", lambda *_, **__: ['Er sagte "Ja, ich bin da", und ging - fort.'])
+    (tmp_path / "src").write_text("He said yes.\n")
+
+    def run(reference: str, *options: str) -> tuple[int, str, str]:
+        (tmp_path / "ref").write_text(f"{reference}\n", encoding="utf-8")
+        texts = ["--src", str(tmp_path / "src"), "--ref", str(tmp_path / "ref")]
+        return main(["evaluate", "--checkpoint", "none.npz", *texts, *options]), *capsys.readouterr()
+
+    return run
+
+
+def test_bleu_is_also_printed_with_the_punctuation_of_both_sides_normalized(evaluate, moses):
+    options = ["--language", "de", "--normalize-punctuation"]
+    reference = "Er sagte „Ja, ich bin da“, und ging – fort."
+    scores = json.loads(evaluate(reference, *options, "--json")[1])
+    assert scores["normalized_bleu"] == scores["normalized_paper_bleu"] == pytest.approx(100)
+    assert scores["bleu"] < 60 and scores["paper_bleu"] < 60
+    without = json.loads(evaluate(reference, "--language", "de", "--json")[1])
+    assert set(scores) - set(without) == {name for name in scores if name.startswith("normalized_")}
+    assert (without["bleu"], without["paper_bleu"]) == (scores["bleu"], scores["paper_bleu"])
+    lines = evaluate(reference, *options)[1].splitlines()
+    assert [line.split()[:2] for line in lines[:4]] == [
+        ["BLEU", f"{scores[name]:.2f}"] for name in ("bleu", "normalized_bleu", "paper_bleu", "normalized_paper_bleu")
+    ]
+    assert [line.endswith("punctuation of both sides normalized") for line in lines] == [False, True] * 2 + [False] * 2
+
+
+def test_punctuation_is_normalized_by_the_rules_of_a_language_that_must_be_given(evaluate):
+    code, _, error = evaluate("Ja.", "--normalize-punctuation")
+    assert code == 2 and error.startswith(
+        "minitransformer evaluate: --normalize-punctuation must stand with --language"
+    )

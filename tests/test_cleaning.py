@@ -2,6 +2,7 @@
 
 import json
 import random
+import sys
 import unicodedata
 from collections import Counter
 
@@ -11,8 +12,10 @@ from odd_text import random_line
 
 from minitransformer.cli.main import main
 from minitransformer.errors import ConfigError
+from minitransformer.text import cleaning, read_lines
 from minitransformer.text import processes as text_processes
 from minitransformer.text.cleaning import REASONS, Rules, SeenHashes, clean, normalised, reason_to_leave_out
+from minitransformer.text.punctuation import normalize_punctuation
 
 LATIN = Rules(src_script="Latin", tgt_script="Latin")
 
@@ -38,6 +41,9 @@ def test_a_line_of_combining_marks_takes_no_quadratic_time(between):
         ("b" * 100, "x", None),
         ("a b c d e", "x y", "ratio"),
         ("a b c d", "x y", None),
+        ("Hallo Welt", "Hallo Welt", "copy"),
+        ("Hallo STRASSE", "hallo Straße", "copy"),
+        ("Hallo Welt", "Hallo Welt !", None),
         ("привет мир", "Hallo Welt", "script"),
         ("Hallo Welt", "привет мир", "script"),
         ("the letter ж", "der Buchstabe ж", None),
@@ -84,12 +90,40 @@ def test_seen_hashes_are_recognised_as_by_a_set(rng):
 def test_every_pair_is_counted_once_and_duplicates_are_kept_once(processes, monkeypatch):
     monkeypatch.setattr(text_processes, "CHUNK", 3)
     pairs = [("a", "x"), ("a ", " x"), ("a", "y"), ("", "x"), ("b c d", "z")]
-    pairs += [("a", "x"), ("ж", "x"), ("a", "y"), ("e", "e")]
+    pairs += [("a", "x"), ("ж", "x"), ("a", "y"), ("e", "f"), ("G ", "g")]
     counts = Counter()
     kept = [pair for some in clean(pairs, LATIN, counts, processes) for pair in some]
-    assert kept == [("a", "x"), ("a", "y"), ("e", "e")]
-    assert counts == Counter(pairs=9, normalised=1, empty=1, ratio=1, script=1, duplicate=3, kept=3)
+    assert kept == [("a", "x"), ("a", "y"), ("e", "f")]
+    assert counts == Counter(pairs=10, normalised=2, empty=1, copy=1, ratio=1, script=1, duplicate=3, kept=3)
     assert counts["pairs"] == counts["kept"] + sum(counts[step] for step in REASONS)
+
+
+def test_punctuation_is_normalised_by_the_rules_of_each_side(moses):
+    pairs = [
+        ("He said “yes”, and – ‘no’…", "Er sagte „ja“, und\u00a0– ‚nein‘…"),
+        ("«Yes!»", "«\u00a0Oui\u00a0!\u00a0»"),
+    ]
+    rules, counts = Rules(punctuation=("en", "de")), Counter()
+    assert list(clean(pairs, rules, counts)) == [
+        [("He said \"yes,\" and - 'no'...", "Er sagte \"ja\", und - 'nein'..."), ('"Yes!"', '"Oui!"')]
+    ]
+    assert counts["normalised"] == 2
+    assert list(clean(pairs[:1], Rules(), Counter())) == [[(pairs[0][0], pairs[0][1].replace("\u00a0", " "))]]
+
+
+def test_no_typographic_quotation_mark_is_left_in_real_text(moses, data_folder):
+    lines = read_lines(data_folder / "newstest" / "newstest2014.en-de.de")
+    assert sum("„" in line for line in lines) > 100
+    assert not set("„“”«»‚‘’–—…") & set("".join(normalize_punctuation(line, "de") for line in lines))
+
+
+def test_punctuation_of_a_pair_with_a_long_word_is_left_alone(moses, monkeypatch):
+    """Its time grows with the square of the word's length, and the pair is left out."""
+    seen, counts = [], Counter()
+    monkeypatch.setattr(cleaning, "normalize_punctuation", lambda line, language: seen.append(line) or line)
+    pairs = [("„a“ b", "„x“ " + "." * 101), ("„a“", "„x“")]
+    assert list(clean(pairs, Rules(punctuation=("en", "de")), counts)) == [[pairs[1]]]
+    assert list(filter(None, seen)) == ["„a“", "„x“"] and counts["long word"] == 1
 
 
 def test_tasks_of_long_lines_have_few_of_them(monkeypatch):
@@ -134,6 +168,16 @@ def test_files_are_cleaned_one_after_the_other_and_counted(texts, capsys):
     assert found == dict.fromkeys(REASONS, 0) | {"pairs": 5, "normalised": 1, "empty": 1, "duplicate": 1, "kept": 3}
     assert command(texts, "--processes", "1") == 0
     assert "left out: duplicate                  1    20.00 %" in capsys.readouterr().out
+
+
+def test_the_command_normalises_punctuation_and_names_the_missing_package(texts, moses, monkeypatch, capsys):
+    (texts / "b.de").write_text("„x“\n", encoding="utf-8")
+    assert command(texts, "--normalize-punctuation", "en", "de", "--processes", "1") == 0
+    assert (texts / "c.de").read_text(encoding="utf-8") == 'eins zwei\ngleich\n"x"\n'
+    monkeypatch.setitem(sys.modules, "sacremoses", None)
+    assert command(texts, "--normalize-punctuation", "en", "cs") == 2
+    assert "sacremoses must be installed; run pip install -e '.[eval]'" in capsys.readouterr().err
+    assert (texts / "c.de").read_text(encoding="utf-8").endswith('"x"\n')
 
 
 @pytest.mark.parametrize(

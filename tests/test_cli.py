@@ -190,7 +190,7 @@ def test_pictures_of_runs_and_of_attention_are_png_files(run, checkpoint, tmp_pa
     for number, argv in enumerate(
         [
             ["plot", "curves", metrics],
-            ["plot", "curves", metrics, f"again={metrics}"],
+            ["plot", "curves", str(run / "run"), f"again={metrics}"],
             attention,
             [*attention, "--tgt", "eins zwei", "--kind", "decoder", "--layer", "1", "--head", "2"],
             [*attention, "--kind", "encoder"],
@@ -222,13 +222,3 @@ def test_an_attention_map_shows_the_generated_subwords_and_their_weights(checkpo
         expected = hypothesis_attention(model, source, target)["decoder.0.cross_attention"]
         np.testing.assert_array_equal(drawn["weights"], expected)
         assert drawn["title"] == "encoder-decoder attention, layer 1 of 1"
-
-
-def test_exported_merges_can_be_imported_again(run, capsys, tmp_path):
-    words, codes, again = (str(tmp_path / name) for name in ("words.txt", "codes.txt", "again.txt"))
-    texts = [str(run / "train.en"), str(run / "train.de")]
-    options = ["--mode", "words", "--vocab-size", "90", "--criterion", "word_piece", "--min-count", "3"]
-    output_of(capsys, "bpe", "train", *texts, "-o", words, *options)
-    output_of(capsys, "bpe", "export", words, "-o", codes)
-    output_of(capsys, "bpe", "import", codes, "-o", again, "--text", *texts)
-    assert (tmp_path / "again.txt").read_text() == (tmp_path / "words.txt").read_text()

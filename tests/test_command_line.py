@@ -148,15 +148,6 @@ def test_messages_shorten_and_escape_what_is_in_a_config(text, tmp_path, capsys)
     check_short(capsys.readouterr().err)
 
 
-@pytest.mark.parametrize(
-    "text", [f"{LONG} b", f"a {LONG}", f"a b\na b {LONG}", f"a b\nab {LONG}"], ids=["left", "right", "three", "unknown"]
-)
-def test_messages_shorten_and_escape_merges(text, tmp_path, capsys):
-    (tmp_path / "codes").write_text(f"#version: 0.2\n{text}\n")
-    assert main(["bpe", "import", str(tmp_path / "codes"), "-o", str(tmp_path / "bpe")]) == 2
-    check_short(capsys.readouterr().err)
-
-
 @pytest.mark.parametrize("number", [0, 1, 2, 5, -2, -1])
 @pytest.mark.parametrize("mode", ["words", "bytes"])
 @pytest.mark.parametrize("kept", [True, False])
@@ -164,7 +155,7 @@ def test_messages_shorten_and_escape_vocabularies(number, mode, kept, tmp_path, 
     lines = Tokenizer.train(["ab ab ba", "ab ab abab"], 300, mode=mode).dumps().split("\n")
     lines[number] = f"{lines[number] if kept else ''} {LONG}"
     (tmp_path / "bpe").write_text("\n".join(lines))
-    assert main(["bpe", "export", str(tmp_path / "bpe"), "-o", str(tmp_path / "codes")]) == 2
+    assert main(["bpe", "encode", "--tokenizer", str(tmp_path / "bpe")]) == 2
     check_short(capsys.readouterr().err)
 
 

@@ -1,6 +1,7 @@
 """Configs: what a TOML file and --set may say, and the clear refusal of everything else."""
 
 import math
+import os
 import re
 import tracemalloc
 
@@ -68,6 +69,7 @@ def test_a_config_written_out_reads_back_equal(tmp_path):
         ("[translation]\nalpha = 101\n", r"translation.alpha must be at most 100, got 101"),
         ("[translation]\nmax_extra = 100001\n", r"translation.max_extra must be at most 100000, got 100001"),
         ('[data]\ntrain_src = "a\\u0000"\n', r"data.train_src must be one line of text, got 'a\\x00'"),
+        ("[data]\ntrain_src = '~nobody-has-this-name/a'\n", r"data.train_src must be below a home folder that exists"),
         ('[data]\ntrain_src = "a\\nb"\n', r"data.train_src must be one line of text, got 'a\\nb'"),
     ],
 )
@@ -106,6 +108,20 @@ def test_a_file_that_is_not_there_or_not_utf8_is_named_with_its_line(tmp_path):
     path.write_bytes(b"\xef\xbb\xbf[model]\n# gr\xf6\xdfer\n")
     with pytest.raises(ConfigError, match="run.toml:2: must be UTF-8, got byte 0xf6"):
         Config.load(path)
+
+
+def test_a_path_may_begin_in_the_home_folder(tmp_path, monkeypatch):
+    for variable in ("HOME", "USERPROFILE"):
+        monkeypatch.setenv(variable, str(tmp_path))
+    config = load(tmp_path, "[training]\ndirectory = '~/runs/a'\n", "data.train_src=~/a.en")
+    assert config.training.directory == os.path.join(tmp_path, "runs/a")
+    assert config.data.train_src == os.path.join(tmp_path, "a.en")
+    assert load(tmp_path, "[training]\ndirectory = './~'\n").training.directory == "./~"
+
+
+def test_the_longest_file_is_named_with_its_limit(tmp_path):
+    with pytest.raises(ConfigError, match=r"run.toml: cannot be read: File too large \(more than 262144 bytes\)"):
+        load(tmp_path, "# a comment\n" * 30_000)
 
 
 def test_a_seed_may_have_63_bits():

@@ -8,7 +8,7 @@ import pytest
 from small_models import gradient, losses, random_batch, small_model, train
 
 from minitransformer import kernels
-from minitransformer.config import ModelConfig
+from minitransformer.config import Config, ModelConfig
 from minitransformer.errors import ConfigError
 from minitransformer.generation import beam_search
 from minitransformer.kernels.cupy import cast
@@ -53,21 +53,21 @@ def test_simple_and_fast_kernels_give_the_same_losses(norm, variant, gpu, rng):
     [
         {"kind": "recurrent", "attention": "dot"},
         {"kind": "recurrent", "attention": "additive"},
-        {"attention_window": 2, "p_drop_attention": 0.3},
-        {"encoder": "convolution", "dilation": 2},
+        {"kind": "restricted_attention", "attention_window": 2, "p_drop_attention": 0.3},
+        {"kind": "convolution", "dilation": 2},
     ],
     ids=str,
 )
 def test_rules_without_a_kernel_run_between_those_with_one(changes, gpu, rng):
-    shape = {"kind": "transformer", "d_ff": 10, "n_heads": 2} if "kind" not in changes else {}
+    shape = {"d_ff": 10, "n_heads": 2} if changes["kind"] != "recurrent" else {}
     shape |= {"vocab_size": 13, "n_layers": 2, "d_model": 6, "dtype": "float64", "p_drop": 0.2}
-    config = ModelConfig(**shape | changes)
+    config = Config.from_dict({"model": shape | changes}).model
     batches = [random_batch(rng), random_batch(rng, (3, 6), (2, 7))]
     simple, fast = (curve(build_model(config, 1, gpu.xp, kernel_mode=mode), batches, 3) for mode in ("simple", "fast"))
     assert fast == pytest.approx(simple, rel=1e-9)
-    with pytest.raises(ConfigError, match="precision must be float32 or tf32 with recurrent layers, convolutions or"):
-        check_precision("bfloat16", replace(config, dtype="float32"), ModuleType("cupy"))
-    check_precision("tf32", replace(config, dtype="float32"), ModuleType("cupy"))
+    with pytest.raises(ConfigError, match="precision must be float32 or tf32 for a kind of model that has"):
+        build_model(replace(config, dtype="float32"), xp=ModuleType("cupy"), precision="bfloat16")
+    check_precision("tf32", "float32", ModuleType("cupy"), has_plain_rules=True)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_searches_and_logits_are_never_stored_in_half_precision(gpu, rng, relati
     exact = gpu.get(model(batch.src, batch.tgt_in).data)
     model.precision = "bfloat16"
     assert relative_error(gpu.get(model(batch.src, batch.tgt_in).data), exact) < 2e-3  # as TF32 rounds
-    assert model.encode(batch.src).hidden.dtype == np.float32
+    assert model.start(batch.src, 1).memory[0][0].dtype == np.float32
 
 
 def test_rules_without_a_kernel_on_the_gpu_are_views_or_unused_in_training(gpu):

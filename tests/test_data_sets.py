@@ -1,8 +1,13 @@
 """The data sets that ``data get`` knows: contents, licence, checksums."""
 
+import hashlib
+import shutil
+import tarfile
+
 import pytest
 
-from minitransformer.data import DATA_SETS, copy_from, find, unpacking
+from minitransformer.data import DATA_SETS, DataFile, DataSet, copy_from, download, find, get, unpacking
+from minitransformer.errors import DownloadError
 
 
 def test_every_data_set_states_its_contents_and_licence():
@@ -33,3 +38,39 @@ def test_the_published_checksums_are_those_of_the_real_files(data_folder, tmp_pa
     for name in ("multi30k", "bpe_reference"):
         home = copy_from(data_folder, find(name), tmp_path)
         assert {path.name for path in home.iterdir()} == {file.name for file in find(name).files} | {"SHA256SUMS"}
+
+
+def test_the_test_sets_of_wmt_come_from_the_archives_that_sacrebleu_checks():
+    dataset = pytest.importorskip("sacrebleu.dataset", reason="sacrebleu is not installed: pip install -e '.[eval]'")
+    theirs = [dataset.DATASETS[name] for name in ("wmt13", "wmt14/full")]
+    published = {address: md5 for each in theirs for address, md5 in zip(each.data, each.md5, strict=True)}
+    newstest = find("newstest")
+    assert newstest.archive_md5 == published and {file.address for file in newstest.files} == set(published)
+
+
+@pytest.fixture
+def packed(tmp_path) -> tuple[DataSet, str]:
+    """A data set of one file, in an archive whose MD5 is published; and the path of that archive."""
+    (tmp_path / "text").write_text("one\ntwo\n")
+    with tarfile.open(tmp_path / "a.tgz", "w:gz") as archive:
+        archive.add(tmp_path / "text", "text")
+    md5 = hashlib.md5((tmp_path / "a.tgz").read_bytes(), usedforsecurity=False).hexdigest()
+    files = (DataFile("a.en", "https://localhost/a.tgz", member="text"),)
+    return DataSet("one", "", "", "recorded", "", "tar", files, archive_md5={files[0].address: md5}), tmp_path / "a.tgz"
+
+
+@pytest.mark.parametrize("how", ["get", "copy_from"])
+def test_an_archive_whose_md5_is_not_the_published_one_is_not_unpacked(packed, how, tmp_path, monkeypatch):
+    data_set, archive = packed
+    monkeypatch.setattr(download, "fetch", lambda address, part: shutil.copy(archive, part))
+
+    def install(folder):
+        return get(data_set, folder) if how == "get" else copy_from(tmp_path, data_set, folder)
+
+    assert (install(tmp_path / "good") / "a.en").read_text() == "one\ntwo\n"
+    archive.write_bytes(archive.read_bytes() + b"\0" * 512)  # still an intact archive
+    monkeypatch.setattr(download, "unpack", lambda *_: pytest.fail("unpacked"))
+    known = data_set.archive_md5[data_set.files[0].address]
+    with pytest.raises(DownloadError, match=f"a.tgz must have the MD5 {known}, got [0-9a-f]{{32}} \\(damaged"):
+        install(tmp_path / "bad")
+    assert not any(path.is_file() for path in (tmp_path / "bad").rglob("*"))

@@ -8,6 +8,7 @@ from minitransformer import kernels, workers
 from minitransformer.config import BOS, PAD, UNK
 from minitransformer.errors import ShapeError
 from minitransformer.kernels.numpy import projection
+from minitransformer.nn import PrefixTreeCache
 
 VARIANTS = [
     {},
@@ -15,6 +16,7 @@ VARIANTS = [
     dict(positions="learned", tie_embeddings=False),
     dict(kernel_mode="simple"),
 ]
+CACHES = pytest.mark.parametrize("kind", [lambda cache: cache, PrefixTreeCache], ids=["plain", "tree"])
 MODES = pytest.mark.parametrize("mode", ["simple", "fast"])
 
 
@@ -22,7 +24,7 @@ MODES = pytest.mark.parametrize("mode", ["simple", "fast"])
 def test_cached_decoding_gives_the_logits_of_the_whole_sentence(changes, rng, relative_error):
     model, batch = small_model(rng, **changes), random_batch(rng, (5, 2, 4), (7, 7, 7))
     expected = model(batch.src, batch.tgt_in).data
-    cache = model.start_cache(model.encode(batch.src), max_length=8)
+    cache = model.start(batch.src, max_length=8)
     np.testing.assert_array_equal(cache.start_ids, [BOS] * 3)
     for t in range(8):
         logits = model.decode_step(batch.tgt_in[:, t], cache)
@@ -30,11 +32,12 @@ def test_cached_decoding_gives_the_logits_of_the_whole_sentence(changes, rng, re
         assert cache.length == t + 1
 
 
+@CACHES
 @MODES
-def test_reordered_rows_may_swap_repeat_and_leave(mode, rng, relative_error):
+def test_reordered_rows_may_swap_repeat_and_leave(kind, mode, rng, relative_error):
     model, batch = small_model(rng, kernel_mode=mode), random_batch(rng, (5, 2, 4))
     sentences, generated = np.arange(3), np.empty((3, 0), dtype=int)
-    cache = model.start_cache(model.encode(batch.src), max_length=10)
+    cache = kind(model.start(batch.src, max_length=10))
     for t in range(10):
         generated = np.concatenate([generated, rng.integers(UNK, VOCAB_SIZE, (len(generated), 1))], axis=1)
         logits = model.decode_step(generated[:, -1], cache)
@@ -44,11 +47,10 @@ def test_reordered_rows_may_swap_repeat_and_leave(mode, rng, relative_error):
         sentences, generated = sentences[survivors], generated[survivors]
 
 
-@MODES
-def test_two_caches_of_one_memory_are_independent(mode, rng, relative_error):
-    model, batch = small_model(rng, kernel_mode=mode), random_batch(rng, (5, 2, 4), (6, 6, 6))
-    memory = model.encode(batch.src)
-    first, second = (model.start_cache(memory, max_length=7) for _ in range(2))
+@CACHES
+def test_two_caches_of_one_source_are_independent(kind, rng, relative_error):
+    model, batch = small_model(rng), random_batch(rng, (5, 2, 4), (6, 6, 6))
+    first, second = (kind(model.start(batch.src, max_length=7)) for _ in range(2))
     model.decode_step(batch.tgt_in[:, 0], first)
     first.reorder(np.array([2]))  # its sentence moves into the arrays of one that is finished
     logits = model.decode_step(batch.tgt_in[:, 0], second)
@@ -57,16 +59,16 @@ def test_two_caches_of_one_memory_are_independent(mode, rng, relative_error):
 
 def test_ids_that_are_not_one_for_each_row_are_refused_and_change_nothing(rng):
     model, batch = small_model(rng), random_batch(rng)
-    cache = model.start_cache(model.encode(batch.src), max_length=2)
+    cache = model.start(batch.src, max_length=2)
     with pytest.raises(ShapeError, match=f"each of {len(batch.src)} rows, got 1"):
         model.decode_step(batch.tgt_in[:1, 0], cache)
     assert cache.length == 0
 
 
-@MODES
-def test_a_step_beyond_max_length_is_refused_and_changes_nothing(mode, rng):
-    model, batch = small_model(rng, kernel_mode=mode), random_batch(rng)
-    cache = model.start_cache(model.encode(batch.src), max_length=1)
+@CACHES
+def test_a_step_beyond_max_length_is_refused_and_changes_nothing(kind, rng):
+    model, batch = small_model(rng), random_batch(rng)
+    cache = kind(model.start(batch.src, max_length=1))
     model.decode_step(batch.tgt_in[:, 0], cache)
     with pytest.raises(ShapeError, match="positions must be at most max_length = 1, got 2"):
         model.decode_step(batch.tgt_in[:, 0], cache)

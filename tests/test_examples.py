@@ -121,6 +121,7 @@ def test_the_loop_by_hand_runs_and_tests_what_it_learned():
 def test_the_recipe_for_one_gpu_is_that_of_the_paper_in_larger_micro_batches():
     paper, ours = (Config.load(RECIPES / f"en-de-base{name}.toml") for name in ("", "-h200"))
     assert ours.training.micro_batches * ours.data.tgt_tokens == paper.training.micro_batches * paper.data.tgt_tokens
+    assert ours.training.micro_batches >= 4  # lengths of sentences in an update
     data = replace(ours.data, src_tokens=paper.data.src_tokens, tgt_tokens=paper.data.tgt_tokens)
     same = {"micro_batches": paper.training.micro_batches, "directory": paper.training.directory}
     assert replace(ours, data=data, training=replace(ours.training, **same), execution=paper.execution) == paper
@@ -131,6 +132,7 @@ def test_the_recipe_of_the_public_record_has_its_batch_and_its_learning_rate():
     training, data = config.training, config.data
     assert training.micro_batches * data.src_tokens == training.micro_batches * data.tgt_tokens == 110_592
     options = (config.model.d_model, training.warmup_steps, training.lr_scale)
+    assert training.updates == 5 * training.validate_every == training.keep_checkpoints * training.save_every
     rates = [learning_rate(step, *options) for step in (375, 750, 3000)]
     assert rates == pytest.approx([0.95e-3, 1.9e-3, 0.95e-3], rel=1e-3)
     assert parameter_count(config.model) == pytest.approx(213e6, rel=0.01) and config.model.norm == "pre"

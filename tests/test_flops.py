@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from models.convolution import convolution_forward
 
 from benchmarks.common.matrix_products import products_of, record_step
 from minitransformer.config import ModelConfig
 from minitransformer.models import Transformer
-from minitransformer.ops.convolution import convolution_forward
 from minitransformer.ops.gru import gru_forward
 from minitransformer.planning.flops import RECORDS, TABLE_2, Cost, batch_flops, expected_hours, measured_rate
 from minitransformer.text import pad_batch

@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 import pytest
-from cases import CASES, as_tuple, booleans, case, ids, outputs_and_gradients, padding
+from cases import CASES, as_tuple, booleans, case, ids, outputs_and_gradients
 from small_models import losses, random_batch, small_model, train
 
 from minitransformer import kernels
@@ -21,9 +21,6 @@ SIZE_NAME = re.compile(r"_(ELEMENTS|ROWS)$")
 KEEP = (2, 128, 512)
 LARGER_THAN_A_BLOCK = [
     case("projection_loss", "not divided", (1100, 6), (2100, 6), targets=ids(2100, (1100,)), label_smoothing=0.1),
-    case(
-        "restricted_attention", "not divided", *[(2, 2, 75, 4)] * 3, window=(9, 5), mask=padding(75, 40)[:, None, None]
-    ),
     case("residual_dropout_norm", "off, not divided", (3, 77, 512), (3, 77, 512), (512,), (512,)),
     case("residual_dropout_norm", "keep, divided", KEEP, KEEP, (512,), (512,), keep=booleans(KEEP), p_drop=0.1),
 ]
@@ -137,7 +134,6 @@ def rules_of_one_step(rng, monkeypatch, **changes) -> list:
 
 def test_one_training_step_uses_every_kernel(rng, monkeypatch):
     chosen = rules_of_one_step(rng, monkeypatch, p_drop=0.1)
-    chosen += rules_of_one_step(rng, monkeypatch, attention_window=2)
     assert [name for name, kernel in KERNELS.items() if not any(pair is kernel for pair in chosen)] == []
 
 

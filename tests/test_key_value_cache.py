@@ -4,20 +4,28 @@ import numpy as np
 import pytest
 from small_models import random_batch, small_config, small_model
 
-from minitransformer import kernels
 from minitransformer.autograd import Tensor, no_grad
+from minitransformer.config import ModelConfig
 from minitransformer.errors import ShapeError
-from minitransformer.nn import KeyValueCache, new_cache
+from minitransformer.generation.decoding import start_search
+from minitransformer.models import build_model
+from minitransformer.nn import KeyValueCache, PrefixTreeCache
 from minitransformer.nn.attention import MultiHeadAttention
 from minitransformer.nn.decoder import attend_to_past, causal_mask
 from minitransformer.nn.positions import sinusoids
-from minitransformer.nn.prefix_tree_cache import PrefixTreeCache
 from minitransformer.nn.randomness import Initializer
 
 V, D_MODEL, PAD_ID = 11, 6, 0
 TABLE = np.random.default_rng(5).standard_normal((V, D_MODEL))
+RECURRENT = ModelConfig(kind="recurrent", vocab_size=13, n_layers=1, d_model=4)
 PROMPTS = [[3], [4, 5, 6, 7], [8, 9]]
-both_kinds = pytest.mark.parametrize("kind", [KeyValueCache, PrefixTreeCache])
+
+
+def tree(*arguments) -> PrefixTreeCache:
+    return PrefixTreeCache(KeyValueCache(*arguments))
+
+
+both_kinds = pytest.mark.parametrize("kind", [KeyValueCache, tree])
 
 
 def make_layers() -> list[MultiHeadAttention]:
@@ -96,23 +104,40 @@ def test_a_prompt_longer_than_max_length_is_refused(kind):
 @pytest.mark.parametrize("seed", range(5))
 def test_the_prefix_tree_gives_the_logits_of_the_plain_cache(seed, relative_error):
     rng = np.random.default_rng(seed)
-    plain, fast = (small_model(np.random.default_rng(seed), kernel_mode=mode) for mode in ("simple", "fast"))
-    src = random_batch(rng, (5, 2, 4)).src
-    caches = [model.start_cache(model.encode(src), max_length=30) for model in (plain, fast)]
+    model, src = small_model(np.random.default_rng(seed)), random_batch(rng, (5, 2, 4)).src
+    caches = [model.start(src, max_length=30), PrefixTreeCache(model.start(src, max_length=30))]
     for _ in range(30):
         ids = rng.integers(3, V, caches[0].n_rows)
-        expected, found = (model.decode_step(ids, cache) for model, cache in zip((plain, fast), caches, strict=True))
+        expected, found = (model.decode_step(ids, cache) for cache in caches)
         assert relative_error(found, expected) < 1e-13
         survivors = rng.integers(0, len(ids), rng.integers(1, 12))
         for cache in caches:
             cache.reorder(survivors)
 
 
-def test_the_kernel_mode_decides_which_cache_is_made():
-    with kernels.mode("simple"):
-        assert type(new_cache(np, np.full(2, 1), 3)) is KeyValueCache
-    with kernels.mode("fast"):
-        assert type(new_cache(np, np.full(2, 1), 3)) is PrefixTreeCache
+@pytest.mark.parametrize("seed", range(5))
+def test_a_plain_cache_with_prompts_goes_on_as_a_tree(seed, relative_error):
+    """Padding of a prompt leaves slots that later tokens take."""
+    rng, layers, rows = np.random.default_rng(seed), make_layers(), [list(prompt) for prompt in PROMPTS]
+    ids, is_token = padded(rows)
+    cache = KeyValueCache(np, np.full(3, 1), 40)
+    with no_grad():
+        cached(layers, ids, cache, is_token)
+        cache = PrefixTreeCache(cache)
+        for _ in range(8):
+            survivors = rng.integers(0, len(rows), rng.integers(1, 9))
+            cache.reorder(survivors)
+            new = rng.integers(3, V, (len(survivors), 1))
+            rows = [rows[survivor] + tokens for survivor, tokens in zip(survivors, new.tolist(), strict=True)]
+            for row, output in zip(rows, cached(layers, new, cache), strict=True):
+                assert relative_error(output, whole(layers, row)[-1:]) < 1e-12
+
+
+@pytest.mark.parametrize(("beam_size", "kind"), [(1, KeyValueCache), (2, PrefixTreeCache)])
+def test_only_a_beam_has_a_prefix_tree(beam_size, kind, rng):
+    for model, expected in ((small_model(rng), kind), (build_model(RECURRENT), KeyValueCache)):
+        *_, cache = start_search(model, random_batch(rng).src, 5, beam_size)
+        assert type(cache) is expected
 
 
 def test_the_plain_cache_is_at_most_60_lines():

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from minitransformer.config import BOS, EOS, PAD, ModelConfig
+from minitransformer.config import BOS, EOS, ModelConfig
 from minitransformer.errors import ConfigError, ShapeError
 from minitransformer.generation import beam_search, greedy_search, hypothesis_attention
 from minitransformer.generation.decoding import output_limits
@@ -19,10 +19,10 @@ SHAPE = dict(vocab_size=11, n_layers=2, d_model=8, d_ff=16, n_heads=2, p_drop=0.
 
 def test_a_language_model_knows_the_tokens_of_its_prompts():
     model = build_model(ModelConfig(kind="language_model", **SHAPE))
-    memory = model.encode(pad_batch([[5, 6], [7]], [[], []]).src)
-    np.testing.assert_array_equal(memory.hidden, [[BOS, 5, 6, EOS], [BOS, 7, EOS, PAD]])
-    np.testing.assert_array_equal(memory.mask, [[True, True, True, False], [True, True, False, False]])
-    assert memory.mask.dtype == bool
+    cache = model.start(pad_batch([[5, 6], [7], []], [[], [], []]).src, 4)
+    np.testing.assert_array_equal(cache.start_ids, [6, 7, BOS])  # what the search feeds first is not in the cache yet
+    np.testing.assert_array_equal(cache.is_token, [[True, True], [True, False], [False, False]])
+    assert cache.max_length == 4 + 2
 
 
 def test_a_language_model_costs_nothing_for_a_source_and_a_transformer_does():

@@ -20,7 +20,6 @@ from minitransformer.generation.decoding import output_limits
 from minitransformer.kernels.precision import current
 from minitransformer.models import LanguageModel, Model, Workload, build_model, register_model
 from minitransformer.nn import KeyValueCache
-from minitransformer.nn.encoder import Memory
 from minitransformer.nn.module import Parameter
 from minitransformer.planning import Shape, batch_flops, parameter_count, plan
 from minitransformer.text import pad_batch
@@ -45,11 +44,8 @@ class Bigram(Model):
             hidden = functions.embedding(self.embedding, ids=self.checked_ids(batch.tgt_in, "tgt_in"))
             return self.token_loss(hidden, self.output, batch.tgt_out)
 
-    def encode(self, src_ids):
-        return Memory(self.xp.asarray(src_ids), None)
-
-    def start_cache(self, memory, max_length):
-        return KeyValueCache(self.xp, np.full(len(memory.hidden), BOS), max_length)
+    def start(self, src_ids, max_length):
+        return KeyValueCache(self.xp, np.full(len(src_ids), BOS), max_length)
 
     def decode_step(self, last_ids, cache):
         cache.extend()
@@ -163,7 +159,7 @@ def test_a_checkpoint_of_another_kind_is_not_resumed(tmp_path):
 @pytest.mark.parametrize("kind", ["transformer", "language_model"])
 def test_a_cache_takes_as_many_tokens_as_it_was_made_for_and_no_more(kind):
     model = build_model(ModelConfig(kind=kind, **SHAPE), seed=1)
-    cache = model.start_cache(model.encode(pad_batch([[5, 6, 7], [8]], [[], []]).src), 3)
+    cache = model.start(pad_batch([[5, 6, 7], [8]], [[], []]).src, 3)
     for _ in range(3):
         model.decode_step(np.array([4, 4]), cache)
     with pytest.raises(ShapeError, match="decode_step: positions must be at most max_length"):
@@ -171,7 +167,7 @@ def test_a_cache_takes_as_many_tokens_as_it_was_made_for_and_no_more(kind):
 
 
 def test_a_kind_of_model_must_define_the_whole_seam():
-    seam = {"build", "loss", "encode", "start_cache", "decode_step", "workload"}
+    seam = {"build", "loss", "start", "decode_step", "workload"}
     assert Model.__abstractmethods__ == seam and Bigram(ModelConfig(**SHAPE)).max_positions is None
     with pytest.raises(TypeError, match="abstract"):
         type("Half", (Model,), {name: None for name in seam - {"workload"}})(ModelConfig(**SHAPE))

@@ -21,7 +21,7 @@ from minitransformer.training.nonfinite import MAX_SKIPPED, NonfiniteUpdates
 UNTIED = {"tie_embeddings": False}
 PLACES = {  # parameter: (index, value, the rule that meets it first)
     "encoder.layers.0.feed_forward.w1": ((0, 0), np.nan, "feed_forward: input 1"),
-    "decoder.layers.0.cross_attention.w_kv": ((3, 2), -np.inf, "linear: input 1"),
+    "decoder.layers.0.cross_attention.w_kv.weight": ((3, 2), -np.inf, "linear: input 1"),
     "decoder.layers.0.feed_forward_residual.norm.gamma": ((0,), np.inf, "residual_dropout_norm: input 2"),
     "projection": ((5, 1), np.nan, "projection_loss: input 1"),
 }

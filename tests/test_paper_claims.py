@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import slow_versions
 from cases import value
+from models.convolution import convolution
 from small_models import random_batch, small_model
 
 from minitransformer.autograd import Tensor, no_grad
 from minitransformer.config import PAD, Config, ModelConfig
 from minitransformer.nn.positions import sinusoids
-from minitransformer.ops.convolution import convolution
 from minitransformer.ops.elementwise import relu
 from minitransformer.ops.feed_forward import feed_forward
 from minitransformer.ops.layer_norm import layer_norm
@@ -33,11 +33,11 @@ def test_multi_head_attention_is_the_projected_concatenation_of_its_heads(rng):
     x, memory = rng.standard_normal((1, 4, config.d_model)), rng.standard_normal((1, 7, config.d_model))
     allowed = rng.random((4, 7)) < 0.7
     allowed[:, 0] = True
-    w_q = np.split(layer.w_q.data, h, axis=1)
-    w_k, w_v = (np.split(part, h, axis=1) for part in np.split(layer.w_kv.data, [h * d_k], axis=1))
+    w_q = np.split(layer.w_q.weight.data, h, axis=1)
+    w_k, w_v = (np.split(part, h, axis=1) for part in np.split(layer.w_kv.weight.data, [h * d_k], axis=1))
     heads = [slow_versions.attention(x[0] @ w_q[i], memory[0] @ w_k[i], memory[0] @ w_v[i], allowed) for i in range(h)]
     assert [head.shape for head in heads] == [(4, d_v)] * h
-    expected = np.concatenate(heads, axis=1) @ layer.w_o.data
+    expected = np.concatenate(heads, axis=1) @ layer.w_o.weight.data
     found = layer(Tensor(x), Tensor(memory), allowed[None, None]).data[0]
     np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-13)
 

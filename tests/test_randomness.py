@@ -28,7 +28,7 @@ def test_every_projection_is_uniform_within_its_own_xavier_limit():
     model = Transformer(config, seed=1)
     keys = config.n_heads * config.d_k
     for name in model.parameters.names:
-        data, last = model.parameters[name].data, name.rpartition(".")[2]
+        data, last = model.parameters[name].data, name.removesuffix(".weight").rpartition(".")[2]
         parts = (
             [data[:, :keys], data[:, keys:]] if last == "w_kv" else [data] if last in ("w_q", "w_o", "w1", "w2") else []
         )
@@ -44,7 +44,7 @@ def test_norms_start_as_the_identity_and_biases_at_zero():
         last = name.rpartition(".")[2]
         if last == "gamma":
             np.testing.assert_array_equal(model.parameters[name].data, 1.0)
-        elif last in ("beta", "b1", "b2", "b_q", "b_kv", "b_o"):
+        elif last in ("beta", "b1", "b2", "bias"):
             np.testing.assert_array_equal(model.parameters[name].data, 0.0)
         else:
             assert model.parameters[name].data.std() > 0.0

@@ -203,6 +203,6 @@ def test_ids_that_do_not_fit_are_refused(rng):
     model = recurrent_model(rng)
     with pytest.raises(ShapeError, match="one target per source, got 2 and 1"):
         model(np.array([[4]]), np.array([[1], [1]]))
-    cache = model.start_cache(model.encode(np.array([[4, 2], [5, 2]])), 3)
+    cache = model.start(np.array([[4, 2], [5, 2]]), 3)
     with pytest.raises(ShapeError, match="last_ids must be one for each of 2 rows, got 1"):
         model.decode_step(np.array([1]), cache)

@@ -8,11 +8,11 @@ import pytest
 from searches import ChainModel, V, both_searches, random_sources, sharp_model
 
 from minitransformer import workers
+from minitransformer.batch import pad_rows
 from minitransformer.config import BOS, EOS, PAD, UNK
 from minitransformer.errors import ConfigError, ShapeError
 from minitransformer.generation import Hypothesis, beam_search, decoding, greedy_search, length_penalty
 from minitransformer.generation.decoding import top_k
-from minitransformer.text.batching import pad_rows
 
 A, B = 4, 5  # the two words of a chain model
 

@@ -27,6 +27,7 @@ OPERATORS = {
     "maximum": lambda a, b: a.max(axis=0) * b + b.max(),
     "reshape": lambda a, b: a.reshape(4, 3) @ b.reshape((3, 4)),
     "transpose": lambda a, b: a.reshape(3, 2, 2).transpose(2, 0, 1).reshape(2, 6) @ b.reshape(6, 2),
+    "rows": lambda a, b: sum((number + 1) * row for number, row in enumerate(a)) * b,
     "broadcast": lambda a, b: a[0].broadcast_to((5, 4)).sum(axis=0) * b,
     "exp, log, relu": lambda a, b: a.exp() + b.log() + (a - b).relu(),
     "softmax": lambda a, b: functions.softmax(a) * functions.log_softmax(b),
@@ -133,3 +134,11 @@ def test_the_power_zero_has_gradient_zero_even_at_zero():
     x = Tensor(np.array([0.0, 2.0]), requires_grad=True)
     (x**0).sum().backward()
     np.testing.assert_array_equal(x.grad, 0.0)
+
+
+def test_a_tensor_is_iterated_over_by_rows_as_an_array_is(rng):
+    x = rng.standard_normal((3, 2))
+    np.testing.assert_array_equal([row.data for row in Tensor(x)], x)
+    assert list(Tensor(np.ones((0, 2)))) == []
+    with pytest.raises(TypeError, match="unsized"):
+        iter(Tensor(1.0))

@@ -7,6 +7,8 @@ import pytest
 
 from minitransformer.cli.main import main
 from minitransformer.config import Config
+from minitransformer.models import Transformer
+from minitransformer.optim import learning_rate
 from minitransformer.text.trees import read_trees
 
 TREEBANK = """( (S (NP-SBJ (DT the) (NN cat))
@@ -50,6 +52,14 @@ def test_perfect_output_scores_100(files, capsys):
     assert run("score", files["trees"], files["treebank"], "--json") == 0
     result = json.loads(capsys.readouterr().out)
     assert (result["f1"], result["exact_match"], result["sentences"], result["skipped"]) == (100, 100, 2, 0)
+
+
+def test_a_tree_of_traces_alone_is_no_sentence_for_any_command(files, tmp_path, capsys):
+    treebank, words, linear, trees = (files[name] for name in ("treebank", "words", "linear", "trees"))
+    assert run("linearise", treebank, "-o", words, linear) == 0
+    assert run("restore", "--words", words, "--linear", linear, "-o", trees) == 0
+    assert run("score", trees, treebank) == run("score", treebank, treebank) == 0
+    assert capsys.readouterr().out.count("F1 100.00") == 2
 
 
 def test_ill_formed_output_is_repaired_and_counted(files, capsys):
@@ -106,14 +116,14 @@ def test_sentences_with_other_words_are_skipped_and_reported(files, capsys):
         ),
         ("words", "a\n\n", "restore --words {words} --linear {linear} -o {trees}", "words:2: a sentence must have"),
         ("words", "a\n", "restore --words {words} --linear {linear} -o {trees}", "got 1 and 2"),
-        ("trees", "(S (NN a))", "score {trees} {treebank}", "got 1 trees and 3 references"),
+        ("trees", "(S (NN a))", "score {trees} {treebank}", "got 1 trees and 2 references"),
         ("treebank", "(S ())", "score {treebank} {treebank}", "treebank:1:4: a bracket must hold a label and a word"),
     ],
 )
 def test_bad_input_is_one_line_and_writes_nothing(files, capsys, name, text, arguments, message):
     files[name].write_text(text, encoding="utf-8")
     existed = files["trees"].exists()
-    assert run(*arguments.format(**files, folder=files["trees"].parent).split(" ")) == 2
+    assert run(*(part.format(**files, folder=files["trees"].parent) for part in arguments.split(" "))) == 2
     out, err = capsys.readouterr()
     assert out == "" and err.count("\n") == 1 and message in err
     assert err.startswith("minitransformer trees ") and files["trees"].exists() == existed
@@ -129,6 +139,18 @@ def test_the_recipes_have_the_shape_and_the_search_of_the_paper(name):
     model, search = recipe.model, recipe.translation
     assert (model.n_layers, model.d_model, model.d_ff, model.n_heads) == (4, 1024, 2048, 8)
     assert (search.beam_size, search.alpha, search.max_extra) == (21, 0.3, 300)
+
+
+@pytest.mark.parametrize(("name", "warmup_steps"), [("wsj", 16_000), ("semi-supervised", 4000)])
+def test_the_recipes_have_half_the_rate_and_matrices_apart_as_the_authors_code(name, warmup_steps):
+    """tensor2tensor's transformer_parsing_base and _big: learning_rate is 0.05 where transformer_base has 0.1."""
+    recipe = Config.load(RECIPES / f"{name}.toml", ["model.vocab_size=16000"])
+    training = recipe.training
+    assert training.warmup_steps == warmup_steps
+    options = recipe.model.d_model, warmup_steps, training.lr_scale
+    assert learning_rate(warmup_steps, *options) == pytest.approx(0.5 * (1024 * warmup_steps) ** -0.5)
+    shapes = list(Transformer.parameter_shapes(recipe.model).values())
+    assert shapes.count((16_000, 1024)) == 3  # source, target, output
 
 
 def test_the_recurrent_baseline_has_the_data_updates_and_search_of_the_transformer():

@@ -70,6 +70,18 @@ def test_a_table_too_short_to_be_split_is_refused(tmp_path, n_pairs):
         unpack(tmp_path / "deu-eng.zip", "pairs", find("tatoeba_en_de").files)
 
 
+def test_a_table_of_one_line_of_tabs_is_refused_in_small_memory(tmp_path):
+    with zipfile.ZipFile(tmp_path / "deu-eng.zip", "w", zipfile.ZIP_DEFLATED) as bundle:
+        bundle.writestr("deu.txt", b"\t" * 20_000_000)
+    tracemalloc.start()
+    try:
+        with pytest.raises(DownloadError, match="must contain enough pairs for train, val and test, got 1"):
+            unpack(tmp_path / "deu-eng.zip", "pairs", find("tatoeba_en_de").files)
+        assert tracemalloc.get_traced_memory()[1] < 120_000_000
+    finally:
+        tracemalloc.stop()
+
+
 @pytest.mark.parametrize("damage", ["password", "packing", "lzma", "bz2", "offset"])
 def test_an_archive_that_zipfile_cannot_open_is_refused(tmp_path, damage):
     packing = {"lzma": zipfile.ZIP_LZMA, "bz2": zipfile.ZIP_BZIP2}.get(damage, zipfile.ZIP_STORED)

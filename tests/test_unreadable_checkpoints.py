@@ -135,6 +135,7 @@ WRONG = {
     "parameters that overlap": lambda header, _: header["table"][1].__setitem__(2, header["table"][0][2]),
     "a parameter twice": lambda header, _: header["table"].insert(0, header["table"][0][:1] + [[0], 0]),
     "parameters beyond the end": lambda header, _: header["table"][0].__setitem__(2, 10**9),
+    "far too many parameters": lambda header, _: header.update(table=[[f"p{n}", [0], 0] for n in range(50_001)]),
     "half of Adam": lambda _, arrays: arrays.pop("adam_v"),
     "an unknown entry": lambda _, arrays: arrays.update(junk=np.zeros(3)),
     "a step count that no float holds": lambda header, _: header.update(step_count=10**400),

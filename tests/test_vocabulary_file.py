@@ -1,16 +1,12 @@
 """Vocabulary files: what was saved is loaded unchanged, and a damaged file is refused with the line number."""
 
 import random
-import re
-import time
 
 import pytest
 from odd_text import BY_BYTES, BY_WORDS, TEXT, random_line
 
-from minitransformer.config import UNK
 from minitransformer.errors import DataError
 from minitransformer.text import Tokenizer
-from minitransformer.text.subword_nmt_file import codes_of, tokenizer_from_codes
 from minitransformer.text.vocabulary_file import read_symbol, show_symbol
 
 
@@ -90,50 +86,3 @@ def test_files_that_cannot_be_read_or_written_are_named(tmp_path):
     (tmp_path / "binary.bpe").write_bytes(b"#mini\n\xff\xfe")
     with pytest.raises(DataError, match="binary.bpe:2: must be UTF-8, got byte 0xff"):
         Tokenizer.load(tmp_path / "binary.bpe")
-
-
-# Merge files of subword-nmt
-
-
-def test_a_merge_file_of_subword_nmt_segments_as_subword_nmt_did(data_folder):
-    folder = data_folder / "bpe_reference"
-    codes, corpus, expected = ((folder / name).read_text() for name in ("bpe.ref", "corpus.en", "corpus.bpe.ref.en"))
-    tokenizer = tokenizer_from_codes(codes, "bpe.ref", corpus.split("\n"))
-    assert [tokenizer.segment(line) for line in corpus.split("\n")] == expected.split("\n")
-    assert codes_of(tokenizer) == codes
-
-
-def test_a_merge_file_written_and_read_again_gives_the_same_tokenizer():
-    again = tokenizer_from_codes(codes_of(BY_WORDS), "codes", TEXT[:2])
-    assert again.merges == BY_WORDS.merges and again.base == BY_WORDS.base
-    assert UNK in tokenizer_from_codes(codes_of(BY_WORDS), "codes").encode("語")
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("a b\n", "codes:1: the header must be '#version: 0.2', got 'a b'"),
-        ("#version: 0.1\na b\n", "got '#version: 0.1'"),
-        ("#version: 0.2\na b\nab\n", "codes:3: a line must contain two symbols, got 'ab'"),
-        ("#version: 0.2\na b\nab c d\n", "codes:3: a line must contain two symbols"),
-        ("#version: 0.2\na b\n\n", "codes:3: a line must contain two symbols, got ''"),
-        ("#version: 0.2\na bc\n", "codes:2: a merge must join two known symbols, got 'a' and 'bc'"),
-        ("#version: 0.2\na b\na b\n", "codes:3: each merge must be listed once, got 'a b' again"),
-    ],
-)
-def test_a_damaged_merge_file_is_refused_with_the_line_number(text, message):
-    with pytest.raises(DataError, match=re.escape(message)):
-        tokenizer_from_codes(text, "codes")
-
-
-def test_a_merge_that_stands_twice_among_32000_is_found_in_bounded_time():
-    lines = [f"a{number} b{number}" for number in range(32_000)]
-    start = time.process_time()
-    with pytest.raises(DataError, match="codes:32002: each merge must be listed once, got 'a31999 b31999' again"):
-        tokenizer_from_codes("\n".join(["#version: 0.2", *lines, lines[-1]]), "codes")
-    assert time.process_time() - start < 5.0
-
-
-def test_a_tokenizer_of_bytes_has_no_merge_file():
-    with pytest.raises(DataError, match="must have mode words, got bytes"):
-        codes_of(BY_BYTES)

@@ -5,6 +5,7 @@ import re
 import shlex
 import signal
 import subprocess
+import sys
 
 import pytest
 
@@ -87,6 +88,16 @@ def test_a_command_that_the_page_changes_or_adds_is_run_as_it_stands_there(ran, 
 def test_each_command_has_a_name_of_its_own():
     names = [short_name(command) for command in page_commands(PAGE)]
     assert len(set(names)) == len(names) and "bpe train, en-fr" in names
+
+
+def test_the_score_of_the_public_record_is_uncased_bleu_of_the_words_of_mteval(monkeypatch):
+    """As sacreBLEU itself reads the page's command."""
+    sacrebleu = pytest.importorskip("sacrebleu.sacrebleu")
+    (command,) = (line for line in page_commands(PAGE) if line.startswith("sacrebleu "))
+    monkeypatch.setattr(sys, "argv", shlex.split(command))
+    options = sacrebleu.parse_args()
+    assert (options.bleu_lowercase, options.bleu_tokenize) == (True, "intl")
+    assert options.refs == ["data/newstest/newstest2014.en-de.de"] and options.input == ["hypotheses.de"]
 
 
 def test_updates_lost_by_the_kill_are_noticed(ran, tmp_path, monkeypatch):

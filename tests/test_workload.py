@@ -16,7 +16,6 @@ from minitransformer.models import RecurrentModel, Transformer, build_model
 from minitransformer.nn import DropoutMasks
 from minitransformer.ops.additive_attention import additive_attention
 from minitransformer.ops.gru import gru
-from minitransformer.ops.restricted_attention import neighbourhood
 from minitransformer.ops.rule import Rule
 from minitransformer.planning import Shape, plan
 
@@ -26,8 +25,6 @@ ATTENTIONS = ("none", "dot", "additive")
 # Some values are read as from a file: there a string is equal to the one in the code, but not the same object.
 KINDS = {
     "transformer": STACKS,
-    "transformer, from a file": STACKS | tomllib.loads('encoder = "self_attention"'),
-    "convolution": STACKS | {"encoder": "convolution", "kernel_size": 3},
     "language model": STACKS | {"kind": "language_model"},
     **{f"recurrent, {each}": RECURRENT | tomllib.loads(f"attention = '{each}'") for each in ATTENTIONS},
     "recurrent, one layer": RECURRENT | {"n_layers": 1},
@@ -128,17 +125,6 @@ def test_dropout_keeps_exactly_the_planned_masks(kind, lengths):
     shape = Shape(2, *lengths)
     planned = plan(dropped, shape).activations - plan(without, shape).activations
     assert planned == kept(dropped, shape)["b"] - kept(without, shape)["b"]
-
-
-@pytest.mark.parametrize("length", [1, 2, 5, 9, 30])
-def test_a_position_attends_to_no_more_than_its_window(length):
-    """Of all positions the one that attends to most counts."""
-    config = ModelConfig(vocab_size=40, attention_window=5, **STACKS)
-    of_source, of_target, across = Transformer.workload(config, length, length + 3).attentions
-    for found, n, window in ((of_source, length, (5, 5)), (of_target, length + 3, (5, 0))):
-        allowed = neighbourhood(n, window, np)
-        assert allowed.dtype == bool and found == (3, n, n, allowed.sum(axis=1).max())
-    assert across == (3, length + 3, length, length)
 
 
 def working_memory(rule: Rule, inputs: list[tuple[int, ...]], parameters: list[tuple[int, ...]]) -> int:

@@ -150,7 +150,7 @@ def test_sources_and_targets_must_be_equally_many(rng):
 
 def test_there_must_be_one_last_id_for_each_row_of_a_cache(rng):
     model = small_model(rng)
-    cache = model.start_cache(model.encode([[5, 6], [7, 8]]), 3)
+    cache = model.start([[5, 6], [7, 8]], 3)
     for ids in ([5], [5, 6, 7]):
         with pytest.raises(ShapeError, match="decode_step: last_ids must be one for each of 2 rows"):
             model.decode_step(np.array(ids), cache)
@@ -160,7 +160,7 @@ def test_a_batch_may_have_many_sentences(rng):
     """More than 256: up to there CPython has one object for each integer, and identity passes for equality."""
     model, n = small_model(rng), 300
     assert model([[5]] * n, [[1]] * n).shape == (n, 1, VOCAB_SIZE)
-    cache = model.start_cache(model.encode([[5]] * n), 1)
+    cache = model.start([[5]] * n, 1)
     assert model.decode_step(np.full(n, 1), cache).shape == (n, VOCAB_SIZE)
 
 

@@ -1,13 +1,13 @@
 """A run small enough to train in a second: reversing random sequences. As a program it trains in the folder given."""
 
 import sys
-from dataclasses import fields, replace
+from dataclasses import asdict, fields
 from pathlib import Path
 
 import numpy as np
 
 from minitransformer.checkpoints import load_checkpoint
-from minitransformer.config import Config, DataConfig, ExecutionConfig, ModelConfig, TrainingConfig
+from minitransformer.config import Config, DataConfig, ExecutionConfig, ModelConfig, TrainingConfig, model_section
 from minitransformer.training import Corpus, Trainer, read_metrics
 
 EXECUTION = {field.name for field in fields(ExecutionConfig)}
@@ -27,7 +27,7 @@ def tiny_config(directory, *, data: dict | None = None, model: dict | None = Non
     execution = {name: training.pop(name) for name in EXECUTION if name in training}
     defaults = dict(micro_batches=2, warmup_steps=20, log_every=2, validate_every=10, save_every=4)
     return Config(
-        model=replace(MODEL, **(model or {})),
+        model=model_section((model or {}).get("kind", MODEL.kind))(**asdict(MODEL) | (model or {})),
         data=DataConfig(**{"src_tokens": 64, "tgt_tokens": 64} | (data or {})),
         training=TrainingConfig(directory=str(directory), **defaults | training),
         execution=ExecutionConfig(**{"device": "cpu"} | execution),

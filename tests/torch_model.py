@@ -62,12 +62,13 @@ class TorchTransformer:
 
     def _attend(self, name, x, memory, allowed):
         """Heads one after the other, each with the columns of the weights that are its own."""
-        config, packed = self.config, self.weights[f"{name}.w_kv"]
+        config, packed = self.config, self.weights[f"{name}.w_kv.weight"]
         n_keys = config.n_heads * config.d_k
         w_k, w_v = packed[:, :n_keys], packed[:, n_keys:]
-        b_q, b_kv, b_o = (self.weights.get(f"{name}.{bias}", torch.zeros(1)) for bias in ("b_q", "b_kv", "b_o"))
+        biases = (self.weights.get(f"{name}.{each}.bias", torch.zeros(1)) for each in ("w_q", "w_kv", "w_o"))
+        b_q, b_kv, b_o = biases
         b_kv = b_kv.expand(packed.shape[1])
-        q = (x @ self.weights[f"{name}.w_q"] + b_q).split(config.d_k, dim=-1)
+        q = (x @ self.weights[f"{name}.w_q.weight"] + b_q).split(config.d_k, dim=-1)
         k = (memory @ w_k + b_kv[:n_keys]).split(config.d_k, dim=-1)
         v = (memory @ w_v + b_kv[n_keys:]).split(config.d_v, dim=-1)
         heads = []
@@ -75,7 +76,7 @@ class TorchTransformer:
             scores = torch.einsum("btd,bsd->bts", q[i], k[i]) / math.sqrt(config.d_k)
             weights = torch.softmax(scores.masked_fill(~allowed, -math.inf), dim=-1)
             heads.append(torch.einsum("bts,bsd->btd", weights, v[i]))
-        return torch.cat(heads, dim=-1) @ self.weights[f"{name}.w_o"] + b_o
+        return torch.cat(heads, dim=-1) @ self.weights[f"{name}.w_o.weight"] + b_o
 
     def _feed_forward(self, x, name):
         w1, b1, w2, b2 = (self.weights[f"{name}.{part}"] for part in ("w1", "b1", "w2", "b2"))

@@ -54,10 +54,6 @@ def linear(x, weight, bias=None):
     return F.linear(x, weight.T, bias)
 
 
-def linear_qkv(x, w_q, w_kv):
-    return F.linear(x, torch.cat([w_q, w_kv], dim=1).T)
-
-
 def softmax(x, *, mask=None):
     if mask is None:
         return torch.softmax(x, dim=-1)
@@ -82,29 +78,8 @@ def attention(q, k, v, *, mask=None, keep=None, p_drop=0.0):
     return dropout(weights, keep=keep, p_drop=p_drop) @ v
 
 
-def restricted_attention(q, k, v, *, window, mask=None, keep=None, p_drop=0.0):
-    """Position by position, over the keys in its window alone."""
-    rows, (left, right) = [], window
-    for t in range(q.shape[-2]):
-        near = builtins.slice(builtins.max(0, t - left), t + right + 1)
-        inputs = q[..., t : t + 1, :], k[..., near, :], v[..., near, :]
-        kept = None
-        if keep is not None:  # of the window, the part that lies in the sentence
-            first = builtins.max(0, left - t)
-            kept = keep[..., t : t + 1, first : first + inputs[1].shape[-2]]
-        allowed = None if mask is None else mask[..., near]
-        rows.append(attention(*inputs, mask=allowed, keep=kept, p_drop=p_drop))
-    return torch.cat(rows, dim=-2)
-
-
 def additive_attention(q, k, v, w, *, mask=None):
     return softmax(torch.tanh(q.unsqueeze(-2) + k.unsqueeze(-3)) @ w, mask=mask) @ v
-
-
-def convolution(x, weight, bias, *, dilation=1, mask=None):
-    x = x if mask is None else x * mask.unsqueeze(-1)
-    y = F.conv1d(x.mT, weight.permute(2, 1, 0), bias, padding=(len(weight) - 1) // 2 * dilation, dilation=dilation)
-    return y.mT
 
 
 def gru_cell(x, h, w_x, w_h, b_x, b_h):

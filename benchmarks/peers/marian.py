@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 LONGEST = 512  # positions in Marian's table
 NORM_EPS = 1e-6
 LAYER_NAMES = {
-    r"self_attention\.w_q": "self_attn.q_proj.weight",
-    r"self_attention\.w_o": "self_attn.out_proj.weight",
-    r"cross_attention\.w_q": "encoder_attn.q_proj.weight",
-    r"cross_attention\.w_o": "encoder_attn.out_proj.weight",
+    r"self_attention\.w_q\.weight": "self_attn.q_proj.weight",
+    r"self_attention\.w_o\.weight": "self_attn.out_proj.weight",
+    r"cross_attention\.w_q\.weight": "encoder_attn.q_proj.weight",
+    r"cross_attention\.w_o\.weight": "encoder_attn.out_proj.weight",
     r"self_attention_residual\.norm\.gamma": "self_attn_layer_norm.weight",
     r"self_attention_residual\.norm\.beta": "self_attn_layer_norm.bias",
     r"cross_attention_residual\.norm\.gamma": "encoder_attn_layer_norm.weight",
@@ -88,7 +88,7 @@ def _marian_weights(model: Transformer) -> dict[str, torch.Tensor]:
     weights = {name: torch.tensor(to_numpy(model.parameters[name].data)) for name in model.parameters.names}
     renamed = {"model.shared.weight": weights.pop("embedding")}
     for name, value in weights.items():
-        renamed |= _layer_weights(name, value.T if re.search(r"\.w\w*$", name) else value)
+        renamed |= _layer_weights(name, value.T if re.search(r"\.w\w*(\.weight)?$", name) else value)
     return renamed
 
 
@@ -96,7 +96,7 @@ def _layer_weights(name: str, value: torch.Tensor) -> dict[str, torch.Tensor]:
     """One parameter of ours, already as (d_out, d_in), under Marian's names."""
     stack, number, rest = re.fullmatch(r"(encoder|decoder)\.layers\.(\d+)\.(.*)", name).groups()
     prefix = f"model.{stack}.layers.{number}."
-    if rest.endswith("w_kv"):
+    if rest.endswith("w_kv.weight"):
         attention = "self_attn" if rest.startswith("self") else "encoder_attn"
         keys, values = value.chunk(2)
         return {f"{prefix}{attention}.k_proj.weight": keys, f"{prefix}{attention}.v_proj.weight": values}

@@ -129,11 +129,11 @@ def _renamed(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """Our parameters under PyTorch's names. Ours are (d_in, d_out), those of nn.Linear (d_out, d_in)."""
     renamed = {}
     for name, value in weights.items():
-        if name.endswith("self_attention.w_q"):
+        if name.endswith("self_attention.w_q.weight"):
             continue  # goes where its w_kv goes
-        if name.endswith("self_attention.w_kv"):
+        if name.endswith("self_attention.w_kv.weight"):
             value = torch.cat([weights[name.replace("w_kv", "w_q")], value], dim=1)
-        renamed[_torch_name(name)] = value.T if re.search(r"\.w\w+$", name) else value
+        renamed[_torch_name(name)] = value.T if re.search(r"\.w\w+(\.weight)?$", name) else value
     return renamed
 
 
@@ -144,8 +144,8 @@ def _torch_name(name: str) -> str:
         (r"_residual\.norm\.gamma$", "_norm.weight"),
         (r"_residual\.norm\.beta$", "_norm.bias"),
     ]
-    changes += [(r"self_attention\.w_kv$", "self_attention.qkv.weight"), (r"\.w_o$", ".out.weight")]
-    changes += [(r"\.w_(q|kv)$", r".\1.weight"), (r"\.feed_forward\.w(\d)$", r".w\1.weight")]
+    changes += [(r"self_attention\.w_kv\.", "self_attention.qkv."), (r"\.w_o\.", ".out.")]
+    changes += [(r"\.w_(q|kv)\.", r".\1."), (r"\.feed_forward\.w(\d)$", r".w\1.weight")]
     changes += [(r"\.feed_forward\.b(\d)$", r".w\1.bias"), (r"^embedding$", "embedding.weight")]
     for pattern, replacement in changes:
         name = re.sub(pattern, replacement, name)

@@ -64,7 +64,7 @@ def _transformer(config: ModelConfig, shapes: Shapes) -> list[Column]:
     d = config.d_model
     encoder = [
         *_embedding(config, shapes, "Input Embedding", "embedding", "src_embedding.learned", "S"),
-        *_stack(config, shapes, "encoder", [config.encoder, "feed_forward"]),
+        *_stack(config, shapes, "encoder", ["self_attention", "feed_forward"]),
     ]
     decoder = [
         *_embedding(config, shapes, "Output Embedding", "tgt_embedding.table", "tgt_embedding.learned", "T"),
@@ -151,14 +151,8 @@ def _sublayer(config: ModelConfig, shapes: Shapes, path: str, name: str) -> list
     own = _own(shapes, f"{path}.{name}")
     if name == "feed_forward":
         block = Block("Feed Forward", "feed_forward", f"max(0, x w1 + b1) w2 + b2, d_ff = {config.d_ff}", own)
-    elif name == "convolution":
-        own = {each: shapes[each] for each in (f"{path}.weight", f"{path}.bias")}
-        note = f"k = {config.kernel_size}, dilation {config.dilation} to the power of the layer"
-        block = Block("Convolution and ReLU", "recurrent", note, own)
     else:
         note = f"h = {config.n_heads}, d_k = {config.d_k}, d_v = {config.d_v}"
-        if config.attention_window and name == "self_attention":
-            note += f", within {config.attention_window} positions"
         title = "Masked Multi-Head Attention" if masked else "Multi-Head Attention"
         block = Block(title, "attention", note, own, reads_encoder=name == "cross_attention")
     norm = _own(shapes, f"{path}.{name}_residual.norm")

@@ -25,7 +25,7 @@ def draw_multi_head_attention(config: ModelConfig, shapes: Shapes) -> "Figure":
         ConfigError: the model has no multi-head attention.
         MissingPackageError: matplotlib is not installed.
     """
-    name = next((name.removesuffix(".w_q") for name in shapes if name.endswith("attention.w_q")), None)
+    name = next((name.removesuffix(".w_q.weight") for name in shapes if name.endswith("attention.w_q.weight")), None)
     if name is None:
         raise ConfigError(
             "architecture: the model must have multi-head attention for Figure 2, "
@@ -35,7 +35,7 @@ def draw_multi_head_attention(config: ModelConfig, shapes: Shapes) -> "Figure":
     import matplotlib
 
     with matplotlib.rc_context({"font.family": known_fonts()}):
-        w_q, w_kv, w_o = (shapes[f"{name}.{each}"] for each in ("w_q", "w_kv", "w_o"))
+        w_q, w_kv, w_o = (shapes[f"{name}.{each}.weight"] for each in ("w_q", "w_kv", "w_o"))
         h = config.n_heads
         _draw_one_head(diagram, h, d_k=w_q[1] // h, d_v=w_o[0] // h)
         _draw_all_heads(diagram, h, w_q, w_kv, w_o)

@@ -17,6 +17,8 @@ from pathlib import Path
 
 import numpy as np
 from long_range_report import draw, markdown
+from models.convolution import ConvolutionalEncoder, ConvolutionConfig
+from models.restricted_attention import restrict
 from trials import Experiment, learn, main
 
 from minitransformer.autograd import Tensor, functions, no_grad
@@ -59,11 +61,12 @@ class Copier(Module):
         n_symbols, self.copied = settings["symbols"], settings["copied"]
         self.is_recurrent = "kind" in kind
         shape = {} if self.is_recurrent else {"d_ff": 2 * width, "n_heads": 4}
-        config = ModelConfig(d_model=width, p_drop=0.0, **kind, **shape)
+        shape |= {"d_model": width, "p_drop": 0.0}
         self.embedding = Parameter(init.normal(2 + 2 * n_symbols, width))  # E
         self.output = Parameter(init.normal(1 + n_symbols, width))  # F
-        self.encoder = RecurrentEncoder(config, init) if self.is_recurrent else Encoder(config, init)
-        self.attention = DotAttention(config, init) if self.is_recurrent and config.attention == "dot" else None
+        self.encoder = make_encoder(kind, shape, init)
+        attends = self.is_recurrent and kind["attention"] == "dot"
+        self.attention = DotAttention(ModelConfig(**kind, **shape), init) if attends else None
         self.w_c = Parameter(init.xavier(2 * width, width)) if self.attention else None
 
     def embed(self, ids: np.ndarray) -> Tensor:
@@ -84,6 +87,17 @@ class Copier(Module):
             both = functions.concatenate([self.attention(last, mask[:, None], hidden), last])
             last = functions.tanh(functions.linear(both, self.w_c))
         return functions.linear(last, self.output.transpose())
+
+
+def make_encoder(kind: dict, shape: dict, init: Initializer) -> Module:
+    """The stack of layers of this kind"""
+    layers = {name: value for name, value in kind.items() if name not in ("encoder", "attention_window")}
+    if "kind" in kind:
+        return RecurrentEncoder(ModelConfig(**kind, **shape), init)
+    if "encoder" in kind:
+        return ConvolutionalEncoder(ConvolutionConfig(**layers, **shape), init)
+    encoder, r = Encoder(ModelConfig(**layers, **shape), init), kind.get("attention_window")
+    return restrict(encoder, (r, r)) if r else encoder
 
 
 def draw_sequences(rng: np.random.Generator, distance: int, settings: dict) -> tuple[np.ndarray, np.ndarray]:

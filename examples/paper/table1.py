@@ -19,6 +19,8 @@ from tqdm import tqdm
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # benchmarks/ lies beside examples/
 
+from models.convolution import convolution
+from models.restricted_attention import restricted_attention
 from program import MAX_RESULTS, reports_errors, showing, write_report
 from table1_report import draw_growth, draw_paths, markdown
 
@@ -28,6 +30,7 @@ from benchmarks.common.matrix_products import products_of
 from minitransformer import kernels
 from minitransformer.allocator import keep_freed_memory
 from minitransformer.autograd import Tensor, functions
+from minitransformer.autograd.tensor import apply
 from minitransformer.cli.common import writable_file
 from minitransformer.cli.main import Parser
 from minitransformer.figures import png_bytes
@@ -57,10 +60,10 @@ def layer(kind: str, d: int, seed: int = 0, dtype: str = "float32", dilation: in
     if kind == "self-attention":
         return lambda x: functions.attention(x, x, x)
     if kind == "restricted":
-        return lambda x: functions.restricted_attention(x, x, x, window=(r // 2, r // 2))
+        return lambda x: apply(restricted_attention, x, x, x, window=(r // 2, r // 2))
     if kind == "convolutional":
         kernel, bias = weights(KERNEL, d, d), weights(d)
-        return lambda x: functions.convolution(x, kernel, bias, dilation=dilation)
+        return lambda x: apply(convolution, x, kernel, bias, dilation=dilation)
     w_x, w_h, b_x, b_h = weights(d, 3 * d), weights(d, 3 * d), weights(3 * d), weights(3 * d)
     return lambda x: functions.gru(x, Tensor(np.zeros((len(x.data), d), dtype)), w_x, w_h, b_x, b_h)
 

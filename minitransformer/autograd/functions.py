@@ -35,13 +35,6 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, mask: Array | None = None, **o
     return apply(RULES["attention"], q, k, v, mask=checks.boolean(mask, "attention"), **options)
 
 
-def restricted_attention(q: Tensor, k: Tensor, v: Tensor, *, mask: Array | None = None, **options: Any) -> Tensor:
-    mask = checks.boolean(mask, "restricted_attention")
-    if mask is not None and mask.shape[-2:-1] not in ((), (1,)):
-        raise ShapeError(f"restricted_attention: mask must have one row for all queries, got shape {mask.shape}")
-    return apply(RULES["restricted_attention"], q, k, v, mask=mask, **options)
-
-
 def embedding(table: Tensor, *, ids: Array, scale: float = 1.0) -> Tensor:
     return apply(RULES["embedding"], table, ids=checks.ids_below(ids, len(table), "embedding: ids"), scale=scale)
 

@@ -13,7 +13,7 @@ from minitransformer.autograd.anomaly import check_forward
 from minitransformer.autograd.gradient_sink import GradientSink
 from minitransformer.autograd.tape import Node, walk_backward
 from minitransformer.backend import Array, get_array_module
-from minitransformer.errors import AutogradError, ShapeError
+from minitransformer.errors import AutogradError, MiniTransformerError, ShapeError
 from minitransformer.ops import elementwise, linear, reduce, shape
 from minitransformer.ops.rule import Rule
 
@@ -56,6 +56,10 @@ class Tensor:
 
     def __len__(self) -> int:
         return len(self.data)
+
+    def __iter__(self) -> Iterator["Tensor"]:
+        """``self[0]``, ``self[1]``, ...: the rows, of which each can be differentiated."""
+        return (self[row] for row in range(len(self)))
 
     def __repr__(self) -> str:
         made_by = f", made by {self.node.rule.name}" if self.node else ""
@@ -204,7 +208,7 @@ def apply(rule: Rule, *inputs: Tensor | None, **options: Any) -> Any:
     inference_forward = None if recorded else pair.inference_forward
     try:
         result = (inference_forward or pair.forward)(*arrays, **options)
-    except ShapeError:
+    except MiniTransformerError:
         raise
     except (ValueError, IndexError) as error:  # the array library's message does not name the op
         shapes = ", ".join(str(array.shape) for array in arrays)

@@ -7,6 +7,7 @@ without Adam's state (a mean of several) lacks the last two: it translates, but 
 
 import errno
 import json
+import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -179,7 +180,7 @@ def load_checkpoint(path: str | Path, with_optimizer: bool = True) -> Checkpoint
         raise
     except ConfigError as error:  # the bytes match their checksums: the file is not damaged
         raise CheckpointError(
-            f"checkpoint: {path} was written by another version and must be used with that one: {error}"
+            f"checkpoint: {path} must be used with the version or program that wrote it: {error}"
         ) from error
     except Exception as error:  # damaged bytes make zipfile, NumPy and JSON raise nearly anything
         if isinstance(error, MemoryError) and matches_checksums(path):
@@ -187,7 +188,8 @@ def load_checkpoint(path: str | Path, with_optimizer: bool = True) -> Checkpoint
         # A damaged offset is an invalid argument to the operating system.
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
             raise CheckpointError(f"checkpoint: {path} cannot be read: {error.strerror}") from error
-        reason = printable(f"{type(error).__name__}: {error}", 120)
+        first_sentence = re.split(r"\.?\n|\. ", str(error), maxsplit=1)[0]  # NumPy goes on: how to load what is unsafe
+        reason = printable(f"{type(error).__name__}: {first_sentence}", 120)
         raise DamagedCheckpointError(
             f"checkpoint: {path} must be a whole checkpoint, got a damaged or foreign file ({reason}); "
             "delete it and use the one before it"

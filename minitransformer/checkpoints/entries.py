@@ -12,6 +12,8 @@ from minitransformer.errors import quoted
 
 VECTORS = ("parameters", "adam_m", "adam_v")
 ENTRIES = ("header", "tokenizer", *VECTORS)
+MAX_HEADER = 1 << 22
+"""Bytes of the longest header: a model of 1,000 layers has one of about 3 million."""
 
 
 def write_entries(file: BinaryIO, arrays: Mapping[str, np.ndarray]) -> None:
@@ -37,6 +39,8 @@ def check_entries(archive: zipfile.ZipFile, size: int) -> None:
     for name, entry in entries.items():
         if entry.compress_type != zipfile.ZIP_STORED or entry.file_size > size:
             raise ValueError(f"{name} has {entry.file_size} bytes, compressed or beyond the end of the file")
+        if name == "header" and entry.file_size > MAX_HEADER:
+            raise ValueError(f"its header has {entry.file_size} bytes, more than {MAX_HEADER}")
         with archive.open(entry) as file:
             if np.lib.format.read_magic(file) != (1, 0):
                 raise ValueError(f"{name} has another version of NumPy's format")

@@ -1,11 +1,15 @@
 """What the header of a checkpoint must hold. Checksums show damage, but not values that no training has written."""
 
 import math
+import re
 
 from minitransformer.errors import quoted
 
 Table = list[tuple[str, tuple[int, ...], int]]
 """``(name, shape, offset in elements)`` of every parameter."""
+
+MAX_PARAMETERS = 50_000
+"""In a table: a model of 1,000 layers, as many as a config may have, has about 40,000."""
 
 
 def shapes(table: Table) -> dict[str, tuple[int, ...]]:
@@ -26,7 +30,9 @@ def count(value: object) -> int:
 
 def table_from(entries: list, length: int) -> Table:
     """The table of a header, for a parameter vector of this length; ValueError or TypeError if it is not one."""
-    table = [(str(name), tuple(map(count, shape)), count(offset)) for name, shape, offset in entries]
+    if len(entries) > MAX_PARAMETERS:
+        raise ValueError(f"a table of {len(entries)} parameters, more than {MAX_PARAMETERS}")
+    table = [(new_name(str(name)), tuple(map(count, shape)), count(offset)) for name, shape, offset in entries]
     if len(shapes(table)) < len(table):
         raise ValueError("a parameter is listed twice")
     end = 0
@@ -35,6 +41,13 @@ def table_from(entries: list, length: int) -> Table:
             raise ValueError(f"{name} overlaps another parameter or lies outside the parameter vector")
         end = where.stop
     return table
+
+
+def new_name(name: str) -> str:
+    """The name that a parameter has now: attention's matrices and biases once were ``w_q`` and ``b_q`` beside each
+    other, and are ``w_q.weight`` and ``w_q.bias``."""
+    name = re.sub(r"(attention\.w_(q|kv|o))$", r"\1.weight", name)
+    return re.sub(r"(attention\.)b_(q|kv|o)$", r"\1w_\2.bias", name)
 
 
 METER = {"loss": float, "nll": float, "tokens": int, "updates": int, "gradient_norm": float, "seconds": float}

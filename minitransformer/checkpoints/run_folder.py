@@ -132,8 +132,10 @@ def newest_checkpoints(directory: str | Path, count: int) -> list[Path]:
     """Paths of the ``count`` newest checkpoints of the run in ``directory``, oldest first.
 
     Raises:
-        CheckpointError: there are fewer.
+        CheckpointError: there are fewer, or ``directory`` is a file.
     """
+    if os.path.isfile(directory):
+        raise CheckpointError(f"checkpoint: {directory} must be the training.directory of a run, got a file")
     paths = RunFolder(directory).paths()
     if count < 1 or len(paths) < count:
         raise CheckpointError(

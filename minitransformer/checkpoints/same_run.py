@@ -21,5 +21,5 @@ def changed_settings(first: Config, other: Config) -> Iterator[tuple[str, Any, A
     ours, theirs = first.to_dict(), other.to_dict()
     for section in ("model", "data", "training"):
         for name, value in ours[section].items():
-            if name not in MAY_CHANGE.get(section, ()) and value != theirs[section][name]:
-                yield f"{section}.{name}", value, theirs[section][name]
+            if name not in MAY_CHANGE.get(section, ()) and value != theirs[section].get(name):
+                yield f"{section}.{name}", value, theirs[section].get(name)

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from minitransformer.cli.common import writable_file
+from minitransformer.cli.common import report, writable_file
 from minitransformer.cli.options import at_least_one
 from minitransformer.errors import ConfigError
 
@@ -37,4 +37,4 @@ def run(arguments: argparse.Namespace) -> None:
         paths = newest_checkpoints(paths[0], arguments.last)
     output = writable_file(arguments.output, paths)
     average_checkpoints(paths).save(output)
-    print(f"{output}: mean of {len(paths)} checkpoints, {', '.join(path.name for path in paths)}")
+    report(f"{output}: mean of {len(paths)} checkpoints, {', '.join(path.name for path in paths)}")

@@ -4,6 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from minitransformer.cli.common import report
 from minitransformer.cli.options import add_number, add_parallel_texts, add_processes_option, aligned_files
 
 
@@ -34,7 +35,7 @@ def run(arguments: argparse.Namespace) -> None:
         processes=arguments.processes,
         progress=sys.stderr.isatty(),
     )
-    print(
+    report(
         f"{arguments.output}: {header.pairs} pairs, {header.n_src_tokens} source, {header.n_tgt_tokens} target tokens; "
         f"left out {header.n_empty} with an empty side, {header.n_long} longer than {header.max_length} tokens"
     )

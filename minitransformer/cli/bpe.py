@@ -1,13 +1,12 @@
-"""``bpe``: learn a subword vocabulary, encode and decode text, and exchange merge files with subword-nmt."""
+"""``bpe``: learn a subword vocabulary, and encode and decode text."""
 
 import argparse
 import sys
 from pathlib import Path
 
-from minitransformer.cli.common import print_line, stdin_lines, writable_file
+from minitransformer.cli.common import print_line, report, stdin_lines, writable_file
 from minitransformer.cli.options import add_number, add_processes_option
 from minitransformer.errors import DataError, quoted
-from minitransformer.files import write_text
 
 MOST_TOKENS = 1.1
 """Tokens per word of byte-pair encoding: a vocabulary that needs more makes every sequence longer."""
@@ -18,7 +17,6 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     _add_train(actions)
     _add_coding(actions)
-    _add_exchange(actions)
 
 
 def _add_train(actions: argparse._SubParsersAction) -> None:
@@ -58,25 +56,6 @@ def _add_coding(actions: argparse._SubParsersAction) -> None:
         action.set_defaults(run=run)
 
 
-def _add_exchange(actions: argparse._SubParsersAction) -> None:
-    read = actions.add_parser("import", help="convert a merge file of subword-nmt (version 0.2) to a tokenizer file")
-    read.add_argument("codes", type=Path, metavar="CODES", help="merge file of subword-nmt")
-    read.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="tokenizer file to write")
-    read.add_argument(
-        "--text",
-        type=Path,
-        nargs="+",
-        default=[],
-        metavar="FILE",
-        help="text whose characters become base symbols, besides those of the merges (default: none)",
-    )
-    read.set_defaults(run=run_import)
-    write = actions.add_parser("export", help="write the merges of a tokenizer (mode words) as subword-nmt does")
-    write.add_argument("tokenizer", type=Path, metavar="TOKENIZER", help="tokenizer, from `bpe train --mode words`")
-    write.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="merge file to write")
-    write.set_defaults(run=run_export)
-
-
 def run_train(arguments: argparse.Namespace) -> None:
     from minitransformer.text import Tokenizer, count_words_in_files
 
@@ -87,7 +66,7 @@ def run_train(arguments: argparse.Namespace) -> None:
     tokenizer = Tokenizer.learn(words, arguments.vocab_size, criterion=arguments.criterion, **options)
     tokenizer.save(output)
     per_word = tokenizer.count_tokens(words) / words.total()
-    print(f"{output}: vocabulary of {tokenizer.vocab_size} tokens from {words.total()} words, {len(words)} distinct")
+    report(f"{output}: vocabulary of {tokenizer.vocab_size} tokens from {words.total()} words, {len(words)} distinct")
     print(f"{per_word:.2f} tokens per word of this text")
     if arguments.criterion == "frequency":
         return
@@ -99,27 +78,6 @@ def run_train(arguments: argparse.Namespace) -> None:
             f"warning: tokens per word should be at most {MOST_TOKENS} times those of byte-pair encoding, got "
             f"{per_word:.2f} and {frequency:.2f}; use --criterion frequency",
         )
-
-
-def run_import(arguments: argparse.Namespace) -> None:
-    from minitransformer.text.corpus import read_text, stream_lines
-    from minitransformer.text.subword_nmt_file import tokenizer_from_codes
-
-    output = writable_file(arguments.output, [arguments.codes, *arguments.text])
-    lines = (line for path in arguments.text for line in stream_lines(path))
-    tokenizer = tokenizer_from_codes(read_text(arguments.codes), str(arguments.codes), lines)
-    tokenizer.save(output)
-    print(f"{output}: vocabulary of {tokenizer.vocab_size} tokens, {len(tokenizer.merges)} of them from merges")
-
-
-def run_export(arguments: argparse.Namespace) -> None:
-    from minitransformer.text import Tokenizer
-    from minitransformer.text.subword_nmt_file import codes_of
-
-    output = writable_file(arguments.output, [arguments.tokenizer])
-    tokenizer = Tokenizer.load(arguments.tokenizer)
-    write_text(output, codes_of(tokenizer))
-    print(f"{output}: {len(tokenizer.merges)} merges")
 
 
 def run_encode(arguments: argparse.Namespace) -> None:

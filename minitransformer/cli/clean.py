@@ -18,7 +18,7 @@ from minitransformer.files import write_atomically
 def add_parser(commands: argparse._SubParsersAction) -> None:
     parser = commands.add_parser(
         "clean",
-        help="leave out pairs that are empty, too long, of unequal length, in another script or duplicates",
+        help="leave out pairs that are empty, copies, too long, of unequal length, in another script or duplicates",
         description="Clean aligned text in one pass and report each step. Memory grows by 8 bytes per pair.",
     )
     add_parallel_texts(parser)
@@ -31,6 +31,15 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     for side in ("src", "tgt"):
         shown = "script to which more than half of the letters of this side must belong, such as Latin (default: any)"
         parser.add_argument(f"--{side}-script", default="", metavar="NAME", help=shown)
+    parser.add_argument(
+        "--normalize-punctuation",
+        nargs=2,
+        default=(),
+        choices=("cs", "de", "en", "es", "fr"),
+        metavar=("SRC", "TGT"),
+        help="languages of the two sides (cs, de, en, es, fr), by whose rules quotation marks, dashes and so on become "
+        "those of ASCII, as by Moses (default: left as they are)",
+    )
     parser.add_argument("--json", action="store_true", help="print the counts as a JSON object (default: a table)")
     add_processes_option(parser)
     parser.set_defaults(run=run)
@@ -60,7 +69,7 @@ def _clean(
     from minitransformer.text.corpus import stream_parallel
 
     names = ("max_words", "max_ratio", "max_word", "src_script", "tgt_script")
-    rules = Rules(**{name: getattr(arguments, name) for name in names})
+    rules = Rules(**{name: getattr(arguments, name) for name in names}, punctuation=arguments.normalize_punctuation)
     pairs = chain.from_iterable(stream_parallel(*pair) for pair in files)
     with tqdm(desc="clean", unit="pair", disable=not sys.stderr.isatty()) as bar:
         for kept in clean(pairs, rules, counts, arguments.processes):

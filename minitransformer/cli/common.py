@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from minitransformer.cli.options import search_options
 from minitransformer.config import Config, TranslationConfig
@@ -23,7 +23,7 @@ BAD_INPUT, INTERRUPTED, FAULT = 2, 130, 1
 
 
 MAX_MESSAGE = 2000
-"""Characters of an error message."""
+"""Characters of a message."""
 
 
 def explained(error: BaseException) -> tuple[str, int]:
@@ -53,6 +53,11 @@ def print_line(command: str, message: str) -> None:
         # A progress bar, perhaps that of a rank of this job, may stand in the last line of a terminal: it is erased.
         begin = "\r\x1b[K" if sys.stderr.isatty() else ""
         print(f"{begin}minitransformer {command}: {line}", file=sys.stderr)
+
+
+def report(text: str, file: TextIO | None = None) -> None:
+    """Prints what was done, on standard output by default, as one line: control characters in names are escaped."""
+    print(printable(text, MAX_MESSAGE), file=file)
 
 
 def stdin_lines(report: Callable[[DataError], object] | None = None) -> Iterator[str]:

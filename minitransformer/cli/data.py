@@ -31,7 +31,7 @@ def run_list(arguments: argparse.Namespace) -> None:
         print(f"    contents: {data_set.contents}")
         print(f"    size:     {data_set.size}")
         print(f"    licence:  {data_set.licence}")
-        print(f"    SHA-256:  {data_set.checksums}")
+        print(f"    checksum: {data_set.checksums}")
         for address in dict.fromkeys(file.address for file in data_set.files):
             print(f"    {address}")
     print("These are the official addresses, but this program has not been tested with them.")

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from minitransformer.blas import core_count, product_threads
+from minitransformer.cli.common import report
 from minitransformer.errors import BackendError, install_hint
 
 Finding = tuple[str, str]
@@ -29,7 +30,7 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.ids is not None:
         from minitransformer.text.binary import check_pairs
 
-        print(f"{arguments.ids}: {check_pairs(arguments.ids).pairs} pairs; the fingerprint matches")
+        report(f"{arguments.ids}: {check_pairs(arguments.ids).pairs} pairs; the fingerprint matches")
         return
     for name, check in CHECKS.items():
         try:

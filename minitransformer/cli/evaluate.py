@@ -13,7 +13,8 @@ from minitransformer.errors import ConfigError, DataError
 from minitransformer.files import write_text
 
 Score = Callable[[list[str]], dict]
-"""From translations to ``bleu`` and ``signature``, and with --language to ``paper_bleu`` and ``paper_signature``."""
+"""From translations to ``bleu`` and ``signature``; with --language to ``paper_bleu`` and ``paper_signature`` too; with
+--normalize-punctuation to these again, with ``normalized_`` before each name."""
 
 
 def add_parser(commands: argparse._SubParsersAction) -> None:
@@ -30,6 +31,12 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
         "compounds (default: sacreBLEU alone)",
     )
     parser.add_argument(
+        "--normalize-punctuation",
+        action="store_true",
+        help="print BLEU also with the quotation marks, dashes and so on of both sides made those of ASCII, as `clean` "
+        "does, by the rules of --language (default: as they are alone)",
+    )
+    parser.add_argument(
         "--ablation",
         action="store_true",
         help="print what averaging, the beam and the length penalty each add (default: one score)",
@@ -42,12 +49,15 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    from minitransformer.evaluation import corpus_bleu, paper_bleu, require_moses, require_sacrebleu
+    from minitransformer.evaluation import require_moses, require_sacrebleu
     from minitransformer.text import read_parallel
+    from minitransformer.text.punctuation import normalize_punctuation
 
     language = arguments.language
     if arguments.last is not None and not arguments.ablation:
         raise ConfigError("--last must stand with --ablation: it is the number of checkpoints in its mean")
+    if arguments.normalize_punctuation and not language:
+        raise ConfigError("--normalize-punctuation must stand with --language, by whose rules it normalizes")
     if arguments.output:
         writable_file(arguments.output, [arguments.src, arguments.ref, arguments.checkpoint])
     sources, references = read_parallel(arguments.src, arguments.ref)
@@ -59,17 +69,27 @@ def run(arguments: argparse.Namespace) -> None:
         require_moses()
 
     def score(hypotheses: list[str]) -> dict:
-        bleu = corpus_bleu(hypotheses, references)
-        scores = {"bleu": bleu.score, "signature": bleu.signature}
-        if language:
-            paper = paper_bleu(hypotheses, references, language)
-            scores |= {"paper_bleu": paper.score, "paper_signature": paper.signature}
+        scores = _bleu(hypotheses, references, language)
+        if arguments.normalize_punctuation:
+            sides = [[normalize_punctuation(line, language) for line in side] for side in (hypotheses, references)]
+            scores |= {f"normalized_{name}": value for name, value in _bleu(*sides, language).items()}
         return scores
 
     if arguments.ablation:
         _ablation(arguments, sources, score, n_words)
     else:
         _one_score(arguments, sources, score)
+
+
+def _bleu(hypotheses: list[str], references: list[str], language: str | None) -> dict:
+    from minitransformer.evaluation import corpus_bleu, paper_bleu
+
+    bleu = corpus_bleu(hypotheses, references)
+    scores = {"bleu": bleu.score, "signature": bleu.signature}
+    if language:
+        paper = paper_bleu(hypotheses, references, language)
+        scores |= {"paper_bleu": paper.score, "paper_signature": paper.signature}
+    return scores
 
 
 def _one_score(arguments: argparse.Namespace, sources: list[str], score: Score) -> None:
@@ -92,9 +112,10 @@ def _one_score(arguments: argparse.Namespace, sources: list[str], score: Score) 
     if arguments.json:
         print(json.dumps(results))
         return
-    print(f"BLEU {results['bleu']:.2f}  {results['signature']}")
-    if arguments.language:
-        print(f"BLEU {results['paper_bleu']:.2f}  {results['paper_signature']}, as in the paper's Table 2")
+    for kind, note in (("", ""), ("paper_", ", as in the paper's Table 2")):
+        for prefix, how in (("", ""), ("normalized_", ", punctuation of both sides normalized")):
+            if (name := f"{prefix}{kind}bleu") in results:
+                print(f"BLEU {results[name]:.2f}  {results[f'{prefix}{kind}signature']}{note}{how}")
     print(f"{len(sources)} sentences, beam {search.beam_size}, alpha {search.alpha:g}")
     print(f"{tokens} target tokens in {seconds:.1f} s, {tokens / seconds:.0f} tokens/s")
 
@@ -114,14 +135,16 @@ def _ablation(arguments: argparse.Namespace, sources: list[str], score: Score, n
     if arguments.json:
         print(json.dumps({"directory": str(arguments.checkpoint), "sentences": len(sources), "ablation": rows}))
         return
-    print(f"{'':24}{'BLEU':>8}{'adds':>8}{'paper':>8}{'length':>8}{'seconds':>9}")
+    print(f"{'':24}{'BLEU':>8}{'adds':>8}{'punct.':>8}{'paper':>8}{'length':>8}{'seconds':>9}")
     for before, row in zip([None, *rows], rows, strict=False):
         added = f"{row['bleu'] - before['bleu']:+.2f}" if before else ""
-        paper = f"{row['paper_bleu']:.2f}" if arguments.language else ""
-        print(f"{row['name']:24}{row['bleu']:8.2f}{added:>8}{paper:>8}{row['length']:8.3f}{row['seconds']:9.1f}")
+        also = "".join(f"{row[name]:8.2f}" if name in row else " " * 8 for name in ("normalized_bleu", "paper_bleu"))
+        print(f"{row['name']:24}{row['bleu']:8.2f}{added:>8}{also}{row['length']:8.3f}{row['seconds']:9.1f}")
     print(f"BLEU: {rows[0]['signature']}")
     if arguments.language:
         print(f"paper: {rows[0]['paper_signature']}")
+    if arguments.normalize_punctuation:
+        print("punct.: BLEU with the punctuation of both sides normalized")
     print("length: words of the translations / words of the references")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from minitransformer.cli.common import open_model, print_line, writable_file
+from minitransformer.cli.common import open_model, print_line, report, writable_file
 from minitransformer.cli.options import add_model_options, add_search_options
 from minitransformer.config import BOS, EOS
 from minitransformer.errors import ConfigError, quoted
@@ -35,7 +35,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
 
     curves = actions.add_parser("curves", help="loss and perplexity against the update, for one or more runs")
-    shown = "metrics.jsonl of a run; LABEL=FILE sets its label in the legend"
+    shown = "training.directory of a run, or its metrics.jsonl; LABEL=FILE sets its label in the legend"
     curves.add_argument("metrics", nargs="+", metavar="METRICS", help=shown)
     _add_output(curves, "PNG or SVG file to write")
     curves.set_defaults(run=run_curves)
@@ -94,8 +94,14 @@ def _label_and_path(argument: str) -> tuple[str, Path]:
     """Parses ``LABEL=FILE``; a file without a label gets the name of its folder, as all are named metrics.jsonl."""
     label, equals, path = argument.partition("=")
     if equals and not Path(argument).exists():
-        return label, Path(path)
-    return Path(argument).resolve().parent.name or argument, Path(argument)
+        return label, _metrics_of(Path(path))
+    path = _metrics_of(Path(argument))
+    return path.resolve().parent.name or argument, path
+
+
+def _metrics_of(path: Path) -> Path:
+    """``path``, or the metrics in it, if it is the folder of a run."""
+    return path / "metrics.jsonl" if path.is_dir() else path
 
 
 def run_attention(arguments: argparse.Namespace) -> None:
@@ -110,7 +116,7 @@ def run_attention(arguments: argparse.Namespace) -> None:
     if is_page:
         first = {"kind": arguments.kind, "layer": layer, "heads": arguments.head}
         write_text(output, attention_page(kinds, title=f"Attention in {arguments.checkpoint.name}", **first))
-        print(output)
+        report(str(output))
         return
     options = {"title": f"{shown.label}, layer {layer} of {n_layers}", "heads": arguments.head}
     options |= {"key_label": shown.key_label, "query_label": shown.query_label}
@@ -185,4 +191,4 @@ def _save(figure: "Figure", output: Path, action: str) -> None:
     for warning in caught:
         print_line(f"plot {action}", str(warning.message))
     write_atomically(output, lambda file: file.write(picture))
-    print(output)
+    report(str(output))

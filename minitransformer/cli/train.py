@@ -4,11 +4,11 @@ import argparse
 import json
 import sys
 import traceback
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from minitransformer.cli.common import FAULT, explained, print_line
+from minitransformer.cli.common import FAULT, explained, print_line, report
 from minitransformer.cli.options import add_config_options, add_device_option
 from minitransformer.config import Config
 from minitransformer.errors import require
@@ -82,12 +82,20 @@ def _train(arguments: argparse.Namespace, process_group: "ProcessGroup") -> int:
     if profile is not None and profile.updates:
         _write_profile(profile, trainer.workers.size, Path(config.training.directory))
     state = "done" if outcome.signal is None else "stopped; the same command resumes from here"
-    trainer.progress.write(f"{config.training.directory}: {outcome.update} updates, {state}")
+    if is_rank_0:
+        _say(f"{config.training.directory}: {outcome.update} updates, {state}")
     if is_rank_0 and outcome.signal is None and outcome.update:
         cost = trainer.cost()
         write_text(trainer.folder.directory / "cost.json", json.dumps(cost.to_dict(), indent=1) + "\n")
-        trainer.progress.write("\n".join(cost.lines()))
+        _say(*cost.lines())
     return outcome.exit_status
+
+
+def _say(*lines: str) -> None:
+    """On standard error, if somebody still reads it: a training that is done does not fail because nobody does."""
+    with suppress(OSError):
+        for line in lines:
+            report(line, file=sys.stderr)
 
 
 def suggest_micro_batches(trainer: "Trainer") -> None:
@@ -116,7 +124,7 @@ def _write_profile(profile: "Profile", threads: int, folder: Path) -> None:
     write_text(folder / "profile.json", text + "\n")
     picture = png_bytes(draw_times(table, profile.updates, threads))
     write_atomically(folder / "profile.png", lambda file: file.write(picture))
-    print(f"{folder / 'profile.json'}, {folder / 'profile.png'}: where the time of an update goes", file=sys.stderr)
+    _say(f"{folder / 'profile.json'}, {folder / 'profile.png'}: where the time of an update goes")
 
 
 def _keys() -> str:

@@ -111,10 +111,11 @@ def _restored(words_path: Path, linear_path: Path) -> Iterator[tuple]:
 
 def run_score(arguments: argparse.Namespace) -> None:
     from minitransformer.evaluation import corpus_bracket_score
-    from minitransformer.text.trees import read_trees
+    from minitransformer.text.trees import read_trees, without_traces
 
-    references = chain.from_iterable(map(read_trees, arguments.references))
-    result = corpus_bracket_score(read_trees(arguments.predicted), references)
+    # As `linearise`: a tree of traces alone is no sentence.
+    references = filter(without_traces, chain.from_iterable(map(read_trees, arguments.references)))
+    result = corpus_bracket_score(filter(without_traces, read_trees(arguments.predicted)), references)
     names = ("f1", "precision", "recall", "exact_match", "tagging_accuracy", "sentences", "skipped")
     if arguments.json:
         print(json.dumps({name: getattr(result, name) for name in names}))

@@ -10,7 +10,7 @@ from itertools import product
 from pathlib import Path
 
 from minitransformer.data.registry import DataFile, DataSet
-from minitransformer.data.unpacking import progress_bar, sha256_of, unpack
+from minitransformer.data.unpacking import md5_of, progress_bar, sha256_of, unpack
 from minitransformer.errors import DownloadError, printable, quoted
 from minitransformer.files import read_bounded, staging_folder, write_atomically
 
@@ -97,6 +97,7 @@ def _install(archives: list[Archive], data_set: DataSet, home: Path, where: str)
     with staging_folder(home / "unpacking") as staging:
         sums = {}
         for path, packing, files in archives:
+            _check_archive(path, packing, files, data_set, where)
             sums |= unpack(path, packing, files, staging, data_set.max_bytes)
         for name, got in sums.items():
             if got != known.get(name, got):
@@ -109,6 +110,16 @@ def _install(archives: list[Archive], data_set: DataSet, home: Path, where: str)
         for name in sums:
             os.replace(staging / name, home / name)
     return sums
+
+
+def _check_archive(path: Path, packing: str, files: list[DataFile], data_set: DataSet, where: str) -> None:
+    """DownloadError if the MD5 of the archive of these files is known and is not that of ``path``."""
+    address = files[0].address
+    known = data_set.archive_md5.get(address) if packing == data_set.packing else None  # else the unpacked file itself
+    if known and (got := md5_of(path)) != known:
+        raise DownloadError(
+            f"{where}: {_base_name(address)} must have the MD5 {known}, got {got} (damaged or another version)"
+        )
 
 
 def fetch(address: str, part: Path) -> Path:

@@ -1,10 +1,12 @@
 """The data sets that ``data get`` knows: official addresses, checksums, licences.
 
 A SHA-256 is listed only if it was computed from the file itself; ``DataSet.checksums`` names its origin.
-If it is ``None``, the first download records it in ``SHA256SUMS`` beside the files.
+If it is ``None``, the first download records it in ``SHA256SUMS`` beside the files. The MD5 of an archive is one that
+others publish.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from minitransformer.errors import DownloadError, quoted
 
@@ -33,7 +35,7 @@ class DataSet:
     contents: str
     licence: str
     checksums: str
-    """Origin of the SHA-256 checksums."""
+    """Origin of the checksums."""
     size: str
     """Size of the download, or of the text on disk; "about" marks a figure of the organisers."""
     packing: str
@@ -41,6 +43,8 @@ class DataSet:
     files: tuple[DataFile, ...]
     max_bytes: int = MAX_BYTES
     """Largest unpacked file or member, several times as large as the real one."""
+    archive_md5: Mapping[str, str] = field(default_factory=dict)
+    """Address of an archive -> its MD5, checked before anything is unpacked; without an entry it is not known."""
 
 
 def find(name: str) -> DataSet:
@@ -97,6 +101,8 @@ CRAFT_PARTS = {5: "dev", 11: "test"}
 """Place of an article in its line above -> part of the data set; all others are train."""
 
 WMT13, WMT14 = "https://statmt.org/wmt13/test.tgz", "https://statmt.org/wmt14/test-full.tgz"
+NEWSTEST_MD5 = {WMT13: "48eca5d02f637af44e85186847141f67", WMT14: "a8cd784e006feb32ac6f3d9ec7eb389a"}
+"""As sacreBLEU publishes them for its test sets wmt13 and wmt14/full."""
 WMT14_TRAINING = {
     "europarl-v7": ("https://statmt.org/wmt13/training-parallel-europarl-v7.tgz", "training/europarl-v7.{}-en.{}"),
     "commoncrawl": ("https://statmt.org/wmt13/training-parallel-commoncrawl.tgz", "commoncrawl.{}-en.{}"),
@@ -159,7 +165,7 @@ DATA_SETS = (
         "test_2017_flickr 1,000, en-de only [Elliott et al. 2016, 2017]",
         licence="No licence file. The repository (https://github.com/multi30k/dataset) says that the captioned "
         "images, which are not downloaded, are for non-commercial research and education, by Flickr's terms of use.",
-        checksums="computed from the unpacked files of that repository at commit a3d2e0d",
+        checksums="SHA-256, computed from the unpacked files of that repository at commit a3d2e0d",
         size="8 MB of text",
         packing="gz",
         files=tuple(DataFile(name, f"{MULTI30K}/{name}.gz", sha256) for name, sha256 in MULTI30K_SHA256.items()),
@@ -170,7 +176,8 @@ DATA_SETS = (
         contents="newstest2013 (3,000 sentences) and newstest2014 (3,003), en-de and en-fr: the paper's dev and test "
         "sets [sec. 6.1]",
         licence="None stated in the archives. The organisers' page: https://statmt.org/wmt14/translation-task.html",
-        checksums=RECORDED,
+        checksums=f"of the archives the MD5s of sacreBLEU; of the files {RECORDED}",
+        archive_md5=NEWSTEST_MD5,
         size="3 MB of text",
         packing="sgm",
         files=(
@@ -224,7 +231,7 @@ DATA_SETS = (
         name="bpe_reference",
         contents="1,015 sentences with the 1,000 merges and the segmentation of subword-nmt: a reference for BPE",
         licence="MIT, Copyright (c) 2015 University of Edinburgh (https://github.com/rsennrich/subword-nmt)",
-        checksums="computed from the files of that repository at commit 92d6139",
+        checksums="SHA-256, computed from the files of that repository at commit 92d6139",
         size="0.3 MB",
         packing="plain",
         files=tuple(DataFile(name, f"{SUBWORD_NMT}/{name}", sha256) for name, sha256 in SUBWORD_NMT_SHA256.items()),

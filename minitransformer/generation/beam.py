@@ -8,7 +8,7 @@ import numpy as np
 from minitransformer.backend import Array
 from minitransformer.config import EOS
 from minitransformer.errors import ConfigError
-from minitransformer.generation.decoding import SUPPRESSED_IDS, next_tokens, start_search
+from minitransformer.generation.decoding import SUPPRESSED_IDS, Allowed, next_tokens, start_search
 from minitransformer.generation.hypothesis import Hypothesis, check_alpha, length_penalty
 from minitransformer.models import Model
 from minitransformer.nn import KeyValueCache
@@ -23,6 +23,7 @@ def beam_search(
     max_extra: int = 50,
     n_best: int = 1,
     early_stop: bool = True,
+    allowed: Allowed | None = None,
 ) -> list[list[Hypothesis]]:
     """The n_best hypotheses of each sentence, best score first      [Sutskever et al. 2014, sec. 3.2; Wu et al. 2016]
 
@@ -33,18 +34,20 @@ def beam_search(
     beam_size: hypotheses sought per sentence   n_best: of these returned, 1 to beam_size (fewer where so few exist)
     alpha: exponent of `length_penalty`, 0 to 100   max_extra: tokens, as in `output_limits`, 0 or more
     early_stop: stop a sentence's search as soon as no further step can change its answer (see `_can_stop`)
+    allowed: which tokens may come next: prefixes, (R, t), the tokens generated so far, to a boolean (R, V), True = may,
+        one or more for each prefix; probabilities stay the model's
 
     Raises:
         ConfigError: an option is out of its range.
         ShapeError: src_ids is not a (B, S) array of ids in the vocabulary, or longer than the model's positions, or the
-            model's log-probabilities are NaN.
+            model's log-probabilities are NaN, or ``allowed`` gives another array or allows nothing.
     """
     _check(beam_size, alpha, n_best)
-    limits, sentences, start_ids, cache = start_search(model, src_ids, max_extra)
+    limits, sentences, start_ids, cache = start_search(model, src_ids, max_extra, beam_size)
     finished: list[list[Hypothesis]] = [[] if limit else [Hypothesis([], 0.0, 0.0)] for limit in limits]
     beams = Beams.start(sentences, start_ids)
     while len(beams.sentences):
-        extended = _extend(model, cache, beams, finished, beam_size)
+        extended = _extend(model, cache, beams, finished, beam_size, allowed)
         extended = _finish(extended, limits, finished, alpha)
         if early_stop:
             extended = extended.keep(~_can_stop(extended, limits, finished, alpha, n_best))
@@ -108,7 +111,12 @@ class Beams:
 
 
 def _extend(
-    model: Model, cache: KeyValueCache, beams: Beams, finished: list[list[Hypothesis]], beam_size: int
+    model: Model,
+    cache: KeyValueCache,
+    beams: Beams,
+    finished: list[list[Hypothesis]],
+    beam_size: int,
+    allowed: Allowed | None,
 ) -> Beams:
     """One step of decoding: every partial hypothesis extended by every token, of which the most probable are kept.
 
@@ -117,9 +125,10 @@ def _extend(
     the better prefix wins, then that by the lower token id. PAD and BOS are never generated.
     """
     k = min(beam_size, model.config.vocab_size - len(SUPPRESSED_IDS))
-    ids, log_probs = next_tokens(model, beams.last_ids, cache, k)  # (R, k)
+    ids, log_probs = next_tokens(model, beams.tokens, cache, k, allowed)  # (R, k)
     free_slots = np.array([beam_size - len(hypotheses) for hypotheses in finished])  # (B,)
-    return beams.extended(ids, log_probs, free_slots)
+    extended = beams.extended(ids, log_probs, free_slots)
+    return extended if allowed is None else extended.keep(extended.log_probs > -np.inf)  # the rest was not allowed
 
 
 def _finish(beams: Beams, limits: np.ndarray, finished: list[list[Hypothesis]], alpha: float) -> Beams:

@@ -1,13 +1,18 @@
 """What every search does: the output limits, an empty cache, and at each step the most probable next tokens."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from minitransformer.backend import Array, get_array_module, to_numpy
 from minitransformer.config import BOS, EOS, PAD
 from minitransformer.errors import ConfigError, ShapeError
 from minitransformer.models import Model
-from minitransformer.nn import KeyValueCache
+from minitransformer.nn import KeyValueCache, PrefixTreeCache
 from minitransformer.workers import LARGE, parallel_for
+
+Allowed = Callable[[np.ndarray], np.ndarray]
+"""Which tokens may come next: prefixes, (R, t), the tokens generated so far, to a boolean (R, V), True = may."""
 
 SUPPRESSED_IDS = [PAD, BOS]
 """Ids that are never generated. UNK may be: it is what the model learned to generate for what it cannot spell."""
@@ -46,7 +51,7 @@ def output_limits(model: Model, src_ids: np.ndarray, max_extra: int) -> np.ndarr
 
 
 def start_search(
-    model: Model, src_ids: Array, max_extra: int
+    model: Model, src_ids: Array, max_extra: int, beam_size: int = 1
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, KeyValueCache | None]:
     """(limits, sentences, start_ids, cache): the `output_limits`, (B,); the sentences whose limit is not 0, (R,); the
     token to feed first for each of them, (R,); and their cache, None if there are no such sentences."""
@@ -55,44 +60,72 @@ def start_search(
     sentences = np.flatnonzero(limits)
     if not len(sentences):
         return limits, sentences, sentences, None
-    cache = model.start_cache(model.encode(src_ids[sentences]), int(limits.max()))
+    cache = model.start(src_ids[sentences], int(limits.max()))
+    if beam_size > 1 and getattr(model, "shares_prefixes", False):
+        cache = PrefixTreeCache(cache)
     return limits, sentences, cache.start_ids, cache
 
 
-def next_tokens(model: Model, last_ids: np.ndarray, cache: KeyValueCache, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """The k most probable next tokens of each row and their ln P(token | tokens so far), both (R, k), as `top_k`.
+def next_tokens(
+    model: Model, tokens: np.ndarray, cache: KeyValueCache, k: int, allowed: Allowed | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The k most probable next tokens of each row and their ln P(token | tokens so far), both (R, k), as `top_k`; -inf
+    where fewer than k are allowed.
+
+    tokens: (R, t + 1), the start token and those generated so far
 
     Raises:
-        ShapeError: log-probabilities are NaN.
+        ShapeError: log-probabilities are NaN, or ``allowed`` gives no boolean (R, V), or a row of it allows nothing.
     """
-    ids, log_probs = top_k(model.decode_step(last_ids, cache), k)
+    logits = model.decode_step(tokens[:, -1], cache)
+    mask = None if allowed is None else check_allowed(allowed(tokens[:, 1:]), logits.shape)
+    ids, log_probs = top_k(logits, k, mask)
     if np.isnan(log_probs).any():
         raise ShapeError("translate: log-probabilities must be numbers, got NaN; are the model's parameters damaged?")
     return ids, log_probs
 
 
-def top_k(logits: Array, k: int) -> tuple[np.ndarray, np.ndarray]:
+def check_allowed(mask: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+    """``mask`` without the suppressed ids.
+
+    Raises:
+        ShapeError: it is not boolean and of this shape, (R, V), or a row of it allows nothing.
+    """
+    mask = np.array(mask)
+    if mask.dtype != bool or mask.shape != shape:
+        raise ShapeError(f"translate: allowed must give a boolean {shape} array, got {mask.dtype} {mask.shape}")
+    mask[:, SUPPRESSED_IDS] = False
+    if not mask.any(axis=1).all():
+        raise ShapeError(
+            f"translate: allowed must let a token follow every prefix, got none for row {mask.any(axis=1).argmin()}; "
+            f"EOS is {EOS}"
+        )
+    return mask
+
+
+def top_k(logits: Array, k: int, allowed: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
     """The k most probable tokens of each row and their log-probabilities, both (R, k), in the order of their ids.
 
-    Of equally probable ones those with the lower ids are taken. Suppressed ids are not among them, but keep their share
-    of probability: sums of these log-probabilities are what the model itself gives an output.
+    Of equally probable ones those with the lower ids are taken. Suppressed ids, and those that are not allowed, are not
+    among them, but keep their share of probability: sums of these log-probabilities are what the model itself gives an
+    output.
 
-    logits: (R, V), on any device; some are overwritten
+    logits: (R, V), on any device; some are overwritten   allowed: boolean, (R, V), or None
     """
     if not isinstance(logits, np.ndarray):
-        return _top_k_of_rows(logits, k)
+        return _top_k_of_rows(logits, k, allowed)
     ids, log_probs = np.empty((len(logits), k), dtype=np.int64), np.empty((len(logits), k))
 
     def fill(rows: slice) -> None:
         for start in range(rows.start, rows.stop, BLOCK_ROWS):
             block = slice(start, min(start + BLOCK_ROWS, rows.stop))
-            ids[block], log_probs[block] = _top_k_of_rows(logits[block], k)
+            ids[block], log_probs[block] = _top_k_of_rows(logits[block], k, None if allowed is None else allowed[block])
 
     parallel_for(fill, len(logits), logits.size >= LARGE)
     return ids, log_probs
 
 
-def _top_k_of_rows(logits: Array, k: int) -> tuple[np.ndarray, np.ndarray]:
+def _top_k_of_rows(logits: Array, k: int, allowed: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     """ln P = logit - ln sum exp(logits), in float64 from the sum on.
 
     One token after the other: a maximum, and the first of equal ones, is found so fast that partitions are slower
@@ -103,6 +136,8 @@ def _top_k_of_rows(logits: Array, k: int) -> tuple[np.ndarray, np.ndarray]:
     exps = xp.exp(logits - largest)
     total = largest + xp.log(exps.sum(axis=-1, keepdims=True).astype(np.float64))  # (R, 1)
     logits[:, SUPPRESSED_IDS] = -np.inf
+    if allowed is not None:
+        logits[xp.asarray(~allowed)] = -np.inf
     rows, ids, best = xp.arange(len(logits)), [], []
     for _ in range(k):
         ids.append(logits.argmax(axis=-1))  # (R,)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
 
-from minitransformer.backend import Array
+from minitransformer.backend import Array, get_array_module
 from minitransformer.config import PRECISIONS
 from minitransformer.errors import ConfigError
 from minitransformer.kernels import cupy, numpy
@@ -30,6 +30,7 @@ __all__ = [
     "has_kernel",
     "kept_copy",
     "mode",
+    "output_projection",
     "select",
 ]
 
@@ -81,6 +82,12 @@ def has_kernel(rule: str, xp: ModuleType) -> bool:
 def fused_function(name: str, xp: ModuleType) -> Callable | None:
     """One kernel that does all the work of ``name``, if the mode is ``fast`` and the library has one."""
     return FUNCTIONS.get((name, xp.__name__)) if current_mode() == "fast" else None
+
+
+def output_projection(table: Array) -> Callable[[Array], Array]:
+    """The function hidden E^T, (R, d_model) to logits, (R, V), for the steps of one search; E: (V, d_model)"""
+    fast = fused_function("output_projection", get_array_module(table))
+    return fast(table) if fast else lambda hidden: hidden @ table.T
 
 
 def dropout_mask(

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minitransformer.config import KERNEL_MODES, ModelConfig
+from minitransformer.config import KERNEL_MODES
 from minitransformer.errors import ConfigError, MissingPackageError, install_hint, quoted
 
 
@@ -64,12 +64,9 @@ def computed_dtype(dtype: Any) -> np.dtype:
     return np.dtype(np.float64 if np.dtype(dtype) == np.float64 else np.float32)
 
 
-def has_plain_rules(config: ModelConfig) -> bool:
-    """Whether the model has rules without a CUDA kernel."""
-    return config.kind == "recurrent" or config.encoder == "convolution" or config.attention_window > 0
-
-
-def check_precision(precision: str, config: ModelConfig, xp: ModuleType, kernel_mode: str = "fast") -> None:
+def check_precision(
+    precision: str, dtype: str, xp: ModuleType, kernel_mode: str = "fast", has_plain_rules: bool = False
+) -> None:
     """Refuse a precision that would be silently slower or less exact.
 
     Raises:
@@ -85,11 +82,8 @@ def check_precision(precision: str, config: ModelConfig, xp: ModuleType, kernel_
     for wrong, what in (
         (xp is np, "on the CPU"),
         (kernel_mode == "simple", 'with execution.kernels = "simple"'),
-        (config.dtype == "float64", 'with model.dtype = "float64"'),
-        (
-            has_plain_rules(config) and precision != "tf32",
-            "or tf32 with recurrent layers, convolutions or restricted attention",
-        ),
+        (dtype == "float64", 'with model.dtype = "float64"'),
+        (has_plain_rules and precision != "tf32", "or tf32 for a kind of model that has rules without a CUDA kernel"),
     ):
         if wrong:
             raise ConfigError(f"execution.precision must be float32 {what}, got {precision!r}; change one of the two")

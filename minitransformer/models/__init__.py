@@ -4,7 +4,7 @@ from types import ModuleType
 
 import numpy as np
 
-from minitransformer.config import ModelConfig
+from minitransformer.config import MODEL_SECTIONS, ModelConfig, model_section
 from minitransformer.errors import ConfigError, quoted
 from minitransformer.models.base import Model, Workload
 from minitransformer.models.language_model import LanguageModel
@@ -29,8 +29,10 @@ _KINDS: dict[str, type[Model]] = {
 }
 
 
-def register_model(kind: str, model: type[Model]) -> None:
+def register_model(kind: str, model: type[Model], section: type[ModelConfig] = ModelConfig) -> None:
     """Let ``model.kind = kind`` mean ``model`` in this process. A config or checkpoint never names code to import.
+
+    section: what [model] holds for this kind: a subclass of ModelConfig with options of its own
 
     Raises:
         ConfigError: ``model`` is not a subclass of `Model`, or ``kind`` means another model already.
@@ -39,6 +41,7 @@ def register_model(kind: str, model: type[Model]) -> None:
         raise ConfigError(f"register_model: the model must be a subclass of Model, got {quoted(model)}")
     if _KINDS.setdefault(kind, model) is not model:
         raise ConfigError(f"register_model: the kind must be a new one, got {kind!r}; choose another name")
+    MODEL_SECTIONS[kind] = section
 
 
 def model_class(config: ModelConfig) -> type[Model]:
@@ -47,11 +50,7 @@ def model_class(config: ModelConfig) -> type[Model]:
     Raises:
         ConfigError: there is no such kind.
     """
-    if config.kind not in _KINDS:
-        raise ConfigError(
-            f"model.kind must be one of {', '.join(_KINDS)}, got {quoted(config.kind, 60)}; "
-            "a model of your own must be registered by register_model first"
-        )
+    model_section(config.kind)
     return _KINDS[config.kind]
 
 

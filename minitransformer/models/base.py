@@ -15,7 +15,6 @@ from minitransformer.config import ModelConfig
 from minitransformer.errors import ConfigError, ShapeError
 from minitransformer.kernels.precision import check_precision
 from minitransformer.nn.cache import KeyValueCache
-from minitransformer.nn.encoder import Memory
 from minitransformer.nn.module import Module, Parameter, ParameterVector, unshared_parameters
 from minitransformer.nn.randomness import DropoutMasks, Initializer, ShapesOnly
 
@@ -46,7 +45,7 @@ class Workload(NamedTuple):
 class Model(Module, ABC):
     """A model that can be trained, saved, planned for and searched. A kind of model defines the abstract methods.
 
-    Training calls `loss`; generation calls `encode`, `start_cache` and `decode_step`; planning reads `workload`.
+    Training calls `loss`; generation calls `start` and `decode_step`; planning reads `workload`.
     Without ``dropout`` a model evaluates: there is no training mode.
 
     seed: of the initial weights   xp: the array library, NumPy or CuPy
@@ -67,6 +66,12 @@ class Model(Module, ABC):
     reads_source = True
     """Whether `loss` reads ``batch.src``: such a model is not trained on a one-sided corpus."""
 
+    has_plain_rules = False
+    """Whether it has rules without a CUDA kernel: half precision is refused, and on a GPU they run as on the CPU."""
+
+    shares_prefixes = False
+    """Whether `decode_step` groups rows by sentence, as a beam's `PrefixTreeCache` needs it."""
+
     def __init__(
         self,
         config: ModelConfig,
@@ -77,7 +82,7 @@ class Model(Module, ABC):
     ):
         if config.vocab_size < 1:
             raise ConfigError("model.vocab_size must be at least 1 to build a model, got 0; take it from the tokenizer")
-        check_precision(precision, config, xp, kernel_mode)
+        check_precision(precision, config.dtype, xp, kernel_mode, self.has_plain_rules)
         self.config, self.xp, self.precision, self.kernel_mode = config, xp, precision, kernel_mode
         self.build(config, Initializer(seed))
         self.parameters = ParameterVector(self, config.dtype, xp)
@@ -110,12 +115,9 @@ class Model(Module, ABC):
         """(label-smoothed cross-entropy, negative log-likelihood), nats summed over targets that are not PAD."""
 
     @abstractmethod
-    def encode(self, src_ids: Array) -> Memory:
-        """The source (B, S), encoded for decoding; no gradients are recorded."""
-
-    @abstractmethod
-    def start_cache(self, memory: Memory, max_length: int) -> KeyValueCache:
-        """An empty cache for at most ``max_length`` tokens to be generated."""
+    def start(self, src_ids: Array, max_length: int) -> KeyValueCache:
+        """The cache of a search that begins, with what is computed once for each source, (B, S), and room for
+        ``max_length`` tokens; no gradients are recorded."""
 
     @abstractmethod
     def decode_step(self, last_ids: Array, cache: KeyValueCache) -> Array:

@@ -6,20 +6,20 @@ from minitransformer.autograd import Tensor, no_grad
 from minitransformer.backend import Array, to_numpy
 from minitransformer.batch import Batch
 from minitransformer.config import BOS, EOS, PAD, ModelConfig
+from minitransformer.kernels import output_projection
 from minitransformer.models.base import Model, Workload
 from minitransformer.nn.cache import KeyValueCache
-from minitransformer.nn.decoder import causal_mask, output_projection
-from minitransformer.nn.encoder import Encoder, Memory
+from minitransformer.nn.decoder import causal_mask
+from minitransformer.nn.encoder import Encoder
 from minitransformer.nn.module import Parameter
 from minitransformer.nn.positions import PositionedEmbedding
-from minitransformer.nn.prefix_tree_cache import new_cache
 from minitransformer.nn.randomness import DropoutMasks, Initializer
 
 
 class LanguageModel(Model):
     """P(y_t | y_1 ... y_{t-1}): the layers of an encoder under the mask of a decoder. ``batch.src`` is not read."""
 
-    reads_source, continues_source = False, True  # a prompt, (B, S), ends in EOS and is padded
+    reads_source, continues_source, shares_prefixes = False, True, True  # a prompt, (B, S), ends in EOS and is padded
 
     def build(self, config: ModelConfig, init: Initializer) -> None:
         self.embedding = Parameter(init.normal(config.vocab_size, config.d_model))
@@ -31,19 +31,17 @@ class LanguageModel(Model):
             x = self.layers(x, causal_mask(x.shape[1], self.xp), dropout)
             return self.token_loss(x, self.embedding, batch.tgt_out)
 
-    def encode(self, src_ids: Array) -> Memory:
-        """BOS and the prompts, (B, 1 + S), and which of these ids are tokens: neither EOS nor padding."""
-        ids = np.pad(to_numpy(self.checked_ids(src_ids, "src_ids")), ((0, 0), (1, 0)), constant_values=BOS)
-        return Memory(ids, (ids != PAD) & (ids != EOS))
-
-    def start_cache(self, memory: Memory, max_length: int) -> KeyValueCache:
-        """Each prompt but its last token, with which the search begins, and room for ``max_length`` tokens more."""
-        known = memory.mask.sum(axis=1) - 1  # (B,)
+    def start(self, src_ids: Array, max_length: int) -> KeyValueCache:
+        """BOS and each prompt but its last token, with which the search begins, and room for ``max_length`` tokens."""
+        ids = np.pad(
+            to_numpy(self.checked_ids(src_ids, "src_ids")), ((0, 0), (1, 0)), constant_values=BOS
+        )  # (B, 1 + S)
+        known = ((ids != PAD) & (ids != EOS)).sum(axis=1) - 1  # (B,)
         with no_grad(), self.float32_activations():
-            cache = new_cache(self.xp, memory.hidden[np.arange(len(known)), known], max_length + int(known.max()))
+            cache = KeyValueCache(self.xp, ids[np.arange(len(known)), known], max_length + int(known.max()))
             cache.project = output_projection(self.embedding.data)
             if known.max() > 0:
-                self._step(memory.hidden[:, : known.max()], cache, np.arange(known.max()) < known[:, None])
+                self._step(ids[:, : known.max()], cache, np.arange(known.max()) < known[:, None])
             return cache
 
     def decode_step(self, last_ids: Array, cache: KeyValueCache) -> Array:

@@ -9,10 +9,9 @@ from minitransformer.backend import Array, to_numpy
 from minitransformer.batch import Batch
 from minitransformer.config import BOS, PAD, ModelConfig
 from minitransformer.errors import ConfigError
+from minitransformer.kernels import output_projection
 from minitransformer.models.base import Model, Workload
 from minitransformer.nn.cache import KeyValueCache
-from minitransformer.nn.decoder import output_projection
-from minitransformer.nn.encoder import Memory
 from minitransformer.nn.module import Parameter
 from minitransformer.nn.randomness import DropoutMasks, Initializer
 from minitransformer.nn.recurrent import NoAttention, RecurrentDecoder, RecurrentEncoder, last_state
@@ -23,6 +22,8 @@ class RecurrentModel(Model):
 
     none: Cho et al. 2014, Sutskever et al. 2014   dot: Luong et al. 2015   additive: the scores of Bahdanau et al. 2015
     """
+
+    has_plain_rules = True
 
     def build(self, config: ModelConfig, init: Initializer) -> None:
         if config.n_layers < 1 or config.d_model % 2:
@@ -59,18 +60,13 @@ class RecurrentModel(Model):
         """sqrt(d_model) * E[ids], (...) to (..., d_model)      [sec. 3.4]"""
         return functions.embedding(table, ids=ids, scale=math.sqrt(self.config.d_model))
 
-    def encode(self, src_ids: Array) -> Memory:
-        with no_grad(), self.float32_activations():
-            memory, mask = self._encoded(self.checked_ids(src_ids, "src_ids"), None)
-            return Memory(memory.data, mask)
-
-    def start_cache(self, memory: Memory, max_length: int) -> KeyValueCache:
+    def start(self, src_ids: Array, max_length: int) -> KeyValueCache:
         """A cache whose ``layers`` hold the state of each decoder layer, (R, d_model), in place of keys and values."""
         with no_grad(), self.float32_activations():
-            hidden = Tensor(memory.hidden)
-            source = [each.data for each in self.decoder.attention.source(hidden)]
-            cache = KeyValueCache(self.xp, np.full(len(memory.mask), BOS), max_length, [source], memory.mask)
-            cache.layers = {number: [last_state(hidden).data] for number in range(self.config.n_layers)}
+            memory, mask = self._encoded(self.checked_ids(src_ids, "src_ids"), None)
+            source = [each.data for each in self.decoder.attention.source(memory)]
+            cache = KeyValueCache(self.xp, np.full(len(mask), BOS), max_length, [source], mask)
+            cache.layers = {number: [last_state(memory).data] for number in range(self.config.n_layers)}
             cache.project = output_projection(self.projection.data)
             return cache
 

@@ -1,7 +1,6 @@
 """The whole model of Figure 1."""
 
 from collections.abc import Iterator
-from functools import partial
 
 import numpy as np
 
@@ -9,15 +8,15 @@ from minitransformer.autograd import Tensor, functions, no_grad
 from minitransformer.backend import Array, to_numpy
 from minitransformer.batch import Batch
 from minitransformer.config import BOS, PAD, ModelConfig
+from minitransformer.kernels import output_projection
 from minitransformer.models.base import Model, Workload
 from minitransformer.nn.attention import MultiHeadAttention
 from minitransformer.nn.cache import KeyValueCache
-from minitransformer.nn.decoder import Decoder, output_projection
-from minitransformer.nn.encoder import Encoder, Memory
+from minitransformer.nn.decoder import Decoder
+from minitransformer.nn.encoder import Encoder
+from minitransformer.nn.layers import Stack
 from minitransformer.nn.positions import PositionedEmbedding
-from minitransformer.nn.prefix_tree_cache import new_cache
 from minitransformer.nn.randomness import DropoutMasks, Initializer
-from minitransformer.nn.windowed_cache import WindowedCache
 
 
 class Transformer(Model):
@@ -30,12 +29,18 @@ class Transformer(Model):
         ShapeError: ids are not a (B, T) array of ids in the vocabulary, or a sentence is longer than learned positions.
     """
 
+    shares_prefixes = True
+
     def build(self, config: ModelConfig, init: Initializer) -> None:
         tgt_table = self.build_embeddings(config, init)
         self.src_embedding = PositionedEmbedding(config, self.embedding, init)
         self.tgt_embedding = PositionedEmbedding(config, tgt_table, init)
-        self.encoder = Encoder(config, init)
+        self.encoder = self.build_encoder(config, init)
         self.decoder = Decoder(config, init)
+
+    def build_encoder(self, config: ModelConfig, init: Initializer) -> Stack:
+        """``encoder(x, mask, dropout)``, x, y: (B, S, d_model), mask: (B, 1, 1, S)"""
+        return Encoder(config, init)
 
     def __call__(self, src_ids: Array, tgt_ids: Array, dropout: DropoutMasks | None = None) -> Tensor:
         """Logits of the token after each target position.
@@ -58,31 +63,22 @@ class Transformer(Model):
     def _hidden(self, src_ids: Array, tgt_ids: Array, dropout: DropoutMasks | None) -> Tensor:
         """The output of the decoder, (B, T, d_model)"""
         src_ids, tgt_ids = self.checked_pair(src_ids, tgt_ids)
-        memory, memory_mask = self._encoded(src_ids, dropout)
+        memory, memory_mask = self.encode(src_ids, dropout)
         tgt = self.tgt_embedding(tgt_ids, dropout)  # (B, T, d_model)
         return self.decoder(tgt, memory, memory_mask, dropout)  # (B, T, d_model)
 
-    def _encoded(self, src_ids: Array, dropout: DropoutMasks | None) -> tuple[Tensor, Array]:
+    def encode(self, src_ids: Array, dropout: DropoutMasks | None = None) -> tuple[Tensor, Array]:
+        """The encoder's output, (B, S, d_model), and its mask, (B, 1, 1, S), True = a token; src_ids: (B, S)"""
         mask = (src_ids != PAD)[:, None, None, :]  # (B, 1, 1, S)
         return self.encoder(self.src_embedding(src_ids, dropout), mask, dropout), mask
 
-    def encode(self, src_ids: Array) -> Memory:
-        """The encoder's output for decoding, (B, S) to (B, S, d_model); no gradients are recorded."""
+    def start(self, src_ids: Array, max_length: int) -> KeyValueCache:
+        """A cache for at most ``max_length`` target positions, with each layer's keys and values of the source."""
         with no_grad(), self.float32_activations():
-            hidden, mask = self._encoded(self.checked_ids(src_ids, "src_ids"), None)
-            return Memory(hidden.data, mask)
-
-    def start_cache(self, memory: Memory, max_length: int) -> KeyValueCache:
-        """An empty cache for at most ``max_length`` target positions; computes the source's keys and values."""
-        with no_grad(), self.float32_activations():
-            source = []
-            for layer in self.decoder.layers:
-                keys, values = layer.cross_attention.keys_values(Tensor(memory.hidden))
-                source.append((keys.data, values.data))
-            start_ids = np.full(len(memory.mask), BOS)
-            window = self.config.attention_window
-            make = partial(WindowedCache, window) if window else new_cache
-            cache = make(self.xp, start_ids, max_length, source, memory.mask)
+            memory, mask = self.encode(self.checked_ids(src_ids, "src_ids"))
+            pairs = [layer.cross_attention.keys_values(memory) for layer in self.decoder.layers]
+            source = [(keys.data, values.data) for keys, values in pairs]
+            cache = KeyValueCache(self.xp, np.full(len(mask), BOS), max_length, source, mask)
             cache.project = output_projection(self.projection.data)
             return cache
 
@@ -98,15 +94,9 @@ class Transformer(Model):
     @classmethod
     def workload(cls, config: ModelConfig, src_length: int, tgt_length: int) -> Workload:
         """Self-attention of both stacks and cross-attention, feed-forward layers, and logits of the target."""
-        layers, S, T, r = config.n_layers, src_length, tgt_length, config.attention_window
-        nearby_src, nearby_tgt = (min(S, 2 * r + 1), min(T, r + 1)) if r else (S, T)
-        attentions = ((layers, S, S, nearby_src), (layers, T, T, nearby_tgt), (layers, T, S, S))
-        work = Workload(attentions, ((layers, S), (layers, T)), embedded=S + T, outputs=T, memory=S)
-        if config.encoder == "self_attention":
-            return work
-        n, d = layers * S, config.d_model  # of convolutions: their input, output and the x_hat of the norm are saved
-        more = {"embedded": work.embedded + n, "products": n * config.kernel_size * d * d, "saved": 3 * n * d}
-        return work._replace(attentions=attentions[1:], **more)
+        layers, S, T = config.n_layers, src_length, tgt_length
+        attentions = ((layers, S, S, S), (layers, T, T, T), (layers, T, S, S))
+        return Workload(attentions, ((layers, S), (layers, T)), embedded=S + T, outputs=T, memory=S)
 
     def attention_maps(self, src_ids: Array, tgt_ids: Array) -> dict[str, np.ndarray]:
         """The weights of every attention by names such as ``decoder.1.cross_attention``, queries before keys:
@@ -125,8 +115,8 @@ class Transformer(Model):
                 attention.maps = None
 
     def _attentions(self) -> Iterator[tuple[str, MultiHeadAttention]]:
-        for i, layer in enumerate(self.encoder.layers if self.config.encoder == "self_attention" else ()):
-            yield f"encoder.{i}.self_attention", layer.self_attention
-        for i, layer in enumerate(self.decoder.layers):
-            yield f"decoder.{i}.self_attention", layer.self_attention
-            yield f"decoder.{i}.cross_attention", layer.cross_attention
+        for side, stack in (("encoder", self.encoder), ("decoder", self.decoder)):
+            for i, layer in enumerate(stack.layers):
+                for name, part in vars(layer).items():
+                    if isinstance(part, MultiHeadAttention):
+                        yield f"{side}.{i}.{name}", part

@@ -1,6 +1,6 @@
 """The key-value cache of decoding: keys and values of earlier positions are kept, so a step computes only new ones.
 
-Here each row has its own. `nn/prefix_tree_cache.py` is the fast version."""
+Here each row has its own. `nn/prefix_tree_cache.py` is the version for beams."""
 
 from collections.abc import Callable
 from types import ModuleType

@@ -1,9 +1,7 @@
 """The decoder: N times masked self-attention, attention to the encoder's output, feed-forward  [sec. 3.1]."""
 
-from collections.abc import Callable
 from types import ModuleType
 
-from minitransformer import kernels
 from minitransformer.autograd import Tensor
 from minitransformer.backend import Array, get_array_module
 from minitransformer.config import ModelConfig
@@ -19,18 +17,13 @@ def causal_mask(length: int, xp: ModuleType) -> Array:
     return xp.tri(length, dtype=bool)[None, None]
 
 
-def restricted_to_past(config: ModelConfig) -> tuple[int, int] | None:
-    """The window of masked self-attention that is restricted, or None; it takes the place of the causal mask."""
-    return (config.attention_window, 0) if config.attention_window else None
-
-
 class DecoderLayer(Module):
     """x = LayerNorm(x + MaskedSelfAttention(x)),   x = LayerNorm(x + CrossAttention(x, memory)),
     x = LayerNorm(x + FFN(x))      [sec. 3.1; cross-attention is the paper's encoder-decoder attention, sec. 3.2.3]
     """
 
     def __init__(self, config: ModelConfig, init: Initializer):
-        self.self_attention = MultiHeadAttention(config, init, restricted_to_past(config))
+        self.self_attention = MultiHeadAttention(config, init)
         self.self_attention_residual = ResidualConnection(config, init)
         self.cross_attention = MultiHeadAttention(config, init)
         self.cross_attention_residual = ResidualConnection(config, init)
@@ -38,9 +31,9 @@ class DecoderLayer(Module):
         self.feed_forward_residual = ResidualConnection(config, init)
 
     def __call__(
-        self, x: Tensor, memory: Tensor, causal: Array | None, memory_mask: Array, dropout: DropoutMasks | None = None
+        self, x: Tensor, memory: Tensor, causal: Array, memory_mask: Array, dropout: DropoutMasks | None = None
     ) -> Tensor:
-        """x: (B, T, d_model)   memory: (B, S, d_model)   causal: (1, 1, T, T) or None   memory_mask: (B, 1, 1, S)"""
+        """x: (B, T, d_model)   memory: (B, S, d_model)   causal: (1, 1, T, T)   memory_mask: (B, 1, 1, S)"""
         x = self.self_attention_residual(x, lambda y: self.self_attention(y, y, causal, dropout), dropout)
         x = self.cross_attention_residual(x, lambda y: self.cross_attention(y, memory, memory_mask, dropout), dropout)
         return self.feed_forward_residual(x, lambda y: self.feed_forward(y, dropout), dropout)
@@ -66,21 +59,14 @@ def attend_to_memory(attention: MultiHeadAttention, y: Tensor, layer: int, cache
     return cache.ungroup(attention.attend(queries, keys, values, cache.memory_mask))
 
 
-def output_projection(table: Array) -> Callable[[Array], Array]:
-    """The function hidden E^T, (R, d_model) to logits, (R, V), for the steps of one search; E: (V, d_model)"""
-    fast = kernels.fused_function("output_projection", get_array_module(table))
-    return fast(table) if fast else lambda hidden: hidden @ table.T
-
-
 class Decoder(Stack):
     """N layers under the causal mask."""
 
     def __init__(self, config: ModelConfig, init: Initializer):
         super().__init__([DecoderLayer(config, init) for _ in range(config.n_layers)], config, init)
-        self.is_restricted = config.attention_window > 0
 
     def __call__(self, x: Tensor, memory: Tensor, memory_mask: Array, dropout: DropoutMasks | None = None) -> Tensor:
         """x: (B, T, d_model)   memory: (B, S, d_model)   memory_mask: (B, 1, 1, S)"""
         # Padding stands at the end of a target, so no real position ever attends to it: the causal mask is enough.
-        causal = None if self.is_restricted else causal_mask(x.shape[1], get_array_module(x.data))
+        causal = causal_mask(x.shape[1], get_array_module(x.data))
         return super().__call__(x, memory, causal, memory_mask, dropout)

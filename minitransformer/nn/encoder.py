@@ -1,33 +1,21 @@
 """The encoder: N times self-attention and feed-forward  [sec. 3.1]."""
 
-from dataclasses import dataclass
-
 from minitransformer.autograd import Tensor
 from minitransformer.backend import Array
 from minitransformer.config import ModelConfig
 from minitransformer.nn.attention import MultiHeadAttention
 from minitransformer.nn.cache import KeyValueCache
-from minitransformer.nn.convolution import ConvolutionalLayer
 from minitransformer.nn.decoder import attend_to_past
 from minitransformer.nn.layers import FeedForward, ResidualConnection, Stack
 from minitransformer.nn.module import Module
 from minitransformer.nn.randomness import DropoutMasks, Initializer
 
 
-@dataclass(frozen=True)
-class Memory:
-    """The encoder's output for decoding: hidden, (B, S, d_model), and mask, (B, 1, 1, S), True = a token."""
-
-    hidden: Array
-    mask: Array
-
-
 class EncoderLayer(Module):
     """x = LayerNorm(x + SelfAttention(x)),   x = LayerNorm(x + FFN(x))      [sec. 3.1, with dropout as in 5.4]"""
 
     def __init__(self, config: ModelConfig, init: Initializer):
-        window = (config.attention_window, config.attention_window) if config.attention_window else None
-        self.self_attention = MultiHeadAttention(config, init, window)
+        self.self_attention = MultiHeadAttention(config, init)
         self.self_attention_residual = ResidualConnection(config, init)
         self.feed_forward = FeedForward(config, init)
         self.feed_forward_residual = ResidualConnection(config, init)
@@ -47,8 +35,4 @@ class Encoder(Stack):
     """N layers: ``encoder(x, mask, dropout)``, x: (B, S, d_model), mask: (B, 1, 1, S), True = a real token"""
 
     def __init__(self, config: ModelConfig, init: Initializer):
-        if config.encoder == "convolution":
-            layers = [ConvolutionalLayer(config, init, config.dilation**i) for i in range(config.n_layers)]
-        else:
-            layers = [EncoderLayer(config, init) for _ in range(config.n_layers)]
-        super().__init__(layers, config, init)
+        super().__init__([EncoderLayer(config, init) for _ in range(config.n_layers)], config, init)

@@ -1,4 +1,4 @@
-"""Layer norm, the feed-forward network, the residual connection around every sub-layer, and a stack of layers."""
+"""Linear layers, layer norm, the feed-forward network, the residual connection around a sub-layer, stacks of layers."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -8,6 +8,21 @@ from minitransformer.config import ModelConfig
 from minitransformer.nn.cache import KeyValueCache
 from minitransformer.nn.module import Module, Parameter
 from minitransformer.nn.randomness import DropoutMasks, Initializer, keep_mask
+
+
+class Linear(Module):
+    """y = x W + b, or without b      [Xavier for each of the ``widths`` of W, whose parts lie side by side]
+
+    The limit of one matrix as wide as all parts would be too small for each.
+    """
+
+    def __init__(self, d_in: int, widths: Sequence[int], init: Initializer, has_bias: bool = True):
+        self.weight = Parameter(init.xavier_side_by_side(d_in, *widths))
+        self.bias = Parameter(init.zeros(sum(widths))) if has_bias else None
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """x: (..., d_in)   y: (..., sum of widths)"""
+        return functions.linear(x, self.weight, self.bias)
 
 
 class LayerNorm(Module):

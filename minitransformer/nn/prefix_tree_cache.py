@@ -1,38 +1,21 @@
-"""The fast key-value cache: tokens that a sentence's partial hypotheses share are stored once and read once.
+"""The key-value cache of a beam: tokens that a sentence's partial hypotheses share are stored once and read once.
 
 All rows of a sentence attend together, as the queries of one product with its keys, and no key or value moves when a
-beam is reordered. What that gains is in benchmarks/results/key_value_cache.amd.md.
+beam is reordered. What that gains is in benchmarks/results/key_value_cache.amd.md: in greedy search, where hypotheses
+share nothing, the plain cache is faster.
 """
-
-from collections.abc import Sequence
-from types import ModuleType
 
 import numpy as np
 
-from minitransformer import kernels
 from minitransformer.autograd import Tensor
 from minitransformer.backend import Array
 from minitransformer.nn.cache import KeyValueCache
 from minitransformer.nn.prefix_tree import PrefixTree
 
 
-def new_cache(
-    xp: ModuleType,
-    start_ids: np.ndarray,
-    max_length: int,
-    memory: Sequence[tuple[Array, Array]] = (),
-    memory_mask: Array | None = None,
-) -> KeyValueCache:
-    """An empty cache, with the arguments of `KeyValueCache`: a prefix tree, or plain where kernels are simple.
-
-    The arrays of ``memory`` belong to the cache from now on.
-    """
-    cache = KeyValueCache if kernels.current_mode() == "simple" else PrefixTreeCache
-    return cache(xp, start_ids, max_length, memory, memory_mask)
-
-
 class PrefixTreeCache(KeyValueCache):
-    """As `KeyValueCache`, with keys and values in slots of their sentence: N is the number of slots in use.
+    """As the ``cache`` that a model has started, with keys and values in slots of their sentence: N is the number of
+    slots in use. The arrays of ``cache`` belong to this one from now on; its tokens take the slots of their positions.
 
     ``append`` returns what all slots hold, (B, H, N, d), and ``memory`` and ``memory_mask`` stay those of B sentences.
     Queries are brought into the same form by `group_by_sentence`. With w the maximum number of rows of a sentence:
@@ -40,9 +23,10 @@ class PrefixTreeCache(KeyValueCache):
     mask: (B, 1, w * n, N), which slots hold tokens that the n newest positions of each row may attend to, or None
     """
 
-    def __init__(self, xp: ModuleType, start_ids: np.ndarray, max_length: int, memory=(), memory_mask=None):
-        super().__init__(xp, start_ids, max_length, memory, None if memory_mask is None else memory_mask.copy())
+    def __init__(self, cache: KeyValueCache):
+        vars(self).update(vars(cache))
         self._tree = PrefixTree(self.n_rows)
+        self._tree.slots = self.is_token.copy()
         self._locate_rows()
 
     def extend(self, is_token: np.ndarray | None = None) -> None:

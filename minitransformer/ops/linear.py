@@ -51,23 +51,5 @@ def linear_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
     return grad_x, grad_weight, ones @ grad_rows  # a product with ones is the fastest sum over rows
 
 
-def linear_qkv_forward(x: Array, w_q: Array, w_kv: Array) -> tuple[Array, tuple]:
-    """y = (x W_q | x W_kv): queries, keys and values of self-attention as one packed projection
-
-    x: (..., d_in)   w_q: (d_in, n_q)   w_kv: (d_in, n_kv)   y: (..., n_q + n_kv)
-    """
-    (q, saved_q), (kv, saved_kv) = linear_forward(x, w_q), linear_forward(x, w_kv)
-    return get_array_module(x).concatenate([q, kv], axis=-1), (saved_q, saved_kv, w_q.shape[1])
-
-
-def linear_qkv_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
-    """grad_x = grad_q W_q^T + grad_kv W_kv^T,  grad_W_q = x^T grad_q,  grad_W_kv = x^T grad_kv"""
-    saved_q, saved_kv, n_q = saved
-    grad_x_q, grad_w_q = linear_backward(grad_y[..., :n_q], saved_q)
-    grad_x_kv, grad_w_kv = linear_backward(grad_y[..., n_q:], saved_kv)
-    return grad_x_q + grad_x_kv, grad_w_q, grad_w_kv
-
-
 matmul = Rule("matmul", matmul_forward, matmul_backward)
 linear = Rule("linear", linear_forward, linear_backward)
-linear_qkv = Rule("linear_qkv", linear_qkv_forward, linear_qkv_backward)

@@ -100,7 +100,7 @@ def _saved_elements(config: ModelConfig, sentences: int, work: Workload, library
 
 def _packed_elements(config: ModelConfig) -> int:
     """Elements of self-attention's matrices, which linear_qkv lays side by side in half precision and saves."""
-    packed = () if config.attention_bias else ("self_attention.w_q", "self_attention.w_kv")
+    packed = () if config.attention_bias else ("self_attention.w_q.weight", "self_attention.w_kv.weight")
     shapes = model_class(config).parameter_shapes(config)
     return sum(math.prod(shape) for name, shape in shapes.items() if name.endswith(packed))
 

@@ -28,7 +28,7 @@ from minitransformer.text.binary import (
 from minitransformer.text.corpus import stream_parallel
 from minitransformer.text.pairs import encode_pairs
 from minitransformer.text.processes import in_chunks, map_in_processes
-from minitransformer.text.tokenizer import Tokenizer, cached_tokenizer, flattened
+from minitransformer.text.tokenizer import Tokenizer, cached_tokenizer
 
 Part = tuple[list[tuple[np.ndarray, np.ndarray]], Counter[str]]
 """For each side the ids of some sentences, concatenated, and the lengths of the sentences; and the header's counts."""
@@ -105,7 +105,7 @@ def _write_header(folder: Path, facts: dict[str, int | str]) -> BinaryHeader:
 def _encode(task: tuple[str, int, list[tuple[str, str]]]) -> Part:
     text, max_length, pairs = task
     kept = encode_pairs(cached_tokenizer(text), pairs, max_length)
-    sides = [flattened(kept.src), flattened(kept.tgt)]
+    sides = [flatten(kept.src), flatten(kept.tgt)]
     n_src_tokens, n_tgt_tokens = (len(ids) for ids, _ in sides)
     return sides, Counter(
         pairs=len(kept.src),
@@ -114,3 +114,9 @@ def _encode(task: tuple[str, int, list[tuple[str, str]]]) -> Part:
         n_src_tokens=n_src_tokens,
         n_tgt_tokens=n_tgt_tokens,
     )
+
+
+def flatten(sentences: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
+    """The ids of all sentences, concatenated, and the lengths of the sentences: fewer bytes than lists of integers."""
+    ids = np.fromiter(chain.from_iterable(sentences), dtype=np.int32)
+    return ids, np.fromiter(map(len, sentences), dtype=np.int32, count=len(sentences))

@@ -1,8 +1,8 @@
 """Cleaning of parallel text: the filters of published training recipes, applied in one pass over the text.
 
-Each line is normalised. Then a pair is left out if one side is empty, is too long, contains an overlong word, is much
-longer than the other side or is written in another script, or if the pair occurred before: checked in this order, and
-counted by reason.
+Each line is normalised. Then a pair is left out if one side is empty, is a copy of the other, is too long, contains an
+overlong word, is much longer than the other side or is written in another script, or if the pair occurred before:
+checked in this order, and counted by reason.
 """
 
 import hashlib
@@ -17,8 +17,9 @@ import regex
 
 from minitransformer.errors import ConfigError, quoted
 from minitransformer.text.processes import in_chunks, map_in_processes
+from minitransformer.text.punctuation import normalize_punctuation
 
-REASONS = ("empty", "long", "long word", "ratio", "script", "duplicate")
+REASONS = ("empty", "copy", "long", "long word", "ratio", "script", "duplicate")
 """Reasons to leave a pair out, in the order in which they are checked."""
 
 MAX_MARKS = 1000
@@ -38,6 +39,7 @@ class Rules:
     max_word: characters of the longest word; longer ones are addresses, tables and corrupted text
     src_script, tgt_script: Unicode name of a script, such as Latin, to which more than half of the letters must belong;
         empty: any script
+    punctuation: languages of source and target, by whose rules `normalize_punctuation` changes them; empty: neither
     """
 
     max_words: int = 250
@@ -45,8 +47,11 @@ class Rules:
     max_word: int = 100
     src_script: str = ""
     tgt_script: str = ""
+    punctuation: tuple[str, ...] = ()
 
     def __post_init__(self):
+        for language in self.punctuation:
+            normalize_punctuation("", language)  # its package must be there
         for script in filter(None, (self.src_script, self.tgt_script)):
             _letters_of_others(script)
 
@@ -87,10 +92,12 @@ def reason_to_leave_out(src: str, tgt: str, rules: Rules) -> str | None:
     """The first of `REASONS`, except duplicate, that applies to a normalised pair; None if it is kept."""
     if not src or not tgt:
         return "empty"
+    if src.casefold() == tgt.casefold():
+        return "copy"  # not translated: a model that has seen such pairs copies its input when it is unsure
     n_src, n_tgt = src.count(" ") + 1, tgt.count(" ") + 1
     if max(n_src, n_tgt) > rules.max_words:
         return "long"
-    if any(len(line) > rules.max_word and max(map(len, line.split(" "))) > rules.max_word for line in (src, tgt)):
+    if any(_has_long_word(line, rules) for line in (src, tgt)):
         return "long word"
     if max(n_src, n_tgt) > rules.max_ratio * min(n_src, n_tgt):
         return "ratio"
@@ -127,9 +134,13 @@ def _clean_chunk(task: tuple[Sequence[Pair], Rules]) -> tuple[list[Pair], np.nda
     """(pairs that are kept, a 64-bit hash of each, counts)"""
     pairs, rules = task
     kept, counts = [], Counter(pairs=len(pairs))
-    for src, tgt in pairs:
+    for given in pairs:
+        src, tgt = given
+        # Moses' patterns take time quadratic in a word, and a pair with a long one is left out anyway.
+        if rules.punctuation and not any(_has_long_word(line, rules) for line in given):
+            src, tgt = map(normalize_punctuation, given, rules.punctuation)
         pair = normalised(src), normalised(tgt)
-        counts["normalised"] += pair != (src, tgt)
+        counts["normalised"] += pair != given
         reason = reason_to_leave_out(*pair, rules)
         if reason is None:
             kept.append(pair)
@@ -137,6 +148,10 @@ def _clean_chunk(task: tuple[Sequence[Pair], Rules]) -> tuple[list[Pair], np.nda
             counts[reason] += 1
     hashes = b"".join(hashlib.blake2b("\n".join(pair).encode(), digest_size=8).digest() for pair in kept)
     return kept, np.frombuffer(hashes, dtype=np.uint64), counts
+
+
+def _has_long_word(line: str, rules: Rules) -> bool:
+    return len(line) > rules.max_word and max(map(len, line.split()), default=0) > rules.max_word
 
 
 LETTERS = regex.compile(r"\p{L}")

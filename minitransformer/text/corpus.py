@@ -121,7 +121,9 @@ def blocks_of_lines(path: str | Path, size: int = 0) -> Iterator[bytes]:
     except (gzip.BadGzipFile, lzma.LZMAError, zlib.error, EOFError) as error:
         raise DataError(f"{path}: must be an intact {path.suffix} file, got a damaged one: {error}") from error
     except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
+        is_lost = isinstance(error, FileNotFoundError) and not path.is_absolute()
+        remedy = "; a relative path begins in the current folder, also in a config" if is_lost else ""
+        raise DataError(f"{path}: cannot be read: {error.strerror or error}{remedy}") from error
     if is_empty:
         raise DataError(f"{path}: must have at least one line, got an empty file")
     if any(rest):

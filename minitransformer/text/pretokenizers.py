@@ -2,8 +2,7 @@
 
 A pre-tokenizer has ``split`` (line -> words), ``symbols`` (word -> base symbols), ``base`` (words -> every base symbol)
 and ``join`` (symbols -> line). ``chunks`` splits a line, faster than ``split``, into parts of whole words that recur
-often enough to be worth caching; ``chunks_of_lines`` splits many lines at once. Symbols are strings in both, so the
-merges of `bpe.py` serve either.
+often enough to be worth caching. Symbols are strings in both, so the merges of `bpe.py` serve either.
 """
 
 from collections.abc import Iterable
@@ -38,7 +37,6 @@ class ByteLevel:
     """
 
     mode = "bytes"
-    line_end = "\r"
 
     @staticmethod
     def split(line: str) -> list[str]:
@@ -53,24 +51,6 @@ class ByteLevel:
         if line.split() == line.split(" "):
             return line.replace(" ", "\n ").split("\n")
         return cls.split(line)
-
-    @staticmethod
-    def chunks_of_lines(lines: list[str]) -> list[str]:
-        """Parts of the lines, split before each space, with ``line_end`` after each line.
-
-        Their words (``split``), taken together, are the words of the lines, provided that ``line_end`` occurs once per
-        line and no part `is_ambiguous`. Otherwise a word may extend across a space.
-        """
-        text = "\n\r\n".join([*lines, ""])
-        if "   " in text or "  \n" in text or text.count("\n") != 2 * len(lines):
-            return []
-        return text.replace(" ", "\n ").split("\n")
-
-    @staticmethod
-    def is_ambiguous(chunk: str) -> bool:
-        """White space other than the space that begins the chunk may belong to a word with that of its neighbours."""
-        rest = chunk.removeprefix(" ")
-        return rest != rest.strip()
 
     @staticmethod
     def symbols(word: str) -> list[str]:
@@ -94,22 +74,12 @@ class EndOfWord:
     """
 
     mode = "words"
-    line_end = "\n"
 
     @staticmethod
     def split(line: str) -> list[str]:
         return [word for word in line.split(" ") if word]
 
     chunks = split
-
-    @staticmethod
-    def chunks_of_lines(lines: list[str]) -> list[str]:
-        """The words of all lines, and empty strings, with ``line_end`` after each line."""
-        return " \n ".join([*lines, ""]).split(" ")
-
-    @staticmethod
-    def is_ambiguous(chunk: str) -> bool:
-        return False
 
     @staticmethod
     def symbols(word: str) -> list[str]:

@@ -1,22 +1,21 @@
 """Lines to token ids and back, with a vocabulary learned by byte-pair encoding  [sec. 5.1]."""
 
-from collections.abc import Iterable, Mapping
+import gc
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from tqdm import tqdm
 
 from minitransformer.config import UNK
 from minitransformer.errors import DataError, quoted
 from minitransformer.files import write_atomically, write_error
 from minitransformer.text.bpe import Pair, apply_merges
-from minitransformer.text.bpe_arrays import apply_merges_by_heap
-from minitransformer.text.chunk_encoder import Block, Cached, ChunkEncoder, in_groups, joined
 from minitransformer.text.corpus import read_text
-from minitransformer.text.pair_queue import learn_merges
+from minitransformer.text.learn_merges import learn_merges
 from minitransformer.text.pretokenizers import END, PRETOKENIZERS, ByteLevel, PreTokenizer, utf8
 from minitransformer.text.processes import map_in_processes
 from minitransformer.text.vocabulary_file import dump_vocabulary, parse_vocabulary, read_symbol, show_symbol
@@ -29,7 +28,11 @@ MAX_IDS = 2**31 - 1
 """Batches store ids as int32."""
 
 LONG_WORD = 256
-"""Characters from which on a word is merged by a heap."""
+"""Characters of a word that are merged at a time: what is longer is no word of a language, and takes n^2 steps."""
+
+CACHE_SIZE, CACHED_LENGTH = 500_000, 64
+"""How many words, or chunks between spaces, have their subwords cached, and the most characters they may have: some
+200 MB. A full cache is emptied."""
 
 TASK_LINES = 10_000
 """Lines that a process encodes at a time."""
@@ -55,8 +58,7 @@ class Tokenizer:
         self._ids = {symbol: number for number, symbol in enumerate(self.symbols, len(SPECIALS))}
         self.longest_symbol = max(map(len, self.symbols), default=1)
         self._ranks = {pair: rank for rank, pair in enumerate(merges)}
-        self._symbols_of = Cached(self._merge_word)
-        self._chunks = ChunkEncoder(self.pretokenizer, self._encode_words, self.vocab_size)
+        self._symbols_of, self._ids_of = Cached(self._merge_word), Cached(self._encode_chunk)
 
     @classmethod
     def train(cls, lines: Iterable[str], vocab_size: int, mode: str = "bytes", **options: Any) -> "Tokenizer":
@@ -107,19 +109,17 @@ class Tokenizer:
 
     def encode(self, line: str) -> list[int]:
         """The ids of a line, without BOS and EOS; characters that are not in the vocabulary become UNK."""
-        return self._chunks.line(line)
+        return list(chain.from_iterable(map(self._ids_of.__getitem__, self.pretokenizer.chunks(line))))
 
     def encode_lines(self, lines: Iterable[str], processes: int = 1) -> list[list[int]]:
         """`encode` of each line, by several processes with caches of their own: worth it from a megabyte on."""
         if processes == 1:
-            return self._chunks.as_lists(self._chunks.blocks(lines))
-        text = self.dumps()
-        tasks = ((text, some) for some in in_groups(lines, TASK_LINES))
-        return self._chunks.as_lists(map_in_processes(_encode_task, tasks, processes))
-
-    def encode_arrays(self, lines: list[str]) -> Block:
-        """The ids of all lines, concatenated, and the length of each: fewer bytes than lists of integers."""
-        return joined(self._chunks.blocks(lines))
+            with without_collector():
+                return list(map(self.encode, lines))
+        text, lines = self.dumps(), iter(lines)
+        tasks = ((text, some) for some in iter(lambda: list(islice(lines, TASK_LINES)), []))
+        with without_collector():
+            return list(chain.from_iterable(map_in_processes(_encode_task, tasks, processes)))
 
     def count_tokens(self, words: Mapping[str, int]) -> int:
         """Tokens of a text in which each word occurs as often as it says."""
@@ -182,11 +182,12 @@ class Tokenizer:
 
     def _merge_word(self, word: str) -> tuple[str, ...]:
         utf8(word)  # raises for text that no file can contain
-        segment = apply_merges if len(word) <= LONG_WORD else apply_merges_by_heap
-        return tuple(segment(self.pretokenizer.symbols(word), self._ranks))
+        symbols = self.pretokenizer.symbols(word)
+        parts = (symbols[at : at + LONG_WORD] for at in range(0, len(symbols), LONG_WORD))
+        return tuple(symbol for part in parts for symbol in apply_merges(part, self._ranks))
 
-    def _encode_words(self, text: str) -> tuple[int, ...]:
-        words = self.pretokenizer.split(text)
+    def _encode_chunk(self, chunk: str) -> tuple[int, ...]:
+        words = self.pretokenizer.split(chunk)
         return tuple(self._ids.get(symbol, UNK) for word in words for symbol in self._symbols_of[word])
 
     def _symbol(self, token: int) -> str | None:
@@ -202,15 +203,41 @@ def cached_tokenizer(text: str) -> Tokenizer:
     return Tokenizer.loads(text)
 
 
-def flattened(sentences: list[list[int]]) -> Block:
-    """The ids of all sentences, concatenated, and the lengths of the sentences: fewer bytes than lists of integers."""
-    ids = np.fromiter(chain.from_iterable(sentences), dtype=np.int32)
-    return ids, np.fromiter(map(len, sentences), dtype=np.int32, count=len(sentences))
+class Cached(dict):
+    """Results of ``function`` by argument: tuples of strings or integers, which the garbage collector does not track.
+
+    A full cache is emptied. An LRU cache was slower: in a text with more distinct words than it has room for, each word
+    is evicted before it occurs again (benchmarks/notes.md).
+    """
+
+    def __init__(self, function: Callable[[str], tuple]):
+        super().__init__()
+        self.function = function
+
+    def __missing__(self, argument: str) -> tuple:
+        if len(self) >= CACHE_SIZE:
+            self.clear()
+        result = self.function(argument)
+        if len(argument) <= CACHED_LENGTH:
+            self[argument] = result
+        return result
 
 
-def _encode_task(task: tuple[str, list[str]]) -> Block:
+@contextmanager
+def without_collector() -> Iterator[None]:
+    """Collect no garbage meanwhile: millions of new lists would be searched for cycles again and again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _encode_task(task: tuple[str, list[str]]) -> list[list[int]]:
     text, lines = task
-    return cached_tokenizer(text).encode_arrays(lines)
+    return cached_tokenizer(text).encode_lines(lines)
 
 
 def _pretokenizer_of(mode: str) -> PreTokenizer:

@@ -135,7 +135,6 @@ def output(words: bytes, linear: bytes) -> Recipe:
 SPARSE_BUT_NOT = {"GNU.sparse.map": "x", "GNU.sparse.size": "10", "GNU.sparse.numblocks": "1"}
 OK, FOUND = "HTTP/1.1 200 OK", "HTTP/1.1 302 Found"
 NO_IDS = {"src.ids": b"", "tgt.ids": b"", "src.ends": bytes(8), "tgt.ends": bytes(8)}
-TWICE = b"#version: 0.2\na b\n" + b"".join(b"%06d x\n" % number for number in range(32000)) + b"a b\n"
 MANY_WORDS = gzip.compress(b"(S" + b"(N a)" * 10**6 + b")")
 
 CORPUS: dict[str, tuple[str, Recipe]] = {
@@ -191,7 +190,6 @@ CORPUS: dict[str, tuple[str, Recipe]] = {
             (folder / f"{side}.txt").write_text("a" + "\u0301\u0316" * 30000 + "\n") for side in ("src", "tgt")
         ],
     ),
-    "a merge that occurs twice among 32,000": ("merges", file("bpe.codes", TWICE)),
     # trees
     "a tree of a million words in a small file": ("trees", file("trees.mrg.gz", MANY_WORDS)),
     "a word that is a byte-order mark": ("trees", file("trees.mrg", "(S (NN \ufeff) (NN a))".encode())),

@@ -102,7 +102,6 @@ SPECS = {
     "merge_heads": Spec("N H T D"),
     "matmul": Spec("N T K, N K D"),
     "linear": Spec("N K, K D, D", never_empty="KD"),
-    "linear_qkv": Spec("N K, K D, K P", never_empty="KDP"),
     "softmax": Spec("N T S", needs="S", options={"mask": maybe(booleans("N T S"))}),
     "log_softmax": Spec("N S", needs="S"),
     "attention": Spec(
@@ -110,22 +109,12 @@ SPECS = {
         needs="S K",
         options={"mask": maybe(booleans("N 1 T S")), "keep": maybe(booleans("N H T S")), "p_drop": always(0.3)},
     ),
-    "restricted_attention": Spec(
-        "N H T K, N H T K, N H T D",
-        never_empty="T K",
-        other_zeros=True,
-        options={"window": always((2, 1)), "mask": maybe(booleans("N 1 1 T")), "keep": maybe(booleans("N H T W"))}
-        | {"p_drop": always(0.3)},
-    ),
     "additive_attention": Spec("N T K, N S K, N S D, K", never_empty="S K", options={"mask": maybe(booleans("N T S"))}),
     "gru_cell": Spec("N K, N D, K G, D G, G, G", never_empty="K D"),
     "gru": Spec(
         "N T K, N D, K G, D G, G, G",
         never_empty="T K D",
         options={"mask": maybe(booleans("N T")), "reverse": lambda rng, sizes: bool(rng.random() < 0.5)},
-    ),
-    "convolution": Spec(
-        "N T K, C K D, D", never_empty="K D", options={"dilation": always(2), "mask": maybe(booleans("N T"))}
     ),
     "layer_norm": Spec("N D, D, D", needs="D", options=NORM),
     "feed_forward": Spec(

@@ -5,7 +5,7 @@ from itertools import islice
 
 from course.exercise import Exercise, Mistake
 from minitransformer.text.bpe import apply_merges, count_pairs, merge_pair
-from minitransformer.text.pair_queue import learn_merges
+from minitransformer.text.learn_merges import learn_merges
 from minitransformer.text.pretokenizers import EndOfWord
 
 ALPHABETS = ("ab", "abc", "aben")

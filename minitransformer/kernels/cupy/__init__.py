@@ -5,7 +5,7 @@ from minitransformer.kernels.cupy.attention import attention
 from minitransformer.kernels.cupy.embedding import positioned_embedding
 from minitransformer.kernels.cupy.feed_forward import feed_forward
 from minitransformer.kernels.cupy.heads import split_heads
-from minitransformer.kernels.cupy.linear import linear, linear_qkv
+from minitransformer.kernels.cupy.linear import linear
 from minitransformer.kernels.cupy.masks import draw_mask
 from minitransformer.kernels.cupy.norm import layer_norm, residual_dropout_norm
 from minitransformer.kernels.cupy.projection_loss import projection_loss
@@ -18,7 +18,6 @@ KERNELS: tuple[Rule, ...] = (
     feed_forward,
     layer_norm,
     linear,
-    linear_qkv,
     positioned_embedding,
     projection_loss,
     residual_dropout,

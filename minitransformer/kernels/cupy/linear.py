@@ -1,7 +1,5 @@
-"""Kernels of linear and linear_qkv: cuBLAS products in the dtype of activations; matrices' gradients in their own."""
+"""Kernel of linear: cuBLAS products in the dtype of activations; matrices' gradients in their own."""
 
-from collections.abc import Sequence
-from itertools import accumulate
 from typing import Any
 
 from minitransformer.backend import Array, get_array_module
@@ -9,7 +7,7 @@ from minitransformer.errors import ShapeError
 from minitransformer.kernels.cupy.cast import cast_parameter
 from minitransformer.kernels.cupy.gemm import matmul
 from minitransformer.kernels.cupy.gemm_lt import biased_product
-from minitransformer.kernels.cupy.launch import THREADS, blocks_for, fits_vec16, launch, launch_groups
+from minitransformer.kernels.cupy.launch import fits_vec16, launch_groups
 from minitransformer.kernels.cupy.sums import sum_rows
 from minitransformer.kernels.destination import NEW, Destination
 from minitransformer.kernels.precision import uses_tf32
@@ -31,52 +29,6 @@ def linear_backward(grad_y: Array, saved: tuple, into: tuple = (NEW, NEW, NEW)) 
     grad_x = product_into(into[0], grad_rows, matrix, x_shape, transpose_b=True, tf32=tf32)
     grad_weight = product_into(into[1], rows, grad_rows, matrix.shape, transpose_a=True, dtype=dtype, tf32=tf32)
     return (grad_x, grad_weight, sum_rows(grad_rows, into[2] or NEW)) if has_bias else (grad_x, grad_weight)
-
-
-def linear_qkv_forward(x: Array, w_q: Array, w_kv: Array) -> tuple[Array, tuple]:
-    """As in ops/linear.py, by two products that write to one array; of copies in half precision by one product."""
-    rows, weights, tf32 = rows_of(x), (w_q, w_kv), uses_tf32()
-    matrices = [cast_parameter(weight, x.dtype) for weight in weights]
-    if x.dtype != w_q.dtype:
-        matrices = [hstack(*matrices)]
-    y = get_array_module(x).empty((len(rows), w_q.shape[1] + w_kv.shape[1]), x.dtype)
-    for matrix, part in zip(matrices, columns_of(y, matrices), strict=True):
-        matmul(rows, matrix, out=part, tf32=tf32)
-    return y.reshape(*x.shape[:-1], -1), (rows, x.shape, weights, matrices, tf32)
-
-
-def linear_qkv_backward(grad_y: Array, saved: tuple, into: tuple = (NEW, NEW, NEW)) -> tuple[Array | None, ...]:
-    """As in ops/linear.py."""
-    rows, x_shape, weights, matrices, tf32 = saved
-    grad_rows, grad_x, (to_x, *to_weights) = rows_of(grad_y), None, into
-    for matrix, part in zip(matrices, columns_of(grad_rows, matrices), strict=True):
-        grad_x = product_into(to_x, part, matrix, x_shape, transpose_b=True, tf32=tf32)
-        to_x = to_x and Destination(grad_x, add=True)
-    options = {"transpose_a": True, "dtype": weights[0].dtype, "tf32": tf32}
-    parts = zip(to_weights, columns_of(grad_rows, weights), weights, strict=True)
-    return grad_x, *(product_into(to, rows, part, weight.shape, **options) for to, part, weight in parts)
-
-
-def columns_of(packed: Array, matrices: Sequence[Array]) -> list[Array]:
-    """The columns of ``packed`` that each matrix gives"""
-    widths = [matrix.shape[1] for matrix in matrices]
-    return [packed[:, end - width : end] for width, end in zip(widths, accumulate(widths), strict=True)]
-
-
-def hstack(a: Array, b: Array) -> Array:
-    """(a | b), of contiguous matrices
-
-    Raises:
-        ShapeError: they have different numbers of rows.
-    """
-    (n_rows, n_a), n_b = a.shape, b.shape[1]
-    if len(b) != n_rows:  # the kernel would read beyond the end
-        raise ShapeError(f"linear_qkv: both matrices must have d_in rows, got {n_rows} and {len(b)}")
-    y = get_array_module(a).empty((n_rows, n_a + n_b), a.dtype)
-    whole = fits_vec16(n_a, a, y) and fits_vec16(n_b, b)
-    blocks = blocks_for(n_rows * (blocks_for(n_a, 8) + blocks_for(n_b, 8)))
-    launch("hstack", "hstack", (blocks,), (THREADS,), (a, b, y, n_rows, n_a, n_b, whole), a.dtype)
-    return y
 
 
 def product_into(to: Destination | None, a: Array, b: Array, shape: tuple[int, ...], **options: Any) -> Array | None:
@@ -117,4 +69,3 @@ def check_bias(bias: Array, matrix: Array) -> None:
 
 
 linear = Rule("linear", linear_forward, linear_backward, accumulates=True)
-linear_qkv = Rule("linear_qkv", linear_qkv_forward, linear_qkv_backward, accumulates=True)

@@ -8,7 +8,6 @@ from minitransformer.kernels.numpy.masks import draw_mask
 from minitransformer.kernels.numpy.projection import OutputProjection
 from minitransformer.kernels.numpy.projection_loss import projection_loss
 from minitransformer.kernels.numpy.residual import residual_dropout_norm
-from minitransformer.kernels.numpy.restricted_attention import restricted_attention
 from minitransformer.ops.rule import Rule
 
 KERNELS: tuple[Rule, ...] = (
@@ -17,7 +16,6 @@ KERNELS: tuple[Rule, ...] = (
     linear,
     projection_loss,
     residual_dropout_norm,
-    restricted_attention,
 )
 
 FUNCTIONS = {"output_projection": OutputProjection}

@@ -29,7 +29,7 @@ HEADS = {"d_ff": 8, "n_heads": 2}
 MODELS = (
     HEADS | {"positions": "learned", "max_positions": 16},
     HEADS | {"kind": "language_model", "dtype": "float64"},
-    HEADS | {"n_layers": 2, "encoder": "convolution", "attention_window": 2},
+    HEADS | {"n_layers": 2},
     {"kind": "recurrent", "attention": "additive"},
 )
 WITHOUT_TABLE = 2  # the model of MODELS whose positions are not a table of limited length

@@ -12,8 +12,7 @@ from minitransformer.config import Config
 from minitransformer.settings import with_settings
 from minitransformer.text import Tokenizer
 from minitransformer.text.cleaning import REASONS, Rules, clean
-from minitransformer.text.corpus import read_parallel, read_text, stream_parallel
-from minitransformer.text.subword_nmt_file import codes_of, tokenizer_from_codes
+from minitransformer.text.corpus import read_parallel, stream_parallel
 
 from .mutations import changed, damaged
 from .worker import Reader
@@ -45,26 +44,6 @@ class TokenizerFile(Reader):
             if tokenizer.mode == "bytes":
                 assert tokenizer.decode(ids) == line == tokenizer.unsegment(tokenizer.segment(line))
         tokenizer.decode(range(tokenizer.vocab_size))
-
-
-class Merges(Reader):
-    """The merges of an accepted file are exported unchanged."""
-
-    name = "merges"
-
-    def __init__(self, folder: Path):
-        super().__init__(folder)
-        self.valid = [codes_of(Tokenizer.train(LINES * 2, size, "words")).encode() for size in (90, 120)]
-
-    def write(self, rng: Random, folder: Path) -> None:
-        (folder / "bpe.codes").write_bytes(changed(rng, self.valid))
-
-    def read(self, folder: Path) -> None:
-        text = read_text(folder / "bpe.codes")
-        tokenizer = tokenizer_from_codes(text, str(folder / "bpe.codes"), LINES)
-        written = "".join(line.rstrip("\r") + "\n" for line in text.removesuffix("\n").split("\n"))
-        assert codes_of(tokenizer) == written
-        assert Tokenizer.loads(tokenizer.dumps()).merges == tokenizer.merges
 
 
 def assert_valid(config: Config) -> None:
@@ -165,4 +144,4 @@ class ParallelText(Reader):
             assert side == [line.removesuffix("\r") for line in expected]
 
 
-READERS = (TokenizerFile, Merges, Toml, Settings, ParallelText)
+READERS = (TokenizerFile, Toml, Settings, ParallelText)

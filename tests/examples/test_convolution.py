@@ -4,19 +4,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from models.convolution import ConvolutionalTransformer
 from small_models import gradient, random_batch, small_config, small_model
 from tiny_run import assert_same_state, tiny_config, tiny_corpus
 
 from minitransformer.autograd import no_grad
-from minitransformer.config import PAD, ModelConfig
+from minitransformer.config import PAD, Config
 from minitransformer.errors import ConfigError
 from minitransformer.generation import hypothesis_attention
-from minitransformer.models import Transformer
 from minitransformer.nn import DropoutMasks
 from minitransformer.planning import batch_flops
 from minitransformer.training import Trainer
 
-CONVOLUTION = {"encoder": "convolution", "kernel_size": 3}
+CONVOLUTION = {"kind": "convolution", "kernel_size": 3}
 
 
 @pytest.mark.parametrize(("dilation", "reach"), [(1, 3), (2, 1 + 2 + 4), (3, 1 + 3 + 9)])
@@ -27,7 +27,7 @@ def test_three_layers_reach_as_far_as_their_dilations_add_up(dilation, reach, rn
     changed = ids.copy()
     changed[0, 20] = 3 + (ids[0, 20] - 2) % 10
     with no_grad():
-        before, after = (model.encode(each).hidden[0] for each in (ids, changed))
+        before, after = (model.encode(each)[0].data[0] for each in (ids, changed))
     reached = np.flatnonzero(np.abs(after - before).max(axis=1) > 1e-12)
     assert (reached.min(), reached.max()) == (20 - reach, 20 + reach)
     assert len(reached) == 2 * reach + 1
@@ -35,9 +35,9 @@ def test_three_layers_reach_as_far_as_their_dilations_add_up(dilation, reach, rn
 
 def test_padding_changes_no_output_of_the_encoder(rng):
     model, src = small_model(rng, **CONVOLUTION, dilation=2), random_batch(rng).src
-    together = model.encode(src).hidden
+    together = model.encode(src)[0].data
     for row, ids in enumerate(src):
-        alone = model.encode(ids[ids != PAD][None]).hidden[0]
+        alone = model.encode(ids[ids != PAD][None])[0].data[0]
         np.testing.assert_allclose(together[row, : len(alone)], alone, rtol=1e-10, atol=1e-12)
 
 
@@ -67,8 +67,8 @@ def test_the_encoder_has_no_attention_maps(rng):
 
 
 def test_flops_of_a_convolution_are_six_for_each_weight_and_position():
-    config = replace(small_config(**CONVOLUTION), kernel_size=5)
-    assert Transformer.parameter_shapes(config)["encoder.layers.0.weight"] == (5, 6, 6)
+    config = small_config(**CONVOLUTION | {"kernel_size": 5})
+    assert ConvolutionalTransformer.parameter_shapes(config)["encoder.layers.0.weight"] == (5, 6, 6)
     cost = [batch_flops(replace(config, kernel_size=k), 1, 9, 4) for k in (3, 5)]
     assert cost[1] - cost[0] == 6 * config.n_layers * 2 * 6 * 6 * 9
 
@@ -76,12 +76,18 @@ def test_flops_of_a_convolution_are_six_for_each_weight_and_position():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"encoder": "convolution", "kernel_size": 4}, "model.kernel_size must be odd, got 4"),
-        ({"kernel_size": 5}, "model.kernel_size must be left out where model.encoder is self_attention, got 5"),
-        ({"kind": "language_model", "encoder": "convolution"}, "model.encoder must be left out where model.kind is"),
-        ({"encoder": "lstm"}, "model.encoder must be one of self_attention, convolution, got 'lstm'"),
+        ({"kind": "convolution", "kernel_size": 4}, "config: model.kernel_size must be odd, got 4"),
+        ({"kind": "convolution", "dilation": 0}, "config: model.dilation must be at least 1, got 0"),
+        (
+            {"kernel_size": 5},
+            "config: model.kernel_size = 5 is no more .*run.py COMMAND knows .*convolution",
+        ),
+        (
+            {"kind": "language_model", "encoder": "convolution"},
+            "config: model.encoder = .* is no more .*run.py",
+        ),
     ],
 )
 def test_settings_that_make_no_convolution_are_refused(changes, message):
     with pytest.raises(ConfigError, match=message):
-        ModelConfig(**changes)
+        Config.from_dict({"model": changes})

@@ -1,38 +1,46 @@
-"""Restricted self-attention: what it may not see, what it costs, and models that are made of it."""
+"""Restricted self-attention: what it may not see, what it costs, and a model that is made of it."""
 
 import tracemalloc
 
 import numpy as np
 import pytest
-from cases import outputs_and_gradients, padding
+from cases import outputs_and_gradients, padding, value
+from models.restricted_attention import RestrictedAttentionConfig, neighbourhood, restricted_attention
 from searches import UncachedModel, random_sources
 from small_models import gradient, random_batch, small_model
 
-from minitransformer.autograd import Tensor, functions, no_grad
+from minitransformer import kernels
+from minitransformer.autograd import no_grad
 from minitransformer.config import ModelConfig
-from minitransformer.errors import ConfigError, ShapeError
 from minitransformer.generation import beam_search, greedy_search
-from minitransformer.kernels.numpy.restricted_attention import restricted_attention as kernel
 from minitransformer.nn import DropoutMasks
 from minitransformer.ops.attention import attention
-from minitransformer.ops.restricted_attention import neighbourhood, restricted_attention
 from minitransformer.planning import batch_flops
 
 
+def within(window: int) -> dict:
+    return {"kind": "restricted_attention", "attention_window": window}
+
+
+@pytest.mark.parametrize("mode", ["simple", "fast"])
 @pytest.mark.parametrize("seed", range(20))
-def test_the_kernel_is_attention_under_a_banded_mask(seed, relative_error):
-    """Any length, any window, any padding."""
+def test_it_is_attention_under_a_banded_mask(seed, mode, relative_error):
+    """Any length, any window, any padding, dropout or none."""
     rng = np.random.default_rng(seed)
     length, window = int(rng.integers(1, 90)), tuple(map(int, rng.integers(0, 45, 2)))
     q, k, v = (rng.standard_normal((2, 3, length, d)) for d in (5, 5, 4))
     tokens = padding(length, int(rng.integers(1, length + 1)))[:, None, None]
-    banded = {"mask": neighbourhood(length, window, np) & tokens}
+    banded, options = {"mask": neighbourhood(length, window, np) & tokens}, {"window": window, "mask": tokens}
+    if seed % 2:
+        keep = rng.random((2, 3, length, sum(window) + 1)) < 0.7
+        offsets = np.arange(length) - np.arange(length)[:, None] + window[0]
+        banded["keep"] = keep[..., np.arange(length)[:, None], offsets.clip(0, sum(window))]
+        banded["p_drop"], options["keep"], options["p_drop"] = 0.3, keep, 0.3
     expected, grads_y = outputs_and_gradients(attention, (q, k, v), banded, rng)
-    for rule in (kernel, restricted_attention):
-        with np.errstate(divide="raise"):
-            found, _ = outputs_and_gradients(rule, (q, k, v), {"window": window, "mask": tokens}, rng, grads_y)
-        for ours, wanted in zip(found, expected, strict=True):
-            assert relative_error(ours, wanted) < 1e-12
+    with np.errstate(divide="raise"), kernels.mode(mode):
+        found, _ = outputs_and_gradients(restricted_attention, (q, k, v), options, rng, grads_y)
+    for ours, wanted in zip(found, expected, strict=True):
+        assert relative_error(ours, wanted) < 1e-12
 
 
 def test_a_position_outside_of_the_window_changes_no_output(rng):
@@ -40,18 +48,17 @@ def test_a_position_outside_of_the_window_changes_no_output(rng):
     changed = x.copy()
     changed[..., 7, :] += 1.0
     for window in ((3, 3), (4, 0), (0, 2)):
-        for rule in (restricted_attention, kernel):
-            before, after = (rule.forward(each, each, each, window=window)[0] for each in (x, changed))
-            reached = np.flatnonzero(np.abs(after - before).max(axis=(0, 1, 3)) > 1e-9)
-            assert reached.min() == 7 - window[1] and reached.max() == 7 + window[0]
+        before, after = (value(restricted_attention, each, each, each, window=window) for each in (x, changed))
+        reached = np.flatnonzero(np.abs(after - before).max(axis=(0, 1, 3)) > 1e-9)
+        assert reached.min() == 7 - window[1] and reached.max() == 7 + window[0]
 
 
-def test_the_memory_of_the_kernel_grows_with_the_length_not_its_square(rng):
+def test_its_memory_grows_with_the_length_not_its_square(rng):
     def peak(length: int) -> int:
         q = rng.standard_normal((1, 2, length, 8)).astype(np.float32)
         tracemalloc.start()
-        y, saved = kernel.forward(q, q, q, window=(8, 8))
-        kernel.backward(y, saved)
+        y, saved = restricted_attention.forward(q, q, q, window=(8, 8))
+        restricted_attention.backward(y, saved)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         return peak
@@ -63,7 +70,13 @@ def test_the_memory_of_the_kernel_grows_with_the_length_not_its_square(rng):
 def test_a_model_is_the_same_by_plain_rules_and_by_kernels(drop, rng, relative_error):
     batch = random_batch(rng, (9, 4, 7), (8, 3, 9))
     plain, fast = (
-        small_model(np.random.default_rng(1), kernel_mode=mode, attention_window=2, p_drop_attention=drop)
+        small_model(
+            np.random.default_rng(1),
+            kernel_mode=mode,
+            kind="restricted_attention",
+            attention_window=2,
+            p_drop_attention=drop,
+        )
         for mode in ("simple", "fast")
     )
     found, expected = (gradient(model, batch, DropoutMasks(seed=3)) for model in (fast, plain))
@@ -72,24 +85,28 @@ def test_a_model_is_the_same_by_plain_rules_and_by_kernels(drop, rng, relative_e
 
 def test_a_window_wider_than_the_sentence_is_no_restriction(rng, relative_error):
     batch = random_batch(rng)
-    whole, wide = (small_model(np.random.default_rng(1), attention_window=window) for window in (0, 2**31 - 1))
+    shape = within(2**31 - 1)
+    whole, wide = (small_model(np.random.default_rng(1), **changes) for changes in ({}, shape))
     assert relative_error(gradient(wide, batch), gradient(whole, batch)) < 1e-12
-    dropped = small_model(np.random.default_rng(1), attention_window=2**31 - 1, p_drop_attention=0.5)
+    dropped = small_model(np.random.default_rng(1), **shape, p_drop_attention=0.5)
     assert np.isfinite(gradient(dropped, batch, DropoutMasks(seed=3))).all()  # and its masks fit into memory
 
 
 @pytest.mark.parametrize("kernel_mode", ["simple", "fast"])
 def test_cached_decoding_gives_the_logits_of_the_whole_sentence(kernel_mode, rng, relative_error):
-    model, batch = small_model(rng, kernel_mode=kernel_mode, attention_window=2), random_batch(rng, (5, 2), (9, 9))
+    model, batch = (
+        small_model(rng, kernel_mode=kernel_mode, **within(2)),
+        random_batch(rng, (5, 2), (9, 9)),
+    )
     expected = model(batch.src, batch.tgt_in).data
-    cache = model.start_cache(model.encode(batch.src), max_length=10)
+    cache = model.start(batch.src, max_length=10)
     for t in range(10):
         assert relative_error(model.decode_step(batch.tgt_in[:, t], cache), expected[:, t]) < 1e-12
     assert cache.layers[0][0].shape[2] == 3  # the keys of two positions and the newest
 
 
 def test_a_search_with_the_cache_finds_what_one_without_it_finds(rng):
-    model, src = small_model(rng, attention_window=1, vocab_size=6), random_sources(2)
+    model, src = small_model(rng, **within(1), vocab_size=6), random_sources(2)
     for found, wanted in zip(
         beam_search(model, src, beam_size=3, max_extra=6),
         beam_search(UncachedModel(model), src, beam_size=3, max_extra=6),
@@ -100,7 +117,7 @@ def test_a_search_with_the_cache_finds_what_one_without_it_finds(rng):
 
 
 def test_attention_maps_are_banded(rng):
-    model = small_model(rng, attention_window=1)
+    model = small_model(rng, **within(1))
     maps = model.attention_maps(rng.integers(3, 13, (1, 6)), rng.integers(3, 13, (1, 5)))
     for name, window in (("encoder.0.self_attention", (1, 1)), ("decoder.1.self_attention", (1, 0))):
         weights = maps[name][0, 0]
@@ -110,33 +127,18 @@ def test_attention_maps_are_banded(rng):
 def test_the_reach_of_a_layer_is_the_window_and_that_of_two_is_twice_as_far(rng):
     """The maximum path length of Table 1, n / r, seen in what changes."""
     for n_layers in (1, 2, 3):
-        model = small_model(rng, attention_window=2, n_layers=n_layers)
+        model = small_model(rng, **within(2), n_layers=n_layers)
         ids = rng.integers(3, 13, (1, 17))
         changed = ids.copy()
         changed[0, 8] = 3 + (ids[0, 8] - 2) % 10
         with no_grad():
-            before, after = (model.encode(each).hidden[0] for each in (ids, changed))
+            before, after = (model.encode(each)[0].data[0] for each in (ids, changed))
         reached = np.flatnonzero(np.abs(after - before).max(axis=1) > 1e-12)
         np.testing.assert_array_equal(reached, np.arange(8 - 2 * n_layers, 8 + 2 * n_layers + 1))
 
 
 def test_flops_of_restricted_attention_grow_with_the_length():
     shape = dict(vocab_size=10, n_layers=1, d_model=8, d_ff=16, n_heads=2)
-    cost = [batch_flops(ModelConfig(**shape, attention_window=4), 1, n, 1) for n in (100, 200, 300)]
+    cost = [batch_flops(RestrictedAttentionConfig(**shape, **within(4)), 1, n, 1) for n in (100, 200, 300)]
     whole = [batch_flops(ModelConfig(**shape), 1, n, 1) for n in (100, 200, 300)]
     assert cost[2] - cost[1] == cost[1] - cost[0] and whole[2] - whole[1] > whole[1] - whole[0]
-
-
-@pytest.mark.parametrize("kind", ["language_model", "recurrent"])
-def test_kinds_without_a_window_refuse_one(kind):
-    with pytest.raises(ConfigError, match=f"model.attention_window must be left out where model.kind is {kind}, got 3"):
-        ModelConfig(kind=kind, attention_window=3)
-
-
-def test_a_mask_is_boolean_and_has_one_row_for_all_queries(rng):
-    x = Tensor(rng.standard_normal((1, 1, 4, 2)))
-    with pytest.raises(ShapeError, match="restricted_attention: mask must be boolean"):
-        functions.restricted_attention(x, x, x, window=(1, 1), mask=np.zeros((1, 4)))
-    for shape in ((4, 4), (1, 1, 4, 4)):
-        with pytest.raises(ShapeError, match="mask must have one row for all queries, got shape .*4, 4."):
-            functions.restricted_attention(x, x, x, window=(1, 1), mask=np.ones(shape, bool))

@@ -1,0 +1,10 @@
+"""The ordinary command line, with the models of sec. 4 registered: python examples/paper/run.py train CONFIG, ..."""
+
+import sys
+
+import models  # noqa: F401
+
+from minitransformer.cli.main import main
+
+if __name__ == "__main__":
+    sys.exit(main())
