@@ -212,7 +212,7 @@ def test_a_name_of_control_characters_does_not_reach_the_terminal(folder, capsys
         assert main([*argv, name]) == 0 and Path(name).exists()
     assert main(["train", "run.toml", "--set", "training.directory=a\x1b[31m"]) == 0
     output, error = capsys.readouterr()
-    assert "\x1b[31m" not in output + error and output.count("\n") == 2
+    assert "\x1b[31m" not in output + error and output.count("\n") == 3
     assert output.startswith(r"a\x1b[31m b: mean of 1") and r"a\x1b[31m: 1 updates, done" in error
 
 

@@ -4,6 +4,7 @@ import importlib
 import math
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from extras import need
@@ -129,7 +130,7 @@ def test_what_cannot_be_drawn_is_refused(draw_architecture, draw_multi_head_atte
     with pytest.raises(ConfigError, match="must have multi-head attention for Figure 2, got model.kind recurrent"):
         draw_multi_head_attention(recurrent, shapes_of(recurrent))
     with pytest.raises(ConfigError, match="model.kind must be transformer, language_model, recurrent, got 'mine'"):
-        draw_architecture(small_config(kind="mine"), {})
+        draw_architecture(SimpleNamespace(kind="mine"), {})
 
 
 @pytest.mark.parametrize(("part", "title"), [("model", b">Input Embedding<"), ("attention", b">Multi-Head Attention<")])

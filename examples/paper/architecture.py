@@ -11,7 +11,7 @@ from architecture_diagram import draw_architecture
 from attention_diagram import draw_multi_head_attention
 from program import reports_errors
 
-from minitransformer.cli.common import with_vocabulary, writable_file
+from minitransformer.cli.common import report, with_vocabulary, writable_file
 from minitransformer.cli.main import Parser
 from minitransformer.cli.options import add_config_options
 from minitransformer.config import Config
@@ -41,7 +41,7 @@ def main() -> int:
     for warning in caught:
         print(f"architecture: {warning.message}", file=sys.stderr)
     write_atomically(output, lambda file: file.write(picture))
-    print(output)
+    report(str(output))
     return 0
 
 
