@@ -21,7 +21,7 @@ from minitransformer.training.accumulation import GradientAccumulator, threads_o
 from minitransformer.training.compatibility import check_same_job, check_same_run, newest_for_all
 from minitransformer.training.corpus import Corpus, with_vocabulary
 from minitransformer.training.micro_batches import MicroBatches
-from minitransformer.training.nonfinite import NonfiniteUpdates
+from minitransformer.training.nonfinite import NonfiniteUpdates, explain_anomaly
 from minitransformer.training.progress import Progress
 from minitransformer.training.recorder import MetricsRecorder
 from minitransformer.training.signals import Outcome, StopRequest
@@ -146,7 +146,7 @@ class Trainer:
             tokens_of_update=self.batches.n_tokens if self.ranks.size > 1 else None,
             wait=training.skip_nonfinite,
         )
-        self.nonfinite = NonfiniteUpdates(self.accumulator, self.ranks, training.skip_nonfinite)
+        self.nonfinite = NonfiniteUpdates(self.model.parameters, self.ranks.size, training.skip_nonfinite)
 
     def _open_folder(self) -> None:
         if self.is_rank_0:
@@ -161,7 +161,7 @@ class Trainer:
             with profiled(self.profile), timed("update"):
                 result = train_step(self.model, self.optimizer, batches, **options)
         except AnomalyError as error:
-            raise self.nonfinite.explained(update, error) from error
+            raise explain_anomaly(update, error, self.model.parameters) from error
         if not (result.is_finite or self.accumulator.found_inf(result.loss)):
             self.recorder.write("skipped", update, {"reason": self.nonfinite.skip_or_raise(update, result)})
         self.update = update
