@@ -9,7 +9,7 @@ from extras import need
 from searches import random_sources, sharp_model
 
 from benchmarks.common.work import Size, random_batch
-from benchmarks.gpu import curves, decoding, epilogues, nccl, recipes, results, stages, steps
+from benchmarks.gpu import curves, decoding, nccl, recipes, results, stages, steps
 from benchmarks.gpu.real_batches import real_batches
 from minitransformer.config import EOS, ModelConfig
 from minitransformer.cuda_diagnosis import driver_version
@@ -111,17 +111,6 @@ def test_the_search_written_with_pytorch_finds_what_ours_finds(torch):
     found = torch_beam_search(TorchTransformer.from_ours(model).eval(), torch.from_numpy(src), 7)
     wanted = [best.ids for (best,) in beam_search(model, src, beam_size=4, alpha=0.0, max_extra=0)]
     assert found.tolist() == wanted and len({tuple(ids) for ids in wanted}) > 1
-
-
-@pytest.mark.cuda
-def test_epilogues_are_timed_beside_a_pass_of_their_own(device):
-    device.takes_models()
-    found = epilogues.epilogues(TINY, ("float32",), HERE)
-    for what in ("update ms", "feed_forward, forward, ms"):
-        assert set(found["float32"][what]) == {"with", "without"}
-    assert " ms an update, without " in results.markdown({}, {"epilogues": found})
-    device.monkeypatch.setattr(epilogues.gemm_lt, "library", lambda: None)
-    assert epilogues.epilogues(TINY, ("float32",), HERE) == {"left out": "cuBLASLt is not to be found"}
 
 
 def synthetic_text(folder, names, rng, pairs: int = 120) -> None:

@@ -15,7 +15,7 @@ from minitransformer.retired_keys import RETIRED_KEYS
 TOP = Path(__file__).parents[1]
 CODE = sorted(
     path
-    for folder in ("minitransformer", "tests", "benchmarks", "examples", "lessons")
+    for folder in ("minitransformer", "tests", "benchmarks", "examples", "lessons", "docs")
     for path in (TOP / folder).rglob("*.py")
     if path != Path(__file__) and path.name != "retired_keys.py"
 )

@@ -19,7 +19,6 @@ from minitransformer.kernels.cupy.launch import Counter
 from minitransformer.kernels.profile import Profile, profiled, timed
 from minitransformer.models import Transformer
 from minitransformer.optim import Adam, LossScale
-from minitransformer.planning import Shape, plan
 from minitransformer.planning.flops import batch_flops
 from minitransformer.text import Batch
 from minitransformer.training import GradientAccumulator, evaluate_loss, train_step
@@ -110,10 +109,8 @@ def _step(size: Size, precision: str, device: Device, peers: Sequence[str], work
         entry[name] |= {"TFLOP/s": work["flops"] / seconds / 1e12, "target tokens/s": work["tokens"] / seconds}
     entry["launches"] = _launches(update)
     if device.xp is not np:
-        shape = Shape(size.sentences, size.tokens, size.tokens)
-        planned = plan(size.model, shape, library="cupy", precision=precision)
-        lasting = planned.parameters + planned.gradients + planned.adam + planned.copies
-        entry["peak bytes"], entry["planned bytes"] = peak_of(update, device.xp) + lasting, planned.peak
+        lasting = 4 * model.parameters.data.nbytes  # parameters, gradients, Adam's two means
+        entry["peak bytes"] = peak_of(update, device.xp) + lasting
     return entry
 
 

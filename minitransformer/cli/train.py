@@ -18,7 +18,6 @@ from minitransformer.settings import describe
 if TYPE_CHECKING:
     from minitransformer.distributed import ProcessGroup
     from minitransformer.kernels.profile import Profile
-    from minitransformer.training import Trainer
 
 DESCRIPTION = """\
 Train a model according to CONFIG. If training.directory holds checkpoints of the same run, training resumes from the
@@ -82,7 +81,6 @@ def train(arguments: argparse.Namespace, process_group: "ProcessGroup") -> int:
         require("matplotlib", "plot", "plot")  # raised now, not hours later
         profile = Profile(device_wait(load_array_module(config.execution.device)))
     trainer = Trainer(config, resume=not arguments.no_resume, profile=profile, process_group=process_group)
-    suggest_micro_batches(trainer)
     with detect_anomaly() if arguments.detect_anomaly else nullcontext():
         outcome = trainer.run()
     if profile is not None and profile.updates:
@@ -102,16 +100,6 @@ def _say(*lines: str) -> None:
     with suppress(OSError):
         for line in lines:
             report(line, file=sys.stderr)
-
-
-def suggest_micro_batches(trainer: "Trainer") -> None:
-    """One line if a run that begins on a single GPU would be faster with larger micro-batches."""
-    from minitransformer.planning import larger_micro_batches
-
-    if hasattr(trainer.xp, "cuda") and trainer.ranks.size == 1 and trainer.update == 0:
-        _, memory = trainer.xp.cuda.runtime.memGetInfo()
-        if advice := larger_micro_batches(trainer.config, memory):
-            print_line("train", advice)
 
 
 def format_error(error: BaseException) -> tuple[str, int]:

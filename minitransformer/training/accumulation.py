@@ -4,8 +4,7 @@ The resulting gradient is always that of the one batch which all micro-batches m
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -54,7 +53,6 @@ class GradientAccumulator:
         self._tokens_of_update, self._wait = tokens_of_update, wait
         self.wants_to_stop: Callable[[], bool] = lambda: False
         self.stop_wishes: Number = 0.0
-        self._computed: tuple[Sequence[Batch], ComputeGradient] = (), None  # last, for `recompute`
 
     @property
     def loss_scale(self) -> float:
@@ -80,7 +78,6 @@ class GradientAccumulator:
         buffers = self.parameters.gradient_buffers(self.workers.size)
         total = OverlappedAllReduce(buffers[0], self.ranks)
         last = len(micro_batches) - 1 if self._overlaps else None
-        self._computed = micro_batches, compute_gradient
 
         def share_of(worker: int) -> tuple[Number, Number]:
             loss = nll = 0.0
@@ -108,14 +105,6 @@ class GradientAccumulator:
     def found_inf(self, loss: Number) -> bool:
         """Whether a gradient that is not finite only lowers the loss scale: in float16, if the loss is finite."""
         return self.scale.is_needed and math.isfinite(float(loss))
-
-    def recompute(self) -> Iterator[tuple[int, Callable[[], tuple[Tensor, Tensor]]]]:
-        """(number in the update, forward and backward again) of each micro-batch computed last; the gradients go to
-        the model's own vector, which the caller zeroes."""
-        micro_batches, compute_gradient = self._computed
-        (own,) = self.parameters.gradient_buffers(1)
-        for i, batch in enumerate(micro_batches):
-            yield self._number(i), partial(compute_gradient, self._number(i), batch, own)
 
     def _number(self, i: int) -> int:
         """The number in the update of micro-batch ``i`` of this rank."""

@@ -21,7 +21,7 @@ from minitransformer.training.accumulation import GradientAccumulator, threads_o
 from minitransformer.training.compatibility import check_same_job, check_same_run, newest_for_all
 from minitransformer.training.corpus import Corpus, with_vocabulary
 from minitransformer.training.micro_batches import MicroBatches
-from minitransformer.training.nonfinite import NonfiniteUpdates
+from minitransformer.training.nonfinite import NonfiniteUpdates, explain_anomaly
 from minitransformer.training.progress import Progress
 from minitransformer.training.recorder import MetricsRecorder
 from minitransformer.training.signals import Outcome, StopRequest
@@ -99,8 +99,7 @@ class Trainer:
             # An overflow is reported by one TrainingError, not by NumPy's warnings.
             quiet, mode = np.errstate(all="ignore"), kernels.mode(self.config.execution.kernels)
             threads = limited_threads(threads_of_rank(self.config.training, self.ranks.size))
-            copy = kernels.HalfCopy(self.model.parameters.data)  # from here on only Adam writes parameters
-            with StopRequest() as stop, bar, quiet, mode, threads, copy.kept():
+            with StopRequest() as stop, bar, quiet, mode, threads:
                 self._validate_if_due()  # the run may have been stopped between an update and its validation
                 self.accumulator.wants_to_stop = lambda: stop.signal is not None
                 while self.update < updates and not self._stops(stop):
@@ -147,7 +146,7 @@ class Trainer:
             tokens_of_update=self.batches.n_tokens if self.ranks.size > 1 else None,
             wait=training.skip_nonfinite,
         )
-        self.nonfinite = NonfiniteUpdates(self.accumulator, self.ranks, training.skip_nonfinite)
+        self.nonfinite = NonfiniteUpdates(self.model.parameters, self.ranks.size, training.skip_nonfinite)
 
     def _open_folder(self) -> None:
         if self.is_rank_0:
@@ -162,7 +161,7 @@ class Trainer:
             with profiled(self.profile), timed("update"):
                 result = train_step(self.model, self.optimizer, batches, **options)
         except AnomalyError as error:
-            raise self.nonfinite.explained(update, error) from error
+            raise explain_anomaly(update, error, self.model.parameters) from error
         if not (result.is_finite or self.accumulator.found_inf(result.loss)):
             self.recorder.write("skipped", update, {"reason": self.nonfinite.skip_or_raise(update, result)})
         self.update = update
