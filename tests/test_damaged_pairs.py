@@ -96,7 +96,7 @@ def test_offsets_and_counts_that_binarise_never_writes_are_refused(pairs, tmp_pa
 def test_a_header_of_another_vocabulary_size_is_refused(texts, pairs, tmp_path):
     folder = shutil.copytree(pairs, tmp_path / "ids")
     header = json.loads((folder / "header.json").read_text())
-    (folder / "header.json").write_text(json.dumps(header | {"vocab_size": header["vocab_size"] - 1}))
+    (folder / "header.json").write_text(json.dumps(header | {"vocab_size": header["vocab_size"] + 1}))
     with pytest.raises(DataError, match="must be made with the tokenizer of data.tokenizer"):
         Corpus.from_binary(texts[1], folder)
 
