@@ -180,7 +180,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     facts = machine_facts() | {name: version(name) for name in ("transformers", "ctranslate2")}
     config = ModelConfig(vocab_size=1000, n_layers=2, d_model=64, d_ff=128, n_heads=4)
     model = random_model(config if options.quick else ModelConfig.base())
-    model.parameters.freeze()  # as in the commands that translate
+    model.parameters.prepare_for_inference()  # as in the commands that translate
     marian = marian_model(model)
     results = []
     with tempfile.TemporaryDirectory() as folder:

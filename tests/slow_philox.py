@@ -2,8 +2,6 @@
 
 import numpy as np
 
-from minitransformer.backend import to_numpy
-
 
 def philox(counter: list[int], key: list[int]) -> list[int]:
     """[Salmon et al. 2011, sec. 3.3], ten rounds."""
@@ -18,7 +16,7 @@ def philox(counter: list[int], key: list[int]) -> list[int]:
 
 def slow_mask(mask) -> np.ndarray:
     """The boolean array of a CountedMask: column c of row r has draw c mod 8 of counter (c div 8, r, 0, site)."""
-    width, key = mask.shape[-1], to_numpy(mask.key).tolist()
+    width, key = mask.shape[-1], [mask.key & 0xFFFFFFFF, mask.key >> 32 & 0xFFFFFFFF]
     keep = np.empty((np.prod(mask.shape[:-1], dtype=int), width), bool)
     for row in range(len(keep)):
         for piece in range(0, width, 8):

@@ -10,10 +10,9 @@ from minitransformer.errors import ShapeError
 from minitransformer.kernels import CountedMask
 from minitransformer.kernels.cupy import launch
 from minitransformer.kernels.cupy.attention import TILES, tile_of
-from minitransformer.kernels.cupy.heads import packed_array, split_heads
 from minitransformer.kernels.cupy.launch import Counter
 from minitransformer.ops.attention import attention
-from minitransformer.ops.shape import merge_heads
+from minitransformer.ops.shape import merge_heads, split_heads
 
 pytestmark = [pytest.mark.cuda, pytest.mark.any_device]
 every_dtype = pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16"])
@@ -39,7 +38,7 @@ def random_case(rng, dtype: str, widths: tuple[int, int], longest: int) -> tuple
         np.arange(n_keys) <= np.arange(n_queries)[:, None] + 8,  # whole tiles are masked
     ]
     shape = (batch, n_heads, n_queries, n_keys)
-    keep = CountedMask(np.array([5, 2**32 - 7], np.uint32), 3, shape, 0.3) if rng.random() < 0.5 else None
+    keep = CountedMask(5 - (7 << 32), 3, shape, 0.3) if rng.random() < 0.5 else None
     return given, inputs, {"mask": masks[rng.integers(5)], "p_drop": 0.3 if keep else 0.0}, keep
 
 
@@ -106,63 +105,22 @@ def test_heads_too_wide_for_shared_memory_follow_the_plain_rule(dtype, device, r
     check(device, rng, relative_error, dtype, (400, 400))
 
 
-def heads_of(packed, n_heads: int, widths: tuple[int, ...]) -> list:
-    heads, saved = split_heads.forward(packed, n_heads=n_heads, widths=widths)
-    return [*(heads if len(widths) > 1 else (heads,)), saved]
-
-
-@pytest.mark.parametrize("packing", ["q, k and v in one", "k and v in one"])
-def test_packed_heads_are_neither_split_nor_merged(packing, device, rng, relative_error):
-    batch, length, n_heads, d_k, d_v = 2, 7, 3, 5, 4
-    packed = rng.standard_normal((batch, length, n_heads * (2 * d_k + d_v)))
-    there = device.put(packed)
-    if packing == "k and v in one":
-        parts = there[..., : n_heads * d_k], there[..., n_heads * d_k :]
-        of_q, of_kv = map(device.xp.ascontiguousarray, parts)
-        (q, saved_q), (k, v, saved_kv) = heads_of(of_q, n_heads, (d_k,)), heads_of(of_kv, n_heads, (d_k, d_v))
-    else:
-        q, k, v, saved = heads_of(there, n_heads, (d_k, d_k, d_v))
+def test_heads_are_read_in_packed_projections_and_merged_without_a_copy(device, rng, relative_error):
+    batch, length, n_heads, widths = 2, 7, 3, (5, 5, 4)
+    there = device.put(rng.standard_normal((batch, length, n_heads * sum(widths))))
+    heads = value(split_heads, there, n_heads=n_heads, widths=widths)
     before = Counter.launches
-    y, saved_attention = device.kernels["attention"].forward(q, k, v)
+    y, saved = device.kernels["attention"].forward(*heads)
     merged = value(merge_heads, y)
     assert merged.flags.c_contiguous and device.xp.may_share_memory(merged, y)
-    grad_y = rng.standard_normal(merged.shape)
-    (grad_heads,) = merge_heads.backward(device.put(grad_y), (y.shape,))
-    grads = device.kernels["attention"].backward(grad_heads, saved_attention)
-    if packing == "k and v in one":
-        gradients = [split_heads.backward(grads[0], saved_q)[0], split_heads.backward(*grads[1:], saved_kv)[0]]
-    else:
-        gradients = list(split_heads.backward(*grads, saved))
+    (grad_heads,) = merge_heads.backward(device.put(rng.standard_normal(merged.shape)), (y.shape,))
+    grads = device.kernels["attention"].backward(grad_heads, saved)
     assert Counter.launches - before == 2
-    assert all(device.xp.may_share_memory(gradient, grads[i]) for i, gradient in enumerate(gradients))
-    inputs = [device.get(x) for x in (q, k, v)]
+    assert all(grad.swapaxes(1, 2).flags.c_contiguous for grad in grads)  # as a projection wants them
+    inputs = [device.get(x) for x in heads]
     wanted, _ = outputs_and_gradients(attention, inputs, {}, rng, (device.get(grad_heads),))
-    together = np.concatenate([want.swapaxes(1, 2).reshape(batch, length, -1) for want in wanted[1:]], axis=-1)
-    assert relative_error(np.concatenate([device.get(each) for each in gradients], axis=-1), together) < 1e-12
-
-
-def test_heads_that_do_not_fill_one_array_are_no_packed_array(device, rng):
-    packed = device.put(rng.standard_normal((2, 5, 24)))
-    q, k, v, _ = heads_of(packed, 2, (3, 4, 5))
-    found = packed_array([q, k, v])
-    assert found.shape == packed.shape and device.xp.may_share_memory(found, packed)
-    others = heads_of(device.put(rng.standard_normal((2, 5, 24))), 2, (3, 4, 5))
-    for parts in ([q, k], [k, q, v], [q, k, others[2]], [q, k, v[:1]], [x.copy() for x in (q, k, v)]):
-        assert packed_array(parts) is None
-
-
-def test_arrays_that_were_made_apart_are_no_packed_array_even_side_by_side():
-    memory = memoryview(np.zeros(10))
-    q, k = np.frombuffer(memory[:6]).reshape(1, 2, 1, 3), np.frombuffer(memory[6:]).reshape(1, 2, 1, 2)
-    assert k.ctypes.data == q.ctypes.data + q.nbytes and packed_array([q, k]) is None
-    whole = np.zeros(10)
-    assert packed_array([whole[:6].reshape(q.shape), whole[6:].reshape(k.shape)]).shape == (1, 1, 10)
-
-
-def test_an_unused_gradient_of_heads_is_zero_in_the_packed_one(device, rng):
-    q, k, v, saved = heads_of(device.put(rng.standard_normal((2, 5, 24))), 2, (3, 4, 5))
-    (gradient,) = split_heads.backward(q, None, v, saved)
-    np.testing.assert_array_equal(device.get(gradient)[..., 6:14], 0)
+    for found, want in zip((y, *grads), wanted, strict=True):
+        assert relative_error(device.get(found), want) < 1e-12
 
 
 @pytest.mark.parametrize("n_queries", [1, 4])

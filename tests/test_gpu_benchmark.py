@@ -9,11 +9,11 @@ from extras import need
 from searches import random_sources, sharp_model
 
 from benchmarks.common.work import Size, random_batch
-from benchmarks.gpu import curves, decoding, epilogues, nccl, recipes, results, stages, steps
+from benchmarks.gpu import curves, decoding, nccl, recipes, results, stages, steps
 from benchmarks.gpu.real_batches import real_batches
 from minitransformer.config import EOS, ModelConfig
 from minitransformer.cuda_diagnosis import driver_version
-from minitransformer.distributed.single import SingleProcess
+from minitransformer.distributed.communicator import SingleProcess
 from minitransformer.generation import beam_search
 from minitransformer.models import Transformer
 from minitransformer.training import Outcome
@@ -113,17 +113,6 @@ def test_the_search_written_with_pytorch_finds_what_ours_finds(torch):
     assert found.tolist() == wanted and len({tuple(ids) for ids in wanted}) > 1
 
 
-@pytest.mark.cuda
-def test_epilogues_are_timed_beside_a_pass_of_their_own(device):
-    device.takes_models()
-    found = epilogues.epilogues(TINY, ("float32",), HERE)
-    for what in ("update ms", "feed_forward, forward, ms"):
-        assert set(found["float32"][what]) == {"with", "without"}
-    assert " ms an update, without " in results.markdown({}, {"epilogues": found})
-    device.monkeypatch.setattr(epilogues.gemm_lt, "library", lambda: None)
-    assert epilogues.epilogues(TINY, ("float32",), HERE) == {"left out": "cuBLASLt is not to be found"}
-
-
 def synthetic_text(folder, names, rng, pairs: int = 120) -> None:
     """Parallel text: the German line is the English line reversed."""
     for name in names:
@@ -212,11 +201,21 @@ def test_the_translators_take_turns_in_each_round(monkeypatch):
     assert all(len(found[name]["seconds"]) == 3 for name in ("ours", "PyTorch", "Marian"))
 
 
+class OneRank(SingleProcess):
+    """A rank that needs no id."""
+
+    def make_id(self):
+        return ""
+
+    def join(self, unique_id):
+        pass
+
+
 @pytest.mark.mpi
 @without_driver
 def test_sums_of_one_rank_change_nothing_and_two_without_a_gpu_say_why(monkeypatch):
     need("ml_dtypes")
-    monkeypatch.setattr(nccl, "NcclCommunicator", lambda rank, size, store: SingleProcess(store=store))
+    monkeypatch.setattr(nccl, "NcclCommunicator", OneRank)
     found = nccl.nccl(HERE, 1000)
     assert all(found[name]["a sum over one rank changes nothing"] for name in ("float32", "bfloat16"))
     assert found["update"]["equal"]

@@ -113,8 +113,8 @@ def test_blas_has_one_thread_and_a_large_product_as_many_as_blas_was_given(given
     assert has == 1 and shared == min(had, cores)
 
 
-def test_a_frozen_model_cannot_be_trained(rng):
+def test_a_model_that_is_prepared_for_inference_cannot_be_trained(rng):
     model = small_model(rng)
-    model.parameters.freeze()
+    model.parameters.prepare_for_inference()
     with pytest.raises(ValueError, match="read-only"):
         train(model, [random_batch(rng)])

@@ -1,7 +1,6 @@
 """All measurements on a GPU in one command: correctness first, then speed and memory.
 
     python -m benchmarks.gpu [--quick] [--out FOLDER] [--data FOLDER] [--seconds N] [--stages NAME ...]
-    python -m benchmarks.gpu --forecast [--out FOLDER]     what an update should take, kernel by kernel; needs no GPU
 
 Each stage runs in a process of its own, under a limit of time; what fails or takes too long is recorded with all that
 it has measured before, and the others still run. Results are saved after every stage, so none is lost when a machine is
@@ -24,16 +23,12 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.common.machine import machine_facts
-from benchmarks.common.tables import RESULTS, facts_list
-from benchmarks.gpu.forecast import forecasts
+from benchmarks.common.tables import RESULTS
 from benchmarks.gpu.results import Results, outcome
 from benchmarks.gpu.stage_process import run_stage
 from benchmarks.gpu.stages import LOG, RUNS
-from benchmarks.gpu.steps import Device
-from minitransformer.backend import load_array_module
 from minitransformer.cli.doctor import CHECKS
 from minitransformer.cuda_diagnosis import cuda_trouble, driver_version
-from minitransformer.files import write_text
 
 LIMITS = {
     "correctness": 420,
@@ -42,7 +37,6 @@ LIMITS = {
     "base": 150,
     "ops": 60,
     "micro-batches": 90,
-    "epilogues": 60,
     "decoding": 90,
     "newstest": 400,
     "big": 120,
@@ -64,7 +58,7 @@ def gpu_facts() -> dict:
     import cupy
 
     card = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
-    found = {name: CHECKS[name]()[0] for name in ("CuPy", "driver", "cuBLASLt", "NCCL")}
+    found = {name: CHECKS[name]()[0] for name in ("CuPy", "driver", "NCCL")}
     return machine_facts() | {"card": card} | found
 
 
@@ -81,25 +75,12 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--stages", nargs="+", choices=LIMITS, default=list(LIMITS), help="default: all, in this order")
     parser.add_argument("--commit", help="the commit, where git cannot tell it (default: ask git)")
-    parser.add_argument("--forecast", action="store_true", help="print what an update should take")
     return parser.parse_args(argv)
-
-
-def print_forecasts(device: Device | None, folder: Path | None) -> None:
-    """What updates should take; with a device, beside what they take. Written into ``folder``, if there is one."""
-    machine = machine_facts() if device is None else gpu_facts()
-    text = "\n".join([forecasts(device), *facts_list(machine)])
-    print(text)
-    if folder:
-        write_text(folder / "gpu_forecast.md", f"{text}\n")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     options = parse_arguments(argv)
     trouble = "there is no NVIDIA driver" if driver_version() == 0 else cuda_trouble()
-    if options.forecast:
-        print_forecasts(None if trouble else Device(load_array_module("cuda"), "cpu"), options.out)
-        return 0
     if trouble:
         print(f"benchmarks.gpu: nothing was measured: {trouble}")
         return 0

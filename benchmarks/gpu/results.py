@@ -93,12 +93,6 @@ def outcome(result: dict) -> str:
     if "of" in result and "updates" in result:
         score = f"{result['BLEU']:.2f} sacreBLEU" if "BLEU" in result else f"unfinished: {result.get('left to do')}"
         return f"{score} after {result['updates']} updates in {result['minutes']:.1f} minutes"
-    timed = {name: each["update ms"] for name, each in result.items() if isinstance(each, dict) and "update ms" in each}
-    if timed:
-        return ", ".join(
-            f"{name} {each['with']['median']:.2f} ms an update, without {each['without']['median']:.2f}"
-            for name, each in timed.items()
-        )
     if "seeds" in result:
         judged = {name: each for name, each in result.items() if isinstance(each, dict)}
         return ", ".join(

@@ -18,7 +18,6 @@ import numpy as np
 from benchmarks.common.work import Size
 from benchmarks.gpu.curves import curves
 from benchmarks.gpu.decoding import decoding, newstest
-from benchmarks.gpu.epilogues import epilogues
 from benchmarks.gpu.nccl import nccl
 from benchmarks.gpu.real_batches import real_batches
 from benchmarks.gpu.recipes import MULTI30K, TATOEBA, Recipe, trained
@@ -85,7 +84,6 @@ STAGES: dict[str, Callable[[Device, argparse.Namespace], dict]] = {
     ),
     "ops": lambda device, asked: ops(_size(BASE, asked), "bfloat16", device),
     "micro-batches": lambda device, asked: real_batches(_size(BASE, asked), "bfloat16", device, asked.data),
-    "epilogues": lambda device, asked: epilogues(_size(BASE, asked), ("bfloat16", "tf32"), device),
     "decoding": lambda device, asked: decoding(_size(BASE, asked), device, 8 if asked.quick else 512),
     "newstest": lambda device, asked: newstest(_size(BASE, asked), device, asked.data, every=300 if asked.quick else 1),
     "big": lambda device, asked: steps(_size(BIG, asked), ("bfloat16", "tf32"), device, ("eager",)),

@@ -122,7 +122,7 @@ def open_model(arguments: argparse.Namespace) -> "tuple[Model, Tokenizer, Transl
     checkpoint = load_checkpoint(arguments.checkpoint, with_optimizer=False)
     search = checkpoint.search(**search_options(arguments))
     model, tokenizer = checkpoint.build(arguments.device)
-    model.parameters.freeze()
+    model.parameters.prepare_for_inference()
     if tokenizer is None:
         raise CheckpointError(
             f"{arguments.checkpoint} must contain a tokenizer, got a model that was trained on token ids only"

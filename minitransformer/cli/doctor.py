@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from minitransformer.blas import core_count, product_threads
-from minitransformer.errors import BackendError, install_hint
+from minitransformer.errors import install_hint
 
 Finding = tuple[str, str]
 """What was found ("" if nothing), and the remedy or a remark ("" if none is needed)."""
@@ -83,16 +83,6 @@ def _driver() -> Finding:
     return f"NVIDIA, for CUDA up to {version // 1000}.{version % 1000 // 10}", ""
 
 
-def _cublas_lt() -> Finding:
-    from minitransformer.kernels.cupy.gemm_lt import load
-
-    try:
-        version = load().version
-    except BackendError as error:
-        return "", f"{error}; bias and ReLU take a pass of their own on a GPU; {install_hint('cuda13')}"
-    return f"{version // 10000}.{version // 100 % 100}.{version % 100}, adds bias and ReLU within products", ""
-
-
 def _mpi() -> Finding:
     if importlib.util.find_spec("mpi4py") is None:
         return "", f"several processes on CPUs are faster with it; {install_hint('mpi')}"
@@ -123,7 +113,6 @@ CHECKS: dict[str, Callable[[], Finding]] = {
     "memory": _memory,
     "CuPy": _cupy,
     "driver": _driver,
-    "cuBLASLt": _cublas_lt,
     "NCCL": lambda: _packages(
         ("nvidia-nccl-cu13", "nvidia-nccl-cu12"),
         f"several GPUs need it; {install_hint('cuda13')} (cuda12 for cards before Turing)",

@@ -14,16 +14,10 @@ from minitransformer.errors import ConfigError, MissingPackageError, install_hin
 
 
 class Settings(NamedTuple):
-    """How rules compute: their plain pairs (``"simple"``) or kernels (``"fast"``), these in one of PRECISIONS, and with
-    one copy of all parameters in half precision (a kernels.cupy.cast.HalfCopy).
-
-    kept: the copy that Adam writes, if there is one: that of the blocks within for the same parameters
-    """
+    """How rules compute: by their plain pairs (``"simple"``) or kernels (``"fast"``), these in one of PRECISIONS."""
 
     mode: str = "fast"
     precision: str = "float32"
-    half_copy: Any = None
-    kept: Any = None
 
 
 DEFAULT = Settings()

@@ -161,7 +161,7 @@ class Model(Module, ABC):
 
     def autocast(self) -> AbstractContextManager:
         """A context in which rules compute in the model's own precision and kernel mode."""
-        return kernels.mode(self.kernel_mode, self.precision, self.parameters.data)
+        return kernels.mode(self.kernel_mode, self.precision)
 
     def float32_activations(self) -> AbstractContextManager:
         """As `autocast`, but no activation is stored in half precision: searches compare nearly equal scores."""

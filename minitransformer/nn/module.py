@@ -11,7 +11,7 @@ import numpy as np
 from minitransformer.autograd import Tensor
 from minitransformer.backend import Array, get_array_module
 from minitransformer.errors import AutogradError
-from minitransformer.kernels.numpy import freeze
+from minitransformer.kernels.numpy import prepare_for_inference
 
 ALIGNMENT = 256  # bytes: parameters start at its multiples, so that vector instructions and slices are aligned
 
@@ -160,12 +160,12 @@ class ParameterVector:
         """Set the gradients to zero. A parameter that the next backward does not reach has gradient zero."""
         self._gradients[0].zero()
 
-    def freeze(self) -> None:
+    def prepare_for_inference(self) -> None:
         """Make all values read-only: kernels may then keep copies of matrices in the layout that multiplies fastest.
         Arrays on a GPU stay as they are."""
         for array in (self.data, *self._views.values()):
             if isinstance(array, np.ndarray):
-                freeze(array)
+                prepare_for_inference(array)
 
     def gradient_buffers(self, count: int) -> list[Gradients]:
         """``count`` buffers for as many threads: the first is that of ``grad``, as it is; the others are zeroed."""

@@ -41,7 +41,7 @@ class PositionedEmbedding(Module):
         self.learned: Parameter | None = None
         if config.positions == "learned":
             self.learned = Parameter(init.normal(config.max_positions, config.d_model))
-        self._sinusoids: list[Array] = []  # the last has the longest sentence seen; CUDA graphs may read the others
+        self._sinusoids: list[Array] = []  # the last has the longest sentence seen
 
     def __call__(self, ids: Array, dropout: DropoutMasks | None = None, start: int = 0) -> Tensor:
         """ids: integers, (B, T), the tokens at positions start..start+T-1; y: (B, T, d_model)"""

@@ -5,10 +5,10 @@ from types import ModuleType
 
 import numpy as np
 
-from minitransformer import kernels
 from minitransformer.autograd import Tensor
 from minitransformer.backend import Array, get_array_module
 from minitransformer.errors import ConfigError
+from minitransformer.kernels import CountedMask, dropout_mask
 
 
 class DropoutMasks:
@@ -19,29 +19,22 @@ class DropoutMasks:
     """
 
     def __init__(self, seed: int, update: int = 0, micro_batch: int = 0):
-        self.key: tuple[int, ...] | Array = (seed, update, micro_batch)
+        self.key = (seed, update, micro_batch)
         self.site = 0
-
-    @classmethod
-    def of_key(cls, key: Array) -> "DropoutMasks":
-        """Masks of the seed, update and micro-batch whose `mixed_key` is in ``key``, on a GPU, when they are drawn."""
-        masks = cls(0)
-        masks.key = key
-        return masks
 
     def keep(
         self, shape: tuple[int, ...], p_drop: float, xp: ModuleType = np, rule: str = "dropout"
-    ) -> Array | kernels.CountedMask | None:
+    ) -> Array | CountedMask | None:
         """What ``rule`` takes as ``keep``: True with probability 1 - p_drop; ``None`` if p_drop is 0."""
         if p_drop == 0.0:
             return None
         self.site += 1
-        return kernels.dropout_mask(rule, self.key, self.site, tuple(shape), p_drop, xp)
+        return dropout_mask(rule, self.key, self.site, tuple(shape), p_drop, xp)
 
 
 def keep_mask(
     dropout: DropoutMasks | None, rule: str, shape: tuple[int, ...], p_drop: float, like: Tensor
-) -> Array | kernels.CountedMask | None:
+) -> Array | CountedMask | None:
     """The next mask for ``rule``, in the array library of ``like``; ``None`` in evaluation, or if p_drop is 0."""
     return None if dropout is None else dropout.keep(shape, p_drop, get_array_module(like.data), rule)
 

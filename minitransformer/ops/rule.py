@@ -17,8 +17,6 @@ class Rule:
     Attributes:
         name: the rule, its two functions, its kernels and its tests share it.
         n_non_differentiable: how many of the last outputs carry no gradient, such as a metric beside the loss.
-        accumulates: backward takes ``into`` too: for each input a Destination, or None if its gradient is not needed.
-            Every array it returns is new, one of ``into`` or one of its arguments.
         inference_forward: used when nothing is recorded, if that saves work; returns the same ``y``, without ``saved``.
     """
 
@@ -27,4 +25,3 @@ class Rule:
     backward: Callable
     n_non_differentiable: int = 0
     inference_forward: Callable | None = None
-    accumulates: bool = False

@@ -4,7 +4,7 @@ import math
 from typing import Protocol
 
 from minitransformer.backend import Array, get_array_module
-from minitransformer.kernels import fused_function, kept_copy
+from minitransformer.kernels import fused_function
 from minitransformer.kernels.profile import timed
 from minitransformer.workers import SERIAL, Workers, blocks_of
 
@@ -50,16 +50,12 @@ class Adam:
         self.step_count += 1
         step_size = learning_rate / (1.0 - self.beta1**self.step_count)
         inv_sqrt_correction = 1.0 / math.sqrt(1.0 - self.beta2**self.step_count)
-        copy = kept_copy(self.parameters.data)
         in_one_kernel = fused_function("adam", get_array_module(self.m))
         if in_one_kernel is not None:
             options = {"beta1": self.beta1, "beta2": self.beta2, "eps": self.eps, "step_size": step_size}
-            w, grad, half_copy = self.parameters.data, self.parameters.grad, copy and copy.array
-            options |= {"inv_sqrt_correction": inv_sqrt_correction, "half_copy": half_copy}
-            in_one_kernel(w, self.m, self.v, grad, **options)
+            options["inv_sqrt_correction"] = inv_sqrt_correction
+            in_one_kernel(self.parameters.data, self.m, self.v, self.parameters.grad, **options)
             return
-        if copy is not None:
-            copy.array = None  # not written below, so the next loss makes a new one
 
         def update_blocks(worker: int) -> None:
             with timed("Adam"):

@@ -31,6 +31,7 @@ class GradientAccumulator:
 
     tokens_of_update: (source, target) tokens of an update on all ranks; needed if there are several
     wait: synchronize after every update on a GPU, so that a non-finite one is never applied
+    wants_to_stop: asked in each update; the sum of the answers of all ranks is added to ``stop_wishes``
 
     Raises (`accumulate`): what the communicator raises; (`is_finite`): what `LossScale.adapt` raises.
     """
@@ -48,8 +49,10 @@ class GradientAccumulator:
     ):
         self.parameters, self.workers, self.ranks = parameters, workers, ranks
         self.scale = scale or LossScale()
-        self._overlaps = overlap and ranks.size > 1 and workers.size == 1
+        self._overlaps = overlap and ranks.overlaps and workers.size == 1
         self._tokens_of_update, self._wait = tokens_of_update, wait
+        self.wants_to_stop: Callable[[], bool] = lambda: False
+        self.stop_wishes: Number = 0.0
 
     @property
     def loss_scale(self) -> float:
@@ -111,9 +114,16 @@ class GradientAccumulator:
         if self.ranks.size == 1:
             return loss, nll
         on_host = is_on_host(loss)
-        sums = np.array([loss, nll]) if on_host else get_array_module(loss).stack([loss, nll])
+        wish = float(self.wants_to_stop())
+        if on_host:
+            sums = np.array([loss, nll, wish])
+        else:
+            xp = get_array_module(loss)
+            sums = xp.stack([loss, nll, xp.full_like(loss, wish)])
         self.ranks.all_reduce_sum(sums)
-        return tuple(sums.tolist()) if on_host else (sums[0], sums[1])
+        loss, nll, wishes = sums.tolist() if on_host else sums
+        self.stop_wishes = self.stop_wishes + wishes
+        return loss, nll
 
 
 class OverlappingSink:

@@ -1,19 +1,18 @@
 """The CUDA kernels run on a CPU: compiled by g++, launched on NumPy arrays.
 
 ``emulated(monkeypatch)`` puts the emulation in the place of CuPy for one test: then the kernels of kernels/cupy take
-NumPy arrays. Everything is the code that runs on a GPU, but for the launch itself, cuBLAS and cuBLASLt.
+NumPy arrays. Everything is the code that runs on a GPU, but for the launch itself and cuBLAS.
 """
 
 import math
 import sys
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from cuda_on_cpu import cublas_lt, kernels, products
-from minitransformer import kernels as package_kernels
-from minitransformer.kernels.cupy import KERNELS, gemm, gemm_lt, launch
+from cuda_on_cpu import kernels, products
+from minitransformer.kernels import cupy, selection
+from minitransformer.kernels.cupy import KERNELS, gemm, launch
 
 
 class _Poisoned:
@@ -54,13 +53,13 @@ class Device:
     def takes_models(self) -> None:
         """From now on models of NumPy arrays compute by the emulated kernels too."""
         patch = self.monkeypatch
-        for name in [name for name, library in package_kernels.KERNELS if library == "numpy"]:
-            patch.delitem(package_kernels.KERNELS, (name, "numpy"))
+        for name in [name for name, library in selection.KERNELS if library == "numpy"]:
+            patch.delitem(selection.KERNELS, (name, "numpy"))
         for name, kernel in self.kernels.items():
-            patch.setitem(package_kernels.KERNELS, (name, "numpy"), kernel)
-        patch.setitem(package_kernels.MASKS, "numpy", package_kernels.MASKS["cupy"])
-        for name, library in list(package_kernels.FUNCTIONS):
-            patch.setitem(package_kernels.FUNCTIONS, (name, "numpy"), package_kernels.FUNCTIONS[name, library])
+            patch.setitem(selection.KERNELS, (name, "numpy"), kernel)
+        patch.setitem(selection.LIBRARIES, "numpy", cupy)
+        for name, library in list(selection.FUNCTIONS):
+            patch.setitem(selection.FUNCTIONS, (name, "numpy"), selection.FUNCTIONS[name, library])
 
 
 def emulated(monkeypatch) -> Device:
@@ -68,11 +67,7 @@ def emulated(monkeypatch) -> Device:
     if kernels.COMPILER is None:
         pytest.skip("g++ is not installed: the kernels cannot be compiled for this machine")
     monkeypatch.setattr(launch, "compiled", kernels.compiled)
-    monkeypatch.setattr(gemm, "cublas_library", lambda: SimpleNamespace(**vars(products)))
-    monkeypatch.setattr(gemm, "cublas_handle", lambda: 0)
-    library = gemm_lt.Library(cublas_lt.stand_in())
-    monkeypatch.setattr(gemm_lt, "library", lambda: library)
-    monkeypatch.setattr(gemm_lt, "current_device", lambda: (0, 75, 0))
+    monkeypatch.setattr(gemm, "cublas", lambda: (products.gemmEx, lambda: 0))
     poisoned = _Poisoned()
     for name, module in sys.modules.items():
         if name.startswith("minitransformer.kernels.cupy.") and hasattr(module, "get_array_module"):

@@ -4,7 +4,6 @@ from minitransformer.kernels.cupy.adam import adam
 from minitransformer.kernels.cupy.attention import attention
 from minitransformer.kernels.cupy.embedding import positioned_embedding
 from minitransformer.kernels.cupy.feed_forward import feed_forward
-from minitransformer.kernels.cupy.heads import split_heads
 from minitransformer.kernels.cupy.linear import linear
 from minitransformer.kernels.cupy.masks import draw_mask
 from minitransformer.kernels.cupy.norm import layer_norm, residual_dropout_norm
@@ -22,10 +21,9 @@ KERNELS: tuple[Rule, ...] = (
     projection_loss,
     residual_dropout,
     residual_dropout_norm,
-    split_heads,
 )
 
 FUNCTIONS = {"adam": adam, "sum_of_squares": sum_of_squares}
-"""Kernels that belong to no rule: the optimizer's passes over whole vectors."""
+"""Functions that are not rules: the optimizer's passes over whole vectors."""
 
 __all__ = ["FUNCTIONS", "KERNELS", "draw_mask"]

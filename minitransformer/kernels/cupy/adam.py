@@ -17,12 +17,8 @@ def adam(
     eps: float,
     step_size: float,
     inv_sqrt_correction: float,
-    half_copy: Array | None = None,
 ) -> None:
-    """As in optim/adam.py, in place; all vectors have the same length, and all but ``half_copy`` the same dtype.
-
-    half_copy: gets the new parameters too, rounded to its dtype
-    """
+    """As in optim/adam.py, in place; all vectors have the same length and dtype."""
     blocks = min(MAX_BLOCKS, blocks_for(len(w)))
-    arguments = (w, m, v, grad, half_copy, len(w), beta1, beta2, eps, step_size, inv_sqrt_correction)
-    launch("adam", "adam", (blocks,), (THREADS,), arguments, w.dtype if half_copy is None else half_copy.dtype)
+    arguments = (w, m, v, grad, len(w), beta1, beta2, eps, step_size, inv_sqrt_correction)
+    launch("adam", "adam", (blocks,), (THREADS,), arguments, w.dtype)

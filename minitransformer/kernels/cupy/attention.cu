@@ -10,9 +10,8 @@
 //
 // Heads are read where the projections wrote them: head h of token t of sentence b starts at
 // q + b * q_batch + h * q_head + t * q_row. So q, k and v may be columns of one packed array, (B, T, H d), slices of a
-// cache, (B, H, N, d), or arrays of their own. y and grad_y are packed, (B, T, H d_v), and so are the gradients: that
-// of q is in rows of grad_q_row values, which may hold the gradients of k and v as well. D_K and D_V are d_k and d_v
-// rounded up to multiples of 16; the columns added are zero.
+// cache, (B, H, N, d), or arrays of their own. y and grad_y are packed, (B, T, H d_v), and so are the gradients. D_K and
+// D_V are d_k and d_v rounded up to multiples of 16; the columns added are zero.
 //
 // Threads: 128 for a tile. In the softmax thread i has eight keys, from 8 (i mod GROUPS) on, of query i div GROUPS, and
 // one draw of random numbers for them; in products it has the sums of tiles.cuh.
@@ -134,8 +133,7 @@ extern "C" __global__ void __launch_bounds__(128) attention_forward(
 // where a sentence has no more queries and keys than a tile: there one block owns them all.
 extern "C" __global__ void __launch_bounds__(128, BLOCKS_AT_ONCE) attention_backward(
     const T *q, const T *k, const T *v, const unsigned char *mask, const T *y, const ACC *largest_of,
-    const ACC *inverse_of, const T *grad_y, T *grad_q, T *grad_k, T *grad_v, long long grad_q_row, long long grad_k_row,
-    long long grad_v_row, ATTENTION_ARGUMENTS) {
+    const ACC *inverse_of, const T *grad_y, T *grad_q, T *grad_k, T *grad_v, ATTENTION_ARGUMENTS) {
     alignas(16) __shared__ T queries[TILE * K_ROW], keys[TILE * K_ROW], values[TILE * V_ROW], grads[TILE * V_ROW];
     alignas(16) __shared__ T weights[TILE * W_ROW];
     __shared__ ACC scores[TILE * S_ROW];
@@ -218,13 +216,13 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS_AT_ONCE) attention_back
     }
     __syncthreads();
     if (has_keys) {
-        grad_k += (b * n_keys + own_key) * grad_k_row + h * d_k;
-        grad_v += (b * n_keys + own_key) * grad_v_row + h * d_v;
-        store_tile<D_K>(grad_k, queries, grad_k_row, n_keys - own_key, d_k);
-        store_tile<D_V>(grad_v, values, grad_v_row, n_keys - own_key, d_v);
+        grad_k += ((b * n_keys + own_key) * n_heads + h) * d_k;
+        grad_v += ((b * n_keys + own_key) * n_heads + h) * d_v;
+        store_tile<D_K>(grad_k, queries, n_heads * d_k, n_keys - own_key, d_k);
+        store_tile<D_V>(grad_v, values, n_heads * d_v, n_keys - own_key, d_v);
     }
     if (ONE_TILE || !has_keys) {
-        grad_q += (b * n_queries + own_query) * grad_q_row + h * d_k;
-        store_tile<D_K>(grad_q, keys, grad_q_row, n_queries - own_query, d_k);
+        grad_q += ((b * n_queries + own_query) * n_heads + h) * d_k;
+        store_tile<D_K>(grad_q, keys, n_heads * d_k, n_queries - own_query, d_k);
     }
 }

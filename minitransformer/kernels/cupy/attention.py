@@ -6,7 +6,6 @@ import numpy as np
 
 from minitransformer.backend import Array, get_array_module
 from minitransformer.errors import ShapeError
-from minitransformer.kernels.cupy.heads import empty_heads, gradients_like
 from minitransformer.kernels.cupy.launch import Strided, blocks_for, launch
 from minitransformer.kernels.cupy.masks import CountedMask, arguments_of
 from minitransformer.kernels.precision import computed_dtype
@@ -40,7 +39,7 @@ def attention_forward(
         mask = _by_head(xp.broadcast_to(mask, (*q.shape[:-1], k.shape[-2])))  # a view: broadcast axes have stride 0
     heads = [_by_head(x if x.strides[-1] == x.itemsize else xp.ascontiguousarray(x)) for x in (q, k, v)]
     (batch, n_heads, n_queries, d_k), (n_keys, d_v) = heads[0].shape, heads[2].shape[2:]
-    y, (merged,) = empty_heads(batch, n_queries, n_heads, [d_v], q)  # (B, T, H * d_v), and its heads
+    y = xp.empty((batch, n_queries, n_heads, d_v), q.dtype)
     largest, inverse = xp.empty((2, batch * n_heads * n_queries), computed_dtype(q.dtype))  # of each row
     strides = [stride // x.itemsize for x in heads for stride in x.strides[:3]]
     strides += (0, 0, 0, 0) if mask is None else mask.strides
@@ -51,11 +50,12 @@ def attention_forward(
     blocks = batch * n_heads * blocks_for(n_queries, tile)
     arguments = (*inputs, y, largest, inverse, *numbers)
     launch("attention", "attention_forward", (blocks,), (THREADS,), arguments, q.dtype, **constants)
-    return merged.reshape(*shapes[0][:-1], d_v), (shapes, heads, inputs, (y, largest, inverse), numbers, constants)
+    saved = (shapes, heads, inputs, (y, largest, inverse), numbers, constants)
+    return y.swapaxes(1, 2).reshape(*shapes[0][:-1], d_v), saved
 
 
 def attention_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
-    """As in ops/attention.py. The gradients of heads that lie side by side do so too."""
+    """As in ops/attention.py. The heads of each gradient lie side by side, as projections take them."""
     if len(saved) == 2:
         dtype, saved = saved
         grads = plain.attention_backward(grad_y.astype(computed_dtype(dtype), copy=False), saved)
@@ -63,12 +63,12 @@ def attention_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
     shapes, heads, inputs, results, numbers, constants = saved
     xp, (batch, n_heads, n_queries, _), n_keys = get_array_module(grad_y), heads[0].shape, heads[1].shape[2]
     grad_y = xp.ascontiguousarray(_by_head(grad_y).swapaxes(1, 2))  # packed as y is: a copy only if it was not
-    grads, columns = gradients_like(*heads)
+    grads = [xp.empty((x.shape[0], x.shape[2], n_heads, x.shape[3]), x.dtype) for x in heads]  # (B, T, H, d)
     tile = constants["TILE"]
     blocks = batch * n_heads * (1 if constants["ONE_TILE"] else blocks_for(n_keys, tile) + blocks_for(n_queries, tile))
-    arguments = (*inputs, *results, grad_y, *map(Strided, grads), *columns, *numbers)
+    arguments = (*inputs, *results, grad_y, *grads, *numbers)
     launch("attention", "attention_backward", (blocks,), (THREADS,), arguments, grad_y.dtype, **constants)
-    return tuple(grad.reshape(shape) for grad, shape in zip(grads, shapes, strict=True))
+    return tuple(grad.swapaxes(1, 2).reshape(shape) for grad, shape in zip(grads, shapes, strict=True))
 
 
 def tile_of(dtype: np.dtype, d_k: int, d_v: int) -> int:

@@ -30,22 +30,20 @@ extern "C" __global__ void embed(const ACC *table, const long long *ids, const A
 // first of the run that comes from the tile before, then of the run that begins here and goes on. add_parts adds these,
 // tile by tile. One writer for each value, in a fixed order: no atomics.
 //
-// add: 1 adds to what is in the table, 0 writes over it; rows of tokens that do not occur are not touched
+// Rows of tokens that do not occur are not touched.
 // Threads: one for each group of eight adjacent columns, 64 to a block; blockIdx.x is the tile.
 #define TILE 32
 
-__device__ inline void write_row(ACC *row, ACC *sum, long long column, long long width, long long whole, double scale,
-                                 long long add) {
-    ACC old[8] = {};
-    if (add) load8(old, row, column, width, whole);
+__device__ inline void write_row(ACC *row, ACC *sum, long long column, long long width, long long whole,
+                                 double scale) {
 #pragma unroll
-    for (int i = 0; i < 8; ++i) sum[i] = old[i] + (ACC)scale * sum[i];
+    for (int i = 0; i < 8; ++i) sum[i] *= (ACC)scale;
     store8(row, sum, column, width, whole);
 }
 
 extern "C" __global__ void add_tiles(const T *grad, const long long *ids, const long long *order, ACC *grad_table,
-                                     ACC *parts, long long n_rows, long long width, double scale, long long add,
-                                     long long whole, DROPOUT_ARGUMENTS) {
+                                     ACC *parts, long long n_rows, long long width, double scale, long long whole,
+                                     DROPOUT_ARGUMENTS) {
     long long column = 8 * (blockIdx.y * (long long)blockDim.x + threadIdx.x);
     long long first = (long long)blockIdx.x * TILE, end = first + TILE < n_rows ? first + TILE : n_rows;
     if (column >= width) return;
@@ -62,7 +60,7 @@ extern "C" __global__ void add_tiles(const T *grad, const long long *ids, const 
         if (from_before || goes_on)
             store8(parts + (2 * blockIdx.x + !from_before) * width, sum, column, width, whole);
         else
-            write_row(grad_table + token * width, sum, column, width, whole, scale, add);
+            write_row(grad_table + token * width, sum, column, width, whole, scale);
         from_before = false;
 #pragma unroll
         for (int j = 0; j < 8; ++j) sum[j] = 0;
@@ -70,7 +68,7 @@ extern "C" __global__ void add_tiles(const T *grad, const long long *ids, const 
 }
 
 extern "C" __global__ void add_parts(const long long *ids, const long long *order, const ACC *parts, ACC *grad_table,
-                                     long long n_rows, long long width, double scale, long long add, long long whole) {
+                                     long long n_rows, long long width, double scale, long long whole) {
     long long column = 8 * (blockIdx.y * (long long)blockDim.x + threadIdx.x);
     long long tile = blockIdx.x, first = tile * TILE, end = first + TILE;
     if (column >= width || end >= n_rows) return;
@@ -91,5 +89,5 @@ extern "C" __global__ void add_parts(const long long *ids, const long long *orde
 #pragma unroll
         for (int j = 0; j < 8; ++j) sum[j] += values[j];
     }
-    write_row(grad_table + token * width, sum, column, width, whole, scale, add);
+    write_row(grad_table + token * width, sum, column, width, whole, scale);
 }

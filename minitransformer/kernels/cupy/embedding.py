@@ -7,9 +7,7 @@ from minitransformer.kernels.cupy.launch import blocks_for, fits_vec16, launch, 
 from minitransformer.kernels.cupy.linear import rows_of
 from minitransformer.kernels.cupy.masks import CountedMask, arguments_of
 from minitransformer.kernels.cupy.residual import through_dropout
-from minitransformer.kernels.cupy.sort import argsort
 from minitransformer.kernels.cupy.sums import sum_rows
-from minitransformer.kernels.destination import NEW, Destination
 from minitransformer.kernels.precision import computed_dtype, stored_dtype
 from minitransformer.ops.rule import Rule
 
@@ -39,31 +37,22 @@ def positioned_embedding_forward(
     return y, (flat_ids, vocab_size, n_positions, scale, dropout)
 
 
-def positioned_embedding_backward(grad_y: Array, saved: tuple, into: tuple = (NEW, NEW)) -> tuple[Array | None, ...]:
+def positioned_embedding_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
     """As in ops/embedding.py."""
-    to_table, to_positions = into[0] or NEW, into[1]
     flat_ids, vocab_size, n_positions, scale, dropout = saved
     xp, (n_rows, width) = get_array_module(grad_y), (len(flat_ids), grad_y.shape[-1])
     grad = rows_of(grad_y)  # (N, d_model)
-    order = argsort(flat_ids, vocab_size)  # a fixed order of sums: the same bits
-    if to_table.array is None:
-        to_table = Destination(xp.empty((vocab_size, width), computed_dtype(grad.dtype)))
-    grad_table, _ = to_table
-    if not to_table.add:
-        grad_table.fill(0)  # tokens that do not occur
+    order = xp.argsort(flat_ids, kind="stable")  # a fixed order of sums: the same bits
+    grad_table = xp.zeros((vocab_size, width), computed_dtype(grad.dtype))
     tiles = blocks_for(n_rows, TILE)
     parts = xp.empty((tiles, 2, width), grad_table.dtype)
     blocks, is_whole = (tiles, blocks_for(width, 8 * THREADS)), fits_vec16(width, grad, grad_table)
-    how = (n_rows, width, scale, to_table.add, is_whole)
+    how = (n_rows, width, scale, is_whole)
     arguments = (grad, flat_ids, order, grad_table, parts, *how, *dropout)
     launch("embedding", "add_tiles", blocks, (THREADS,), arguments, grad.dtype)
     launch("embedding", "add_parts", blocks, (THREADS,), (flat_ids, order, parts, grad_table, *how), grad.dtype)
-    if to_positions is None:
-        return grad_table, None
     dropped = through_dropout(grad, dropout).reshape(-1, n_positions * width)
     return grad_table, sum_rows(dropped).reshape(n_positions, width)
 
 
-positioned_embedding = Rule(
-    "positioned_embedding", positioned_embedding_forward, positioned_embedding_backward, accumulates=True
-)
+positioned_embedding = Rule("positioned_embedding", positioned_embedding_forward, positioned_embedding_backward)

@@ -1,15 +1,11 @@
-"""Kernel of linear: cuBLAS products in the dtype of activations; matrices' gradients in their own."""
-
-from typing import Any
+"""Kernel of linear: products in the dtype of activations, the gradient of the matrix in its own."""
 
 from minitransformer.backend import Array, get_array_module
 from minitransformer.errors import ShapeError
 from minitransformer.kernels.cupy.cast import cast_parameter
 from minitransformer.kernels.cupy.gemm import matmul
-from minitransformer.kernels.cupy.gemm_lt import biased_product
 from minitransformer.kernels.cupy.launch import fits_vec16, launch_groups
 from minitransformer.kernels.cupy.sums import sum_rows
-from minitransformer.kernels.destination import NEW, Destination
 from minitransformer.kernels.precision import uses_tf32
 from minitransformer.ops.rule import Rule
 
@@ -22,23 +18,13 @@ def linear_forward(x: Array, weight: Array, bias: Array | None = None) -> tuple[
     return y.reshape(*x.shape[:-1], weight.shape[1]), (rows, x.shape, matrix, weight.dtype, bias is not None, tf32)
 
 
-def linear_backward(grad_y: Array, saved: tuple, into: tuple = (NEW, NEW, NEW)) -> tuple[Array, ...]:
+def linear_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
     """As in ops/linear.py."""
     rows, x_shape, matrix, dtype, has_bias, tf32 = saved
     grad_rows = rows_of(grad_y)  # (N, d_out)
-    grad_x = product_into(into[0], grad_rows, matrix, x_shape, transpose_b=True, tf32=tf32)
-    grad_weight = product_into(into[1], rows, grad_rows, matrix.shape, transpose_a=True, dtype=dtype, tf32=tf32)
-    return (grad_x, grad_weight, sum_rows(grad_rows, into[2] or NEW)) if has_bias else (grad_x, grad_weight)
-
-
-def product_into(to: Destination | None, a: Array, b: Array, shape: tuple[int, ...], **options: Any) -> Array | None:
-    """A gradient of this shape that is a product, as of `matmul`, of two matrices; None if it is not needed"""
-    if to is None:
-        return None
-    if to.array is None:
-        return matmul(a, b, **options).reshape(shape)
-    matmul(a, b, out=to.array.reshape(-1, shape[-1]), add=to.add, **options)
-    return to.array
+    grad_x = matmul(grad_rows, matrix, transpose_b=True, tf32=tf32).reshape(x_shape)
+    grad_weight = matmul(rows, grad_rows, transpose_a=True, dtype=dtype, tf32=tf32)
+    return (grad_x, grad_weight, sum_rows(grad_rows)) if has_bias else (grad_x, grad_weight)
 
 
 def rows_of(x: Array) -> Array:
@@ -47,14 +33,12 @@ def rows_of(x: Array) -> Array:
 
 
 def affine(rows: Array, matrix: Array, bias: Array, *, tf32: bool) -> Array:
-    """y = rows matrix + bias, (N, d_in) to (N, d_out), by one call of cuBLASLt or by a product and a pass over it"""
+    """y = rows matrix + bias, (N, d_in) to (N, d_out)"""
     check_bias(bias, matrix)
-    y = biased_product(rows, matrix, bias, tf32=tf32)
-    if y is None:
-        y = matmul(rows, matrix, tf32=tf32)
-        n_rows, width = y.shape
-        arguments = (y, bias, n_rows, width, fits_vec16(width, y, bias))
-        launch_groups("feed_forward", "add_bias", n_rows, width, arguments, y.dtype)
+    y = matmul(rows, matrix, tf32=tf32)
+    n_rows, width = y.shape
+    arguments = (y, bias, n_rows, width, fits_vec16(width, y, bias))
+    launch_groups("feed_forward", "add_bias", n_rows, width, arguments, y.dtype)
     return y
 
 
@@ -68,4 +52,4 @@ def check_bias(bias: Array, matrix: Array) -> None:
         raise ShapeError(f"linear: the bias must have the shape {matrix.shape[1:]}, got {bias.shape}")
 
 
-linear = Rule("linear", linear_forward, linear_backward, accumulates=True)
+linear = Rule("linear", linear_forward, linear_backward)

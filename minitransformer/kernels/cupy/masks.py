@@ -16,24 +16,24 @@ from minitransformer.kernels.cupy.launch import launch_groups
 class DropoutArguments(NamedTuple):
     """A mask as arguments of a kernel: the four DROPOUT_ARGUMENTS of philox.cuh."""
 
-    key: Array | None
+    key: int
     site: int
     threshold: int  # draws of 16 bits below it are dropped; 0 keeps everything
     factor: float  # 1 / (1 - p_drop)
 
 
-NOTHING_DROPPED = DropoutArguments(None, 0, 0, 1.0)
+NOTHING_DROPPED = DropoutArguments(0, 0, 0, 1.0)
 
 
 @dataclass(frozen=True)
 class CountedMask:
     """The mask of one dropout: what ``philox.cuh`` draws from (key, site) for each row and column.
 
-    key: a `mixed_key` on the device   site: which dropout of the model
+    key: a `mixed_key`   site: which dropout of the model
     shape: of the mask; the last axis are columns, all others rows   p_drop: exact to 1 / 131072
     """
 
-    key: Array
+    key: int
     site: int
     shape: tuple[int, ...]
     p_drop: float
@@ -55,24 +55,18 @@ class CountedMask:
         return keep
 
 
-def draw_mask(
-    rule: str, key: tuple[int, ...] | Array, site: int, shape: tuple[int, ...], p_drop: float, xp: ModuleType
-) -> CountedMask:
+def draw_mask(rule: str, key: tuple[int, ...], site: int, shape: tuple[int, ...], p_drop: float) -> CountedMask:
     """A mask for the kernel of any rule: other values than NumPy's, with the same probability.
 
-    key: seed, update and micro-batch, or their `mixed_key` on the device
+    key: seed, update and micro-batch
     """
-    return CountedMask(_on_device(key, xp) if isinstance(key, tuple) else key, site, shape, p_drop)
-
-
-def mixed_key(key: tuple[int, ...]) -> np.ndarray:
-    """The seed, update and micro-batch as two 32-bit integers, (2,) uint32"""
-    return np.random.SeedSequence(key).generate_state(2, np.uint32)
+    return CountedMask(mixed_key(key), site, shape, p_drop)
 
 
 @lru_cache(maxsize=64)  # the masks of a micro-batch share their key; threads have micro-batches of their own
-def _on_device(key: tuple[int, ...], xp: ModuleType) -> Array:
-    return xp.asarray(mixed_key(key))
+def mixed_key(key: tuple[int, ...]) -> int:
+    """The seed, update and micro-batch as one integer of 64 bits"""
+    return int(np.random.SeedSequence(key).generate_state(2, np.uint32).view(np.int64)[0])
 
 
 def arguments_of(keep: CountedMask | None, name: str, shape: tuple[int, ...]) -> DropoutArguments:

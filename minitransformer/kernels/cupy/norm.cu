@@ -64,7 +64,6 @@ norm_forward(const T *x, const T *sublayer, const ACC *gamma, const ACC *beta, T
 //
 // Each block leaves its own sums for gamma and beta in a row of parts, (gridDim.x, 2 * width). They are added up
 // afterwards in a fixed order: no atomics. grad_sublayer may be null: then it is grad_x.
-// add: 1 adds grad_x to what is there
 
 // The sums of both values over the threads of a row; shown has room for those of 32 warps.
 __device__ inline void row_sums(ACC &one, ACC &other, ACC (*shown)[32]) {
@@ -81,7 +80,7 @@ __device__ inline void row_sums(ACC &one, ACC &other, ACC (*shown)[32]) {
 
 extern "C" __global__ void __launch_bounds__(512)
 norm_backward(const T *grad_y, const T *x_hat, const ACC *inv_std, const ACC *gamma, T *grad_x, T *grad_sublayer,
-              ACC *parts, long long n_rows, long long width, long long add, long long whole, DROPOUT_ARGUMENTS) {
+              ACC *parts, long long n_rows, long long width, long long whole, DROPOUT_ARGUMENTS) {
     __shared__ ACC shown[2][2][32];  // used in turn: one barrier for each row is enough
     ACC for_gamma[GROUPS][8] = {}, for_beta[GROUPS][8] = {};
     int turn = 0;
@@ -120,11 +119,6 @@ norm_backward(const T *grad_y, const T *x_hat, const ACC *inv_std, const ACC *ga
                 for (int i = 0; i < 8; ++i) dropped[i] = grad[g][i];
                 drop8(dropped, DROPOUT, row, column);
                 store8(grad_sublayer + start, dropped, column, length, whole);
-            }
-            if (add) {
-                load8(hat[g], grad_x + start, column, length, whole);
-#pragma unroll
-                for (int i = 0; i < 8; ++i) grad[g][i] += hat[g][i];
             }
             store8(grad_x + start, grad[g], column, length, whole);
         }

@@ -4,16 +4,13 @@ from minitransformer.backend import Array, get_array_module
 from minitransformer.kernels.cupy.launch import blocks_for, fits_vec16, launch
 from minitransformer.kernels.cupy.linear import rows_of
 from minitransformer.kernels.cupy.masks import CountedMask, arguments_of
-from minitransformer.kernels.cupy.sums import sum_rows_side_by_side
-from minitransformer.kernels.destination import NEW
+from minitransformer.kernels.cupy.sums import sum_rows
 from minitransformer.kernels.precision import computed_dtype
 from minitransformer.ops.rule import Rule
 
 MAX_THREADS = 512  # of a block; more would leave a thread too few registers
 BACKWARD_THREADS = 256  # of a block of several rows in backward, if they are short
-PARTS = (
-    512  # such blocks, which loop over the rows: as many as a large card runs at a time, four for each multiprocessor
-)
+PARTS = 512  # such blocks, which loop over the rows: as many as a large card runs at a time, four a multiprocessor
 
 
 def residual_dropout_norm_forward(
@@ -40,27 +37,24 @@ def residual_dropout_norm_forward(
     return y.reshape(x.shape), (x_hat, inv_std, gamma, dropout)
 
 
-def residual_dropout_norm_backward(grad_y: Array, saved: tuple, into: tuple = (NEW,) * 4) -> tuple[Array, ...]:
+def residual_dropout_norm_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
     """As in ops/residual.py."""
     x_hat, inv_std, gamma, dropout = saved
     xp, grad_rows = get_array_module(grad_y), rows_of(grad_y)
     n_rows, width = grad_rows.shape
-    to_x, to_sublayer = into[0] or NEW, into[1]
-    grad_x = xp.empty_like(grad_rows) if to_x.array is None else to_x.array
-    is_apart = dropout.threshold > 0 or (to_x.add and to_sublayer is not None)
-    grad_sublayer = xp.empty_like(grad_rows) if is_apart else None
+    grad_x = xp.empty_like(grad_rows)
+    grad_sublayer = xp.empty_like(grad_rows) if dropout.threshold > 0 else None
     threads, groups = block_of(width)
     at_a_time = max(1, BACKWARD_THREADS // threads)  # rows
     parts = xp.empty((min(blocks_for(n_rows, at_a_time), PARTS), 2 * width), inv_std.dtype)
     is_whole = fits_vec16(width, grad_rows, x_hat, gamma, grad_x)
     arguments = (grad_rows, x_hat, inv_std, gamma, grad_x, grad_sublayer, parts, n_rows, width)
-    arguments += (to_x.add, is_whole, *dropout)
+    arguments += (is_whole, *dropout)
     launch("norm", "norm_backward", (len(parts),), (threads, at_a_time), arguments, x_hat.dtype, GROUPS=groups)
-    of_gamma_and_beta = sum_rows_side_by_side(parts, width, into[2] or NEW, into[3] or NEW)
-    if to_x.array is None:
-        grad_x = grad_x.reshape(grad_y.shape)
+    of_gamma_and_beta = sum_rows(parts)
+    grad_x = grad_x.reshape(grad_y.shape)
     grad_sublayer = grad_x if grad_sublayer is None else grad_sublayer.reshape(grad_y.shape)
-    return grad_x, grad_sublayer, *of_gamma_and_beta
+    return grad_x, grad_sublayer, of_gamma_and_beta[:width], of_gamma_and_beta[width:]
 
 
 def layer_norm_forward(x: Array, gamma: Array, beta: Array, *, eps: float = 1e-6) -> tuple[Array, tuple]:
@@ -68,9 +62,9 @@ def layer_norm_forward(x: Array, gamma: Array, beta: Array, *, eps: float = 1e-6
     return residual_dropout_norm_forward(x, None, gamma, beta, eps=eps)
 
 
-def layer_norm_backward(grad_y: Array, saved: tuple, into: tuple = (NEW,) * 3) -> tuple[Array, ...]:
+def layer_norm_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
     """As in ops/layer_norm.py."""
-    grad_x, _, grad_gamma, grad_beta = residual_dropout_norm_backward(grad_y, saved, (into[0], None, *into[1:]))
+    grad_x, _, grad_gamma, grad_beta = residual_dropout_norm_backward(grad_y, saved)
     return grad_x, grad_gamma, grad_beta
 
 
@@ -81,7 +75,5 @@ def block_of(width: int) -> tuple[int, int]:
     return threads, -(-n_groups // threads)
 
 
-layer_norm = Rule("layer_norm", layer_norm_forward, layer_norm_backward, accumulates=True)
-residual_dropout_norm = Rule(
-    "residual_dropout_norm", residual_dropout_norm_forward, residual_dropout_norm_backward, accumulates=True
-)
+layer_norm = Rule("layer_norm", layer_norm_forward, layer_norm_backward)
+residual_dropout_norm = Rule("residual_dropout_norm", residual_dropout_norm_forward, residual_dropout_norm_backward)

@@ -2,8 +2,7 @@
 //
 // philox(counter, key) mixes 128 bits beyond recognition, so any thread computes the draws of any element by itself,
 // forward and backward alike, and no dropout mask is ever stored.
-//   key      the seed, update and micro-batch, mixed by the caller into two 32-bit integers in the device's memory,
-//            where a CUDA graph finds those of the next update; null where nothing is dropped
+//   key      the seed, update and micro-batch, mixed by the caller into 64 bits
 //   counter  column / 8, row (64 bits), site: which dropout of the model this is
 // Each call gives eight draws of 16 bits, for eight adjacent columns; a value is kept if its draw >= threshold.
 
@@ -23,8 +22,7 @@ __device__ inline void philox(unsigned int c[4], unsigned int key0, unsigned int
 }
 
 struct Dropout {
-    const unsigned int *key;
-    long long site, threshold;  // threshold = round(65536 * p_drop); 0 keeps everything
+    long long key, site, threshold;  // threshold = round(65536 * p_drop); 0 keeps everything
     double factor;              // 1 / (1 - p_drop)
 };
 
@@ -33,7 +31,7 @@ __device__ inline void drop8(ACC *values, const Dropout &dropout, long long row,
     if (dropout.threshold == 0) return;
     unsigned int c[4] = {(unsigned int)(column / 8), (unsigned int)row, (unsigned int)((unsigned long long)row >> 32),
                          (unsigned int)dropout.site};
-    philox(c, dropout.key[0], dropout.key[1]);
+    philox(c, (unsigned int)dropout.key, (unsigned int)((unsigned long long)dropout.key >> 32));
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
         unsigned int draw = (c[i / 2] >> (16 * (i % 2))) & 0xffffu;
@@ -43,6 +41,6 @@ __device__ inline void drop8(ACC *values, const Dropout &dropout, long long row,
 
 // How a kernel takes a Dropout: four arguments, put together by DROPOUT.
 #define DROPOUT_ARGUMENTS \
-    const unsigned int *dropout_key, long long site, long long threshold, double factor
+    long long dropout_key, long long site, long long threshold, double factor
 #define DROPOUT \
     Dropout { dropout_key, site, threshold, factor }

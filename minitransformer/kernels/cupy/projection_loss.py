@@ -17,7 +17,6 @@ from minitransformer.kernels.cupy.gemm import matmul
 from minitransformer.kernels.cupy.launch import launch
 from minitransformer.kernels.cupy.linear import rows_of
 from minitransformer.kernels.cupy.sums import sum_rows
-from minitransformer.kernels.destination import NEW
 from minitransformer.kernels.precision import computed_dtype, uses_tf32
 from minitransformer.ops.rule import Rule
 
@@ -47,17 +46,11 @@ def projection_loss_forward(
     return _totals(losses, dtype), (grad_x, grad_table, x.dtype)
 
 
-def projection_loss_backward(
-    grad_loss: Array, grad_nll: None, saved: tuple, into: tuple = (NEW, NEW)
-) -> tuple[Array, ...]:
+def projection_loss_backward(grad_loss: Array, grad_nll: None, saved: tuple) -> tuple[Array, ...]:
     """The gradients that forward formed, times grad_loss."""
     grad_x, grad_table, dtype = saved
-    to_table = into[1] or NEW
-    out = grad_table if to_table.array is None else to_table.array
-    return (
-        scaled_copy(grad_x, grad_loss, dtype),
-        scaled_copy(grad_table, grad_loss, out.dtype, out=out, add=to_table.add),
-    )
+    grad_table *= grad_loss
+    return scaled_copy(grad_x, grad_loss, dtype), grad_table
 
 
 def projection_loss_inference_forward(
@@ -122,6 +115,5 @@ projection_loss = Rule(
     projection_loss_forward,
     projection_loss_backward,
     n_non_differentiable=1,
-    accumulates=True,
     inference_forward=projection_loss_inference_forward,
 )

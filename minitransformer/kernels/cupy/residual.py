@@ -15,8 +15,8 @@ def residual_dropout_forward(
     return dropped_sum(x, sublayer, dropout), (dropout,)
 
 
-def residual_dropout_backward(grad_y: Array, saved: tuple, into: tuple = ()) -> tuple[Array, ...]:
-    """As in ops/residual.py; ``into`` is not used."""
+def residual_dropout_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
+    """As in ops/residual.py."""
     (dropout,) = saved
     return grad_y, through_dropout(grad_y, dropout)
 
@@ -37,4 +37,4 @@ def dropped_sum(x: Array | None, sublayer: Array, dropout: DropoutArguments) -> 
     return y.reshape(sublayer.shape)
 
 
-residual_dropout = Rule("residual_dropout", residual_dropout_forward, residual_dropout_backward, accumulates=True)
+residual_dropout = Rule("residual_dropout", residual_dropout_forward, residual_dropout_backward)

@@ -1,13 +1,12 @@
 // Sums in a fixed order, without atomics: over the rows of a matrix, and of all squares of a vector.
 //
-//   y[part, column] = sum of x[row, column] over the rows of the part; columns from split on go to rest instead, which
-//   needs a single part.   add_y, add_rest: 1 adds to what is there
+//   y[part, column] = sum of x[row, column] over the rows of the part
 //
 // Threads: a block of 32 x 32 works on 32 columns of one part: thread (i, j) on rows j, j + 32, ... of column i. Then
 // the first row of threads adds the 32 sums of its column, one after the other: always in the same order, no atomics.
 
-extern "C" __global__ void sum_rows(const T *x, ACC *y, ACC *rest, long long n_rows, long long width,
-                                    long long rows_of_a_part, long long split, long long add_y, long long add_rest) {
+extern "C" __global__ void sum_rows(const T *x, ACC *y, long long n_rows, long long width,
+                                    long long rows_of_a_part) {
     __shared__ ACC sums[32][33];  // one wider than a row, so that adjacent rows are in different banks
     long long column = blockIdx.x * 32ll + threadIdx.x;
     long long first = blockIdx.y * rows_of_a_part + threadIdx.y;
@@ -21,9 +20,7 @@ extern "C" __global__ void sum_rows(const T *x, ACC *y, ACC *rest, long long n_r
     if (threadIdx.y == 0 && column < width) {
         sum = 0;
         for (int j = 0; j < 32; ++j) sum += sums[j][threadIdx.x];
-        bool first = column < split;
-        ACC *to = first ? y + blockIdx.y * width + column : rest + column - split;
-        *to = (first ? add_y : add_rest) ? *to + sum : sum;
+        y[blockIdx.y * width + column] = sum;
     }
 }
 

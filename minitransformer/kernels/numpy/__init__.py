@@ -2,7 +2,7 @@
 
 from minitransformer.blas import product_threads
 from minitransformer.kernels.numpy.attention import attention
-from minitransformer.kernels.numpy.gemm import freeze
+from minitransformer.kernels.numpy.gemm import prepare_for_inference
 from minitransformer.kernels.numpy.linear import feed_forward, linear
 from minitransformer.kernels.numpy.masks import draw_mask
 from minitransformer.kernels.numpy.projection import OutputProjection
@@ -19,8 +19,8 @@ KERNELS: tuple[Rule, ...] = (
 )
 
 FUNCTIONS = {"output_projection": OutputProjection}
-"""What is no rule: the logits of decoding."""
+"""Functions that are not rules: the logits of decoding."""
 
-__all__ = ["FUNCTIONS", "KERNELS", "draw_mask", "freeze"]
+__all__ = ["FUNCTIONS", "KERNELS", "draw_mask", "prepare_for_inference"]
 
 product_threads()

@@ -1,18 +1,19 @@
-"""Matrix products on the CPU: large ones are cut into panels, one for each thread."""
+"""Matrix products on the CPU: large ones are shared by threads, and matrices that do not change are copied once."""
 
 import weakref
 from collections.abc import Callable
 
 import numpy as np
 
-from minitransformer.kernels.numpy import column_blocks
+from minitransformer.kernels.numpy import panels
 from minitransformer.workers import parallel_for
 
 MANY = 1 << 25
 """Multiplications from which a second thread gains more than it costs to start (benchmarks/notes.md)."""
 
-_copies: dict[int, dict[tuple[str, bool], np.ndarray]] = {}
-"""Of frozen parameters, by their identity: the copies by layout, and by whether they are of the transpose."""
+_copies: dict[int, dict[tuple[Callable, bool], np.ndarray]] = {}
+"""Of arrays that are prepared for inference, by their identity: the copies by what made them, and by whether they are
+of the transpose."""
 
 
 def matmul(
@@ -31,20 +32,20 @@ def matmul(
     """
     a, b = a.swapaxes(-1, -2) if transpose_a else a, b.swapaxes(-1, -2) if transpose_b else b
     if a.ndim == b.ndim == 2 and len(a) * b.size >= MANY:
-        return _by_panels(a, b, out, add)
+        return _in_threads(a, b, out, add)
     if not add:
         return np.matmul(a, b, out=out)
     out += a @ b
     return out
 
 
-def _by_panels(a: np.ndarray, b: np.ndarray, out: np.ndarray | None, add: bool) -> np.ndarray:
-    """`matmul` of two matrices: panels of rows of y or, where those are longer, of columns."""
+def _in_threads(a: np.ndarray, b: np.ndarray, out: np.ndarray | None, add: bool) -> np.ndarray:
+    """`matmul` of two matrices: each thread has some rows of y or, where those are longer, some columns."""
     by_rows = len(a) >= b.shape[1]
     y = np.empty((len(a), b.shape[1]), np.result_type(a, b)) if out is None else out
 
-    def fill(panel: slice) -> None:
-        left, right, result = (a[panel], b, y[panel]) if by_rows else (a, b[:, panel], y[:, panel])
+    def fill(part: slice) -> None:
+        left, right, result = (a[part], b, y[part]) if by_rows else (a, b[:, part], y[:, part])
         if add:
             result += left @ right
         else:
@@ -54,41 +55,38 @@ def _by_panels(a: np.ndarray, b: np.ndarray, out: np.ndarray | None, add: bool) 
     return y
 
 
-def freeze(array: np.ndarray) -> None:
-    """Make it read-only, and let `packed_matmul` keep copies of it until it is freed, frozen anew or made writable."""
+def prepare_for_inference(array: np.ndarray) -> None:
+    """Make it read-only. `packed_matmul` may keep copies of it until it is freed, prepared anew or made writable."""
     array.flags.writeable = False
     _copies[id(array)] = {}
     weakref.finalize(array, _copies.pop, id(array), None)
 
 
-def is_frozen(array: np.ndarray) -> bool:
+def is_prepared(array: np.ndarray) -> bool:
     if array.flags.writeable:
         _copies.pop(id(array), None)
     return id(array) in _copies
 
 
 def packed_matmul(a: np.ndarray, parameter: np.ndarray, *, transpose: bool = False) -> np.ndarray | None:
-    """y = a W or, with transpose, a W^T, (n, k) to (n, m), by a copy of W in `column_blocks`; None where that gains
-    nothing.
+    """y = a W or, with transpose, a W^T, (n, k) to (n, m), by a copy of W in panels; None where that gains nothing.
 
-    The copy is made once, and only of a parameter that has been frozen: it would not follow an update.
+    The copy is made once, and only of a parameter that is prepared for inference: it would not follow an update.
     """
     weight = parameter.T if transpose else parameter
-    if not is_frozen(parameter) or not column_blocks.fits(a, weight):
+    if not is_prepared(parameter) or not panels.fits(a, weight):
         return None
-    return column_blocks.matmul(a, layout_copy(parameter, "blocks", column_blocks.column_blocks, transpose), weight)
+    return panels.matmul(a, copy_of(parameter, panels.cut_into_panels, transpose), weight)
 
 
-def layout_copy(
-    parameter: np.ndarray, layout: str, make: Callable[[np.ndarray], np.ndarray], transpose: bool = False
-) -> np.ndarray:
-    """A frozen parameter or, with transpose, its transpose, in the layout that ``make`` gives it; made once."""
+def copy_of(parameter: np.ndarray, make: Callable[[np.ndarray], np.ndarray], transpose: bool = False) -> np.ndarray:
+    """What ``make`` gives for a prepared parameter or, with transpose, its transpose; made once."""
     copies = _copies[id(parameter)]
-    if (layout, transpose) not in copies:
-        copies[layout, transpose] = make(parameter.T if transpose else parameter)
-    return copies[layout, transpose]
+    if (make, transpose) not in copies:
+        copies[make, transpose] = make(parameter.T if transpose else parameter)
+    return copies[make, transpose]
 
 
 def packed_bytes() -> int:
-    """Memory of all packed copies."""
+    """Memory of all copies."""
     return sum(copy.nbytes for copies in _copies.values() for copy in copies.values())

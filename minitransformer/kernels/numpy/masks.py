@@ -1,16 +1,13 @@
 """Dropout masks as boolean arrays, in the memory layout that the rule's kernel reads."""
 
 import math
-from types import ModuleType
 
 import numpy as np
 
 from minitransformer.kernels.profile import timed
 
 
-def draw_mask(
-    rule: str, key: tuple[int, ...], site: int, shape: tuple[int, ...], p_drop: float, xp: ModuleType
-) -> np.ndarray:
+def draw_mask(rule: str, key: tuple[int, ...], site: int, shape: tuple[int, ...], p_drop: float) -> np.ndarray:
     """True with probability 1 - p_drop, of ``shape``; its values depend on key, site and layout alone.
 
     The draws are 16-bit integers, four to each raw value of the generator: p_drop is exact to 1 / 131072.

@@ -2,8 +2,8 @@
 
 Before a large product OpenBLAS copies both factors into the order in which its kernel reads them. With few rows that
 takes longer than the multiplications. Its AVX-512 kernels for small matrices read the factors as they lie; so the
-matrix is stored in blocks of columns, each small enough for them, and copied once. (GotoBLAS and BLIS call such blocks
-panels: Goto and van de Geijn 2008.) The gain is in benchmarks/notes.md.
+matrix is stored in panels of columns, each small enough for them, and copied once  [Goto and van de Geijn 2008]. The
+gain is in benchmarks/notes.md.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ from minitransformer.blas import blas_kernels
 from minitransformer.workers import LARGE, parallel_for
 
 HEIGHT, WIDTH = 512, 64
-"""Rows, at most, and columns of a block. With MOST_ROWS it is below the million multiplications up to which OpenBLAS
+"""Rows, at most, and columns of a panel. With MOST_ROWS it is below the million multiplications up to which OpenBLAS
 takes a product for small (its file sgemm_small_kernel_permit_skylakex.c)."""
 
 MOST_ROWS = 16  # with more, OpenBLAS is as fast without; of one it makes a product of a matrix and a vector
@@ -39,33 +39,33 @@ def part_count(k: int) -> int:
     return max(1, -(-k // HEIGHT))
 
 
-def column_blocks(matrix: np.ndarray) -> np.ndarray:
+def cut_into_panels(matrix: np.ndarray) -> np.ndarray:
     """A copy of the matrix, (k, m), as (m // WIDTH, parts, k / parts, WIDTH), without the last m % WIDTH columns."""
     (k, m), parts = matrix.shape, part_count(len(matrix))
-    blocks = np.empty((m // WIDTH, parts, k // parts, WIDTH), matrix.dtype)
+    panels = np.empty((m // WIDTH, parts, k // parts, WIDTH), matrix.dtype)
 
     def copy(numbers: slice) -> None:
         for i in range(numbers.start, numbers.stop):
-            blocks[i] = matrix[:, i * WIDTH : (i + 1) * WIDTH].reshape(blocks.shape[1:])
+            panels[i] = matrix[:, i * WIDTH : (i + 1) * WIDTH].reshape(panels.shape[1:])
 
-    parallel_for(copy, len(blocks), matrix.size >= LARGE)
-    return blocks
+    parallel_for(copy, len(panels), matrix.size >= LARGE)
+    return panels
 
 
-def matmul(a: np.ndarray, blocks: np.ndarray, matrix: np.ndarray) -> np.ndarray:
-    """y = a b, for b = ``matrix``, (k, m), and its `column_blocks`   a: (n, k)   y: (n, m)"""
-    n, (count, parts, height, _), m = len(a), blocks.shape, matrix.shape[1]
+def matmul(a: np.ndarray, panels: np.ndarray, matrix: np.ndarray) -> np.ndarray:
+    """y = a b, for b = ``matrix``, (k, m), and its panels   a: (n, k)   y: (n, m)"""
+    n, (count, parts, height, _), m = len(a), panels.shape, matrix.shape[1]
     y, whole = np.empty((n, m), a.dtype), count * WIDTH
-    by_block = y[:, :whole].reshape(n, count, WIDTH).swapaxes(0, 1)  # (count, n, WIDTH)
+    by_panel = y[:, :whole].reshape(n, count, WIDTH).swapaxes(0, 1)  # (count, n, WIDTH)
     a_parts = a.reshape(n, parts, height).swapaxes(0, 1)  # (parts, n, height)
 
     def fill(numbers: slice) -> None:
         if parts == 1:
-            np.matmul(a, blocks[numbers, 0], out=by_block[numbers])
+            np.matmul(a, panels[numbers, 0], out=by_panel[numbers])
         else:
-            np.add.reduce(np.matmul(a_parts, blocks[numbers]), axis=1, out=by_block[numbers])
+            np.add.reduce(np.matmul(a_parts, panels[numbers]), axis=1, out=by_panel[numbers])
 
-    parallel_for(fill, count, n * blocks.size > MANY)
+    parallel_for(fill, count, n * panels.size > MANY)
     if whole < m:
         y[:, whole:] = a @ matrix[:, whole:]
     return y

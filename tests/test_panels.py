@@ -1,4 +1,4 @@
-"""Products of few rows with matrices that are stored as blocks of columns."""
+"""Products of few rows with matrices that are stored as panels of columns."""
 
 import gc
 
@@ -9,53 +9,53 @@ from searches import random_sources, sharp_model
 from minitransformer import workers
 from minitransformer.blas import blas_kernels
 from minitransformer.generation import beam_search
-from minitransformer.kernels.numpy import column_blocks, gemm
+from minitransformer.kernels.numpy import gemm, panels
 
 
 @pytest.fixture(autouse=True)
 def on_a_processor_with_small_kernels(monkeypatch):
-    monkeypatch.setattr(column_blocks, "WITH_SMALL_KERNELS", (blas_kernels(),))
+    monkeypatch.setattr(panels, "WITH_SMALL_KERNELS", (blas_kernels(),))
 
 
-def test_blocks_of_columns_multiply_as_the_whole_matrix_does(rng, relative_error):
+def test_panels_multiply_as_the_whole_matrix_does(rng, relative_error):
     for _ in range(60):
-        n = rng.integers(2, column_blocks.MOST_ROWS + 1)
+        n = rng.integers(2, panels.MOST_ROWS + 1)
         k, m = rng.choice([1, 30, 512, 520, 1024, 1536, 2048]), rng.integers(64, 300)
         a, matrix = rng.standard_normal((n, k), dtype=np.float32), rng.standard_normal((k, m), dtype=np.float32)
         matrix = np.asfortranarray(matrix) if rng.integers(2) else matrix
         wanted = a.astype(np.float64) @ matrix
-        found = column_blocks.matmul(a, column_blocks.column_blocks(matrix), matrix)
+        found = panels.matmul(a, panels.cut_into_panels(matrix), matrix)
         assert found.shape == (n, m) and relative_error(found, wanted) < 1e-5
 
 
 @pytest.mark.parametrize("n", [2, 5, 16])
 def test_any_number_of_threads_gives_the_same_bits(n, rng, monkeypatch):
     a, matrix = rng.standard_normal((n, 1024), dtype=np.float32), rng.standard_normal((1024, 700), dtype=np.float32)
-    monkeypatch.setattr(column_blocks, "MANY", 0)
+    monkeypatch.setattr(panels, "MANY", 0)
     results = set()
     for n_threads in (1, 2, 3):
         monkeypatch.setattr(workers, "product_threads", lambda count=n_threads: count)
-        results.add(column_blocks.matmul(a, column_blocks.column_blocks(matrix), matrix).tobytes())
+        results.add(panels.matmul(a, panels.cut_into_panels(matrix), matrix).tobytes())
     assert len(results) == 1
 
 
 def test_only_matrices_that_cannot_change_are_copied(rng):
     a, weight = rng.standard_normal((4, 512), dtype=np.float32), rng.standard_normal((512, 128), dtype=np.float32)
     assert gemm.packed_matmul(a, weight) is None
-    gemm.freeze(weight)
+    gemm.prepare_for_inference(weight)
     assert gemm.packed_matmul(a, weight) is not None
     assert gemm.packed_matmul(a, weight[:]) is None  # a view: what it is a view of may change
     for n in (1, 100):  # as fast without
         assert gemm.packed_matmul(a[:1].repeat(n, axis=0), weight) is None
     for other in (weight.astype(np.float64), weight[:, :50], np.ones((1031, 128), np.float32)):
-        gemm.freeze(other)  # no kernel for small matrices; too narrow; a height that has no equal parts
+        gemm.prepare_for_inference(other)  # no kernel for small matrices; too narrow; a height that has no equal parts
         assert gemm.packed_matmul(np.ones((4, len(other)), other.dtype), other) is None
 
 
-def test_a_frozen_model_generates_the_same_as_one_that_is_not():
+def test_a_prepared_model_generates_the_same_as_one_that_is_not():
     model, src = sharp_model(3, vocab_size=100, d_model=64, d_ff=128, dtype="float32"), random_sources(3)
     wanted = beam_search(model, src, beam_size=4)
-    model.parameters.freeze()
+    model.parameters.prepare_for_inference()
     before = gemm.packed_bytes()
     found = beam_search(model, src, beam_size=4)
     table = model.projection.data
@@ -67,13 +67,13 @@ def test_a_frozen_model_generates_the_same_as_one_that_is_not():
     assert gemm.packed_bytes() == before
 
 
-def test_a_model_that_is_changed_and_frozen_anew_does_not_use_the_old_copies(rng, relative_error):
+def test_a_matrix_that_is_changed_and_prepared_anew_does_not_use_the_old_copies(rng, relative_error):
     a, weight = rng.standard_normal((4, 512), dtype=np.float32), rng.standard_normal((512, 128), dtype=np.float32)
     for _ in range(3):
-        gemm.freeze(weight)
+        gemm.prepare_for_inference(weight)
         assert relative_error(gemm.packed_matmul(a, weight), a @ weight) < 1e-5
         weight.flags.writeable = True
         assert gemm.packed_matmul(a, weight) is None
         weight *= 2.0
         weight.flags.writeable = False
-        assert gemm.packed_matmul(a, weight) is None  # only `freeze` promises that it will not change
+        assert gemm.packed_matmul(a, weight) is None  # only `prepare_for_inference` promises that it will not change

@@ -1,0 +1,60 @@
+"""Rules that consist of others: what they are made of, and the same rule with other pairs as its parts.
+
+Rules compose as plain functions: that of feed_forward calls linear_forward and relu_forward. So what a rule is made of
+can be read from its code, and its code runs with other functions under these names.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cache
+from types import FunctionType
+
+from minitransformer.ops.rule import Rule
+
+PARTS = ("_forward", "_backward")
+
+
+def composed_of(rule: Rule, parts: dict[str, Rule]) -> Rule:
+    """``rule``, computed by the pairs of ``parts`` wherever their rules are part of it; itself where none is."""
+    if parts.keys().isdisjoint(parts_of(rule)):
+        return rule
+    functions = {f"{name}{end}": getattr(pair, end[1:]) for name, pair in parts.items() for end in PARTS}
+    forward, backward = _with(rule.forward, functions), _with(rule.backward, functions)
+    return replace(rule, forward=forward, backward=backward, inference_forward=None)
+
+
+@cache
+def parts_of(rule: Rule) -> frozenset[str]:
+    """The names of all rules whose forward is called by that of ``rule``, directly or by another.
+
+    >>> from minitransformer.ops.feed_forward import feed_forward
+    >>> sorted(parts_of(feed_forward))
+    ['dropout', 'linear', 'relu']
+    """
+    names, to_visit = set(), [rule.forward]
+    while to_visit:
+        for name, function in _called(to_visit.pop()):
+            if name not in names:
+                names.add(name)
+                to_visit.append(function)
+    return frozenset(name.removesuffix("_forward") for name in names if name.endswith("_forward"))
+
+
+def _called(function: Callable) -> Iterator[tuple[str, FunctionType]]:
+    """The functions of rules that ``function`` calls, by the names under which it does."""
+    if not isinstance(function, FunctionType):
+        return
+    for name in function.__code__.co_names:
+        found = function.__globals__.get(name)
+        if isinstance(found, FunctionType) and found.__module__.startswith("minitransformer.ops."):
+            yield name, found
+
+
+def _with(function: Callable, others: dict[str, Callable]) -> Callable:
+    """A copy of ``function`` that calls ``others`` by these names, and such copies of all it calls besides."""
+    if not isinstance(function, FunctionType):
+        return function
+    called = {name: others[name] if name in others else _with(found, others) for name, found in _called(function)}
+    copy = FunctionType(function.__code__, function.__globals__ | called, function.__name__, function.__defaults__)
+    copy.__kwdefaults__ = function.__kwdefaults__
+    return copy

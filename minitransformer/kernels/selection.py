@@ -1,0 +1,104 @@
+"""Which pair computes a rule: the plain one, a fast kernel, or one that the caller puts in their place."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import MappingProxyType, ModuleType
+
+from minitransformer.backend import Array, get_array_module
+from minitransformer.config import KERNEL_MODES, PRECISIONS
+from minitransformer.errors import ConfigError
+from minitransformer.kernels import cupy, numpy
+from minitransformer.kernels.composites import composed_of, parts_of
+from minitransformer.kernels.precision import Settings
+from minitransformer.kernels.precision import current as settings
+from minitransformer.kernels.profile import current as current_profile
+from minitransformer.ops.registry import RULES
+from minitransformer.ops.rule import Rule
+
+LIBRARIES = {"numpy": numpy, "cupy": cupy}
+KERNELS = {(rule.name, library): rule for library, fast in LIBRARIES.items() for rule in fast.KERNELS}
+FUNCTIONS = {(name, library): each for library, fast in LIBRARIES.items() for name, each in fast.FUNCTIONS.items()}
+
+Pairs = Mapping[tuple[str, str], Rule]
+"""By the name of the rule and of the array library."""
+
+_replaced: ContextVar[Pairs] = ContextVar("replaced", default=MappingProxyType({}))
+
+
+@contextmanager
+def mode(name: str, precision: str = "float32") -> Iterator[None]:
+    """Within the block rules run as their plain pairs (``"simple"``) or as fast kernels (``"fast"``), these in
+    ``precision``."""
+    if name not in KERNEL_MODES:
+        raise ConfigError(f"kernels: mode must be {' or '.join(KERNEL_MODES)}, got {name!r}")
+    if precision not in PRECISIONS:
+        raise ConfigError(f"precision: must be one of {', '.join(PRECISIONS)}, got {precision!r}")
+    token = settings.set(Settings(name, precision))
+    try:
+        yield
+    finally:
+        settings.reset(token)
+
+
+@contextmanager
+def using_kernels(pairs: Pairs) -> Iterator[None]:
+    """Within the block each of these pairs computes its rule, in every mode, and wherever the rule is part of another:
+    a kernel of which one of them is a part is off, and its plain rule runs with the pair in it.
+
+    pairs: such as ``{("softmax", "numpy"): Rule("softmax", my_forward, my_backward)}``; in full precision
+
+    Raises:
+        ConfigError: a pair is not a Rule of that name, or there is no such array library.
+    """
+    for (rule, library), pair in pairs.items():
+        if not isinstance(pair, Rule) or pair.name != rule:
+            raise ConfigError(f"using_kernels: the pair for {rule!r} must be a Rule of that name, got {pair!r}")
+        if library not in LIBRARIES:
+            raise ConfigError(f"using_kernels: the library must be one of {', '.join(LIBRARIES)}, got {library!r}")
+    token = _replaced.set({**_replaced.get(), **pairs})
+    try:
+        yield
+    finally:
+        _replaced.reset(token)
+
+
+def select(rule: Rule, xp: ModuleType) -> Rule:
+    """The pair that computes ``rule`` on arrays of this library: one of `using_kernels`; or, if the mode is ``fast``
+    and there is one, its kernel; else ``rule`` itself.
+
+    Within ``profile.profiled`` its calls are timed.
+    """
+    key, replaced = (rule.name, xp.__name__), _replaced.get()
+    if key in replaced:
+        pair = replaced[key]
+    elif uses_kernel(*key):
+        pair = KERNELS[key]
+    else:
+        pair = composed_of(rule, _parts(key[1])) if replaced else rule
+    profile = current_profile.get()
+    return pair if profile is None else profile.watched(pair)
+
+
+def uses_kernel(rule: str, library: str) -> bool:
+    """Whether `select` gives the package's own kernel for the rule of this name."""
+    if settings.get().mode == "simple" or (rule, library) not in KERNELS:
+        return False
+    parts = _parts(library)
+    return not parts or (rule not in parts and parts.keys().isdisjoint(parts_of(RULES[rule])))
+
+
+def fused_function(name: str, xp: ModuleType) -> Callable | None:
+    """One kernel that does all the work of ``name``, which is no rule, if the mode is ``fast`` and there is one."""
+    return FUNCTIONS.get((name, xp.__name__)) if settings.get().mode == "fast" else None
+
+
+def output_projection(table: Array) -> Callable[[Array], Array]:
+    """The function hidden E^T, (R, d_model) to logits, (R, V), for the steps of one search; E: (V, d_model)"""
+    fast = fused_function("output_projection", get_array_module(table))
+    return fast(table) if fast else lambda hidden: hidden @ table.T
+
+
+def _parts(library: str) -> dict[str, Rule]:
+    """The pairs of `using_kernels` for this library, by their rules."""
+    return {rule: pair for (rule, its_library), pair in _replaced.get().items() if its_library == library}
