@@ -79,11 +79,8 @@ class ModelConfig(Section):
 
 
 UNUSED_KEYS: dict[str, list[str]] = {
-    "transformer": ["attention"],
-    "language_model": ["attention"],
-    "recurrent": (
-        "d_ff n_heads d_k d_v p_drop_attention p_drop_ffn norm positions max_positions attention_bias".split()
-    ),
+    **dict.fromkeys(("transformer", "language_model"), ["attention"]),
+    "recurrent": "attention_bias d_ff d_k d_v max_positions n_heads norm p_drop_attention p_drop_ffn positions".split(),
 }
 """Keys that a kind of model does not read: anything but their default is refused."""
 
@@ -92,16 +89,11 @@ MODEL_SECTIONS: dict[str, type[ModelConfig]] = dict.fromkeys(UNUSED_KEYS, ModelC
 
 
 def model_section(kind: object, where: str = "") -> type[ModelConfig]:
-    """That of ``kind``; the error message begins with ``where``.
-
-    Raises:
-        ConfigError: there is no such kind.
-    """
+    """That of ``kind``; raises ConfigError, which begins with ``where``, if there is no such kind."""
     if not isinstance(kind, str) or kind not in MODEL_SECTIONS:
         raise ConfigError(
-            f"{where}model.kind must be one of {', '.join(MODEL_SECTIONS)}, got {quoted(kind, 60)}; an "
-            "experiment's kind is known to its program, as to python examples/paper/run.py COMMAND, and your own after "
-            "register_model"
+            f"{where}model.kind must be one of {', '.join(MODEL_SECTIONS)}, got {quoted(kind, 60)}; other kinds are "
+            "known to programs that register_model them, such as python examples/paper/run.py COMMAND"
         )
     return MODEL_SECTIONS[kind]
 
@@ -173,17 +165,12 @@ class TrainingConfig(Section):
         low=0,
         high=1000,
     )
-    communicator: str = option(
-        "auto",
-        "what sums the gradients of several ranks (auto: nccl on GPUs, mpi where MPI started the ranks, else tcp)",
-        choices=("auto", "tcp", "mpi", "nccl"),
-    )
     deterministic_reduce: bool = option(
-        False, "sum over ranks always in the order of the ranks, so that every run has the same bits"
+        False, "MPI and NCCL: sum over ranks in the order of the ranks, so that every run has the same bits"
     )
-    overlap: bool = option(True, "several ranks: sum gradients while backward still runs, last layers first")
+    overlap: bool = option(True, "ranks on GPUs: sum gradients while backward still runs, last layers first")
     timeout: float = option(
-        300.0, "several ranks: one that is silent or keeps the others waiting this long ends the job, seconds", low=1
+        300.0, "several ranks: one that keeps the others waiting for this long ends the job, seconds", low=1
     )
     warmup_steps: int = option(4000, "updates over which the learning rate rises", low=1)
     lr_scale: float = option(1.0, "factor on the learning rate of eq. 3", low=0, high=1e6)
@@ -237,10 +224,9 @@ class Config:
         for name, table in tables.items():
             if name not in sections:
                 raise ConfigError(f"{where}: unknown section {quoted(name)}; known: {', '.join(sections)}")
-            section = sections[name]
-            if name == "model" and isinstance(table, dict) and "kind" in table:
-                section = model_section(table["kind"], f"{where}: ")
-            made[name] = section_from(section, table, where)
+            if name == "model" and isinstance(table, dict):
+                sections[name] = model_section(table.get("kind", "transformer"), f"{where}: ")
+            made[name] = section_from(sections[name], table, where)
         return cls(**made)
 
     @classmethod

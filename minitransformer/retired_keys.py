@@ -4,7 +4,6 @@ RETIRED_KEYS = {
     "model.kernels": "execution.kernels",
     "training.device": "execution.device",
     "training.precision": "execution.precision",
-    "training.engine": "training.communicator (naive is now tcp)",
     "training.reduction": "training.deterministic_reduce (fixed is now true, fast is false)",
     "training.deadline": "training.timeout",
 }
@@ -19,5 +18,6 @@ REMOVED_KEYS = {
     "model.dilation": (1, CONVOLUTION),
     "model.attention_window": (0, RESTRICTED),
     "execution.cuda_graphs": (False, "leave it out: no card has shown what CUDA graphs gain (benchmarks/notes.md)"),
+    "training.communicator": ("auto", "leave it out: what starts the ranks and the device decide, see docs/ranks.md"),
 }
 """``section.key`` of a key that has gone: its default, at which it is passed over, and what to do instead of others."""

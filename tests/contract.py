@@ -1,12 +1,14 @@
 """What every communicator must do, as a function of one rank. As a program it is one rank of mpiexec."""
 
 import sys
+import traceback
 from collections.abc import Callable
 
 import numpy as np
 
 from minitransformer.backend import Array
-from minitransformer.distributed.communicator import Communicator
+from minitransformer.config import TrainingConfig
+from minitransformer.distributed import Communicator, ProcessGroup, init_process_group
 
 DTYPES = ("float32", "float64", "int64")
 LENGTHS = (1, 7, 5000, 40_001)  # small ones may take another way through the communicator
@@ -38,10 +40,12 @@ def check(
     ranks: Communicator,
     to_device: Callable[[np.ndarray], Array] = same,
     to_host: Callable[[Array], np.ndarray] = same,
+    in_order: bool = True,
 ) -> None:
     """Raise AssertionError where the communicator of this rank does not do what the interface says.
 
     to_device, to_host: copy an array; sums that are only started are of device arrays
+    in_order: it promises to add in the order of the ranks
     """
     for dtype in DTYPES:
         for length in LENGTHS:
@@ -60,32 +64,33 @@ def check(
     np.testing.assert_array_equal(to_host(whole), np.concatenate(expected))
     ranks.finish()  # nothing started: nothing to wait for
     ranks.barrier()
-    if ranks.deterministic:
+    if in_order:
         for length in LENGTHS:
             array = fractions(ranks.rank, length)
             ranks.all_reduce_sum(array)
             np.testing.assert_array_equal(array, sum_in_order(ranks.size, length))
-    names = ranks.gather_text("name", f"rank {ranks.rank}")
-    assert names == [f"rank {rank}" for rank in range(ranks.size)]
+    for text in ("rank {}", "größer {} " + "x" * 1000, ""):
+        assert ranks.gather_text(text.format(ranks.rank)) == [text.format(rank) for rank in range(ranks.size)]
+    assert ranks.gather_text("ä" * ranks.rank) == ["ä" * rank for rank in range(ranks.size)]
     with ranks.busy():
         ranks.barrier()
 
 
+def check_group(order: str, process_group: ProcessGroup) -> int:
+    """The contract of what a group connects to; rank 0 prints that it is kept."""
+    settings = TrainingConfig(deterministic_reduce=order == "deterministic", micro_batches=8, timeout=20)
+    communicator = process_group.connect(settings)
+    check(communicator, in_order=order != "fast")
+    if communicator.rank == 0:
+        print(f"{communicator.size} ranks keep the contract by {type(communicator).__name__}")
+    return 0
+
+
+def format_error(error: BaseException) -> tuple[str, int]:
+    traceback.print_exception(error)
+    return f"{type(error).__name__}: {error}", 1
+
+
 if __name__ == "__main__":
-    from minitransformer.config import TrainingConfig
-    from minitransformer.distributed import init_process_group
-
-    def format_error(error: BaseException) -> tuple[str, int]:
-        return f"{type(error).__name__}: {error}", 1
-
-    with init_process_group(lambda message: print(message, file=sys.stderr), format_error) as process_group:
-        name, order = sys.argv[1:]
-        settings = TrainingConfig(
-            communicator=name, deterministic_reduce=order == "deterministic", micro_batches=8, timeout=20
-        )
-        communicator = process_group.connect(settings)
-        expected = {"tcp": "TcpCommunicator", "mpi": "MpiCommunicator"}[name]
-        assert type(communicator).__name__ == expected
-        check(communicator)
-        if communicator.rank == 0:
-            print(f"{communicator.size} ranks keep the contract")
+    with init_process_group(print).joined(format_error) as process_group:
+        check_group(sys.argv[1], process_group)

@@ -1,33 +1,26 @@
 """Jobs of several ranks for tests: started by mpiexec, by ``launch`` or as threads, and how they ended."""
 
 import importlib.util
+import multiprocessing
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
-import threading
 import time
-from collections import defaultdict
 from collections.abc import Callable
-from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
-from contextlib import nullcontext, suppress
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from minitransformer.checkpoints import RunFolder
-from minitransformer.distributed.supervision.client import SupervisorClient
-from minitransformer.distributed.supervision.rank_info import RankInfo
-from minitransformer.distributed.supervision.supervisor import Supervisor
-from minitransformer.distributed.tcp import TcpCommunicator
-from minitransformer.distributed.timeouts import Timeouts
+from minitransformer.distributed.local import LocalCommunicator, SharedMemory
 
 TESTS = Path(__file__).parent
 LIMIT = 60  # seconds after which a job counts as hanging; each should take two or three
-TOKEN = "the secret of these tests"
+MARK = f"STARTED_BY_TEST={os.getpid()}"
 
 
 def mpiexec() -> str:
@@ -42,7 +35,9 @@ def mpiexec() -> str:
 
 def environment(**more: str) -> dict[str, str]:
     """For ranks that share few cores: one BLAS thread each."""
-    return os.environ | {"OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(TESTS.parent)} | more
+    name, _, value = MARK.partition("=")
+    path = f"{TESTS.parent}{os.pathsep}{TESTS}"
+    return os.environ | {"OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": path, name: value} | more
 
 
 @dataclass(frozen=True)
@@ -77,47 +72,41 @@ def by_mpi(size: int, program: str, *arguments: object) -> Ended:
 
 LAUNCH = """
 import sys
+from functools import partial
+import contract, ranked_run
 from minitransformer.cli.common import print_line
-from minitransformer.distributed.supervision.launch import Launch
-sys.exit(Launch(sys.argv[2:], int(sys.argv[1]), lambda message: print_line("train", message)).wait())
+from minitransformer.cli.train import format_error
+from minitransformer.distributed.launch import launch
+size, program, *words = sys.argv[1:]
+work = partial(ranked_run.train, words) if program == "ranked_run.py" else partial(contract.check_group, *words)
+sys.exit(launch(work, int(size), partial(print_line, "train"), format_error))
 """
 
 
-def launch_command(size: int, *arguments: object) -> list[str]:
-    """Starts ``ranked_run.py`` as ``size`` ranks of ``launch``."""
-    return [sys.executable, "-c", LAUNCH, str(size), str(TESTS / "ranked_run.py"), *map(str, arguments)]
+def launch_command(size: int, program: str, *arguments: object) -> list[str]:
+    """Starts ``program``, a file of this folder, as ``size`` ranks of ``launch``."""
+    return [sys.executable, "-c", LAUNCH, str(size), program, *map(str, arguments)]
 
 
-def launched(size: int, *arguments: object) -> Ended:
-    return run(launch_command(size, *arguments))
+def launched(size: int, program: str, *arguments: object) -> Ended:
+    return run(launch_command(size, program, *arguments))
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
-
-
-def still_running(folder: Path) -> list[str]:
-    """Processes whose command line names ``folder``: what a job has left behind."""
+def of_these_tests(pattern: str) -> list[Path]:
+    """The files in /proc of all processes that these tests have started, or that those have."""
     found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
+    for path in Path("/proc").glob("[0-9]*/environ"):
         try:
-            command = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
+            if MARK.encode() in path.read_bytes().split(b"\0"):
+                found += path.parent.glob(pattern)
+        except OSError:  # it has just ended
             continue
-        if str(folder) in command and int(path.parent.name) != os.getpid():
-            found.append(command)
     return found
 
 
-def received_until_close(connection: socket.socket) -> bytes:
-    """All that arrives until the other side closes."""
-    connection.settimeout(20)
-    received = b""
-    with suppress(ConnectionError):
-        while part := connection.recv(1000):
-            received += part
-    return received
+def still_running() -> list[Path]:
+    """What a job has left behind."""
+    return of_these_tests("cmdline")
 
 
 def wait_for(condition: Callable[[], object]) -> None:
@@ -132,77 +121,16 @@ def wait_for_checkpoint(folder: Path) -> None:
     wait_for(lambda: list(folder.glob("checkpoints/update_*.npz")))
 
 
-class LocalStore:
-    """What ranks tell each other, if they are threads of this process: communicators need no supervisor."""
-
-    def __init__(self):
-        self._values: dict[str, Future[str]] = defaultdict(Future)
-        self._lock = threading.Lock()
-
-    def _value(self, key: str) -> Future:
-        with self._lock:
-            return self._values[key]
-
-    def put(self, key: str, value: str) -> None:
-        with suppress(InvalidStateError):  # another rank was first
-            self._value(key).set_result(value)
-
-    def get(self, key: str) -> str:
-        return self._value(key).result(LIMIT)
-
-    def listen(self, key: str, callback: Callable[[], object]) -> None:
-        self._value(key).add_done_callback(lambda value: callback())
-
-    def busy(self) -> nullcontext:
-        return nullcontext()
-
-    def follow(self, communicator: object) -> None:
-        pass
-
-
-def over_tcp(size: int, work: Callable[[TcpCommunicator], object]) -> list:
-    """work(communicator) in a thread for each rank; no supervisor."""
-    store = LocalStore()
-
-    def one(rank: int) -> object:
-        ranks = TcpCommunicator(rank, size, store, token=TOKEN)
-        done = work(ranks)
-        ranks.barrier()
-        ranks.close()
-        return done
-
-    return in_threads(size, one)
-
-
 def in_threads(size: int, work: Callable[[int], object]) -> list:
     """work(rank) in a thread for each rank."""
     with ThreadPoolExecutor(size) as pool:
         return list(pool.map(work, range(size)))
 
 
-class Supervised:
-    """Ranks as threads of this process, with a supervisor.
-
-    Attributes:
-        messages: the output for the user.   ends: (rank, exit code) of each rank that was ordered to end.
-    """
-
-    def __init__(self, size: int, timeouts: Timeouts = Timeouts(start=20.0)):  # noqa: B008 - it is frozen
-        self.messages: list[str] = []
-        self.ends: list[tuple[int, int]] = []
-        self.supervisor = Supervisor(size, self.messages.append, token=TOKEN, timeouts=timeouts)
-        self.address = ("127.0.0.1", self.supervisor.port)
-        self.size, self._timeouts = size, timeouts
-
-    def client(self, rank: int, end: Callable[[int], object] | None = None) -> SupervisorClient:
-        return SupervisorClient(
-            RankInfo(rank, self.size, rank),
-            self.address,
-            self.messages.append,
-            token=TOKEN,
-            end=end or (lambda code: self.ends.append((rank, code))),
-            timeouts=self._timeouts,
-        )
+def as_threads(size: int, work: Callable[[LocalCommunicator], object]) -> list:
+    """work(communicator) in a thread for each rank, through memory as processes share it."""
+    shared = SharedMemory(size, multiprocessing.get_context("spawn"))
+    return in_threads(size, lambda rank: work(LocalCommunicator(rank, shared)))
 
 
 def check_error(ended: Ended, message: str, only: bool = True) -> None:
@@ -223,9 +151,9 @@ def check_end(folder: Path, ended: Ended, message: str, code: int = 2) -> None:
 
 def check_folder(folder: Path, update: int = 4) -> None:
     assert RunFolder(folder).newest_whole(pytest.fail).update == update
-    check_gone(folder)
+    check_gone()
 
 
-def check_gone(folder: Path) -> None:
+def check_gone() -> None:
     """No process of the job is left; mpiexec may end a moment before the last of them."""
-    wait_for(lambda: not still_running(folder))
+    wait_for(lambda: not still_running())

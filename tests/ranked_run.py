@@ -18,8 +18,6 @@ from tiny_run import tiny_config, tiny_corpus
 from minitransformer.cli.common import print_line
 from minitransformer.cli.train import format_error
 from minitransformer.distributed import ProcessGroup, init_process_group
-from minitransformer.distributed.stopping import BEGUN
-from minitransformer.distributed.supervision.client import SupervisorClient
 from minitransformer.training import Trainer, compatibility, train_step, trainer
 
 
@@ -54,10 +52,6 @@ def plant(fault: str, update: int) -> None:
         return
     if fault in ("config", "data"):
         return
-    if fault == "die asked":  # at the moment when it should tell how far it is
-        put = SupervisorClient.put
-        SupervisorClient.put = lambda *words: FAULTS["kill"]() if words[1].startswith(BEGUN) else put(*words)
-        fault = "term"
     if fault == "validate":  # a validation that takes longer than the timeout
         measure = trainer.Validation.measure
         trainer.Validation.measure = lambda *arguments: time.sleep(4) or measure(*arguments)
@@ -79,10 +73,10 @@ def plant(fault: str, update: int) -> None:
     trainer.train_step = step
 
 
-def train(
-    process_group: ProcessGroup, directory: str, settings: dict, fault: str = "", rank: str = "0", update: str = "0"
-) -> int:
-    here = fault and process_group.rank_info.rank == int(rank)
+def train(words: list[str], process_group: ProcessGroup) -> int:
+    directory, settings, fault, rank, update = [*words, *["", "", "0", "0"][len(words) - 1 :]]
+    settings = json.loads(settings)
+    here = fault and process_group.rank == int(rank)
     if here and fault == "config":
         settings |= {"lr_scale": 0.5}
     if here and fault == "folder":  # this rank sees another folder than the others
@@ -96,7 +90,7 @@ def train(
 
 
 if __name__ == "__main__":
-    _, folder, changes, *planted = sys.argv
-    with init_process_group(lambda message: print_line("train", message), format_error) as joined:
-        status = train(joined, folder, json.loads(changes), *planted)
+    group = init_process_group(lambda message: print_line("train", message))
+    with group.joined(format_error) as joined:
+        status = train(sys.argv[1:], joined)
     sys.exit(status)

@@ -3,21 +3,10 @@
 import importlib.util
 import os
 import signal
-import socket
 import sys
 from pathlib import Path
 
 import pytest
-
-
-def _has_second_loopback_address() -> bool:
-    """Linux and Windows have all of 127.0.0.0/8, macOS has 127.0.0.1 only."""
-    try:
-        socket.create_server(("127.0.0.2", 0)).close()
-    except OSError:
-        return False
-    return True
-
 
 FEATURES = {
     "fork": hasattr(os, "fork"),
@@ -28,7 +17,6 @@ FEATURES = {
     "limits of a process": importlib.util.find_spec("resource") is not None,
     "/dev/zero": Path("/dev/zero").exists(),
     "/proc": sys.platform == "linux",
-    "a second loopback address": _has_second_loopback_address(),
 }
 """Whether this system has it."""
 

@@ -9,7 +9,7 @@ from tiny_run import final_state, tiny_trainer
 
 from minitransformer.autograd import Tensor, detect_anomaly, functions
 from minitransformer.errors import AnomalyError
-from minitransformer.training.nonfinite import find_nonfinite
+from minitransformer.training.nonfinite import explain_anomaly
 
 
 @pytest.mark.parametrize("kernel_mode", ["simple", "fast"])
@@ -17,18 +17,12 @@ def test_an_anomaly_names_the_rule_and_the_nearest_parameter(kernel_mode, rng):
     model, batch = small_model(rng, kernel_mode=kernel_mode), random_batch(rng)
     model.parameters["encoder.layers.1.self_attention.w_q.weight"].data[:] = 1e200  # finite; the scores overflow
     model.parameters["encoder.layers.1.self_attention.w_kv.weight"].data[:] = 1e200
-
-    def compute():
-        loss, nll = model.loss(batch)
-        loss.backward()
-        return loss, nll
-
-    with np.errstate(all="ignore"):
-        found = find_nonfinite(model.parameters, compute)
+    with np.errstate(all="ignore"), detect_anomaly(), pytest.raises(AnomalyError) as info:
+        model.loss(batch)[0].backward()
     assert re.fullmatch(
-        r"gradient of \S+ is nan at .*, first in attention: forward must give finite values for finite inputs, got nan "
-        r"at .* \(nearest parameter: encoder.layers.1.self_attention.w_q.weight\)",
-        found,
+        r"train: .*, got an anomaly at update 4: attention: forward must give finite values for finite inputs, got nan "
+        r"at .* \(nearest parameter: encoder.layers.1.self_attention.w_q.weight\); .*",
+        str(explain_anomaly(4, info.value, model.parameters)),
     )
 
 

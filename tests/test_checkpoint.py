@@ -1,11 +1,13 @@
 """Checkpoints: whole or not at all, refused when damaged, loaded by name; and the mean of several."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from small_models import small_config
 from tiny_run import checkpoint_of, entries_read, tiny_config, tiny_corpus, tiny_trainer
 
 from minitransformer.checkpoints import (
@@ -16,7 +18,7 @@ from minitransformer.checkpoints import (
     save_checkpoint,
 )
 from minitransformer.checkpoints.checkpoint import MAX_SEARCH
-from minitransformer.checkpoints.header import slices
+from minitransformer.checkpoints.header import slices, table_from
 from minitransformer.config import Config
 from minitransformer.errors import AutogradError, CheckpointError, ConfigError
 from minitransformer.models import Transformer
@@ -236,3 +238,12 @@ def test_the_recipes_are_far_below_the_limits_of_a_search(saved):
         with pytest.raises(ConfigError, match=f"translation.{name} of a checkpoint must be at most {high}, got"):
             asking.search()
         assert asking.search(**{name: high + 2}) == replace(own, **{name: high + 2})
+
+
+def test_attention_of_an_older_file_is_found_under_its_new_names():
+    """``w_q`` and ``b_q``, once beside each other, are ``w_q.weight`` and ``w_q.bias``."""
+    parameters = Transformer(small_config(attention_bias=True)).parameters
+    older = {name: re.sub(r"\.w_(\w+)\.bias$", r".b_\1", name).removesuffix(".weight") for name in parameters.names}
+    assert sum(name != old for name, old in older.items()) == 2 * 3 * 2 * 3  # two layers, three attentions of three
+    entries = [[older[name], shape, offset] for name, shape, offset in parameters.table]
+    assert table_from(entries, len(parameters.data)) == parameters.table

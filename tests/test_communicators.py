@@ -1,13 +1,13 @@
-"""Every communicator keeps the contract of the interface, whatever the number of ranks; none needs a supervisor."""
+"""Every communicator keeps the contract of the interface, and has the bits of sums in the order of the ranks."""
 
 import numpy as np
 import pytest
 from contract import check, fractions, sum_in_order
-from rank_jobs import by_mpi, over_tcp
+from rank_jobs import as_threads, by_mpi, launched
 from small_models import random_batch, small_model
 
 from minitransformer.config import TrainingConfig
-from minitransformer.distributed import SINGLE_PROCESS, OverlappedAllReduce
+from minitransformer.distributed import SINGLE_PROCESS, OverlappedAllReduce, local
 from minitransformer.distributed import overlap as overlap_module
 from minitransformer.distributed.communicator import Communicator
 from minitransformer.nn.module import Gradients
@@ -22,16 +22,25 @@ def test_the_contract_holds_for_a_process_alone():
     check(SINGLE_PROCESS)
 
 
-@pytest.mark.parametrize("size", [2, 3, 4])
-def test_the_contract_holds_for_ranks_that_are_joined_by_tcp(size):
-    over_tcp(size, check)
+@pytest.mark.parametrize("chunk", [local.CHUNK, 1 << 13])
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+def test_the_contract_holds_for_ranks_that_share_memory(size, chunk, monkeypatch):
+    monkeypatch.setattr(local, "CHUNK", chunk)
+    monkeypatch.setattr(local, "SMALL", 1 << 12)  # so that arrays of one chunk and of many go both ways
+    as_threads(size, check)
 
 
 @pytest.mark.parametrize("size", [2, 4])
-@pytest.mark.parametrize(("name", "order"), [("mpi", "fast"), ("mpi", "deterministic"), ("tcp", "fast")])
-def test_the_contract_holds_for_ranks_that_mpi_started(name, order, size):
-    ended = by_mpi(size, "contract.py", name, order)
-    assert (ended.code, ended.lines) == (0, [f"{size} ranks keep the contract"])
+def test_the_contract_holds_for_processes_that_launch_started(size):
+    ended = launched(size, "contract.py", "local")
+    assert (ended.code, ended.lines) == (0, [f"{size} ranks keep the contract by LocalCommunicator"])
+
+
+@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize("order", ["fast", "deterministic"])
+def test_the_contract_holds_for_ranks_that_mpi_started(order, size):
+    ended = by_mpi(size, "contract.py", order)
+    assert (ended.code, ended.lines) == (0, [f"{size} ranks keep the contract by MpiCommunicator"])
 
 
 def test_the_order_of_a_sum_can_be_seen_in_its_bits():
@@ -42,6 +51,8 @@ def test_the_order_of_a_sum_can_be_seen_in_its_bits():
 
 class Recorder(Communicator):
     """Notes which slices are begun."""
+
+    overlaps = True
 
     def __init__(self):
         super().__init__(0, 2)

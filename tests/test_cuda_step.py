@@ -3,6 +3,7 @@
 from dataclasses import replace
 from types import ModuleType
 
+import models  # noqa: F401
 import numpy as np
 import pytest
 from small_models import gradient, losses, random_batch, small_model, train

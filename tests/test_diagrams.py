@@ -1,16 +1,18 @@
 """Figures 1 and 2: the shapes and counts that are drawn are those of the model's parameters."""
 
+import importlib
 import math
+import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from extras import need
 from small_models import small_config
 
-from minitransformer.cli.main import main
 from minitransformer.config import ModelConfig
 from minitransformer.errors import ConfigError
-from minitransformer.figures import draw_architecture, draw_multi_head_attention, picture_bytes
-from minitransformer.figures.architecture import Block, Layers, columns_of
+from minitransformer.figures import picture_bytes
 from minitransformer.models import Transformer, model_class
 
 CONFIGS = {
@@ -34,19 +36,38 @@ every_config = pytest.mark.parametrize(
 )
 
 
+@pytest.fixture
+def load(monkeypatch):
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "examples/paper")
+    return importlib.import_module
+
+
+@pytest.fixture
+def parts_of(load):
+    """All blocks and layers of a model's picture."""
+    columns_of = load("architecture_blocks").columns_of
+    return lambda config: [part for column in columns_of(config, shapes_of(config)) for part in column.parts]
+
+
+@pytest.fixture
+def draw_architecture(load):
+    return load("architecture_diagram").draw_architecture
+
+
+@pytest.fixture
+def draw_multi_head_attention(load):
+    return load("attention_diagram").draw_multi_head_attention
+
+
 def shapes_of(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     return model_class(config).parameter_shapes(config)
 
 
-def parts_of(config: ModelConfig) -> list[Block | Layers]:
-    return [part for column in columns_of(config, shapes_of(config)) for part in column.parts]
-
-
 @every_config
-def test_every_parameter_is_in_one_block_with_its_shape(config):
+def test_every_parameter_is_in_one_block_with_its_shape(config, parts_of):
     found = []
     for part in parts_of(config):
-        if isinstance(part, Block):
+        if not hasattr(part, "blocks"):
             found += part.parameters.items()
             continue
         for number in range(part.count):
@@ -56,7 +77,7 @@ def test_every_parameter_is_in_one_block_with_its_shape(config):
 
 
 @every_config
-def test_the_picture_shows_all_shapes_and_the_number_of_parameters(config):
+def test_the_picture_shows_all_shapes_and_the_number_of_parameters(config, draw_architecture):
     need("matplotlib")
     shapes = shapes_of(config)
     texts = [text.get_text().replace("\xa0", " ") for text in draw_architecture(config, shapes).axes[0].texts]
@@ -65,9 +86,9 @@ def test_the_picture_shows_all_shapes_and_the_number_of_parameters(config):
         assert any(f"{name.rpartition('.')[2]} {shape}" in text for text in texts), name
 
 
-def test_a_layer_has_the_count_of_its_parameters():
+def test_a_layer_has_the_count_of_its_parameters(parts_of):
     config = ModelConfig.base()
-    encoder, decoder = (part for part in parts_of(config) if isinstance(part, Layers))
+    encoder, decoder = (part for part in parts_of(config) if hasattr(part, "blocks"))
     counts = [sum(math.prod(s) for b in each.blocks for s in b.parameters.values()) for each in (encoder, decoder)]
     d, d_ff = 512, 2048
     attention, feed_forward, norm = 4 * d * d, 2 * d * d_ff + d_ff + d, 2 * d
@@ -76,8 +97,8 @@ def test_a_layer_has_the_count_of_its_parameters():
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
-def test_residual_connections_lead_around_the_sub_layers(norm):
-    encoder, decoder = (part.blocks for part in parts_of(small_config(norm=norm)) if isinstance(part, Layers))
+def test_residual_connections_lead_around_the_sub_layers(norm, parts_of):
+    encoder, decoder = (part.blocks for part in parts_of(small_config(norm=norm)) if hasattr(part, "blocks"))
     for blocks, n_sublayers in ((encoder, 2), (decoder, 3)):
         bypassed = [blocks[i - block.bypassed : i] for i, block in enumerate(blocks) if block.bypassed]
         assert len(bypassed) == n_sublayers
@@ -85,7 +106,7 @@ def test_residual_connections_lead_around_the_sub_layers(norm):
     assert [block.title for block in decoder if block.reads_encoder] == ["Multi-Head Attention"]
 
 
-def test_figure_2_shows_the_shapes_of_an_attention(rng):
+def test_figure_2_shows_the_shapes_of_an_attention(rng, draw_multi_head_attention):
     need("matplotlib")
     config = small_config()  # d_k, d_v and d_model / n_heads all differ
     model = Transformer(config)
@@ -104,24 +125,45 @@ def test_figure_2_shows_the_shapes_of_an_attention(rng):
     assert f"sqrt({config.d_k})" in texts and f"h = {h}" in texts
 
 
-def test_what_cannot_be_drawn_is_refused():
+def test_what_cannot_be_drawn_is_refused(draw_architecture, draw_multi_head_attention):
     recurrent = ModelConfig(**RECURRENT)
     with pytest.raises(ConfigError, match="must have multi-head attention for Figure 2, got model.kind recurrent"):
         draw_multi_head_attention(recurrent, shapes_of(recurrent))
     with pytest.raises(ConfigError, match="model.kind must be transformer, language_model, recurrent, got 'mine'"):
-        draw_architecture(small_config(kind="mine"), {})
+        draw_architecture(SimpleNamespace(kind="mine"), {})
 
 
 @pytest.mark.parametrize(("part", "title"), [("model", b">Input Embedding<"), ("attention", b">Multi-Head Attention<")])
-def test_a_config_is_drawn_by_a_command(tmp_path, part, title):
+def test_a_config_is_drawn_by_a_command(load, monkeypatch, tmp_path, part, title):
     need("matplotlib")
     config, picture = tmp_path / "a.toml", tmp_path / "a.svg"
     config.write_text("model = {vocab_size = 50, n_layers = 1, d_model = 8, d_ff = 8, n_heads = 2}")
-    assert main(["plot", "architecture", str(config), "--part", part, "-o", str(picture)]) == 0
+    monkeypatch.setattr(sys, "argv", ["architecture", str(config), "--part", part, "-o", str(picture)])
+    assert load("architecture").main() == 0
     assert title in picture.read_bytes()
 
 
-def test_the_same_picture_has_the_same_bytes():
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("-o a.html", "output must end in .png, .svg, got 'a.html'"),
+        ("-o a.png --set model.vocab_size=0", "model.vocab_size must be given"),
+        (
+            "-o a.png --set model.n_layers=0 --part attention",
+            "the model must have multi-head attention for Figure 2, got model.kind transformer with 0 layers",
+        ),
+    ],
+)
+def test_a_mistake_is_one_line(load, monkeypatch, tmp_path, capsys, options, message):
+    monkeypatch.chdir(tmp_path)
+    Path("run.toml").write_text("model = {vocab_size = 50, n_layers = 1, d_model = 8, d_ff = 8, n_heads = 2}")
+    monkeypatch.setattr(sys, "argv", ["architecture", "run.toml", *options.split()])
+    assert load("architecture").main() == 2
+    error = capsys.readouterr().err
+    assert error.startswith("architecture: ") and message in error and error.count("\n") == 1
+
+
+def test_the_same_picture_has_the_same_bytes(draw_architecture):
     need("matplotlib")
     config = small_config()
     first, second = (picture_bytes(draw_architecture(config, shapes_of(config)), "svg") for _ in range(2))

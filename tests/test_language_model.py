@@ -28,10 +28,10 @@ def test_a_language_model_knows_the_tokens_of_its_prompts():
 def test_a_language_model_costs_nothing_for_a_source_and_a_transformer_does():
     config, layers = ModelConfig(**SHAPE), 2
     cost = build_model(replace(config, kind="language_model")).workload(config, 5, 7)
-    assert cost == Workload(((layers, 7, 7, 7),), ((layers, 7),), embedded=7, outputs=7, memory=0)
+    assert cost == Workload(((layers, 7, 7, 7),), ((layers, 7),), outputs=7)
     attentions = ((layers, 5, 5, 5), (layers, 7, 7, 7), (layers, 7, 5, 5))
     cost = build_model(config).workload(config, 5, 7)
-    assert cost == Workload(attentions, ((layers, 5), (layers, 7)), embedded=5 + 7, outputs=7, memory=5)
+    assert cost == Workload(attentions, ((layers, 5), (layers, 7)), outputs=7)
 
 
 @pytest.mark.parametrize("prompts", [[[5, 6, 7], [8], [], [9, 4, 4, 10]], [[8], []], [[]]], ids=str)

@@ -1,9 +1,10 @@
 """``launch``: the real command line on a real corpus, signals passed on, nothing left behind, and wrong use."""
 
 import io
+import os
+import re
 import subprocess
 import sys
-import time
 
 import pytest
 from rank_jobs import (
@@ -12,6 +13,7 @@ from rank_jobs import (
     check_gone,
     environment,
     launch_command,
+    of_these_tests,
     run,
     still_running,
     wait_for_checkpoint,
@@ -19,7 +21,7 @@ from rank_jobs import (
 from systems import needs
 
 from minitransformer.checkpoints import RunFolder
-from minitransformer.distributed.supervision import launch
+from minitransformer.distributed import launch
 from minitransformer.errors import ConfigError
 from minitransformer.text import Tokenizer
 from minitransformer.training import read_metrics
@@ -59,7 +61,7 @@ def test_the_command_trains_with_two_ranks_and_prints_once(recipe):
 @pytest.fixture
 def endless_job(tmp_path):
     """``launch`` with two ranks that have written a checkpoint."""
-    command = launch_command(2, tmp_path, '{"updates": 1000000}')
+    command = launch_command(2, "ranked_run.py", tmp_path, '{"updates": 1000000}')
     process = subprocess.Popen(command, env=environment(), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     wait_for_checkpoint(tmp_path)
     yield process
@@ -75,15 +77,30 @@ def test_a_signal_makes_the_ranks_save_and_leave(tmp_path, endless_job, number):
     assert endless_job.stderr.read() == ""
     trained = [line for line in read_metrics(tmp_path / "metrics.jsonl") if line["kind"] == "train"]  # every 2 updates
     assert trained[-1]["update"] == RunFolder(tmp_path).newest_whole(pytest.fail).update // 2 * 2
-    assert still_running(tmp_path) == []
+    assert still_running() == []
+
+
+@needs("/proc")
+def test_no_process_of_a_job_has_a_socket(endless_job):
+    """Nothing listens, so that nobody can connect."""
+    opened = [os.readlink(path) for path in of_these_tests("fd/*") if path.is_symlink()]
+    assert any(target.startswith("pipe:") for target in opened)
+    assert not any(target.startswith("socket:") for target in opened)
+
+
+@needs("signals between processes")
+def test_ranks_do_not_outlive_a_launch_that_is_killed_where_nobody_reads_why(endless_job):
+    endless_job.stderr.close()
+    endless_job.kill()
+    check_gone()
 
 
 @needs("signals between processes")
 def test_ranks_do_not_outlive_a_launch_that_is_killed(tmp_path, endless_job):
     endless_job.kill()
     endless_job.wait()
-    check_gone(tmp_path)
-    output = "minitransformer train: launch ended unexpectedly: it was killed, or it crashed (seen from rank 0)\n"
+    check_gone()
+    output = "minitransformer train: launch ended unexpectedly: it was killed, or it crashed\n"
     assert endless_job.stderr.read() == output
     RunFolder(tmp_path).newest_whole(pytest.fail)
 
@@ -105,10 +122,10 @@ def test_wrong_use_is_one_line(words, message):
 
 
 def test_a_rank_cannot_launch_others(monkeypatch):
-    monkeypatch.setenv("RANK", "0")
-    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("PMI_RANK", "0")
+    monkeypatch.setenv("PMI_SIZE", "2")
     with pytest.raises(ConfigError, match="launch: must be started once, got variables of a rank"):
-        launch.Launch(["x.py"], 2, print)
+        launch.launch(print, 2, print, print)
 
 
 @needs("POSIX")
@@ -118,9 +135,9 @@ def test_a_closed_output_is_one_line(tmp_path, descriptor, when):
     """Closed before Python began, or since."""
     output = tmp_path / "output"
     program = (
-        "import os, pathlib, sys\nfrom minitransformer.distributed.supervision.launch import Launch\n"
+        "import os, pathlib, sys\nfrom minitransformer.distributed.launch import launch\n"
         f"if {when == 'since'}:\n    os.close({descriptor})\n"
-        f"try:\n    Launch(['x.py'], 2, print)\n"
+        f"try:\n    launch(print, 2, print, print)\n"
         f"except Exception as error:\n    words = f'{{type(error).__name__}}: {{error}}'\n"
         f"    pathlib.Path({str(output)!r}).write_text(words)"
     )
@@ -130,35 +147,20 @@ def test_a_closed_output_is_one_line(tmp_path, descriptor, when):
 
 
 @needs("signals between processes")
-def test_a_rank_that_dies_before_it_connects_is_named(tmp_path):
-    program = tmp_path / "dies.py"
-    program.write_text(
-        "import os, signal, time\nos.environ['RANK'] == '1' and os.kill(os.getpid(), signal.SIGKILL)\ntime.sleep(60)\n"
+def test_a_rank_that_dies_before_it_joins_is_named(tmp_path):
+    """Both ranks import the module of their work; one does not survive it."""
+    (tmp_path / "dies.py").write_text(
+        "import multiprocessing, os, signal\n"
+        "if multiprocessing.current_process().name.endswith('-2'):\n    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "def work(group):\n    signal.pause()\n"
+        "def explain(error):\n    return str(error), 2\n"
     )
-    output = []
-    began = time.monotonic()
-    assert launch.Launch([str(program)], 2, output.append).wait() != 0
-    assert output == [
-        "rank 1 ended before it connected: it was killed by signal 9 (SIGKILL; so the system does when memory runs out)"
-    ]
-    assert time.monotonic() - began < 20
-    assert still_running(program) == []
-
-
-def test_a_rank_that_dies_before_it_connects_is_the_only_one_that_is_named(tmp_path):
-    """Those that have connected end because of it."""
-    program = tmp_path / "dies.py"
-    program.write_text(
-        "import os, signal, time\nfrom minitransformer.distributed import init_process_group\n"
-        "os.environ['RANK'] == '1' and os.kill(os.getpid(), signal.SIGKILL)\n"
-        "with init_process_group(print, lambda error: (str(error), 1)):\n    time.sleep(60)\n"
+    program = (
+        "import dies; from minitransformer.distributed.launch import launch; launch(dies.work, 2, print, dies.explain)"
     )
-    output = []
-    assert launch.Launch([str(program)], 2, output.append).wait() == 2
-    time.sleep(1)  # in which a second message would come
-    (message,) = output
-    assert message.startswith("rank 1 ended before it connected: it was killed by signal 9")
-    assert still_running(program) == []
+    ended = run([sys.executable, "-c", program], PYTHONPATH=f"{TESTS.parent}{os.pathsep}{tmp_path}")
+    assert re.fullmatch(r"rank 1 \(process \d+\) ended unexpectedly: it was killed by SIGKILL \(.*\)", *ended.lines)
+    check_gone()
 
 
 def test_a_progress_bar_in_a_file_leaves_messages_on_lines_of_their_own(monkeypatch):

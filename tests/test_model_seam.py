@@ -54,7 +54,7 @@ class Bigram(Model):
 
     @classmethod
     def workload(cls, config, src_length, tgt_length):
-        return Workload((), (), embedded=tgt_length, outputs=tgt_length)
+        return Workload((), (), outputs=tgt_length)
 
 
 register_model("bigram", Bigram)

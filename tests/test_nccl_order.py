@@ -3,9 +3,7 @@
 No GPU is needed: a stand-in for CuPy computes the sums on the host and refuses what a GPU would get wrong in silence.
 """
 
-import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from types import SimpleNamespace
 
@@ -13,14 +11,20 @@ import numpy as np
 import pytest
 from contract import check, fractions, sum_in_order
 from extras import need
-from rank_jobs import LocalStore, Supervised, in_threads, wait_for
+from rank_jobs import in_threads, wait_for
 from recorded_cuda import Cuda, DeviceArray, Event, Mismatch, MissingEvent, World
 
 from minitransformer.distributed import OverlappedAllReduce
 from minitransformer.distributed import overlap as overlap_module
 from minitransformer.distributed.nccl import NcclCommunicator
-from minitransformer.distributed.timeouts import Timeouts
 from minitransformer.errors import ShapeError
+
+
+def prepared(communicator: type[NcclCommunicator], world: World, rank: int, **options) -> NcclCommunicator:
+    cuda = Cuda(world, rank)
+    ranks = communicator(rank, world.size, cupy=cuda, nccl=cuda.nccl, **options)
+    ranks.cuda = cuda
+    return ranks
 
 
 def on_ranks(
@@ -34,11 +38,13 @@ def on_ranks(
 
     options: of the World
     """
-    store, world = LocalStore(), World(size, **options)
+    world = World(size, **options)
+    unique_id = prepared(communicator, world, 0).make_id()
 
     def one(rank):
-        cuda = Cuda(world, rank)
-        work(communicator(rank, size, store, deterministic=deterministic, cupy=cuda, nccl=cuda.nccl), cuda)
+        ranks = prepared(communicator, world, rank, deterministic=deterministic)
+        ranks.join(unique_id)
+        work(ranks, ranks.cuda)
 
     in_threads(size, one)
     return world
@@ -48,7 +54,7 @@ def on_ranks(
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_the_contract_holds_for_host_arrays_that_go_over_the_device(size, deterministic):
     def work(ranks, cuda):
-        check(ranks, cuda.asarray, DeviceArray.get)
+        check(ranks, cuda.asarray, DeviceArray.get, in_order=deterministic)
         ranks.close()
 
     on_ranks(size, work, deterministic=deterministic)
@@ -176,66 +182,48 @@ def queued(ranks: NcclCommunicator, cuda: Cuda, count: int) -> list[tuple[Event,
     return list(zip(made[::2], made[1::2], strict=True))
 
 
-def test_a_rank_reports_in_which_collective_its_device_waits(monkeypatch):
+@pytest.fixture
+def waiting_rank(monkeypatch):
+    """A rank alone whose sums begin and end when a test says so."""
     monkeypatch.setattr(Event, "done", False)
-    cuda = Cuda(World(1), 0)
-    ranks = NcclCommunicator(0, 1, LocalStore(), cupy=cuda, nccl=cuda.nccl)
-    before, waits = ranks.progress()
-    (first_ready, first_done), (second_ready, _) = queued(ranks, cuda, 2)
-    assert (ranks.progress(), waits) == ((before, None), None)  # its own kernels come before the first
+    ranks = prepared(NcclCommunicator, World(1), 0)
+    ranks.join(ranks.make_id())
+    return ranks
+
+
+def test_a_rank_waits_while_its_device_does_though_no_host_waits(waiting_rank):
+    (first_ready, first_done), (second_ready, second_done) = queued(waiting_rank, waiting_rank.cuda, 2)
+    assert waiting_rank.waited() == 0.0  # its own kernels come before the first
     first_ready.done = True
-    assert ranks.progress()[0] == before + 1
-    wait_for(lambda: ranks.progress()[1] > 0.05)
+    wait_for(lambda: waiting_rank.waited() > 0.05)
     first_done.done = True
-    assert ranks.progress() == (before + 1, None)
+    assert waiting_rank.waited() == 0.0
     second_ready.done = True
-    number, waits = ranks.progress()
-    assert number == before + 2 and waits < 0.05 + 1  # counted anew
+    assert waiting_rank.waited() < 0.05  # counted anew
+    wait_for(lambda: waiting_rank.waited() > 0.05)
+    second_done.done = True
+    assert waiting_rank.waited() == 0.0
 
 
-def test_two_threads_that_ask_at_the_same_moment_count_a_collective_once(monkeypatch):
-    monkeypatch.setattr(Event, "done", property(lambda event: time.sleep(0.01) or True))
-    cuda = Cuda(World(1), 0)
-    ranks = NcclCommunicator(0, 1, LocalStore(), cupy=cuda, nccl=cuda.nccl)
-    before, _ = ranks.progress()
-    both = threading.Barrier(2, timeout=20)
-
-    def ask(number):
-        both.wait()
-        return ranks.progress()
-
-    for count in (3, 6, 9):  # odd at times: two that take in turn would find the queue empty
-        queued(ranks, cuda, 3)
-        with ThreadPoolExecutor(2) as pool:
-            assert list(pool.map(ask, range(2))) == [(before + count, None)] * 2
+def test_the_rank_that_queues_no_more_sums_is_named(waiting_rank):
+    """Of ranks that share a board; another one can only say that it waits."""
+    queued(waiting_rank, waiting_rank.cuda, 2)
+    assert "rank 0: sum 3 must end within 5 s (training.timeout)" in waiting_rank.explain_wait(5.0)
+    board = SimpleNamespace(numbers=[3, 2, 3], busy=[0, 0, 0])
+    waiting_rank.board = board
+    assert waiting_rank.explain_wait(5.0).startswith(
+        "rank 1 must reach sum 3 within 5 s (training.timeout), as the others"
+    )
+    board.numbers[2] = 1
+    assert waiting_rank.explain_wait(5.0).startswith("ranks 1, 2 must reach sum 3")
 
 
-def test_a_rank_whose_host_hangs_is_found_though_no_host_waits_for_it(monkeypatch):
-    monkeypatch.setattr(Event, "done", False)
-    job, world = Supervised(2, Timeouts(start=1.0)), World(2, meets=False)
-    clients = [job.client(rank) for rank in range(2)]
-    cudas = [Cuda(world, rank) for rank in range(2)]
-    modules = [{"cupy": cuda, "nccl": cuda.nccl} for cuda in cudas]
-    communicators = in_threads(2, lambda rank: NcclCommunicator(rank, 2, clients[rank], **modules[rank]))
-    for rank, ranks in enumerate(communicators):
-        events = queued(ranks, cudas[rank], 3 - rank)  # rank 1 never comes to the third
-        for number, (ready, done) in enumerate(events):
-            ready.done, done.done = True, number < 2
-    wait_for(lambda: job.messages)
-    assert job.messages == [
-        "rank 1 must reach collective 4 within 1 s (training.timeout), got only to 3; the others wait there"
-    ]
-    wait_for(lambda: len(job.ends) == 2)
-    for client in clients:
-        client.leave()
-
-
-def test_the_supervisor_frees_the_device_before_the_process_ends():
-    job, world = Supervised(1), World(1)
-    aborted = []
-    client = job.client(0, end=lambda code: aborted.extend(world.aborted))
-    cuda = Cuda(world, 0)
-    NcclCommunicator(0, 1, client, cupy=cuda, nccl=cuda.nccl)
-    threading.Thread(target=client.fail, args=("cause", 3), daemon=True).start()
-    wait_for(lambda: aborted == [0])
-    client.leave()
+def test_no_time_runs_while_a_rank_of_this_machine_is_busy(waiting_rank):
+    waiting_rank.board = SimpleNamespace(numbers=[2], busy=[0])
+    ((ready, _),) = queued(waiting_rank, waiting_rank.cuda, 1)
+    ready.done = True
+    with waiting_rank.busy():
+        until = time.monotonic() + 0.1
+        wait_for(lambda: waiting_rank.waited() > 0.01 or time.monotonic() > until)
+        assert waiting_rank.waited() < 0.01
+    wait_for(lambda: waiting_rank.waited() > 0.05)

@@ -11,64 +11,53 @@ pytestmark = [pytest.mark.mpi, needs("signals between processes")]
 TIMEOUT = 2.5  # seconds, of training.timeout; far above what a busy machine delays a sign of life
 AT = 6  # the update before which it happens; checkpoints are written after updates 4, 8, ...
 SETTINGS = json.dumps({"updates": 20, "timeout": TIMEOUT})
-KILLED = r"ended unexpectedly: it was killed"
-STOPPED = rf"has been silent for {TIMEOUT} s \(training.timeout\): it is stopped"
+LATE = r"rank {rank} must reach sum \d+ within 2.5 s \(training.timeout\), as the others have, got only to sum \d+; is"
 MESSAGES = {
     "raise": "rank {rank}: ValueError: a fault of the program",
     "memory": r"rank {rank}: not enough memory \(Unable to allocate 9.00 TiB\); take smaller batches",
-    "kill": rf"rank {{rank}} \(process \d+ on .*\) {KILLED}",
-    "stop": rf"rank {{rank}} \(process \d+ on .*\) {STOPPED}",
-    "endless": r"rank {rank} must reach collective \d+ within 2.5 s \(training.timeout\), got only to \d+",
+    "kill": r"rank {rank} \(process \d+\) ended unexpectedly: it was killed by SIGKILL \(so the system does when ",
+    "exit": r"rank {rank} \(process \d+\) ended unexpectedly, with exit code 0",
+    "stop": LATE,
+    "endless": LATE,
 }
+WAITED = r"rank (?!{rank})\d: sum \d+ must end within 2.5 s \(training.timeout\), got no answer from another rank: "
 
 
-def check(folder, ended, fault: str, rank: int) -> None:
-    check_end(folder, ended, MESSAGES[fault].format(rank=rank), 1 if fault == "raise" else 2)
+def check(folder, ended, fault: str, rank: int, messages: dict = MESSAGES) -> None:
+    check_end(folder, ended, messages[fault].format(rank=rank), 1 if fault == "raise" else 2)
 
 
 @pytest.mark.parametrize("size", [2, 4])
 @pytest.mark.parametrize("rank", [0, 1])
 @pytest.mark.parametrize("fault", MESSAGES)
 def test_a_failing_rank_ends_a_launched_job_with_one_message(tmp_path, fault, rank, size):
-    ended = launched(size, tmp_path, SETTINGS, fault, rank, AT)
+    ended = launched(size, "ranked_run.py", tmp_path, SETTINGS, fault, rank, AT)
     check(tmp_path, ended, fault, rank)
     assert ended.seconds < 2 * TIMEOUT + 10
-    if fault == "kill":
-        assert "it was killed by signal 9 (SIGKILL; so the system does when memory runs out)" in ended.lines[0]
 
 
 def test_a_single_rank_is_supervised_as_well(tmp_path):
-    ended = launched(1, tmp_path / "killed", SETTINGS, "kill", 0, AT)
+    ended = launched(1, "ranked_run.py", tmp_path / "killed", SETTINGS, "kill", 0, AT)
     check(tmp_path / "killed", ended, "kill", 0)
-    ended = launched(1, tmp_path / "whole", SETTINGS)
+    ended = launched(1, "ranked_run.py", tmp_path / "whole", SETTINGS)
     assert (ended.code, ended.lines) == (0, [])
 
 
 @pytest.mark.parametrize("size", [2, 4])
-@pytest.mark.parametrize("fault", MESSAGES)
-def test_a_failing_rank_ends_a_job_of_mpiexec_with_one_message(tmp_path, fault, size):
-    ended = by_mpi(size, "ranked_run.py", tmp_path, SETTINGS, fault, 1, AT)
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("fault", ["raise", "memory", "kill", "stop", "endless"])
+def test_a_failing_rank_ends_a_job_of_mpiexec_with_one_message(tmp_path, fault, rank, size):
+    """Where a rank hangs, one of those that wait for it says so."""
+    ended = by_mpi(size, "ranked_run.py", tmp_path, SETTINGS, fault, rank, AT)
     if fault != "kill":
-        check(tmp_path, ended, fault, 1)
-    else:  # mpiexec sees it too, and may be the faster one to tell
-        assert ended.code != 0
-        assert any("ended unexpectedly" in line or "BAD TERMINATION" in line for line in ended.lines)
+        check(tmp_path, ended, fault, rank, MESSAGES | {"stop": WAITED, "endless": WAITED})
+    else:  # mpiexec itself says which process was killed, and by which signal
+        assert ended.code != 0 and any("BAD TERMINATION" in line or "signal 9" in line for line in ended.lines)
         check_folder(tmp_path)
 
 
-@pytest.mark.parametrize("fault", ["kill", "stop"])
-def test_the_loss_of_the_rank_that_supervises_is_noticed_by_the_others(tmp_path, fault):
-    ended = by_mpi(2, "ranked_run.py", tmp_path, SETTINGS, fault, 0, AT)
-    assert ended.code != 0
-    if fault == "stop":
-        assert ended.lines == [
-            f"minitransformer train: rank 0 has been silent for {TIMEOUT} s: is it stopped? (seen from rank 1)"
-        ]
-    check_folder(tmp_path)
-
-
 def test_the_others_wait_while_rank_0_validates_however_long(tmp_path):
-    ended = launched(2, tmp_path, json.dumps({"updates": 10, "timeout": 1.5}), "validate", 0, 0)
+    ended = launched(2, "ranked_run.py", tmp_path, json.dumps({"updates": 10, "timeout": 1.5}), "validate", 0, 0)
     assert (ended.code, ended.lines) == (0, [])
     assert ended.seconds > 4
 
@@ -85,7 +74,7 @@ def test_the_others_wait_while_rank_0_validates_however_long(tmp_path):
 @pytest.mark.parametrize("start", ["launch", "mpirun"])
 def test_ranks_with_other_code_config_or_data_are_refused_at_once(tmp_path, fault, words, size, start):
     job = [tmp_path, SETTINGS, fault, 1, 0]
-    ended = by_mpi(size, "ranked_run.py", *job) if start == "mpirun" else launched(size, *job)
+    ended = by_mpi(size, "ranked_run.py", *job) if start == "mpirun" else launched(size, "ranked_run.py", *job)
     check_error(ended, f"train: {words}")
     assert not list(tmp_path.iterdir())  # nothing has begun
-    check_gone(tmp_path)
+    check_gone()

@@ -5,11 +5,10 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
-
-from tests.reliability.attacks import process_tree
 
 TESTS = Path(__file__).parent
 SYSTEMS = ("darwin", "win32")
@@ -59,6 +58,14 @@ def python(system: str, folder: Path, *words: str, sent: str = "") -> str:
     text = process.communicate(sent.encode(), timeout=120)[0].decode()
     assert process.returncode == 0, text
     return text
+
+
+def process_tree(pid: int) -> list[int]:
+    """The process and its descendants."""
+    children = []
+    with suppress(OSError):  # it has just ended
+        children = [path.read_text(encoding="ascii").split() for path in Path(f"/proc/{pid}/task").glob("*/children")]
+    return [pid, *(process for task in children for child in task for process in process_tree(int(child)))]
 
 
 def write_text_and_config(folder: Path) -> None:

@@ -1,21 +1,15 @@
 """The paper audit: every claim has code, tests that exist and notice a broken line, and the committed page is true."""
 
 import ast
-import os
 import re
-import shutil
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from minitransformer.cli.main import main
+from docs.build_paper import paper_page, summary
+from docs.claims import FINDINGS, read_claims, read_sections
 from minitransformer.config import Config
-from minitransformer.paper import html_page, markdown_page, read_claims, read_sections, terminal_text
-from minitransformer.paper.claims import FINDINGS
-from minitransformer.paper.page import summary
 from tests.reliability.paper_claims import broken, copy_checkout, trial
 
 ROOT = Path(__file__).parents[1]
@@ -73,10 +67,9 @@ def test_the_summary_counts_each_finding():
     )
 
 
-def test_code_keeps_its_signs_in_both_pages():
+def test_code_keeps_its_signs():
     claim = replace(CLAIMS[0], line="a < b * c | d", becomes="b")
-    assert r"<br>`a < b * c \| d` |" in markdown_page([claim], ROOT)
-    assert "<br><code>a &lt; b * c | d</code></td>" in html_page([claim], ROOT)
+    assert r"<br>`a < b * c \| d` |" in paper_page([claim])
 
 
 def test_a_switch_is_what_the_paper_does_unless_the_page_says_so():
@@ -97,65 +90,18 @@ def test_the_tests_of_the_three_equations_notice_a_broken_line(tmp_path):
 
 def test_the_committed_page_is_up_to_date():
     page = (ROOT / "docs/paper.md").read_text(encoding="utf-8")
-    assert page == markdown_page(CLAIMS, ROOT / "docs"), "run `minitransformer paper -o docs/paper.md`"
-
-
-@pytest.mark.parametrize("width", [60, 80, 130])
-def test_the_list_fits_the_terminal_except_for_long_names(width):
-    for line in terminal_text(CLAIMS, width).split("\n"):
-        first = 10 if line.startswith("  ") else 0
-        assert len(line) <= width or " " not in line[first:].strip()
-
-
-def test_the_list_shows_the_line_that_implements_a_claim(capsys):
-    assert main(["paper", "--section", "3.2.1"]) == 0
-    (number,) = re.findall(r"ops/attention.py:(\d+) attention_forward", capsys.readouterr().out)
-    lines = (ROOT / "minitransformer/ops/attention.py").read_text(encoding="utf-8").splitlines()
-    assert "weights @ v" in lines[int(number) - 1]
-
-
-def test_a_section_includes_those_within_it_and_no_others(capsys):
-    assert [claim.section for claim in read_claims("3.2")] == [
-        claim.section for claim in CLAIMS if claim.section[:3] == "3.2"
-    ]
-    assert main(["paper", "--section", "7"]) == 2
-    assert capsys.readouterr().err == (
-        f"minitransformer paper: --section must be one of {', '.join(read_sections())}, got '7'\n"
-    )
-
-
-def test_a_page_is_written_in_the_format_of_its_name(tmp_path, capsys):
-    for name, text in (("a.md", "## 3.3 Position-wise"), ("a.HTML", "<h2>3.3 Position-wise")):
-        assert main(["paper", "--section", "3.3", "-o", str(tmp_path / name)]) == 0
-        assert text in (tmp_path / name).read_text(encoding="utf-8")
-    capsys.readouterr()
-    assert main(["paper", "-o", str(tmp_path / "a.txt")]) == 2
-    assert capsys.readouterr().err == "minitransformer paper: --output must end in .md or .html, got 'a.txt'\n"
+    assert page == paper_page(CLAIMS), "run `python -m docs.build_paper`"
 
 
 def test_a_result_that_is_not_there_is_open_a_row_of_a_table_too():
     there, nowhere = "examples/paper/results/table3.md#base", "examples/paper/results/none.md"
     claim = replace(CLAIMS[0], result=[there, there.replace("base", "Z8,base,Z9"), nowhere], open="")
-    page = markdown_page([claim], ROOT)
+    page = paper_page([claim])
     assert "Open:** examples/paper/results/table3.md has no row Z8, Z9 yet." in page
     assert f"Open:** There is no {nowhere} yet." in page and page.count("[results/table3.md]") == 1
-    assert terminal_text([claim], 150).count(" yet.") == 2
 
 
-@pytest.mark.parametrize("folder", ["docs", "."])
-def test_links_of_the_pages_lead_to_files_of_the_checkout(folder):
-    in_markdown = re.findall(r"\]\(([^)]+)\)", markdown_page(CLAIMS, ROOT / folder))
-    in_html = re.findall(r'href="([^"]+)"', html_page(CLAIMS, ROOT / folder))
-    assert in_markdown == in_html and len(in_html) > 2 * len(CLAIMS)
-    assert [link for link in in_html if not (ROOT / folder / link).is_file()] == []
-
-
-def test_an_installed_package_names_the_tests_that_it_does_not_have(tmp_path):
-    ignored = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(ROOT / "minitransformer", tmp_path / "minitransformer", ignore=ignored)
-    command = [sys.executable, "-m", "minitransformer", "paper"]
-    settings = os.environ | {"PYTHONPATH": str(tmp_path), "COLUMNS": "150"}
-    done = subprocess.run(command, cwd=tmp_path, env=settings, capture_output=True, text=True, encoding="utf-8")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "tests/test_ops.py::test_attention_equals_the_formula_written_with_loops" in done.stdout
-    assert "examples/paper/results/table1.md\n" in done.stdout and "not there yet" not in done.stdout
+def test_links_of_the_page_lead_to_files_of_the_checkout():
+    links = re.findall(r"\]\(([^)]+)\)", paper_page(CLAIMS))
+    assert len(links) > 2 * len(CLAIMS)
+    assert [link for link in links if not (ROOT / "docs" / link).is_file()] == []

@@ -1,4 +1,4 @@
-"""Claims of the paper about the whole model and its training that no other test states; `minitransformer paper` lists
+"""Claims of the paper about the whole model and its training that no other test states; docs/paper.md lists
 all of them."""
 
 import math

@@ -69,7 +69,7 @@ def test_a_slower_network_slows_sums_over_machines_and_none_within_one():
 def test_predictions_and_picture_hold_all_models_and_networks():
     rows = scaling.predictions()
     assert len(rows) == 2 * 2 * 3 * 2
-    rates = {"ours": 1e9, "bare": 2e9, "tcp": 5e8}
+    rates = {"launch": 1e9, "mpiexec": 2e9}
     sums = [{"bytes": 10.0**n} | {name: 1e-5 + 10.0**n / rate for name, rate in rates.items()} for n in range(3, 8)]
     assert png_bytes(scaling.draw(sums, (1e-5, 1e9), rows)).startswith(b"\x89PNG")
     text = "\n".join(scaling.predicted_text(rows))

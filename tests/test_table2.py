@@ -56,3 +56,17 @@ def test_a_seed_that_shared_the_machine_does_not_change_the_cost_of_a_training(l
     )
     (cost,) = load("table2").fastest("table3", [shared, alone])
     assert cost.hours == 60 / 3600 and cost.paper == pytest.approx(60 * 5e13)
+
+
+@pytest.mark.parametrize(("model", "hours"), [("base", 12), ("big", 3.5 * 24)])
+@pytest.mark.parametrize("pair", ["en-de", "en-fr"])
+def test_the_papers_count_of_its_own_runs_is_its_table(load, model, hours, pair):
+    ours = Cost(formula=0, seconds=hours * 3600, devices=8, sustained=9.5e12)  # of a P100  [sec. 6.1, footnote 5]
+    printed = load("table2").TABLE_2[pair, f"Transformer ({model})"]
+    assert f"{ours.paper:.1e}" == f"{printed:.1e}"
+
+
+def test_the_big_model_costs_less_than_a_quarter_of_those_before_it(load):
+    table = load("table2").TABLE_2
+    others = [flops for (pair, name), flops in table.items() if pair == "en-fr" and "Transformer" not in name]
+    assert min(others) / table["en-fr", "Transformer (big)"] > 4

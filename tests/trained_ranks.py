@@ -14,7 +14,9 @@ from minitransformer.training import Trainer
 def trained(folder: Path, size: int, start: str = "mpirun", **changes) -> np.ndarray:
     """The parameters after 20 updates of four micro-batches, float64, dropout on."""
     arguments = [folder, json.dumps({"updates": 20} | changes)]
-    ended = by_mpi(size, "ranked_run.py", *arguments) if start == "mpirun" else launched(size, *arguments)
+    ended = (
+        by_mpi(size, "ranked_run.py", *arguments) if start == "mpirun" else launched(size, "ranked_run.py", *arguments)
+    )
     assert ended.code == 0, ended.lines
     assert [line for line in ended.lines if not line.startswith("train: resumed from")] == []
     return final_state(folder, changes.get("updates", 20))[0]

@@ -16,9 +16,6 @@ from benchmarks.gpu.steps import Device
 from minitransformer.config import ModelConfig, TrainingConfig
 from minitransformer.distributed import SINGLE_PROCESS
 from minitransformer.distributed.nccl import NcclCommunicator
-from minitransformer.distributed.supervision.client import SupervisorClient
-from minitransformer.distributed.supervision.rank_info import RankInfo
-from minitransformer.distributed.supervision.supervisor import Supervisor
 from minitransformer.kernels.precision import half_dtype
 from minitransformer.models import Transformer
 from minitransformer.optim import Adam
@@ -51,15 +48,13 @@ device = "cuda"
 
 def nccl(device: Device, elements: int) -> dict:
     """Seconds of a sum in each type, whether its values and those of an update are right, and the fate of two ranks."""
-    supervisor = Supervisor(1, print)
-    client = SupervisorClient(RankInfo(launched=True), ("127.0.0.1", supervisor.port), print)
-    ranks = NcclCommunicator(0, 1, client)
+    ranks = NcclCommunicator(0, 1)
+    ranks.join(ranks.make_id())
     found: dict = {"elements": elements}
     types = ("float32", "float64", "bfloat16", "float16")
     one_by_one(types, lambda name: _sum(ranks, name, elements, device), found)
     one_by_one(["update"], lambda _: _update(ranks, device), found)
     ranks.close()
-    client.leave()
     return one_by_one(["two ranks on one GPU"], lambda _: _two_ranks(), found)
 
 

@@ -1,12 +1,11 @@
-"""Training on several ranks: measured with 1 and 2 MPI ranks here, predicted for many GPUs.
+"""Training on several ranks: measured with 1 and 2 ranks here, predicted for many GPUs.
 
     python -m benchmarks.scaling [--quick]
 
-Measured: the sum of a gradient vector over two ranks by MPI and by TCP, beside MPI's own Allreduce of the same bytes;
-an update of two ranks with one BLAS thread each, by MPI with and without overlap and by TCP, beside one process with
-two threads (and beside its own two threads, each with a micro-batch). Predicted, with every assumption printed:
-weak and strong scaling of base and big on 1 to 64 GPUs. Results go to benchmarks/results/scaling.MAKER.json, .md and
-.png, MAKER that of the processor; --quick writes nothing.
+Measured: the sum of a vector over two ranks by shared memory and by MPI; an update of two ranks with one BLAS thread
+each, by both, beside one process with two threads (and beside its own two threads, each with a micro-batch).
+Predicted, with every assumption printed: weak and strong scaling of base and big on 1 to 64 GPUs. Results go to
+benchmarks/results/scaling.MAKER.json, .md and .png, MAKER that of the processor; --quick writes nothing.
 """
 
 import argparse
@@ -49,11 +48,11 @@ def mpiexec() -> str | None:
     return shutil.which("mpiexec", path=str(Path(sys.executable).parent)) or shutil.which("mpiexec")
 
 
-def on_ranks(size: int, blas_threads: int, task: dict) -> object:
-    """What `scaling_rank.py` measures: on ``size`` ranks of MPI, or for one in a process without MPI."""
-    words = [sys.executable, "-m", "benchmarks.scaling.rank", json.dumps(task)]
-    if size > 1:
-        words = [mpiexec(), "-n", str(size), *words]
+def on_ranks(start: str, blas_threads: int, **task: object) -> object:
+    """What `rank.py` measures: in one process ("alone"), or on two ranks of ``"launch"`` or ``"mpiexec"``."""
+    words = [sys.executable, "-m", "benchmarks.scaling.rank", "2" if start == "launch" else "0", json.dumps(task)]
+    if start == "mpiexec":
+        words = [mpiexec(), "-n", "2", *words]
     environment = os.environ | {"OPENBLAS_NUM_THREADS": str(blas_threads)}
     done = subprocess.run(
         words, env=environment, cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, text=True, check=True
@@ -61,19 +60,28 @@ def on_ranks(size: int, blas_threads: int, task: dict) -> object:
     return json.loads(done.stdout)
 
 
+def measure_sums(quick: bool) -> list[dict]:
+    """Seconds of a sum over two ranks by bytes; lowest of some, the two ways in turn."""
+    task = {"what": "sum", "lengths": LENGTHS[:4] if quick else LENGTHS, "repeats": 2 if quick else 10}
+    runs = {start: [on_ranks(start, 1, **task) for _ in range(1 if quick else 3)] for start in ("launch", "mpiexec")}
+    return [
+        {"bytes": rows[0]["bytes"]} | {start: min(run[number]["seconds"] for run in runs[start]) for start in runs}
+        for number, rows in enumerate(zip(*runs["launch"], strict=True))
+    ]
+
+
 def measure_steps(name: str, quick: bool) -> dict:
     """Seconds per update, lowest of some, of the size ``name``."""
-    task = {"what": "step", "size": name, "quick": quick, "rounds": 1 if quick else 5, "workers": 1}
-    ranks = on_ranks(2, 1, task)
+    task = {"what": "step", "size_name": name, "quick": quick, "rounds": 1 if quick else 5, "workers": 1}
+    launched, by_mpi = (on_ranks(start, 1, **task) for start in ("launch", "mpiexec"))
     return {
         "size": name,
-        "parameters": ranks["parameters"],
-        "one process, two BLAS threads": on_ranks(1, 2, task)["alone"],
-        "one process, two workers": on_ranks(1, 1, task | {"workers": 2})["alone"],
-        "two ranks, overlap": ranks["overlap"],
-        "two ranks, no overlap": ranks["no overlap"],
-        "two ranks, TCP": ranks["tcp"],
-        "two ranks, no sum": ranks["alone"],
+        "parameters": launched["parameters"],
+        "one process, two BLAS threads": on_ranks("alone", 2, **task)["alone"],
+        "one process, two workers": on_ranks("alone", 1, **task | {"workers": 2})["alone"],
+        "two ranks, shared memory": launched["sum"],
+        "two ranks, MPI": by_mpi["sum"],
+        "two ranks, no sum": launched["alone"],
     }
 
 
@@ -96,14 +104,13 @@ def draw(sums: Sequence[dict], model: tuple[float, float], predicted: Sequence[d
     figure = new_figure(13.0, 4.2)
     left, *others = figure.subplots(1, 3)
     n_bytes = [row["bytes"] for row in sums]
-    left.loglog(n_bytes, [row["ours"] for row in sums], "ko", markersize=4, label="our sum of a gradient")
-    left.loglog(n_bytes, [row["bare"] for row in sums], "k+", label="MPI Allreduce")
-    left.loglog(n_bytes, [row["tcp"] for row in sums], "kx", markersize=4, label="our sum by TCP")
+    left.loglog(n_bytes, [row["launch"] for row in sums], "ko", markersize=4, label="shared memory")
+    left.loglog(n_bytes, [row["mpiexec"] for row in sums], "kx", markersize=4, label="MPI")
     fitted = [ring_seconds(each, 2, model[1], model[0]) for each in n_bytes]
     left.loglog(n_bytes, fitted, "--", color="#d55e00", label="latency + bytes / bandwidth")
     left.set_xlabel("bytes")
     left.set_ylabel("seconds")
-    left.set_title("measured: two MPI ranks", fontsize=11)
+    left.set_title("measured: two ranks", fontsize=11)
     colours = dict(zip((network.name for network in NETWORKS), ("#000000", "#0072b2", "#d55e00"), strict=True))
     for axes, name in zip(others, MODELS, strict=True):
         axes.loglog(GPUS, GPUS, ":", color="#999999", label="linear")
@@ -127,15 +134,12 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def measured_text(sums: Sequence[dict], model: tuple[float, float], steps: Sequence[dict]) -> list[str]:
-    lines = ["## Measured here", "", "Sum of float32 over two MPI ranks of one machine, lowest of some:", ""]
+    lines = ["## Measured here", "", "Sum of float32 over two ranks of one machine, milliseconds, lowest of some:", ""]
     rows = []
     for row in sums:
         fitted = ring_seconds(row["bytes"], 2, model[1], model[0])
-        numbers = [f"{1e3 * seconds:.3f}" for seconds in (row["ours"], row["bare"], fitted, row["tcp"])]
-        rows.append([f"{row['bytes']:,}", *numbers, f"{row['ours'] / row['bare']:.2f}"])
-    lines += table(
-        ["bytes", "ours by MPI, ms", "MPI Allreduce, ms", "fitted, ms", "ours by TCP, ms", "ours by MPI / MPI"], rows
-    )
+        rows.append([f"{row['bytes']:,}", *(f"{1e3 * each:.3f}" for each in (row["launch"], row["mpiexec"], fitted))])
+    lines += table(["bytes", "shared memory", "MPI", "fitted to MPI"], rows)
     lines += [f"Fitted: latency {1e6 * model[0]:.1f} microseconds, bandwidth {model[1] / 1e9:.2f} GB/s.", ""]
     lines += ["Seconds per update of the same batch, lowest of some, and throughput over one process:", ""]
     names = [name for name in steps[0] if name not in ("size", "parameters")]
@@ -191,9 +195,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("scaling: measurements skipped, mpi4py or an MPI is missing: pip install -e '.[mpi]'")
         return 0
     facts = machine_facts() | {"threads": "1 for each of 2 ranks, 2 for one process"}
-    lengths = LENGTHS[:4] if options.quick else LENGTHS
-    sums = on_ranks(2, 1, {"what": "all-reduce", "lengths": lengths, "repeats": 2 if options.quick else 10})
-    model = fit([row["bytes"] for row in sums], [row["ours"] for row in sums], 2)
+    sums = measure_sums(options.quick)
+    model = fit([row["bytes"] for row in sums], [row["mpiexec"] for row in sums], 2)
     steps = [measure_steps(name, options.quick) for name in ("multi30k", "base")]
     name = of_this_maker("scaling")
     text = ["# Several ranks", "", f"![measured and predicted]({name}.png)", "", "`python -m benchmarks.scaling`", ""]

@@ -1,10 +1,13 @@
-"""One rank of the benchmark, alone or started by mpiexec: python -m benchmarks.scaling.rank TASK; rank 0 prints JSON"""
+"""The ranks of the benchmark: python -m benchmarks.scaling.rank SIZE TASK; rank 0 prints JSON.
+
+SIZE 0: this is one process, or one rank of mpiexec; else so many ranks are launched on this machine.
+"""
 
 import json
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -12,13 +15,8 @@ from benchmarks.common.work import SIZES, random_work
 from minitransformer.allocator import keep_freed_memory
 from minitransformer.cli.common import explained, print_line
 from minitransformer.config import ModelConfig, TrainingConfig
-from minitransformer.distributed import (
-    SINGLE_PROCESS,
-    Communicator,
-    OverlappedAllReduce,
-    ProcessGroup,
-    init_process_group,
-)
+from minitransformer.distributed import SINGLE_PROCESS, Communicator, ProcessGroup, init_process_group
+from minitransformer.distributed.launch import launch
 from minitransformer.models import Transformer
 from minitransformer.optim import Adam
 from minitransformer.training import GradientAccumulator, train_step
@@ -34,82 +32,57 @@ def timed(ranks: Communicator, act: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
-class Vector:
-    """What OverlappedAllReduce needs of a gradient vector."""
-
-    def __init__(self, length: int):
-        self.vector, self.slices = np.zeros(length, np.float32), {}
-
-
-def all_reduce_times(ranks: Communicator, tcp: Communicator, lengths: list[int], repeats: int) -> list[dict]:
-    """Lowest seconds of the sum of a gradient vector by MPI and by TCP, and of MPI's own call on it, in turn."""
-    from mpi4py import MPI
-
+def sum_times(ranks: Communicator, lengths: list[int], repeats: int) -> list[dict]:
+    """Lowest seconds of the sum of a vector."""
     rows = []
     for length in lengths:
-        gradients = Vector(length)
-        acts = {
-            "ours": lambda gradients=gradients: OverlappedAllReduce(gradients, ranks).finish(),
-            "tcp": lambda gradients=gradients: OverlappedAllReduce(gradients, tcp).finish(),
-            "bare": lambda gradients=gradients: MPI.COMM_WORLD.Allreduce(MPI.IN_PLACE, gradients.vector),
-        }
-        times: dict[str, list[float]] = {name: [] for name in acts}
-        for number in range(repeats + 2):
-            for name, act in acts.items():
-                seconds = timed(ranks, act)
-                if number > 1:  # the first ones warm up
-                    times[name].append(seconds)
-        rows.append({"bytes": 4 * length} | {name: min(each) for name, each in times.items()})
+        vector = np.zeros(length, np.float32)
+        times = [timed(ranks, lambda vector=vector: ranks.all_reduce_sum(vector)) for _ in range(repeats + 2)]
+        rows.append({"bytes": 4 * length, "seconds": min(times[2:])})  # the first ones warm up
     return rows
 
 
-def step_times(ranks: Communicator, tcp: Communicator, size_name: str, quick: bool, rounds: int, workers: int) -> dict:
-    """Lowest seconds of an update: sums by MPI with overlap and without, by TCP, and with no sum over ranks."""
+def step_times(ranks: Communicator, size_name: str, quick: bool, rounds: int, workers: int) -> dict:
+    """Lowest seconds of an update, with the sum over ranks and without."""
     size = next(size for size in SIZES if size.name == size_name)
     model_config = ModelConfig(vocab_size=100, n_layers=1, d_model=32, d_ff=64, n_heads=2) if quick else size.model
     work = random_work(type(size)(size.name, model_config, 4 if quick else size.sentences, size.tokens, rounds))
     parts, whole = work.side_by_side[0], work.in_turn[0]
     batches = parts[ranks.rank :: ranks.size] if ranks.size > 1 or workers > 1 else whole
-    model = Transformer(model_config, seed=1)
-    threads = Workers(workers)
+    model, threads = Transformer(model_config, seed=1), Workers(workers)
     adam = Adam(model.parameters, workers=threads)
     n_tokens = (size.tokens * len(whole[0].src),) * 2
     updates = iter(range(1, 10**6))
 
-    def step(together: Communicator, overlap: bool) -> None:
+    def step(together: Communicator) -> None:
         accumulator = GradientAccumulator(
-            model.parameters, workers=threads, ranks=together, overlap=overlap, tokens_of_update=lambda update: n_tokens
+            model.parameters, workers=threads, ranks=together, tokens_of_update=lambda update: n_tokens
         )
         train_step(model, adam, batches, update=next(updates), config=TrainingConfig(), accumulator=accumulator)
 
-    acts = {"alone": lambda: step(SINGLE_PROCESS, False)}
-    if ranks.size > 1:
-        acts |= {"overlap": lambda: step(ranks, True), "no overlap": lambda: step(ranks, False)}
-        acts |= {"tcp": lambda: step(tcp, True)}
-    times: dict[str, list[float]] = {name: [] for name in acts}
+    times: dict[str, list[float]] = {"alone": [], "sum": []}
     for number in range(rounds + 1):
-        for name, act in acts.items():
-            seconds = timed(ranks, act)
+        for name, together in (("alone", SINGLE_PROCESS), ("sum", ranks)):
+            seconds = timed(ranks, partial(step, together))
             if number > 0:  # the first round pays for fresh memory
                 times[name].append(seconds)
     return {"parameters": model.parameters.count} | {name: min(each) for name, each in times.items()}
 
 
-def measure(process_group: ProcessGroup, task: dict) -> object:
-    info = process_group.rank_info
-    settings = TrainingConfig(communicator="mpi" if info.by_mpi else "auto", micro_batches=max(2, info.size))
-    ranks = process_group.connect(settings)
-    tcp = process_group.connect(replace(settings, communicator="tcp")) if ranks.size > 1 else ranks
-    if task["what"] == "all-reduce":
-        result = all_reduce_times(ranks, tcp, task["lengths"], task["repeats"])
-    else:
-        result = step_times(ranks, tcp, task["size"], task["quick"], task["rounds"], task["workers"])
-    return result if ranks.rank == 0 else None
+def measure(task: dict, process_group: ProcessGroup) -> int:
+    """The work of one rank."""
+    keep_freed_memory()
+    what = {"sum": sum_times, "step": step_times}[task.pop("what")]
+    ranks = process_group.connect(TrainingConfig(micro_batches=max(2, process_group.size)))
+    result = what(ranks, **task)
+    if ranks.rank == 0:
+        print(json.dumps(result), flush=True)
+    return 0
 
 
 if __name__ == "__main__":
-    keep_freed_memory()
-    with init_process_group(lambda message: print_line("scaling", message), explained) as joined:
-        measured = measure(joined, json.loads(sys.argv[1]))
-        if measured is not None:
-            print(json.dumps(measured), flush=True)
+    n_ranks, work = int(sys.argv[1]), partial(measure, json.loads(sys.argv[2]))
+    if n_ranks:
+        sys.exit(launch(work, n_ranks, partial(print_line, "scaling"), explained))
+    with init_process_group(partial(print_line, "scaling")).joined(explained) as group:
+        work(group)

@@ -5,12 +5,19 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from minitransformer.cli.common import open_model, writable_file
 from minitransformer.cli.options import add_model_options, add_search_options, at_least_one, search_options
-from minitransformer.errors import ConfigError, DataError
+from minitransformer.config import TranslationConfig
+from minitransformer.errors import CheckpointError, ConfigError, DataError
 from minitransformer.files import write_text
+
+if TYPE_CHECKING:
+    from minitransformer.models import Model
+    from minitransformer.text import Tokenizer
 
 Score = Callable[[list[str]], dict]
 """From translations to ``bleu`` and ``signature``; with --language to ``paper_bleu`` and ``paper_signature`` too; with
@@ -93,12 +100,8 @@ def _bleu(hypotheses: list[str], references: list[str], language: str | None) ->
 
 
 def _one_score(arguments: argparse.Namespace, sources: list[str], score: Score) -> None:
-    from minitransformer.generation import translate_lines
-
     model, tokenizer, search = open_model(arguments)
-    start = time.perf_counter()
-    hypotheses = translate_lines(model, tokenizer, sources, search, progress=sys.stderr.isatty())
-    seconds = time.perf_counter() - start
+    hypotheses, seconds = _translate(model, tokenizer, sources, search)
     _save(arguments.output, hypotheses)
     tokens = sum(len(ids) for ids in tokenizer.encode_lines(hypotheses))
     results = score(hypotheses) | {
@@ -121,31 +124,57 @@ def _one_score(arguments: argparse.Namespace, sources: list[str], score: Score) 
 
 
 def _ablation(arguments: argparse.Namespace, sources: list[str], score: Score, n_words: int) -> None:
-    """n_words: words of the references, between spaces"""
-    from minitransformer.training import ablation
+    """Scores of the last checkpoint with greedy search; then, each in addition to those before: the mean of the newest
+    checkpoints; beam search; the length penalty  [sec. 6.1].   n_words: words of the references, between spaces"""
+    from minitransformer.checkpoints import average_checkpoints, newest_checkpoints
 
     last = 5 if arguments.last is None else arguments.last
-    options = {"device": arguments.device, "progress": sys.stderr.isatty(), **search_options(arguments)}
-    rows = []
-    for entry in ablation(arguments.checkpoint, sources, last=last, **options):
-        length = sum(len(line.split()) for line in entry.hypotheses) / n_words
-        row = {"name": entry.name, **score(entry.hypotheses), "length": length, "seconds": entry.seconds}
-        rows.append(row | {"beam_size": entry.search.beam_size, "alpha": entry.search.alpha})
-    _save(arguments.output, entry.hypotheses)
+    paths = newest_checkpoints(arguments.checkpoint, last)
+    newest, mean = average_checkpoints(paths[-1:]), average_checkpoints(paths)
+    search = mean.search(**search_options(arguments))
+    greedy, rows = replace(search, beam_size=1, alpha=0.0), []
+    for name, checkpoint, used in (
+        ("last checkpoint", newest, greedy),
+        (f"mean of the last {last}", mean, greedy),
+        (f"beam of {search.beam_size}", mean, replace(search, alpha=0.0)),
+        (f"length penalty {search.alpha:g}", mean, search),
+    ):
+        hypotheses, seconds = _translate(*checkpoint.build(arguments.device), sources, used)
+        length = sum(len(line.split()) for line in hypotheses) / n_words
+        row = {"name": name, **score(hypotheses), "length": length, "seconds": seconds}
+        rows.append(row | {"beam_size": used.beam_size, "alpha": used.alpha})
+    _save(arguments.output, hypotheses)
     if arguments.json:
         print(json.dumps({"directory": str(arguments.checkpoint), "sentences": len(sources), "ablation": rows}))
-        return
+    else:
+        _print_ablation(rows)
+
+
+def _print_ablation(rows: list[dict]) -> None:
     print(f"{'':24}{'BLEU':>8}{'adds':>8}{'punct.':>8}{'paper':>8}{'length':>8}{'seconds':>9}")
     for before, row in zip([None, *rows], rows, strict=False):
         added = f"{row['bleu'] - before['bleu']:+.2f}" if before else ""
         also = "".join(f"{row[name]:8.2f}" if name in row else " " * 8 for name in ("normalized_bleu", "paper_bleu"))
         print(f"{row['name']:24}{row['bleu']:8.2f}{added:>8}{also}{row['length']:8.3f}{row['seconds']:9.1f}")
     print(f"BLEU: {rows[0]['signature']}")
-    if arguments.language:
+    if "paper_bleu" in rows[0]:
         print(f"paper: {rows[0]['paper_signature']}")
-    if arguments.normalize_punctuation:
+    if "normalized_bleu" in rows[0]:
         print("punct.: BLEU with the punctuation of both sides normalized")
     print("length: words of the translations / words of the references")
+
+
+def _translate(
+    model: "Model", tokenizer: "Tokenizer | None", sources: list[str], search: TranslationConfig
+) -> tuple[list[str], float]:
+    """The translations, and the seconds that they took; CheckpointError without a tokenizer."""
+    from minitransformer.generation import translate_lines
+
+    if tokenizer is None:
+        raise CheckpointError("the checkpoints must have a tokenizer, got a model that was trained on token ids alone")
+    start = time.perf_counter()
+    hypotheses = translate_lines(model, tokenizer, sources, search, progress=sys.stderr.isatty())
+    return hypotheses, time.perf_counter() - start
 
 
 def _save(output: Path | None, hypotheses: list[str]) -> None:

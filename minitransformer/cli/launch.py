@@ -1,6 +1,7 @@
 """``launch -n N -- train ...``: train with several ranks on this machine."""
 
 import argparse
+from functools import partial
 
 from minitransformer.cli.common import print_line
 from minitransformer.config import Config
@@ -11,7 +12,7 @@ Start N ranks of a training on this machine. They share the micro-batches of eac
 through the rounding of sums, which training amplifies. On GPUs each rank uses one of its own. If one rank fails, all
 end, with one message that names it. Ctrl-C (SIGINT), SIGTERM or SIGHUP is passed on: the ranks save a checkpoint and
 exit.
-For several machines, or for sums by MPI, start `minitransformer train` itself with mpirun, srun or torchrun."""
+For several machines start `minitransformer train` itself with mpiexec or srun: see docs/ranks.md."""
 
 
 def add_parser(commands: argparse._SubParsersAction) -> None:
@@ -30,14 +31,15 @@ def run(arguments: argparse.Namespace) -> int:
     if command[:1] != ["train"]:
         raise ConfigError(f"launch: what follows -- must be a train command, got {' '.join(command) or 'nothing'}")
     # What is wrong with the options or the config is reported once, before any process is started.
-    train = arguments.commands.choices["train"].parse_args(command[1:])
-    micro_batches = Config.load(train.config, train.settings).training.micro_batches
+    parsed = arguments.commands.choices["train"].parse_args(command[1:])
+    micro_batches = Config.load(parsed.config, parsed.settings).training.micro_batches
     if arguments.size > micro_batches:
         raise ConfigError(
             f"launch: -n must be at most training.micro_batches, {micro_batches}, got {arguments.size}; an update is a "
             "fixed number of micro-batches, shared by the ranks"
         )
-    from minitransformer.distributed.supervision.launch import Launch
+    from minitransformer.cli.train import format_error, train
+    from minitransformer.distributed.launch import launch
 
-    program = ["-m", "minitransformer", *command]
-    return Launch(program, arguments.size, lambda message: print_line("train", message)).wait()
+    options = argparse.Namespace(**{name: value for name, value in vars(parsed).items() if name != "run"})
+    return launch(partial(train, options), arguments.size, partial(print_line, "train"), format_error)

@@ -17,7 +17,6 @@ from minitransformer.cli import (
     doctor,
     evaluate,
     launch,
-    paper,
     plan,
     plot,
     train,
@@ -27,7 +26,7 @@ from minitransformer.cli import (
 from minitransformer.cli.common import BAD_INPUT, FAULT, INTERRUPTED, explained, print_line
 from minitransformer.errors import printable
 
-COMMANDS = (clean, bpe, binarise, plan, train, launch, average, translate, evaluate, trees, plot, paper, data, doctor)
+COMMANDS = (clean, bpe, binarise, plan, train, launch, average, translate, evaluate, trees, plot, data, doctor)
 """In the order in which a new user needs them. Each imports what is heavy only when it runs."""
 
 PIPE_CLOSED = 141

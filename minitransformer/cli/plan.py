@@ -1,23 +1,23 @@
 """``plan CONFIG``: how much memory, disk and time a run will take, before it is started."""
 
 import argparse
-from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from minitransformer.cli.common import with_vocabulary
-from minitransformer.cli.options import add_config_options, add_number
+from minitransformer.cli.options import add_config_options, add_number, at_least_one
 from minitransformer.config import Config
 from minitransformer.errors import ConfigError
 
 if TYPE_CHECKING:
     from minitransformer.planning import Plan, Shape
 
-MIB = 1 << 20
+MIB, GIB = 1 << 20, 1 << 30
 DESCRIPTION = """\
-Compute the peak memory of an update: parameters, gradients, Adam, activations, logits. The memory of Python and its
-libraries is not included. Then the disk space of the run, its FLOPs by formula, and the hours that these would take at
-published training speeds."""
+Predict the peak memory of an update on the CPU from small batches, which it computes: parameters, gradients, Adam,
+activations, working memory. The memory of Python and its libraries is not included. Kernels of a GPU keep less, in half
+precision half. Then the disk space of the run, its FLOPs by formula, and the hours that these take."""
 
 
 def add_parser(commands: argparse._SubParsersAction) -> None:
@@ -27,13 +27,26 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     add_config_options(parser, "TOML file, as for train")
     shown = "tokens of a sentence on either side; a batch has as many sentences as fit"
     add_number(parser, "--length", 32, shown)
+    number = partial(at_least_one, kind=float)
+    shown = "memory of a card or machine, GiB: prints the largest micro-batch for which it has room (default: none)"
+    parser.add_argument("--memory", type=number, metavar="GIB", help=shown)
+    shown = (
+        "floating-point operations that training sustains, TFLOP/s (default: those of a large product, measured now)"
+    )
+    parser.add_argument("--tflops", type=float, metavar="X", help=shown)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> None:
     config = with_vocabulary(Config.load(arguments.config, arguments.settings))
-    if not 1 <= arguments.length <= min(config.data.src_tokens, config.data.tgt_tokens):
-        raise ConfigError(f"--length must be from 1 to the tokens of a micro-batch, got {arguments.length}")
+    longest = min(config.data.src_tokens, config.data.tgt_tokens, config.data.max_length)
+    if not 1 <= arguments.length <= longest:
+        raise ConfigError(
+            f"--length must be from 1 to {longest}, the tokens of a micro-batch and data.max_length, "
+            f"got {arguments.length}"
+        )
+    if arguments.tflops is not None and not 0 < arguments.tflops < 1e9:
+        raise ConfigError(f"--tflops must be a positive number, got {arguments.tflops}")
 
     from minitransformer.planning import Shape, plan
     from minitransformer.workers import Workers
@@ -41,37 +54,40 @@ def run(arguments: argparse.Namespace) -> None:
     sentences = min(config.data.src_tokens, config.data.tgt_tokens) // arguments.length
     shape = Shape(sentences, arguments.length, arguments.length)
     workers = Workers.for_shares(config.training.micro_batches, config.training.threads).size
-    precision = config.execution.precision
-    plans = {
-        f"CPU, {workers} at a time": plan(config.model, shape, workers=workers),
-        f"GPU, {precision}": plan(config.model, shape, library="cupy", precision=precision),
-    }
-    print(*_memory(config, shape, plans), *_disk(config, plans), *_hours(config, shape), sep="\n")
+    found = plan(config.model, shape, workers)
+    print(*_memory(config, shape, workers, found), sep="\n")
+    if arguments.memory:
+        print(_room(shape, found, arguments.memory))
+    print(*_disk(config, found), *_hours(config, shape, arguments.tflops), sep="\n")
 
 
-def _memory(config: Config, shape: "Shape", plans: "dict[str, Plan]") -> list[str]:
-    """The peak of an update and its parts, a column for each plan."""
+def _memory(config: Config, shape: "Shape", workers: int, found: "Plan") -> list[str]:
+    """The peak of an update and its parts."""
     from minitransformer.planning import parameter_count
-    from minitransformer.planning.memory import packed_bytes
 
-    rows = {"parameters": "parameters", "gradients": "gradients", "Adam": "adam", "activations": "activations"}
-    rows |= {"half-precision copies": "copies", "largest rule": "largest", "peak": "peak"}
-    packed = packed_bytes(config.model) / MIB
+    parts = {"Adam": found.adam} | {
+        name: getattr(found, name) for name in ("parameters", "gradients", "activations", "working", "peak")
+    }
     return [
-        f"{parameter_count(config.model):,} parameters; a micro-batch of {shape.sentences:,} sentences of "
-        f"{shape.src_length} + {shape.tgt_length} tokens; MiB",
-        _line("", plans),
-        *(_line(name, [f"{getattr(each, part) / MIB:,.1f}" for each in plans.values()]) for name, part in rows.items()),
-        _line("", [each.largest_rule for each in plans.values()]),
-        "The GPU's column comes from the same formulas and was not run on a GPU.",
-        f"Translating on this CPU takes at most {packed:,.1f} MiB more, for packed copies of matrices.",
+        f"{parameter_count(config.model):,} parameters; micro-batches of {shape.sentences:,} sentences of "
+        f"{shape.src_length} + {shape.tgt_length} tokens, {workers} at a time; MiB",
+        *(f"{name:<12}{size / MIB:>12,.1f}" for name, size in parts.items()),
     ]
 
 
-def _disk(config: Config, plans: "dict[str, Plan]") -> list[str]:
+def _room(shape: "Shape", found: "Plan", memory: float) -> str:
+    """The largest micro-batch of ``memory`` GiB."""
+    most = shape.sentences + int((memory * GIB - found.peak) // found.per_sentence)
+    if most < 1:
+        needs = (found.peak - (shape.sentences - 1) * found.per_sentence) / GIB
+        return f"{memory:g} GiB have no room for one sentence, which needs {needs:.1f} GiB; take a smaller model"
+    return f"{memory:g} GiB have room for {most:,} sentences, {most * shape.tgt_length:,} tokens on each side"
+
+
+def _disk(config: Config, found: "Plan") -> list[str]:
     """What the run leaves on the disk."""
-    settings, (plan, *_) = config.training, plans.values()
-    one = plan.parameters + plan.adam  # bytes of a checkpoint
+    settings = config.training
+    one = found.parameters + found.adam  # bytes of a checkpoint
     written = settings.updates // settings.save_every if settings.save_every else 1
     kept = min(settings.keep_checkpoints or written, max(1, written))
     lines = [f"disk: {(kept + 1) * one / 1e9:.2f} GB: {kept} checkpoints of {one / 1e9:.2f} GB and one being written"]
@@ -81,23 +97,17 @@ def _disk(config: Config, plans: "dict[str, Plan]") -> list[str]:
     return lines
 
 
-def _hours(config: Config, shape: "Shape") -> list[str]:
-    """FLOPs of all updates, and how long they take at the speeds of `flops.RECORDS`."""
-    from minitransformer.planning.flops import RECORDS, batch_flops, expected_hours
+def _hours(config: Config, shape: "Shape", tflops: float | None) -> list[str]:
+    """FLOPs of all updates, and how long they take."""
+    import numpy as np
+
+    from minitransformer.planning.flops import batch_flops, measured_rate
 
     settings = config.training
-    flops = batch_flops(config.model, *shape)
-    steps = settings.updates * settings.micro_batches
-    lines = [
-        f"{settings.updates:,} updates of {settings.micro_batches} micro-batches: {steps * flops:.1e} FLOPs by formula",
-        f"hours, if they ran at the FLOP/s of published trainings:{'1 GPU':>12}{'8 GPUs':>10}",
+    flops = settings.updates * settings.micro_batches * batch_flops(config.model, *shape)
+    rate = tflops * 1e12 if tflops else measured_rate(np)
+    whose = "" if tflops else ", as of a large float32 product on this CPU"
+    return [
+        f"{settings.updates:,} updates of {settings.micro_batches} micro-batches: {flops:.1e} FLOPs by formula",
+        f"{flops / rate / 3600:,.1f} hours at {rate / 1e12:.3g} TFLOP/s{whose}",
     ]
-    tgt_tokens = steps * shape.sentences * shape.tgt_length
-    for record in RECORDS:
-        one, eight = expected_hours(config.model, tgt_tokens, record, length=shape.tgt_length)
-        lines.append(f"  {record.name:<54}{one:>11,.1f}{eight:>10,.1f}")
-    return lines
-
-
-def _line(name: str, cells: Iterable[str]) -> str:
-    return f"{name:<17}" + "".join(f"{cell:>20}" for cell in cells)

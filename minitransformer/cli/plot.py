@@ -1,4 +1,4 @@
-"""``plot curves | architecture | attention``: pictures of a run, a config or a model, and attention as an HTML page."""
+"""``plot curves | attention``: pictures of a run or a model, and attention as an HTML page."""
 
 import argparse
 import warnings
@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from minitransformer.cli.common import open_model, print_line, report, with_vocabulary, writable_file
-from minitransformer.cli.options import add_config_options, add_model_options, add_search_options
-from minitransformer.config import BOS, EOS, Config
+from minitransformer.cli.common import open_model, print_line, report, writable_file
+from minitransformer.cli.options import add_model_options, add_search_options
+from minitransformer.config import BOS, EOS
 from minitransformer.errors import ConfigError, quoted
 from minitransformer.files import write_atomically, write_text
 
@@ -31,7 +31,7 @@ PICTURES = (".png", ".svg")
 
 
 def add_parser(commands: argparse._SubParsersAction) -> None:
-    parser = commands.add_parser("plot", help="draw learning curves, the architecture or attention")
+    parser = commands.add_parser("plot", help="draw learning curves or attention")
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
 
     curves = actions.add_parser("curves", help="loss and perplexity against the update, for one or more runs")
@@ -40,12 +40,6 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     _add_output(curves, "PNG or SVG file to write")
     curves.set_defaults(run=run_curves)
 
-    architecture = actions.add_parser("architecture", help="the model of a config with its shapes, as Figure 1 or 2")
-    add_config_options(architecture, "TOML file, as for train")
-    shown = "the whole model (Figure 1) or its multi-head attention (Figure 2) (default: model)"
-    architecture.add_argument("--part", choices=("model", "attention"), default="model", help=shown)
-    _add_output(architecture, "PNG or SVG file to write")
-    architecture.set_defaults(run=run_architecture)
     _add_attention(actions)
 
 
@@ -108,16 +102,6 @@ def _label_and_path(argument: str) -> tuple[str, Path]:
 def _metrics_of(path: Path) -> Path:
     """``path``, or the metrics in it, if it is the folder of a run."""
     return path / "metrics.jsonl" if path.is_dir() else path
-
-
-def run_architecture(arguments: argparse.Namespace) -> None:
-    from minitransformer.figures import draw_architecture, draw_multi_head_attention
-    from minitransformer.models import model_class
-
-    output = _checked_output(arguments.output, [arguments.config])
-    config = with_vocabulary(Config.load(arguments.config, arguments.settings)).model
-    draw = draw_architecture if arguments.part == "model" else draw_multi_head_attention
-    _save(draw(config, model_class(config).parameter_shapes(config)), output, arguments.action)
 
 
 def run_attention(arguments: argparse.Namespace) -> None:

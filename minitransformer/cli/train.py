@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 DESCRIPTION = """\
 Train a model according to CONFIG. If training.directory holds checkpoints of the same run, training resumes from the
 newest, bit for bit. Ctrl-C (SIGINT), SIGTERM or SIGHUP saves a checkpoint and exits. A finished training writes its
-FLOPs, by formula and as the paper counts, to cost.json there. Started by mpirun, srun, torchrun
-or `minitransformer launch`, all ranks train together and share training.micro_batches."""
+FLOPs, by formula and as the paper counts, to cost.json there. Started by mpiexec, srun or `minitransformer launch`, all
+ranks train together and share training.micro_batches."""
 
 
 def add_parser(commands: argparse._SubParsersAction) -> None:
@@ -49,17 +49,23 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
         help="check every result of every op, and stop at the first that is NaN or infinite: slower, for finding a "
         "fault (default: only the loss and the gradient of each update are checked)",
     )
+    start = parser.add_argument_group("ranks on GPUs of several machines, where neither MPI nor Slurm numbers them")
+    start.add_argument("--rank", type=int, metavar="R", help="the number of this rank, from 0")
+    start.add_argument("--size", type=int, metavar="N", help="how many ranks there are")
+    start.add_argument("--job", metavar="NAME", help="a name that all ranks are given, and no earlier start had")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     from minitransformer.distributed import init_process_group
 
-    with init_process_group(lambda message: print_line("train", message), format_error) as process_group:
-        return _train(arguments, process_group)
+    names = arguments.rank, arguments.size, arguments.job
+    with init_process_group(lambda message: print_line("train", message), *names).joined(format_error) as process_group:
+        return train(arguments, process_group)
 
 
-def _train(arguments: argparse.Namespace, process_group: "ProcessGroup") -> int:
+def train(arguments: argparse.Namespace, process_group: "ProcessGroup") -> int:
+    """Train as one of the ranks of ``process_group``."""
     settings = list(arguments.settings)
     if arguments.device:
         settings.append(f'execution.device="{arguments.device}"')
@@ -70,7 +76,7 @@ def _train(arguments: argparse.Namespace, process_group: "ProcessGroup") -> int:
     from minitransformer.kernels.profile import Profile
     from minitransformer.training import Trainer
 
-    is_rank_0, profile = process_group.rank_info.rank == 0, None
+    is_rank_0, profile = process_group.rank == 0, None
     if arguments.profile and is_rank_0:
         require("matplotlib", "plot", "plot")  # raised now, not hours later
         profile = Profile(device_wait(load_array_module(config.execution.device)))

@@ -1,19 +1,7 @@
-"""Training that is shared by several processes, on one or many machines.
+"""Training that is shared by several processes, called ranks, on one or many machines."""
 
-Here are communicators, which sum arrays over ranks; ``supervision`` starts, connects and watches the processes.
-"""
-
-from minitransformer.distributed.communicator import Communicator
+from minitransformer.distributed.communicator import SINGLE_PROCESS, Communicator
 from minitransformer.distributed.overlap import OverlappedAllReduce
-from minitransformer.distributed.single import SINGLE_PROCESS
-from minitransformer.distributed.stopping import CommonStop
-from minitransformer.distributed.supervision.process_group import ProcessGroup, init_process_group
+from minitransformer.distributed.process_group import ProcessGroup, init_process_group
 
-__all__ = [
-    "SINGLE_PROCESS",
-    "CommonStop",
-    "Communicator",
-    "OverlappedAllReduce",
-    "ProcessGroup",
-    "init_process_group",
-]
+__all__ = ["SINGLE_PROCESS", "Communicator", "OverlappedAllReduce", "ProcessGroup", "init_process_group"]

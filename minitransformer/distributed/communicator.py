@@ -2,33 +2,13 @@
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Protocol
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 
 from minitransformer.backend import Array
-from minitransformer.distributed.timeouts import TIMEOUTS
-
-
-class Store(Protocol):
-    """A key-value store that all ranks share; in a job, the connection to its supervisor."""
-
-    def put(self, key: str, value: str) -> None:
-        """Set ``key`` to ``value``, once."""
-
-    def get(self, key: str) -> str:
-        """Wait until some rank has set ``key``, and return its value."""
-
-    def listen(self, key: str, callback: Callable[[], object]) -> None:
-        """Call ``callback``, in another thread, as soon as some rank has set ``key``."""
-
-    def busy(self) -> AbstractContextManager:
-        """Around work for which the others may have to wait long: their timeout does not run."""
-
-    def follow(self, communicator: "Communicator") -> None:
-        """From now on watch its ``progress``, from another thread, and ``abort`` it if the job ends."""
 
 
 class Communicator(ABC):
@@ -37,19 +17,20 @@ class Communicator(ABC):
     Arrays are contiguous: float32, float64 or int64 (NCCL: bfloat16 and float16 too); after every call all ranks hold
     the same bits. Communicators see arrays, never a model, and know nothing of what started or watches the processes.
 
-    store: for what the ranks exchange besides arrays; None for a process alone
-    deterministic: sums are taken in the order of the ranks, and so have the same bits in every run and communicator
+    board: SharedMemory where all ranks are on one machine, else None: ``numbers``, the sums that each has reached, and
+        ``busy``, above 0 for one that does work for which the others may have to wait long
     """
 
-    def __init__(self, rank: int = 0, size: int = 1, store: Store | None = None, *, deterministic: bool = False):
-        self.rank, self.size, self.store, self.deterministic = rank, size, store, deterministic
-        self._number, self._entered = 0, None
-        if store is not None:
-            store.follow(self)
+    overlaps = False
+    """Whether a sum that was started goes on while this process computes."""
+
+    def __init__(self, rank: int = 0, size: int = 1, board: Any = None):
+        self.rank, self.size, self.number = rank, size, 0
+        self.board, self._entered, self._last_busy = board, 0.0, 0.0
 
     @abstractmethod
     def all_reduce_sum(self, array: Array) -> None:
-        """array = sum of the ranks' arrays, in place"""
+        """array = sum of the ranks' arrays, in place; on CPUs ((rank 0 + rank 1) + rank 2) + ..."""
 
     def barrier(self) -> None:
         """Return when all ranks have called this."""
@@ -62,46 +43,88 @@ class Communicator(ABC):
     def finish(self) -> None:  # noqa: B027 - not all need it
         """Return when all sums that were started may be read (on a GPU: by what is queued after this call)."""
 
-    def abort(self) -> None:  # noqa: B027 - not all need it
-        """Free threads that wait in a collective, as this process is about to end; called from any thread."""
-
     def close(self) -> None:  # noqa: B027 - not all need it
-        """Release what the communicator holds; called once, by all ranks, after the last collective."""
+        """Release what the communicator holds; called once, by all ranks, after the last sum."""
 
-    def gather_text(self, key: str, text: str) -> list[str]:
-        """The texts of all ranks, in their order; a collective. ``key`` is used once."""
-        if self.store is None:
-            return [text]
-        with self.waiting():
-            self.store.put(f"{key}/{self.rank}", text)
-            return [self.store.get(f"{key}/{rank}") for rank in range(self.size)]
+    def abort(self) -> None:  # noqa: B027 - not all need it
+        """Free the device from a sum that never ends, as this process is about to end; called from any thread."""
+
+    def gather_text(self, text: str) -> list[str]:
+        """The texts of all ranks, in their order: a sum of their lengths, then one of their bytes."""
+        own = np.frombuffer(text.encode(), np.uint8)
+        lengths = np.zeros(self.size, np.int64)
+        lengths[self.rank] = len(own)
+        self.all_reduce_sum(lengths)
+        parts = [np.zeros(length, np.int64) for length in lengths]
+        parts[self.rank][:] = own
+        joined = np.concatenate([*parts, np.zeros(1, np.int64)])  # an array of at least one element
+        self.all_reduce_sum(joined)
+        return [bytes(part.tolist()).decode() for part in np.split(joined, np.cumsum(lengths))[: self.size]]
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Around a collective: if it lasts longer than ``training.timeout``, the job is ended."""
-        self._number += 1
+        """Around a sum: it is counted, and its time is measured."""
+        self._count()
         self._entered = time.monotonic()
         try:
             yield
-        except (OSError, RuntimeError):  # most likely another rank has gone
-            if self.store is not None:
-                time.sleep(TIMEOUTS.report_delay)  # the supervisor knows which, and ends this process
-            raise
         finally:
-            self._entered = None
+            self._entered = 0.0
 
-    def progress(self) -> tuple[int, float | None]:
-        """How many collectives this rank has reached, and for how many seconds it waits in the last one, if it does."""
-        entered = self._entered
-        return self._number, None if entered is None else time.monotonic() - entered
+    def _count(self) -> None:
+        self.number += 1
+        if self.board is not None:
+            self.board.numbers[self.rank] = self.number
 
-    def busy(self) -> AbstractContextManager:
-        """Around work for which the others may have to wait long, such as validation: no timeout runs."""
-        return nullcontext() if self.store is None else self.store.busy()
+    def waited(self) -> float:
+        """Seconds that this rank has waited in a sum while none was busy; for a thread that asks every second or so."""
+        if self.board is not None and any(self.board.busy):
+            self._last_busy = time.monotonic()
+        since = self._waiting_since()
+        return time.monotonic() - max(since, self._last_busy) if since else 0.0
+
+    def _waiting_since(self) -> float:
+        """When this rank began to wait for the others; 0: it does not."""
+        return self._entered
+
+    def explain_wait(self, timeout: float) -> str:
+        """Why the job ends after this rank has waited for ``timeout`` seconds."""
+        numbers = [self.number] if self.board is None else list(self.board.numbers)
+        if late := [str(rank) for rank, number in enumerate(numbers) if number < self.number]:
+            return (
+                f"rank{'s' * (len(late) > 1)} {', '.join(late)} must reach sum {self.number} within {timeout:g} s "
+                f"(training.timeout), as the others have, got only to sum {min(numbers)}; is a process stopped?"
+            )
+        return (
+            f"rank {self.rank}: sum {self.number} must end within {timeout:g} s (training.timeout), got no answer from "
+            "another rank: it is stopped or cannot be reached, or it validates for longer (then set a longer timeout)"
+        )
+
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        """Around work for which the others may have to wait long, such as validation. On one machine no timeout runs;
+        on several the others do not know, and ``training.timeout`` must be longer than the work."""
+        flags = [0] * self.size if self.board is None else self.board.busy
+        flags[self.rank] += 1
+        try:
+            yield
+        finally:
+            flags[self.rank] -= 1
 
 
-def add_in_order(gathered: Array, array: Array) -> None:
-    """array = ((gathered[0] + gathered[1]) + gathered[2]) + ...      (size, n) to (n,)"""
-    array[...] = gathered[0]
+class SingleProcess(Communicator):
+    """Rank 0 of 1: every sum is complete already."""
+
+    def all_reduce_sum(self, array: Array) -> None:
+        pass
+
+
+SINGLE_PROCESS = SingleProcess()
+"""The rank of a run in one process."""
+
+
+def add_in_order(gathered: Array, total: Array) -> None:
+    """total = ((gathered[0] + gathered[1]) + gathered[2]) + ...      (size, n) to (n,)"""
+    total[...] = gathered[0]
     for other in gathered[1:]:
-        array += other
+        total += other

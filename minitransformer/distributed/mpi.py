@@ -1,4 +1,4 @@
-"""Ranks on CPUs that an MPI launcher started: sums of host arrays, in place, by mpi4py."""
+"""Ranks on the CPUs of one or several machines, started by mpiexec or srun: sums of host arrays by mpi4py."""
 
 import os
 import time
@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from minitransformer.distributed.communicator import Communicator, Store, add_in_order
-from minitransformer.distributed.timeouts import TIMEOUTS
-from minitransformer.errors import ConfigError, MissingPackageError, install_hint
+from minitransformer.distributed.communicator import Communicator, add_in_order
+from minitransformer.errors import ConfigError, MissingPackageError, TrainingError, install_hint
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Comm, Request
 
-SMALL_BYTES = 65536
-"""Sums of at most this many bytes are quick, unless another rank is late."""
+CHUNK = 1 << 20
+"""Bytes that each rank sends at a time where sums are in order: the copies stay small."""
+SPIN, NAP = 0.002, 0.0002
+"""Seconds in which MPI is asked without a pause whether a sum has arrived, and of the pauses after that."""
 
 
 class MpiCommunicator(Communicator):
@@ -24,44 +25,38 @@ class MpiCommunicator(Communicator):
     free for the others.
 
     world: MPI's communicator of all ranks, from ``find_world``
+    deterministic: add in the order of the ranks, whatever MPI's own order; each rank then receives all arrays
     """
 
-    def __init__(self, world: "Comm", store: Store, *, deterministic: bool = False):
+    def __init__(self, world: "Comm", deterministic: bool = False):
         from mpi4py import MPI
 
-        super().__init__(world.rank, world.size, store, deterministic=deterministic)
-        self._mpi, self._world = MPI, world
-        self._started: list[Request] = []
+        super().__init__(world.rank, world.size)
+        self._mpi, self._world, self._deterministic = MPI, world, deterministic
 
     def all_reduce_sum(self, array: np.ndarray) -> None:
         with self.waiting():
-            if self.deterministic:
-                gathered = np.empty((self.size, array.size), array.dtype)  # (size, n)
-                self._world.Allgather(array, gathered)
-                add_in_order(gathered, array.reshape(-1))
-            elif array.nbytes <= SMALL_BYTES:
-                self._wait(self._world.Iallreduce(self._mpi.IN_PLACE, array))
-            else:
-                self._world.Allreduce(self._mpi.IN_PLACE, array)
+            try:
+                if self._deterministic:
+                    self._sum_in_order(array.reshape(-1))
+                else:
+                    self._wait(self._world.Iallreduce(self._mpi.IN_PLACE, array))
+            except self._mpi.Exception as error:
+                raise TrainingError(f"sum {self.number} over the ranks failed in MPI: {error}") from error
 
-    def start_all_reduce_sum(self, array: np.ndarray) -> None:
-        """MPI makes progress only while it is called, so each new sum also calls it for those before it."""
-        if self.deterministic:
-            self.all_reduce_sum(array)
-            return
-        self._started.append(self._world.Iallreduce(self._mpi.IN_PLACE, array))
-        self._mpi.Request.Testall(self._started)
-
-    def finish(self) -> None:
-        with self.waiting():
-            self._mpi.Request.Waitall(self._started)
-        self._started.clear()
+    def _sum_in_order(self, array: np.ndarray) -> None:
+        step = CHUNK // array.itemsize
+        for start in range(0, array.size, step):
+            part = array[start : start + step]
+            gathered = np.empty((self.size, part.size), part.dtype)
+            self._wait(self._world.Iallgather(part, gathered))
+            add_in_order(gathered, part)
 
     def _wait(self, request: "Request") -> None:
         began = time.monotonic()
         while not request.Test():
-            if time.monotonic() - began > TIMEOUTS.spin:
-                time.sleep(TIMEOUTS.nap)
+            if time.monotonic() - began > SPIN:
+                time.sleep(NAP)
 
 
 def find_world(rank: int, size: int) -> "Comm":
@@ -95,8 +90,6 @@ def find_world(rank: int, size: int) -> "Comm":
 
 
 def abort(world: "Comm", code: int) -> None:
-    """End all ranks that MPI started, from any thread; the other ranks leave it to rank 0 for some seconds."""
-    if world.rank != 0:
-        time.sleep(TIMEOUTS.abort_delay)
+    """End all ranks that MPI started, from any thread."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # the error has been printed; MPI would add lines of its own
     world.Abort(code)

@@ -3,19 +3,20 @@
 The order of the calls is tested with a recording stand-in for CuPy.
 """
 
-import base64
-import threading
+import json
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from minitransformer.backend import Array
-from minitransformer.distributed.communicator import Communicator, Store, add_in_order
-from minitransformer.errors import MissingPackageError, ShapeError, install_hint
+from minitransformer.distributed.communicator import Communicator, add_in_order
+from minitransformer.errors import ConfigError, MissingPackageError, ShapeError, install_hint, quoted
+from minitransformer.files import write_text
 
 
 class NcclCommunicator(Communicator):
@@ -24,28 +25,26 @@ class NcclCommunicator(Communicator):
     A sum waits on the device until what was queued before it has written its array; ``finish`` makes what is queued
     after it wait for all sums. The host waits for neither.
 
+    deterministic: add in the order of the ranks, whatever NCCL's own order; each rank then receives all arrays
     cupy, nccl: the modules ``cupy`` and ``cupy.cuda.nccl``, or stand-ins for both
 
     Raises:
         MissingPackageError: NCCL is not installed.
     """
 
+    overlaps = True  # its gain has not been measured
+
     def __init__(
         self,
         rank: int,
         size: int,
-        store: Store,
+        board: Any = None,
         *,
         deterministic: bool = False,
         cupy: Any = None,
         nccl: Any = None,
     ):
-        self._communicator: Any = None
-        self._queued: deque[tuple[Any, Any]] = deque()  # events of each collective: it may begin, it has ended
-        self._ended, self._since = 0, 0.0  # collectives that have ended, and when that was last seen to change
-        self._counting = threading.Lock()  # ``progress`` is called by two threads, one for heartbeats
-        self._device: Any = None
-        super().__init__(rank, size, store, deterministic=deterministic)
+        super().__init__(rank, size, board)
         if cupy is None:
             import cupy
             from cupy.cuda import nccl  # ``import cupy`` leaves this module out
@@ -53,19 +52,26 @@ class NcclCommunicator(Communicator):
             raise MissingPackageError(
                 f"ranks: NCCL must be installed for several GPUs, got none; {install_hint('cuda13')} (or cuda12)"
             )
-        if self.rank == 0:
-            store.put("nccl", base64.b64encode(nccl.get_unique_id()).decode())  # 128 bytes
-        self._cupy, self._nccl = cupy, nccl
+        self._deterministic, self._cupy, self._nccl = deterministic, cupy, nccl
+        self._communicator: Any = None
+        self._queued: deque[tuple[Any, Any]] = deque()  # events of each sum: it may begin, it has ended
+        self._since = 0.0  # when a sum was last seen to end
+
+    def make_id(self) -> str:
+        """The text by which all ranks find each other; one of them makes it."""
+        return self._nccl.get_unique_id().hex()  # 128 bytes
+
+    def join(self, unique_id: str) -> None:
+        """Called by all ranks, before the first sum; returns when all have come."""
         with self.waiting():
-            unique_id = base64.b64decode(store.get("nccl"))
-            self._communicator = nccl.NcclCommunicator(self.size, unique_id, self.rank)
-        self._stream = cupy.cuda.Stream(non_blocking=True)
-        self._device = cupy.cuda.Device()
+            self._communicator = self._nccl.NcclCommunicator(self.size, bytes.fromhex(unique_id), self.rank)
+        self._device, self._stream = self._cupy.cuda.Device(), self._cupy.cuda.Stream(non_blocking=True)
 
     def start_all_reduce_sum(self, array: Array) -> None:
         kind, pointer = self._kind_of(array), array.data.ptr
+        self._count()
         with self._queueing():
-            if not self.deterministic:
+            if not self._deterministic:
                 self._communicator.allReduce(pointer, pointer, array.size, kind, self._nccl.NCCL_SUM, self._stream.ptr)
                 return
             with self._stream:  # CuPy keeps the memory of each stream apart, so ``gathered`` outlives its use there
@@ -82,8 +88,7 @@ class NcclCommunicator(Communicator):
         self.start_all_reduce_sum(device)
         self.finish()
         if on_host:
-            with self.waiting():  # here the host waits for the other ranks
-                array[...] = device.get()
+            array[...] = device.get()  # here the host waits for the other ranks
 
     def abort(self) -> None:
         if self._communicator is not None:
@@ -106,20 +111,19 @@ class NcclCommunicator(Communicator):
         event.record(stream)
         return event
 
-    def progress(self) -> tuple[int, float | None]:
+    def _waiting_since(self) -> float:
         """As seen by the device: the host continues as soon as a collective is queued."""
-        number, waits = super().progress()
-        if self._device is None:
-            return number, waits
-        with self._counting, self._device:
-            now = time.monotonic()
+        if self._communicator is None:
+            return super()._waiting_since()
+        with self._device:
             while self._queued and self._queued[0][1].done:
                 self._queued.popleft()
-                self._ended, self._since = self._ended + 1, now
+                self._since = 0.0
             if not self._queued or not self._queued[0][0].done:
-                self._since = now
-                return number + self._ended, waits
-            return number + self._ended + 1, max(waits or 0.0, now - self._since)
+                self._since = 0.0
+            else:
+                self._since = self._since or time.monotonic()
+            return self._since
 
     def _kind_of(self, array: Array) -> int:
         if not array.flags.c_contiguous:
@@ -128,6 +132,38 @@ class NcclCommunicator(Communicator):
             return getattr(self._nccl, f"NCCL_{array.dtype.name.upper()}")
         except AttributeError:
             raise ShapeError(f"all_reduce_sum: the dtype must be one that NCCL adds, got {array.dtype}") from None
+
+
+def pass_id_by_file(path: Path, job: str, make_id: Callable[[], str] | None, timeout: float) -> str:
+    """The id that rank 0 makes and writes to ``path``, which all ranks see; the others wait until it is there.
+
+    job: what tells this start of the job from any other, so that no rank takes an id that was left behind
+    make_id: of rank 0; None: of the others
+
+    Raises:
+        ConfigError: the file of this job does not come within ``timeout`` seconds.
+    """
+    if make_id is not None:
+        unique_id = make_id()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_text(path, json.dumps({"job": job, "id": unique_id}))
+        return unique_id
+    until, found = time.monotonic() + timeout, "no such file"
+    while time.monotonic() < until:
+        try:
+            entry = json.loads(path.read_text(encoding="utf-8"))
+            if entry["job"] == job:
+                return entry["id"]
+            found = f"that of job {quoted(entry['job'])}"
+        except FileNotFoundError:
+            pass
+        except (ValueError, KeyError, TypeError):
+            found = "another file"
+        time.sleep(0.1)
+    raise ConfigError(
+        f"{path} must hold the NCCL id of job {quoted(job)} within {timeout:g} s (training.timeout), got {found}; "
+        "start all ranks of a job with the same --job, rank 0 too, and a training.directory that all machines see"
+    )
 
 
 def use_gpu(number: int) -> None:

@@ -1,22 +1,18 @@
 """Plots of a run or a model as matplotlib Figures, which the caller shows or saves, and attention as an HTML page."""
 
-from minitransformer.figures.attention_diagram import draw_multi_head_attention
 from minitransformer.figures.attention_lines import draw_attention_lines
 from minitransformer.figures.attention_map import draw_attention
 from minitransformer.figures.attention_page import Attentions, attention_page
 from minitransformer.figures.canvas import picture_bytes, png_bytes
 from minitransformer.figures.curves import draw_learning_curves
-from minitransformer.figures.diagram import draw_architecture
 from minitransformer.figures.times import draw_times
 
 __all__ = [
     "Attentions",
     "attention_page",
-    "draw_architecture",
     "draw_attention",
     "draw_attention_lines",
     "draw_learning_curves",
-    "draw_multi_head_attention",
     "draw_times",
     "picture_bytes",
     "png_bytes",

@@ -34,8 +34,7 @@ def beam_search(
     beam_size: hypotheses sought per sentence   n_best: of these returned, 1 to beam_size (fewer where so few exist)
     alpha: exponent of `length_penalty`, 0 to 100   max_extra: tokens, as in `output_limits`, 0 or more
     early_stop: stop a sentence's search as soon as no further step can change its answer (see `_can_stop`)
-    allowed: which tokens may come next: prefixes, (R, t), the tokens generated so far, to a boolean (R, V), True = may,
-        one or more for each prefix; probabilities stay the model's
+    allowed: prefixes, (R, t), the tokens generated so far, to a boolean (R, V), True = may come next; one at least
 
     Raises:
         ConfigError: an option is out of its range.

@@ -20,26 +20,17 @@ from minitransformer.nn.randomness import DropoutMasks, Initializer, ShapesOnly
 
 
 class Workload(NamedTuple):
-    """What a forward pass computes for one sentence, from which FLOPs and memory follow. Lengths are in positions.
+    """The matrix products of a forward pass for one sentence, from which FLOPs follow. Lengths are in positions.
 
     attentions: (number of layers, queries, keys, keys that each query attends to) of each kind of attention
     feed_forwards: (number of layers, positions) of each stack
-    embedded: positions with dropout outside of sub-layers, such as embeddings
-    outputs: positions that get logits   memory: positions whose vectors are kept for another stack to attend to
-
-    And of everything else:
-    products: multiplications in matrix products   saved: array elements that forward keeps for backward
-    largest: the rule that needs most working memory in backward, and its array elements
+    outputs: positions that get logits   products: multiplications in all other matrix products
     """
 
     attentions: tuple[tuple[int, int, int, int], ...]
     feed_forwards: tuple[tuple[int, int], ...]
-    embedded: int
     outputs: int
-    memory: int = 0
     products: int = 0
-    saved: int = 0
-    largest: tuple[str, int] = ("", 0)
 
 
 class Model(Module, ABC):

@@ -55,4 +55,4 @@ class LanguageModel(Model):
     @classmethod
     def workload(cls, config: ModelConfig, src_length: int, tgt_length: int) -> Workload:
         n, T = config.n_layers, tgt_length
-        return Workload(attentions=((n, T, T, T),), feed_forwards=((n, T),), embedded=T, outputs=T)
+        return Workload(attentions=((n, T, T, T),), feed_forwards=((n, T),), outputs=T)

@@ -98,10 +98,8 @@ class RecurrentModel(Model):
         """The recurrent layers, attention, and logits of the target."""
         n, d, S, T = config.n_layers, config.d_model, src_length, tgt_length
         products = n * (9 * S * d * d // 2 + 6 * T * d * d) + 2 * T * d * d
-        saved, largest = 6 * n * d * (S + T) + 4 * T * d, ("gru", 8 * max(S, T) * d)
         if config.attention == "dot":
-            products, saved = products + 2 * S * T * d, saved + (S + 2 * T) * d + S * T
+            products += 2 * S * T * d
         if config.attention == "additive":
-            products, saved = products + (S + T) * d * d + 2 * S * T * d, saved + (S + T + S * T) * d + S * T
-            largest = max(largest, ("additive_attention", S * T * d), key=lambda rule: rule[1])
-        return Workload((), (), n * (S + T) + T, T, products=products, saved=saved, largest=largest)
+            products += (S + T) * d * d + 2 * S * T * d
+        return Workload((), (), outputs=T, products=products)

@@ -96,7 +96,7 @@ class Transformer(Model):
         """Self-attention of both stacks and cross-attention, feed-forward layers, and logits of the target."""
         layers, S, T = config.n_layers, src_length, tgt_length
         attentions = ((layers, S, S, S), (layers, T, T, T), (layers, T, S, S))
-        return Workload(attentions, ((layers, S), (layers, T)), embedded=S + T, outputs=T, memory=S)
+        return Workload(attentions, ((layers, S), (layers, T)), outputs=T)
 
     def attention_maps(self, src_ids: Array, tgt_ids: Array) -> dict[str, np.ndarray]:
         """The weights of every attention by names such as ``decoder.1.cross_attention``, queries before keys:

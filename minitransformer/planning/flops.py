@@ -15,21 +15,6 @@ from minitransformer.config import ModelConfig
 from minitransformer.kernels.numpy.gemm import matmul
 from minitransformer.models import model_class
 
-TABLE_2 = {
-    ("en-de", "ConvS2S"): 9.6e18,
-    ("en-de", "MoE"): 2.0e19,
-    ("en-de", "GNMT + RL"): 2.3e19,
-    ("en-de", "Transformer (base)"): 3.3e18,
-    ("en-de", "Transformer (big)"): 2.3e19,
-    ("en-fr", "Deep-Att + PosUnk"): 1.0e20,
-    ("en-fr", "MoE"): 1.2e20,
-    ("en-fr", "GNMT + RL"): 1.4e20,
-    ("en-fr", "ConvS2S"): 1.5e20,
-    ("en-fr", "Transformer (base)"): 3.3e18,
-    ("en-fr", "Transformer (big)"): 2.3e19,
-}
-"""Training cost of single models, FLOPs  [Table 2]."""
-
 
 def parameter_count(config: ModelConfig) -> int:
     """Number of trainable parameters      [Table 3, last column]"""
@@ -89,42 +74,9 @@ class Cost:
         return asdict(self) | {"paper": self.paper}
 
     def lines(self) -> list[str]:
-        """A report: both counts, then Table 2 with this run inserted."""
-        rows = [(flops, f"{pair}  {name}") for (pair, name), flops in TABLE_2.items()]
-        rows.append((self.paper, "       this run"))
+        """A report of both counts."""
         return [
             f"training cost by formula: {self.formula:.1e} FLOPs in matrix products, forward and backward",
             f"as the paper counts:      {self.paper:.1e} FLOPs = {self.seconds:,.0f} s x {self.devices} "
             f"x {self.sustained / 1e12:.3g} TFLOP/s (a large float32 product, measured now)",
-            "beside Table 2 (single models):",
-            *(f"  {flops:8.1e}  {what}" for flops, what in sorted(rows)),
         ]
-
-
-@dataclass(frozen=True)
-class Record:
-    """A published training speed: target tokens/s of ``model`` on one GPU and on eight."""
-
-    name: str
-    model: ModelConfig
-    one: float
-    eight: float
-
-
-RECORDS = (
-    Record("P100, float32: the paper's 0.4 s a base step on eight", ModelConfig.base(), 25_000 / 0.4 / 8, 25_000 / 0.4),
-    Record("P100, float32: the paper's 1.0 s a big step on eight", ModelConfig.big(), 25_000 / 1.0 / 8, 25_000 / 1.0),
-    Record("A100, TF32: NVIDIA's big Transformer", ModelConfig.big(), 51_057, 347_936),
-    Record("A100, mixed precision: NVIDIA's big Transformer", ModelConfig.big(), 82_059, 551_599),
-)
-"""[sec. 5.2; NVIDIA DeepLearningExamples, Transformer for PyTorch]; one P100 as an eighth of the paper's eight."""
-
-
-def expected_hours(model: ModelConfig, tgt_tokens: float, record: Record, length: int = 30) -> tuple[float, float]:
-    """(hours on one GPU, on eight) for ``tgt_tokens`` target tokens, if this model ran at the FLOP/s of ``record``.
-
-    length: tokens of a sentence, on which the share of attention depends
-    """
-    slower = batch_flops(model, 1, length, length) / batch_flops(record.model, 1, length, length)
-    work = tgt_tokens * slower / 3600
-    return work / record.one, work / record.eight

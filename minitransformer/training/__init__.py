@@ -1,6 +1,5 @@
 """Training: one update, a whole run, and what a run writes down about itself."""
 
-from minitransformer.training.ablation import AblationEntry, ablation
 from minitransformer.training.accumulation import GradientAccumulator
 from minitransformer.training.corpus import Corpus
 from minitransformer.training.metrics import StepResult, perplexity, read_metrics
@@ -10,13 +9,11 @@ from minitransformer.training.trainer import Trainer
 from minitransformer.training.validation import evaluate_loss
 
 __all__ = [
-    "AblationEntry",
     "Corpus",
     "GradientAccumulator",
     "Outcome",
     "StepResult",
     "Trainer",
-    "ablation",
     "evaluate_loss",
     "perplexity",
     "read_metrics",

@@ -4,8 +4,7 @@ The resulting gradient is always that of the one batch which all micro-batches m
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -32,6 +31,7 @@ class GradientAccumulator:
 
     tokens_of_update: (source, target) tokens of an update on all ranks; needed if there are several
     wait: synchronize after every update on a GPU, so that a non-finite one is never applied
+    wants_to_stop: asked in each update; the sum of the answers of all ranks is added to ``stop_wishes``
 
     Raises (`accumulate`): what the communicator raises; (`is_finite`): what `LossScale.adapt` raises.
     """
@@ -49,9 +49,10 @@ class GradientAccumulator:
     ):
         self.parameters, self.workers, self.ranks = parameters, workers, ranks
         self.scale = scale or LossScale()
-        self._overlaps = overlap and ranks.size > 1 and workers.size == 1
+        self._overlaps = overlap and ranks.overlaps and workers.size == 1
         self._tokens_of_update, self._wait = tokens_of_update, wait
-        self._computed: tuple[Sequence[Batch], ComputeGradient] = (), None  # last, for `recompute`
+        self.wants_to_stop: Callable[[], bool] = lambda: False
+        self.stop_wishes: Number = 0.0
 
     @property
     def loss_scale(self) -> float:
@@ -77,7 +78,6 @@ class GradientAccumulator:
         buffers = self.parameters.gradient_buffers(self.workers.size)
         total = OverlappedAllReduce(buffers[0], self.ranks)
         last = len(micro_batches) - 1 if self._overlaps else None
-        self._computed = micro_batches, compute_gradient
 
         def share_of(worker: int) -> tuple[Number, Number]:
             loss = nll = 0.0
@@ -106,14 +106,6 @@ class GradientAccumulator:
         """Whether a gradient that is not finite only lowers the loss scale: in float16, if the loss is finite."""
         return self.scale.is_needed and math.isfinite(float(loss))
 
-    def recompute(self) -> Iterator[tuple[int, Callable[[], tuple[Tensor, Tensor]]]]:
-        """(number in the update, forward and backward again) of each micro-batch computed last; the gradients go to
-        the model's own vector, which the caller zeroes."""
-        micro_batches, compute_gradient = self._computed
-        (own,) = self.parameters.gradient_buffers(1)
-        for i, batch in enumerate(micro_batches):
-            yield self._number(i), partial(compute_gradient, self._number(i), batch, own)
-
     def _number(self, i: int) -> int:
         """The number in the update of micro-batch ``i`` of this rank."""
         return self.ranks.rank + i * self.ranks.size
@@ -122,9 +114,16 @@ class GradientAccumulator:
         if self.ranks.size == 1:
             return loss, nll
         on_host = is_on_host(loss)
-        sums = np.array([loss, nll]) if on_host else get_array_module(loss).stack([loss, nll])
+        wish = float(self.wants_to_stop())
+        if on_host:
+            sums = np.array([loss, nll, wish])
+        else:
+            xp = get_array_module(loss)
+            sums = xp.stack([loss, nll, xp.full_like(loss, wish)])
         self.ranks.all_reduce_sum(sums)
-        return tuple(sums.tolist()) if on_host else (sums[0], sums[1])
+        loss, nll, wishes = sums.tolist() if on_host else sums
+        self.stop_wishes = self.stop_wishes + wishes
+        return loss, nll
 
 
 class OverlappingSink:

@@ -64,7 +64,7 @@ def check_same_job(ranks: Communicator, config: Config, fingerprint: str) -> Non
         for name, value in tables[section].items()
         if name not in MAY_DIFFER_BETWEEN_RANKS.get(section, ())
     }
-    first, *others = (json.loads(text) for text in ranks.gather_text("facts", json.dumps(facts)))
+    first, *others = (json.loads(text) for text in ranks.gather_text(json.dumps(facts)))
     for rank, theirs in enumerate(others, start=1):
         for name in sorted(first.keys() | theirs.keys(), key=lambda name: name.startswith("the code"), reverse=True):
             if first.get(name) != theirs.get(name):
@@ -84,9 +84,9 @@ def newest_for_all(ranks: Communicator, folder: RunFolder, warn: Callable[[str],
         checkpoint = folder.newest_whole(warn)
         if ranks.size > 1:
             path = Path(checkpoint.path) if checkpoint else None
-            ranks.gather_text("checkpoint", json.dumps([path.name, file_hash(path)] if path else None))
+            ranks.gather_text(json.dumps([path.name, file_hash(path)] if path else None))
         return checkpoint
-    found = json.loads(ranks.gather_text("checkpoint", "null")[0])
+    found = json.loads(ranks.gather_text("null")[0])
     if found is None:
         return None
     path, wanted = folder.checkpoints / found[0], found[1]

@@ -5,6 +5,7 @@ What cannot be written is lost: a training must not end because nobody reads its
 """
 
 import sys
+import threading
 from contextlib import suppress
 from typing import TextIO
 
@@ -37,6 +38,7 @@ class Progress:
 
     def __init__(self, is_rank_0: bool, with_bar: bool):
         self._is_rank_0, self._with_bar = is_rank_0, with_bar
+        tqdm.set_lock(threading.RLock())  # its own is a semaphore of the system, which a killed process leaves behind
 
     def bar(self, done: int, total: int) -> tqdm:
         """A bar of ``total`` updates, as a context manager."""

@@ -56,12 +56,13 @@ class MetricsRecorder:
             self._pending_since = time.monotonic()
 
     def add(self, update: int, result: StepResult) -> bool:
-        """Add the result of ``update``; returns whether it and all earlier ones have been read."""
+        """Add the result of ``update``; returns whether it and all earlier ones have been read: alike on all ranks."""
         self._pending.append(result)
         is_due = self._ends_epoch(update) or update % self._log_every == 0
-        if is_on_host(result.loss) or is_due or len(self._pending) >= MAX_PENDING:
+        reads = is_on_host(result.loss) or is_due or update % MAX_PENDING == 0
+        if reads:
             self.read(update)
-        return not self._pending
+        return reads
 
     def read(self, update: int) -> None:
         """Read all pending results, the last of which is that of ``update``; a GPU must have computed them. A loss that

@@ -10,7 +10,7 @@ from minitransformer.allocator import keep_freed_memory
 from minitransformer.backend import load_array_module, to_numpy
 from minitransformer.checkpoints import RunFolder, save_checkpoint
 from minitransformer.config import Config
-from minitransformer.distributed import CommonStop, ProcessGroup
+from minitransformer.distributed import ProcessGroup
 from minitransformer.errors import AnomalyError, CheckpointError, TrainingError
 from minitransformer.kernels.profile import Profile, profiled, timed
 from minitransformer.models import build_model
@@ -21,7 +21,7 @@ from minitransformer.training.accumulation import GradientAccumulator, threads_o
 from minitransformer.training.compatibility import check_same_job, check_same_run, newest_for_all
 from minitransformer.training.corpus import Corpus, with_vocabulary
 from minitransformer.training.micro_batches import MicroBatches
-from minitransformer.training.nonfinite import NonfiniteUpdates
+from minitransformer.training.nonfinite import NonfiniteUpdates, explain_anomaly
 from minitransformer.training.progress import Progress
 from minitransformer.training.recorder import MetricsRecorder
 from minitransformer.training.signals import Outcome, StopRequest
@@ -67,7 +67,7 @@ class Trainer:
         data, training = config.data, config.training
         stream = BatchStream(*corpus.train, src_tokens=data.src_tokens, tgt_tokens=data.tgt_tokens, seed=training.seed)
         self.validation = Validation.if_wanted(corpus, config)
-        self._connect(process_group or ProcessGroup.single())
+        self._connect(process_group or ProcessGroup())
         self.batches = MicroBatches(stream, training.micro_batches, self.ranks.rank, self.ranks.size)
         self.progress = Progress(self.is_rank_0, progress)
         self._build_model()
@@ -75,7 +75,7 @@ class Trainer:
         self.recorder = MetricsRecorder(
             self.folder.metrics, self.is_rank_0, training.log_every, self.batches.epoch, self.folder.check
         )
-        self.update, self.saved_update, self.validated_update = 0, -1, 0
+        self.update, self.saved_update, self.validated_update, self.is_stopping = 0, -1, 0, False
         self._open_folder()
         try:
             self._start(resume)
@@ -94,7 +94,6 @@ class Trainer:
         self.recorder.start_clock()
         self.saved_at = time.monotonic()
         self._open_folder()
-        common_stop = CommonStop(self.ranks, self.update)
         try:
             bar = self.progress.bar(self.update, updates)
             # An overflow is reported by one TrainingError, not by NumPy's warnings.
@@ -102,14 +101,15 @@ class Trainer:
             threads = limited_threads(threads_of_rank(self.config.training, self.ranks.size))
             with StopRequest() as stop, bar, quiet, mode, threads:
                 self._validate_if_due()  # the run may have been stopped between an update and its validation
-                while self.update < updates and common_stop.may_begin(self.update + 1, stop.signal is not None):
-                    self._validate_if_due()  # not done yet where a signal came, but another rank has begun this update
+                self.accumulator.wants_to_stop = lambda: stop.signal is not None
+                while self.update < updates and not self._stops(stop):
+                    self._validate_if_due()  # not done yet where a signal came after the sum of an update
                     self._one_update(bar)
                     self._save_if_due()
                     if stop.signal is None:
                         self._validate_if_due()
                 self._save()
-                signals = self.ranks.gather_text("signals", str(stop.signal or 0))
+                signals = self.ranks.gather_text(str(stop.signal or 0))
                 return Outcome(self.update, max(map(int, signals)) or None)
         finally:
             self.folder.leave()
@@ -146,7 +146,7 @@ class Trainer:
             tokens_of_update=self.batches.n_tokens if self.ranks.size > 1 else None,
             wait=training.skip_nonfinite,
         )
-        self.nonfinite = NonfiniteUpdates(self.accumulator, self.ranks, training.skip_nonfinite)
+        self.nonfinite = NonfiniteUpdates(self.model.parameters, self.ranks.size, training.skip_nonfinite)
 
     def _open_folder(self) -> None:
         if self.is_rank_0:
@@ -161,13 +161,18 @@ class Trainer:
             with profiled(self.profile), timed("update"):
                 result = train_step(self.model, self.optimizer, batches, **options)
         except AnomalyError as error:
-            raise self.nonfinite.explained(update, error) from error
+            raise explain_anomaly(update, error, self.model.parameters) from error
         if not (result.is_finite or self.accumulator.found_inf(result.loss)):
             self.recorder.write("skipped", update, {"reason": self.nonfinite.skip_or_raise(update, result)})
         self.update = update
         if self.recorder.add(update, result):
+            self.is_stopping = float(self.accumulator.stop_wishes) > 0
             self.progress.show(bar, self.recorder.interval, update, result.learning_rate)
             self.recorder.write_if_due(update, result.learning_rate)
+
+    def _stops(self, request: StopRequest) -> bool:
+        """Whether no further update is made; alike on all ranks, which read the sum of their wishes together."""
+        return self.is_stopping or (self.ranks.size == 1 and request.signal is not None)
 
     def _validate_if_due(self) -> None:
         training = self.config.training

@@ -9,7 +9,6 @@ from models.restricted_attention import RestrictedAttentionConfig, neighbourhood
 from searches import UncachedModel, random_sources
 from small_models import gradient, random_batch, small_model
 
-from minitransformer import kernels
 from minitransformer.autograd import no_grad
 from minitransformer.config import ModelConfig
 from minitransformer.generation import beam_search, greedy_search
@@ -22,9 +21,8 @@ def within(window: int) -> dict:
     return {"kind": "restricted_attention", "attention_window": window}
 
 
-@pytest.mark.parametrize("mode", ["simple", "fast"])
-@pytest.mark.parametrize("seed", range(20))
-def test_it_is_attention_under_a_banded_mask(seed, mode, relative_error):
+@pytest.mark.parametrize("seed", range(40))
+def test_it_is_attention_under_a_banded_mask(seed, relative_error):
     """Any length, any window, any padding, dropout or none."""
     rng = np.random.default_rng(seed)
     length, window = int(rng.integers(1, 90)), tuple(map(int, rng.integers(0, 45, 2)))
@@ -37,7 +35,7 @@ def test_it_is_attention_under_a_banded_mask(seed, mode, relative_error):
         banded["keep"] = keep[..., np.arange(length)[:, None], offsets.clip(0, sum(window))]
         banded["p_drop"], options["keep"], options["p_drop"] = 0.3, keep, 0.3
     expected, grads_y = outputs_and_gradients(attention, (q, k, v), banded, rng)
-    with np.errstate(divide="raise"), kernels.mode(mode):
+    with np.errstate(divide="raise"):
         found, _ = outputs_and_gradients(restricted_attention, (q, k, v), options, rng, grads_y)
     for ours, wanted in zip(found, expected, strict=True):
         assert relative_error(ours, wanted) < 1e-12

@@ -17,6 +17,7 @@ from tests.reliability.observed_command import EVENT_LOG
 TOP = Path(__file__).parents[2]
 TIMEOUT = 60  # seconds within which a job that is interrupted or complete must end
 PHASES = {
+    "joined": "start",
     "": "start",  # imports, reading of data, finding and loading the checkpoint
     "running": "start",
     "batch": "update",
@@ -104,18 +105,19 @@ class Job:
         return self.root.poll() is not None
 
     def processes(self) -> dict[int, str]:
-        """The running processes by pid: ``rank 0``, ``rank 1``..., ``process`` or ``launcher``, or ``proxy`` between
-        mpiexec and its ranks.
+        """The running processes by pid: ``rank 0``, ``rank 1``..., ``process`` or ``launcher``, or ``proxy``: between
+        mpiexec and its ranks, or a helper of Python's multiprocessing.
         """
         found = {}
+        ranks = {int(values[0]): rank for _, rank, event, *values in self.events() if event == "joined"}
         for path in Path("/proc").glob("[0-9]*/environ"):
             with suppress(OSError):
                 variables, process = path.read_bytes().split(b"\0"), int(path.parent.name)
                 if self._mark in variables:
-                    ranks = [each.partition(b"=")[2] for each in variables if each.startswith((b"RANK=", b"PMI_RANK="))]
-                    root = "launcher" if self._start.launcher else "process"
-                    other = root if process == self.root.pid else "proxy"
-                    found[process] = f"rank {int(ranks[0])}" if ranks else other
+                    if process == self.root.pid:
+                        found[process] = "launcher" if self._start.launcher else "process"
+                    else:
+                        found[process] = f"rank {ranks[process]}" if process in ranks else "proxy"
         return found
 
     def events(self) -> list[list[str]]:

@@ -33,8 +33,8 @@ CONFIGURATIONS = {
     "process": Configuration(),
     "threads": Configuration((Start(threads=2),)),
     "binarised": Configuration(binarised=True),
-    "tcp-2": Configuration((Start("launch", 2),)),
-    "tcp-4": Configuration((Start("launch", 4),)),
+    "local-2": Configuration((Start("launch", 2),)),
+    "local-4": Configuration((Start("launch", 4),)),
     "mpi-2": Configuration((Start("mpiexec", 2),), settings=DETERMINISTIC),
     "mpi-4": Configuration((Start("mpiexec", 4),), settings=DETERMINISTIC),
     "changing": Configuration(
@@ -44,7 +44,7 @@ CONFIGURATIONS = {
     ),
     "gpu": Configuration(settings={"execution.device": "cuda"}),
     "signals": Configuration(interruptions=("SIGTERM", "SIGINT", "SIGSTOP")),
-    "signals-tcp-2": Configuration((Start("launch", 2),), ("SIGTERM", "SIGINT", "SIGSTOP")),
+    "signals-local-2": Configuration((Start("launch", 2),), ("SIGTERM", "SIGINT", "SIGSTOP")),
     "file-size-limit": Configuration(interruptions=("file-size-limit",)),
     "disk-full": Configuration(interruptions=("disk-full",), own_disk=True),
 }

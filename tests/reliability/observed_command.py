@@ -4,6 +4,7 @@
 
 An event is one line, appended to FILE by a single write: seconds of the monotonic clock, rank, event, values.
 
+    joined 4711                   the process of this rank begins
     running 12                    training starts or resumes after update 12
     batch 13 52 5f3a09c1          micro-batch 52 of update 13 is about to be computed; checksum of its examples
     saving 14, saved 14           a checkpoint is about to be written, has been written
@@ -17,16 +18,14 @@ import sys
 import time
 import zlib
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 
 EVENT_LOG = "MINITRANSFORMER_EVENT_LOG"
 
 
-def open_log() -> Callable[..., None]:
+def open_log(rank: int) -> Callable[..., None]:
     """The function that logs an event."""
-    from minitransformer.distributed.supervision.rank_info import find_rank_info
-
-    log, rank = os.open(os.environ[EVENT_LOG], os.O_WRONLY | os.O_APPEND | os.O_CREAT), find_rank_info().rank
+    log = os.open(os.environ[EVENT_LOG], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
     def write(*fields: object) -> None:
         os.write(log, (" ".join(map(str, (time.monotonic(), rank, *fields))) + "\n").encode())
@@ -34,14 +33,14 @@ def open_log() -> Callable[..., None]:
     return write
 
 
-def observe(log: Callable[..., None]) -> None:
-    """Wrap functions that training calls, so that they log events."""
-    from minitransformer.distributed.supervision import launch
+def observe(rank: int) -> None:
+    """Wrap functions that training calls in this process, so that they log events."""
     from minitransformer.training import trainer
     from minitransformer.training.trainer import MicroBatches, Validation
 
-    own, save, run = MicroBatches.own, trainer.save_checkpoint, trainer.Trainer.run
-    measure, launched = Validation.measure, launch.Launch
+    log = open_log(rank)
+    log("joined", os.getpid())
+    own, save, run, measure = MicroBatches.own, trainer.save_checkpoint, trainer.Trainer.run, Validation.measure
 
     @wraps(own)
     def logged_own(self: MicroBatches, update: int) -> list:
@@ -73,13 +72,30 @@ def observe(log: Callable[..., None]) -> None:
 
     MicroBatches.own, trainer.save_checkpoint, Validation.measure = logged_own, logged_save, logged_measure
     trainer.Trainer.run = logged_run
-    launch.Launch = lambda program, *options: launched([__file__, *program[2:]], *options)  # not -m minitransformer
+
+
+def observed_work(work: Callable[..., int], process_group: object) -> int:
+    """The work of a rank that ``launch`` started."""
+    observe(process_group.rank)
+    return work(process_group)
+
+
+def observe_command(words: list[str]) -> None:
+    """Observe what the command ``minitransformer WORDS`` does, in this process or in the ranks that it starts."""
+    from minitransformer.distributed import launch
+    from minitransformer.distributed.process_group import find_ranks
+
+    if words[:1] != ["launch"]:
+        observe(find_ranks()[0])
+        return
+    launched = launch.launch
+    launch.launch = lambda work, *options: launched(partial(observed_work, work), *options)
 
 
 if __name__ == "__main__":
     before = signal.signal(signal.SIGINT, signal.SIG_DFL)  # as in __main__.py
     from minitransformer.cli.main import main
 
-    observe(open_log())
+    observe_command(sys.argv[1:])
     signal.signal(signal.SIGINT, before)
     sys.exit(main())

@@ -2,8 +2,8 @@
 
     python -m tests.reliability.paper_claims [--section 3.2]
 
-`minitransformer paper` lists the claims; the changes are in minitransformer/paper/claims.toml. Each is made in a copy
-of the checkout, where the claim's own tests are run. Unless a section is given, the results are written to
+docs/paper.md lists the claims; the changes are in docs/claims.toml. Each is made in a copy of the checkout, where the
+claim's own tests are run. Unless a section is given, the results are written to
 results/paper_claims.json and .md beside this file. The exit code is 0 if every change is noticed.
 """
 
@@ -20,11 +20,11 @@ from pathlib import Path
 
 from benchmarks.common.machine import machine_facts
 from benchmarks.common.tables import facts_list, markdown_head, markdown_row
-from minitransformer.paper import Claim, read_claims
+from docs.claims import Claim, read_claims
 
 ROOT = Path(__file__).parents[2]
 RESULTS = Path(__file__).parent / "results"
-COPIED = ("minitransformer", "tests", "examples", "benchmarks", "setup.cfg", "pyproject.toml")
+COPIED = ("minitransformer", "tests", "examples", "benchmarks", "docs", "setup.cfg", "pyproject.toml")
 COMMAND = "python -m tests.reliability.paper_claims"
 LIMIT = 300
 """Seconds; a changed program may never end."""
@@ -91,11 +91,12 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog=COMMAND, description=__doc__.split("\n")[0])
     parser.add_argument("--section", default="", help="of the paper (default: all)")
     section = parser.parse_args(argv).section
+    within = f"{section}." if section else ""
     rows, facts = [], machine_facts()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         copy_checkout(folder)
-        claims = [claim for claim in read_claims(section) if claim.line]
+        claims = [claim for claim in read_claims() if claim.line and f"{claim.section}.".startswith(within)]
         if failed := failing(folder, sorted({test for claim in claims for test in claim.test})):
             raise RuntimeError(f"no test must fail before a change, got {', '.join(failed)}")
         for claim in claims:

@@ -114,6 +114,5 @@ class ConvolutionalTransformer(Transformer):
     @classmethod
     def workload(cls, config: ConvolutionConfig, src_length: int, tgt_length: int) -> Workload:
         work, d = super().workload(config, src_length, tgt_length), config.d_model
-        n = config.n_layers * src_length  # of each the input, the output and the x_hat of the norm are saved
-        more = {"embedded": work.embedded + n, "products": n * config.kernel_size * d * d, "saved": 3 * n * d}
-        return work._replace(attentions=work.attentions[1:], **more)
+        products = config.n_layers * src_length * config.kernel_size * d * d
+        return work._replace(attentions=work.attentions[1:], products=products)

@@ -3,9 +3,6 @@
 from dataclasses import dataclass
 from types import ModuleType
 
-import numpy as np
-
-from minitransformer import kernels
 from minitransformer.autograd import Tensor
 from minitransformer.autograd.tensor import apply
 from minitransformer.backend import Array, get_array_module
@@ -15,7 +12,7 @@ from minitransformer.nn import DropoutMasks, KeyValueCache
 from minitransformer.nn.attention import MultiHeadAttention
 from minitransformer.nn.layers import Stack
 from minitransformer.nn.randomness import Initializer, keep_mask
-from minitransformer.ops.attention import attention, attention_weights
+from minitransformer.ops.attention import attention_backward, attention_forward, attention_weights
 from minitransformer.ops.rule import Rule
 from minitransformer.settings import option
 
@@ -58,17 +55,16 @@ def restricted_attention_forward(
     allowed = (offsets >= 0) & (offsets <= left + right) & tokens  # (..., n, size, width)
     if keep is not None:
         keep = _blocks(keep, size)[..., xp.arange(size)[:, None], offsets.clip(0, left + right)]
-    pair = kernels.select(attention, xp) if xp is np else attention  # a GPU's kernel draws its masks itself
     inputs = _blocks(q, size), _neighbourhoods(k, *shape), _neighbourhoods(v, *shape)
-    y, saved = pair.forward(*inputs, mask=allowed, keep=keep, p_drop=p_drop)
-    return _positions(y, length), (pair, saved, shape)
+    y, saved = attention_forward(*inputs, mask=allowed, keep=keep, p_drop=p_drop)
+    return _positions(y, length), (saved, shape)
 
 
 def restricted_attention_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
     """Each key and value gets the sum of its gradients from all neighbourhoods that it is in."""
-    pair, saved_attention, shape = saved
+    saved_attention, shape = saved
     length, _, size, _ = shape
-    grad_q, grad_keys, grad_values = pair.backward(_blocks(grad_y, size), saved_attention)
+    grad_q, grad_keys, grad_values = attention_backward(_blocks(grad_y, size), saved_attention)
     return _positions(grad_q, length), _summed(grad_keys, *shape), _summed(grad_values, *shape)
 
 

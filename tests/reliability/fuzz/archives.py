@@ -162,7 +162,7 @@ def _tar(rng: Random, members: dict[str, bytes], here: str) -> bytes:
         data = _with_field(rng, data)
     if rng.random() < 0.005:
         kind = rng.choice((tarfile.XGLTYPE, tarfile.XHDTYPE, tarfile.REGTYPE))
-        data = many_headers(kind, rng.choice((1, 200))) + data
+        return rng.choice((_gzipped, bz2.compress))(many_headers(kind, rng.choice((1, 200))) + data)
     return rng.choice((_gzipped, _gzipped, bytes, bz2.compress, lzma.compress))(data)
 
 

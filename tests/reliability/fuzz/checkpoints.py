@@ -55,7 +55,7 @@ class Checkpoints(Reader):
             corpus = ids if config.model.kind == "language_model" else text
             Trainer(config, corpus, progress=False).run()
             path = RunFolder(config.training.directory).path_of(2)
-            self.runs[config.model.kind, config.model.encoder] = config, corpus
+            self.runs[config.model.kind, config.model.positions] = config, corpus
             self.valid.append(path.read_bytes())
             self.loaded.append(load_checkpoint(path))
 
@@ -97,7 +97,7 @@ class Checkpoints(Reader):
     def _resume(self, checkpoint: Checkpoint, folder: Path) -> None:
         """Training resumes from it or refuses to."""
         model = checkpoint.config.model
-        config, corpus = self.runs.get((model.kind, model.encoder)) or self.runs[model.kind, "self_attention"]
+        config, corpus = self.runs.get((model.kind, model.positions)) or self.runs[model.kind, "sinusoidal"]
         config = replace(config, training=replace(config.training, directory=str(folder), updates=3))
         trainer = Trainer(config, corpus, progress=False)
         assert trainer.update == checkpoint.update

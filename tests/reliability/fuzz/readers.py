@@ -13,6 +13,5 @@ READERS: dict[str, type[Reader]] = {
         *texts.READERS,
         trees.Trees,
         records.Metrics,
-        records.Messages,
     )
 }

@@ -1,12 +1,9 @@
-"""Inputs of the readers of JSON lines: metrics of a run, messages between the ranks of a job."""
+"""Inputs of the reader of JSON lines: the metrics of a run."""
 
 import json
 from pathlib import Path
 from random import Random
 
-from minitransformer.distributed.supervision.health import HealthMonitor
-from minitransformer.distributed.supervision.messages import decode, encode
-from minitransformer.errors import ConfigError
 from minitransformer.figures import draw_learning_curves, png_bytes
 from minitransformer.training import read_metrics
 from minitransformer.training.recorder import MetricsRecorder
@@ -51,37 +48,3 @@ class Metrics(Reader):
         kept = MetricsRecorder(path, True, 1, lambda update: 1).cut_after(3)
         assert kept == read_metrics(path) or any(value != value for line in kept for value in line.values())
         assert [line["update"] for line in kept] == [line["update"] for line in lines if line["update"] <= 3]
-
-
-class Messages(Reader):
-    """Messages to the supervisor on an authenticated connection."""
-
-    name = "messages"
-    VALID = (
-        {"rank": 1, "size": 2, "who": "process 17 on here"},
-        {"number": 3, "waits": None, "busy": False},
-        {"number": 4, "waits": 0.25, "busy": True, "timeout": 300.0},
-        {"failed": "out of memory", "code": 2, "by_all": False},
-        {"bye": True},
-    )
-
-    def write(self, rng: Random, folder: Path) -> None:
-        chosen = [rng.choice(self.VALID) for _ in range(3)]
-        lines = [encode(**each) for each in chosen]
-        if rng.random() < 0.5:
-            lines = [json.dumps(altered(rng, each)).encode() + b"\n" for each in chosen]
-        else:
-            lines[0] = changed(rng, lines)
-        (folder / "lines").write_bytes(b"".join(lines))
-
-    def read(self, folder: Path) -> None:
-        monitor = HealthMonitor(2)
-        assert monitor.add(0, 2, "the first")
-        for line in (folder / "lines").read_bytes().split(b"\n")[:-1]:
-            try:
-                monitor.take(0, decode(line))
-            except (ValueError, KeyError, TypeError, OverflowError) as error:  # the supervisor drops the connection
-                raise ConfigError("not a message of a rank") from error
-        failure = monitor.judge()
-        if failure is not None:
-            assert failure.message.isprintable() and len(failure.message) <= 2200

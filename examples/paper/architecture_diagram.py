@@ -6,8 +6,9 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from architecture_blocks import Block, Column, Layers, Shapes, columns_of
+
 from minitransformer.config import ModelConfig
-from minitransformer.figures.architecture import Block, Column, Layers, Shapes, columns_of
 from minitransformer.figures.canvas import known_fonts, new_figure
 
 if TYPE_CHECKING:

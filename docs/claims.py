@@ -1,19 +1,18 @@
-"""The claims of the paper as `claims.toml` lists them, and where the source has the code that implements each."""
+"""The claims of the paper as `claims.toml` lists them, and where the checkout has the code that implements each."""
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from minitransformer.config import Config
-from minitransformer.errors import ConfigError, quoted
+from minitransformer.errors import ConfigError
 from minitransformer.settings import describe, read_toml
 
-PACKAGE = Path(__file__).parents[1]
-ROOT = PACKAGE.parent
-"""The checkout, or the folder in which the package is installed, which has neither tests nor examples."""
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "minitransformer"
 
 
 class Location(NamedTuple):
@@ -51,8 +50,8 @@ class Result(NamedTuple):
 
     @property
     def is_missing(self) -> bool:
-        """Whether it, or a row, is not yet there. An installed package has no results, so that nothing is missing."""
-        return is_here("examples/paper") and (not is_here(self.file) or bool(self.missing_rows))
+        """Whether it, or a row, is not yet there."""
+        return not (ROOT / self.file).exists() or bool(self.missing_rows)
 
 
 FINDINGS = ("agrees", "agrees in part", "does not agree", "open")
@@ -111,11 +110,6 @@ class Claim:
         return found
 
 
-def is_here(file: str) -> bool:
-    """Whether a file of the checkout is here: an installed package has no tests, examples and results."""
-    return (ROOT / file).exists()
-
-
 def as_in_toml(value: object) -> str:
     """A value of a config as TOML has it."""
     return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
@@ -131,17 +125,9 @@ def read_sections() -> dict[str, str]:
     return _table()["section"]
 
 
-def read_claims(section: str = "") -> list[Claim]:
-    """The claims of a section and the sections within it, in the order of the paper; all if it is empty.
-
-    Raises:
-        ConfigError: no such section.
-    """
-    sections = read_sections()
-    if section and section not in sections:
-        raise ConfigError(f"--section must be one of {', '.join(sections)}, got {quoted(section, 60)}")
-    claims = (Claim(**each) for each in _table()["claim"])
-    return [claim for claim in claims if f"{claim.section}.".startswith(f"{section}." if section else "")]
+def read_claims() -> list[Claim]:
+    """All claims in the order of the paper."""
+    return [Claim(**each) for each in _table()["claim"]]
 
 
 Span = tuple[str, str, int, int]
@@ -174,8 +160,7 @@ def _defined(node: ast.stmt) -> Iterable[str]:
     return {getattr(target, "name", getattr(target, "id", "")) for target in targets}
 
 
-def _lines_with(text: str, span: Span) -> Iterator[int]:
+def _lines_with(text: str, span: Span) -> list[int]:
     file, _, first, last = span
-    if is_here(file):
-        lines = (ROOT / file).read_text(encoding="utf-8").splitlines()
-        yield from (n for n in range(first or 1, (last or len(lines)) + 1) if text in lines[n - 1])
+    lines = (ROOT / file).read_text(encoding="utf-8").splitlines()
+    return [n for n in range(first or 1, (last or len(lines)) + 1) if text in lines[n - 1]]

@@ -12,7 +12,7 @@ Shapes = Mapping[str, tuple[int, ...]]
 class Block(NamedTuple):
     """A box of the picture.
 
-    role: which decides its colour, a key of `diagram.COLOURS`
+    role: which decides its colour, a key of `architecture_diagram.COLOURS`
     note: what it does beyond its title, or whose parameters it shares
     parameters: shapes of its own parameters, by their names in the model
     bypassed: number of blocks below it that a connection leads around, into this block
@@ -51,7 +51,7 @@ def columns_of(config: ModelConfig, shapes: Shapes) -> list[Column]:
         ConfigError: the model is of a kind that cannot be drawn.
     """
     if config.kind not in COLUMNS:
-        raise ConfigError(f"plot architecture: model.kind must be {', '.join(COLUMNS)}, got {quoted(config.kind, 60)}")
+        raise ConfigError(f"architecture: model.kind must be {', '.join(COLUMNS)}, got {quoted(config.kind, 60)}")
     return COLUMNS[config.kind](config, shapes)
 
 

@@ -2,11 +2,12 @@
 
 from typing import TYPE_CHECKING
 
+from architecture_blocks import Shapes
+from architecture_diagram import COLOURS, Diagram
+
 from minitransformer.config import ModelConfig
 from minitransformer.errors import ConfigError
-from minitransformer.figures.architecture import Shapes
 from minitransformer.figures.canvas import known_fonts
-from minitransformer.figures.diagram import COLOURS, Diagram
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,7 +28,7 @@ def draw_multi_head_attention(config: ModelConfig, shapes: Shapes) -> "Figure":
     name = next((name.removesuffix(".w_q.weight") for name in shapes if name.endswith("attention.w_q.weight")), None)
     if name is None:
         raise ConfigError(
-            "plot architecture: the model must have multi-head attention for Figure 2, "
+            "architecture: the model must have multi-head attention for Figure 2, "
             f"got model.kind {config.kind} with {config.n_layers} layers"
         )
     diagram = Diagram(10.0, 5.5)

@@ -1,0 +1,49 @@
+"""Figures 1 and 2: the model of a config with the shapes of its parameters, or its multi-head attention.
+
+python examples/paper/architecture.py CONFIG [--part attention] [--set KEY=VALUE] -o figure1.png
+"""
+
+import sys
+import warnings
+from pathlib import Path
+
+from architecture_diagram import draw_architecture
+from attention_diagram import draw_multi_head_attention
+from program import reports_errors
+
+from minitransformer.cli.common import report, with_vocabulary, writable_file
+from minitransformer.cli.main import Parser
+from minitransformer.cli.options import add_config_options
+from minitransformer.config import Config
+from minitransformer.errors import ConfigError, quoted
+from minitransformer.figures import picture_bytes
+from minitransformer.files import write_atomically
+from minitransformer.models import model_class
+
+
+@reports_errors
+def main() -> int:
+    parser = Parser(prog="architecture", description=__doc__.split("\n")[0])
+    add_config_options(parser, "TOML file, as for train")
+    shown = "the whole model (Figure 1) or its multi-head attention (Figure 2) (default: model)"
+    parser.add_argument("--part", choices=("model", "attention"), default="model", help=shown)
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="PNG or SVG file to write")
+    arguments = parser.parse_args()
+    output = writable_file(arguments.output, [arguments.config])
+    if output.suffix.lower() not in (".png", ".svg"):
+        raise ConfigError(f"output must end in .png, .svg, got {quoted(output.name, 60)}")
+    config = with_vocabulary(Config.load(arguments.config, arguments.settings)).model
+    draw = draw_architecture if arguments.part == "model" else draw_multi_head_attention
+    figure = draw(config, model_class(config).parameter_shapes(config))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        picture = picture_bytes(figure, output.suffix.lower()[1:])
+    for warning in caught:
+        print(f"architecture: {warning.message}", file=sys.stderr)
+    write_atomically(output, lambda file: file.write(picture))
+    report(str(output))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

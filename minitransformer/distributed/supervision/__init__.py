@@ -1,1 +1,0 @@
-"""Processes that train together: how they start, find each other, are watched, and end together."""

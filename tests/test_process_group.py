@@ -1,0 +1,171 @@
+"""Which of how many ranks a process is, how it finds the others, and what it refuses."""
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from rank_jobs import as_threads, check_error, in_threads, run
+from recorded_cuda import Cuda, World
+from tiny_run import tiny_config
+
+from minitransformer.config import TrainingConfig
+from minitransformer.distributed import ProcessGroup, init_process_group, process_group
+from minitransformer.distributed.nccl import NcclCommunicator, pass_id_by_file
+from minitransformer.distributed.process_group import LAUNCHERS, SLURM_JOB, find_ranks
+from minitransformer.errors import ConfigError, MissingPackageError
+
+SLURM = {"SLURM_JOB_ID": "12", "SLURM_STEP_ID": "0"}
+
+
+@pytest.fixture(autouse=True)
+def no_launcher(monkeypatch):
+    """The environment of a process that nothing has started."""
+    names = {name for names in LAUNCHERS.values() for name in names}
+    for name in names | set(SLURM_JOB) | {"PMIX_RANK", "WORLD_SIZE", "SLURM_JOB_NUM_NODES"}:
+        monkeypatch.delenv(name, raising=False)
+    return monkeypatch
+
+
+@pytest.mark.parametrize(
+    ("variables", "found"),
+    [
+        ({}, (0, 1, 0)),
+        ({"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_RANK": "1"}, (3, 4, 1)),
+        ({"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "0"}, (1, 2, 0)),
+        ({"SLURM_PROCID": "5", "SLURM_STEP_NUM_TASKS": "8", "SLURM_LOCALID": "1"}, (5, 8, 1)),
+        ({"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1", "PMI_RANK": "1", "PMI_SIZE": "2"}, (1, 2, 1)),
+        ({"SLURM_PROCID": "0"}, (0, 1, 0)),  # a batch script's own process
+    ],
+)
+def test_rank_and_size_are_those_of_the_launcher(variables, found):
+    assert find_ranks(variables) == found
+
+
+@pytest.mark.parametrize(("rank", "size"), [("2", "2"), ("-1", "2"), ("x", "2"), ("0", "")])
+def test_variables_that_are_no_rank_are_refused(rank, size):
+    with pytest.raises(ConfigError, match=f"PMI_RANK must be in 0..PMI_SIZE - 1, got {rank} of {size}"):
+        find_ranks({"PMI_RANK": rank, "PMI_SIZE": size})
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({"RANK": "0", "WORLD_SIZE": "2"}, r"got ranks of torchrun \(WORLD_SIZE is 2\) without a rank"),
+        (
+            {"SLURM_JOB_NUM_NODES": "2", "SLURM_PROCID": "0"},
+            r"got a job of several machines \(SLURM_JOB_NUM_NODES is 2\)",
+        ),
+    ],
+)
+def test_several_processes_that_nobody_numbered_are_refused(variables, words, no_launcher):
+    for name, value in variables.items():
+        no_launcher.setenv(name, value)
+    with pytest.raises(ConfigError, match=f"must be started by `minitransformer launch`, mpiexec or srun, .*{words}"):
+        init_process_group(print)
+    assert init_process_group(print, 0, 1, "alone").size == 1
+
+
+@pytest.mark.parametrize(
+    "options", [(0, None, None), (None, 2, "a"), (2, 2, "a"), (-1, 2, "a"), (0, 0, "a"), (0, 2, None)]
+)
+def test_rank_size_and_job_are_given_together(options):
+    with pytest.raises(ConfigError, match="--rank R --size N --job NAME must be given together, with R in 0..N - 1"):
+        init_process_group(print, *options)
+    words = [word for name, value in zip(("rank", "size", "job"), options, strict=True) if value is not None
+             for word in (f"--{name}={value}",)]  # fmt: skip
+    command = [sys.executable, "-m", "minitransformer", "train", "x.toml", *words]
+    check_error(run(command), "train: ranks: --rank R --size N --job NAME must be given together")
+
+
+def test_ranks_on_cpus_need_launch_or_mpi(no_launcher):
+    for name, value in (SLURM | {"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2"}).items():
+        no_launcher.setenv(name, value)
+    for group in (init_process_group(print, 1, 2, "x"), init_process_group(print)):
+        assert (group.rank, group.size) == (1, 2)
+        with pytest.raises(
+            ConfigError, match="ranks on CPUs must be started by `minitransformer launch` or, on several"
+        ):
+            group.connect(TrainingConfig(micro_batches=2))
+
+
+def test_more_ranks_than_micro_batches_are_refused():
+    with pytest.raises(ConfigError, match="training.micro_batches must be at least the number of ranks, 3, got 2"):
+        ProcessGroup(0, 3).connect(TrainingConfig(micro_batches=2))
+
+
+def test_ranks_of_mpi_without_mpi4py_are_refused_once_on_each_machine(no_launcher):
+    no_launcher.setenv("PMI_RANK", "1")
+    no_launcher.setenv("PMI_SIZE", "2")
+    no_launcher.setattr(process_group.importlib.util, "find_spec", lambda name: None)
+    no_launcher.setitem(sys.modules, "mpi4py", None)
+    with pytest.raises(SystemExit):
+        init_process_group(print)
+    no_launcher.setenv("MPI_LOCALRANKID", "0")
+    with pytest.raises(
+        MissingPackageError, match="mpi4py must be installed for ranks that MPI starts, got none; run pip"
+    ):
+        init_process_group(print)
+
+
+@pytest.mark.parametrize("by_file", [True, False])
+def test_gpus_join_by_the_id_of_rank_0(tmp_path, monkeypatch, by_file):
+    """Through shared memory or, where machines share nothing else, through a file that is gone afterwards."""
+    world = World(2)
+
+    class Joined(NcclCommunicator):
+        def __init__(self, rank, size, board, **options):
+            cuda = Cuda(world, rank)
+            super().__init__(rank, size, board, cupy=cuda, nccl=cuda.nccl, **options)
+
+        def join(self, unique_id):
+            super().join(unique_id)
+            world.barrier.wait()  # as NCCL itself does
+
+    monkeypatch.setattr(process_group, "NcclCommunicator", Joined)
+    settings = tiny_config(tmp_path / "run").training
+
+    def connect(group):
+        ranks = group.connect(settings, on_gpu=True)
+        assert isinstance(ranks, NcclCommunicator)
+        return ranks.gather_text(f"rank {ranks.rank}")
+
+    if by_file:
+        found = in_threads(2, lambda rank: connect(ProcessGroup(rank, 2, rank, job="1")))
+    else:
+        found = as_threads(2, lambda local: connect(ProcessGroup(local.rank, 2, local.rank, shared=local.board)))
+    assert found == [["rank 0", "rank 1"]] * 2
+    assert not list(tmp_path.rglob("nccl_id*"))
+
+
+def test_a_start_of_a_slurm_job_has_a_name_of_its_own(no_launcher):
+    for name, value in (SLURM | {"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2"}).items():
+        no_launcher.setenv(name, value)
+    jobs = [init_process_group(print).job]
+    for name in ("SLURM_STEP_ID", "SLURM_RESTART_COUNT", "SLURM_JOB_ID"):
+        no_launcher.setenv(name, "7")
+        jobs.append(init_process_group(print).job)
+    assert jobs == ["12.0.0", "12.7.0", "12.7.7", "7.7.7"]
+
+
+def test_the_id_of_the_same_job_is_taken_from_the_file_and_no_other(tmp_path):
+    path = tmp_path / "run" / "nccl_id.json"
+    with pytest.raises(
+        ConfigError, match="must hold the NCCL id of job '7' within 0.3 s .*, got no such file; start all"
+    ):
+        pass_id_by_file(path, "7", None, 0.3)
+    assert pass_id_by_file(path, "6", lambda: "ab", 5) == "ab"
+    assert pass_id_by_file(path, "6", None, 5) == "ab"
+    with pytest.raises(ConfigError, match="got that of job '6'; start all ranks of a job with the same --job"):
+        pass_id_by_file(path, "7", None, 0.3)
+    path.write_text("[1]")
+    with pytest.raises(ConfigError, match="got another file"):
+        pass_id_by_file(path, "7", None, 0.3)
+
+
+def test_a_rank_waits_for_the_file_of_its_job_and_passes_over_one_that_was_left_behind(tmp_path):
+    path = tmp_path / "nccl_id.json"
+    pass_id_by_file(path, "6", lambda: "left behind", 5)
+    with ThreadPoolExecutor(1) as pool:
+        found = pool.submit(pass_id_by_file, path, "7", None, 20)
+        pass_id_by_file(path, "7", lambda: "new", 5)
+        assert found.result() == "new"
