@@ -17,6 +17,7 @@ REMOVED_KEYS = {
     "model.kernel_size": (3, CONVOLUTION),
     "model.dilation": (1, CONVOLUTION),
     "model.attention_window": (0, RESTRICTED),
+    "execution.cuda_graphs": (False, "leave it out: no card has shown what CUDA graphs gain (benchmarks/notes.md)"),
     "training.communicator": ("auto", "leave it out: what starts the ranks and the device decide, see docs/ranks.md"),
 }
 """``section.key`` of a key that has gone: its default, at which it is passed over, and what to do instead of others."""
