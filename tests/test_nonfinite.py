@@ -198,7 +198,7 @@ def test_train_detect_anomaly_ends_with_one_line_that_names_the_rule(tmp_path, m
 
 @pytest.mark.mpi
 def test_all_ranks_stop_with_one_line_that_names_the_gradient(tmp_path):
-    ended = launched(3, tmp_path, '{"updates": 10, "communicator": "tcp"}', "nan", 2, 6)
+    ended = launched(3, "ranked_run.py", tmp_path, '{"updates": 10}', "nan", 2, 6)
     check_error(
         ended,
         "train: loss and gradient norm must be finite, got nan and nan at update 6: gradient of "
@@ -209,7 +209,7 @@ def test_all_ranks_stop_with_one_line_that_names_the_gradient(tmp_path):
 
 @pytest.mark.mpi
 def test_all_ranks_skip_the_same_update(tmp_path):
-    ended = launched(2, tmp_path, '{"updates": 8, "communicator": "tcp", "skip_nonfinite": true}', "nan", 1, 6)
+    ended = launched(2, "ranked_run.py", tmp_path, '{"updates": 8, "skip_nonfinite": true}', "nan", 1, 6)
     assert (ended.code, ended.lines) == (0, [])
     skipped = [line["update"] for line in metrics_of(tmp_path) if line["kind"] == "skipped"]
     assert skipped == [6] and load_checkpoint(checkpoint_of(tmp_path, 8)).step_count == 7

@@ -12,8 +12,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     parser = commands.add_parser(
         "binarise",
         help="encode aligned text into memory-mapped token ids, for text larger than memory",
-        description="Encode aligned text into a folder of token ids, to be named by data.train_ids. `doctor --ids` "
-        "checks such a folder.",
+        description="Encode aligned text into a folder of token ids, to be named by data.train_ids.",
     )
     add_parallel_texts(parser)
     parser.add_argument("--tokenizer", type=Path, required=True, metavar="FILE", help="tokenizer, from `bpe train`")

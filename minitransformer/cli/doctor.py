@@ -10,7 +10,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from minitransformer.blas import core_count, product_threads
-from minitransformer.cli.common import report
 from minitransformer.errors import install_hint
 
 Finding = tuple[str, str]
@@ -21,17 +20,10 @@ GIB = 1 << 30
 
 def add_parser(commands: argparse._SubParsersAction) -> None:
     parser = commands.add_parser("doctor", help="what this machine has for training, and what is missing")
-    shown = "read all of a folder of `binarise` instead, and compare it with its fingerprint (default: no)"
-    parser.add_argument("--ids", type=Path, metavar="FOLDER", help=shown)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> None:
-    if arguments.ids is not None:
-        from minitransformer.text.binary import check_pairs
-
-        report(f"{arguments.ids}: {check_pairs(arguments.ids).pairs} pairs; the fingerprint matches")
-        return
     for name, check in CHECKS.items():
         try:
             found, remark = check()

@@ -23,6 +23,10 @@ Work = Callable[[ProcessGroup], int]
 FormatError = Callable[[BaseException], tuple[str, int]]
 
 
+QUIET = "ignore:resource_tracker:UserWarning"
+"""Said if all ranks are killed at once."""
+
+
 def launch(work: Work, size: int, print_error: Callable[[str], object], format_error: FormatError) -> int:
     """``work(process group)`` in ``size`` new Python processes; the exit code of the job: 0 if all went well.
 
@@ -40,11 +44,8 @@ def launch(work: Work, size: int, print_error: Callable[[str], object], format_e
         raise ConfigError("launch: must be started once, got variables of a rank; start train itself by mpiexec")
     if not _output_is_open():
         raise ConfigError("launch: standard output and error must be open, got one that is closed")
-    threads = str(
-        max(1, core_count() // size)
-    )  # for BLAS, which reads this when it is loaded: the ranks share the cores
-    os.environ |= {"OPENBLAS_NUM_THREADS": threads, "OMP_NUM_THREADS": threads} | os.environ
-    os.environ.setdefault("PYTHONWARNINGS", "ignore:resource_tracker:UserWarning")  # said if all are killed at once
+    threads = str(max(1, core_count() // size))  # the ranks share the cores; BLAS reads this when it is loaded
+    os.environ |= {"OPENBLAS_NUM_THREADS": threads, "PYTHONWARNINGS": QUIET} | os.environ
     context = multiprocessing.get_context("spawn")  # never a fork of a process that may have used CUDA
     shared, started, noted = SharedMemory(size, context), {}, []
     before = {number: signal.getsignal(number) for number in SIGNALS}

@@ -106,14 +106,18 @@ def sha256_of(text: str) -> str:
 
 
 def open_pairs(folder: str | Path) -> BinaryPairs:
-    """Memory-map the files of a folder that `binarise` wrote; the ids are not read. `check_pairs` reads them too.
+    """Memory-map the files of a folder that `binarise` wrote.
 
     Raises:
-        DataError: the folder does not exist or has another version, or a file does not match the header.
+        DataError: the folder does not exist or has another version, a file does not match the header, or an id is not
+            one of the vocabulary.
     """
     folder = Path(folder)
     header = _read_header(folder / HEADER)
-    return BinaryPairs(*open_sides(folder, header), header)
+    sides = open_sides(folder, header)
+    for side, sentences in zip(SIDES, sides, strict=True):
+        _check_ids(f"{folder / side}.ids", sentences, header.vocab_size)
+    return BinaryPairs(*sides, header)
 
 
 def open_sides(folder: Path, header: BinaryHeader) -> list[MappedSentences]:
@@ -127,25 +131,13 @@ def open_sides(folder: Path, header: BinaryHeader) -> list[MappedSentences]:
     return sides
 
 
-def check_pairs(folder: str | Path) -> BinaryHeader:
-    """Read all of a folder that `binarise` wrote.
-
-    Raises:
-        DataError: as for `open_pairs`; an id is not one of the vocabulary; or the fingerprint is another.
-    """
-    pairs = open_pairs(folder)
-    for side, sentences in zip(SIDES, (pairs.src, pairs.tgt), strict=True):
-        lowest, highest = min(map(np.min, _parts(sentences))), max(map(np.max, _parts(sentences)))
-        if lowest < UNK or highest >= pairs.header.vocab_size:
-            raise DataError(
-                f"{Path(folder) / side}.ids: ids must be from {UNK} to {pairs.header.vocab_size - 1}, "
-                f"got {lowest} to {highest}; binarise the text again"
-            )
-    if fingerprint_of((pairs.src, pairs.tgt)) != pairs.header.fingerprint:
+def _check_ids(path: str, sentences: MappedSentences, vocab_size: int) -> None:
+    """DataError if an id is none of a token: reads the file once."""
+    lowest, highest = min(map(np.min, _parts(sentences))), max(map(np.max, _parts(sentences)))
+    if lowest < UNK or highest >= vocab_size:
         raise DataError(
-            f"{folder}: the ids must have the fingerprint of the header, got another; binarise the text again"
+            f"{path}: ids must be from {UNK} to {vocab_size - 1}, got {lowest} to {highest}; binarise the text again"
         )
-    return pairs.header
 
 
 def _check_ends(path: str, ends: np.ndarray, tokens: int, max_length: int) -> None:

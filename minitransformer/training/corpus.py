@@ -101,7 +101,7 @@ class Corpus:
     def from_binary(
         cls, tokenizer: Tokenizer, folder: str | Path, valid: LinePairs | None = None, *, max_length: int = 256
     ) -> "Corpus":
-        """Open a folder of ids that `binarise` wrote, without reading them; the rest as `from_lines`.
+        """Open a folder of ids that `binarise` wrote; the rest as `from_lines`.
 
         Raises:
             DataError: the folder is damaged, another tokenizer's, or holds sentences longer than max_length.
