@@ -2,14 +2,12 @@
 
 import math
 import os
-import re
 import tracemalloc
 
 import pytest
 
 from minitransformer.config import TABLE3_ROWS, Config, ModelConfig, TrainingConfig, TranslationConfig
 from minitransformer.errors import ConfigError
-from minitransformer.retired_keys import RETIRED_KEYS
 from minitransformer.settings import describe
 
 
@@ -78,25 +76,6 @@ def test_a_fault_in_the_file_is_named_with_the_file(tmp_path, text, message):
         load(tmp_path, text)
     assert "run.toml" in str(raised.value)
     assert "\n" not in str(raised.value)
-
-
-@pytest.mark.parametrize("key", RETIRED_KEYS)
-def test_a_retired_key_is_refused_with_its_new_name(tmp_path, key):
-    section, name = key.split(".")
-    message = re.escape(f"{key} is now called {RETIRED_KEYS[key]}") + "$"
-    with pytest.raises(ConfigError, match=f"run.toml: {message}"):
-        load(tmp_path, f"[{section}]\n{name} = 1\n")
-    with pytest.raises(ConfigError, match=f"with --set: {message}"):
-        load(tmp_path, "", f"{key}=1")
-
-
-def test_all_retired_keys_of_a_file_are_named_at_once(tmp_path):
-    text = "".join(f"{key} = 1\n" for key in RETIRED_KEYS)
-    with pytest.raises(ConfigError) as caught:
-        load(tmp_path, text)
-    assert [part.split(" is now called ")[0] for part in str(caught.value).split(": ", 1)[1].split("; ")] == [
-        *RETIRED_KEYS
-    ]
 
 
 def test_a_file_that_is_not_there_or_not_utf8_is_named_with_its_line(tmp_path):

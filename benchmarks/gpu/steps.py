@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from types import ModuleType
 
 import numpy as np
-from minitransformer.training.graphs import GraphedLoss
 
 from benchmarks.common.tables import spread
 from benchmarks.common.work import Size, random_batch
@@ -14,7 +13,6 @@ from benchmarks.gpu.memory import peak_of
 from benchmarks.gpu.stage_process import one_by_one, reason
 from minitransformer.backend import device_wait
 from minitransformer.config import TrainingConfig
-from minitransformer.kernels import HalfCopy
 from minitransformer.kernels.cupy.launch import Counter
 from minitransformer.kernels.profile import Profile, profiled, timed
 from minitransformer.models import Transformer
@@ -42,24 +40,20 @@ class Device:
 
 
 def our_update(
-    size: Size, precision: str, device: Device, batches: Sequence[Batch] = (), graphs: bool = False
+    size: Size, precision: str, device: Device, batches: Sequence[Batch] = ()
 ) -> tuple[Transformer, Callable[[], object]]:
     """The model and a function that makes one update, whose result stays on the device.
 
-    batches: its micro-batches (default: one, of random words)   graphs: launch them as CUDA graphs
+    batches: its micro-batches (default: one, of random words)
     """
     model = Transformer(size.model, seed=1, xp=device.xp, precision=precision)
     adam, batches = Adam(model.parameters), batches or [random_batch(size)]
-    how = {"scale": LossScale.for_precision(precision)} | ({"graphed_loss": GraphedLoss(model)} if graphs else {})
-    accumulator = GradientAccumulator(model.parameters, **how)
+    accumulator = GradientAccumulator(model.parameters, scale=LossScale.for_precision(precision))
     updates = iter(range(1, 1 << 30))
 
-    copy = HalfCopy(model.parameters.data)
-
     def update() -> object:
-        with copy.kept():  # as a Trainer does
-            number = next(updates)
-            return train_step(model, adam, batches, update=number, config=TrainingConfig(), accumulator=accumulator)
+        number = next(updates)
+        return train_step(model, adam, batches, update=number, config=TrainingConfig(), accumulator=accumulator)
 
     return model, update
 
@@ -98,38 +92,16 @@ def _step(size: Size, precision: str, device: Device, peers: Sequence[str], work
     _free(device)
     entry: dict = {}
     model, update = our_update(size, precision, device)
-    runners = (
-        {"ours": update}
-        | _graphed(size, precision, device, entry)
-        | _peers(model, size, precision, device, peers, entry)
-    )
+    runners = {"ours": update} | _peers(model, size, precision, device, peers, entry)
     for name, times in in_turn(runners, size, device).items():
         entry[name] = {f"{kind} ms": spread(values) for kind, values in times.items()}
         seconds = entry[name]["device ms"]["median"] / 1000
         entry[name] |= {"TFLOP/s": work["flops"] / seconds / 1e12, "target tokens/s": work["tokens"] / seconds}
     entry["launches"] = _launches(update)
     if device.xp is not np:
-        lasting = 4 * model.parameters.data.nbytes  # parameters, gradients, Adam's two means
+        lasting = 4 * model.parameters.data.nbytes  # parameters, gradients, both of Adam's vectors
         entry["peak bytes"] = peak_of(update, device.xp) + lasting
     return entry
-
-
-def _graphed(size: Size, precision: str, device: Device, entry: dict) -> dict[str, Callable[[], object]]:
-    """Our update by CUDA graphs; ``entry`` gets the reason if they fail."""
-    if device.xp is np:
-        return {}
-    try:
-        _, update = our_update(size, precision, device, graphs=True)
-        update()  # kernel by kernel
-        free = [_free_bytes(device)]
-        for _ in range(2):  # captured, replayed
-            update()
-        free.append(_free_bytes(device))
-        entry["CUDA graph bytes"] = free[0] - free[1]
-        return {"ours, CUDA graphs": update}
-    except Exception as error:
-        entry["CUDA graphs failed"] = reason(error)
-        return {}
 
 
 def _peers(
@@ -198,12 +170,6 @@ def once(work: Callable[[], object], device: Device) -> float:
     work()
     device.wait()
     return time.perf_counter() - began
-
-
-def _free_bytes(device: Device) -> int:
-    device.wait()
-    device.xp.get_default_memory_pool().free_all_blocks()
-    return device.xp.cuda.Device().mem_info[0]
 
 
 def _free(device: Device) -> None:

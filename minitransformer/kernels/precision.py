@@ -20,8 +20,7 @@ class Settings(NamedTuple):
     precision: str = "float32"
 
 
-DEFAULT = Settings()
-current: ContextVar[Settings] = ContextVar("kernels", default=DEFAULT)
+current: ContextVar[Settings] = ContextVar("kernels", default=Settings())  # noqa: B039 - a tuple
 """The settings in force."""
 
 

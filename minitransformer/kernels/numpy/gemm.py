@@ -11,7 +11,7 @@ from minitransformer.workers import parallel_for
 MANY = 1 << 25
 """Multiplications from which a second thread gains more than it costs to start (benchmarks/notes.md)."""
 
-_copies: dict[int, dict[tuple[Callable, bool], np.ndarray]] = {}
+kept_copies: dict[int, dict[tuple[Callable, bool], np.ndarray]] = {}
 """Of arrays that are prepared for inference, by their identity: the copies by what made them, and by whether they are
 of the transpose."""
 
@@ -58,14 +58,14 @@ def _in_threads(a: np.ndarray, b: np.ndarray, out: np.ndarray | None, add: bool)
 def prepare_for_inference(array: np.ndarray) -> None:
     """Make it read-only. `packed_matmul` may keep copies of it until it is freed, prepared anew or made writable."""
     array.flags.writeable = False
-    _copies[id(array)] = {}
-    weakref.finalize(array, _copies.pop, id(array), None)
+    kept_copies[id(array)] = {}
+    weakref.finalize(array, kept_copies.pop, id(array), None)
 
 
 def is_prepared(array: np.ndarray) -> bool:
     if array.flags.writeable:
-        _copies.pop(id(array), None)
-    return id(array) in _copies
+        kept_copies.pop(id(array), None)
+    return id(array) in kept_copies
 
 
 def packed_matmul(a: np.ndarray, parameter: np.ndarray, *, transpose: bool = False) -> np.ndarray | None:
@@ -81,12 +81,7 @@ def packed_matmul(a: np.ndarray, parameter: np.ndarray, *, transpose: bool = Fal
 
 def copy_of(parameter: np.ndarray, make: Callable[[np.ndarray], np.ndarray], transpose: bool = False) -> np.ndarray:
     """What ``make`` gives for a prepared parameter or, with transpose, its transpose; made once."""
-    copies = _copies[id(parameter)]
+    copies = kept_copies[id(parameter)]
     if (make, transpose) not in copies:
         copies[make, transpose] = make(parameter.T if transpose else parameter)
     return copies[make, transpose]
-
-
-def packed_bytes() -> int:
-    """Memory of all copies."""
-    return sum(copy.nbytes for copies in _copies.values() for copy in copies.values())

@@ -26,12 +26,8 @@ def fits(a: np.ndarray, matrix: np.ndarray) -> bool:
     """Whether a b is faster so on this processor   a: (n, k)   b: ``matrix``, (k, m)"""
     k, m = matrix.shape
     is_cut = m >= WIDTH and k % part_count(k) == 0
-    return 1 < len(a) <= MOST_ROWS and is_cut and a.dtype == matrix.dtype and are_fast(a.dtype)
-
-
-def are_fast(dtype: np.dtype) -> bool:
-    """Whether NumPy's BLAS has kernels for small matrices of this dtype on this processor."""
-    return dtype == np.float32 and blas_kernels() in WITH_SMALL_KERNELS
+    is_float32 = a.dtype == matrix.dtype == np.float32
+    return 1 < len(a) <= MOST_ROWS and is_cut and is_float32 and blas_kernels() in WITH_SMALL_KERNELS
 
 
 def part_count(k: int) -> int:
