@@ -22,7 +22,7 @@ sys.exit(main(sys.argv[1:]))
 def folder(tmp_path):
     lines = [" ".join(f"größer{number * number * 7919 % 9973}" * 2 for _ in "ab") for number in range(400)]
     for side in ("en", "de"):
-        (tmp_path / f"a.{side}").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        (tmp_path / f"a.{side}").write_text("".join(f"{side} {line}\n" for line in lines), encoding="utf-8")
     Tokenizer.train(lines, 300).save(tmp_path / "bpe")
     return tmp_path
 

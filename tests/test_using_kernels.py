@@ -9,7 +9,7 @@ from small_models import random_batch, small_model
 from minitransformer import kernels
 from minitransformer.errors import ConfigError
 from minitransformer.kernels import mode, using_kernels
-from minitransformer.kernels.composites import composed_of, parts_of
+from minitransformer.kernels.composites import composed_of, rules_within
 from minitransformer.nn import DropoutMasks
 from minitransformer.ops.registry import RULES
 
@@ -60,7 +60,7 @@ def loss_of(model, batch) -> float:
 
 @pytest.mark.parametrize("library", ["numpy", "cupy"])
 def test_the_parts_of_every_kernel_are_known(library):
-    made = {name: set(parts_of(RULES[name])) for name, its_library in kernels.KERNELS if its_library == library}
+    made = {name: set(rules_within(RULES[name])) for name, its_library in kernels.KERNELS if its_library == library}
     for name, parts in made.items():
         assert parts & RULES.keys() == PARTS.get(name, set())
 

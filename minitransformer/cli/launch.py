@@ -38,8 +38,8 @@ def run(arguments: argparse.Namespace) -> int:
             f"launch: -n must be at most training.micro_batches, {micro_batches}, got {arguments.size}; an update is a "
             "fixed number of micro-batches, shared by the ranks"
         )
-    from minitransformer.cli.train import format_error, train
+    from minitransformer.cli.train import format_error, run_in_group
     from minitransformer.distributed.launch import launch
 
     options = argparse.Namespace(**{name: value for name, value in vars(parsed).items() if name != "run"})
-    return launch(partial(train, options), arguments.size, partial(print_line, "train"), format_error)
+    return launch(partial(run_in_group, options), arguments.size, partial(print_line, "train"), format_error)

@@ -61,10 +61,10 @@ def run(arguments: argparse.Namespace) -> int:
 
     names = arguments.rank, arguments.size, arguments.job
     with init_process_group(lambda message: print_line("train", message), *names).joined(format_error) as process_group:
-        return train(arguments, process_group)
+        return run_in_group(arguments, process_group)
 
 
-def train(arguments: argparse.Namespace, process_group: "ProcessGroup") -> int:
+def run_in_group(arguments: argparse.Namespace, process_group: "ProcessGroup") -> int:
     """Train as one of the ranks of ``process_group``."""
     settings = list(arguments.settings)
     if arguments.device:

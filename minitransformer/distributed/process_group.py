@@ -29,8 +29,10 @@ LAUNCHERS = {
 MPI_SIGNS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")
 SLURM_JOB = ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT")
 """Variables that together name one start of a job."""
-LATER = 1.0
+LATER = 2.0
 """Seconds that a rank leaves to the one before it for the report of a failure that both have seen."""
+BEFORE_ABORT = 0.3
+"""Seconds for mpiexec to pass on the report: it drops what it has not read when a rank aborts."""
 
 
 class ProcessGroup:
@@ -114,13 +116,14 @@ class ProcessGroup:
     def fail(self, message: str, code: int = 2) -> None:
         """Report why this rank cannot continue, and end it; under MPI, all ranks. Does not return."""
         if self._shared is None and self.rank > 0:
-            time.sleep(LATER * min(self.rank, 5))
+            time.sleep(LATER * min(self.rank, 3))
         try:
             self._report(message, code)
             sys.stderr.flush()
             self._ranks.abort()
         finally:
             if self._world is not None:
+                time.sleep(BEFORE_ABORT)
                 abort(self._world, code)
             os._exit(code)
 

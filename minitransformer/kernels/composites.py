@@ -16,7 +16,7 @@ PARTS = ("_forward", "_backward")
 
 def composed_of(rule: Rule, parts: dict[str, Rule]) -> Rule:
     """``rule``, computed by the pairs of ``parts`` wherever their rules are part of it; itself where none is."""
-    if parts.keys().isdisjoint(parts_of(rule)):
+    if parts.keys().isdisjoint(rules_within(rule)):
         return rule
     functions = {f"{name}{end}": getattr(pair, end[1:]) for name, pair in parts.items() for end in PARTS}
     forward, backward = _with(rule.forward, functions), _with(rule.backward, functions)
@@ -24,11 +24,11 @@ def composed_of(rule: Rule, parts: dict[str, Rule]) -> Rule:
 
 
 @cache
-def parts_of(rule: Rule) -> frozenset[str]:
+def rules_within(rule: Rule) -> frozenset[str]:
     """The names of all rules whose forward is called by that of ``rule``, directly or by another.
 
     >>> from minitransformer.ops.feed_forward import feed_forward
-    >>> sorted(parts_of(feed_forward))
+    >>> sorted(rules_within(feed_forward))
     ['dropout', 'linear', 'relu']
     """
     names, to_visit = set(), [rule.forward]

@@ -9,7 +9,7 @@ from minitransformer.backend import Array, get_array_module
 from minitransformer.config import KERNEL_MODES, PRECISIONS
 from minitransformer.errors import ConfigError
 from minitransformer.kernels import cupy, numpy
-from minitransformer.kernels.composites import composed_of, parts_of
+from minitransformer.kernels.composites import composed_of, rules_within
 from minitransformer.kernels.precision import Settings
 from minitransformer.kernels.precision import current as settings
 from minitransformer.kernels.profile import current as current_profile
@@ -85,7 +85,7 @@ def uses_kernel(rule: str, library: str) -> bool:
     if settings.get().mode == "simple" or (rule, library) not in KERNELS:
         return False
     parts = _parts(library)
-    return not parts or (rule not in parts and parts.keys().isdisjoint(parts_of(RULES[rule])))
+    return not parts or (rule not in parts and parts.keys().isdisjoint(rules_within(RULES[rule])))
 
 
 def fused_function(name: str, xp: ModuleType) -> Callable | None:

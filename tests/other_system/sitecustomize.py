@@ -17,13 +17,31 @@ import subprocess
 import sys
 import warnings
 from fcntl import F_GETFL, fcntl
+from types import SimpleNamespace
 
 LOADED_BEFORE = """
-    asyncio concurrent.futures.process ctypes multiprocessing.spawn multiprocessing.popen_spawn_posix numpy pathlib
-    secrets shutil ssl tarfile tempfile threading urllib.request zipfile
+    asyncio concurrent.futures.process ctypes multiprocessing.connection multiprocessing.heap multiprocessing.popen_fork
+    multiprocessing.popen_spawn_posix multiprocessing.sharedctypes multiprocessing.spawn multiprocessing.synchronize
+    numpy pathlib secrets shutil ssl tarfile tempfile threading urllib.request zipfile
 """
+
+
+class RealSystem:
+    """``sys`` for multiprocessing, which asks for the system each time it passes something on to a process."""
+
+    platform = sys.platform
+
+    def __getattr__(self, name):
+        return getattr(sys, name)
+
+    def __setattr__(self, name, value):
+        setattr(sys, name, value)
+
+
 for name in LOADED_BEFORE.split():
-    importlib.import_module(name)
+    module = importlib.import_module(name)
+    if name.startswith("multiprocessing."):  # shared memory and processes are made in another way on Windows
+        module.sys, module.os, module.signal = RealSystem(), *(SimpleNamespace(**vars(each)) for each in (os, signal))
 
 warnings.filterwarnings("ignore", category=EncodingWarning)
 warnings.filterwarnings("error", category=EncodingWarning, module="minitransformer")

@@ -10,8 +10,8 @@
 //
 // Heads are read where the projections wrote them: head h of token t of sentence b starts at
 // q + b * q_batch + h * q_head + t * q_row. So q, k and v may be columns of one packed array, (B, T, H d), slices of a
-// cache, (B, H, N, d), or arrays of their own. y and grad_y are packed, (B, T, H d_v), and so are the gradients. D_K and
-// D_V are d_k and d_v rounded up to multiples of 16; the columns added are zero.
+// cache, (B, H, N, d), or arrays of their own. y and grad_y are packed, (B, T, H d_v), and so are the gradients. D_K
+// and D_V are d_k and d_v rounded up to multiples of 16; the columns added are zero.
 //
 // Threads: 128 for a tile. In the softmax thread i has eight keys, from 8 (i mod GROUPS) on, of query i div GROUPS, and
 // one draw of random numbers for them; in products it has the sums of tiles.cuh.

@@ -76,10 +76,10 @@ def packed_matmul(a: np.ndarray, parameter: np.ndarray, *, transpose: bool = Fal
     weight = parameter.T if transpose else parameter
     if not is_prepared(parameter) or not panels.fits(a, weight):
         return None
-    return panels.matmul(a, copy_of(parameter, panels.cut_into_panels, transpose), weight)
+    return panels.matmul(a, kept_copy(parameter, panels.cut_into_panels, transpose), weight)
 
 
-def copy_of(parameter: np.ndarray, make: Callable[[np.ndarray], np.ndarray], transpose: bool = False) -> np.ndarray:
+def kept_copy(parameter: np.ndarray, make: Callable[[np.ndarray], np.ndarray], transpose: bool = False) -> np.ndarray:
     """What ``make`` gives for a prepared parameter or, with transpose, its transpose; made once."""
     copies = kept_copies[id(parameter)]
     if (make, transpose) not in copies:

@@ -7,7 +7,7 @@ once for a search, or once for all if the parameters are prepared for inference.
 
 import numpy as np
 
-from minitransformer.kernels.numpy.gemm import copy_of, is_prepared, matmul, packed_matmul
+from minitransformer.kernels.numpy.gemm import is_prepared, kept_copy, matmul, packed_matmul
 from minitransformer.workers import LARGE, parallel_for
 
 COPIED_ROWS = 64  # at a time: they stay in the processor's cache
@@ -24,7 +24,7 @@ class OutputProjection:
         if logits is not None:
             return logits
         if is_prepared(self.table):
-            return matmul(hidden, copy_of(self.table, transposed_copy))
+            return matmul(hidden, kept_copy(self.table, transposed_copy))
         if len(hidden) == 1:  # too few to pay for the copy
             return hidden @ self.table.T
         if self._transposed is None:
