@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from small_models import losses, random_batch, small_model, train
 from systems import needs
+from tiny_run import tiny_trainer
 
 from minitransformer import workers
 from minitransformer.autograd import Tensor
+from minitransformer.models import Transformer
 from minitransformer.workers import Workers, blocks_of, sum_into_first
 
 
@@ -188,3 +190,14 @@ def test_a_forked_process_makes_threads_of_its_own(monkeypatch):
     ended_with = process.exitcode  # None: it hangs
     process.kill()
     assert ended_with == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "micro_batches", "each"), [(0, 1, 4), (0, 2, 2), (1, 1, 1), (1, 2, 1), (2, 1, 2), (3, 2, 1)]
+)
+def test_training_threads_limit_micro_batches_and_products_alike(given, micro_batches, each, tmp_path, monkeypatch):
+    monkeypatch.setattr(workers, "product_threads", lambda: 4)
+    seen, loss = set(), Transformer.loss
+    monkeypatch.setattr(Transformer, "loss", lambda *args: seen.add(workers.thread_count()) or loss(*args))
+    tiny_trainer(tmp_path, updates=2, threads=given, micro_batches=micro_batches, validate_every=0).run()
+    assert seen == {each}
