@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import minitransformer
+from examples.parsing import __main__ as parsing
 from minitransformer.cli.main import build_parser
 from minitransformer.config import Config
 
@@ -19,6 +20,9 @@ PAGES = [
     for pattern in ("*.md", "docs/*.md", "examples/*/*.md", "benchmarks/**/*.md", "lessons/*.md", "tests/**/*.md")
     for path in sorted(ROOT.glob(pattern))
 ]
+
+
+PARSERS = {"minitransformer": build_parser, "python -m examples.parsing": parsing.build_parser}
 
 
 def blocks(language: str, text: str = README) -> list[str]:
@@ -79,8 +83,10 @@ def test_config_keys_that_the_readme_names_exist():
 )
 def test_every_command_shown_is_one_that_the_program_knows(page):
     shell = "\n".join(blocks("sh", (ROOT / page).read_text(encoding="utf-8"))).replace("\\\n", " ")
-    commands = re.findall(r"(?:^|[ /])minitransformer ((?!.*install).*)$", shell, re.MULTILINE)
-    assert commands
-    for command in commands:
-        without_redirection = re.sub(r" [<>] \S+", "", command)
-        build_parser().parse_args(shlex.split(without_redirection, comments=True))
+    found = 0
+    for program, parser in PARSERS.items():
+        for command in re.findall(rf"(?:^|[ /]){re.escape(program)} ((?!.*install).*)$", shell, re.MULTILINE):
+            without_redirection = re.sub(r" [<>] \S+", "", command)
+            parser().parse_args(shlex.split(without_redirection, comments=True))
+            found += 1
+    assert found

@@ -9,9 +9,8 @@ from pathlib import Path
 
 from architecture_diagram import draw_architecture
 from attention_diagram import draw_multi_head_attention
-from program import reports_errors
 
-from minitransformer.cli.common import report, with_vocabulary, writable_file
+from minitransformer.cli.common import report, report_errors, with_vocabulary, writable_file
 from minitransformer.cli.main import Parser
 from minitransformer.cli.options import add_config_options
 from minitransformer.config import Config
@@ -21,7 +20,7 @@ from minitransformer.files import write_atomically
 from minitransformer.models import model_class
 
 
-@reports_errors
+@report_errors
 def main() -> int:
     parser = Parser(prog="architecture", description=__doc__.split("\n")[0])
     add_config_options(parser, "TOML file, as for train")

@@ -27,10 +27,10 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # benchmarks/ lies beside ex
 
 from heads_report import ALIGNED, caption, introduction, table, training_share
 from heads_score import LONGEST, Distances, Found, Score, score
-from program import reports_errors
 
 from benchmarks.common.machine import machine_facts
 from minitransformer.checkpoints import load_checkpoint
+from minitransformer.cli.common import report_errors
 from minitransformer.cli.main import Parser
 from minitransformer.config import EOS
 from minitransformer.errors import ConfigError, DataError
@@ -124,7 +124,7 @@ def read(paths: Sequence[Path]) -> list[str]:
     return [line for path in paths for line in stream_lines(path)]
 
 
-@reports_errors
+@report_errors
 def main() -> int:
     parser = Parser(prog="heads", description=__doc__)
     parser.add_argument("--checkpoint", type=Path, required=True, help="of a Transformer")

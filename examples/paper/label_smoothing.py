@@ -13,12 +13,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from program import read_results, reports_errors, showing, write_report
+from program import read_results, showing, write_report
 from seeds import LEVEL, differences, holm, paired, tested_by, with_error
 from table3 import PAPER, RESULTS
 from table3_report import PAIRED, beside_base, beside_the_paper
 
 from benchmarks.common.tables import markdown_table
+from minitransformer.cli.common import report_errors
 from minitransformer.cli.main import Parser
 from minitransformer.errors import ConfigError
 
@@ -72,7 +73,7 @@ def report(results: Sequence[dict]) -> str:
     return "\n".join(["# Label smoothing", "", *markdown_table(head, body), "", source]) + "\n"
 
 
-@reports_errors
+@report_errors
 def main() -> int:
     parser = Parser(prog="label_smoothing", description=__doc__)
     parser.add_argument("--results", type=Path, default=RESULTS, help="of table3.py (default results/table3.jsonl)")

@@ -1,15 +1,12 @@
 """What the programs of the experiments share: the errors of users as one line, results read with distrust, reports."""
 
 import json
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from minitransformer.cli.common import FAULT, explained
-from minitransformer.errors import ConfigError, DataError, MiniTransformerError, printable, quoted
+from minitransformer.errors import ConfigError, DataError, MiniTransformerError, quoted
 from minitransformer.figures import png_bytes
 from minitransformer.files import read_bounded, write_atomically, write_text
 
@@ -18,23 +15,6 @@ if TYPE_CHECKING:
 
 MAX_RESULTS = 1 << 26
 """Bytes of a file of results."""
-
-
-def reports_errors(main: Callable[[], int]) -> Callable[[], int]:
-    """``main`` with the errors of its user as one line on standard error and exit code 2, 130 after Ctrl-C."""
-
-    @wraps(main)
-    def wrapped() -> int:
-        try:
-            return main()
-        except (Exception, KeyboardInterrupt) as error:
-            message, code = explained(error)
-            if code == FAULT:
-                raise
-            print(f"{Path(sys.argv[0]).stem}: {printable(message, 2000)}", file=sys.stderr)
-            return code
-
-    return wrapped
 
 
 def read_results(path: Path) -> list[dict]:

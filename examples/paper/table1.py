@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # benchmarks/ lies beside ex
 
 from models.convolution import convolution
 from models.restricted_attention import restricted_attention
-from program import MAX_RESULTS, reports_errors, showing, write_report
+from program import MAX_RESULTS, showing, write_report
 from table1_report import draw_growth, draw_paths, markdown
 
 from benchmarks.common.cost import time_and_memory
@@ -31,7 +31,7 @@ from minitransformer import kernels
 from minitransformer.allocator import keep_freed_memory
 from minitransformer.autograd import Tensor, functions
 from minitransformer.autograd.tensor import apply
-from minitransformer.cli.common import writable_file
+from minitransformer.cli.common import report_errors, writable_file
 from minitransformer.cli.main import Parser
 from minitransformer.figures import png_bytes
 from minitransformer.files import read_bounded, write_atomically, write_text
@@ -138,7 +138,7 @@ def paths() -> dict:
     return {"lengths": PATH_LENGTHS, "r": r, "layers": needed, "stacks": stacks, "gradients": pictures}
 
 
-@reports_errors
+@report_errors
 def main() -> int:
     parser = Parser(prog="table1", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="the three smallest sizes, and nothing is written")

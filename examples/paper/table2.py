@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from program import complete_lines, read_results, reports_errors, showing, write_report
+from program import complete_lines, read_results, showing, write_report
 from trials import COLOURS, RESULTS
 
 from benchmarks.common.tables import markdown_table
+from minitransformer.cli.common import report_errors
 from minitransformer.cli.main import Parser
 from minitransformer.config import ModelConfig
 from minitransformer.errors import ConfigError, DataError
@@ -154,7 +155,7 @@ def draw(found: Sequence[Training]) -> "Figure":
     return figure
 
 
-@reports_errors
+@report_errors
 def main() -> int:
     parser = Parser(prog="table2", description=__doc__)
     parser.add_argument(

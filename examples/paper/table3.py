@@ -21,13 +21,14 @@ from pathlib import Path
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # each training has a core of its own
 sys.path.insert(0, str(Path(__file__).parents[2]))  # benchmarks/ lies beside examples/
 
-from program import read_results, reports_errors, showing, write_report
+from program import read_results, showing, write_report
 from sweep import Job, check_settings, run_sweep, stop_if_interrupted
 from table3_report import draw_deltas, markdown
 
 from benchmarks.common.machine import machine_facts
 from minitransformer.blas import core_count
 from minitransformer.checkpoints import load_checkpoint
+from minitransformer.cli.common import report_errors
 from minitransformer.cli.main import Parser
 from minitransformer.cli.options import add_number
 from minitransformer.config import TABLE3_ROWS, Config, DataConfig, ModelConfig, TrainingConfig
@@ -69,7 +70,7 @@ learned less in as many updates than two (benchmarks/notes.md)."""
 RESULTS = Path(__file__).parent / "results/table3.jsonl"
 
 
-@reports_errors
+@report_errors
 def main() -> int:
     arguments = parse_arguments()
     if arguments.params:

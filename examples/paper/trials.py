@@ -15,7 +15,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from program import read_results, reports_errors, showing, write_report
+from program import read_results, showing, write_report
 from seeds import tested_by
 from sweep import Job, check_settings, run_sweep
 from tqdm import tqdm
@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # benchmarks/ lies beside ex
 
 from benchmarks.common.machine import machine_facts
 from minitransformer.blas import core_count
+from minitransformer.cli.common import report_errors
 from minitransformer.cli.main import Parser
 from minitransformer.cli.options import at_least_one
 from minitransformer.nn import ParameterVector
@@ -59,7 +60,7 @@ class Experiment:
 
 def main(experiment: Experiment) -> int:
     """The command of an experiment; its exit code."""
-    return reports_errors(partial(run_command, experiment))()
+    return report_errors(partial(run_command, experiment))()
 
 
 def run_command(experiment: Experiment) -> int:

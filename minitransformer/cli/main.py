@@ -21,12 +21,11 @@ from minitransformer.cli import (
     plot,
     train,
     translate,
-    trees,
 )
 from minitransformer.cli.common import BAD_INPUT, FAULT, INTERRUPTED, explained, print_line
 from minitransformer.errors import printable
 
-COMMANDS = (clean, bpe, binarise, plan, train, launch, average, translate, evaluate, trees, plot, data, doctor)
+COMMANDS = (clean, bpe, binarise, plan, train, launch, average, translate, evaluate, plot, data, doctor)
 """In the order in which a new user needs them. Each imports what is heavy only when it runs."""
 
 PIPE_CLOSED = 141

@@ -5,11 +5,11 @@ from argparse import Namespace
 from pathlib import Path
 from random import Random
 
-from minitransformer.cli.trees import run_linearise, run_restore
-from minitransformer.evaluation import corpus_bracket_score
+from examples.parsing.__main__ import run_linearise, run_restore
+from examples.parsing.bracketing import corpus_bracket_score
+from examples.parsing.linear_trees import delinearise, linearise
+from examples.parsing.trees import bare_tree, escape_brackets, read_trees, words_of
 from minitransformer.text.corpus import stream_lines
-from minitransformer.text.linear_trees import delinearise, linearise
-from minitransformer.text.trees import bare_tree, escape_brackets, read_trees, words_of
 
 from .mutations import changed
 from .worker import Reader

@@ -1,15 +1,15 @@
-"""``minitransformer trees``: from a treebank to the files that a parser is trained on, back to trees, and their F1."""
+"""``examples.parsing``: from a treebank to the files that a parser is trained on, back to trees, and their F1."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from minitransformer.cli.main import main
+from examples.parsing.__main__ import main
+from examples.parsing.trees import read_trees
 from minitransformer.config import Config
 from minitransformer.models import Transformer
 from minitransformer.optim import learning_rate
-from minitransformer.text.trees import read_trees
 
 TREEBANK = """( (S (NP-SBJ (DT the) (NN cat))
      (VP (VBZ sleeps)) (. .)) )
@@ -30,7 +30,7 @@ def files(tmp_path) -> dict[str, Path]:
 
 
 def run(*arguments: object) -> int:
-    return main(["trees", *map(str, arguments)])
+    return main([*map(str, arguments)])
 
 
 def test_a_treebank_becomes_sentences_and_linear_forms(files, tmp_path, capsys):
@@ -126,10 +126,10 @@ def test_bad_input_is_one_line_and_writes_nothing(files, capsys, name, text, arg
     assert run(*(part.format(**files, folder=files["trees"].parent) for part in arguments.split(" "))) == 2
     out, err = capsys.readouterr()
     assert out == "" and err.count("\n") == 1 and message in err
-    assert err.startswith("minitransformer trees ") and files["trees"].exists() == existed
+    assert err.count("\n") == 1 and files["trees"].exists() == existed
 
 
-RECIPES = Path(__file__).parents[1] / "examples" / "parsing"
+RECIPES = Path(__file__).parents[2] / "examples" / "parsing"
 
 
 @pytest.mark.parametrize("name", ["wsj", "semi-supervised"])

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
+from examples.parsing.linear_trees import delinearise, linearise
+from examples.parsing.trees import MAX_DEPTH, MAX_WORDS, Tree, bare_tree, escape_brackets, parse_trees, read_trees
 from minitransformer.errors import DataError
-from minitransformer.text.linear_trees import delinearise, linearise
-from minitransformer.text.trees import MAX_DEPTH, MAX_WORDS, Tree, bare_tree, escape_brackets, parse_trees, read_trees
 
 EXAMPLE = "( (S (NP-SBJ-1 (PRP It)) (VP (VBZ is) (VP (VBN said) (NP (-NONE- *-1)))) (. .)) )"
 

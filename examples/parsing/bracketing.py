@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate, zip_longest
 
+from examples.parsing.trees import Tree, base_label, without_traces
 from minitransformer.errors import DataError
-from minitransformer.text.trees import Tree, base_label, without_traces
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from examples.parsing.trees import BLANK, MAX_DEPTH, MAX_WORDS, ROOT, Tree
 from minitransformer.errors import DataError
-from minitransformer.text.trees import BLANK, MAX_DEPTH, MAX_WORDS, ROOT, Tree
 
 ANY_TAG = "XX"
 TOKEN = re.compile(rf"[()]?[^(){BLANK}]+|[()]")

@@ -6,10 +6,10 @@ from itertools import islice
 import pytest
 from extras import need
 
+from examples.parsing.bracketing import BracketRules, BracketScore, bracket_score, corpus_bracket_score
+from examples.parsing.linear_trees import delinearise, linearise
+from examples.parsing.trees import Tree, bare_tree, parse_trees, read_trees
 from minitransformer.errors import DataError
-from minitransformer.evaluation import BracketRules, BracketScore, bracket_score, corpus_bracket_score
-from minitransformer.text.linear_trees import delinearise, linearise
-from minitransformer.text.trees import Tree, bare_tree, parse_trees, read_trees
 
 GOLD = "(TOP (S (NP (DT the) (NN cat)) (VP (VBD saw) (NP (DT a) (NN dog)) (PP (IN in) (NP (NN town)))) (. .)))"
 

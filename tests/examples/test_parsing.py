@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from examples.parsing.__main__ import main as parsing
 from minitransformer.cli.main import main
 
 SENTENCES = ("the cat sleeps", "a cat sees the dog", "the dog runs", "a dog sees a cat in the house")
@@ -46,15 +47,16 @@ def test_a_tiny_parser_learns_the_trees_it_has_seen(kind, tmp_path, monkeypatch,
     (tmp_path / "parser.toml").write_text(recipe, encoding="utf-8")
 
     def run(command: str) -> str:
-        assert main(command.split()) == 0
+        name, *arguments = command.split()
+        assert (parsing(arguments) if name == "parsing" else main(command.split())) == 0
         return capsys.readouterr().out
 
-    run("trees linearise --with-tags treebank -o words linear")
+    run("parsing linearise --with-tags treebank -o words linear")
     run("bpe train words linear -o bpe --mode words --vocab-size 100")
     run(" ".join(["train parser.toml", *(f"--set {setting}" for setting in kind)]))
     run("average --last 2 run -o average.npz")
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO((tmp_path / "words").read_bytes())))
     (tmp_path / "output").write_text(run("translate --checkpoint average.npz"), encoding="utf-8")
-    run("trees restore --words words --linear output -o parsed")
-    result = json.loads(run("trees score parsed treebank --json"))
+    run("parsing restore --words words --linear output -o parsed")
+    result = json.loads(run("parsing score parsed treebank --json"))
     assert result["sentences"] == 4 and result["skipped"] == 0 and result["f1"] > 90, result

@@ -1,25 +1,41 @@
-"""``trees``: from a treebank to what a parser is trained on, from its output to trees, and their bracket F1."""
+"""Constituency parsing as translation [sec. 6.3]: from a treebank to what a parser is trained on, from its output to
+trees, and their bracket F1.
+
+    python -m examples.parsing linearise | restore | score
+"""
 
 import argparse
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
-from minitransformer.cli.common import writable_file
+from examples.parsing.bracketing import corpus_bracket_score
+from examples.parsing.linear_trees import delinearise, linearise
+from examples.parsing.trees import MAX_WORDS, bare_tree, read_trees, without_traces, words_of
+from minitransformer.cli.common import report_errors, writable_file
+from minitransformer.cli.main import Parser
 from minitransformer.errors import ConfigError, DataError
 from minitransformer.files import write_atomically
+from minitransformer.text.corpus import stream_parallel
 
 DESCRIPTION = """\
 Constituency parsing as translation [sec. 6.3]: `linearise` a treebank, train a model on its two files, `translate` the
 words of the test set, `restore` the trees from the output, and `score` them."""
 
 
-def add_parser(commands: argparse._SubParsersAction) -> None:
-    parser = commands.add_parser("trees", help="prepare and score constituency parsing", description=DESCRIPTION)
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+@report_errors
+def main(argv: Sequence[str] | None = None) -> int:
+    arguments = build_parser().parse_args(argv)
+    arguments.run(arguments)
+    return 0
+
+
+def build_parser() -> Parser:
+    parser = Parser(prog="python -m examples.parsing", description=DESCRIPTION)
+    actions = parser.add_subparsers(required=True, metavar="ACTION")
     _add_linearise(actions)
     restore = actions.add_parser("restore", help="make trees of the output of a parser; ill-formed ones are repaired")
     restore.add_argument("--words", type=Path, required=True, metavar="FILE", help="the sentences, one a line")
@@ -32,6 +48,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     score.add_argument("references", type=Path, nargs="+", metavar="REFERENCE", help=shown)
     score.add_argument("--json", action="store_true", help="print one JSON object (default: text)")
     score.set_defaults(run=run_score)
+    return parser
 
 
 def _add_linearise(actions: argparse._SubParsersAction) -> None:
@@ -61,9 +78,6 @@ def run_linearise(arguments: argparse.Namespace) -> None:
 
 
 def _linearise(arguments: argparse.Namespace, words_file: BinaryIO, linear_file: BinaryIO) -> None:
-    from minitransformer.text.linear_trees import linearise
-    from minitransformer.text.trees import bare_tree, read_trees
-
     n_trees = n_kept = 0
     for tree in chain.from_iterable(map(read_trees, arguments.trees)):
         n_trees += 1
@@ -77,8 +91,6 @@ def _linearise(arguments: argparse.Namespace, words_file: BinaryIO, linear_file:
 
 
 def run_restore(arguments: argparse.Namespace) -> None:
-    from minitransformer.text.linear_trees import linearise
-
     output = writable_file(arguments.output, [arguments.words, arguments.linear])
     n_trees = n_repaired = 0
 
@@ -96,10 +108,6 @@ def run_restore(arguments: argparse.Namespace) -> None:
 
 def _restored(words_path: Path, linear_path: Path) -> Iterator[tuple]:
     """Each tree, and the linear form from which it was made."""
-    from minitransformer.text.corpus import stream_parallel
-    from minitransformer.text.linear_trees import delinearise
-    from minitransformer.text.trees import MAX_WORDS, words_of
-
     for number, (sentence, linear) in enumerate(stream_parallel(words_path, linear_path), start=1):
         words = words_of(sentence)
         if not 0 < len(words) <= MAX_WORDS:
@@ -110,9 +118,6 @@ def _restored(words_path: Path, linear_path: Path) -> Iterator[tuple]:
 
 
 def run_score(arguments: argparse.Namespace) -> None:
-    from minitransformer.evaluation import corpus_bracket_score
-    from minitransformer.text.trees import read_trees, without_traces
-
     # As `linearise`: a tree of traces alone is no sentence.
     references = filter(without_traces, chain.from_iterable(map(read_trees, arguments.references)))
     result = corpus_bracket_score(filter(without_traces, read_trees(arguments.predicted)), references)
@@ -125,3 +130,7 @@ def run_score(arguments: argparse.Namespace) -> None:
     print(f"{result.sentences} sentences")
     if result.skipped:
         print(f"skipped, because their words are not those of the reference: {result.skipped}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
