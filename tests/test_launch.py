@@ -3,8 +3,10 @@
 import io
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 from rank_jobs import (
@@ -61,7 +63,7 @@ def test_the_command_trains_with_two_ranks_and_prints_once(recipe):
 @pytest.fixture
 def endless_job(tmp_path):
     """``launch`` with two ranks that have written a checkpoint."""
-    command = launch_command(2, "ranked_run.py", tmp_path, '{"updates": 1000000}')
+    command = launch_command(2, "ranked_run.py", tmp_path, '{"updates": 1000000, "timeout": 1.5}')
     process = subprocess.Popen(command, env=environment(), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     wait_for_checkpoint(tmp_path)
     yield process
@@ -78,6 +80,18 @@ def test_a_signal_makes_the_ranks_save_and_leave(tmp_path, endless_job, number):
     trained = [line for line in read_metrics(tmp_path / "metrics.jsonl") if line["kind"] == "train"]  # every 2 updates
     assert trained[-1]["update"] == RunFolder(tmp_path).newest_whole(pytest.fail).update // 2 * 2
     assert still_running() == []
+
+
+@needs("signals between processes")
+def test_a_job_that_was_stopped_as_a_whole_goes_on(tmp_path, endless_job):
+    processes = [int(path.parent.name) for path in of_these_tests("stat")]
+    for number in (signal.SIGSTOP, signal.SIGCONT):
+        for process in processes:
+            os.kill(process, number)
+        time.sleep(2)  # more than training.timeout
+    endless_job.send_signal(signal.SIGTERM)
+    assert endless_job.wait(20) == 143
+    assert endless_job.stderr.read() == ""
 
 
 @needs("/proc")

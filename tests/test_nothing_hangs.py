@@ -33,7 +33,6 @@ def check(folder, ended, fault: str, rank: int, messages: dict = MESSAGES) -> No
 def test_a_failing_rank_ends_a_launched_job_with_one_message(tmp_path, fault, rank, size):
     ended = launched(size, "ranked_run.py", tmp_path, SETTINGS, fault, rank, AT)
     check(tmp_path, ended, fault, rank)
-    assert ended.seconds < 2 * TIMEOUT + 10
 
 
 def test_a_single_rank_is_supervised_as_well(tmp_path):

@@ -1,6 +1,5 @@
 """What ranks do together, on arrays: the interface of all communicators."""
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,7 +25,7 @@ class Communicator(ABC):
 
     def __init__(self, rank: int = 0, size: int = 1, board: Any = None):
         self.rank, self.size, self.number = rank, size, 0
-        self.board, self._entered, self._last_busy = board, 0.0, 0.0
+        self.board, self._is_waiting = board, False
 
     @abstractmethod
     def all_reduce_sum(self, array: Array) -> None:
@@ -63,29 +62,26 @@ class Communicator(ABC):
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Around a sum: it is counted, and its time is measured."""
+        """Around a sum in which this process waits for the others."""
         self._count()
-        self._entered = time.monotonic()
+        self._is_waiting = True
         try:
             yield
         finally:
-            self._entered = 0.0
+            self._is_waiting = False
 
     def _count(self) -> None:
         self.number += 1
         if self.board is not None:
             self.board.numbers[self.rank] = self.number
 
-    def waited(self) -> float:
-        """Seconds that this rank has waited in a sum while none was busy; for a thread that asks every second or so."""
-        if self.board is not None and any(self.board.busy):
-            self._last_busy = time.monotonic()
-        since = self._waiting_since()
-        return time.monotonic() - max(since, self._last_busy) if since else 0.0
+    def awaited_sum(self) -> int:
+        """The number of the sum in which this rank waits for the others; 0: it does not, or one of them is busy."""
+        is_one_busy = self.board is not None and any(self.board.busy)
+        return 0 if is_one_busy else self._awaited_sum()
 
-    def _waiting_since(self) -> float:
-        """When this rank began to wait for the others; 0: it does not."""
-        return self._entered
+    def _awaited_sum(self) -> int:
+        return self.number if self._is_waiting else 0
 
     def explain_wait(self, timeout: float) -> str:
         """Why the job ends after this rank has waited for ``timeout`` seconds."""

@@ -55,7 +55,7 @@ class NcclCommunicator(Communicator):
         self._deterministic, self._cupy, self._nccl = deterministic, cupy, nccl
         self._communicator: Any = None
         self._queued: deque[tuple[Any, Any]] = deque()  # events of each sum: it may begin, it has ended
-        self._since = 0.0  # when a sum was last seen to end
+        self._ended = 0  # sums that were seen to end
 
     def make_id(self) -> str:
         """The text by which all ranks find each other; one of them makes it."""
@@ -111,19 +111,15 @@ class NcclCommunicator(Communicator):
         event.record(stream)
         return event
 
-    def _waiting_since(self) -> float:
+    def _awaited_sum(self) -> int:
         """As seen by the device: the host continues as soon as a collective is queued."""
         if self._communicator is None:
-            return super()._waiting_since()
+            return super()._awaited_sum()
         with self._device:
             while self._queued and self._queued[0][1].done:
                 self._queued.popleft()
-                self._since = 0.0
-            if not self._queued or not self._queued[0][0].done:
-                self._since = 0.0
-            else:
-                self._since = self._since or time.monotonic()
-            return self._since
+                self._ended += 1
+            return self._ended + 1 if self._queued and self._queued[0][0].done else 0
 
     def _kind_of(self, array: Array) -> int:
         if not array.flags.c_contiguous:

@@ -128,9 +128,16 @@ class ProcessGroup:
             os._exit(code)
 
     def _watch(self, timeout: float) -> None:
-        """In a thread of its own: end the job when this rank waits for the others for longer than ``timeout``."""
-        while self._ranks.waited() <= timeout:
-            time.sleep(min(1.0, timeout / 10))
+        """In a thread of its own: end the job when this rank waits for the others for longer than ``timeout``.
+
+        Time in which this process is stopped itself does not count.
+        """
+        pause, before, waited = min(1.0, timeout / 10), 0, 0.0
+        while waited <= timeout:
+            time.sleep(pause)
+            awaited = self._ranks.awaited_sum()
+            waited = waited + pause if awaited and awaited == before else 0.0
+            before = awaited
         self.fail(self._ranks.explain_wait(timeout))
 
     @contextmanager
