@@ -35,8 +35,8 @@ from benchmarks.common.page_commands import page_commands, short_name
 from benchmarks.common.real_text import CORPORA, padding_shares
 from benchmarks.common.synthetic_text import make_corpus
 from benchmarks.common.tables import facts_list, markdown_head, markdown_row, save_results
+from examples.data import find
 from minitransformer.config import Config
-from minitransformer.data import find
 from minitransformer.files import write_text
 from minitransformer.training import read_metrics
 
@@ -126,7 +126,7 @@ def make_test_sets(into: Path, newstest: Path | None, size: Size) -> None:
 
 def replace_download(command: str, folder: Path, size: Size) -> None:
     """Put there what ``data get NAME --to data`` would download."""
-    name = command.split()[3]
+    name = command.split()[4]
     into, data = folder / "data" / name, os.environ.get("MINITRANSFORMER_DATA")
     into.mkdir(parents=True, exist_ok=True)
     if name == "newstest":
@@ -147,7 +147,7 @@ def rehearse(folder: Path, size: Size, commands: Sequence[str]) -> dict[str, Cos
         if name in costs:
             return
         print(f"wmt_scale: {name}: {command}", file=sys.stderr, flush=True)
-        if command.startswith("minitransformer data get "):
+        if command.startswith("python -m examples.data get "):
             replace_download(command, folder, size)
             costs[name] = Cost(0, 0, 0)
         else:

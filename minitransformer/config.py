@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
 from minitransformer.errors import ConfigError, quoted
-from minitransformer.settings import Section, check_retired_keys, option, read_toml, section_from, with_settings
+from minitransformer.settings import Section, option, read_toml, section_from, with_settings
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
 """Ids that every vocabulary reserves: padding, begin of sentence, end of sentence, unknown."""
@@ -219,7 +219,6 @@ class Config:
     @classmethod
     def from_dict(cls, tables: dict, where: str = "config") -> "Config":
         sections = {spec.name: spec.default_factory for spec in fields(cls)}
-        check_retired_keys(tables, where)
         made = {}
         for name, table in tables.items():
             if name not in sections:

@@ -47,10 +47,6 @@ class BackendError(MiniTransformerError, RuntimeError):
     """The requested array library or device is not usable here."""
 
 
-class DownloadError(MiniTransformerError, RuntimeError):
-    """A data set could not be fetched or is not the file it should be."""
-
-
 class MissingPackageError(MiniTransformerError, ImportError):
     """An optional package is needed for this command; the message names the extra that installs it."""
 

@@ -1,23 +1,19 @@
-"""Keys of older configs: their new names, or what to do without them, for the error message."""
-
-RETIRED_KEYS = {
-    "model.kernels": "execution.kernels",
-    "training.device": "execution.device",
-    "training.precision": "execution.precision",
-    "training.reduction": "training.deterministic_reduce (fixed is now true, fast is false)",
-    "training.deadline": "training.timeout",
-}
-"""``section.key`` of a retired key: what to write instead."""
+"""Keys that configs no longer have, with what to do instead, for the error message; docs/changes.md has them too."""
 
 IN_EXAMPLES = 'python examples/paper/run.py COMMAND knows model.kind = "{}" with its options'
 CONVOLUTION, RESTRICTED = (IN_EXAMPLES.format(kind) for kind in ("convolution", "restricted_attention"))
 
-REMOVED_KEYS = {
+RETIRED_KEYS = {
+    "model.kernels": (None, "write execution.kernels"),
+    "training.device": (None, "write execution.device"),
+    "training.precision": (None, "write execution.precision"),
+    "training.reduction": (None, "write training.deterministic_reduce (fixed is now true, fast is false)"),
+    "training.deadline": (None, "write training.timeout"),
     "model.encoder": ("self_attention", CONVOLUTION),
     "model.kernel_size": (3, CONVOLUTION),
     "model.dilation": (1, CONVOLUTION),
     "model.attention_window": (0, RESTRICTED),
     "execution.cuda_graphs": (False, "leave it out: no card has shown what CUDA graphs gain (benchmarks/notes.md)"),
-    "training.communicator": ("auto", "leave it out: what starts the ranks and the device decide, see docs/ranks.md"),
+    "training.communicator": ("auto", "leave it out: what starts the ranks and the device decide (docs/ranks.md)"),
 }
-"""``section.key`` of a key that has gone: its default, at which it is passed over, and what to do instead of others."""
+"""``section.key``: the value at which it is ignored (None: never), and what to do instead."""

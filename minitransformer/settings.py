@@ -13,7 +13,7 @@ from typing import Any
 
 from minitransformer.errors import ConfigError, quoted
 from minitransformer.files import read_bounded
-from minitransformer.retired_keys import REMOVED_KEYS, RETIRED_KEYS
+from minitransformer.retired_keys import RETIRED_KEYS
 
 KINDS = {int: "a whole number", float: "a number", str: "a string", bool: "true or false"}
 
@@ -52,7 +52,7 @@ def section_from(section: type, table: object, where: str) -> Any:
     if not isinstance(table, dict):
         raise ConfigError(f"{where}: [{name}] must be a table, got {quoted(table)}")
     known = [spec.name for spec in fields(section)]
-    table = without_removed_keys(name, table, known, where)
+    table = without_retired_keys(name, table, known, where)
     for key in table:
         if key not in known:
             raise ConfigError(f"{where}: unknown key {quoted(key)} in [{name}]; known: {', '.join(known)}")
@@ -62,28 +62,18 @@ def section_from(section: type, table: object, where: str) -> Any:
         raise ConfigError(f"{where}: {error}") from None
 
 
-def without_removed_keys(name: str, table: dict, known: Sequence[str], where: str) -> dict:
-    """The table without keys that have gone, whose default means what is done now anyway.
+def without_retired_keys(name: str, table: dict, known: Sequence[str], where: str) -> dict:
+    """The table without keys that have gone, at a value that means what is done now anyway.
 
     Raises:
-        ConfigError: one of them has another value; it says what to do instead.
+        ConfigError: some have other values; it says of each what to do instead.
     """
-    kept = {}
-    for key, value in table.items():
-        default, instead = REMOVED_KEYS.get(f"{name}.{key}", (None, None)) if key not in known else (None, None)
-        if instead is None:
-            kept[key] = value
-        elif value != default:
-            raise ConfigError(f"{where}: {name}.{key} = {quoted(value)} is no more after version 0.1.0; {instead}")
-    return kept
-
-
-def check_retired_keys(tables: dict, where: str) -> None:
-    """Raises ConfigError if keys of older configs are in the tables; it names all of them, and their new names."""
-    keys = (f"{name}.{key}" for name, table in tables.items() if isinstance(table, dict) for key in table)
-    renamed = [f"{key} is now called {RETIRED_KEYS[key]}" for key in keys if key in RETIRED_KEYS]
-    if renamed:
-        raise ConfigError(f"{where}: {'; '.join(renamed)}")
+    retired = {key: RETIRED_KEYS[f"{name}.{key}"] for key in table if f"{name}.{key}" in RETIRED_KEYS}
+    retired = {key: each for key, each in retired.items() if key not in known}  # of the model of an experiment
+    wrong = [f"{name}.{key}: {instead}" for key, (ignored, instead) in retired.items() if table[key] != ignored]
+    if wrong:
+        raise ConfigError(f"{where}: version 0.1.0 was the last with {'; '.join(wrong)}; see docs/changes.md")
+    return {key: value for key, value in table.items() if key not in retired}
 
 
 def describe(config: type) -> list[tuple[str, str, Any, str]]:

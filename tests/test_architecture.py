@@ -17,7 +17,7 @@ every_file = pytest.mark.parametrize("path", FILES, ids=lambda path: path.relati
 FLOORS = {
     **dict.fromkeys(["errors", "retired_keys", "settings", "config", "backend", "cuda_diagnosis", "allocator"], 0),
     **dict.fromkeys(["batch", "blas", "workers", "files"], 0),
-    **dict.fromkeys(["ops", "text", "data", "figures"], 1),
+    **dict.fromkeys(["ops", "text", "figures"], 1),
     **dict.fromkeys(["kernels", "distributed"], 2),
     "autograd": 3,
     **dict.fromkeys(["nn", "optim"], 4),

@@ -154,8 +154,6 @@ CASES = [
     ("plot curves metrics.jsonl -o a.png", "metrics.jsonl:2 must be a JSON object"),
     ("plot curves folder -o a.png", "folder/metrics.jsonl cannot be read: No such file"),
     ("plot curves a=metrics.jsonl a=b.jsonl -o a.png", "every run must have its own label"),
-    ("data get none", "the name must be one of multi30k"),
-    ("data get multi30k --from folder --to d", "data get: folder must contain train.en"),
     ("trian", "invalid choice: 'trian'"),
     ("doctor 'a\nb\x1b[31m'", r"unrecognized arguments: a b\x1b[31m; see"),
     ("", "the following arguments are required: COMMAND; see minitransformer --help"),

@@ -64,7 +64,7 @@ def test_version_is_printed_and_numpy_not_yet_loaded():
 
 @needs("signals between processes")
 def test_a_closed_pipe_ends_the_program_quietly():
-    program = [sys.executable, "-m", "minitransformer", "data", "list"]
+    program = [sys.executable, "-m", "minitransformer", "doctor"]
     with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.close()
         assert process.stderr.read() == b""
@@ -166,13 +166,13 @@ def check_short(error: str) -> None:
 
 def test_ctrl_c_before_the_command_begins_gives_no_traceback(monkeypatch):
     monkeypatch.setattr(Parser, "parse_args", Mock(side_effect=KeyboardInterrupt))
-    assert main(["data", "list"]) == 130
+    assert main(["doctor"]) == 130
 
 
 @pytest.mark.parametrize("stream", ["stdin", "stdout", "stderr"])
 def test_a_closed_standard_stream_is_not_an_error(stream, monkeypatch):
     monkeypatch.setattr(sys, stream, None)
-    assert main(["data", "list"]) == 0
+    assert main(["doctor"]) == 0
 
 
 def test_a_full_disk_behind_standard_output_or_error_gives_no_traceback(monkeypatch):
@@ -180,11 +180,11 @@ def test_a_full_disk_behind_standard_output_or_error_gives_no_traceback(monkeypa
     full = Path("/dev/full")
     if not full.is_char_device():
         pytest.skip("this system has no /dev/full")
-    program = [sys.executable, "-m", "minitransformer", "data", "list"]
+    program = [sys.executable, "-m", "minitransformer", "doctor"]
     with full.open("w") as output:
         result = subprocess.run(program, stdout=output, stderr=subprocess.PIPE, text=True)
         assert result.returncode == 2
-        assert result.stderr == "minitransformer data list: No space left on device\n"
+        assert result.stderr == "minitransformer doctor: No space left on device\n"
         assert subprocess.run([*program[:3], "train", "none.toml"], stderr=output).returncode == 2
         result = subprocess.run([*program[:3], "--help"], stdout=output, stderr=subprocess.PIPE)
         assert (result.returncode, result.stderr) == (0, b"")
@@ -198,7 +198,7 @@ AS_INSTALLED = f"import sys; from {ENTRY_POINT[1]} import {ENTRY_POINT[2]} as ma
 @pytest.mark.parametrize("start", [["-m", "minitransformer"], ["-c", AS_INSTALLED]], ids=["module", "installed"])
 def test_ctrl_c_during_the_imports_gives_no_traceback(tmp_path, start):
     (tmp_path / "argparse.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
-    program = [sys.executable, *start, "data", "list"]
+    program = [sys.executable, *start, "doctor"]
     environment = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{Path(__file__).parents[1]}"}
     result = subprocess.run(program, env=environment, stderr=subprocess.PIPE)
     assert (result.returncode, result.stderr) == (-signal.SIGINT, b"")

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from minitransformer.data import find
+from examples.data import find
 from minitransformer.text import Tokenizer
 
 pytest.importorskip("resource", reason="the system has no limit on the size of files")
@@ -13,8 +13,10 @@ pytest.importorskip("resource", reason="the system has no limit on the size of f
 LIMITED = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
-from minitransformer.cli.main import main
-sys.exit(main(sys.argv[1:]))
+import runpy
+module = sys.argv[1] if sys.argv[1].startswith("examples.") else "minitransformer"
+sys.argv = sys.argv[1:] if module == sys.argv[1] else sys.argv
+runpy.run_module(module, run_name="__main__", alter_sys=True)
 """
 
 
@@ -30,11 +32,11 @@ def folder(tmp_path):
 @pytest.mark.parametrize(
     "command",
     [
-        "clean --src a.en --tgt a.de -o c.en c.de --processes 1",
-        "clean --src a.en --tgt a.de -o old.en c.de --processes 1",
+        "examples.wmt14.clean --src a.en --tgt a.de -o c.en c.de --processes 1",
+        "examples.wmt14.clean --src a.en --tgt a.de -o old.en c.de --processes 1",
         "bpe train a.en -o old.en --vocab-size 1500 --mode words --processes 1",
         "binarise --src a.en --tgt a.de --tokenizer bpe -o ids --processes 1",
-        "data get multi30k --from there --to data",
+        "examples.data get multi30k --from there --to data",
     ],
     ids=lambda command: command.split(" -")[0],
 )

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 import minitransformer
+from examples.data import __main__ as data
 from examples.parsing import __main__ as parsing
+from examples.wmt14 import clean
 from minitransformer.cli.main import build_parser
 from minitransformer.config import Config
 
@@ -22,7 +24,12 @@ PAGES = [
 ]
 
 
-PARSERS = {"minitransformer": build_parser, "python -m examples.parsing": parsing.build_parser}
+PARSERS = {
+    "minitransformer": build_parser,
+    "python -m examples.parsing": parsing.build_parser,
+    "python -m examples.wmt14.clean": clean.build_parser,
+    "python -m examples.data": data.build_parser,
+}
 
 
 def blocks(language: str, text: str = README) -> list[str]:

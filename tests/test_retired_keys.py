@@ -1,13 +1,16 @@
-"""Keys of older configs: the new name is said, and a key that has gone is passed over where it changes nothing."""
+"""Keys and commands that have gone: what to do instead is said, and a key that changes nothing is ignored."""
 
 import json
-import re
+from pathlib import Path
 
 import pytest
 
+from minitransformer.cli.main import RETIRED_COMMANDS, main
 from minitransformer.config import Config
 from minitransformer.errors import ConfigError
-from minitransformer.retired_keys import REMOVED_KEYS, RETIRED_KEYS
+from minitransformer.retired_keys import RETIRED_KEYS
+
+CHANGES = (Path(__file__).parents[1] / "docs/changes.md").read_text(encoding="utf-8")
 
 
 def load(tmp_path, text: str, *settings: str) -> Config:
@@ -17,28 +20,31 @@ def load(tmp_path, text: str, *settings: str) -> Config:
 
 
 @pytest.mark.parametrize("key", RETIRED_KEYS)
-def test_a_retired_key_is_refused_with_its_new_name(tmp_path, key):
-    section, name = key.split(".")
-    message = re.escape(f"{key} is now called {RETIRED_KEYS[key]}") + "$"
-    with pytest.raises(ConfigError, match=f"run.toml: {message}"):
-        load(tmp_path, f"[{section}]\n{name} = 1\n")
-    with pytest.raises(ConfigError, match=f"with --set: {message}"):
-        load(tmp_path, "", f"{key}=1")
+def test_a_key_that_has_gone_is_ignored_where_it_changes_nothing_and_else_refused_with_what_to_do(tmp_path, key):
+    (section, name), (ignored, instead) = key.split("."), RETIRED_KEYS[key]
+    if ignored is not None:
+        assert load(tmp_path, f"[{section}]\n{name} = {json.dumps(ignored)}\n") == load(tmp_path, "")
+    message = f"version 0.1.0 was the last with {key}: {instead}; see docs/changes.md"
+    for text, settings, where in ((f"[{section}]\n{name} = 7\n", (), "run.toml"), ("", (f"{key}=7",), "with --set")):
+        with pytest.raises(ConfigError) as caught:
+            load(tmp_path, text, *settings)
+        assert str(caught.value).endswith(f"{where}: {message}")
 
 
-@pytest.mark.parametrize("key", REMOVED_KEYS)
-def test_a_key_that_has_gone_is_passed_over_at_its_default_and_else_refused_with_what_to_do(tmp_path, key):
-    (section, name), (default, instead) = key.split("."), REMOVED_KEYS[key]
-    assert load(tmp_path, f"[{section}]\n{name} = {json.dumps(default)}\n") == load(tmp_path, "")
+@pytest.mark.parametrize("section", ["model", "training"])
+def test_all_retired_keys_of_a_section_are_named_at_once(tmp_path, section):
+    keys = [key for key in RETIRED_KEYS if key.startswith(f"{section}.")]
     with pytest.raises(ConfigError) as caught:
-        load(tmp_path, f"[{section}]\n{name} = 7\n")
-    assert str(caught.value).endswith(f"run.toml: {key} = 7 is no more after version 0.1.0; {instead}")
+        load(tmp_path, "".join(f"{key} = 7\n" for key in keys))
+    assert len(keys) > 1 and all(f"{key}: " in str(caught.value) for key in keys)
 
 
-def test_all_retired_keys_of_a_file_are_named_at_once(tmp_path):
-    text = "".join(f"{key} = 1\n" for key in RETIRED_KEYS)
-    with pytest.raises(ConfigError) as caught:
-        load(tmp_path, text)
-    assert [part.split(" is now called ")[0] for part in str(caught.value).split(": ", 1)[1].split("; ")] == [
-        *RETIRED_KEYS
-    ]
+@pytest.mark.parametrize("command", RETIRED_COMMANDS)
+def test_a_command_that_has_gone_names_its_replacement_in_one_line(command, capsys):
+    assert main([*command.split(), "--json", "x"]) == 2
+    assert capsys.readouterr().err == f"minitransformer {command}: {RETIRED_COMMANDS[command]}; see docs/changes.md\n"
+
+
+@pytest.mark.parametrize("name", [*RETIRED_KEYS, *RETIRED_COMMANDS])
+def test_what_has_gone_is_in_the_list_of_changes(name):
+    assert f"`{name}`" in CHANGES

@@ -34,7 +34,8 @@ def cost_of(command: str, folder: Path, kill_when: Path | None = None) -> Cost:
     """
     began, peak, disk = time.perf_counter(), 0, disk_bytes(folder)
     program, *words = shlex.split(command)
-    line = [sys.executable, "-m", program, *words] if program in PROGRAMS else [program, *words]
+    own = {"python": [sys.executable]} | {name: [sys.executable, "-m", name] for name in PROGRAMS}
+    line = [*own.get(program, [program]), *words]
     with open(folder / LOG, "a", encoding="utf-8") as log:
         print(f"\n$ {command}", file=log, flush=True)
         process = subprocess.Popen(line, cwd=folder, stdout=log, stderr=log, start_new_session=True)

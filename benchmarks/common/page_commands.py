@@ -23,6 +23,9 @@ def page_commands(page: str) -> list[str]:
 
 def short_name(command: str) -> str:
     """What a command of examples/wmt14 does, and with which text or recipe, such as ``bpe train, en-de``."""
-    verb = re.match(r"(?:minitransformer )?(.+?)(?: -o| --src| --checkpoint| --to| \S*/|$)", command)[1]
+    verb = re.match(
+        r"(?:minitransformer |python -m examples\.(?:wmt14\.)?)?(.+?)(?: -o| --src| --checkpoint| --to| \S*/|$)",
+        command,
+    )[1]
     what = re.search(r"en-\w\w(-base|-big|-mlperf)?(-h200)?|mlperf", command)
     return f"{verb}, {what[0]}" if what else verb

@@ -8,7 +8,7 @@ taken away, and a failure never replaces an earlier result. No process outlives 
 needs CuPy and, for the comparison, PyTorch; nothing is downloaded. On a machine without a GPU it says so and does
 nothing.
 
-micro-batches, newstest, multi30k and tatoeba need the text that `minitransformer data get` downloads, in --data;
+micro-batches, newstest, multi30k and tatoeba need the text that `python -m examples.data get` downloads, in --data;
 newstest also needs multi30k or tatoeba, to learn subwords from. A training that runs out of time resumes from its
 checkpoint in the next call. Results of an earlier call in the folder are kept if commit, card and --quick are the same;
 others are set aside as gpu-COMMIT.json.

@@ -40,8 +40,8 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     parser.add_argument(
         "--normalize-punctuation",
         action="store_true",
-        help="print BLEU also with the quotation marks, dashes and so on of both sides made those of ASCII, as `clean` "
-        "does, by the rules of --language (default: as they are alone)",
+        help="print BLEU also with the quotation marks, dashes and so on of both sides made those of ASCII, by the "
+        "rules of --language (default: as they are alone)",
     )
     parser.add_argument(
         "--ablation",

@@ -12,8 +12,6 @@ from minitransformer.cli import (
     average,
     binarise,
     bpe,
-    clean,
-    data,
     doctor,
     evaluate,
     launch,
@@ -25,8 +23,18 @@ from minitransformer.cli import (
 from minitransformer.cli.common import BAD_INPUT, FAULT, INTERRUPTED, explained, print_line
 from minitransformer.errors import printable
 
-COMMANDS = (clean, bpe, binarise, plan, train, launch, average, translate, evaluate, plot, data, doctor)
+COMMANDS = (bpe, binarise, plan, train, launch, average, translate, evaluate, plot, doctor)
 """In the order in which a new user needs them. Each imports what is heavy only when it runs."""
+
+RETIRED_COMMANDS = {
+    "paper": "read docs/paper.md, which python -m docs.build_paper writes",
+    "trees": "run python -m examples.parsing in the checkout",
+    "clean": "run python -m examples.wmt14.clean in the checkout",
+    "data": "run python -m examples.data in the checkout",
+    "plot architecture": "run python examples/paper/architecture.py in the checkout",
+    "doctor --ids": "nothing: train checks the ids when it opens them",
+}
+"""What stands in their place."""
 
 PIPE_CLOSED = 141
 """The exit code that a shell shows for SIGPIPE."""
@@ -64,6 +72,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):
             # Translations are UTF-8 and end in \n on every system; a file name that is not UTF-8 is shown escaped.
             stream.reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")
+    given = " ".join((sys.argv[1:] if argv is None else argv)[:2])
+    for command, instead in RETIRED_COMMANDS.items():
+        if f"{given} ".startswith(f"{command} "):
+            print_line(command, f"{instead}; see docs/changes.md")
+            return BAD_INPUT
     try:
         return _run(build_parser().parse_args(argv))
     except SystemExit as stop:  # argparse has printed help, or what is wrong

@@ -144,12 +144,12 @@ def test_options_of_a_kind_belong_to_it_alone(kind):
     config = Config.from_dict({"model": {"kind": kind, option: value, "vocab_size": 9}})
     assert Config.from_dict(config.to_dict()) == config and model_class(config.model) is model
     other = next(each for each in MODELS if each != kind)
-    with pytest.raises(ConfigError, match=f"config: model.{option} = {value} is no more"):
+    with pytest.raises(ConfigError, match=f"config: .* the last with model.{option}: "):
         Config.from_dict({"model": {"kind": other, option: value}})
 
 
 def test_a_key_that_has_gone_is_passed_over_at_its_default_alone():
     gone = {"encoder": "self_attention", "kernel_size": 3, "dilation": 1, "attention_window": 0}
     assert Config.from_dict({"model": gone}) == Config()
-    with pytest.raises(ConfigError, match="^old.toml: model.attention_window = 2 is no more .*examples/paper/run.py"):
+    with pytest.raises(ConfigError, match="^old.toml: .* model.attention_window: .*examples/paper/run.py"):
         Config.from_dict({"model": gone | {"attention_window": 2}}, "old.toml")

@@ -7,7 +7,7 @@ import urllib.request
 from pathlib import Path
 from random import Random
 
-from minitransformer.data.download import fetch
+from examples.data.download import fetch
 
 from .mutations import damaged, damaged_text
 from .worker import Reader

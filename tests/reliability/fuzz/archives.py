@@ -9,8 +9,8 @@ import zipfile
 from pathlib import Path
 from random import Random
 
-from minitransformer.data.download import copy_from
-from minitransformer.data.registry import DataFile, DataSet
+from examples.data.download import copy_from
+from examples.data.registry import DataFile, DataSet
 
 from .mutations import NUMBERS, damaged, damaged_text
 from .worker import Reader

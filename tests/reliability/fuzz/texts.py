@@ -8,10 +8,10 @@ from collections import Counter
 from pathlib import Path
 from random import Random
 
+from examples.wmt14.cleaning import REASONS, Rules, clean
 from minitransformer.config import Config
 from minitransformer.settings import with_settings
 from minitransformer.text import Tokenizer
-from minitransformer.text.cleaning import REASONS, Rules, clean
 from minitransformer.text.corpus import read_parallel, stream_parallel
 
 from .mutations import changed, damaged

@@ -12,9 +12,9 @@ import zipfile
 
 import pytest
 
-from minitransformer.data import DataFile, find, unpacking
-from minitransformer.data.unpacking import split_by_first
-from minitransformer.errors import DownloadError
+from examples.data import DataFile, find, unpacking
+from examples.data.errors import DownloadError
+from examples.data.unpacking import split_by_first
 
 
 def unpack(archive, packing, files, **limits):

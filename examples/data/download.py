@@ -9,9 +9,10 @@ from contextlib import suppress
 from itertools import product
 from pathlib import Path
 
-from minitransformer.data.registry import DataFile, DataSet
-from minitransformer.data.unpacking import md5_of, progress_bar, sha256_of, unpack
-from minitransformer.errors import DownloadError, printable, quoted
+from examples.data.errors import DownloadError
+from examples.data.registry import DataFile, DataSet
+from examples.data.unpacking import md5_of, progress_bar, sha256_of, unpack
+from minitransformer.errors import printable, quoted
 from minitransformer.files import read_bounded, staging_folder, write_atomically
 
 SUMS, MAX_SUMS = "SHA256SUMS", 1 << 20
@@ -82,8 +83,7 @@ def _locate(source: Path, data_set: DataSet) -> list[Archive]:
                 break
         else:
             raise DownloadError(
-                f"data get: {source} must contain {' or '.join(names)}, directly or in {data_set.name}/, "
-                "but it does not"
+                f"{source} must contain {' or '.join(names)}, directly or in {data_set.name}/, but it does not"
             )
     return [(path, packing, files) for (path, packing), files in found.items()]
 

@@ -20,9 +20,10 @@ from typing import BinaryIO
 
 from tqdm import tqdm
 
-from minitransformer.data.registry import MAX_BYTES, DataFile
-from minitransformer.data.tar import members
-from minitransformer.errors import DownloadError, printable
+from examples.data.errors import DownloadError
+from examples.data.registry import MAX_BYTES, DataFile
+from examples.data.tar import members
+from minitransformer.errors import printable
 
 CHUNK = 1 << 20
 

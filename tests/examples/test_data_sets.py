@@ -6,8 +6,9 @@ import tarfile
 
 import pytest
 
-from minitransformer.data import DATA_SETS, DataFile, DataSet, copy_from, download, find, get, unpacking
-from minitransformer.errors import DownloadError
+from examples.data import DATA_SETS, DataFile, DataSet, copy_from, download, find, get, unpacking
+from examples.data.__main__ import main
+from examples.data.errors import DownloadError
 
 
 def test_every_data_set_states_its_contents_and_licence():
@@ -74,3 +75,13 @@ def test_an_archive_whose_md5_is_not_the_published_one_is_not_unpacked(packed, h
     with pytest.raises(DownloadError, match=f"a.tgz must have the MD5 {known}, got [0-9a-f]{{32}} \\(damaged"):
         install(tmp_path / "bad")
     assert not any(path.is_file() for path in (tmp_path / "bad").rglob("*"))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [("none", "the name must be one of multi30k"), ("multi30k --from {0} --to {0}/d", "must contain train.en")],
+)
+def test_a_mistake_is_one_line(options, message, tmp_path, capsys):
+    assert main(["get", *options.format(tmp_path).split()]) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1

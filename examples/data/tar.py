@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from minitransformer.data.registry import DataFile
-from minitransformer.errors import DownloadError
+from examples.data.errors import DownloadError
+from examples.data.registry import DataFile
 
 MAX_HEADERS = 1 << 21
 """Bytes of all headers of an archive: of 4,096 members with short names, many times as many as a data set has."""

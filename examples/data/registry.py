@@ -8,7 +8,8 @@ others publish.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from minitransformer.errors import DownloadError, quoted
+from examples.data.errors import DownloadError
+from minitransformer.errors import quoted
 
 MAX_BYTES = 1 << 33
 """Largest unpacked file, about twice one side of the largest WMT corpus; anything larger is damaged or malicious."""
@@ -53,7 +54,7 @@ def find(name: str) -> DataSet:
         if data_set.name == ALIASES.get(name, name):
             return data_set
     known = ", ".join(data_set.name for data_set in DATA_SETS)
-    raise DownloadError(f"data get: the name must be one of {known}, got {quoted(name)}")
+    raise DownloadError(f"the name must be one of {known}, got {quoted(name)}")
 
 
 # The address contains a commit hash, so the files cannot change.

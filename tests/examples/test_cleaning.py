@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 from odd_text import random_line
 
-from minitransformer.cli.main import main
+from examples.wmt14 import cleaning
+from examples.wmt14.clean import main
+from examples.wmt14.cleaning import REASONS, Rules, SeenHashes, clean, normalised, reason_to_leave_out
 from minitransformer.errors import ConfigError
-from minitransformer.text import cleaning, read_lines
 from minitransformer.text import processes as text_processes
-from minitransformer.text.cleaning import REASONS, Rules, SeenHashes, clean, normalised, reason_to_leave_out
+from minitransformer.text import read_lines
 from minitransformer.text.punctuation import normalize_punctuation
 
 LATIN = Rules(src_script="Latin", tgt_script="Latin")
@@ -157,7 +158,7 @@ def texts(tmp_path):
 
 def command(folder, *options, src=("a.en", "b.en"), tgt=("a.de", "b.de"), output=("c.en", "c.de")):
     paths = [[str(folder / name) for name in names] for names in (src, tgt, output)]
-    return main(["clean", "--src", *paths[0], "--tgt", *paths[1], "-o", *paths[2], *options])
+    return main(["--src", *paths[0], "--tgt", *paths[1], "-o", *paths[2], *options])
 
 
 def test_files_are_cleaned_one_after_the_other_and_counted(texts, capsys):

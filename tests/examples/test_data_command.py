@@ -16,10 +16,10 @@ import threading
 import pytest
 from systems import needs
 
-from minitransformer.cli.main import main
-from minitransformer.data import DataFile, DataSet, copy_from, get, registry, unpacking
-from minitransformer.data.download import fetch
-from minitransformer.errors import DownloadError
+from examples.data import DataFile, DataSet, copy_from, get, registry, unpacking
+from examples.data.__main__ import main
+from examples.data.download import fetch
+from examples.data.errors import DownloadError
 
 TEXT = "".join(f"sentence {number} größer\n" for number in range(3000)).encode()
 SHA256 = hashlib.sha256(TEXT).hexdigest()
@@ -202,10 +202,10 @@ def test_an_archive_in_the_folder_is_unpacked_and_a_missing_one_named(server, on
 def test_the_licence_is_shown_before_anything_is_downloaded(server, one_file, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(registry, "DATA_SETS", (one_file,))
     server.files.clear()
-    assert main(["data", "get", "one", "--to", str(tmp_path)]) == 2
+    assert main(["get", "one", "--to", str(tmp_path)]) == 2
     output = capsys.readouterr()
     assert "licence: a licence" in output.out
-    assert output.err.startswith("minitransformer data get: ") and output.err.count("\n") == 1
+    assert output.err.count("\n") == 1
 
 
 def test_a_corpus_of_several_archives_is_resumed_archive_by_archive(server, tmp_path):
@@ -238,7 +238,7 @@ def test_a_full_disk_is_reported_and_leaves_no_partial_file(server, one_file, tm
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setitem(unpacking.UNPACKERS, "gz", full_disk)
-    assert main(["data", "get", "one", "--to", str(tmp_path)]) == 2
+    assert main(["get", "one", "--to", str(tmp_path)]) == 2
     assert "No space left on device" in capsys.readouterr().err
     assert [path.name for path in (tmp_path / "one").iterdir()] == ["a.en.gz.part"]
     monkeypatch.undo()

@@ -1,25 +1,33 @@
-"""``clean``: leave out unsuitable sentence pairs, and report how many for each reason."""
+"""Leave out unsuitable sentence pairs, and report how many for each reason.
+
+python -m examples.wmt14.clean --src FILE... --tgt FILE... -o SRC TGT
+"""
 
 import argparse
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
-from minitransformer.cli.common import writable_file
+from tqdm import tqdm
+
+from examples.wmt14.cleaning import REASONS, Rules, clean
+from minitransformer.cli.common import report_errors, writable_file
+from minitransformer.cli.main import Parser
 from minitransformer.cli.options import add_number, add_parallel_texts, add_processes_option, aligned_files
 from minitransformer.errors import ConfigError
 from minitransformer.files import write_atomically
+from minitransformer.text.corpus import stream_parallel
 
 
-def add_parser(commands: argparse._SubParsersAction) -> None:
-    parser = commands.add_parser(
-        "clean",
-        help="leave out pairs that are empty, copies, too long, of unequal length, in another script or duplicates",
-        description="Clean aligned text in one pass and report each step. Memory grows by 8 bytes per pair.",
+def build_parser() -> Parser:
+    parser = Parser(
+        prog="python -m examples.wmt14.clean",
+        description="Leave out pairs that are empty, copies, too long, of unequal length, in another script or "
+        "duplicates, in one pass, and report each step. Memory grows by 8 bytes per pair.",
     )
     add_parallel_texts(parser)
     parser.add_argument(
@@ -42,10 +50,12 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print the counts as a JSON object (default: a table)")
     add_processes_option(parser)
-    parser.set_defaults(run=run)
+    return parser
 
 
-def run(arguments: argparse.Namespace) -> None:
+@report_errors
+def main(argv: Sequence[str] | None = None) -> int:
+    arguments = build_parser().parse_args(argv)
     files = aligned_files(arguments.src, arguments.tgt)
     inputs = [*arguments.src, *arguments.tgt]
     outputs = [writable_file(path, inputs) for path in arguments.output]
@@ -58,16 +68,12 @@ def run(arguments: argparse.Namespace) -> None:
 
     write_atomically(outputs[0], write)
     _report(counts, arguments.json)
+    return 0
 
 
 def _clean(
     arguments: argparse.Namespace, files: Iterable[tuple[Path, Path]], counts: Counter[str], outputs: Iterable[BinaryIO]
 ) -> None:
-    from tqdm import tqdm
-
-    from minitransformer.text.cleaning import Rules, clean
-    from minitransformer.text.corpus import stream_parallel
-
     names = ("max_words", "max_ratio", "max_word", "src_script", "tgt_script")
     rules = Rules(**{name: getattr(arguments, name) for name in names}, punctuation=arguments.normalize_punctuation)
     pairs = chain.from_iterable(stream_parallel(*pair) for pair in files)
@@ -81,8 +87,6 @@ def _clean(
 
 
 def _report(counts: Counter[str], as_json: bool) -> None:
-    from minitransformer.text.cleaning import REASONS
-
     names = ("pairs", "normalised", *REASONS, "kept")
     if as_json:
         print(json.dumps({name: counts[name] for name in names}))
@@ -91,3 +95,7 @@ def _report(counts: Counter[str], as_json: bool) -> None:
     for name in names:
         what = meanings.get(name, f"left out: {name}")
         print(f"{what:26}{counts[name]:>12,}{100 * counts[name] / counts['pairs']:>9.2f} %")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,31 +1,46 @@
-"""``data list | get``: list the known data sets, and download one."""
+"""List the known data sets, and download one.
+
+python -m examples.data list | get NAME
+"""
 
 import argparse
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
+from examples.data import DATA_SETS, copy_from, find, get
+from minitransformer.cli.common import report_errors
+from minitransformer.cli.main import Parser
 
-def add_parser(commands: argparse._SubParsersAction) -> None:
-    parser = commands.add_parser("data", help="list data sets and download them from their official addresses")
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+
+@report_errors
+def main(argv: Sequence[str] | None = None) -> int:
+    arguments = build_parser().parse_args(argv)
+    arguments.run(arguments)
+    return 0
+
+
+def build_parser() -> Parser:
+    parser = Parser(prog="python -m examples.data", description=__doc__.split("\n")[0])
+    actions = parser.add_subparsers(required=True, metavar="ACTION")
     actions.add_parser("list", help="name, contents and licence of every data set").set_defaults(run=run_list)
-    get = actions.add_parser("get", help="download a data set and verify it; resumes an interrupted download")
-    get.add_argument("name", metavar="NAME", help="name of a data set; `minitransformer data list` lists them")
-    get.add_argument(
+    getting = actions.add_parser("get", help="download a data set and verify it; resumes an interrupted download")
+    getting.add_argument("name", metavar="NAME", help="name of a data set; `list` has them")
+    getting.add_argument(
         "--to", type=Path, default=Path("data"), metavar="FOLDER", help="files go to FOLDER/NAME/ (default: data)"
     )
-    get.add_argument(
+    getting.add_argument(
         "--from",
         type=Path,
         dest="source",
         metavar="FOLDER",
         help="copy the files from FOLDER or FOLDER/NAME/ instead of downloading them (default: download)",
     )
-    get.set_defaults(run=run_get)
+    getting.set_defaults(run=run_get)
+    return parser
 
 
 def run_list(arguments: argparse.Namespace) -> None:
-    from minitransformer.data import DATA_SETS
-
     for data_set in DATA_SETS:
         print(data_set.name)
         print(f"    contents: {data_set.contents}")
@@ -38,8 +53,6 @@ def run_list(arguments: argparse.Namespace) -> None:
 
 
 def run_get(arguments: argparse.Namespace) -> None:
-    from minitransformer.data import copy_from, find, get
-
     data_set = find(arguments.name)
     print(f"{data_set.name}: {data_set.contents}")
     print(f"size: {data_set.size}")
@@ -48,3 +61,7 @@ def run_get(arguments: argparse.Namespace) -> None:
         get(data_set, arguments.to)
     else:
         copy_from(arguments.source, data_set, arguments.to)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
