@@ -1,3 +1,3 @@
 """minitransformer: the Transformer of "Attention Is All You Need", written out by hand."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -1,7 +1,9 @@
 """A disk that is full: one line, exit code 2, no half-written file, and what was there before stays."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -46,9 +48,9 @@ def test_a_full_disk_leaves_everything_as_it_was(folder, command):
     for file in find("multi30k").files:
         (folder / "there" / file.name).write_text("line\n" * 1000)
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    run = subprocess.run(
-        [sys.executable, "-c", LIMITED, *command.split()], cwd=folder, capture_output=True, text=True, timeout=120
-    )
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)}
+    words = [sys.executable, "-c", LIMITED, *command.split()]
+    run = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
     assert run.returncode == 2, run.stderr
     assert run.stderr.count("\n") == 1 and "File too large" in run.stderr
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
