@@ -15,9 +15,8 @@ BENCHMARKS = {
     "subwords": "time of learning and encoding subwords beside tokenizers, sentencepiece and subword-nmt",
     "wmt_scale": "time, memory and disk of every command of examples/wmt14, at its size",
     "decoding": "speed of translation beside Hugging Face Marian and CTranslate2",
-    "key_value_cache": "what the prefix tree of the key-value cache gains over the plain cache",
     "growth": "how time and memory grow with length, batch, width, vocabulary and layers",
-    "scaling": "two MPI ranks beside one process, and a prediction for many GPUs",
+    "scaling": "two ranks, by shared memory and by MPI, beside one process",
     "gpu": "a GPU: correctness, updates and decoding beside PyTorch, memory, trainings (without one, nothing runs)",
 }
 

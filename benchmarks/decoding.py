@@ -13,7 +13,6 @@ BLAS (those with one row are not recorded, so there is none for one sentence wit
 Results go to benchmarks/results/decoding.MAKER.json and .md, MAKER that of the processor; --quick writes nothing.
 """
 
-import argparse
 import statistics
 import sys
 import tempfile
@@ -28,12 +27,11 @@ import torch
 from tqdm import tqdm
 from transformers import MarianMTModel
 
-from benchmarks.common.machine import machine_facts, of_this_maker, threads_for_peers
 from benchmarks.common.matrix_products import record_products, replay
 from benchmarks.common.search_cases import Case, random_model, random_sources, search
-from benchmarks.common.tables import facts_list, markdown_head, markdown_row, save_results, spread
+from benchmarks.common.tables import run_benchmark
 from benchmarks.peers.marian import ctranslate2_translator, marian_model
-from minitransformer.allocator import keep_freed_memory
+from examples.report import markdown_table, spread, threads_for_peers
 from minitransformer.config import ModelConfig
 from minitransformer.models import Transformer
 
@@ -41,6 +39,10 @@ ROUNDS, WARM_UP = 5, 1
 PAUSE = 0.1  # seconds: threads of the one library still spin for a while after its work
 TIE = 1e-5  # nats a token: log-probabilities nearer than this are equal up to rounding
 
+
+ABOUT = """Tokens per second, median (lowest to highest) of the rounds; ratios of speeds are medians over rounds. The
+base model with random weights, V 37,000, sources of 24 tokens. Our products alone: the speed if nothing else
+took time (with one row they are not recorded). Same: equal to ours token by token."""
 
 CASES = tuple(Case(*each) for each in ((s, t, k) for s in (1, 32) for k in (1, 4) for t in (24, 64)))
 QUICK_CASES = (Case(2, 24, 1), Case(2, 24, 4))
@@ -134,30 +136,18 @@ def summary(case: Case, seconds: dict[str, list[float]], agreements: dict[str, d
     return result
 
 
-def markdown(facts: dict, results: Sequence[dict]) -> str:
-    """The table, with the machine under it."""
-    lines = [
-        "# Speed of translation",
-        "",
-        "Tokens per second, median (lowest to highest) of the rounds; ratios of speeds are medians over rounds. The",
-        "base model with random weights, V 37,000, sources of 24 tokens. Our products alone: the speed if nothing else",
-        "took time (with one row they are not recorded). Same: equal to ours token by token.",
-        "",
-        "`python -m benchmarks.decoding`",
-        "",
-    ]
+def markdown(results: Sequence[dict]) -> list[str]:
     head = ["sentences", "search", "new tokens", "ours", "Marian", "CTranslate2", "our products alone"]
     head += ["ours / Marian", "ours / CTranslate2", "ours / products", "same as Marian", "same as CTranslate2"]
-    lines += markdown_head(head)
+    rows = []
     for result in results:
         cells = [str(result["sentences"]), result["search"], str(result["new tokens"])]
         cells += [_speed(result.get(name)) for name in ("ours", "marian", "ctranslate2", "products")]
         ratios = [result.get(f"ours / {peer}") for peer in ("marian", "ctranslate2", "products")]
         cells += ["" if ratio is None else f"{ratio:.2f}" for ratio in ratios]
         cells += [_agreement(result[f"agreement with {peer}"]) for peer in ("marian", "ctranslate2")]
-        lines.append(markdown_row(cells))
-    lines += ["", *facts_list(facts)]
-    return "\n".join(lines) + "\n"
+        rows.append(cells)
+    return ["# Speed of translation", ABOUT, "`python -m benchmarks.decoding`", markdown_table(head, rows)]
 
 
 def _speed(speeds: dict[str, float] | None) -> str:
@@ -171,32 +161,28 @@ def _agreement(counts: dict[str, int]) -> str:
     return f"{counts['same']} of {counts['outputs']}{ties}"
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.decoding", description=__doc__.split("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="two cases of a small model, one round, nothing written")
-    options = parser.parse_args(argv)
-    keep_freed_memory()
+def measure(quick: bool) -> tuple[dict, list[str]]:
     torch.set_num_threads(threads_for_peers())
-    facts = machine_facts() | {name: version(name) for name in ("transformers", "ctranslate2")}
-    config = ModelConfig(vocab_size=1000, n_layers=2, d_model=64, d_ff=128, n_heads=4)
-    model = random_model(config if options.quick else ModelConfig.base())
-    model.parameters.prepare_for_inference()  # as in the commands that translate
+    config = ModelConfig(vocab_size=1000, n_layers=2, d_model=64, d_ff=128, n_heads=4) if quick else ModelConfig.base()
+    model = random_model(config)
+    model.prepare_for_inference()  # as in the commands that translate
     marian = marian_model(model)
     results = []
     with tempfile.TemporaryDirectory() as folder:
         translator = ctranslate2_translator(marian, Path(folder), threads_for_peers())
-        for case in tqdm(QUICK_CASES if options.quick else CASES, desc="decoding", unit="case", leave=False):
+        for case in tqdm(QUICK_CASES if quick else CASES, desc="decoding", unit="case", leave=False):
             runners = contestants(model, marian, translator, case)
-            seconds = race(runners, 1 if options.quick else ROUNDS)
+            seconds = race(runners, 1 if quick else ROUNDS)
             outputs = {name: run() for name, run in runners.items() if name != "products"}
             agreements = {peer: agreement(outputs["ours"], outputs[peer]) for peer in ("marian", "ctranslate2")}
             results.append(summary(case, seconds, agreements))
-    text = markdown(facts, results)
-    print(text)
-    if not options.quick:
-        table = {"machine": facts, "rounds": ROUNDS, "tokens per second": results}
-        save_results(of_this_maker("decoding"), table, text)
-    return 0
+    return {"rounds": ROUNDS, "tokens per second": results}, markdown(results)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return run_benchmark(
+        "decoding", __doc__, measure, argv, {name: version(name) for name in ("transformers", "ctranslate2")}
+    )
 
 
 if __name__ == "__main__":

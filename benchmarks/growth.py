@@ -2,40 +2,32 @@
 
     python -m benchmarks.growth [--quick]
 
-One size at a time is doubled, the others stay. On a log-log plot a power law is a straight line; its slope is the
-exponent. Beside each measured exponent stands the one of the matrix products' FLOPs at the same sizes, and the one that
-Table 1 of the paper promises for ever larger sizes: self-attention is O(n^2 d), everything else O(n d^2).
+One size at a time is doubled, the others stay. The exponent of a power law is its slope on a log-log plot. Beside each
+measured exponent stands the one of the matrix products' FLOPs at the same sizes, and the one that Table 1 of the paper
+promises for ever larger sizes: self-attention is O(n^2 d), everything else O(n d^2).
 Time is the lowest of some steps on one BLAS thread; memory is the peak that NumPy asked for within a step, parameters
-and Adam's vectors not counted. Results go to benchmarks/results/growth.MAKER.json, .md and .png, MAKER that of the
+and Adam's vectors not counted. Results go to benchmarks/results/growth.MAKER.json and .md, MAKER that of the
 processor; --quick writes nothing.
 """
 
-import argparse
 import sys
 import time
 import tracemalloc
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from tqdm import tqdm
 
-from benchmarks.common.machine import machine_facts, of_this_maker
 from benchmarks.common.matrix_products import record_step
-from benchmarks.common.tables import facts_list, markdown_head, markdown_row, save_results
-from minitransformer.allocator import keep_freed_memory
+from benchmarks.common.tables import run_benchmark
+from examples.report import markdown_table
 from minitransformer.config import UNK, ModelConfig, TrainingConfig
-from minitransformer.figures import png_bytes
-from minitransformer.figures.canvas import new_figure
 from minitransformer.models import Transformer
 from minitransformer.optim import Adam
 from minitransformer.text import pad_batch
 from minitransformer.training import train_step
-from minitransformer.workers import limited_threads
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from minitransformer.workers import limit_threads
 
 START = {"length": 32, "batch": 16, "width": 64, "vocabulary": 1000, "layers": 2}
 FITTED = 3  # the largest sizes of an axis, from which the exponents are fitted
@@ -98,69 +90,29 @@ def grow(axis: Axis, sizes: Sequence[int], steps: int) -> dict:
     return result | {"exponents": {key: exponent(sizes, result[key]) for key in ("seconds", "bytes", "flops")}}
 
 
-def draw(results: Sequence[dict]) -> "Figure":
-    """A column for each axis: seconds above, megabytes below, both log-log, with the fitted lines dashed."""
-    from matplotlib.ticker import LogLocator, StrMethodFormatter
-
-    figure = new_figure(3.2 * len(results), 6.0)
-    panels = figure.subplots(2, len(results), squeeze=False)
-    rows = (("seconds", 1.0, "seconds per step"), ("bytes", 1e6, "peak memory of a step, MB"))
-    for column, result in enumerate(results):
-        for row, (key, unit, label) in enumerate(rows):
-            axes, sizes = panels[row][column], np.array(result["sizes"], float)
-            values = np.array(result[key]) / unit
-            slope = result["exponents"][key]
-            axes.loglog(sizes, values, "ko-", linewidth=1.2, markersize=4, label="measured")
-            fitted = sizes[-FITTED:]
-            middle = np.exp(np.log([fitted, values[-FITTED:]]).mean(axis=1))  # a fitted line goes through the mean
-            line = middle[1] * (fitted / middle[0]) ** slope
-            axes.loglog(fitted, line, "--", color="#d55e00", linewidth=2.5, alpha=0.7, label=f"slope {slope:.2f}")
-            axes.set_xticks(sizes, [f"{int(size):,}" for size in sizes], fontsize=7)
-            axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-            axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-            axes.minorticks_off()
-            axes.grid(True, color="#dddddd", linewidth=0.6)
-            axes.legend(frameon=False, fontsize=8)
-            axes.set_ylabel(label if column == 0 else "")
-        panels[0][column].set_title(result["axis"], fontsize=11)
-        panels[1][column].set_xlabel(result["unit"], fontsize=9)
-    return figure
-
-
-def markdown(facts: dict, results: Sequence[dict]) -> str:
+def markdown(results: Sequence[dict]) -> list[str]:
     shape = ", ".join(f"{name} {size:,}" for name, size in START.items())
-    lines = ["# How a training step grows", "", f"![log-log plot]({of_this_maker('growth')}.png)", ""]
-    lines += [f"Exponents over the {FITTED} largest sizes; what is not doubled stays at {shape}.", ""]
-    lines += ["`python -m benchmarks.growth`", ""]
     head = ["doubled", "from - to", "time", "FLOPs", "time, in the limit", "memory", "memory, in the limit"]
-    lines += markdown_head(head)
-    limits = {axis.name: axis for axis in AXES}
+    limits, rows = {axis.name: axis for axis in AXES}, []
     for result in results:
         fitted, axis = result["exponents"], limits[result["axis"]]
         numbers = [f"{fitted['seconds']:.2f}", f"{fitted['flops']:.2f}", f"{axis.time_limit}"]
         numbers += [f"{fitted['bytes']:.2f}", f"{axis.memory_limit}"]
         span = f"{result['sizes'][0]:,} - {result['sizes'][-1]:,}"
-        lines.append(markdown_row([f"{axis.name} ({axis.unit})", span, *numbers]))
-    lines += ["", *facts_list(facts)]
-    return "\n".join(lines) + "\n"
+        rows.append([f"{axis.name} ({axis.unit})", span, *numbers])
+    about = f"Exponents over the {FITTED} largest sizes; what is not doubled stays at {shape}."
+    command = "`python -m benchmarks.growth`"
+    return ["# How a training step grows", about, command, markdown_table(head, rows)]
+
+
+def measure_all(quick: bool) -> tuple[dict, list[str]]:
+    with limit_threads(1):
+        results = [grow(axis, axis.sizes[:FITTED] if quick else axis.sizes, 1 if quick else 5) for axis in AXES]
+    return {"start": START, "results": results}, markdown(results)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.growth", description=__doc__.split("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="the three smallest sizes, and no results are written")
-    options = parser.parse_args(argv)
-    keep_freed_memory()
-    facts = machine_facts()
-    with limited_threads(1):
-        results = [
-            grow(axis, axis.sizes[:FITTED] if options.quick else axis.sizes, 1 if options.quick else 5) for axis in AXES
-        ]
-    text, picture = markdown(facts | {"threads": 1}, results), png_bytes(draw(results))
-    print(text)
-    if not options.quick:
-        table = {"machine": facts | {"threads": 1}, "start": START, "results": results}
-        save_results(of_this_maker("growth"), table, text, picture)
-    return 0
+    return run_benchmark("growth", __doc__, measure_all, argv, {"threads": 1})
 
 
 if __name__ == "__main__":

@@ -18,8 +18,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.common import work
-from benchmarks.common.machine import machine_facts, threads_for_peers
-from benchmarks.common.tables import facts_list, markdown_head, markdown_row, save_results
+from benchmarks.common.tables import save_results
+from examples.report import facts_list, machine_facts, markdown_table, page, threads_for_peers
 from minitransformer.allocator import keep_freed_memory
 from minitransformer.config import ModelConfig, TrainingConfig
 from minitransformer.models import Transformer
@@ -57,7 +57,7 @@ def our_step(model_config: ModelConfig, batch: Batch, way: str) -> tuple[Callabl
     keep_freed_memory()
     model = Transformer(model_config, seed=1)
     batches, workers = ([batch], SERIAL) if way == "one batch" else (work.halves(batch), Workers.for_shares(2))
-    adam, config = Adam(model.parameters, workers=workers), TrainingConfig()
+    adam, config = Adam(model.parameters), TrainingConfig()
     accumulator = GradientAccumulator(model.parameters, workers=workers)
 
     def step() -> None:
@@ -87,8 +87,6 @@ def measured_apart(way: str, size_name: str) -> dict[str, int]:
 
 
 def markdown(facts: dict, results: dict[str, dict[str, int]]) -> str:
-    lines = ["# Peak memory of a training step", "", "The base model, V 37,000, 64 x 32 tokens, Adam included.", ""]
-    lines += ["`python -m benchmarks.step_memory`", ""]
     head = [
         "",
         "peak of the process, MiB",
@@ -96,15 +94,14 @@ def markdown(facts: dict, results: dict[str, dict[str, int]]) -> str:
         "peak / PyTorch's",
         "after imports / PyTorch's",
     ]
-    lines += markdown_head(head)
-    theirs = results["pytorch"]
+    rows, theirs = [], results["pytorch"]
     for way, each in results.items():
         grown, their_grown = each["peak"] - each["imports"], theirs["peak"] - theirs["imports"]
         # A small model may fit into what the imports had and let go of.
         ratios = [f"{each['peak'] / theirs['peak']:.2f}", f"{grown / their_grown:.2f}" if their_grown else ""]
-        lines.append(markdown_row([way, f"{each['peak'] / MIB:,.0f}", f"{grown / MIB:,.0f}", *ratios]))
-    lines += ["", *facts_list(facts)]
-    return "\n".join(lines) + "\n"
+        rows.append([way, f"{each['peak'] / MIB:,.0f}", f"{grown / MIB:,.0f}", *ratios])
+    about, command = "The base model, V 37,000, 64 x 32 tokens, Adam included.", "`python -m benchmarks.step_memory`"
+    return page("# Peak memory of a training step", about, command, markdown_table(head, rows), facts_list(facts))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

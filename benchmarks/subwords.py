@@ -3,16 +3,15 @@
     python -m benchmarks.subwords [--quick]
 
 The text is 42 MB of English and German: Multi30k, Tatoeba and WMT small (MINITRANSFORMER_DATA), repeated to that size;
---quick uses synthetic number words. 37,000 merges. Ours in Python; tokenizers (Hugging Face, Rust) with the same
-byte-level alphabet and GPT-2's word pattern, on all cores; sentencepiece (C++) in BPE mode, on all cores; subword-nmt
-(Python), the paper's tool, whose merges are those of our mode ``words``. All learn from the same file. Encoding takes
-lines in memory and starts with empty caches, since a corpus is encoded only once. Figures are medians of rounds in
-which the libraries take turns; subword-nmt, which takes minutes, has one round.
+--quick uses synthetic number words. 37,000 merges. Ours in Python, encoding by one process; tokenizers (Hugging Face,
+Rust) with the same byte-level alphabet and GPT-2's word pattern, on all cores; sentencepiece (C++) in BPE mode, on all
+cores; subword-nmt (Python), the paper's tool, whose merges are those of our mode ``words``. All learn from the same
+file. Encoding takes lines in memory and starts with empty caches, since a corpus is encoded only once. Figures are
+medians of rounds in which the libraries take turns; subword-nmt, which takes minutes, has one round.
 
 Results go to benchmarks/results/subwords.MAKER.json and .md, MAKER that of the processor; --quick writes nothing.
 """
 
-import argparse
 import gc
 import io
 import os
@@ -30,9 +29,9 @@ from subword_nmt.apply_bpe import BPE
 from subword_nmt.learn_bpe import learn_bpe
 from tqdm import tqdm
 
-from benchmarks.common.machine import machine_facts, of_this_maker
 from benchmarks.common.real_text import CORPORA, real_pairs, repeated_to, text_size
-from benchmarks.common.tables import facts_list, markdown_head, markdown_row, save_results
+from benchmarks.common.tables import run_benchmark
+from examples.report import markdown_table
 from minitransformer.blas import core_count
 from minitransformer.text import Tokenizer, count_words_in_files
 from minitransformer.text.pretokenizers import PRETOKENIZERS
@@ -55,7 +54,7 @@ def ours(mode: str) -> tuple[Callable, Callable]:
 
     def encode(tokenizer: Tokenizer, lines: list[str]) -> int:
         fresh = Tokenizer(tokenizer.mode, tokenizer.base, tokenizer.merges)  # with empty caches
-        return sum(map(len, fresh.encode_lines(lines, processes=core_count())))
+        return sum(map(len, fresh.encode_lines(lines)))
 
     return learn, encode
 
@@ -146,38 +145,32 @@ def race(lines: list[str], path: Path, rounds: int, merges: int) -> dict[str, di
     return found
 
 
-def markdown(facts: dict, text: str, merges: int, found: dict[str, dict[str, list[float]]]) -> str:
-    lines = ["# Byte-pair encoding", "", f"{text}; {merges:,} merges.", "", "`python -m benchmarks.subwords`", ""]
+def markdown(text: str, merges: int, found: dict[str, dict[str, list[float]]]) -> list[str]:
     head = ["", "learning, s (minimum to maximum)", "encoding, 1,000 tokens/s (minimum to maximum)"]
-    lines += markdown_head(head)
-    for name, figures in found.items():
-        speeds = [speed / 1000 for speed in figures["encode"]]
-        lines.append(markdown_row([name, _spread(figures["learn"], 2), _spread(speeds, 0)]))
-    lines += ["", *facts_list(facts)]
-    return "\n".join(lines) + "\n"
+    rows = [
+        [name, _spread(figures["learn"], 2), _spread([speed / 1000 for speed in figures["encode"]], 0)]
+        for name, figures in found.items()
+    ]
+    about, command = f"{text}; {merges:,} merges.", "`python -m benchmarks.subwords`"
+    return ["# Byte-pair encoding", about, command, markdown_table(head, rows)]
 
 
 def _spread(values: list[float], digits: int) -> str:
     return f"{statistics.median(values):,.{digits}f} ({min(values):,.{digits}f} to {max(values):,.{digits}f})"
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.subwords", description=__doc__.split("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="use a small text and one round, and write no results")
-    options = parser.parse_args(argv)
-    facts = machine_facts() | {name: version(name) for name in PEERS}
-    lines, text = corpus(options.quick)
-    merges = 300 if options.quick else MERGES
+def measure(quick: bool) -> tuple[dict, list[str]]:
+    lines, text = corpus(quick)
+    merges = 300 if quick else MERGES
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "text"
         path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
-        found = race(lines, path, 1 if options.quick else ROUNDS, merges)
-    table = markdown(facts, text, merges, found)
-    print(table)
-    if not options.quick:
-        result = {"machine": facts, "text": text, "seconds to learn and tokens per second": found}
-        save_results(of_this_maker("subwords"), result, table)
-    return 0
+        found = race(lines, path, 1 if quick else ROUNDS, merges)
+    return {"text": text, "seconds to learn and tokens per second": found}, markdown(text, merges, found)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return run_benchmark("subwords", __doc__, measure, argv, {name: version(name) for name in PEERS})
 
 
 if __name__ == "__main__":

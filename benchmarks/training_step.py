@@ -11,7 +11,6 @@ distorts the figures.
 Results go to benchmarks/results/training_step.MAKER.json and .md, MAKER that of the processor; --quick writes nothing.
 """
 
-import argparse
 import os
 import shutil
 import statistics
@@ -24,13 +23,12 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
-from benchmarks.common.machine import machine_facts, of_this_maker, threads_for_peers
 from benchmarks.common.matrix_products import record_step, replay
-from benchmarks.common.tables import facts_list, markdown_head, markdown_row, save_results, spread
+from benchmarks.common.tables import run_benchmark
 from benchmarks.common.work import REAL, SIZES, Size, Work, random_work, real_work, shape_of
 from benchmarks.peers.torch_model import TorchTransformer
 from benchmarks.peers.torch_step import torch_adam, torch_train_step
-from minitransformer.allocator import keep_freed_memory
+from examples.report import markdown_table, spread, threads_for_peers
 from minitransformer.config import TrainingConfig
 from minitransformer.models import Transformer
 from minitransformer.optim import Adam
@@ -38,6 +36,9 @@ from minitransformer.text import Batch
 from minitransformer.training import GradientAccumulator, train_step
 from minitransformer.workers import SERIAL, Workers
 
+ABOUT = """Milliseconds an update, median (lowest to highest); ratios are medians over rounds, for the faster of our two
+ways: two micro-batches side by side in two threads, or one batch with all threads of BLAS. The last line is
+made of real sentences of Multi30k, two micro-batches of different lengths an update, with padding, for all."""
 WARM_UP = 2  # rounds that do not count
 OURS = ("side by side", "one batch")
 OTHERS = ("pytorch", "products", "compiled")
@@ -56,7 +57,6 @@ def contestants(size: Size, work: Work, compiled: bool = False) -> dict[str, Cal
     workers = Workers.for_shares(2)
 
     def step(updates: list[list[Batch]], workers: Workers) -> None:
-        adam.workers = workers
         accumulator = GradientAccumulator(ours.parameters, workers=workers)
         for batches in updates:
             train_step(ours, adam, batches, update=adam.step_count + 1, config=config, accumulator=accumulator)
@@ -113,16 +113,7 @@ def summary(size: Size, seconds: dict[str, list[float]]) -> dict:
     return result
 
 
-def markdown(facts: dict, results: Sequence[dict]) -> str:
-    """The table, with the machine under it."""
-    lines = [
-        "# Time of a training step",
-        "",
-        "Milliseconds an update, median (lowest to highest); ratios are medians over rounds, for the faster of our two",
-        "ways: two micro-batches side by side in two threads, or one batch with all threads of BLAS. The last line is",
-        "made of real sentences of Multi30k, two micro-batches of different lengths an update, with padding, for all.",
-    ]
-    lines += ["`python -m benchmarks.training_step`", ""]
+def markdown(results: Sequence[dict]) -> list[str]:
     head = [
         "size",
         "ours, side by side",
@@ -136,16 +127,13 @@ def markdown(facts: dict, results: Sequence[dict]) -> str:
         "rounds",
         "met",
     ]
-    lines += markdown_head(head)
+    rows = []
     for result in results:
         times = [_milliseconds(result.get(name)) for name in (*OURS, *OTHERS)]
         ratios = [f"{result[f'ours / {name}']:.2f}" if name in result else "" for name in OTHERS]
-        lines.append(
-            markdown_row([result["shape"], *times, *ratios, str(result["rounds"]), "yes" if result["met"] else "no"])
-        )
-    lines += ["", "Met: at most 1.0 times PyTorch, or 1.15 times our own matrix products where that is longer.", ""]
-    lines += facts_list(facts)
-    return "\n".join(lines) + "\n"
+        rows.append([result["shape"], *times, *ratios, str(result["rounds"]), "yes" if result["met"] else "no"])
+    met = "Met: at most 1.0 times PyTorch, or 1.15 times our own matrix products where that is longer."
+    return ["# Time of a training step", ABOUT, "`python -m benchmarks.training_step`", markdown_table(head, rows), met]
 
 
 def _milliseconds(times: dict[str, float] | None) -> str:
@@ -168,33 +156,19 @@ def real_results(compiled: bool) -> list[dict]:
     return [result | {"shape": f"{shape} · Multi30k"}]
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.training_step", description=__doc__.split("\n")[0])
-    names = [size.name for size in (*SIZES, REAL)]
-    parser.add_argument("--sizes", nargs="+", choices=names, default=names, help="which to measure (default: all)")
-    parser.add_argument(
-        "--quick",
-        action="store_true",
-        help="a smoke test: a sixteenth of the sentences, two rounds, and no results are written",
-    )
-    options = parser.parse_args(argv)
-    keep_freed_memory()
+def measure(quick: bool) -> tuple[dict, list[str]]:
     torch.set_num_threads(threads_for_peers())
-    compiled = not options.quick and any(map(shutil.which, COMPILERS))
-    facts, results = machine_facts(), []
+    compiled, results = not quick and any(map(shutil.which, COMPILERS)), []
     for size in SIZES:
-        if options.quick:
+        if quick:
             size = replace(size, sentences=size.sentences // 16, rounds=2, updates=1)
-        if size.name in options.sizes:
-            results.append(summary(size, race(size, random_work(size), size.rounds, compiled)))
-    if REAL.name in options.sizes and not options.quick:
-        results += real_results(compiled)
-    text = markdown(facts, results)
-    print(text)
-    if not options.quick:
-        table = {"machine": facts, "results": results}
-        save_results(of_this_maker("training_step"), table, text)
-    return 0
+        results.append(summary(size, race(size, random_work(size), size.rounds, compiled)))
+    results += [] if quick else real_results(compiled)
+    return {"results": results}, markdown(results)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return run_benchmark("training_step", __doc__, measure, argv)
 
 
 if __name__ == "__main__":

@@ -30,12 +30,12 @@ from pathlib import Path
 from typing import TextIO
 
 from benchmarks.common.command_cost import Cost, cost_of
-from benchmarks.common.machine import machine_facts, of_this_maker
 from benchmarks.common.page_commands import page_commands, short_name
 from benchmarks.common.real_text import CORPORA, padding_shares
 from benchmarks.common.synthetic_text import make_corpus
-from benchmarks.common.tables import facts_list, markdown_head, markdown_row, save_results
+from benchmarks.common.tables import save_results
 from examples.data import find
+from examples.report import facts_list, machine_facts, markdown_table, of_this_maker, page
 from minitransformer.config import Config
 from minitransformer.files import write_text
 from minitransformer.training import read_metrics
@@ -190,33 +190,31 @@ print(opened - began, peak, time.perf_counter() - opened, stream.batches_per_epo
 
 def markdown(facts: dict, size: Size, texts: Sequence[str], costs: dict[str, Cost], opened: dict, padding: dict) -> str:
     option = " --short" if size == SHORT else ""
-    lines = ["# A rehearsal of WMT 2014", "", f"`python -m benchmarks.wmt_scale{option}`", "", *ABOUT_RUN, ""]
-    lines += [f"- {text}" for text in texts]
-    lines += [f"- first training: `{' '.join(settings_of(FIRST_TRAINING, size))}`; others: `{' '.join(size.rest)}`"]
-    lines += [f"- test sets: {size.lines} lines of newstest", ""]
-    lines += markdown_head(["command", "seconds", "peak memory, GB", "added to the disk, GB"])
-    for name, cost in costs.items():
-        figures = [f"{cost.seconds:,.1f}", f"{cost.peak_bytes / 1e9:.2f}", f"{cost.disk_bytes / 1e9:.2f}"]
-        lines.append(markdown_row([name, *figures]))
-    lines += [
-        "",
+    first, rest = " ".join(settings_of(FIRST_TRAINING, size)), " ".join(size.rest)
+    sizes = [*texts, f"first training: `{first}`; others: `{rest}`", f"test sets: {size.lines} lines of newstest"]
+    rows = [
+        [name, f"{cost.seconds:,.1f}", f"{cost.peak_bytes / 1e9:.2f}", f"{cost.disk_bytes / 1e9:.2f}"]
+        for name, cost in costs.items()
+    ]
+    shares = ", ".join(f"{share:.1%} at {tokens} tokens" for tokens, share in padding.items())
+    return page(
+        "# A rehearsal of WMT 2014",
+        f"`python -m benchmarks.wmt_scale{option}`",
+        ABOUT_RUN,
+        "\n".join(f"- {text}" for text in sizes),
+        markdown_table(["command", "seconds", "peak memory, GB", "added to the disk, GB"], rows),
         f"Opening the ids for training takes {opened['seconds']:.2f} s after the imports and "
         f"{opened['peak_bytes'] / 1e6:.0f} MB with them; the first batch, for which the first epoch is shuffled, "
         f"{opened['first batch, seconds']:.2f} s more.",
-    ]
-    if padding:
-        shares = ", ".join(f"{share:.1%} at {tokens} tokens" for tokens, share in padding.items())
-        lines += ["", f"Padding in batches of real text ({', '.join(CORPORA)}): {shares}."]
-    lines += ["", *facts_list(facts)]
-    return "\n".join(lines) + "\n"
+        f"Padding in batches of real text ({', '.join(CORPORA)}): {shares}." if shares else "",
+        facts_list(facts),
+    )
 
 
-ABOUT_RUN = [
-    "Every command of [examples/wmt14](../../examples/wmt14/README.md), read from the page and run in its order as it",
-    "stands there, with these differences: downloads are replaced by synthetic files of the same names; trainings log",
-    "and save every update and end early, and are in float32, since there is no GPU; that of eight ranks has a folder",
-    "of its own; the first training is killed when half of its updates are saved, and resumed.",
-]
+ABOUT_RUN = """Every command of [examples/wmt14](../../examples/wmt14/README.md), read from the page and run in its
+order as it stands there, with these differences: downloads are replaced by synthetic files of the same names;
+trainings log and save every update and end early, and are in float32, since there is no GPU; that of eight ranks has a
+folder of its own; the first training is killed when half of its updates are saved, and resumed."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -141,7 +141,7 @@ def _span(code: str) -> Span:
     while (path / parts[0]).is_dir():
         path /= parts.pop(0)
     path = path / f"{parts.pop(0)}.py"
-    node = _parsed(path)
+    node = _parse(path)
     for name in parts:
         node = next((each for each in node.body if name in _defined(each)), None)
         if node is None:
@@ -150,7 +150,7 @@ def _span(code: str) -> Span:
 
 
 @cache
-def _parsed(path: Path) -> ast.Module:
+def _parse(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 

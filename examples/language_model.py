@@ -22,7 +22,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 from minitransformer.checkpoints import load_model
 from minitransformer.config import UNK, Config, DataConfig, ModelConfig, TrainingConfig
 from minitransformer.errors import ConfigError, MiniTransformerError
-from minitransformer.figures import draw_learning_curves, png_bytes
+from minitransformer.figures import draw_learning_curves, picture_bytes
 from minitransformer.generation import beam_search
 from minitransformer.models import Model
 from minitransformer.text import pad_batch, read_lines
@@ -132,7 +132,7 @@ def main() -> int:
     ]
     print(*sample, sep="\n")
     (folder / "sample.txt").write_text("\n".join(sample) + "\n", encoding="utf-8")
-    (folder / "curves.png").write_bytes(png_bytes(draw_learning_curves({"characters": metrics})))
+    (folder / "curves.png").write_bytes(picture_bytes(draw_learning_curves({"characters": metrics})))
     print(f"picture of the loss: {folder / 'curves.png'}")
     return 0
 

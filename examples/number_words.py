@@ -21,7 +21,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 from minitransformer.checkpoints import average_checkpoints
 from minitransformer.config import EOS, Config, DataConfig, ModelConfig, TrainingConfig, TranslationConfig
 from minitransformer.errors import ConfigError, MiniTransformerError
-from minitransformer.figures import draw_attention, png_bytes
+from minitransformer.figures import draw_attention, picture_bytes
 from minitransformer.generation import translate_lines
 from minitransformer.models import Transformer
 from minitransformer.text import Tokenizer, pad_batch
@@ -158,7 +158,7 @@ def draw_picture(model: Transformer, tokenizer: Tokenizer, number: int, path: Pa
         tokenizer.subwords([*tgt, EOS]),
         title=f"{number:,} in English and German",
     )
-    path.write_bytes(png_bytes(figure))
+    path.write_bytes(picture_bytes(figure))
     print(f"\npicture of the attention: {path}")
 
 

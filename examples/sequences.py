@@ -23,7 +23,7 @@ from tqdm import tqdm
 from minitransformer.checkpoints import average_checkpoints
 from minitransformer.config import UNK, Config, DataConfig, ExecutionConfig, ModelConfig, TrainingConfig
 from minitransformer.errors import ConfigError, MiniTransformerError
-from minitransformer.figures import draw_attention, draw_learning_curves, png_bytes
+from minitransformer.figures import draw_attention, draw_learning_curves, picture_bytes
 from minitransformer.generation import greedy_search
 from minitransformer.models import Transformer
 from minitransformer.text import pad_batch
@@ -95,12 +95,12 @@ def count_right(model: Transformer, sources: list, targets: list) -> int:
 
 def draw_pictures(model: Transformer, source: list[int], target: list[int], folder: Path, task: str) -> None:
     curves = draw_learning_curves({task: read_metrics(folder / "metrics.jsonl")})
-    (folder / "curves.png").write_bytes(png_bytes(curves))
+    (folder / "curves.png").write_bytes(picture_bytes(curves))
     batch = pad_batch([source], [target])
     maps = model.attention_maps(batch.src, batch.tgt_in)
     names = [[f"{symbol - FIRST_SYMBOL}" for symbol in side] + ["end"] for side in (source, target)]
     attention = draw_attention(maps["decoder.1.cross_attention"][0], *names, title=f"{task}: last decoder layer")
-    (folder / "attention.png").write_bytes(png_bytes(attention))
+    (folder / "attention.png").write_bytes(picture_bytes(attention))
     print(f"pictures: {folder / 'curves.png'}, {folder / 'attention.png'}")
 
 

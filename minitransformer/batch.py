@@ -62,7 +62,6 @@ def pad_rows(seqs: Sequence[Sequence[int]], *, first: int | None = None, last: i
     begin, lengths = int(first is not None), np.array([len(seq) for seq in seqs])
     columns = np.arange(lengths.max() + begin + int(last is not None)) - begin
     padded = np.full((len(seqs), len(columns)), PAD, dtype=np.int32)
-    # All rows at once: row by row a thread that builds batches would hold the GIL while another launches kernels.
     ids = np.concatenate(seqs) if isinstance(seqs[0], np.ndarray) else list(chain.from_iterable(seqs))
     padded[(columns >= 0) & (columns < lengths[:, None])] = ids
     if first is not None:

@@ -1,4 +1,4 @@
-"""The processor, and the threads of NumPy's BLAS.
+"""The cores, and the threads of NumPy's BLAS.
 
 Threads of OpenBLAS spin while they wait for the next product. On matrices as small as ours that gains little, and on a
 machine that does other work it loses much: training took 2 to 10 times as long with two of them (docs/cpu.md). So BLAS
@@ -6,23 +6,12 @@ gets one thread, and large products are shared by threads of our own (`workers.p
 """
 
 import os
-import platform
 from functools import cache
-from pathlib import Path
 
 
 def core_count() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-@cache
-def processor_name() -> str:
-    """Such as ``AMD EPYC``; "unknown" if the system does not tell."""
-    path = Path("/proc/cpuinfo")
-    lines = path.read_text(encoding="utf-8", errors="replace").split("\n") if path.is_file() else []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.processor() or "unknown")
 
 
 @cache

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
-from minitransformer.errors import ConfigError, quoted
+from minitransformer.errors import ConfigError, quote
 from minitransformer.settings import Section, option, read_toml, section_from, with_settings
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
@@ -92,8 +92,8 @@ def model_section(kind: object, where: str = "") -> type[ModelConfig]:
     """That of ``kind``; raises ConfigError, which begins with ``where``, if there is no such kind."""
     if not isinstance(kind, str) or kind not in MODEL_SECTIONS:
         raise ConfigError(
-            f"{where}model.kind must be one of {', '.join(MODEL_SECTIONS)}, got {quoted(kind, 60)}; other kinds are "
-            "known to programs that register_model them, such as python examples/paper/run.py COMMAND"
+            f"{where}model.kind must be one of {', '.join(MODEL_SECTIONS)}, got {quote(kind, 60)}; other kinds are "
+            "known to programs that register_model them, such as python -m examples.paper.run COMMAND"
         )
     return MODEL_SECTIONS[kind]
 
@@ -166,9 +166,8 @@ class TrainingConfig(Section):
         high=1000,
     )
     deterministic_reduce: bool = option(
-        False, "MPI and NCCL: sum over ranks in the order of the ranks, so that every run has the same bits"
+        False, "ranks of MPI: sum in the order of the ranks, so that every run has the same bits"
     )
-    overlap: bool = option(True, "ranks on GPUs: sum gradients while backward still runs, last layers first")
     timeout: float = option(
         300.0, "several ranks: one that keeps the others waiting for this long ends the job, seconds", low=1
     )
@@ -178,10 +177,7 @@ class TrainingConfig(Section):
     beta2: float = option(0.98, "Adam's decay of the mean squared gradient", low=0, high=0.999999)
     eps: float = option(1e-9, "Adam's epsilon", low=1e-16)
     clip_norm: float = option(0.0, "larger gradients are scaled to this norm (0: no clipping, as the paper)", low=0)
-    skip_nonfinite: bool = option(
-        False,
-        "skip updates whose loss or gradient is NaN or infinite (false: stop; on a GPU at most 15 updates later)",
-    )
+    skip_nonfinite: bool = option(False, "skip updates whose loss or gradient is NaN or infinite (false: stop)")
     log_every: int = option(50, "updates between two lines of metrics", low=1)
     validate_every: int = option(1000, "updates between two validations (0: never)", low=0)
     validate_bleu: bool = option(False, "also translate the validation text greedily and score it")
@@ -199,9 +195,9 @@ class TrainingConfig(Section):
 class TranslationConfig(Section):
     """How sentences are decoded  [sec. 6.1]."""
 
-    beam_size: int = option(4, "hypotheses kept per sentence (1: greedy; paper: 4)", low=1, high=1000)
+    beam_size: int = option(4, "hypotheses kept per sentence (1: greedy; paper: 4)", low=1, high=100)
     alpha: float = option(0.6, "exponent of the length penalty ((5 + |Y|) / 6)^alpha (paper: 0.6)", low=0, high=100)
-    max_extra: int = option(50, "maximum output length minus input length, tokens (paper: 50)", low=0, high=100000)
+    max_extra: int = option(50, "maximum output length minus input length, tokens (paper: 50)", low=0, high=1000)
     max_input_length: int = option(1024, "longer lines are reported, not translated, tokens", low=1, high=10_000)
     batch_tokens: int = option(4096, "padded source tokens of a batch, times beam_size, at most", low=1, high=1 << 20)
 
@@ -222,7 +218,7 @@ class Config:
         made = {}
         for name, table in tables.items():
             if name not in sections:
-                raise ConfigError(f"{where}: unknown section {quoted(name)}; known: {', '.join(sections)}")
+                raise ConfigError(f"{where}: unknown section {quote(name)}; known: {', '.join(sections)}")
             if name == "model" and isinstance(table, dict):
                 sections[name] = model_section(table.get("kind", "transformer"), f"{where}: ")
             made[name] = section_from(sections[name], table, where)

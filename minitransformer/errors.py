@@ -59,7 +59,7 @@ class RanksError(MiniTransformerError, RuntimeError):
     """The ranks of a job do not agree; all of them raise it with the same message, which names the rank."""
 
 
-def quoted(value: object, longest: int = 100) -> str:
+def quote(value: object, longest: int = 100) -> str:
     """``value``, which came from outside, as a message shows it: its ``repr``, which is escaped, and shortened."""
     try:
         text = repr(value[: longest + 1] if isinstance(value, str | bytes) else value)

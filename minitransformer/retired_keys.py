@@ -1,6 +1,6 @@
 """Keys that configs no longer have, with what to do instead, for the error message; docs/changes.md has them too."""
 
-IN_EXAMPLES = 'python examples/paper/run.py COMMAND knows model.kind = "{}" with its options'
+IN_EXAMPLES = 'python -m examples.paper.run COMMAND knows model.kind = "{}" with its options'
 CONVOLUTION, RESTRICTED = (IN_EXAMPLES.format(kind) for kind in ("convolution", "restricted_attention"))
 
 RETIRED_KEYS = {
@@ -14,6 +14,7 @@ RETIRED_KEYS = {
     "model.dilation": (1, CONVOLUTION),
     "model.attention_window": (0, RESTRICTED),
     "execution.cuda_graphs": (False, "leave it out: no card has shown what CUDA graphs gain (benchmarks/notes.md)"),
+    "training.overlap": (True, "leave it out: no card has shown what summing during backward gains (docs/ranks.md)"),
     "training.communicator": ("auto", "leave it out: what starts the ranks and the device decide (docs/ranks.md)"),
 }
 """``section.key``: the value at which it is ignored (None: never), and what to do instead."""

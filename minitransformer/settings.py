@@ -11,7 +11,7 @@ from dataclasses import field, fields
 from pathlib import Path
 from typing import Any
 
-from minitransformer.errors import ConfigError, quoted
+from minitransformer.errors import ConfigError, quote
 from minitransformer.files import read_bounded
 from minitransformer.retired_keys import RETIRED_KEYS
 
@@ -36,7 +36,7 @@ class Section:
 
     def __post_init__(self):
         for spec in fields(self):
-            value = _checked(f"{section_name(type(self))}.{spec.name}", getattr(self, spec.name), spec)
+            value = _check(f"{section_name(type(self))}.{spec.name}", getattr(self, spec.name), spec)
             object.__setattr__(self, spec.name, value)
 
 
@@ -50,12 +50,12 @@ def section_from(section: type, table: object, where: str) -> Any:
     """The ``section`` with the values of a table; error messages begin with ``where``, the file."""
     name = section_name(section)
     if not isinstance(table, dict):
-        raise ConfigError(f"{where}: [{name}] must be a table, got {quoted(table)}")
+        raise ConfigError(f"{where}: [{name}] must be a table, got {quote(table)}")
     known = [spec.name for spec in fields(section)]
     table = without_retired_keys(name, table, known, where)
     for key in table:
         if key not in known:
-            raise ConfigError(f"{where}: unknown key {quoted(key)} in [{name}]; known: {', '.join(known)}")
+            raise ConfigError(f"{where}: unknown key {quote(key)} in [{name}]; known: {', '.join(known)}")
     try:
         return section(**table)
     except ConfigError as error:
@@ -97,7 +97,7 @@ def read_toml(path: str | Path) -> dict:
         ConfigError: no such file, not UTF-8 or not TOML.
     """
     try:
-        return _parsed(read_bounded(path, MAX_TOML).decode("utf-8-sig"))
+        return _parse(read_bounded(path, MAX_TOML).decode("utf-8-sig"))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -107,7 +107,7 @@ def read_toml(path: str | Path) -> dict:
         raise ConfigError(f"{path}: must be TOML: {error}") from error
 
 
-def _parsed(text: str) -> dict:
+def _parse(text: str) -> dict:
     """The tables of a text, else ValueError or RecursionError. tomllib takes memory quadratic in the parts of a key."""
     lines = (line for line in text.split("\n") if not line.lstrip().startswith("#"))
     if any(line.count(".") > MAX_DOTS for line in lines):
@@ -122,40 +122,40 @@ def with_settings(tables: dict, settings: Sequence[str]) -> dict:
         key, equals, text = setting.partition("=")
         section, dot, name = key.strip().partition(".")
         if not equals or not dot or "\n" in setting:
-            raise ConfigError(f"--set must look like section.key=value, got {quoted(setting)}")
+            raise ConfigError(f"--set must look like section.key=value, got {quote(setting)}")
         tables.setdefault(section, {})[name] = _value_of(text.strip(), setting)
     return tables
 
 
 def _value_of(text: str, setting: str) -> Any:
     try:
-        return _parsed(f"value = {text}")["value"]
+        return _parse(f"value = {text}")["value"]
     except (ValueError, RecursionError) as error:
         if text.startswith(('"', "'", "[", "{")):
-            raise ConfigError(f"--set must give a word or a TOML value, got {quoted(setting)}: {error}") from error
+            raise ConfigError(f"--set must give a word or a TOML value, got {quote(setting)}: {error}") from error
         return text
 
 
-def _checked(key: str, value: Any, spec) -> Any:
+def _check(key: str, value: Any, spec) -> Any:
     """``value`` if it has the type and range of ``spec`` (an int may stand for a float), else ConfigError."""
     wanted = spec.type
     if type(value) is not wanted and (wanted, type(value)) != (float, int):
-        raise ConfigError(f"{key} must be {KINDS[wanted]}, got {quoted(value)}")
+        raise ConfigError(f"{key} must be {KINDS[wanted]}, got {quote(value)}")
     limits = spec.metadata
     if limits["choices"] and value not in limits["choices"]:
-        raise ConfigError(f"{key} must be one of {', '.join(limits['choices'])}, got {quoted(value)}")
+        raise ConfigError(f"{key} must be one of {', '.join(limits['choices'])}, got {quote(value)}")
     if wanted is str and any(mark in value for mark in "\0\n\r"):
-        raise ConfigError(f"{key} must be one line of text, got {quoted(value)}")
+        raise ConfigError(f"{key} must be one line of text, got {quote(value)}")
     if wanted is str and value.startswith("~"):  # no other string than a path does
         value = os.path.expanduser(value)
         if value.startswith("~"):
             raise ConfigError(
-                f"{key} must be below a home folder that exists, got {quoted(value)}; write ./~ for a name"
+                f"{key} must be below a home folder that exists, got {quote(value)}; write ./~ for a name"
             )
     high = HIGHEST.get(wanted) if limits["high"] is None else limits["high"]
     # Written as "not inside" so that nan, which compares false with everything, is refused too.
     if limits["low"] is not None and not value >= limits["low"]:
-        raise ConfigError(f"{key} must be at least {limits['low']}, got {quoted(value)}")
+        raise ConfigError(f"{key} must be at least {limits['low']}, got {quote(value)}")
     if high is not None and not value <= high:
-        raise ConfigError(f"{key} must be at most {high}, got {quoted(value)}")
+        raise ConfigError(f"{key} must be at most {high}, got {quote(value)}")
     return wanted(value)

@@ -20,7 +20,7 @@ Result = TypeVar("Result")
 
 # Elements of a vector that are processed at a time: five float32 blocks of this size (Adam's) fit in a 2 MB L2 cache,
 # so each pass reads memory once.
-BLOCK = 65536
+BLOCK_ELEMENTS = 65536
 LARGE = 1 << 19
 """Elements that work must read before a second thread gains more than it costs to start (benchmarks/notes.md)."""
 
@@ -33,7 +33,7 @@ def thread_count() -> int:
 
 
 @contextmanager
-def limited_threads(number: int) -> Iterator[None]:
+def limit_threads(number: int) -> Iterator[None]:
     """Within the block large work uses at most ``number`` threads; 0: as many as before."""
     token = _limit.set(min(number or thread_count(), thread_count()))
     try:
@@ -61,7 +61,7 @@ class Workers:
         """``[function(0), ..., function(size - 1)]``, in parallel. What one raises is raised after all have ended."""
         if self._threads is None:
             return [function(0)]
-        with limited_threads(max(1, thread_count() // self.size)):  # the others work on theirs
+        with limit_threads(max(1, thread_count() // self.size)):  # the others work on theirs
             # A copy of the context: the caller's kernel mode and silenced warnings hold in the other threads too.
             others = [
                 self._threads.submit(contextvars.copy_context().run, function, number) for number in range(1, self.size)
@@ -100,19 +100,22 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_workers.cache_clear)  # a forked process does not have its parent's threads
 
 
-def blocks_of(length: int, worker: int, workers: Workers) -> Iterator[slice]:
-    """The blocks of a vector that ``worker`` works on. A block stays in cache from the first pass to the last."""
-    for start in range(worker * BLOCK, length, workers.size * BLOCK):
-        yield slice(start, start + BLOCK)
+def for_blocks(function: Callable[[slice], None], length: int) -> None:
+    """``function`` of all blocks of a vector, in parallel. A block stays in cache from the first pass to the last."""
+
+    def part(elements: slice) -> None:
+        for start in range(elements.start, elements.stop, BLOCK_ELEMENTS):
+            function(slice(start, min(start + BLOCK_ELEMENTS, elements.stop)))
+
+    parallel_for(part, length, is_large=length >= LARGE)
 
 
-def sum_into_first(vectors: Sequence[Array], workers: Workers = SERIAL) -> None:
+def sum_into_first(vectors: Sequence[Array]) -> None:
     """vectors[0] += vectors[1] + ..., in order"""
 
-    def add_blocks(worker: int) -> None:
-        for block in blocks_of(len(vectors[0]), worker, workers):
-            for other in vectors[1:]:
-                vectors[0][block] += other[block]
+    def add(block: slice) -> None:
+        for other in vectors[1:]:
+            vectors[0][block] += other[block]
 
     if len(vectors) > 1:
-        workers.map(add_blocks)
+        for_blocks(add, len(vectors[0]))

@@ -91,6 +91,6 @@ def train(words: list[str], process_group: ProcessGroup) -> int:
 
 if __name__ == "__main__":
     group = init_process_group(lambda message: print_line("train", message))
-    with group.joined(format_error) as joined:
+    with group.join(format_error) as joined:
         status = train(sys.argv[1:], joined)
     sys.exit(status)

@@ -22,5 +22,5 @@ def slow_mask(mask) -> np.ndarray:
         for piece in range(0, width, 8):
             words = philox([piece // 8, row, 0, mask.site], key)
             draws = [words[i // 2] >> 16 * (i % 2) & 0xFFFF for i in range(8)]
-            keep[row, piece : piece + 8] = [draw >= mask.threshold for draw in draws][: width - piece]
+            keep[row, piece : piece + 8] = [draw >= mask.arguments.threshold for draw in draws][: width - piece]
     return keep.reshape(mask.shape)

@@ -8,7 +8,6 @@ import numpy as np
 from minitransformer.config import UNK, ModelConfig, TrainingConfig, model_section
 from minitransformer.models import Transformer, build_model
 from minitransformer.optim import Adam, LossScale
-from minitransformer.planning.memory import Shape
 from minitransformer.text import Batch, pad_batch
 from minitransformer.training import GradientAccumulator, train_step
 from minitransformer.training.metrics import StepResult
@@ -41,13 +40,10 @@ def random_batch(rng, src_lengths: Sequence[int] = (5, 2, 4), tgt_lengths: Seque
     return pad_batch([random_sentence(rng, n) for n in src_lengths], [random_sentence(rng, n) for n in tgt_lengths])
 
 
-def batch_of_shape(config: ModelConfig, shape: Shape) -> Batch:
-    """Random sentences that fill the shape: no padding."""
-    rng = np.random.default_rng(0)
-    src, tgt = (
-        rng.integers(UNK + 1, config.vocab_size, (shape.sentences, length - 1)).tolist()
-        for length in (shape.src_length, shape.tgt_length)
-    )
+def batch_of_shape(config: ModelConfig, shape: tuple[int, int, int]) -> Batch:
+    """Random sentences that fill the shape, (sentences, src_length, tgt_length): no padding."""
+    (sentences, *lengths), rng = shape, np.random.default_rng(0)
+    src, tgt = (rng.integers(UNK + 1, config.vocab_size, (sentences, length - 1)).tolist() for length in lengths)
     return pad_batch(src, tgt)
 
 
@@ -67,7 +63,7 @@ def train(
     **settings,
 ) -> list[StepResult]:
     """Updates on always the same micro-batches. settings: of TrainingConfig"""
-    config, adam = TrainingConfig(**settings), Adam(model.parameters, workers=workers)
+    config, adam = TrainingConfig(**settings), Adam(model.parameters)
     accumulator = GradientAccumulator(model.parameters, workers=workers, scale=scale)
     options = {"config": config, "accumulator": accumulator}
     return [train_step(model, adam, batches, update=update, **options) for update in range(1, updates + 1)]

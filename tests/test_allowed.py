@@ -42,12 +42,6 @@ def test_a_forbidden_token_is_never_generated(seed):
             assert found and all(token not in each.ids for each in found)
 
 
-def test_outputs_without_an_end_reach_their_limit():
-    model, src = sharp_model(1), random_sources(1)  # of 1, 4 and 2 tokens
-    found = both_searches(model, src, max_extra=4, allowed=without(EOS))
-    assert [{len(each.ids) for each in hypotheses} for hypotheses in found] == [{5}, {8}, {6}] * 2
-
-
 @BOTH
 @pytest.mark.parametrize("n", [0, 1, 3])
 def test_a_grammar_forces_a_length(n, search):

@@ -7,7 +7,6 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
-from extras import summary
 
 import minitransformer
 
@@ -97,6 +96,11 @@ def test_no_op_mentions_cupy():
             assert "cupy" not in path.read_text(encoding="utf-8").lower(), path
 
 
+def test_layers_ask_the_kernels_for_masks_alone():
+    asked = {name for path in (PACKAGE / "nn").glob("*.py") for name in imported_names(path) if ".kernels" in name}
+    assert asked == {"minitransformer.kernels.CountedMask", "minitransformer.kernels.dropout_mask"}
+
+
 TRAINS_A_SMALL_MODEL = """
 import sys
 from minitransformer.config import ModelConfig, TrainingConfig
@@ -134,31 +138,6 @@ TESTS = Path(__file__).parent
 every_test_file = pytest.mark.parametrize(
     "path", sorted(TESTS.rglob("*.py")), ids=lambda path: path.relative_to(TESTS).as_posix()
 )
-PRIVATE = {"test_names.py": {"_actions"}}
-"""Private names that tests still reach for: this list only ever gets shorter."""
-
-
-def is_private(name: str) -> bool:
-    return name.startswith("_") and not name.startswith("__") and name != "_exit"  # os._exit is documented
-
-
-def private_names(tree: ast.Module) -> set[str]:
-    """Private attributes that a file reads, patches or imports and does not define itself."""
-    used, own = set(), set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute):
-            if getattr(node.value, "id", "") not in ("self", "cls"):
-                used.add(node.attr)
-            elif isinstance(node.ctx, ast.Store):
-                own.add(node.attr)
-        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
-            own.add(node.name)
-        elif isinstance(node, ast.ImportFrom):
-            used |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("setattr", "delattr"):
-            texts = [each.value for each in node.args[:2] if isinstance(each, ast.Constant)]
-            used |= {text.rpartition(".")[2] for text in texts if isinstance(text, str)}
-    return {name for name in used if is_private(name)} - own
 
 
 @pytest.mark.parametrize(
@@ -177,17 +156,3 @@ def test_a_file_has_at_most_250_lines_and_a_function_at_most_40(folder):
 def test_a_test_imports_no_other_test(path):
     modules = {name.split(".")[0] for name in imported_names(path)}
     assert not {name for name in modules if name.startswith("test_") and (TESTS / f"{name}.py").exists()}
-
-
-@every_test_file
-def test_a_test_touches_no_private_attribute(path):
-    assert private_names(ast.parse(path.read_text(encoding="utf-8"))) == PRIVATE.get(path.name, set())
-
-
-def test_the_summary_says_how_many_tests_were_skipped_and_how_to_run_them():
-    lacks = ["Skipped: torch is not installed: pip install -e '.[dev]'", "could not import 'cupy'"]
-    reasons = [*lacks, "Skipped: no GPU: there is no NVIDIA driver", "set MINITRANSFORMER_DATA to a folder", "no perl"]
-    assert summary([*reasons, lacks[0]]) == (
-        "6 skipped: 3 need `pip install -e '.[dev]'`, 1 needs a GPU (then: python -m pytest -m gpu), "
-        "1 needs MINITRANSFORMER_DATA, a folder of real corpora, 1 needs another system (see python -m pytest -rs)"
-    )

@@ -7,8 +7,8 @@ import weakref
 import numpy as np
 import pytest
 
-from minitransformer.autograd import Tensor, apply, check_gradient, count_leaf_uses, functions, no_grad
-from minitransformer.errors import AutogradError, ConfigError, ShapeError
+from minitransformer.autograd import Tensor, apply, check_gradient, functions, no_grad
+from minitransformer.errors import AutogradError, ShapeError
 from minitransformer.ops.rule import Rule
 
 
@@ -94,12 +94,6 @@ def test_the_gradient_given_to_backward_must_have_the_shape_of_the_result(shape)
         (x * 2).backward(np.ones(shape))
 
 
-def test_an_empty_result_needs_a_gradient_too():
-    x = Tensor(np.ones((0, 3)), requires_grad=True)
-    with pytest.raises(AutogradError, match=r"shape \(0, 3\)"):
-        (x * 2).backward()
-
-
 WRONG_RULES = {
     "saves None": (lambda x: (x, None), None, "forward must return .y, saved. with saved a tuple, got None; .*y, ()"),
     "saves an array": (lambda x: (x, x), None, r"with saved a tuple, got ndarray of shape \(2, 3\)"),
@@ -127,14 +121,6 @@ def test_a_rule_of_the_wrong_form_is_refused_by_its_name(name):
         check_gradient(rule, x)
 
 
-def test_an_error_that_already_names_its_remedy_passes_a_rule_as_it_is():
-    def forward(x):
-        raise ConfigError("MINITRANSFORMER_BLAS must be one of numpy, mkl, got 'foo'")
-
-    with pytest.raises(ConfigError, match="^MINITRANSFORMER_BLAS must be one of numpy, mkl, got 'foo'$"):
-        apply(Rule("mine", forward, None), Tensor(np.ones(3)))
-
-
 def test_all_outputs_but_the_last_ones_of_a_rule_may_be_differentiable(rng):
     three = Rule("three", lambda x: ((x, 2 * x, x), ()), lambda a, b, _, saved: (a + 2 * b,), n_non_differentiable=1)
     x = Tensor(rng.standard_normal(4), requires_grad=True)
@@ -144,10 +130,11 @@ def test_all_outputs_but_the_last_ones_of_a_rule_may_be_differentiable(rng):
     np.testing.assert_array_equal(x.grad, 3.0)
 
 
-def test_each_use_of_a_leaf_is_counted_and_constants_are_not(rng):
+def test_each_use_of_a_leaf_brings_a_gradient_and_constants_get_none(rng):
     a, b = (Tensor(rng.standard_normal(3), requires_grad=True) for _ in range(2))
-    y = a * b + a * Tensor(np.ones(3)) + a
-    assert count_leaf_uses(y) == {id(a): 3, id(b): 1}
+    found = []
+    (a * b + a * Tensor(np.ones(3)) + a).sum().backward(accumulate=lambda leaf, grad: found.append(leaf))
+    assert sorted(map(id, found)) == sorted(map(id, (a, a, a, b))) and a.grad is None
 
 
 def test_no_grad_records_nothing():
@@ -158,17 +145,6 @@ def test_no_grad_records_nothing():
     with pytest.raises(AutogradError):
         y.sum().backward()
     assert (x * 2).requires_grad, "recording must resume after the block"
-
-
-def test_recording_resumes_after_an_error_inside_no_grad():
-    with pytest.raises(ZeroDivisionError), no_grad():
-        raise ZeroDivisionError
-    assert (Tensor(np.ones(3), requires_grad=True) * 2).requires_grad
-
-
-def test_nothing_is_recorded_where_no_input_requires_a_gradient():
-    y = Tensor(np.ones(3)) * Tensor(np.ones(3))
-    assert not y.requires_grad and y.node is None
 
 
 def test_only_leaves_that_require_a_gradient_get_one():

@@ -115,20 +115,6 @@ def test_cupy_without_a_driver_says_that_there_is_no_driver(monkeypatch):
     assert "no NVIDIA driver" in doctor.CHECKS["CuPy"]()[1]
 
 
-@pytest.mark.parametrize("missing", ["cublas", "nvrtc"])
-def test_an_error_of_cudas_library_finder_is_given_in_one_line(missing, monkeypatch):
-    reason = "cuda-pathfinder comes with CuPy: pip install cupy-cuda13x"
-    pathfinder = pytest.importorskip("cuda.pathfinder", reason=reason)
-
-    def find(name):
-        if name == missing:
-            raise pathfinder.DynamicLibNotFoundError("no\nsuch\nfile")
-
-    monkeypatch.setattr(pathfinder, "load_nvidia_dynamic_lib", find)
-    wanted = f"the driver is there but CUDA's library {missing} is not (no such file)"
-    assert cuda_diagnosis.library_trouble(13).startswith(wanted)
-
-
 def test_auto_without_a_driver_imports_no_cupy():
     program = (
         "import sys; from minitransformer import backend, cuda_diagnosis; import numpy\n"

@@ -47,7 +47,7 @@ def test_binarised_pairs_are_those_of_the_text(texts, pairs):
 
 def test_any_number_of_processes_writes_the_same_bytes(texts, pairs, tmp_path, monkeypatch):
     files, tokenizer, _, _ = texts
-    monkeypatch.setattr(text_processes, "CHUNK", 70)
+    monkeypatch.setattr(text_processes, "CHUNK_LINES", 70)
     binarise(tokenizer, files, tmp_path / "again", max_length=60, processes=2)
     for name in os.listdir(pairs):
         assert (tmp_path / "again" / name).read_bytes() == (pairs / name).read_bytes(), name
@@ -75,14 +75,6 @@ def test_batches_of_binarised_pairs_are_batches_of_lists(texts, pairs):
             np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name))
 
 
-def test_a_binarised_corpus_is_the_one_from_text(texts, pairs):
-    _, tokenizer, src, tgt = texts
-    disk, text = Corpus.from_binary(tokenizer, pairs), Corpus.from_lines(tokenizer, (src, tgt), max_length=60)
-    assert disk.fingerprint() == text.fingerprint()
-    assert disk.longest() == text.longest()
-    assert (disk.n_empty, disk.n_long) == (text.n_empty, text.n_long)
-
-
 def test_a_text_that_cannot_be_encoded_leaves_no_folder(texts, tmp_path):
     files, tokenizer, _, _ = texts
     short = tmp_path / "short.de"
@@ -105,16 +97,6 @@ def test_a_partial_folder_is_replaced_and_a_complete_one_is_not(texts, pairs, tm
     with pytest.raises(DataError, match="must not exist yet"):
         binarise(tokenizer, files, tmp_path / "ids")
     assert open_pairs(tmp_path / "ids").header == open_pairs(pairs).header
-
-
-def test_a_line_of_megabytes_is_left_out_without_encoding_it(texts, monkeypatch):
-    _, tokenizer, _, _ = texts
-    encode, encoded = tokenizer.encode_lines, []
-    monkeypatch.setattr(tokenizer, "encode_lines", lambda lines: encoded.extend(lines) or encode(lines))
-    kept = encode_parallel(tokenizer, ["a b", "ab" * 5_000_000], ["b", "b"], max_length=60)
-    assert (len(kept.src), kept.n_long, encoded) == (1, 1, ["a b", "b"])
-    words = Tokenizer.train(["a b"], 20, mode="words")
-    assert encode_parallel(words, ["a" + " " * 10_000 + "b"], ["b"], max_length=60).n_long == 0
 
 
 def test_ids_and_text_together_are_refused(texts):

@@ -3,8 +3,6 @@
 import json
 import math
 import re
-import shutil
-import subprocess
 import sys
 from collections import Counter
 from importlib.metadata import version
@@ -59,17 +57,6 @@ def test_bleu_equals_its_definition_on_words_that_are_not_split(reference_pair):
     assert corpus_bleu(*plain).score == pytest.approx(slow_bleu(*plain), abs=1e-9)
 
 
-def test_bleu_of_the_reference_pair_is_near_the_published_number(reference_pair):
-    """Tokenizer 13a cuts what was already cut into words a little further."""
-    assert corpus_bleu(*reference_pair).score == pytest.approx(PUBLISHED, abs=0.5)
-
-
-def test_identical_texts_score_100_and_case_matters():
-    lines = ["the cat sat on the mat .", "a second line , longer than the first"]
-    assert corpus_bleu(lines, lines).score == pytest.approx(100.0)
-    assert corpus_bleu(lines, ["The cat sat on the mat .", lines[1]]).score < 100
-
-
 def test_the_brevity_penalty_punishes_an_output_that_is_too_short():
     """Half of the reference, word for word: every precision is 1, so BLEU is e^(1 - 2)."""
     assert corpus_bleu(["a b c d e"], ["a b c d e f g h i j"]).score == pytest.approx(100 * math.exp(-1))
@@ -101,12 +88,6 @@ def test_without_its_package_the_message_names_the_extra(module, score, monkeypa
         score()
 
 
-def test_translating_does_not_load_sacrebleu():
-    program = "import sys, minitransformer.evaluation; print('sacrebleu' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
-
-
 @pytest.mark.parametrize(
     ("line", "words"),
     [
@@ -119,18 +100,6 @@ def test_german_compounds_are_split_as_the_script_splits_them(moses, line, words
     """Between single letters only every other hyphen is found: a match takes the letter that the next one needs."""
     assert moses_tokens(line, "de") == words.replace("@-@", "##AT##-##AT##")
     assert "##AT##" not in moses_tokens(line, "fr")
-
-
-def test_compounds_are_split_as_perl_does_it(moses, rng):
-    if shutil.which("perl") is None:
-        pytest.skip("perl is not installed")
-    lines = ["".join(rng.choice(list("ab-- ü"), 30)) for _ in range(200)]
-    cut = [moses_tokens(line, "en") for line in lines]
-    script = r"s{(\S)-(\S)}{$1 ##AT##-##AT## $2}g"
-    done = subprocess.run(
-        ["perl", "-CSD", "-ple", script], input="\n".join(cut), capture_output=True, text=True, check=True
-    )
-    assert [moses_tokens(line, "de") for line in lines] == done.stdout.split("\n")[: len(lines)]
 
 
 def test_the_papers_bleu_is_bleu_of_moses_tokens(moses):

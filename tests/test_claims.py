@@ -1,54 +1,44 @@
 """The experiments on the paper's claims: tasks have the right labels, and measures are what they are by definition."""
 
-import importlib
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from minitransformer.autograd import Tensor, functions
-from minitransformer.config import EOS
+from examples.paper import attention_scale, long_range, positions_report
+from minitransformer.nn.positions import sinusoids
 from minitransformer.nn.randomness import Initializer
 from minitransformer.ops.additive_attention import additive_attention_weights
 from minitransformer.ops.attention import attention_weights
 from minitransformer.ops.softmax import softmax_forward
 
-
-@pytest.fixture
-def load(monkeypatch):
-    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "examples/paper")
-    return importlib.import_module
-
-
 # Sec. 3.2.1: attention at growing d_k
 
 
 @pytest.mark.parametrize("d_k", [4, 64, 512])
-def test_the_variance_of_dot_products_is_d_k_and_of_scaled_ones_1(load, rng, d_k):
-    measure, n = load("attention_scale").statistics, 200
+def test_the_variance_of_dot_products_is_d_k_and_of_scaled_ones_1(rng, d_k):
+    measure, n = attention_scale.statistics, 200
     for kind, variance in (("dot product", d_k), ("scaled dot product", 1)):
         assert measure(kind, d_k, n, rng)["variance"] == pytest.approx(variance, rel=0.5)
 
 
-def test_scores_are_those_that_the_models_attend_by(load, rng):
-    scores = load("attention_scale").scores
+def test_scores_are_those_that_the_models_attend_by(rng):
+    scores = attention_scale.scores
     q, k, w = rng.standard_normal((5, 8)), rng.standard_normal((7, 8)), rng.standard_normal(8)
     weights = {kind: softmax_forward(scores(kind, q, k, w))[0] for kind in ("scaled dot product", "additive")}
     np.testing.assert_allclose(weights["scaled dot product"], attention_weights(q, k)[0], rtol=1e-12)
     np.testing.assert_allclose(weights["additive"], additive_attention_weights(q, k, w)[0], rtol=1e-12)
 
 
-def test_equal_weights_have_the_entropy_ln_n_and_pass_a_gradient_of_1_over_n(load, rng, monkeypatch):
-    attention_scale, n = load("attention_scale"), 50
+def test_equal_weights_have_the_entropy_ln_n_and_pass_a_gradient_of_1_over_n(rng, monkeypatch):
+    n = 50
     monkeypatch.setattr(attention_scale, "scores", lambda *_: np.zeros((n, n)))
     found = attention_scale.statistics("dot product", 4, n, rng)
     assert found["entropy"] == pytest.approx(math.log(n))
     assert found["gradient"] == pytest.approx(math.sqrt(n - 1) / n, rel=0.1)  # n - 1: the mean is taken out
 
 
-def test_the_answer_is_the_value_beside_the_key_that_is_asked_for(load, rng):
-    attention_scale = load("attention_scale")
+def test_the_answer_is_the_value_beside_the_key_that_is_asked_for(rng):
     for keys, values, asked, answers in zip(*attention_scale.draw_recall(rng, attention_scale.SETTINGS), strict=True):
         assert len(set(keys)) == len(keys) and set(asked) == set(keys)
         beside = dict(zip(keys.tolist(), values.tolist(), strict=True))
@@ -56,8 +46,7 @@ def test_the_answer_is_the_value_beside_the_key_that_is_asked_for(load, rng):
 
 
 @pytest.mark.parametrize("kind", ["dot product", "scaled dot product"])
-def test_a_head_whose_queries_match_its_keys_recalls_everything(load, rng, kind):
-    attention_scale = load("attention_scale")
+def test_a_head_whose_queries_match_its_keys_recalls_everything(rng, kind):
     settings = attention_scale.SETTINGS
     model = attention_scale.Recall(kind, settings["d_model"], settings, rng)
     one_hot = np.eye(settings["d_model"])
@@ -72,56 +61,19 @@ def test_a_head_whose_queries_match_its_keys_recalls_everything(load, rng, kind)
 
 
 @pytest.mark.parametrize("base", [10, 10_000, 1_000_000])
-def test_the_distance_of_two_positions_depends_on_their_offset_alone(load, base):
-    report, n, d_model = load("positions_report"), 40, 16
-    vectors = load("minitransformer.nn.positions").sinusoids(0, n, d_model, base)
+def test_the_distance_of_two_positions_depends_on_their_offset_alone(base):
+    report, n, d_model = positions_report, 40, 16
+    vectors = sinusoids(0, n, d_model, base)
     apart = np.linalg.norm(vectors[:, None] - vectors[None], axis=2)
     offsets = np.abs(np.subtract.outer(np.arange(n), np.arange(n)))
     np.testing.assert_allclose(apart, report.distances(base, n, d_model)[offsets], atol=1e-12)
     np.testing.assert_allclose(vectors @ vectors.T / (d_model / 2), report.cosines(base, n, d_model)[offsets])
 
 
-def test_a_model_of_another_base_adds_the_sinusoids_of_that_base(load):
-    positions = load("positions")
-    model = positions.new_model(100, 1, positions.SETTINGS | positions.QUICK)
-    expected = load("minitransformer.nn.positions").sinusoids(0, 9, 16, base=100.0)
-    for embedding in (model.src_embedding, model.tgt_embedding):
-        np.testing.assert_allclose(embedding.positions(0, 9).data, expected, atol=1e-6)
-
-
-def test_a_model_that_gives_the_right_tokens_scores_1_and_another_0(load, rng):
-    positions = load("positions")
-    batch = positions.draw_copy(rng, 5, positions.SETTINGS)
-    np.testing.assert_array_equal(batch.src, batch.tgt_out)
-    assert (batch.tgt_out[:, -1] == EOS).all() and batch.tgt_out.shape[1] == 6
-    for shift, share, nll in ((0, 1.0, 0.0), (1, 0.0, 60.0)):
-        model = Answers((batch.tgt_out + shift) % 24)
-        assert positions.scores(model, batch) == {"tokens": share, "sequences": share, "nll": pytest.approx(nll)}
-    nearly = batch.tgt_out.copy()
-    nearly[0, 2] = EOS
-    found = positions.scores(Answers(nearly), batch)
-    assert found["tokens"] == pytest.approx(1 - 1 / nearly.size)
-    assert found["sequences"] == 1 - 1 / len(nearly)
-
-
-class Answers:
-    """A model that gives these tokens a logit of 60, and all others 0."""
-
-    def __init__(self, ids):
-        self.logits = Tensor(60.0 * np.eye(24)[ids])
-
-    def __call__(self, src_ids, tgt_ids):
-        return self.logits
-
-    def loss(self, batch):
-        return functions.cross_entropy(self.logits.reshape(-1, 24), targets=batch.tgt_out.reshape(-1))
-
-
 # Sec. 4: copying over a distance
 
 
-def test_the_marked_symbols_are_asked_for_in_order_at_the_distance(load, rng):
-    long_range = load("long_range")
+def test_the_marked_symbols_are_asked_for_in_order_at_the_distance(rng):
     n_symbols, copied, distance = long_range.SETTINGS["symbols"], long_range.SETTINGS["copied"], 9
     ids, answers = long_range.draw_sequences(rng, distance, long_range.SETTINGS)
     asked = ids == 2 * n_symbols + 1
@@ -134,8 +86,7 @@ def test_the_marked_symbols_are_asked_for_in_order_at_the_distance(load, rng):
     np.testing.assert_array_equal(ids[rows, positions - distance] - n_symbols, answers.ravel())
 
 
-def test_all_stacks_have_about_as_many_parameters(load):
-    long_range = load("long_range")
+def test_all_stacks_have_about_as_many_parameters():
     settings = long_range.SETTINGS
     for kind in settings["kinds"].values():
         width = long_range.width_for(kind, settings)
@@ -155,8 +106,7 @@ def test_all_stacks_have_about_as_many_parameters(load):
         ("self-attention", None),
     ],
 )
-def test_a_gradient_arrives_exactly_from_where_the_layers_reach(load, rng, kind, reach):
-    long_range = load("long_range")
+def test_a_gradient_arrives_exactly_from_where_the_layers_reach(rng, kind, reach):
     settings = long_range.SETTINGS | {"batch": 2}
     model = long_range.Copier(settings["kinds"][kind], 16, settings, Initializer(1))
     for distance in (4, reach or 90, (reach or 90) + 1):

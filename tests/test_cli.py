@@ -85,16 +85,6 @@ def output_of(capsys, *argv: str) -> str:
     return capsys.readouterr().out
 
 
-@pytest.mark.parametrize("option", [[], ["--ids"]])
-def test_decoding_undoes_encoding_line_by_line(run, type_in, capsys, option):
-    text = "one two\n\n  größer\u2028still the same line\u0085 \n最後\n"
-    type_in(text.encode())
-    encoded = output_of(capsys, "bpe", "encode", "--tokenizer", str(run / "bpe.txt"), *option)
-    assert encoded.count("\n") == 4
-    type_in(encoded.encode())
-    assert output_of(capsys, "bpe", "decode", "--tokenizer", str(run / "bpe.txt"), *option) == text
-
-
 def test_a_finished_training_leaves_what_it_cost(run):
     cost = json.loads((run / "run" / "cost.json").read_text(encoding="utf-8"))
     assert cost["paper"] == cost["seconds"] * cost["devices"] * cost["sustained"] > cost["formula"] > 0
@@ -107,15 +97,6 @@ def test_a_stopped_run_resumes(run, tmp_path, capsys):
     assert main([*argv, "--set", "training.updates=25"]) == 0
     assert "resumed from" in capsys.readouterr().err
     assert load_checkpoint(tmp_path / "other" / "checkpoints" / "update_00000025.npz").update == 25
-
-
-def test_the_mean_of_the_last_checkpoints_is_that_of_the_files_by_name(run, tmp_path):
-    files = [str(run / "run" / "checkpoints" / f"update_000000{number}.npz") for number in (40, 60)]
-    assert main(["average", "--last", "2", str(run / "run"), "-o", str(tmp_path / "a.npz")]) == 0
-    assert main(["average", *files, "-o", str(tmp_path / "b.npz")]) == 0
-    a, b, first, second = (load_checkpoint(path) for path in (tmp_path / "a.npz", tmp_path / "b.npz", *files))
-    assert np.array_equal(a.parameters, b.parameters)
-    assert np.allclose(a.parameters, (first.parameters + second.parameters) / 2, rtol=1e-6, atol=1e-7)
 
 
 def test_translations_come_in_the_order_of_the_input_one_line_each(run, checkpoint, type_in, capsys):
@@ -136,13 +117,6 @@ def test_the_best_of_several_hypotheses_is_the_one_printed_alone(checkpoint, typ
     numbered = [line.split("\t") for line in several.split("\n")[:-1]]
     assert [number for number, _ in numbered] == ["1"] * 3 + ["2"] * 3
     assert [numbered[0][1], numbered[3][1]] == alone
-
-
-def test_typed_sentences_are_translated_one_by_one(checkpoint, type_in, capsys):
-    type_in(b"nine\n")
-    answer = output_of(capsys, "translate", "--checkpoint", checkpoint)
-    type_in(b"nine\nnine\n", terminal=True)
-    assert output_of(capsys, "translate", "--checkpoint", checkpoint) == f"> {answer}> {answer}> "
 
 
 def test_a_command_reads_the_checkpoint_once_and_without_adams_vectors(checkpoint, type_in, capsys, monkeypatch):
@@ -222,3 +196,10 @@ def test_an_attention_map_shows_the_generated_subwords_and_their_weights(checkpo
         expected = hypothesis_attention(model, source, target)["decoder.0.cross_attention"]
         np.testing.assert_array_equal(drawn["weights"], expected)
         assert drawn["title"] == "encoder-decoder attention, layer 1 of 1"
+
+
+def test_typed_sentences_are_translated_one_by_one(checkpoint, type_in, capsys):
+    type_in(b"nine\n")
+    answer = output_of(capsys, "translate", "--checkpoint", checkpoint)
+    type_in(b"nine\nnine\n", terminal=True)
+    assert output_of(capsys, "translate", "--checkpoint", checkpoint) == f"> {answer}> {answer}> "

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cuda_checks import KERNEL_CASES, OTHER_SIZES, check_kernel
+from cuda_checks import KERNEL_CASES, check_kernel
 from cuda_on_cpu import kernels, products
 from extras import need
 from slow_philox import philox
 
 from minitransformer.errors import ShapeError
 from minitransformer.kernels import CountedMask
-from minitransformer.kernels.cupy import FUNCTIONS, KERNELS, launch
+from minitransformer.kernels.cupy import FUNCTIONS, launch
 from minitransformer.kernels.cupy.gemm import matmul
 from minitransformer.kernels.cupy.masks import arguments_of, mixed_key
 from minitransformer.kernels.cupy.source import FOLDER
@@ -27,9 +27,9 @@ def test_every_kernel_of_every_file_is_compared_with_something(device, monkeypat
 
     def recording(file, kernel, dtype, names):
         started.add((file, kernel))
-        return kernels.compiled(file, kernel, dtype, names)
+        return kernels.compile_kernel(file, kernel, dtype, names)
 
-    monkeypatch.setattr(launch, "compiled", recording)
+    monkeypatch.setattr(launch, "compile_kernel", recording)
     for each in KERNEL_CASES:
         check_kernel(each, "bfloat16", device, rng, relative_error)
     vectors = [np.ones(3, np.float32) for _ in range(4)]
@@ -38,10 +38,6 @@ def test_every_kernel_of_every_file_is_compared_with_something(device, monkeypat
     CountedMask(mixed_key((1, 2)), 3, (4, 5), 0.5).array(np)
     files = [path.stem for path in FOLDER.glob("*.cu")]
     assert started == {(file, kernel) for file in files for kernel in kernels.parameters_of(file)}
-
-
-def test_every_kernel_has_cases_of_its_own():
-    assert {case.rule.name for case in OTHER_SIZES} == {kernel.name for kernel in KERNELS}
 
 
 def test_philox_gives_the_published_numbers():
@@ -95,14 +91,14 @@ def test_a_kernel_with_this_fault_is_caught(fault, device, monkeypatch):
     source = kernels.source_of("cast").split("// From the type")[0]
     source += f'\nextern "C" __global__ void faulty(ACC *x) {{ {BROKEN_KERNELS[fault]} }}\n'
     monkeypatch.setattr(kernels, "source_of", lambda name: source)
-    for each in (kernels.parameters_of, kernels.library_of, kernels.compiled):
+    for each in (kernels.parameters_of, kernels.library_of, kernels.compile_kernel):
         monkeypatch.setattr(kernels, each.__name__, each.__wrapped__)
     with pytest.raises(AssertionError, match="wait for each other|beside an array|order of the warps"):
-        kernels.compiled("faulty", "faulty", "float32", ())((1,), (64,), (np.zeros(64, np.float32),))
+        kernels.compile_kernel("faulty", "faulty", "float32", ())((1,), (64,), (np.zeros(64, np.float32),))
 
 
 def test_arguments_of_the_wrong_kind_or_number_are_caught(device):
-    run = kernels.compiled("cast", "cast", "float32", ())
+    run = kernels.compile_kernel("cast", "cast", "float32", ())
     x, y, null, n = np.zeros(8, np.float32), np.zeros(8, np.float32), np.int64(0), np.int64(8)
     run((1,), (256,), (x, null, y, n, n))
     for wrong in (
@@ -122,8 +118,3 @@ def test_arrays_as_masks_are_refused_by_the_kernels():
         arguments_of(np.ones((2, 3), bool), "attention", (2, 3))
     with pytest.raises(ShapeError, match=r"keep must have the shape \(2, 3\), got \(3, 2\)"):
         arguments_of(CountedMask(mixed_key((1, 2)), 3, (3, 2), 0.5), "attention", (2, 3))
-
-
-def test_rows_beyond_32_bits_have_draws_of_their_own():
-    """No array of the tests is that large: the counter's second word for rows is checked in the source."""
-    assert kernels.source_of("dropout").count("(unsigned int)((unsigned long long)row >> 32)") == 1

@@ -10,8 +10,8 @@ from binarised_texts import binarised, random_texts
 
 from minitransformer.config import PAD
 from minitransformer.errors import DataError
-from minitransformer.text import BatchStream, Tokenizer, binary
-from minitransformer.text.binary import open_pairs, open_sides
+from minitransformer.text import Tokenizer, binary
+from minitransformer.text.binary import open_pairs
 from minitransformer.training import Corpus
 
 
@@ -79,8 +79,7 @@ DAMAGED_NUMBERS = {
 
 
 @pytest.mark.parametrize("damage", DAMAGED_NUMBERS)
-def test_offsets_and_counts_that_binarise_never_writes_are_refused(pairs, tmp_path, monkeypatch, damage):
-    monkeypatch.setattr(binary, "CHUNK", 3)  # offsets are checked in parts
+def test_offsets_and_counts_that_binarise_never_writes_are_refused(pairs, tmp_path, damage):
     folder = shutil.copytree(pairs, tmp_path / "ids")
     header, ends = json.loads((folder / "header.json").read_text()), np.fromfile(folder / "src.ends", "<u8")
     DAMAGED_NUMBERS[damage](header, ends)
@@ -91,14 +90,6 @@ def test_offsets_and_counts_that_binarise_never_writes_are_refused(pairs, tmp_pa
     with pytest.raises(DataError, match="binarise the text again") as caught:
         open_pairs(folder)
     assert "\n" not in str(caught.value) and str(folder) in str(caught.value)
-
-
-def test_a_header_of_another_vocabulary_size_is_refused(texts, pairs, tmp_path):
-    folder = shutil.copytree(pairs, tmp_path / "ids")
-    header = json.loads((folder / "header.json").read_text())
-    (folder / "header.json").write_text(json.dumps(header | {"vocab_size": header["vocab_size"] + 1}))
-    with pytest.raises(DataError, match="must be made with the tokenizer of data.tokenizer"):
-        Corpus.from_binary(texts[1], folder)
 
 
 def test_a_header_that_never_ends_is_refused(pairs, tmp_path):
@@ -124,24 +115,11 @@ def test_a_pipe_in_the_place_of_a_header_is_refused_at_once(pairs, tmp_path):
         (300, r"tgt.ids: ids must be from 3 to 299, got \d+ to 300"),
     ],
 )
-def test_an_id_that_is_no_token_is_refused_where_it_is_opened(pairs, tmp_path, id_, message):
+def test_an_id_that_is_no_token_is_refused_where_it_is_opened(pairs, tmp_path, monkeypatch, id_, message):
+    monkeypatch.setattr(binary, "CHUNK_IDS", 3)  # ids are checked in parts
     folder = shutil.copytree(pairs, tmp_path / "ids")
     ids = np.fromfile(folder / "tgt.ids", "<u2")
     ids[7] = id_
     ids.tofile(folder / "tgt.ids")
     with pytest.raises(DataError, match=message):
         open_pairs(folder)
-
-
-def test_padding_among_the_ids_is_found_in_the_batch_that_has_it(pairs, tmp_path):
-    folder = shutil.copytree(pairs, tmp_path / "ids")
-    for side in ("src", "tgt"):
-        ids = np.fromfile(pairs / f"{side}.ids", "<u2")
-        ids[-1] = PAD
-        ids.tofile(folder / f"{side}.ids")
-        found = open_sides(folder, open_pairs(pairs).header)
-        stream = BatchStream(*found, src_tokens=200, tgt_tokens=200, seed=3)
-        with pytest.raises(DataError, match=f"no padding .id 0. in them, got some in row {len(found[0]) - 1}"):
-            for number in range(stream.batches_per_epoch):
-                stream.batch(number)
-        shutil.copy(pairs / f"{side}.ids", folder)

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 from small_models import VOCAB_SIZE, random_batch, small_model
 
-from minitransformer import kernels, workers
 from minitransformer.config import BOS, PAD, UNK
 from minitransformer.errors import ShapeError
-from minitransformer.kernels.numpy import projection
+from minitransformer.kernels.numpy import gemm, projection
 from minitransformer.nn import PrefixTreeCache
 
 VARIANTS = [
@@ -57,14 +56,6 @@ def test_two_caches_of_one_source_are_independent(kind, rng, relative_error):
     assert relative_error(logits, model(batch.src, batch.tgt_in).data[:, 0]) < 1e-12
 
 
-def test_ids_that_are_not_one_for_each_row_are_refused_and_change_nothing(rng):
-    model, batch = small_model(rng), random_batch(rng)
-    cache = model.start(batch.src, max_length=2)
-    with pytest.raises(ShapeError, match=f"each of {len(batch.src)} rows, got 1"):
-        model.decode_step(batch.tgt_in[:1, 0], cache)
-    assert cache.length == 0
-
-
 @CACHES
 def test_a_step_beyond_max_length_is_refused_and_changes_nothing(kind, rng):
     model, batch = small_model(rng), random_batch(rng)
@@ -75,29 +66,24 @@ def test_a_step_beyond_max_length_is_refused_and_changes_nothing(kind, rng):
     assert cache.length == 1
 
 
-@pytest.mark.parametrize(("block", "n_threads"), [(1, 1), (3, 2), (100, 3)])
-def test_the_transposed_copy_equals_the_transpose_for_any_block(block, n_threads, rng, monkeypatch):
+@pytest.mark.parametrize("block", [1, 3, 100])
+def test_the_transposed_copy_equals_the_transpose_for_any_block(block, rng, monkeypatch):
     monkeypatch.setattr(projection, "COPIED_ROWS", block)
-    monkeypatch.setattr(projection, "LARGE", 1)
-    monkeypatch.setattr(workers, "product_threads", lambda: n_threads)
     table = rng.standard_normal((13, 6))
     copy = projection.transposed_copy(table)
     np.testing.assert_array_equal(copy, table.T)
     assert copy.flags.c_contiguous
 
 
-def test_the_fast_output_projection_copies_the_table_once_for_many_rows(rng, relative_error):
-    table, hidden = rng.standard_normal((13, 6)), rng.standard_normal((4, 6))
-    project, expected = projection.OutputProjection(table), hidden @ table.T
-    assert relative_error(project(hidden), expected) < 1e-15
-    table[:] = 0.0  # a second copy, and what reads the table itself, would be zero
-    assert relative_error(project(hidden), expected) < 1e-15
-    assert not project(hidden[:1]).any()
-
-
-def test_only_numpy_has_a_fast_output_projection():
-    """A GPU multiplies by a transposed view as fast as by a copy."""
-    assert [library for name, library in kernels.FUNCTIONS if name == "output_projection"] == ["numpy"]
+def test_the_fast_output_projection_copies_a_prepared_table_once(rng, relative_error, monkeypatch):
+    table, hidden, made = rng.standard_normal((13, 6)), rng.standard_normal((4, 6)), []
+    expected, copy = hidden @ table.T, projection.transposed_copy
+    monkeypatch.setattr(projection, "transposed_copy", lambda matrix: made.append(1) or copy(matrix))
+    assert relative_error(projection.output_projection(hidden, table), expected) < 1e-15 and not made
+    gemm.prepare_for_inference(table)
+    for rows in (hidden, hidden[:1], hidden):
+        assert relative_error(projection.output_projection(rows, table), expected[: len(rows)]) < 1e-15
+    assert made == [1]
 
 
 def test_attention_maps_are_rows_of_probabilities_that_respect_the_masks(rng):

@@ -2,19 +2,14 @@
 
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from extras import need
 
 from examples import language_model, number_words, sequences
-from minitransformer.config import Config
 from minitransformer.errors import ConfigError
-from minitransformer.optim import learning_rate
-from minitransformer.planning import parameter_count
 
-RECIPES = Path(number_words.__file__).parent / "wmt14"
 # As a dictionary spells them.
 NUMERALS = {
     0: ("zero", "null"),
@@ -74,16 +69,6 @@ def test_the_language_model_learns_any_text_and_writes_on(tmp_path, monkeypatch,
         language_model.main()
 
 
-def test_lines_of_the_default_text_count_aloud():
-    lines = language_model.counting(50, seed=1)
-    assert lines == language_model.counting(50, seed=1) and len(set(lines)) > 40
-    assert language_model.number_word(4321) == "four thousand three hundred twenty-one"
-    words = [language_model.number_word(number) for number in range(10_000)]
-    for line in lines:
-        first, *others = (words.index(word) for word in line.removesuffix(".").split(", "))
-        assert others == [first + 1, first + 2, first + 3]
-
-
 def test_no_sequence_of_the_test_is_in_training():
     train, unseen = sequences.draw_sequences(3000, 500, seed=2)
     assert len(set(unseen)) == 500
@@ -116,23 +101,3 @@ def test_the_loop_by_hand_runs_and_tests_what_it_learned():
     assert first.startswith("update 1: 3.") and first.endswith("nats per token")
     assert len(reversed_sequences) == 3 and all("] reversed is [" in line for line in reversed_sequences)
     assert result.endswith("of 1000 unseen sequences reversed exactly")
-
-
-def test_the_recipe_for_one_gpu_is_that_of_the_paper_in_larger_micro_batches():
-    paper, ours = (Config.load(RECIPES / f"en-de-base{name}.toml") for name in ("", "-h200"))
-    assert ours.training.micro_batches * ours.data.tgt_tokens == paper.training.micro_batches * paper.data.tgt_tokens
-    assert ours.training.micro_batches >= 4  # lengths of sentences in an update
-    data = replace(ours.data, src_tokens=paper.data.src_tokens, tgt_tokens=paper.data.tgt_tokens)
-    same = {"micro_batches": paper.training.micro_batches, "directory": paper.training.directory}
-    assert replace(ours, data=data, training=replace(ours.training, **same), execution=paper.execution) == paper
-
-
-def test_the_recipe_of_the_public_record_has_its_batch_and_its_learning_rate():
-    config = Config.load(RECIPES / "mlperf.toml", ["model.vocab_size=37000"])
-    training, data = config.training, config.data
-    assert training.micro_batches * data.src_tokens == training.micro_batches * data.tgt_tokens == 110_592
-    options = (config.model.d_model, training.warmup_steps, training.lr_scale)
-    assert training.updates == 5 * training.validate_every == training.keep_checkpoints * training.save_every
-    rates = [learning_rate(step, *options) for step in (375, 750, 3000)]
-    assert rates == pytest.approx([0.95e-3, 1.9e-3, 0.95e-3], rel=1e-3)
-    assert parameter_count(config.model) == pytest.approx(213e6, rel=0.01) and config.model.norm == "pre"

@@ -35,9 +35,3 @@ def test_rules_hold_what_they_promise_for_extreme_inputs():
 def test_an_empty_axis_that_is_averaged_over_is_refused_by_name(name, shapes, options, words, mode):
     with kernels.mode(mode), pytest.raises(ShapeError, match=words):
         getattr(functions, name)(*(Tensor(np.ones(shape), requires_grad=True) for shape in shapes), **options)
-
-
-def test_a_rule_named_like_a_builtin_of_python_does_not_replace_it():
-    x = Tensor(np.ones((1, 2, 6)), requires_grad=True)
-    assert functions.sum(x).item() == functions.max(x).item() * 12
-    assert [part.shape for part in functions.split_heads(x, n_heads=2, widths=(1, 2))] == [(1, 2, 2, 1), (1, 2, 2, 2)]

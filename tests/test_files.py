@@ -52,12 +52,6 @@ def test_a_file_keeps_its_permissions(tmp_path, mode):
     assert stat.S_IMODE(path.stat().st_mode) == mode
 
 
-def test_a_new_file_has_the_permissions_of_any_new_file(tmp_path):
-    write_atomically(tmp_path / "ours", lambda file: file.write(b"new"))
-    (tmp_path / "any").write_bytes(b"new")
-    assert (tmp_path / "ours").stat().st_mode == (tmp_path / "any").stat().st_mode
-
-
 @needs("POSIX")
 def test_partial_files_of_other_programs_are_not_deleted(tmp_path):
     link, folder = (f".out.npz.{digit * 16}.partial" for digit in "01")
@@ -85,12 +79,3 @@ def test_an_error_of_the_system_names_the_file_and_keeps_the_old_one(tmp_path):
             write_atomically(path, full)
         assert caught.value.filename == str(path)
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"old"]
-
-
-def test_an_error_within_names_the_file_that_it_is_about(tmp_path):
-    def write(file):
-        (tmp_path / "none" / "other").open("wb")
-
-    with pytest.raises(FileNotFoundError) as caught:
-        write_atomically(tmp_path / "a", write)
-    assert caught.value.filename == str(tmp_path / "none" / "other")

@@ -1,6 +1,5 @@
 """The search for heads: what it finds was planted, by chance it finds nothing, and it runs on any checkpoint."""
 
-import importlib
 import sys
 from pathlib import Path
 
@@ -9,21 +8,11 @@ import pytest
 from extras import need
 
 from examples.number_words import draw_numbers, english, german
+from examples.paper import heads
+from examples.paper import heads_score as score
 from minitransformer.text import Tokenizer
 
-EXAMPLES = Path(__file__).parents[1] / "examples/paper"
 CHECKPOINT = Path(__file__).parents[1] / "lessons" / "checkpoints" / "number_words.npz"
-
-
-@pytest.fixture
-def heads(monkeypatch):
-    monkeypatch.syspath_prepend(EXAMPLES)
-    return importlib.import_module("heads")
-
-
-@pytest.fixture
-def score(heads):
-    return importlib.import_module("heads_score")
 
 
 @pytest.mark.parametrize(
@@ -45,12 +34,12 @@ def score(heads):
         ("verb to the word that completes it, 5 words on or more", "he picked it up", []),
     ],
 )
-def test_a_pattern_applies_where_it_should(heads, pattern, sentence, expected):
+def test_a_pattern_applies_where_it_should(pattern, sentence, expected):
     assert sorted(heads.PATTERNS[pattern](sentence.split())) == expected
 
 
 @pytest.mark.parametrize("mode", ["bytes", "words"])
-def test_attention_between_words_is_that_of_their_subwords(heads, rng, mode):
+def test_attention_between_words_is_that_of_their_subwords(rng, mode):
     text = "the unknown words of Zürich"
     tokenizer = Tokenizer.train([text, "the words of the words"], vocab_size=280 if mode == "bytes" else 40, mode=mode)
     words, owners = heads.split(tokenizer, text)
@@ -64,14 +53,14 @@ def test_attention_between_words_is_that_of_their_subwords(heads, rng, mode):
     np.testing.assert_allclose(between[1, 2, 1, 4], expected, rtol=1e-5)
 
 
-def instances(score, rng, count: int) -> list:
+def instances(rng, count: int) -> list:
     """Random attention of 2 layers of 4 heads to 9 words."""
     wanted = rng.integers(0, 9, count)
     return [score.Found(i, 0, int(each), rng.dirichlet(np.ones(9), size=(2, 4))) for i, each in enumerate(wanted)]
 
 
-def test_a_planted_head_is_found_with_its_share(score, rng):
-    found = instances(score, rng, 100)
+def test_a_planted_head_is_found_with_its_share(rng):
+    found = instances(rng, 100)
     for each in found:
         each.weights[1, 2] *= 0.4
         each.weights[1, 2, each.wanted] += 0.6
@@ -81,12 +70,12 @@ def test_a_planted_head_is_found_with_its_share(score, rng):
     assert best.shuffled == pytest.approx(1 / 9, abs=0.02)
 
 
-def test_random_heads_are_not_found_and_few_words_say_nothing(score, rng):
-    assert not score.score(instances(score, rng, 400), rng).is_found
-    assert score.score(instances(score, rng, 2 * score.FEWEST - 1), rng) is None
+def test_random_heads_are_not_found_and_few_words_say_nothing(rng):
+    assert not score.score(instances(rng, 400), rng).is_found
+    assert score.score(instances(rng, 2 * score.FEWEST - 1), rng) is None
 
 
-def test_a_head_that_looks_at_a_distance_is_not_found_for_words_that_are_there(score, rng):
+def test_a_head_that_looks_at_a_distance_is_not_found_for_words_that_are_there(rng):
     """One head gives 0.6 to the word two further on, whichever word it is; another to the wanted words alone."""
     for by_distance in (True, False):
         distances, found = score.Distances(), []
@@ -102,12 +91,7 @@ def test_a_head_that_looks_at_a_distance_is_not_found_for_words_that_are_there(s
         assert best.same_distance == pytest.approx(0.64 if by_distance else 0.1 + 0.6 / 7, abs=0.04)
 
 
-def test_the_lexicon_has_words_that_occur_in_the_same_pairs(heads):
-    pairs = [(["a", "dog"], ["ein", "hund"]), (["a", "cat"], ["eine", "katze"]), (["the", "dog"], ["der", "hund"])]
-    assert heads.lexicon(pairs) == {("hund", "dog")}
-
-
-def test_the_search_runs_on_a_checkpoint_and_draws_what_it_finds(heads, tmp_path, monkeypatch, capsys):
+def test_the_search_runs_on_a_checkpoint_and_draws_what_it_finds(tmp_path, monkeypatch, capsys):
     need("matplotlib")
     numbers = draw_numbers(40, seed=4)
     for name, spell in (("en", english), ("de", german)):
@@ -127,17 +111,6 @@ def test_the_search_runs_on_a_checkpoint_and_draws_what_it_finds(heads, tmp_path
     assert sorted(drawn) == sorted(row[0][2:].replace(" ", "_") for row in rows if row[-1] == "yes |")
 
 
-def test_the_page_says_which_share_of_its_text_the_model_was_trained_on(heads, tmp_path, monkeypatch):
-    share, files = heads.training_share, [(Path("data/train.en"), 90), (Path("data/val.en"), 10)]
-    assert share(files, "data/train.en") == "Of the 100 sentences 90 (90%) are the text that the model was trained on."
-    page = (EXAMPLES / "results/heads/heads.md").read_text(encoding="utf-8")
-    assert share([(Path("train.en"), 29_000), (Path("three others"), 3014)], "train.en") in page
-    monkeypatch.chdir(tmp_path)  # wherever the command runs, the same file has the same name
-    assert "(90%)" in share([(tmp_path / "data/train.en", 90), files[1]], "data/train.en")
-    for unknown in ("", "data/other.en"):
-        assert share(files, unknown).startswith("None of the 100 sentences is from the training text")
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -146,7 +119,7 @@ def test_the_page_says_which_share_of_its_text_the_model_was_trained_on(heads, t
         (["--src", "none"], "cannot be read"),
     ],
 )
-def test_bad_input_to_the_search_is_refused(heads, options, message, tmp_path, monkeypatch, capsys):
+def test_bad_input_to_the_search_is_refused(options, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("two").write_text("one two\nthree four\n")
     Path("one").write_text("eins zwei\n")

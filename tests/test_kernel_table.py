@@ -27,10 +27,6 @@ def test_every_kernel_has_a_row_and_every_row_a_kernel():
     assert NAMES - {*KERNELS, *FUNCTIONS} == MASKS
 
 
-def test_a_kernel_without_a_row_is_found():
-    assert missing({*KERNELS, ("gru", "numpy")}) == {("gru", "numpy")}
-
-
 @pytest.mark.parametrize(("file", "names", "gain", "machine"), ROWS, ids=lambda cell: cell[:30])
 def test_a_row_names_a_file_with_its_gain_and_machine(file, names, gain, machine):
     assert (FOLDER / file).is_file()

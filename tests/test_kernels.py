@@ -137,11 +137,6 @@ def test_one_training_step_uses_every_kernel(rng, monkeypatch):
     assert [name for name, kernel in KERNELS.items() if not any(pair is kernel for pair in chosen)] == []
 
 
-def test_a_step_with_simple_kernels_runs_the_plain_rules_alone(rng, monkeypatch):
-    chosen = rules_of_one_step(rng, monkeypatch, p_drop=0.1, kernel_mode="simple")
-    assert chosen and all(pair is RULES[pair.name] for pair in chosen)
-
-
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_simple_and_fast_kernels_give_the_same_losses(norm, rng):
     micro_batches = [random_batch(rng), random_batch(rng, (3, 6), (2, 7))]

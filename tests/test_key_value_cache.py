@@ -6,7 +6,6 @@ from small_models import random_batch, small_config, small_model
 
 from minitransformer.autograd import Tensor, no_grad
 from minitransformer.config import ModelConfig
-from minitransformer.errors import ShapeError
 from minitransformer.generation.decoding import start_search
 from minitransformer.models import build_model
 from minitransformer.nn import KeyValueCache, PrefixTreeCache
@@ -95,12 +94,6 @@ def test_padding_is_neither_attended_to_nor_counted_as_a_position(kind):
     np.testing.assert_array_equal(*found)
 
 
-@both_kinds
-def test_a_prompt_longer_than_max_length_is_refused(kind):
-    with pytest.raises(ShapeError, match="positions must be at most max_length = 3, got 4"):
-        kind(np, np.full(3, 1), 3).extend(padded(PROMPTS)[1])
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_the_prefix_tree_gives_the_logits_of_the_plain_cache(seed, relative_error):
     rng = np.random.default_rng(seed)
@@ -115,33 +108,8 @@ def test_the_prefix_tree_gives_the_logits_of_the_plain_cache(seed, relative_erro
             cache.reorder(survivors)
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_a_plain_cache_with_prompts_goes_on_as_a_tree(seed, relative_error):
-    """Padding of a prompt leaves slots that later tokens take."""
-    rng, layers, rows = np.random.default_rng(seed), make_layers(), [list(prompt) for prompt in PROMPTS]
-    ids, is_token = padded(rows)
-    cache = KeyValueCache(np, np.full(3, 1), 40)
-    with no_grad():
-        cached(layers, ids, cache, is_token)
-        cache = PrefixTreeCache(cache)
-        for _ in range(8):
-            survivors = rng.integers(0, len(rows), rng.integers(1, 9))
-            cache.reorder(survivors)
-            new = rng.integers(3, V, (len(survivors), 1))
-            rows = [rows[survivor] + tokens for survivor, tokens in zip(survivors, new.tolist(), strict=True)]
-            for row, output in zip(rows, cached(layers, new, cache), strict=True):
-                assert relative_error(output, whole(layers, row)[-1:]) < 1e-12
-
-
 @pytest.mark.parametrize(("beam_size", "kind"), [(1, KeyValueCache), (2, PrefixTreeCache)])
 def test_only_a_beam_has_a_prefix_tree(beam_size, kind, rng):
     for model, expected in ((small_model(rng), kind), (build_model(RECURRENT), KeyValueCache)):
         *_, cache = start_search(model, random_batch(rng).src, 5, beam_size)
         assert type(cache) is expected
-
-
-def test_the_plain_cache_is_at_most_60_lines():
-    from minitransformer.nn import cache
-
-    with open(cache.__file__, encoding="utf-8") as file:
-        assert len(file.readlines()) <= 60

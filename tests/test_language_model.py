@@ -1,8 +1,6 @@
 """The language model: prompts and their positions, its loss, its search, its cost."""
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +9,7 @@ from minitransformer.config import BOS, EOS, ModelConfig
 from minitransformer.errors import ConfigError, ShapeError
 from minitransformer.generation import beam_search, greedy_search, hypothesis_attention
 from minitransformer.generation.decoding import output_limits
-from minitransformer.models import LanguageModel, Workload, build_model
+from minitransformer.models import Workload, build_model
 from minitransformer.text import pad_batch
 
 SHAPE = dict(vocab_size=11, n_layers=2, d_model=8, d_ff=16, n_heads=2, p_drop=0.0)
@@ -88,7 +86,3 @@ def test_a_kind_without_attention_maps_is_refused_by_name():
     model = build_model(ModelConfig(kind="language_model", **SHAPE))
     with pytest.raises(ConfigError, match="model.kind must have attention maps.*, got 'language_model'"):
         hypothesis_attention(model, [5], [6])
-
-
-def test_the_language_model_has_at_most_sixty_lines():
-    assert len(Path(sys.modules[LanguageModel.__module__].__file__).read_text().splitlines()) <= 60

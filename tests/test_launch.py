@@ -1,6 +1,5 @@
 """``launch``: the real command line on a real corpus, signals passed on, nothing left behind, and wrong use."""
 
-import io
 import os
 import re
 import signal
@@ -27,7 +26,6 @@ from minitransformer.distributed import launch
 from minitransformer.errors import ConfigError
 from minitransformer.text import Tokenizer
 from minitransformer.training import read_metrics
-from minitransformer.training.progress import Progress
 
 RECIPE = str(TESTS.parent / "examples" / "multi30k" / "multi30k.toml")
 
@@ -103,13 +101,6 @@ def test_no_process_of_a_job_has_a_socket(endless_job):
 
 
 @needs("signals between processes")
-def test_ranks_do_not_outlive_a_launch_that_is_killed_where_nobody_reads_why(endless_job):
-    endless_job.stderr.close()
-    endless_job.kill()
-    check_gone()
-
-
-@needs("signals between processes")
 def test_ranks_do_not_outlive_a_launch_that_is_killed(tmp_path, endless_job):
     endless_job.kill()
     endless_job.wait()
@@ -142,24 +133,6 @@ def test_a_rank_cannot_launch_others(monkeypatch):
         launch.launch(print, 2, print, print)
 
 
-@needs("POSIX")
-@pytest.mark.parametrize("when", ["before", "since"])
-@pytest.mark.parametrize("descriptor", [1, 2])
-def test_a_closed_output_is_one_line(tmp_path, descriptor, when):
-    """Closed before Python began, or since."""
-    output = tmp_path / "output"
-    program = (
-        "import os, pathlib, sys\nfrom minitransformer.distributed.launch import launch\n"
-        f"if {when == 'since'}:\n    os.close({descriptor})\n"
-        f"try:\n    launch(print, 2, print, print)\n"
-        f"except Exception as error:\n    words = f'{{type(error).__name__}}: {{error}}'\n"
-        f"    pathlib.Path({str(output)!r}).write_text(words)"
-    )
-    shell = f'exec "$@" {descriptor}>&-' if when == "before" else 'exec "$@"'
-    subprocess.run(["sh", "-c", shell, "sh", sys.executable, "-c", program], env=environment(), timeout=60, check=False)
-    assert output.read_text() == "ConfigError: launch: standard output and error must be open, got one that is closed"
-
-
 @needs("signals between processes")
 def test_a_rank_that_dies_before_it_joins_is_named(tmp_path):
     """Both ranks import the module of their work; one does not survive it."""
@@ -175,14 +148,3 @@ def test_a_rank_that_dies_before_it_joins_is_named(tmp_path):
     ended = run([sys.executable, "-c", program], PYTHONPATH=f"{TESTS.parent}{os.pathsep}{tmp_path}")
     assert re.fullmatch(r"rank 1 \(process \d+\) ended unexpectedly: it was killed by SIGKILL \(.*\)", *ended.lines)
     check_gone()
-
-
-def test_a_progress_bar_in_a_file_leaves_messages_on_lines_of_their_own(monkeypatch):
-    file = io.StringIO()
-    monkeypatch.setattr(sys, "stderr", file)
-    with Progress(True, True).bar(0, 5) as bar:
-        bar.refresh()
-        print("message", file=sys.stderr)
-    lines = file.getvalue().split("\n")
-    assert "message" in lines and "\r" not in file.getvalue()
-    assert any("0/5" in line for line in lines)

@@ -38,22 +38,21 @@ def slow_losses(model, src, tgt) -> tuple[float, float]:
     return tuple(sums / sum(len(ids) + 1 for ids in tgt))
 
 
-def test_the_epoch_line_is_the_token_weighted_mean_of_its_updates(tmp_path):
-    run = tiny_trainer(tmp_path, updates=20, log_every=1)
+def test_a_line_is_the_token_weighted_mean_of_its_updates(tmp_path):
+    run = tiny_trainer(tmp_path / "each", updates=20, log_every=1)
     run.run()
-    lines = read_metrics(tmp_path / "metrics.jsonl")
-    train = {line["update"]: line for line in lines if line["kind"] == "train"}
-    epochs = [line for line in lines if line["kind"] == "epoch"]
-    assert [line["epoch"] for line in epochs] == [1, 2, 3]
-    begin = 1
-    for line in epochs:
-        updates = range(begin, line["update"] + 1)
-        tokens = [sum(run.batches.stream.batch(2 * (u - 1) + i).n_tgt_tokens for i in (0, 1)) for u in updates]
-        losses = [train[u]["loss"] for u in updates]
-        assert line["tokens"] == sum(tokens)
+    tiny_trainer(tmp_path / "five", updates=20, log_every=5).run()
+    each, five = (
+        [line for line in read_metrics(tmp_path / name / "metrics.jsonl") if line["kind"] == "train"]
+        for name in ("each", "five")
+    )
+    assert [line["update"] for line in five] == [5, 10, 15, 20]
+    for line in five:
+        last = line["update"]
+        tokens = [run.batches.n_tokens(update)[1] for update in range(last - 4, last + 1)]
+        losses = [other["loss"] for other in each[last - 5 : last]]
         assert line["loss"] == pytest.approx(np.average(losses, weights=tokens), rel=1e-12)
-        assert run.batches.stream.position(2 * line["update"])[0] == line["epoch"]  # the next update's
-        begin = line["update"] + 1
+        assert run.batches.epoch(last) == line["epoch"]
 
 
 def test_only_an_unfinished_last_line_of_metrics_is_ignored(tmp_path):

@@ -7,7 +7,7 @@ from small_models import VOCAB_SIZE, gradient, random_batch, random_sentence, sm
 
 from minitransformer.config import EOS, PAD, UNK, ModelConfig, TrainingConfig
 from minitransformer.errors import ConfigError, ShapeError
-from minitransformer.models import Transformer, build_model
+from minitransformer.models import Transformer
 from minitransformer.nn import DropoutMasks
 from minitransformer.optim import Adam
 from minitransformer.text import Batch, pad_batch
@@ -191,19 +191,6 @@ def test_sinusoids_have_no_longest_sentence(rng):
     for length in (3, 300, 1000):
         ids = np.full((1, length), 5)
         assert np.isfinite(model(ids, ids).data).all()
-
-
-def test_a_vocabulary_of_one_token_is_enough_for_a_model():
-    model = Transformer(small_config(vocab_size=1))
-    assert model([[0, 0]], [[0]]).shape == (1, 1, 1)
-
-
-def test_a_model_without_a_seed_has_seed_0():
-    seeds = ({}, {"seed": 0}, {"seed": 1})
-    for build in (Transformer, build_model):
-        by_default, zero, one = (build(small_config(), **seed).parameters.data for seed in seeds)
-        np.testing.assert_array_equal(by_default, zero)
-        assert (by_default != one).any()
 
 
 def test_a_model_without_vocabulary_is_refused():

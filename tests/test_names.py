@@ -31,7 +31,9 @@ RETIRED_IDENTIFIERS = set(
     "GradientSum uses_of_leaves Arrivals arrive nodes_behind home measures forward_only function_of using choose "
     "NEVER_SAID best_tokens Unread Journal journal Reporter ledger LedgerEntry Residual "
     "ByteSpelling MarkedSpelling MergeArrays SPELLINGS add_up in_parts TWINS twin beginnings past_mpiexec "
-    "PATIENCE chooser".split()
+    "PATIENCE chooser explained quoted rounded_up composed_of computed_dtype stored_dtype kept_copy limited_threads "
+    "measured_rate png_bytes forward_backward loss_and_backward InPlaceSums Destination column_blocks Gradients "
+    "continues_source reads_source has_plain_rules checked_ids".split()
 )
 ELSEWHERE = {  # where one of these words is another thing's own name
     "download.py": {"home"},

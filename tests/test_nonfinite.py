@@ -116,13 +116,6 @@ def test_a_run_stops_if_too_many_updates_in_a_row_would_be_skipped(tmp_path, mon
         tiny_trainer(tmp_path, updates=30, model=UNTIED, skip_nonfinite=True).run()
 
 
-def test_a_stopped_run_resumes_with_skipping(tmp_path, monkeypatch):
-    damage(monkeypatch, [6], "embedding", 7, np.nan)
-    with pytest.raises(TrainingError, match="resume with training.skip_nonfinite = true"):
-        tiny_trainer(tmp_path, updates=8).run()
-    assert tiny_trainer(tmp_path, updates=8, skip_nonfinite=True).run().update == 8
-
-
 def test_a_sum_that_overflows_is_told_from_a_gradient_that_does(tmp_path, monkeypatch):
     clip = trainer.train_step.__globals__["clip_gradient_norm"]
     monkeypatch.setitem(trainer.train_step.__globals__, "clip_gradient_norm", lambda *given: clip(*given) + np.inf)
@@ -142,25 +135,6 @@ def test_an_overflow_in_float16_is_left_to_the_loss_scale(rng):
         result = train_step(model, adam, [random_batch(rng)], **options)
     assert not (result.is_finite or accumulator.found_inf(result.loss))
     assert accumulator.scale.value == 2.0**199
-
-
-class OnDevice:
-    """A number on a GPU."""
-
-    def __init__(self, value: float):
-        self.value = value
-
-    def __float__(self) -> float:
-        return self.value
-
-
-def test_figures_on_a_gpu_are_waited_for_only_to_skip_updates(rng):
-    parameters = small_model(rng).parameters
-    for loss, norm in ((np.nan, 1.0), (1.0, np.inf)):
-        figures = OnDevice(loss), OnDevice(norm)
-        assert GradientAccumulator(parameters).is_finite(*figures)
-        assert not GradientAccumulator(parameters, wait=True).is_finite(*figures)
-    assert GradientAccumulator(parameters, wait=True).is_finite(OnDevice(1.0), OnDevice(2.0))
 
 
 def test_a_run_that_detects_anomalies_names_parameter_and_rule(tmp_path, monkeypatch):

@@ -27,8 +27,7 @@ def check(folder, ended, fault: str, rank: int, messages: dict = MESSAGES) -> No
     check_end(folder, ended, messages[fault].format(rank=rank), 1 if fault == "raise" else 2)
 
 
-@pytest.mark.parametrize("size", [2, 4])
-@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize(("size", "rank"), [(2, 0), (4, 1)])
 @pytest.mark.parametrize("fault", MESSAGES)
 def test_a_failing_rank_ends_a_launched_job_with_one_message(tmp_path, fault, rank, size):
     ended = launched(size, "ranked_run.py", tmp_path, SETTINGS, fault, rank, AT)
@@ -42,8 +41,7 @@ def test_a_single_rank_is_supervised_as_well(tmp_path):
     assert (ended.code, ended.lines) == (0, [])
 
 
-@pytest.mark.parametrize("size", [2, 4])
-@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize(("size", "rank"), [(2, 1), (4, 0)])
 @pytest.mark.parametrize("fault", ["raise", "memory", "kill", "stop", "endless"])
 def test_a_failing_rank_ends_a_job_of_mpiexec_with_one_message(tmp_path, fault, rank, size):
     """Where a rank hangs, one of those that wait for it says so."""
@@ -69,9 +67,8 @@ def test_the_others_wait_while_rank_0_validates_however_long(tmp_path):
         ("data", r"rank 1 must have rank 0's value of the training data \(fingerprint\), [0-9a-f]{16}..., got "),
     ],
 )
-@pytest.mark.parametrize("size", [2, 4])
-@pytest.mark.parametrize("start", ["launch", "mpirun"])
-def test_ranks_with_other_code_config_or_data_are_refused_at_once(tmp_path, fault, words, size, start):
+@pytest.mark.parametrize(("start", "size"), [("launch", 4), ("mpirun", 2)])
+def test_ranks_with_other_code_config_or_data_are_refused_at_once(tmp_path, fault, words, start, size):
     job = [tmp_path, SETTINGS, fault, 1, 0]
     ended = by_mpi(size, "ranked_run.py", *job) if start == "mpirun" else launched(size, "ranked_run.py", *job)
     check_error(ended, f"train: {words}")

@@ -18,7 +18,7 @@ def on_a_processor_with_small_kernels(monkeypatch):
 
 
 def bytes_of_copies() -> int:
-    return sum(copy.nbytes for copies in gemm.kept_copies.values() for copy in copies.values())
+    return sum(copy.nbytes for copies in gemm.cached_copies.values() for copy in copies.values())
 
 
 def test_panels_multiply_as_the_whole_matrix_does(rng, relative_error):
@@ -59,7 +59,7 @@ def test_only_matrices_that_cannot_change_are_copied(rng):
 def test_a_prepared_model_generates_the_same_as_one_that_is_not():
     model, src = sharp_model(3, vocab_size=100, d_model=64, d_ff=128, dtype="float32"), random_sources(3)
     wanted = beam_search(model, src, beam_size=4)
-    model.parameters.prepare_for_inference()
+    model.prepare_for_inference()
     before = bytes_of_copies()
     found = beam_search(model, src, beam_size=4)
     table = model.projection.data

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import slow_versions
 from cases import value
-from models.convolution import convolution
 from small_models import random_batch, small_model
 
+from examples.paper.models.convolution import convolution
 from minitransformer.autograd import Tensor, no_grad
 from minitransformer.config import PAD, Config, ModelConfig
 from minitransformer.nn.positions import sinusoids

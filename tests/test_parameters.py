@@ -132,14 +132,6 @@ def test_a_changed_model_is_trained_only_after_its_vector_is_built_again(change,
     assert ("encoder.layers.1.feed_forward.b2" in moved) == (change is not removed)
 
 
-def test_a_layer_may_refer_to_its_model_and_to_itself(rng):
-    model = Containers()
-    names = ParameterVector(model, "float64", np).names
-    model.by_name["layers"][0].model, model.by_name["layers"][1].itself = model, model.by_name["layers"][1]
-    model.several.append(model.several)
-    assert ParameterVector(model, "float64", np).names == names
-
-
 # One vector
 
 
@@ -231,3 +223,11 @@ def test_every_row_of_table_3_has_the_number_of_parameters_of_its_formulas(row, 
 def test_the_published_parameter_counts_fit_a_vocabulary_of_that_size(row):
     vocab_size, millions = PUBLISHED[row]
     assert round(counted(ModelConfig.table3(row, vocab_size=vocab_size)) / 1e6) == millions
+
+
+def test_a_layer_may_refer_to_its_model_and_to_itself(rng):
+    model = Containers()
+    names = ParameterVector(model, "float64", np).names
+    model.by_name["layers"][0].model, model.by_name["layers"][1].itself = model, model.by_name["layers"][1]
+    model.several.append(model.several)
+    assert ParameterVector(model, "float64", np).names == names

@@ -60,29 +60,3 @@ def test_tokens_that_all_rows_share_are_stored_once():
     np.testing.assert_array_equal(tree.extend(np.ones(len(tree.slots), bool)), [30, 31, 32, 33, 30])
     assert tree.slots.shape == (5, 34)
     np.testing.assert_array_equal(tree.slots.sum(axis=1), 31)
-
-
-def test_slots_that_no_row_needs_are_reused():
-    tree = PrefixTree(1)
-    tree.extend(np.ones(len(tree.slots), bool))
-    tree.keep(np.zeros(4, dtype=int))
-    for _ in range(50):  # of four hypotheses one is continued four times: the others' tokens are forgotten
-        tree.extend(np.ones(len(tree.slots), bool))
-        tree.keep(np.full(4, 2))
-    assert tree.slots.shape[1] <= 51 + 3
-
-
-def test_unused_slots_at_the_end_are_dropped():
-    tree = PrefixTree(2)
-    tree.keep(np.array([0, 0, 0, 1]))
-    tree.extend(np.ones(len(tree.slots), bool))
-    assert tree.slots.shape == (4, 3)
-    tree.keep(np.array([3, 0]))
-    assert tree.slots.shape == (2, 1)
-
-
-def test_a_tree_whose_rows_have_all_ended_is_empty():
-    tree = PrefixTree(3)
-    tree.extend(np.ones(len(tree.slots), bool))
-    tree.keep(np.array([], dtype=int))
-    assert tree.n_sentences == tree.width == len(tree.slots) == 0

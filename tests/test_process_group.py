@@ -1,7 +1,6 @@
 """Which of how many ranks a process is, how it finds the others, and what it refuses."""
 
 import sys
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from rank_jobs import as_threads, check_error, in_threads, run
@@ -88,6 +87,11 @@ def test_ranks_on_cpus_need_launch_or_mpi(no_launcher):
             group.connect(TrainingConfig(micro_batches=2))
 
 
+def test_sums_on_gpus_cannot_be_in_the_order_of_the_ranks():
+    with pytest.raises(ConfigError, match="training.deterministic_reduce must be false on GPUs, got true; NCCL adds"):
+        ProcessGroup(0, 2).connect(TrainingConfig(micro_batches=2, deterministic_reduce=True), on_gpu=True)
+
+
 def test_more_ranks_than_micro_batches_are_refused():
     with pytest.raises(ConfigError, match="training.micro_batches must be at least the number of ranks, 3, got 2"):
         ProcessGroup(0, 3).connect(TrainingConfig(micro_batches=2))
@@ -160,12 +164,3 @@ def test_the_id_of_the_same_job_is_taken_from_the_file_and_no_other(tmp_path):
     path.write_text("[1]")
     with pytest.raises(ConfigError, match="got another file"):
         pass_id_by_file(path, "7", None, 0.3)
-
-
-def test_a_rank_waits_for_the_file_of_its_job_and_passes_over_one_that_was_left_behind(tmp_path):
-    path = tmp_path / "nccl_id.json"
-    pass_id_by_file(path, "6", lambda: "left behind", 5)
-    with ThreadPoolExecutor(1) as pool:
-        found = pool.submit(pass_id_by_file, path, "7", None, 20)
-        pass_id_by_file(path, "7", lambda: "new", 5)
-        assert found.result() == "new"

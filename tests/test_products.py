@@ -115,6 +115,6 @@ def test_blas_has_one_thread_and_a_large_product_as_many_as_blas_was_given(given
 
 def test_a_model_that_is_prepared_for_inference_cannot_be_trained(rng):
     model = small_model(rng)
-    model.parameters.prepare_for_inference()
+    model.prepare_for_inference()
     with pytest.raises(ValueError, match="read-only"):
         train(model, [random_batch(rng)])

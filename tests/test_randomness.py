@@ -85,10 +85,6 @@ def test_a_dropout_mask_depends_on_seed_update_micro_batch_and_site_alone():
         assert abs((reference[0] == other).mean() - 0.5) < 0.1  # independent coins agree half of the time
 
 
-def test_no_mask_is_drawn_where_nothing_is_dropped():
-    assert DropoutMasks(seed=1).keep((4, 4), 0.0) is None
-
-
 def test_dropout_falls_on_both_embeddings_and_on_every_sublayer(rng):
     """Sec. 5.4: on the output of each sub-layer, two in an encoder layer and three in a decoder layer, and on the sums
     of embeddings and positions. Attention weights and hidden values are dropped only where it is asked for."""

@@ -5,13 +5,10 @@ import shutil
 import numpy as np
 import pytest
 from rank_jobs import by_mpi, check_error, launched
-from small_models import random_batch, small_model
 from tiny_run import final_state, metrics_of
 from trained_ranks import one_process, trained  # noqa: F401 - a fixture
 
-from minitransformer.autograd import Tensor, count_leaf_uses
 from minitransformer.checkpoints import RunFolder
-from minitransformer.text import BatchStream
 
 pytestmark = pytest.mark.mpi
 
@@ -89,15 +86,6 @@ def test_only_rank_0_writes(tmp_path):
     assert not (tmp_path / "of_rank_1").exists()
 
 
-def test_more_ranks_than_micro_batches_are_refused_in_one_line(tmp_path):
-    ended = by_mpi(3, "ranked_run.py", tmp_path, '{"updates": 2, "micro_batches": 2}')
-    check_error(
-        ended,
-        "train: rank 0: training.micro_batches must be at least the number of ranks, 3, got 2; an update is a fixed "
-        "number of micro-batches, shared by the ranks$",
-    )
-
-
 @pytest.mark.parametrize("sigterm_at", [0, 1])
 @pytest.mark.parametrize("with_mpi", [True, False])
 def test_a_signal_to_one_rank_stops_all_after_the_same_update(tmp_path, sigterm_at, with_mpi):
@@ -105,37 +93,3 @@ def test_a_signal_to_one_rank_stops_all_after_the_same_update(tmp_path, sigterm_
     ended = start(2, "ranked_run.py", tmp_path, '{"updates": 500}', "term", sigterm_at, 7)
     assert ended.code == 143 and ended.lines == []
     assert max((tmp_path / "checkpoints").iterdir()).name == "update_00000007.npz"  # the signal comes before its sum
-
-
-def test_backward_adds_as_many_gradients_to_a_leaf_as_it_has_uses(rng):
-    model, batch = small_model(rng), random_batch(rng)
-    loss, _ = model.loss(batch)
-    expected, brought = count_leaf_uses(loss), {}
-
-    class Count:
-        def prepare_for_backward(self, tensor):
-            pass
-
-        def destination(self, leaf):
-            return None
-
-        def accumulate(self, leaf, grad):
-            brought[id(leaf)] = brought.get(id(leaf), 0) + 1
-
-    loss.backward(into=Count())
-    assert brought == expected
-    assert expected[id(model.embedding)] == 3  # both embeddings and the output projection
-
-
-def test_a_tensor_that_is_its_own_leaf_has_no_other_uses():
-    a, b = (Tensor(np.ones(2), requires_grad=True) for _ in range(2))
-    uses = count_leaf_uses((a * a + b).sum())
-    assert uses == {id(a): 2, id(b): 1}
-
-
-def test_tokens_are_known_without_making_the_batch(rng):
-    src, tgt = ([rng.integers(4, 9, rng.integers(1, 9)).tolist() for _ in range(40)] for _ in range(2))
-    stream = BatchStream(src, tgt, src_tokens=30, tgt_tokens=30, seed=2)
-    for number in range(2 * stream.batches_per_epoch):
-        batch = stream.batch(number)
-        assert stream.n_tokens(number) == (batch.n_src_tokens, batch.n_tgt_tokens)

@@ -1,17 +1,12 @@
-"""What README.md and the other pages claim of the files: links, line counts, the code shown, commands and keys."""
+"""What README.md and the other pages claim of the files: links, line counts, the code shown and keys."""
 
 import re
-import shlex
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 import minitransformer
-from examples.data import __main__ as data
-from examples.parsing import __main__ as parsing
-from examples.wmt14 import clean
-from minitransformer.cli.main import build_parser
 from minitransformer.config import Config
 
 ROOT = Path(__file__).parent.parent
@@ -22,14 +17,6 @@ PAGES = [
     for pattern in ("*.md", "docs/*.md", "examples/*/*.md", "benchmarks/**/*.md", "lessons/*.md", "tests/**/*.md")
     for path in sorted(ROOT.glob(pattern))
 ]
-
-
-PARSERS = {
-    "minitransformer": build_parser,
-    "python -m examples.parsing": parsing.build_parser,
-    "python -m examples.wmt14.clean": clean.build_parser,
-    "python -m examples.data": data.build_parser,
-}
 
 
 def blocks(language: str, text: str = README) -> list[str]:
@@ -83,17 +70,3 @@ def test_config_keys_that_the_readme_names_exist():
     sections = "|".join(section.name for section in fields(Config))
     named = set(re.findall(rf"(?:`|--set )((?:{sections})\.(?!py)\w+)", README))
     assert named and named <= known
-
-
-@pytest.mark.parametrize(
-    "page", ["README.md", "docs/ranks.md", "examples/wmt14/README.md", "examples/parsing/README.md"]
-)
-def test_every_command_shown_is_one_that_the_program_knows(page):
-    shell = "\n".join(blocks("sh", (ROOT / page).read_text(encoding="utf-8"))).replace("\\\n", " ")
-    found = 0
-    for program, parser in PARSERS.items():
-        for command in re.findall(rf"(?:^|[ /]){re.escape(program)} ((?!.*install).*)$", shell, re.MULTILINE):
-            without_redirection = re.sub(r" [<>] \S+", "", command)
-            parser().parse_args(shlex.split(without_redirection, comments=True))
-            found += 1
-    assert found

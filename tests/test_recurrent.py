@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from searches import UncachedModel, random_sources
-from small_models import VOCAB_SIZE, gradient, random_batch, train
+from small_models import VOCAB_SIZE, gradient, random_batch
 from tiny_run import assert_same_state, tiny_config, tiny_corpus
 
 from minitransformer.autograd import Tensor
@@ -21,7 +21,6 @@ from minitransformer.ops.gru import gru_forward
 from minitransformer.ops.gru_cell import gru_cell_forward
 from minitransformer.planning import batch_flops
 from minitransformer.training import Trainer
-from minitransformer.workers import Workers
 
 ATTENTIONS = ("none", "dot", "additive")
 every_attention = pytest.mark.parametrize("attention", ATTENTIONS)
@@ -126,26 +125,6 @@ def test_attention_weights_are_distributions_over_the_tokens_of_the_source(atten
     np.testing.assert_allclose(padded, np.pad(weights, ((0, 0), (0, 0), (0, 1))), rtol=1e-10)
 
 
-@every_attention
-def test_simple_and_fast_kernels_train_alike(attention, rng, relative_error):
-    gradients = []
-    batch = random_batch(rng)
-    for mode in ("simple", "fast"):
-        model = build_model(recurrent_config(attention=attention), seed=1, kernel_mode=mode)
-        gradients.append(gradient(model, batch, DropoutMasks(seed=5)))
-    assert relative_error(*gradients) < 1e-12
-
-
-def test_the_number_of_threads_changes_rounding_alone(rng, relative_error):
-    batches = [random_batch(rng) for _ in range(3)]
-    vectors = []
-    for threads in (1, 2):
-        model = build_model(recurrent_config(attention="additive"), seed=1)
-        train(model, batches, updates=5, workers=Workers(threads), warmup_steps=5)
-        vectors.append(model.parameters.data.copy())
-    assert relative_error(*vectors) < 1e-10
-
-
 def run_config(directory, attention: str, **training):
     config = tiny_config(directory, updates=12, save_every=4, **training)
     shape = recurrent_config(vocab_size=20, n_layers=1, d_model=16, dtype="float32", attention=attention)
@@ -160,13 +139,6 @@ def test_a_run_that_was_cut_short_resumes_bit_for_bit(attention, tmp_path):
     Trainer(first, tiny_corpus(), progress=False).run()
     Trainer(config, tiny_corpus(), progress=False).run()
     assert_same_state(tmp_path / "cut", tmp_path / "whole", 12)
-
-
-@every_attention
-def test_a_batch_is_learned_by_heart(attention, rng):
-    model = build_model(recurrent_config(attention=attention, d_model=32, n_layers=1, p_drop=0.0, label_smoothing=0.0))
-    steps = train(model, [random_batch(rng, [4] * 10, [4] * 10)], updates=80, warmup_steps=20)
-    assert steps[-1].nll < 0.1 < 2.0 < steps[0].nll
 
 
 @every_attention

@@ -63,7 +63,7 @@ def test_the_commands_plan_average_translate_evaluate_and_plot(folder, monkeypat
     plot = ["plot", "attention", *model, "--src", "one two three", "-o", str(folder / "map.png")]
     assert main(plot) == 0 and (folder / "map.png").read_bytes()[:4] == b"\x89PNG"
     assert main([*plot, "--kind", "encoder"]) == 2
-    message = "the model must have encoder.0.self_attention, got decoder.0.cross_attention; change --kind or --layer"
+    message = "the model must have attention encoder 1, got cross 1; change --kind or --layer"
     assert message in capsys.readouterr().err
 
 

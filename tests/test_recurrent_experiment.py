@@ -1,6 +1,5 @@
 """The comparison of the recurrent models with the Transformer: equal parameters, right tasks, honest reports."""
 
-import importlib
 import json
 import re
 import sys
@@ -10,24 +9,14 @@ import numpy as np
 import pytest
 from extras import need
 
+from examples.paper import recurrent as experiment
+from examples.paper import recurrent_tasks as tasks
 from minitransformer.config import EOS, UNK
-from minitransformer.figures import png_bytes
 from minitransformer.generation import Hypothesis
 
 
-@pytest.fixture
-def experiment(monkeypatch):
-    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "examples/paper")
-    return importlib.import_module("recurrent")
-
-
-@pytest.fixture
-def tasks(experiment):
-    return importlib.import_module("recurrent_tasks")
-
-
 @pytest.mark.parametrize("task", ["reverse", "Multi30k"])
-def test_all_models_have_within_2_percent_the_same_parameters(experiment, task):
+def test_all_models_have_within_2_percent_the_same_parameters(task):
     settings = experiment.SETTINGS
     counts = [
         experiment.parameter_count(experiment.model_config(task, model, settings)) for model in settings["models"]
@@ -35,7 +24,7 @@ def test_all_models_have_within_2_percent_the_same_parameters(experiment, task):
     np.testing.assert_allclose(counts, counts[0], rtol=0.02)
 
 
-def test_targets_are_the_sources_from_their_ends(tasks, rng):
+def test_targets_are_the_sources_from_their_ends(rng):
     lengths = rng.integers(5, 60, 20)
     sources, targets = tasks.reversed_pairs(lengths, rng, symbols=30)
     assert [len(source) for source in sources] == lengths.tolist()
@@ -43,7 +32,7 @@ def test_targets_are_the_sources_from_their_ends(tasks, rng):
     assert {symbol for source in sources for symbol in source} <= set(range(UNK + 1, UNK + 31))
 
 
-def test_reversing_without_a_fault_scores_100_and_copying_scores_0_exact(experiment, tasks, monkeypatch):
+def test_reversing_without_a_fault_scores_100_and_copying_scores_0_exact(monkeypatch):
     need("sacrebleu")
 
     def answers(order):
@@ -60,7 +49,7 @@ def test_reversing_without_a_fault_scores_100_and_copying_scores_0_exact(experim
     assert max(copied["bleu"]) < 20 and copied["exact"] == [0] * 12
 
 
-def constructed(experiment, better):
+def constructed(better):
     """Two seeds, in which the Transformer's BLEU is ``better`` points above the others' at every length."""
     settings = experiment.SETTINGS
     shared = {"settings": settings, "machine": {"processor": "a processor", "NumPy": "2", "commit": "c0ffee"}}
@@ -89,8 +78,8 @@ def constructed(experiment, better):
         (-5, "higher", "open: ahead of the Transformer at this budget"),
     ],
 )
-def test_the_report_says_what_the_scores_say(experiment, better, words, verdict):
-    text = experiment.markdown(constructed(experiment, better))
+def test_the_report_says_what_the_scores_say(better, words, verdict):
+    text = experiment.markdown(constructed(better))
     rows = re.findall(rf"\| GRU.* \| {words} \| {words}: .* \| not told apart \| {verdict} \|", text)
     assert len(rows) == 6  # three recurrent models, two tasks: the mean, the longest, the fall
     assert "does not agree" not in text  # one budget and one recipe contradict nothing
@@ -102,27 +91,7 @@ def test_the_report_says_what_the_scores_say(experiment, better, words, verdict)
     assert "d_ff 512, n_heads 8, p_drop 0.1. The recurrent models: n_layers 2, the same dropout." in text
 
 
-def test_the_report_names_models_that_differ_from_the_others_and_the_best_rate_at_the_end_of_those_tried(experiment):
-    results = constructed(experiment, better=0)
-    for result in results:
-        if result.get("model") == "GRU":
-            result |= {
-                "bleu": [each - 10 for each in result["bleu"]],
-                "lr_scale": max(experiment.SETTINGS["lr_scales"]),
-            }
-    text = experiment.markdown(results)
-    verdicts = re.findall(r"\| (GRU[^|]*) \|[^|]*\|[^|]* beside [^|]*\|[^|]*\| ([^|]*) \|", text)
-    others = [(f"GRU, {kind} attention", "open: not told apart") for kind in ("dot-product", "additive")]
-    assert verdicts == 2 * [("GRU", "agrees"), *others]
-    assert text.count('tried was chosen for "GRU": others') == 2
-
-
-def test_the_curves_can_be_drawn(experiment):
-    need("matplotlib")
-    assert png_bytes(experiment.draw(constructed(experiment, 3))).startswith(b"\x89PNG")
-
-
-def test_the_learning_rate_with_the_lowest_loss_after_a_third_is_trained_to_the_end(experiment, monkeypatch, tmp_path):
+def test_the_learning_rate_with_the_lowest_loss_after_a_third_is_trained_to_the_end(monkeypatch, tmp_path):
     losses = {0.2: [1.0, 4.0, 9.0], 0.5: [2.0, 1.0, 9.0], 1.0: [3.0, 3.0, 1.0], 2.0: [4.0, 2.0, 2.0]}
     settings = experiment.SETTINGS | {"lr_scales": list(losses)}
     updates = experiment.updates_of("reverse", "GRU", settings)
@@ -146,7 +115,7 @@ def test_the_learning_rate_with_the_lowest_loss_after_a_third_is_trained_to_the_
     assert trained == [*((scale, 4 * every) for scale in losses), (0.5, updates)]
 
 
-def test_a_quick_run_trains_all_models_and_writes_nothing(experiment, monkeypatch, capsys, tmp_path):
+def test_a_quick_run_trains_all_models_and_writes_nothing(monkeypatch, capsys, tmp_path):
     need("sacrebleu")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["recurrent", "--quick", "--results", str(tmp_path / "results.jsonl")])

@@ -19,7 +19,6 @@ from searches import (
 )
 
 from minitransformer.config import BOS, EOS, PAD
-from minitransformer.errors import ShapeError
 from minitransformer.generation import beam_search, greedy_search, length_penalty
 
 
@@ -101,27 +100,6 @@ def test_search_goes_on_while_the_last_of_the_n_best_may_change():
     np.testing.assert_allclose(np.exp([h.score for h in found]), [0.5, 0.18, 0.09])
 
 
-@pytest.mark.parametrize("beam_size", [1, 2, 5])
-def test_a_beam_holds_no_more_hypotheses_than_its_size(beam_size):
-    """Of two sentences whose outputs never end."""
-    model = ChainModel(np.where(np.arange(9) == EOS, -1e9, np.zeros((9, 9))))
-    beam_search(model, random_sources(0, (2, 2), 9), beam_size=beam_size, max_extra=1)
-    assert model.steps == [2, 2 * beam_size, 2 * beam_size]
-
-
-def test_every_source_token_but_eos_allows_an_output_token():
-    endless = ChainModel(np.where(np.arange(V) == 4, 0.0, -1e9) * np.ones((V, 1)))
-    for found in both_searches(endless, np.array([[BOS, 4, EOS, PAD]]), max_extra=0):
-        assert found[0].ids == [4, 4]
-
-
-@pytest.mark.parametrize("search", [beam_search, greedy_search])
-def test_a_batch_of_sources_has_two_axes(search):
-    for src in (random_sources(0)[0], random_sources(0)[None]):
-        with pytest.raises(ShapeError, match="src_ids must be"):
-            search(ChainModel(np.zeros((V, V))), src)
-
-
 @pytest.mark.parametrize("seed", SEEDS)
 def test_n_best_are_sorted_distinct_and_begin_with_the_best(seed):
     model, src = sharp_model(seed), random_sources(seed, (2, 5, 3))
@@ -157,12 +135,6 @@ def test_neighbours_and_their_padding_do_not_change_a_sentence(seed):
         beam, greedy = both_searches(model, source[None, : source_length(source) + 1], max_extra=4)
         assert_same(together[row], beam)
         assert_same(together[3 + row], greedy)
-
-
-def test_each_sentence_of_a_batch_has_a_beam_of_its_own(rng):
-    model, src = ChainModel(rng.standard_normal((9, 9))), random_sources(0, (3, 1, 4, 2, 5), 9)
-    together = beam_search(model, src, beam_size=3, n_best=3, max_extra=2)
-    assert together == [beam_search(model, row[None], beam_size=3, n_best=3, max_extra=2)[0] for row in src]
 
 
 def test_a_sentence_that_is_done_is_no_longer_computed():

@@ -1,24 +1,17 @@
 """Sweeps of the experiments: results are kept whole, read with distrust, and written by one sweep at a time."""
 
-import importlib
 import re
 import sys
-from pathlib import Path
 
 import pytest
 from systems import needs
 
+from examples.paper import program, sweep
 from minitransformer.errors import ConfigError, DataError, TrainingError
 
 
-@pytest.fixture
-def load(monkeypatch):
-    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "examples/paper")
-    return importlib.import_module
-
-
-def test_what_a_crash_left_of_a_result_is_dropped_and_others_that_are_not_results_refused(load, tmp_path):
-    sweep, read_results, path = load("sweep"), load("program").read_results, tmp_path / "results.jsonl"
+def test_what_a_crash_left_of_a_result_is_dropped_and_others_that_are_not_results_refused(tmp_path):
+    read_results, path = program.read_results, tmp_path / "results.jsonl"
     path.write_text('{"name": "a", "seed": 1}\n{"name": "b", "se', encoding="utf-8")
     assert [result["key"] for result in read_results(path)] == [("a", 1)]
     command = [sys.executable, "-c", 'print(\'{"name": "b", "seed": 1}\')']
@@ -47,21 +40,21 @@ def test_what_a_crash_left_of_a_result_is_dropped_and_others_that_are_not_result
         ),
     ],
 )
-def test_files_that_are_not_results_are_refused(load, tmp_path, text, message):
+def test_files_that_are_not_results_are_refused(tmp_path, text, message):
     path = tmp_path / "results.jsonl"
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(DataError, match=re.escape(message)):
-        load("program").read_results(path)
+        program.read_results(path)
 
 
-def test_results_are_not_written_where_the_report_is(load, tmp_path):
+def test_results_are_not_written_where_the_report_is(tmp_path):
     for name in ("results.md", "results.png", ""):
         with pytest.raises(ConfigError, match="--results must end in .jsonl, got"):
-            load("program").read_results(tmp_path / name)
+            program.read_results(tmp_path / name)
 
 
 @needs("file locks")
-def test_one_sweep_at_a_time_works_on_a_file(load, tmp_path):
-    sweep, path = load("sweep"), tmp_path / "results.jsonl"
+def test_one_sweep_at_a_time_works_on_a_file(tmp_path):
+    path = tmp_path / "results.jsonl"
     with sweep.opened_alone(path), pytest.raises(ConfigError, match="sweep at work on"):
         sweep.run_sweep([], path, 1)

@@ -15,6 +15,7 @@ def test_an_update_of_train_goes_through_the_three_files_that_are_read_first():
     assert all(plain[name] for name in READING_ORDER)
     fast = trace_update(kernels="fast")  # a kernel takes the place of the rule of attention, and of nothing else here
     assert all(fast[name] for name in READING_ORDER[1:])
+    assert not {name for name in fast if name == "kernels/profile.py" or name.startswith("kernels/cupy/")}
 
 
 def test_the_files_that_are_read_first_are_short():

@@ -1,10 +1,12 @@
 """A training run: killed anywhere it resumes bit for bit; what it saves, when it stops, what it refuses."""
 
+import gc
 import os
 import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -99,16 +101,6 @@ def test_a_signal_ends_the_run_after_the_update_and_restores_the_handlers(tmp_pa
     assert [signal.getsignal(each) for each in SIGNALS] == before
 
 
-@needs("signals between processes")
-def test_a_run_under_nohup_ignores_sighup(tmp_path, monkeypatch):
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        at_update(monkeypatch, 2, lambda model: signal.raise_signal(signal.SIGHUP))
-        assert tiny_trainer(tmp_path, updates=4).run().update == 4
-    finally:
-        signal.signal(signal.SIGHUP, before)
-
-
 def test_metrics_hold_every_line_once_after_a_resume(tmp_path):
     tiny_trainer(tmp_path, updates=30, log_every=3).run()
     metrics, whole = tmp_path / "metrics.jsonl", metrics_of(tmp_path)
@@ -139,15 +131,6 @@ def test_a_checkpoint_is_written_before_each_validation(tmp_path, monkeypatch):
     monkeypatch.setattr(Validation, "measure", look)
     tiny_trainer(tmp_path, updates=15, save_every=0).run()
     assert seen == [checkpoint_of(tmp_path, 10).name, checkpoint_of(tmp_path, 15).name]
-
-
-def test_a_loss_that_is_nan_stops_the_run_and_leaves_the_checkpoints_whole(tmp_path, monkeypatch):
-    at_update(monkeypatch, 6, lambda model: model.parameters.data.fill(np.nan))
-    with pytest.raises(TrainingError, match="update 6"):
-        tiny_trainer(tmp_path, updates=10).run()
-    (only,) = (tmp_path / "checkpoints").iterdir()
-    assert only.name == "update_00000004.npz"
-    assert np.isfinite(load_checkpoint(only).parameters).all()
 
 
 def test_checkpoints_are_also_written_by_the_clock(tmp_path):
@@ -214,15 +197,6 @@ def test_a_run_from_text_files_has_its_vocabulary_and_reports_bleu(tmp_path):
         Trainer(tiny_config(tmp_path / "other", **changes | {"model": {"vocab_size": MODEL.vocab_size}}))
 
 
-@pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("changes", [{"lr_scale": 1e6, "warmup_steps": 1}, {"clip_norm": 1e-300}], ids=str)
-def test_what_overflows_gives_no_warnings(tmp_path, changes):
-    run = tiny_trainer(tmp_path, updates=30, validate_every=1, **changes)
-    run.model.parameters.data *= 1e18
-    with pytest.raises(TrainingError, match="must be finite"):
-        run.run()
-
-
 def test_parameters_that_are_not_finite_are_never_saved(tmp_path, monkeypatch):
     at_update(monkeypatch, 8, lambda model: model.parameters.data.fill(np.nan), after=True)
     with pytest.raises(TrainingError, match="parameters must be finite to be saved, .* after update 8"):
@@ -234,7 +208,7 @@ def test_the_ranks_share_the_micro_batches_of_each_update(tmp_path):
     stream = tiny_trainer(tmp_path).batches.stream
     for update in (1, 2, 6):
         shares = [MicroBatches(stream, 4, rank, 3) for rank in range(3)]
-        rows = [[batch.rows.tolist() for batch in share.own(update)] for share in shares]
+        rows = [[batch.rows.tolist() for batch in share.of_rank(update)] for share in shares]
         wanted = [stream.rows(4 * (update - 1) + number).tolist() for number in range(4)]
         assert rows == [[wanted[0], wanted[3]], [wanted[1]], [wanted[2]]]
         batches = [stream.batch(4 * (update - 1) + number) for number in range(4)]
@@ -247,3 +221,14 @@ def test_training_does_not_resume_from_a_mean_of_checkpoints(tmp_path):
     average_checkpoints([checkpoint_of(tmp_path / "run", 4)]).save(checkpoint_of(tmp_path / "mean", 4))
     with pytest.raises(CheckpointError, match="must hold Adam's state to resume from it"):
         tiny_trainer(tmp_path / "mean", updates=4)
+
+
+@needs("/proc")
+def test_a_run_leaves_no_file_open_and_no_thread(tmp_path):
+    found = []
+    for number in range(5):
+        tiny_trainer(tmp_path / str(number), updates=12, threads=2, log_every=1, validate_every=2, save_every=1).run()
+        gc.collect()
+        found.append((len(os.listdir("/proc/self/fd")), threading.active_count()))
+    files, threads = zip(*found[1:], strict=True)  # the first makes what lasts
+    assert max(files) == files[0] and max(threads) == threads[0]

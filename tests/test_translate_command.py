@@ -16,7 +16,7 @@ from rank_jobs import environment
 from searches import sharp_model
 from systems import needs
 
-from minitransformer.checkpoints import load_checkpoint, load_model, save_checkpoint
+from minitransformer.checkpoints import load_model, save_checkpoint
 from minitransformer.cli.main import main
 from minitransformer.config import Config, ModelConfig, TranslationConfig
 from minitransformer.errors import ShapeError
@@ -81,13 +81,6 @@ def test_blocks_read_no_more_of_an_endless_input_than_they_need(checkpoint):
         assert len(set(next(blocks) + next(blocks))) == 1
 
 
-def test_numbers_of_hypotheses_run_through_all_blocks(translated, monkeypatch):
-    monkeypatch.setattr(translate, "FIRST_BATCHES", 1)
-    code, lines, _ = translated(b"a cat\n" * 50, "--n-best", "2")
-    assert code == 0
-    assert [int(line.split("\t")[0]) for line in lines] == [number for number in range(1, 51) for _ in "ab"]
-
-
 HANGUP = getattr(signal, "SIGHUP", 1)
 
 
@@ -146,7 +139,7 @@ def test_a_line_that_is_not_utf8_is_named_and_all_others_are_translated(checkpoi
 
 
 def test_a_line_longer_than_memory_should_hold_is_named_and_skipped(checkpoint, translated, monkeypatch):
-    monkeypatch.setattr("minitransformer.cli.common.MAX_LINE", 100)
+    monkeypatch.setattr("minitransformer.cli.translate.MAX_LINE", 100)
     code, output, error = translated(b"a cat\n" + b"dog " * 1000 + b"\na dog\n" + b"x" * 100)
     assert (code, output) == (2, expected(checkpoint, ["a cat", "", "a dog", ""]))
     assert "standard input:2: must have less than 100 bytes" in error and "standard input:4: must have" in error
@@ -160,15 +153,6 @@ def test_the_longest_line_that_is_translated_can_be_chosen(translated):
     tokens = "499" if "499" in translated(line, *options, "--max-input-length", "499")[2] else "500"
     assert translated(line, *options, "--max-input-length", tokens)[0] == 2
     assert translated(line, *options, "--max-input-length", "600") == (0, [answer], "")
-
-
-def test_a_line_of_megabytes_is_refused_without_encoding_all_of_it(checkpoint, monkeypatch):
-    model, tokenizer = load_model(checkpoint)
-    encode, lengths = Tokenizer.encode, []
-    monkeypatch.setattr(Tokenizer, "encode", lambda self, line: lengths.append(len(line)) or encode(self, line))
-    with pytest.raises(ShapeError, match="line 2 must have at most 1024 tokens .* got at least"):
-        translate_lines(model, tokenizer, ["a cat", "dog " * 1_000_000], SEARCH)
-    assert max(lengths) <= 1025 * tokenizer.longest_symbol  # enough for one token too many
 
 
 @pytest.mark.parametrize(
@@ -193,24 +177,6 @@ def test_spaces_do_not_make_a_line_too_long(checkpoint):
         translate_lines(model, tokenizer, ["a" + " " * 1_000_000 + "cat"], replace(SEARCH, max_input_length=1))
 
 
-@pytest.mark.parametrize("scores", [1, 300, 10_000])
-def test_batches_keep_to_their_budget_of_attention_scores(checkpoint, monkeypatch, scores):
-    model, tokenizer = load_model(checkpoint)
-    encode, shapes = Transformer.encode, []
-    monkeypatch.setattr(Transformer, "encode", lambda self, ids: shapes.append(ids.shape) or encode(self, ids))
-    monkeypatch.setattr(translate, "MAX_SCORES", scores)
-    config = TranslationConfig(beam_size=1, max_extra=0, batch_tokens=100_000)
-    assert len(translate_lines(model, tokenizer, LINES * 5, config)) == 35
-    assert sum(n for n, _ in shapes) == 25  # all lines but the empty ones
-    assert all(n == 1 or n * length**2 <= scores for n, length in shapes)
-    assert all((n + 1) * length**2 > scores for n, length in shapes[:-1])  # but no more batches than that needs
-
-
-def test_a_byte_order_mark_on_standard_input_is_no_text(translated):
-    code, (first, second), _ = translated(b"\xef\xbb\xbfa cat\na cat\n")
-    assert code == 0 and first == second != ""
-
-
 def test_odd_lines_give_as_many_lines_as_there_are(translated, rng):
     odd = [
         b"",
@@ -225,20 +191,3 @@ def test_odd_lines_give_as_many_lines_as_there_are(translated, rng):
     lines = [odd[number] for number in rng.integers(0, len(odd), 200)]
     code, output, error = translated(b"\n".join(lines))
     assert (code, len(output), error) == (0, len(lines) if lines[-1] else len(lines) - 1, "")
-
-
-def test_a_beam_that_no_memory_holds_is_refused(translated):
-    code, output, error = translated(b"a cat\n", "--beam-size", str(2**31 - 1))
-    assert (code, output) == (2, [])
-    assert error == f"minitransformer translate: translation.beam_size must be at most 1000, got {2**31 - 1}\n"
-
-
-def test_a_search_of_hours_is_not_begun_because_a_checkpoint_says_so(checkpoint, translated, tmp_path):
-    stored = load_checkpoint(checkpoint)
-    asking = replace(SEARCH, beam_size=1000, max_extra=100_000)
-    replace(stored, config=replace(stored.config, translation=asking)).save(tmp_path / "asking.npz")
-    options = ["--checkpoint", str(tmp_path / "asking.npz"), "--max-extra", "3"]
-    code, output, error = translated(b"a cat\n", *options)
-    wanted = "translation.beam_size of a checkpoint must be at most 100, got 1000; choose one with --beam-size"
-    assert (code, output) == (2, []) and error == f"minitransformer translate: {wanted}, which may be higher\n"
-    assert translated(b"a cat\n", *options, "--beam-size", "2") == translated(b"a cat\n")

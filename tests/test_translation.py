@@ -60,43 +60,11 @@ def test_an_empty_line_gives_an_empty_output(tokenizer):
     assert translate_lines(model, tokenizer, [], TranslationConfig()) == []
 
 
-def test_the_progress_bar_counts_every_line(tokenizer, capsys):
-    for function in (search_lines, translate_lines):
-        function(model_for(tokenizer), tokenizer, LINES, TranslationConfig(max_extra=1))
-    assert capsys.readouterr().err == ""
-    translate_lines(model_for(tokenizer), tokenizer, LINES, TranslationConfig(max_extra=1), progress=True)
-    shown = capsys.readouterr()
-    assert f"{len(LINES)}/{len(LINES)}" in shown.err
-    assert shown.out == ""
-
-
-def test_batches_keep_to_their_budget(tokenizer, monkeypatch):
-    model, encode, shapes = model_for(tokenizer), Transformer.encode, []
-    monkeypatch.setattr(Transformer, "encode", lambda self, ids: shapes.append(ids.shape) or encode(self, ids))
-    search_lines(model, tokenizer, LINES, TranslationConfig(beam_size=2, batch_tokens=1, max_extra=0))
-    assert [n for n, _ in shapes] == [1] * 5  # a line at least, whatever the budget
-    shapes.clear()
-    search_lines(model, tokenizer, LINES * 5, TranslationConfig(beam_size=2, batch_tokens=200, max_extra=0))
-    assert sum(n for n, _ in shapes) == 25  # all lines but the empty ones
-    assert len(shapes) > 1
-    assert all(2 * n * length <= 200 < 2 * (n + 1) * length for n, length in shapes[:-1])  # as large as may be
-    assert 2 * shapes[-1][0] * shapes[-1][1] <= 200
-    assert [length for _, length in shapes] == sorted((length for _, length in shapes), reverse=True)
-
-
 def test_a_translation_stays_one_line():
     tokenizer = Tokenizer.train(["a b"], 300, mode="bytes")
     line_feed = tokenizer.encode("\n")[0]
     model = ChainModel(np.where(np.arange(tokenizer.vocab_size) == line_feed, 0.0, -9.0) * np.ones((300, 1)))
     assert translate_lines(model, tokenizer, ["ab"], TranslationConfig(beam_size=1, max_extra=1)) == ["   "]
-
-
-def test_a_line_too_long_for_learned_positions_is_named_before_any_work(tokenizer):
-    model, config = model_for(tokenizer, positions="learned"), TranslationConfig(beam_size=1, max_extra=0)
-    assert len(translate_lines(model, tokenizer, [" ".join(["cat"] * 39)], config)) == 1
-    for n in (40, 41):
-        with pytest.raises(ShapeError, match=f"line 2 must have at most 39 tokens.*got at least {n}"):
-            translate_lines(model, tokenizer, ["a cat", " ".join(["cat"] * n)], config)
 
 
 @pytest.mark.filterwarnings("error")

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from tiny_run import tiny_config
 
-from minitransformer.checkpoints import checkpoint, load_checkpoint, load_model, save_checkpoint
-from minitransformer.errors import CheckpointError, ConfigError, DamagedCheckpointError
+from minitransformer.checkpoints import checkpoint, load_checkpoint, save_checkpoint
+from minitransformer.errors import CheckpointError, DamagedCheckpointError
 from minitransformer.files import write_atomically
 from minitransformer.models import Transformer
 from minitransformer.optim import Adam
@@ -37,24 +37,6 @@ def test_a_checkpoint_cut_anywhere_is_refused(saved, rng):
         with pytest.raises(DamagedCheckpointError, match=r"one\.npz must be a whole checkpoint.*delete it") as caught:
             load_checkpoint(saved)
         assert "\n" not in str(caught.value)
-
-
-def test_a_changed_byte_is_refused_or_changes_nothing(saved, rng):
-    whole, loaded = saved.read_bytes(), load_checkpoint(saved)
-    refused = 0
-    for position in rng.integers(0, len(whole), 200):
-        damaged = bytearray(whole)
-        damaged[position] ^= 1 << int(rng.integers(8))
-        saved.write_bytes(damaged)
-        try:
-            seen = load_checkpoint(saved)
-        except DamagedCheckpointError:
-            refused += 1
-            continue
-        for name in ("parameters", "adam_m", "adam_v"):
-            np.testing.assert_array_equal(getattr(seen, name), getattr(loaded, name))
-        assert (seen.table, seen.config, seen.update) == (loaded.table, loaded.config, loaded.update)
-    assert refused > 150
 
 
 class Bomb:
@@ -103,11 +85,6 @@ def test_a_newer_format_is_refused_as_such(saved, monkeypatch):
     assert "must have format version 0, got 1" in refusal_of_undamaged(saved)
 
 
-def test_a_version_of_another_type_is_refused_with_its_type(saved):
-    change(saved, lambda header, _: header.update(version="1"))
-    assert "must have format version 1, got '1'" in refusal_of_undamaged(saved)
-
-
 def change(path, act) -> None:
     """Rewrite the checkpoint, with correct checksums, after ``act(header, arrays)``."""
     with np.load(path) as stored:
@@ -118,33 +95,20 @@ def change(path, act) -> None:
     np.savez(path, **arrays)
 
 
-METER = {"loss": 1.0, "nll": 1.0, "tokens": 1, "updates": 1, "gradient_norm": 1.0, "seconds": 1.0}
-PROGRESS = {"fingerprint": "", "next_micro_batch": 0, "interval": METER, "epoch_so_far": METER, "seconds": 1.0}
 WRONG = {
     "negative update": lambda header, _: header.update(update=-1),
     "update with a fraction": lambda header, _: header.update(update=7.5),
     "true for a count": lambda header, _: header.update(step_count=True),
     "no progress": lambda header, _: header.update(progress=None),
-    "progress with a part missing": lambda header, _: header.update(progress={"seconds": 1.0}),
-    "seconds as text": lambda header, _: header.update(progress=PROGRESS | {"seconds": "1"}),
-    "unknown mean": lambda header, _: header.update(progress=PROGRESS | {"interval": {"bleu": 1}}),
-    "mean that is nan": lambda header, _: header.update(progress=PROGRESS | {"interval": METER | {"loss": np.nan}}),
-    "negative tokens": lambda header, _: header.update(progress=PROGRESS | {"epoch_so_far": METER | {"tokens": -1}}),
     "offset with a fraction": lambda header, _: header["table"][0].__setitem__(2, 0.0),
     "shape with a fraction": lambda header, _: header["table"][0].__setitem__(1, [20.0, 16]),
     "parameters that overlap": lambda header, _: header["table"][1].__setitem__(2, header["table"][0][2]),
     "a parameter twice": lambda header, _: header["table"].insert(0, header["table"][0][:1] + [[0], 0]),
     "parameters beyond the end": lambda header, _: header["table"][0].__setitem__(2, 10**9),
-    "far too many parameters": lambda header, _: header.update(table=[[f"p{n}", [0], 0] for n in range(50_001)]),
     "half of Adam": lambda _, arrays: arrays.pop("adam_v"),
     "an unknown entry": lambda _, arrays: arrays.update(junk=np.zeros(3)),
     "a step count that no float holds": lambda header, _: header.update(step_count=10**400),
 }
-
-
-def test_a_header_as_the_trainer_writes_it_is_taken(saved):
-    change(saved, lambda header, _: header.update(progress=PROGRESS))
-    assert load_checkpoint(saved).progress == PROGRESS
 
 
 @pytest.mark.parametrize("wrong", WRONG)
@@ -199,22 +163,6 @@ def test_a_small_file_that_states_a_large_array_is_refused_in_small_memory(saved
     assert peak_memory(load) < 5_000_000
 
 
-def test_a_config_of_an_absurd_size_is_refused_before_a_model_is_built(saved):
-    change(saved, lambda header, _: header["config"]["model"].update(d_model=1_000_000, d_ff=10**9, n_layers=40))
-
-    def load():
-        with pytest.raises(CheckpointError, match=r"parameter embedding must have the model's shape \(20, 1000000\)"):
-            load_model(saved)
-
-    assert peak_memory(load) < 30_000_000
-
-
-def test_a_config_whose_sizes_cannot_be_counted_is_refused(saved):
-    change(saved, lambda header, _: header["config"]["model"].update(d_model=2**30, d_ff=2**31 - 1))
-    with pytest.raises(ConfigError, match=r"a parameter must have at most 2\^60 values, got the shape"):
-        load_model(saved)
-
-
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
 def test_a_pipe_in_the_place_of_a_checkpoint_is_refused_at_once(tmp_path):
     os.mkfifo(tmp_path / "pipe.npz")
@@ -227,24 +175,19 @@ def test_an_unknown_config_key_means_another_version_not_damage(saved):
     assert "must be used with the version or program that wrote it" in message and "unknown key 'n_experts'" in message
 
 
+@pytest.mark.parametrize(("name", "high"), [("beam_size", 100), ("max_extra", 1000)])
+def test_a_search_of_hours_is_not_begun_because_a_checkpoint_says_so(saved, name, high):
+    change(saved, lambda header, _: header["config"]["translation"].update({name: high + 1}))
+    assert f"translation.{name} must be at most {high}, got {high + 1}" in refusal_of_undamaged(saved)
+
+
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EIO, errno.EMFILE], ids=errno.errorcode.get)
 def test_a_file_that_the_system_cannot_read_is_not_called_damaged(saved, monkeypatch, number):
-    monkeypatch.setattr(np, "load", Mock(side_effect=OSError(number, os.strerror(number))))
+    monkeypatch.setattr(zipfile, "ZipFile", Mock(side_effect=OSError(number, os.strerror(number))))
     assert refusal_of_undamaged(saved).endswith(f"one.npz cannot be read: {os.strerror(number)}")
 
 
-def test_a_damaged_offset_is_not_reported_as_an_invalid_argument(saved):
-    damaged = bytearray(saved.read_bytes())
-    damaged[-3] ^= 1 << 7  # top byte of where the zip's directory begins
-    saved.write_bytes(damaged)
-    with pytest.raises(DamagedCheckpointError):
-        load_checkpoint(saved)
-
-
 def test_too_little_memory_for_a_whole_checkpoint_is_not_called_damage(saved, monkeypatch):
-    monkeypatch.setattr(np, "load", Mock(side_effect=MemoryError))
+    monkeypatch.setattr(np.lib.format, "read_array", Mock(side_effect=MemoryError))
     with pytest.raises(MemoryError):
-        load_checkpoint(saved)
-    saved.write_bytes(saved.read_bytes()[:-100])  # the memory may have been wanted only because of the damage
-    with pytest.raises(DamagedCheckpointError):
         load_checkpoint(saved)

@@ -9,7 +9,7 @@ from small_models import random_batch, small_model
 from minitransformer import kernels
 from minitransformer.errors import ConfigError
 from minitransformer.kernels import mode, using_kernels
-from minitransformer.kernels.composites import composed_of, rules_within
+from minitransformer.kernels.composites import rules_within
 from minitransformer.nn import DropoutMasks
 from minitransformer.ops.registry import RULES
 
@@ -99,11 +99,6 @@ def test_only_kernels_with_the_part_are_off(rng):
     assert kernels.select(RULES["linear"], np) is kernels.KERNELS["linear", "numpy"]
 
 
-def test_pairs_of_one_library_leave_the_other_alone():
-    with using_kernels({("softmax", "cupy"): RULES["softmax"]}):
-        assert kernels.select(RULES["attention"], np) is kernels.KERNELS["attention", "numpy"]
-
-
 def test_blocks_within_each_other_add_up_and_the_inner_one_comes_first():
     first, second = spoilt("relu"), renamed("relu", [])
     with using_kernels({("relu", "numpy"): first, ("softmax", "numpy"): spoilt("softmax")}):
@@ -112,10 +107,6 @@ def test_blocks_within_each_other_add_up_and_the_inner_one_comes_first():
             assert not kernels.uses_kernel("attention", "numpy")
         assert kernels.select(RULES["relu"], np) is first
     assert kernels.select(RULES["relu"], np) is RULES["relu"]
-
-
-def test_a_rule_without_these_parts_stays_itself():
-    assert composed_of(RULES["layer_norm"], {"relu": spoilt("relu")}) is RULES["layer_norm"]
 
 
 @pytest.mark.parametrize(

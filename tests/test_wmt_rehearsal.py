@@ -4,15 +4,13 @@ import json
 import re
 import shlex
 import signal
-import subprocess
 import sys
 
 import pytest
 
 from benchmarks import wmt_scale
-from benchmarks.common import command_cost
 from benchmarks.common.command_cost import Cost, cost_of
-from benchmarks.common.page_commands import page_commands, short_name
+from benchmarks.common.page_commands import page_commands
 
 PAGE = wmt_scale.PAGE.read_text(encoding="utf-8")
 
@@ -50,13 +48,6 @@ def test_every_line_of_the_page_is_a_part_of_one_command():
     assert all(a == b or b.startswith("$") for a, b in zip(found, without, strict=True))
 
 
-def test_a_variable_of_the_page_has_the_value_that_was_set_last():
-    page = "```sh\nA=one\nx $A \\\n    y   # $B\n```\n$A\n```sh\nA=two\n\nz $A/$A\n```\n"
-    assert page_commands(page) == ["x one y", "z two/two"]
-    with pytest.raises(KeyError):
-        page_commands("```sh\nx $A\n```\n")
-
-
 def test_the_rehearsal_runs_the_pages_commands_in_order_with_settings_added(ran, tmp_path):
     costs = rehearse(tmp_path)
     commands = page_commands(PAGE)
@@ -69,27 +60,6 @@ def test_the_rehearsal_runs_the_pages_commands_in_order_with_settings_added(ran,
     assert len(costs) == len([line for line in ran if "data get " not in line])
 
 
-def test_what_has_run_before_is_not_run_again(ran, tmp_path):
-    costs = rehearse(tmp_path)
-    ran.clear()
-    assert rehearse(tmp_path) == costs and ran == []
-
-
-def test_a_command_that_the_page_changes_or_adds_is_run_as_it_stands_there(ran, tmp_path):
-    page = (
-        PAGE.replace("--criterion word_piece", "--criterion word_piece --min-count 7")
-        + "\n```sh\nminitransformer doctor\n```\n"
-    )
-    rehearse(tmp_path, page)
-    assert any(line.endswith("--criterion word_piece --min-count 7") for line in ran)
-    assert ran[-1] == "minitransformer doctor"
-
-
-def test_each_command_has_a_name_of_its_own():
-    names = [short_name(command) for command in page_commands(PAGE)]
-    assert len(set(names)) == len(names) and "bpe train, en-fr" in names
-
-
 def test_the_score_of_the_public_record_is_uncased_bleu_of_the_words_of_mteval(monkeypatch):
     """As sacreBLEU itself reads the page's command."""
     sacrebleu = pytest.importorskip("sacrebleu.sacrebleu")
@@ -100,12 +70,6 @@ def test_the_score_of_the_public_record_is_uncased_bleu_of_the_words_of_mteval(m
     options = sacrebleu.parse_args()
     assert (options.bleu_lowercase, options.bleu_tokenize) == (True, "intl")
     assert options.refs == ["data/newstest/newstest2014.en-de.de"] and options.input == ["hypotheses.de"]
-
-
-def test_updates_lost_by_the_kill_are_noticed(ran, tmp_path, monkeypatch):
-    monkeypatch.setattr(wmt_scale, "read_metrics", lambda path: [{"kind": "train", "update": 1}])
-    with pytest.raises(SystemExit, match="each update must be there once"):
-        rehearse(tmp_path)
 
 
 def test_a_command_that_fails_ends_the_rehearsal_with_its_log(tmp_path):
@@ -124,22 +88,3 @@ def test_synthetic_text_has_the_files_that_the_download_would_have(language, tmp
         lines = {file: path.read_text(encoding="utf-8").count("\n") for file, path in files.items()}
         for file, count in lines.items():
             assert count > 0 and lines[file.rpartition(".")[0] + ".en"] == count
-
-
-def test_an_interrupted_rehearsal_leaves_no_command_running(tmp_path, monkeypatch):
-    (tmp_path / "saved").touch()
-    assert cost_of("sleep 60", tmp_path, kill_when=tmp_path / "saved").seconds < 30
-    started, popen = [], subprocess.Popen
-
-    def interrupted(seconds):
-        raise KeyboardInterrupt
-
-    def start(*line, **options):
-        started.append(popen(*line, **options))
-        return started[0]
-
-    monkeypatch.setattr(subprocess, "Popen", start)
-    monkeypatch.setattr(command_cost.time, "sleep", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        cost_of("sleep 60", tmp_path)
-    assert started[0].returncode == -signal.SIGKILL

@@ -13,7 +13,7 @@ from tiny_run import tiny_trainer
 from minitransformer import workers
 from minitransformer.autograd import Tensor
 from minitransformer.models import Transformer
-from minitransformer.workers import Workers, blocks_of, sum_into_first
+from minitransformer.workers import Workers, for_blocks
 
 
 def trained(n_workers: int, updates: int = 20) -> tuple[np.ndarray, list[float]]:
@@ -38,15 +38,6 @@ def test_the_same_number_of_workers_gives_the_same_bits():
     first, second = trained(2), trained(2)
     np.testing.assert_array_equal(first[0], second[0])
     assert first[1] == second[1]
-
-
-def test_more_workers_than_micro_batches_do_no_harm(relative_error):
-    gradients = []
-    for n_workers in (1, 3):
-        model = small_model(np.random.default_rng(1), p_drop=0.0)
-        train(model, [random_batch(np.random.default_rng(2))], workers=Workers(n_workers))
-        gradients.append(model.parameters.grad)
-    assert relative_error(gradients[1], gradients[0]) < 1e-14
 
 
 def test_each_worker_has_a_number_and_a_thread_of_its_own():
@@ -86,20 +77,15 @@ def test_workers_share_the_threads_of_large_work(threads, size, each, monkeypatc
 
 def test_limits_hold_within_each_other_and_end_with_their_block(monkeypatch):
     monkeypatch.setattr(workers, "product_threads", lambda: 8)
-    with workers.limited_threads(4):
-        with workers.limited_threads(6):
+    with workers.limit_threads(4):
+        with workers.limit_threads(6):
             assert workers.thread_count() == 4
-        with workers.limited_threads(0):
+        with workers.limit_threads(0):
             assert workers.thread_count() == 4
-        with workers.limited_threads(1):
+        with workers.limit_threads(1):
             assert workers.thread_count() == 1
         assert workers.thread_count() == 4
     assert workers.thread_count() == 8
-
-
-def test_silenced_warnings_stay_silent_in_workers():
-    with np.errstate(all="ignore"):
-        assert [each["over"] for each in Workers(2).map(lambda number: np.geterr())] == ["ignore"] * 2
 
 
 @pytest.mark.parametrize(
@@ -111,29 +97,25 @@ def test_workers_are_as_many_as_threads_and_shares_allow(threads, shares, wanted
     assert Workers.for_shares(shares, wanted).size == size
 
 
-@pytest.mark.parametrize("n_workers", [1, 2, 3])
-def test_every_element_of_a_vector_is_in_the_blocks_of_one_worker(n_workers, monkeypatch):
-    monkeypatch.setattr(workers, "BLOCK", 4)
+@pytest.mark.parametrize("n_threads", [1, 2, 3])
+def test_every_element_of_a_vector_is_in_one_of_its_blocks(n_threads, monkeypatch):
+    monkeypatch.setattr(workers, "product_threads", lambda: n_threads)
+    monkeypatch.setattr(workers, "BLOCK_ELEMENTS", 4)
+    monkeypatch.setattr(workers, "LARGE", 5)
     for length in (1, 4, 5, 23, 24):
-        count, threads = np.zeros(length, int), Workers(n_workers)
-        for worker in range(n_workers):
-            for block in blocks_of(length, worker, threads):
-                count[block] += 1
+        count = np.zeros(length, int)
+
+        def add(block: slice, count: np.ndarray = count) -> None:
+            assert 0 < block.stop - block.start <= 4
+            count[block] += 1
+
+        for_blocks(add, length)
         assert (count == 1).all()
-
-
-def test_vectors_are_added_to_the_first(rng, monkeypatch):
-    monkeypatch.setattr(workers, "BLOCK", 7)
-    vectors = [rng.standard_normal(100) for _ in range(3)]
-    expected, others = vectors[0] + vectors[1] + vectors[2], [each.copy() for each in vectors[1:]]
-    sum_into_first(vectors, Workers(2))
-    np.testing.assert_allclose(vectors[0], expected, rtol=1e-14)
-    np.testing.assert_array_equal(vectors[1:], others)
 
 
 def test_a_leaf_that_is_not_a_parameter_keeps_its_own_gradient(rng):
     model, mine = small_model(rng), Tensor(rng.standard_normal(3), requires_grad=True)
-    (mine * mine).sum().backward(into=model.parameters.gradient_buffers(2)[1])
+    (mine * mine).sum().backward(accumulate=model.parameters.gradient_buffers(2)[1].accumulate)
     np.testing.assert_allclose(mine.grad, 2 * mine.data)
 
 
@@ -141,7 +123,7 @@ def test_gradients_sent_elsewhere_leave_the_models_own_unchanged(rng):
     model, batch = small_model(rng), random_batch(rng)
     own, other = model.parameters.gradient_buffers(2)
     loss, _ = model.loss(batch)
-    loss.backward(into=other)
+    loss.backward(accumulate=other.accumulate)
     assert not own.vector.any() and other.vector.any()
     model.loss(batch)[0].backward()
     np.testing.assert_array_equal(own.vector, other.vector)

@@ -9,7 +9,6 @@ from small_models import batch_of_shape
 
 from minitransformer.config import ModelConfig
 from minitransformer.models import Transformer, build_model
-from minitransformer.planning import Shape
 
 RECURRENT = {"kind": "recurrent", "n_layers": 3, "d_model": 12}
 STACKS = {"n_layers": 3, "d_model": 12, "d_ff": 20, "n_heads": 2}
@@ -30,15 +29,15 @@ def config_of(kind: str) -> ModelConfig:
 
 @every_kind
 def test_a_loss_depends_on_the_source_if_the_model_says_that_it_reads_it(kind):
-    model, batch = build_model(config_of(kind)), batch_of_shape(config_of(kind), Shape(2, 5, 6))
+    model, batch = build_model(config_of(kind)), batch_of_shape(config_of(kind), (2, 5, 6))
     other = replace(batch, src=batch.src[::-1])
-    assert (model.loss(batch)[0].item() != model.loss(other)[0].item()) == model.reads_source
+    assert (model.loss(batch)[0].item() != model.loss(other)[0].item()) != model.is_decoder_only
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if "n_heads" in KINDS[kind] and "language" not in kind])
 def test_every_attention_of_the_workload_has_its_map(kind):
     config, (src_length, tgt_length) = config_of(kind), (5, 7)
-    batch = batch_of_shape(config, Shape(2, src_length, tgt_length))
+    batch = batch_of_shape(config, (2, src_length, tgt_length))
     maps = build_model(config).attention_maps(batch.src, batch.tgt_in)
     planned = Counter()
     for layers, queries, keys, _ in Transformer.workload(config, src_length, tgt_length).attentions:

@@ -60,14 +60,14 @@ def metrics_of(directory) -> list[dict]:
 
 
 def entries_read(monkeypatch) -> list[str]:
-    """A list to which the name of every entry that is read from an npz file is added."""
-    names, original = [], np.lib.npyio.NpzFile.__getitem__
+    """A list to which the name of every entry whose array is read from a checkpoint is added."""
+    names, original = [], np.lib.format.read_array
 
-    def noted(file, name):
-        names.append(name)
-        return original(file, name)
+    def noted(file, **options):
+        names.append(file.name.removesuffix(".npy"))
+        return original(file, **options)
 
-    monkeypatch.setattr(np.lib.npyio.NpzFile, "__getitem__", noted)
+    monkeypatch.setattr(np.lib.format, "read_array", noted)
     return names
 
 

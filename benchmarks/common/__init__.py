@@ -1,1 +1,1 @@
-"""What all benchmarks share: models and batches, real text, the machine, the floor of matrix products, tables."""
+"""What all benchmarks share: commands and results, models and batches, real text, the floor of matrix products."""

@@ -1,41 +1,42 @@
-"""Results as files: a table in Markdown, and everything as JSON."""
+"""The command of a benchmark, and its results as files: a page in Markdown, and everything as JSON."""
 
+import argparse
 import json
-import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+
+from examples.report import facts_list, machine_facts, of_this_maker, page
+from minitransformer.allocator import keep_freed_memory
 
 RESULTS = Path(__file__).parents[1] / "results"
 
 
-def markdown_row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+def run_benchmark(
+    name: str,
+    description: str,
+    measure: Callable[[bool], tuple[dict, list[str]]],
+    argv: Sequence[str] | None,
+    facts: dict | None = None,
+) -> int:
+    """``python -m benchmarks.NAME [--quick]``, which writes nothing if it is quick; its exit code.
+
+    measure: whether it is quick -> results, and blocks of the page   facts: beside `machine_facts`
+    """
+    parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}", description=description.split("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="a smoke test: small sizes, and no results are written")
+    quick = parser.parse_args(argv).quick
+    keep_freed_memory()
+    facts = machine_facts() | (facts or {})
+    results, blocks = measure(quick)
+    text = page(*blocks, facts_list(facts))
+    print(text)
+    if not quick:
+        save_results(of_this_maker(name), {"machine": facts} | results, text)
+    return 0
 
 
-def markdown_head(cells: Sequence[str]) -> list[str]:
-    """The head of a table and the line under it."""
-    return [markdown_row(cells), markdown_row(["---"] * len(cells))]
-
-
-def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """The lines of a table."""
-    return [*markdown_head(head), *map(markdown_row, rows)]
-
-
-def facts_list(facts: dict) -> list[str]:
-    """What the figures depend on, as a list."""
-    return [f"- {name}: {value}" for name, value in facts.items()]
-
-
-def spread(values: Sequence[float]) -> dict[str, float]:
-    """Median and extremes."""
-    return {"median": statistics.median(values), "lowest": min(values), "highest": max(values)}
-
-
-def save_results(name: str, table: dict, text: str, picture: bytes = b"") -> None:
-    """``table`` to results/NAME.json, ``text`` to results/NAME.md, and a picture to results/NAME.png."""
+def save_results(name: str, table: dict, text: str) -> None:
+    """``table`` to results/NAME.json and ``text`` to results/NAME.md."""
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / f"{name}.json").write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
     (RESULTS / f"{name}.md").write_text(text, encoding="utf-8")
-    if picture:
-        (RESULTS / f"{name}.png").write_bytes(picture)

@@ -1,4 +1,4 @@
-"""All measurements on a GPU in one command: correctness first, then speed and memory.
+"""All measurements on a GPU in one command: what decides most comes first.
 
     python -m benchmarks.gpu [--quick] [--out FOLDER] [--data FOLDER] [--seconds N] [--stages NAME ...]
 
@@ -8,10 +8,9 @@ taken away, and a failure never replaces an earlier result. No process outlives 
 needs CuPy and, for the comparison, PyTorch; nothing is downloaded. On a machine without a GPU it says so and does
 nothing.
 
-micro-batches, newstest, multi30k and tatoeba need the text that `python -m examples.data get` downloads, in --data;
-newstest also needs multi30k or tatoeba, to learn subwords from. A training that runs out of time resumes from its
-checkpoint in the next call. Results of an earlier call in the folder are kept if commit, card and --quick are the same;
-others are set aside as gpu-COMMIT.json.
+micro-batches, newstest and multi30k need the text that `python -m examples.data get` downloads, in --data; newstest
+also needs multi30k or tatoeba_en_de, to learn subwords from. A training that runs out of time resumes from its
+checkpoint in the next call. Results go to gpu-CARD-COMMIT.json and .md, where those of an earlier call are kept.
 """
 
 import argparse
@@ -22,20 +21,20 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from benchmarks.common.machine import machine_facts
 from benchmarks.common.tables import RESULTS
 from benchmarks.gpu.results import Results, outcome
 from benchmarks.gpu.stage_process import run_stage
 from benchmarks.gpu.stages import LOG, RUNS
+from examples.report import machine_facts
 from minitransformer.cli.doctor import CHECKS
 from minitransformer.cuda_diagnosis import cuda_trouble, driver_version
 
 LIMITS = {
-    "correctness": 420,
-    "ceilings": 60,
     "same loss": 60,
+    "ceilings": 60,
     "base": 150,
     "ops": 60,
+    "correctness": 420,
     "micro-batches": 90,
     "decoding": 90,
     "newstest": 400,
@@ -46,7 +45,6 @@ LIMITS = {
     "big compiled": 240,
     "nccl": 150,
     "multi30k": 540,
-    "tatoeba": 540,
 }
 """Seconds that each stage may take, in the order in which they run."""
 SECONDS = 540
@@ -86,7 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     facts = gpu_facts() | ({"commit": options.commit} if options.commit else {})
     folder = options.out or (None if options.quick else RESULTS)
-    results = Results(folder, facts, {"quick": options.quick, "card": facts["card"]})
+    results = Results(folder, facts, options.quick)
     settings = ["--log", str(((folder or RUNS) / LOG).resolve()), *(["--quick"] if options.quick else [])]
     settings += ["--data", str(Path(options.data).resolve())] if options.data else []
     end = time.monotonic() + options.seconds

@@ -1,5 +1,4 @@
-"""Translation on a GPU, beam 4, random weights, float32, as many tokens out as in: ours beside the same search
-written with PyTorch, and Hugging Face Marian."""
+"""Translation on a GPU, beam 4, random weights, float32, as many tokens out as in: ours beside Hugging Face Marian."""
 
 import statistics
 from collections.abc import Callable, Sequence
@@ -58,7 +57,7 @@ def translated(size: Size, batches: Sequence[tuple[int, int]], device: Device, r
     result: dict = {"sentences": count, "new tokens": sum(n * length for n, length in batches)}
     runners: dict[str, Callable[[], list[list[int]]]] = {"ours": _ours(model, sources)}
     outputs = {"ours": runners["ours"]()}  # compiles
-    for name, peer in (("PyTorch", _torch), ("Marian", _marian)):
+    for name, peer in (("Marian", _marian),):
         try:
             runners[name] = peer(model, sources, device)
             outputs[name] = runners[name]()
@@ -83,22 +82,6 @@ def _source(rng: np.random.Generator, vocab_size: int, sentences: int, tokens: i
 def _ours(model: Transformer, sources: Sequence[np.ndarray]) -> Callable[[], list[list[int]]]:
     options = {"beam_size": 4, "alpha": 0.0, "max_extra": 0}
     return lambda: [best.ids for src in sources for (best,) in beam_search(model, src, **options)]
-
-
-def _torch(model: Transformer, sources: Sequence[np.ndarray], device: Device) -> Callable[[], list[list[int]]]:
-    import torch
-
-    from benchmarks.peers.torch_decoding import beam_search as torch_beam_search
-    from benchmarks.peers.torch_model import TorchTransformer
-
-    replica = TorchTransformer.from_ours(model).to(device.torch_device).eval()
-    batches = [torch.from_numpy(src).to(device.torch_device) for src in sources]
-
-    def translate() -> list[list[int]]:
-        torch.backends.cuda.matmul.allow_tf32 = False
-        return [found for ids in batches for found in torch_beam_search(replica, ids, ids.shape[1] - 1).tolist()]
-
-    return translate
 
 
 def _marian(model: Transformer, sources: Sequence[np.ndarray], device: Device) -> Callable[[], list[list[int]]]:

@@ -20,7 +20,7 @@ from benchmarks.gpu.curves import curves
 from benchmarks.gpu.decoding import decoding, newstest
 from benchmarks.gpu.nccl import nccl
 from benchmarks.gpu.real_batches import real_batches
-from benchmarks.gpu.recipes import MULTI30K, TATOEBA, Recipe, trained
+from benchmarks.gpu.recipes import trained
 from benchmarks.gpu.stage_process import end_with_caller, one_by_one
 from benchmarks.gpu.steps import WARM_UP, Device, once, ops, same_loss, steps
 from minitransformer.backend import load_array_module
@@ -94,14 +94,13 @@ STAGES: dict[str, Callable[[Device, argparse.Namespace], dict]] = {
         device, ("float32", "tf32", "bfloat16", "float16"), *((20, 10) if asked.quick else ())
     ),
     "nccl": lambda device, asked: nccl(device, 1000 if asked.quick else 63_045_632),
-    "multi30k": lambda device, asked: _trained(MULTI30K, asked),
-    "tatoeba": lambda device, asked: _trained(TATOEBA, asked),
+    "multi30k": lambda device, asked: trained(
+        asked.data,
+        asked.runs / ("quick" if asked.quick else "multi30k"),
+        asked.seconds,
+        changes=QUICK_TRAINING if asked.quick else (),
+    ),
 }
-
-
-def _trained(recipe: Recipe, asked: argparse.Namespace) -> dict:
-    runs = asked.runs / "quick" if asked.quick else asked.runs
-    return trained(recipe, asked.data, runs, asked.seconds, changes=QUICK_TRAINING if asked.quick else ())
 
 
 def _size(size: Size, asked: argparse.Namespace) -> Size:
@@ -120,7 +119,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("name", choices=STAGES)
     parser.add_argument("--quick", action="store_true", help="small sizes")
     parser.add_argument("--seconds", type=float, default=500.0, metavar="N", help="after which a training must be over")
-    parser.add_argument("--data", type=Path, metavar="FOLDER", help="with multi30k/, tatoeba_en_de/, newstest/ ...")
+    parser.add_argument("--data", type=Path, metavar="FOLDER", help="with multi30k/, newstest/ ...")
     parser.add_argument("--runs", type=Path, metavar="FOLDER", default=RUNS, help=f"of trainings (default: {RUNS})")
     parser.add_argument(
         "--log", type=Path, metavar="FILE", default=RUNS / LOG, help=f"of pytest (default: {RUNS / LOG})"

@@ -3,18 +3,19 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from types import ModuleType
 
 import numpy as np
 
-from benchmarks.common.tables import spread
 from benchmarks.common.work import Size, random_batch
 from benchmarks.gpu.memory import peak_of
 from benchmarks.gpu.stage_process import one_by_one, reason
+from examples.report import spread
 from minitransformer.backend import device_wait
 from minitransformer.config import TrainingConfig
 from minitransformer.kernels.cupy.launch import Counter
-from minitransformer.kernels.profile import Profile, profiled, timed
+from minitransformer.kernels.profile import Profile
 from minitransformer.models import Transformer
 from minitransformer.optim import Adam, LossScale
 from minitransformer.planning.flops import batch_flops
@@ -33,7 +34,7 @@ class Device:
 
     def wait(self) -> None:
         device_wait(self.xp)()
-        if self.torch_device == "cuda":
+        if self.torch_device == "cuda" and find_spec("torch"):
             import torch
 
             torch.cuda.synchronize()
@@ -137,7 +138,7 @@ def ops(size: Size, precision: str, device: Device, updates: int = 3) -> dict:
     update()
     profile = Profile(device.wait)
     for _ in range(updates):
-        with profiled(profile), timed("update"):
+        with profile.time_update():
             update()
     return {"milliseconds per update": profile.per_update(), "kernels": _kernels(update, device)}
 
@@ -175,7 +176,7 @@ def once(work: Callable[[], object], device: Device) -> float:
 def _free(device: Device) -> None:
     if device.xp is not np:
         device.xp.get_default_memory_pool().free_all_blocks()
-    if device.torch_device == "cuda":
+    if device.torch_device == "cuda" and find_spec("torch"):
         import torch
 
         torch.cuda.empty_cache()

@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.common.work import SIZES, random_work
 from minitransformer.allocator import keep_freed_memory
-from minitransformer.cli.common import explained, print_line
+from minitransformer.cli.common import explain, print_line
 from minitransformer.config import ModelConfig, TrainingConfig
 from minitransformer.distributed import SINGLE_PROCESS, Communicator, ProcessGroup, init_process_group
 from minitransformer.distributed.launch import launch
@@ -50,7 +50,7 @@ def step_times(ranks: Communicator, size_name: str, quick: bool, rounds: int, wo
     parts, whole = work.side_by_side[0], work.in_turn[0]
     batches = parts[ranks.rank :: ranks.size] if ranks.size > 1 or workers > 1 else whole
     model, threads = Transformer(model_config, seed=1), Workers(workers)
-    adam = Adam(model.parameters, workers=threads)
+    adam = Adam(model.parameters)
     n_tokens = (size.tokens * len(whole[0].src),) * 2
     updates = iter(range(1, 10**6))
 
@@ -83,6 +83,6 @@ def measure(task: dict, process_group: ProcessGroup) -> int:
 if __name__ == "__main__":
     n_ranks, work = int(sys.argv[1]), partial(measure, json.loads(sys.argv[2]))
     if n_ranks:
-        sys.exit(launch(work, n_ranks, partial(print_line, "scaling"), explained))
-    with init_process_group(partial(print_line, "scaling")).joined(explained) as group:
+        sys.exit(launch(work, n_ranks, partial(print_line, "scaling"), explain))
+    with init_process_group(partial(print_line, "scaling")).join(explain) as group:
         work(group)

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from examples.data import DATA_SETS, copy_from, find, get
-from minitransformer.cli.common import report_errors
+from examples import report_errors
+from examples.data import copy_from, find, get, read_data_sets
 from minitransformer.cli.main import Parser
 
 
@@ -41,13 +41,13 @@ def build_parser() -> Parser:
 
 
 def run_list(arguments: argparse.Namespace) -> None:
-    for data_set in DATA_SETS:
+    for data_set in read_data_sets().values():
         print(data_set.name)
         print(f"    contents: {data_set.contents}")
         print(f"    size:     {data_set.size}")
         print(f"    licence:  {data_set.licence}")
         print(f"    checksum: {data_set.checksums}")
-        for address in dict.fromkeys(file.address for file in data_set.files):
+        for address in data_set.addresses:
             print(f"    {address}")
     print("These are the official addresses, but this program has not been tested with them.")
 

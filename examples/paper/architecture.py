@@ -1,20 +1,20 @@
 """Figures 1 and 2: the model of a config with the shapes of its parameters, or its multi-head attention.
 
-python examples/paper/architecture.py CONFIG [--part attention] [--set KEY=VALUE] -o figure1.png
+python -m examples.paper.architecture CONFIG [--part attention] [--set KEY=VALUE] -o figure1.png
 """
 
 import sys
 import warnings
 from pathlib import Path
 
-from architecture_diagram import draw_architecture
-from attention_diagram import draw_multi_head_attention
-
-from minitransformer.cli.common import report, report_errors, with_vocabulary, writable_file
+from examples import report_errors
+from examples.paper.architecture_diagram import draw_architecture
+from examples.paper.attention_diagram import draw_multi_head_attention
+from minitransformer.cli.common import report, with_vocabulary, writable_file
 from minitransformer.cli.main import Parser
 from minitransformer.cli.options import add_config_options
 from minitransformer.config import Config
-from minitransformer.errors import ConfigError, quoted
+from minitransformer.errors import ConfigError, quote
 from minitransformer.figures import picture_bytes
 from minitransformer.files import write_atomically
 from minitransformer.models import model_class
@@ -30,7 +30,7 @@ def main() -> int:
     arguments = parser.parse_args()
     output = writable_file(arguments.output, [arguments.config])
     if output.suffix.lower() not in (".png", ".svg"):
-        raise ConfigError(f"output must end in .png, .svg, got {quoted(output.name, 60)}")
+        raise ConfigError(f"output must end in .png, .svg, got {quote(output.name, 60)}")
     config = with_vocabulary(Config.load(arguments.config, arguments.settings)).model
     draw = draw_architecture if arguments.part == "model" else draw_multi_head_attention
     figure = draw(config, model_class(config).parameter_shapes(config))

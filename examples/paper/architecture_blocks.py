@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from minitransformer.config import ModelConfig
-from minitransformer.errors import ConfigError, quoted
+from minitransformer.errors import ConfigError, quote
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -51,7 +51,7 @@ def columns_of(config: ModelConfig, shapes: Shapes) -> list[Column]:
         ConfigError: the model is of a kind that cannot be drawn.
     """
     if config.kind not in COLUMNS:
-        raise ConfigError(f"architecture: model.kind must be {', '.join(COLUMNS)}, got {quoted(config.kind, 60)}")
+        raise ConfigError(f"architecture: model.kind must be {', '.join(COLUMNS)}, got {quote(config.kind, 60)}")
     return COLUMNS[config.kind](config, shapes)
 
 
@@ -86,34 +86,7 @@ def _language_model(config: ModelConfig, shapes: Shapes) -> list[Column]:
     return [Column("tokens, shifted right (B, T)", parts, f"probabilities (B, T, {config.vocab_size})")]
 
 
-def _recurrent(config: ModelConfig, shapes: Shapes) -> list[Column]:
-    n, d = config.n_layers, config.d_model
-    encoder = [
-        Block("Bidirectional GRU", "recurrent", "0: left to right, 1: right to left", _own(shapes, "encoder.layers.0"))
-    ]
-    start, own = "starts in the encoder's last state", _own(shapes, "decoder.layers.0")
-    decoder = [Block("GRU", "recurrent", start, own, reads_encoder=True)]
-    own = _own(shapes, "decoder.w_c")
-    if config.attention == "none":
-        note = "of the encoder's last state and the decoder's"
-        context = [Block("Linear and tanh", "feed_forward", note, own, reads_encoder=True)]
-    else:
-        title = {"dot": "Dot-Product Attention", "additive": "Additive Attention"}[config.attention]
-        attention = Block(title, "attention", "", _own(shapes, "decoder.attention"), reads_encoder=True)
-        context = [attention, Block("Linear and tanh", "feed_forward", "of context and state", own, bypassed=1)]
-    inputs, _ = _embedding(config, shapes, "Input Embedding", "embedding", "", "")
-    outputs, _ = _embedding(config, shapes, "Output Embedding", "tgt_embedding", "", "")
-    return [
-        Column("inputs (B, S)", [inputs, Layers(n, encoder)], f"(B, S, {d})"),
-        Column(
-            "outputs, shifted right (B, T)",
-            [outputs, Layers(n, decoder), *context, *_output(config, shapes)],
-            f"output probabilities (B, T, {config.vocab_size})",
-        ),
-    ]
-
-
-COLUMNS = {"transformer": _transformer, "language_model": _language_model, "recurrent": _recurrent}
+COLUMNS = {"transformer": _transformer, "language_model": _language_model}
 
 
 SHARED = "the same matrix as the input embedding"

@@ -6,8 +6,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from architecture_blocks import Block, Column, Layers, Shapes, columns_of
-
+from examples.paper.architecture_blocks import Block, Column, Layers, Shapes, columns_of
 from minitransformer.config import ModelConfig
 from minitransformer.figures.canvas import known_fonts, new_figure
 
@@ -20,7 +19,6 @@ COLOURS = {
     "attention": "#ffe2bb",
     "norm": "#f2f4c1",
     "feed_forward": "#c2e8f7",
-    "recurrent": "#c9e4c5",
     "output": "#dcdfee",
     "softmax": "#cbe7cf",
 }

@@ -2,9 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from architecture_blocks import Shapes
-from architecture_diagram import COLOURS, Diagram
-
+from examples.paper.architecture_blocks import Shapes
+from examples.paper.architecture_diagram import COLOURS, Diagram
 from minitransformer.config import ModelConfig
 from minitransformer.errors import ConfigError
 from minitransformer.figures.canvas import known_fonts

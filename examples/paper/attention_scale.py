@@ -1,7 +1,7 @@
 """Sec. 3.2.1 measured: dot-product attention with and without 1 / sqrt(d_k), and additive attention, at growing d_k.
 
-    python examples/paper/attention_scale.py            about 10 minutes on two cores; into results/attention_scale.*
-    python examples/paper/attention_scale.py --quick    small sizes; writes nothing
+    python -m examples.paper.attention_scale            about 10 minutes on two cores; into results/attention_scale.*
+    python -m examples.paper.attention_scale --quick    small sizes; writes nothing
 
 Three measurements. Of random queries and keys, whose components have mean 0 and variance 1 as in the paper's footnote:
 the variance of the scores, the entropy of the weights, and how much of a gradient comes back through the softmax. Of
@@ -13,13 +13,12 @@ of score and each d_k has the learning rate with the lowest mean loss, chosen fr
 import sys
 from functools import partial
 from itertools import product
-from pathlib import Path
 
 import numpy as np
-from attention_scale_report import KINDS, draw, markdown
-from trials import Experiment, learn, main
 
-from benchmarks.common.cost import time_and_memory
+from examples.paper.attention_scale_report import KINDS, markdown
+from examples.paper.trials import Experiment, learn, main
+from examples.report import time_and_memory
 from minitransformer.autograd import Tensor, functions, no_grad
 from minitransformer.nn import Module, Parameter, ParameterVector
 from minitransformer.ops.softmax import softmax_backward, softmax_forward
@@ -129,10 +128,10 @@ def learned(kind: str, d_k: int, updates: int, seed: int, settings: dict) -> dic
         rng = np.random.default_rng(seed)
         model = Recall(kind, d_k, settings, rng)
 
-        def forward_backward(model: Recall, rng: np.random.Generator) -> None:
+        def compute_gradients(model: Recall, rng: np.random.Generator) -> None:
             loss_and_accuracy(model, draw_recall(rng, settings))[0].backward()
 
-        learn(model.parameters, partial(forward_backward, model, rng), updates, rate)
+        learn(model.parameters, partial(compute_gradients, model, rng), updates, rate)
         with no_grad():
             tests = [loss_and_accuracy(model, draw_recall(rng, settings)) for _ in range(20)]
         found["loss"].append(float(np.mean([loss.item() for loss, _ in tests])))
@@ -155,7 +154,7 @@ def trial(name: str, seed: int, settings: dict) -> dict:
     return learned(kind, int(d_k), int(updates), seed, settings)
 
 
-EXPERIMENT = Experiment(Path(__file__), __doc__, SETTINGS, QUICK, names, trial, markdown, draw)
+EXPERIMENT = Experiment("attention_scale", __doc__, SETTINGS, QUICK, names, trial, markdown)
 
 if __name__ == "__main__":
     sys.exit(main(EXPERIMENT))

@@ -1,29 +1,22 @@
-"""The table and the picture of attention_scale.py."""
+"""The page of attention_scale.py."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
-from seeds import (
+
+from examples.paper.seeds import (
     FISHER,
     SOLVED,
     VERDICTS,
     at_best_rate,
     best_rate,
     compare_solved,
-    median_and_range,
     n_solved,
-    standard_error,
     values_of,
     with_error,
 )
-from trials import COLOURS, provenance
-
-from benchmarks.common.tables import markdown_table
-from minitransformer.figures.canvas import new_figure
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from examples.paper.trials import provenance
+from examples.report import markdown_table, page
 
 PLAIN, SCALED, ADDITIVE = KINDS = ("dot product", "scaled dot product", "additive")
 STATISTICS = {
@@ -72,29 +65,38 @@ def verdicts(results: Sequence[dict]) -> list[list[str]]:
 
 def markdown(results: Sequence[dict]) -> str:
     settings = results[0]["settings"]
-    sizes = settings["d_k"]
-    lines = ["# Dot-product and additive attention at growing d_k", ""]
-    lines += [*markdown_table(VERDICTS, verdicts(results)), ""]
-    lines += [f"A seed has solved its task if at least {SOLVED:.0%} of its answers are right.", ""]
-    lines += [provenance("attention_scale", results, FISHER), ""]
+    blocks = [
+        "# Dot-product and additive attention at growing d_k",
+        markdown_table(VERDICTS, verdicts(results)),
+        f"A seed has solved its task if at least {SOLVED:.0%} of its answers are right.",
+        provenance("attention_scale", results, FISHER),
+    ]
     for key, what in STATISTICS.items():
         columns = [figures_of(results, "statistics", kind, key) for kind in KINDS]
-        rows = [[str(d_k), *(with_error(column[:, i], 2) for column in columns)] for i, d_k in enumerate(sizes)]
-        lines += [f"Random queries and keys: {what}.", "", *markdown_table(["d_k", *KINDS], rows), ""]
+        blocks += [f"Random queries and keys: {what}.", against_d_k(results, KINDS, columns)]
     for updates in settings["updates"]:
-        lines += [
+        blocks += [
             f"Associative recall, {settings['pairs']} pairs, after {updates} updates; solved seeds, median of the loss"
             f" in nats (chance: {np.log(settings['values']):.2f}), and the learning rate with the lowest mean loss:",
-            "",
+            markdown_table(
+                ["d_k", *(f"{kind}: {what}" for kind in KINDS for what in ("solved", "loss", "learning rate"))],
+                [recall_row(results, d_k, updates) for d_k in settings["d_k"]],
+            ),
         ]
-        head = ["d_k", *(f"{kind}: {what}" for kind in KINDS for what in ("solved", "loss", "learning rate"))]
-        lines += [*markdown_table(head, [recall_row(results, d_k, updates) for d_k in sizes]), ""]
-    lines += [f"Forward and backward, batch 4, {settings['positions']} queries and keys:", ""]
-    head = ["d_k", *(f"{kind}: {unit}" for unit in ("ms", "peak MB") for kind in (SCALED, ADDITIVE))]
-    columns = [figures_of(results, "cost", kind, "seconds") * 1e3 for kind in (SCALED, ADDITIVE)]
-    columns += [figures_of(results, "cost", kind, "bytes") / 1e6 for kind in (SCALED, ADDITIVE)]
+    blocks.append(f"Forward and backward, batch 4, {settings['positions']} queries and keys:")
+    units = {"ms": ("seconds", 1e3), "peak MB": ("bytes", 1e-6)}
+    head = [f"{kind}: {unit}" for unit in units for kind in (SCALED, ADDITIVE)]
+    columns = [
+        scale * figures_of(results, "cost", kind, key) for key, scale in units.values() for kind in (SCALED, ADDITIVE)
+    ]
+    return page(*blocks, against_d_k(results, head, columns))
+
+
+def against_d_k(results: Sequence[dict], head: Sequence[str], columns: Sequence[np.ndarray]) -> str:
+    """A table with a row for each d_k.   columns: (seeds, number of d_k) each"""
+    sizes = results[0]["settings"]["d_k"]
     rows = [[str(d_k), *(with_error(column[:, i], 2) for column in columns)] for i, d_k in enumerate(sizes)]
-    return "\n".join([*lines, *markdown_table(head, rows)]) + "\n"
+    return markdown_table(["d_k", *head], rows)
 
 
 def recall_row(results: Sequence[dict], d_k: int, updates: int) -> list[str]:
@@ -105,39 +107,3 @@ def recall_row(results: Sequence[dict], d_k: int, updates: int) -> list[str]:
         loss, accuracy = (at_best_rate(results, key, **chosen) for key in ("loss", "accuracy"))
         row += [n_solved(accuracy), f"{np.median(loss):.4f}", f"{rates[best_rate(results, **chosen)]:g}"]
     return row
-
-
-def draw(results: Sequence[dict]) -> "Figure":
-    """Six panels against d_k: the three statistics above; loss, its median and range, time and memory below."""
-    sizes, updates = np.array(results[0]["settings"]["d_k"]), results[0]["settings"]["updates"][0]
-    figure = new_figure(12, 7)
-    panels = figure.subplots(2, 3).ravel()
-    columns = [
-        ("statistics", "variance", 1, "variance of the scores"),
-        ("statistics", "entropy", 1, "entropy of the weights, nats"),
-        ("statistics", "gradient", 1, "gradient behind softmax"),
-        ("learned", "loss", 1, f"loss after {updates} updates: median, range"),
-        ("cost", "seconds", 1e-3, "forward and backward, ms"),
-        ("cost", "bytes", 1e6, "peak memory, MB"),
-    ]
-    for axes, (name, key, unit, label) in zip(panels, columns, strict=True):
-        for kind, colour in zip(KINDS, COLOURS, strict=False):
-            if name == "cost" and kind == PLAIN:
-                continue  # the same products as with the scale
-            if name == "learned":
-                columns = [at_best_rate(results, key, scores=kind, d_k=d_k, updates=updates) for d_k in sizes]
-                middle, errors = median_and_range(columns)
-            else:
-                values = figures_of(results, name, kind, key) / unit
-                middle, errors = values.mean(axis=0), np.nan_to_num([standard_error(column) for column in values.T])
-            axes.errorbar(sizes, middle, errors, fmt="o-", color=colour, markersize=4, label=kind)
-        axes.set_xscale("log", base=2)
-        if key != "entropy":
-            axes.set_yscale("log")
-        axes.set_xticks(sizes, [str(size) for size in sizes])
-        axes.set_xlabel("d_k")
-        axes.set_ylabel(label)
-        axes.grid(True, color="#dddddd", linewidth=0.6)
-    panels[0].legend(frameon=False, fontsize=8)
-    figure.suptitle("Sec. 3.2.1: attention scores at growing d_k")
-    return figure

@@ -1,6 +1,6 @@
 """Do heads of a model do what the paper says of Figures 3 to 5? A search over layers and heads, with a score for each.
 
-    python examples/paper/heads.py --checkpoint runs/multi30k/average.npz --src data/multi30k/test_2016_flickr.en \
+    python -m examples.paper.heads --checkpoint runs/multi30k/average.npz --src data/multi30k/test_2016_flickr.en \
         data/multi30k/val.en --tgt data/multi30k/test_2016_flickr.de data/multi30k/val.de --gallery gallery
 
 A score is the mean share of attention that words of a kind, such as "his", give to the word that the pattern wants,
@@ -21,16 +21,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from heads_patterns import OF_DISTANCE, PATTERNS
 
-sys.path.insert(0, str(Path(__file__).parents[2]))  # benchmarks/ lies beside examples/
-
-from heads_report import ALIGNED, caption, introduction, table, training_share
-from heads_score import LONGEST, Distances, Found, Score, score
-
-from benchmarks.common.machine import machine_facts
+from examples import report_errors
+from examples.paper.heads_patterns import OF_DISTANCE, PATTERNS
+from examples.paper.heads_report import ALIGNED, caption, introduction, table, training_share
+from examples.paper.heads_score import LONGEST, Distances, Found, Score, score
+from examples.report import machine_facts
 from minitransformer.checkpoints import load_checkpoint
-from minitransformer.cli.common import report_errors
 from minitransformer.cli.main import Parser
 from minitransformer.config import EOS
 from minitransformer.errors import ConfigError, DataError
@@ -114,10 +111,9 @@ def draw(model: Model, tokenizer: Tokenizer, src: str, tgt: str, name: str, best
     _, owners = split(tokenizer, tgt if is_aligned else src)
     labels = {"title": f"{name}: layer {best.layer}", "key_label": "source subword"}
     labels["query_label"] = "target subword" if is_aligned else "source subword"
-    chosen = (np.flatnonzero(np.isin(owners, [each.query for each in best.example])) + 1).tolist()
-    return picture_bytes(
-        draw_attention_lines(weights, keys, queries, heads=[best.head], queries=chosen, **labels), "svg"
-    )
+    chosen, shown = np.flatnonzero(np.isin(owners, [each.query for each in best.example])), np.zeros_like(weights)
+    shown[:, chosen] = weights[:, chosen]  # weights of zero have no line
+    return picture_bytes(draw_attention_lines(shown, keys, queries, heads=[best.head], **labels), "svg")
 
 
 def read(paths: Sequence[Path]) -> list[str]:

@@ -23,20 +23,20 @@ DISTANT_PARTS = {
 }
 """Verbs, as regular expressions, and the words that complete them further on, as "making ... more difficult"."""
 
-Pairs = Iterator[tuple[int, int]]
+WordPairs = Iterator[tuple[int, int]]
 
 
-def previous_word(words: Sequence[str]) -> Pairs:
+def previous_word(words: Sequence[str]) -> WordPairs:
     """Each word and the one before it."""
     yield from ((i, i - 1) for i in range(1, len(words)))
 
 
-def next_word(words: Sequence[str]) -> Pairs:
+def next_word(words: Sequence[str]) -> WordPairs:
     """Each word and the one after it."""
     yield from ((i, i + 1) for i in range(len(words) - 1))
 
 
-def determiner_to_noun(words: Sequence[str]) -> Pairs:
+def determiner_to_noun(words: Sequence[str]) -> WordPairs:
     """A determiner and the last word before the next function word, if it is two to four words on."""
     for i, word in enumerate(words):
         if word in ("a", "an", "the"):
@@ -51,7 +51,7 @@ def _ends_noun(word: str) -> bool:
     return word in FUNCTION_WORDS or word.endswith("ing")
 
 
-def pronoun_to_antecedent(words: Sequence[str]) -> Pairs:
+def pronoun_to_antecedent(words: Sequence[str]) -> WordPairs:
     """A pronoun and the nearest noun of `ANTECEDENTS` before it, two words away or more."""
     for pronouns, nouns in ANTECEDENTS.items():
         for i, word in enumerate(words):
@@ -60,7 +60,7 @@ def pronoun_to_antecedent(words: Sequence[str]) -> Pairs:
                 yield i, before[-1]
 
 
-def verb_to_distant_part(words: Sequence[str]) -> Pairs:
+def verb_to_distant_part(words: Sequence[str]) -> WordPairs:
     """A verb and the first word that may complete it, five words on or more."""
     for verbs, parts in DISTANT_PARTS.items():
         for i, word in enumerate(words):

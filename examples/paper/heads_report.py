@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.common.tables import markdown_table
+from examples.report import markdown_table, page
 
 if TYPE_CHECKING:
     from heads_score import Score
@@ -40,8 +40,8 @@ def introduction(
     sentences = [f"{verdicts[key]}: {'; '.join(names[key])}." for key in verdicts if names[key]]
     found = " ".join([*sentences, "Figures 3 and 4 of the paper show the distant word and the antecedent."])
     machine = f"{facts['processor']}, Python {facts['Python']}, NumPy {facts['NumPy']}, commit {facts['commit']}."
-    command = f"`python examples/paper/heads.py {shlex.join(options)}`"
-    return "\n\n".join(["# What heads do", found, text, command, machine, EXPLAINED]) + "\n\n"
+    command = f"`python -m examples.paper.heads {shlex.join(options)}`"
+    return page("# What heads do", found, text, command, machine, EXPLAINED) + "\n"
 
 
 def training_share(n_lines: Sequence[tuple[Path, int]], train_src: str) -> str:
@@ -69,7 +69,7 @@ def table(scores: Mapping[str, "Score | None"]) -> str:
             texts = ["" if math.isnan(share) else f"{share:.3f}" for share in shares]
             whole = map(str, (best.layer, best.head, best.n))
             rows.append([name, kind, *whole, *texts, "yes" if best.is_found else "no"])
-    return "\n".join(markdown_table(head, rows)) + "\n"
+    return page(markdown_table(head, rows))
 
 
 def caption(name: str, best: "Score", file: str, src: str, tgt: str) -> str:

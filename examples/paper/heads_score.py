@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from seeds import compare
+
+from examples.paper.seeds import compare
 
 SHUFFLES, FEWEST, LONGEST, SHOWN = 200, 10, 60, 16
 """Shuffles of the baseline; words below which nothing is claimed; words of a sentence above which it is left out, and

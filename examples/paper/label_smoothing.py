@@ -1,7 +1,7 @@
 """Sec. 5.4 measured: does label smoothing hurt perplexity and help BLEU, as the paper says?
 
-    python examples/paper/table3.py --run base D3 D4        trains what is compared here, with several seeds
-    python examples/paper/label_smoothing.py                compares them; into results/label_smoothing.md
+    python -m examples.paper.table3 --run base D3 D4        trains what is compared here, with several seeds
+    python -m examples.paper.label_smoothing                compares them; into results/label_smoothing.md
 
 Row D3 of Table 3 is the base model without label smoothing; D4 has 0.2 where base has 0.1. Rows with the same seed
 begin with the same weights and see the same batches, so the differences are taken seed by seed.
@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from program import read_results, showing, write_report
-from seeds import LEVEL, differences, holm, paired, tested_by, with_error
-from table3 import PAPER, RESULTS
-from table3_report import PAIRED, beside_base, beside_the_paper
 
-from benchmarks.common.tables import markdown_table
-from minitransformer.cli.common import report_errors
+from examples import report_errors
+from examples.paper.program import read_results, showing, write_report
+from examples.paper.seeds import LEVEL, differences, holm, paired, tested_by, with_error
+from examples.paper.table3 import PAPER, RESULTS
+from examples.paper.table3_report import PAIRED, beside_base, beside_the_paper
+from examples.report import markdown_table, page
 from minitransformer.cli.main import Parser
 from minitransformer.errors import ConfigError
 
@@ -66,11 +66,11 @@ def report(results: Sequence[dict]) -> str:
     shown = [each for each in results if each["name"] in (WITHOUT, *SMOOTHED)]
     commits = ", ".join(sorted({each["machine"]["commit"] for each in shown}))
     source = (
-        "`python examples/paper/label_smoothing.py`, of `table3.py --run base D3 D4` (settings: table3.md); ± is the"
+        "`python -m examples.paper.label_smoothing`, of `table3.py --run base D3 D4` (settings: table3.md); ± is the"
         f" standard error over seeds, and {tested_by(PAIRED)}. The first p-value is that of table3.md, the others are"
         f" corrected among themselves. {shown[0]['machine']['processor']}, commits {commits}."
     )
-    return "\n".join(["# Label smoothing", "", *markdown_table(head, body), "", source]) + "\n"
+    return page("# Label smoothing", markdown_table(head, body), source)
 
 
 @report_errors

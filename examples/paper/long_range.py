@@ -1,7 +1,7 @@
 """Sec. 4 measured: copying symbols over a growing distance, by layers with long and short paths.
 
-    python examples/paper/long_range.py            about half an hour on two cores; into results/long_range.*
-    python examples/paper/long_range.py --quick    small sizes; writes nothing
+    python -m examples.paper.long_range            about half an hour on two cores; into results/long_range.*
+    python -m examples.paper.long_range --quick    small sizes; writes nothing
 
 A sequence begins with a few marked symbols, goes on with unmarked ones, and ends with as many positions at which the
 marked ones are to be named in their order: each over the same distance. A stack of layers reads the sequence, and each
@@ -13,14 +13,13 @@ length visible: zero if there is no path.
 
 import sys
 from functools import partial
-from pathlib import Path
 
 import numpy as np
-from long_range_report import draw, markdown
-from models.convolution import ConvolutionalEncoder, ConvolutionConfig
-from models.restricted_attention import restrict
-from trials import Experiment, learn, main
 
+from examples.paper.long_range_report import markdown
+from examples.paper.models.convolution import ConvolutionalEncoder, ConvolutionConfig
+from examples.paper.models.restricted_attention import restrict
+from examples.paper.trials import Experiment, learn, main
 from minitransformer.autograd import Tensor, functions, no_grad
 from minitransformer.config import ModelConfig
 from minitransformer.nn import Module, Parameter, ParameterVector
@@ -148,11 +147,11 @@ def trial(name: str, seed: int, settings: dict) -> dict:
         found["parameters"] = parameters.count
         found["share"] = share_from_source(model, *draw_sequences(rng, distance, settings), distance)
 
-        def forward_backward(model: Copier, rng: np.random.Generator) -> None:
+        def compute_gradients(model: Copier, rng: np.random.Generator) -> None:
             ids, answers = draw_sequences(rng, distance, settings)
             mean_loss(model.logits(model.embed(ids)), answers).backward()
 
-        learn(parameters, partial(forward_backward, model, rng), settings["updates"], rate)
+        learn(parameters, partial(compute_gradients, model, rng), settings["updates"], rate)
         with no_grad():
             ids, answers = draw_sequences(rng, distance, settings | {"batch": 500})
             logits = model.logits(model.embed(ids))
@@ -165,7 +164,7 @@ def names(settings: dict) -> list[str]:
     return [f"{kind}, {distance}" for distance in settings["distances"] for kind in settings["kinds"]]
 
 
-EXPERIMENT = Experiment(Path(__file__), __doc__, SETTINGS, QUICK, names, trial, markdown, draw)
+EXPERIMENT = Experiment("long_range", __doc__, SETTINGS, QUICK, names, trial, markdown)
 
 if __name__ == "__main__":
     sys.exit(main(EXPERIMENT))

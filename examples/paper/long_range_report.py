@@ -1,26 +1,20 @@
-"""The table and the picture of long_range.py."""
+"""The page of long_range.py."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
-from seeds import (
+
+from examples.paper.seeds import (
     FISHER,
     SOLVED,
     VERDICTS,
     at_best_rate,
     compare_solved,
-    median_and_range,
     n_solved,
     values_of,
 )
-from trials import COLOURS, provenance
-
-from benchmarks.common.tables import markdown_table
-from minitransformer.figures.canvas import new_figure
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from examples.paper.trials import provenance
+from examples.report import markdown_table, page
 
 SHORT_PATHS = "self-attention", "recurrent with attention", "dilated convolutional"
 """One step, and log_k n steps of the dilated ones  [Table 1]."""
@@ -72,13 +66,6 @@ def markdown(results: Sequence[dict]) -> str:
     settings = results[0]["settings"]
     distances, kinds = settings["distances"], list(settings["kinds"])
     short = {key: value for key, value in settings.items() if key != "kinds"}
-    lines = ["# Copying over a distance", "", *markdown_table(VERDICTS, verdicts(results)), ""]
-    lines += [provenance("long_range", [result | {"settings": short} for result in results], FISHER), ""]
-    lines += [
-        f"Seeds that copy at least {SOLVED:.0%} of the symbols right, and the median share of the seeds, against the"
-        " distance:",
-        "",
-    ]
     words, rows = {-1: "fewer", 0: "not told apart", 1: "more"}, []
     for kind in kinds:
         one = next(result for result in results if result["kind"] == kind)
@@ -89,39 +76,19 @@ def markdown(results: Sequence[dict]) -> str:
         first = [f"{kind} ({shape})", str(one["width"]), f"{one['parameters']:,}"]
         rows.append([*first, *cells, n_solved(found.ravel()), beside])
     head = ["layers", "width", "parameters", *map(str, distances), "all", "beside self-attention"]
-    lines += [*markdown_table(head, rows), ""]
-    lines += ["Share of the gradient that arrives at the copied symbol before any update; 0: there is no path:", ""]
-    rows = [[kind, *(gradient_share(results, kind, distance) for distance in distances)] for kind in kinds]
-    return "\n".join([*lines, *markdown_table(["layers", *map(str, distances)], rows)]) + "\n"
+    shares = [[kind, *(gradient_share(results, kind, distance) for distance in distances)] for kind in kinds]
+    return page(
+        "# Copying over a distance",
+        markdown_table(VERDICTS, verdicts(results)),
+        provenance("long_range", [result | {"settings": short} for result in results], FISHER),
+        f"Seeds that copy at least {SOLVED:.0%} of the symbols right, and the median share of the seeds, against the"
+        " distance:",
+        markdown_table(head, rows),
+        "Share of the gradient that arrives at the copied symbol before any update; 0: there is no path:",
+        markdown_table(["layers", *map(str, distances)], shares),
+    )
 
 
 def gradient_share(results: Sequence[dict], kind: str, distance: int) -> str:
     share = values_of(results, "share", kind=kind, distance=distance).mean()
     return f"{share:.1e}" if share else "0"
-
-
-def draw(results: Sequence[dict]) -> "Figure":
-    """Accuracy, its median and range, and the share of the gradient against the distance; where there is no path, the
-    second line ends."""
-    settings, figure = results[0]["settings"], new_figure(12, 4.8)
-    left, right = figure.subplots(1, 2)
-    distances = settings["distances"]
-    for kind, colour in zip(settings["kinds"], COLOURS, strict=False):
-        style = {"color": colour, "markersize": 4, "label": kind}
-        left.errorbar(distances, *median_and_range(accuracies(results, kind)), fmt="o-", **style)
-        columns = [values_of(results, "share", kind=kind, distance=distance) for distance in distances]
-        shares = np.array([column.mean() for column in columns])
-        right.plot(distances, np.where(shares > 0, shares, np.nan), "o-", **style)
-    left.axhline(1 / settings["symbols"], color="#999999", linestyle=":", label="chance")
-    left.set(ylabel="symbols copied right: median, range", ylim=(-0.03, 1.03))
-    right.set(ylabel="share of the gradient before any update", yscale="log")
-    for axes in (left, right):
-        axes.set_xscale("log", base=2)
-        axes.set_xticks(distances, [str(distance) for distance in distances])
-        axes.set_xlabel("distance")
-        axes.grid(True, color="#dddddd", linewidth=0.6)
-    handles, labels = left.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="lower center", ncols=4, frameon=False, fontsize=9)
-    figure.get_layout_engine().set(rect=(0, 0.1, 1, 0.9))
-    figure.suptitle("Sec. 4: copying symbols over a distance")
-    return figure

@@ -1,7 +1,7 @@
 """Sec. 3.5 measured: sinusoids against learned positions beyond the training length, and why 10000.
 
-    python examples/paper/positions.py            about half an hour on two cores; into results/positions.*
-    python examples/paper/positions.py --quick    small sizes; writes nothing
+    python -m examples.paper.positions            about half an hour on two cores; into results/positions.*
+    python -m examples.paper.positions --quick    small sizes; writes nothing
 
 A Transformer learns to copy sequences up to a length and is tested on longer ones, which it has never seen: with
 learned positions, and with sinusoids PE(pos, 2i) = sin(pos / base^(2i / d_model)) of several bases. The paper's base is
@@ -9,12 +9,11 @@ learned positions, and with sinusoids PE(pos, 2i) = sin(pos / base^(2i / d_model
 """
 
 import sys
-from pathlib import Path
 
 import numpy as np
-from positions_report import draw, markdown
-from trials import Experiment, learn, main
 
+from examples.paper.positions_report import markdown
+from examples.paper.trials import Experiment, learn, main
 from minitransformer.autograd import no_grad
 from minitransformer.config import UNK, ModelConfig
 from minitransformer.models import Transformer
@@ -77,12 +76,12 @@ def trial(name: str, seed: int, settings: dict) -> dict:
     base = None if name == "learned" else int(name.removeprefix("base "))
     model, rng = new_model(base, seed, settings), np.random.default_rng((seed, 1))
 
-    def forward_backward() -> None:
+    def compute_gradients() -> None:
         batch = draw_copy(rng, int(rng.integers(1, settings["longest"] + 1)), settings)
         loss, _ = model.loss(batch)
         loss.backward(1 / batch.n_tgt_tokens)
 
-    learn(model.parameters, forward_backward, settings["updates"], settings["peak_rate"])
+    learn(model.parameters, compute_gradients, settings["updates"], settings["peak_rate"])
     tests = [scores(model, draw_copy(rng, length, settings, size=200)) for length in settings["tested"]]
     return {"base": base, **{key: [each[key] for each in tests] for key in tests[0]}}
 
@@ -91,7 +90,7 @@ def names(settings: dict) -> list[str]:
     return ["learned", *(f"base {base}" for base in settings["bases"])]
 
 
-EXPERIMENT = Experiment(Path(__file__), __doc__, SETTINGS, QUICK, names, trial, markdown, draw)
+EXPERIMENT = Experiment("positions", __doc__, SETTINGS, QUICK, names, trial, markdown)
 
 if __name__ == "__main__":
     sys.exit(main(EXPERIMENT))

@@ -1,18 +1,13 @@
-"""The table and the picture of positions.py, and the distances between sinusoids."""
+"""The page of positions.py, and the distances between sinusoids."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
-from seeds import VERDICTS, WELCH, compare, relation, standard_error, values_of, with_error
-from trials import COLOURS, provenance
 
-from benchmarks.common.tables import markdown_table
-from minitransformer.figures.canvas import new_figure
+from examples.paper.seeds import VERDICTS, WELCH, compare, relation, values_of, with_error
+from examples.paper.trials import provenance
+from examples.report import markdown_table, page
 from minitransformer.nn.positions import sinusoids
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 PAPER_BASE = 10_000
 FEW = 0.01
@@ -106,38 +101,38 @@ def limits(results: Sequence[dict]) -> str:
 
 def markdown(results: Sequence[dict]) -> str:
     settings, seen = results[0]["settings"], lengths_seen(results)
-    bases = [None, *settings["bases"]]
-    lines = ["# Sinusoids, learned positions, and the base 10000", "", *markdown_table(VERDICTS, verdicts(results)), ""]
-    lines += [limits(results), "", provenance("positions", results, WELCH), ""]
-    head = ["positions", *(str(length) for length in settings["tested"])]
+    bases, longest = [None, *settings["bases"]], settings["tested"][-1]
+    blocks = [
+        "# Sinusoids, learned positions, and the base 10000",
+        markdown_table(VERDICTS, verdicts(results)),
+        limits(results),
+        provenance("positions", results, WELCH),
+    ]
     for key, what in (("sequences", "whole sequences"), ("tokens", "tokens")):
         rows = [
             [label(base), *(with_error(100 * column, 1) for column in values_of(results, key, base=base).T)]
             for base in bases
         ]
-        lines += [
+        blocks += [
             f"Share of {what} predicted right, %, the end mark included, given the right tokens before, against the"
             f" length; trained on lengths 1 to {settings['longest']}:",
-            "",
-            *markdown_table(head, rows),
-            "",
+            markdown_table(["positions", *map(str, settings["tested"])], rows),
         ]
-    lines += [
-        "Mean over the lengths seen in training, tokens right at the greatest length, and the vectors themselves, for"
-        f" d_model = {D_MODEL} and positions 0 to {N_POSITIONS - 1}:",
-        "",
-    ]
-    longest = settings["tested"][-1]
     head = ["positions", "nats per token", "whole sequences right", f"tokens right of {longest + 1}"]
     head += ["distance of neighbours", "cosine of neighbours", "smallest distance of any two", "at offset"]
-    rows = []
-    for base in bases:
-        means = [
-            with_error(mean_score(results, key, base, seen), digits) for key, digits in (("nll", 4), ("sequences", 3))
-        ]
-        row = [label(base), *means, with_error(tokens_right(results, base)[:, -1], 1)]
-        rows.append(row + (["", "", "", ""] if base is None else geometry(base)))
-    return "\n".join([*lines, *markdown_table(head, rows)]) + "\n"
+    rows = [
+        [label(base)]
+        + [with_error(mean_score(results, key, base, seen), n) for key, n in (("nll", 4), ("sequences", 3))]
+        + [with_error(tokens_right(results, base)[:, -1], 1)]
+        + (["", "", "", ""] if base is None else geometry(base))
+        for base in bases
+    ]
+    return page(
+        *blocks,
+        "Mean over the lengths seen in training, tokens right at the greatest length, and the vectors themselves, for"
+        f" d_model = {D_MODEL} and positions 0 to {N_POSITIONS - 1}:",
+        markdown_table(head, rows),
+    )
 
 
 def geometry(base: int) -> list[str]:
@@ -149,36 +144,3 @@ def geometry(base: int) -> list[str]:
 
 def label(base: int | None) -> str:
     return "learned" if base is None else f"base {base:,}"
-
-
-def draw(results: Sequence[dict]) -> "Figure":
-    """Tokens right against length, with the positions seen; cosine against distance; neighbours and loss."""
-    settings, figure = results[0]["settings"], new_figure(15, 4.5)
-    left, middle, right = figure.subplots(1, 3)
-    colours = dict(zip([None, *settings["bases"]], COLOURS, strict=False))
-    for base, colour in colours.items():
-        columns = tokens_right(results, base).T
-        errors = np.nan_to_num([standard_error(column) for column in columns])
-        style = {"color": colour, "markersize": 4, "label": label(base)}
-        left.errorbar(settings["tested"], columns.mean(axis=1), errors, fmt="s--" if base is None else "o-", **style)
-        if base is not None:
-            middle.semilogx(np.arange(1, N_POSITIONS), cosines(base)[1:], color=colour, linewidth=1, label=label(base))
-    tested = np.array(settings["tested"])
-    left.plot(tested, tested + 1, color="#999999", linewidth=0.8, label="all tokens")
-    left.axhline(settings["longest"] + 1, color="#999999", linestyle=":", label="positions seen in training")
-    left.set(xlabel="length", ylabel="tokens of a sequence predicted right")
-    left.legend(frameon=False, fontsize=8)
-    middle.set(xlabel="distance of two positions", ylabel=f"cosine of their vectors, d_model = {D_MODEL}")
-    columns = [mean_score(results, "nll", base, lengths_seen(results)) for base in settings["bases"]]
-    errors = np.nan_to_num([standard_error(column) for column in columns])
-    means = [column.mean() for column in columns]
-    right.errorbar(settings["bases"], means, errors, fmt="o-", color=COLOURS[0], label="loss, lengths seen (left axis)")
-    right.set(xlabel="base", ylabel="nats per token", xscale="log", yscale="log")
-    other = right.twinx()
-    neighbours = [distances(base, 2)[1] for base in settings["bases"]]
-    other.plot(settings["bases"], neighbours, "s--", color=COLOURS[1], label="distance of neighbours (right axis)")
-    other.set_ylabel(f"||PE(pos + 1) - PE(pos)||, d_model = {D_MODEL}")
-    handles, labels = map(list.__add__, *(axes.get_legend_handles_labels() for axes in (right, other)))
-    right.legend(handles, labels, frameon=False, fontsize=8, loc="lower center", bbox_to_anchor=(0.5, 1))
-    figure.suptitle("Sec. 3.5: positions")
-    return figure

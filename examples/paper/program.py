@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from minitransformer.errors import ConfigError, DataError, MiniTransformerError, quoted
-from minitransformer.figures import png_bytes
+from minitransformer.errors import ConfigError, DataError, MiniTransformerError, quote
+from minitransformer.figures import picture_bytes
 from minitransformer.files import read_bounded, write_atomically, write_text
 
 if TYPE_CHECKING:
@@ -28,12 +28,12 @@ def read_results(path: Path) -> list[dict]:
             different settings.
     """
     if path.suffix != ".jsonl":
-        raise ConfigError(f"--results must end in .jsonl, got {quoted(str(path), 60)}")
+        raise ConfigError(f"--results must end in .jsonl, got {quote(str(path), 60)}")
     results: dict[tuple, dict] = {}
     for number, line in enumerate(complete_lines(path), 1):
         result = as_result(line)
         if result is None:
-            got = quoted(line.decode("utf-8", "replace"), 80)
+            got = quote(line.decode("utf-8", "replace"), 80)
             raise DataError(f"{path}:{number}: must be a result with name and seed, got {got}; delete this line")
         key = result["name"], result["seed"]
         if key in results:
@@ -91,7 +91,7 @@ def showing(path: Path) -> Iterator[None]:
 
 def write_report(results: Path, text: str, figure: "Figure | None" = None) -> None:
     """Write the table, and the picture if there is one, beside the results; print the table."""
-    picture = png_bytes(figure) if figure else b""  # made before anything is replaced
+    picture = picture_bytes(figure) if figure else b""  # made before anything is replaced
     write_text(results.with_suffix(".md"), text)
     if figure:
         write_atomically(results.with_suffix(".png"), lambda file: file.write(picture))

@@ -1,7 +1,7 @@
 """The models that came before against the Transformer: equal parameters, equal time, on reversal and on Multi30k.
 
-    python examples/paper/recurrent.py --seeds 3  about 9 hours on one core; into results/recurrent.*
-    python examples/paper/recurrent.py --quick    small sizes; writes nothing
+    python -m examples.paper.recurrent --seeds 3  about 9 hours on one core; into results/recurrent.*
+    python -m examples.paper.recurrent --quick    small sizes; writes nothing
 
 GRU encoder-decoders without attention, with dot-product and with additive attention are as wide as gives them as many
 parameters as the Transformer has. The numbers of updates are those that take equal time on one core: ``speed`` measures
@@ -17,11 +17,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from recurrent_report import draw, markdown
-from recurrent_tasks import corpus_of, scores_of, updates_of
-from sweep import stop_if_interrupted
-from trials import Experiment, main
-
+from examples.paper.recurrent_report import markdown
+from examples.paper.recurrent_tasks import corpus_of, scores_of, updates_of
+from examples.paper.sweep import stop_if_interrupted
+from examples.paper.trials import Experiment, main
 from minitransformer.checkpoints import load_checkpoint
 from minitransformer.config import UNK, Config, DataConfig, ModelConfig, TrainingConfig
 from minitransformer.planning import parameter_count
@@ -149,7 +148,7 @@ def train_and_score(task: str, model: str, seed: int, settings: dict, directory:
     best = min(found, key=found.get)
     trainer = train(configs[best], corpus)
     network, _ = load_checkpoint(trainer.folder.paths()[-1]).build()
-    cost, shapes = trainer.cost(), trainer.batches.shapes_before(trainer.update + 1)
+    cost, shapes = trainer.cost(), trainer.batches.shapes(trainer.update)
     positions = sum(sentences * length for sentences, _, length in shapes)
     return {
         "lr_scale": best,
@@ -189,7 +188,7 @@ def speed(seed: int, settings: dict, warmed_up: int = 5, timed: int = 25) -> dic
     return found
 
 
-EXPERIMENT = Experiment(Path(__file__), __doc__, SETTINGS, QUICK, names, trial, markdown, draw)
+EXPERIMENT = Experiment("recurrent", __doc__, SETTINGS, QUICK, names, trial, markdown)
 
 if __name__ == "__main__":
     sys.exit(main(EXPERIMENT))

@@ -1,18 +1,13 @@
-"""The tables and the picture of recurrent.py."""
+"""The page of recurrent.py."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
-from recurrent_tasks import updates_of
-from seeds import WELCH, compare, standard_error, values_of, with_error
-from trials import COLOURS, provenance
 
-from benchmarks.common.tables import markdown_table
-from minitransformer.figures.canvas import new_figure
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from examples.paper.recurrent_tasks import updates_of
+from examples.paper.seeds import WELCH, compare, values_of, with_error
+from examples.paper.trials import provenance
+from examples.report import markdown_table, page
 
 
 def tasks_of(results: Sequence[dict]) -> list[str]:
@@ -45,7 +40,7 @@ def bleu_of(results: Sequence[dict], task: str, model: str = "Transformer") -> n
     return values_of(results, "bleu", task=task, model=model)
 
 
-def verdicts(results: Sequence[dict], task: str) -> list[str]:
+def verdicts(results: Sequence[dict], task: str) -> str:
     """A table of how BLEU of the recurrent models compares with that of the Transformer, and of what that says."""
     words, rows = {1: "higher", -1: "lower", 0: "not told apart"}, []
     says = {-1: "agrees", 0: "open: not told apart", 1: "open: ahead of the Transformer at this budget"}
@@ -103,24 +98,28 @@ def times(results: Sequence[dict], task: str) -> str:
 
 def markdown(results: Sequence[dict]) -> str:
     shown = {key: value for key, value in results[0]["settings"].items() if key not in ("models", "shapes", "updates")}
-    lines = ["# Recurrent models against the Transformer", ""]
+    blocks = ["# Recurrent models against the Transformer"]
     for task in tasks_of(results):
         if len(models_of(results, task)) > 1:
-            lines += [*verdicts(results, task), "", limits(results, task), ""]
-    lines += [provenance("recurrent", [result | {"settings": shown} for result in results], WELCH), ""]
-    lines += [
+            blocks += [verdicts(results, task), limits(results, task)]
+    blocks += [
+        provenance("recurrent", [result | {"settings": shown} for result in results], WELCH),
         "Time is processor time on one core: what an update takes, measured by itself, times the updates. Target"
         " positions include padding.",
-        "",
     ]
     for task in tasks_of(results):
-        lines += [f"## {task}", "", shapes_of(results, task), "", *training_table(results, task), ""]
-        lines += ["BLEU against the length of the source:", ""]
-        rows = []
-        for model in models_of(results, task):
-            rows.append([model, *(with_error(column, 1) for column in bleu_of(results, task, model).T)])
-        lines += [*markdown_table(["model", *group_names(results, task)], rows), ""]
-    return "\n".join(lines)
+        rows = [
+            [model, *(with_error(column, 1) for column in bleu_of(results, task, model).T)]
+            for model in models_of(results, task)
+        ]
+        blocks += [
+            f"## {task}",
+            shapes_of(results, task),
+            training_table(results, task),
+            "BLEU against the length of the source:",
+            markdown_table(["model", *group_names(results, task)], rows),
+        ]
+    return page(*blocks)
 
 
 def shapes_of(results: Sequence[dict], task: str) -> str:
@@ -139,7 +138,7 @@ def last_fall(results: Sequence[dict], task: str, model: str) -> np.ndarray:
     return np.array([np.interp(updates * 5 / 6, *curve.T) - curve[-1, 1] for curve in curves])
 
 
-def training_table(results: Sequence[dict], task: str) -> list[str]:
+def training_table(results: Sequence[dict], task: str) -> str:
     rows = []
     for model in models_of(results, task):
         chosen = {"task": task, "model": model}
@@ -167,28 +166,3 @@ def training_table(results: Sequence[dict], task: str) -> list[str]:
     head = ["model", "width", "parameters", "target positions/s", "updates", "minutes"]
     head += ["lr_scale of each seed", "loss, nats/token", "its fall in the last sixth", last]
     return markdown_table(head, rows)
-
-
-def draw(results: Sequence[dict]) -> "Figure":
-    """Left BLEU against the length, right the validation loss against the time; one row a task."""
-    tasks = tasks_of(results)
-    figure = new_figure(12, 4.4 * len(tasks))
-    panels = figure.subplots(len(tasks), 2, squeeze=False)
-    for task, (left, right) in zip(tasks, panels, strict=True):
-        names = group_names(results, task)
-        for model, colour in zip(models_of(results, task), COLOURS, strict=False):
-            scores = bleu_of(results, task, model)
-            errors = np.nan_to_num([standard_error(column) for column in scores.T])
-            style = {"color": colour, "markersize": 4, "label": model}
-            left.errorbar(range(len(names)), scores.mean(axis=0), errors, fmt="o-", **style)
-            minutes = update_seconds(results, task, model).mean() / 60
-            curves = values_of(results, "curve", task=task, model=model)  # (seeds, validations, 2)
-            right.plot(curves[0, :, 0] * minutes, curves[:, :, 1].mean(axis=0), "o-", **style)
-        left.set_xticks(range(len(names)), names)
-        unit = "symbols" if task == "reverse" else "words"
-        left.set(title=task, ylabel="BLEU", xlabel=f"length of the source, {unit}", ylim=(0, None))
-        right.set(title=task, ylabel="validation loss, nats per token", xlabel="minutes on one core")
-        for axes in (left, right):
-            axes.grid(True, color="#dddddd", linewidth=0.6)
-        left.legend(frameon=False, fontsize=8)
-    return figure

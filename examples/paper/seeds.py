@@ -120,12 +120,6 @@ def n_solved(accuracies: np.ndarray) -> str:
     return f"{(accuracies >= SOLVED).sum()} of {len(accuracies)}"
 
 
-def median_and_range(columns: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """The median of each, and how far the lowest and the highest are from it, (2, n), as error bars are drawn."""
-    median = np.median(columns, axis=1)
-    return median, np.abs([np.min(columns, axis=1) - median, np.max(columns, axis=1) - median])
-
-
 def ranks(values: np.ndarray) -> np.ndarray:
     """1 for the smallest; equal values share the mean of their ranks."""
     below = (values[None, :] < values[:, None]).sum(1)

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from program import complete_lines, read_results
 from tqdm import tqdm
 
+from examples.paper.program import complete_lines, read_results
 from minitransformer.errors import ConfigError, DataError, TrainingError
 from minitransformer.files import write_error
 from minitransformer.training.signals import Outcome

@@ -1,8 +1,8 @@
 """Table 1 of the paper measured: time, memory, sequential operations and path length of four kinds of layers.
 
-    python examples/paper/table1.py            all of it (two minutes on one core), into results/table1.*
-    python examples/paper/table1.py --quick    small sizes; writes nothing
-    python examples/paper/table1.py --report   the report anew, of results/table1.json
+    python -m examples.paper.table1            all of it (two minutes on one core), into results/table1.*
+    python -m examples.paper.table1 --quick    small sizes; writes nothing
+    python -m examples.paper.table1 --report   the report anew, of results/table1.json
 
 As in the paper, a layer maps n vectors of width d to n others, and is the part that joins positions: scaled dot-product
 attention of all positions (one head, no projections), a GRU, a convolution with kernel k, or attention restricted to r
@@ -17,25 +17,21 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-sys.path.insert(0, str(Path(__file__).parents[2]))  # benchmarks/ lies beside examples/
-
-from models.convolution import convolution
-from models.restricted_attention import restricted_attention
-from program import MAX_RESULTS, showing, write_report
-from table1_report import draw_growth, draw_paths, markdown
-
-from benchmarks.common.cost import time_and_memory
-from benchmarks.common.machine import machine_facts
 from benchmarks.common.matrix_products import products_of
+from examples import report_errors
+from examples.paper.models.convolution import convolution
+from examples.paper.models.restricted_attention import restricted_attention
+from examples.paper.program import MAX_RESULTS, showing, write_report
+from examples.paper.table1_report import draw_growth, markdown
+from examples.report import machine_facts, time_and_memory
 from minitransformer import kernels
 from minitransformer.allocator import keep_freed_memory
 from minitransformer.autograd import Tensor, functions
 from minitransformer.autograd.tensor import apply
-from minitransformer.cli.common import report_errors, writable_file
+from minitransformer.cli.common import writable_file
 from minitransformer.cli.main import Parser
-from minitransformer.figures import png_bytes
-from minitransformer.files import read_bounded, write_atomically, write_text
-from minitransformer.workers import limited_threads
+from minitransformer.files import read_bounded, write_text
+from minitransformer.workers import limit_threads
 
 RESULTS = Path(__file__).parent / "results"
 KINDS = ("self-attention", "recurrent", "convolutional", "restricted")
@@ -45,7 +41,6 @@ WIDTHS, LENGTH = (64, 128, 256, 512, 1024, 2048), 256
 NEIGHBOURHOODS, OF_LENGTH, OF_WIDTH = (32, 64, 128, 256, 512, 1024), 4096, 64
 PATH_LENGTHS = (14, 41, 122)
 """n - 1 is what 3, 4 and 5 convolutions of kernel 3 reach whose dilation grows by 3: 1 + 3 + 9 + ..."""
-PICTURE = 32, (1, 2, 3)  # positions, numbers of layers
 
 Layer = Callable[[Tensor], Tensor]
 
@@ -127,15 +122,11 @@ def layers_needed(kind: str, n: int, dilated: bool = False, r: int = NEIGHBOURS)
 
 
 def paths() -> dict:
-    """Layers needed at growing lengths, and for the picture the gradient of every output with regard to every input."""
-    r, (n, stacks) = 8, PICTURE
+    """Layers needed at growing lengths."""
+    r = 8
     cases = {kind: (kind, False) for kind in KINDS} | {"convolutional, dilated": ("convolutional", True)}
     needed = {name: [layers_needed(*case[:1], n, case[1], r) for n in PATH_LENGTHS] for name, case in cases.items()}
-    pictures = {
-        name: [[input_gradient(kind, n, depth, t, dilated, r).tolist() for t in range(n)] for depth in stacks]
-        for name, (kind, dilated) in cases.items()
-    }
-    return {"lengths": PATH_LENGTHS, "r": r, "layers": needed, "stacks": stacks, "gradients": pictures}
+    return {"lengths": PATH_LENGTHS, "r": r, "layers": needed}
 
 
 @report_errors
@@ -154,7 +145,7 @@ def main() -> int:
         writable_file(RESULTS / "table1.json")
     keep_freed_memory()
     sizes, rounds = slice(3) if quick else slice(None), 1 if quick else 5
-    with limited_threads(1):
+    with limit_threads(1):
         result = {
             "machine": machine_facts() | {"threads": 1},
             "batch": BATCH,
@@ -168,13 +159,11 @@ def main() -> int:
     n["crossing"] = crossing(n["sizes"], seconds["self-attention"], seconds["recurrent"])
     result["products"] = {kind: [sequential_products(kind, n) for n in PATH_LENGTHS] for kind in KINDS}
     result["paths"] = paths()
-    text, pictures = markdown(result), result["paths"].pop("gradients")
+    text = markdown(result)
     if quick:
         print(text)
         return 0
-    paths_picture = png_bytes(draw_paths(pictures, result["paths"]["stacks"]))
     write_text(RESULTS / "table1.json", json.dumps(result, indent=1) + "\n")
-    write_atomically(RESULTS / "table1_paths.png", lambda file: file.write(paths_picture))
     write_report(RESULTS / "table1.json", text, draw_growth(result))
     return 0
 

@@ -1,12 +1,12 @@
-"""Table 1 as measured, beside the paper's: the Markdown table and the two pictures."""
+"""Table 1 as measured, beside the paper's: the page and the picture."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
-from seeds import VERDICTS
 
-from benchmarks.common.tables import markdown_table
+from examples.paper.seeds import VERDICTS
+from examples.report import markdown_table, page
 from minitransformer.figures.canvas import new_figure
 
 if TYPE_CHECKING:
@@ -46,23 +46,16 @@ def markdown(result: Mapping) -> str:
         + ", ".join(f"{other} = {size:,}" for other, size in result[name]["fixed"].items())
         for name in "ndr"
     )
-    lines = [
+    return page(
         "# Table 1, measured",
-        "",
-        *markdown_table(VERDICTS, verdicts(result)),
-        "",
+        markdown_table(VERDICTS, verdicts(result)),
         caches(result),
-        "",
-        "`python examples/paper/table1.py`",
-        "",
+        "`python -m examples.paper.table1`",
         f"Exponents of seconds and bytes, forward and backward. Sizes: {sizes}; batch {result['batch']}, k ="
         f" {result['k']}. One thread of {facts['processor']}, NumPy {facts['NumPy']}, commit {facts['commit']}.",
-        "",
-        *markdown_table([*head, "memory, last doubling"], rows),
-        "",
+        markdown_table([*head, "memory, last doubling"], rows),
         *paths_table(result),
-    ]
-    return "\n".join(lines) + "\n"
+    )
 
 
 def verdicts(result: Mapping) -> list[list[str]]:
@@ -102,12 +95,11 @@ def paths_table(result: Mapping) -> list[str]:
     """Sequential operations and path lengths, at growing n."""
     lengths = result["paths"]["lengths"]
     heads = [f"n = {length}" for length in lengths]
-    lines = [
+    about = (
         "Sequential operations: the longest chain of matrix products of a forward pass, each of which needs the one"
         " before. Path length: layers until the last output depends on the first input, by the gradient"
-        f" (r = {result['paths']['r']}); one layer of the GRU is enough, but within it the path has n states.",
-        "",
-    ]
+        f" (r = {result['paths']['r']}); one layer of the GRU is enough, but within it the path has n states."
+    )
     rows = []
     for name, needed in result["paths"]["layers"].items():
         _, _, sequential, path = PAPER[name.split(",")[0]]
@@ -115,7 +107,7 @@ def paths_table(result: Mapping) -> list[str]:
         path = "O(n / k)" if name == "convolutional" else path  # kernels without gaps  [sec. 4]
         path = f"{path} (states)" if name == "recurrent" else path
         rows.append([name, sequential, *map(str, products), path, *map(str, needed)])
-    return lines + markdown_table(["layer", "products", *heads, "layers", *heads], rows)
+    return [about, markdown_table(["layer", "products", *heads, "layers", *heads], rows)]
 
 
 def growth_of_paths(result: Mapping) -> list[str]:
@@ -158,22 +150,4 @@ def draw_growth(result: Mapping) -> "Figure":
             fixed = ", ".join(f"{other} = {size:,}" for other, size in part["fixed"].items())
             axes.set_xlabel(f"{label} ({fixed}, batch {result['batch']})")
     figure.suptitle("Table 1: how a layer's time and memory grow")
-    return figure
-
-
-def draw_paths(gradients: Mapping[str, Sequence], stacks: Sequence[int]) -> "Figure":
-    """How much each output depends on each input, after one layer, two, ...; white: not at all."""
-    figure = new_figure(2.4 * len(gradients) + 1, 2.4 * len(stacks) + 0.5)
-    panels = figure.subplots(len(stacks), len(gradients), sharex=True, sharey=True)
-    image = None
-    for column, (name, pictures) in enumerate(gradients.items()):
-        for row, (depth, picture) in enumerate(zip(stacks, pictures, strict=True)):
-            axes, values = panels[row][column], np.array(picture)
-            logs = np.log10(np.where(values > 0, values / values.max(), np.nan))
-            image = axes.imshow(logs, cmap="viridis", vmin=-8, vmax=0)
-            axes.set_title(name if row == 0 else "", fontsize=10)
-            axes.set_ylabel(f"{depth} layer{'s' if depth > 1 else ''}\noutput t" if column == 0 else "")
-            axes.set_xlabel("input s" if row == len(stacks) - 1 else "")
-    bar = figure.colorbar(image, ax=panels, shrink=0.7)
-    bar.set_label("log10 of |dy_t / dx_s|, the largest = 0; white: no path")
     return figure

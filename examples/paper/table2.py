@@ -1,7 +1,7 @@
 """Table 2's last column: what every training here cost in FLOPs, by formula and as the paper counts.
 
-    python examples/paper/table2.py                        of all results so far; into results/table2.*
-    python examples/paper/table2.py --add runs/multi30k    keep what a training of the command line cost
+    python -m examples.paper.table2                        of all results so far; into results/table2.*
+    python -m examples.paper.table2 --add runs/multi30k    keep what a training of the command line cost
 
 The paper multiplies the time, the number of GPUs and the FLOP/s that each sustains [sec. 6.1, footnote 5]; here that is
 the rate of a large product on the processor. The formula counts the multiplications and additions of all matrix
@@ -12,23 +12,19 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from program import complete_lines, read_results, showing, write_report
-from trials import COLOURS, RESULTS
 
-from benchmarks.common.tables import markdown_table
-from minitransformer.cli.common import report_errors
+from examples import report_errors
+from examples.paper.program import complete_lines, read_results, showing, write_report
+from examples.paper.trials import RESULTS
+from examples.report import markdown_table, page
 from minitransformer.cli.main import Parser
 from minitransformer.config import ModelConfig
 from minitransformer.errors import ConfigError, DataError
-from minitransformer.figures.canvas import new_figure
 from minitransformer.files import read_bounded, write_text
 from minitransformer.planning import Cost, batch_flops
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 OWN = RESULTS / "table2.jsonl"
 TABLE_2 = {
@@ -46,10 +42,10 @@ TABLE_2 = {
 }
 """Training cost of single models, FLOPs  [Table 2]."""
 PAPER = {
-    "Transformer (base)": (ModelConfig.base(), 100_000),
-    "Transformer (big)": (ModelConfig.big(), 300_000),
+    "Transformer (base)": (ModelConfig.base(), 100_000, 0.4),
+    "Transformer (big)": (ModelConfig.big(), 300_000, 1.0),
 }
-"""Model and updates  [Table 3]."""
+"""Model, updates, and seconds an update on eight P100 GPUs  [sec. 5.2]."""
 TOKENS, LENGTH = 25_000, 25
 """Tokens on each side of an update  [sec. 5.1]; and about how many a sentence has, which changes the formula little."""
 
@@ -92,7 +88,7 @@ def add(folder: Path) -> None:
 def trainings() -> list[Training]:
     """The paper's models, and all that were trained here."""
     found = []
-    for name, (model, updates) in PAPER.items():
+    for name, (model, updates, _) in PAPER.items():
         flops = updates * batch_flops(model, TOKENS // LENGTH, LENGTH, LENGTH)
         found.append(Training("the paper", name, np.nan, flops, TABLE_2["en-de", name]))
     for each in read_results(OWN):
@@ -117,42 +113,24 @@ def fastest(experiment: str, results: Sequence[dict]) -> Iterator[Training]:
 
 def markdown(found: Sequence[Training]) -> str:
     base = found[0]
-    lines = [
-        "# Training cost",
-        "",
-        f"By the formula the paper's base model takes {base.formula:.1e} FLOPs, {base.formula / base.paper:.0%} of the"
-        f" {base.paper:.1e} in Table 2: that is how much of 9.5 TFLOP/s its P100s reached, if they trained all of the"
-        " time. Of the trainings here the two figures say no such thing: some had a busy machine and some a quiet one.",
-        "",
-        "`python examples/paper/table2.py`, from the `cost.json` of each training. Of several seeds the one that took"
-        " least time counts, at the highest rate that any training of the experiment measured, since trainings"
-        " that share a machine slow each other down. Settings, machine and commits are those of the results:"
-        " table3.jsonl, recurrent.jsonl and table2.jsonl, where `sustained_from` says whose rate a recipe was given if"
-        " its own is not known.",
-        "",
-    ]
     body = [
         [each.experiment, each.name, "" if np.isnan(each.hours) else f"{each.hours:.2f}"]
         + [f"{each.formula:.2e}", f"{each.paper:.2e}"]
         for each in found
     ]
     head = ["experiment", "training", "core-hours", "FLOPs by formula", "FLOPs as the paper counts"]
-    return "\n".join([*lines, *markdown_table(head, body)]) + "\n"
-
-
-def draw(found: Sequence[Training]) -> "Figure":
-    """One point a training, log-log; on the line all the time went into products at the sustained rate."""
-    figure = new_figure(6.5, 6)
-    axes = figure.subplots()
-    for experiment, colour in zip(dict.fromkeys(each.experiment for each in found), COLOURS, strict=False):
-        points = [(each.formula, each.paper) for each in found if each.experiment == experiment]
-        axes.loglog(*zip(*points, strict=True), "o", color=colour, markersize=4, label=experiment)
-    ends = [min(each.formula for each in found) / 2, max(each.paper for each in found) * 2]
-    axes.plot(ends, ends, color="#999999", linewidth=0.8, label="equal")
-    axes.set(xlabel="FLOPs by formula", ylabel="FLOPs as the paper counts", title="Cost of every training")
-    axes.grid(True, color="#dddddd", linewidth=0.6)
-    axes.legend(frameon=False)
-    return figure
+    return page(
+        "# Training cost",
+        f"By the formula the paper's base model takes {base.formula:.1e} FLOPs, {base.formula / base.paper:.0%} of the"
+        f" {base.paper:.1e} in Table 2: that is how much of 9.5 TFLOP/s its P100s reached, if they trained all of the"
+        " time. Of the trainings here the two figures say no such thing: some had a busy machine and some a quiet one.",
+        "`python -m examples.paper.table2`, from the `cost.json` of each training. Of several seeds the one that took"
+        " least time counts, at the highest rate that any training of the experiment measured, since trainings"
+        " that share a machine slow each other down. Settings, machine and commits are those of the results:"
+        " table3.jsonl, recurrent.jsonl and table2.jsonl, where `sustained_from` says whose rate a recipe was given if"
+        " its own is not known.",
+        markdown_table(head, body),
+    )
 
 
 @report_errors
@@ -165,8 +143,8 @@ def main() -> int:
         add(folder)
     found = trainings()
     with showing(RESULTS):
-        text, figure = markdown(found), draw(found)
-    write_report(RESULTS / "table2.jsonl", text, figure)
+        text = markdown(found)
+    write_report(RESULTS / "table2.jsonl", text)
     return 0
 
 

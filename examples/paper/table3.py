@@ -1,8 +1,8 @@
 """Table 3 of the paper at class scale: every row trained on Multi30k en-de, beside what the paper measured.
 
-    python examples/paper/table3.py --params              parameters of every row, and the vocabulary that explains them
-    python examples/paper/table3.py --run C B base        train rows or groups of rows with three seeds each
-    python examples/paper/table3.py                       the table and the picture of what has been trained so far
+    python -m examples.paper.table3 --params              parameters of every row, and the vocabulary that explains them
+    python -m examples.paper.table3 --run C B base        train rows or groups of rows with three seeds each
+    python -m examples.paper.table3                       the table and the picture of what has been trained so far
 
 The rule of scaling: d_model, d_ff, d_k and d_v are a quarter of the paper's, layers half as many; heads, dropout,
 label smoothing and positions are the paper's own; every row, big too, has the same updates, batches and learning-rate
@@ -19,20 +19,17 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # each training has a core of its own
-sys.path.insert(0, str(Path(__file__).parents[2]))  # benchmarks/ lies beside examples/
-
-from program import read_results, showing, write_report
-from sweep import Job, check_settings, run_sweep, stop_if_interrupted
-from table3_report import draw_deltas, markdown
-
-from benchmarks.common.machine import machine_facts
+from examples import report_errors
+from examples.paper.program import read_results, showing, write_report
+from examples.paper.sweep import Job, check_settings, run_sweep, stop_if_interrupted
+from examples.paper.table3_report import draw_deltas, markdown
+from examples.report import machine_facts
 from minitransformer.blas import core_count
 from minitransformer.checkpoints import load_checkpoint
-from minitransformer.cli.common import report_errors
 from minitransformer.cli.main import Parser
 from minitransformer.cli.options import add_number
 from minitransformer.config import TABLE3_ROWS, Config, DataConfig, ModelConfig, TrainingConfig
-from minitransformer.errors import ConfigError, DataError, quoted
+from minitransformer.errors import ConfigError, DataError, quote
 from minitransformer.evaluation import corpus_bleu
 from minitransformer.generation import translate_lines
 from minitransformer.planning import parameter_count
@@ -109,7 +106,7 @@ def rows_of(words: list[str]) -> list[str]:
     for word in words:
         group = [row for row in TABLE3_ROWS if row == word or (word in tuple("ABCDE") and row[0] == word)]
         if not group:
-            raise ConfigError(f"row must be one of {', '.join(TABLE3_ROWS)} or a group A to E, got {quoted(word, 60)}")
+            raise ConfigError(f"row must be one of {', '.join(TABLE3_ROWS)} or a group A to E, got {quote(word, 60)}")
         rows += [row for row in group if row not in rows]
     return rows
 
@@ -147,7 +144,7 @@ def train_rows(rows: list[str], arguments: argparse.Namespace) -> None:
         lines = read_lines(arguments.data / "train.en") + read_lines(arguments.data / "train.de")
         Tokenizer.train(lines, vocab_size=arguments.vocab_size).save(tokenizer_path(arguments))
     options = [f"--{name}={getattr(arguments, name.replace('-', '_'))}" for name in OPTIONS_OF_A_JOB]
-    command = [sys.executable, __file__, *options, "--job"]
+    command = [sys.executable, "-m", "examples.paper.table3", *options, "--job"]
     jobs = [
         Job(row, seed, [*command, row, str(seed)], arguments.directory / f"{row}-{seed}.log")
         for row in rows
@@ -238,7 +235,7 @@ def report(results: Path) -> None:
         raise ConfigError(f"{results}: must hold results, got none; train some with --run")
     unknown = {result["name"] for result in measured} - set(PAPER)
     if unknown:
-        raise DataError(f"{results}: must hold rows of Table 3, got {quoted(min(unknown), 60)}; delete its lines")
+        raise DataError(f"{results}: must hold rows of Table 3, got {quote(min(unknown), 60)}; delete its lines")
     with showing(results):
         has_base = {"base"} < {result["name"] for result in measured}
         text, figure = markdown(measured, PAPER), draw_deltas(measured, PAPER) if has_base else None

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from seeds import (
+
+from examples.paper.seeds import (
     LEVEL,
     VERDICTS,
     differences,
@@ -16,8 +17,7 @@ from seeds import (
     tested_by,
     with_error,
 )
-
-from benchmarks.common.tables import markdown_table
+from examples.report import markdown_table, page
 from minitransformer.figures.canvas import new_figure
 
 if TYPE_CHECKING:
@@ -145,21 +145,8 @@ def correlations(results: Sequence[dict], paper: Mapping[str, tuple]) -> str:
 def markdown(results: Sequence[dict], paper: Mapping[str, tuple]) -> str:
     """Verdicts, each row beside base, and mean and standard error of each row beside the paper's figures."""
     nll, bleu, besides = by_row(results, "nll"), by_row(results, "bleu"), beside_base(results, paper)
-    lines = ["# Table 3 at class scale", ""]
-    if besides:
-        lines += [*markdown_table(VERDICTS, summary(results, paper)), ""]
     settings = ", ".join(f"{key} {in_words(value)}" for key, value in results[0]["settings"].items())
     commits = sorted({result["machine"]["commit"] for result in results})
-    lines += [
-        f"`python examples/paper/table3.py --run {' '.join(row for row in paper if row in nll)}`, base with `--seeds"
-        f" {len(nll.get('base', ()))}`; ± is the standard error over seeds, and {tested_by(PAIRED)}. Settings:"
-        f" {settings}. {results[0]['machine']['processor']}, one core for each training, commits {', '.join(commits)}.",
-        "",
-        *(beside_table(besides) if besides else []),
-        "Loss and BLEU are those of the development set (the paper's: newstest2013). Hours are those of the seed that"
-        " took least time: the machine did other work beside most.",
-        "",
-    ]
     first, hours = {result["name"]: result for result in reversed(results)}, by_row(results, "seconds")
     head = ["row", "seeds", "loss, nats/token", "PPL", "paper's PPL", "BLEU", "paper's BLEU"]
     head += ["parameters", "FLOPs", "hours"]
@@ -170,11 +157,21 @@ def markdown(results: Sequence[dict], paper: Mapping[str, tuple]) -> str:
         for row in paper
         if row in nll
     ]
-    return "\n".join([*lines, *markdown_table(head, rows)]) + "\n"
+    return page(
+        "# Table 3 at class scale",
+        markdown_table(VERDICTS, summary(results, paper)) if besides else "",
+        f"`python -m examples.paper.table3 --run {' '.join(row for row in paper if row in nll)}`, base with `--seeds"
+        f" {len(nll.get('base', ()))}`; ± is the standard error over seeds, and {tested_by(PAIRED)}. Settings:"
+        f" {settings}. {results[0]['machine']['processor']}, one core for each training, commits {', '.join(commits)}.",
+        *(beside_table(besides) if besides else []),
+        "Loss and BLEU are those of the development set (the paper's: newstest2013). Hours are those of the seed that"
+        " took least time: the machine did other work beside most.",
+        markdown_table(head, rows),
+    )
 
 
 def beside_table(rows: Mapping[str, Beside]) -> list[str]:
-    """The lines of the table of differences, and what its corrected p-values are of."""
+    """The table of differences, after what its corrected p-values are of."""
     head = ["row", "paper", "here", "seeds", "t", "p", "p, corrected", "verdict"]
     body = [
         [row, f"{each.published:.3f}", with_error(each.ours, 3), str(len(each.ours))]
@@ -188,9 +185,7 @@ def beside_table(rows: Mapping[str, Beside]) -> list[str]:
         f"Log-perplexity minus base's with the same seed, nats per token. {NOT_REPLICATED} has three times base's"
         " updates in the paper, and here as many as base. Holm's correction is of the two questions above, each by"
         f" itself; of all {len(tested)} rows at once it would leave {len(at_once)}: {listed(at_once)}.",
-        "",
-        *markdown_table(head, body),
-        "",
+        markdown_table(head, body),
     ]
 
 

@@ -1,4 +1,4 @@
-"""What the experiments on the paper's claims share: trials with several seeds, then a table and a picture of them.
+"""What the experiments on the paper's claims share: trials with several seeds, then a page of them.
 
 A trial is a short training. Each is a process of its own and its result a line of results/NAME.jsonl, so an experiment
 that was killed resumes with the trials that are missing (see sweep.py). Started again when all are done, it writes the
@@ -13,49 +13,41 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from program import read_results, showing, write_report
-from seeds import tested_by
-from sweep import Job, check_settings, run_sweep
 from tqdm import tqdm
 
-sys.path.insert(0, str(Path(__file__).parents[2]))  # benchmarks/ lies beside examples/
-
-from benchmarks.common.machine import machine_facts
+from examples import report_errors
+from examples.paper.program import read_results, showing, write_report
+from examples.paper.seeds import tested_by
+from examples.paper.sweep import Job, check_settings, run_sweep
+from examples.report import machine_facts
 from minitransformer.blas import core_count
-from minitransformer.cli.common import report_errors
 from minitransformer.cli.main import Parser
 from minitransformer.cli.options import at_least_one
 from minitransformer.nn import ParameterVector
 from minitransformer.optim import Adam, clip_gradient_norm, learning_rate
-from minitransformer.workers import limited_threads
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from minitransformer.workers import limit_threads
 
 RESULTS = Path(__file__).parent / "results"
-COLOURS = ("#d55e00", "#0072b2", "#009e73", "#cc79a7", "#000000", "#e69f00", "#56b4e9")
 
 
 @dataclass(frozen=True)
 class Experiment:
     """What `main` runs.
 
-    program: its file, after which its results are named   description: for ``--help``
+    program: its name, after which its results are named   description: for ``--help``
     settings: of the trials, JSON   quick: those that ``--quick`` replaces
     names: of the trials that these settings ask for   trial: (name, seed, settings) to what it measured, JSON
-    markdown, draw: the table and the picture of the results
+    markdown: the page of the results
     """
 
-    program: Path
+    program: str
     description: str
     settings: dict
     quick: dict
     names: Callable[[dict], list[str]]
     trial: Callable[[str, int, dict], dict]
     markdown: Callable[[Sequence[dict]], str]
-    draw: Callable[[Sequence[dict]], "Figure"]
 
 
 def main(experiment: Experiment) -> int:
@@ -64,7 +56,7 @@ def main(experiment: Experiment) -> int:
 
 
 def run_command(experiment: Experiment) -> int:
-    program = experiment.program.stem
+    program = experiment.program
     parser = Parser(prog=program, description=experiment.description)
     parser.add_argument("--quick", action="store_true", help="tiny sizes, one seed; writes nothing")
     parser.add_argument("--seeds", type=at_least_one, default=5, help="seeds 1 to this many for each trial (default 5)")
@@ -88,7 +80,7 @@ def run_command(experiment: Experiment) -> int:
 def measure(experiment: Experiment, name: str, seed: int, settings: dict) -> dict:
     """One trial, on one core, with where and how it was measured."""
     began = time.perf_counter()
-    with limited_threads(1):
+    with limit_threads(1):
         figures = experiment.trial(name, seed, settings)
     took = {"seconds_in_all": round(time.perf_counter() - began, 2)}
     return {"name": name, "seed": seed, **figures, **took, "settings": settings, "machine": this_machine()}
@@ -103,12 +95,12 @@ def this_machine() -> dict:
 def run(experiment: Experiment, arguments: argparse.Namespace) -> None:
     """The trials that have no result yet, then the report of all."""
     check_settings(arguments.results, experiment.settings)
-    folder = Path("runs/paper") / experiment.program.stem
+    folder = Path("runs/paper") / experiment.program
     jobs = [
         Job(
             name,
             seed,
-            [sys.executable, str(experiment.program), "--job", name, str(seed)],
+            [sys.executable, "-m", f"examples.paper.{experiment.program}", "--job", name, str(seed)],
             folder / f"{name}-{seed}.log".replace(" ", "-"),
         )
         for seed in range(1, arguments.seeds + 1)
@@ -117,19 +109,19 @@ def run(experiment: Experiment, arguments: argparse.Namespace) -> None:
     run_sweep(jobs, arguments.results, arguments.processes)
     results = read_results(arguments.results)
     with showing(arguments.results):
-        text, figure = experiment.markdown(results), experiment.draw(results)
-    write_report(arguments.results, text, figure)
+        text = experiment.markdown(results)
+    write_report(arguments.results, text)
 
 
-def learn(parameters: ParameterVector, forward_backward: Callable[[], None], updates: int, peak_rate: float) -> None:
+def learn(parameters: ParameterVector, compute_gradients: Callable[[], None], updates: int, peak_rate: float) -> None:
     """Adam under eq. 3, with a tenth of the updates as warm-up and gradients clipped to norm 1.
 
-    forward_backward: of the next batch   peak_rate: the learning rate at the end of the warm-up, the highest
+    compute_gradients: of the next batch   peak_rate: the learning rate at the end of the warm-up, the highest
     """
     adam, warmup = Adam(parameters), max(updates // 10, 1)
     for update in range(1, updates + 1):
         parameters.zero_grad()
-        forward_backward()
+        compute_gradients()
         clip_gradient_norm(parameters.grad, 1.0)
         adam.step(learning_rate(update, d_model=1, warmup_steps=warmup, scale=peak_rate * warmup**0.5))
 
@@ -141,7 +133,7 @@ def provenance(program: str, results: Sequence[dict], test: str) -> str:
     facts = [result["machine"] for result in results]
     processors, commits = (", ".join(sorted({each[key] for each in facts})) for key in ("processor", "commit"))
     return (
-        f"`python examples/paper/{program}.py`, seeds {', '.join(map(str, seeds))}; ± is the standard error over seeds,"
+        f"`python -m examples.paper.{program}`, seeds {', '.join(map(str, seeds))}; ± is the standard error over seeds,"
         f" and {tested_by(test)}. Settings: {settings}. {processors}, one core for each trial, NumPy"
         f" {facts[0]['NumPy']}, commit {commits}."
     )

@@ -12,10 +12,11 @@ from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
+from examples import report_errors
 from examples.parsing.bracketing import corpus_bracket_score
 from examples.parsing.linear_trees import delinearise, linearise
 from examples.parsing.trees import MAX_WORDS, bare_tree, read_trees, without_traces, words_of
-from minitransformer.cli.common import report_errors, writable_file
+from minitransformer.cli.common import writable_file
 from minitransformer.cli.main import Parser
 from minitransformer.errors import ConfigError, DataError
 from minitransformer.files import write_atomically

@@ -6,7 +6,7 @@ python examples/parsing/plot_results.py        from results/craft*.json into res
 import json
 from pathlib import Path
 
-from minitransformer.figures import png_bytes
+from minitransformer.figures import picture_bytes
 from minitransformer.figures.canvas import new_figure
 
 RESULTS = Path(__file__).parent / "results"
@@ -27,7 +27,7 @@ def main() -> None:
     for axes in (left, right):
         axes.grid(True, color="#dddddd", linewidth=0.6)
         axes.legend(frameon=False)
-    (RESULTS / "craft.png").write_bytes(png_bytes(figure))
+    (RESULTS / "craft.png").write_bytes(picture_bytes(figure))
 
 
 if __name__ == "__main__":

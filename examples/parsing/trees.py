@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from minitransformer.errors import DataError, quoted
+from minitransformer.errors import DataError, quote
 from minitransformer.text.corpus import stream_lines
 
 BLANK = " \t\r\n\ufeff"
@@ -94,7 +94,7 @@ def parse_trees(lines: Iterable[str], name: str = "trees") -> Iterator[Tree]:
                     raise DataError(f"{where}: brackets must be at most {MAX_DEPTH} deep, got one more")
                 stack.append(_Bracket(where))
             elif not stack:
-                raise DataError(f'{where}: a tree must begin with "(", got {quoted(token, 60)}')
+                raise DataError(f'{where}: a tree must begin with "(", got {quote(token, 60)}')
             elif token != ")":
                 stack[-1].add_text(token, where)
                 n_words += stack[-1].word is not None
@@ -124,7 +124,7 @@ class _Bracket:
 
     def check_child(self, where: str, is_root: bool) -> None:
         if self.word is not None:
-            raise DataError(f'{where}: a bracket must hold one word or brackets, got "(" after {quoted(self.word, 60)}')
+            raise DataError(f'{where}: a bracket must hold one word or brackets, got "(" after {quote(self.word, 60)}')
         if not self.label and not is_root:
             raise DataError(
                 f'{self.where}: a bracket within a tree must have a label, got "("; is a ")" missing before it?'
@@ -136,11 +136,11 @@ class _Bracket:
         elif self.word is None and not self.children:
             self.word = token
         else:
-            raise DataError(f"{where}: a bracket must hold one word or brackets, got {quoted(token, 60)} as well")
+            raise DataError(f"{where}: a bracket must hold one word or brackets, got {quote(token, 60)} as well")
 
     def closed(self) -> Tree:
         if self.word is None and not self.children:
-            got = f"only the label {quoted(self.label, 60)}" if self.label else '"()"'
+            got = f"only the label {quote(self.label, 60)}" if self.label else '"()"'
             raise DataError(f"{self.where}: a bracket must hold a label and a word or brackets, got {got}")
         return Tree(self.label or ROOT, tuple(self.children), self.word)
 

@@ -14,8 +14,9 @@ from typing import BinaryIO
 
 from tqdm import tqdm
 
-from examples.wmt14.cleaning import REASONS, Rules, clean
-from minitransformer.cli.common import report_errors, writable_file
+from examples import report_errors
+from examples.wmt14.cleaning import REASONS, CleaningRules, clean
+from minitransformer.cli.common import writable_file
 from minitransformer.cli.main import Parser
 from minitransformer.cli.options import add_number, add_parallel_texts, add_processes_option, aligned_files
 from minitransformer.errors import ConfigError
@@ -75,7 +76,9 @@ def _clean(
     arguments: argparse.Namespace, files: Iterable[tuple[Path, Path]], counts: Counter[str], outputs: Iterable[BinaryIO]
 ) -> None:
     names = ("max_words", "max_ratio", "max_word", "src_script", "tgt_script")
-    rules = Rules(**{name: getattr(arguments, name) for name in names}, punctuation=arguments.normalize_punctuation)
+    rules = CleaningRules(
+        **{name: getattr(arguments, name) for name in names}, punctuation=arguments.normalize_punctuation
+    )
     pairs = chain.from_iterable(stream_parallel(*pair) for pair in files)
     with tqdm(desc="clean", unit="pair", disable=not sys.stderr.isatty()) as bar:
         for kept in clean(pairs, rules, counts, arguments.processes):

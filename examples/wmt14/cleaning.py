@@ -15,7 +15,7 @@ from functools import cache
 import numpy as np
 import regex
 
-from minitransformer.errors import ConfigError, quoted
+from minitransformer.errors import ConfigError, quote
 from minitransformer.text.processes import in_chunks, map_in_processes
 from minitransformer.text.punctuation import normalize_punctuation
 
@@ -26,11 +26,11 @@ MAX_MARKS = 1000
 """Combining marks in a row that are kept: NFC takes time quadratic in their number."""
 MARKS = regex.compile(rf"((?:\p{{M}}\p{{Cc}}*){{{MAX_MARKS}}})(?:\p{{M}}\p{{Cc}}*)+")
 
-Pair = tuple[str, str]
+SentencePair = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Rules:
+class CleaningRules:
     """Which pairs are kept. A word is a sequence of characters between spaces.
 
     max_words, max_ratio: of a side, and between the sides, in words. fairseq's recipe for WMT14 en-de has 250 and 1.5,
@@ -56,7 +56,9 @@ class Rules:
             _letters_of_others(script)
 
 
-def clean(pairs: Iterable[Pair], rules: Rules, counts: Counter[str], processes: int = 1) -> Iterator[list[Pair]]:
+def clean(
+    pairs: Iterable[SentencePair], rules: CleaningRules, counts: Counter[str], processes: int = 1
+) -> Iterator[list[SentencePair]]:
     """Yield the pairs that are kept, normalised, in their order, a chunk at a time.
 
     counts: the numbers of pairs read, normalised, left out (by `REASONS`) and kept are added to it
@@ -75,7 +77,7 @@ def clean(pairs: Iterable[Pair], rules: Rules, counts: Counter[str], processes: 
         yield [pair for pair, is_new in zip(kept, new.tolist(), strict=True) if is_new]
 
 
-def normalised(line: str) -> str:
+def normalise(line: str) -> str:
     """The line in Unicode's composed form (NFC), with single spaces and without control characters.
 
     All white space becomes a space: tabs, U+00A0, and also U+0085 and U+2028, which other programs take for line ends.
@@ -88,7 +90,7 @@ def normalised(line: str) -> str:
     return unicodedata.normalize("NFC", " ".join(visible.split()))
 
 
-def reason_to_leave_out(src: str, tgt: str, rules: Rules) -> str | None:
+def reason_to_leave_out(src: str, tgt: str, rules: CleaningRules) -> str | None:
     """The first of `REASONS`, except duplicate, that applies to a normalised pair; None if it is kept."""
     if not src or not tgt:
         return "empty"
@@ -130,7 +132,9 @@ class SeenHashes:
         return new
 
 
-def _clean_chunk(task: tuple[Sequence[Pair], Rules]) -> tuple[list[Pair], np.ndarray, Counter[str]]:
+def _clean_chunk(
+    task: tuple[Sequence[SentencePair], CleaningRules],
+) -> tuple[list[SentencePair], np.ndarray, Counter[str]]:
     """(pairs that are kept, a 64-bit hash of each, counts)"""
     pairs, rules = task
     kept, counts = [], Counter(pairs=len(pairs))
@@ -139,7 +143,7 @@ def _clean_chunk(task: tuple[Sequence[Pair], Rules]) -> tuple[list[Pair], np.nda
         # Moses' patterns take time quadratic in a word, and a pair with a long one is left out anyway.
         if rules.punctuation and not any(_has_long_word(line, rules) for line in given):
             src, tgt = map(normalize_punctuation, given, rules.punctuation)
-        pair = normalised(src), normalised(tgt)
+        pair = normalise(src), normalise(tgt)
         counts["normalised"] += pair != given
         reason = reason_to_leave_out(*pair, rules)
         if reason is None:
@@ -150,7 +154,7 @@ def _clean_chunk(task: tuple[Sequence[Pair], Rules]) -> tuple[list[Pair], np.nda
     return kept, np.frombuffer(hashes, dtype=np.uint64), counts
 
 
-def _has_long_word(line: str, rules: Rules) -> bool:
+def _has_long_word(line: str, rules: CleaningRules) -> bool:
     return len(line) > rules.max_word and max(map(len, line.split()), default=0) > rules.max_word
 
 
@@ -173,5 +177,5 @@ def _letters_of_others(script: str) -> regex.Pattern:
         return regex.compile(rf"[\p{{L}}--\p{{Script={script}}}]", flags=regex.V1)
     except regex.error:
         raise ConfigError(
-            f"clean: a script must be a Unicode script name, such as Latin, got {quoted(script)}"
+            f"clean: a script must be a Unicode script name, such as Latin, got {quote(script)}"
         ) from None

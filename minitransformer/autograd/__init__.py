@@ -3,15 +3,13 @@
 from minitransformer.autograd import functions
 from minitransformer.autograd.anomaly import detect_anomaly
 from minitransformer.autograd.gradient_check import check_gradient
-from minitransformer.autograd.gradient_sink import GradientSink, count_leaf_uses
-from minitransformer.autograd.tensor import Tensor, apply, no_grad
+from minitransformer.autograd.tensor import Accumulate, Tensor, apply, no_grad
 
 __all__ = [
-    "GradientSink",
+    "Accumulate",
     "Tensor",
     "apply",
     "check_gradient",
-    "count_leaf_uses",
     "detect_anomaly",
     "functions",
     "no_grad",

@@ -11,7 +11,8 @@ import numpy as np
 from minitransformer.backend import Array, to_numpy
 from minitransformer.errors import AnomalyError
 
-_detecting: ContextVar[bool] = ContextVar("detecting", default=False)
+detecting: ContextVar[bool] = ContextVar("detecting", default=False)
+"""Whether this is within `detect_anomaly`: asked before each check."""
 
 
 @contextmanager
@@ -23,22 +24,15 @@ def detect_anomaly(enabled: bool = True) -> Iterator[None]:
     Raises:
         AnomalyError: at the first result that is NaN or infinite; it names the rule.
     """
-    token = _detecting.set(enabled)
+    token = detecting.set(enabled)
     try:
         yield
     finally:
-        _detecting.reset(token)
-
-
-def is_detecting() -> bool:
-    """Whether this is within `detect_anomaly`."""
-    return _detecting.get()
+        detecting.reset(token)
 
 
 def check_forward(name: str, inputs: Sequence[Any], outputs: Sequence[Array]) -> None:
-    """Within `detect_anomaly`, refuse outputs of rule ``name`` that are not finite; ``inputs`` are its tensors."""
-    if not _detecting.get():
-        return
+    """Refuse outputs of rule ``name`` that are not finite; ``inputs`` are its tensors."""
     found = next(filter(None, map(first_nonfinite, outputs)), "")
     if not found:
         return
@@ -49,9 +43,7 @@ def check_forward(name: str, inputs: Sequence[Any], outputs: Sequence[Array]) ->
 
 
 def check_backward(name: str, inputs: Sequence[Any], grads: Sequence[Array]) -> None:
-    """Within `detect_anomaly`, refuse gradients by rule ``name`` that are not finite; ``inputs``: a Node's."""
-    if not _detecting.get():
-        return
+    """Refuse gradients by rule ``name`` that are not finite; ``inputs``: a Node's."""
     for i, (source, grad) in enumerate(zip(inputs, grads, strict=True)):
         if source.requires_grad and (found := first_nonfinite(grad)):
             raise AnomalyError(

@@ -9,33 +9,33 @@ from minitransformer.backend import Array
 from minitransformer.errors import AutogradError, ShapeError
 
 
-def boolean(mask: Array | None, name: str) -> Array | None:
+def check_boolean(mask: Array | None, name: str) -> Array | None:
     """``mask``, which must not be of the additive kind, 0 and -inf: it would mask the opposite of what is meant."""
     if mask is not None and mask.dtype != bool:
         raise ShapeError(f"{name}: mask must be boolean, True = may attend, got {mask.dtype}")
     return mask
 
 
-def probability(value: float, name: str) -> float:
+def check_probability(value: float, name: str) -> float:
     """``value``, the share that is dropped or smoothed, in 0 <= value < 1."""
     if not 0.0 <= value < 1.0:
         raise ShapeError(f"{name} must be at least 0 and below 1, got {value}")
     return value
 
 
-def same_shape(a: tuple[int, ...], b: tuple[int, ...], name: str) -> None:
+def check_same_shape(a: tuple[int, ...], b: tuple[int, ...], name: str) -> None:
     """Broadcasting is for operators; these two must not be broadcast."""
     if a != b:
         raise ShapeError(f"{name} must have the same shape, got {a} and {b}")
 
 
-def at_least_one(shape: tuple[int, ...], name: str) -> None:
+def check_at_least_one(shape: tuple[int, ...], name: str) -> None:
     """No axis of these may have length 0: there is no mean, no maximum and no 1 / sqrt(d_k) of nothing."""
     if 0 in shape:
         raise ShapeError(f"{name} must be at least 1, got 0")
 
 
-def ids_below(ids: Array, size: int, name: str) -> Array:
+def check_ids_below(ids: Array, size: int, name: str) -> Array:
     """``ids``, integers in 0..size-1: -1 would be the last row, and booleans would select rows.
 
     Only the range of NumPy arrays is checked; on a GPU the check would wait for the device.
@@ -47,26 +47,26 @@ def ids_below(ids: Array, size: int, name: str) -> Array:
     return ids
 
 
-def output_and_saved(result: Any, name: str) -> tuple[Any, tuple]:
+def check_output_and_saved(result: Any, name: str) -> tuple[Any, tuple]:
     """``result``, what the forward of rule ``name`` returned: a pair (y, saved), and saved a tuple."""
     if not isinstance(result, tuple) or len(result) != 2:
-        raise AutogradError(f"{name}: forward must return a pair (y, saved), got {_described(result)}")
+        raise AutogradError(f"{name}: forward must return a pair (y, saved), got {_describe(result)}")
     if not isinstance(result[1], tuple):
         raise AutogradError(
-            f"{name}: forward must return (y, saved) with saved a tuple, got {_described(result[1])}; "
+            f"{name}: forward must return (y, saved) with saved a tuple, got {_describe(result[1])}; "
             "return (y, ()) if backward needs nothing"
         )
     return result
 
 
-def input_gradients(grads: Any, inputs: Sequence[Any], name: str) -> tuple:
+def check_input_gradients(grads: Any, inputs: Sequence[Any], name: str) -> tuple:
     """``grads``, what the backward of rule ``name`` returned: one gradient per input, of its shape.
 
     inputs: each with ``shape`` and ``requires_grad``; whose gradient is not required may get anything
     """
     if not isinstance(grads, tuple):
         raise AutogradError(
-            f"{name}: backward must return a tuple with one gradient per input, got {_described(grads)}; "
+            f"{name}: backward must return a tuple with one gradient per input, got {_describe(grads)}; "
             "a single gradient is returned as (grad_x,)"
         )
     if len(grads) != len(inputs):
@@ -74,12 +74,12 @@ def input_gradients(grads: Any, inputs: Sequence[Any], name: str) -> tuple:
     for position, (tensor, grad) in enumerate(zip(inputs, grads, strict=True)):
         if tensor.requires_grad and getattr(grad, "shape", None) != tensor.shape:
             raise ShapeError(
-                f"{name}: gradient of input {position} must have shape {tensor.shape}, got {_described(grad)}"
+                f"{name}: gradient of input {position} must have shape {tensor.shape}, got {_describe(grad)}"
             )
     return grads
 
 
-def _described(value: Any) -> str:
+def _describe(value: Any) -> str:
     if value is None:
         return "None"
     if isinstance(value, tuple):

@@ -27,46 +27,48 @@ def __getattr__(name: str) -> Callable[..., Any]:
 
 
 def softmax(x: Tensor, *, mask: Array | None = None) -> Tensor:
-    return apply(RULES["softmax"], x, mask=checks.boolean(mask, "softmax"))
+    return apply(RULES["softmax"], x, mask=checks.check_boolean(mask, "softmax"))
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, *, mask: Array | None = None, **options: Any) -> Tensor:
-    checks.at_least_one(k.shape[-2:], "attention: number of keys and d_k")
-    return apply(RULES["attention"], q, k, v, mask=checks.boolean(mask, "attention"), **options)
+    checks.check_at_least_one(k.shape[-2:], "attention: number of keys and d_k")
+    return apply(RULES["attention"], q, k, v, mask=checks.check_boolean(mask, "attention"), **options)
 
 
 def embedding(table: Tensor, *, ids: Array, scale: float = 1.0) -> Tensor:
-    return apply(RULES["embedding"], table, ids=checks.ids_below(ids, len(table), "embedding: ids"), scale=scale)
+    return apply(RULES["embedding"], table, ids=checks.check_ids_below(ids, len(table), "embedding: ids"), scale=scale)
 
 
 def positioned_embedding(
     table: Tensor, positions: Tensor, *, ids: Array, p_drop: float = 0.0, **options: Any
 ) -> Tensor:
-    ids = checks.ids_below(ids, len(table), "positioned_embedding: ids")
-    checks.same_shape((ids.shape[-1], table.shape[1]), positions.shape, "positioned_embedding: rows and positions")
-    p_drop = checks.probability(p_drop, "dropout: p_drop")
+    ids = checks.check_ids_below(ids, len(table), "positioned_embedding: ids")
+    checks.check_same_shape(
+        (ids.shape[-1], table.shape[1]), positions.shape, "positioned_embedding: rows and positions"
+    )
+    p_drop = checks.check_probability(p_drop, "dropout: p_drop")
     return apply(RULES["positioned_embedding"], table, positions, ids=ids, p_drop=p_drop, **options)
 
 
 def dropout(x: Tensor, *, keep: Array | None, p_drop: float) -> Tensor:
     if keep is not None:
-        checks.same_shape(x.shape, keep.shape, "dropout: x and keep")
-    return apply(RULES["dropout"], x, keep=keep, p_drop=checks.probability(p_drop, "dropout: p_drop"))
+        checks.check_same_shape(x.shape, keep.shape, "dropout: x and keep")
+    return apply(RULES["dropout"], x, keep=keep, p_drop=checks.check_probability(p_drop, "dropout: p_drop"))
 
 
 def residual_dropout(x: Tensor, sublayer: Tensor, **options: Any) -> Tensor:
-    checks.same_shape(x.shape, sublayer.shape, "residual_dropout: x and sublayer")
+    checks.check_same_shape(x.shape, sublayer.shape, "residual_dropout: x and sublayer")
     return apply(RULES["residual_dropout"], x, sublayer, **options)
 
 
 def layer_norm(x: Tensor, gamma: Tensor, beta: Tensor, **options: Any) -> Tensor:
-    checks.at_least_one(x.shape[-1:], "layer_norm: d_model")
+    checks.check_at_least_one(x.shape[-1:], "layer_norm: d_model")
     return apply(RULES["layer_norm"], x, gamma, beta, **options)
 
 
 def residual_dropout_norm(x: Tensor, sublayer: Tensor, gamma: Tensor, beta: Tensor, **options: Any) -> Tensor:
-    checks.same_shape(x.shape, sublayer.shape, "residual_dropout_norm: x and sublayer")
-    checks.at_least_one(x.shape[-1:], "residual_dropout_norm: d_model")
+    checks.check_same_shape(x.shape, sublayer.shape, "residual_dropout_norm: x and sublayer")
+    checks.check_at_least_one(x.shape[-1:], "residual_dropout_norm: d_model")
     return apply(RULES["residual_dropout_norm"], x, sublayer, gamma, beta, **options)
 
 
@@ -81,10 +83,10 @@ def projection_loss(x: Tensor, table: Tensor, *, targets: Array, label_smoothing
 
 
 def _check_loss(name: str, shape: tuple[int, ...], targets: Array, n_classes: int, label_smoothing: float) -> None:
-    checks.same_shape(shape[:-1], targets.shape, f"{name}: rows and targets")
-    checks.at_least_one((n_classes,), f"{name}: V")
-    checks.ids_below(targets, n_classes, f"{name}: targets")
-    checks.probability(label_smoothing, f"{name}: label_smoothing")
+    checks.check_same_shape(shape[:-1], targets.shape, f"{name}: rows and targets")
+    checks.check_at_least_one((n_classes,), f"{name}: V")
+    checks.check_ids_below(targets, n_classes, f"{name}: targets")
+    checks.check_probability(label_smoothing, f"{name}: label_smoothing")
 
 
 def split_heads(packed: Tensor, *, n_heads: int, widths: tuple[int, ...]) -> Any:

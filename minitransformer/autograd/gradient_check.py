@@ -57,14 +57,14 @@ def directional_slopes(rule: Rule, *inputs: Any, **options: Any) -> list[list[tu
     """For each input its (numerical, analytic) slopes: along a random direction, then along single random entries."""
     rng = np.random.default_rng(0)
     arrays = [read_only(np.array(x, dtype=np.float64)) for x in inputs]
-    y, saved = checks.output_and_saved(rule.forward(*arrays, **options), rule.name)
+    y, saved = checks.check_output_and_saved(rule.forward(*arrays, **options), rule.name)
     outputs = y if isinstance(y, tuple) else (y,)
     differentiable = outputs[: len(outputs) - rule.n_non_differentiable]
     cotangents = [read_only(rng.standard_normal(np.shape(part))) for part in differentiable]
     grads = rule.backward(*cotangents, *[None] * rule.n_non_differentiable, saved)
-    checks.input_gradients(grads, [Tensor(x, requires_grad=True) for x in arrays], rule.name)
+    checks.check_input_gradients(grads, [Tensor(x, requires_grad=True) for x in arrays], rule.name)
 
-    def pulled_back(*x: np.ndarray) -> float:
+    def pull_back(*x: np.ndarray) -> float:
         y = rule.forward(*x, **options)[0]
         parts = y if isinstance(y, tuple) else (y,)
         return sum(float((g * part).sum()) for g, part in zip(cotangents, parts, strict=False))
@@ -73,7 +73,7 @@ def directional_slopes(rule: Rule, *inputs: Any, **options: Any) -> list[list[tu
     for i, (x, grad) in enumerate(zip(arrays, grads, strict=True)):
         slopes.append([])
         for direction in directions(x.shape, rng):
-            ahead, behind = (pulled_back(*arrays[:i], x + h * direction, *arrays[i + 1 :]) for h in (STEP, -STEP))
+            ahead, behind = (pull_back(*arrays[:i], x + h * direction, *arrays[i + 1 :]) for h in (STEP, -STEP))
             slopes[i].append(((ahead - behind) / (2 * STEP), float((grad * direction).sum())))
     return slopes
 

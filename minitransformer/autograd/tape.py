@@ -5,10 +5,10 @@ Rules know no Tensor, and neither does this file: it moves arrays. The price is 
 
 from collections.abc import Callable
 from itertools import count
+from operator import attrgetter
 from typing import Any, NamedTuple
 
-from minitransformer.autograd import checks
-from minitransformer.autograd.anomaly import check_backward
+from minitransformer.autograd import anomaly, checks
 from minitransformer.backend import Array
 from minitransformer.errors import AutogradError
 from minitransformer.ops.rule import Rule
@@ -39,10 +39,10 @@ class Node:
     def __init__(self, rule: Rule, saved: tuple, inputs: tuple[Any, ...], n_outputs: int):
         self.rule = rule
         self.saved: tuple | None = saved
-        self.inputs = tuple(
-            x if x.node is None and x.requires_grad else Source(x.node, x.output, x.requires_grad, x.shape)
+        self.inputs = [
+            x if x.node is None and x.requires_grad else Source(x.node, x.output, x.requires_grad, x.data.shape)
             for x in inputs
-        )
+        ]
         self.n_outputs = n_outputs
         self.number = next(_creation_number)
 
@@ -55,8 +55,9 @@ class Node:
             )
         grad_inputs = self.rule.backward(*grads, self.saved)
         self.saved = None
-        checks.input_gradients(grad_inputs, self.inputs, self.rule.name)
-        check_backward(self.rule.name, self.inputs, grad_inputs)
+        checks.check_input_gradients(grad_inputs, self.inputs, self.rule.name)
+        if anomaly.detecting.get():
+            anomaly.check_backward(self.rule.name, self.inputs, grad_inputs)
         return grad_inputs
 
 
@@ -68,7 +69,7 @@ def topological_order(node: Node) -> list[Node]:
             if source.node is not None and source.node not in found:
                 found.add(source.node)
                 to_visit.append(source.node)
-    return sorted(found, key=lambda each: each.number, reverse=True)
+    return sorted(found, key=attrgetter("number"), reverse=True)
 
 
 def walk_backward(tensor: Any, grad: Array, accumulate: Callable[[Any, Array], None]) -> None:

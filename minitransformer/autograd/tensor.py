@@ -1,6 +1,6 @@
 """Tensor: an array that remembers the op it came from; ``apply``, which records that op, and ``no_grad``."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 
 from minitransformer import kernels
-from minitransformer.autograd import checks
-from minitransformer.autograd.anomaly import check_forward
-from minitransformer.autograd.gradient_sink import GradientSink
+from minitransformer.autograd import anomaly, checks
 from minitransformer.autograd.tape import Node, walk_backward
 from minitransformer.backend import Array, get_array_module
 from minitransformer.errors import AutogradError, MiniTransformerError, ShapeError
@@ -68,12 +66,13 @@ class Tensor:
     def item(self) -> float:
         return self.data.item()
 
-    def backward(self, grad: Array | float | None = None, into: GradientSink | None = None) -> None:
+    def backward(self, grad: Array | float | None = None, accumulate: "Accumulate | None" = None) -> None:
         """Add d self / d leaf to the ``grad`` of every leaf that self depends on.
 
         Args:
             grad: the gradient of self, of its shape; left out, it is 1 and self must have a single element.
-            into: where the gradients go instead, so that threads that share the leaves can keep theirs apart.
+            accumulate: called with a leaf and a gradient for it, instead of adding to its ``grad``: so threads that
+                share the leaves keep their gradients apart.
 
         Raises:
             AutogradError: self depends on no leaf that requires a gradient, ``grad`` is missing, the tape was walked
@@ -92,11 +91,7 @@ class Tensor:
             if grad.size != 1:
                 raise ShapeError(f"backward: grad must have shape {self.shape}, got {grad.shape}")
             grad = xp.broadcast_to(grad.reshape(()), self.shape)
-        if into is None:
-            walk_backward(self, grad, lambda leaf, gradient: leaf.add_gradient(gradient))
-        else:
-            into.prepare_for_backward(self)
-            walk_backward(self, grad, into.accumulate)
+        walk_backward(self, grad, accumulate or (lambda leaf, gradient: leaf.add_gradient(gradient)))
 
     def add_gradient(self, grad: Array) -> None:
         """Add to ``grad``; backward calls it on leaves."""
@@ -178,6 +173,8 @@ class Tensor:
 
 Operand = Tensor | Array | float
 """What an operator takes beside a Tensor."""
+Accumulate = Callable[[Tensor, Array], None]
+"""Called by backward with a leaf and a gradient for it, once for every use of the leaf."""
 
 
 @contextmanager
@@ -204,7 +201,7 @@ def apply(rule: Rule, *inputs: Tensor | None, **options: Any) -> Any:
         inputs = inputs[:-1]
     arrays = [tensor.data for tensor in inputs]
     pair = kernels.select(rule, get_array_module(*arrays))
-    recorded = _recording.get() and any(tensor.requires_grad for tensor in inputs)
+    recorded = _recording.get() and any([tensor.requires_grad for tensor in inputs])
     inference_forward = None if recorded else pair.inference_forward
     try:
         result = (inference_forward or pair.forward)(*arrays, **options)
@@ -213,9 +210,10 @@ def apply(rule: Rule, *inputs: Tensor | None, **options: Any) -> Any:
     except (ValueError, IndexError) as error:  # the array library's message does not name the op
         shapes = ", ".join(str(array.shape) for array in arrays)
         raise ShapeError(f"{rule.name}: {error}; the inputs have shapes {shapes}") from error
-    y, saved = (result, ()) if inference_forward else checks.output_and_saved(result, rule.name)
+    y, saved = (result, ()) if inference_forward else checks.check_output_and_saved(result, rule.name)
     outputs = y if isinstance(y, tuple) else (y,)
-    check_forward(rule.name, inputs, outputs)
+    if anomaly.detecting.get():
+        anomaly.check_forward(rule.name, inputs, outputs)
     if recorded:
         node, n_differentiable = Node(pair, saved, inputs, len(outputs)), len(outputs) - pair.n_non_differentiable
         tensors = [

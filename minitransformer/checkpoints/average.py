@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 
 from minitransformer.checkpoints.checkpoint import Checkpoint, load_checkpoint
-from minitransformer.checkpoints.header import shapes, slices
 from minitransformer.checkpoints.same_run import changed_settings
 from minitransformer.errors import CheckpointError
 
@@ -23,19 +22,17 @@ def average_checkpoints(paths: Sequence[str | Path]) -> Checkpoint:
     """
     if not paths:
         raise CheckpointError("average: the checkpoints to average must be at least one, got none")
-    total, first = {}, None
+    total, first = 0.0, None
     for path in paths:
         checkpoint = load_checkpoint(path, with_optimizer=False)
         first = first or checkpoint
         _check_same_run(first, checkpoint)
         if not np.isfinite(checkpoint.parameters).all():
             raise CheckpointError(f"average: {path} must have finite parameters, got NaN or infinity; leave it out")
-        for name, where in slices(checkpoint.table).items():
-            total[name] = total.get(name, 0.0) + checkpoint.parameters[where].astype(np.float64)
-    mean = np.zeros_like(checkpoint.parameters)
-    for name, where in slices(checkpoint.table).items():
-        mean[where] = total[name] / len(paths)
-    return replace(checkpoint, parameters=mean, adam_m=None, adam_v=None, step_count=0, progress={}, path="")
+        total = np.add(total, checkpoint.parameters, dtype=np.float64)
+    mean = total / len(paths)
+    facts = {"adam_m": None, "adam_v": None, "step_count": 0, "progress": {}, "path": ""}
+    return replace(checkpoint, parameters=mean.astype(checkpoint.parameters.dtype), **facts)
 
 
 def _check_same_run(first: Checkpoint, other: Checkpoint) -> None:
@@ -44,7 +41,7 @@ def _check_same_run(first: Checkpoint, other: Checkpoint) -> None:
     changed += [
         what
         for what, one, two in (
-            ("parameters", shapes(first.table), shapes(other.table)),
+            ("parameters", first.table, other.table),
             ("tokenizer", first.tokenizer_text, other.tokenizer_text),
             ("training data", ours or theirs, theirs or ours),
         )

@@ -7,26 +7,22 @@ without Adam's state (a mean of several) lacks the last two: it translates, but 
 
 import errno
 import json
-import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from minitransformer.backend import load_array_module, to_numpy
-from minitransformer.checkpoints.entries import VECTORS, check_entries, matches_checksums, write_entries
-from minitransformer.checkpoints.header import Table, checked_progress, count, shapes, slices, table_from
-from minitransformer.config import Config, TranslationConfig
-from minitransformer.errors import CheckpointError, ConfigError, DamagedCheckpointError, printable, quoted
+from minitransformer.checkpoints.entries import VECTORS, read_entries, write_entries
+from minitransformer.checkpoints.header import ParameterTable, count, shapes, slices, table_from
+from minitransformer.config import Config
+from minitransformer.errors import CheckpointError, ConfigError, DamagedCheckpointError, printable, quote
 from minitransformer.files import write_atomically, write_error
 from minitransformer.models import Model, build_model, model_class
 from minitransformer.optim import Adam
 from minitransformer.text import Tokenizer
 
 FORMAT, VERSION = "minitransformer checkpoint", 1
-
-MAX_SEARCH = {"beam_size": 100, "max_extra": 1000}
-"""Several times what recipes take: with both, a model of one layer takes seconds for a word, not hours."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +40,7 @@ class Checkpoint:
 
     update: int
     config: Config
-    table: Table
+    table: ParameterTable
     parameters: np.ndarray
     tokenizer_text: str = ""
     adam_m: np.ndarray | None = None
@@ -91,21 +87,6 @@ class Checkpoint:
         model = build_model(self.config.model, xp=xp, precision=precision, kernel_mode=execution.kernels)
         self.restore(model)
         return model, tokenizer
-
-    def search(self, **given: float) -> TranslationConfig:
-        """The search settings of its config, with ``given`` ones in place of its own, which may not be as high: the
-        file could be a stranger's, whose model never ends an output.
-
-        Raises:
-            ConfigError: a setting is out of its range.
-        """
-        for name, high in MAX_SEARCH.items():
-            if name not in given and (own := getattr(self.config.translation, name)) > high:
-                raise ConfigError(
-                    f"translation.{name} of a checkpoint must be at most {high}, got {own}; choose one with "
-                    f"--{name.replace('_', '-')}, which may be higher"
-                )
-        return replace(self.config.translation, **given)
 
     def restore(self, model: Model, optimizer: Adam | None = None) -> None:
         """Copy the parameters, and Adam's state if an optimizer is given, into place, name by name.
@@ -176,20 +157,18 @@ def load_checkpoint(path: str | Path, with_optimizer: bool = True) -> Checkpoint
             got = other if Path(path).exists() else "no such file"
             raise CheckpointError(f"checkpoint: {path} must be a file that training wrote, got {got}")
         return _read(path, unwanted=() if with_optimizer else VECTORS[1:])
-    except CheckpointError:
+    except (CheckpointError, MemoryError):
         raise
     except ConfigError as error:  # the bytes match their checksums: the file is not damaged
         raise CheckpointError(
             f"checkpoint: {path} must be used with the version or program that wrote it: {error}"
         ) from error
     except Exception as error:  # damaged bytes make zipfile, NumPy and JSON raise nearly anything
-        if isinstance(error, MemoryError) and matches_checksums(path):
-            raise
         # A damaged offset is an invalid argument to the operating system.
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
             raise CheckpointError(f"checkpoint: {path} cannot be read: {error.strerror}") from error
-        first_sentence = re.split(r"\.?\n|\. ", str(error), maxsplit=1)[0]  # NumPy goes on: how to load what is unsafe
-        reason = printable(f"{type(error).__name__}: {first_sentence}", 120)
+        first_line = str(error).split("\n")[0]  # NumPy goes on: how to load what is unsafe
+        reason = printable(f"{type(error).__name__}: {first_line}", 120)
         raise DamagedCheckpointError(
             f"checkpoint: {path} must be a whole checkpoint, got a damaged or foreign file ({reason}); "
             "delete it and use the one before it"
@@ -203,15 +182,13 @@ def load_model(path: str | Path, device: str = "cpu") -> tuple[Model, Tokenizer 
 
 def _read(path: str | Path, unwanted: tuple[str, ...]) -> Checkpoint:
     """The checkpoint without the ``unwanted`` entries; raises anything if the file is damaged."""
-    with np.load(path, allow_pickle=False) as stored:
-        check_entries(stored.zip, Path(path).stat().st_size)
-        arrays = {name: stored[name] for name in stored.files if name not in unwanted}  # checks the CRC of each
+    arrays = read_entries(path, unwanted)
     header = json.loads(_text_of(arrays["header"]))
     if header["format"] != FORMAT:
         raise ValueError("another format")
     if header["version"] != VERSION:
         raise CheckpointError(
-            f"checkpoint: {path} must have format version {VERSION}, got {quoted(header['version'])}; "
+            f"checkpoint: {path} must have format version {VERSION}, got {quote(header['version'])}; "
             "load it with the version of minitransformer that wrote it"
         )
     config = Config.from_dict(header["config"], "its config")
@@ -228,7 +205,7 @@ def _read(path: str | Path, unwanted: tuple[str, ...]) -> Checkpoint:
         table=table_from(header["table"], length),
         tokenizer_text=_text_of(arrays["tokenizer"]),
         step_count=count(header["step_count"]),
-        progress=checked_progress(header["progress"]),
+        progress=dict(header["progress"]),
         path=str(path),
         **vectors,
     )

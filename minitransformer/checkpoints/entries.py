@@ -1,4 +1,4 @@
-"""The zip archive of a checkpoint: how it is written, and what it must hold, checked before anything is read."""
+"""The zip archive of a checkpoint: how it is written, and how it is read, though a stranger may have made it."""
 
 import math
 import zipfile
@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from minitransformer.errors import quoted
+from minitransformer.errors import quote
 
 VECTORS = ("parameters", "adam_m", "adam_v")
 ENTRIES = ("header", "tokenizer", *VECTORS)
@@ -27,32 +27,30 @@ def write_entries(file: BinaryIO, arrays: Mapping[str, np.ndarray]) -> None:
                 np.lib.format.write_array(entry, array, allow_pickle=False)
 
 
-def check_entries(archive: zipfile.ZipFile, size: int) -> None:
-    """ValueError if an entry is not one of a checkpoint, or if a file of ``size`` bytes cannot hold its array.
+def read_entries(path: str | Path, unwanted: tuple[str, ...]) -> dict[str, np.ndarray]:
+    """The arrays of the file but the ``unwanted`` ones; ValueError, or another error, if it is no checkpoint.
 
-    NumPy allocates what the header of an array states, and a compressed entry may be a thousand times its size in the
-    file, so both are checked first.
+    No entry takes more memory than the file has bytes: `numpy.load` would allocate what the header of an array states.
     """
-    entries = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
-    if len(entries) < len(archive.infolist()) or not entries.keys() <= set(ENTRIES):
-        raise ValueError(f"its entries are {quoted(', '.join(archive.namelist()), 60)}")
-    for name, entry in entries.items():
-        if entry.compress_type != zipfile.ZIP_STORED or entry.file_size > size:
-            raise ValueError(f"{name} has {entry.file_size} bytes, compressed or beyond the end of the file")
-        if name == "header" and entry.file_size > MAX_HEADER:
-            raise ValueError(f"its header has {entry.file_size} bytes, more than {MAX_HEADER}")
-        with archive.open(entry) as file:
-            if np.lib.format.read_magic(file) != (1, 0):
-                raise ValueError(f"{name} has another version of NumPy's format")
-            shape, _, dtype = np.lib.format.read_array_header_1_0(file)
-            if file.tell() + math.prod(shape) * dtype.itemsize != entry.file_size:
-                raise ValueError(f"{name} has {entry.file_size} bytes for an array of shape {shape}")
+    size = Path(path).stat().st_size
+    with zipfile.ZipFile(path) as archive:
+        entries = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
+        if len(entries) < len(archive.infolist()) or not entries.keys() <= set(ENTRIES):
+            raise ValueError(f"its entries are {quote(', '.join(archive.namelist()), 60)}")
+        return {name: _array(archive, entry, size) for name, entry in entries.items() if name not in unwanted}
 
 
-def matches_checksums(path: str | Path) -> bool:
-    """Whether the file is whole: if not, a damaged size may be why reading took so much memory."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return archive.testzip() is None  # reads in small blocks
-    except Exception:
-        return False
+def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, size: int) -> np.ndarray:
+    """The array in an entry of a file of ``size`` bytes."""
+    # Compressed, it might be a thousand times as long as in the file.
+    if entry.compress_type != zipfile.ZIP_STORED or entry.file_size > size:
+        raise ValueError(f"{entry.filename} has {entry.file_size} bytes, compressed or beyond the end of the file")
+    if entry.filename == "header.npy" and entry.file_size > MAX_HEADER:
+        raise ValueError(f"its header has {entry.file_size} bytes, more than {MAX_HEADER}")
+    with archive.open(entry) as file:
+        np.lib.format.read_magic(file)
+        shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+        if file.tell() + math.prod(shape) * dtype.itemsize != entry.file_size:
+            raise ValueError(f"{entry.filename} has {entry.file_size} bytes for an array of shape {shape}")
+    with archive.open(entry) as file:  # from its begin, so that its CRC is checked
+        return np.lib.format.read_array(file, allow_pickle=False)

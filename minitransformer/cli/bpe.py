@@ -1,25 +1,19 @@
-"""``bpe``: learn a subword vocabulary, and encode and decode text."""
+"""``bpe train``: learn a subword vocabulary from text."""
 
 import argparse
 import sys
 from pathlib import Path
 
-from minitransformer.cli.common import print_line, report, stdin_lines, writable_file
+from minitransformer.cli.common import print_line, report, writable_file
 from minitransformer.cli.options import add_number, add_processes_option
-from minitransformer.errors import DataError, quoted
 
 MOST_TOKENS = 1.1
 """Tokens per word of byte-pair encoding: a vocabulary that needs more makes every sequence longer."""
 
 
 def add_parser(commands: argparse._SubParsersAction) -> None:
-    parser = commands.add_parser("bpe", help="learn a subword vocabulary (byte-pair encoding) and apply it")
+    parser = commands.add_parser("bpe", help="learn a subword vocabulary (byte-pair encoding)")
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    _add_train(actions)
-    _add_coding(actions)
-
-
-def _add_train(actions: argparse._SubParsersAction) -> None:
     train = actions.add_parser("train", help="learn a subword vocabulary from text files")
     shown = "text, one sentence per line (also .gz, .xz)"
     train.add_argument("inputs", type=Path, nargs="+", metavar="INPUT", help=shown)
@@ -42,21 +36,10 @@ def _add_train(actions: argparse._SubParsersAction) -> None:
     )
     add_number(train, "--min-count", 2, "pairs that occur less often are not merged")
     add_processes_option(train)
-    train.set_defaults(run=run_train)
+    train.set_defaults(run=run)
 
 
-def _add_coding(actions: argparse._SubParsersAction) -> None:
-    for name, run, what in (
-        ("encode", run_encode, "encode lines of standard input as subwords, to standard output"),
-        ("decode", run_decode, "decode subwords of standard input to lines of text, to standard output"),
-    ):
-        action = actions.add_parser(name, help=what, description=what)
-        action.add_argument("--tokenizer", type=Path, required=True, metavar="FILE", help="tokenizer, from `bpe train`")
-        action.add_argument("--ids", action="store_true", help="token ids instead of subwords (default: subwords)")
-        action.set_defaults(run=run)
-
-
-def run_train(arguments: argparse.Namespace) -> None:
+def run(arguments: argparse.Namespace) -> None:
     from minitransformer.text import Tokenizer, count_words_in_files
 
     output = writable_file(arguments.output, arguments.inputs)
@@ -78,29 +61,3 @@ def run_train(arguments: argparse.Namespace) -> None:
             f"warning: tokens per word should be at most {MOST_TOKENS} times those of byte-pair encoding, got "
             f"{per_word:.2f} and {frequency:.2f}; use --criterion frequency",
         )
-
-
-def run_encode(arguments: argparse.Namespace) -> None:
-    from minitransformer.text import Tokenizer
-
-    tokenizer = Tokenizer.load(arguments.tokenizer)
-    for line in stdin_lines():
-        print(" ".join(map(str, tokenizer.encode(line))) if arguments.ids else tokenizer.segment(line))
-
-
-def run_decode(arguments: argparse.Namespace) -> None:
-    from minitransformer.text import Tokenizer
-
-    tokenizer = Tokenizer.load(arguments.tokenizer)
-    for number, line in enumerate(stdin_lines(), start=1):
-        try:
-            print(tokenizer.decode(_ids(line)) if arguments.ids else tokenizer.unsegment(line))
-        except DataError as error:
-            raise DataError(f"standard input:{number}: {error}") from error
-
-
-def _ids(line: str) -> list[int]:
-    try:
-        return [int(token) for token in line.split()]
-    except ValueError as error:
-        raise DataError(f"token ids must be integers separated by spaces, got {quoted(line)}") from error

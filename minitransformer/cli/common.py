@@ -1,33 +1,32 @@
-"""Shared by several commands: messages of errors, lines of standard input, writable outputs, loading a model."""
+"""Shared by several commands: messages of errors, writable outputs, loading a model."""
 
 import argparse
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
-from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
-from minitransformer.cli.options import search_options
+from minitransformer.cli.options import search_settings
 from minitransformer.config import Config, TranslationConfig
-from minitransformer.errors import CheckpointError, ConfigError, DataError, MiniTransformerError, printable
-from minitransformer.files import MAX_LINE, ordinary_file
+from minitransformer.errors import CheckpointError, ConfigError, MiniTransformerError, printable
+from minitransformer.files import ordinary_file
 
 if TYPE_CHECKING:
+    from minitransformer.checkpoints import Checkpoint
     from minitransformer.models import Model
     from minitransformer.text import Tokenizer
 
 BAD_INPUT, INTERRUPTED, FAULT = 2, 130, 1
 """Exit codes: bad input; SIGINT, as shells report it; a bug in the program."""
 
-
 MAX_MESSAGE = 2000
 """Characters of a message."""
 
 
-def explained(error: BaseException) -> tuple[str, int]:
+def explain(error: BaseException) -> tuple[str, int]:
     """(message for the user, exit code) of an exception; FAULT if it is a bug in the program."""
     if isinstance(error, KeyboardInterrupt):
         return "interrupted", INTERRUPTED
@@ -56,58 +55,9 @@ def print_line(command: str, message: str) -> None:
         print(f"{begin}minitransformer {command}: {line}", file=sys.stderr)
 
 
-def report_errors(main: Callable[..., int]) -> Callable[..., int]:
-    """``main`` of a program with the errors of its user as one line on standard error and exit code 2, 130 after
-    Ctrl-C."""
-
-    @wraps(main)
-    def wrapped(*arguments: object) -> int:
-        try:
-            return main(*arguments)
-        except (Exception, KeyboardInterrupt) as error:
-            message, code = explained(error)
-            if code == FAULT:
-                raise
-            program = Path(sys.argv[0])  # of a folder that is run by -m its __main__.py
-            report(f"{program.parent.name if program.stem == '__main__' else program.stem}: {message}", sys.stderr)
-            return code
-
-    return wrapped
-
-
-def report(text: str, file: TextIO | None = None) -> None:
-    """Prints what was done, on standard output by default, as one line: control characters in names are escaped."""
-    print(printable(text, MAX_MESSAGE), file=file)
-
-
-def stdin_lines(report: Callable[[DataError], object] | None = None) -> Iterator[str]:
-    r"""Lines of standard input, without line ends and byte-order mark; only ``\n`` separates lines.
-
-    report: called with the error of a line that is not UTF-8 or too long, which is then an empty line (None: raise it)
-
-    Raises:
-        DataError: a line is not UTF-8 or has MAX_LINE bytes (with the line number), and there is no ``report``.
-    """
-    source = sys.stdin.buffer
-    for number, line in enumerate(iter(lambda: source.readline(MAX_LINE), b""), start=1):
-        try:
-            if len(line) == MAX_LINE and not line.endswith(b"\n"):
-                while (rest := source.readline(MAX_LINE)) and not rest.endswith(b"\n"):
-                    pass  # what is left of the line is never held
-                raise DataError(f"standard input:{number}: must have less than {MAX_LINE} bytes; split it")
-            yield _decoded(line, number)
-        except DataError as error:
-            if report is None:
-                raise
-            report(error)
-            yield ""
-
-
-def _decoded(line: bytes, number: int) -> str:
-    try:
-        return line.decode("utf-8-sig" if number == 1 else "utf-8").removesuffix("\n").removesuffix("\r")
-    except UnicodeDecodeError as error:
-        raise DataError(f"standard input:{number}: must be UTF-8, got byte 0x{line[error.start]:02x}") from error
+def report(text: str) -> None:
+    """Prints what was done, on standard output, as one line: control characters in names are escaped."""
+    print(printable(text, MAX_MESSAGE))
 
 
 def writable_file(path: Path, inputs: Iterable[Path] = ()) -> Path:
@@ -140,14 +90,19 @@ def open_model(arguments: argparse.Namespace) -> "tuple[Model, Tokenizer, Transl
     from minitransformer.checkpoints import load_checkpoint
 
     checkpoint = load_checkpoint(arguments.checkpoint, with_optimizer=False)
-    search = checkpoint.search(**search_options(arguments))
+    search = search_settings(checkpoint.config, arguments)
+    return *build_with_tokenizer(checkpoint, arguments), search
+
+
+def build_with_tokenizer(checkpoint: "Checkpoint", arguments: argparse.Namespace) -> "tuple[Model, Tokenizer]":
+    """The model of a checkpoint on --device, read-only, and its tokenizer; CheckpointError if it contains none."""
     model, tokenizer = checkpoint.build(arguments.device)
-    model.parameters.prepare_for_inference()
+    model.prepare_for_inference()
     if tokenizer is None:
         raise CheckpointError(
             f"{arguments.checkpoint} must contain a tokenizer, got a model that was trained on token ids only"
         )
-    return model, tokenizer, search
+    return model, tokenizer
 
 
 def with_vocabulary(config: Config) -> Config:

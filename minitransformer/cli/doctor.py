@@ -44,17 +44,10 @@ def _blas() -> Finding:
 def _memory() -> Finding:
     if not hasattr(os, "sysconf"):
         return "", "this system does not report it; see its task manager"
-    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    found = f"{total / GIB:.1f} GiB"
-    state = Path("/proc/meminfo")
-    if state.is_file():
-        sizes = dict(line.split(":", 1) for line in state.read_text(encoding="ascii").split("\n") if ":" in line)
-        found += f", {int(sizes['MemAvailable'].split()[0]) * 1024 / GIB:.1f} GiB free"
+    found = f"{os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') / GIB:.1f} GiB"
     limit = Path("/sys/fs/cgroup/memory.max")
     allowed = limit.read_text(encoding="ascii").strip() if limit.is_file() else ""
-    if allowed.isdigit():
-        found += f", limited to {int(allowed) / GIB:.1f} GiB for this process"
-    return found, ""
+    return f"{found}, limited to {int(allowed) / GIB:.1f} GiB for this process" if allowed.isdigit() else found, ""
 
 
 def _cupy() -> Finding:

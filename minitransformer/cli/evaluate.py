@@ -4,24 +4,23 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from minitransformer.cli.common import open_model, writable_file
-from minitransformer.cli.options import add_model_options, add_search_options, at_least_one, search_options
+from minitransformer.cli.common import build_with_tokenizer, open_model, writable_file
+from minitransformer.cli.options import add_model_options, add_search_options, at_least_one, search_settings
 from minitransformer.config import TranslationConfig
-from minitransformer.errors import CheckpointError, ConfigError, DataError
+from minitransformer.errors import ConfigError, DataError
 from minitransformer.files import write_text
 
 if TYPE_CHECKING:
     from minitransformer.models import Model
     from minitransformer.text import Tokenizer
 
-Score = Callable[[list[str]], dict]
-"""From translations to ``bleu`` and ``signature``; with --language to ``paper_bleu`` and ``paper_signature`` too; with
---normalize-punctuation to these again, with ``normalized_`` before each name."""
+Search = tuple[str, "Model", "Tokenizer", TranslationConfig]
+"""What is searched for translations, and how, with its name in an ablation."""
 
 
 def add_parser(commands: argparse._SubParsersAction) -> None:
@@ -58,96 +57,96 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
 def run(arguments: argparse.Namespace) -> None:
     from minitransformer.evaluation import require_moses, require_sacrebleu
     from minitransformer.text import read_parallel
-    from minitransformer.text.punctuation import normalize_punctuation
 
-    language = arguments.language
     if arguments.last is not None and not arguments.ablation:
         raise ConfigError("--last must stand with --ablation: it is the number of checkpoints in its mean")
-    if arguments.normalize_punctuation and not language:
+    if arguments.normalize_punctuation and not arguments.language:
         raise ConfigError("--normalize-punctuation must stand with --language, by whose rules it normalizes")
     if arguments.output:
         writable_file(arguments.output, [arguments.src, arguments.ref, arguments.checkpoint])
     sources, references = read_parallel(arguments.src, arguments.ref)
-    n_words = sum(len(line.split()) for line in references)
-    if not n_words:
+    if not _count_words(references):
         raise DataError(f"{arguments.ref}: the references must have at least one word, got none")
     require_sacrebleu()
-    if language:
+    if arguments.language:
         require_moses()
-
-    def score(hypotheses: list[str]) -> dict:
-        scores = _bleu(hypotheses, references, language)
-        if arguments.normalize_punctuation:
-            sides = [[normalize_punctuation(line, language) for line in side] for side in (hypotheses, references)]
-            scores |= {f"normalized_{name}": value for name, value in _bleu(*sides, language).items()}
-        return scores
-
-    if arguments.ablation:
-        _ablation(arguments, sources, score, n_words)
+    rows = []
+    for name, *searched in _ablation(arguments) if arguments.ablation else [("", *open_model(arguments))]:
+        hypotheses, figures = _translate(sources, *searched)
+        scores = _scores(hypotheses, references, arguments.language, arguments.normalize_punctuation)
+        length = _count_words(hypotheses) / _count_words(references)
+        rows.append({"name": name, **scores, "length": length, "sentences": len(sources), **figures})
+    if arguments.output:
+        write_text(arguments.output, "".join(f"{line}\n" for line in hypotheses))
+    if arguments.json:
+        print(json.dumps({"directory": str(arguments.checkpoint), "ablation": rows} if arguments.ablation else rows[0]))
+    elif arguments.ablation:
+        _print_ablation(rows)
     else:
-        _one_score(arguments, sources, score)
+        _print_scores(rows[0])
 
 
-def _bleu(hypotheses: list[str], references: list[str], language: str | None) -> dict:
+def _count_words(lines: list[str]) -> int:
+    return sum(len(line.split()) for line in lines)
+
+
+def _translate(
+    sources: list[str], model: "Model", tokenizer: "Tokenizer", search: TranslationConfig
+) -> tuple[list[str], dict]:
+    """The translations, and what they took."""
+    from minitransformer.generation import translate_lines
+
+    start = time.perf_counter()
+    hypotheses = translate_lines(model, tokenizer, sources, search, progress=sys.stderr.isatty())
+    seconds = time.perf_counter() - start
+    tokens = sum(len(ids) for ids in tokenizer.encode_lines(hypotheses))
+    speed = {"tokens": tokens, "seconds": seconds, "tokens_per_second": tokens / seconds}
+    return hypotheses, speed | {"beam_size": search.beam_size, "alpha": search.alpha}
+
+
+def _scores(hypotheses: list[str], references: list[str], language: str | None, normalizes: bool) -> dict:
+    """``bleu`` and ``signature``; with a language ``paper_bleu`` and ``paper_signature`` too; if it ``normalizes`` also
+    these of text with normalized punctuation, with ``normalized_`` before each name."""
     from minitransformer.evaluation import corpus_bleu, paper_bleu
+    from minitransformer.text.punctuation import normalize_punctuation
 
     bleu = corpus_bleu(hypotheses, references)
     scores = {"bleu": bleu.score, "signature": bleu.signature}
     if language:
         paper = paper_bleu(hypotheses, references, language)
         scores |= {"paper_bleu": paper.score, "paper_signature": paper.signature}
+    if normalizes:
+        sides = ([normalize_punctuation(line, language) for line in side] for side in (hypotheses, references))
+        scores |= {f"normalized_{name}": value for name, value in _scores(*sides, language, False).items()}
     return scores
 
 
-def _one_score(arguments: argparse.Namespace, sources: list[str], score: Score) -> None:
-    model, tokenizer, search = open_model(arguments)
-    hypotheses, seconds = _translate(model, tokenizer, sources, search)
-    _save(arguments.output, hypotheses)
-    tokens = sum(len(ids) for ids in tokenizer.encode_lines(hypotheses))
-    results = score(hypotheses) | {
-        "sentences": len(sources),
-        "tokens": tokens,
-        "seconds": seconds,
-        "tokens_per_second": tokens / seconds,
-        "beam_size": search.beam_size,
-        "alpha": search.alpha,
-    }
-    if arguments.json:
-        print(json.dumps(results))
-        return
-    for kind, note in (("", ""), ("paper_", ", as in the paper's Table 2")):
-        for prefix, how in (("", ""), ("normalized_", ", punctuation of both sides normalized")):
-            if (name := f"{prefix}{kind}bleu") in results:
-                print(f"BLEU {results[name]:.2f}  {results[f'{prefix}{kind}signature']}{note}{how}")
-    print(f"{len(sources)} sentences, beam {search.beam_size}, alpha {search.alpha:g}")
-    print(f"{tokens} target tokens in {seconds:.1f} s, {tokens / seconds:.0f} tokens/s")
-
-
-def _ablation(arguments: argparse.Namespace, sources: list[str], score: Score, n_words: int) -> None:
-    """Scores of the last checkpoint with greedy search; then, each in addition to those before: the mean of the newest
-    checkpoints; beam search; the length penalty  [sec. 6.1].   n_words: words of the references, between spaces"""
+def _ablation(arguments: argparse.Namespace) -> Iterator[Search]:
+    """The last checkpoint with greedy search; then, each in addition to those before: the mean of the newest
+    checkpoints; beam search; the length penalty  [sec. 6.1]."""
     from minitransformer.checkpoints import average_checkpoints, newest_checkpoints
 
     last = 5 if arguments.last is None else arguments.last
     paths = newest_checkpoints(arguments.checkpoint, last)
     newest, mean = average_checkpoints(paths[-1:]), average_checkpoints(paths)
-    search = mean.search(**search_options(arguments))
-    greedy, rows = replace(search, beam_size=1, alpha=0.0), []
-    for name, checkpoint, used in (
-        ("last checkpoint", newest, greedy),
-        (f"mean of the last {last}", mean, greedy),
-        (f"beam of {search.beam_size}", mean, replace(search, alpha=0.0)),
-        (f"length penalty {search.alpha:g}", mean, search),
+    search = search_settings(mean.config, arguments)
+    greedy = replace(search, beam_size=1, alpha=0.0)
+    yield "last checkpoint", *build_with_tokenizer(newest, arguments), greedy
+    for name, used in (
+        (f"mean of the last {last}", greedy),
+        (f"beam of {search.beam_size}", replace(search, alpha=0.0)),
+        (f"length penalty {search.alpha:g}", search),
     ):
-        hypotheses, seconds = _translate(*checkpoint.build(arguments.device), sources, used)
-        length = sum(len(line.split()) for line in hypotheses) / n_words
-        row = {"name": name, **score(hypotheses), "length": length, "seconds": seconds}
-        rows.append(row | {"beam_size": used.beam_size, "alpha": used.alpha})
-    _save(arguments.output, hypotheses)
-    if arguments.json:
-        print(json.dumps({"directory": str(arguments.checkpoint), "sentences": len(sources), "ablation": rows}))
-    else:
-        _print_ablation(rows)
+        yield name, *build_with_tokenizer(mean, arguments), used
+
+
+def _print_scores(row: dict) -> None:
+    for kind, note in (("", ""), ("paper_", ", as in the paper's Table 2")):
+        for prefix, how in (("", ""), ("normalized_", ", punctuation of both sides normalized")):
+            if (name := f"{prefix}{kind}bleu") in row:
+                print(f"BLEU {row[name]:.2f}  {row[f'{prefix}{kind}signature']}{note}{how}")
+    print(f"{row['sentences']} sentences, beam {row['beam_size']}, alpha {row['alpha']:g}")
+    print(f"{row['tokens']} target tokens in {row['seconds']:.1f} s, {row['tokens_per_second']:.0f} tokens/s")
 
 
 def _print_ablation(rows: list[dict]) -> None:
@@ -162,21 +161,3 @@ def _print_ablation(rows: list[dict]) -> None:
     if "normalized_bleu" in rows[0]:
         print("punct.: BLEU with the punctuation of both sides normalized")
     print("length: words of the translations / words of the references")
-
-
-def _translate(
-    model: "Model", tokenizer: "Tokenizer | None", sources: list[str], search: TranslationConfig
-) -> tuple[list[str], float]:
-    """The translations, and the seconds that they took; CheckpointError without a tokenizer."""
-    from minitransformer.generation import translate_lines
-
-    if tokenizer is None:
-        raise CheckpointError("the checkpoints must have a tokenizer, got a model that was trained on token ids alone")
-    start = time.perf_counter()
-    hypotheses = translate_lines(model, tokenizer, sources, search, progress=sys.stderr.isatty())
-    return hypotheses, time.perf_counter() - start
-
-
-def _save(output: Path | None, hypotheses: list[str]) -> None:
-    if output:
-        write_text(output, "".join(f"{line}\n" for line in hypotheses))

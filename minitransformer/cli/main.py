@@ -8,19 +8,8 @@ from functools import partial
 from typing import NoReturn
 
 from minitransformer import __version__
-from minitransformer.cli import (
-    average,
-    binarise,
-    bpe,
-    doctor,
-    evaluate,
-    launch,
-    plan,
-    plot,
-    train,
-    translate,
-)
-from minitransformer.cli.common import BAD_INPUT, FAULT, INTERRUPTED, explained, print_line
+from minitransformer.cli import average, binarise, bpe, doctor, evaluate, launch, plan, plot, train, translate
+from minitransformer.cli.common import BAD_INPUT, FAULT, INTERRUPTED, explain, print_line
 from minitransformer.errors import printable
 
 COMMANDS = (bpe, binarise, plan, train, launch, average, translate, evaluate, plot, doctor)
@@ -31,7 +20,11 @@ RETIRED_COMMANDS = {
     "trees": "run python -m examples.parsing in the checkout",
     "clean": "run python -m examples.wmt14.clean in the checkout",
     "data": "run python -m examples.data in the checkout",
-    "plot architecture": "run python examples/paper/architecture.py in the checkout",
+    "bpe encode": "call Tokenizer.load(FILE).encode(LINE), of minitransformer.text, in Python",
+    "bpe decode": "call Tokenizer.load(FILE).decode(IDS), of minitransformer.text, in Python",
+    "bpe import": "nothing: bpe train learns the merges anew",
+    "bpe export": "nothing: the file of bpe train has the merges, one a line",
+    "plot architecture": "run python -m examples.paper.architecture in the checkout",
     "doctor --ids": "nothing: train checks the ids when it opens them",
 }
 """What stands in their place."""
@@ -99,7 +92,7 @@ def _run(arguments: argparse.Namespace) -> int:
     except BrokenPipeError:
         return PIPE_CLOSED
     except BaseException as error:
-        message, code = explained(error)
+        message, code = explain(error)
         if code == FAULT:
             raise
         print_line(" ".join(filter(None, (arguments.command, getattr(arguments, "action", "")))), message)

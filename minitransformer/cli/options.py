@@ -2,13 +2,13 @@
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 
 from minitransformer.blas import core_count
-from minitransformer.config import TranslationConfig
-from minitransformer.errors import ConfigError, quoted
+from minitransformer.config import Config, TranslationConfig
+from minitransformer.errors import ConfigError, quote
 
 
 def at_least_one(text: str, kind: type = int) -> float:
@@ -19,7 +19,7 @@ def at_least_one(text: str, kind: type = int) -> float:
         value = 0
     if not 1 <= value <= 999_999_999:
         what = "an integer" if kind is int else "a number"
-        raise argparse.ArgumentTypeError(f"must be {what} from 1 to 999999999, got {quoted(text)}")
+        raise argparse.ArgumentTypeError(f"must be {what} from 1 to 999999999, got {quote(text)}")
     return value
 
 
@@ -88,7 +88,7 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
         group.add_argument(f"--{name}", type=setting.type, metavar=metavar, help=setting.metadata["meaning"])
 
 
-def search_options(arguments: argparse.Namespace) -> dict[str, int | float]:
-    """The options of `add_search_options` that were given on the command line."""
+def search_settings(config: Config, arguments: argparse.Namespace) -> TranslationConfig:
+    """The [translation] section of a checkpoint's config, with the options of `add_search_options` that were given."""
     given = {setting.name: getattr(arguments, setting.name) for setting in fields(TranslationConfig)}
-    return {name: value for name, value in given.items() if value is not None}
+    return replace(config.translation, **{name: value for name, value in given.items() if value is not None})

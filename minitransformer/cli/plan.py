@@ -2,7 +2,6 @@
 
 import argparse
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from minitransformer.cli.common import with_vocabulary
@@ -11,7 +10,7 @@ from minitransformer.config import Config
 from minitransformer.errors import ConfigError
 
 if TYPE_CHECKING:
-    from minitransformer.planning import Plan, Shape
+    from minitransformer.planning import MemoryPlan
 
 MIB, GIB = 1 << 20, 1 << 30
 DESCRIPTION = """\
@@ -48,64 +47,58 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.tflops is not None and not 0 < arguments.tflops < 1e9:
         raise ConfigError(f"--tflops must be a positive number, got {arguments.tflops}")
 
-    from minitransformer.planning import Shape, plan
+    from minitransformer.planning import plan_memory
     from minitransformer.workers import Workers
 
     sentences = min(config.data.src_tokens, config.data.tgt_tokens) // arguments.length
-    shape = Shape(sentences, arguments.length, arguments.length)
+    shape = (sentences, arguments.length, arguments.length)
     workers = Workers.for_shares(config.training.micro_batches, config.training.threads).size
-    found = plan(config.model, shape, workers)
+    found = plan_memory(config.model, *shape, workers)
     print(*_memory(config, shape, workers, found), sep="\n")
     if arguments.memory:
-        print(_room(shape, found, arguments.memory))
-    print(*_disk(config, found), *_hours(config, shape, arguments.tflops), sep="\n")
+        print(_room(sentences, arguments.length, found, arguments.memory))
+    print(_disk(config, found), *_hours(config, shape, arguments.tflops), sep="\n")
 
 
-def _memory(config: Config, shape: "Shape", workers: int, found: "Plan") -> list[str]:
+def _memory(config: Config, shape: tuple[int, int, int], workers: int, found: "MemoryPlan") -> list[str]:
     """The peak of an update and its parts."""
     from minitransformer.planning import parameter_count
 
-    parts = {"Adam": found.adam} | {
-        name: getattr(found, name) for name in ("parameters", "gradients", "activations", "working", "peak")
-    }
+    parts = "parameters", "gradients", "adam", "activations", "working", "peak"
     return [
-        f"{parameter_count(config.model):,} parameters; micro-batches of {shape.sentences:,} sentences of "
-        f"{shape.src_length} + {shape.tgt_length} tokens, {workers} at a time; MiB",
-        *(f"{name:<12}{size / MIB:>12,.1f}" for name, size in parts.items()),
+        f"{parameter_count(config.model):,} parameters; micro-batches of {shape[0]:,} sentences of "
+        f"{shape[1]} + {shape[2]} tokens, {workers} at a time; MiB",
+        *(f"{part:<12}{getattr(found, part) / MIB:>12,.1f}" for part in parts),
     ]
 
 
-def _room(shape: "Shape", found: "Plan", memory: float) -> str:
+def _room(sentences: int, length: int, found: "MemoryPlan", memory: float) -> str:
     """The largest micro-batch of ``memory`` GiB."""
-    most = shape.sentences + int((memory * GIB - found.peak) // found.per_sentence)
+    most = sentences + int((memory * GIB - found.peak) // found.per_sentence)
     if most < 1:
-        needs = (found.peak - (shape.sentences - 1) * found.per_sentence) / GIB
+        needs = (found.peak - (sentences - 1) * found.per_sentence) / GIB
         return f"{memory:g} GiB have no room for one sentence, which needs {needs:.1f} GiB; take a smaller model"
-    return f"{memory:g} GiB have room for {most:,} sentences, {most * shape.tgt_length:,} tokens on each side"
+    return f"{memory:g} GiB have room for {most:,} sentences, {most * length:,} tokens on each side"
 
 
-def _disk(config: Config, found: "Plan") -> list[str]:
+def _disk(config: Config, found: "MemoryPlan") -> str:
     """What the run leaves on the disk."""
     settings = config.training
     one = found.parameters + found.adam  # bytes of a checkpoint
     written = settings.updates // settings.save_every if settings.save_every else 1
     kept = min(settings.keep_checkpoints or written, max(1, written))
-    lines = [f"disk: {(kept + 1) * one / 1e9:.2f} GB: {kept} checkpoints of {one / 1e9:.2f} GB and one being written"]
-    ids = Path(config.data.train_ids)
-    if config.data.train_ids and ids.is_dir():
-        lines.append(f"      {sum(path.stat().st_size for path in ids.iterdir()) / 1e9:.2f} GB: {ids}")
-    return lines
+    return f"disk: {(kept + 1) * one / 1e9:.2f} GB: {kept} checkpoints of {one / 1e9:.2f} GB and one being written"
 
 
-def _hours(config: Config, shape: "Shape", tflops: float | None) -> list[str]:
+def _hours(config: Config, shape: tuple[int, int, int], tflops: float | None) -> list[str]:
     """FLOPs of all updates, and how long they take."""
     import numpy as np
 
-    from minitransformer.planning.flops import batch_flops, measured_rate
+    from minitransformer.planning.flops import batch_flops, measure_rate
 
     settings = config.training
     flops = settings.updates * settings.micro_batches * batch_flops(config.model, *shape)
-    rate = tflops * 1e12 if tflops else measured_rate(np)
+    rate = tflops * 1e12 if tflops else measure_rate(np)
     whose = "" if tflops else ", as of a large float32 product on this CPU"
     return [
         f"{settings.updates:,} updates of {settings.micro_batches} micro-batches: {flops:.1e} FLOPs by formula",

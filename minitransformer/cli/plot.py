@@ -2,21 +2,21 @@
 
 import argparse
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from minitransformer.cli.common import open_model, print_line, report, writable_file
 from minitransformer.cli.options import add_model_options, add_search_options
-from minitransformer.config import BOS, EOS
-from minitransformer.errors import ConfigError, quoted
+from minitransformer.config import BOS, EOS, TranslationConfig
+from minitransformer.errors import ConfigError, quote
 from minitransformer.files import write_atomically, write_text
 
 if TYPE_CHECKING:
-    import numpy as np
     from matplotlib.figure import Figure
 
     from minitransformer.figures import Attentions
+    from minitransformer.models import Model
     from minitransformer.text import Tokenizer
 
 MAX_TOKENS = 250
@@ -59,8 +59,6 @@ def _add_attention(actions: argparse._SubParsersAction) -> None:
     attention.add_argument("--head", type=int, action="append", metavar="N", help=shown)
     shown = "draw lines between two columns of subwords, as Figures 3 to 5 (default: a map with a cell for each weight)"
     attention.add_argument("--lines", action="store_true", help=shown)
-    shown = "with --lines: attending subword, counted from 1; can be repeated (default: all)"
-    attention.add_argument("--query", type=int, action="append", metavar="N", help=shown)
     add_search_options(attention)
     _add_output(attention, "PNG, SVG or HTML file to write; a page in HTML shows all kinds, layers and heads")
     attention.set_defaults(run=run_attention)
@@ -70,11 +68,11 @@ def _add_output(parser: argparse.ArgumentParser, what: str) -> None:
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help=what)
 
 
-def _checked_output(path: Path, inputs: Iterable[Path], suffixes: Sequence[str] = PICTURES) -> Path:
+def _check_output(path: Path, inputs: Iterable[Path], suffixes: Sequence[str] = PICTURES) -> Path:
     """`writable_file`; ConfigError if its suffix names no format."""
     output = writable_file(path, inputs)
     if output.suffix.lower() not in suffixes:
-        raise ConfigError(f"output must end in {', '.join(suffixes)}, got {quoted(output.name, 60)}")
+        raise ConfigError(f"output must end in {', '.join(suffixes)}, got {quote(output.name, 60)}")
     return output
 
 
@@ -83,7 +81,7 @@ def run_curves(arguments: argparse.Namespace) -> None:
     from minitransformer.training import read_metrics
 
     named = [_label_and_path(argument) for argument in arguments.metrics]
-    output = _checked_output(arguments.output, [path for _, path in named])
+    output = _check_output(arguments.output, [path for _, path in named])
     labels = [label for label, _ in named]
     if len(set(labels)) < len(labels):
         raise ConfigError(f"plot curves: every run must have its own label, got {', '.join(labels)}; write LABEL=FILE")
@@ -92,53 +90,45 @@ def run_curves(arguments: argparse.Namespace) -> None:
 
 def _label_and_path(argument: str) -> tuple[str, Path]:
     """Parses ``LABEL=FILE``; a file without a label gets the name of its folder, as all are named metrics.jsonl."""
-    label, equals, path = argument.partition("=")
-    if equals and not Path(argument).exists():
-        return label, _metrics_of(Path(path))
-    path = _metrics_of(Path(argument))
-    return path.resolve().parent.name or argument, path
-
-
-def _metrics_of(path: Path) -> Path:
-    """``path``, or the metrics in it, if it is the folder of a run."""
-    return path / "metrics.jsonl" if path.is_dir() else path
+    label, equals, name = argument.partition("=")
+    if not equals or Path(argument).exists():
+        label, name = "", argument
+    path = Path(name) / "metrics.jsonl" if Path(name).is_dir() else Path(name)
+    return label or path.resolve().parent.name or argument, path
 
 
 def run_attention(arguments: argparse.Namespace) -> None:
     from minitransformer.figures import attention_page, draw_attention, draw_attention_lines
 
-    output = _checked_output(arguments.output, [arguments.checkpoint], (*PICTURES, ".html"))
-    is_page = output.suffix.lower() == ".html"
-    if arguments.query and (is_page or not arguments.lines):
-        raise ConfigError("plot attention: --query must stand with --lines and a PNG or SVG file")
-    kinds, layer, n_layers = _attentions(arguments)
-    shown = kinds[arguments.kind]
-    if is_page:
+    output = _check_output(arguments.output, [arguments.checkpoint], (*PICTURES, ".html"))
+    model, tokenizer, search = open_model(arguments)
+    n_layers = model.config.n_layers
+    layer = n_layers if arguments.layer is None else arguments.layer
+    if not 1 <= layer <= n_layers:
+        raise ConfigError(f"plot attention: --layer must be from 1 to {n_layers}, got {layer}")
+    kinds = _attentions(model, tokenizer, *_sentences(arguments, model, tokenizer, search))
+    shown = kinds.get(arguments.kind)
+    if shown is None or layer not in shown.layers:
+        has = ", ".join(f"{kind} {number}" for kind, each in kinds.items() for number in each.layers)
+        wanted = f"attention {arguments.kind} {layer}"
+        raise ConfigError(f"plot attention: the model must have {wanted}, got {has}; change --kind or --layer")
+    if output.suffix.lower() == ".html":
         first = {"kind": arguments.kind, "layer": layer, "heads": arguments.head}
         write_text(output, attention_page(kinds, title=f"Attention in {arguments.checkpoint.name}", **first))
         report(str(output))
         return
     options = {"title": f"{shown.label}, layer {layer} of {n_layers}", "heads": arguments.head}
     options |= {"key_label": shown.key_label, "query_label": shown.query_label}
-    draw = draw_attention
-    if arguments.lines:
-        draw, options = draw_attention_lines, options | {"queries": arguments.query}
+    draw = draw_attention_lines if arguments.lines else draw_attention
     _save(draw(shown.layers[layer], shown.keys, shown.queries, **options), output, arguments.action)
 
 
-def _attentions(arguments: argparse.Namespace) -> "tuple[dict[str, Attentions], int, int]":
-    """The attentions of the model by the keys of KINDS; the layer that is asked for; the number of layers.
+def _sentences(
+    arguments: argparse.Namespace, model: "Model", tokenizer: "Tokenizer", search: TranslationConfig
+) -> tuple[list[int], list[int]]:
+    """The ids of --src and of --tgt, or of the model's translation; ConfigError if one is too long."""
+    from minitransformer.generation import search_lines
 
-    Raises:
-        ConfigError: there is no such layer or kind, or a sentence is too long.
-    """
-    from minitransformer.generation import hypothesis_attention, search_lines
-
-    model, tokenizer, search = open_model(arguments)
-    n_layers = model.config.n_layers
-    layer = n_layers if arguments.layer is None else arguments.layer
-    if not 1 <= layer <= n_layers:
-        raise ConfigError(f"plot attention: --layer must be from 1 to {n_layers}, got {layer}")
     if arguments.tgt is None:
         # The generated ids: encoding their text again might split the same words differently.
         target = search_lines(model, tokenizer, [arguments.src], search)[0][0].ids
@@ -150,22 +140,15 @@ def _attentions(arguments: argparse.Namespace) -> "tuple[dict[str, Attentions], 
             raise ConfigError(
                 f"plot attention: {name} must have at most {MAX_TOKENS} tokens, got {len(ids)}; shorten it"
             )
-    maps, name = hypothesis_attention(model, source, target), KINDS[arguments.kind][1].format(layer - 1)
-    if name not in maps:
-        has = ", ".join(maps)
-        raise ConfigError(f"plot attention: the model must have {name}, got {has}; change --kind or --layer")
-    return _by_kind(maps, n_layers, source, target, tokenizer), layer, n_layers
+    return source, target
 
 
-def _by_kind(
-    maps: "Mapping[str, np.ndarray]",
-    n_layers: int,
-    source: Sequence[int],
-    target: Sequence[int],
-    tokenizer: "Tokenizer",
+def _attentions(
+    model: "Model", tokenizer: "Tokenizer", source: Sequence[int], target: Sequence[int]
 ) -> "dict[str, Attentions]":
-    """The maps of `hypothesis_attention`, with labels, by those keys of KINDS that the model has."""
+    """The attentions that the model has, by the keys of KINDS, with labels."""
     from minitransformer.figures import Attentions
+    from minitransformer.generation import hypothesis_attention
 
     src, tgt_in, tgt_out = map(tokenizer.subwords, ([*source, EOS], [BOS, *target], [*target, EOS]))
     generated, source_side = ("target subword, as it is generated", tgt_out), ("source subword", src)
@@ -174,9 +157,10 @@ def _by_kind(
         "decoder": (*generated, "target subword, already generated", tgt_in),
         "encoder": (*source_side, *source_side),
     }
-    found = {}
+    maps, found = hypothesis_attention(model, source, target), {}
     for kind, (label, name) in KINDS.items():
-        layers = {n + 1: maps[name.format(n)] for n in range(n_layers) if name.format(n) in maps}
+        names = {n + 1: name.format(n) for n in range(model.config.n_layers)}
+        layers = {n: maps[name] for n, name in names.items() if name in maps}
         if layers:
             found[kind] = Attentions(label, *sides[kind], layers)
     return found

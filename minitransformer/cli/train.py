@@ -2,22 +2,18 @@
 
 import argparse
 import json
-import sys
 import traceback
-from contextlib import nullcontext, suppress
-from pathlib import Path
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
-from minitransformer.cli.common import FAULT, explained, print_line, report
+from minitransformer.cli.common import FAULT, explain, print_line
 from minitransformer.cli.options import add_config_options, add_device_option
 from minitransformer.config import Config
-from minitransformer.errors import require
-from minitransformer.files import write_atomically, write_text
+from minitransformer.files import write_text
 from minitransformer.settings import describe
 
 if TYPE_CHECKING:
     from minitransformer.distributed import ProcessGroup
-    from minitransformer.kernels.profile import Profile
 
 DESCRIPTION = """\
 Train a model according to CONFIG. If training.directory holds checkpoints of the same run, training resumes from the
@@ -33,15 +29,10 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     add_config_options(parser, "TOML file; its keys are listed below")
     add_device_option(parser, None, "short for --set execution.device=... (default: as in CONFIG)")
     parser.add_argument(
-        "--no-resume",
-        action="store_true",
-        help="refuse to start where training.directory holds checkpoints (default: resume from the newest)",
-    )
-    parser.add_argument(
         "--profile",
         action="store_true",
-        help="at the end write the forward and backward time of each op in the updates of this call to "
-        "profile.json and profile.png in training.directory (default: no)",
+        help="at the end write the forward and backward time of each op in the updates of this call to profile.json in "
+        "training.directory, the longest first (default: no)",
     )
     parser.add_argument(
         "--detect-anomaly",
@@ -60,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
     from minitransformer.distributed import init_process_group
 
     names = arguments.rank, arguments.size, arguments.job
-    with init_process_group(lambda message: print_line("train", message), *names).joined(format_error) as process_group:
+    with init_process_group(lambda message: print_line("train", message), *names).join(format_error) as process_group:
         return run_in_group(arguments, process_group)
 
 
@@ -78,47 +69,31 @@ def run_in_group(arguments: argparse.Namespace, process_group: "ProcessGroup") -
 
     is_rank_0, profile = process_group.rank == 0, None
     if arguments.profile and is_rank_0:
-        require("matplotlib", "plot", "plot")  # raised now, not hours later
         profile = Profile(device_wait(load_array_module(config.execution.device)))
-    trainer = Trainer(config, resume=not arguments.no_resume, profile=profile, process_group=process_group)
+    trainer = Trainer(config, profile=profile, process_group=process_group)
     with detect_anomaly() if arguments.detect_anomaly else nullcontext():
         outcome = trainer.run()
+    folder, say = trainer.folder.directory, trainer.progress.write  # of rank 0 alone, and forgiving if nobody reads it
     if profile is not None and profile.updates:
-        _write_profile(profile, trainer.workers.size, Path(config.training.directory))
+        threads = trainer.workers.size
+        times = {"updates": profile.updates, "threads": threads, "milliseconds per update": profile.per_update(threads)}
+        write_text(folder / "profile.json", json.dumps(times, indent=1) + "\n")
+        say(f"{folder / 'profile.json'}: where the time of an update goes")
     state = "done" if outcome.signal is None else "stopped; the same command resumes from here"
-    if is_rank_0:
-        _say(f"{config.training.directory}: {outcome.update} updates, {state}")
+    say(f"{folder}: {outcome.update} updates, {state}")
     if is_rank_0 and outcome.signal is None and outcome.update:
         cost = trainer.cost()
-        write_text(trainer.folder.directory / "cost.json", json.dumps(cost.to_dict(), indent=1) + "\n")
-        _say(*cost.lines())
+        write_text(folder / "cost.json", json.dumps(cost.to_dict(), indent=1) + "\n")
+        say(f"{folder / 'cost.json'}: {cost.formula:.1e} FLOPs by formula, {cost.paper:.1e} as the paper counts")
     return outcome.exit_status
-
-
-def _say(*lines: str) -> None:
-    """On standard error, if somebody still reads it: a training that is done does not fail because nobody does."""
-    with suppress(OSError):
-        for line in lines:
-            report(line, file=sys.stderr)
 
 
 def format_error(error: BaseException) -> tuple[str, int]:
     """(message, exit code) of the exception that ends this rank. A bug in the program also prints its traceback."""
-    message, code = explained(error)
+    message, code = explain(error)
     if code == FAULT:
         traceback.print_exception(error)
     return message.removeprefix("train: "), code
-
-
-def _write_profile(profile: "Profile", threads: int, folder: Path) -> None:
-    from minitransformer.figures import draw_times, png_bytes
-
-    table = profile.per_update(threads)
-    text = json.dumps({"updates": profile.updates, "threads": threads, "milliseconds per update": table}, indent=1)
-    write_text(folder / "profile.json", text + "\n")
-    picture = png_bytes(draw_times(table, profile.updates, threads))
-    write_atomically(folder / "profile.png", lambda file: file.write(picture))
-    _say(f"{folder / 'profile.json'}, {folder / 'profile.png'}: where the time of an update goes")
 
 
 def _keys() -> str:

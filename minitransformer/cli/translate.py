@@ -4,11 +4,12 @@ import argparse
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
-from minitransformer.cli.common import BAD_INPUT, open_model, print_line, stdin_lines
+from minitransformer.cli.common import BAD_INPUT, open_model, print_line
 from minitransformer.cli.options import add_model_options, add_search_options
-from minitransformer.errors import ConfigError, MiniTransformerError
+from minitransformer.errors import ConfigError, DataError, MiniTransformerError
+from minitransformer.files import MAX_LINE
 
 DESCRIPTION = """\
 Translate standard input, one sentence a line, to standard output, block by block as it is read; prompt if it is a
@@ -42,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     from minitransformer.generation import translate_blocks, translate_lines
 
     if sys.stdin.isatty():
-        _converse(lambda line: _shown(translate_lines(model, tokenizer, [line], search, n_best)))
+        _converse(lambda line: _format(translate_lines(model, tokenizer, [line], search, n_best)))
         return 0
     refused: list[MiniTransformerError] = []
 
@@ -55,7 +56,27 @@ def run(arguments: argparse.Namespace) -> int:
     return code or (BAD_INPUT if refused else 0)
 
 
-def _shown(block: list[str] | list[list[str]], first: int = 1) -> str:
+def stdin_lines(report: Callable[[DataError], object]) -> Iterator[str]:
+    r"""Lines of standard input, without line ends and byte-order mark; only ``\n`` separates lines.
+
+    report: called with the error of a line that is not UTF-8 or has MAX_LINE bytes, which is then an empty line
+    """
+    source = sys.stdin.buffer
+    for number, line in enumerate(iter(lambda: source.readline(MAX_LINE), b""), start=1):
+        text, where = "", f"standard input:{number}"
+        if len(line) == MAX_LINE and not line.endswith(b"\n"):
+            while (rest := source.readline(MAX_LINE)) and not rest.endswith(b"\n"):
+                pass  # what is left of the line is never held
+            report(DataError(f"{where}: must have less than {MAX_LINE} bytes; split it"))
+        else:
+            try:
+                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+            except UnicodeDecodeError as error:
+                report(DataError(f"{where}: must be UTF-8, got byte 0x{line[error.start]:02x}"))
+        yield text.removesuffix("\n").removesuffix("\r")
+
+
+def _format(block: list[str] | list[list[str]], first: int = 1) -> str:
     """Lines to print: translations, or hypotheses, each after the number of its sentence, counted from ``first``."""
     return "\n".join(
         best if isinstance(best, str) else "\n".join(f"{number}\t{hypothesis}" for hypothesis in best)
@@ -73,7 +94,7 @@ def _print_whole(blocks: Iterable[list]) -> int:
     printed = 0
     for block in blocks:
         with StopRequest() as stop:
-            print(_shown(block, first=printed + 1), flush=True)
+            print(_format(block, first=printed + 1), flush=True)
         if stop.signal is not None:
             print_line("translate", "interrupted")
             return 128 + stop.signal

@@ -1,7 +1,6 @@
 """Training that is shared by several processes, called ranks, on one or many machines."""
 
 from minitransformer.distributed.communicator import SINGLE_PROCESS, Communicator
-from minitransformer.distributed.overlap import OverlappedAllReduce
 from minitransformer.distributed.process_group import ProcessGroup, init_process_group
 
-__all__ = ["SINGLE_PROCESS", "Communicator", "OverlappedAllReduce", "ProcessGroup", "init_process_group"]
+__all__ = ["SINGLE_PROCESS", "Communicator", "ProcessGroup", "init_process_group"]

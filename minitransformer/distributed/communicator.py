@@ -20,33 +20,20 @@ class Communicator(ABC):
         ``busy``, above 0 for one that does work for which the others may have to wait long
     """
 
-    overlaps = False
-    """Whether a sum that was started goes on while this process computes."""
-
     def __init__(self, rank: int = 0, size: int = 1, board: Any = None):
         self.rank, self.size, self.number = rank, size, 0
         self.board, self._is_waiting = board, False
 
     @abstractmethod
     def all_reduce_sum(self, array: Array) -> None:
-        """array = sum of the ranks' arrays, in place; on CPUs ((rank 0 + rank 1) + rank 2) + ..."""
+        """array = sum of the ranks' arrays, in place. On a GPU it is only queued: what is queued later may read it."""
 
     def barrier(self) -> None:
         """Return when all ranks have called this."""
         self.all_reduce_sum(np.zeros(1))
 
-    def start_all_reduce_sum(self, array: Array) -> None:
-        """Begin ``all_reduce_sum``; nobody may touch ``array`` until ``finish``. It may be done when this returns."""
-        self.all_reduce_sum(array)
-
-    def finish(self) -> None:  # noqa: B027 - not all need it
-        """Return when all sums that were started may be read (on a GPU: by what is queued after this call)."""
-
     def close(self) -> None:  # noqa: B027 - not all need it
         """Release what the communicator holds; called once, by all ranks, after the last sum."""
-
-    def abort(self) -> None:  # noqa: B027 - not all need it
-        """Free the device from a sum that never ends, as this process is about to end; called from any thread."""
 
     def gather_text(self, text: str) -> list[str]:
         """The texts of all ranks, in their order: a sum of their lengths, then one of their bytes."""
@@ -63,25 +50,19 @@ class Communicator(ABC):
     @contextmanager
     def waiting(self) -> Iterator[None]:
         """Around a sum in which this process waits for the others."""
-        self._count()
+        self.number += 1
+        if self.board is not None:
+            self.board.numbers[self.rank] = self.number
         self._is_waiting = True
         try:
             yield
         finally:
             self._is_waiting = False
 
-    def _count(self) -> None:
-        self.number += 1
-        if self.board is not None:
-            self.board.numbers[self.rank] = self.number
-
     def awaited_sum(self) -> int:
         """The number of the sum in which this rank waits for the others; 0: it does not, or one of them is busy."""
         is_one_busy = self.board is not None and any(self.board.busy)
-        return 0 if is_one_busy else self._awaited_sum()
-
-    def _awaited_sum(self) -> int:
-        return self.number if self._is_waiting else 0
+        return self.number if self._is_waiting and not is_one_busy else 0
 
     def explain_wait(self, timeout: float) -> str:
         """Why the job ends after this rank has waited for ``timeout`` seconds."""
@@ -101,11 +82,11 @@ class Communicator(ABC):
         """Around work for which the others may have to wait long, such as validation. On one machine no timeout runs;
         on several the others do not know, and ``training.timeout`` must be longer than the work."""
         flags = [0] * self.size if self.board is None else self.board.busy
-        flags[self.rank] += 1
+        flags[self.rank] = 1
         try:
             yield
         finally:
-            flags[self.rank] -= 1
+            flags[self.rank] = 0
 
 
 class SingleProcess(Communicator):

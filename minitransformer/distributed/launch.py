@@ -22,7 +22,6 @@ POLL, LINGER = 0.1, 30.0
 Work = Callable[[ProcessGroup], int]
 FormatError = Callable[[BaseException], tuple[str, int]]
 
-
 QUIET = "ignore:resource_tracker:UserWarning"
 """Said if all ranks are killed at once."""
 
@@ -114,7 +113,7 @@ def _run_rank(work: Work, format_error: FormatError, rank: int, shared: SharedMe
         sender.send_bytes(json.dumps([message, code]).encode())
 
     group = ProcessGroup(rank, shared.size, rank, shared=shared, report=report)
-    with group.joined(format_error):
+    with group.join(format_error):
         code = work(group)
     report(None, code)
 

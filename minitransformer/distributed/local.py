@@ -6,7 +6,7 @@ import numpy as np
 
 from minitransformer.distributed.communicator import Communicator, add_in_order
 
-CHUNK = 1 << 20
+CHUNK_BYTES = 1 << 20
 """Bytes of an array that are summed at a time, so that no length need be known when the memory is made."""
 SMALL = 1 << 16
 """Bytes up to which each rank adds up the whole: a second meeting would take longer."""
@@ -22,7 +22,7 @@ class SharedMemory:
         self.size = size
         self.numbers, self.busy = context.RawArray("q", size), context.RawArray("q", size)
         self.arrivals = [context.Semaphore(0) for _ in range(size)]
-        self.buffers = context.RawArray("b", 2 * size * CHUNK)
+        self.buffers = context.RawArray("b", 2 * size * CHUNK_BYTES)
 
 
 class LocalCommunicator(Communicator):
@@ -33,14 +33,14 @@ class LocalCommunicator(Communicator):
 
     def __init__(self, rank: int, shared: SharedMemory):
         super().__init__(rank, shared.size, shared)
-        self._buffers = np.frombuffer(shared.buffers, np.uint8).reshape(2, shared.size, CHUNK)
+        self._buffers = np.frombuffer(shared.buffers, np.uint8).reshape(2, shared.size, CHUNK_BYTES)
         self._own = shared.arrivals[rank]
         self._others = [arrival for other, arrival in enumerate(shared.arrivals) if other != rank]
         self._turn = 0
 
     def all_reduce_sum(self, array: np.ndarray) -> None:
         with self.waiting():
-            flat, step = array.reshape(-1), CHUNK // array.itemsize
+            flat, step = array.reshape(-1), CHUNK_BYTES // array.itemsize
             for start in range(0, flat.size, step):
                 self._sum(flat[start : start + step])
 

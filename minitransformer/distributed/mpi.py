@@ -12,7 +12,7 @@ from minitransformer.errors import ConfigError, MissingPackageError, TrainingErr
 if TYPE_CHECKING:
     from mpi4py.MPI import Comm, Request
 
-CHUNK = 1 << 20
+CHUNK_BYTES = 1 << 20
 """Bytes that each rank sends at a time where sums are in order: the copies stay small."""
 SPIN, NAP = 0.002, 0.0002
 """Seconds in which MPI is asked without a pause whether a sum has arrived, and of the pauses after that."""
@@ -45,7 +45,7 @@ class MpiCommunicator(Communicator):
                 raise TrainingError(f"sum {self.number} over the ranks failed in MPI: {error}") from error
 
     def _sum_in_order(self, array: np.ndarray) -> None:
-        step = CHUNK // array.itemsize
+        step = CHUNK_BYTES // array.itemsize
         for start in range(0, array.size, step):
             part = array[start : start + step]
             gathered = np.empty((self.size, part.size), part.dtype)

@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ from minitransformer.config import TrainingConfig
 from minitransformer.distributed.communicator import SINGLE_PROCESS, Communicator
 from minitransformer.distributed.local import LocalCommunicator, SharedMemory
 from minitransformer.distributed.mpi import MpiCommunicator, abort, find_world
-from minitransformer.distributed.nccl import NcclCommunicator, pass_id_by_file, use_gpu
+from minitransformer.distributed.nccl import NcclCommunicator, pass_id_by_file
 from minitransformer.errors import ConfigError, RanksError
 
 if TYPE_CHECKING:
@@ -60,15 +60,20 @@ class ProcessGroup:
         self._ranks: Communicator = SINGLE_PROCESS
 
     def use_own_gpu(self) -> None:
-        """Let CuPy work on the GPU of this rank, if there are several."""
-        if self.size > 1:
-            use_gpu(self.local_rank)
+        """Of several ranks: let CuPy work on the GPU of this one, modulo how many the machine has; none is no fault."""
+        if self.size == 1:
+            return
+        with suppress(ImportError, RuntimeError, ZeroDivisionError):  # what asks for the device reports what is missing
+            import cupy
+
+            cupy.cuda.Device(self.local_rank % cupy.cuda.runtime.getDeviceCount()).use()
 
     def connect(self, settings: TrainingConfig, on_gpu: bool = False) -> Communicator:
         """The communicator of all ranks: NCCL's between GPUs, else MPI's or that of one machine's shared memory.
 
         Raises:
-            ConfigError: there are more ranks than micro-batches, or nothing that sums between CPUs.
+            ConfigError: there are more ranks than micro-batches, nothing sums between CPUs, or sums on GPUs are to be
+                in the order of the ranks.
             MissingPackageError: NCCL is not installed.
         """
         if self.size == 1:
@@ -77,6 +82,10 @@ class ProcessGroup:
             raise ConfigError(
                 f"training.micro_batches must be at least the number of ranks, {self.size}, got "
                 f"{settings.micro_batches}; an update is a fixed number of micro-batches, shared by the ranks"
+            )
+        if on_gpu and settings.deterministic_reduce:
+            raise ConfigError(
+                "training.deterministic_reduce must be false on GPUs, got true; NCCL adds in an order of its own"
             )
         if self._shared is not None:
             self._ranks = LocalCommunicator(self.rank, self._shared)
@@ -95,7 +104,7 @@ class ProcessGroup:
     def _connect_gpus(self, settings: TrainingConfig) -> None:
         """Pass NCCL's id on by the communicator of the CPUs or, without one, by a file."""
         hosts = self._ranks
-        nccl = NcclCommunicator(self.rank, self.size, self._shared, deterministic=settings.deterministic_reduce)
+        nccl = NcclCommunicator(self.rank, self.size, self._shared)
         make_id = nccl.make_id if self.rank == 0 else None
         path = Path(settings.directory) / "nccl_id.json"
         if hosts is SINGLE_PROCESS:
@@ -108,11 +117,6 @@ class ProcessGroup:
         if hosts is SINGLE_PROCESS and self.rank == 0:
             path.unlink(missing_ok=True)
 
-    def leave(self) -> None:
-        """Wait for the other ranks to be done as well."""
-        self._ranks.barrier()
-        self._ranks.close()
-
     def fail(self, message: str, code: int = 2) -> None:
         """Report why this rank cannot continue, and end it; under MPI, all ranks. Does not return."""
         if self._shared is None and self.rank > 0:
@@ -120,7 +124,6 @@ class ProcessGroup:
         try:
             self._report(message, code)
             sys.stderr.flush()
-            self._ranks.abort()
         finally:
             if self._world is not None:
                 time.sleep(BEFORE_ABORT)
@@ -141,12 +144,13 @@ class ProcessGroup:
         self.fail(self._ranks.explain_wait(timeout))
 
     @contextmanager
-    def joined(self, format_error: Callable[[BaseException], tuple[str, int]]) -> Iterator["ProcessGroup"]:
+    def join(self, format_error: Callable[[BaseException], tuple[str, int]]) -> Iterator["ProcessGroup"]:
         """The block is the work of this rank. An exception that leaves it ends the job, with one line, which
         ``format_error`` returns with the exit code; in a process alone it is raised."""
         try:
             yield self
-            self.leave()
+            self._ranks.barrier()  # the others must be done as well
+            self._ranks.close()
         except BaseException as error:
             if self.size == 1 and self._shared is None:
                 raise

@@ -27,7 +27,7 @@ def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> BleuRes
         DataError: no lines, or not as many references as hypotheses.
         MissingPackageError: sacrebleu is not installed.
     """
-    return _scored(require_sacrebleu().BLEU(), hypotheses, references)
+    return _score(require_sacrebleu().BLEU(), hypotheses, references)
 
 
 def paper_bleu(hypotheses: Sequence[str], references: Sequence[str], language: str) -> BleuResult:
@@ -43,7 +43,7 @@ def paper_bleu(hypotheses: Sequence[str], references: Sequence[str], language: s
     """
     metric = require_sacrebleu().BLEU(tokenize="none", force=True)
     tokenized = [[moses_tokens(line, language) for line in lines] for lines in (hypotheses, references)]
-    result = _scored(metric, *tokenized)
+    result = _score(metric, *tokenized)
     how = f"moses.{language}" + (".compounds" if language == "de" else "")
     return BleuResult(result.score, result.signature.replace("tok:none", f"tok:{how}"))
 
@@ -63,7 +63,7 @@ def _moses_tokenizer(language: str) -> Any:
     return require_moses().MosesTokenizer(language)
 
 
-def _scored(metric, hypotheses: Sequence[str], references: Sequence[str]) -> BleuResult:
+def _score(metric, hypotheses: Sequence[str], references: Sequence[str]) -> BleuResult:
     if len(hypotheses) != len(references) or not hypotheses:
         raise DataError(
             f"bleu: there must be one reference for each hypothesis, at least one, "

@@ -3,9 +3,8 @@
 from minitransformer.figures.attention_lines import draw_attention_lines
 from minitransformer.figures.attention_map import draw_attention
 from minitransformer.figures.attention_page import Attentions, attention_page
-from minitransformer.figures.canvas import picture_bytes, png_bytes
+from minitransformer.figures.canvas import picture_bytes
 from minitransformer.figures.curves import draw_learning_curves
-from minitransformer.figures.times import draw_times
 
 __all__ = [
     "Attentions",
@@ -13,7 +12,5 @@ __all__ = [
     "draw_attention",
     "draw_attention_lines",
     "draw_learning_curves",
-    "draw_times",
     "picture_bytes",
-    "png_bytes",
 ]

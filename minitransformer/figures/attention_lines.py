@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from minitransformer.errors import DataError
 from minitransformer.figures.attention_map import CELL, LETTER, check_attention
 from minitransformer.figures.canvas import known_fonts, new_figure
 
@@ -45,22 +44,18 @@ def draw_attention_lines(
     key_label: str = "source subword",
     query_label: str = "target subword, as it is generated",
     heads: Sequence[int] | None = None,
-    queries: Sequence[int] | None = None,
 ) -> "Figure":
     """Queries on the left, keys on the right; the width of a line is the weight, its colour the head.
 
     weights: (H, Tq, Tk)   key_subwords: Tk labels   query_subwords: Tq labels
-    heads, queries: those whose lines are drawn, counted from 1; None: all
+    heads: those whose lines are drawn, counted from 1; None: all
 
     Raises:
-        DataError: the labels do not match the shape of the weights, or a head or query does not exist.
+        DataError: the labels do not match the shape of the weights, or a head does not exist.
         MissingPackageError: matplotlib is not installed.
     """
     heads = check_attention(weights, key_subwords, query_subwords, heads)
     n_queries, n_keys = len(query_subwords), len(key_subwords)
-    queries = range(1, n_queries + 1) if queries is None else queries
-    if wrong := [query for query in queries if not 1 <= query <= n_queries]:
-        raise DataError(f"plot attention: query must be from 1 to {n_queries}, got {wrong[0]}")
     letters = max(map(len, query_subwords)) + max(map(len, key_subwords))
     legend = LEGEND_ROW * len(heads) / LEGEND_COLUMNS
     figure = new_figure(GAP + LETTER * letters + 0.8, CELL * max(n_queries, n_keys) + 1.2 + legend)
@@ -72,7 +67,7 @@ def draw_attention_lines(
         axes.axis("off")
         _add_column(axes, 0, query_label, query_subwords)
         _add_column(axes, 1, key_label, key_subwords)
-        _add_lines(axes, weights, heads, queries)
+        _add_lines(axes, weights, heads)
         figure.suptitle(title, fontsize=10, parse_math=False)
         figure.legend(loc="outside lower center", ncols=LEGEND_COLUMNS, frameon=False)
     return figure
@@ -86,16 +81,16 @@ def _add_column(axes: "Axes", x: int, label: str, subwords: Sequence[str]) -> No
         axes.annotate(subword, (x, row), (8 * x - 4, 0), **style)
 
 
-def _add_lines(axes: "Axes", weights: np.ndarray, heads: Sequence[int], queries: Sequence[int]) -> None:
+def _add_lines(axes: "Axes", weights: np.ndarray, heads: Sequence[int]) -> None:
     """One LineCollection for each head."""
     from matplotlib.collections import LineCollection
 
-    rows, colours = np.array(queries) - 1, head_colours(len(weights))
+    colours = head_colours(len(weights))
     for slot, head in enumerate(heads):
         shift = SPREAD * ((slot + 0.5) / len(heads) - 0.5)
-        shown = weights[head - 1, rows]  # (queries, Tk)
+        shown = weights[head - 1]  # (Tq, Tk)
         pairs = np.argwhere(shown >= SMALLEST)
-        segments = [[(0, rows[row] + shift), (1, key + shift)] for row, key in pairs]
+        segments = [[(0, query + shift), (1, key + shift)] for query, key in pairs]
         style = {"color": colours[head - 1], "alpha": 0.7}
         axes.add_collection(LineCollection(segments, linewidths=WIDEST * shown[tuple(pairs.T)], **style))
         axes.plot([], [], linewidth=WIDEST, label=f"head {head}", **style)  # for the legend

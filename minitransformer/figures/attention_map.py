@@ -12,6 +12,7 @@ from minitransformer.figures.canvas import known_fonts, new_figure
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.image import AxesImage
 
 CELL = 0.2
 """Side of a cell in inches: space for one label of 7 points."""
@@ -54,9 +55,10 @@ def draw_attention(
         panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
         for panel in panels.flat[len(heads) :]:
             panel.set_visible(False)
-        for panel, head in zip(panels.flat, heads, strict=False):
+        shown = panels.flat[: len(heads)]
+        for panel, head in zip(shown, heads, strict=True):
             image = _draw_head(panel, weights[head - 1], f"head {head}" if len(weights) > 1 else "")
-        _label_axes(panels, len(heads), key_subwords, query_subwords)
+        _label_axes(panels[:, 0], shown[-columns:], key_subwords, query_subwords)
         figure.supxlabel(key_label, fontsize=9)
         figure.supylabel(query_label, fontsize=9)
         figure.suptitle(title, fontsize=10, parse_math=False)
@@ -104,24 +106,19 @@ def _size(rows: int, columns: int, key_subwords: Sequence[str], query_subwords: 
     return max(width, SMALLEST_FIGURE), max(height, SMALLEST_FIGURE)
 
 
-def _draw_head(panel: "Axes", weights: np.ndarray, name: str):
+def _draw_head(panel: "Axes", weights: np.ndarray, name: str) -> "AxesImage":
     panel.set_title(name)
     panel.tick_params(labelsize=7, length=2)
     return panel.imshow(weights, cmap="Greys", vmin=0.0, vmax=1.0, aspect="equal", interpolation="nearest")
 
 
-def _label_axes(panels: np.ndarray, n_shown: int, key_subwords: Sequence[str], query_subwords: Sequence[str]) -> None:
-    """Labels the queries to the left of each row and the keys below the lowest panel of each column."""
-    rows, columns = panels.shape
-    for panel in panels[:, 0]:
-        _label(panel.set_yticks, query_subwords, 0)
-    for column in range(columns):
-        in_last_row = (rows - 1) * columns + column < n_shown
-        lowest = panels[rows - 1 if in_last_row else rows - 2, column]
-        lowest.tick_params(labelbottom=True)
-        _label(lowest.set_xticks, key_subwords, 90)
-
-
-def _label(set_ticks, subwords: Sequence[str], rotation: int) -> None:
+def _label_axes(
+    first: Sequence["Axes"], lowest: Sequence["Axes"], key_subwords: Sequence[str], query_subwords: Sequence[str]
+) -> None:
+    """Label the queries beside the first panel of each row, and the keys below the lowest of each column."""
     # parse_math=False: a "$" in the text does not begin a formula.
-    set_ticks(range(len(subwords)), list(subwords), rotation=rotation, parse_math=False)
+    for panel in first:
+        panel.set_yticks(range(len(query_subwords)), list(query_subwords), parse_math=False)
+    for panel in lowest:
+        panel.tick_params(labelbottom=True)
+        panel.set_xticks(range(len(key_subwords)), list(key_subwords), rotation=90, parse_math=False)

@@ -60,7 +60,7 @@ def attention_page(
         "kind": kind,
         "layer": str(layer),
         "heads": [head - 1 for head in heads],
-        "kinds": {name: vars(each) | {"layers": _rounded(each.layers)} for name, each in kinds.items()},
+        "kinds": {name: vars(each) | {"layers": _encode_weights(each.layers)} for name, each in kinds.items()},
     }
     template = TEMPLATE.read_text(encoding="utf-8")
     script = template.rpartition("<script>")[2].partition("</script>")[0]
@@ -71,7 +71,7 @@ def attention_page(
     )
 
 
-def _rounded(layers: Mapping[int, np.ndarray]) -> dict[int, str]:
+def _encode_weights(layers: Mapping[int, np.ndarray]) -> dict[int, str]:
     """Each layer's weights as bytes, 255 for a weight of 1, in base64."""
     return {
         number: base64.b64encode(np.rint(255 * weights).astype(np.uint8).tobytes()).decode()

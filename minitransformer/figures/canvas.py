@@ -87,8 +87,3 @@ def _about_fonts(missing: list[str]) -> str:
         remedy = f"install Noto Sans CJK and delete {matplotlib.get_cachedir()}/fontlist-*.json, or {remedy}"
     shown = " ".join(missing[:10]) + (" ..." if len(missing) > 10 else "")
     return f"an installed font must have each letter, got none for {shown}, which became boxes; {remedy}"
-
-
-def png_bytes(figure: "Figure") -> bytes:
-    """The figure as the bytes of a PNG file."""
-    return picture_bytes(figure, "png")

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from minitransformer.errors import DataError, quoted
+from minitransformer.errors import DataError, quote
 from minitransformer.figures.canvas import known_fonts, new_figure
 
 if TYPE_CHECKING:
@@ -41,8 +41,9 @@ def draw_learning_curves(runs: Mapping[str, Sequence[dict]]) -> "Figure":
             _draw_run(axes, curves, key, number, label)
     _style_axes(left, "label-smoothed loss", "nats per target token")
     _style_axes(right, "perplexity", "per target token, log scale")
-    right.set_yscale("log")
-    _use_plain_ticks(right)
+    right.set_yscale("log", subs=(2, 5))
+    right.yaxis.set_major_formatter("{x:g}")  # 20 and not 2 x 10^1
+    right.yaxis.set_minor_formatter("{x:g}")
     style = {"prop": {"family": known_fonts()}, "frameon": False}
     figure.legend(*left.get_legend_handles_labels(), loc="outside upper center", ncols=2, **style)
     return figure
@@ -67,7 +68,7 @@ def _points(lines: Sequence[dict], key: str, label: str) -> tuple[list[float], l
             value = line.get(name)
             if type(value) not in (int, float) or (name == "ppl" and value <= 0):
                 expected = "a number above 0" if name == "ppl" else "a number"
-                raise DataError(f"plot curves: {label}: {name} must be {expected} in each line, got {quoted(value)}")
+                raise DataError(f"plot curves: {label}: {name} must be {expected} in each line, got {quote(value)}")
     return tuple([_drawable(line[name]) for line in lines] for name in ("update", key))
 
 
@@ -80,15 +81,6 @@ def _style_axes(axes: "Axes", title: str, y_label: str) -> None:
     axes.set_title(title, fontsize=11)
     axes.set_xlabel("update")
     axes.set_ylabel(y_label)
-    axes.grid(True, color="#dddddd", linewidth=0.6)
+    axes.grid(True, which="both", color="#dddddd", linewidth=0.6)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
-
-
-def _use_plain_ticks(axes: "Axes") -> None:
-    """Ticks at 1, 2 and 5 times powers of ten, in plain notation (20, not 2 x 10^1)."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.yaxis.set_minor_formatter(NullFormatter())

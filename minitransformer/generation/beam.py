@@ -1,6 +1,5 @@
 """Beam search: the most probable partial hypotheses of each sentence are extended step by step  [sec. 6.1]."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,7 +52,7 @@ def beam_search(
         if not np.array_equal(extended.parents, np.arange(len(beams.sentences))):
             cache.reorder(extended.parents)
         beams = extended
-    return [_ranked(hypotheses)[:n_best] for hypotheses in finished]
+    return [_rank(hypotheses)[:n_best] for hypotheses in finished]
 
 
 @dataclass(frozen=True)
@@ -75,16 +74,7 @@ class Beams:
         n = len(sentences)
         return cls(sentences, start_ids[:, None], np.zeros(n), np.arange(n))
 
-    @property
-    def last_ids(self) -> np.ndarray:
-        return self.tokens[:, -1]
-
-    @property
-    def length(self) -> int:
-        """t, tokens generated so far"""
-        return self.tokens.shape[1] - 1
-
-    def extended(self, ids: np.ndarray, log_probs: np.ndarray, free_slots: np.ndarray) -> "Beams":
+    def extend(self, ids: np.ndarray, log_probs: np.ndarray, free_slots: np.ndarray) -> "Beams":
         """The most probable hypotheses that are one token longer, as many as a sentence's beam has free slots.
 
         ids, log_probs: (R, k), candidates for the next token of each   free_slots: (B,)
@@ -104,10 +94,6 @@ class Beams:
         """Some of the partial hypotheses, by a (R,) mask."""
         return Beams(self.sentences[rows], self.tokens[rows], self.log_probs[rows], self.parents[rows])
 
-    def where(self, rows: np.ndarray) -> Iterator[tuple[int, np.ndarray, float]]:
-        """(sentence, generated tokens, log-probability) of some of the partial hypotheses, by a (R,) mask."""
-        return zip(self.sentences[rows], self.tokens[rows, 1:], self.log_probs[rows], strict=True)
-
 
 def _extend(
     model: Model,
@@ -126,7 +112,7 @@ def _extend(
     k = min(beam_size, model.config.vocab_size - len(SUPPRESSED_IDS))
     ids, log_probs = next_tokens(model, beams.tokens, cache, k, allowed)  # (R, k)
     free_slots = np.array([beam_size - len(hypotheses) for hypotheses in finished])  # (B,)
-    extended = beams.extended(ids, log_probs, free_slots)
+    extended = beams.extend(ids, log_probs, free_slots)
     return extended if allowed is None else extended.keep(extended.log_probs > -np.inf)  # the rest was not allowed
 
 
@@ -135,8 +121,10 @@ def _finish(beams: Beams, limits: np.ndarray, finished: list[list[Hypothesis]], 
 
     limits: (B,), maximum tokens of each sentence's output
     """
-    ended = (beams.last_ids == EOS) | (beams.length == limits[beams.sentences])
-    for sentence, tokens, log_prob in beams.where(ended):
+    n_generated = beams.tokens.shape[1] - 1
+    ended = (beams.tokens[:, -1] == EOS) | (n_generated == limits[beams.sentences])  # (R,)
+    done = beams.keep(ended)
+    for sentence, tokens, log_prob in zip(done.sentences, done.tokens[:, 1:], done.log_probs, strict=True):
         finished[sentence].append(Hypothesis.from_tokens(tokens.tolist(), float(log_prob), alpha))
     return beams.keep(~ended)
 
@@ -155,11 +143,11 @@ def _can_stop(
     for sentence, row in zip(*np.unique(beams.sentences, return_index=True), strict=True):
         if len(finished[sentence]) >= n_best:
             bound = beams.log_probs[row] / length_penalty(int(limits[sentence]), alpha)
-            known[sentence] = _ranked(finished[sentence])[n_best - 1].score >= bound
+            known[sentence] = _rank(finished[sentence])[n_best - 1].score >= bound
     return known[beams.sentences]
 
 
-def _ranked(hypotheses: list[Hypothesis]) -> list[Hypothesis]:
+def _rank(hypotheses: list[Hypothesis]) -> list[Hypothesis]:
     """Best score first; of equal scores the one finished first, since sorting keeps their order."""
     return sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)
 

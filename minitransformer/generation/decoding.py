@@ -41,7 +41,7 @@ def output_limits(model: Model, src_ids: np.ndarray, max_extra: int) -> np.ndarr
     limits = n_tokens + max_extra
     if model.max_positions is None:
         return limits
-    free = model.max_positions - n_tokens * model.continues_source  # (B,)
+    free = model.max_positions - n_tokens * model.is_decoder_only  # (B,)
     if (free < 1).any():
         raise ShapeError(
             f"translate: a prompt must have fewer tokens than model.max_positions = {model.max_positions}, "

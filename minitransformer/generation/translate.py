@@ -58,7 +58,7 @@ def translate_blocks(
     """
     keep_freed_memory()
     with _progress_bar(None, progress) as bar:
-        for sources in _blocks(_encoded(model, tokenizer, lines, config, report), _budget(config)):
+        for sources in _blocks(_encode(model, tokenizer, lines, config, report), _budget(config)):
             yield _texts(tokenizer, _search_block(model, sources, config, n_best, bar), n_best)
 
 
@@ -84,7 +84,7 @@ def search_lines(
             vocabulary; or parameters of the model are NaN, or too large.
     """
     keep_freed_memory()
-    sources = list(_encoded(model, tokenizer, lines, config))
+    sources = list(_encode(model, tokenizer, lines, config))
     with _progress_bar(len(sources), progress) as bar:
         return _search_block(model, sources, config, n_best, bar)
 
@@ -115,21 +115,19 @@ def _search_block(
 ) -> list[list[Hypothesis]]:
     """The hypotheses of each source, in batches, the longest first."""
     found: list[list[Hypothesis]] = [[Hypothesis([], 0.0, 0.0)] for _ in sources]
+    options = {"max_extra": config.max_extra, "alpha": config.alpha}
     with np.errstate(all="ignore"):  # damaged parameters end in one ShapeError, not in NumPy's warnings
         bar.update(sum(not source for source in sources))
         for rows in _batches(sources, _budget(config)):
             batch = pad_rows([[*sources[row], EOS] for row in rows])  # (B, S)
-            for row, hypotheses in zip(rows, _search(model, batch, config, n_best), strict=True):
+            if config.beam_size == n_best == 1:
+                best = [[hypothesis] for hypothesis in greedy_search(model, batch, **options)]
+            else:
+                best = beam_search(model, batch, beam_size=config.beam_size, n_best=n_best, **options)
+            for row, hypotheses in zip(rows, best, strict=True):
                 found[row] = hypotheses
             bar.update(len(rows))
     return found
-
-
-def _search(model: Model, batch: np.ndarray, config: TranslationConfig, n_best: int) -> list[list[Hypothesis]]:
-    options = {"max_extra": config.max_extra, "alpha": config.alpha}
-    if config.beam_size == n_best == 1:
-        return [[hypothesis] for hypothesis in greedy_search(model, batch, **options)]
-    return beam_search(model, batch, beam_size=config.beam_size, n_best=n_best, **options)
 
 
 def _texts(tokenizer: Tokenizer, found: list[list[Hypothesis]], n_best: int) -> list[str] | list[list[str]]:
@@ -170,7 +168,7 @@ def _blocks(sources: Iterable[list[int]], budget: int) -> Iterator[list[list[int
         yield block
 
 
-def _encoded(
+def _encode(
     model: Model,
     tokenizer: Tokenizer,
     lines: Iterable[str],

@@ -5,6 +5,7 @@ library and the pairs given to `using_kernels`. README.md has a row for each ker
 """
 
 from minitransformer.kernels.masks import CountedMask, dropout_mask
+from minitransformer.kernels.numpy import prepare_for_inference
 from minitransformer.kernels.selection import (
     FUNCTIONS,
     KERNELS,
@@ -24,6 +25,7 @@ __all__ = [
     "fused_function",
     "mode",
     "output_projection",
+    "prepare_for_inference",
     "select",
     "uses_kernel",
     "using_kernels",

@@ -11,14 +11,12 @@ from types import FunctionType
 
 from minitransformer.ops.rule import Rule
 
-PARTS = ("_forward", "_backward")
 
-
-def composed_of(rule: Rule, parts: dict[str, Rule]) -> Rule:
+def compose(rule: Rule, parts: dict[str, Rule]) -> Rule:
     """``rule``, computed by the pairs of ``parts`` wherever their rules are part of it; itself where none is."""
     if parts.keys().isdisjoint(rules_within(rule)):
         return rule
-    functions = {f"{name}{end}": getattr(pair, end[1:]) for name, pair in parts.items() for end in PARTS}
+    functions = {f"{name}_{way}": getattr(pair, way) for name, pair in parts.items() for way in ("forward", "backward")}
     forward, backward = _with(rule.forward, functions), _with(rule.backward, functions)
     return replace(rule, forward=forward, backward=backward, inference_forward=None)
 
@@ -33,14 +31,14 @@ def rules_within(rule: Rule) -> frozenset[str]:
     """
     names, to_visit = set(), [rule.forward]
     while to_visit:
-        for name, function in _called(to_visit.pop()):
+        for name, function in _callees(to_visit.pop()):
             if name not in names:
                 names.add(name)
                 to_visit.append(function)
     return frozenset(name.removesuffix("_forward") for name in names if name.endswith("_forward"))
 
 
-def _called(function: Callable) -> Iterator[tuple[str, FunctionType]]:
+def _callees(function: Callable) -> Iterator[tuple[str, FunctionType]]:
     """The functions of rules that ``function`` calls, by the names under which it does."""
     if not isinstance(function, FunctionType):
         return
@@ -54,7 +52,7 @@ def _with(function: Callable, others: dict[str, Callable]) -> Callable:
     """A copy of ``function`` that calls ``others`` by these names, and such copies of all it calls besides."""
     if not isinstance(function, FunctionType):
         return function
-    called = {name: others[name] if name in others else _with(found, others) for name, found in _called(function)}
+    called = {name: others[name] if name in others else _with(found, others) for name, found in _callees(function)}
     copy = FunctionType(function.__code__, function.__globals__ | called, function.__name__, function.__defaults__)
     copy.__kwdefaults__ = function.__kwdefaults__
     return copy

@@ -4,6 +4,7 @@ from types import ModuleType
 
 from minitransformer.backend import Array
 from minitransformer.kernels.cupy.masks import CountedMask
+from minitransformer.kernels.profile import current as current_profile
 from minitransformer.kernels.selection import LIBRARIES, uses_kernel
 
 
@@ -14,5 +15,8 @@ def dropout_mask(
 
     key: seed, update and micro-batch   site: which dropout of the model this is   shape: of the array that is dropped
     """
-    mask = LIBRARIES[xp.__name__].draw_mask(rule, key, site, shape, p_drop)
+    draw, profile = LIBRARIES[xp.__name__].draw_mask, current_profile.get()
+    if profile is not None:
+        draw = profile.measure("dropout masks")(draw)
+    mask = draw(rule, key, site, shape, p_drop)
     return mask.array(xp) if isinstance(mask, CountedMask) and not uses_kernel(rule, xp.__name__) else mask

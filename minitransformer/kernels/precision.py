@@ -10,17 +10,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minitransformer.config import KERNEL_MODES
-from minitransformer.errors import ConfigError, MissingPackageError, install_hint, quoted
+from minitransformer.errors import ConfigError, MissingPackageError, install_hint, quote
 
 
-class Settings(NamedTuple):
+class KernelSettings(NamedTuple):
     """How rules compute: by their plain pairs (``"simple"``) or kernels (``"fast"``), these in one of PRECISIONS."""
 
     mode: str = "fast"
     precision: str = "float32"
 
 
-current: ContextVar[Settings] = ContextVar("kernels", default=Settings())  # noqa: B039 - a tuple
+current: ContextVar[KernelSettings] = ContextVar("kernels", default=KernelSettings())  # noqa: B039 - a tuple
 """The settings in force."""
 
 
@@ -29,7 +29,7 @@ def uses_tf32() -> bool:
     return current.get().precision == "tf32"
 
 
-def stored_dtype(dtype: Any) -> np.dtype:
+def storage_dtype(dtype: Any) -> np.dtype:
     """The dtype of activations for parameters of ``dtype``."""
     precision = current.get().precision
     return half_dtype(precision) if precision in ("bfloat16", "float16") else np.dtype(dtype)
@@ -52,31 +52,27 @@ def half_dtype(precision: str) -> np.dtype:
     return np.dtype(ml_dtypes.bfloat16)
 
 
-def computed_dtype(dtype: Any) -> np.dtype:
+def compute_dtype(dtype: Any) -> np.dtype:
     """The dtype in which values of ``dtype`` are summed: float64 for float64, else float32."""
     return np.dtype(np.float64 if np.dtype(dtype) == np.float64 else np.float32)
 
 
-def check_precision(
-    precision: str, dtype: str, xp: ModuleType, kernel_mode: str = "fast", has_plain_rules: bool = False
-) -> None:
+def check_precision(precision: str, dtype: str, xp: ModuleType, kernel_mode: str = "fast") -> None:
     """Refuse a precision that would be silently slower or less exact.
 
     Raises:
         ConfigError: the precision is not float32, and the library is NumPy, the kernels are simple or the model is
-            float64; or it is half precision, and the model has rules without a CUDA kernel; or there is no such kernel
-            mode.
+            float64; or there is no such kernel mode.
         MissingPackageError: as in `half_dtype`.
     """
     if kernel_mode not in KERNEL_MODES:
-        raise ConfigError(f"execution.kernels must be one of {', '.join(KERNEL_MODES)}, got {quoted(kernel_mode)}")
+        raise ConfigError(f"execution.kernels must be one of {', '.join(KERNEL_MODES)}, got {quote(kernel_mode)}")
     if precision == "float32":
         return
     for wrong, what in (
         (xp is np, "on the CPU"),
         (kernel_mode == "simple", 'with execution.kernels = "simple"'),
         (dtype == "float64", 'with model.dtype = "float64"'),
-        (has_plain_rules and precision != "tf32", "or tf32 for a kind of model that has rules without a CUDA kernel"),
     ):
         if wrong:
             raise ConfigError(f"execution.precision must be float32 {what}, got {precision!r}; change one of the two")

@@ -1,32 +1,25 @@
 """Where the time of an update goes: seconds of every rule, forward and backward separately."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from threading import Lock
 
 from minitransformer.ops.rule import Rule
 
 UPDATE = ("update", "whole")
-"""The key under which the Trainer times whole updates."""
-
-
-@dataclass
-class Time:
-    """``calls`` that took ``seconds`` in all."""
-
-    calls: int = 0
-    seconds: float = 0.0
+"""The key of whole updates."""
 
 
 class Profile:
-    """The times of all rules that are applied within `profiled`.
+    """The times of all rules that are applied within `time_update`.
 
     Attributes:
-        times: ``(name, part)`` to Time; the part is ``"forward"``, ``"backward"`` or, for what is no rule, ``"whole"``.
-            The times of concurrent threads are summed.
+        seconds, calls: by ``(name, part)``; the part is ``"forward"``, ``"backward"`` or, for what is no rule,
+            ``"whole"``. The times of concurrent threads are summed.
 
     Args:
         wait: called before every reading of the clock. On a GPU it must synchronize, since kernels run asynchronously.
@@ -34,13 +27,14 @@ class Profile:
 
     def __init__(self, wait: Callable[[], None] = lambda: None):
         self.wait = wait
-        self.times: dict[tuple[str, str], Time] = {}
+        self.seconds: Counter[tuple[str, str]] = Counter()
+        self.calls: Counter[tuple[str, str]] = Counter()
         self._lock = Lock()
 
     @property
     def updates(self) -> int:
         """Whole updates that were timed."""
-        return self.times.get(UPDATE, Time()).calls
+        return self.calls[UPDATE]
 
     def per_update(self, threads: int = 1) -> dict[str, dict[str, float]]:
         """``{name: {part: milliseconds}}`` per update, longest first, summed over threads.
@@ -48,29 +42,32 @@ class Profile:
         ``everything else`` is what an update of ``threads`` threads took beyond that: Python, sums of gradients,
         waiting for the slower thread.
         """
-        scale = 1000.0 / self.updates
-        table: dict[str, dict[str, float]] = {}
-        for (name, part), entry in self.times.items():
-            if (name, part) != UPDATE:
-                table.setdefault(name, {})[part] = scale * entry.seconds
-        rest = scale * threads * self.times[UPDATE].seconds - sum(sum(parts.values()) for parts in table.values())
-        table["everything else"] = {"whole": rest}
+        milliseconds = {key: 1000.0 * seconds / self.updates for key, seconds in self.seconds.items()}
+        rest = threads * milliseconds.pop(UPDATE) - sum(milliseconds.values())
+        table: dict[str, dict[str, float]] = {"everything else": {"whole": rest}}
+        for (name, part), each in milliseconds.items():
+            table.setdefault(name, {})[part] = each
         return dict(sorted(table.items(), key=lambda row: -sum(row[1].values())))
 
-    def watched(self, rule: Rule) -> Rule:
+    @contextmanager
+    def time_update(self) -> Iterator[None]:
+        """Within the block, which is an update, the times of all rules, of dropout masks and of Adam are added."""
+        token = current.set(self)
+        try:
+            with self.measure("update"):
+                yield
+        finally:
+            current.reset(token)
+
+    def watch(self, rule: Rule) -> Rule:
         """The same rule, timed at every call."""
-        forward, backward = (self.measuring(rule.name, part) for part in ("forward", "backward"))  # as decorators
-        inference_forward = rule.inference_forward and forward(rule.inference_forward)
-        return replace(
-            rule,
-            forward=forward(rule.forward),
-            backward=backward(rule.backward),
-            inference_forward=inference_forward,
-        )
+        forward, backward = (self.measure(rule.name, part) for part in ("forward", "backward"))  # as decorators
+        fast = rule.inference_forward and forward(rule.inference_forward)
+        return replace(rule, forward=forward(rule.forward), backward=backward(rule.backward), inference_forward=fast)
 
     @contextmanager
-    def measuring(self, name: str, part: str) -> Iterator[None]:
-        """Add the time of the block."""
+    def measure(self, name: str, part: str = "whole") -> Iterator[None]:
+        """Add the time of the block, or of each call of a function that this decorates."""
         self.wait()
         began = time.perf_counter()
         try:
@@ -79,31 +76,9 @@ class Profile:
             self.wait()
             seconds = time.perf_counter() - began
             with self._lock:
-                entry = self.times.setdefault((name, part), Time())
-                entry.calls += 1
-                entry.seconds += seconds
+                self.seconds[name, part] += seconds
+                self.calls[name, part] += 1
 
 
 current: ContextVar[Profile | None] = ContextVar("profile", default=None)
-"""The profile that is being filled, if any."""
-
-
-@contextmanager
-def profiled(profile: Profile | None) -> Iterator[None]:
-    """Within the block every rule that is applied, and what is ``timed``, adds its time to ``profile``."""
-    token = current.set(profile)
-    try:
-        yield
-    finally:
-        current.reset(token)
-
-
-@contextmanager
-def timed(name: str) -> Iterator[None]:
-    """Time the block as ``name`` in the current profile; without one, do nothing."""
-    profile = current.get()
-    if profile is None:
-        yield
-    else:
-        with profile.measuring(name, "whole"):
-            yield
+"""The profile that is being filled, if any: without one, nothing is called."""

@@ -9,8 +9,8 @@ from minitransformer.backend import Array, get_array_module
 from minitransformer.config import KERNEL_MODES, PRECISIONS
 from minitransformer.errors import ConfigError
 from minitransformer.kernels import cupy, numpy
-from minitransformer.kernels.composites import composed_of, rules_within
-from minitransformer.kernels.precision import Settings
+from minitransformer.kernels.composites import compose
+from minitransformer.kernels.precision import KernelSettings
 from minitransformer.kernels.precision import current as settings
 from minitransformer.kernels.profile import current as current_profile
 from minitransformer.ops.registry import RULES
@@ -20,10 +20,10 @@ LIBRARIES = {"numpy": numpy, "cupy": cupy}
 KERNELS = {(rule.name, library): rule for library, fast in LIBRARIES.items() for rule in fast.KERNELS}
 FUNCTIONS = {(name, library): each for library, fast in LIBRARIES.items() for name, each in fast.FUNCTIONS.items()}
 
-Pairs = Mapping[tuple[str, str], Rule]
+Replacements = Mapping[tuple[str, str], Rule]
 """By the name of the rule and of the array library."""
 
-_replaced: ContextVar[Pairs] = ContextVar("replaced", default=MappingProxyType({}))
+_replaced: ContextVar[Replacements] = ContextVar("replaced", default=MappingProxyType({}))
 
 
 @contextmanager
@@ -34,7 +34,7 @@ def mode(name: str, precision: str = "float32") -> Iterator[None]:
         raise ConfigError(f"kernels: mode must be {' or '.join(KERNEL_MODES)}, got {name!r}")
     if precision not in PRECISIONS:
         raise ConfigError(f"precision: must be one of {', '.join(PRECISIONS)}, got {precision!r}")
-    token = settings.set(Settings(name, precision))
+    token = settings.set(KernelSettings(name, precision))
     try:
         yield
     finally:
@@ -42,7 +42,7 @@ def mode(name: str, precision: str = "float32") -> Iterator[None]:
 
 
 @contextmanager
-def using_kernels(pairs: Pairs) -> Iterator[None]:
+def using_kernels(pairs: Replacements) -> Iterator[None]:
     """Within the block each of these pairs computes its rule, in every mode, and wherever the rule is part of another:
     a kernel of which one of them is a part is off, and its plain rule runs with the pair in it.
 
@@ -67,25 +67,25 @@ def select(rule: Rule, xp: ModuleType) -> Rule:
     """The pair that computes ``rule`` on arrays of this library: one of `using_kernels`; or, if the mode is ``fast``
     and there is one, its kernel; else ``rule`` itself.
 
-    Within ``profile.profiled`` its calls are timed.
+    Within `Profile.time_update` its calls are timed.
     """
-    key, replaced = (rule.name, xp.__name__), _replaced.get()
-    if key in replaced:
-        pair = replaced[key]
-    elif uses_kernel(*key):
-        pair = KERNELS[key]
-    else:
-        pair = composed_of(rule, _parts(key[1])) if replaced else rule
-    profile = current_profile.get()
-    return pair if profile is None else profile.watched(pair)
+    pair, profile = _pair_for(rule, xp.__name__), current_profile.get()
+    return pair if profile is None else profile.watch(pair)
 
 
 def uses_kernel(rule: str, library: str) -> bool:
     """Whether `select` gives the package's own kernel for the rule of this name."""
-    if settings.get().mode == "simple" or (rule, library) not in KERNELS:
-        return False
-    parts = _parts(library)
-    return not parts or (rule not in parts and parts.keys().isdisjoint(rules_within(RULES[rule])))
+    kernel = KERNELS.get((rule, library))
+    return kernel is not None and _pair_for(RULES[rule], library) is kernel
+
+
+def _pair_for(rule: Rule, library: str) -> Rule:
+    if replaced := _replaced.get():
+        parts = {name: pair for (name, its_library), pair in replaced.items() if its_library == library}
+        pair = parts.get(rule.name) or compose(rule, parts)
+        if rule.name in parts or pair is not rule:
+            return pair
+    return KERNELS.get((rule.name, library), rule) if settings.get().mode == "fast" else rule
 
 
 def fused_function(name: str, xp: ModuleType) -> Callable | None:
@@ -93,12 +93,7 @@ def fused_function(name: str, xp: ModuleType) -> Callable | None:
     return FUNCTIONS.get((name, xp.__name__)) if settings.get().mode == "fast" else None
 
 
-def output_projection(table: Array) -> Callable[[Array], Array]:
-    """The function hidden E^T, (R, d_model) to logits, (R, V), for the steps of one search; E: (V, d_model)"""
+def output_projection(hidden: Array, table: Array) -> Array:
+    """The logits of a step of decoding, hidden E^T.   hidden: (R, d_model)   table: E, (V, d_model)   y: (R, V)"""
     fast = fused_function("output_projection", get_array_module(table))
-    return fast(table) if fast else lambda hidden: hidden @ table.T
-
-
-def _parts(library: str) -> dict[str, Rule]:
-    """The pairs of `using_kernels` for this library, by their rules."""
-    return {rule: pair for (rule, its_library), pair in _replaced.get().items() if its_library == library}
+    return fast(hidden, table) if fast else hidden @ table.T

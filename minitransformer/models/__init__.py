@@ -5,7 +5,7 @@ from types import ModuleType
 import numpy as np
 
 from minitransformer.config import MODEL_SECTIONS, ModelConfig, model_section
-from minitransformer.errors import ConfigError, quoted
+from minitransformer.errors import ConfigError, quote
 from minitransformer.models.base import Model, Workload
 from minitransformer.models.language_model import LanguageModel
 from minitransformer.models.recurrent import RecurrentModel
@@ -38,7 +38,7 @@ def register_model(kind: str, model: type[Model], section: type[ModelConfig] = M
         ConfigError: ``model`` is not a subclass of `Model`, or ``kind`` means another model already.
     """
     if not (isinstance(model, type) and issubclass(model, Model)):
-        raise ConfigError(f"register_model: the model must be a subclass of Model, got {quoted(model)}")
+        raise ConfigError(f"register_model: the model must be a subclass of Model, got {quote(model)}")
     if _KINDS.setdefault(kind, model) is not model:
         raise ConfigError(f"register_model: the kind must be a new one, got {kind!r}; choose another name")
     MODEL_SECTIONS[kind] = section

@@ -51,14 +51,11 @@ class Model(Module, ABC):
             there is no such kernel mode.
     """
 
-    continues_source = False
-    """Whether the output takes the positions after its source: a prompt that is continued."""
+    is_decoder_only = False
+    """Whether the source is a prompt that the output continues; `loss` does not read ``batch.src``."""
 
-    reads_source = True
-    """Whether `loss` reads ``batch.src``: such a model is not trained on a one-sided corpus."""
-
-    has_plain_rules = False
-    """Whether it has rules without a CUDA kernel: half precision is refused, and on a GPU they run as on the CPU."""
+    supports_half_precision = True
+    """Whether there is a CUDA kernel for each of its rules; those without one run on a GPU as on the CPU."""
 
     shares_prefixes = False
     """Whether `decode_step` groups rows by sentence, as a beam's `PrefixTreeCache` needs it."""
@@ -73,7 +70,12 @@ class Model(Module, ABC):
     ):
         if config.vocab_size < 1:
             raise ConfigError("model.vocab_size must be at least 1 to build a model, got 0; take it from the tokenizer")
-        check_precision(precision, config.dtype, xp, kernel_mode, self.has_plain_rules)
+        check_precision(precision, config.dtype, xp, kernel_mode)
+        if precision not in ("float32", "tf32") and not self.supports_half_precision:
+            raise ConfigError(
+                "execution.precision must be float32 or tf32 for a kind of model that has rules without a CUDA kernel, "
+                f"got {precision!r}; change one of the two"
+            )
         self.config, self.xp, self.precision, self.kernel_mode = config, xp, precision, kernel_mode
         self.build(config, Initializer(seed))
         self.parameters = ParameterVector(self, config.dtype, xp)
@@ -121,7 +123,7 @@ class Model(Module, ABC):
 
     def token_loss(self, hidden: Tensor, table: Tensor, tgt_out: Array) -> tuple[Tensor, Tensor]:
         """`loss` of the logits hidden E^T.   hidden: (B, T, d_model)   table: E, (V, d_model)   tgt_out: (B, T)"""
-        tgt_out = self.checked_ids(tgt_out, "tgt_out")
+        tgt_out = self.check_ids(tgt_out, "tgt_out")
         if tgt_out.shape != hidden.shape[:2]:
             where = type(self).__name__
             raise ShapeError(f"{where}: tgt_out must have the shape of tgt_in, {hidden.shape[:2]}, got {tgt_out.shape}")
@@ -138,21 +140,28 @@ class Model(Module, ABC):
             f"attention_maps: model.kind must have attention maps, as transformer has, got {self.config.kind!r}"
         )
 
-    def checked_pair(self, src_ids: Array, tgt_ids: Array) -> tuple[Array, Array]:
-        """`checked_ids` of both sides; ShapeError if there is not one target per source."""
-        src_ids, tgt_ids = self.checked_ids(src_ids, "src_ids"), self.checked_ids(tgt_ids, "tgt_ids")
+    def check_pair(self, src_ids: Array, tgt_ids: Array) -> tuple[Array, Array]:
+        """`check_ids` of both sides; ShapeError if there is not one target per source."""
+        src_ids, tgt_ids = self.check_ids(src_ids, "src_ids"), self.check_ids(tgt_ids, "tgt_ids")
         if len(tgt_ids) != len(src_ids):
             raise ShapeError(
                 f"{type(self).__name__}: there must be one target per source, got {len(tgt_ids)} and {len(src_ids)}"
             )
         return src_ids, tgt_ids
 
-    def checked_last_ids(self, last_ids: Array, cache: KeyValueCache) -> Array:
-        """`checked_ids` of what a step of decoding is fed, (R,) to (R, 1); ShapeError if it is not one id per row."""
-        ids = self.checked_ids(self.xp.asarray(last_ids)[:, None], "last_ids")
+    def check_last_ids(self, last_ids: Array, cache: KeyValueCache) -> Array:
+        """`check_ids` of what a step of decoding is fed, (R,) to (R, 1); ShapeError if it is not one id per row."""
+        ids = self.check_ids(self.xp.asarray(last_ids)[:, None], "last_ids")
         if len(ids) != cache.n_rows:
             raise ShapeError(f"decode_step: last_ids must be one for each of {cache.n_rows} rows, got {len(ids)}")
         return ids
+
+    def prepare_for_inference(self) -> None:
+        """Make all parameters read-only, so that kernels may keep copies of them in the layout that multiplies fastest.
+        Arrays on a GPU stay as they are."""
+        if self.xp is np:
+            for array in (self.parameters.data, *(self.parameters[name].data for name in self.parameters.names)):
+                kernels.prepare_for_inference(array)
 
     @property
     def max_positions(self) -> int | None:
@@ -167,21 +176,15 @@ class Model(Module, ABC):
         """As `autocast`, but no activation is stored in half precision: searches compare nearly equal scores."""
         return kernels.mode(self.kernel_mode, "float32" if self.precision == "float32" else "tf32")
 
-    def checked_ids(self, ids: Array, name: str) -> Array:
-        """``ids`` on the model's device; those of NumPy as in `check_ids`."""
-        if not hasattr(ids, "dtype"):
-            ids = np.asarray(ids)
-        if isinstance(ids, np.ndarray):
-            self.check_ids(ids, name)
-        return self.xp.asarray(ids)
-
-    def check_ids(self, ids: np.ndarray, name: str) -> None:
-        """Check that ``ids`` is a (B, T) integer array within the vocabulary: a negative id would index from the end.
+    def check_ids(self, ids: Array, name: str) -> Array:
+        """``ids``, (B, T), on the model's device. A negative one would index from the end.
 
         Raises:
-            ShapeError: it is not.
+            ShapeError: they are not integers within the vocabulary; those that are on a GPU already are not checked.
         """
-        where = type(self).__name__
+        where, ids = type(self).__name__, ids if hasattr(ids, "dtype") else np.asarray(ids)
+        if not isinstance(ids, np.ndarray):
+            return self.xp.asarray(ids)
         if ids.ndim != 2 or ids.dtype.kind not in "iu" or 0 in ids.shape:
             raise ShapeError(f"{where}: {name} must be a (B, T) array of integers, got {ids.dtype} {ids.shape}")
         if not (ids.min() >= 0 and ids.max() < self.config.vocab_size):
@@ -189,3 +192,4 @@ class Model(Module, ABC):
                 f"{where}: {name} must hold ids in 0..{self.config.vocab_size - 1}, got {ids.min()}..{ids.max()}; is "
                 "this the tokenizer the model was trained with?"
             )
+        return self.xp.asarray(ids)

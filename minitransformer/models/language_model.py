@@ -19,7 +19,7 @@ from minitransformer.nn.randomness import DropoutMasks, Initializer
 class LanguageModel(Model):
     """P(y_t | y_1 ... y_{t-1}): the layers of an encoder under the mask of a decoder. ``batch.src`` is not read."""
 
-    reads_source, continues_source, shares_prefixes = False, True, True  # a prompt, (B, S), ends in EOS and is padded
+    is_decoder_only = shares_prefixes = True  # a prompt, (B, S), ends in EOS and is padded
 
     def build(self, config: ModelConfig, init: Initializer) -> None:
         self.embedding = Parameter(init.normal(config.vocab_size, config.d_model))
@@ -27,26 +27,24 @@ class LanguageModel(Model):
 
     def loss(self, batch: Batch, dropout: DropoutMasks | None = None) -> tuple[Tensor, Tensor]:
         with self.autocast():
-            x = self.embed(self.checked_ids(batch.tgt_in, "tgt_in"), dropout)  # (B, T, d_model)
+            x = self.embed(self.check_ids(batch.tgt_in, "tgt_in"), dropout)  # (B, T, d_model)
             x = self.layers(x, causal_mask(x.shape[1], self.xp), dropout)
             return self.token_loss(x, self.embedding, batch.tgt_out)
 
     def start(self, src_ids: Array, max_length: int) -> KeyValueCache:
         """BOS and each prompt but its last token, with which the search begins, and room for ``max_length`` tokens."""
-        ids = np.pad(
-            to_numpy(self.checked_ids(src_ids, "src_ids")), ((0, 0), (1, 0)), constant_values=BOS
-        )  # (B, 1 + S)
+        ids = np.pad(to_numpy(self.check_ids(src_ids, "src_ids")), ((0, 0), (1, 0)), constant_values=BOS)  # (B, 1 + S)
         known = ((ids != PAD) & (ids != EOS)).sum(axis=1) - 1  # (B,)
         with no_grad(), self.float32_activations():
             cache = KeyValueCache(self.xp, ids[np.arange(len(known)), known], max_length + int(known.max()))
-            cache.project = output_projection(self.embedding.data)
             if known.max() > 0:
                 self._step(ids[:, : known.max()], cache, np.arange(known.max()) < known[:, None])
             return cache
 
     def decode_step(self, last_ids: Array, cache: KeyValueCache) -> Array:
         with no_grad(), self.float32_activations():
-            return cache.project(self._step(to_numpy(last_ids)[:, None], cache).data[:, -1])
+            hidden = self._step(to_numpy(last_ids)[:, None], cache)  # (R, 1, d_model)
+            return output_projection(hidden.data[:, -1], self.embedding.data)
 
     def _step(self, ids: np.ndarray, cache: KeyValueCache, is_token: np.ndarray | None = None) -> Tensor:
         cache.extend(is_token)

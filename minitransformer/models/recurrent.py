@@ -23,7 +23,7 @@ class RecurrentModel(Model):
     none: Cho et al. 2014, Sutskever et al. 2014   dot: Luong et al. 2015   additive: the scores of Bahdanau et al. 2015
     """
 
-    has_plain_rules = True
+    supports_half_precision = False
 
     def build(self, config: ModelConfig, init: Initializer) -> None:
         if config.n_layers < 1 or config.d_model % 2:
@@ -46,40 +46,39 @@ class RecurrentModel(Model):
 
     def _hidden(self, src_ids: Array, tgt_ids: Array, dropout: DropoutMasks | None) -> Tensor:
         """The output of the decoder, (B, T, d_model)"""
-        src_ids, tgt_ids = self.checked_pair(src_ids, tgt_ids)
-        memory, mask = self._encoded(src_ids, dropout)
-        states = self.decoder.states(self._embedded(self.tgt_embedding, tgt_ids), memory, dropout)
+        src_ids, tgt_ids = self.check_pair(src_ids, tgt_ids)
+        memory, mask = self._encode(src_ids, dropout)
+        states = self.decoder.states(self._embed(self.tgt_embedding, tgt_ids), memory, dropout)
         return self.decoder.outputs(states, mask, self.decoder.attention.source(memory), dropout)
 
-    def _encoded(self, src_ids: Array, dropout: DropoutMasks | None) -> tuple[Tensor, Array]:
+    def _encode(self, src_ids: Array, dropout: DropoutMasks | None) -> tuple[Tensor, Array]:
         """The encoder's output, (B, S, d_model), and where there are tokens, (B, 1, S)"""
         mask = src_ids != PAD
-        return self.encoder(self._embedded(self.embedding, src_ids), mask, dropout), mask[:, None]
+        return self.encoder(self._embed(self.embedding, src_ids), mask, dropout), mask[:, None]
 
-    def _embedded(self, table: Parameter, ids: Array) -> Tensor:
+    def _embed(self, table: Parameter, ids: Array) -> Tensor:
         """sqrt(d_model) * E[ids], (...) to (..., d_model)      [sec. 3.4]"""
         return functions.embedding(table, ids=ids, scale=math.sqrt(self.config.d_model))
 
     def start(self, src_ids: Array, max_length: int) -> KeyValueCache:
         """A cache whose ``layers`` hold the state of each decoder layer, (R, d_model), in place of keys and values."""
         with no_grad(), self.float32_activations():
-            memory, mask = self._encoded(self.checked_ids(src_ids, "src_ids"), None)
+            memory, mask = self._encode(self.check_ids(src_ids, "src_ids"), None)
             source = [each.data for each in self.decoder.attention.source(memory)]
             cache = KeyValueCache(self.xp, np.full(len(mask), BOS), max_length, [source], mask)
             cache.layers = {number: [last_state(memory).data] for number in range(self.config.n_layers)}
-            cache.project = output_projection(self.projection.data)
             return cache
 
     def decode_step(self, last_ids: Array, cache: KeyValueCache) -> Array:
         with no_grad(), self.float32_activations():
-            ids = self.checked_last_ids(last_ids, cache)
+            ids = self.check_last_ids(last_ids, cache)
             cache.extend()
-            x = self._embedded(self.tgt_embedding, ids[:, 0])  # (R, d_model)
+            x = self._embed(self.tgt_embedding, ids[:, 0])  # (R, d_model)
             for number, layer in enumerate(self.decoder.layers):
                 x = layer.step(x, Tensor(cache.layers[number][0]))
                 cache.layers[number] = [x.data]
             outputs = self.decoder.outputs(x[:, None], cache.memory_mask, tuple(map(Tensor, cache.memory[0])))
-            return cache.project(outputs.data[:, 0])  # (R, V)
+            return output_projection(outputs.data[:, 0], self.projection.data)  # (R, V)
 
     def attention_maps(self, src_ids: Array, tgt_ids: Array) -> dict[str, np.ndarray]:
         """The weights of the last decoder layer's attention, (B, 1, T, S), named as in `Transformer`."""
@@ -87,9 +86,9 @@ class RecurrentModel(Model):
         if isinstance(attention, NoAttention):
             raise ConfigError('attention_maps: model.attention must be dot or additive, got "none"')
         with no_grad(), self.float32_activations():
-            src_ids, tgt_ids = self.checked_pair(src_ids, tgt_ids)
-            memory, mask = self._encoded(src_ids, None)
-            states = self.decoder.states(self._embedded(self.tgt_embedding, tgt_ids), memory)
+            src_ids, tgt_ids = self.check_pair(src_ids, tgt_ids)
+            memory, mask = self._encode(src_ids, None)
+            states = self.decoder.states(self._embed(self.tgt_embedding, tgt_ids), memory)
             weights = attention.weights(states, mask, *attention.source(memory))
             return {f"decoder.{self.config.n_layers - 1}.cross_attention": to_numpy(weights)[:, None]}
 

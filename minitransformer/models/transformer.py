@@ -1,7 +1,5 @@
 """The whole model of Figure 1."""
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from minitransformer.autograd import Tensor, functions, no_grad
@@ -62,7 +60,7 @@ class Transformer(Model):
 
     def _hidden(self, src_ids: Array, tgt_ids: Array, dropout: DropoutMasks | None) -> Tensor:
         """The output of the decoder, (B, T, d_model)"""
-        src_ids, tgt_ids = self.checked_pair(src_ids, tgt_ids)
+        src_ids, tgt_ids = self.check_pair(src_ids, tgt_ids)
         memory, memory_mask = self.encode(src_ids, dropout)
         tgt = self.tgt_embedding(tgt_ids, dropout)  # (B, T, d_model)
         return self.decoder(tgt, memory, memory_mask, dropout)  # (B, T, d_model)
@@ -75,21 +73,19 @@ class Transformer(Model):
     def start(self, src_ids: Array, max_length: int) -> KeyValueCache:
         """A cache for at most ``max_length`` target positions, with each layer's keys and values of the source."""
         with no_grad(), self.float32_activations():
-            memory, mask = self.encode(self.checked_ids(src_ids, "src_ids"))
+            memory, mask = self.encode(self.check_ids(src_ids, "src_ids"))
             pairs = [layer.cross_attention.keys_values(memory) for layer in self.decoder.layers]
             source = [(keys.data, values.data) for keys, values in pairs]
-            cache = KeyValueCache(self.xp, np.full(len(mask), BOS), max_length, source, mask)
-            cache.project = output_projection(self.projection.data)
-            return cache
+            return KeyValueCache(self.xp, np.full(len(mask), BOS), max_length, source, mask)
 
     def decode_step(self, last_ids: Array, cache: KeyValueCache) -> Array:
         """Logits of the next token after ``last_ids``, (R,) to (R, V); ``cache`` grows by one position."""
         with no_grad(), self.float32_activations():
-            ids = self.checked_last_ids(last_ids, cache)  # (R, 1)
+            ids = self.check_last_ids(last_ids, cache)  # (R, 1)
             embedded = self.tgt_embedding(ids, start=cache.length)  # (R, 1, d_model)
             cache.extend()
             hidden = self.decoder.step(embedded, cache)  # (R, 1, d_model)
-            return cache.project(hidden.data[:, 0])  # (R, V)
+            return output_projection(hidden.data[:, 0], self.projection.data)  # (R, V)
 
     @classmethod
     def workload(cls, config: ModelConfig, src_length: int, tgt_length: int) -> Workload:
@@ -103,7 +99,13 @@ class Transformer(Model):
 
         (B, H, S, S) in the encoder, (B, H, T, T) within the decoder, (B, H, T, S) from decoder to encoder.
         """
-        attentions = dict(self._attentions())
+        attentions = {
+            f"{side}.{i}.{name}": part
+            for side, stack in (("encoder", self.encoder), ("decoder", self.decoder))
+            for i, layer in enumerate(stack.layers)
+            for name, part in vars(layer).items()
+            if isinstance(part, MultiHeadAttention)
+        }
         try:
             for attention in attentions.values():
                 attention.maps = []
@@ -113,10 +115,3 @@ class Transformer(Model):
         finally:
             for attention in attentions.values():
                 attention.maps = None
-
-    def _attentions(self) -> Iterator[tuple[str, MultiHeadAttention]]:
-        for side, stack in (("encoder", self.encoder), ("decoder", self.decoder)):
-            for i, layer in enumerate(stack.layers):
-                for name, part in vars(layer).items():
-                    if isinstance(part, MultiHeadAttention):
-                        yield f"{side}.{i}.{name}", part

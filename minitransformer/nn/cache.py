@@ -2,7 +2,6 @@
 
 Here each row has its own. `nn/prefix_tree_cache.py` is the version for beams."""
 
-from collections.abc import Callable
 from types import ModuleType
 
 import numpy as np
@@ -19,14 +18,13 @@ class KeyValueCache:
     memory: each layer's keys and values of the source, (B, H, S, d_k) and (B, H, S, d_v); none if decoder-only
 
     Attributes: n_rows, R; length, N positions so far; positions: (R, n), of the n newest in their rows without padding;
-    mask: (R, 1, n, N), which positions these may attend to, or None if to all; project, the model's `output_projection`
+    mask: (R, 1, n, N), which positions these may attend to, or None if to all
     """
 
     def __init__(self, xp: ModuleType, start_ids: np.ndarray, max_length: int, memory=(), memory_mask=None):
         self.xp, self.start_ids, self.max_length = xp, start_ids, max_length
         self.memory, self.memory_mask, self.layers = list(memory), memory_mask, {}
         self.n_rows, self.length, self.is_token = len(start_ids), 0, np.empty((len(start_ids), 0), bool)
-        self.project: Callable | None = None
 
     def extend(self, is_token: np.ndarray | None = None) -> None:
         """Add positions to all rows: a token each, or prompts, is_token: (R, n). Raises ShapeError above max_length."""

@@ -11,7 +11,6 @@ import numpy as np
 from minitransformer.autograd import Tensor
 from minitransformer.backend import Array, get_array_module
 from minitransformer.errors import AutogradError
-from minitransformer.kernels.numpy import prepare_for_inference
 
 ALIGNMENT = 256  # bytes: parameters start at its multiples, so that vector instructions and slices are aligned
 
@@ -23,7 +22,7 @@ class Parameter(Tensor):
 
     def __init__(self, data: Array):
         super().__init__(data, requires_grad=True)
-        self.gradient_buffer: Gradients | None = None
+        self.gradient_buffer: GradientBuffer | None = None
 
     def add_gradient(self, grad: Array) -> None:
         if self.gradient_buffer is None:
@@ -47,11 +46,6 @@ class Module:
         yield from _named(self, "", ())
 
 
-MAY_HOLD_PARAMETERS = (Module, list, tuple, dict, Set, ValuesView, deque)
-HOLD_NO_PARAMETERS = {int, float, bool, str, type(None)}
-"""Asked first: most attributes are of these types, and Set and ValuesView take a microsecond each to ask."""
-
-
 def _named(value: Any, prefix: str, above: tuple[Any, ...]) -> Iterator[tuple[str, Parameter]]:
     """The parameters in ``value``, whatever it is; ``prefix`` is the path to it and a dot, ``above`` what contains it.
 
@@ -60,8 +54,6 @@ def _named(value: Any, prefix: str, above: tuple[Any, ...]) -> Iterator[tuple[st
     if isinstance(value, Parameter):
         yield prefix[:-1], value
         return
-    if type(value) in HOLD_NO_PARAMETERS or not isinstance(value, MAY_HOLD_PARAMETERS):
-        return
     if any(value is each for each in above):
         return
     if isinstance(value, Set | ValuesView | deque) and any(isinstance(each, Parameter | Module) for each in value):
@@ -69,51 +61,33 @@ def _named(value: Any, prefix: str, above: tuple[Any, ...]) -> Iterator[tuple[st
             f"Module: {prefix[:-1]} must be a list, a tuple or a dict for its parameters to be found, got a "
             f"{type(value).__name__}"
         )
-    above = (*above, value)
-    if isinstance(value, list | tuple):
-        value = dict(enumerate(value))
-    items = value if isinstance(value, dict) else vars(value) if isinstance(value, Module) else {}
-    for name, each in items.items():
-        yield from _named(each, f"{prefix}{name}.", above)
+    items = vars(value) if isinstance(value, Module) else value
+    if isinstance(items, list | tuple):
+        items = dict(enumerate(items))
+    if isinstance(items, dict):
+        for name, each in items.items():
+            yield from _named(each, f"{prefix}{name}.", (*above, value))
 
 
-class Gradients:
+class GradientBuffer:
     """A vector of gradients, laid out like the vector of the parameters.
-
-    The first gradient of a parameter after ``zero`` is written, later ones are added: for a large matrix that is used
-    once, an addition would read all the zeros first.
 
     Attributes:
         vector: all gradients; zero where none has come.
         views: the gradient of each parameter, by its ``id``, a view of ``vector``.
-        slices: which part of ``vector`` it is, by the same ``id``.
-        written: of which parameters, by the same ``id``, a gradient has come since ``zero``.
     """
 
     def __init__(self, slices: dict[Parameter, slice], parameters: Array):
         self.vector = _aligned_zeros(len(parameters), parameters.dtype, get_array_module(parameters))
-        self.slices = {id(parameter): part for parameter, part in slices.items()}
         self.views = {id(parameter): self.vector[part].reshape(parameter.shape) for parameter, part in slices.items()}
-        self.written: set[int] = set()
-
-    def zero(self) -> None:
-        """Set all gradients to zero."""
-        self.vector.fill(0)
-        self.written.clear()
-
-    def prepare_for_backward(self, tensor: Tensor) -> None:
-        """Called before backward from ``tensor``: nothing to do, as gradients may come in any order."""
 
     def accumulate(self, leaf: Tensor, grad: Array) -> None:
         """Backward calls it: ``grad`` is for ``leaf``, a parameter of this model or any other leaf."""
         view = self.views.get(id(leaf))
         if view is None:
             leaf.add_gradient(grad)
-        elif id(leaf) in self.written:
-            view += grad
         else:
-            view[...] = grad
-            self.written.add(id(leaf))
+            view += grad
 
 
 class ParameterVector:
@@ -143,7 +117,7 @@ class ParameterVector:
             part = self._slices[parameter] = slice(start, start + parameter.data.size)
             self.data[part] = xp.asarray(parameter.data.ravel(), dtype)
             parameter.data = self._views[name] = self.data[part].reshape(shape)
-        first = Gradients(self._slices, self.data)
+        first = GradientBuffer(self._slices, self.data)
         self._gradients, self.grad = [first], first.vector
         for parameter in self._parameters.values():
             parameter.gradient_buffer, parameter.grad = first, first.views[id(parameter)]
@@ -158,21 +132,14 @@ class ParameterVector:
 
     def zero_grad(self) -> None:
         """Set the gradients to zero. A parameter that the next backward does not reach has gradient zero."""
-        self._gradients[0].zero()
+        self.grad.fill(0)
 
-    def prepare_for_inference(self) -> None:
-        """Make all values read-only: kernels may then keep copies of matrices in the layout that multiplies fastest.
-        Arrays on a GPU stay as they are."""
-        for array in (self.data, *self._views.values()):
-            if isinstance(array, np.ndarray):
-                prepare_for_inference(array)
-
-    def gradient_buffers(self, count: int) -> list[Gradients]:
+    def gradient_buffers(self, count: int) -> list[GradientBuffer]:
         """``count`` buffers for as many threads: the first is that of ``grad``, as it is; the others are zeroed."""
         while len(self._gradients) < count:
-            self._gradients.append(Gradients(self._slices, self.data))
+            self._gradients.append(GradientBuffer(self._slices, self.data))
         for gradients in self._gradients[1:count]:
-            gradients.zero()
+            gradients.vector.fill(0)
         return self._gradients[:count]
 
     def check_model(self) -> None:

@@ -1,8 +1,8 @@
 """The key-value cache of a beam: tokens that a sentence's partial hypotheses share are stored once and read once.
 
 All rows of a sentence attend together, as the queries of one product with its keys, and no key or value moves when a
-beam is reordered. What that gains is in benchmarks/results/key_value_cache.amd.md: in greedy search, where hypotheses
-share nothing, the plain cache is faster.
+beam is reordered. What that gains is in benchmarks/notes.md: in greedy search, where hypotheses share nothing, the
+plain cache is faster.
 """
 
 import numpy as np
@@ -27,7 +27,7 @@ class PrefixTreeCache(KeyValueCache):
         vars(self).update(vars(cache))
         self._tree = PrefixTree(self.n_rows)
         self._tree.slots = self.is_token.copy()
-        self._locate_rows()
+        self._grouped_rows = self.xp.asarray(self._tree.grouped_rows)
 
     def extend(self, is_token: np.ndarray | None = None) -> None:
         """As in `KeyValueCache`; finds slots for the new tokens."""
@@ -43,7 +43,7 @@ class PrefixTreeCache(KeyValueCache):
         rows, positions = np.nonzero(new)  # of the K new tokens
         self._sentences = self.xp.asarray(self._tree.sentences[rows])
         self._slots = self.xp.asarray(np.stack(taken, axis=1)[rows, positions])
-        self._new_tokens = slice(None) if new.all() else self.xp.asarray(rows * new.shape[1] + positions)
+        self._new_tokens = self.xp.asarray(rows * new.shape[1] + positions)
         mask = self._tree.group(mask).reshape(self._tree.n_sentences, 1, -1, mask.shape[2])
         self.mask = None if mask.all() else self.xp.asarray(mask)
 
@@ -73,33 +73,25 @@ class PrefixTreeCache(KeyValueCache):
         self.n_rows, self.is_token = len(rows), self.is_token[rows]
         moving, gaps = (self.xp.asarray(each) for each in self._tree.keep(rows))
 
-        def moved(array: Array) -> Array:
+        def move(array: Array) -> Array:
             array[gaps] = array[moving]  # the right side is a copy, made before anything is written
             return array[: self._tree.n_sentences]
 
-        self.layers = {layer: [moved(each) for each in pair] for layer, pair in self.layers.items()}
-        self.memory = [[moved(each) for each in pair] for pair in self.memory]
-        self.memory_mask = None if self.memory_mask is None else moved(self.memory_mask)
-        self._locate_rows()
-
-    def _locate_rows(self) -> None:
-        """Note where each row stands among the grouped ones: in order and without gaps (None), or at these indices."""
-        rows, n_grouped = self._tree.grouped_rows, self._tree.n_sentences * self._tree.width
-        in_order = np.array_equal(rows, np.arange(n_grouped))
-        self._grouped_rows = None if in_order else self.xp.asarray(rows)
+        self.layers = {layer: [move(each) for each in pair] for layer, pair in self.layers.items()}
+        self.memory = [[move(each) for each in pair] for pair in self.memory]
+        self.memory_mask = None if self.memory_mask is None else move(self.memory_mask)
+        self._grouped_rows = self.xp.asarray(self._tree.grouped_rows)
 
     def group_by_sentence(self, x: Tensor) -> Tensor:
         """The rows of one sentence side by side, as if they were positions of one target: (R, n, d) to (B, w * n, d),
         zeros where a sentence has fewer rows."""
         n_sentences, width, (n, d) = self._tree.n_sentences, self._tree.width, x.shape[1:]
-        grouped = x.data
-        if self._grouped_rows is not None:
-            grouped = self.xp.zeros((n_sentences * width, n, d), x.dtype)
-            grouped[self._grouped_rows] = x.data
+        grouped = self.xp.zeros((n_sentences * width, n, d), x.dtype)
+        grouped[self._grouped_rows] = x.data
         return Tensor(grouped.reshape(n_sentences, width * n, d))
 
     def ungroup(self, grouped: Tensor) -> Tensor:
         """Back to rows: (B, w * n, d) to (R, n, d)"""
         n_sentences, width = self._tree.n_sentences, self._tree.width
         rows = grouped.data.reshape(n_sentences * width, grouped.shape[1] // max(width, 1), grouped.shape[2])
-        return Tensor(rows if self._grouped_rows is None else rows[self._grouped_rows])
+        return Tensor(rows[self._grouped_rows])

@@ -1,12 +1,13 @@
 """Adam: a step for every parameter, scaled by running moments of its gradient  [Kingma & Ba 2015; sec. 5.3]."""
 
 import math
+from contextlib import nullcontext
 from typing import Protocol
 
 from minitransformer.backend import Array, get_array_module
 from minitransformer.kernels import fused_function
-from minitransformer.kernels.profile import timed
-from minitransformer.workers import SERIAL, Workers, blocks_of
+from minitransformer.kernels.profile import current as current_profile
+from minitransformer.workers import for_blocks
 
 
 class Vectors(Protocol):
@@ -20,26 +21,19 @@ class Adam:
     """m = beta1 m + (1 - beta1) g,   v = beta2 v + (1 - beta2) g^2
     w = w - lrate * (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps)      [Kingma & Ba 2015, algorithm 1]
 
-    One pass over the vectors of ``parameters`` (such as a ParameterVector), shared by the threads of ``workers``: the
-    same bits for any number of them.
+    One pass over the vectors of ``parameters`` (such as a ParameterVector), shared by threads: the same bits for any
+    number of them.
 
     Attributes:
         m, v: running means of the gradient and of its square, vectors like the parameters.
         step_count: t, the number of updates made.
     """
 
-    def __init__(
-        self,
-        parameters: Vectors,
-        beta1: float = 0.9,
-        beta2: float = 0.98,
-        eps: float = 1e-9,
-        workers: Workers = SERIAL,
-    ):
+    def __init__(self, parameters: Vectors, beta1: float = 0.9, beta2: float = 0.98, eps: float = 1e-9):
         if hasattr(parameters, "check_model"):
             parameters.check_model()  # what was put into the model later would not be learned
         xp = get_array_module(parameters.data)
-        self.parameters, self.workers = parameters, workers
+        self.parameters = parameters
         self.beta1, self.beta2, self.eps = beta1, beta2, eps
         self.m = xp.zeros_like(parameters.data)
         self.v = xp.zeros_like(parameters.data)
@@ -57,12 +51,12 @@ class Adam:
             in_one_kernel(self.parameters.data, self.m, self.v, self.parameters.grad, **options)
             return
 
-        def update_blocks(worker: int) -> None:
-            with timed("Adam"):
-                for block in blocks_of(len(self.m), worker, self.workers):
-                    self._update_block(block, step_size, inv_sqrt_correction)
+        def update(block: slice) -> None:
+            self._update_block(block, step_size, inv_sqrt_correction)
 
-        self.workers.map(update_blocks)
+        profile = current_profile.get()
+        with profile.measure("Adam") if profile else nullcontext():
+            for_blocks(update, len(self.m))
 
     def _update_block(self, block: slice, step_size: float, inv_sqrt_correction: float) -> None:
         xp = get_array_module(self.m)

@@ -1,9 +1,8 @@
 """Loss scaling: gradients below 6e-8 underflow in float16  [Micikevicius et al. 2018]."""
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
-from minitransformer.backend import Array
 from minitransformer.errors import TrainingError
 
 FIRST, GROWTH_AFTER = 2.0**15, 2000
@@ -25,15 +24,13 @@ class LossScale:
     def for_precision(cls, precision: str) -> "LossScale":
         return cls(FIRST, 0, True) if precision == "float16" else cls()
 
-    def adapt(self, gradient_norm: float | Array) -> bool:
-        """Adapts the scale; returns whether the gradient is finite. Copies the norm from the device if it is needed.
+    def adapt(self, gradient_norm: float) -> bool:
+        """Adapts the scale; returns whether the gradient is finite.
 
         Raises:
             TrainingError: gradients overflow although the scale is 1.
         """
-        if not self.is_needed:
-            return True
-        if math.isfinite(float(gradient_norm)):
+        if math.isfinite(gradient_norm):
             self.good_updates += 1
             if self.good_updates == GROWTH_AFTER:
                 self.value, self.good_updates = 2.0 * self.value, 0
@@ -45,6 +42,3 @@ class LossScale:
             )
         self.value, self.good_updates = self.value / 2.0, 0
         return False
-
-    def to_dict(self) -> dict:
-        return asdict(self)

@@ -41,7 +41,7 @@ def batch_flops(config: ModelConfig, sentences: int, src_length: int, tgt_length
     return 3 * sentences * forward
 
 
-def measured_rate(xp: ModuleType, seconds: float = 0.5, size: int = 2048) -> float:
+def measure_rate(xp: ModuleType, seconds: float = 0.5, size: int = 2048) -> float:
     """FLOP/s of a large float32 product on this machine: what it sustains at best. Takes about ``seconds``."""
     a, product = xp.ones((size, size), dtype=xp.float32), matmul if xp is np else xp.matmul
     float(product(a, a)[0, 0])  # the first product initialises the library
@@ -72,11 +72,3 @@ class Cost:
     def to_dict(self) -> dict[str, float]:
         """The fields and `paper`, as in ``cost.json``."""
         return asdict(self) | {"paper": self.paper}
-
-    def lines(self) -> list[str]:
-        """A report of both counts."""
-        return [
-            f"training cost by formula: {self.formula:.1e} FLOPs in matrix products, forward and backward",
-            f"as the paper counts:      {self.paper:.1e} FLOPs = {self.seconds:,.0f} s x {self.devices} "
-            f"x {self.sustained / 1e12:.3g} TFLOP/s (a large float32 product, measured now)",
-        ]

@@ -6,7 +6,7 @@ lengths; the rest is extrapolated. Only the logits are counted by themselves: th
 """
 
 import tracemalloc
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -19,17 +19,8 @@ from minitransformer.nn import DropoutMasks
 from minitransformer.planning.flops import parameter_count
 
 
-class Shape(NamedTuple):
-    """A micro-batch: sentences, and positions of each side, padding included."""
-
-    sentences: int
-    src_length: int
-    tgt_length: int
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Bytes. ``peak`` is the sum of the first five.
+class MemoryPlan(NamedTuple):
+    """Bytes.
 
     parameters, gradients, adam: one, one and two vectors; gradients for each worker
     activations: saved by forward for backward   working: what backward, or the logits, need on top of that
@@ -48,26 +39,27 @@ class Plan:
         return self.parameters + self.gradients + self.adam + self.activations + self.working
 
 
-def plan(config: ModelConfig, shape: Shape, workers: int = 1) -> Plan:
+def plan_memory(config: ModelConfig, sentences: int, src_length: int, tgt_length: int, workers: int = 1) -> MemoryPlan:
     """The memory of an update on the CPU, without Python and its libraries.
 
+    sentences: of a micro-batch   src_length, tgt_length: positions of a sentence, padding and end mark included
     workers: micro-batches computed at the same time, each with its own gradients and activations
     """
     vector = parameter_count(config) * np.dtype(config.dtype).itemsize
     models = (build_model(replace(config, n_layers=layers)) for layers in (1, 2))
     # The first batch makes what lasts.
-    one, both = (np.array([measure(model, shape._replace(sentences=n)) for n in (1, 2, 3)])[1:] for model in models)
+    one, both = (np.array([measure(model, n, src_length, tgt_length) for n in (1, 2, 3)])[1:] for model in models)
     two, three = one + (config.n_layers - 1) * (both - one)
-    kept, peak = (int(each) for each in two + (shape.sentences - 2) * (three - two))
-    rows = min(shape.sentences * shape.tgt_length, chunk_rows(config.vocab_size))
+    kept, peak = (int(each) for each in two + (sentences - 2) * (three - two))
+    rows = min(sentences * tgt_length, chunk_rows(config.vocab_size))
     working = max(peak - kept, rows * config.vocab_size * np.dtype(config.dtype).itemsize)
     per_sentence = workers * int((three - two).max())
-    return Plan(vector, workers * vector, 2 * vector, workers * kept, workers * working, per_sentence)
+    return MemoryPlan(vector, workers * vector, 2 * vector, workers * kept, workers * working, per_sentence)
 
 
-def measure(model: Model, shape: Shape) -> tuple[int, int]:
+def measure(model: Model, sentences: int, src_length: int, tgt_length: int) -> tuple[int, int]:
     """(bytes that the tape holds after forward, peak of backward), without parameters and their gradients."""
-    src, tgt = ([[UNK] * (length - 1)] * shape.sentences for length in shape[1:])  # and the end mark
+    src, tgt = ([[UNK] * (length - 1)] * sentences for length in (src_length, tgt_length))  # and the end mark
     tracemalloc.start()
     try:
         loss, _ = model.loss(pad_batch(src, tgt), DropoutMasks(0))

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
+from functools import lru_cache
 from itertools import chain, product
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from minitransformer.text.binary import (
     SIDES,
     VERSION,
     BinaryHeader,
+    FlatSentences,
     fingerprint_of,
     id_type,
     open_sides,
@@ -28,10 +30,13 @@ from minitransformer.text.binary import (
 from minitransformer.text.corpus import stream_parallel
 from minitransformer.text.pairs import encode_pairs
 from minitransformer.text.processes import in_chunks, map_in_processes
-from minitransformer.text.tokenizer import Tokenizer, cached_tokenizer
+from minitransformer.text.tokenizer import Tokenizer
 
-Part = tuple[list[tuple[np.ndarray, np.ndarray]], Counter[str]]
-"""For each side the ids of some sentences, concatenated, and the lengths of the sentences; and the header's counts."""
+cached_tokenizer = lru_cache(1)(Tokenizer.loads)
+"""One for all tasks of a process, because it caches the words that it has encoded."""
+
+Part = tuple[tuple[FlatSentences, FlatSentences], Counter[str]]
+"""Some pairs, of which pickle makes fewer bytes than of lists of integers, and the header's counts of them."""
 
 
 def binarise(
@@ -69,10 +74,18 @@ def binarise(
                     f"{counts['n_long']} longer than {max_length} tokens)"
                 )
             facts = {"vocab_size": tokenizer.vocab_size, "tokenizer_sha256": sha256_of(text), "max_length": max_length}
-            header = _write_header(partial, facts | counts)
+            header = _write_header(partial, BinaryHeader(**facts, **counts, fingerprint=""))
             partial.rename(folder)
     except OSError as error:
         raise DataError(f"binarise: {folder} cannot be written: {error.strerror}") from error
+    return header
+
+
+def _write_header(folder: Path, header: BinaryHeader) -> BinaryHeader:
+    """Write the header with the fingerprint of the ids in the folder, and return it."""
+    header = replace(header, fingerprint=fingerprint_of(open_sides(folder, header)))
+    content = json.dumps({"format": FORMAT, "version": VERSION, **asdict(header)}, indent=1)
+    (folder / HEADER).write_text(content + "\n", encoding="utf-8")
     return header
 
 
@@ -85,38 +98,18 @@ def _write_ids(folder: Path, parts: Iterable[Part], vocab_size: int, progress: b
             for side, kind in product(SIDES, ("ids", "ends"))
         }
         for sides, found in parts:
-            for side, (ids, lengths) in zip(SIDES, sides, strict=True):
-                ends = counts[f"n_{side}_tokens"] + np.cumsum(lengths, dtype=np.int64)
-                files[side, "ids"].write(ids.astype(id_type(vocab_size)))
+            for side, sentences in zip(SIDES, sides, strict=True):
+                ends = sentences.ends + np.uint64(counts[f"n_{side}_tokens"])
+                files[side, "ids"].write(sentences.ids.astype(id_type(vocab_size)))
                 files[side, "ends"].write(ends.astype(ENDS))
             counts.update(found)
             bar.update(found["pairs"] + found["n_empty"] + found["n_long"])
     return counts
 
 
-def _write_header(folder: Path, facts: dict[str, int | str]) -> BinaryHeader:
-    header = BinaryHeader(fingerprint="", **facts)
-    header = replace(header, fingerprint=fingerprint_of(open_sides(folder, header)))
-    text = json.dumps({"format": FORMAT, "version": VERSION, **asdict(header)}, indent=1)
-    (folder / HEADER).write_text(text + "\n", encoding="utf-8")
-    return header
-
-
 def _encode(task: tuple[str, int, list[tuple[str, str]]]) -> Part:
     text, max_length, pairs = task
     kept = encode_pairs(cached_tokenizer(text), pairs, max_length)
-    sides = [flatten(kept.src), flatten(kept.tgt)]
-    n_src_tokens, n_tgt_tokens = (len(ids) for ids, _ in sides)
-    return sides, Counter(
-        pairs=len(kept.src),
-        n_empty=kept.n_empty,
-        n_long=kept.n_long,
-        n_src_tokens=n_src_tokens,
-        n_tgt_tokens=n_tgt_tokens,
-    )
-
-
-def flatten(sentences: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
-    """The ids of all sentences, concatenated, and the lengths of the sentences: fewer bytes than lists of integers."""
-    ids = np.fromiter(chain.from_iterable(sentences), dtype=np.int32)
-    return ids, np.fromiter(map(len, sentences), dtype=np.int32, count=len(sentences))
+    src, tgt = sides = FlatSentences.of(kept.src), FlatSentences.of(kept.tgt)
+    n_tokens = {"n_src_tokens": len(src.ids), "n_tgt_tokens": len(tgt.ids)}
+    return sides, Counter(pairs=len(src), n_empty=kept.n_empty, n_long=kept.n_long, **n_tokens)

@@ -6,8 +6,9 @@ A folder contains ``header.json`` and, for each side, ``src.ids`` (the ids of al
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -20,17 +21,28 @@ FORMAT, VERSION = "minitransformer pairs", 1
 HEADER = "header.json"
 SIDES = ("src", "tgt")
 ENDS = "<u8"
-CHUNK = 1 << 20
-"""Ids that are hashed, or offsets that are checked, at a time."""
+CHUNK_IDS = 1 << 20
+"""Ids that are checked, or hashed, at a time."""
 MAX_HEADER = 1 << 16
 """Bytes of the longest header."""
 
 
-class MappedSentences(Sequence):
-    """The sentences of one side: ``sentences[i]`` is an array of ids without BOS and EOS, a view of the file."""
+class FlatSentences(Sequence):
+    """The sentences of one side: ``sentences[i]`` is an array of ids without BOS and EOS, a view of ``ids``.
+
+    ids: (tokens,), those of all sentences, concatenated   ends: (sentences,), the offset at which each ends
+    """
 
     def __init__(self, ids: np.ndarray, ends: np.ndarray):
         self.ids, self.ends = ids, ends
+
+    @classmethod
+    def of(cls, sentences: Sequence[Sequence[int]]) -> "FlatSentences":
+        """The same sentences; in memory, if they are lists."""
+        if isinstance(sentences, cls):
+            return sentences
+        ids = np.fromiter(chain.from_iterable(sentences), dtype=np.int32)
+        return cls(ids, np.cumsum(lengths_of(sentences), dtype=ENDS))
 
     def __len__(self) -> int:
         return len(self.ends)
@@ -45,30 +57,26 @@ class MappedSentences(Sequence):
         np.subtract(self.ends[1:], self.ends[:-1], out=lengths[1:], casting="unsafe")
         return lengths
 
+    def parts(self) -> Iterator[np.ndarray]:
+        """All ids, CHUNK at a time: a memory-mapped file may be larger than the memory."""
+        return (self.ids[start : start + CHUNK_IDS] for start in range(0, len(self.ids), CHUNK_IDS))
+
 
 def lengths_of(sentences: Sequence[Sequence[int]]) -> np.ndarray:
-    """Number of tokens of each sentence, without reading memory-mapped sentences."""
-    if isinstance(sentences, MappedSentences):
+    """Number of tokens of each sentence, without reading the ids of flat ones."""
+    if isinstance(sentences, FlatSentences):
         return sentences.lengths()
     return np.fromiter(map(len, sentences), dtype=np.int32, count=len(sentences))
 
 
-def fingerprint_of(sides: Sequence[Sequence[Sequence[int]]]) -> str:
+def fingerprint_of(sides: Iterable[Sequence[Sequence[int]]]) -> str:
     """SHA-256 of sentence pairs, by which a resumed run recognises its data, in memory or in files."""
     digest = hashlib.sha256()
-    for sentences in sides:
-        digest.update(lengths_of(sentences).astype("<i8").tobytes())
-        for part in _parts(sentences):
+    for sentences in map(FlatSentences.of, sides):
+        digest.update(sentences.lengths().astype("<i8").tobytes())
+        for part in sentences.parts():
             digest.update(part.astype("<i8").tobytes())
     return digest.hexdigest()
-
-
-def _parts(sentences: Sequence[Sequence[int]]) -> Iterator[np.ndarray]:
-    """All ids, in parts."""
-    if isinstance(sentences, MappedSentences):
-        yield from (sentences.ids[start : start + CHUNK] for start in range(0, len(sentences.ids), CHUNK))
-    else:
-        yield np.fromiter((number for sentence in sentences for number in sentence), dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -90,8 +98,8 @@ class BinaryHeader:
 class BinaryPairs:
     """An open folder of binarised pairs."""
 
-    src: MappedSentences
-    tgt: MappedSentences
+    src: FlatSentences
+    tgt: FlatSentences
     header: BinaryHeader
 
 
@@ -112,51 +120,39 @@ def open_pairs(folder: str | Path) -> BinaryPairs:
         DataError: the folder does not exist or has another version, a file does not match the header, or an id is not
             one of the vocabulary.
     """
-    folder = Path(folder)
-    header = _read_header(folder / HEADER)
-    sides = open_sides(folder, header)
-    for side, sentences in zip(SIDES, sides, strict=True):
-        _check_ids(f"{folder / side}.ids", sentences, header.vocab_size)
-    return BinaryPairs(*sides, header)
+    header = _read_header(Path(folder) / HEADER)
+    return BinaryPairs(*open_sides(Path(folder), header), header)
 
 
-def open_sides(folder: Path, header: BinaryHeader) -> list[MappedSentences]:
-    """The two sides that the header describes; DataError as for `open_pairs`."""
-    sides = []
+def open_sides(folder: Path, header: BinaryHeader) -> Iterator[FlatSentences]:
+    """The two sides that the header describes; DataError as for `open_pairs`. Reads their files once."""
     for side, tokens in zip(SIDES, (header.n_src_tokens, header.n_tgt_tokens), strict=True):
-        ends = _mapped(folder / f"{side}.ends", ENDS, header.pairs)
-        ids = _mapped(folder / f"{side}.ids", id_type(header.vocab_size), tokens)
+        ends = _map_file(folder / f"{side}.ends", ENDS, header.pairs)
+        sentences = FlatSentences(_map_file(folder / f"{side}.ids", id_type(header.vocab_size), tokens), ends)
         _check_ends(f"{folder / side}.ends", ends, tokens, header.max_length)
-        sides.append(MappedSentences(ids, ends))
-    return sides
-
-
-def _check_ids(path: str, sentences: MappedSentences, vocab_size: int) -> None:
-    """DataError if an id is none of a token: reads the file once."""
-    lowest, highest = min(map(np.min, _parts(sentences))), max(map(np.max, _parts(sentences)))
-    if lowest < UNK or highest >= vocab_size:
-        raise DataError(
-            f"{path}: ids must be from {UNK} to {vocab_size - 1}, got {lowest} to {highest}; binarise the text again"
-        )
+        lowest, highest = min(map(np.min, sentences.parts())), max(map(np.max, sentences.parts()))
+        if lowest < UNK or highest >= header.vocab_size:
+            raise DataError(
+                f"{folder / side}.ids: ids must be from {UNK} to {header.vocab_size - 1}, got {lowest} to {highest}; "
+                "binarise the text again"
+            )
+        yield sentences
 
 
 def _check_ends(path: str, ends: np.ndarray, tokens: int, max_length: int) -> None:
     """DataError if a sentence is empty or too long, or the last one does not end at ``tokens``."""
-    last = np.zeros(1, ends.dtype)
-    for start in range(0, len(ends), CHUNK):
-        offsets = np.concatenate((last, ends[start : start + CHUNK]))
-        lengths, last = offsets[1:] - offsets[:-1], offsets[-1:]  # unsigned: an offset that falls gives a huge length
-        wrong = np.flatnonzero((lengths < 1) | (lengths >= max_length))
-        if len(wrong):
-            raise DataError(
-                f"{path}: sentence {start + wrong[0] + 1} must have from 1 to {max_length - 1} tokens, "
-                f"got {lengths.astype(np.int64)[wrong[0]]}; binarise the text again"
-            )
-    if int(last[0]) != tokens:
-        raise DataError(f"{path}: must end at {tokens}, got {int(last[0])}; binarise the text again")
+    lengths = np.diff(ends, prepend=ends.dtype.type(0))  # unsigned: an offset that falls gives a huge length
+    wrong = np.flatnonzero((lengths < 1) | (lengths >= max_length))
+    if len(wrong):
+        raise DataError(
+            f"{path}: sentence {wrong[0] + 1} must have from 1 to {max_length - 1} tokens, "
+            f"got {lengths.astype(np.int64)[wrong[0]]}; binarise the text again"
+        )
+    if int(ends[-1]) != tokens:
+        raise DataError(f"{path}: must end at {tokens}, got {int(ends[-1])}; binarise the text again")
 
 
-def _mapped(path: Path, dtype: str, length: int) -> np.ndarray:
+def _map_file(path: Path, dtype: str, length: int) -> np.ndarray:
     wanted = length * np.dtype(dtype).itemsize
     try:
         size = path.stat().st_size

@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 
-Pair = tuple[str, str]
+SymbolPair = tuple[str, str]
 Words = Iterable[tuple[list[str], int]]
 """The symbols of each distinct word, and how often the word occurs."""
 
 
-def naive_merges(words: Words, n_merges: int, *, criterion: str = "frequency", min_count: int = 2) -> list[Pair]:
+def naive_merges(words: Words, n_merges: int, *, criterion: str = "frequency", min_count: int = 2) -> list[SymbolPair]:
     """Count pairs, merge the best one, repeat  [Sennrich et al. 2016, alg. 1].
 
     >>> naive_merges([(list("low"), 5), (list("lower"), 2), (list("newest"), 6)], 3)
@@ -52,16 +52,16 @@ def count_symbols(words: Words) -> Counter[str]:
     return counts
 
 
-def count_pairs(words: Words) -> Counter[Pair]:
+def count_pairs(words: Words) -> Counter[SymbolPair]:
     """How often each pair of adjacent symbols occurs; overlapping ones count too (``a a a`` has ``a a`` twice)."""
-    counts: Counter[Pair] = Counter()
+    counts: Counter[SymbolPair] = Counter()
     for symbols, count in words:
         for pair in pairwise(symbols):
             counts[pair] += count
     return counts
 
 
-def merge_pair(symbols: list[str], pair: Pair) -> list[str]:
+def merge_pair(symbols: list[str], pair: SymbolPair) -> list[str]:
     """The symbols of a word with each occurrence of ``pair``, from left to right, made one symbol.
 
     >>> merge_pair(["a", "a", "a", "b"], ("a", "a"))
@@ -75,7 +75,7 @@ def merge_pair(symbols: list[str], pair: Pair) -> list[str]:
     return merged
 
 
-def apply_merges(symbols: list[str], ranks: Mapping[Pair, int]) -> list[str]:
+def apply_merges(symbols: list[str], ranks: Mapping[SymbolPair, int]) -> list[str]:
     """Segment a word as training would have: always merge the pair that was learned first, from left to right.
 
     Equal to `merge_pair` with every learned pair in turn, but only looks up the pairs that the word contains.

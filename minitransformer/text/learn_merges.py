@@ -7,13 +7,13 @@ from functools import cache
 from itertools import pairwise
 
 from minitransformer.errors import DataError
-from minitransformer.text.bpe import CRITERIA, Pair, Words
+from minitransformer.text.bpe import CRITERIA, SymbolPair, Words
 
 REVERSED = bytes(max(254 - byte, 0) for byte in range(256))
 """Sorts bytes in reverse. UTF-8 sorts as its characters do, and has no byte above 244."""
 
 
-def learn_merges(words: Words, *, criterion: str = "frequency", min_count: int = 2) -> Iterator[Pair]:
+def learn_merges(words: Words, *, criterion: str = "frequency", min_count: int = 2) -> Iterator[SymbolPair]:
     """Yield the merges in the order in which they are learned, until no pair is left: those of `bpe.naive_merges`.
 
     Each time, the pair of adjacent symbols that scores highest becomes one symbol, everywhere. Of equal pairs the one
@@ -45,10 +45,10 @@ class PairQueue:
         self._table, self._score, self._min_count = table, CRITERIA[criterion], min_count
         self._may_rise = criterion != "frequency"  # the rarer its symbols become, the more a pair gains
         self._most = table.total  # symbols at first
-        self._scored: dict[str, set[Pair]] = defaultdict(set)  # pairs with a symbol that are queued by their score
+        self._scored: dict[str, set[SymbolPair]] = defaultdict(set)  # by symbol; queued by score
         self._heap: list[tuple] = []
 
-    def push(self, pair: Pair) -> None:
+    def push(self, pair: SymbolPair) -> None:
         """Queue the pair's score or, before that has ever been needed, what the score cannot exceed."""
         left, right = pair
         if (count := self._table.counts[pair]) >= self._min_count:
@@ -56,7 +56,7 @@ class PairQueue:
             score = self._score_of(pair) if is_scored else self._score(count, count, count, self._most)
             heapq.heappush(self._heap, (-score, reverse_key(left), reverse_key(right), pair))
 
-    def pop(self) -> Pair | None:
+    def pop(self) -> SymbolPair | None:
         """The pair to be merged next; None: none is left."""
         while self._heap:
             queued, *_, pair = heapq.heappop(self._heap)
@@ -70,11 +70,11 @@ class PairQueue:
                 self.push(pair)
         return None
 
-    def may_score_more(self, merged: Pair) -> set[Pair]:
+    def may_score_more(self, merged: SymbolPair) -> set[SymbolPair]:
         """The pairs whose scores rise because the symbols of ``merged`` have become rarer."""
         return self._scored[merged[0]] | self._scored[merged[1]] if self._may_rise else set()
 
-    def _score_of(self, pair: Pair) -> float:
+    def _score_of(self, pair: SymbolPair) -> float:
         table, (left, right) = self._table, pair
         return self._score(table.counts[pair], table.symbol_counts[left], table.symbol_counts[right], table.total)
 
@@ -94,11 +94,11 @@ class PairTable:
     """
 
     def __init__(self, words: Words):
-        self.counts: dict[Pair, int] = defaultdict(int)
+        self.counts: dict[SymbolPair, int] = defaultdict(int)
         self.symbol_counts: dict[str, int] = defaultdict(int)
         self._words: list[list[str]] = []
         self._occurrences: list[int] = []  # of each word
-        self._where: dict[Pair, list[int]] = defaultdict(list)  # the words that have, or once had, the pair
+        self._where: dict[SymbolPair, list[int]] = defaultdict(list)  # the words that have, or once had, the pair
         for number, (symbols, count) in enumerate(words):
             self._words.append(list(symbols))
             self._occurrences.append(count)
@@ -109,7 +109,7 @@ class PairTable:
                 self._where[pair].append(number)
         self.total = sum(self.symbol_counts.values())
 
-    def merge(self, pair: Pair) -> set[Pair]:
+    def merge(self, pair: SymbolPair) -> set[SymbolPair]:
         """Make ``pair`` one symbol in all words; return the pairs that occur more often now.
 
         In ``a b c d``, merging ``b c`` removes one ``a b`` and one ``c d`` and adds ``a bc`` and ``bc d``.

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import regex
 
-from minitransformer.errors import DataError, quoted
+from minitransformer.errors import DataError, quote
 
 END = "</w>"
 """The mark on the last character of a word in mode ``words``  [Sennrich et al. 2016]."""
@@ -106,6 +106,4 @@ def utf8(text: str) -> bytes:
     try:
         return text.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise DataError(
-            f"tokenizer: text must be valid Unicode, got {text[error.start]!r} in {quoted(text)}"
-        ) from error
+        raise DataError(f"tokenizer: text must be valid Unicode, got {text[error.start]!r} in {quote(text)}") from error

@@ -6,16 +6,15 @@ import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from itertools import chain, islice
 from typing import TypeVar
 
 from minitransformer.errors import DataError
 
-CHUNK = 5000
-"""Pairs of lines per task, about a megabyte of text."""
+CHUNK_LINES = 5000
+"""Lines, or pairs of lines, per task: about a megabyte of text."""
 MAX_CHARACTERS = 1 << 24
 """Characters per task, if lines are long."""
 
@@ -38,49 +37,42 @@ def map_in_processes(function: Callable[[Task], Result], tasks: Iterable[Task], 
         yield from map(function, tasks)
         return
     context = multiprocessing.get_context("spawn")  # fork would copy locks that BLAS threads may hold
-    with ProcessPoolExecutor(processes, context, initializer=_follow_main_process) as pool:
-        waiting = deque()
-        try:
-            for task in tasks:
-                with _interrupts_wait():
-                    waiting.append(pool.submit(function, task))
-                if len(waiting) > 2 * processes:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        except BrokenProcessPool as error:
-            raise DataError(
-                "processes: each must run until its work is done, got one that died (out of memory?); use fewer "
-                "with --processes"
-            ) from error
-        finally:
-            for each in waiting:
-                each.cancel()
+    pool = ProcessPoolExecutor(processes, context, initializer=_follow_main_process)
+    submitted = (_submit(pool, function, task) for task in tasks)
+    try:
+        pending = deque(islice(submitted, 2 * processes))
+        while pending:
+            yield pending.popleft().result()
+            pending.extend(islice(submitted, 1))
+    except BrokenProcessPool as error:
+        raise DataError(
+            "processes: each must run until its work is done, got one that died (out of memory?); use fewer with "
+            "--processes"
+        ) from error
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
-def in_chunks(pairs: Iterable[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
-    """Lists of ``CHUNK`` pairs of lines, shorter at the end and where lines are long: tasks worth another process."""
+def in_chunks(rows: Iterable[tuple[str, ...]]) -> Iterator[list[tuple[str, ...]]]:
+    """Lists of ``CHUNK_LINES`` lines or pairs of lines, shorter where lines are long: tasks worth another process."""
     chunk, size = [], 0
-    for pair in pairs:
-        chunk.append(pair)
-        size += len(pair[0]) + len(pair[1])
-        if len(chunk) == CHUNK or size >= MAX_CHARACTERS:
+    for row in rows:
+        chunk.append(row)
+        size += sum(map(len, row))
+        if len(chunk) == CHUNK_LINES or size >= MAX_CHARACTERS:
             yield chunk
             chunk, size = [], 0
     if chunk:
         yield chunk
 
 
-@contextmanager
-def _interrupts_wait() -> Iterator[None]:
-    """A process that is started in the block does not heed Ctrl-C, and this one, without other threads, at the end."""
+def _submit(pool: ProcessPoolExecutor, function: Callable[[Task], Result], task: Task) -> "Future[Result]":
+    """A process that is started here does not heed Ctrl-C, and this one at the end, if it has no other threads."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+        return pool.submit(function, task)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
-        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-        yield
+        return pool.submit(function, task)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
@@ -88,10 +80,10 @@ def _interrupts_wait() -> Iterator[None]:
 def _follow_main_process() -> None:
     """Ctrl-C sends SIGINT to all processes of a terminal: the main process stops the others. If it is killed itself,
     they end too."""
+
+    def end_with_it() -> None:
+        multiprocessing.parent_process().join()
+        os._exit(1)
+
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_after_main_process, daemon=True).start()
-
-
-def _end_after_main_process() -> None:
-    multiprocessing.parent_process().join()
-    os._exit(1)
+    threading.Thread(target=end_with_it, daemon=True).start()

@@ -1,9 +1,7 @@
 """Lines to token ids and back, with a vocabulary learned by byte-pair encoding  [sec. 5.1]."""
 
 import gc
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Mapping
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -11,14 +9,13 @@ from typing import Any
 from tqdm import tqdm
 
 from minitransformer.config import UNK
-from minitransformer.errors import DataError, quoted
-from minitransformer.files import write_atomically, write_error
-from minitransformer.text.bpe import Pair, apply_merges
+from minitransformer.errors import DataError
+from minitransformer.files import write_error, write_text
+from minitransformer.text.bpe import SymbolPair, apply_merges
 from minitransformer.text.corpus import read_text
 from minitransformer.text.learn_merges import learn_merges
-from minitransformer.text.pretokenizers import END, PRETOKENIZERS, ByteLevel, PreTokenizer, utf8
-from minitransformer.text.processes import map_in_processes
-from minitransformer.text.vocabulary_file import dump_vocabulary, parse_vocabulary, read_symbol, show_symbol
+from minitransformer.text.pretokenizers import PRETOKENIZERS, PreTokenizer, utf8
+from minitransformer.text.vocabulary_file import dump_vocabulary, parse_vocabulary, show_symbol
 from minitransformer.text.word_counts import count_words
 
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
@@ -34,12 +31,6 @@ CACHE_SIZE, CACHED_LENGTH = 500_000, 64
 """How many words, or chunks between spaces, have their subwords cached, and the most characters they may have: some
 200 MB. A full cache is emptied."""
 
-TASK_LINES = 10_000
-"""Lines that a process encodes at a time."""
-
-CONTINUED = "@@"
-"""Marks a subword of mode ``words`` that does not end its word, as in subword-nmt."""
-
 
 class Tokenizer:
     """A vocabulary of subwords: ids 0 to 3 are PAD, BOS, EOS, UNK, then base symbols, then the symbol of each merge.
@@ -51,14 +42,14 @@ class Tokenizer:
         merges may then make symbols that look alike, and these share one id.)
     """
 
-    def __init__(self, mode: str, base: list[str], merges: list[Pair]):
+    def __init__(self, mode: str, base: list[str], merges: list[SymbolPair]):
         self.mode, self.base, self.merges = mode, base, merges
         self.pretokenizer = _pretokenizer_of(mode)
         self.symbols = list(dict.fromkeys([*base, *(left + right for left, right in merges)]))
         self._ids = {symbol: number for number, symbol in enumerate(self.symbols, len(SPECIALS))}
         self.longest_symbol = max(map(len, self.symbols), default=1)
         self._ranks = {pair: rank for rank, pair in enumerate(merges)}
-        self._symbols_of, self._ids_of = Cached(self._merge_word), Cached(self._encode_chunk)
+        self._ids_of = Cached(self._encode_chunk)
 
     @classmethod
     def train(cls, lines: Iterable[str], vocab_size: int, mode: str = "bytes", **options: Any) -> "Tokenizer":
@@ -111,19 +102,19 @@ class Tokenizer:
         """The ids of a line, without BOS and EOS; characters that are not in the vocabulary become UNK."""
         return list(chain.from_iterable(map(self._ids_of.__getitem__, self.pretokenizer.chunks(line))))
 
-    def encode_lines(self, lines: Iterable[str], processes: int = 1) -> list[list[int]]:
-        """`encode` of each line, by several processes with caches of their own: worth it from a megabyte on."""
-        if processes == 1:
-            with without_collector():
-                return list(map(self.encode, lines))
-        text, lines = self.dumps(), iter(lines)
-        tasks = ((text, some) for some in iter(lambda: list(islice(lines, TASK_LINES)), []))
-        with without_collector():
-            return list(chain.from_iterable(map_in_processes(_encode_task, tasks, processes)))
+    def encode_lines(self, lines: Iterable[str]) -> list[list[int]]:
+        """`encode` of each line."""
+        collects = gc.isenabled()
+        gc.disable()  # it would search millions of new lists for cycles, again and again: a third of the time
+        try:
+            return list(map(self.encode, lines))
+        finally:
+            if collects:
+                gc.enable()
 
     def count_tokens(self, words: Mapping[str, int]) -> int:
         """Tokens of a text in which each word occurs as often as it says."""
-        return sum(len(self._symbols_of[word]) * count for word, count in words.items())
+        return sum(len(self._ids_of[word]) * count for word, count in words.items())
 
     def decode(self, ids: Iterable[int]) -> str:
         """The line of these ids; special ids are skipped.
@@ -138,27 +129,6 @@ class Tokenizer:
         pairs = ((token, self._symbol(token)) for token in ids)
         return [SPECIALS[token] if symbol is None else show_symbol(symbol, self.mode) for token, symbol in pairs]
 
-    def segment(self, line: str) -> str:
-        """The line as subwords with spaces between, for other programs; `unsegment` undoes it.
-
-        Mode ``words`` writes them as subword-nmt does: ``un@@ known``. Characters outside the vocabulary are kept.
-        """
-        words = map(self._symbols_of.__getitem__, self.pretokenizer.split(line))
-        if self.mode == ByteLevel.mode:
-            return " ".join(show_symbol(symbol, self.mode) for symbols in words for symbol in symbols)
-        return " ".join((CONTINUED + " ").join(symbols).removesuffix(END) for symbols in words)
-
-    def unsegment(self, text: str) -> str:
-        """The line whose `segment` is ``text``."""
-        if self.mode != ByteLevel.mode:
-            return text.replace(CONTINUED + " ", "")
-        try:
-            return self.pretokenizer.join(read_symbol(subword, self.mode) for subword in text.split(" ") if subword)
-        except ValueError as error:
-            raise DataError(
-                f"bpe decode: subwords must be as `bpe encode` writes them, got {quoted(text)}: {error}"
-            ) from error
-
     def dumps(self) -> str:
         """The vocabulary as text: what `save` writes and a checkpoint contains."""
         return dump_vocabulary(self.mode, self.base, self.merges)
@@ -171,7 +141,7 @@ class Tokenizer:
     def save(self, path: str | Path) -> None:
         """Write the vocabulary atomically: an interrupted write leaves no partial file."""
         try:
-            write_atomically(path, lambda file: file.write(self.dumps().encode()))
+            write_text(path, self.dumps())
         except OSError as error:
             raise DataError(f"{path}: {write_error(error)}") from error
 
@@ -180,27 +150,21 @@ class Tokenizer:
         """Read a vocabulary; DataError if the file does not exist or is damaged."""
         return cls.loads(read_text(path), str(path))
 
-    def _merge_word(self, word: str) -> tuple[str, ...]:
-        utf8(word)  # raises for text that no file can contain
-        symbols = self.pretokenizer.symbols(word)
-        parts = (symbols[at : at + LONG_WORD] for at in range(0, len(symbols), LONG_WORD))
-        return tuple(symbol for part in parts for symbol in apply_merges(part, self._ranks))
-
     def _encode_chunk(self, chunk: str) -> tuple[int, ...]:
-        words = self.pretokenizer.split(chunk)
-        return tuple(self._ids.get(symbol, UNK) for word in words for symbol in self._symbols_of[word])
+        utf8(chunk)  # raises for text that no file can contain
+        ids = []
+        for word in self.pretokenizer.split(chunk):
+            symbols = self.pretokenizer.symbols(word)
+            for at in range(0, len(symbols), LONG_WORD):
+                merged = apply_merges(symbols[at : at + LONG_WORD], self._ranks)
+                ids += [self._ids.get(symbol, UNK) for symbol in merged]
+        return tuple(ids)
 
     def _symbol(self, token: int) -> str | None:
         """The symbol of an id, None for a special one; DataError if it is outside the vocabulary."""
         if not 0 <= token < self.vocab_size:
             raise DataError(f"decode: token ids must be from 0 to {self.vocab_size - 1}, got {token}")
         return self.symbols[token - len(SPECIALS)] if token >= len(SPECIALS) else None
-
-
-@lru_cache(1)
-def cached_tokenizer(text: str) -> Tokenizer:
-    """One tokenizer for all tasks of a process, because it caches the words it has encoded."""
-    return Tokenizer.loads(text)
 
 
 class Cached(dict):
@@ -221,23 +185,6 @@ class Cached(dict):
         if len(argument) <= CACHED_LENGTH:
             self[argument] = result
         return result
-
-
-@contextmanager
-def without_collector() -> Iterator[None]:
-    """Collect no garbage meanwhile: millions of new lists would be searched for cycles again and again."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
-def _encode_task(task: tuple[str, list[str]]) -> list[list[int]]:
-    text, lines = task
-    return cached_tokenizer(text).encode_lines(lines)
 
 
 def _pretokenizer_of(mode: str) -> PreTokenizer:

@@ -17,8 +17,8 @@ from collections.abc import Iterator
 
 import regex
 
-from minitransformer.errors import DataError, quoted
-from minitransformer.text.bpe import Pair
+from minitransformer.errors import DataError, quote
+from minitransformer.text.bpe import SymbolPair
 from minitransformer.text.pretokenizers import ByteLevel, EndOfWord
 
 HEADER = "#minitransformer-bpe version "
@@ -28,7 +28,7 @@ ESCAPE = regex.compile(r"\\x([0-9a-f]{2})")
 SHOWN = regex.compile(r"(?:[^\\]|\\x[0-9a-f]{2})+", regex.DOTALL)
 
 
-def dump_vocabulary(mode: str, base: list[str], merges: list[Pair]) -> str:
+def dump_vocabulary(mode: str, base: list[str], merges: list[SymbolPair]) -> str:
     """The text of the file; `parse_vocabulary` is its inverse."""
     lines = [HEADER + VERSION, f"mode {mode}"]
     if mode != ByteLevel.mode:
@@ -39,7 +39,7 @@ def dump_vocabulary(mode: str, base: list[str], merges: list[Pair]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def parse_vocabulary(text: str, where: str) -> tuple[str, list[str], list[Pair]]:
+def parse_vocabulary(text: str, where: str) -> tuple[str, list[str], list[SymbolPair]]:
     """(mode, base symbols, merges) of a file's text.
 
     where: name of the file, for error messages
@@ -50,25 +50,25 @@ def parse_vocabulary(text: str, where: str) -> tuple[str, list[str], list[Pair]]
     reader = _Reader(text.split("\n"), where)
     version = reader.after(HEADER)
     if version != VERSION:
-        raise reader.error(f"version must be {VERSION}, got {quoted(version)}")
+        raise reader.error(f"version must be {VERSION}, got {quote(version)}")
     mode = reader.after("mode ")
     if mode not in (ByteLevel.mode, EndOfWord.mode):
-        raise reader.error(f"mode must be bytes or words, got {quoted(mode)}")
+        raise reader.error(f"mode must be bytes or words, got {quote(mode)}")
     known: dict[str, None] = {}
     if mode == ByteLevel.mode:
         known = dict.fromkeys(ByteLevel.base([]))
     else:
         for (symbol,) in reader.rows("base ", 1, mode):
             if symbol in known:
-                raise reader.error(f"a base symbol must be listed once, got {quoted(reader.line)} again")
+                raise reader.error(f"a base symbol must be listed once, got {quote(reader.line)} again")
             known[symbol] = None
     base, merges = list(known), {}
     for left, right in reader.rows("merges ", 2, mode):
         if left not in known or right not in known or (left, right) in merges:
-            raise reader.error(f"a merge must join two known symbols for the first time, got {quoted(reader.line)}")
+            raise reader.error(f"a merge must join two known symbols for the first time, got {quote(reader.line)}")
         merges[left, right] = known[left + right] = None
-    if reader.next() or reader.number != len(reader.lines):
-        raise reader.error(f"the file must end with a newline after the last merge, got {quoted(reader.line)} after it")
+    if reader.after() or reader.number != len(reader.lines):
+        raise reader.error(f"the file must end with a newline after the last merge, got {quote(reader.line)} after it")
     return mode, base, list(merges)
 
 
@@ -81,7 +81,7 @@ def show_symbol(symbol: str, mode: str) -> str:
 def read_symbol(shown: str, mode: str) -> str:
     """The inverse of `show_symbol`; ValueError if no symbol is shown in this way."""
     if not SHOWN.fullmatch(shown):
-        raise ValueError(f"{quoted(shown)} is not an escaped symbol")
+        raise ValueError(f"{quote(shown)} is not an escaped symbol")
     data = shown.replace(SPACE, " ").encode("utf-8")
     # Decoded as latin-1, one character per byte, so that a single substitution replaces each escape by its byte.
     data = ESCAPE.sub(lambda found: chr(int(found[1], 16)), data.decode("latin-1")).encode("latin-1")
@@ -105,30 +105,27 @@ class _Reader:
     def error(self, message: str) -> DataError:
         return DataError(f"{self.where}:{self.number}: {message}")
 
-    def next(self) -> str:
+    def after(self, key: str = "") -> str:
+        """The rest of the next line, which begins with ``key``."""
         if self.number == len(self.lines):
             raise self.error("another line must follow, got the end of the file; it was truncated")
         self.line = self.lines[self.number]
         self.number += 1
-        return self.line
-
-    def after(self, key: str) -> str:
-        """The rest of the next line, which begins with ``key``."""
-        if not self.next().startswith(key):
-            raise self.error(f"the line must begin with {key.strip()!r}, got {quoted(self.line)}")
+        if not self.line.startswith(key):
+            raise self.error(f"the line must begin with {key.strip()!r}, got {quote(self.line)}")
         return self.line.removeprefix(key)
 
     def rows(self, key: str, n_symbols: int, mode: str) -> Iterator[list[str]]:
         """The symbols of each line of a table; the line before it is ``key`` and the number of lines."""
         digits = self.after(key)
         if not (digits.isascii() and digits.isdigit() and len(digits) < 10):
-            raise self.error(f"{key.strip()} must be an integer below 10^9, got {quoted(digits)}")
+            raise self.error(f"{key.strip()} must be an integer below 10^9, got {quote(digits)}")
         for _ in range(int(digits)):
-            shown = self.next().split(" ")
+            shown = self.after().split(" ")
             try:
                 symbols = [read_symbol(part, mode) for part in shown]
             except ValueError as error:
-                raise self.error(f"symbols must be readable, got {quoted(self.line)}: {error}") from error
+                raise self.error(f"symbols must be readable, got {quote(self.line)}: {error}") from error
             if len(symbols) != n_symbols:
-                raise self.error(f"the line must contain {n_symbols} symbols, got {quoted(self.line)}")
+                raise self.error(f"the line must contain {n_symbols} symbols, got {quote(self.line)}")
             yield symbols

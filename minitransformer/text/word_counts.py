@@ -1,20 +1,15 @@
 """How often each word of a text occurs: what byte-pair encoding learns from."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 
 from tqdm import tqdm
 
-from minitransformer.text.corpus import blocks_of_lines, lines_of
+from minitransformer.text.corpus import stream_lines
 from minitransformer.text.pretokenizers import PRETOKENIZERS, PreTokenizer, utf8
-from minitransformer.text.processes import map_in_processes
-
-PART = 1 << 23
-"""Bytes of text that one process counts at a time."""
-
-Task = tuple[bytes, str | Path, int, str]
-"""Some lines, their file, the number of the first one, and the mode."""
+from minitransformer.text.processes import in_chunks, map_in_processes
 
 
 def count_words(lines: Iterable[str], pretokenizer: PreTokenizer) -> Counter[str]:
@@ -37,10 +32,12 @@ def count_words_in_files(
         DataError: as `read_lines`.
     """
     chunks: Counter[str] = Counter()
-    with tqdm(desc="words", unit="B", unit_scale=True, disable=not progress) as bar:
-        for found, size in map_in_processes(_count_part, _parts(paths, mode), processes):
+    rows = zip(chain.from_iterable(map(stream_lines, paths)))
+    tasks = ((some, mode) for some in in_chunks(rows))
+    with tqdm(desc="words", unit="line", unit_scale=True, disable=not progress) as bar:
+        for found, n_lines in map_in_processes(_count_task, tasks, processes):
             chunks.update(found)
-            bar.update(size)
+            bar.update(n_lines)
     return _words_of(chunks, PRETOKENIZERS[mode])
 
 
@@ -61,14 +58,6 @@ def _words_of(chunks: Counter[str], pretokenizer: PreTokenizer) -> Counter[str]:
     return words
 
 
-def _parts(paths: Iterable[str | Path], mode: str) -> Iterator[Task]:
-    for path in paths:
-        number = 1
-        for block in blocks_of_lines(path, PART):
-            yield block, path, number, mode
-            number += block.count(b"\n")
-
-
-def _count_part(task: Task) -> tuple[Counter[str], int]:
-    block, path, number, mode = task
-    return _count_chunks(lines_of(block, path, number), PRETOKENIZERS[mode]), len(block)
+def _count_task(task: tuple[list[tuple[str]], str]) -> tuple[Counter[str], int]:
+    rows, mode = task
+    return _count_chunks(chain.from_iterable(rows), PRETOKENIZERS[mode]), len(rows)

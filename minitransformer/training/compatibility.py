@@ -12,14 +12,16 @@ from minitransformer.checkpoints import Checkpoint, RunFolder, load_checkpoint
 from minitransformer.checkpoints.same_run import MAY_CHANGE, changed_settings
 from minitransformer.config import Config
 from minitransformer.distributed import Communicator
-from minitransformer.errors import CheckpointError, RanksError, quoted
+from minitransformer.errors import CheckpointError, RanksError, quote
 
 # Paths, and what concerns one machine alone.
 MAY_DIFFER_BETWEEN_RANKS = {"data": MAY_CHANGE["data"], "training": {"directory", "threads"}}
 
 
-def check_same_run(checkpoint: Checkpoint, config: Config, tokenizer_text: str, fingerprint: str) -> None:
+def check_same_run(checkpoint: Checkpoint, config: Config, tokenizer_text: str, progress: dict) -> None:
     """Refuse to resume with other settings, another tokenizer or other data than the checkpoint's, or from NaN.
+
+    progress: what this run would write; that of the checkpoint must have its form
 
     Raises:
         CheckpointError: names the first key that differs, with both values.
@@ -27,17 +29,22 @@ def check_same_run(checkpoint: Checkpoint, config: Config, tokenizer_text: str, 
     remedy = "set it back, or choose another training.directory"
     for key, stored, wanted in changed_settings(checkpoint.config, config):
         raise CheckpointError(
-            f"train: {key} must be {quoted(stored)} to resume from {checkpoint.path}, got {quoted(wanted)}; {remedy}"
+            f"train: {key} must be {quote(stored)} to resume from {checkpoint.path}, got {quote(wanted)}; {remedy}"
         )
+    is_mean, theirs = checkpoint.adam_m is None, checkpoint.progress  # `Checkpoint.restore` refuses the mean of several
     for what, same in (
         ("tokenizer", checkpoint.tokenizer_text == tokenizer_text),
-        # A mean of checkpoints knows no data; `Checkpoint.restore` refuses it as it has no state of Adam.
-        ("training data", checkpoint.adam_m is None or checkpoint.progress.get("fingerprint") == fingerprint),
+        ("training data", is_mean or theirs.get("fingerprint") == progress["fingerprint"]),
     ):
         if not same:
             raise CheckpointError(
                 f"train: the {what} must be the one of {checkpoint.path} to resume, got another; {remedy}"
             )
+    if not (is_mean or all(_has_form(theirs.get(name), own) for name, own in progress.items())):
+        raise CheckpointError(
+            f"train: the progress in {checkpoint.path} must be as training wrote it, got other values; delete it, and "
+            "training resumes from the one before it"
+        )
     for name, lowest in (("parameters", -np.inf), ("adam_m", -np.inf), ("adam_v", 0.0)):
         vector = getattr(checkpoint, name)
         if vector is not None and not (np.isfinite(vector).all() and vector.min() >= lowest):
@@ -46,6 +53,16 @@ def check_same_run(checkpoint: Checkpoint, config: Config, tokenizer_text: str, 
                 f"train: {name} of {checkpoint.path} must be finite to resume, got {got}; delete it, and "
                 "training resumes from the one before it"
             )
+
+
+def _has_form(theirs: object, own: object) -> bool:
+    """Whether a value of a header has the keys and types of our own, and numbers that arithmetic can take."""
+    if isinstance(own, dict):
+        is_table = isinstance(theirs, dict) and theirs.keys() == own.keys()
+        return is_table and all(_has_form(theirs[key], value) for key, value in own.items())
+    if type(own) is float:
+        return type(theirs) in (int, float) and abs(theirs) < 1 << 63
+    return type(theirs) is type(own) and (type(own) is not int or 0 <= theirs < 1 << 63)
 
 
 def check_same_job(ranks: Communicator, config: Config, fingerprint: str) -> None:
@@ -69,8 +86,8 @@ def check_same_job(ranks: Communicator, config: Config, fingerprint: str) -> Non
         for name in sorted(first.keys() | theirs.keys(), key=lambda name: name.startswith("the code"), reverse=True):
             if first.get(name) != theirs.get(name):
                 raise RanksError(
-                    f"rank {rank} must have rank 0's value of {name}, {_shown(first.get(name))}, "
-                    f"got {_shown(theirs.get(name))}"
+                    f"rank {rank} must have rank 0's value of {name}, {_format(first.get(name))}, "
+                    f"got {_format(theirs.get(name))}"
                 )
 
 
@@ -94,7 +111,7 @@ def newest_for_all(ranks: Communicator, folder: RunFolder, warn: Callable[[str],
     if actual != wanted:
         raise CheckpointError(
             f"checkpoint: {path} must be the file that rank 0 resumes from (SHA-256 {wanted[:16]}...), got "
-            f"{_shown(actual)}; training.directory must be a folder that all ranks see"
+            f"{_format(actual)}; training.directory must be a folder that all ranks see"
         )
     return load_checkpoint(path)
 
@@ -113,6 +130,6 @@ def file_hash(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _shown(value: object) -> str:
+def _format(value: object) -> str:
     text = str(value)
-    return f"{text[:16]}..." if len(text) == 64 else quoted(value)
+    return f"{text[:16]}..." if len(text) == 64 else quote(value)

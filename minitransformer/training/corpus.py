@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
-from minitransformer.config import Config, DataConfig
+from minitransformer.config import PAD, Config, DataConfig
 from minitransformer.errors import ConfigError, DataError, printable
 from minitransformer.models import model_class
 from minitransformer.text import Tokenizer, encode_parallel, read_parallel
-from minitransformer.text.binary import MappedSentences, fingerprint_of, lengths_of, open_pairs, sha256_of
+from minitransformer.text.binary import FlatSentences, fingerprint_of, lengths_of, open_pairs, sha256_of
 
-Pairs = tuple[Sequence[Sequence[int]], Sequence[Sequence[int]]]
+SentencePairs = tuple[Sequence[Sequence[int]], Sequence[Sequence[int]]]
 """Source and target sentences as ids without BOS and EOS; sentence i of one belongs to sentence i of the other."""
 LinePairs = tuple[Sequence[str], Sequence[str]]
 
@@ -32,8 +32,8 @@ class Corpus:
         known_fingerprint: of training pairs on the disk, so that they need not be read for it.
     """
 
-    train: Pairs
-    valid: Pairs | None = None
+    train: SentencePairs
+    valid: SentencePairs | None = None
     tokenizer: Tokenizer | None = None
     valid_lines: LinePairs | None = None
     n_empty: int = 0
@@ -133,17 +133,17 @@ class Corpus:
         return self.known_fingerprint or fingerprint_of(self.train)
 
 
-def _check_ids(name: str, pairs: Pairs) -> None:
+def _check_ids(name: str, pairs: SentencePairs) -> None:
     """DataError if what a program gave as sentences are not lists of ids; NumPy would cut fractions and high bits."""
     try:
         for side in pairs:
-            if not isinstance(side, MappedSentences):
+            if not isinstance(side, FlatSentences):
                 ids = np.fromiter(map(operator.index, chain.from_iterable(side)), dtype=np.int32)
-                if ids.min(initial=0) < 0:
-                    raise ValueError(f"{ids.min()} is negative")
+                if ids.min(initial=1) <= PAD:
+                    raise ValueError(f"{ids.min()} is {'padding' if ids.min() == PAD else 'negative'}")
     except (TypeError, OverflowError, ValueError) as error:
         raise DataError(
-            f"corpus: {name} must be source and target, each a list of sentences of ids from 0 to 2^31 - 1, got "
+            f"corpus: {name} must be source and target, each a list of sentences of ids from 1 to 2^31 - 1, got "
             f"something else ({printable(str(error), 100)})"
         ) from None
 
@@ -164,7 +164,7 @@ def with_vocabulary(config: Config, corpus: Corpus) -> Config:
             f"model.vocab_size must be the tokenizer's {vocab_size}, got {model.vocab_size}; leave it out or make it "
             "equal"
         )
-    if model_class(model).reads_source and not lengths_of(corpus.train[0]).any():
+    if not model_class(model).is_decoder_only and not lengths_of(corpus.train[0]).any():
         raise ConfigError(
             f"model.kind must be a language model for a one-sided corpus, got a {model_class(model).__name__}, which "
             'reads sources; take model.kind = "language_model", or give sources'

@@ -5,7 +5,6 @@ began, without the time in which it was stopped). Losses are means in nats per t
 
 - ``train``, every ``log_every`` updates, over the updates since the line before: ``loss`` (label-smoothed), ``nll``
   (unsmoothed), ``ppl``, ``tokens_per_second`` (target tokens), ``learning_rate`` (last), ``gradient_norm`` (mean)
-- ``epoch``, at the end of each epoch, over the whole epoch: ``loss``, ``nll``, ``ppl``, ``tokens`` (target tokens)
 - ``valid``, every ``validate_every`` updates and at the end: ``loss``, ``nll``, ``ppl``, and ``bleu`` with its
   ``signature`` if asked for
 - ``skipped``, with ``training.skip_nonfinite``, for an update that was not made: ``reason``, what was NaN or infinite
@@ -13,43 +12,29 @@ began, without the time in which it was stopped). Losses are means in nats per t
 
 import json
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from minitransformer.backend import Array
-from minitransformer.errors import DataError, quoted
+from minitransformer.errors import DataError, quote
 
 MAX_LINE = 1 << 16
 """Bytes of the longest line that is read."""
-Number = float | Array
-"""A figure of an update: a Python float; on a GPU an array of shape () which stays there until it is read."""
-
-
-def is_on_host(number: Number) -> bool:
-    """Whether a figure of an update can be read without waiting for a GPU."""
-    return isinstance(number, float)
 
 
 @dataclass(frozen=True)
 class StepResult:
     """The figures of an update. ``loss`` is label-smoothed, ``nll`` is not: exp(nll) is the perplexity. Nats per token.
 
-    On a GPU ``loss``, ``nll`` and ``gradient_norm`` are numbers that stay there until ``read``. ``is_finite`` is
-    False if loss or gradient is not: then the parameters are as they were.
+    ``is_finite`` is False if loss or gradient is not: then the parameters are as they were.
     """
 
-    loss: Number
-    nll: Number
+    loss: float
+    nll: float
     n_src_tokens: int
     n_tgt_tokens: int
-    gradient_norm: Number
+    gradient_norm: float
     learning_rate: float
     is_finite: bool = True
-
-    def read(self) -> "StepResult":
-        """A copy with Python floats; waits until the device has computed them."""
-        names = ("loss", "nll", "gradient_norm")
-        return replace(self, **{name: float(getattr(self, name)) for name in names})
 
 
 def perplexity(nll: float) -> float:
@@ -77,11 +62,8 @@ class Meter:
         self.gradient_norm += result.gradient_norm if result.is_finite else 0.0
         self.seconds += seconds
 
-    def losses(self) -> dict:
-        return losses(self.loss / self.tokens, self.nll / self.tokens)
-
-    def speed(self) -> dict:
-        return {
+    def means(self) -> dict:
+        return losses(self.loss / self.tokens, self.nll / self.tokens) | {
             "tokens_per_second": self.tokens / self.seconds if self.seconds else 0.0,
             "gradient_norm": self.gradient_norm / self.updates,
         }
@@ -103,19 +85,19 @@ def read_metrics(path: str | Path) -> list[dict]:
         with open(path, "rb") as file:
             for number, line in enumerate(iter(lambda: file.readline(MAX_LINE), b""), start=1):
                 if line.endswith(b"\n") or len(line) == MAX_LINE:  # else the run was killed while it wrote
-                    values.append(_parsed(line, f"{path}:{number}"))
+                    values.append(_parse(line, f"{path}:{number}"))
     except OSError as error:
         raise DataError(f"metrics: {path} cannot be read: {error.strerror}") from error
     return values
 
 
-def _parsed(line: bytes, where: str) -> dict:
+def _parse(line: bytes, where: str) -> dict:
     try:
         values = json.loads(line)
     except (ValueError, RecursionError):
         values = None
     if not isinstance(values, dict) or "kind" not in values or type(values.get("update")) is not int:
         raise DataError(
-            f"metrics: {where} must be a JSON object with kind and update, got {quoted(line)}; delete the line"
+            f"metrics: {where} must be a JSON object with kind and update, got {quote(line)}; delete the line"
         )
     return values

@@ -1,28 +1,24 @@
 """Which micro-batches belong to which update, and to which rank of it."""
 
 from collections.abc import Iterator
-from itertools import count, islice
 
 import numpy as np
 
 from minitransformer.text import Batch, BatchStream
-from minitransformer.text.prefetch import Prefetcher
 
 
 class MicroBatches:
-    """Update u (from 1) is made of micro-batches (u - 1) k to u k - 1 of ``stream``; rank r takes every size-th, from
-    number r on. Those of the next updates are built ahead of time.
+    """The micro-batches of ``stream``, ``per_update`` for each update, which are dealt out to the ranks in turn.
 
-    per_update: k
+    Updates are counted from 1, micro-batches from 0.
     """
 
     def __init__(self, stream: BatchStream, per_update: int, rank: int = 0, size: int = 1):
         self.stream, self.per_update, self.rank, self.size = stream, per_update, rank, size
-        self._prefetcher = Prefetcher(stream, self._own_after)
 
-    def own(self, update: int) -> list[Batch]:
-        """The micro-batches of this rank."""
-        return [self._prefetcher.batch(number) for number in self._numbers(update)[self.rank :: self.size]]
+    def of_rank(self, update: int) -> list[Batch]:
+        """The micro-batches of this rank: numbers rank, rank + size, rank + 2 size... of the update."""
+        return [self.stream.batch(number) for number in self._numbers(update)[self.rank :: self.size]]
 
     def n_tokens(self, update: int) -> tuple[int, int]:
         """(source, target) tokens of all ranks, without padding."""
@@ -33,14 +29,9 @@ class MicroBatches:
         """The epoch, counted from 1, in which ``update`` begins."""
         return self.stream.position((update - 1) * self.per_update)[0] + 1
 
-    def shapes_before(self, update: int) -> Iterator[tuple[int, int, int]]:
-        """(sentences, source positions, target positions) of all micro-batches of the updates before ``update``."""
-        return (self.stream.shape(number) for number in range((update - 1) * self.per_update))
+    def shapes(self, updates: int) -> Iterator[tuple[int, int, int]]:
+        """(sentences, source positions, target positions) of all micro-batches of the first ``updates`` updates."""
+        return map(self.stream.shape, range(updates * self.per_update))
 
     def _numbers(self, update: int) -> range:
         return range((update - 1) * self.per_update, update * self.per_update)
-
-    def _own_after(self, number: int) -> Iterator[int]:
-        """The next micro-batches of this rank after ``number``."""
-        own = (other for other in count(number + 1) if other % self.per_update % self.size == self.rank)
-        return islice(own, Prefetcher.AHEAD)

@@ -30,9 +30,14 @@ class NonfiniteUpdates:
         self._last = update
         if self._skip and self._in_a_row < MAX_SKIPPED:
             return found
-        message = nonfinite_message(update, result, f": {found}")
+        message = (
+            f"train: loss and gradient norm must be finite, got {result.loss} and {result.gradient_norm} at update "
+            f"{update}: {found}; --detect-anomaly finds the operation with which it began; the checkpoints before it "
+            "are whole; resume with training.skip_nonfinite = true, or lower training.lr_scale or set "
+            "training.clip_norm with another training.directory"
+        )
         if self._skip:
-            message = f"{message}; {MAX_SKIPPED} updates in a row were skipped"
+            message += f"; {MAX_SKIPPED} updates in a row were skipped"
         raise (TrainingError if self._n_ranks == 1 else RanksError)(message)
 
     def _find(self) -> str:
@@ -43,16 +48,6 @@ class NonfiniteUpdates:
                 if found := first_nonfinite(getattr(self._parameters[name], kind)):
                     return f"{what} {name} is {found}"
         return "every gradient is finite; the sum of their squares overflows"
-
-
-def nonfinite_message(update: int, result: StepResult, found: str = "") -> str:
-    """The one line about an update that is not finite; ``found`` is empty if its gradients are gone, as on a GPU."""
-    return (
-        f"train: loss and gradient norm must be finite, got {float(result.loss)} and {float(result.gradient_norm)} at "
-        f"update {update}{found}; --detect-anomaly finds the operation with which it began; the checkpoints before it "
-        "are whole; resume with training.skip_nonfinite = true, or lower training.lr_scale or set training.clip_norm "
-        "with another training.directory"
-    )
 
 
 def explain_anomaly(update: int, error: AnomalyError, parameters: ParameterVector) -> TrainingError:

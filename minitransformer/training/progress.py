@@ -11,6 +11,7 @@ from typing import TextIO
 
 from tqdm import tqdm
 
+from minitransformer.errors import printable
 from minitransformer.training.metrics import Meter
 
 
@@ -50,7 +51,7 @@ class Progress:
     def show(self, bar: tqdm, meter: Meter, update: int, learning_rate: float) -> None:
         """Show that ``update`` updates are done, with the means of ``meter``."""
         if meter.updates:  # none, if all since the last line were skipped
-            seen = meter.losses() | meter.speed()
+            seen = meter.means()
             bar.set_postfix_str(
                 f"loss {seen['loss']:.3f}, ppl {seen['ppl']:.2f}, {seen['tokens_per_second']:.0f} tgt tokens/s, "
                 f"lr {learning_rate:.2e}",
@@ -61,4 +62,4 @@ class Progress:
     def write(self, message: str) -> None:
         if self._is_rank_0:
             with suppress(OSError):
-                tqdm.write(message, file=sys.stderr)
+                tqdm.write(printable(message, 2000), file=sys.stderr)

@@ -10,17 +10,11 @@ from pathlib import Path
 
 from minitransformer.errors import TrainingError
 from minitransformer.files import write_error, write_text
-from minitransformer.training.metrics import Meter, StepResult, is_on_host, read_metrics
-from minitransformer.training.nonfinite import nonfinite_message
-
-MAX_PENDING = 16
-"""Updates on a GPU whose figures are not read yet; a loss that is NaN stops the run at most that much later."""
+from minitransformer.training.metrics import Meter, StepResult, read_metrics
 
 
 class MetricsRecorder:
     """Collects the result of each update and writes lines of metrics.
-
-    Figures on a GPU are read several at a time, so that no update waits for them.
 
     path: the metrics file
     writes: whether lines are written; only rank 0's are
@@ -29,7 +23,7 @@ class MetricsRecorder:
     check: called before a line is written; raises if the folder of ``path`` is not this run's any more
 
     Attributes:
-        interval, epoch_so_far: sums since the last line, and since the epoch began.
+        interval: sums since the last line of kind ``train``.
     """
 
     def __init__(
@@ -42,9 +36,7 @@ class MetricsRecorder:
     ):
         self._path, self._writes, self._log_every, self._epoch_of = path, writes, log_every, epoch_of
         self._check = check
-        self._pending: list[StepResult] = []
-        self._pending_since = 0.0
-        self.interval, self.epoch_so_far = Meter(), Meter()
+        self.interval = Meter()
         self._earlier_seconds = 0.0  # of this run, before it was resumed
         self.start_clock()
 
@@ -52,41 +44,18 @@ class MetricsRecorder:
         self._started = time.monotonic()
 
     def begin_update(self) -> None:
-        if not self._pending:
-            self._pending_since = time.monotonic()
+        self._began = time.monotonic()
 
-    def add(self, update: int, result: StepResult) -> bool:
-        """Add the result of ``update``; returns whether it and all earlier ones have been read: alike on all ranks."""
-        self._pending.append(result)
-        is_due = self._ends_epoch(update) or update % self._log_every == 0
-        reads = is_on_host(result.loss) or is_due or update % MAX_PENDING == 0
-        if reads:
-            self.read(update)
-        return reads
-
-    def read(self, update: int) -> None:
-        """Read all pending results, the last of which is that of ``update``; a GPU must have computed them. A loss that
-        is not finite, of an update that was skipped, is left out.
-
-        Raises:
-            TrainingError: a GPU has made an update whose loss or gradient norm is NaN or infinite; it names the update.
-        """
-        results, self._pending = [result.read() for result in self._pending], []
-        seconds = (time.monotonic() - self._pending_since) / max(1, len(results))
-        for number, result in enumerate(results, start=update - len(results) + 1):
-            if result.is_finite and not math.isfinite(result.loss + result.gradient_norm):
-                raise TrainingError(nonfinite_message(number, result))
-            for meter in (self.interval, self.epoch_so_far) if math.isfinite(result.loss) else ():
-                meter.add(result, seconds)
+    def add(self, result: StepResult) -> None:
+        """Add the result of the update that was begun. One that was skipped may have a loss that is not finite; then it
+        is left out."""
+        if math.isfinite(result.loss):
+            self.interval.add(result, time.monotonic() - self._began)
 
     def write_if_due(self, update: int, learning_rate: float) -> None:
         if update % self._log_every == 0 and self.interval.updates:
-            speed = {"learning_rate": learning_rate, **self.interval.speed()}
-            self.write("train", update, self.interval.losses() | speed)
+            self.write("train", update, self.interval.means() | {"learning_rate": learning_rate})
             self.interval = Meter()
-        if self._ends_epoch(update) and self.epoch_so_far.updates:
-            self.write("epoch", update, self.epoch_so_far.losses() | {"tokens": self.epoch_so_far.tokens})
-            self.epoch_so_far = Meter()
 
     def write(self, kind: str, update: int, values: dict) -> None:
         """Append one line; it reaches the file before this returns.
@@ -117,13 +86,11 @@ class MetricsRecorder:
 
     def to_dict(self) -> dict:
         """The part of a checkpoint's progress that ``restore`` reads."""
-        meters = {"interval": asdict(self.interval), "epoch_so_far": asdict(self.epoch_so_far)}
-        return meters | {"seconds": self.seconds()}
+        return {"interval": asdict(self.interval), "seconds": self.seconds()}
 
     def restore(self, progress: dict) -> None:
         """Resume from what ``to_dict`` gave."""
-        self.interval, self.epoch_so_far = Meter(**progress["interval"]), Meter(**progress["epoch_so_far"])
-        self._earlier_seconds = progress["seconds"]
+        self.interval, self._earlier_seconds = Meter(**progress["interval"]), progress["seconds"]
 
     def cut_after(self, update: int) -> list[dict]:
         """Drop the lines beyond ``update`` and a last line cut short; the lines that stay are returned.
@@ -135,6 +102,3 @@ class MetricsRecorder:
         kept = [line for line in read_metrics(self._path) if line["update"] <= update]
         write_text(self._path, "".join(json.dumps(line) + "\n" for line in kept))
         return kept
-
-    def _ends_epoch(self, update: int) -> bool:
-        return self._epoch_of(update + 1) != self._epoch_of(update)

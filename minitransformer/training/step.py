@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from minitransformer.autograd import GradientSink, Tensor
+from minitransformer.autograd import Accumulate, Tensor
 from minitransformer.batch import Batch
 from minitransformer.config import TrainingConfig
 from minitransformer.models import Model
@@ -28,9 +28,9 @@ def train_step(
     accumulator = accumulator or GradientAccumulator(model.parameters)
     n_src_tokens, n_tgt_tokens = accumulator.count_tokens(micro_batches, update)
 
-    def compute_gradient(number: int, batch: Batch, into: GradientSink) -> tuple[Tensor, Tensor]:
+    def compute_gradient(number: int, batch: Batch, accumulate: Accumulate) -> tuple[Tensor, Tensor]:
         loss, nll = model.loss(batch, DropoutMasks(config.seed, update, number))
-        loss.backward(accumulator.loss_scale / n_tgt_tokens, into)
+        loss.backward(accumulator.scale.value / n_tgt_tokens, accumulate)
         return loss, nll
 
     model.parameters.zero_grad()

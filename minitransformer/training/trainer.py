@@ -1,6 +1,8 @@
 """A training run from start to end: updates, progress, metrics, validation, checkpoints, exact resume."""
 
 import time
+from contextlib import nullcontext
+from dataclasses import asdict
 
 import numpy as np
 from tqdm import tqdm
@@ -11,11 +13,11 @@ from minitransformer.backend import load_array_module, to_numpy
 from minitransformer.checkpoints import RunFolder, save_checkpoint
 from minitransformer.config import Config
 from minitransformer.distributed import ProcessGroup
-from minitransformer.errors import AnomalyError, CheckpointError, TrainingError
-from minitransformer.kernels.profile import Profile, profiled, timed
+from minitransformer.errors import AnomalyError, TrainingError
+from minitransformer.kernels.profile import Profile
 from minitransformer.models import build_model
 from minitransformer.optim import Adam, LossScale
-from minitransformer.planning.flops import Cost, batch_flops, measured_rate
+from minitransformer.planning.flops import Cost, batch_flops, measure_rate
 from minitransformer.text import BatchStream
 from minitransformer.training.accumulation import GradientAccumulator, threads_of_rank
 from minitransformer.training.compatibility import check_same_job, check_same_run, newest_for_all
@@ -27,7 +29,7 @@ from minitransformer.training.recorder import MetricsRecorder
 from minitransformer.training.signals import Outcome, StopRequest
 from minitransformer.training.step import train_step
 from minitransformer.training.validation import Validation
-from minitransformer.workers import Workers, limited_threads
+from minitransformer.workers import Workers, limit_threads
 
 
 class Trainer:
@@ -38,7 +40,6 @@ class Trainer:
     share the micro-batches of each update; rank 0 alone writes and validates.
 
     corpus: the training data; None: read the files of the [data] section
-    resume: from the newest whole checkpoint in training.directory, if there is one; False: refuse to start there
     progress: show a bar
     profile: records the time of every rule until the run ends
     process_group: the ranks that train together, made by ``init_process_group``; None for this process alone
@@ -53,7 +54,6 @@ class Trainer:
         config: Config,
         corpus: Corpus | None = None,
         *,
-        resume: bool = True,
         progress: bool = True,
         profile: Profile | None = None,
         process_group: ProcessGroup | None = None,
@@ -75,10 +75,10 @@ class Trainer:
         self.recorder = MetricsRecorder(
             self.folder.metrics, self.is_rank_0, training.log_every, self.batches.epoch, self.folder.check
         )
-        self.update, self.saved_update, self.validated_update, self.is_stopping = 0, -1, 0, False
+        self.update, self.saved_update, self.validated_update = 0, -1, 0
         self._open_folder()
         try:
-            self._start(resume)
+            self._start()
         except BaseException:
             self.folder.leave()
             raise
@@ -98,7 +98,7 @@ class Trainer:
             bar = self.progress.bar(self.update, updates)
             # An overflow is reported by one TrainingError, not by NumPy's warnings.
             quiet, mode = np.errstate(all="ignore"), kernels.mode(self.config.execution.kernels)
-            threads = limited_threads(threads_of_rank(self.config.training, self.ranks.size))
+            threads = limit_threads(threads_of_rank(self.config.training, self.ranks.size))
             with StopRequest() as stop, bar, quiet, mode, threads:
                 self._validate_if_due()  # the run may have been stopped between an update and its validation
                 self.accumulator.wants_to_stop = lambda: stop.signal is not None
@@ -116,10 +116,10 @@ class Trainer:
 
     def cost(self) -> Cost:
         """What the updates so far have cost. Reads the lengths of all batches, and times a matrix product."""
-        seconds, shapes = self.recorder.seconds(), self.batches.shapes_before(self.update + 1)
+        seconds, shapes = self.recorder.seconds(), self.batches.shapes(self.update)
         with self.ranks.busy():
             formula = sum(batch_flops(self.config.model, *shape) for shape in shapes)
-            return Cost(formula, seconds, self.ranks.size, measured_rate(self.xp))
+            return Cost(formula, seconds, self.ranks.size, measure_rate(self.xp))
 
     def _connect(self, process_group: ProcessGroup) -> None:
         """Load the array library of this rank, and connect to the other ranks."""
@@ -136,15 +136,13 @@ class Trainer:
         self.model = build_model(self.config.model, training.seed, self.xp, execution.precision, execution.kernels)
         shares = -(-training.micro_batches // self.ranks.size) if self.xp is np else 1
         self.workers = Workers.for_shares(shares, threads_of_rank(training, self.ranks.size))
-        self.optimizer = Adam(self.model.parameters, training.beta1, training.beta2, training.eps, workers=self.workers)
+        self.optimizer = Adam(self.model.parameters, training.beta1, training.beta2, training.eps)
         self.accumulator = GradientAccumulator(
             self.model.parameters,
             workers=self.workers,
             ranks=self.ranks,
             scale=LossScale.for_precision(execution.precision),
-            overlap=training.overlap,
             tokens_of_update=self.batches.n_tokens if self.ranks.size > 1 else None,
-            wait=training.skip_nonfinite,
         )
         self.nonfinite = NonfiniteUpdates(self.model.parameters, self.ranks.size, training.skip_nonfinite)
 
@@ -155,24 +153,23 @@ class Trainer:
     def _one_update(self, bar: tqdm) -> None:
         update = self.update + 1
         self.recorder.begin_update()
-        batches = self.batches.own(update)
+        batches = self.batches.of_rank(update)
         options = {"update": update, "config": self.config.training, "accumulator": self.accumulator}
         try:
-            with profiled(self.profile), timed("update"):
+            with self.profile.time_update() if self.profile else nullcontext():
                 result = train_step(self.model, self.optimizer, batches, **options)
         except AnomalyError as error:
             raise explain_anomaly(update, error, self.model.parameters) from error
         if not (result.is_finite or self.accumulator.found_inf(result.loss)):
             self.recorder.write("skipped", update, {"reason": self.nonfinite.skip_or_raise(update, result)})
         self.update = update
-        if self.recorder.add(update, result):
-            self.is_stopping = float(self.accumulator.stop_wishes) > 0
-            self.progress.show(bar, self.recorder.interval, update, result.learning_rate)
-            self.recorder.write_if_due(update, result.learning_rate)
+        self.recorder.add(result)
+        self.progress.show(bar, self.recorder.interval, update, result.learning_rate)
+        self.recorder.write_if_due(update, result.learning_rate)
 
     def _stops(self, request: StopRequest) -> bool:
-        """Whether no further update is made; alike on all ranks, which read the sum of their wishes together."""
-        return self.is_stopping or (self.ranks.size == 1 and request.signal is not None)
+        """Whether no further update is made; alike on all ranks, which have summed their wishes."""
+        return self.accumulator.stop_wishes > 0 or (self.ranks.size == 1 and request.signal is not None)
 
     def _validate_if_due(self) -> None:
         training = self.config.training
@@ -198,7 +195,6 @@ class Trainer:
         """
         if not self.is_rank_0 or self.saved_update == self.update:
             return
-        self.recorder.read(self.update)  # this waits for the GPU, and so for the other ranks, which may be stuck
         self.folder.check()
         self.folder.prune(self.config.training.keep_checkpoints, self.saved_update)
         with self.ranks.busy():
@@ -214,31 +210,26 @@ class Trainer:
                 "training.directory"
             )
         self.recorder.sync()
-        progress = {
-            "fingerprint": self.fingerprint,
-            "next_micro_batch": self.update * self.config.training.micro_batches,
-            **self.recorder.to_dict(),
-            "loss_scale": self.accumulator.scale.to_dict(),
-        }
         facts = {"update": self.update, "config": self.config, "tokenizer_text": self.tokenizer_text}
-        save_checkpoint(self.folder.path_of(self.update), self.model, self.optimizer, progress=progress, **facts)
+        path = self.folder.path_of(self.update)
+        save_checkpoint(path, self.model, self.optimizer, progress=self._progress(), **facts)
 
-    def _start(self, resume: bool) -> None:
+    def _progress(self) -> dict:
+        """What resuming needs besides the model and the optimizer."""
+        scale = asdict(self.accumulator.scale)
+        return {"fingerprint": self.fingerprint, "loss_scale": scale, **self.recorder.to_dict()}
+
+    def _start(self) -> None:
         """Restore the model, the optimizer and the metrics from the newest whole checkpoint, if there is one."""
-        if not resume and self.is_rank_0 and self.folder.paths():
-            raise CheckpointError(
-                "train: training.directory must hold no checkpoints to start from scratch, got "
-                f"{self.folder.directory} with {len(self.folder.paths())}; resume, choose another or delete them"
-            )
         checkpoint = newest_for_all(self.ranks, self.folder, self.progress.write)
         if checkpoint is not None:
-            check_same_run(checkpoint, self.config, self.tokenizer_text, self.fingerprint)
+            check_same_run(checkpoint, self.config, self.tokenizer_text, self._progress())
             checkpoint.restore(self.model, self.optimizer)
             self.update = self.saved_update = checkpoint.update
             self.recorder.restore(checkpoint.progress)
-            stored_scale = checkpoint.progress.get("loss_scale", {})
-            if self.accumulator.scale.is_needed and stored_scale.get("is_needed"):
-                self.accumulator.scale = LossScale(**stored_scale)
+            stored_scale = LossScale(**checkpoint.progress["loss_scale"])
+            if self.accumulator.scale.is_needed and stored_scale.is_needed:
+                self.accumulator.scale = stored_scale
             self.progress.write(f"train: resumed from {checkpoint.path}")
         elif self.corpus.n_empty + self.corpus.n_long:
             self.progress.write(

@@ -10,7 +10,6 @@ from minitransformer.evaluation import corpus_bleu, require_sacrebleu
 from minitransformer.generation import translate_lines
 from minitransformer.models import Model
 from minitransformer.text import Batch, BatchStream
-from minitransformer.training.accumulation import scalar_of
 from minitransformer.training.corpus import Corpus
 from minitransformer.training.metrics import losses
 
@@ -26,12 +25,12 @@ def evaluate_loss(model: Model, batches: Iterable[Batch]) -> tuple[float, float]
     with no_grad():
         for batch in batches:
             loss_sum, nll_sum = model.loss(batch)
-            loss += scalar_of(loss_sum)
-            nll += scalar_of(nll_sum)
+            loss += loss_sum.item()
+            nll += nll_sum.item()
             n_tgt_tokens += batch.n_tgt_tokens
     if n_tgt_tokens == 0:
         raise DataError("evaluate_loss: the batches must have at least one target token, got none")
-    return float(loss) / n_tgt_tokens, float(nll) / n_tgt_tokens
+    return loss / n_tgt_tokens, nll / n_tgt_tokens
 
 
 class Validation:

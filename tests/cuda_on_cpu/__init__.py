@@ -66,7 +66,7 @@ def emulated(monkeypatch) -> Device:
     """For this test NumPy arrays are what CuPy arrays are to the kernels."""
     if kernels.COMPILER is None:
         pytest.skip("g++ is not installed: the kernels cannot be compiled for this machine")
-    monkeypatch.setattr(launch, "compiled", kernels.compiled)
+    monkeypatch.setattr(launch, "compile_kernel", kernels.compile_kernel)
     monkeypatch.setattr(gemm, "cublas", lambda: (products.gemmEx, lambda: 0))
     poisoned = _Poisoned()
     for name, module in sys.modules.items():

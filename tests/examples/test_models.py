@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cases import Case, as_tuple, booleans, cotangents, normal, outputs_and_gradients, padding
-from models.convolution import ConvolutionalTransformer, convolution
-from models.restricted_attention import RestrictedTransformer, neighbourhood, restricted_attention
 
+from examples.paper.models.convolution import ConvolutionalTransformer, convolution
+from examples.paper.models.restricted_attention import RestrictedTransformer, neighbourhood, restricted_attention
 from minitransformer.autograd import check_gradient
 from minitransformer.checkpoints import load_model
 from minitransformer.config import Config
@@ -19,7 +19,7 @@ from minitransformer.errors import ConfigError
 from minitransformer.models import model_class
 
 ROOT = Path(__file__).parents[2]
-RUN = "examples/paper/run.py"
+RUN = ("-m", "examples.paper.run")
 WORDS = (2, 3, 9, 5), (2, 3, 9, 5), (2, 3, 9, 4)
 CASES = [
     Case(rule, what, shapes, normal, options)
@@ -121,20 +121,19 @@ def test_a_model_of_an_experiment_trains_translates_and_is_refused_without_its_p
     model, option, value = MODELS[kind]
     (tmp_path / "text").write_text("a b\nb a b\nb b\n" * 4, encoding="utf-8")
     (tmp_path / "config").write_text(CONFIG.format(kind=kind, option=option, value=value), encoding="utf-8")
-    program = str(ROOT / RUN)
-    done = command(tmp_path, program, "bpe", "train", "text", "-o", "tokens", "--vocab-size", "260")
+    done = command(tmp_path, *RUN, "bpe", "train", "text", "-o", "tokens", "--vocab-size", "260")
     assert done.returncode == 0, done.stderr
-    done = command(tmp_path, program, "train", "config")
+    done = command(tmp_path, *RUN, "train", "config")
     assert done.returncode == 0, done.stderr
     (checkpoint,) = (tmp_path / "run/checkpoints").glob("*2.npz")
     loaded, _ = load_model(checkpoint)  # here it is registered
     assert type(loaded) is model is model_class(loaded.config) and getattr(loaded.config, option) == value
     arguments = "translate", "--checkpoint", str(checkpoint)
-    done = command(tmp_path, program, *arguments)
+    done = command(tmp_path, *RUN, *arguments)
     assert (done.returncode, done.stdout.count("\n")) == (0, 2), done.stderr
     for refused in (arguments, ("train", "config")):
         done = command(tmp_path, "-m", "minitransformer", *refused)
-        line = rf"minitransformer.*: .*model.kind must be one of transformer.*got '{kind}'.*examples/paper/run.py.*\n"
+        line = rf"minitransformer.*: .*must be one of transformer.*got '{kind}'.*python -m examples.paper.run.*\n"
         assert done.returncode == 2 and re.fullmatch(line, done.stderr), done.stderr
 
 
@@ -146,10 +145,3 @@ def test_options_of_a_kind_belong_to_it_alone(kind):
     other = next(each for each in MODELS if each != kind)
     with pytest.raises(ConfigError, match=f"config: .* the last with model.{option}: "):
         Config.from_dict({"model": {"kind": other, option: value}})
-
-
-def test_a_key_that_has_gone_is_passed_over_at_its_default_alone():
-    gone = {"encoder": "self_attention", "kernel_size": 3, "dilation": 1, "attention_window": 0}
-    assert Config.from_dict({"model": gone}) == Config()
-    with pytest.raises(ConfigError, match="^old.toml: .* model.attention_window: .*examples/paper/run.py"):
-        Config.from_dict({"model": gone | {"attention_window": 2}}, "old.toml")

@@ -8,7 +8,6 @@ import pytest
 from examples.parsing.__main__ import main as parsing
 from minitransformer.cli.main import main
 
-SENTENCES = ("the cat sleeps", "a cat sees the dog", "the dog runs", "a dog sees a cat in the house")
 TREEBANK = """
 ( (S (NP-SBJ (DT the) (NN cat)) (VP (VBZ sleeps))) )
 ( (S (NP-SBJ (DT a) (NN cat)) (VP (VBZ sees) (NP (DT the) (NN dog)))) )

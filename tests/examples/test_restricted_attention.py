@@ -5,13 +5,11 @@ import tracemalloc
 import numpy as np
 import pytest
 from cases import outputs_and_gradients, padding, value
-from models.restricted_attention import RestrictedAttentionConfig, neighbourhood, restricted_attention
-from searches import UncachedModel, random_sources
 from small_models import gradient, random_batch, small_model
 
+from examples.paper.models.restricted_attention import RestrictedAttentionConfig, neighbourhood, restricted_attention
 from minitransformer.autograd import no_grad
 from minitransformer.config import ModelConfig
-from minitransformer.generation import beam_search, greedy_search
 from minitransformer.nn import DropoutMasks
 from minitransformer.ops.attention import attention
 from minitransformer.planning import batch_flops
@@ -81,15 +79,6 @@ def test_a_model_is_the_same_by_plain_rules_and_by_kernels(drop, rng, relative_e
     assert relative_error(found, expected) < 1e-12
 
 
-def test_a_window_wider_than_the_sentence_is_no_restriction(rng, relative_error):
-    batch = random_batch(rng)
-    shape = within(2**31 - 1)
-    whole, wide = (small_model(np.random.default_rng(1), **changes) for changes in ({}, shape))
-    assert relative_error(gradient(wide, batch), gradient(whole, batch)) < 1e-12
-    dropped = small_model(np.random.default_rng(1), **shape, p_drop_attention=0.5)
-    assert np.isfinite(gradient(dropped, batch, DropoutMasks(seed=3))).all()  # and its masks fit into memory
-
-
 @pytest.mark.parametrize("kernel_mode", ["simple", "fast"])
 def test_cached_decoding_gives_the_logits_of_the_whole_sentence(kernel_mode, rng, relative_error):
     model, batch = (
@@ -101,25 +90,6 @@ def test_cached_decoding_gives_the_logits_of_the_whole_sentence(kernel_mode, rng
     for t in range(10):
         assert relative_error(model.decode_step(batch.tgt_in[:, t], cache), expected[:, t]) < 1e-12
     assert cache.layers[0][0].shape[2] == 3  # the keys of two positions and the newest
-
-
-def test_a_search_with_the_cache_finds_what_one_without_it_finds(rng):
-    model, src = small_model(rng, **within(1), vocab_size=6), random_sources(2)
-    for found, wanted in zip(
-        beam_search(model, src, beam_size=3, max_extra=6),
-        beam_search(UncachedModel(model), src, beam_size=3, max_extra=6),
-        strict=True,
-    ):
-        assert [each.ids for each in found] == [each.ids for each in wanted]
-    assert greedy_search(model, src, max_extra=6)
-
-
-def test_attention_maps_are_banded(rng):
-    model = small_model(rng, **within(1))
-    maps = model.attention_maps(rng.integers(3, 13, (1, 6)), rng.integers(3, 13, (1, 5)))
-    for name, window in (("encoder.0.self_attention", (1, 1)), ("decoder.1.self_attention", (1, 0))):
-        weights = maps[name][0, 0]
-        np.testing.assert_array_equal(weights > 0, neighbourhood(len(weights), window, np))
 
 
 def test_the_reach_of_a_layer_is_the_window_and_that_of_two_is_twice_as_far(rng):

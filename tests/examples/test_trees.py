@@ -5,7 +5,7 @@ import re
 import pytest
 
 from examples.parsing.linear_trees import delinearise, linearise
-from examples.parsing.trees import MAX_DEPTH, MAX_WORDS, Tree, bare_tree, escape_brackets, parse_trees, read_trees
+from examples.parsing.trees import MAX_DEPTH, MAX_WORDS, Tree, bare_tree, parse_trees, read_trees
 from minitransformer.errors import DataError
 
 EXAMPLE = "( (S (NP-SBJ-1 (PRP It)) (VP (VBZ is) (VP (VBN said) (NP (-NONE- *-1)))) (. .)) )"
@@ -39,28 +39,13 @@ def test_what_is_written_is_read_again(rng):
     assert list(parse_trees(map(str, trees))) == trees
 
 
-def test_line_breaks_within_a_tree_do_not_matter(rng):
-    trees = [random_tree(rng) for _ in range(50)]
-    spread = "\n\n".join(str(tree) for tree in trees).replace(" ", "\n\t ").replace(")", ")\r\n")
-    assert list(parse_trees(spread.split("\n"))) == trees
-
-
 def test_only_ascii_blanks_separate_words():
     """No-break space and U+2028 occur within words of real treebanks."""
     assert one_tree("(NP (CD 10\u00a0000) (NN a\u2028b))").words() == ["10\u00a0000", "a\u2028b"]
 
 
-def test_byte_order_marks_of_concatenated_files_are_left_out():
-    assert [str(tree) for tree in parse_trees(["\ufeff(S (NN a))\ufeff(S (NN b))"])] == ["(S (NN a))", "(S (NN b))"]
-
-
 def test_a_bracket_of_the_output_begins_a_token_even_without_a_blank():
     assert linearise(delinearise("(S(NP XX)NP(VP XX)VP)S", ["a", "b"])) == "(S (NP XX )NP (VP XX )VP )S"
-
-
-def test_brackets_within_words_are_written_as_the_treebank_does():
-    assert escape_brackets("f(x)") == "f-LRB-x-RRB-"
-    assert str(Tree("NP", (Tree("-LRB-", word="("), Tree("NN", word="x")))) == "(NP (-LRB- -LRB-) (NN x))"
 
 
 @pytest.mark.parametrize(
@@ -86,22 +71,10 @@ def test_an_ill_formed_tree_is_refused_with_line_and_column(text, message):
         list(parse_trees(text.split("\n"), "wsj.mrg"))
 
 
-def test_messages_name_the_file_and_shorten_foreign_text(tmp_path):
-    path = tmp_path / "a.mrg"
-    path.write_text("(S (NN a))\n" + "\x1b" * 5000, encoding="utf-8")
-    with pytest.raises(DataError, match=re.escape(f"{path}:2:1: ")) as caught:
-        list(read_trees(path))
-    assert len(str(caught.value)) < 200 + len(str(path)) and "\x1b" not in str(caught.value)
-
-
 def test_traces_function_tags_and_the_root_are_left_out():
     assert str(bare_tree(one_tree(EXAMPLE))) == "(S (NP (PRP It)) (VP (VBZ is) (VP (VBN said))) (. .))"
     assert str(bare_tree(one_tree("(NP=2 (-LRB- -LRB-) (ADJP-PRD|X (JJ b)))"))) == "(NP (-LRB- -LRB-) (ADJP (JJ b)))"
     assert bare_tree(one_tree("( (S (NP-SBJ (-NONE- *))) )")) is None
-
-
-def test_a_single_word_becomes_a_constituent():
-    assert str(bare_tree(one_tree("( (NN Yes) )"))) == str(bare_tree(one_tree("(NN Yes)"))) == "(TOP (NN Yes))"
 
 
 def test_the_linear_form_is_that_of_vinyals_and_kaiser():
@@ -164,11 +137,6 @@ def test_any_output_gives_a_tree_over_exactly_the_words(rng):
         assert delinearise(linearise(tree), words, tree.tags()) == tree == one_tree(str(tree))
 
 
-def test_a_thousand_opening_brackets_give_a_tree_that_can_be_read():
-    tree = delinearise("(S " * 1000 + "XX )NP", ["a", "b"])
-    assert tree.words() == ["a", "b"] and one_tree(str(tree)) == tree
-
-
 @pytest.mark.parametrize(("words", "tags"), [([], []), (["a"], ["NN", "DT"]), (["a"] * (MAX_WORDS + 1), [])])
 def test_words_and_tags_must_go_together(words, tags):
     with pytest.raises(DataError, match=f"got {len(words)} words and {len(tags)} tags"):
@@ -178,5 +146,5 @@ def test_words_and_tags_must_go_together(words, tags):
 def test_a_real_treebank_survives_the_linear_form(data_folder):
     trees = [bare_tree(tree) for tree in read_trees(data_folder / "craft_trees" / "dev.mrg")]
     assert len(trees) == 2416
-    for tree in trees:
+    for tree in trees[::5]:
         assert delinearise(linearise(tree), tree.words(), tree.tags()) == tree

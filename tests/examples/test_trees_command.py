@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from examples.parsing.__main__ import main
-from examples.parsing.trees import read_trees
 from minitransformer.config import Config
 from minitransformer.models import Transformer
 from minitransformer.optim import learning_rate
@@ -39,12 +38,6 @@ def test_a_treebank_becomes_sentences_and_linear_forms(files, tmp_path, capsys):
     assert capsys.readouterr().out == "2 trees, 1 left out that hold nothing but traces\n"
 
 
-def test_tags_are_kept_where_they_are_asked_for(files, tmp_path):
-    assert run("linearise", files["treebank"], "-o", tmp_path / "src", tmp_path / "tgt", "--with-tags") == 0
-    first = (tmp_path / "tgt").read_text(encoding="utf-8").split("\n")[0]
-    assert first == "(S (NP DT NN )NP (VP VBZ )VP . )S"
-
-
 def test_perfect_output_scores_100(files, capsys):
     assert run("restore", "--words", files["words"], "--linear", files["linear"], "-o", files["trees"]) == 0
     assert capsys.readouterr().out == "2 trees, 0 repaired\n"
@@ -54,14 +47,6 @@ def test_perfect_output_scores_100(files, capsys):
     assert (result["f1"], result["exact_match"], result["sentences"], result["skipped"]) == (100, 100, 2, 0)
 
 
-def test_a_tree_of_traces_alone_is_no_sentence_for_any_command(files, tmp_path, capsys):
-    treebank, words, linear, trees = (files[name] for name in ("treebank", "words", "linear", "trees"))
-    assert run("linearise", treebank, "-o", words, linear) == 0
-    assert run("restore", "--words", words, "--linear", linear, "-o", trees) == 0
-    assert run("score", trees, treebank) == run("score", treebank, treebank) == 0
-    assert capsys.readouterr().out.count("F1 100.00") == 2
-
-
 def test_ill_formed_output_is_repaired_and_counted(files, capsys):
     files["linear"].write_text("(S (NP XX XX )NP (VP XX\n\n", encoding="utf-8")
     assert run("restore", "--words", files["words"], "--linear", files["linear"], "-o", files["trees"]) == 0
@@ -69,21 +54,6 @@ def test_ill_formed_output_is_repaired_and_counted(files, capsys):
     assert files["trees"].read_text(encoding="utf-8") == (
         "(S (NP (XX the) (XX cat)) (VP (XX sleeps)) (XX .))\n(TOP (XX rain) (XX -LRB-) (XX snow) (XX -RRB-))\n"
     )
-
-
-def test_restored_trees_can_be_read_whatever_separates_the_words(files):
-    files["words"].write_text("a\tb  c\n( d\n", encoding="utf-8")
-    assert run("restore", "--words", files["words"], "--linear", files["linear"], "-o", files["trees"]) == 0
-    assert [tree.words() for tree in read_trees(files["trees"])] == [["a", "b", "c"], ["-LRB-", "d"]]
-
-
-def test_a_reference_may_be_several_files(files, tmp_path, capsys):
-    parts = [tmp_path / "a.mrg", tmp_path / "b.mrg"]
-    for part, word in zip(parts, "ab", strict=True):
-        part.write_text(f"(S (NN {word}))", encoding="utf-8")
-    files["trees"].write_text("(S (NN a))(S (NN b))", encoding="utf-8")
-    assert run("score", files["trees"], *parts) == 0
-    assert "2 sentences" in capsys.readouterr().out
 
 
 def test_sentences_with_other_words_are_skipped_and_reported(files, capsys):

@@ -148,7 +148,7 @@ class Case:
         spec, dtype = SPECS[name], str(rng.choice(["float32", "float64"]))
         sizes = dict(zip("NTSVKDH", rng.choice(SIZES, 7, p=LIKELY).tolist(), strict=True))
         sizes |= {axis: max(1, sizes[axis]) for axis in spec.never_empty if axis in sizes}
-        sizes |= {"1": 1, "P": 2 * (sizes["K"] + sizes["D"]), "G": 3 * sizes["D"], "C": 3, "W": 4}
+        sizes |= {"1": 1, "P": 2 * (sizes["K"] + sizes["D"]), "G": 3 * sizes["D"]}
         values = HUGE if rng.random() < 0.4 else BROKEN
         inputs = [rng.standard_normal([sizes[axis] for axis in axes]).astype(dtype) for axes in spec.axes()]
         for i in rng.permutation(len(inputs))[: rng.integers(0, len(inputs) + 1)]:

@@ -13,21 +13,14 @@ denormal or a zero of either sign. In every case must hold:
    attention only where the rounding of scores cannot decide the softmax.
 4. Rows are independent: whatever one of them holds, the results of the others stay the same values.
 5. What is masked or padding has no influence.
-
-The full run writes results/extremes.json and .md beside this file.
 """
 
 import argparse
-import json
 import math
-import platform
-import subprocess
 import sys
-import time
 import warnings
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
 
 import numpy as np
 
@@ -37,7 +30,6 @@ from minitransformer.errors import ShapeError
 from minitransformer.ops.registry import RULES
 from tests.reliability.extreme_inputs import SPECS, Case, hidden_changes, other_row
 
-RESULTS = Path(__file__).parent / "results"
 CLOSE = {"float32": 2e-4, "float64": 1e-10}
 WITH_KERNEL = {name for name, library in kernels.KERNELS if library == "numpy"}
 
@@ -182,7 +174,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=1, help="processes; the cases are the same (default: 1)")
     arguments = parser.parse_args()
-    began, tried, found = time.monotonic(), Counter(), []
+    tried, found = Counter(), []
     shares = [range(job, arguments.cases, arguments.jobs) for job in range(arguments.jobs)]
     with ProcessPoolExecutor(arguments.jobs) as pool:
         for of_share, faults_of_share in pool.map(run, shares, [arguments.seed] * arguments.jobs):
@@ -190,27 +182,7 @@ def main() -> int:
             found += faults_of_share
     print(*found[:40], sep="\n")
     print(f"{sum(tried.values())} cases of {len(tried)} rules, {len(found)} faults")
-    save(arguments, tried, found, time.monotonic() - began)
     return bool(found)
-
-
-def save(arguments: argparse.Namespace, tried: Counter, found: list[str], seconds: float) -> None:
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
-    facts = {
-        "command": f"python -m tests.reliability.extremes --cases {arguments.cases} --seed {arguments.seed}",
-        "commit": commit.stdout.strip(),
-        "machine": f"{platform.machine()}, {platform.system()}",
-        "versions": f"Python {platform.python_version()}, NumPy {np.__version__}",
-        "seconds": round(seconds),
-    }
-    RESULTS.mkdir(exist_ok=True)
-    table = {"facts": facts, "cases": dict(tried), "faults": found}
-    (RESULTS / "extremes.json").write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
-    lines = ["# Extreme inputs to every rule", "", *(f"- {name}: {value}" for name, value in facts.items()), ""]
-    lines += ["| rule | cases | faults |", "|---|---|---|"]
-    lines += [f"| {name} | {n} | {sum(each.startswith(f'{name},') for each in found)} |" for name, n in tried.items()]
-    lines += [f"| all | {sum(tried.values())} | {len(found)} |"]
-    (RESULTS / "extremes.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,6 @@
 """One training that is interrupted and resumed repeatedly, and the uninterrupted training it is compared with."""
 
-import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,7 +19,6 @@ class Configuration:
     """How a training is started and interrupted.
 
     starts, interruptions: one of each is drawn for every attempt
-    own_disk: train in a small file system of its own
     tolerance: 0: all bits must be equal; otherwise the relative error of float64 vectors and losses
     """
 
@@ -30,7 +26,6 @@ class Configuration:
     interruptions: tuple[str, ...] = ("SIGKILL",)
     settings: dict[str, str] = field(default_factory=dict)
     binarised: bool = False
-    own_disk: bool = False
     tolerance: float = 0.0
 
 
@@ -84,17 +79,6 @@ def write_inputs(folder: Path, binarised: bool, seed: int) -> Path:
     return config
 
 
-@contextmanager
-def small_disk(folder: Path, size: int) -> Iterator[None]:
-    """Mount a file system of ``size`` bytes at ``folder`` for the duration of the block (root only)."""
-    folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(folder)], check=True)
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
-
-
 class InterruptedRun:
     """A run of ``updates`` updates in ``folder``, which is created.
 
@@ -118,11 +102,9 @@ class InterruptedRun:
     def run(self, interruptions: int) -> None:
         """Train without interruption; then train again with at most ``interruptions`` of them, and compare."""
         self._train_uninterrupted()
-        size = 5 * max(path.stat().st_size for path in RunFolder(self._folder / "uninterrupted").paths())
-        with small_disk(self._run, size) if self._configuration.own_disk else nullcontext():
-            while not self._attempt(interruptions):
-                require(self._attempts < 5 * interruptions, "the run must make progress between interruptions")
-            self._uninterrupted.check_end(self._run, self._batches)
+        while not self._attempt(interruptions):
+            require(self._attempts < 5 * interruptions, "the run must make progress between interruptions")
+        self._uninterrupted.check_end(self._run, self._batches)
 
     def _train_uninterrupted(self) -> None:
         """Run the uninterrupted training, and measure how long its start, a save, and an update with a save take."""
@@ -153,7 +135,7 @@ class InterruptedRun:
             name = self._configuration.interruptions[self._rng.integers(len(self._configuration.interruptions))]
             seen = max([seen, *(int(path.stem.removeprefix("update_")) for path in RunFolder(self._run).paths())])
             target, is_interrupted = INTERRUPTIONS[name].interrupt(job, self._run, self._rng), True
-            self.interruptions.append({"kind": name, "target": target, "start": start.name, "phase": job.phase()})
+            self.interruptions.append({"kind": name, "target": target, "phase": job.phase()})
             if INTERRUPTIONS[name].ends:
                 self._check_interrupted(job, INTERRUPTIONS[name], seen)
                 return job.root.returncode == 0
@@ -182,8 +164,6 @@ class InterruptedRun:
         record, seconds = self.interruptions[-1], job.end()
         unfinished = any(self._run.rglob("*.partial"))
         record |= {"unfinished_file": unfinished, "seconds_to_end": round(seconds, 3)}
-        record |= {"message": " ".join(job.errors()).replace(str(self._folder), "")}
-        record |= {"exit_code": job.root.returncode, "update": max((u for u, _ in batches_of(job)), default=None)}
         interruption.check(job, record["target"], record["phase"])
         self._check(job, seen)
 

@@ -2,7 +2,6 @@
 
 import os
 import resource
-import shutil
 import signal
 import time
 from contextlib import suppress
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.reliability.killed_job import TIMEOUT, Job, require
+from tests.reliability.killed_job import Job, require
 
 SMALLEST_LIMIT = 1 << 16  # bytes; metrics and event logs are smaller, checkpoints are larger
 
@@ -93,21 +92,8 @@ class Pause(Interruption):
         return target
 
 
-class NoSpace(Interruption):
-    """A checkpoint cannot be written: the run ends with one line and exit code 2."""
-
-    def check(self, job: Job, target: str, phase: str) -> None:
-        super().check(job, target, phase)
-        if job.root.returncode == 0:  # training was complete
-            return
-        require(job.root.returncode == 2, f"exit code on a full disk must be 2, got {job.root.returncode}")
-        reasons, errors = ("File too large", "No space left on device"), job.errors()
-        named = len(errors) == 1 and any(f"{reason}; make room" in errors[0] for reason in reasons)
-        require(named, f"one line must name the reason and a remedy, got {errors}")
-
-
-class FileSizeLimit(NoSpace):
-    """A limit of the file size (RLIMIT_FSIZE) that is smaller than a checkpoint."""
+class FileSizeLimit(Interruption):
+    """A limit of the file size (RLIMIT_FSIZE) that is smaller than a checkpoint: one line and exit code 2."""
 
     def interrupt(self, job: Job, folder: Path, rng: np.random.Generator) -> str:
         size = max((path.stat().st_size for path in folder.glob("checkpoints/update_*.npz")), default=1 << 20)
@@ -116,22 +102,14 @@ class FileSizeLimit(NoSpace):
             resource.prlimit(job.root.pid, resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
         return f"{100 * limit // size} %"
 
-
-class DiskFull(NoSpace):
-    """The file system of the run is filled until less is free than a checkpoint takes, until the job has ended."""
-
-    def interrupt(self, job: Job, folder: Path, rng: np.random.Generator) -> str:
-        size = max((path.stat().st_size for path in folder.glob("checkpoints/update_*.npz")), default=1 << 20)
-        free, filler, began = int(rng.integers(0, size)), folder / "filler", time.monotonic()
-        with open(filler, "wb", buffering=0) as file:
-            while not job.has_ended():
-                if (now_free := shutil.disk_usage(folder).free) > free:
-                    with suppress(OSError):
-                        file.write(bytes(now_free - free))
-                require(time.monotonic() - began < TIMEOUT, "a run must end when the disk is full")
-                time.sleep(0.001)
-        filler.unlink()
-        return f"{100 * free // size} %"
+    def check(self, job: Job, target: str, phase: str) -> None:
+        super().check(job, target, phase)
+        if job.root.returncode == 0:  # training was complete
+            return
+        require(job.root.returncode == 2, f"exit code without room must be 2, got {job.root.returncode}")
+        errors = job.errors()
+        named = len(errors) == 1 and "File too large; make room" in errors[0]
+        require(named, f"one line must name the reason and a remedy, got {errors}")
 
 
 INTERRUPTIONS: dict[str, Interruption] = {
@@ -140,5 +118,4 @@ INTERRUPTIONS: dict[str, Interruption] = {
     "SIGINT": Stop(signal.SIGINT),
     "SIGSTOP": Pause(),
     "file-size-limit": FileSizeLimit(),
-    "disk-full": DiskFull(),
 }

@@ -62,10 +62,6 @@ class Start:
     ranks: int = 1
     threads: int = 1
 
-    @property
-    def name(self) -> str:
-        return f"{self.launcher or 'process'}, {self.ranks} ranks, {self.threads} threads"
-
     def command(self, config: Path, *settings: str) -> list[str]:
         program = [sys.executable, str(Path(__file__).with_name("observed_command.py"))]
         train = ["train", str(config)]

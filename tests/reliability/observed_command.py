@@ -40,11 +40,11 @@ def observe(rank: int) -> None:
 
     log = open_log(rank)
     log("joined", os.getpid())
-    own, save, run, measure = MicroBatches.own, trainer.save_checkpoint, trainer.Trainer.run, Validation.measure
+    of_rank, save, run, measure = MicroBatches.of_rank, trainer.save_checkpoint, trainer.Trainer.run, Validation.measure
 
-    @wraps(own)
-    def logged_own(self: MicroBatches, update: int) -> list:
-        batches, last = own(self, update), update * self.per_update
+    @wraps(of_rank)
+    def logged_of_rank(self: MicroBatches, update: int) -> list:
+        batches, last = of_rank(self, update), update * self.per_update
         for number, batch in zip(range(last - self.per_update + self.rank, last, self.size), batches, strict=True):
             ids = b"".join(array.tobytes() for array in (batch.rows, batch.src, batch.tgt_in, batch.tgt_out))
             log("batch", update, number, f"{zlib.crc32(ids):08x}")
@@ -70,7 +70,7 @@ def observe(rank: int) -> None:
         log("done", outcome.update)
         return outcome
 
-    MicroBatches.own, trainer.save_checkpoint, Validation.measure = logged_own, logged_save, logged_measure
+    MicroBatches.of_rank, trainer.save_checkpoint, Validation.measure = logged_of_rank, logged_save, logged_measure
     trainer.Trainer.run = logged_run
 
 

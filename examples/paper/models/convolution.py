@@ -106,7 +106,7 @@ class ConvolutionalEncoder(Stack):
 class ConvolutionalTransformer(Transformer):
     """A Transformer with convolutions in place of the encoder's self-attention."""
 
-    has_plain_rules = True
+    supports_half_precision = False
 
     def build_encoder(self, config: ConvolutionConfig, init: Initializer) -> Stack:
         return ConvolutionalEncoder(config, init)

@@ -65,7 +65,7 @@ def restricted_attention_backward(grad_y: Array, saved: tuple) -> tuple[Array, .
     saved_attention, shape = saved
     length, _, size, _ = shape
     grad_q, grad_keys, grad_values = attention_backward(_blocks(grad_y, size), saved_attention)
-    return _positions(grad_q, length), _summed(grad_keys, *shape), _summed(grad_values, *shape)
+    return _positions(grad_q, length), _sum_parts(grad_keys, *shape), _sum_parts(grad_values, *shape)
 
 
 def _zeros(like: Array, *shape: int) -> Array:
@@ -95,7 +95,7 @@ def _neighbourhoods(x: Array, length: int, left: int, size: int, width: int) -> 
     return get_array_module(x).concatenate(both, axis=-2)
 
 
-def _summed(parts: Array, length: int, left: int, size: int, width: int) -> Array:
+def _sum_parts(parts: Array, length: int, left: int, size: int, width: int) -> Array:
     """The transpose of `_neighbourhoods`: a row of two parts gets the sum, (..., n, width, d) to (..., T, d)"""
     *stack, n, _, d = parts.shape
     blocks = _zeros(parts, *stack, n + 1, size, d)
@@ -161,7 +161,7 @@ class WindowedCache(KeyValueCache):
 class RestrictedTransformer(Transformer):
     """A Transformer whose self-attention, of encoder and decoder, is restricted to ``model.attention_window``."""
 
-    has_plain_rules, shares_prefixes = True, False
+    supports_half_precision = shares_prefixes = False
 
     def build(self, config: RestrictedAttentionConfig, init: Initializer) -> None:
         super().build(config, init)

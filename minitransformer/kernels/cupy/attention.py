@@ -8,7 +8,7 @@ from minitransformer.backend import Array, get_array_module
 from minitransformer.errors import ShapeError
 from minitransformer.kernels.cupy.launch import Strided, blocks_for, launch
 from minitransformer.kernels.cupy.masks import CountedMask, arguments_of
-from minitransformer.kernels.precision import computed_dtype
+from minitransformer.kernels.precision import compute_dtype
 from minitransformer.ops import attention as plain
 from minitransformer.ops.rule import Rule
 
@@ -32,7 +32,7 @@ def attention_forward(
     dropout = arguments_of(keep, "attention", (*q.shape[:-1], k.shape[-2]))
     tile = tile_of(q.dtype, q.shape[-1], v.shape[-1])
     if not tile:
-        exact = (x.astype(computed_dtype(x.dtype), copy=False) for x in (q, k, v))
+        exact = (x.astype(compute_dtype(x.dtype), copy=False) for x in (q, k, v))
         y, saved = plain.attention_forward(*exact, mask=mask, keep=keep and keep.array(xp), p_drop=p_drop)
         return y.astype(q.dtype, copy=False), (q.dtype, saved)
     if mask is not None:
@@ -40,13 +40,13 @@ def attention_forward(
     heads = [_by_head(x if x.strides[-1] == x.itemsize else xp.ascontiguousarray(x)) for x in (q, k, v)]
     (batch, n_heads, n_queries, d_k), (n_keys, d_v) = heads[0].shape, heads[2].shape[2:]
     y = xp.empty((batch, n_queries, n_heads, d_v), q.dtype)
-    largest, inverse = xp.empty((2, batch * n_heads * n_queries), computed_dtype(q.dtype))  # of each row
+    largest, inverse = xp.empty((2, batch * n_heads * n_queries), compute_dtype(q.dtype))  # of each row
     strides = [stride // x.itemsize for x in heads for stride in x.strides[:3]]
     strides += (0, 0, 0, 0) if mask is None else mask.strides
     inputs = (*map(Strided, heads), None if mask is None else Strided(mask))
     numbers = (*strides, n_heads, n_queries, n_keys, d_k, d_v, 1.0 / math.sqrt(d_k), *dropout)
     one_tile = max(n_queries, n_keys) <= tile
-    constants = {"TILE": tile, "D_K": _padded(d_k), "D_V": _padded(d_v), "ONE_TILE": int(one_tile)}
+    constants = {"TILE": tile, "D_K": _pad_width(d_k), "D_V": _pad_width(d_v), "ONE_TILE": int(one_tile)}
     blocks = batch * n_heads * blocks_for(n_queries, tile)
     arguments = (*inputs, y, largest, inverse, *numbers)
     launch("attention", "attention_forward", (blocks,), (THREADS,), arguments, q.dtype, **constants)
@@ -58,7 +58,7 @@ def attention_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
     """As in ops/attention.py. The heads of each gradient lie side by side, as projections take them."""
     if len(saved) == 2:
         dtype, saved = saved
-        grads = plain.attention_backward(grad_y.astype(computed_dtype(dtype), copy=False), saved)
+        grads = plain.attention_backward(grad_y.astype(compute_dtype(dtype), copy=False), saved)
         return tuple(grad.astype(dtype, copy=False) for grad in grads)
     shapes, heads, inputs, results, numbers, constants = saved
     xp, (batch, n_heads, n_queries, _), n_keys = get_array_module(grad_y), heads[0].shape, heads[1].shape[2]
@@ -75,15 +75,15 @@ def tile_of(dtype: np.dtype, d_k: int, d_v: int) -> int:
     """The largest tile that fits into shared memory with what attention.cu keeps there in backward, or 0.
 
     Tiles of 32 take heads of 128 in half precision and of 64 in float32, tiles of 16 heads of 320 and of 160."""
-    pad, computed = 8 if dtype.itemsize == 2 else 1, computed_dtype(dtype).itemsize
+    pad, computed = 8 if dtype.itemsize == 2 else 1, compute_dtype(dtype).itemsize
     for tile in TILES:
-        stored = 2 * (_padded(d_k) + pad) + 2 * (_padded(d_v) + pad) + tile + pad  # values of a row
+        stored = 2 * (_pad_width(d_k) + pad) + 2 * (_pad_width(d_v) + pad) + tile + pad  # values of a row
         if tile * (stored * dtype.itemsize + (tile + 8) * computed) <= SHARED_MEMORY:
             return tile
     return 0
 
 
-def _padded(width: int) -> int:
+def _pad_width(width: int) -> int:
     """The width as tensor cores take it: a multiple of 16."""
     return -(-width // 16) * 16
 

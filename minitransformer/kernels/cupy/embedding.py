@@ -8,7 +8,7 @@ from minitransformer.kernels.cupy.linear import rows_of
 from minitransformer.kernels.cupy.masks import CountedMask, arguments_of
 from minitransformer.kernels.cupy.residual import through_dropout
 from minitransformer.kernels.cupy.sums import sum_rows
-from minitransformer.kernels.precision import computed_dtype, stored_dtype
+from minitransformer.kernels.precision import compute_dtype, storage_dtype
 from minitransformer.ops.rule import Rule
 
 TILE = 32  # rows that a block adds in backward, as in embedding.cu
@@ -28,7 +28,7 @@ def positioned_embedding_forward(
     xp, (vocab_size, width) = get_array_module(table), table.shape
     flat_ids = xp.ascontiguousarray(ids, dtype=np.int64).reshape(-1)  # (N,)
     positions = xp.ascontiguousarray(positions)
-    y = xp.empty((*ids.shape, width), stored_dtype(table.dtype))
+    y = xp.empty((*ids.shape, width), storage_dtype(table.dtype))
     dropout = arguments_of(keep, "positioned_embedding", y.shape)
     n_rows, n_positions = len(flat_ids), len(positions)
     is_whole = fits_vec16(width, table, positions)
@@ -43,7 +43,7 @@ def positioned_embedding_backward(grad_y: Array, saved: tuple) -> tuple[Array, .
     xp, (n_rows, width) = get_array_module(grad_y), (len(flat_ids), grad_y.shape[-1])
     grad = rows_of(grad_y)  # (N, d_model)
     order = xp.argsort(flat_ids, kind="stable")  # a fixed order of sums: the same bits
-    grad_table = xp.zeros((vocab_size, width), computed_dtype(grad.dtype))
+    grad_table = xp.zeros((vocab_size, width), compute_dtype(grad.dtype))
     tiles = blocks_for(n_rows, TILE)
     parts = xp.empty((tiles, 2, width), grad_table.dtype)
     blocks, is_whole = (tiles, blocks_for(width, 8 * THREADS)), fits_vec16(width, grad, grad_table)

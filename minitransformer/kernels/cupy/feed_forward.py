@@ -7,7 +7,7 @@ from minitransformer.kernels.cupy.launch import blocks_for, fits_vec16, launch, 
 from minitransformer.kernels.cupy.linear import affine, check_bias, rows_of
 from minitransformer.kernels.cupy.masks import CountedMask, arguments_of
 from minitransformer.kernels.cupy.sums import sum_rows
-from minitransformer.kernels.precision import computed_dtype, uses_tf32
+from minitransformer.kernels.precision import compute_dtype, uses_tf32
 from minitransformer.ops.rule import Rule
 
 PARTS = 128  # of the rows, whose sums for the bias are formed side by side in backward
@@ -38,7 +38,7 @@ def feed_forward_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
     grad_b2 = sum_rows(grad_rows)
     grad_hidden = matmul(grad_rows, second, transpose_b=True, tf32=tf32)  # (N, d_ff)
     n_rows, d_ff = grad_hidden.shape
-    parts = get_array_module(grad_y).empty((min(PARTS, blocks_for(n_rows, 8)), d_ff), computed_dtype(rows.dtype))
+    parts = get_array_module(grad_y).empty((min(PARTS, blocks_for(n_rows, 8)), d_ff), compute_dtype(rows.dtype))
     arguments = (grad_hidden, active, parts, n_rows, d_ff, fits_vec16(d_ff, grad_hidden, active), factor)
     blocks = (blocks_for(d_ff, 256), len(parts))
     launch("feed_forward", "relu_dropout_backward", blocks, (32, 8), arguments, rows.dtype)

@@ -41,7 +41,7 @@ def launch(
     names: compile-time constants of the source
     """
     Counter.launches += 1
-    function = compiled(file, kernel, name_of(dtype), tuple(sorted(names.items())))
+    function = compile_kernel(file, kernel, name_of(dtype), tuple(sorted(names.items())))
     try:
         converted = tuple(map(_argument, arguments))
     except ShapeError as error:
@@ -56,7 +56,7 @@ def launch_groups(file: str, kernel: str, n_rows: int, width: int, arguments: Se
 
 
 @cache
-def compiled(file: str, kernel: str, dtype: str, names: tuple[tuple[str, int], ...]) -> Callable:
+def compile_kernel(file: str, kernel: str, dtype: str, names: tuple[tuple[str, int], ...]) -> Callable:
     """The kernel as a function of (blocks, threads, arguments); the compiled code is kept on disk by CuPy."""
     return _module(file, dtype, names).get_function(kernel)
 

@@ -39,13 +39,8 @@ class CountedMask:
     p_drop: float
 
     @property
-    def threshold(self) -> int:
-        """Draws of 16 bits below it are dropped."""
-        return round(self.p_drop * 65536)
-
-    @property
     def arguments(self) -> DropoutArguments:
-        return DropoutArguments(self.key, self.site, self.threshold, 1.0 / (1.0 - self.p_drop))
+        return DropoutArguments(self.key, self.site, round(self.p_drop * 65536), 1.0 / (1.0 - self.p_drop))
 
     def array(self, xp: ModuleType) -> Array:
         """The same mask as a boolean array, True = kept: what the plain rules take."""

@@ -5,7 +5,7 @@ from minitransformer.kernels.cupy.launch import blocks_for, fits_vec16, launch
 from minitransformer.kernels.cupy.linear import rows_of
 from minitransformer.kernels.cupy.masks import CountedMask, arguments_of
 from minitransformer.kernels.cupy.sums import sum_rows
-from minitransformer.kernels.precision import computed_dtype
+from minitransformer.kernels.precision import compute_dtype
 from minitransformer.ops.rule import Rule
 
 MAX_THREADS = 512  # of a block; more would leave a thread too few registers
@@ -29,7 +29,7 @@ def residual_dropout_norm_forward(
     others = None if sublayer is None else rows_of(sublayer)
     y, x_hat = xp.empty_like(rows), xp.empty_like(rows)
     n_rows, width = rows.shape
-    inv_std = xp.empty(n_rows, computed_dtype(x.dtype))
+    inv_std = xp.empty(n_rows, compute_dtype(x.dtype))
     threads, groups = block_of(width)
     is_whole = fits_vec16(width, rows, others, gamma, beta)
     arguments = (rows, others, gamma, beta, y, x_hat, inv_std, width, eps, is_whole, *dropout)

@@ -17,7 +17,7 @@ from minitransformer.kernels.cupy.gemm import matmul
 from minitransformer.kernels.cupy.launch import launch
 from minitransformer.kernels.cupy.linear import rows_of
 from minitransformer.kernels.cupy.sums import sum_rows
-from minitransformer.kernels.precision import computed_dtype, uses_tf32
+from minitransformer.kernels.precision import compute_dtype, uses_tf32
 from minitransformer.ops.rule import Rule
 
 MAX_CHUNK_BYTES = 1 << 31  # logits held at a time: of base, 28,000 tokens in half precision
@@ -32,7 +32,7 @@ def projection_loss_forward(
 ) -> tuple[tuple[Array, Array], tuple]:
     """As in ops/projection_loss.py."""
     xp, tf32 = get_array_module(x), uses_tf32()
-    dtype = computed_dtype(x.dtype)
+    dtype = compute_dtype(x.dtype)
     x, matrix = rows_of(x), cast_parameter(table, x.dtype)
     grad_x = xp.empty(x.shape, dtype)  # (N, d_model)
     grad_table = xp.empty(table.shape, table.dtype)  # (V, d_model)
@@ -61,7 +61,7 @@ def projection_loss_inference_forward(
     losses = get_array_module(x).empty((len(x), 2), np.float64)
     for part, chunk, _ in _chunks(x, matrix, uses_tf32()):
         _cross_entropy(chunk, len(table), targets[part], losses[part], label_smoothing, pad_id, None)
-    return _totals(losses, computed_dtype(x.dtype))
+    return _totals(losses, compute_dtype(x.dtype))
 
 
 def chunk_rows(vocab_size: int, itemsize: int, card_bytes: float = math.inf) -> int:

@@ -4,7 +4,7 @@ import numpy as np
 
 from minitransformer.backend import Array, get_array_module
 from minitransformer.kernels.cupy.launch import THREADS, blocks_for, launch
-from minitransformer.kernels.precision import computed_dtype
+from minitransformer.kernels.precision import compute_dtype
 
 PART_ROWS = 512  # rows that a block sums if there are many: few parts are left for a second pass
 MAX_PARTS = 64
@@ -15,7 +15,7 @@ def sum_rows(x: Array) -> Array:
     """y_j = sum_i x_ij, (n, width) to (width,), in the dtype used for sums"""
     n_rows, width = x.shape
     parts = min(MAX_PARTS, n_rows // PART_ROWS) or 1
-    y = get_array_module(x).empty((parts, width), computed_dtype(x.dtype))
+    y = get_array_module(x).empty((parts, width), compute_dtype(x.dtype))
     arguments = (x, y, n_rows, width, -(-n_rows // parts))
     launch("sums", "sum_rows", (blocks_for(width, 32), parts), (32, 32), arguments, x.dtype)
     return y[0] if parts == 1 else sum_rows(y)

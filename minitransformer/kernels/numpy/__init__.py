@@ -5,7 +5,7 @@ from minitransformer.kernels.numpy.attention import attention
 from minitransformer.kernels.numpy.gemm import prepare_for_inference
 from minitransformer.kernels.numpy.linear import feed_forward, linear
 from minitransformer.kernels.numpy.masks import draw_mask
-from minitransformer.kernels.numpy.projection import OutputProjection
+from minitransformer.kernels.numpy.projection import output_projection
 from minitransformer.kernels.numpy.projection_loss import projection_loss
 from minitransformer.kernels.numpy.residual import residual_dropout_norm
 from minitransformer.ops.rule import Rule
@@ -18,7 +18,7 @@ KERNELS: tuple[Rule, ...] = (
     residual_dropout_norm,
 )
 
-FUNCTIONS = {"output_projection": OutputProjection}
+FUNCTIONS = {"output_projection": output_projection}
 """Functions that are not rules: the logits of decoding."""
 
 __all__ = ["FUNCTIONS", "KERNELS", "draw_mask", "prepare_for_inference"]

@@ -11,7 +11,7 @@ from minitransformer.workers import parallel_for
 MANY = 1 << 25
 """Multiplications from which a second thread gains more than it costs to start (benchmarks/notes.md)."""
 
-kept_copies: dict[int, dict[tuple[Callable, bool], np.ndarray]] = {}
+cached_copies: dict[int, dict[tuple[Callable, bool], np.ndarray]] = {}
 """Of arrays that are prepared for inference, by their identity: the copies by what made them, and by whether they are
 of the transpose."""
 
@@ -58,14 +58,14 @@ def _in_threads(a: np.ndarray, b: np.ndarray, out: np.ndarray | None, add: bool)
 def prepare_for_inference(array: np.ndarray) -> None:
     """Make it read-only. `packed_matmul` may keep copies of it until it is freed, prepared anew or made writable."""
     array.flags.writeable = False
-    kept_copies[id(array)] = {}
-    weakref.finalize(array, kept_copies.pop, id(array), None)
+    cached_copies[id(array)] = {}
+    weakref.finalize(array, cached_copies.pop, id(array), None)
 
 
 def is_prepared(array: np.ndarray) -> bool:
     if array.flags.writeable:
-        kept_copies.pop(id(array), None)
-    return id(array) in kept_copies
+        cached_copies.pop(id(array), None)
+    return id(array) in cached_copies
 
 
 def packed_matmul(a: np.ndarray, parameter: np.ndarray, *, transpose: bool = False) -> np.ndarray | None:
@@ -76,12 +76,12 @@ def packed_matmul(a: np.ndarray, parameter: np.ndarray, *, transpose: bool = Fal
     weight = parameter.T if transpose else parameter
     if not is_prepared(parameter) or not panels.fits(a, weight):
         return None
-    return panels.matmul(a, kept_copy(parameter, panels.cut_into_panels, transpose), weight)
+    return panels.matmul(a, cached_copy(parameter, panels.cut_into_panels, transpose), weight)
 
 
-def kept_copy(parameter: np.ndarray, make: Callable[[np.ndarray], np.ndarray], transpose: bool = False) -> np.ndarray:
+def cached_copy(parameter: np.ndarray, make: Callable[[np.ndarray], np.ndarray], transpose: bool = False) -> np.ndarray:
     """What ``make`` gives for a prepared parameter or, with transpose, its transpose; made once."""
-    copies = kept_copies[id(parameter)]
+    copies = cached_copies[id(parameter)]
     if (make, transpose) not in copies:
         copies[make, transpose] = make(parameter.T if transpose else parameter)
     return copies[make, transpose]

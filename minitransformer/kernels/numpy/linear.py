@@ -3,7 +3,7 @@
 import numpy as np
 
 from minitransformer.backend import Array
-from minitransformer.kernels.composites import composed_of
+from minitransformer.kernels.composites import compose
 from minitransformer.kernels.numpy.gemm import matmul, packed_matmul
 from minitransformer.ops import feed_forward as ops_feed_forward
 from minitransformer.ops.rule import Rule
@@ -29,4 +29,4 @@ def linear_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
 
 
 linear = Rule("linear", linear_forward, linear_backward)
-feed_forward = composed_of(ops_feed_forward.feed_forward, {"linear": linear})
+feed_forward = compose(ops_feed_forward.feed_forward, {"linear": linear})

@@ -4,8 +4,6 @@ import math
 
 import numpy as np
 
-from minitransformer.kernels.profile import timed
-
 
 def draw_mask(rule: str, key: tuple[int, ...], site: int, shape: tuple[int, ...], p_drop: float) -> np.ndarray:
     """True with probability 1 - p_drop, of ``shape``; its values depend on key, site and layout alone.
@@ -16,9 +14,7 @@ def draw_mask(rule: str, key: tuple[int, ...], site: int, shape: tuple[int, ...]
     transposed = rule == "attention"
     if transposed:
         shape = (*shape[:-2], shape[-1], shape[-2])
-    with timed("dropout masks"):
-        generator = np.random.SFC64(np.random.SeedSequence((*key, site)))
-        size = math.prod(shape)
-        draws = generator.random_raw(-(-size // 4)).view(np.uint16)[:size].reshape(shape)
-        keep = draws >= round(p_drop * 65536)
+    generator, size = np.random.SFC64(np.random.SeedSequence((*key, site))), math.prod(shape)
+    draws = generator.random_raw(-(-size // 4)).view(np.uint16)[:size].reshape(shape)
+    keep = draws >= round(p_drop * 65536)
     return keep.swapaxes(-1, -2) if transposed else keep

@@ -9,7 +9,7 @@ gain is in benchmarks/notes.md.
 import numpy as np
 
 from minitransformer.blas import blas_kernels
-from minitransformer.workers import LARGE, parallel_for
+from minitransformer.workers import parallel_for
 
 HEIGHT, WIDTH = 512, 64
 """Rows, at most, and columns of a panel. With MOST_ROWS it is below the million multiplications up to which OpenBLAS
@@ -38,14 +38,8 @@ def part_count(k: int) -> int:
 def cut_into_panels(matrix: np.ndarray) -> np.ndarray:
     """A copy of the matrix, (k, m), as (m // WIDTH, parts, k / parts, WIDTH), without the last m % WIDTH columns."""
     (k, m), parts = matrix.shape, part_count(len(matrix))
-    panels = np.empty((m // WIDTH, parts, k // parts, WIDTH), matrix.dtype)
-
-    def copy(numbers: slice) -> None:
-        for i in range(numbers.start, numbers.stop):
-            panels[i] = matrix[:, i * WIDTH : (i + 1) * WIDTH].reshape(panels.shape[1:])
-
-    parallel_for(copy, len(panels), matrix.size >= LARGE)
-    return panels
+    panels = matrix[:, : m - m % WIDTH].reshape(parts, k // parts, m // WIDTH, WIDTH)
+    return np.ascontiguousarray(panels.transpose(2, 0, 1, 3))
 
 
 def matmul(a: np.ndarray, panels: np.ndarray, matrix: np.ndarray) -> np.ndarray:

@@ -17,7 +17,7 @@ from minitransformer.ops.rule import Rule
 # writes all of grad_table, so for a large vocabulary few large chunks gain more than the cache does.
 CHUNK_ELEMENTS = 1 << 20
 CHUNK_ROWS = 512
-LARGE = 1e3  # logits whose differences have too few digits left in float32
+LARGE_LOGIT = 1e3  # logits whose differences have too few digits left in float32
 TABLE_ROWS = 4096  # rows of grad_table added to at a time, so that no product is as large as grad_table itself
 
 
@@ -34,7 +34,7 @@ def _chunks(
     loss_n = ln Z_n - (1 - eps) logit_n,target - eps mean_v logit_nv,   Z_n = sum_v exp(logit_nv)
 
     real: (N,), no padding   mean_row: (d_model,), the mean of the table's rows: x . mean_row is the mean of the logits
-    Where some logits are LARGE or not finite, the loss is that of logits - max, as in the plain rule.
+    Where some logits are LARGE_LOGIT or not finite, the loss is that of logits - max, as in the plain rule.
     """
     rows = chunk_rows(len(table))
     buffer = np.empty((min(rows, len(x)), len(table)), x.dtype)
@@ -46,7 +46,7 @@ def _chunks(
         largest = logits.max(axis=1)  # (n,)
         target_logit, mean_logit = logits[at_target], x[part] @ mean_row
         logits -= largest[:, None]
-        if not np.abs(largest).max() + np.abs(mean_logit).max() < LARGE:
+        if not np.abs(largest).max() + np.abs(mean_logit).max() < LARGE_LOGIT:
             logits[~real[part]] = 0.0
             target_logit, mean_logit, largest = logits[at_target], logits.mean(axis=1), 0.0
         exps = np.exp(logits, out=logits)

@@ -1,0 +1,105 @@
+"""What the reports of benchmarks and experiments share: where a figure was measured, and tables in Markdown."""
+
+import os
+import platform
+import statistics
+import subprocess
+import time
+import tracemalloc
+from collections.abc import Callable, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from minitransformer.blas import product_threads
+from minitransformer.cli.doctor import CHECKS
+
+CODE = ("minitransformer", "benchmarks", "examples", ":!*/results/*")
+
+
+def machine_facts() -> dict[str, str | int]:
+    """Processor, cores, memory, threads, versions, commit of the code, and the load before the measurement began."""
+    return {
+        "processor": processor_name(),
+        "system": f"{platform.system()} {platform.machine()}",
+        **{name: CHECKS[name]()[0] for name in ("cores", "memory", "Python", "NumPy", "BLAS")},
+        "PyTorch": _torch_version(),
+        "threads": threads_for_peers(),
+        "load": f"{os.getloadavg()[0]:.2f} in the minute before" if hasattr(os, "getloadavg") else "unknown",
+        "commit": commit(),
+    }
+
+
+def of_this_maker(name: str) -> str:
+    """``name`` of a result with the processor's maker, ``NAME.amd``, ``.intel`` or ``.other``: its speed does not hold
+    for another's, whose results lie beside it."""
+    processor = processor_name().lower()
+    return f"{name}.{next((maker for maker in ('amd', 'intel') if maker in processor), 'other')}"
+
+
+def processor_name() -> str:
+    """Such as ``AMD EPYC``; "unknown" if the system does not tell."""
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text(encoding="utf-8", errors="replace").split("\n") if path.is_file() else []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor() or "unknown")
+
+
+def threads_for_peers() -> int:
+    """As many as large products of ours have (OPENBLAS_NUM_THREADS limits both)."""
+    return product_threads()
+
+
+def commit() -> str:
+    """The commit that is checked out, with ``+ changes`` if the measured code differs from it."""
+    try:
+        head = _git("rev-parse", "--short=12", "HEAD")
+        return f"{head} + changes" if _git("status", "--porcelain", "--", *CODE) else head
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+
+
+def _git(*words: str) -> str:
+    run = subprocess.run(
+        ["git", *words], cwd=Path(__file__).parents[1], capture_output=True, text=True, check=True, timeout=30
+    )
+    return run.stdout.strip()
+
+
+def _torch_version() -> str:
+    try:
+        return version("torch")
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def time_and_memory(work: Callable[[], object], rounds: int) -> dict[str, float]:
+    """Seconds (the lowest of ``rounds``, after one that is not counted) and peak bytes of arrays and objects."""
+    seconds = []
+    for _ in range(rounds + 1):
+        began = time.perf_counter()
+        work()
+        seconds.append(time.perf_counter() - began)
+    tracemalloc.start()
+    work()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return {"seconds": min(seconds[1:]), "bytes": peak}
+
+
+def page(*blocks: str) -> str:
+    """A page of Markdown: paragraphs, lists and tables with an empty line between them; empty ones are left out."""
+    return "\n\n".join(filter(None, blocks)) + "\n"
+
+
+def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows))
+
+
+def facts_list(facts: dict) -> str:
+    """What the figures depend on, as a list."""
+    return "\n".join(f"- {name}: {value}" for name, value in facts.items())
+
+
+def spread(values: Sequence[float]) -> dict[str, float]:
+    """Median and extremes."""
+    return {"median": statistics.median(values), "lowest": min(values), "highest": max(values)}

@@ -1,1 +1,0 @@
-"""Every reader of files, fed with damaged and hostile ones: see tests/reliability/README.md."""
