@@ -31,7 +31,7 @@ def matmul(
     y: (..., n, m), in ``out`` if it is given
     """
     a, b = a.swapaxes(-1, -2) if transpose_a else a, b.swapaxes(-1, -2) if transpose_b else b
-    if a.ndim == b.ndim == 2 and len(a) * b.size >= MANY:
+    if a.ndim == b.ndim == 2 and max(2, len(a)) * b.size >= MANY:  # one row takes the time of reading b, as two do
         return _in_threads(a, b, out, add)
     if not add:
         return np.matmul(a, b, out=out)
