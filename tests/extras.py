@@ -17,6 +17,7 @@ NEEDS = {
     "MINITRANSFORMER_DATA, a folder of real corpora": ("MINITRANSFORMER_DATA",),
     "a GPU (then: python -m pytest -m gpu)": ("no GPU",),
     "Chromium or Chrome": ("no Chromium",),
+    "`python site/build.py`": ("no files of Pyodide",),
 }
 OTHER_NEEDS = "another system (see python -m pytest -rs)"
 
