@@ -53,7 +53,7 @@ def run(root: Path, *arguments: str) -> subprocess.CompletedProcess:
 
 
 def test_every_recipe_is_shorter_than_40_lines():
-    recipes = RECIPES.split("\n## ")[1:]
+    recipes = RECIPES.split("\n## ")[2:]  # after the house
     assert len(recipes) == 4
     for recipe in recipes:
         assert sum(code.count("\n") for code in re.findall(r"```python\n(.*?)```", recipe, flags=re.DOTALL)) < 40
