@@ -8,9 +8,13 @@ import zlib
 from pathlib import Path
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
-from extras import need, summary
+
+if "PYTEST_XDIST_WORKER" in os.environ:  # processes that share the cores multiply on one thread each
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy as np  # noqa: E402
+from extras import need, summary  # noqa: E402
 
 pytest.register_assert_rewrite("cuda_checks", "rank_jobs", "trained_ranks")
 

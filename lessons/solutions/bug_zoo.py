@@ -1,4 +1,4 @@
-"""Solutions of the bug zoo: eight layers fixed, two probes."""
+"""Solutions of the bug zoo: seven layers fixed, three probes."""
 
 import math
 
@@ -18,8 +18,9 @@ def schedule(parameters, gradients, step, d_model, warmup):
     return [w - rate * g for w, g in zip(parameters, gradients, strict=True)], step
 
 
-def dropout(x, keep, p_drop, training):
-    return x * keep / (1.0 - p_drop) if training else x
+def still_drops(layer, d_model):
+    x = np.random.default_rng(0).standard_normal((100_000, d_model))  # many numbers: one in 100,000 may be dropped
+    return bool((layer(x) != layer(x)).any())
 
 
 def padding_mask(scores, lengths):

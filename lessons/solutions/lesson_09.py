@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from minitransformer.ops.attention import attention_backward, attention_forward
+
 
 def shift(tokens, begin, end):
     return np.concatenate([[begin], tokens]), np.concatenate([tokens, [end]])
@@ -16,10 +18,23 @@ def parameters(n_layers, d_model, d_ff, n_heads, d_k, d_v, vocab_size):
     return n_layers * (encoder_layer + decoder_layer) + vocab_size * d_model
 
 
+def encoder_layer(x, mask, self_attention, feed_forward, norms):
+    x = norms[0](x + self_attention(x, x, mask))
+    return norms[1](x + feed_forward(x))
+
+
 def decoder_layer(x, memory, causal, self_attention, cross_attention, feed_forward, norms):
     x = norms[0](x + self_attention(x, x, causal))
     x = norms[1](x + cross_attention(x, memory, None))
     return norms[2](x + feed_forward(x))
+
+
+def cross_attention_backward(grad_y, x, memory, w_q, w_k, w_v):
+    _, saved = attention_forward(x @ w_q, memory @ w_k, memory @ w_v)
+    grad_q, grad_k, grad_v = attention_backward(grad_y, saved)
+    grad_x = grad_q @ w_q.T
+    grad_memory = grad_k @ w_k.T + grad_v @ w_v.T  # read twice
+    return grad_x, grad_memory, x.T @ grad_q, memory.T @ grad_k, memory.T @ grad_v
 
 
 def leaks(logits_of, ids, vocab_size):
@@ -30,13 +45,3 @@ def leaks(logits_of, ids, vocab_size):
         changed[place] = (ids[place] + 1) % vocab_size  # another token, whatever stood there
         found[:place, place] = (logits_of(changed) != before).any(axis=-1)[:place]
     return found
-
-
-def decoding_flops(n_src, n_tgt, d_model, d_ff, n_heads, d_k):
-    wide = n_heads * d_k
-    # One new position: Q, K, V and O of self-attention, Q and O of cross-attention, the feed-forward layer.
-    position = 2 * (6 * d_model * wide + 2 * d_model * d_ff) + 4 * n_src * wide  # and attention to the memory
-    memory = 4 * n_src * d_model * wide  # keys and values of the source
-    without = sum(t * position + memory + 4 * t * t * wide for t in range(1, n_tgt + 1))
-    cached = sum(position + 4 * t * wide for t in range(1, n_tgt + 1)) + memory
-    return without, cached

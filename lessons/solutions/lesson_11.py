@@ -3,6 +3,10 @@
 import numpy as np
 
 
+def dropout(x, keep, p_drop, training):
+    return x * keep / (1.0 - p_drop) if training else x
+
+
 def schedule(step, d_model, warmup):
     return d_model**-0.5 * min(step**-0.5, step * warmup**-1.5)
 

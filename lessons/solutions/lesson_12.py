@@ -17,6 +17,16 @@ def cache_bytes(n_layers, d_model, n_sentences, beam_size, tgt_length, src_lengt
     return 4 * n_layers * positions * numbers_per_position
 
 
+def decoding_flops(n_src, n_tgt, d_model, d_ff, n_heads, d_k):
+    wide = n_heads * d_k
+    # One new position: Q, K, V and O of self-attention, Q and O of cross-attention, the feed-forward layer.
+    position = 2 * (6 * d_model * wide + 2 * d_model * d_ff) + 4 * n_src * wide  # and attention to the memory
+    memory = 4 * n_src * d_model * wide  # keys and values of the source
+    without = sum(t * position + memory + 4 * t * t * wide for t in range(1, n_tgt + 1))
+    cached = sum(position + 4 * t * wide for t in range(1, n_tgt + 1)) + memory
+    return without, cached
+
+
 def beam_step(log_probs, next_log_probs, beam_size):
     totals = (log_probs[:, None] + next_log_probs).reshape(-1)  # (R * V,)
     best = np.argsort(-totals, kind="stable")[:beam_size]

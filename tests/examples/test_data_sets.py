@@ -80,6 +80,6 @@ def test_an_archive_whose_md5_is_not_the_published_one_is_not_unpacked(packed, h
     [("none", "the name must be one of multi30k"), ("multi30k --from {0} --to {0}/d", "must contain train.en")],
 )
 def test_a_mistake_is_one_line(options, message, tmp_path, capsys):
-    assert main(["get", *options.format(tmp_path).split()]) == 2
+    assert main(["get", *(word.format(tmp_path) for word in options.split())]) == 2
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1

@@ -181,6 +181,7 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("name", BOMBS)
+@pytest.mark.slow
 def test_a_tar_of_which_a_lot_would_be_kept_is_refused_in_small_memory(tmp_path, name):
     first, repeated, times = BOMBS[name]
     with gzip.open(tmp_path / "a.tgz", "wb", compresslevel=1) as packed:

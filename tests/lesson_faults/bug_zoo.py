@@ -15,6 +15,10 @@ def schedule_per_tensor(parameters, gradients, step, d_model, warmup):
     return changed, step
 
 
+def asked_with(change):
+    return lambda layer: lambda x: layer(change(x))
+
+
 def padding(scores, lengths):
     return np.arange(scores.shape[-1]) >= lengths[:, None]  # (B, S)
 
@@ -86,12 +90,11 @@ FAULTS = {
         "points uphill": with_inputs(right.schedule, gradients=lambda gradients: [-g for g in gradients]),
         "is not counted": with_result(right.schedule, lambda parameters, step: (parameters, step - 1)),
     },
-    "dropout": {
-        "active at inference": lambda x, keep, p_drop, training: np.where(keep, x / (1 - p_drop), 0.0),
-        "not scaled up": lambda x, keep, p_drop, training: np.where(keep, x, 0.0) if training else x,
-        "there twice": lambda x, keep, p_drop, training: (
-            right.dropout(x, keep, p_drop, training) * (1.0 if training else 1 - p_drop)
-        ),
+    "still_drops": {
+        "also comes from a ReLU": lambda layer, d_model: (layer(np.ones((10**5, d_model))) == 0.0).any(),
+        "A few numbers": with_inputs(right.still_drops, layer=asked_with(lambda x: x[:2])),
+        "asked about zeros": with_inputs(right.still_drops, layer=asked_with(np.zeros_like)),
+        "True for every layer": lambda layer, d_model: True,
     },
     "padding_mask": {
         "wrong axis": lambda scores, lengths: unmasked(np.where(padding(scores, lengths)[..., None], -np.inf, scores)),

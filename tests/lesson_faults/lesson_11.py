@@ -27,6 +27,16 @@ def batches_of_real_tokens(lengths, budget):
 
 
 FAULTS = {
+    "dropout": {
+        "active at inference": lambda x, keep, p_drop, training: np.where(keep, x / (1 - p_drop), 0.0),
+        "not scaled up": lambda x, keep, p_drop, training: np.where(keep, x, 0.0) if training else x,
+        "there twice": lambda x, keep, p_drop, training: (
+            right.dropout(x, keep, p_drop, training) * (1.0 if training else 1 - p_drop)
+        ),
+        "divides by p_drop": lambda x, keep, p_drop, training: right.dropout(
+            x, keep, 1.0 - p_drop if training else p_drop, training
+        ),
+    },
     "schedule": {
         "The larger of the two": lambda step, d_model, warmup: max(step**-0.5, step / warmup**1.5) / np.sqrt(d_model),
         "d_model is missing": with_inputs(right.schedule, d_model=lambda d_model: 1),

@@ -76,6 +76,11 @@ def output_for_ever(after, limit):
         text = text[-3:] + max(after(text))
 
 
+def more_flops(added):
+    """``added`` FLOPs are counted too many with the cache."""
+    return with_part(right.decoding_flops, 1, lambda *shape: right.decoding_flops(*shape)[1] + added(*shape))
+
+
 FAULTS = {
     "score": {
         "EOS is not counted": lambda log_prob, n_words, alpha: log_prob / length_penalty(n_words, alpha),
@@ -92,6 +97,15 @@ FAULTS = {
             n_layers * n_sentences * beam_size * (tgt_length + src_length) * d_model * 8
         ),
         "beam_size is not used": with_inputs(right.cache_bytes, beam_size=lambda beam_size: 1),
+    },
+    "decoding_flops": {
+        "half of the FLOPs": with_result(right.decoding_flops, lambda without, cached: (without // 2, cached // 2)),
+        "they are made once": more_flops(
+            lambda n_src, n_tgt, d_model, d_ff, n_heads, d_k: (n_tgt - 1) * 4 * n_src * d_model * n_heads * d_k
+        ),
+        "here it meets all n_tgt": more_flops(
+            lambda n_src, n_tgt, d_model, d_ff, n_heads, d_k: 4 * n_heads * d_k * n_tgt * (n_tgt - 1) // 2
+        ),
     },
     "beam_step": {
         "Each partial hypothesis gives one survivor": with_inputs(

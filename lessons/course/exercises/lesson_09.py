@@ -3,10 +3,9 @@
 import numpy as np
 
 from course.exercise import Exercise, Mistake
+from course.exercises.cross_attention import CROSS_ATTENTION_BACKWARD
+from course.exercises.transformer_layers import DECODER_LAYER, ENCODER_LAYER
 from minitransformer.config import ModelConfig
-from minitransformer.nn.decoder import causal_mask
-from minitransformer.ops.attention import attention_forward
-from minitransformer.ops.layer_norm import layer_norm_forward
 from minitransformer.text import pad_batch
 
 # -- shift ------------------------------------------------------------------------------------------------------------
@@ -87,6 +86,12 @@ def parameters(
     return tables * vocab_size * d_model + layers
 
 
+def attention_biases(n_layers, d_model, d_ff, n_heads, d_k, d_v, vocab_size):
+    """A bias behind each of W^Q, W^K, W^V and W^O."""
+    biases = 3 * n_layers * (n_heads * (2 * d_k + d_v) + d_model)
+    return parameters(n_layers, d_model, d_ff, n_heads, d_k, d_v, vocab_size) + biases
+
+
 def parameters_with(**otherwise):
     return lambda *shape: parameters(*shape, **otherwise)
 
@@ -117,6 +122,7 @@ PARAMETERS = Exercise(
         Mistake("The norms are missing: gamma and beta are learned.", parameters_with(norms=0)),
         Mistake("A norm has two vectors, gamma and beta; here it has one.", parameters_with(per_norm=1)),
         Mistake("The biases of the feed-forward layers are missing (eq. 2).", parameters_with(biases=0)),
+        Mistake("Attention has no biases: section 3.2.2 has four matrices and nothing else.", attention_biases),
         Mistake("W^O is missing: it brings h d_v numbers back to d_model.", parameters_with(output=0)),
         Mistake("One head's matrices are counted; there are h of them, side by side.", parameters_with(heads=0)),
         Mistake(
@@ -129,92 +135,6 @@ PARAMETERS = Exercise(
             "d_k stands where d_v belongs: W^V and W^O are as wide as h d_v.",
             lambda n, d_model, d_ff, n_heads, d_k, d_v, vocab: parameters(n, d_model, d_ff, n_heads, d_k, d_k, vocab),
         ),
-    ),
-)
-
-# -- decoder_layer ----------------------------------------------------------------------------------------------------
-
-
-def attention_with(w_q, w_k, w_v):
-    def attend(x, memory, mask):
-        return attention_forward(x @ w_q, memory @ w_k, memory @ w_v, mask=mask)[0]
-
-    return attend
-
-
-def norm_with(gamma, beta):
-    return lambda x: layer_norm_forward(x, gamma, beta)[0]
-
-
-def decoder_layer_inputs(rng):
-    for n_tgt, n_src, d_model in ((2, 3, 4), (5, 4, 6)):
-        attends = [attention_with(*rng.standard_normal((3, d_model, d_model))) for _ in range(2)]
-        w1, w2 = rng.standard_normal((d_model, 8)), rng.standard_normal((8, d_model))
-        norms = [norm_with(rng.uniform(0.5, 2.0, d_model), rng.standard_normal(d_model)) for _ in range(3)]
-        x, memory = rng.standard_normal((n_tgt, d_model)), rng.standard_normal((n_src, d_model))
-        feed_forward = lambda y, w1=w1, w2=w2: np.maximum(0.0, y @ w1) @ w2  # noqa: E731
-        yield x, memory, causal_mask(n_tgt, np)[0, 0], *attends, feed_forward, norms
-
-
-def decoder_layer(x, memory, causal, self_attention, cross_attention, feed_forward, norms):
-    x = norms[0](x + self_attention(x, x, causal))
-    x = norms[1](x + cross_attention(x, memory, None))
-    return norms[2](x + feed_forward(x))
-
-
-def crossing_first(x, memory, causal, self_attention, cross_attention, feed_forward, norms):
-    x = norms[0](x + cross_attention(x, memory, None))
-    x = norms[1](x + self_attention(x, x, causal))
-    return norms[2](x + feed_forward(x))
-
-
-def pre_norm(x, memory, causal, self_attention, cross_attention, feed_forward, norms):
-    y = norms[0](x)
-    x = x + self_attention(y, y, causal)
-    x = x + cross_attention(norms[1](x), memory, None)
-    return x + feed_forward(norms[2](x))
-
-
-def without_residuals(x, memory, causal, self_attention, cross_attention, feed_forward, norms):
-    x = norms[0](self_attention(x, x, causal))
-    x = norms[1](cross_attention(x, memory, None))
-    return norms[2](feed_forward(x))
-
-
-def sublayers_norm(x, memory, causal, self_attention, cross_attention, feed_forward, norms):
-    x = x + norms[0](self_attention(x, x, causal))
-    x = x + norms[1](cross_attention(x, memory, None))
-    return x + norms[2](feed_forward(x))
-
-
-def without_source(x, memory, causal, self_attention, cross_attention, feed_forward, norms):
-    x = norms[0](x + self_attention(x, x, causal))
-    x = norms[1](x + cross_attention(x, x, None))
-    return norms[2](x + feed_forward(x))
-
-
-DECODER_LAYER = Exercise(
-    "09_transformer.decoder_layer",
-    decoder_layer_inputs,
-    reference=decoder_layer,
-    tested="two sizes with random sub-layers and random gamma and beta",
-    mistakes=(
-        Mistake(
-            "The future leaks: self-attention needs the causal mask.",
-            lambda x, memory, causal, *rest: decoder_layer(x, memory, np.ones_like(causal), *rest),
-        ),
-        Mistake(
-            "The causal mask is the wrong way round: True means that a position may attend to another.",
-            lambda x, memory, causal, *rest: decoder_layer(x, memory, causal.T, *rest),
-        ),
-        Mistake(
-            "Cross-attention reads x twice: its keys and values must come from the memory, or the source is not used.",
-            without_source,
-        ),
-        Mistake("Cross-attention stands before self-attention; section 3.1 has it second.", crossing_first),
-        Mistake("This is pre-norm. As printed, the norm takes the sum: LayerNorm(x + Sublayer(x)).", pre_norm),
-        Mistake("The residual sums are missing.", without_residuals),
-        Mistake("The norm takes the sub-layer's output alone; it belongs around the sum.", sublayers_norm),
     ),
 )
 
@@ -235,7 +155,7 @@ def model_that_leaks(rng, length, vocab_size, leaks, strength=1.0):
 
 
 def leaks_inputs(rng):
-    for leaks, length, strength in (([], 3, 1), ([(3, 1)], 3, 1.0), ([(2, 1), (4, 2), (4, 3)], 5, 1e-6)):
+    for leaks, length, strength in (([], 3, 1), ([(3, 1)], 3, 1.0), ([(2, 1), (4, 2), (4, 3)], 5, 1e-10)):
         yield model_that_leaks(rng, length, 7, leaks, strength), np.array([5, 0, 6, 6, 1])[:length], 7
 
 
@@ -267,7 +187,7 @@ LEAKS = Exercise(
     "09_transformer.leaks",
     leaks_inputs,
     reference=leaks,
-    tested="a model without a leak, one with a leak from position 3 to 1, and one with three leaks of a millionth",
+    tested="a model without a leak, one with a leak from position 3 to 1, and one with three leaks of 1e-10",
     mistakes=(
         Mistake(
             "A position may depend on its own token: that is no leak. Mark only what lies above the diagonal.",
@@ -286,8 +206,9 @@ LEAKS = Exercise(
             lambda *inputs: leaks(*inputs).T,
         ),
         Mistake(
-            "Leaks of a millionth are missed. What may not depend is equal to the last bit: compare with 0.",
-            lambda *inputs: np.triu(dependence(*inputs), 1) > 1e-4,
+            "Small leaks are missed, here of 1e-10. What may not depend is equal to the last bit: compare with 0, "
+            "without a tolerance.",
+            lambda *inputs: np.triu(dependence(*inputs), 1) > 1e-8,
         ),
         Mistake(
             "Where the token was 6 already, setting it to 6 changes nothing, and no leak can show. Take another token.",
@@ -298,71 +219,4 @@ LEAKS = Exercise(
     properties=(first_wrong,),
 )
 
-# -- decoding_flops ---------------------------------------------------------------------------------------------------
-
-
-def decoding_flops(n_src, n_tgt, d_model, d_ff, n_heads, d_k, *, two=2, feed=1, past=None, memory_once=True):
-    """FLOPs of one decoder layer without and with a cache, with what each mistake counts otherwise."""
-    wide = n_heads * d_k
-
-    def products(n_new, n_keys, n_memory):
-        """n_new positions attend to n_keys of their own side; keys and values of n_memory positions are made."""
-        own = n_new * 4 * d_model * wide + n_new * n_keys * 2 * wide
-        cross = n_new * 2 * d_model * wide + n_memory * 2 * d_model * wide + n_new * n_src * 2 * wide
-        return two * (own + cross + feed * n_new * 2 * d_model * d_ff)
-
-    steps = range(1, n_tgt + 1)
-    without = sum(products(t, t, n_src) for t in steps)
-    cached = sum(products(1, t if past is None else past(t, n_tgt), n_src * (t == 1 or not memory_once)) for t in steps)
-    return without, cached
-
-
-def flops_with(**otherwise):
-    return lambda *shape: decoding_flops(*shape, **otherwise)
-
-
-DECODING_FLOPS = Exercise(
-    "09_transformer.decoding_flops",
-    lambda rng: [(1, 1, 2, 3, 1, 2), (3, 4, 6, 10, 2, 5), (25, 25, 512, 2048, 8, 64)],
-    reference=lambda n_src, n_tgt, d_model, d_ff, n_heads, d_k: decoding_flops(
-        n_src, n_tgt, d_model, d_ff, n_heads, d_k
-    ),
-    tested="three shapes, the last of them a decoder layer of the base model saying 25 tokens",
-    rtol=1e-12,
-    mistakes=(
-        Mistake(
-            "Multiplications alone are counted, half of the FLOPs: each comes with an addition.", flops_with(two=1)
-        ),
-        Mistake("The feed-forward layer is missing.", flops_with(feed=0)),
-        Mistake(
-            "With the cache the memory's keys and values are made at every step; they are made once.",
-            flops_with(memory_once=False),
-        ),
-        Mistake(
-            "Without a cache the memory's keys and values are made anew at every step; here they are made once.",
-            lambda n_src, n_tgt, d_model, d_ff, n_heads, d_k: (
-                decoding_flops(n_src, n_tgt, d_model, d_ff, n_heads, d_k)[0]
-                - (n_tgt - 1) * 4 * n_src * d_model * n_heads * d_k,
-                decoding_flops(n_src, n_tgt, d_model, d_ff, n_heads, d_k)[1],
-            ),
-        ),
-        Mistake(
-            "With the cache query t meets t keys, itself included; here it meets all n_tgt.",
-            flops_with(past=lambda t, n_tgt: n_tgt),
-        ),
-        Mistake(
-            "With the cache query t meets t keys, itself included; here it meets t - 1.",
-            flops_with(past=lambda t, n_tgt: t - 1),
-        ),
-        Mistake("The two numbers are exchanged: without a cache first.", lambda *shape: decoding_flops(*shape)[::-1]),
-        Mistake(
-            "Without a cache only the last step is counted. Each step runs all tokens so far again: sum over steps.",
-            lambda n_src, n_tgt, *shape: (
-                decoding_flops(n_src, n_tgt, *shape)[0] - decoding_flops(n_src, n_tgt - 1, *shape)[0],
-                decoding_flops(n_src, n_tgt, *shape)[1],
-            ),
-        ),
-    ),
-)
-
-EXERCISES = (SHIFT, PARAMETERS, DECODER_LAYER, LEAKS, DECODING_FLOPS)
+EXERCISES = (SHIFT, PARAMETERS, ENCODER_LAYER, DECODER_LAYER, CROSS_ATTENTION_BACKWARD, LEAKS)

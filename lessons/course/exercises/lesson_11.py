@@ -3,6 +3,7 @@
 import numpy as np
 
 from course.exercise import Exercise, Mistake
+from course.exercises.dropout import DROPOUT
 from minitransformer.optim import Adam, learning_rate
 
 # -- schedule ---------------------------------------------------------------------------------------------------------
@@ -325,4 +326,4 @@ TOKEN_BATCHES = Exercise(
     properties=(too_large,),
 )
 
-EXERCISES = (SCHEDULE, ADAM_STEP, ACCUMULATED, DISTANCES, TOKEN_BATCHES)
+EXERCISES = (DROPOUT, SCHEDULE, ADAM_STEP, ACCUMULATED, DISTANCES, TOKEN_BATCHES)

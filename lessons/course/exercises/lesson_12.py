@@ -7,6 +7,7 @@ import numpy as np
 
 from course.compare import form_error, same
 from course.exercise import Exercise, Mistake
+from course.exercises.decoding_flops import DECODING_FLOPS
 from minitransformer.config import EOS
 from minitransformer.generation import Hypothesis
 from minitransformer.ops.attention import attention_forward
@@ -400,4 +401,4 @@ BEST_OUTPUT = Exercise(
     properties=(is_an_output, has_its_log_probability, is_the_best),
 )
 
-EXERCISES = (SCORE, CACHE_BYTES, BEAM_STEP, CACHED_STEP, BEST_OUTPUT)
+EXERCISES = (SCORE, CACHE_BYTES, BEAM_STEP, CACHED_STEP, BEST_OUTPUT, DECODING_FLOPS)

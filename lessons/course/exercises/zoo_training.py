@@ -1,4 +1,4 @@
-"""Bug zoo, cages 2, 3, 8, 9 and 10: schedule, dropout, two losses, targets."""
+"""Bug zoo, cages 2, 8, 9 and 10: schedule, two losses, targets."""
 
 import numpy as np
 
@@ -45,47 +45,6 @@ SCHEDULE = cage(
     ("The rate is that of the update before: count the step first, from 1.", updated(advance=0)),
     ("The step is not counted: the next update would use this rate again.", updated(counted=0)),
     ("The gradient is added; it points uphill, and the loss must fall.", updated(sign=1.0)),
-)
-
-# -- 3 dropout --------------------------------------------------------------------------------------------------------
-
-
-def dropout_inputs(rng):
-    for shape, p_drop, training in (((2, 3), 0.4, True), ((2, 3), 0.4, False), ((4, 5), 0.1, True)):
-        keep = rng.random(shape) >= p_drop
-        keep[0, :2] = True, False
-        yield rng.standard_normal(shape), keep, p_drop, training
-
-
-def dropped(x, keep, p_drop):
-    return x * keep / (1.0 - p_drop)
-
-
-DROPOUT = cage(
-    "dropout",
-    dropout_inputs,
-    lambda x, keep, p_drop, training: dropped(x, keep, p_drop) if training else x,
-    "two probabilities in training, one in evaluation",
-    (
-        "Dropout is active at inference: without training, x comes back as it is.",
-        lambda x, keep, p_drop, training: dropped(x, keep, p_drop),
-    ),
-    (
-        "What stays is not scaled up: divide by 1 - p_drop, or the mean in training is lower than in evaluation.",
-        lambda x, keep, p_drop, training: x * keep if training else x,
-    ),
-    (
-        "The factor is there twice: divided by in training, and multiplied by in evaluation.",
-        lambda x, keep, p_drop, training: dropped(x, keep, p_drop) if training else x * (1.0 - p_drop),
-    ),
-    (
-        "The factor stands at inference. There x must come back as it is: divide by 1 - p_drop in training.",
-        lambda x, keep, p_drop, training: x * keep if training else x * (1.0 - p_drop),
-    ),
-    (
-        "The mask is the wrong way round: True in keep means that the value stays.",
-        lambda x, keep, p_drop, training: dropped(x, ~keep, p_drop) if training else x,
-    ),
 )
 
 # -- 8 mean_loss ------------------------------------------------------------------------------------------------------

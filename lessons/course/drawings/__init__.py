@@ -1,0 +1,1 @@
+"""Drawings of structure, each shown where it is first needed."""

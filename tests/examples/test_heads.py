@@ -1,0 +1,127 @@
+"""The search for heads: what it finds was planted, by chance it finds nothing, and it runs on any checkpoint."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from extras import need
+
+from examples.number_words import draw_numbers, english, german
+from examples.paper import heads
+from examples.paper import heads_score as score
+from minitransformer.text import Tokenizer
+
+CHECKPOINT = Path(__file__).parents[2] / "lessons" / "checkpoints" / "number_words.npz"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "sentence", "expected"),
+    [
+        ("previous word", "a b c", [(1, 0), (2, 1)]),
+        ("next word", "a b c", [(0, 1), (1, 2)]),
+        (
+            "determiner to its noun, 2 to 4 words on",
+            "a little girl is in the old wooden house .",
+            [(0, 2), (5, 8)],
+        ),
+        ("pronoun to its antecedent", "a man and a woman who holds her dog in his arms", [(7, 4), (10, 1)]),
+        (
+            "verb to the word that completes it, 5 words on or more",
+            "laws making the registration or voting process more difficult",
+            [(1, 8)],
+        ),
+        ("verb to the word that completes it, 5 words on or more", "he picked it up", []),
+    ],
+)
+def test_a_pattern_applies_where_it_should(pattern, sentence, expected):
+    assert sorted(heads.PATTERNS[pattern](sentence.split())) == expected
+
+
+@pytest.mark.parametrize("mode", ["bytes", "words"])
+def test_attention_between_words_is_that_of_their_subwords(rng, mode):
+    text = "the unknown words of Zürich"
+    tokenizer = Tokenizer.train([text, "the words of the words"], vocab_size=280 if mode == "bytes" else 40, mode=mode)
+    words, owners = heads.split(tokenizer, text)
+    ids = tokenizer.encode(text)
+    assert words == [*text.lower().split(), "<eos>"] and len(owners) == len(ids) + 1
+    weights = rng.dirichlet(np.ones(len(owners)), size=(2, 3, len(owners)))
+    between = heads.by_words(weights, owners, owners)
+    np.testing.assert_allclose(between.sum(axis=-1), 1, rtol=1e-5)
+    mine, other = owners == 1, owners == 4
+    expected = weights[1, 2][np.ix_(mine, other)].sum(axis=1).mean()
+    np.testing.assert_allclose(between[1, 2, 1, 4], expected, rtol=1e-5)
+
+
+def instances(rng, count: int) -> list:
+    """Random attention of 2 layers of 4 heads to 9 words."""
+    wanted = rng.integers(0, 9, count)
+    return [score.Found(i, 0, int(each), rng.dirichlet(np.ones(9), size=(2, 4))) for i, each in enumerate(wanted)]
+
+
+def test_a_planted_head_is_found_with_its_share(rng):
+    found = instances(rng, 100)
+    for each in found:
+        each.weights[1, 2] *= 0.4
+        each.weights[1, 2, each.wanted] += 0.6
+    best = score.score(found, rng)
+    assert (best.layer, best.head, best.n, best.is_found) == (2, 3, 50, True)
+    assert best.share == pytest.approx(np.mean([each.weights[1, 2, each.wanted] for each in found[1::2]]))
+    assert best.shuffled == pytest.approx(1 / 9, abs=0.02)
+
+
+def test_random_heads_are_not_found_and_few_words_say_nothing(rng):
+    assert not score.score(instances(rng, 400), rng).is_found
+    assert score.score(instances(rng, 2 * score.FEWEST - 1), rng) is None
+
+
+def test_a_head_that_looks_at_a_distance_is_not_found_for_words_that_are_there(rng):
+    """One head gives 0.6 to the word two further on, whichever word it is; another to the wanted words alone."""
+    for by_distance in (True, False):
+        distances, found = score.Distances(), []
+        for sentence in range(80):
+            weights = rng.dirichlet(np.ones(9), size=(2, 4, 9))  # (L, H, queries, keys)
+            queries = np.arange(7) if by_distance else np.array([3])
+            weights[1, 2, queries] *= 0.4
+            weights[1, 2, queries, queries + 2] += 0.6
+            distances.add(weights)
+            found.append(score.Found(sentence, 3, 5, weights[:, :, 3]))
+        best = score.score(found, rng, distances)
+        assert (best.layer, best.head, best.is_found) == (2, 3, not by_distance)
+        assert best.same_distance == pytest.approx(0.64 if by_distance else 0.1 + 0.6 / 7, abs=0.04)
+
+
+def test_the_search_runs_on_a_checkpoint_and_draws_what_it_finds(tmp_path, monkeypatch, capsys):
+    need("matplotlib")
+    numbers = draw_numbers(40, seed=4)
+    for name, spell in (("en", english), ("de", german)):
+        (tmp_path / name).write_text("".join(f"{spell(number)}\n" for number in numbers), encoding="utf-8")
+    monkeypatch.setitem(heads.PATTERNS, "itself", lambda words: [(i, i) for i in range(len(words))])
+    texts = ["--src", str(tmp_path / "en"), "--tgt", str(tmp_path / "de"), "--gallery", str(tmp_path / "gallery")]
+    monkeypatch.setattr(sys, "argv", ["heads", "--checkpoint", str(CHECKPOINT), *texts])
+    assert heads.main() == 0
+    table = capsys.readouterr().out
+    page = (tmp_path / "gallery" / "heads.md").read_text(encoding="utf-8")
+    assert page.startswith("# What heads do\n") and f"\n\n{table}" in page
+    assert "\n\nNone of the 40 sentences is from the training text" in page  # the checkpoint names none
+    drawn = [path.stem for path in (tmp_path / "gallery").glob("*.svg")]
+    rows = [line.split(" | ") for line in table.splitlines()[2:]]
+    assert len(rows) == len(heads.PATTERNS) + 1
+    assert all(f"]({stem}.svg)" in page for stem in drawn)
+    assert sorted(drawn) == sorted(row[0][2:].replace(" ", "_") for row in rows if row[-1] == "yes |")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--tgt", "one"], "--src and --tgt must have the same number of lines, got 2 and 1"),
+        (["--checkpoint", "one"], "must be a whole checkpoint"),
+        (["--src", "none"], "cannot be read"),
+    ],
+)
+def test_bad_input_to_the_search_is_refused(options, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("two").write_text("one two\nthree four\n")
+    Path("one").write_text("eins zwei\n")
+    monkeypatch.setattr(sys, "argv", ["heads", "--checkpoint", str(CHECKPOINT), "--src", "two", *options])
+    assert heads.main() == 2 and message in capsys.readouterr().err

@@ -1,0 +1,126 @@
+"""The comparison of the recurrent models with the Transformer: equal parameters, right tasks, honest reports."""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from extras import need
+
+from examples.paper import recurrent as experiment
+from examples.paper import recurrent_tasks as tasks
+from minitransformer.config import EOS, UNK
+from minitransformer.generation import Hypothesis
+
+
+@pytest.mark.parametrize("task", ["reverse", "Multi30k"])
+def test_all_models_have_within_2_percent_the_same_parameters(task):
+    settings = experiment.SETTINGS
+    counts = [
+        experiment.parameter_count(experiment.model_config(task, model, settings)) for model in settings["models"]
+    ]
+    np.testing.assert_allclose(counts, counts[0], rtol=0.02)
+
+
+def test_targets_are_the_sources_from_their_ends(rng):
+    lengths = rng.integers(5, 60, 20)
+    sources, targets = tasks.reversed_pairs(lengths, rng, symbols=30)
+    assert [len(source) for source in sources] == lengths.tolist()
+    assert all(target == list(reversed(source)) for source, target in zip(sources, targets, strict=True))
+    assert {symbol for source in sources for symbol in source} <= set(range(UNK + 1, UNK + 31))
+
+
+def test_reversing_without_a_fault_scores_100_and_copying_scores_0_exact(monkeypatch):
+    need("sacrebleu")
+
+    def answers(order):
+        def search(model, src):
+            return [Hypothesis(tuple(row[row != EOS][::order].tolist()), 0.0, 0.0) for row in src]
+
+        return search
+
+    monkeypatch.setattr(tasks, "greedy_search", answers(-1))
+    perfect = tasks.reverse_scores(None, experiment.SETTINGS)
+    assert perfect["bleu"] == pytest.approx([100] * 12) and perfect["exact"] == [1] * 12
+    monkeypatch.setattr(tasks, "greedy_search", answers(1))
+    copied = tasks.reverse_scores(None, experiment.SETTINGS)
+    assert max(copied["bleu"]) < 20 and copied["exact"] == [0] * 12
+
+
+def constructed(better):
+    """Two seeds, in which the Transformer's BLEU is ``better`` points above the others' at every length."""
+    settings = experiment.SETTINGS
+    shared = {"settings": settings, "machine": {"processor": "a processor", "NumPy": "2", "commit": "c0ffee"}}
+    results = []
+    for seed in (1, 2):
+        speeds = {task: dict.fromkeys(settings["models"], 0.1 + seed / 1000) for task in settings["updates"]}
+        results.append({"name": "speed", "seed": seed, "update_seconds": speeds, **shared})
+        for task in settings["updates"]:
+            n = len(settings["lengths"] if task == "reverse" else settings["words"])
+            for model in settings["models"]:
+                bleu = (30 - np.arange(n) + seed / 10 + (better if model == "Transformer" else 0)).tolist()
+                updates = experiment.updates_of(task, model, settings)
+                curve = [[updates // 2, 4.0 + seed / 100], [updates, 3.0 + seed / 100]]
+                figures = {"exact": [0.5] * n} if task == "reverse" else {"bleu_of_all": bleu[0]}
+                figures |= {"task": task, "model": model, "bleu": bleu, "curve": curve, "lr_scale": 0.5}
+                size = {"width": 64, "parameters": 1000, "positions": 2000.0}
+                results.append({"name": f"{task}, {model}", "seed": seed, **figures, **size, **shared})
+    return results
+
+
+@pytest.mark.parametrize(
+    ("better", "words", "verdict"),
+    [
+        (5, "lower", "agrees"),
+        (0, "not told apart", "open: not told apart"),
+        (-5, "higher", "open: ahead of the Transformer at this budget"),
+    ],
+)
+def test_the_report_says_what_the_scores_say(better, words, verdict):
+    text = experiment.markdown(constructed(better))
+    rows = re.findall(rf"\| GRU.* \| {words} \| {words}: .* \| not told apart \| {verdict} \|", text)
+    assert len(rows) == 6  # three recurrent models, two tasks: the mean, the longest, the fall
+    assert "does not agree" not in text  # one budget and one recipe contradict nothing
+    updates = experiment.SETTINGS["updates"]["reverse"]  # `constructed` gives each model the same speed
+    assert f"The longest training took {max(updates) / min(updates) - 1:.0%} longer than the shortest" in text
+    assert "its loss still falls by 0.333 nats" in text and "Batches of one update: 2, each" in text
+    assert "| GRU | 64 | 1,000 |" in text
+    assert text.count("| 0.333 ± 0.000 |") == 8  # by 1 in the second half, so by a third in the last sixth
+    assert "d_ff 512, n_heads 8, p_drop 0.1. The recurrent models: n_layers 2, the same dropout." in text
+
+
+def test_the_learning_rate_with_the_lowest_loss_after_a_third_is_trained_to_the_end(monkeypatch, tmp_path):
+    losses = {0.2: [1.0, 4.0, 9.0], 0.5: [2.0, 1.0, 9.0], 1.0: [3.0, 3.0, 1.0], 2.0: [4.0, 2.0, 2.0]}
+    settings = experiment.SETTINGS | {"lr_scales": list(losses)}
+    updates = experiment.updates_of("reverse", "GRU", settings)
+    every = updates // 12
+    trained = []
+
+    def train(config, corpus):
+        """Has these losses after a sixth, a third and all of the updates."""
+        trained.append((config.training.lr_scale, config.training.updates))
+        if config.training.updates == updates:
+            raise InterruptedError
+        curve = zip([2 * every, 4 * every, updates], losses[config.training.lr_scale], strict=True)
+        lines = [{"kind": "valid", "update": at, "nll": nll} for at, nll in curve if at <= config.training.updates]
+        folder = Path(config.training.directory)
+        folder.mkdir(parents=True)
+        (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    monkeypatch.setattr(experiment, "train", train)
+    with pytest.raises(InterruptedError):
+        experiment.train_and_score("reverse", "GRU", 1, settings, tmp_path)
+    assert trained == [*((scale, 4 * every) for scale in losses), (0.5, updates)]
+
+
+@pytest.mark.slow
+def test_a_quick_run_trains_all_models_and_writes_nothing(monkeypatch, capsys, tmp_path):
+    need("sacrebleu")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["recurrent", "--quick", "--results", str(tmp_path / "results.jsonl")])
+    assert experiment.main(experiment.EXPERIMENT) == 0
+    text = capsys.readouterr().out
+    assert all(f"| {model} | " in text for model in experiment.SETTINGS["models"])
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,114 @@
+"""The memory that ``plan`` predicts for an update is what the update uses."""
+
+import tracemalloc
+from pathlib import Path
+
+import pytest
+from small_models import batch_of_shape
+
+from minitransformer.cli.main import main
+from minitransformer.config import Config, ModelConfig, TrainingConfig
+from minitransformer.models import build_model
+from minitransformer.optim import Adam
+from minitransformer.planning import parameter_count, plan_memory
+from minitransformer.planning.memory import measure
+from minitransformer.training import GradientAccumulator
+from minitransformer.training.step import train_step
+from minitransformer.workers import Workers
+
+MODEL = {"vocab_size": 1000, "n_layers": 3, "d_model": 128, "d_ff": 512, "n_heads": 4}
+SHORT = (32, 20, 24)
+CASES = {
+    "the paper's": ({}, SHORT),
+    "without dropout": ({"p_drop": 0.0}, SHORT),
+    "dropout everywhere": ({"p_drop_attention": 0.1, "p_drop_ffn": 0.1}, (16, 40, 30)),
+    "a large vocabulary": ({"vocab_size": 20000, "n_layers": 2}, SHORT),
+    "a wide feed-forward network": ({"d_ff": 2048, "n_layers": 1}, (64, 16, 16)),
+    "long sentences": ({"n_layers": 2}, (4, 200, 150)),
+    "pre-norm, biases, learned": (
+        {"norm": "pre", "attention_bias": True, "positions": "learned", "max_positions": 256},
+        SHORT,
+    ),
+    "untied": ({"tie_embeddings": False}, SHORT),
+    "d_k and d_v of their own": ({"d_k": 16, "d_v": 64}, SHORT),
+    "float64": ({"dtype": "float64", "n_layers": 1}, SHORT),
+    **{
+        f"recurrent, attention {attention}": ({"kind": "recurrent", "attention": attention}, shape)
+        for attention, shape in {"none": SHORT, "dot": (8, 60, 80), "additive": (32, 30, 40)}.items()
+    },
+}
+
+
+def config_of(changes: dict) -> ModelConfig:
+    shape = {key: MODEL[key] for key in ("vocab_size", "n_layers", "d_model")} if "kind" in changes else MODEL
+    return ModelConfig(**shape | changes)
+
+
+def measured(config: ModelConfig, shape: tuple[int, int, int], micro_batches: int = 1, workers: int = 1) -> int:
+    """The peak of a second update, which no longer makes what lasts."""
+    batches, threads = [batch_of_shape(config, shape)] * micro_batches, Workers(workers)
+    tracemalloc.start()
+    try:
+        model = build_model(config)
+        adam = Adam(model.parameters)
+        accumulator = GradientAccumulator(model.parameters, workers=threads)
+        for update in (1, 2):
+            tracemalloc.reset_peak()
+            train_step(model, adam, batches, update=update, config=TrainingConfig(), accumulator=accumulator)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_peak_on_numpy_is_the_planned_one(name):
+    changes, shape = CASES[name]
+    config = config_of(changes)
+    assert plan_memory(config, *shape).peak == pytest.approx(measured(config, shape), rel=0.1)
+
+
+def test_base_and_big_have_the_papers_number_of_parameters():
+    assert parameter_count(ModelConfig.base()) == 63_045_632  # 63.05 M without biases in attention
+    assert parameter_count(ModelConfig.big()) == pytest.approx(213e6, rel=0.01)
+
+
+@pytest.mark.parametrize("kind", ["transformer", "language_model", "recurrent"])
+def test_the_plan_of_a_small_batch_is_what_it_needs(kind):
+    """Sentences and layers that are computed and those that are extrapolated lie on one line."""
+    config = config_of({"kind": kind, "n_layers": 4} if kind == "recurrent" else {"n_layers": 4})
+    shape, model = (7, 20, 24), build_model(config)
+    measure(model, *shape)  # makes what lasts
+    kept, peak = measure(model, *shape)
+    found = plan_memory(config, *shape)
+    assert found.activations == pytest.approx(kept, rel=0.03)
+    assert found.activations + found.working >= 0.97 * peak
+
+
+@pytest.mark.slow
+def test_the_page_of_wmt_says_what_a_plan_says():
+    """Of base; big takes as many times longer as it is larger."""
+    page = (Path(__file__).parents[2] / "examples/wmt14/README.md").read_text(encoding="utf-8")
+    found = plan_memory(ModelConfig.base(), 3400 // 32, 32, 32)
+    for start, tokens in (("memory of an update", 3400), ("the same as four micro-batches of 6,800", 6800)):
+        row = next(line for line in page.splitlines() if line.startswith(f"| {start}")).split("|")
+        peak = found.peak + (tokens // 32 - 3400 // 32) * found.per_sentence
+        assert float(row[2].removesuffix("GiB ")) == pytest.approx(peak / 2**30, abs=0.1)
+
+
+def test_the_command_prints_a_plan(tmp_path, capsys):
+    path = tmp_path / "config.toml"
+    path.write_text("model = { vocab_size = 800, n_layers = 1, d_model = 16, d_ff = 32, n_heads = 2 }\n")
+    options = ["--length", "25", "--tflops", "2", "--memory", "1", "--set", "training.updates=10"]
+    assert main(["plan", str(path), *options]) == 0
+    output = capsys.readouterr().out
+    assert "parameters; micro-batches of 163 sentences of 25 + 25 tokens, 1 at a time; MiB" in output
+    assert "hours at 2 TFLOP/s" in output and "1 GiB have room for" in output
+    room = int(output.split("room for ")[1].split(" ")[0].replace(",", ""))
+    peak = plan_memory(Config.load(path).model, room, 25, 25).peak
+    assert peak == pytest.approx(2**30, rel=0.02)
+    for wrong in (["--length", "257"], ["--tflops", "nan"], ["--memory", "0"]):
+        assert main(["plan", str(path), *wrong]) == 2
+    capsys.readouterr()
+    path.write_text("")
+    assert main(["plan", str(path)]) == 2
+    assert "model.vocab_size must be given" in capsys.readouterr().err

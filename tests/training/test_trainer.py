@@ -1,0 +1,234 @@
+"""A training run: killed anywhere it resumes bit for bit; what it saves, when it stops, what it refuses."""
+
+import gc
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from extras import need
+from systems import needs
+from tiny_run import (
+    MODEL,
+    assert_same_state,
+    checkpoint_of,
+    metrics_of,
+    tiny_config,
+    tiny_corpus,
+    tiny_trainer,
+)
+
+from minitransformer.checkpoints import average_checkpoints, load_checkpoint
+from minitransformer.errors import CheckpointError, ConfigError, DataError, TrainingError
+from minitransformer.text import Tokenizer
+from minitransformer.training import Corpus, Trainer, read_metrics, train_step, trainer
+from minitransformer.training.micro_batches import MicroBatches
+from minitransformer.training.validation import Validation
+
+TESTS = Path(__file__).parents[1]
+
+
+def start_process(directory, updates: int) -> subprocess.Popen:
+    environment = os.environ | {"PYTHONPATH": str(TESTS.parent)}
+    command = [sys.executable, str(TESTS / "tiny_run.py"), str(directory), str(updates)]
+    return subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
+
+
+def wait_for_lines(process: subprocess.Popen, path: Path, count: int) -> None:
+    """Return as soon as the metrics file has ``count`` lines, or the process has ended."""
+    while process.poll() is None and not (path.exists() and path.read_bytes().count(b"\n") >= count):
+        time.sleep(0.002)
+
+
+def at_update(monkeypatch, number: int, act, after: bool = False) -> None:
+    """Call ``act(model)`` just before update ``number`` is computed, or just after it."""
+
+    def step(model, *inputs, update, **options):
+        if update == number and not after:
+            act(model)
+        result = train_step(model, *inputs, update=update, **options)
+        if update == number and after:
+            act(model)
+        return result
+
+    monkeypatch.setattr(trainer, "train_step", step)
+
+
+def test_a_run_killed_anywhere_and_resumed_ends_in_the_same_bits(tmp_path):
+    updates, seed = 90, random.randrange(1 << 32)  # other moments every time: it must hold for all of them
+    print(f"killed at the moments of random.Random({seed})")
+    moments = random.Random(seed)
+    assert start_process(tmp_path / "whole", updates).wait() == 0
+    for _ in range(3):
+        process = start_process(tmp_path / "killed", updates)
+        metrics = tmp_path / "killed" / "metrics.jsonl"
+        wait_for_lines(process, metrics, moments.randrange(1, 70))
+        time.sleep(moments.uniform(0, 0.02))
+        process.kill()
+        process.wait()
+    assert start_process(tmp_path / "killed", updates).wait() == 0
+    assert_same_state(tmp_path / "whole", tmp_path / "killed", updates)
+    assert metrics_of(tmp_path / "whole") == metrics_of(tmp_path / "killed")
+
+
+@needs("signals between processes")
+def test_sigterm_saves_a_checkpoint_and_exits_with_143(tmp_path):
+    process = start_process(tmp_path, 100_000)
+    wait_for_lines(process, tmp_path / "metrics.jsonl", 3)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait() == 143
+    last = max((tmp_path / "checkpoints").iterdir())
+    lines = read_metrics(tmp_path / "metrics.jsonl")
+    assert load_checkpoint(last).update == max(line["update"] for line in lines)
+
+
+SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_ends_the_run_after_the_update_and_restores_the_handlers(tmp_path, monkeypatch, number):
+    before = [signal.getsignal(each) for each in SIGNALS]
+    at_update(monkeypatch, 5, lambda model: signal.raise_signal(number))
+    outcome = tiny_trainer(tmp_path, updates=30).run()
+    assert (outcome.update, outcome.exit_status) == (5, 128 + number)
+    assert load_checkpoint(checkpoint_of(tmp_path, 5)).update == 5
+    assert [signal.getsignal(each) for each in SIGNALS] == before
+
+
+def test_metrics_hold_every_line_once_after_a_resume(tmp_path):
+    tiny_trainer(tmp_path, updates=30, log_every=3).run()
+    metrics, whole = tmp_path / "metrics.jsonl", metrics_of(tmp_path)
+    for update in (24, 28, 30):  # as if killed in the middle of a line, of an interval, of an epoch
+        checkpoint_of(tmp_path, update).unlink()
+    metrics.write_bytes(metrics.read_bytes()[:-7])
+    tiny_trainer(tmp_path, updates=30, log_every=3).run()
+    assert metrics_of(tmp_path) == whole
+    assert sum(line["kind"] == "valid" for line in whole) == 3
+
+
+def test_a_validation_that_a_signal_prevented_is_done_on_resume(tmp_path, monkeypatch):
+    at_update(monkeypatch, 10, lambda model: signal.raise_signal(signal.SIGINT))
+    tiny_trainer(tmp_path / "stopped", updates=20).run()
+    tiny_trainer(tmp_path / "stopped", updates=20).run()
+    monkeypatch.undo()
+    tiny_trainer(tmp_path / "whole", updates=20).run()
+    assert metrics_of(tmp_path / "stopped") == metrics_of(tmp_path / "whole")
+
+
+def test_a_checkpoint_is_written_before_each_validation(tmp_path, monkeypatch):
+    seen, measure = [], Validation.measure
+
+    def look(validation, model):
+        seen.append(max(path.name for path in (tmp_path / "checkpoints").iterdir()))
+        return measure(validation, model)
+
+    monkeypatch.setattr(Validation, "measure", look)
+    tiny_trainer(tmp_path, updates=15, save_every=0).run()
+    assert seen == [checkpoint_of(tmp_path, 10).name, checkpoint_of(tmp_path, 15).name]
+
+
+def test_checkpoints_are_also_written_by_the_clock(tmp_path):
+    tiny_trainer(tmp_path, updates=3, save_every=0, save_minutes=1e-9).run()
+    assert len(list((tmp_path / "checkpoints").iterdir())) == 3
+
+
+def test_bleu_without_a_validation_to_measure_it_in_is_refused(tmp_path):
+    corpus = tiny_corpus()
+    for changes, given, words in (
+        ({}, Corpus(corpus.train), "got true and no validation text; name data.valid_src"),
+        ({"validate_every": 0}, corpus, "got true and training.validate_every = 0; set it above 0"),
+    ):
+        with pytest.raises(ConfigError, match=f"training.validate_bleu must be false without validation, {words}"):
+            tiny_trainer(tmp_path, given, validate_bleu=True, **changes)
+
+
+def test_sentences_left_out_are_counted_and_reported(tmp_path, capsys):
+    lines = ["a", "a b", "a b c", ""]
+    tokenizer = Tokenizer.train(lines * 3, 30, mode="words")
+    corpus = Corpus.from_lines(tokenizer, (lines, lines), max_length=3)
+    changes = {"data": {"max_length": 3}, "model": {"vocab_size": 0}}
+    assert corpus.longest() == 3
+    tiny_trainer(tmp_path, corpus, **changes)
+    words = "left out 1 pairs with an empty side and 1 longer than 3 tokens, end mark included"
+    assert words in capsys.readouterr().err
+
+
+def test_settings_that_cannot_work_are_refused_before_training(tmp_path):
+    for changes, error, words in (
+        ({"model": {"vocab_size": 0}}, ConfigError, "model.vocab_size must be given"),
+        ({"model": {"positions": "learned", "max_positions": 5}}, ConfigError, "model.max_positions must be at least"),
+        ({"validate_bleu": True}, ConfigError, "training.validate_bleu must be false"),
+    ):
+        with pytest.raises(error, match=words):
+            tiny_trainer(tmp_path, **changes)
+    with pytest.raises(ConfigError, match="data.train_src must be a path"):
+        Trainer(tiny_config(tmp_path), progress=False)
+    with pytest.raises(DataError, match="as many source as target"):
+        Corpus(([[4]], [[4], [5]]))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="training.directory must be a folder"):
+        tiny_trainer(tmp_path / "file")
+
+
+def test_a_run_from_text_files_has_its_vocabulary_and_reports_bleu(tmp_path):
+    need("sacrebleu")
+    lines = [f"{a} {b}" for a in "abcde" for b in "fghij"]
+    tokenizer = Tokenizer.train(lines, 60, mode="words")
+    tokenizer.save(tmp_path / "bpe.txt")
+    paths = {}
+    for name, text in (("train_src", lines), ("train_tgt", lines), ("valid_src", lines[:5]), ("valid_tgt", lines[:5])):
+        paths[name] = str(tmp_path / name)
+        Path(paths[name]).write_text("\n".join(text) + "\n", encoding="utf-8")
+    data = paths | {"tokenizer": str(tmp_path / "bpe.txt")}
+    changes = {"data": data, "model": {"vocab_size": 0}, "updates": 2, "validate_every": 2, "validate_bleu": True}
+    config = tiny_config(tmp_path / "run", **changes)
+    run = Trainer(config, progress=False)
+    run.run()
+    (valid,) = (line for line in read_metrics(tmp_path / "run" / "metrics.jsonl") if line["kind"] == "valid")
+    assert 0 <= valid["bleu"] <= 100 and "nrefs:1" in valid["signature"]
+    assert run.config.model.vocab_size == tokenizer.vocab_size
+    with pytest.raises(ConfigError, match=f"model.vocab_size must be the tokenizer's {tokenizer.vocab_size}"):
+        Trainer(tiny_config(tmp_path / "other", **changes | {"model": {"vocab_size": MODEL.vocab_size}}))
+
+
+def test_parameters_that_are_not_finite_are_never_saved(tmp_path, monkeypatch):
+    at_update(monkeypatch, 8, lambda model: model.parameters.data.fill(np.nan), after=True)
+    with pytest.raises(TrainingError, match="parameters must be finite to be saved, .* after update 8"):
+        tiny_trainer(tmp_path, updates=8, validate_every=0).run()
+    assert not checkpoint_of(tmp_path, 8).exists() and checkpoint_of(tmp_path, 4).exists()
+
+
+def test_the_ranks_share_the_micro_batches_of_each_update(tmp_path):
+    stream = tiny_trainer(tmp_path).batches.stream
+    for update in (1, 2, 6):
+        shares = [MicroBatches(stream, 4, rank, 3) for rank in range(3)]
+        rows = [[batch.rows.tolist() for batch in share.of_rank(update)] for share in shares]
+        wanted = [stream.rows(4 * (update - 1) + number).tolist() for number in range(4)]
+        assert rows == [[wanted[0], wanted[3]], [wanted[1]], [wanted[2]]]
+        batches = [stream.batch(4 * (update - 1) + number) for number in range(4)]
+        counts = sum(batch.n_src_tokens for batch in batches), sum(batch.n_tgt_tokens for batch in batches)
+        assert {share.n_tokens(update) for share in shares} == {counts}
+
+
+def test_training_does_not_resume_from_a_mean_of_checkpoints(tmp_path):
+    tiny_trainer(tmp_path / "run", updates=4).run()
+    average_checkpoints([checkpoint_of(tmp_path / "run", 4)]).save(checkpoint_of(tmp_path / "mean", 4))
+    with pytest.raises(CheckpointError, match="must hold Adam's state to resume from it"):
+        tiny_trainer(tmp_path / "mean", updates=4)
+
+
+@needs("/proc")
+def test_a_run_leaves_no_file_open_and_no_thread(tmp_path):
+    found = []
+    for number in range(5):
+        tiny_trainer(tmp_path / str(number), updates=12, threads=2, log_every=1, validate_every=2, save_every=1).run()
+        gc.collect()
+        found.append((len(os.listdir("/proc/self/fd")), threading.active_count()))
+    files, threads = zip(*found[1:], strict=True)  # the first makes what lasts
+    assert max(files) == files[0] and max(threads) == threads[0]
