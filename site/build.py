@@ -95,7 +95,8 @@ def main(argv: list[str] | None = None) -> int:
         "--pyodide", type=Path, metavar="FOLDER", help="which has the files of Pyodide (default: fetch)"
     )
     options = parser.parse_args(argv)
-    print(f"built {build(options.output, options.pyodide or fetch(ROOT / 'build' / 'pyodide'))}")
+    page = build(options.output, options.pyodide or fetch(ROOT / "build" / "pyodide"))
+    print(f"built {page}; to open it: python -m http.server -d {page}, then http://localhost:8000/one_file/")
     return 0
 
 

@@ -4,6 +4,7 @@ import importlib
 import os
 import re
 import signal
+import tracemalloc
 import zlib
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +17,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # processes that share the cores multip
 import numpy as np  # noqa: E402
 from extras import need, summary  # noqa: E402
 
-pytest.register_assert_rewrite("cuda_checks", "rank_jobs", "trained_ranks")
+pytest.register_assert_rewrite("cuda_checks", "rank_jobs", "small_models")
 
 
 @pytest.fixture
@@ -137,3 +138,17 @@ def card():
     return SimpleNamespace(  # models of CuPy arrays use the kernels by default
         xp=cupy, put=cupy.asarray, get=cupy.asnumpy, kernels=kernels, takes_models=lambda: None
     )
+
+
+@pytest.fixture
+def peak_memory():
+    """A function: the bytes of Python that were allocated at once since it was called last, or the test began."""
+
+    def peak() -> int:
+        found = tracemalloc.get_traced_memory()[1]
+        tracemalloc.reset_peak()
+        return found
+
+    tracemalloc.start()
+    yield peak
+    tracemalloc.stop()

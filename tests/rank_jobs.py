@@ -1,10 +1,8 @@
 """Jobs of several ranks for tests: started by mpiexec, by ``launch`` or as threads, and how they ended."""
 
-import importlib.util
 import multiprocessing
 import os
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -14,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from systems import find_mpiexec, processes_with
 
 from minitransformer.checkpoints import RunFolder
 from minitransformer.distributed.local import LocalCommunicator, SharedMemory
@@ -25,12 +24,7 @@ MARK = f"STARTED_BY_TEST={os.getpid()}"
 
 def mpiexec() -> str:
     """The command that starts MPI ranks; the test is skipped where there is none."""
-    if importlib.util.find_spec("mpi4py") is None:
-        pytest.skip("mpi4py is not installed: pip install minitransformer[mpi]")
-    found = shutil.which("mpiexec", path=str(Path(sys.executable).parent)) or shutil.which("mpiexec")
-    if found is None:
-        pytest.skip("there is no mpiexec: pip install mpich")
-    return found
+    return find_mpiexec() or pytest.skip("there is no mpi4py or no mpiexec: pip install minitransformer[mpi]")
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -94,19 +88,7 @@ def launched(size: int, program: str, *arguments: object) -> Ended:
 
 def of_these_tests(pattern: str) -> list[Path]:
     """The files in /proc of all processes that these tests have started, or that those have."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            if MARK.encode() in path.read_bytes().split(b"\0"):
-                found += path.parent.glob(pattern)
-        except OSError:  # it has just ended
-            continue
-    return found
-
-
-def still_running() -> list[Path]:
-    """What a job has left behind."""
-    return of_these_tests("cmdline")
+    return [path for folder in processes_with(MARK) for path in folder.glob(pattern)]
 
 
 def wait_for(condition: Callable[[], object]) -> None:
@@ -156,4 +138,4 @@ def check_folder(folder: Path, update: int = 4) -> None:
 
 def check_gone() -> None:
     """No process of the job is left; mpiexec may end a moment before the last of them."""
-    wait_for(lambda: not still_running())
+    wait_for(lambda: not processes_with(MARK))

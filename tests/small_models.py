@@ -1,12 +1,16 @@
 """Small models and batches with random values, for tests of the whole model."""
 
+import math
 from collections.abc import Sequence
 from types import ModuleType
 
 import numpy as np
+import pytest
 
+from minitransformer.autograd import no_grad
 from minitransformer.config import UNK, ModelConfig, TrainingConfig, model_section
 from minitransformer.models import Transformer, build_model
+from minitransformer.nn import DropoutMasks
 from minitransformer.optim import Adam, LossScale
 from minitransformer.text import Batch, pad_batch
 from minitransformer.training import GradientAccumulator, train_step
@@ -72,3 +76,29 @@ def train(
 def losses(steps: Sequence[StepResult]) -> list[float]:
     """Loss and nll of each update, in turn."""
     return [float(value) for step in steps for value in (step.loss, step.nll)]
+
+
+def reached(model: Transformer, rng: np.random.Generator, length: int, position: int) -> list[int]:
+    """The positions of the encoder's output that another token at one position of a sentence changes."""
+    ids = rng.integers(3, 13, (1, length))
+    changed = ids.copy()
+    changed[0, position] = 3 + (ids[0, position] - 2) % 10
+    with no_grad():
+        before, after = (model.encode(each)[0].data[0] for each in (ids, changed))
+    return np.flatnonzero(np.abs(after - before).max(axis=1) > 1e-12).tolist()
+
+
+def check_derivative(model, batch: Batch, rng: np.random.Generator, rel: float = 1e-6) -> None:
+    """The gradient of the loss is its slope in a random direction of each parameter. With dropout on: the masks depend
+    on the seed alone, so that the loss is a smooth function."""
+    along, weights, step = gradient(model, batch, DropoutMasks(seed=5)), model.parameters.data.copy(), 1e-6
+
+    def loss_at(x: np.ndarray) -> float:
+        model.parameters.data[:] = x
+        return model.loss(batch, DropoutMasks(seed=5))[0].item()
+
+    for name, shape, offset in model.parameters.table:
+        direction, size = np.zeros_like(weights), math.prod(shape)
+        direction[offset : offset + size] = rng.standard_normal(size)
+        slope = (loss_at(weights + step * direction) - loss_at(weights - step * direction)) / (2 * step)
+        assert along @ direction == pytest.approx(slope, rel=rel, abs=1e-7), name

@@ -2,8 +2,10 @@
 
 import importlib.util
 import os
+import shutil
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -24,3 +26,28 @@ FEATURES = {
 def needs(feature: str) -> pytest.MarkDecorator:
     """Skip the test on systems without this feature."""
     return pytest.mark.skipif(not FEATURES[feature], reason=f"this system does not have {feature}")
+
+
+def find_mpiexec() -> str:
+    """The command that starts ranks of MPI, or "" where it or mpi4py is missing."""
+    beside = shutil.which("mpiexec", path=str(Path(sys.executable).parent))
+    return (beside or shutil.which("mpiexec") or "") if importlib.util.find_spec("mpi4py") else ""
+
+
+def processes_with(variable: str) -> list[Path]:
+    """The folders in /proc of the processes that were started with this environment variable, NAME=VALUE."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):  # it has just ended, or is another user's
+            if variable.encode() in path.read_bytes().split(b"\0"):
+                found.append(path.parent)
+    return found
+
+
+def chromium(profile: Path, *options: object) -> list[str]:
+    """The command of a browser without a window; the test is skipped where there is none."""
+    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if program is None:
+        pytest.skip("no Chromium is installed")
+    headless = "--headless --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run".split()
+    return [program, *headless, f"--user-data-dir={profile}", *map(str, options)]

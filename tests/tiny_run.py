@@ -1,6 +1,5 @@
-"""A run small enough to train in a second: reversing random sequences. As a program it trains in the folder given."""
+"""A run small enough to train in a second: reversing random sequences."""
 
-import sys
 from dataclasses import asdict, fields
 from pathlib import Path
 
@@ -8,7 +7,7 @@ import numpy as np
 
 from minitransformer.checkpoints import load_checkpoint
 from minitransformer.config import Config, DataConfig, ExecutionConfig, ModelConfig, TrainingConfig, model_section
-from minitransformer.training import Corpus, Trainer, read_metrics
+from minitransformer.training import Corpus, Trainer, read_metrics, train_step, trainer
 
 EXECUTION = {field.name for field in fields(ExecutionConfig)}
 MODEL = ModelConfig(vocab_size=20, n_layers=1, d_model=16, d_ff=32, n_heads=2, p_drop_attention=0.1, p_drop_ffn=0.1)
@@ -71,6 +70,15 @@ def entries_read(monkeypatch) -> list[str]:
     return names
 
 
-if __name__ == "__main__":
-    trainer = tiny_trainer(sys.argv[1], updates=int(sys.argv[2]), save_every=3, log_every=1)
-    sys.exit(trainer.run().exit_status)
+def at_update(monkeypatch, number: int, act, after: bool = False) -> None:
+    """Call ``act(model)`` just before update ``number`` is computed, or just after it."""
+
+    def step(model, *inputs, update, **options):
+        if update == number and not after:
+            act(model)
+        result = train_step(model, *inputs, update=update, **options)
+        if update == number and after:
+            act(model)
+        return result
+
+    monkeypatch.setattr(trainer, "train_step", step)

@@ -1,12 +1,9 @@
 """Calling a student's function: within a time limit, on copies, and with every failure reported in one paragraph."""
 
 import builtins
-import contextvars
 import copy
-import ctypes
 import io
 import sys
-import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -15,14 +12,19 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from course.compare import NUMBERS, describe, same
+from course.compare import NUMBERS, describe, in_form_of, kind, same
+from course.limits import Raised, within
 
 COMPARED = (*NUMBERS, str, tuple, list, dict)
 """Arguments of these types are looked at after the call: did the function change them?"""
 PRINTED = 5_000
 """What a function prints in one check is shown up to so many characters."""
-SHALLOW = 300
-"""In a deeper recursion the second way to stop a thread would have no room left on the stack."""
+LONGEST = 300
+"""Arguments in a message about an exception, in characters: three lines."""
+LOST_AXIS = (
+    " A sum, mean or max without keepdims=True loses its axis, and then (2, 3) does not fit (2,): print the shapes of "
+    "both sides of that line."
+)
 SHARED = (np, builtins)
 """Modules whose names are put back if a function deletes or replaces them: all later checks need them."""
 
@@ -35,57 +37,43 @@ class NotFilledIn(Exception):
     """The exercise still returns ``...``."""
 
 
-class _TimeIsUp(BaseException):
-    """Thrown into a thread that is to stop; no ``except Exception`` holds it."""
-
-
-class _TimeIsReallyUp(_TimeIsUp):
-    """A bare ``except`` does not hold this one: a trace, as a debugger sets it, raises on the handler's first line."""
-
-    def __init__(self) -> None:
-        sys.settrace(_raise_again)
-        frame = sys._getframe(1)
-        while frame is not None and frame.f_globals is not globals():  # the frames above this module's own
-            frame.f_trace = _raise_again
-            frame = frame.f_back
-
-
-def _raise_again(frame: Any, event: str, argument: Any) -> Callable:
-    if event != "line":  # raised at the event of an exception, it would be caught with that one (from Python 3.12 on)
-        return _raise_again
-    raise _TimeIsReallyUp
-
-
-class _Raised(Exception):
-    """The function raised its cause, of whatever kind: the reader's own Ctrl-C is none of these."""
-
-
 class StudentFunction:
     """The student's function, made safe: fresh copies of the arguments, one time limit for all calls."""
 
-    def __init__(self, function: Callable, names: Sequence[str], seconds: float):
-        self.function, self.names, self.seconds = function, names, seconds
-        self._stop_at = time.monotonic() + seconds
+    def __init__(
+        self,
+        function: Callable,
+        names: Sequence[str],
+        seconds: float,
+        through: Callable[[Callable], Callable] = lambda function: function,
+    ):
+        self.function, self.names, self.seconds, self._called = function, names, seconds, through(function)
+        self._began = time.process_time()
         self.result: Any = None
+        self.form: Any = None
         self._prints = _Prints(), _Prints()
 
     def __call__(self, *arguments: Any) -> Any:
         given = copy.deepcopy(arguments)
         try:
             with _kept_from_harm(*self._prints):
-                result = self.result = _within(self._stop_at - time.monotonic(), lambda: self.function(*given))
+                left = self.seconds - (time.process_time() - self._began)
+                result = self.result = within(left, lambda: self._called(*given))
         except TimeoutError as error:
             raise Trouble(
                 f"The function had not come back after {self.seconds:g} s. Look for a loop whose condition never "
                 f"becomes false{error}. It was called with {self.arguments_text(arguments)}."
             ) from None
-        except _Raised as raised:
+        except Raised as raised:
             error = raised.__cause__
             if type(error) is NotImplementedError:  # not its children: a notebook without input raises one
                 raise NotFilledIn from None
+            if isinstance(error, Trouble):
+                raise error from None
             raise Trouble(
-                f"The function raised {error_text(error)}{_place(error, self.function)}. "
-                f"It was called with {self.arguments_text(arguments)}."
+                f"The function raised {error_text(error)}{_place(error, self.function)}."
+                f"{LOST_AXIS if 'could not be broadcast' in error_text(error) else ''} "
+                f"It was called with {self.arguments_text(arguments, LONGEST)}."
             ) from None
         for name, before, after in zip(self.names, arguments, given, strict=False):
             if isinstance(before, COMPARED) and not same(before, after, rtol=0.0):
@@ -95,11 +83,21 @@ class StudentFunction:
                 )
         if is_unfilled(result):
             raise NotFilledIn
-        return result
+        return in_form_of(self.form, result)
 
-    def arguments_text(self, arguments: Sequence[Any]) -> str:
-        """The arguments in words, by name."""
-        return ", ".join(f"{name} = {describe(value)}" for name, value in zip(self.names, arguments, strict=False))
+    def called_with(self, arguments: Sequence[Any], expected: Any) -> Any:
+        """The result, whose lists and arrays are taken for each other as ``expected`` has them, now and later."""
+        self.form = expected
+        return self(*arguments)
+
+    def arguments_text(self, arguments: Sequence[Any], longest: int | None = None) -> str:
+        """The arguments in words, by name; where they would be too long, arrays by their shapes."""
+        pairs = list(zip(self.names, arguments, strict=False))
+        text = ", ".join(f"{name} = {describe(value)}" for name, value in pairs)
+        if longest is None or len(text) <= longest:
+            return text
+        text = ", ".join(f"{name} = {kind(value) if np.ndim(value) else describe(value)}" for name, value in pairs)
+        return text if len(text) <= longest else f"{text[:longest]} ..."
 
 
 def is_unfilled(result: Any) -> bool:
@@ -115,10 +113,10 @@ def called_with_care(call: Callable[[], Any], seconds: float) -> Any:
     """
     try:
         with _kept_from_harm(_Prints(), _Prints()):
-            return _within(seconds, call)
+            return within(seconds, call)
     except TimeoutError as error:
         raise Trouble(f"It had not come back after {seconds:g} s{error}.") from None
-    except _Raised as raised:
+    except Raised as raised:
         error = raised.__cause__
         if isinstance(error, (Trouble, NotFilledIn)):
             raise error from None
@@ -186,55 +184,3 @@ def _kept_from_harm(out: _Prints, err: _Prints) -> Iterator[None]:
             now.update(before)
     if harmed:
         raise Trouble(f"The function deleted or replaced {', '.join(harmed[:3])}; that was put back.")
-
-
-def _within(seconds: float, call: Callable[[], Any]) -> Any:
-    """The result of ``call()``, run in a thread so that the wait ends in time on every system, in notebooks too.
-
-    Raises:
-        TimeoutError: it had not come back; the thread is told to stop.
-        _Raised: ``call`` raised the cause of this.
-    """
-    outcome: dict[str, Any] = {}
-
-    def work() -> None:
-        try:
-            with np.errstate(all="ignore"):
-                outcome["result"] = call()
-        except _TimeIsUp:
-            pass
-        except BaseException as error:
-            outcome["error"] = error
-        finally:
-            sys.settrace(None)
-
-    thread = threading.Thread(target=contextvars.copy_context().run, args=(work,), daemon=True)
-    try:
-        thread.start()
-        thread.join(max(seconds, 0.01))
-    finally:  # also when the reader interrupts the wait
-        late = thread.is_alive()
-        stopped = not late or _stop(thread)
-    if late:
-        raise TimeoutError("" if stopped else "; it could not be stopped and still runs, so restart the kernel")
-    if "error" in outcome:
-        raise _Raised from outcome["error"]
-    return outcome["result"]
-
-
-def _stop(thread: threading.Thread) -> bool:
-    """Throw into the thread until it ends. Whether it ended."""
-    for kind in (_TimeIsUp,) * 6 + (_TimeIsReallyUp,) * 6:
-        if kind is _TimeIsUp or _depth(thread) < SHALLOW:
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(kind))
-        thread.join(0.08)
-        if not thread.is_alive():
-            return True
-    return False
-
-
-def _depth(thread: threading.Thread) -> int:
-    frame, depth = sys._current_frames().get(thread.ident), 0
-    while frame is not None:
-        frame, depth = frame.f_back, depth + 1
-    return depth

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from course.calls import NotFilledIn, StudentFunction, Trouble, error_text
-from course.compare import describe, form_error, has_nan, kind, regular_difference, same
+from course.compare import describe, first_difference, form_error, has_nan, kind, regular_difference, same
 from course.exercise import Exercise, find_exercise
+from course.mine import keep
 
 LONGEST = 2_000
 """A text of more characters is cut."""
@@ -30,12 +31,18 @@ class Result:
 
 
 def check(name: str, function: Callable) -> None:
-    """Test ``function`` as the exercise ``name`` and print the result; nothing leaves this machine."""
-    print(examine(name, function))
+    """Test ``function`` as the exercise ``name``, print the result, and keep it if it is right.
+
+    Nothing leaves this machine: right functions are files of ``lessons/mine/``.
+    """
+    result = examine(name, function)
+    print(result)
+    if result.verdict == "right" and (kept := keep(name, function)):
+        print(kept)
 
 
-def examine(name: str, function: Callable) -> Result:
-    """The result of an exercise's tests."""
+def examine(name: str, function: Callable, seed: int | None = None) -> Result:
+    """The result of an exercise's tests, on its usual inputs or on those of another seed."""
     if not isinstance(name, str):
         return Result("check", "wrong", 'The name comes first, as text: `check("04_attention.weights", my_weights)`.')
     try:
@@ -45,10 +52,10 @@ def examine(name: str, function: Callable) -> Result:
     if not callable(function):
         text = f"`check` needs the function itself, got {kind(function)}: write its name, without brackets."
         return Result(name, "wrong", text)
-    student = StudentFunction(function, parameter_names(exercise, function), exercise.seconds)
+    student = StudentFunction(function, parameter_names(exercise, function), exercise.seconds, exercise.through)
     try:
         with np.errstate(all="ignore"):
-            message = fault_of(exercise, student)
+            message = fault_of(exercise, student, exercise.cases(seed))
     except NotFilledIn:
         return Result(name, "not yet", "")
     except Trouble as trouble:
@@ -61,26 +68,27 @@ def examine(name: str, function: Callable) -> Result:
 def parameter_names(exercise: Exercise, function: Callable) -> list[str]:
     """The names of the arguments, from the reference where there is one."""
     try:
-        return list(inspect.signature(exercise.reference or function).parameters)
+        return list(inspect.signature(exercise.through(exercise.reference or function)).parameters)
     except Exception:  # compiled functions have none, and a class of the reader's own may answer with any error
         return [f"argument {i}" for i in range(20)]
 
 
-def fault_of(exercise: Exercise, student: StudentFunction) -> str | None:
+def fault_of(exercise: Exercise, student: StudentFunction, cases: list[tuple]) -> str | None:
     """What is wrong, in words, or None."""
-    cases = exercise.cases()
     if exercise.reference is not None:
-        expected = [exercise.reference(*case) for case in cases]
-        got = [student(*case) for case in cases]
+        reference = exercise.through(exercise.reference)
+        expected = [reference(*case) for case in cases]
+        got = [student.called_with(case, form) for case, form in zip(cases, expected, strict=True)]
         wrong = [i for i in range(len(cases)) if not same(expected[i], got[i], exercise.rtol)]
         if wrong:
             rules = [regular_difference(expected[i], got[i], exercise.rtol) for i in wrong]
             rule = rules[0] if all(rules) else None  # one case alone may have a rule by chance
+            first = expected[wrong[0]], got[wrong[0]], student.arguments_text(cases[wrong[0]])
             return (
                 named_mistake(exercise, cases, got)
-                or malformed(expected[wrong[0]], got[wrong[0]], student.arguments_text(cases[wrong[0]]), exercise.rtol)
+                or malformed(*first, exercise.rtol)
                 or broken_property(exercise, student, cases)
-                or example(expected[wrong[0]], got[wrong[0]], student.arguments_text(cases[wrong[0]]), rule)
+                or example(*first, rule or first_difference(*first[:2], exercise.rtol))
             )
     return broken_property(exercise, student, cases)
 
@@ -88,7 +96,8 @@ def fault_of(exercise: Exercise, student: StudentFunction) -> str | None:
 def named_mistake(exercise: Exercise, cases: list[tuple], got: list) -> str | None:
     """The message of the first mistake that gives, on every input, what the student's function gave."""
     for mistake in exercise.mistakes:
-        answers = [_attempt(mistake.wrong, case) for case in cases]
+        wrong = exercise.through(mistake.wrong)
+        answers = [_attempt(wrong, case) for case in cases]
         if all(same(answer, value, exercise.rtol) for answer, value in zip(answers, got, strict=True)):
             return mistake.message
     return None
@@ -120,6 +129,6 @@ def broken_property(exercise: Exercise, student: StudentFunction, cases: list[tu
     return next((message for message in messages if message), None)
 
 
-def example(expected: Any, got: Any, called_with: str, rule: str | None) -> str:
-    """The smallest failing example, after what all of them have in common."""
-    return f"{f'{rule} ' if rule else ''}Expected {describe(expected)}, got {describe(got)} for {called_with}."
+def example(expected: Any, got: Any, called_with: str, found: str | None) -> str:
+    """The smallest failing example, after what all of them have in common or where it first differs."""
+    return f"{f'{found} ' if found else ''}Expected {describe(expected)}, got {describe(got)} for {called_with}."

@@ -22,6 +22,21 @@ def same(expected: Any, got: Any, rtol: float) -> bool:
     return bool(expected == got)
 
 
+def in_form_of(expected: Any, got: Any) -> Any:
+    """``got``, but a list of numbers where an array is expected is one, and an array where a list is, a list."""
+    if isinstance(expected, np.ndarray) and isinstance(got, (tuple, list)):
+        try:
+            array = np.array(got)
+        except Exception:  # rows of different lengths, or objects that do as they like
+            return got
+        return array if array.dtype.kind in "bfiu" and array.size else got
+    if isinstance(expected, list) and type(got) is np.ndarray and got.ndim and got.dtype.kind in "bfiu":
+        got = list(got)
+    if isinstance(expected, (tuple, list)) and type(got) in (tuple, list) and len(got) == len(expected):
+        return type(got)(in_form_of(a, b) for a, b in zip(expected, got, strict=True))
+    return got
+
+
 def form_error(expected: Any, got: Any, what: str = "the result") -> str | None:
     """What is wrong with the type or the shape of ``got``, or None."""
     if got is None and expected is not None:
@@ -78,6 +93,22 @@ def regular_difference(expected: Any, got: Any, rtol: float) -> str | None:
     return f"Every number is {factor:.4g} times the right one."
 
 
+def first_difference(expected: Any, got: Any, rtol: float, what: str = "") -> str | None:
+    """The first number of an array too large to be shown that is not as expected, or None."""
+    if isinstance(expected, (tuple, list)):
+        parts = enumerate(zip(expected, got, strict=True))
+        found = (first_difference(a, b, rtol, f"{what}part {i}, ") for i, (a, b) in parts)
+        return next((text for text in found if text), None)
+    if not isinstance(expected, np.ndarray) or expected.size <= SHOWN:
+        return None
+    for place in np.ndindex(expected.shape):
+        if not same(expected[place], got[place], rtol):
+            index = ", ".join(map(str, place))
+            numbers = f"{describe(expected[place].item())}, got {describe(got[place].item())}"
+            return f"The first difference is at {what}[{index}]: {numbers}."
+    return None
+
+
 def kind(value: Any) -> str:
     """A value's type in words."""
     if isinstance(value, np.ndarray) and type(value) is not np.ndarray:
@@ -104,5 +135,6 @@ def describe(value: Any) -> str:
         text = np.array2string(np.asarray(value), precision=4, suppress_small=True, separator=", ")
         return " ".join(text.split())
     if callable(value):
-        return f"<{getattr(value, '__name__', 'function')}>"
+        name = getattr(value, "__name__", "<lambda>")
+        return "<a function>" if name == "<lambda>" else f"<{name}>"
     return f"{value:.6g}" if isinstance(value, float) else repr(value)

@@ -36,6 +36,8 @@ class Exercise:
             returns what is wrong; they are asked after the mistakes.
         seconds: time limit of all calls together.
         rtol: relative tolerance of numbers.
+        through: from a function of the solution's signature, one of ``inputs`` whose result can be compared: where a
+            solution takes and gives objects, their data and gradients.
     """
 
     name: str
@@ -46,10 +48,11 @@ class Exercise:
     properties: tuple[Callable[..., str | None], ...] = ()
     seconds: float = 5.0
     rtol: float = 1e-6
+    through: Callable[[Callable], Callable] = lambda function: function
 
-    def cases(self) -> list[tuple]:
-        """The argument tuples, the same at every call."""
-        return list(self.inputs(np.random.default_rng(zlib.crc32(self.name.encode()))))
+    def cases(self, seed: int | None = None) -> list[tuple]:
+        """The argument tuples: those of a seed, or the usual ones, the same at every call."""
+        return list(self.inputs(np.random.default_rng(zlib.crc32(self.name.encode()) if seed is None else seed)))
 
 
 def module_of(lesson: str) -> str:

@@ -23,6 +23,10 @@ def smoothed_targets(targets, n_words, eps):
     return q * (targets != 0)[:, None]
 
 
+def smoothed_loss(logits, targets, eps):
+    return -(smoothed_targets(targets, logits.shape[1], eps) * log_probabilities(logits)).sum()
+
+
 def loss_backward(grad_loss, logits, targets, eps):
     real = (targets != 0)[:, None]
     return grad_loss * real * (softmax(logits) - smoothed_targets(targets, logits.shape[1], eps))

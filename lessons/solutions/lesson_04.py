@@ -6,10 +6,12 @@ import numpy as np
 
 
 def weights(q, k, mask):
-    scores = q @ k.T / math.sqrt(q.shape[-1])  # (T, S)
+    scores = q @ k.swapaxes(-1, -2) / math.sqrt(q.shape[-1])  # (..., T, S)
     scores = np.where(mask, scores, -np.inf)
-    exponentials = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    return exponentials / exponentials.sum(axis=-1, keepdims=True)
+    largest = scores.max(axis=-1, keepdims=True)
+    exponentials = np.exp(scores - np.where(largest == -np.inf, 0.0, largest))
+    total = exponentials.sum(axis=-1, keepdims=True)
+    return exponentials / np.where(total == 0.0, 1.0, total)  # a row that may attend to nothing: zeros
 
 
 def self_attention(x, w_q, w_k, w_v):
@@ -25,11 +27,11 @@ def decoder_mask(lengths, max_length):
 
 
 def backward(grad_y, q, k, v, weights):
-    grad_v = weights.T @ grad_y
-    grad_weights = grad_y @ v.T
+    grad_v = weights.swapaxes(-1, -2) @ grad_y
+    grad_weights = grad_y @ v.swapaxes(-1, -2)
     mean = (grad_weights * weights).sum(axis=-1, keepdims=True)
     grad_scores = weights * (grad_weights - mean) / math.sqrt(q.shape[-1])
-    return grad_scores @ k, grad_scores.T @ q, grad_v
+    return grad_scores @ k, grad_scores.swapaxes(-1, -2) @ q, grad_v
 
 
 def streaming(q, k, v, size):

@@ -9,6 +9,16 @@ def forward(x, gamma, beta, eps):
     return gamma * centred / np.sqrt(variance + eps) + beta
 
 
+def backward(grad_y, x, gamma, eps):
+    centred = x - x.mean(axis=-1, keepdims=True)
+    inv_std = 1.0 / np.sqrt((centred * centred).mean(axis=-1, keepdims=True) + eps)
+    x_hat = centred * inv_std
+    g = gamma * grad_y
+    grad_x = inv_std * (g - g.mean(axis=-1, keepdims=True) - x_hat * (g * x_hat).mean(axis=-1, keepdims=True))
+    positions = tuple(range(x.ndim - 1))
+    return grad_x, (grad_y * x_hat).sum(axis=positions), grad_y.sum(axis=positions)
+
+
 def equal_values(grad_y, gamma, eps):
     g = gamma * grad_y  # x_hat = 0: only the direct path and the mean are left
     return (g - g.mean(axis=-1, keepdims=True)) / np.sqrt(eps)
@@ -22,6 +32,10 @@ def normalised_axis(norm, shape):
         if np.allclose(norm(x + rng.standard_normal(one_per_line)), norm(x), atol=1e-4):
             return axis
     return None
+
+
+def rms_norm(x, gamma, eps):
+    return gamma * x / np.sqrt((x * x).mean(axis=-1, keepdims=True) + eps)
 
 
 def rms_norm_backward(grad_y, x, gamma, eps):

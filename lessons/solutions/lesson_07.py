@@ -29,6 +29,10 @@ def backward(grad_y, x, w1, b1, w2, b2):
     )
 
 
+def gated(x, w1, w3, w2):
+    return np.maximum(x @ w1, 0.0) * (x @ w3) @ w2
+
+
 def gated_backward(grad_y, x, w1, w3, w2):
     gate, value = x @ w1, x @ w3  # (T, d_ff) each
     open_gate = np.maximum(gate, 0.0)

@@ -37,3 +37,8 @@ def rotary(x, start):
     a, b = x[:, 0::2], x[:, 1::2]
     turned = [a * np.cos(angles) - b * np.sin(angles), a * np.sin(angles) + b * np.cos(angles)]
     return np.stack(turned, axis=-1).reshape(length, d)
+
+
+def rotary_backward(grad_y, start):
+    exchanged = grad_y.reshape(len(grad_y), -1, 2)[:, :, ::-1].reshape(grad_y.shape)  # (a, b) to (b, a)
+    return rotary(exchanged, start).reshape(len(grad_y), -1, 2)[:, :, ::-1].reshape(grad_y.shape)

@@ -27,6 +27,16 @@ def decoding_flops(n_src, n_tgt, d_model, d_ff, n_heads, d_k):
     return without, cached
 
 
+def greedy(step, begin, end, limit):
+    tokens, token = [], begin
+    while len(tokens) < limit:
+        token = int(np.argmax(step(token)))
+        if token == end:
+            break
+        tokens.append(token)
+    return tokens
+
+
 def beam_step(log_probs, next_log_probs, beam_size):
     totals = (log_probs[:, None] + next_log_probs).reshape(-1)  # (R * V,)
     best = np.argsort(-totals, kind="stable")[:beam_size]
@@ -35,11 +45,13 @@ def beam_step(log_probs, next_log_probs, beam_size):
 
 
 def cached_step(x_t, keys, values, w_q, w_k, w_v):
-    keys = np.concatenate([keys, (x_t @ w_k)[None]])  # (t + 1, d_k)
-    values = np.concatenate([values, (x_t @ w_v)[None]])
-    scores = keys @ (x_t @ w_q) / math.sqrt(keys.shape[1])  # (t + 1,)
-    exponentials = np.exp(scores - scores.max())
-    return exponentials / exponentials.sum() @ values, keys, values
+    # (d_model,) @ (H, d_model, d_k) is (H, d_k): a key of every head
+    keys = np.concatenate([keys, (x_t @ w_k)[:, None]], axis=1)  # (H, t + 1, d_k)
+    values = np.concatenate([values, (x_t @ w_v)[:, None]], axis=1)
+    scores = keys @ (x_t @ w_q)[..., None] / math.sqrt(keys.shape[-1])  # (H, t + 1, 1)
+    exponentials = np.exp(scores - scores.max(axis=1, keepdims=True))
+    weights = exponentials / exponentials.sum(axis=1, keepdims=True)
+    return (weights * values).sum(axis=1), keys, values
 
 
 def best_output(after, limit):

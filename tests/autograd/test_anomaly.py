@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 from small_models import random_batch, small_model
-from tiny_run import final_state, tiny_trainer
+from tiny_run import assert_same_state, tiny_trainer
 
 from minitransformer.autograd import Tensor, detect_anomaly, functions
 from minitransformer.errors import AnomalyError
@@ -46,8 +46,7 @@ def test_detecting_anomalies_changes_no_bit(tmp_path):
     tiny_trainer(tmp_path / "plain", updates=4).run()
     with detect_anomaly():
         tiny_trainer(tmp_path / "detected", updates=4).run()
-    for one, other in zip(final_state(tmp_path / "plain", 4), final_state(tmp_path / "detected", 4), strict=True):
-        np.testing.assert_array_equal(one, other)
+    assert_same_state(tmp_path / "plain", tmp_path / "detected", 4)
 
 
 def test_an_anomaly_in_a_constant_is_named_without_a_parameter():

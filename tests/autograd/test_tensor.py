@@ -41,21 +41,6 @@ def test_gradients_of_operators_are_finite_differences(compute, rng):
     assert check_gradient(compute, 0.5 + rng.random((3, 4)), 0.5 + rng.random((3, 4))) < 1e-6
 
 
-@pytest.mark.parametrize("shapes", [((3, 4), (4,)), ((2, 1, 4), (3, 1)), ((), (3, 4)), ((3, 1), (1, 4))], ids=str)
-def test_an_input_that_was_broadcast_gets_the_sum_of_its_gradients(shapes, rng):
-    a, b = (Tensor(rng.standard_normal(shape), requires_grad=True) for shape in shapes)
-    y = a * b
-    grad_y = rng.standard_normal(y.shape)
-    y.backward(grad_y)
-    assert (a.grad.shape, b.grad.shape) == shapes
-    for leaf, other in ((a, b), (b, a)):
-        expected = np.zeros(leaf.shape)
-        repeated = np.broadcast_to(np.arange(leaf.data.size).reshape(leaf.shape), y.shape)
-        products = (grad_y * np.broadcast_to(other.data, y.shape)).ravel()
-        np.add.at(expected.reshape(-1), repeated.ravel(), products)
-        np.testing.assert_allclose(leaf.grad, expected, rtol=1e-12)
-
-
 @pytest.mark.parametrize("case", [each for each in CASES if "pad_id" not in each.options], ids=str)
 def test_every_rule_is_a_function_by_its_name(case):
     inputs, options = case.make()

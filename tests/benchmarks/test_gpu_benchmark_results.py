@@ -2,10 +2,10 @@
 
 import json
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from rank_jobs import wait_for
 
 from benchmarks.gpu import __main__ as gpu
 from benchmarks.gpu import results, stage_process
@@ -65,24 +65,17 @@ def is_running(pid: int) -> bool:
     return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
-def wait_until(condition, seconds: float = 30.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
-
-
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are looked up in /proc")
 @pytest.mark.slow
 def test_a_late_stage_keeps_what_it_printed_and_leaves_no_process(monkeypatch):
     monkeypatch.setattr(stage_process, "COMMAND", (sys.executable, "-c", HANGS))
     parts: list[dict] = []
-    found = stage_process.run_stage("base", 5.0, [], parts.append)
+    found = stage_process.run_stage("base", 3.0, [], parts.append)
     assert parts[0] == {"bfloat16": 1} and found == parts[1] | {
-        "failed": "not done after 5 seconds",
+        "failed": "not done after 3 seconds",
         "seconds": found["seconds"],
     }
-    wait_until(lambda: not is_running(found["child"]))
+    wait_for(lambda: not is_running(found["child"]))
 
 
 @without_driver

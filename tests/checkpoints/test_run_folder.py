@@ -8,12 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from systems import needs
-from tiny_run import checkpoint_of, final_state, tiny_corpus, tiny_trainer
+from tiny_run import at_update, checkpoint_of, final_state, tiny_corpus, tiny_trainer
 
 import minitransformer
 from minitransformer.checkpoints import checkpoint, load_checkpoint, run_folder
 from minitransformer.errors import CheckpointError, ConfigError, TrainingError
-from minitransformer.training import trainer
 from minitransformer.training.compatibility import code_hash
 
 
@@ -86,28 +85,12 @@ def test_fewer_checkpoints_make_room_on_a_full_disk(tmp_path, monkeypatch):
     assert len(os.listdir(tmp_path / "checkpoints")) == 5
 
 
-@pytest.fixture
-def during(monkeypatch):
-    """during(update, act): call act() in the middle of an update of the next run."""
-    step = trainer.train_step
-
-    def arrange(at: int, act) -> None:
-        def acting(*arguments, update, **options):
-            if update == at:
-                act()
-            return step(*arguments, update=update, **options)
-
-        monkeypatch.setattr(trainer, "train_step", acting)
-
-    return arrange
-
-
 @needs("file locks")
 @pytest.mark.parametrize("at", [3, 6, 8])  # nothing is written after it, a line of metrics, a checkpoint
-def test_a_run_whose_folder_is_deleted_ends_and_does_not_make_it_again(tmp_path, during, at):
+def test_a_run_whose_folder_is_deleted_ends_and_does_not_make_it_again(tmp_path, monkeypatch, at):
     folder = tmp_path / "run"
     run = tiny_trainer(folder, updates=12, log_every=6)
-    during(at, lambda: shutil.rmtree(folder))
+    at_update(monkeypatch, at, lambda model: shutil.rmtree(folder))
     with pytest.raises(TrainingError, match="must stay in place during a run"):
         run.run()
     assert not folder.exists()

@@ -51,8 +51,6 @@ def prepared(tmp_path_factory) -> Path:
         shutil.copy("model.npz", NEWEST)
         whole = Path("model.npz").read_bytes()
         Path("cut.npz").write_bytes(whole[: len(whole) // 2])
-        Path("damaged.npz").write_bytes(whole[:5000] + bytes(100) + whole[5100:])
-        Path("text.npz").write_text("this is no checkpoint\n")
         Path("pickle.npz").write_bytes(pickle.dumps([]))
         np.savez("columns.npz", header=np.zeros(1, [(f"column {number}", "f4") for number in range(1000)]))
         Path("short.de").write_text("c b a\n")
@@ -91,8 +89,8 @@ CASES = [
         "train.en and short.de: must have the same number of lines, got 40 and 1",
     ),
     (f"{EVALUATE} --ref short.de", "train.en and short.de: must have the same number of lines"),
-    (f"{TRAIN} --set data.train_tgt=empty.de", "empty.de: must have at least one line"),
     ("bpe train empty.de -o b.txt", "empty.de: must have at least one line"),
+    (f"{TRAIN} --set data.train_tgt=empty.de", "empty.de: must have at least one line"),
     (f"{TRAIN} --set data.train_tgt=latin1.de", "latin1.de:2: must be UTF-8, got byte 0xf6"),
     (f"{TRAIN} --set data.train_src=none.en", "directory; a relative path begins in the current folder, also in a c"),
     (
@@ -106,7 +104,6 @@ CASES = [
     ("train \udcff.toml", r"\udcff.toml: cannot be read"),
     ("train 'a\nb.toml'", "minitransformer train: a b.toml: cannot be read"),
     (f"{TRAIN} --set model.layers=2", "unknown key 'layers' in [model]; known: kind"),
-    (f"{TRAIN} --set model.n_layers=two", "model.n_layers must be a whole number, got 'two'"),
     (
         f"plan run.toml --set model.d_model={2**31 - 2}",
         "model: a parameter must have at most 2^60 values, got the shape (2147483646, ",
@@ -119,12 +116,9 @@ CASES = [
     (f"bpe train train.en -o b.txt --vocab-size {10**30}", f"vocab_size must be at most 2147483647, got {10**30}"),
     # Checkpoints
     ("translate --checkpoint cut.npz", "cut.npz must be a whole checkpoint"),
-    ("translate --checkpoint damaged.npz", "damaged.npz must be a whole checkpoint"),
-    ("translate --checkpoint text.npz", "text.npz must be a whole checkpoint"),
     ("translate --checkpoint pickle.npz", "(BadZipFile: File is not a zip file); delete it"),
     ("translate --checkpoint columns.npz", "large and may not be safe to load securely.); delete it"),
     ("translate --checkpoint none.npz", "none.npz must be a file that training wrote"),
-    ("average model.npz cut.npz -o mean.npz", "cut.npz must be a whole"),
     ("average --last 3 folder -o mean.npz", "got 0, asked 3"),
     ("average --last 0 folder -o mean.npz", "argument --last: must be an integer from 1 to 999999999, got '0'"),
     ("average --last 3 a b -o mean.npz", "--last must stand with one"),

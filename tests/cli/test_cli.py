@@ -3,7 +3,6 @@
 import io
 import json
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,51 +14,6 @@ from minitransformer.checkpoints import load_checkpoint, load_model
 from minitransformer.cli.main import main
 from minitransformer.config import EOS
 from minitransformer.generation import hypothesis_attention, search_lines
-
-CONFIG = """
-[model]
-n_layers = 1
-d_model = 32
-d_ff = 64
-n_heads = 2
-[data]
-train_src = "{0}/train.en"
-train_tgt = "{0}/train.de"
-valid_src = "{0}/val.en"
-valid_tgt = "{0}/val.de"
-tokenizer = "{0}/bpe.txt"
-src_tokens = 256
-tgt_tokens = 256
-[training]
-directory = "{0}/run"
-updates = 60
-warmup_steps = 30
-log_every = 10
-validate_every = 30
-save_every = 20
-[translation]
-beam_size = 2
-max_extra = 10
-"""
-ENGLISH = "one two three four five six seven eight nine".split()
-GERMAN = "eins zwei drei vier fünf sechs sieben acht neun".split()
-
-
-@pytest.fixture(scope="session")
-def run(tmp_path_factory) -> Path:
-    """A folder with parallel text, a tokenizer, a config and a trained run."""
-    folder = tmp_path_factory.mktemp("cli")
-    rng = np.random.default_rng(0)
-    for name, count in (("train", 400), ("val", 20)):
-        numbers = [rng.integers(0, 9, rng.integers(1, 7)) for _ in range(count)]
-        for side, words in (("en", ENGLISH), ("de", GERMAN)):
-            text = "".join(" ".join(words[i] for i in line) + "\n" for line in numbers)
-            (folder / f"{name}.{side}").write_text(text, encoding="utf-8")
-    (folder / "run.toml").write_text(CONFIG.format(folder.as_posix()), encoding="utf-8")
-    texts = [str(folder / "train.en"), str(folder / "train.de")]
-    assert main(["bpe", "train", *texts, "-o", str(folder / "bpe.txt"), "--vocab-size", "300"]) == 0
-    assert main(["train", str(folder / "run.toml")]) == 0
-    return folder
 
 
 @pytest.fixture
@@ -88,25 +42,6 @@ def output_of(capsys, *argv: str) -> str:
 def test_a_finished_training_leaves_what_it_cost(run):
     cost = json.loads((run / "run" / "cost.json").read_text(encoding="utf-8"))
     assert cost["paper"] == cost["seconds"] * cost["devices"] * cost["sustained"] > cost["formula"] > 0
-
-
-def test_a_stopped_run_resumes(run, tmp_path, capsys):
-    settings = [f"training.directory={tmp_path / 'other'}", "training.updates=20", "training.validate_every=0"]
-    argv = ["train", str(run / "run.toml")] + [word for setting in settings for word in ("--set", setting)]
-    assert main(argv) == 0
-    assert main([*argv, "--set", "training.updates=25"]) == 0
-    assert "resumed from" in capsys.readouterr().err
-    assert load_checkpoint(tmp_path / "other" / "checkpoints" / "update_00000025.npz").update == 25
-
-
-def test_translations_come_in_the_order_of_the_input_one_line_each(run, checkpoint, type_in, capsys):
-    lines = ["one two three four", "", "nine", "one two", "nine"]
-    type_in("".join(f"{line}\n" for line in lines).encode())
-    answers = output_of(capsys, "translate", "--checkpoint", checkpoint).split("\n")[:-1]
-    assert len(answers) == 5 and answers[1] == "" and answers[2] == answers[4]
-    for line, answer in zip(lines, answers, strict=True):
-        type_in(f"{line}\n".encode())
-        assert output_of(capsys, "translate", "--checkpoint", checkpoint) == f"{answer}\n"
 
 
 def test_the_best_of_several_hypotheses_is_the_one_printed_alone(checkpoint, type_in, capsys):
@@ -203,3 +138,14 @@ def test_typed_sentences_are_translated_one_by_one(checkpoint, type_in, capsys):
     answer = output_of(capsys, "translate", "--checkpoint", checkpoint)
     type_in(b"nine\nnine\n", terminal=True)
     assert output_of(capsys, "translate", "--checkpoint", checkpoint) == f"> {answer}> {answer}> "
+
+
+def test_a_training_with_a_profile_writes_a_table(run, tmp_path, capsys):
+    settings = [f"training.directory={tmp_path}", "training.updates=3", "training.validate_every=0"]
+    argv = ["train", str(run / "run.toml"), "--profile", *(word for each in settings for word in ("--set", each))]
+    assert main(argv) == 0
+    written = json.loads((tmp_path / "profile.json").read_text())
+    assert written["updates"] == 3
+    assert {"forward", "backward"} == set(written["milliseconds per update"]["attention"])
+    assert "profile.json" in capsys.readouterr().err
+    assert main(argv) == 0  # all updates are done: there is nothing to write

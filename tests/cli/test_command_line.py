@@ -144,10 +144,7 @@ LONG = "x\x1b[31m" * 2000
 def test_messages_shorten_and_escape_what_is_in_a_config(text, tmp_path, capsys):
     (tmp_path / "run.toml").write_text(text.replace("\x1b", "\\u001b"))
     assert main(["train", str(tmp_path / "run.toml")]) == 2
-    check_short(capsys.readouterr().err)
-
-
-def check_short(error: str) -> None:
+    error = capsys.readouterr().err
     assert error.startswith("minitransformer") and error.count("\n") == 1 and error.endswith("\n")
     assert "\x1b" not in error and len(error) < 800, error
 

@@ -1,13 +1,16 @@
 """Configs: what a TOML file and --set may say, and the clear refusal of everything else."""
 
+import json
 import math
 import os
-import tracemalloc
+from pathlib import Path
 
 import pytest
 
+from minitransformer.cli.main import RETIRED_COMMANDS, main
 from minitransformer.config import TABLE3_ROWS, Config, ModelConfig, TranslationConfig
 from minitransformer.errors import ConfigError
+from minitransformer.retired_keys import RETIRED_KEYS
 from minitransformer.settings import describe
 
 
@@ -195,16 +198,48 @@ def test_every_key_is_described_with_a_default_that_is_its_own():
     assert not any(isinstance(value, float) and math.isnan(value) for _, _, value, _ in describe(Config))
 
 
-def test_a_key_of_thousands_of_parts_is_refused_in_small_memory(tmp_path):
+def test_a_key_of_thousands_of_parts_is_refused_in_small_memory(tmp_path, peak_memory):
     """tomllib keeps every prefix of a dotted key: 100,000 parts would take 40 GB."""
     key = "a." * 2_000 + "a = 1"
     (tmp_path / "run.toml").write_text(key)
     for settings in ((), (f"model.kind={{{key}}}",)):
-        tracemalloc.start()
-        try:
-            with pytest.raises(ConfigError, match="a line must have at most 100 dots"):
-                Config.load(tmp_path / "run.toml", settings)
-            assert tracemalloc.get_traced_memory()[1] < 1_000_000
-        finally:
-            tracemalloc.stop()
+        with pytest.raises(ConfigError, match="a line must have at most 100 dots"):
+            Config.load(tmp_path / "run.toml", settings)
+        assert peak_memory() < 1_000_000
         (tmp_path / "run.toml").write_text("")
+
+
+# Keys and commands that have gone: what to do instead is said, and a key that changes nothing is ignored
+
+CHANGES = (Path(__file__).parents[2] / "docs/changes.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("key", RETIRED_KEYS)
+def test_a_key_that_has_gone_is_ignored_where_it_changes_nothing_and_else_refused_with_what_to_do(tmp_path, key):
+    (section, name), (ignored, instead) = key.split("."), RETIRED_KEYS[key]
+    if ignored is not None:
+        assert load(tmp_path, f"[{section}]\n{name} = {json.dumps(ignored)}\n") == load(tmp_path, "")
+    message = f"version 0.1.0 was the last with {key}: {instead}; see docs/changes.md"
+    for text, settings, where in ((f"[{section}]\n{name} = 7\n", (), "run.toml"), ("", (f"{key}=7",), "with --set")):
+        with pytest.raises(ConfigError) as caught:
+            load(tmp_path, text, *settings)
+        assert str(caught.value).endswith(f"{where}: {message}")
+
+
+@pytest.mark.parametrize("section", ["model", "training"])
+def test_all_retired_keys_of_a_section_are_named_at_once(tmp_path, section):
+    keys = [key for key in RETIRED_KEYS if key.startswith(f"{section}.")]
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, "".join(f"{key} = 7\n" for key in keys))
+    assert len(keys) > 1 and all(f"{key}: " in str(caught.value) for key in keys)
+
+
+@pytest.mark.parametrize("command", RETIRED_COMMANDS)
+def test_a_command_that_has_gone_names_its_replacement_in_one_line(command, capsys):
+    assert main([*command.split(), "--json", "x"]) == 2
+    assert capsys.readouterr().err == f"minitransformer {command}: {RETIRED_COMMANDS[command]}; see docs/changes.md\n"
+
+
+@pytest.mark.parametrize("name", [*RETIRED_KEYS, *RETIRED_COMMANDS])
+def test_what_has_gone_is_in_the_list_of_changes(name):
+    assert f"`{name}`" in CHANGES

@@ -12,6 +12,7 @@ from course import check
 from course.checking import examine
 from course.exercise import find_exercise, solution_of
 
+split = solution_of("05_heads.split")
 WEIGHTS = "04_attention.weights"
 
 
@@ -63,7 +64,8 @@ class OddArray(np.ndarray):
 
 BAD = {
     "None": (lambda q, k, mask: None, "is a `return` missing?"),
-    "a list": (lambda q, k, mask: (q @ k.T).tolist(), "must be an array of shape (1, 3), got a list"),
+    "ragged lists": (lambda q, k, mask: [[1.0], [2.0, 3.0]], "must be an array of shape (1, 3), got a list"),
+    "a lost axis": (lambda q, k, mask: q @ k.T / (q @ k.T).sum(axis=-1), "keepdims=True loses its axis"),
     "text": (lambda q, k, mask: "weights", "got a str"),
     "shape": (lambda q, k, mask: np.zeros(3), "must have the shape (1, 3), got (3,)"),
     "NaN": (lambda q, k, mask: np.full(mask.shape, np.nan), "holds NaN"),
@@ -93,6 +95,37 @@ def test_a_bad_function_gets_one_paragraph(function, words):
     assert words in result.text
     assert "Traceback" not in str(result) and "\n\n" not in str(result) and len(str(result)) < 900
     assert examine(WEIGHTS, solution_of(WEIGHTS)).verdict == "right"
+
+
+def as_lists(q, k, mask):
+    return solution_of(WEIGHTS)(q, k, mask).tolist()
+
+
+@pytest.mark.parametrize(
+    ("name", "function"),
+    [(WEIGHTS, as_lists), ("05_heads.split", lambda *x: list(split(*x)))],
+)
+def test_lists_and_arrays_of_numbers_stand_for_each_other(name, function):
+    assert examine(name, function).verdict == "right"
+
+
+def test_arguments_after_an_exception_take_three_lines():
+    text = examine("05_heads.multi_head", lambda x, w_q, w_k, w_v, w_o, n_heads: x[99]).text
+    _, _, arguments = text.partition("It was called with ")
+    assert "w_o = an array of shape (" in arguments and len(arguments) < 3 * 110
+
+
+def test_a_large_array_is_answered_with_its_first_wrong_number():
+    def one_wrong(n_positions, d_model):
+        waves = solution_of("08_positions.sinusoids")(n_positions, d_model)
+        return np.where((np.arange(waves.size) == 17).reshape(waves.shape), -5.0, waves)
+
+    text = examine("08_positions.sinusoids", one_wrong).text
+    assert text.startswith("The first difference is at [") and ", got -5. Expected <array of shape" in text
+
+
+def test_functions_without_a_name_are_called_functions():
+    assert "<<" not in examine("09_transformer.decoder_layer", lambda *inputs: inputs[0]).text
 
 
 @pytest.mark.parametrize(

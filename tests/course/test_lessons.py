@@ -2,10 +2,12 @@
 
 import ast
 import importlib
+import inspect
 import json
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ import pytest
 import minitransformer
 from course.checking import examine
 from course.exercise import LESSONS, all_exercises, lessons_with_exercises, module_of, solution_of
+from course.verdicts import calls
 
 NOTEBOOKS = sorted(LESSONS.glob("*.ipynb"))
 EXERCISES = all_exercises()
@@ -22,7 +25,12 @@ FAULTS = {
     for name, faults in importlib.import_module(f"lesson_faults.{module_of(lesson)}").FAULTS.items()
 }
 PLANTED = [(name, words, function) for name, faults in FAULTS.items() for words, function in faults.items()]
+SEEDS = range(10)
 INSTALL = "pip install '.[lessons]'"
+every_seed = pytest.mark.parametrize(
+    "seeds", [[None], pytest.param(SEEDS, marks=pytest.mark.slow)], ids=["usual", "ten"]
+)
+"""Inputs as `check` draws them, and those of ten other seeds: grading may draw any."""
 every_exercise = pytest.mark.parametrize("name", EXERCISES)
 every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
@@ -60,17 +68,21 @@ def defined_names(source: str) -> set[str]:
 # -- exercises --------------------------------------------------------------------------------------------------------
 
 
+@every_seed
 @every_exercise
-def test_every_solution_is_right(name):
-    result = examine(name, solution_of(name))
-    assert result.verdict == "right", result.text
+def test_every_solution_is_right(name, seeds):
+    for seed in seeds:
+        result = examine(name, solution_of(name), seed)
+        assert result.verdict == "right", (seed, result.text)
 
 
+@every_seed
 @pytest.mark.parametrize(("name", "words", "function"), PLANTED, ids=[f"{name}-{words}" for name, words, _ in PLANTED])
-def test_every_planted_fault_is_named(name, words, function):
-    result = examine(name, function)
-    assert result.verdict == "wrong"
-    assert words in result.text
+def test_every_planted_fault_is_named(name, words, function, seeds):
+    for seed in seeds:
+        result = examine(name, function, seed)
+        assert result.verdict == "wrong", seed
+        assert words in result.text, seed
 
 
 def test_every_exercise_has_at_least_three_planted_faults():
@@ -78,13 +90,13 @@ def test_every_exercise_has_at_least_three_planted_faults():
     assert min(map(len, FAULTS.values())) >= 3
 
 
+@every_seed
 @every_exercise
-def test_every_named_mistake_can_be_recognised(name):
+def test_every_named_mistake_can_be_recognised(name, seeds):
     """No mistake hides behind an earlier one or gives the right answer."""
-    exercise = EXERCISES[name]
-    assert [examine(name, mistake.wrong).text for mistake in exercise.mistakes] == [
-        mistake.message for mistake in exercise.mistakes
-    ]
+    messages = [mistake.message for mistake in EXERCISES[name].mistakes]
+    for seed in seeds:
+        assert [examine(name, mistake.wrong, seed).text for mistake in EXERCISES[name].mistakes] == messages, seed
 
 
 @pytest.mark.parametrize("lesson", lessons_with_exercises())
@@ -100,7 +112,7 @@ def test_a_lesson_has_three_to_ten_exercises_and_uses_each_once(lesson):
 @every_notebook
 def test_a_notebook_defines_no_name_of_the_engine(path):
     defined = set().union(*(defined_names(source) for source in cells(path, "code")))
-    assert defined & (engine_names() | {"check", "check_gradient", "show"}) == set()
+    assert defined & (engine_names() | {"check", "check_gradient", "guess", "mine", "show", "transplant"}) == set()
 
 
 @every_notebook
@@ -109,6 +121,20 @@ def test_the_first_code_cell_is_imports_with_the_install_line(path):
     assert [type(node) for node in body] == [ast.Try]
     assert all(isinstance(node, (ast.Import, ast.ImportFrom)) for node in body[0].body)
     assert INSTALL in cells(path, "code")[0]
+
+
+@every_notebook
+def test_a_notebook_prints_little_of_the_engine(path):
+    """At most 30 lines of an object and 90 in a lesson; more is machinery."""
+    names, lines = {}, []
+    for source in cells(path, "code"):
+        imports = [node for node in ast.walk(ast.parse(source)) if isinstance(node, (ast.Import, ast.ImportFrom))]
+        for statement in imports:
+            with suppress(ImportError):  # of Jupyter, which is not needed here
+                exec(ast.unparse(statement), names)
+        shown = [eval(ast.unparse(call.args[0]), names) for call in calls(source, "show")]
+        lines += [len(inspect.getsourcelines(thing)[0]) for thing in shown]
+    assert max(lines, default=0) <= 30 and sum(lines) <= 90, lines
 
 
 @every_notebook

@@ -10,18 +10,19 @@ import time
 import pytest
 from rank_jobs import (
     TESTS,
+    Ended,
     check_error,
     check_gone,
     environment,
     launch_command,
     of_these_tests,
     run,
-    still_running,
     wait_for_checkpoint,
 )
 from systems import needs
 
 from minitransformer.checkpoints import RunFolder
+from minitransformer.cli.main import main
 from minitransformer.distributed import launch
 from minitransformer.errors import ConfigError
 from minitransformer.text import Tokenizer
@@ -77,7 +78,7 @@ def test_a_signal_makes_the_ranks_save_and_leave(tmp_path, endless_job, number):
     assert endless_job.stderr.read() == ""
     trained = [line for line in read_metrics(tmp_path / "metrics.jsonl") if line["kind"] == "train"]  # every 2 updates
     assert trained[-1]["update"] == RunFolder(tmp_path).newest_whole(pytest.fail).update // 2 * 2
-    assert still_running() == []
+    assert of_these_tests("cmdline") == []
 
 
 @needs("signals between processes")
@@ -123,8 +124,9 @@ def test_ranks_do_not_outlive_a_launch_that_is_killed(tmp_path, endless_job):
         (["-n", "9" * 20, "--", "train", RECIPE], "launch: -n must be at most training.micro_batches, 2, got 99999"),
     ],
 )
-def test_wrong_use_is_one_line(words, message):
-    check_error(run([sys.executable, "-m", "minitransformer", "launch", *words]), message)
+def test_wrong_use_is_one_line(words, message, capsys):
+    code = main(["launch", *words])
+    check_error(Ended(code, capsys.readouterr().err.splitlines(), 0.0), message)
 
 
 def test_a_rank_cannot_launch_others(monkeypatch):

@@ -1,16 +1,37 @@
 """Training on several ranks: the result of one, however many there are; only rank 0 writes; exact resume."""
 
+import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
 from rank_jobs import by_mpi, check_error, launched
-from tiny_run import final_state, metrics_of
-from trained_ranks import one_process, trained  # noqa: F401 - a fixture
+from tiny_run import final_state, metrics_of, tiny_config, tiny_corpus
 
 from minitransformer.checkpoints import RunFolder
+from minitransformer.training import Trainer
 
 pytestmark = pytest.mark.mpi
+
+
+def trained(folder: Path, size: int, start: str = "mpirun", **changes) -> np.ndarray:
+    """The parameters after 20 updates of four micro-batches, float64, dropout on."""
+    arguments = [folder, json.dumps({"updates": 20} | changes)]
+    ended = {"mpirun": by_mpi, "launch": launched}[start](size, "ranked_run.py", *arguments)
+    assert ended.code == 0, ended.lines
+    assert [line for line in ended.lines if not line.startswith("train: resumed from")] == []
+    return final_state(folder, changes.get("updates", 20))[0]
+
+
+@pytest.fixture(scope="module")
+def one_process(tmp_path_factory) -> Path:
+    """The folder of the run in one process without threads: what all others are compared with."""
+    folder = tmp_path_factory.mktemp("one_process")
+    model = {"dtype": "float64", "p_drop": 0.2}
+    config = tiny_config(folder, model=model, micro_batches=4, updates=20, threads=1)
+    assert Trainer(config, tiny_corpus(), progress=False).run().update == 20
+    return folder
 
 
 @pytest.mark.parametrize(
@@ -28,7 +49,7 @@ pytestmark = pytest.mark.mpi
     ],
     ids=str,
 )
-def test_training_does_not_depend_on_the_number_of_ranks(size, start, changes, one_process, tmp_path, relative_error):  # noqa: F811
+def test_training_does_not_depend_on_the_number_of_ranks(size, start, changes, one_process, tmp_path, relative_error):
     parameters = trained(tmp_path, size, start, **changes)
     assert relative_error(parameters, final_state(one_process, 20)[0]) < 1e-9
     ours, theirs = metrics_of(tmp_path), metrics_of(one_process)
@@ -54,7 +75,7 @@ def test_eight_ranks_give_the_result_of_one_process(tmp_path, relative_error):
     assert relative_error(eight, one) < 1e-12
 
 
-def test_a_run_resumes_on_another_number_of_ranks_with_the_same_data_order(one_process, tmp_path, relative_error):  # noqa: F811
+def test_a_run_resumes_on_another_number_of_ranks_with_the_same_data_order(one_process, tmp_path, relative_error):
     for updates, size in ((6, 2), (11, 4), (15, 1), (20, 2)):
         trained(tmp_path, size, updates=updates)
     assert relative_error(final_state(tmp_path, 20)[0], final_state(one_process, 20)[0]) < 1e-9

@@ -119,13 +119,18 @@ def test_the_committed_pages_of_the_tables_are_what_the_results_say():
         assert text == (RESULTS / f"{name}.md").read_text(encoding="utf-8"), name
 
 
-@pytest.mark.parametrize("name", ["attention_scale", "positions", "long_range"])
+@pytest.mark.parametrize(
+    "name", ["attention_scale", "positions", "long_range", pytest.param("recurrent", marks=pytest.mark.slow)]
+)
 def test_a_quick_run_prints_its_report_and_writes_nothing(name, monkeypatch, capsys, tmp_path):
+    need(*["sacrebleu"] * (name == "recurrent"))
     module = EXPERIMENTS[name]
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", [name, "--quick", "--results", str(tmp_path / "results.jsonl")])
     assert trials.main(module.EXPERIMENT) == 0
-    assert capsys.readouterr().out.startswith("# ")
+    text = capsys.readouterr().out
+    assert text.startswith("# ")
+    assert name != "recurrent" or all(f"| {model} | " in text for model in module.SETTINGS["models"])
     assert list(tmp_path.iterdir()) == []
 
 

@@ -108,19 +108,6 @@ def test_three_updates_are_the_engines(sizes):
         np.testing.assert_allclose(values, named[name].data, rtol=0, atol=1e-8, err_msg=name)
 
 
-def test_padding_changes_nothing(sizes):
-    rng = np.random.default_rng(2)
-    p = random_parameters(rng)
-    examples = one_file.draw_examples(rng, 5)
-    padded = [np.pad(ids, ((0, 0), (0, 3))) for ids in examples]
-    loss, g = one_file.loss_and_gradients(p, *examples)
-    loss_padded, g_padded = one_file.loss_and_gradients(p, *padded)
-    assert loss == pytest.approx(loss_padded, rel=1e-12)
-    for name in g:
-        for each, other in zip(g[name], g_padded[name], strict=True):
-            np.testing.assert_allclose(each, other, rtol=0, atol=1e-12)
-
-
 def test_its_loss_falls_far_below_that_of_a_guess(monkeypatch):
     """The whole way to 1,000 of 1,000 takes a minute; here a smaller model makes 150 updates."""
     for name, value in {"N": 1, "d_model": 32, "d_ff": 64, "warmup_steps": 60}.items():

@@ -2,7 +2,6 @@
 
 import json
 import re
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -113,14 +112,3 @@ def test_the_learning_rate_with_the_lowest_loss_after_a_third_is_trained_to_the_
     with pytest.raises(InterruptedError):
         experiment.train_and_score("reverse", "GRU", 1, settings, tmp_path)
     assert trained == [*((scale, 4 * every) for scale in losses), (0.5, updates)]
-
-
-@pytest.mark.slow
-def test_a_quick_run_trains_all_models_and_writes_nothing(monkeypatch, capsys, tmp_path):
-    need("sacrebleu")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["recurrent", "--quick", "--results", str(tmp_path / "results.jsonl")])
-    assert experiment.main(experiment.EXPERIMENT) == 0
-    text = capsys.readouterr().out
-    assert all(f"| {model} | " in text for model in experiment.SETTINGS["models"])
-    assert list(tmp_path.iterdir()) == []

@@ -3,7 +3,6 @@
 import base64
 import json
 import re
-import shutil
 import subprocess
 from dataclasses import replace
 from html import unescape
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from systems import chromium
 
 from minitransformer.checkpoints import load_model
 from minitransformer.cli.main import main
@@ -104,8 +104,6 @@ def test_a_page_of_too_many_weights_or_an_unknown_head_is_refused(kinds):
 
 # In a browser
 
-PROGRAM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-OPTIONS = "--headless --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run --dump-dom".split()
 ACTIONS = """
 const seen = {}, word = (side, index) => document.querySelectorAll(`#${side} button`)[index];
 const point = (kind, element) => element.dispatchEvent(new PointerEvent("pointer" + kind));
@@ -131,10 +129,8 @@ document.body.textContent = JSON.stringify(seen);
 
 def shown(text: str, folder: Path) -> str:
     """The page as Chromium has it after its scripts have run."""
-    if PROGRAM is None:
-        pytest.skip("no Chromium is installed")
     (folder / "page.html").write_text(text, encoding="utf-8")
-    command = [PROGRAM, *OPTIONS, f"--user-data-dir={folder / 'chromium'}", (folder / "page.html").as_uri()]
+    command = chromium(folder / "chromium", "--dump-dom", (folder / "page.html").as_uri())
     return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", timeout=120, check=True).stdout
 
 

@@ -43,7 +43,10 @@ def random_case(rng, dtype: str, widths: tuple[int, int], longest: int) -> tuple
 
 
 def check(device, rng, relative_error, dtype: str, widths: tuple[int, int], longest: int = 75) -> None:
-    given, inputs, options, keep = random_case(rng, dtype, widths, longest)
+    compare(device, rng, relative_error, dtype, *random_case(rng, dtype, widths, longest))
+
+
+def compare(device, rng, relative_error, dtype: str, given, inputs, options, keep=None) -> None:
     there, options_there, keep = (placed(device, each) for each in (given, options, keep))
     y, saved = device.kernels["attention"].forward(*there, keep=keep, **options_there)
     grad_y = rng.standard_normal(y.shape).astype(dtype)
@@ -69,13 +72,7 @@ def test_sentences_that_fill_a_tile_at_the_width_of_base(lengths, dtype, device,
     shapes = [(2, 2, length, 64) for length in (*lengths, lengths[1])]
     given, inputs = rounded([rng.standard_normal(shape).astype(np.float32) for shape in shapes], "attention", dtype)
     mask = np.arange(lengths[1]) < np.array([lengths[1], 11])[:, None, None, None]  # padding in the second sentence
-    y, saved = device.kernels["attention"].forward(*placed(device, given), mask=device.put(mask))
-    grad_y = rng.standard_normal(y.shape).astype(dtype)
-    found = [y, *device.kernels["attention"].backward(device.put(grad_y), saved)]
-    exact = [x.astype(np.float64) for x in (*inputs, grad_y)]
-    wanted, _ = outputs_and_gradients(attention, exact[:3], {"mask": mask}, rng, (exact[3],))
-    for result, want in zip(found, wanted, strict=True):
-        assert relative_error(device.get(result), want) < CLOSE[dtype]
+    compare(device, rng, relative_error, dtype, given, [x.astype(np.float64) for x in inputs], {"mask": mask})
 
 
 @pytest.mark.parametrize("longest", [TILES[-1], 40])

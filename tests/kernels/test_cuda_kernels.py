@@ -6,10 +6,9 @@ import sys
 import numpy as np
 import pytest
 from cases import CASES, as_tuple, value
-from cuda_checks import CLOSE, KERNEL_CASES, check_kernel, placed, rounded, with_counted_mask
+from cuda_checks import CLOSE, KERNEL_CASES, check_kernel, placed, rounded
 from slow_philox import slow_mask
 
-from minitransformer.autograd import check_gradient
 from minitransformer.errors import ShapeError
 from minitransformer.kernels import CountedMask
 from minitransformer.kernels.cupy import gemm, sums
@@ -17,7 +16,6 @@ from minitransformer.kernels.cupy.adam import adam
 from minitransformer.kernels.cupy.cast import cast_parameter
 from minitransformer.kernels.cupy.gemm import matmul
 from minitransformer.ops.projection_loss import projection_loss
-from minitransformer.ops.rule import Rule
 from minitransformer.optim import Adam
 
 pytestmark = [pytest.mark.cuda, pytest.mark.any_device]
@@ -81,24 +79,6 @@ def test_a_masked_key_has_no_influence_whatever_it_holds(value_there, device, rn
     after = device.get(value(kernel, *placed(device, (q, k, v)), mask=device.put(mask)))
     np.testing.assert_array_equal(after, before)
     assert np.isfinite(after).all()
-
-
-@every_kernel_case
-def test_backward_of_the_kernel_is_the_derivative_of_its_forward(case, device):
-    """Central differences of the kernel itself, in float64."""
-    inputs, options = case.make()
-    _, counted = with_counted_mask(options, device)
-    kernel = device.kernels[case.rule.name]
-
-    def forward(*x):
-        y, saved = kernel.forward(*placed(device, x), **counted)
-        return tuple(map(device.get, as_tuple(y))), saved
-
-    def backward(*grads_y_and_saved):
-        *grads_y, saved = grads_y_and_saved
-        return tuple(map(device.get, kernel.backward(*placed(device, grads_y), saved)))
-
-    assert check_gradient(Rule(kernel.name, forward, backward, kernel.n_non_differentiable), *inputs) < 1e-6
 
 
 @pytest.mark.parametrize("case", [each for each in KERNEL_CASES if each.rule.name == "projection_loss"], ids=str)

@@ -1,11 +1,9 @@
 """The profile counts every op of an update and changes nothing about it."""
 
-import json
-
 import numpy as np
 import pytest
 from small_models import random_batch, small_model
-from tiny_run import final_state, tiny_config, tiny_corpus, tiny_trainer
+from tiny_run import assert_same_state, tiny_config, tiny_corpus, tiny_trainer
 
 from minitransformer import kernels
 from minitransformer.config import TrainingConfig
@@ -64,25 +62,4 @@ def test_a_profiled_training_has_the_same_bits_and_counts_its_updates(tmp_path):
     Trainer(tiny_config(tmp_path / "a", updates=6), tiny_corpus(), progress=False, profile=profile).run()
     tiny_trainer(tmp_path / "b", updates=6).run()
     assert profile.updates == 6
-    for with_profile, without in zip(final_state(tmp_path / "a", 6), final_state(tmp_path / "b", 6), strict=True):
-        np.testing.assert_array_equal(with_profile, without)
-
-
-def test_train_profile_writes_a_table(tmp_path, monkeypatch, capsys):
-    from minitransformer.cli.main import main
-
-    monkeypatch.chdir(tmp_path)
-    for side in ("src", "tgt"):
-        (tmp_path / f"t.{side}").write_text("a b\nb a\na a b\nb b a a\n" * 5)
-    assert main(["bpe", "train", "t.src", "t.tgt", "-o", "t.bpe", "--vocab-size", "262"]) == 0
-    (tmp_path / "c.toml").write_text(
-        "[model]\nn_layers = 1\nd_model = 8\nd_ff = 8\nn_heads = 2\n"
-        '[data]\ntrain_src = "t.src"\ntrain_tgt = "t.tgt"\ntokenizer = "t.bpe"\n'
-        '[training]\ndirectory = "run"\nupdates = 3\n'
-    )
-    assert main(["train", "c.toml", "--profile"]) == 0
-    written = json.loads((tmp_path / "run" / "profile.json").read_text())
-    assert written["updates"] == 3
-    assert {"forward", "backward"} == set(written["milliseconds per update"]["attention"])
-    assert "profile.json" in capsys.readouterr().err
-    assert main(["train", "c.toml", "--profile"]) == 0  # all updates are done: there is nothing to write
+    assert_same_state(tmp_path / "a", tmp_path / "b", 6)

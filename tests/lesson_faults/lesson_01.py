@@ -29,6 +29,12 @@ def unbroadcast_first_copy(grad, shape):
     return grad[:, :1] if shape == (2, 1) else grad
 
 
+def unbroadcast_and_squeezed(grad, shape):
+    for axis in reversed([i - len(shape) for i, size in enumerate(shape) if size == 1]):
+        grad = grad.sum(axis=axis)
+    return grad.sum(axis=tuple(range(grad.ndim - np.count_nonzero(np.array(shape) != 1))))
+
+
 def judge_of_sums(forward, backward, x):
     d = np.random.default_rng(3).standard_normal(x.shape)
     numerical = (forward(x + 1e-6 * d) - forward(x - 1e-6 * d)).sum() / 2e-6
@@ -39,6 +45,12 @@ def judge_by_absolute_difference(forward, backward, x):
     grad_y, d = np.random.default_rng(4).standard_normal((2, *x.shape))
     numerical = (grad_y * (forward(x + 1e-5 * d) - forward(x - 1e-5 * d))).sum() / 2e-5
     return bool(abs(numerical - (backward(grad_y, x) * d).sum()) < 1e-5)
+
+
+def judge_by_isclose(forward, backward, x):
+    grad_y, d = np.random.default_rng(6).standard_normal((2, *x.shape))
+    numerical = (grad_y * (forward(x + 1e-5 * d) - forward(x - 1e-5 * d))).sum() / 2e-5
+    return bool(np.isclose(numerical, (backward(grad_y, x) * d).sum()))
 
 
 def judge_along_ones(forward, backward, x):
@@ -78,11 +90,14 @@ FAULTS = {
             axis=tuple(range(grad.ndim - len(shape)))
         ),
         "Only the first copy": unbroadcast_first_copy,
+        "keepdims=True": unbroadcast_and_squeezed,
+        "Everything is summed": lambda grad, shape: np.sum(grad),
     },
     "is_right": {
         "Draw grad_y at random": judge_of_sums,
         "relative to its size": judge_by_absolute_difference,
         "Everything was called right": lambda forward, backward, x: backward(forward(x), x).shape == x.shape,
         "Draw the direction at random": judge_along_ones,
+        "forgive 1e-8 whatever the size": judge_by_isclose,
     },
 }

@@ -23,10 +23,24 @@ def overwritten(tape, n_values):
     return [found.get(value, 0.0) for value in range(n_values)]
 
 
-def swept(tape, found):
+def walked(tape, found):
     for inputs, output, backward in tape[::-1]:
-        found[list(inputs)] += backward(found[output])  # an index that occurs twice counts once
-    return found.tolist()
+        arriving = dict(zip(inputs, backward(found[output]), strict=True))  # an input that occurs twice counts once
+        for value, grad in arriving.items():
+            found[value] = found[value] + grad
+    return found
+
+
+def added_into(tape, n_values):
+    found = [None] * n_values
+    found[tape[-1][1]] = np.array(1.0)
+    for inputs, output, backward in tape[::-1]:
+        for value, grad in zip(inputs, backward(0.0 if found[output] is None else found[output]), strict=True):
+            if found[value] is None:
+                found[value] = grad
+            else:
+                found[value] += grad
+    return [0.0 if grad is None else grad for grad in found]
 
 
 FAULTS = {
@@ -53,8 +67,11 @@ FAULTS = {
     },
     "gradients": {
         "replaces the ones before it": overwritten,
-        "by itself is 1": lambda tape, n_values: swept(tape, np.zeros(n_values)),
-        "only one of them arrives": lambda tape, n_values: swept(tape, np.eye(n_values)[tape[-1][1]]),
-        "must be a list of 5": lambda tape, n_values: [grad for grad in right.gradients(tape, n_values) if grad],
+        "by itself is 1": lambda tape, n_values: walked(tape, [0.0] * n_values),
+        "only one of them arrives": lambda tape, n_values: walked(tape, np.eye(n_values)[tape[-1][1]].tolist()),
+        "must be a list of 5": lambda tape, n_values: [
+            grad for grad in right.gradients(tape, n_values) if np.any(grad)
+        ],
+        "hands one and the same array to both inputs": added_into,
     },
 }

@@ -47,6 +47,21 @@ FAULTS = {
         "its own part of the share": lambda *inputs: np.minimum(right.smoothed_targets(*inputs), 1 - inputs[-1]),
         "not smoothed": lambda targets, n_words, eps: np.eye(n_words)[targets] * (targets > 0)[:, None],
     },
+    "smoothed_loss": {
+        "of a probability that became 0": lambda logits, targets, eps: (
+            -(right.smoothed_targets(targets, logits.shape[1], eps) * np.log(right.softmax(logits))).sum()
+        ),
+        "Padding counts in both parts": lambda logits, targets, eps: (
+            -(smoothed_padding(targets, logits.shape[1], eps) * right.log_probabilities(logits)).sum()
+        ),
+        "mean over the real tokens": lambda logits, targets, eps: (
+            right.smoothed_loss(logits, targets, eps) / np.count_nonzero(targets)
+        ),
+        "The smoothing is missing": with_inputs(right.smoothed_loss, eps=lambda eps: 0.0),
+        "among the V - 1": lambda logits, targets, eps: (
+            -(smoothed_over_the_others(targets, logits.shape[1], eps) * right.log_probabilities(logits)).sum()
+        ),
+    },
     "loss_backward": {
         "Too small by the batch size": with_result(right.loss_backward, lambda grad: grad / len(grad)),
         "Padding has a gradient": lambda grad_loss, logits, targets, eps: (

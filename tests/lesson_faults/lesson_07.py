@@ -78,6 +78,12 @@ FAULTS = {
         ),
         "too small by their number": mean_biases,
     },
+    "gated": {
+        "The ReLU is missing": lambda x, w1, w3, w2: np.einsum("ti,ij,tk,kj,jm->tm", x, w1, x, w3, w2),
+        "it belongs to x W1": lambda x, w1, w3, w2: right.gated(x, w3, w1, w2),
+        "the first factor alone": lambda x, w1, w3, w2: np.clip((x @ w1) * (x @ w3), 0.0, None) @ w2,
+        "the gate multiplies": lambda x, w1, w3, w2: (np.maximum(0.0, x @ w1) + x @ w3) @ w2,
+    },
     "gated_backward": {
         "The second path to x": with_part(
             right.gated_backward, 0, lambda grad_y, x, w1, w3, w2: (grad_y @ w2.T * (x @ w3) * (x @ w1 > 0)) @ w1.T

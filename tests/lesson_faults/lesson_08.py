@@ -40,6 +40,12 @@ FAULTS = {
         ),
         "counted from 1": lambda n_positions, d_model: right.sinusoids(n_positions + 1, d_model)[1:],
         "The exponent is i / d_model": lambda n, d_model: waves(n, d_model, [j // 2 for j in range(d_model)]),
+        "The power is taken of pos / 10000": lambda n, d_model: np.array(
+            [
+                [(np.cos if j % 2 else np.sin)((pos / 10000) ** (2 * (j // 2) / d_model)) for j in range(d_model)]
+                for pos in range(n)
+            ]
+        ),
         "different speeds": lambda n, d_model: waves(n, d_model, range(d_model)),
     },
     "embedding_backward": {
@@ -64,5 +70,11 @@ FAULTS = {
         "must depend on distances alone": lambda x, start: (
             right.rotary(x, start) * (1.0 + start + np.arange(len(x)))[:, None]
         ),
+    },
+    "rotary_backward": {
+        "The gradient is turned forwards": lambda grad_y, start: right.rotary(grad_y, start),
+        "start is not used": lambda grad_y, start: right.rotary_backward(grad_y, 0),
+        "left exchanged": lambda grad_y, start: right.rotary_backward(grad_y, start)[:, np.arange(grad_y.shape[1]) ^ 1],
+        "here it turns by t - start": lambda grad_y, start: right.rotary(grad_y, -start),
     },
 }

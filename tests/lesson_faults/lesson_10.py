@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from functools import reduce
+from itertools import pairwise
 
 from lesson_faults.altered import with_inputs, with_result
 
@@ -56,7 +57,9 @@ def changes_as_if_alone(symbols, pair):
     while i + 1 < len(symbols):
         found = tuple(symbols[i : i + 2]) == pair
         if found:
-            changes.update(right.count_changes(symbols[max(i - 1, 0) : i + 3], pair))
+            before, after = symbols[:i][-1:], symbols[i + 2 : i + 3]
+            changes.update(pairwise([*before, "".join(pair), *after]))
+            changes.subtract(pairwise([*before, *pair, *after]))
         i += 1 + found
     return {key: value for key, value in changes.items() if value}
 
@@ -74,11 +77,11 @@ def learn_once(frequencies, n_merges):
     return [pair for pair in ordered if counts[pair] >= 2][:n_merges]
 
 
-def learn_ties_forward(frequencies, n_merges):
+def learn_ties_forward(frequencies, n_merges, least=2):
     words, merges = [(right.segment(word, []), count) for word, count in frequencies.items()], []
     for _ in range(n_merges):
         counts = right.pair_counts(words)
-        if max(counts.values(), default=0) < 2:
+        if max(counts.values(), default=0) < least:
             break
         merges.append(min(counts, key=lambda pair: (-counts[pair], pair)))
         words = [(right.merge(symbols, merges[-1]), count) for symbols, count in words]
@@ -111,6 +114,7 @@ FAULTS = {
     "segment": {
         "The end mark is missing": lambda word, merges: reduce(right.merge, merges, list(word)),
         "learned last is applied first": segment_backwards,
+        "begin with the first": lambda word, merges: reduce(right.merge, merges[::-1], right.segment(word, [])),
         "longest known subword": segment_greedily,
         "leftmost pair": segment_from_the_left,
     },
@@ -130,5 +134,6 @@ FAULTS = {
             right.learn, frequencies=lambda words: dict.fromkeys(words, 2)
         ),
         "counted only once": learn_once,
+        "Two things": lambda frequencies, n_merges: learn_ties_forward(frequencies, n_merges, least=1),
     },
 }

@@ -18,15 +18,70 @@ def by_tokens(parents, tokens, totals):
     return parents[order], tokens[order], totals[order]
 
 
+def softmax_of(scores, axis=-1):
+    exponentials = np.exp(scores)
+    return exponentials / exponentials.sum(axis=axis, keepdims=True)
+
+
 def cached_step_past_only(x_t, keys, values, w_q, w_k, w_v):
-    exponentials = np.exp(keys @ (x_t @ w_q) / np.sqrt(keys.shape[1]))
-    y = exponentials / exponentials.sum() @ values
-    return y, np.vstack([keys, x_t @ w_k]), np.vstack([values, x_t @ w_v])
+    weights = softmax_of(np.einsum("htd,hd->ht", keys, x_t @ w_q) / np.sqrt(keys.shape[2]))
+    _, grown_keys, grown_values = right.cached_step(x_t, keys, values, w_q, w_k, w_v)
+    return np.einsum("ht,htd->hd", weights, values), grown_keys, grown_values
 
 
-def cached_step_of_scores(x_t, keys, values, w_q, w_k, w_v):
-    _, keys, values = right.cached_step(x_t, keys, values, w_q, w_k, w_v)
-    return keys @ (x_t @ w_q) / np.sqrt(keys.shape[1]) @ values, keys, values
+def cached_step_with(weights_of):
+    """``weights_of`` the scores, (H, t + 1), which are not divided yet, and the shape of the keys."""
+
+    def step(x_t, keys, values, w_q, w_k, w_v):
+        _, keys, values = right.cached_step(x_t, keys, values, w_q, w_k, w_v)
+        weights = weights_of(np.einsum("htd,hd->ht", keys, x_t @ w_q), keys.shape)
+        return np.einsum("ht,htd->hd", weights, values), keys, values
+
+    return step
+
+
+def greedy_twice(step, begin, end, limit):
+    tokens, token, best = [], begin, 0.0
+    while len(tokens) < limit:
+        best += step(token).max()
+        token = int(step(token).argmax())
+        if token == end:
+            break
+        tokens.append(token)
+    return tokens
+
+
+def greedy_of_prefix(step, begin, end, limit):
+    tokens = [begin]
+    while tokens[-1] != end and len(tokens) <= limit:
+        tokens.append(int(np.argmax(step(tokens))))
+    return tokens[1:]
+
+
+def greedy_from_begin(step, begin, end, limit):
+    tokens = []
+    for _ in range(limit):
+        best = int(step(begin).argmax())
+        if best == end:
+            return tokens
+        tokens.append(best)
+    return tokens
+
+
+def greedy_with_end(step, begin, end, limit):
+    tokens = [begin]
+    while tokens[-1] != end and len(tokens) <= limit:
+        tokens.append(int(step(tokens[-1]).argmax()))
+    return tokens[1:]
+
+
+def best_of_all(after, limit, text=""):
+    probabilities = after(text)
+    outputs = [(np.log(probabilities["."]), text)]
+    for letter in set(probabilities) - {"."} if len(text) < limit else ():
+        output, log_prob = best_of_all(after, limit, text + letter)
+        outputs.append((log_prob + np.log(probabilities[letter]), output))
+    return max(outputs)[::-1]
 
 
 def greedy_output(after, limit):
@@ -71,9 +126,9 @@ def output_without_p_of_end(after, limit):
 
 
 def output_for_ever(after, limit):
-    text = ""
+    text, letters = "", after("")
     while len(text) >= 0:
-        text = text[-3:] + max(after(text))
+        text = text[-3:] + max(letters)
 
 
 def more_flops(added):
@@ -107,6 +162,14 @@ FAULTS = {
             lambda n_src, n_tgt, d_model, d_ff, n_heads, d_k: 4 * n_heads * d_k * n_tgt * (n_tgt - 1) // 2
         ),
     },
+    "greedy": {
+        "step is called twice": greedy_twice,
+        "step takes one token": greedy_of_prefix,
+        "Every step is given begin": greedy_from_begin,
+        "The result holds end": greedy_with_end,
+        "The result holds begin": lambda step, begin, *rest: [begin] + right.greedy(step, begin, *rest),
+        "counts against the limit": with_inputs(right.greedy, limit=lambda limit: limit - 1),
+    },
     "beam_step": {
         "Each partial hypothesis gives one survivor": with_inputs(
             right.beam_step, next_log_probs=lambda p: np.where(p == p.max(axis=1, keepdims=True), p, -np.inf)
@@ -118,22 +181,25 @@ FAULTS = {
             0,
             lambda log_probs, next_log_probs, k: np.argsort(-(log_probs[:, None] + next_log_probs), axis=None)[:k],
         ),
-        "must be an array of shape (2,), got a list": with_result(
-            right.beam_step, lambda *parts: tuple(part.tolist() for part in parts)
-        ),
         "not best first": with_result(right.beam_step, by_tokens),
         "right, but not best first": with_result(right.beam_step, lambda *parts: tuple(part[::-1] for part in parts)),
     },
     "cached_step": {
         "does not attend to itself": cached_step_past_only,
-        "come back as they were": with_result(right.cached_step, lambda y, keys, values: (y, keys[:-1], values[:-1])),
-        "The softmax is missing": cached_step_of_scores,
-        "must have the shape (2,), got (1, 2)": with_result(
-            right.cached_step, lambda y, keys, values: (y[None], keys, values)
+        "come back as they were": with_result(
+            right.cached_step, lambda y, keys, values: (y, keys[:, :-1], values[:, :-1])
         ),
-        "scale 1 / sqrt(d_k) is missing": lambda x_t, keys, values, w_q, *rest: right.cached_step(
-            x_t, keys, values, w_q * np.sqrt(keys.shape[1]), *rest
+        "The softmax is missing": cached_step_with(lambda scores, shape: scores / np.sqrt(shape[-1])),
+        "The softmax runs over the heads": cached_step_with(
+            lambda scores, shape: softmax_of(scores / np.sqrt(shape[-1]), axis=0)
         ),
+        "root of the number of positions": cached_step_with(
+            lambda scores, shape: softmax_of(scores / np.sqrt(shape[1]))
+        ),
+        "must have the shape (1, 2), got (2,)": with_result(
+            right.cached_step, lambda y, keys, values: (y.reshape(-1), keys, values)
+        ),
+        "scale 1 / sqrt(d_k) is missing": cached_step_with(lambda scores, shape: softmax_of(scores)),
     },
     "best_output": {
         "This is greedy search": greedy_output,
@@ -148,5 +214,6 @@ FAULTS = {
         "may stand before the end": with_inputs(right.best_output, limit=lambda limit: limit + 3),
         "must be a str": lambda after, limit: ([4, 5], -1.0),
         "had not come back after": output_for_ever,
+        "too much work": best_of_all,
     },
 }

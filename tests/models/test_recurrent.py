@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from searches import UncachedModel, random_sources
-from small_models import VOCAB_SIZE, gradient, random_batch
+from small_models import VOCAB_SIZE, check_derivative, random_batch
 from tiny_run import assert_same_state, tiny_config, tiny_corpus
 
 from minitransformer.autograd import Tensor
@@ -14,7 +14,6 @@ from minitransformer.config import EOS, PAD, ModelConfig
 from minitransformer.errors import ConfigError, ShapeError
 from minitransformer.generation import beam_search, greedy_search, hypothesis_attention
 from minitransformer.models import RecurrentModel, build_model
-from minitransformer.nn import DropoutMasks
 from minitransformer.nn.randomness import Initializer
 from minitransformer.nn.recurrent import RecurrentEncoder
 from minitransformer.ops.gru import gru_forward
@@ -41,19 +40,8 @@ def recurrent_model(rng, **changes) -> RecurrentModel:
 @every_attention
 @pytest.mark.parametrize("tied", [True, False])
 def test_the_gradient_of_the_model_is_the_derivative_of_its_loss(attention, tied, rng):
-    """With dropout on: the masks depend on the seed alone, so the loss is a smooth function."""
-    model, batch = recurrent_model(rng, attention=attention, tie_embeddings=tied, p_drop=0.3), random_batch(rng)
-    whole = gradient(model, batch, DropoutMasks(seed=5))
-    for name, shape, offset in model.parameters.table:
-        data = model.parameters[name].data
-        direction, step = rng.standard_normal(shape), 1e-6
-        ends = []
-        for sign in (1, -1):
-            data += sign * step * direction
-            ends.append(model.loss(batch, DropoutMasks(seed=5))[0].item())
-            data -= sign * step * direction
-        slope = float((whole[offset : offset + direction.size] * direction.ravel()).sum())
-        assert (ends[0] - ends[1]) / (2 * step) == pytest.approx(slope, rel=1e-5, abs=1e-7), name
+    model = recurrent_model(rng, attention=attention, tie_embeddings=tied, p_drop=0.3)
+    check_derivative(model, random_batch(rng), rng, rel=1e-5)
 
 
 def test_a_step_of_the_cell_is_a_step_of_the_recurrence(rng):

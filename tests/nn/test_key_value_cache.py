@@ -94,20 +94,6 @@ def test_padding_is_neither_attended_to_nor_counted_as_a_position(kind):
     np.testing.assert_array_equal(*found)
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_the_prefix_tree_gives_the_logits_of_the_plain_cache(seed, relative_error):
-    rng = np.random.default_rng(seed)
-    model, src = small_model(np.random.default_rng(seed)), random_batch(rng, (5, 2, 4)).src
-    caches = [model.start(src, max_length=30), PrefixTreeCache(model.start(src, max_length=30))]
-    for _ in range(30):
-        ids = rng.integers(3, V, caches[0].n_rows)
-        expected, found = (model.decode_step(ids, cache) for cache in caches)
-        assert relative_error(found, expected) < 1e-13
-        survivors = rng.integers(0, len(ids), rng.integers(1, 12))
-        for cache in caches:
-            cache.reorder(survivors)
-
-
 @pytest.mark.parametrize(("beam_size", "kind"), [(1, KeyValueCache), (2, PrefixTreeCache)])
 def test_only_a_beam_has_a_prefix_tree(beam_size, kind, rng):
     for model, expected in ((small_model(rng), kind), (build_model(RECURRENT), KeyValueCache)):

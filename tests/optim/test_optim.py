@@ -77,21 +77,6 @@ def test_adam_equals_pytorch(rng, torch, relative_error):
     assert relative_error(parameters.data, leaf.detach()) < 1e-13
 
 
-def test_the_first_step_of_adam_has_the_size_of_the_learning_rate(rng):
-    parameters = vectors(np.zeros(4))
-    parameters.grad[:] = [3.0, -0.02, 500.0, -1e-4]
-    Adam(parameters).step(0.25)
-    np.testing.assert_allclose(parameters.data, [-0.25, 0.25, -0.25, 0.25], rtol=1e-4)
-
-
-def test_adam_does_not_move_what_has_no_gradient(rng):
-    parameters = vectors(rng.standard_normal(6))
-    parameters.grad[2] = 1.0
-    before = parameters.data.copy()
-    Adam(parameters).step(0.1)
-    np.testing.assert_array_equal(parameters.data != before, np.arange(6) == 2)
-
-
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_adam_works_in_place_and_in_the_dtype_of_the_parameters(dtype):
     parameters = vectors(np.ones(5, dtype))

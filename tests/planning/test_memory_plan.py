@@ -1,6 +1,5 @@
 """The memory that ``plan`` predicts for an update is what the update uses."""
 
-import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ from minitransformer.planning import parameter_count, plan_memory
 from minitransformer.planning.memory import measure
 from minitransformer.training import GradientAccumulator
 from minitransformer.training.step import train_step
-from minitransformer.workers import Workers
 
 MODEL = {"vocab_size": 1000, "n_layers": 3, "d_model": 128, "d_ff": 512, "n_heads": 4}
 SHORT = (32, 20, 24)
@@ -44,27 +42,18 @@ def config_of(changes: dict) -> ModelConfig:
     return ModelConfig(**shape | changes)
 
 
-def measured(config: ModelConfig, shape: tuple[int, int, int], micro_batches: int = 1, workers: int = 1) -> int:
-    """The peak of a second update, which no longer makes what lasts."""
-    batches, threads = [batch_of_shape(config, shape)] * micro_batches, Workers(workers)
-    tracemalloc.start()
-    try:
-        model = build_model(config)
-        adam = Adam(model.parameters)
-        accumulator = GradientAccumulator(model.parameters, workers=threads)
-        for update in (1, 2):
-            tracemalloc.reset_peak()
-            train_step(model, adam, batches, update=update, config=TrainingConfig(), accumulator=accumulator)
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-
-
 @pytest.mark.parametrize("name", CASES)
-def test_the_peak_on_numpy_is_the_planned_one(name):
+def test_the_peak_on_numpy_is_the_planned_one(name, peak_memory):
+    """Of a second update, which no longer makes what lasts."""
     changes, shape = CASES[name]
     config = config_of(changes)
-    assert plan_memory(config, *shape).peak == pytest.approx(measured(config, shape), rel=0.1)
+    batch, model = batch_of_shape(config, shape), build_model(config)
+    adam, accumulator = Adam(model.parameters), GradientAccumulator(model.parameters)
+    for update in (1, 2):
+        peak_memory()
+        train_step(model, adam, [batch], update=update, config=TrainingConfig(), accumulator=accumulator)
+    found = peak_memory()
+    assert plan_memory(config, *shape).peak == pytest.approx(found, rel=0.1)
 
 
 def test_base_and_big_have_the_papers_number_of_parameters():

@@ -141,7 +141,7 @@ every_test_file = pytest.mark.parametrize(
 
 
 @pytest.mark.parametrize(
-    "folder", [PACKAGE, *(TESTS.parent / name for name in ("tests", "examples", "benchmarks", "docs"))]
+    "folder", [PACKAGE, *(TESTS.parent / name for name in ("tests", "examples", "benchmarks", "docs", "lessons"))]
 )
 def test_a_file_has_at_most_250_lines_and_a_function_at_most_40(folder):
     for path in folder.rglob("*.py"):

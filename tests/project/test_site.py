@@ -7,7 +7,6 @@ import json
 import os
 import queue
 import re
-import shutil
 import subprocess
 import sys
 import threading
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from systems import chromium
 
 from examples import one_file
 
@@ -143,9 +143,7 @@ def site(tmp_path_factory):
 
 def in_chromium(site: Path, profile: Path, steps: str, name: str = "index.html", width: int = 1200) -> dict:
     """What the steps saw of the page in a frame of this width, or of it with something broken."""
-    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if program is None:
-        pytest.skip("no Chromium is installed")
+    command = chromium(profile, "--remote-debugging-port=0")
     answers: queue.Queue = queue.Queue()
     drive = DRIVE.replace("NAME", name).replace("WIDTH", str(width)).replace("STEPS", steps)
     (site / "drive.html").write_text(drive, encoding="utf-8")
@@ -164,10 +162,8 @@ def in_chromium(site: Path, profile: Path, steps: str, name: str = "index.html",
     handler = functools.partial(Handler, directory=str(site))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        options = "--headless --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run".split()
         address = f"http://127.0.0.1:{server.server_port}/drive.html"
-        command = [program, *options, "--remote-debugging-port=0", f"--user-data-dir={profile}", address]
-        browser = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        browser = subprocess.Popen([*command, address], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             seen = answers.get(timeout=180)
             assert "error" not in seen, seen

@@ -20,7 +20,6 @@ import math
 import sys
 import warnings
 from collections import Counter
-from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 
@@ -172,14 +171,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--jobs", type=int, default=1, help="processes; the cases are the same (default: 1)")
     arguments = parser.parse_args()
-    tried, found = Counter(), []
-    shares = [range(job, arguments.cases, arguments.jobs) for job in range(arguments.jobs)]
-    with ProcessPoolExecutor(arguments.jobs) as pool:
-        for of_share, faults_of_share in pool.map(run, shares, [arguments.seed] * arguments.jobs):
-            tried += of_share
-            found += faults_of_share
+    tried, found = run(range(arguments.cases), arguments.seed)
     print(*found[:40], sep="\n")
     print(f"{sum(tried.values())} cases of {len(tried)} rules, {len(found)} faults")
     return bool(found)

@@ -1,6 +1,9 @@
 """One training that is interrupted and resumed repeatedly, and the uninterrupted training it is compared with."""
 
+import fcntl
+import os
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -9,9 +12,10 @@ import numpy as np
 from minitransformer.checkpoints import RunFolder
 from minitransformer.text import Tokenizer
 from minitransformer.text.binarise import binarise
-from tests.reliability.interruptions import INTERRUPTIONS, Interruption
-from tests.reliability.killed_job import Job, Start, check_unlocked, require
+from tests.reliability.jobs import Job, Start, require, wait_until
 from tests.reliability.same_run import UninterruptedRun, batches_of
+
+SAVED = ("training.save_every=2", "training.keep_checkpoints=3")
 
 
 @dataclass(frozen=True)
@@ -93,8 +97,8 @@ class InterruptedRun:
         self._configuration, self._folder, self._run = configuration, folder, folder / "run"
         self._rng = np.random.default_rng(seed)
         self._config = write_inputs(folder, configuration.binarised, seed)
-        self._settings = [f"training.seed={seed}", f"training.updates={updates}"]
-        self._settings += [f"{key}={value}" for key, value in configuration.settings.items()]
+        settings = {"training.seed": seed, "training.updates": updates} | configuration.settings
+        self._settings = [f"{key}={value}" for key, value in settings.items()]
         self._attempts, self._newest = 0, -1
         self._batches: dict[tuple[int, int], str] = {}
         self.interruptions: list[dict] = []
@@ -108,41 +112,48 @@ class InterruptedRun:
 
     def _train_uninterrupted(self) -> None:
         """Run the uninterrupted training, and measure how long its start, a save, and an update with a save take."""
-        start = self._configuration.starts[0]
-        job = self._start(start, self._folder / "uninterrupted", "training.save_every=1", "training.keep_checkpoints=0")
-        job.end()
-        require(job.root.returncode == 0, f"the uninterrupted run must exit with 0, got {job.messages()[-5:]}")
-        times = {event: [] for event in ("running", "saving", "saved")}
-        for when, rank, event, *_ in job.events():
-            if rank == "0" and event in times:
-                times[event].append(float(when))
-        self._startup = times["running"][0] - job.began
-        self._saving = float(np.median(np.subtract(times["saved"], times["saving"])))
-        self._cycle = float(np.median(np.diff(times["saving"])))
-        self._uninterrupted = UninterruptedRun(self._folder / "uninterrupted", job, self._configuration.tolerance)
+        folder = self._folder / "uninterrupted"
+        job = self._start(self._configuration.starts[0], folder, "training.save_every=1", "training.keep_checkpoints=0")
+        self._check_complete(job)
+        running, saving, saved = (
+            [float(when) for when, rank, each, *_ in job.events() if (rank, each) == ("0", event)]
+            for event in ("running", "saving", "saved")
+        )
+        self._startup = running[0] - job.began
+        self._saving, self._cycle = np.median(np.subtract(saved, saving)), np.median(np.diff(saving))
+        self._uninterrupted = UninterruptedRun(folder, job, self._configuration.tolerance)
 
     def _start(self, start: Start, directory: Path, *settings: str) -> Job:
         self._attempts += 1
         command = start.command(self._config, *self._settings, f"training.directory={directory}", *settings)
         return Job(start, command, self._folder / f"events-{self._attempts:03d}")
 
-    def _attempt(self, interruptions: int) -> bool:
-        """Start or resume the run, and interrupt it until it ends; returns whether training is complete."""
-        start = self._configuration.starts[self._rng.integers(len(self._configuration.starts))]
-        job = self._start(start, self._run, "training.save_every=2", "training.keep_checkpoints=3")
-        seen, is_interrupted = self._newest, False
-        while len(self.interruptions) < interruptions and self._wait_for_moment(job, is_first=not is_interrupted):
-            name = self._configuration.interruptions[self._rng.integers(len(self._configuration.interruptions))]
-            seen = max([seen, *(int(path.stem.removeprefix("update_")) for path in RunFolder(self._run).paths())])
-            target, is_interrupted = INTERRUPTIONS[name].interrupt(job, self._run, self._rng), True
-            self.interruptions.append({"kind": name, "target": target, "phase": job.phase()})
-            if INTERRUPTIONS[name].ends:
-                self._check_interrupted(job, INTERRUPTIONS[name], seen)
-                return job.root.returncode == 0
+    def _check_complete(self, job: Job) -> None:
         job.end()
         require(job.root.returncode == 0, f"the run must exit with 0, got {job.root.returncode}: {job.messages()[-5:]}")
+
+    def _attempt(self, interruptions: int) -> bool:
+        """Start or resume the run, and interrupt it until it ends; returns whether training is complete."""
+        job = self._start(self._one_of(self._configuration.starts), self._run, *SAVED)
+        seen, is_interrupted = self._newest, False
+        while len(self.interruptions) < interruptions and self._wait_for_moment(job, is_first=not is_interrupted):
+            kind = self._one_of(self._configuration.interruptions)
+            seen = max([seen, *(int(path.stem.removeprefix("update_")) for path in RunFolder(self._run).paths())])
+            target, is_interrupted = job.interrupt(kind, self._run, self._rng), True
+            record = {"kind": kind, "target": target, "phase": job.phase()}
+            self.interruptions.append(record)
+            if kind != "SIGSTOP":  # the job must end, print the reason, and lose nothing
+                record["seconds_to_end"] = round(job.end(), 3)
+                record["unfinished_file"] = any(self._run.rglob("*.partial"))
+                job.check_end(kind, target, record["phase"])
+                self._check(job, seen)
+                return job.root.returncode == 0
+        self._check_complete(job)
         self._check(job, seen)
         return True
+
+    def _one_of(self, choices: tuple) -> object:
+        return choices[self._rng.integers(len(choices))]
 
     def _wait_for_moment(self, job: Job, is_first: bool) -> bool:
         """Wait for a random moment of the start, of a save, or any later one; False if the run has ended."""
@@ -150,22 +161,14 @@ class InterruptedRun:
         if kind == "start" and is_first:
             time.sleep(self._rng.uniform(0, self._startup))
             return not job.has_ended()
-        event = "saving" if kind == "save" else "batch"
-        count = job.count(event) + self._rng.integers(1, 6 if kind == "save" else 40)
+        event, most, longest = ("saving", 6, self._saving) if kind == "save" else ("batch", 40, self._cycle)
+        count = job.count(event) + self._rng.integers(1, most)
         while job.count(event) < count:
             if job.has_ended():
                 return False
             time.sleep(0.001)
-        time.sleep(self._rng.uniform(0, self._saving if kind == "save" else self._cycle))
+        time.sleep(self._rng.uniform(0, longest))
         return not job.has_ended()
-
-    def _check_interrupted(self, job: Job, interruption: Interruption, seen: int) -> None:
-        """After an interruption the job must end, print the reason, and lose nothing."""
-        record, seconds = self.interruptions[-1], job.end()
-        unfinished = any(self._run.rglob("*.partial"))
-        record |= {"unfinished_file": unfinished, "seconds_to_end": round(seconds, 3)}
-        interruption.check(job, record["target"], record["phase"])
-        self._check(job, seen)
 
     def _check(self, job: Job, seen: int) -> None:
         """The folder is as it must be, and the job resumed from the newest checkpoint."""
@@ -175,3 +178,19 @@ class InterruptedRun:
             check_unlocked(self._run)
             self._newest = self._uninterrupted.check_folder(self._run, job, seen)
         self._batches |= batches_of(job)
+
+
+def check_unlocked(folder: Path) -> None:
+    """The folder of a run that has ended is unlocked, as soon as the system has closed all its files."""
+
+    def is_free() -> bool:
+        with suppress(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        return False
+
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        wait_until(is_free, f"{folder} must be unlocked", seconds=5)
+    finally:
+        os.close(descriptor)

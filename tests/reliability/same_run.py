@@ -4,13 +4,15 @@ from pathlib import Path
 
 import numpy as np
 
-from minitransformer.checkpoints import Checkpoint, RunFolder, load_checkpoint
+from minitransformer.checkpoints import RunFolder, load_checkpoint
 from minitransformer.errors import MiniTransformerError
 from minitransformer.training import read_metrics
-from tests.reliability.killed_job import Job, require
+from tests.reliability.jobs import Job, require
 
 CLOCK = {"seconds", "tokens_per_second"}
 """Metrics that depend on the speed of the machine."""
+STATE = ("update", "step_count", "table", "tokenizer_text", "parameters", "adam_m", "adam_v", "progress")
+"""From which training resumes."""
 
 
 def equal(ours: object, theirs: object, tolerance: float = 0.0) -> bool:
@@ -27,12 +29,6 @@ def equal(ours: object, theirs: object, tolerance: float = 0.0) -> bool:
     if isinstance(theirs, float):
         return abs(ours - theirs) <= tolerance * abs(theirs)
     return ours == theirs
-
-
-def state_of(checkpoint: Checkpoint) -> dict:
-    """The state from which training resumes."""
-    names = ("update", "step_count", "table", "tokenizer_text", "parameters", "adam_m", "adam_v", "progress")
-    return {name: getattr(checkpoint, name) for name in names}
 
 
 def batches_of(job: Job) -> dict[tuple[int, int], str]:
@@ -72,13 +68,14 @@ class UninterruptedRun:
 
     def _check_checkpoint(self, path: Path) -> int:
         try:
-            ours = state_of(load_checkpoint(path))
+            ours = load_checkpoint(path)
         except MiniTransformerError as error:
             require(False, f"every checkpoint must be loadable: {error}")
-        theirs = state_of(load_checkpoint(self._run.path_of(ours["update"])))
-        for name in theirs:
-            require(equal(ours[name], theirs[name], self._tolerance), f"{name} in {path.name} must be the same")
-        return ours["update"]
+        theirs = load_checkpoint(self._run.path_of(ours.update))
+        for name in STATE:
+            is_equal = equal(getattr(ours, name), getattr(theirs, name), self._tolerance)
+            require(is_equal, f"{name} in {path.name} must be the same")
+        return ours.update
 
     def _check_metrics(self, folder: Path, newest: int) -> None:
         """The lines are the first of the uninterrupted run, and at least those up to the newest checkpoint."""

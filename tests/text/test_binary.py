@@ -4,8 +4,7 @@ import os
 
 import numpy as np
 import pytest
-from binarised_texts import binarised, random_texts, write_lines
-from tiny_run import final_state, tiny_config
+from tiny_run import assert_same_state, tiny_config
 
 from minitransformer.config import UNK, DataConfig
 from minitransformer.errors import ConfigError, DataError
@@ -17,16 +16,6 @@ from minitransformer.text.pretokenizers import END
 from minitransformer.training import Corpus, Trainer
 
 BUDGETS = {"src_tokens": 200, "tgt_tokens": 200, "seed": 3}
-
-
-@pytest.fixture(scope="module")
-def texts(tmp_path_factory):
-    return random_texts(tmp_path_factory.mktemp("texts"))
-
-
-@pytest.fixture(scope="module")
-def pairs(texts, tmp_path_factory):
-    return binarised(texts, tmp_path_factory.mktemp("ids") / "train")
 
 
 def equal(mapped, lists):
@@ -107,8 +96,8 @@ def test_ids_and_text_together_are_refused(texts):
 def test_a_run_started_on_text_resumes_from_binary_data_bit_for_bit(texts, pairs, tmp_path):
     files, tokenizer, src, tgt = texts
     tokenizer.save(tmp_path / "bpe")
-    write_lines(tmp_path / "all.en", src)
-    write_lines(tmp_path / "all.de", tgt)
+    for name, lines in (("all.en", src), ("all.de", tgt)):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     common = {"tokenizer": str(tmp_path / "bpe"), "max_length": 60, "src_tokens": 120, "tgt_tokens": 120}
     text = common | {"train_src": str(tmp_path / "all.en"), "train_tgt": str(tmp_path / "all.de")}
     disk = common | {"train_ids": str(pairs)}
@@ -120,5 +109,4 @@ def test_a_run_started_on_text_resumes_from_binary_data_bit_for_bit(texts, pairs
     train("whole", text, 12)
     train("parts", text, 7)
     train("parts", disk, 12)
-    for ours, theirs in zip(final_state(tmp_path / "parts", 12), final_state(tmp_path / "whole", 12), strict=True):
-        np.testing.assert_array_equal(ours, theirs)
+    assert_same_state(tmp_path / "parts", tmp_path / "whole", 12)

@@ -58,15 +58,6 @@ def test_the_fast_trainer_learns_the_merges_of_the_naive_one(rng, pretokenizer, 
             assert list(learn_merges(words, **options)) == naive_merges(words, 10**6, **options)
 
 
-@pytest.mark.parametrize("criterion", CRITERIA)
-@pytest.mark.parametrize("pretokenizer", [ByteLevel, EndOfWord])
-def test_both_trainers_learn_the_same_merges_of_real_text(data_folder, pretokenizer, criterion):
-    lines = read_lines(data_folder / "multi30k" / "val.de")[:300]
-    words = [(pretokenizer.symbols(word), count) for word, count in count_words(lines, pretokenizer).items()]
-    merges = naive_merges(words, 100, criterion=criterion)
-    assert merges == list(islice(learn_merges(words, criterion=criterion), 100)) and len(merges) == 100
-
-
 def test_the_wordpiece_score_is_the_likelihood_that_a_merge_gains_with_probabilities_held(rng):
     for _ in range(20):
         words = [(symbols, count) for symbols, count in random_table(rng, ByteLevel, "abc") if len(symbols) > 1]

@@ -6,23 +6,12 @@ import shutil
 
 import numpy as np
 import pytest
-from binarised_texts import binarised, random_texts
 
 from minitransformer.config import PAD
 from minitransformer.errors import DataError
 from minitransformer.text import Tokenizer, binary
 from minitransformer.text.binary import open_pairs
 from minitransformer.training import Corpus
-
-
-@pytest.fixture(scope="module")
-def texts(tmp_path_factory):
-    return random_texts(tmp_path_factory.mktemp("texts"))
-
-
-@pytest.fixture(scope="module")
-def pairs(texts, tmp_path_factory):
-    return binarised(texts, tmp_path_factory.mktemp("ids") / "train")
 
 
 def test_the_ids_of_another_tokenizer_and_too_long_ones_are_refused(texts, pairs):
@@ -33,30 +22,22 @@ def test_the_ids_of_another_tokenizer_and_too_long_ones_are_refused(texts, pairs
         Corpus.from_binary(tokenizer, pairs, max_length=59)
 
 
-@pytest.mark.parametrize("fault", ["version", "format", "kind", "lacking", "no json", "short", "gone", "ends"])
-def test_a_damaged_folder_is_refused_in_one_line(pairs, tmp_path, fault):
-    folder = shutil.copytree(pairs, tmp_path / "ids")
-    header = json.loads((folder / "header.json").read_text())
-    headers = {
-        "version": header | {"version": 2},
-        "format": header | {"format": "x"},
-        "kind": header | {"pairs": "5"},
-        "lacking": {name: value for name, value in header.items() if name != "max_length"},
-    }
-    if fault in headers:
-        (folder / "header.json").write_text(json.dumps(headers[fault]))
-    elif fault == "no json":
-        (folder / "header.json").write_text("{")
-    elif fault == "short":
-        os.truncate(folder / "tgt.ids", 10)
-    elif fault == "gone":
-        (folder / "src.ends").unlink()
-    else:
-        ends = np.fromfile(folder / "src.ends", "<u8")
-        (ends - 1).tofile(folder / "src.ends")
-    with pytest.raises(DataError) as caught:
-        open_pairs(folder)
-    assert "\n" not in str(caught.value) and str(folder) in str(caught.value)
+def header_with(change):
+    def damage(folder):
+        header = json.loads((folder / "header.json").read_text())
+        change(header)
+        (folder / "header.json").write_text(json.dumps(header))
+
+    return damage
+
+
+def pipe_for_a_header(folder):
+    (folder / "header.json").unlink()
+    os.mkfifo(folder / "header.json")
+
+
+def ends_too_early(folder):
+    (np.fromfile(folder / "src.ends", "<u8") - 1).tofile(folder / "src.ends")
 
 
 def no_source_tokens(header, ends):
@@ -78,34 +59,46 @@ DAMAGED_NUMBERS = {
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGED_NUMBERS)
-def test_offsets_and_counts_that_binarise_never_writes_are_refused(pairs, tmp_path, damage):
-    folder = shutil.copytree(pairs, tmp_path / "ids")
-    header, ends = json.loads((folder / "header.json").read_text()), np.fromfile(folder / "src.ends", "<u8")
-    DAMAGED_NUMBERS[damage](header, ends)
-    (folder / "header.json").write_text(json.dumps(header))
-    ends[: header["pairs"]].tofile(folder / "src.ends")
-    if damage == "no source tokens":
-        os.truncate(folder / "src.ids", 0)
-    with pytest.raises(DataError, match="binarise the text again") as caught:
+def with_numbers(change):
+    def damage(folder):
+        header, ends = json.loads((folder / "header.json").read_text()), np.fromfile(folder / "src.ends", "<u8")
+        change(header, ends)
+        (folder / "header.json").write_text(json.dumps(header))
+        ends[: header["pairs"]].tofile(folder / "src.ends")
+        if not header["n_src_tokens"]:
+            os.truncate(folder / "src.ids", 0)
+
+    return damage
+
+
+DAMAGED_FILES = {
+    "another version": (header_with(lambda header: header.update(version=2)), None),
+    "another format": (header_with(lambda header: header.update(format="x")), None),
+    "a count as text": (header_with(lambda header: header.update(pairs="5")), None),
+    "a key is missing": (header_with(lambda header: header.pop("max_length")), None),
+    "no JSON": (lambda folder: (folder / "header.json").write_text("{"), None),
+    "a header that never ends": (
+        lambda folder: (folder / "header.json").write_bytes(b" " * 10_000_000),
+        "header.json: cannot be read: File too large",
+    ),
+    "a short file": (lambda folder: os.truncate(folder / "tgt.ids", 10), None),
+    "a file is missing": (lambda folder: (folder / "src.ends").unlink(), None),
+    "ends that are too early": (ends_too_early, None),
+    "a pipe": (pipe_for_a_header, "got another .no ordinary file"),
+    **{name: (with_numbers(change), "binarise the text again") for name, change in DAMAGED_NUMBERS.items()},
+}
+"""Numbers are those that binarise never writes."""
+
+
+@pytest.mark.parametrize("damage", DAMAGED_FILES)
+def test_a_damaged_folder_is_refused_in_one_line(pairs, tmp_path, damage):
+    act, message = DAMAGED_FILES[damage]
+    if act is pipe_for_a_header and not hasattr(os, "mkfifo"):
+        pytest.skip("this system has no named pipes")
+    act(folder := shutil.copytree(pairs, tmp_path / "ids"))
+    with pytest.raises(DataError, match=message) as caught:
         open_pairs(folder)
     assert "\n" not in str(caught.value) and str(folder) in str(caught.value)
-
-
-def test_a_header_that_never_ends_is_refused(pairs, tmp_path):
-    folder = shutil.copytree(pairs, tmp_path / "ids")
-    (folder / "header.json").write_bytes(b" " * 10_000_000)
-    with pytest.raises(DataError, match="header.json: cannot be read: File too large"):
-        open_pairs(folder)
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
-def test_a_pipe_in_the_place_of_a_header_is_refused_at_once(pairs, tmp_path):
-    folder = shutil.copytree(pairs, tmp_path / "ids")
-    (folder / "header.json").unlink()
-    os.mkfifo(folder / "header.json")
-    with pytest.raises(DataError, match="got another .no ordinary file"):
-        open_pairs(folder)
 
 
 @pytest.mark.parametrize(

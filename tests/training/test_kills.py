@@ -16,7 +16,7 @@ from minitransformer.checkpoints import load_checkpoint
 
 pytest.importorskip("fcntl", reason="the system is not Unix")
 from tests.reliability.interrupted_run import Configuration, InterruptedRun  # noqa: E402
-from tests.reliability.killed_job import GuaranteeViolation, Start  # noqa: E402
+from tests.reliability.jobs import GuaranteeViolation, Start  # noqa: E402
 from tests.reliability.same_run import UninterruptedRun  # noqa: E402
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the processes of a job are found in Linux's /proc")
@@ -26,7 +26,11 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the processes o
     ("changes", "interruptions"),
     [
         ({"interruptions": ("SIGKILL", "file-size-limit")}, 3),
-        pytest.param({"binarised": True, "starts": [Start(threads=2)]}, 2, marks=pytest.mark.slow),
+        pytest.param(
+            {"binarised": True, "starts": [Start(threads=2)], "interruptions": ("SIGKILL", "SIGTERM")},
+            2,
+            marks=pytest.mark.slow,
+        ),
         pytest.param({"starts": [Start("launch", 2)]}, 1, marks=[pytest.mark.mpi, pytest.mark.slow]),
     ],
     ids=["text", "binarised, threads", "ranks"],

@@ -1,13 +1,9 @@
-"""A training run: killed anywhere it resumes bit for bit; what it saves, when it stops, what it refuses."""
+"""A training run: what it saves, when it stops, what it refuses."""
 
 import gc
 import os
-import random
 import signal
-import subprocess
-import sys
 import threading
-import time
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +12,7 @@ from extras import need
 from systems import needs
 from tiny_run import (
     MODEL,
-    assert_same_state,
+    at_update,
     checkpoint_of,
     metrics_of,
     tiny_config,
@@ -27,66 +23,9 @@ from tiny_run import (
 from minitransformer.checkpoints import average_checkpoints, load_checkpoint
 from minitransformer.errors import CheckpointError, ConfigError, DataError, TrainingError
 from minitransformer.text import Tokenizer
-from minitransformer.training import Corpus, Trainer, read_metrics, train_step, trainer
+from minitransformer.training import Corpus, Trainer, read_metrics
 from minitransformer.training.micro_batches import MicroBatches
 from minitransformer.training.validation import Validation
-
-TESTS = Path(__file__).parents[1]
-
-
-def start_process(directory, updates: int) -> subprocess.Popen:
-    environment = os.environ | {"PYTHONPATH": str(TESTS.parent)}
-    command = [sys.executable, str(TESTS / "tiny_run.py"), str(directory), str(updates)]
-    return subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
-
-
-def wait_for_lines(process: subprocess.Popen, path: Path, count: int) -> None:
-    """Return as soon as the metrics file has ``count`` lines, or the process has ended."""
-    while process.poll() is None and not (path.exists() and path.read_bytes().count(b"\n") >= count):
-        time.sleep(0.002)
-
-
-def at_update(monkeypatch, number: int, act, after: bool = False) -> None:
-    """Call ``act(model)`` just before update ``number`` is computed, or just after it."""
-
-    def step(model, *inputs, update, **options):
-        if update == number and not after:
-            act(model)
-        result = train_step(model, *inputs, update=update, **options)
-        if update == number and after:
-            act(model)
-        return result
-
-    monkeypatch.setattr(trainer, "train_step", step)
-
-
-def test_a_run_killed_anywhere_and_resumed_ends_in_the_same_bits(tmp_path):
-    updates, seed = 90, random.randrange(1 << 32)  # other moments every time: it must hold for all of them
-    print(f"killed at the moments of random.Random({seed})")
-    moments = random.Random(seed)
-    assert start_process(tmp_path / "whole", updates).wait() == 0
-    for _ in range(3):
-        process = start_process(tmp_path / "killed", updates)
-        metrics = tmp_path / "killed" / "metrics.jsonl"
-        wait_for_lines(process, metrics, moments.randrange(1, 70))
-        time.sleep(moments.uniform(0, 0.02))
-        process.kill()
-        process.wait()
-    assert start_process(tmp_path / "killed", updates).wait() == 0
-    assert_same_state(tmp_path / "whole", tmp_path / "killed", updates)
-    assert metrics_of(tmp_path / "whole") == metrics_of(tmp_path / "killed")
-
-
-@needs("signals between processes")
-def test_sigterm_saves_a_checkpoint_and_exits_with_143(tmp_path):
-    process = start_process(tmp_path, 100_000)
-    wait_for_lines(process, tmp_path / "metrics.jsonl", 3)
-    process.send_signal(signal.SIGTERM)
-    assert process.wait() == 143
-    last = max((tmp_path / "checkpoints").iterdir())
-    lines = read_metrics(tmp_path / "metrics.jsonl")
-    assert load_checkpoint(last).update == max(line["update"] for line in lines)
-
 
 SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 

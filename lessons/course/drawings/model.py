@@ -13,14 +13,35 @@ from minitransformer.config import ModelConfig
 from minitransformer.models import Transformer
 
 
-def draw_figure_1(config: ModelConfig) -> Figure:
+def draw_figure_1(config: ModelConfig, shapes: Mapping[str, tuple[int, ...]] | None = None) -> Figure:
     """Figure 1 of a model of this config, with shapes and counts; a checkout has the program, an installation not."""
     checkout = str(LESSONS.parent)
     if checkout not in sys.path:
         sys.path.append(checkout)
     from examples.paper.architecture_diagram import draw_architecture
 
-    return draw_architecture(config, Transformer.parameter_shapes(config))
+    return draw_architecture(config, shapes or Transformer.parameter_shapes(config))
+
+
+def draw_own_figure_1(shapes: Mapping[str, tuple[int, ...]], n_layers: int, n_heads: int) -> Figure:
+    """Figure 1 of the parameters of ``my_transformer``, under the names that its program knows."""
+    known = {"table": "embedding", "self": "self_attention", "cross": "cross_attention"}
+    known |= {name: f"feed_forward.{name}" for name in ("w1", "b1", "w2", "b2")}
+    sublayers = {"encoder": ("self_attention", "feed_forward")}
+    sublayers["decoder"] = ("self_attention", "cross_attention", "feed_forward")
+    renamed = {}
+    for name, shape in shapes.items():
+        place, rest = name.split()[:2], name.split()[2:]
+        if name in known:
+            path = [known[name]]
+        elif rest[0] in ("gamma", "beta"):
+            path = [*place[:1], "layers", place[1], f"{sublayers[place[0]][int(rest[1])]}_residual.norm", rest[0]]
+        else:
+            path = [*place[:1], "layers", place[1], known[rest[0]], *rest[1:]]
+        renamed[".".join(path)] = shape
+    vocab_size, d_model = shapes["table"]
+    sizes = {"n_layers": n_layers, "n_heads": n_heads, "d_ff": shapes["encoder 0 b1"][0]}
+    return draw_figure_1(ModelConfig(vocab_size=vocab_size, d_model=d_model, **sizes), renamed)
 
 
 def box(axes: Axes, x: float, y: float, width: float, height: float, text: str, grey: str = "1") -> None:

@@ -3,9 +3,9 @@
 import numpy as np
 
 from course.exercise import Exercise, Mistake
+from course.exercises.checkers import IS_RIGHT
 from minitransformer.ops.elementwise import unbroadcast
 from minitransformer.ops.linear import linear_backward, linear_forward
-from minitransformer.ops.softmax import softmax_backward, softmax_forward
 
 # -- centred ----------------------------------------------------------------------------------------------------------
 
@@ -198,6 +198,11 @@ def of_stretched_axes(grad, shape):
     return unbroadcast(grad[(0,) * (grad.ndim - len(shape))], shape)
 
 
+def without_keepdims(grad, shape):
+    grad = grad.sum(axis=tuple(range(grad.ndim - len(shape))))
+    return grad.sum(axis=tuple(i for i, size in enumerate(shape) if size == 1))
+
+
 UNBROADCAST = Exercise(
     "01_arrays.unbroadcast",
     unbroadcast_inputs,
@@ -217,78 +222,18 @@ UNBROADCAST = Exercise(
             "The axes put in front are not summed, only those stretched from 1: of them, one copy is kept.",
             of_stretched_axes,
         ),
-    ),
-)
-
-# -- is_right ---------------------------------------------------------------------------------------------------------
-
-
-def cube(x):
-    return x**3
-
-
-def softmax_of(x):
-    return softmax_forward(x)[0]
-
-
-def tiny(x):
-    return 1e-7 * np.sin(x)
-
-
-def judged_inputs(rng):
-    """The backwards are lambdas, so that no name gives them away."""
-    x = 1.0 + rng.random(5)
-    yield cube, lambda grad_y, x: grad_y * 3 * x**2, x
-    yield cube, lambda grad_y, x: grad_y * 2 * x**2, x
-    yield softmax_of, lambda grad_y, x: softmax_backward(grad_y, (softmax_of(x),))[0], x
-    yield softmax_of, lambda grad_y, x: np.zeros_like(x), x
-    yield cube, lambda grad_y, x: (grad_y * 3 * x**2)[::-1].copy(), x
-    yield tiny, lambda grad_y, x: 1e-7 * grad_y * np.cos(x), x
-    yield tiny, lambda grad_y, x: 1.5e-7 * grad_y * np.cos(x), x
-    yield cube, lambda grad_y, x: 3 * x**2, x
-
-
-def judge(cotangent=None, direction=None, absolute=0.0):
-    """A checker; its cotangent and direction are random unless given as a function of a shape."""
-
-    def is_right(forward, backward, x):
-        rng = np.random.default_rng(7)
-        grad_y = (cotangent or rng.standard_normal)(forward(x).shape)
-        d = (direction or rng.standard_normal)(x.shape)
-        numerical = (grad_y * (forward(x + 1e-5 * d) - forward(x - 1e-5 * d))).sum() / 2e-5
-        analytic = (backward(grad_y, x) * d).sum()
-        return bool(abs(numerical - analytic) <= absolute + 1e-5 * abs(numerical) + 1e-9)
-
-    return is_right
-
-
-IS_RIGHT = Exercise(
-    "01_arrays.is_right",
-    judged_inputs,
-    reference=lambda forward, backward, x: judge()(forward, backward, x),
-    tested="three right backwards and five wrong ones: a factor, zeros, reversed, tiny, and one that ignores grad_y",
-    mistakes=(
         Mistake(
-            "A softmax backward of zeros was called right, and one that ignores grad_y: with grad_y = 1 the loss is "
-            "the plain sum. Draw grad_y at random.",
-            judge(cotangent=np.ones),
+            "The stretched axes are summed but gone: keep them, with keepdims=True, so that the result has the shape.",
+            without_keepdims,
         ),
         Mistake(
-            "A gradient with its numbers in reverse order was called right: a change of all inputs alike sees only "
-            "their sum. Draw the direction at random.",
-            judge(direction=np.ones),
+            "Everything is summed to one number; only the axes that broadcasting repeated are to be summed.",
+            lambda grad, shape: grad.sum(),
         ),
         Mistake(
-            "Cotangent and direction are both ones: zeros for a softmax and numbers in the wrong order pass.",
-            judge(cotangent=np.ones, direction=np.ones),
+            "Everything is summed, and every place gets the whole sum; sum only the axes that broadcasting repeated.",
+            lambda grad, shape: np.full(shape, grad.sum()),
         ),
-        Mistake(
-            "A gradient of size 1e-7 was called right although it is wrong by half: compare relative to its size.",
-            judge(absolute=1e-5),
-        ),
-        Mistake("Everything was called right.", lambda forward, backward, x: True),
-        Mistake("Everything was called wrong.", lambda forward, backward, x: False),
-        Mistake("True and False are exchanged.", lambda forward, backward, x: not judge()(forward, backward, x)),
     ),
 )
 

@@ -147,7 +147,29 @@ ORDER = Exercise(
 
 def entry(inputs, output, slopes):
     """An op of these slopes; more does no tape need to know of it."""
-    return tuple(inputs), output, lambda grad: [grad * slope for slope in slopes]
+
+    def backward(grad):
+        return [grad * slope for slope in slopes]
+
+    backward.__name__ = f"grad times {slopes}"
+    return tuple(inputs), output, backward
+
+
+def addition(grad):
+    """Of an addition: the same array goes to both inputs."""
+    return [grad, grad]
+
+
+def total(grad):
+    """Of the sum of an array of three numbers."""
+    return [grad * np.ones(3)]
+
+
+def arrays(rng):
+    """y = sum(((x + x) + x) * factor), and a leaf that is not used."""
+    factor = rng.uniform(0.5, 2.0, 3)
+    times = entry([2], 3, [factor])
+    return [((0, 0), 1, addition), ((1, 0), 2, addition), times, ((3,), 4, total)], 6
 
 
 def gradients_inputs(rng):
@@ -161,16 +183,23 @@ def gradients_inputs(rng):
         inputs = [output - 1, *rng.integers(0, output, 2).tolist()]
         tape.append(entry(inputs, output, rng.uniform(0.5, 2.0, 3).round(2).tolist()))
     yield tape, 10
+    yield arrays(rng)
+    yield [((0, 0), 1, addition), ((1, 0), 2, addition), ((2,), 3, total)], 4
 
 
-def gradients(tape, n_values, *, overwrite=False, start=1.0, forward_order=False, once=False, result=None):
+def gradients(
+    tape, n_values, *, overwrite=False, start=1.0, forward_order=False, once=False, result=None, in_place=False
+):
     """The walk, with what each mistake does."""
     found = [0.0] * n_values
     found[tape[-1][1] if result is None else result] = start
     for inputs, output, backward in tape if forward_order else reversed(tape):
         pairs = list(zip(inputs, backward(found[output]), strict=True))
         for value, grad in dict(pairs).items() if once else pairs:
-            found[value] = grad if overwrite else found[value] + grad
+            if in_place and isinstance(found[value], np.ndarray):
+                found[value] += grad
+            else:
+                found[value] = grad if overwrite or (in_place and found[value] == 0.0) else found[value] + grad
     return found
 
 
@@ -178,7 +207,7 @@ GRADIENTS = Exercise(
     "02_tape.gradients",
     gradients_inputs,
     reference=lambda tape, n_values: gradients(tape, n_values),
-    tested="a chain, values used twice by one op and by two, an op that is not used, and eight random ops",
+    tested="a chain, values used twice by one op and by two, an op that is not used, eight random ops, and arrays",
     mistakes=(
         Mistake(
             "The last gradient that arrives replaces the ones before it: add, a value has as many as it has uses.",
@@ -199,6 +228,11 @@ GRADIENTS = Exercise(
         Mistake(
             "An op that uses one value twice sends it two gradients; only one of them arrives.",
             lambda tape, n_values: gradients(tape, n_values, once=True),
+        ),
+        Mistake(
+            "The array that arrived first is kept, and the next one is added into it. But an addition hands one and "
+            "the same array to both inputs: what one gains, the other gains too. Write found[v] = found[v] + grad.",
+            lambda tape, n_values: gradients(tape, n_values, in_place=True),
         ),
     ),
 )

@@ -3,8 +3,8 @@
 import numpy as np
 
 from course.exercise import Exercise, Mistake
+from course.exercises.losses import LOSS_BACKWARD, SMOOTHED_LOSS, SMOOTHED_TARGETS, batches
 from minitransformer.config import PAD
-from minitransformer.ops.cross_entropy import cross_entropy_backward, cross_entropy_forward
 from minitransformer.ops.softmax import softmax_forward
 
 
@@ -70,15 +70,6 @@ SOFTMAX = Exercise(
 # -- perplexity_of ----------------------------------------------------------------------------------------------------
 
 
-def batches(rng):
-    """Logits and targets, some of them padding."""
-    yield np.array([[0.0, 2.0, 1.0], [0.0, 1.0, 3.0], [1.0, 0.0, 0.0]]), np.array([1, 1, PAD])
-    for n, n_words in ((3, 5), (8, 12)):
-        targets = rng.integers(1, n_words, n)
-        targets[-n // 3 :] = PAD
-        yield 2 * rng.standard_normal((n, n_words)), targets
-
-
 def perplexity_inputs(rng):
     yield from batches(rng)
     yield np.array([[0.0, 400.0, 405.0], [0.0, 905.0, 900.0]]), np.array([1, 1])
@@ -124,119 +115,6 @@ PERPLEXITY = Exercise(
         Mistake(
             "The base is 2, but the loss is in nats: exp and ln belong together.",
             over_real(lambda nll: float(2 ** nll.mean())),
-        ),
-    ),
-)
-
-# -- smoothed_targets -------------------------------------------------------------------------------------------------
-
-
-def smoothed_inputs(rng):
-    yield np.array([1, PAD]), 3, 0.3
-    yield np.array([2, 1, 4, PAD, PAD]), 5, 0.1
-
-
-def smoothed(targets, n_words, eps, *, target=None, other=None, padding=True, words=None):
-    """q, with what each mistake puts in its places."""
-    q = np.full((len(targets), n_words), eps / n_words if other is None else other)
-    if words is not None:
-        q[:, words] = 0.0
-    q[np.arange(len(targets)), targets] = 1.0 - eps + eps / n_words if target is None else target
-    if padding:
-        q[targets == PAD] = 0.0
-    return q
-
-
-SMOOTHED_TARGETS = Exercise(
-    "03_softmax.smoothed_targets",
-    smoothed_inputs,
-    reference=lambda targets, n_words, eps: smoothed(targets, n_words, eps),
-    tested="two batches with padding, against q = (1 - eps) onehot + eps / V",
-    mistakes=(
-        Mistake(
-            "The target gets 1 - eps and the others eps / (V - 1): the share goes to all V words, the target too.",
-            lambda targets, n, eps: smoothed(targets, n, eps, target=1.0 - eps, other=eps / (n - 1)),
-        ),
-        Mistake(
-            "The target gets 1 - eps only: its own part of the share, eps / V, is missing, and rows do not sum to one.",
-            lambda targets, n, eps: smoothed(targets, n, eps, target=1.0 - eps),
-        ),
-        Mistake(
-            "Padding is smoothed too: a row whose target is 0 must be 0 everywhere, or it trains the model.",
-            lambda targets, n, eps: smoothed(targets, n, eps, padding=False),
-        ),
-        Mistake(
-            "At padding only the target's entry is 0: eps / V is left in the rest of the row.",
-            lambda targets, n, eps: (
-                smoothed(targets, n, eps, padding=False) * ((targets != PAD)[:, None] | (np.arange(n) > 0))
-            ),
-        ),
-        Mistake(
-            "Each other word gets the whole of eps: the share is divided among all V.",
-            lambda targets, n, eps: smoothed(targets, n, eps, target=1.0, other=eps),
-        ),
-        Mistake("The targets are not smoothed.", lambda targets, n, eps: smoothed(targets, n, 0.0)),
-        Mistake(
-            "Word 0 gets nothing in the rows of real words: eps / V goes to every word of the vocabulary.",
-            lambda targets, n, eps: smoothed(targets, n, eps, words=0),
-        ),
-    ),
-)
-
-# -- loss_backward ----------------------------------------------------------------------------------------------------
-
-
-def loss_inputs(rng):
-    for (logits, targets), grad_loss, eps in zip(batches(rng), (2.0, 0.5, -1.5), (0.3, 0.1, 0.2), strict=True):
-        yield grad_loss, logits, targets, eps
-
-
-def loss_backward(grad_loss, logits, targets, eps, pad_id=PAD):
-    _, saved = cross_entropy_forward(logits, targets=targets, label_smoothing=eps, pad_id=pad_id)
-    return cross_entropy_backward(np.array(grad_loss), None, saved)[0]
-
-
-def with_q(function):
-    """p - q with another q."""
-
-    def wrong(grad_loss, logits, targets, eps):
-        gradient = softmax_forward(logits)[0] - function(targets, logits.shape[1], eps)
-        return grad_loss * gradient * (targets != PAD)[:, None]
-
-    return wrong
-
-
-LOSS_BACKWARD = Exercise(
-    "03_softmax.loss_backward",
-    loss_inputs,
-    reference=lambda grad_loss, logits, targets, eps: loss_backward(grad_loss, logits, targets, eps),
-    tested="three batches with padding, three values of eps and of grad_loss, against the engine's backward",
-    mistakes=(
-        Mistake(
-            "Too small by the batch size: the loss is a sum over tokens, and nothing is divided by N.",
-            lambda g, logits, targets, eps: loss_backward(g, logits, targets, eps) / len(targets),
-        ),
-        Mistake(
-            "Too small by the number of real tokens: the loss is a sum; the training loop divides, once.",
-            lambda g, logits, targets, eps: loss_backward(g, logits, targets, eps) / (targets != PAD).sum(),
-        ),
-        Mistake(
-            "Padding has a gradient: its rows must be 0.",
-            lambda g, logits, targets, eps: loss_backward(g, logits, targets, eps, pad_id=-1),
-        ),
-        Mistake(
-            "Padding's q is 0, but its p is left: the whole row must be 0.",
-            lambda g, logits, targets, eps: g * (softmax_forward(logits)[0] - smoothed(targets, logits.shape[1], eps)),
-        ),
-        Mistake("The smoothing is missing.", lambda g, logits, targets, eps: loss_backward(g, logits, targets, 0.0)),
-        Mistake("grad_loss is not used.", lambda g, logits, targets, eps: loss_backward(1.0, logits, targets, eps)),
-        Mistake(
-            "The target loses 1 instead of 1 - eps, on top of eps / V: q sums to more than one.",
-            with_q(lambda targets, n, eps: smoothed(targets, n, eps, target=1.0 + eps / n)),
-        ),
-        Mistake(
-            "The smoothing of the target itself is missing: q there is 1 - eps + eps / V.",
-            with_q(lambda targets, n, eps: smoothed(targets, n, eps, target=1.0 - eps)),
         ),
     ),
 )
@@ -290,4 +168,4 @@ TEMPERATURE = Exercise(
     seconds=20.0,
 )
 
-EXERCISES = (SOFTMAX, PERPLEXITY, SMOOTHED_TARGETS, LOSS_BACKWARD, TEMPERATURE)
+EXERCISES = (SOFTMAX, PERPLEXITY, SMOOTHED_TARGETS, SMOOTHED_LOSS, LOSS_BACKWARD, TEMPERATURE)

@@ -1,71 +1,20 @@
 """Exercises of lesson 4: scaled dot-product attention."""
 
 import math
+import tracemalloc
 
 import numpy as np
 
 from course.exercise import Exercise, Mistake
+from course.exercises.attention_weights import BACKWARD, WEIGHTS, scores_of
 from minitransformer.nn.decoder import causal_mask
-from minitransformer.ops.attention import attention_backward, attention_forward, attention_weights
-from minitransformer.ops.softmax import softmax_backward, softmax_forward
+from minitransformer.ops.attention import attention_forward
+from minitransformer.ops.softmax import softmax_forward
 
 
-def softmax_of(scores, mask=None, axis=-1):
-    """The engine's softmax alone, over any axis."""
-    mask = mask if mask is None or axis == -1 else mask.swapaxes(axis, -1)
-    return softmax_forward(scores.swapaxes(axis, -1), mask=mask)[0].swapaxes(axis, -1)
+def softmax_of(scores):
+    return softmax_forward(scores)[0]
 
-
-def scores_of(q, k, divisor=None):
-    return q @ k.swapaxes(-1, -2) / (math.sqrt(q.shape[-1]) if divisor is None else divisor)
-
-
-# -- weights ----------------------------------------------------------------------------------------------------------
-
-
-def weights_inputs(rng):
-    for n_queries, n_keys, d_k in ((1, 3, 4), (2, 3, 4), (4, 4, 16)):
-        mask = rng.random((n_queries, n_keys)) < 0.6
-        mask[:, :2] = True  # with one key alone every weight is 1, whatever the scores
-        mask[-1, -1] = False
-        yield 2 * rng.standard_normal((n_queries, d_k)), 2 * rng.standard_normal((n_keys, d_k)), mask
-
-
-WEIGHTS = Exercise(
-    "04_attention.weights",
-    weights_inputs,
-    reference=lambda q, k, mask: attention_weights(q, k, mask=mask)[0],
-    tested="three sizes, each with a random mask, against the engine's attention_weights",
-    mistakes=(
-        Mistake("The scale 1 / sqrt(d_k) is missing.", lambda q, k, mask: softmax_of(scores_of(q, k, 1.0), mask)),
-        Mistake(
-            "The scores are divided by d_k; eq. 1 divides by its square root.",
-            lambda q, k, mask: softmax_of(scores_of(q, k, q.shape[-1]), mask),
-        ),
-        Mistake(
-            "The scores are divided by the square root of the number of keys; d_k is the width of one key.",
-            lambda q, k, mask: softmax_of(scores_of(q, k, math.sqrt(len(k))), mask),
-        ),
-        Mistake(
-            "The mask is applied after the softmax: the masked keys are still in the denominator, and the rows no "
-            "longer sum to one. Set their scores to -inf before it.",
-            lambda q, k, mask: softmax_of(scores_of(q, k)) * mask,
-        ),
-        Mistake(
-            "The mask is the wrong way round: True means that the query may attend to the key.",
-            lambda q, k, mask: softmax_of(scores_of(q, k), ~mask),
-        ),
-        Mistake("The mask is not used.", lambda q, k, mask: softmax_of(scores_of(q, k))),
-        Mistake(
-            "Masked scores are set to 0. A score of 0 is an ordinary score, exp(0) = 1; -inf gives weight 0.",
-            lambda q, k, mask: softmax_of(np.where(mask, scores_of(q, k), 0.0)),
-        ),
-        Mistake(
-            "The softmax runs over the queries: columns sum to one. Each row, one query, must.",
-            lambda q, k, mask: softmax_of(scores_of(q, k), mask, axis=-2),
-        ),
-    ),
-)
 
 # -- self_attention ---------------------------------------------------------------------------------------------------
 
@@ -154,84 +103,21 @@ DECODER_MASK = Exercise(
     properties=(leak,),
 )
 
-# -- backward ---------------------------------------------------------------------------------------------------------
-
-
-def backward_inputs(rng):
-    for n_queries, n_keys, d_k, d_v in ((1, 2, 4, 2), (3, 4, 5, 2)):
-        q, k, v, grad_y = (
-            rng.standard_normal(s) for s in ((n_queries, d_k), (n_keys, d_k), (n_keys, d_v), (n_queries, d_v))
-        )
-        yield grad_y, q, k, v, attention_weights(q, k)[0]
-
-
-def backward(grad_y, q, k, v, weights):
-    return attention_backward(grad_y, attention_forward(q, k, v)[1])
-
-
-def backward_through(softmax_rule, q_divisor=None, k_divisor=None):
-    """Attention's backward with another rule for the softmax, or other scales; None is the right one."""
-
-    def wrong(grad_y, q, k, v, weights):
-        grad_scores = softmax_rule(grad_y @ v.T, weights)
-        root = math.sqrt(q.shape[-1])
-        return grad_scores @ k / (q_divisor or root), grad_scores.T @ q / (k_divisor or root), weights.T @ grad_y
-
-    return wrong
-
-
-def softmax_rule(grad_weights, weights):
-    return softmax_backward(grad_weights, (weights,))[0]
-
-
-BACKWARD = Exercise(
-    "04_attention.backward",
-    backward_inputs,
-    reference=backward,
-    tested="all three gradients at two sizes, against the engine's attention_backward",
-    mistakes=(
-        Mistake(
-            "The mean term of the softmax is missing: its backward is weights * (g - sum(g * weights)).",
-            backward_through(lambda g, weights: weights * g),
-        ),
-        Mistake(
-            "The softmax is skipped: grad_weights is used where grad_scores belongs.",
-            backward_through(lambda g, weights: g),
-        ),
-        Mistake(
-            "The mean fit is divided by the number of keys: sum(g * weights) is a mean already, the weights sum to 1.",
-            backward_through(lambda g, weights: weights * (g - (g * weights).mean(axis=-1, keepdims=True))),
-        ),
-        Mistake(
-            "The mean fit is the plain mean of g; each g must count with its weight: sum(g * weights).",
-            backward_through(lambda g, weights: weights * (g - g.mean(axis=-1, keepdims=True))),
-        ),
-        Mistake(
-            "The sum of the softmax runs over the queries; it belongs to one row.",
-            backward_through(lambda g, weights: weights * (g - (g * weights).sum(axis=0, keepdims=True))),
-        ),
-        Mistake(
-            "The scale 1 / sqrt(d_k) is missing in grad_q and grad_k: forward multiplied the scores by it.",
-            backward_through(softmax_rule, 1.0, 1.0),
-        ),
-        Mistake(
-            "grad_q and grad_k are divided by d_k; forward divided the scores by its square root.",
-            lambda grad_y, q, *rest: backward_through(softmax_rule, q.shape[-1], q.shape[-1])(grad_y, q, *rest),
-        ),
-        Mistake("The scale 1 / sqrt(d_k) is missing in grad_k.", backward_through(softmax_rule, None, 1.0)),
-        Mistake("The scale 1 / sqrt(d_k) is missing in grad_q.", backward_through(softmax_rule, 1.0, None)),
-    ),
-)
-
 # -- streaming --------------------------------------------------------------------------------------------------------
+
+
+MANY = 6000
+"""Keys of which all scores at once would be seen in the memory."""
 
 
 def streaming_inputs(rng):
     for n_queries, n_keys, size in ((1, 4, 2), (2, 5, 2), (3, 12, 4)):
         q, k, v = (rng.standard_normal(s) for s in ((n_queries, 4), (n_keys, 4), (n_keys, 3)))
         yield 3 * q, 3 * np.sort(k, axis=0), v, size
+    yield q, k, v, 50
     yield 100 * q, 100 * k, v, 4
     yield 100 * np.abs(q), -100 * np.abs(k), v, 4
+    yield *(rng.standard_normal((n, 2)) for n in (32, MANY, MANY)), 100
 
 
 def streamed(q, k, v, size, *, fix_total=True, fix_y=True, drop_rest=False, shift=True, first=-np.inf, divide=True):
@@ -252,11 +138,32 @@ def averaged_blocks(q, k, v, size):
     return np.mean(blocks, axis=0)
 
 
+def all_at_once(function, q, k, v, size):
+    """Whether the function held half of all scores at a time, beside copies of its inputs."""
+    if len(k) < MANY:
+        return None
+    tracemalloc.start()
+    try:
+        function(q, k, v, size)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    all_scores, inputs = 8 * len(q) * len(k), 8 * (q.size + k.size + v.size)
+    if peak < inputs + all_scores / 2:
+        return None
+    return (
+        f"The numbers are right, but nothing is streamed: {len(q)} queries and {len(k):,} keys in blocks of {size} "
+        f"took {peak / 1e6:.1f} MB. All scores are {all_scores / 1e6:.1f} MB, those of one block "
+        f"{8 * len(q) * size / 1e6:.2f} MB. Keep only one block's scores at a time."
+    )
+
+
 STREAMING = Exercise(
     "04_attention.streaming",
     streaming_inputs,
     reference=lambda q, k, v, size: attention_forward(q, k, v)[0],
-    tested="blocks that do and do not divide the number of keys, and scores of several thousand, above and below zero",
+    tested="blocks that do and do not divide the number of keys, one block larger than all of them, scores of several "
+    "thousand, above and below zero, and the memory of 6,000 keys",
     mistakes=(
         Mistake(
             "When the largest score grows, the old sum of exponentials must shrink by exp(old largest - new largest).",
@@ -286,6 +193,8 @@ STREAMING = Exercise(
         ),
         Mistake("Each block is given the same weight; its weight is its share of all exponentials.", averaged_blocks),
     ),
+    properties=(all_at_once,),
+    seconds=20.0,
 )
 
 EXERCISES = (WEIGHTS, SELF_ATTENTION, DECODER_MASK, BACKWARD, STREAMING)

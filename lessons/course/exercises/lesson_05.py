@@ -5,49 +5,11 @@ import math
 import numpy as np
 
 from course.exercise import Exercise, Mistake
+from course.exercises.shared_heads import SHARED_HEADS, SHARED_HEADS_BACKWARD
+from course.exercises.split_heads import MERGE, SPLIT, merge, split
 from minitransformer.ops.attention import attention_forward
 from minitransformer.ops.linear import linear_backward, linear_forward
-from minitransformer.ops.shape import merge_heads_forward, split_heads_backward, split_heads_forward
-
-
-def split(packed, n_heads):
-    """The engine's split, of one sentence."""
-    return split_heads_forward(packed[None], n_heads=n_heads, widths=(packed.shape[-1] // n_heads,))[0][0]
-
-
-def merge(heads):
-    return merge_heads_forward(heads[None])[0][0]
-
-
-# -- split ------------------------------------------------------------------------------------------------------------
-
-
-def split_inputs(rng):
-    return [(np.arange(8.0).reshape(2, 4), 2), (rng.standard_normal((5, 12)), 3), (rng.standard_normal((4, 6)), 1)]
-
-
-SPLIT = Exercise(
-    "05_heads.split",
-    split_inputs,
-    reference=lambda packed, n_heads: split(packed, n_heads),
-    tested="one, two and three heads, against the engine's split_heads",
-    mistakes=(
-        Mistake(
-            "The words are cut, not the columns: a reshape to (n_heads, T, d) alone walks along a whole word first. "
-            "Reshape to (T, n_heads, d), then swap.",
-            lambda packed, n_heads: packed.reshape(n_heads, len(packed), -1),
-        ),
-        Mistake(
-            "The swap is missing: the axes are (T, n_heads, d), and the heads belong in front.",
-            lambda packed, n_heads: packed.reshape(len(packed), n_heads, -1),
-        ),
-        Mistake(
-            "The heads are interleaved, every n_heads-th column to one head. Head i owns columns i d to (i + 1) d.",
-            lambda packed, n_heads: packed.reshape(len(packed), -1, n_heads).transpose(2, 0, 1),
-        ),
-        Mistake("The heads are in reverse order.", lambda packed, n_heads: split(packed, n_heads)[::-1]),
-    ),
-)
+from minitransformer.ops.shape import merge_heads_forward, split_heads_backward
 
 # -- multi_head -------------------------------------------------------------------------------------------------------
 
@@ -85,6 +47,10 @@ MULTI_HEAD = Exercise(
         Mistake(
             "h d_k where d_k belongs: the root holds the width of one head, not of all side by side.",
             lambda *inputs: multi_head(*inputs, root=lambda x, q: len(q) * q.shape[-1]),
+        ),
+        Mistake(
+            "The scores are divided by d_k, not by its root.",
+            lambda *inputs: multi_head(*inputs, root=lambda x, q: q.shape[-1] ** 2),
         ),
         Mistake("The scale 1 / sqrt(d_k) is missing.", lambda *inputs: multi_head(*inputs, root=lambda x, q: 1.0)),
         Mistake(
@@ -210,54 +176,12 @@ PROJECTIONS_BACKWARD = Exercise(
     ),
 )
 
-# -- shared_heads -----------------------------------------------------------------------------------------------------
-
-
-def shared_inputs(rng):
-    for n_heads, n_groups, n_queries, n_keys in ((2, 1, 1, 2), (4, 2, 2, 3), (6, 3, 4, 5)):
-        shapes = ((n_heads, n_queries, 4), (n_groups, n_keys, 4), (n_groups, n_keys, 3))
-        yield tuple(rng.standard_normal(shape) for shape in shapes)
-
-
-def shared_with(order):
-    """Attention where query head i reads the key and value head ``order(h, g)[i]``."""
-
-    def shared(q, k, v):
-        places = order(len(q), len(k))
-        return attention_forward(q, k[places], v[places])[0]
-
-    return shared
-
-
-def in_blocks(h, g):
-    return np.arange(h) // (h // g)
-
-
-def averaged_groups(q, k, v):
-    return attention_forward(q, k.mean(axis=0, keepdims=True), v.mean(axis=0, keepdims=True))[0]
-
-
-SHARED_HEADS = Exercise(
-    "05_heads.shared_heads",
-    shared_inputs,
-    reference=lambda q, k, v: shared_with(in_blocks)(q, k, v),
-    tested="one, two and three heads of keys and values, against attention with these repeated",
-    mistakes=(
-        Mistake(
-            "Query head i reads key head i % g. Neighbours share: it must read head i // (h / g).",
-            shared_with(lambda h, g: np.arange(h) % g),
-        ),
-        Mistake("All query heads read the first head of keys and values.", shared_with(lambda h, g: np.arange(h) * 0)),
-        Mistake("The heads of keys and values are averaged; each serves its own group of queries.", averaged_groups),
-        Mistake(
-            "Keys are shared in blocks, but values in turn: both must follow i // (h / g).",
-            lambda q, k, v: attention_forward(q, k[in_blocks(len(q), len(k))], v[np.arange(len(q)) % len(v)])[0],
-        ),
-        Mistake(
-            "The scale 1 / sqrt(d_k) is missing.",
-            lambda q, k, v: shared_with(in_blocks)(q * math.sqrt(q.shape[-1]), k, v),
-        ),
-    ),
+EXERCISES = (
+    SPLIT,
+    MERGE,
+    MULTI_HEAD,
+    CONTRIBUTIONS,
+    PROJECTIONS_BACKWARD,
+    SHARED_HEADS,
+    SHARED_HEADS_BACKWARD,
 )
-
-EXERCISES = (SPLIT, MULTI_HEAD, CONTRIBUTIONS, PROJECTIONS_BACKWARD, SHARED_HEADS)

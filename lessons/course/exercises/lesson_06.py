@@ -3,67 +3,9 @@
 import numpy as np
 
 from course.exercise import Exercise, Mistake
-from course.gradients import gradients_by_tape
+from course.exercises.layer_norm import BACKWARD, EPS, FORWARD, normalised, random_parameters
+from course.exercises.rms_norm import RMS_NORM, RMS_NORM_BACKWARD
 from minitransformer.ops.layer_norm import layer_norm_backward, layer_norm_forward
-
-EPS = 1e-6
-
-
-def random_parameters(rng, d_model):
-    """gamma and beta; never ones and zeros, at which several mistakes cannot be seen."""
-    return rng.uniform(0.5, 2.0, d_model) * rng.choice([-1.0, 1.0], d_model), rng.standard_normal(d_model)
-
-
-# -- forward ----------------------------------------------------------------------------------------------------------
-
-
-def forward_inputs(rng):
-    for shape, eps in (((1, 3), 0.1), ((2, 4), EPS), ((2, 3, 4), 0.05)):
-        yield 1.0 + 2.0 * rng.standard_normal(shape), *random_parameters(rng, shape[-1]), eps
-
-
-def normalised(x, eps, axis=-1, ddof=0):
-    return (x - x.mean(axis=axis, keepdims=True)) / np.sqrt(x.var(axis=axis, keepdims=True, ddof=ddof) + eps)
-
-
-FORWARD = Exercise(
-    "06_layer_norm.forward",
-    forward_inputs,
-    reference=lambda x, gamma, beta, eps: layer_norm_forward(x, gamma, beta, eps=eps)[0],
-    tested="one position, two, and a batch, with random gamma and beta and three values of eps",
-    mistakes=(
-        Mistake(
-            "The variance is divided by d_model - 1. Layer norm describes these d_model numbers; it estimates nothing.",
-            lambda x, gamma, beta, eps: gamma * normalised(x, eps, ddof=1) + beta,
-        ),
-        Mistake(
-            "eps is added to the standard deviation; it belongs to the variance, under the root.",
-            lambda x, gamma, beta, eps: (
-                gamma * (x - x.mean(-1, keepdims=True)) / (x.std(-1, keepdims=True) + eps) + beta
-            ),
-        ),
-        Mistake("eps is not used.", lambda x, gamma, beta, eps: gamma * normalised(x, 0.0) + beta),
-        Mistake(
-            "The means run over the positions (first axis): that is batch norm. Each position is normalised by itself.",
-            lambda x, gamma, beta, eps: gamma * normalised(x, eps, axis=0) + beta,
-        ),
-        Mistake(
-            "One mean for the whole array: each position needs its own, over the last axis.",
-            lambda x, gamma, beta, eps: gamma * normalised(x, eps, axis=None) + beta,
-        ),
-        Mistake(
-            "The root is missing: the centred values are divided by the variance.",
-            lambda x, gamma, beta, eps: (
-                gamma * (x - x.mean(-1, keepdims=True)) / (x.var(-1, keepdims=True) + eps) + beta
-            ),
-        ),
-        Mistake("beta is missing.", lambda x, gamma, beta, eps: gamma * normalised(x, eps)),
-        Mistake(
-            "gamma multiplies x before the mean and the variance are taken; it belongs after them.",
-            lambda x, gamma, beta, eps: normalised(gamma * x, eps) + beta,
-        ),
-    ),
-)
 
 # -- equal_values -----------------------------------------------------------------------------------------------------
 
@@ -162,84 +104,6 @@ NORMALISED_AXIS = Exercise(
     ),
 )
 
-# -- rms_norm_backward ------------------------------------------------------------------------------------------------
-
-
-def rms_norm(x, gamma, eps):
-    """gamma x / sqrt(mean(x^2) + eps)      [Zhang & Sennrich 2019]; for arrays and for tensors"""
-    return x * ((x * x).mean(axis=-1, keepdims=True) + eps) ** -0.5 * gamma
-
-
-def rms_inputs(rng):
-    for shape, eps in (((1, 2), 0.25), ((2, 3), 0.01), ((4, 5, 8), EPS)):
-        yield rng.standard_normal(shape), 1.0 + rng.standard_normal(shape), random_parameters(rng, shape[-1])[0], eps
-
-
-def rms_norm_backward(grad_y, x, gamma, eps):
-    return gradients_by_tape(lambda x, gamma: rms_norm(x, gamma, eps), grad_y, x, gamma)
-
-
-def rms_parts(grad_y, x, gamma, eps):
-    inv_rms = ((x * x).mean(axis=-1, keepdims=True) + eps) ** -0.5
-    return inv_rms, x * inv_rms, gamma * grad_y
-
-
-def rms_backward_with(grad_x=None, grad_gamma=None):
-    """The right gradients, with one of them replaced by ``replacement(inv_rms, x_hat, g, grad_y, gamma, right)``."""
-
-    def wrong(grad_y, x, gamma, eps):
-        right = rms_norm_backward(grad_y, x, gamma, eps)
-        parts = (*rms_parts(grad_y, x, gamma, eps), grad_y, gamma)
-        return tuple(
-            given(*parts, value) if given else value for given, value in zip((grad_x, grad_gamma), right, strict=True)
-        )
-
-    return wrong
-
-
-def mean_of(values):
-    return values.mean(axis=-1, keepdims=True)
-
-
-RMS_NORM_BACKWARD = Exercise(
-    "06_layer_norm.rms_norm_backward",
-    rms_inputs,
-    reference=rms_norm_backward,
-    tested="both gradients at three sizes, against the tape walking through the forward",
-    mistakes=(
-        Mistake(
-            "The term through the mean, mean(g), is layer norm's. RMSNorm takes no mean away, so nothing flows there.",
-            rms_backward_with(lambda inv, x_hat, g, grad_y, gamma, right: right - inv * mean_of(g)),
-        ),
-        Mistake(
-            "The term through the root mean square is missing: each x_i also changes the divisor.",
-            rms_backward_with(lambda inv, x_hat, g, grad_y, gamma, right: inv * g),
-        ),
-        Mistake(
-            "gamma stands outside the mean: g = gamma * grad_y belongs inside mean(g * x_hat).",
-            rms_backward_with(
-                lambda inv, x_hat, g, grad_y, gamma, right: inv * gamma * (grad_y - x_hat * mean_of(grad_y * x_hat))
-            ),
-        ),
-        Mistake(
-            "A sum stands where the mean over d_model belongs: the correction is d_model times too large.",
-            rms_backward_with(
-                lambda inv, x_hat, g, grad_y, gamma, right: inv * (g - x_hat * (g * x_hat).sum(-1, keepdims=True))
-            ),
-        ),
-        Mistake(
-            "grad_gamma is a mean over the positions, too small by their number. gamma served each: sum.",
-            rms_backward_with(
-                None, lambda inv, x_hat, g, grad_y, gamma, right: right / (grad_y.size / grad_y.shape[-1])
-            ),
-        ),
-        Mistake(
-            "grad_gamma holds gamma itself: y = gamma * x_hat, so its derivative is x_hat alone.",
-            rms_backward_with(None, lambda inv, x_hat, g, grad_y, gamma, right: right * gamma),
-        ),
-    ),
-)
-
 # -- backward_from_output ---------------------------------------------------------------------------------------------
 
 
@@ -284,4 +148,12 @@ BACKWARD_FROM_OUTPUT = Exercise(
     ),
 )
 
-EXERCISES = (FORWARD, EQUAL_VALUES, NORMALISED_AXIS, RMS_NORM_BACKWARD, BACKWARD_FROM_OUTPUT)
+EXERCISES = (
+    FORWARD,
+    BACKWARD,
+    EQUAL_VALUES,
+    NORMALISED_AXIS,
+    RMS_NORM,
+    RMS_NORM_BACKWARD,
+    BACKWARD_FROM_OUTPUT,
+)

@@ -1,13 +1,13 @@
-"""Exercises of lesson 12: decoding."""
+"""Exercises of lesson 12: scores and the cache here, searches beside it."""
 
-import heapq
 import math
 
 import numpy as np
 
-from course.compare import form_error, same
 from course.exercise import Exercise, Mistake
 from course.exercises.decoding_flops import DECODING_FLOPS
+from course.exercises.decoding_searches import BEAM_STEP, GREEDY
+from course.exercises.exact_search import BEST_OUTPUT
 from minitransformer.config import EOS
 from minitransformer.generation import Hypothesis
 from minitransformer.ops.attention import attention_forward
@@ -96,133 +96,59 @@ CACHE_BYTES = Exercise(
     ),
 )
 
-# -- beam_step --------------------------------------------------------------------------------------------------------
-
-
-def beam_step_inputs(rng):
-    for n_rows, vocab_size, beam_size in ((2, 3, 2), (3, 5, 3), (4, 7, 2)):
-        logits = 2 * rng.standard_normal((n_rows, vocab_size))
-        next_log_probs = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
-        yield -np.sort(rng.uniform(0.2, 2.0, n_rows)), next_log_probs, beam_size
-
-
-def best_of(totals, beam_size):
-    flat = totals.reshape(-1)
-    order = np.argsort(-flat, kind="stable")[:beam_size]
-    return order // totals.shape[1], order % totals.shape[1], flat[order]
-
-
-def beam_step(log_probs, next_log_probs, beam_size):
-    return best_of(log_probs[:, None] + next_log_probs, beam_size)
-
-
-def one_of_each(log_probs, next_log_probs, beam_size):
-    totals = log_probs[:, None] + next_log_probs
-    return best_of(np.where(totals == totals.max(axis=1, keepdims=True), totals, -np.inf), beam_size)
-
-
-def of_the_best_alone(log_probs, next_log_probs, beam_size):
-    return best_of(log_probs[:1, None] + next_log_probs[:1], beam_size)
-
-
-def worst(log_probs, next_log_probs, beam_size):
-    parents, tokens, totals = best_of(-log_probs[:, None] - next_log_probs, beam_size)
-    return parents, tokens, -totals
-
-
-def exchanged(*inputs):
-    parents, tokens, totals = beam_step(*inputs)
-    return tokens, parents, totals
-
-
-def any_order(function, log_probs, next_log_probs, beam_size):
-    """Whether the right survivors stand in another order."""
-    expected, got = (each(log_probs, next_log_probs, beam_size) for each in (beam_step, function))
-    if same(expected, got, 1e-6) or form_error(expected, got):
-        return None
-    order = np.argsort(-got[2], kind="stable")
-    sorted_again = same(expected, tuple(part[order] for part in got), 1e-6)
-    return "The survivors are right, but not best first." if sorted_again else None
-
-
-def indices_as_parents(log_probs, next_log_probs, beam_size):
-    parents, tokens, totals = beam_step(log_probs, next_log_probs, beam_size)
-    return parents * next_log_probs.shape[1] + tokens, tokens, totals
-
-
-def parents_by_rows(log_probs, next_log_probs, beam_size):
-    parents, tokens, totals = beam_step(log_probs, next_log_probs, beam_size)
-    indices = parents * next_log_probs.shape[1] + tokens
-    return indices // len(log_probs), indices % len(log_probs), totals
-
-
-BEAM_STEP = Exercise(
-    "12_decoding.beam_step",
-    beam_step_inputs,
-    reference=beam_step,
-    tested="three sizes, also with fewer survivors than partial hypotheses",
-    mistakes=(
-        Mistake(
-            "Each partial hypothesis gives one survivor. All extensions of all of them compete: one may give several, "
-            "another none.",
-            one_of_each,
-        ),
-        Mistake(
-            "The log-probability of the prefix is not added: an extension of a poor prefix counts as a good one.",
-            lambda log_probs, next_log_probs, beam_size: best_of(next_log_probs, beam_size),
-        ),
-        Mistake(
-            "Log-probabilities are multiplied; they add up, as probabilities multiply.",
-            lambda log_probs, next_log_probs, beam_size: best_of(log_probs[:, None] * next_log_probs, beam_size),
-        ),
-        Mistake("Only the first partial hypothesis is extended; that is greedy search with spares.", of_the_best_alone),
-        Mistake("The worst survive: argsort rises, and log-probabilities nearer to 0 are better.", worst),
-        Mistake("parents and tokens are exchanged.", exchanged),
-        Mistake(
-            "The index into the flattened table is divided by the number of rows; a row has vocab_size entries.",
-            parents_by_rows,
-        ),
-        Mistake(
-            "parents holds indices into the flattened table. A row of it has vocab_size entries: divide.",
-            indices_as_parents,
-        ),
-    ),
-    properties=(any_order,),
-)
-
 # -- cached_step ------------------------------------------------------------------------------------------------------
 
 
 def cached_step_inputs(rng):
-    for past, d_model, d_k in ((1, 4, 2), (5, 12, 3)):
-        w_q, w_k, w_v = (rng.standard_normal((d_model, d_k)) for _ in range(3))
+    for n_heads, past, d_model, d_k in ((1, 1, 4, 2), (2, 5, 12, 3), (3, 2, 6, 5)):
+        w_q, w_k, w_v = (rng.standard_normal((n_heads, d_model, d_k)) for _ in range(3))
         x = rng.standard_normal((past + 1, d_model))
         yield x[-1], x[:-1] @ w_k, x[:-1] @ w_v, w_q, w_k, w_v
 
 
 def cached_step(x_t, keys, values, w_q, w_k, w_v, *, scale=1.0, own=True, key_matrix=None):
-    grown = np.concatenate([keys, [x_t @ (w_k if key_matrix is None else key_matrix)]])
-    grown_values = np.concatenate([values, [x_t @ w_v]])
-    seen = len(grown) if own else len(keys)
-    y, _ = attention_forward(scale * (x_t @ w_q)[None], grown[:seen], grown_values[:seen])
-    return y[0], grown, grown_values
+    grown = np.concatenate([keys, (x_t @ (w_k if key_matrix is None else key_matrix))[:, None]], axis=1)
+    grown_values = np.concatenate([values, (x_t @ w_v)[:, None]], axis=1)
+    seen = slice(grown.shape[1] - (not own))
+    y, _ = attention_forward(scale * (x_t @ w_q)[:, None], grown[:, seen], grown_values[:, seen])  # (H, 1, d_k)
+    return y[:, 0], grown, grown_values
 
 
-def without_softmax(x_t, keys, values, w_q, w_k, w_v):
-    _, grown, grown_values = cached_step(x_t, keys, values, w_q, w_k, w_v)
-    return grown @ (x_t @ w_q) / math.sqrt(keys.shape[1]) @ grown_values, grown, grown_values
+def scores_of(x_t, keys, values, *matrices):
+    """(H, t + 1) the scores, and both grown caches."""
+    _, grown, grown_values = cached_step(x_t, keys, values, *matrices)
+    return (grown @ (x_t @ matrices[0])[..., None])[..., 0] / math.sqrt(keys.shape[2]), grown, grown_values
+
+
+def without_softmax(*inputs):
+    scores, grown, grown_values = scores_of(*inputs)
+    return (scores[:, None] @ grown_values)[:, 0], grown, grown_values
+
+
+def softmax_over(axis):
+    def step(*inputs):
+        scores, grown, grown_values = scores_of(*inputs)
+        exps = np.exp(scores - scores.max())
+        return ((exps / exps.sum(axis=axis, keepdims=True))[:, None] @ grown_values)[:, 0], grown, grown_values
+
+    return step
 
 
 def in_front(x_t, keys, values, *matrices):
     y, grown, grown_values = cached_step(x_t, keys, values, *matrices)
-    return y, np.roll(grown, 1, axis=0), np.roll(grown_values, 1, axis=0)
+    return y, np.roll(grown, 1, axis=1), np.roll(grown_values, 1, axis=1)
 
+
+COUNT_FOR_WIDTH = (
+    "The scores are divided by the root of the number of positions. With heads in front that is axis 1; d_k is the "
+    "last axis."
+)
 
 CACHED_STEP = Exercise(
     "12_decoding.cached_step",
     cached_step_inputs,
     reference=lambda x_t, keys, values, w_q, w_k, w_v: cached_step(x_t, keys, values, w_q, w_k, w_v),
-    tested="one and five earlier positions, against the engine's attention over the grown keys and values",
+    tested="one to three heads and one to five earlier positions, against the engine's attention over the grown caches",
     mistakes=(
         Mistake(
             "The position does not attend to itself: append its key and value first, then attend.",
@@ -230,17 +156,27 @@ CACHED_STEP = Exercise(
         ),
         Mistake(
             "The scale 1 / sqrt(d_k) is missing.",
-            lambda *inputs: cached_step(*inputs, scale=math.sqrt(inputs[1].shape[1])),
+            lambda *inputs: cached_step(*inputs, scale=math.sqrt(inputs[1].shape[2])),
         ),
         Mistake(
             "d_model where d_k belongs: the scores are divided by sqrt(d_model).",
-            lambda *inputs: cached_step(*inputs, scale=math.sqrt(inputs[1].shape[1] / len(inputs[0]))),
+            lambda *inputs: cached_step(*inputs, scale=math.sqrt(inputs[1].shape[2] / len(inputs[0]))),
+        ),
+        Mistake(
+            COUNT_FOR_WIDTH,
+            lambda *inputs: cached_step(*inputs, scale=math.sqrt(inputs[1].shape[2] / (inputs[1].shape[1] + 1))),
+        ),
+        Mistake(
+            COUNT_FOR_WIDTH,
+            lambda *inputs: cached_step(*inputs, scale=math.sqrt(inputs[1].shape[2] / inputs[1].shape[1])),
         ),
         Mistake(
             "The query is stored as the key: x_t W^K belongs into the cache.",
             lambda *inputs: cached_step(*inputs, key_matrix=inputs[3]),
         ),
-        Mistake("The softmax is missing: the weights must sum to one.", without_softmax),
+        Mistake("The softmax is missing: the weights of a head must sum to one.", without_softmax),
+        Mistake("The softmax runs over the heads; each head's weights over the positions sum to one.", softmax_over(0)),
+        Mistake("One softmax runs over all heads together; each head has its own.", softmax_over(None)),
         Mistake("The new key and value stand in front of the old ones; append them at the end.", in_front),
         Mistake(
             "The caches come back as they were: the next step will not find this position.",
@@ -249,156 +185,4 @@ CACHED_STEP = Exercise(
     ),
 )
 
-# -- best_output ------------------------------------------------------------------------------------------------------
-
-END = "."
-
-
-def letter_model(rng, n_letters, sharpness, end):
-    """after(text) of a random model whose next letter depends on the last two; ``end`` favours the end."""
-    letters = "abcdef"[:n_letters]
-    logits = sharpness * rng.standard_normal(
-        (n_letters + 1, n_letters + 1, n_letters + 1)
-    )  # [last but one, last, next]
-    logits[..., -1] += end
-    table = np.exp(logits)
-    table /= table.sum(axis=-1, keepdims=True)
-
-    def after(text):
-        if set(text) - set(letters):
-            raise ValueError(f"after({text!r}): a prefix must hold only letters of {letters!r} alone")
-        before, last = ([-1, -1] + [letters.index(letter) for letter in text])[-2:]
-        return dict(zip(letters + END, table[before, last].tolist(), strict=True))
-
-    return after
-
-
-def best_output_inputs(rng):
-    for n_letters, sharpness, end, limit in ((2, 1.0, -1, 1), (3, 1.5, -1, 2), (3, 2.0, -2, 4), (6, 1.2, -1, 14)):
-        for _ in range(3):
-            yield letter_model(rng, n_letters, sharpness, end), limit
-
-
-def best_output(after, limit, merged=False):
-    """Best first. ``merged`` is a mistake: of prefixes with one length and one last letter only the best is kept."""
-    heap, seen = [(0.0, "")], set()
-    while True:
-        cost, text = heapq.heappop(heap)
-        if text.endswith(END):
-            return text[:-1], -cost
-        if merged and (len(text), text[-1:]) in seen:
-            continue
-        seen.add((len(text), text[-1:]))
-        for letter, p in after(text).items():
-            if letter == END or len(text) < limit:
-                heapq.heappush(heap, (cost - math.log(p), text + letter))
-
-
-def beam_of(size):
-    """A beam without length penalty; whatever it finds that has ended counts."""
-
-    def search(after, limit):
-        alive, finished = [(0.0, "")], []
-        for step in range(limit + 1):
-            extended = [
-                (log_prob + math.log(p), text + letter)
-                for log_prob, text in alive
-                for letter, p in after(text).items()
-                if letter == END or step < limit
-            ]
-            kept = sorted(extended, reverse=True)[:size]
-            finished += [each for each in kept if each[1].endswith(END)]
-            alive = [each for each in kept if not each[1].endswith(END)]
-        log_prob, text = max(finished)
-        return text[:-1], log_prob
-
-    return search
-
-
-def ln_p(after, text):
-    return sum(math.log(after(text[:i])[letter]) for i, letter in enumerate(text + END))
-
-
-def is_an_output(function, after, limit):
-    answer = function(after, limit)
-    error = form_error(("", 0.0), answer)
-    if error:
-        return f"{error[0].upper()}{error[1:]}."
-    text = answer[0]
-    if len(text) > limit:
-        return f"{text!r} has {len(text)} letters; at most limit = {limit} may stand before the end."
-    unknown = set(text) - set(after("")) | set(text) & {END}
-    return f"{text!r} holds {min(unknown)!r}; give the letters alone." if unknown else None
-
-
-def has_its_log_probability(function, after, limit):
-    text, log_prob = function(after, limit)
-    true = ln_p(after, text)
-    if abs(true - log_prob) > 1e-6:
-        return f"The output {text!r} has ln P = {true:.4f} with its end, and the function returns {log_prob:.4f}."
-    return None
-
-
-def is_the_best(function, after, limit):
-    text, log_prob = function(after, limit)
-    best, best_log_prob = best_output(after, limit)
-    if log_prob < best_log_prob - 1e-6:
-        return (
-            f"The output {text!r} has ln P = {log_prob:.4f}; {best!r} has {best_log_prob:.4f}, which is more. "
-            f"limit = {limit}."
-        )
-    return None
-
-
-BEST_OUTPUT = Exercise(
-    "12_decoding.best_output",
-    best_output_inputs,
-    reference=best_output,
-    tested="twelve random models of up to six letters, up to 14 letters long, against an exact search",
-    mistakes=(
-        Mistake(
-            "This is greedy search: it follows the most probable letter, and a less probable one may lead further.",
-            beam_of(1),
-        ),
-        Mistake(
-            "This is a beam of 2. Exact search drops a prefix only if a finished output is more probable.",
-            beam_of(2),
-        ),
-        Mistake(
-            "Of the prefixes with the same last letter only one is kept. That is right for a table, which depends on "
-            "no other; this model looks further back.",
-            lambda after, limit: best_output(after, limit, merged=True),
-        ),
-        Mistake(
-            "The first output that is found is returned, the empty one. A prefix that waits may still lead to a "
-            "better one: an output is the best when it comes out of the heap, not when it goes in.",
-            lambda after, limit: ("", math.log(after("")[END])),
-        ),
-        Mistake(
-            "The end counts against the limit: limit letters may stand before it.",
-            lambda after, limit: best_output(after, limit - 1),
-        ),
-        Mistake(
-            "The text holds its end; give the letters alone.",
-            lambda after, limit: (best_output(after, limit)[0] + END, best_output(after, limit)[1]),
-        ),
-        Mistake(
-            "The second part is a probability; give its logarithm.",
-            lambda after, limit: (best_output(after, limit)[0], math.exp(best_output(after, limit)[1])),
-        ),
-        Mistake(
-            "The second part has the wrong sign: the logarithm of a probability is negative.",
-            lambda after, limit: (best_output(after, limit)[0], -best_output(after, limit)[1]),
-        ),
-        Mistake(
-            "The end is missing in ln P: its probability is a factor too.",
-            lambda after, limit: (
-                best_output(after, limit)[0],
-                best_output(after, limit)[1] - math.log(after(best_output(after, limit)[0])[END]),
-            ),
-        ),
-    ),
-    properties=(is_an_output, has_its_log_probability, is_the_best),
-)
-
-EXERCISES = (SCORE, CACHE_BYTES, BEAM_STEP, CACHED_STEP, BEST_OUTPUT, DECODING_FLOPS)
+EXERCISES = (SCORE, CACHE_BYTES, GREEDY, BEAM_STEP, CACHED_STEP, BEST_OUTPUT, DECODING_FLOPS)

@@ -1,0 +1,246 @@
+"""Lesson 4: the weights of attention, and the backward that goes through them."""
+
+import math
+
+import numpy as np
+
+from course.exercise import Exercise, Mistake
+from minitransformer.ops.attention import attention_backward, attention_forward, attention_weights
+from minitransformer.ops.softmax import softmax_backward
+
+
+def swapped(x):
+    return x.swapaxes(-1, -2)
+
+
+def scores_of(q, k, divisor=None, turn=swapped):
+    return q @ turn(k) / (math.sqrt(q.shape[-1]) if divisor is None else divisor)
+
+
+# -- weights ----------------------------------------------------------------------------------------------------------
+
+
+def weights_inputs(rng):
+    """With leading axes B = H = S = d_k on purpose: unequal sizes would make k.T fail by itself."""
+    for n_queries, n_keys, d_k in ((1, 3, 4), (2, 3, 4), (4, 4, 16)):
+        mask = rng.random((n_queries, n_keys)) < 0.6
+        mask[:, :2] = True  # with one key alone every weight is 1, whatever the scores
+        mask[-1, -1] = False
+        yield 2 * rng.standard_normal((n_queries, d_k)), 2 * rng.standard_normal((n_keys, d_k)), mask
+    far = np.array([[40.0], [-40.0]]) * (1 + rng.random((2, 4)))  # scores of thousands, above and below zero
+    yield far, 40 * (1 + rng.random((3, 4))), np.array([[True, True, False], [True, True, True]])
+    lengths = np.array([3, 2, 0])  # the last sentence has no word, so its rows may attend to nothing
+    yield *rng.standard_normal((2, 3, 3, 3)), np.arange(3) < lengths[:, None, None]  # (B, 1, S)
+    yield *rng.standard_normal((2, 3, 3, 3, 3)), np.tri(3, dtype=bool)
+
+
+def weights_by(
+    q, k, mask, *, divisor=None, turn=swapped, hide="before", axis=-1, largest="row", hidden=-np.inf, zeros=True
+):
+    """The weights, with what each mistake does.   zeros: whether a row that may attend to nothing gives zeros"""
+    scores = scores_of(q, k, divisor and divisor(q, k), turn)
+    mask = np.broadcast_to(~mask if hide == "inverted" else mask, scores.shape)
+    if hide in ("before", "inverted"):
+        scores = np.where(mask, scores, hidden)
+    elif hide == "as zero":
+        scores = np.where(mask, scores, 0.0)
+    shift = {"row": scores.max(axis=axis, keepdims=True), "whole": scores.max(), "none": 0.0}[largest]
+    exponentials = np.exp(scores - shift)
+    found = exponentials / exponentials.sum(axis=axis, keepdims=True)
+    if zeros:
+        found = np.where(mask.any(axis=-1, keepdims=True), found, 0.0)
+    return found * mask if hide == "after" else found
+
+
+def forgetting(message, manners, **mistake):
+    """One mistake, in each manner in which the rest of the function may be written: two at once have a name too."""
+    return [
+        Mistake(message, lambda q, k, mask, manner=manner: weights_by(q, k, mask, **manner, **mistake))
+        for manner in manners
+    ]
+
+
+CAREFUL, EMPTY_NAN, EMPTY_UNIFORM = {}, {"zeros": False}, {"zeros": False, "hidden": -1e9}
+OVERFLOWS = {"largest": "none"}, {"largest": "none", "zeros": False}
+TURNED = (CAREFUL, EMPTY_NAN, EMPTY_UNIFORM, *OVERFLOWS)
+MANNERS = tuple({**manner, "turn": turn} for turn in (swapped, np.transpose) for manner in TURNED)
+ONLY_ROWS = "The softmax runs over the queries: columns sum to one. Each row, one query, must: axis=-1."
+
+WEIGHTS = Exercise(
+    "04_attention.weights",
+    weights_inputs,
+    reference=lambda q, k, mask: attention_weights(q, k, mask=mask)[0],
+    tested="one head of three sizes, several sentences, several heads, each with a mask; scores of thousands; rows "
+    "that may attend to nothing; against the engine's attention_weights",
+    mistakes=(
+        *forgetting("The scale 1 / sqrt(d_k) is missing.", MANNERS, divisor=lambda q, k: 1.0),
+        *forgetting(
+            "The scores are divided by d_k; eq. 1 divides by its square root.",
+            MANNERS,
+            divisor=lambda q, k: q.shape[-1],
+        ),
+        *forgetting(
+            "The scores are divided by the square root of the number of keys; d_k is the width of one key.",
+            MANNERS,
+            divisor=lambda q, k: math.sqrt(k.shape[-2]),
+        ),
+        *forgetting(
+            "The scores are divided by the square root of the number of queries; d_k is the width of one query.",
+            MANNERS,
+            divisor=lambda q, k: math.sqrt(q.shape[-2]),
+        ),
+        *forgetting(
+            "The mask is applied after the softmax: the masked keys are still in the denominator, and the rows no "
+            "longer sum to one. Set their scores to -inf before it.",
+            MANNERS,
+            hide="after",
+        ),
+        *forgetting(
+            "The mask is the wrong way round: True means that the query may attend to the key. (PyTorch's "
+            "nn.MultiheadAttention says True for what is hidden.)",
+            MANNERS,
+            hide="inverted",
+        ),
+        *forgetting("The mask is not used.", MANNERS, hide="not"),
+        *forgetting(
+            "Masked scores are set to 0. A score of 0 is an ordinary score, exp(0) = 1; -inf gives weight 0.",
+            MANNERS,
+            hide="as zero",
+        ),
+        *forgetting(ONLY_ROWS, MANNERS, axis=-2),
+        *forgetting(ONLY_ROWS, MANNERS, axis=0),
+        *forgetting(
+            "The softmax runs over axis 1, which is the last one of two axes only. axis=-1 is always the last.",
+            MANNERS,
+            axis=1,
+        ),
+        *forgetting(
+            "k.T turns all axes round, also those of sentences and heads. Exchange the last two: k.swapaxes(-1, -2).",
+            TURNED,
+            turn=np.transpose,
+        ),
+        *forgetting(
+            "The largest score of the whole array is subtracted: in a row far below it every exponential is 0, and "
+            "0 / 0 is nan. Each row has its own largest.",
+            (CAREFUL, EMPTY_NAN, EMPTY_UNIFORM),
+            largest="whole",
+        ),
+        *forgetting(
+            "Exponentials overflow: exp(800) is inf, and inf / inf is nan. Take the largest score of each row away.",
+            OVERFLOWS,
+        ),
+        *forgetting(
+            "A row that may attend to nothing holds NaN: there -inf is subtracted from -inf, or 0 divided by 0. "
+            "It must be zeros.",
+            (EMPTY_NAN,),
+        ),
+        *forgetting(
+            "A row that may attend to nothing has equal weights: -1e9 hides a key only beside larger scores. Use -inf, "
+            "and give such a row zeros.",
+            (EMPTY_UNIFORM,),
+        ),
+    ),
+)
+
+# -- backward ---------------------------------------------------------------------------------------------------------
+
+
+def backward_inputs(rng):
+    for n_queries, n_keys, d_k, d_v in ((1, 2, 4, 2), (3, 4, 5, 2)):
+        shapes = (n_queries, d_k), (n_keys, d_k), (n_keys, d_v), (n_queries, d_v)
+        q, k, v, grad_y = (rng.standard_normal(shape) for shape in shapes)
+        yield grad_y, q, k, v, attention_weights(q, k)[0]
+    for shape in ((3, 3, 3), (2, 2, 2, 2)):  # equal sizes on purpose, as above
+        grad_y, q, k, v = rng.standard_normal((4, *shape))
+        yield grad_y, q, k, v, attention_weights(q, k)[0]
+
+
+def backward(grad_y, q, k, v, weights):
+    return attention_backward(grad_y, attention_forward(q, k, v)[1])
+
+
+def softmax_rule(grad_weights, weights):
+    return softmax_backward(grad_weights, (weights,))[0]
+
+
+def root(q):
+    return math.sqrt(q.shape[-1])
+
+
+def through(rule=softmax_rule, q_divisor=root, k_divisor=root, turn=swapped):
+    """Attention's backward with another rule for the softmax, other scales, or another transpose."""
+
+    def wrong(grad_y, q, k, v, weights):
+        grad_scores = rule(grad_y @ turn(v), weights)
+        return grad_scores @ k / q_divisor(q), turn(grad_scores) @ q / k_divisor(q), turn(weights) @ grad_y
+
+    return wrong
+
+
+def one(q):
+    return 1.0
+
+
+def width(q):
+    return q.shape[-1]
+
+
+def in_softmax(message, rule):
+    """A mistake in the softmax, whatever the scale and the transpose: two at once have a name too."""
+    return [
+        Mistake(message, through(rule, divisor, divisor, turn))
+        for divisor in (root, one, width)
+        for turn in (swapped, np.transpose)
+    ]
+
+
+def in_scale(message, **divisors):
+    return [Mistake(message, through(**divisors, turn=turn)) for turn in (swapped, np.transpose)]
+
+
+BACKWARD = Exercise(
+    "04_attention.backward",
+    backward_inputs,
+    reference=backward,
+    tested="all three gradients of one head at two sizes, of several sentences and of several heads, against the "
+    "engine's attention_backward",
+    mistakes=(
+        *in_softmax(
+            "The mean term of the softmax is missing: its backward is weights * (g - sum(g * weights)).",
+            lambda g, weights: weights * g,
+        ),
+        *in_softmax("The softmax is skipped: grad_weights is used where grad_scores belongs.", lambda g, weights: g),
+        *in_softmax(
+            "The mean fit is divided by the number of keys: sum(g * weights) is a mean already, the weights sum to 1.",
+            lambda g, weights: weights * (g - (g * weights).mean(axis=-1, keepdims=True)),
+        ),
+        *in_softmax(
+            "The mean fit is the plain mean of g; each g must count with its weight: sum(g * weights).",
+            lambda g, weights: weights * (g - g.mean(axis=-1, keepdims=True)),
+        ),
+        *in_softmax(
+            "The sum of the softmax runs over the queries; it belongs to one row.",
+            lambda g, weights: weights * (g - (g * weights).sum(axis=-2, keepdims=True)),
+        ),
+        *in_softmax(
+            "The sum of the softmax runs over the first axis; it belongs to one row, over the last.",
+            lambda g, weights: weights * (g - (g * weights).sum(axis=0, keepdims=True)),
+        ),
+        Mistake(
+            ".T turns all axes round, also those of sentences and heads. Exchange the last two: .swapaxes(-1, -2).",
+            through(turn=np.transpose),
+        ),
+        *in_scale(
+            "The scale 1 / sqrt(d_k) is missing in grad_q and grad_k: forward multiplied the scores by it.",
+            q_divisor=one,
+            k_divisor=one,
+        ),
+        *in_scale(
+            "grad_q and grad_k are divided by d_k; forward divided the scores by its square root.",
+            q_divisor=width,
+            k_divisor=width,
+        ),
+        *in_scale("The scale 1 / sqrt(d_k) is missing in grad_k.", k_divisor=one),
+        *in_scale("The scale 1 / sqrt(d_k) is missing in grad_q.", q_divisor=one),
+    ),
+)

@@ -1,0 +1,236 @@
+"""Exercises of ``my_transformer``, the glue that makes a model of the functions of earlier lessons; steps 5 to 8."""
+
+import numpy as np
+
+from course.exercise import Exercise, Mistake
+from course.exercises.glue_parts import ATTEND, ATTENTION, EMBED, NORM
+from course.exercises.glue_vars import GRADS_OF, VAR, seen
+from solutions import my_transformer as right
+from solutions.my_transformer import Var
+
+SIZES = 2, 2
+"""Layers and heads."""
+SHAPES = right.shapes_of(9, 2, 4, 6)
+
+
+def some_vector(rng):
+    """Parameters of a small model, none of them zero or one."""
+    vector = right.first_vector(SHAPES, rng)
+    return vector + 0.2 * rng.standard_normal(vector.shape)
+
+
+def some_tokens(rng, n):
+    return rng.integers(3, 9, n)
+
+
+# -- 5: the model -----------------------------------------------------------------------------------------------------
+
+
+def through_decode(decode):
+    def seen_decode(vector, tgt_in, memory, cotangent):
+        p, memory = right.views(vector, SHAPES), Var(memory)
+        found = seen(decode(p, tgt_in, memory, *SIZES), cotangent, [memory, *p.values()])
+        return found if found is ... else (*found[:2], np.concatenate([grad.ravel() for grad in found[2:]]))
+
+    return seen_decode
+
+
+def decode_inputs(rng):
+    for n_tgt, n_src in ((3, 2), (4, 5)):
+        memory, cotangent = rng.standard_normal((n_src, 4)), rng.standard_normal((n_tgt, 9))
+        yield some_vector(rng), some_tokens(rng, n_tgt), memory, cotangent
+
+
+def decode_with(mask=lambda mask: mask, place=lambda i: i, layers=lambda n: n):
+    """The decoder with another mask, other parameters in layer i, or another number of layers."""
+
+    def wrong(p, tgt_in, memory, n_layers, n_heads):
+        x, causal = right.embed(p["table"], tgt_in), np.tri(len(tgt_in), dtype=bool)
+        for i in range(layers(n_layers)):
+            parts = right.sublayers(p, f"decoder {place(i)}", n_heads, ["self", "cross"])
+            x = right.decoder_layer(x, memory, mask(causal), *parts)
+        return right.logits_of(x, p["table"])
+
+    return wrong
+
+
+DECODE = Exercise(
+    "my_transformer.decode",
+    decode_inputs,
+    reference=right.decode,
+    tested="two layers: logits, and the gradients of every parameter and of the memory",
+    mistakes=(
+        Mistake("The future leaks: self-attention of the decoder needs the causal mask.", decode_with(np.ones_like)),
+        Mistake(
+            "The causal mask is the wrong way round: True means that a position may be read.",
+            decode_with(np.transpose),
+        ),
+        Mistake(
+            "Every layer has the parameters of the first: write the layer's number i.", decode_with(place=lambda i: 0)
+        ),
+        Mistake("There is one layer only: repeat it n_layers times.", decode_with(layers=lambda n: 1)),
+    ),
+    through=through_decode,
+)
+
+# -- 6: loss ----------------------------------------------------------------------------------------------------------
+
+
+def through_loss_of(loss_of):
+    def seen_loss(vector, src, tgt, eps, cotangent):
+        p = right.views(vector, SHAPES)
+        found = seen(loss_of(p, src, tgt, eps, *SIZES), cotangent, list(p.values()))
+        return found if found is ... else (found[0], np.concatenate([grad.ravel() for grad in found[1:]]))
+
+    return seen_loss
+
+
+def loss_inputs(rng):
+    for n_src, n_tgt, eps in ((2, 3, 0.1), (4, 2, 0.2)):
+        yield some_vector(rng), some_tokens(rng, n_src), some_tokens(rng, n_tgt), eps, 1.5
+
+
+def times(factor):
+    """The right loss, ``factor(number of words)`` times."""
+
+    def wrong(p, src, tgt, eps, n_layers, n_heads):
+        loss = right.loss_of(p, src, tgt, eps, n_layers, n_heads)
+        return Var(loss.data * factor(len(tgt)), (loss,), lambda grad: (grad * factor(len(tgt)),))
+
+    return wrong
+
+
+def loss_unshifted(p, src, tgt, eps, n_layers, n_heads):
+    tgt_in, _ = right.shift(tgt, 1, 2)
+    logits = right.decode(p, tgt_in, right.encode(p, src, n_layers, n_heads), n_layers, n_heads)
+    loss = right.smoothed_loss(logits.data, tgt_in, eps) / len(tgt_in)
+    return Var(loss, (logits,), lambda grad: (right.loss_backward(grad / len(tgt_in), logits.data, tgt_in, eps),))
+
+
+def loss_deaf(p, src, tgt, eps, n_layers, n_heads):
+    loss = right.loss_of(p, src, tgt, eps, n_layers, n_heads)
+    return Var(loss.data, loss.parents, lambda grad: loss.backward(1.0))
+
+
+LOSS_OF = Exercise(
+    "my_transformer.loss_of",
+    loss_inputs,
+    reference=right.loss_of,
+    tested="smoothed losses of a mean over tokens, and the gradient of every parameter",
+    mistakes=(
+        Mistake("This is the sum over the target's tokens: divide by their number.", times(lambda n: n + 1)),
+        Mistake(
+            "The end mark is a token too: there is one more than the target's words.", times(lambda n: (n + 1) / n)
+        ),
+        Mistake("The targets are not shifted: the model must predict what it reads.", loss_unshifted),
+        Mistake(
+            "The targets are not smoothed: eps is not used.",
+            lambda p, src, tgt, eps, *sizes: right.loss_of(p, src, tgt, 0.0, *sizes),
+        ),
+        Mistake("The backward does not use the gradient that it is given.", loss_deaf),
+    ),
+    through=through_loss_of,
+)
+
+# -- 7: the gradient of a batch, over one vector ----------------------------------------------------------------------
+
+
+def gradient_inputs(rng):
+    for lengths in (((2, 3), (3, 1)), ((1, 2), (2, 4), (3, 3))):
+        pairs = [(some_tokens(rng, n_src), some_tokens(rng, n_tgt)) for n_src, n_tgt in lengths]
+        yield some_vector(rng), SHAPES, pairs, 0.1, *SIZES
+
+
+def weighted(weight):
+    """The mean of sentences that have the weights ``weight(number of words)``."""
+
+    def wrong(vector, shapes, pairs, *rest):
+        each = [right.gradient_of(vector, shapes, [pair], *rest) for pair in pairs]
+        shares = np.array([weight(len(tgt)) for _, tgt in pairs], dtype=float)
+        shares /= shares.sum()
+        return sum(s * loss for s, (loss, _) in zip(shares, each, strict=True)), sum(
+            s * grad for s, (_, grad) in zip(shares, each, strict=True)
+        )
+
+    return wrong
+
+
+def summed_gradient(vector, shapes, pairs, *rest):
+    each = [right.gradient_of(vector, shapes, [pair], *rest)[1] for pair in pairs]
+    return right.gradient_of(vector, shapes, pairs, *rest)[0], sum(each)
+
+
+GRADIENT_OF = Exercise(
+    "my_transformer.gradient_of",
+    gradient_inputs,
+    reference=right.gradient_of,
+    tested="batches of two and three pairs of different lengths: the loss and the gradient, in the vector's order",
+    mistakes=(
+        Mistake(
+            "Every sentence counts alike; every token must, so a longer target weighs more.", weighted(lambda n: 1)
+        ),
+        Mistake("The end marks are not counted among the tokens.", weighted(lambda n: n)),
+        Mistake("The gradients are added up; the batch's is their mean over tokens.", summed_gradient),
+        Mistake(
+            "Only the last pair is left: collect losses and gradients of all.",
+            lambda vector, shapes, pairs, *rest: right.gradient_of(vector, shapes, pairs[-1:], *rest),
+        ),
+    ),
+)
+
+# -- 8: translation ---------------------------------------------------------------------------------------------------
+
+
+def through_translate(translate):
+    return lambda vector, src, limit: translate(right.views(vector, SHAPES), src, limit, *SIZES)
+
+
+def translate_with(read=lambda tokens: tokens, begin=1, end=2, row=-1):
+    def wrong(p, src, limit, n_layers, n_heads):
+        memory, tokens = right.encode(p, src, n_layers, n_heads), []
+
+        def step(token):
+            tokens.append(token)
+            return right.decode(p, np.array(read(tokens)), memory, n_layers, n_heads).data[row]
+
+        return right.greedy(step, begin, end, limit)
+
+    return wrong
+
+
+LAST_ALONE = translate_with(lambda tokens: tokens[-1:])
+FIRST_ROW = translate_with(row=0)
+EXCHANGED = translate_with(begin=2, end=1)
+
+
+def translate_inputs(rng):
+    """Random models, the last of them one that tells the mistakes apart."""
+    functions = [through_translate(each) for each in (right.translate, LAST_ALONE, FIRST_ROW, EXCHANGED)]
+    for n_different in (1, 1, len(functions)):
+        outputs = []
+        while len({str(output) for output in outputs}) < n_different:
+            vector, src = some_vector(rng), some_tokens(rng, 3)
+            for name, value in right.views(vector, SHAPES).items():
+                if value.data.ndim == 1 and "gamma" not in name:
+                    value.data *= 0.1  # or a bias decides alone
+            outputs = [function(vector, src, 6) for function in functions]
+        yield vector, src, 6
+
+
+TRANSLATE = Exercise(
+    "my_transformer.translate",
+    translate_inputs,
+    reference=right.translate,
+    tested="three sources, with random parameters",
+    mistakes=(
+        Mistake(
+            "The decoder reads the last token alone: it must read all that is written so far.",
+            LAST_ALONE,
+        ),
+        Mistake("The logits of the first position are used; the next token stands in the last row.", FIRST_ROW),
+        Mistake("The numbers of the marks are exchanged: 1 begins a sentence, 2 ends it.", EXCHANGED),
+    ),
+    through=through_translate,
+)
+
+EXERCISES = (VAR, GRADS_OF, NORM, EMBED, ATTEND, ATTENTION, DECODE, LOSS_OF, GRADIENT_OF, TRANSLATE)

@@ -1,0 +1,126 @@
+"""``mine``: the student's own functions, kept when they are right, for the models of later lessons.
+
+Each is a file of ``lessons/mine/``: its source with all that it needs. ``MINITRANSFORMER_MINE`` names another folder,
+or is "off". Solutions filled into a notebook are defined elsewhere and are never kept.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from course.calls import NotFilledIn, Trouble, called_with_care
+from course.exercise import LESSONS, find_exercise, solution_of
+from course.own_source import KEPT, NOTEBOOK, NotKept, names_of, standalone_source
+
+FOLDER = "MINITRANSFORMER_MINE"
+HEADER = "# minitransformer, kept by version 1: "
+"""How a file begins; the name of the function follows."""
+SECONDS = 5.0
+"""Time limit of a file's own lines; the tests of its function have theirs."""
+_judged: dict[tuple[str, str], tuple[Callable | None, str]] = {}
+"""By exercise and text of its file: the function, if it is right, else what is wrong."""
+
+
+class Unusable(Exception):
+    """A file that holds no right function; the text says why, in one line."""
+
+
+def folder() -> Path | None:
+    """Where functions are kept, or None."""
+    named = os.environ.get(FOLDER, "")
+    return None if named == "off" else Path(named or LESSONS / "mine")
+
+
+def keep(name: str, function: Callable) -> str:
+    """Keep a right function and say so in a sentence; nothing if it is not one of the notebook's own."""
+    place = folder()
+    if place is None or getattr(function, "__module__", None) != NOTEBOOK or names_of(function) is None:
+        return ""
+    try:
+        if function.__name__ == "<lambda>":
+            raise NotKept("a function to keep is written with `def`")
+        text = f"{HEADER}{function.__name__}\n\n{standalone_source(function)}"
+        judged(name, text)
+        place.mkdir(parents=True, exist_ok=True)
+        part = place / f"{name}.part"
+        part.write_text(text, encoding="utf-8")
+        part.replace(place / f"{name}.py")
+    except (NotKept, Unusable, OSError) as error:
+        return f"It is not kept as yours: {error}."
+    return "It is kept as yours."
+
+
+def judged(name: str, text: str) -> Callable:
+    """The function in the text of a file, after all of its exercise's tests.
+
+    Raises:
+        Unusable: the text is damaged, of another version, or its function is not right (any more).
+    """
+    if (name, text) not in _judged:
+        try:
+            _judged[name, text] = _right_function(name, text), ""
+        except Unusable as error:
+            _judged[name, text] = None, str(error)
+    function, fault = _judged[name, text]
+    if function is None:
+        raise Unusable(fault)
+    return function
+
+
+def _right_function(name: str, text: str) -> Callable:
+    from course.checking import examine  # which keeps what is right
+
+    first, _, _ = text.partition("\n")
+    if not first.startswith(HEADER):
+        raise Unusable("its first line is not that of this version")
+    names = {"__name__": f"{KEPT}.{name}"}
+    try:  # whatever somebody wrote into the file
+        called_with_care(lambda: exec(compile(text, f"{name}.py", "exec"), names), SECONDS)
+        function = names[first.removeprefix(HEADER).strip()]
+    except (Trouble, NotFilledIn, KeyError) as error:
+        raise Unusable(f"it does not run ({type(error).__name__}: {error})".replace("Trouble: ", "")) from None
+    result = examine(name, function)
+    if result.verdict != "right":
+        raise Unusable(f"its function is {result.verdict}: {result.text.splitlines()[0] if result.text else ''}"[:300])
+    return function
+
+
+def kept(name: str) -> Callable | None:
+    """The student's own function, or None if there is none.
+
+    Raises:
+        Unusable: there is a file, and no right function in it.
+    """
+    place = folder()
+    if place is None or not (place / f"{name}.py").exists():
+        return None
+    try:
+        return judged(name, (place / f"{name}.py").read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise Unusable(f"it cannot be read ({error})") from None
+
+
+def mine(name: str) -> Callable:
+    """Your own function of an exercise, checked again; without one the solution, or the engine's function.
+
+    It says in one line what is not yours yet, and what is wrong with a file that cannot be used.
+    """
+    function, fault = own_or_solution(name)
+    if fault:
+        print(f"{name}: {fault}")
+    return function
+
+
+def own_or_solution(name: str) -> tuple[Callable, str]:
+    """The function, and if it is not the student's own, why."""
+    exercise = find_exercise(name)
+    try:
+        function, fault = kept(name), "not yours yet"
+    except Unusable as error:
+        function, fault = None, f"not yours yet, the file in {folder()} cannot be used: {error}"
+    if function is not None:
+        return function, ""
+    try:
+        return solution_of(name), fault
+    except (ImportError, AttributeError):  # a course handed out without its solutions
+        return exercise.reference, fault

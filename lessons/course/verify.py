@@ -1,0 +1,87 @@
+"""Prove a folder of kept functions again, from its sources alone: ``python -m course.verify lessons/mine``.
+
+It runs them in a process of its own, with limits of time and memory; writing files, starting programs and the network
+are refused there. That stops accidents, not an attack: look at a stranger's files before you run them.
+"""
+
+import argparse
+import contextlib
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from course.mine import FOLDER, folder
+
+SECONDS, BYTES = 300, 4 * 2**30
+REFUSED = ("os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "os.symlink", "os.chmod")
+REFUSED += ("os.system", "os.exec", "os.fork", "os.posix_spawn", "subprocess.Popen", "socket.connect", "shutil.rmtree")
+
+
+def refuse(event: str, arguments: tuple[Any, ...]) -> None:
+    """An audit hook: raises for all that would change something outside this process."""
+    writes = event == "open" and (
+        any(letter in (arguments[1] or "") for letter in "wax+")
+        or bool((arguments[2] or 0) & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
+    )
+    if writes or event in REFUSED:
+        raise PermissionError(f"{event} is refused while functions are verified")
+
+
+def limit() -> None:
+    """Limits of processor time and memory, where the system has them."""
+    try:
+        import resource
+    except ImportError:
+        return
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+    resource.setrlimit(resource.RLIMIT_AS, (BYTES, BYTES))
+
+
+def prove() -> int:
+    """Inside the limits: test every function, the gradient of the model and its copies."""
+    import numpy as np
+
+    from course.certificate import assembled, source_hash
+    from course.transplants import CHAINS, copies, gradient_error
+
+    limit()
+    sys.addaudithook(refuse)
+    with contextlib.redirect_stdout(io.StringIO()):  # what the files themselves print
+        model, faults = assembled()
+    own = [name for name, fault in faults.items() if not fault]
+    print(f"yours: {len(own)} of {len(faults)}")
+    for name in sorted(set(faults) - set(own)):
+        print(f"  {name}: {faults[name]}")
+    _, chain, *inputs = CHAINS["12_decoding"](model, np.random.default_rng(0))
+    error = gradient_error(model, chain, inputs)
+    print(f"gradient of the whole model: relative error {error:.1e}")
+    copies(model)
+    print(f"SHA-256 of the sources: {source_hash(own)}")
+    unusable = [name for name, fault in faults.items() if fault and (folder() / f"{name}.py").exists()]
+    return 0 if error < 1e-6 and not unusable else 1
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m course.verify", description="Prove kept functions again.")
+    parser.add_argument("folder", type=Path, help="such as lessons/mine")
+    place = parser.parse_args(argv).folder.resolve()
+    if not place.is_dir():
+        print(f"{place} is not a folder.")
+        return 2
+    program = [sys.executable, "-B", "-c", "import sys; from course.verify import prove; sys.exit(prove())"]
+    paths = os.pathsep.join(str(path) for path in sys.path if path)
+    environment = {**os.environ, FOLDER: str(place), "PYTHONPATH": paths, "OPENBLAS_NUM_THREADS": "1"}
+    try:
+        code = subprocess.run(program, env=environment, timeout=5 * SECONDS, check=False).returncode
+    except subprocess.TimeoutExpired:
+        code = -1
+    if code < 0:
+        print(f"Stopped: it took more than {SECONDS} s of processor time, or was killed.")
+    return 1 if code else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
