@@ -60,10 +60,13 @@ def certificate(faults: Mapping[str, str], facts: Mapping[str, str], losses: Seq
     if (place := folder()) is None:
         print("Nothing is kept here, so the certificate is not written.")
         return figure
-    place.mkdir(parents=True, exist_ok=True)
-    figure.savefig(place / "certificate.png", dpi=120)
-    (place / "certificate.html").write_text(html(lines, losses, nothing), encoding="utf-8")
-    print(f"Written: {place / 'certificate.html'} and certificate.png")
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        figure.savefig(place / "certificate.png", dpi=120)
+        (place / "certificate.html").write_text(html(lines, losses, nothing), encoding="utf-8")
+        print(f"Written: {place / 'certificate.html'} and certificate.png")
+    except OSError as error:
+        print(f"The certificate is not written: {error}.")
     return figure
 
 

@@ -27,13 +27,11 @@ WRONG = {
     r"reshape: .*\(2, 3\)": lambda: ones(2, 3).reshape(4, 2),
     "embedding: ids must be in 0..4, got -1": lambda: functions.embedding(ones(5, 2), ids=np.array([-1])),
     "embedding: ids must be in 0..4, got 0..5": lambda: functions.embedding(ones(5, 2), ids=np.array([0, 5])),
-    "embedding: ids must be in 0..4, got 0..9": lambda: functions.embedding(ones(5, 2), ids=np.array([0, 9])),
     "embedding: ids must be integers, got bool": lambda: functions.embedding(ones(2, 2), ids=np.array([True, False])),
     "targets must be in 0..4, got -1": lambda: functions.cross_entropy(ones(3, 5), targets=TARGETS - 2),
     r"rows and targets must have the same shape, got \(2, 3\) and \(2,\)": lambda: functions.cross_entropy(
         ones(2, 3, 5), targets=TARGETS[:2]
     ),
-    "cross_entropy: rows and targets": lambda: functions.cross_entropy(ones(3, 5), targets=TARGETS[:1]),
     "loss: rows and targets": lambda: functions.projection_loss(ones(2, 4), ones(5, 4), targets=TARGETS),
     "label_smoothing must be at least 0 and below 1, got 2": lambda: functions.cross_entropy(
         ones(3, 5), targets=TARGETS, label_smoothing=2.0
@@ -51,7 +49,6 @@ WRONG = {
     "x and keep must have the same shape": lambda: functions.dropout(ones(1, 4), keep=MASK, p_drop=0.5),
     "p_drop must be at least 0 and below 1, got 1.0": lambda: functions.dropout(ones(3, 4), keep=MASK, p_drop=1.0),
     "split_heads: .* got 7": lambda: functions.split_heads(ones(1, 2, 7), n_heads=2, widths=(4,)),
-    "split_heads: .* got 9": lambda: functions.split_heads(ones(1, 2, 9), n_heads=2, widths=(4,)),
     "softmax: mask must be boolean": lambda: functions.softmax(ones(3, 3), mask=np.zeros((3, 3))),
     "attention: mask must be boolean": lambda: functions.attention(*[ones(3, 3)] * 3, mask=np.zeros((3, 3))),
     r"matmul: .* at least two axes, got shapes \(3, 4\) and \(4,\)": lambda: ones(3, 4) @ ones(4),

@@ -1,14 +1,11 @@
 """The benchmarks measure what they say: the replica is our model, the floor is our products, the verdicts are right."""
 
-import numpy as np
 import pytest
-from small_models import random_batch, small_config, small_model
+from small_models import random_batch, small_model
 
 from benchmarks import growth
-from benchmarks.common.matrix_products import record_step, replay
 from minitransformer.config import TrainingConfig
 from minitransformer.errors import ConfigError
-from minitransformer.models import Transformer
 from minitransformer.nn import DropoutMasks
 from minitransformer.optim import Adam
 from minitransformer.training import train_step
@@ -73,24 +70,6 @@ def test_the_replica_applies_dropout_in_the_same_places(torch, replica_of, rng, 
 def test_a_variant_that_the_replica_does_not_have_is_refused(replica_of, rng):
     with pytest.raises(ConfigError, match="model.norm must be 'post', got 'pre'"):
         replica_of(small_model(rng, norm="pre"))
-
-
-@pytest.mark.parametrize("kernels", ["simple", "fast"])
-def test_a_step_multiplies_exactly_the_matrices_of_the_formula(kernels, batches):
-    config, batch = small_config(), batches[0]
-    (n_sentences, S), T = batch.src.shape, batch.tgt_in.shape[1]
-    d, heads = config.d_model, config.n_heads * (config.d_k + config.d_v)
-    self_attention = {n: n * 2 * d * heads + n * n * heads for n in (S, T)}
-    cross_attention = (S + T) * d * heads + S * T * heads
-    feed_forward = (S + T) * 2 * d * config.d_ff
-    layers = config.n_layers * (sum(self_attention[n] for n in (S, T)) + cross_attention + feed_forward)
-    forward = 2 * n_sentences * (layers + T * d * config.vocab_size)
-
-    model = Transformer(config, seed=1, kernel_mode=kernels)
-    products = record_step(model, batch)
-    assert sum(product.flops for product in products) == 3 * forward  # two gradients for each product
-    assert all(type(model.parameters[name].data) is np.ndarray for name in model.parameters.names)
-    replay(products)()
 
 
 def test_growth_measures_more_work_and_memory_for_longer_sentences():

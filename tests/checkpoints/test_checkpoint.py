@@ -195,13 +195,6 @@ def test_checkpoints_of_the_same_settings_and_other_data_are_not_averaged(tmp_pa
     average_checkpoints([tmp_path / "mean.npz", paths[1]])  # a mean does not know its data
 
 
-def test_asking_for_more_checkpoints_than_there_are_is_refused(tmp_path):
-    tiny_trainer(tmp_path, updates=8).run()
-    assert [path.name for path in newest_checkpoints(tmp_path, 2)] == ["update_00000004.npz", "update_00000008.npz"]
-    with pytest.raises(CheckpointError, match="got 2, asked 3"):
-        newest_checkpoints(tmp_path, 3)
-
-
 def test_a_checkpoint_has_its_tokenizer_and_another_vocabulary_is_refused(state, tmp_path):
     config, model, optimizer = state
     tokenizer = Tokenizer.train(["a b c", "a b c"], 30, mode="words")

@@ -88,8 +88,6 @@ CASES = [
         f"{TRAIN} --set data.train_tgt=short.de",
         "train.en and short.de: must have the same number of lines, got 40 and 1",
     ),
-    (f"{EVALUATE} --ref short.de", "train.en and short.de: must have the same number of lines"),
-    ("bpe train empty.de -o b.txt", "empty.de: must have at least one line"),
     (f"{TRAIN} --set data.train_tgt=empty.de", "empty.de: must have at least one line"),
     (f"{TRAIN} --set data.train_tgt=latin1.de", "latin1.de:2: must be UTF-8, got byte 0xf6"),
     (f"{TRAIN} --set data.train_src=none.en", "directory; a relative path begins in the current folder, also in a c"),
@@ -115,7 +113,6 @@ CASES = [
     ("bpe train train.en -o b.txt --vocab-size 100", "vocab_size must be at least 260"),
     (f"bpe train train.en -o b.txt --vocab-size {10**30}", f"vocab_size must be at most 2147483647, got {10**30}"),
     # Checkpoints
-    ("translate --checkpoint cut.npz", "cut.npz must be a whole checkpoint"),
     ("translate --checkpoint pickle.npz", "(BadZipFile: File is not a zip file); delete it"),
     ("translate --checkpoint columns.npz", "large and may not be safe to load securely.); delete it"),
     ("translate --checkpoint none.npz", "none.npz must be a file that training wrote"),
@@ -123,12 +120,10 @@ CASES = [
     ("average --last 0 folder -o mean.npz", "argument --last: must be an integer from 1 to 999999999, got '0'"),
     ("average --last 3 a b -o mean.npz", "--last must stand with one"),
     # Options
-    (f"{TRANSLATE} --beam-size 0", "translation.beam_size must be at least 1, got 0"),
     (f"{TRANSLATE} --n-best 9", "--n-best must be from 1 to the beam size 4, got 9"),
     (f"{ATTENTION} -o a.png --layer 2", "--layer must be from 1 to 1, got 2"),
     (f"{ATTENTION} --tgt '{'b ' * 300}' -o a.png", "--tgt must have at most 250 tokens, got"),
     (f"{ATTENTION} -o a.png --head 3", "head must be from 1 to 2, got 3"),
-    (f"{ATTENTION} -o a.html --head 0", "head must be from 1 to 2, got 0"),
     (f"{ATTENTION} -o a.gif", "output must end in .png, .svg, .html, got 'a.gif'"),
     ("plot curves metrics.jsonl -o a", "output must end in .png, .svg, got 'a'"),
     (

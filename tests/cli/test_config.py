@@ -30,11 +30,6 @@ def test_an_empty_file_is_the_base_model_of_the_paper(tmp_path):
     assert (config.translation.beam_size, config.translation.alpha, config.translation.max_extra) == (4, 0.6, 50)
 
 
-def test_a_config_written_out_reads_back_equal(tmp_path):
-    config = load(tmp_path, "[model]\nn_layers = 2\n[training]\neps = 1e-8\n[data]\ntrain_src = 'a'\n")
-    assert Config.from_dict(config.to_dict()) == config
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -43,12 +38,10 @@ def test_a_config_written_out_reads_back_equal(tmp_path):
         ("[model]\nlayers = 6\n", r"run.toml: unknown key 'layers' in \[model\]; known: kind, vocab_size, n_layers"),
         ("[model]\nn_layers = 6.0\n", r"model.n_layers must be a whole number, got 6.0"),
         ("[model]\nn_layers = true\n", r"model.n_layers must be a whole number, got True"),
-        ("[model]\nn_layers = '6'\n", r"model.n_layers must be a whole number, got '6'"),
         ("[model]\ntie_embeddings = 1\n", r"model.tie_embeddings must be true or false, got 1"),
         ("[model]\nnorm = 'middle'\n", r"model.norm must be one of post, pre, got 'middle'"),
         ("[model]\np_drop = 1.0\n", r"model.p_drop must be at most 0.999, got 1.0"),
         ("[model]\np_drop = nan\n", r"model.p_drop must be at least 0, got nan"),
-        ("[training]\nlr_scale = nan\n", r"training.lr_scale must be at least 0, got nan"),
         ("[model]\nd_model = 0\n", r"model.d_model must be at least 1, got 0"),
         ("[model]\nd_model = 100\nn_heads = 3\n", r"model.d_model must be a multiple of n_heads .* set model.d_k"),
         ("[data]\ntrain_src = 3\n", r"data.train_src must be a string, got 3"),
@@ -67,9 +60,7 @@ def test_a_config_written_out_reads_back_equal(tmp_path):
         ("[training]\nclip_norm = inf\n", r"training.clip_norm must be at most 1.79.*e\+308, got inf"),
         ("[training]\nclip_norm = 1" + "0" * 400, r"training.clip_norm must be at most 1.79.*e\+308, got 10{99}..."),
         ("[training]\ndirectory = ''\n", r"training.directory must name a folder, got ''"),
-        ("[translation]\nbeam_size = 1001\n", r"translation.beam_size must be at most 1000?, got 1001"),
         ("[translation]\nalpha = 101\n", r"translation.alpha must be at most 100, got 101"),
-        ("[translation]\nmax_extra = 1001\n", r"translation.max_extra must be at most 1000, got 1001"),
         ('[data]\ntrain_src = "a\\u0000"\n', r"data.train_src must be one line of text, got 'a\\x00'"),
         ("[data]\ntrain_src = '~nobody-has-this-name/a'\n", r"data.train_src must be below a home folder that exists"),
         ('[data]\ntrain_src = "a\\nb"\n', r"data.train_src must be one line of text, got 'a\\nb'"),

@@ -29,17 +29,7 @@ def test_the_commands_plan_average_translate_evaluate_and_plot(recurrent_run, mo
 
 def test_two_ranks_train_what_one_process_trains(recurrent_run, relative_error):
     other = ["--set", f"training.directory={recurrent_run}/ranks", "--set", "training.updates=20"]
-    command = [
-        sys.executable,
-        "-m",
-        "minitransformer",
-        "launch",
-        "-n",
-        "2",
-        "--",
-        "train",
-        str(recurrent_run / "run.toml"),
-    ]
+    command = [sys.executable, *"-m minitransformer launch -n 2 -- train".split(), str(recurrent_run / "run.toml")]
     done = subprocess.run([*command, *other], capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr
     one, two = (final_state(recurrent_run / name, 20)[0] for name in ("run", "ranks"))

@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from lesson_faults.altered import edited
 
 import minitransformer
 from course.checking import examine
@@ -24,7 +25,15 @@ FAULTS = {
     for lesson in lessons_with_exercises()
     for name, faults in importlib.import_module(f"lesson_faults.{module_of(lesson)}").FAULTS.items()
 }
-PLANTED = [(name, words, function) for name, faults in FAULTS.items() for words, function in faults.items()]
+PLANTED = [
+    (
+        name,
+        words,
+        fault if callable(fault) else edited(solution_of(name), *([fault] if isinstance(fault, str) else fault)),
+    )
+    for name, faults in FAULTS.items()
+    for words, fault in faults.items()
+]
 SEEDS = range(10)
 INSTALL = "pip install '.[lessons]'"
 every_seed = pytest.mark.parametrize(

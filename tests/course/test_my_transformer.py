@@ -94,8 +94,9 @@ def test_the_certificate_names_what_is_yours_and_hashes_it(cells, tmp_path, caps
     assert source_hash(["my_transformer.Var"]) != before
 
 
-def test_no_certificate_is_written_where_nothing_is_kept(monkeypatch, capsys):
-    monkeypatch.setenv("MINITRANSFORMER_MINE", "off")
+@pytest.mark.parametrize("folder", ["off", __file__])
+def test_no_certificate_is_written_where_nothing_can_be_kept(folder, monkeypatch, capsys):
+    monkeypatch.setenv("MINITRANSFORMER_MINE", folder)
     certificate(assembled()[1], {}, [1.0] * 30, 2.3)
     assert "is not written" in capsys.readouterr().out
 

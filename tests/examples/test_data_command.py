@@ -1,7 +1,6 @@
 """``data get`` from a local server that serves ranges or not, interrupts connections or sends wrong data."""
 
 import dataclasses
-import errno
 import gzip
 import hashlib
 import http.client
@@ -14,7 +13,7 @@ import threading
 import pytest
 from systems import needs
 
-from examples.data import DataFile, DataSet, DownloadError, __main__, copy_from, download, get
+from examples.data import DataFile, DataSet, DownloadError, __main__, copy_from, get
 from examples.data.__main__ import main
 from examples.data.download import fetch
 
@@ -216,18 +215,3 @@ def test_a_corpus_of_several_archives_is_resumed_archive_by_archive(server, tmp_
     server.files["/b.en.gz"] = good
     assert (get(two, tmp_path) / "b.en").read_bytes() == TEXT
     assert len(server.ranges) == 3  # a.en once, b.en twice
-
-
-def test_a_full_disk_is_reported_and_leaves_no_partial_file(server, one_file, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(__main__, "find", lambda name: one_file)
-
-    def full_disk(*_):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(download, "unpack", full_disk)
-    assert main(["get", "one", "--to", str(tmp_path)]) == 2
-    assert "No space left on device" in capsys.readouterr().err
-    assert [path.name for path in (tmp_path / "one").iterdir()] == ["a.en.gz.part"]
-    monkeypatch.undo()
-    home = get(one_file, tmp_path)
-    assert len(server.ranges) == 2 and (home / "a.en").read_bytes() == TEXT  # the download was not done twice

@@ -115,22 +115,7 @@ def test_ill_formed_output_is_repaired(linear, repaired):
 def test_any_output_gives_a_tree_over_exactly_the_words(rng):
     for _ in range(300):
         words = ["w"] * int(rng.integers(1, 8))
-        tokens = [
-            "(S",
-            "(NP",
-            ")NP",
-            ")S",
-            "XX",
-            "XX",
-            "(",
-            ")",
-            "<unk>",
-            "(NP(S",
-            "XX)S",
-            "(\tS",
-            "(a\u00a0b",
-            "\ufeff",
-        ]
+        tokens = [*"(S (NP )NP )S XX XX ( ) <unk> (NP(S XX)S".split(), "(\tS", "(a\u00a0b", "\ufeff"]
         linear = " ".join(rng.choice(tokens, rng.integers(0, 30)))
         tree = delinearise(linear, words)
         assert tree.words() == words

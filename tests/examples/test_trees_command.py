@@ -87,7 +87,6 @@ def test_sentences_with_other_words_are_skipped_and_reported(files, capsys):
         ("words", "a\n\n", "restore --words {words} --linear {linear} -o {trees}", "words:2: a sentence must have"),
         ("words", "a\n", "restore --words {words} --linear {linear} -o {trees}", "got 1 and 2"),
         ("trees", "(S (NN a))", "score {trees} {treebank}", "got 1 trees and 2 references"),
-        ("treebank", "(S ())", "score {treebank} {treebank}", "treebank:1:4: a bracket must hold a label and a word"),
     ],
 )
 def test_bad_input_is_one_line_and_writes_nothing(files, capsys, name, text, arguments, message):

@@ -77,14 +77,3 @@ def test_a_command_that_fails_ends_the_rehearsal_with_its_log(tmp_path):
         cost_of("minitransformer plan missing.toml", tmp_path)
     cost = cost_of("minitransformer --version", tmp_path)
     assert cost.seconds > 0 and cost.peak_bytes > 10**6
-
-
-@pytest.mark.parametrize("language", wmt_scale.LANGUAGES)
-def test_synthetic_text_has_the_files_that_the_download_would_have(language, tmp_path, monkeypatch):
-    monkeypatch.delenv("MINITRANSFORMER_DATA", raising=False)
-    for name in (f"wmt14-en-{language}", "newstest"):
-        wmt_scale.replace_download(f"python -m examples.data get {name} --to data", tmp_path, wmt_scale.QUICK)
-        files = {file.name: tmp_path / "data" / name / file.name for file in wmt_scale.find(name).files}
-        lines = {file: path.read_text(encoding="utf-8").count("\n") for file, path in files.items()}
-        for file, count in lines.items():
-            assert count > 0 and lines[file.rpartition(".")[0] + ".en"] == count

@@ -122,8 +122,6 @@ def test_top_k_skips_suppressed_ids_and_prefers_lower_ids_among_equals(n_tokens,
 
 
 BAD_ALPHAS = [(search, {"alpha": alpha}) for search in (greedy_search, beam_search) for alpha in (-0.1, 100.1, np.nan)]
-
-
 BAD_SIZES = [(beam_search, options) for options in ({"beam_size": 0}, {"n_best": 5}, {"n_best": 0})]
 
 

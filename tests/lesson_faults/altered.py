@@ -1,7 +1,18 @@
-"""Wrong functions that differ from a solution in one thing: its inputs, its result, or one part of the result."""
+"""Wrong functions that differ from a solution in one thing: its source, its inputs or its result."""
 
 from collections.abc import Callable
-from inspect import signature
+from inspect import getsource, signature
+
+
+def edited(solution: Callable, *changes: str) -> Callable:
+    """The solution with other source: a change is ``old -> new``, of a text that stands in it once. Among the faults of
+    an exercise such changes stand for the function."""
+    source, names = getsource(solution), dict(solution.__globals__)
+    for old, new in (change.split(" -> ") for change in changes):
+        assert source.count(old) == 1, old
+        source = source.replace(old, new)
+    exec(source, names)
+    return names[solution.__name__]
 
 
 def with_inputs(solution: Callable, **changes: Callable) -> Callable:
@@ -20,15 +31,5 @@ def with_result(solution: Callable, change: Callable) -> Callable:
     def wrong(*inputs):
         answer = solution(*inputs)
         return change(*answer) if isinstance(answer, tuple) else change(answer)
-
-    return wrong
-
-
-def with_part(solution: Callable, i: int, part: Callable) -> Callable:
-    """The right tuple, except for part ``i``, which is ``part`` of the inputs."""
-
-    def wrong(*inputs):
-        answer = solution(*inputs)
-        return *answer[:i], part(*inputs), *answer[i + 1 :]
 
     return wrong

@@ -16,33 +16,6 @@ def every_path(uses, last):
     return [last, *(op for each in uses[last] for op in every_path(uses, each))]
 
 
-def overwritten(tape, n_values):
-    found = {tape[-1][1]: 1.0}
-    for inputs, output, backward in tape[::-1]:
-        found.update(zip(inputs, backward(found.get(output, 0.0)), strict=True))
-    return [found.get(value, 0.0) for value in range(n_values)]
-
-
-def walked(tape, found):
-    for inputs, output, backward in tape[::-1]:
-        arriving = dict(zip(inputs, backward(found[output]), strict=True))  # an input that occurs twice counts once
-        for value, grad in arriving.items():
-            found[value] = found[value] + grad
-    return found
-
-
-def added_into(tape, n_values):
-    found = [None] * n_values
-    found[tape[-1][1]] = np.array(1.0)
-    for inputs, output, backward in tape[::-1]:
-        for value, grad in zip(inputs, backward(0.0 if found[output] is None else found[output]), strict=True):
-            if found[value] is None:
-                found[value] = grad
-            else:
-                found[value] += grad
-    return [0.0 if grad is None else grad for grad in found]
-
-
 FAULTS = {
     "two_paths": {
         "the product's part alone": lambda grad_y, a, b: (b * grad_y, a * grad_y),
@@ -66,12 +39,9 @@ FAULTS = {
         "is missing": lambda uses, last: [last, *uses[last]],
     },
     "gradients": {
-        "replaces the ones before it": overwritten,
-        "by itself is 1": lambda tape, n_values: walked(tape, [0.0] * n_values),
-        "only one of them arrives": lambda tape, n_values: walked(tape, np.eye(n_values)[tape[-1][1]].tolist()),
-        "must be a list of 5": lambda tape, n_values: [
-            grad for grad in right.gradients(tape, n_values) if np.any(grad)
-        ],
-        "hands one and the same array to both inputs": added_into,
+        "replaces the ones before it": "+= -> =",
+        "by itself is 1": "= 1.0 -> = 0.0",
+        "only one of them arrives": ("in zip(inputs -> in dict(zip(inputs", "strict=True) -> strict=True)).items()"),
+        "must be a list of 5": "return found -> return [grad for grad in found if np.any(grad)]",
     },
 }

@@ -12,43 +12,6 @@ def mask_that_leaks(lengths, max_length):
     return mask
 
 
-def causal(lengths, max_length):
-    return np.tri(max_length, dtype=bool)[None].repeat(len(lengths), axis=0)
-
-
-def backward_without_mean(grad_y, q, k, v, weights):
-    grad_scores = weights * (grad_y @ v.T) / np.sqrt(k.shape[1])
-    return grad_scores @ k, grad_scores.T @ q, weights.T @ grad_y
-
-
-def plain_softmax(scores):
-    """As in many first versions: no maximum, and NaN for a row without keys."""
-    return np.exp(scores) / np.exp(scores).sum(axis=-1, keepdims=True)
-
-
-def first_version(divide=lambda q, k: np.sqrt(q.shape[-1]), hide=lambda scores, mask: np.where(mask, scores, -np.inf)):
-    return lambda q, k, mask: plain_softmax(hide(np.einsum("...td,...sd->...ts", q, k) / divide(q, k), mask))
-
-
-def uniform_where_empty(q, k, mask):
-    scores = np.where(mask, np.einsum("...td,...sd->...ts", q, k) / np.sqrt(q.shape[-1]), -1e9)
-    return plain_softmax(scores - scores.max(axis=-1, keepdims=True))
-
-
-def weights_of_one_head(q, k, mask):
-    scores = np.where(mask, q @ k.T / np.sqrt(q.shape[-1]), -np.inf)
-    return np.nan_to_num(plain_softmax(scores - scores.max(axis=-1, keepdims=True)))
-
-
-def backward_of_two_mistakes(grad_y, q, k, v, weights):
-    grad_scores = weights * (grad_y @ v.swapaxes(-1, -2))
-    return grad_scores @ k, grad_scores.swapaxes(-1, -2) @ q, weights.swapaxes(-1, -2) @ grad_y
-
-
-def unscaled(grad):
-    return grad * np.sqrt(grad.shape[-1])
-
-
 def stored_blocks(q, k, v, size):
     """Block by block, but every block's scores are kept to the end."""
     scores = np.hstack([q @ k[i : i + size].T / np.sqrt(q.shape[1]) for i in range(0, len(k), size)])
@@ -56,32 +19,23 @@ def stored_blocks(q, k, v, size):
     return exponentials @ v / exponentials.sum(axis=1, keepdims=True)
 
 
-def streaming_overflows(q, k, v, size):
-    exponentials = np.exp(q @ k.T / np.sqrt(q.shape[1]))
-    return exponentials @ v / exponentials.sum(axis=1, keepdims=True)
-
-
-def streaming_mean(q, k, v, size):
-    starts = range(0, len(k), size)
-    return sum(right.streaming(q, k[i : i + size], v[i : i + size], size) for i in starts) / len(starts)
-
-
 FAULTS = {
     "weights": {
         "scale 1 / sqrt(d_k) is missing": lambda q, k, mask: right.weights(q * np.sqrt(q.shape[-1]), k, mask),
         "mask is applied after the softmax": lambda q, k, mask: right.weights(q, k, np.ones_like(mask)) * mask,
-        "the wrong way round": first_version(hide=lambda scores, mask: np.where(mask, -np.inf, scores)),
-        "square root of the number of keys": first_version(divide=lambda q, k: len(np.moveaxis(k, -2, 0)) ** 0.5),
-        "square root of the number of queries": with_inputs(
-            right.weights, q=lambda q: q * (q.shape[-1] / q.shape[-2]) ** 0.5
-        ),
+        "the wrong way round": "mask, scores, -np.inf -> mask, -np.inf, scores",
+        "square root of the number of keys": "q.shape[-1]) -> k.shape[-2])",
+        "square root of the number of queries": "q.shape[-1]) -> q.shape[-2])",
         "Each row, one query, must": lambda q, k, mask: (lambda e: e / e.sum(axis=0))(
             np.where(mask, np.exp(np.einsum("...td,...sd->...ts", q, k) / np.sqrt(q.shape[-1])), 0)
         ),
-        "Exponentials overflow": first_version(),
-        "has equal weights": uniform_where_empty,
+        "Exponentials overflow": (
+            "np.where(largest == -np.inf, 0.0, largest) -> 0.0",
+            "np.where(total == 0.0, 1.0, total) -> total",
+        ),
+        "has equal weights": "-np.inf) -> -1e9)",
         "holds NaN": lambda q, k, mask: np.where(mask.any(axis=-1, keepdims=True), right.weights(q, k, mask), np.nan),
-        "k.T turns all axes round": weights_of_one_head,
+        "k.T turns all axes round": "k.swapaxes(-1, -2) -> k.T",
         "It is transposed": with_result(right.weights, lambda weights: weights.swapaxes(-1, -2)),
         "100 times the right one": with_result(right.weights, lambda weights: 100 * weights),
     },
@@ -92,29 +46,20 @@ FAULTS = {
     },
     "decoder_mask": {
         "The future leaks from position 3 to 1": mask_that_leaks,
-        "Padding lies on the wrong axis": lambda lengths, max_length: (
-            causal(lengths, max_length) & (np.arange(max_length) < np.array(lengths)[:, None])[:, :, None]
-        ),
-        "Padding is not masked": causal,
+        "Padding lies on the wrong axis": "real[:, None, :] -> real[:, :, None]",
+        "Padding is not masked": "< lengths -> < 99 * lengths",
         "The mask is strict": with_result(right.decoder_mask, lambda mask: np.tril(mask, k=-1)),
         "must be a boolean array": with_result(right.decoder_mask, lambda mask: mask.astype(float)),
     },
     "backward": {
-        "The mean term of the softmax is missing": backward_without_mean,
-        "mean term": backward_of_two_mistakes,
-        "missing in grad_q and grad_k": with_result(
-            right.backward, lambda grad_q, grad_k, grad_v: (unscaled(grad_q), unscaled(grad_k), grad_v)
-        ),
-        "Part 2 of the result: It is transposed": with_result(
-            right.backward, lambda grad_q, grad_k, grad_v: (grad_q, grad_k, grad_v.swapaxes(-1, -2))
-        ),
+        "The mean term of the softmax is missing": "(grad_weights - mean) -> grad_weights",
+        "mean term": "(grad_weights - mean) / math.sqrt(q.shape[-1]) -> grad_weights",
+        "missing in grad_q and grad_k": " / math.sqrt(q.shape[-1]) -> ",
+        "Part 2 of the result: It is transposed": "@ q, grad_v -> @ q, grad_v.swapaxes(-1, -2)",
     },
     "streaming": {
-        "The last block": lambda q, k, v, size: right.streaming(
-            q, k[: len(k) // size * size], v[: len(k) // size * size], size
-        ),
-        "overflow": streaming_overflows,
-        "the same weight": streaming_mean,
+        "The last block": "len(k), size -> len(k) - size + 1, size",
+        "overflow": "np.maximum(largest, scores.max(axis=-1, keepdims=True)) -> 0.0 * total",
         "nothing is streamed": lambda q, k, v, size: right.streaming(q, k, v, len(k)),
         "Keep only one block's scores": stored_blocks,
     },

@@ -1,42 +1,9 @@
 """Planted faults of lesson 5: for each exercise, words that the message must hold and the wrong function."""
 
 import numpy as np
-from lesson_faults.altered import with_inputs, with_part, with_result
+from lesson_faults.altered import with_inputs, with_result
 
 from solutions import lesson_05 as right
-
-
-def heads_of(x, w_q, w_k, w_v, n_heads, divisor):
-    q, k, v = (right.split(x @ weight, n_heads) for weight in (w_q, w_k, w_v))
-    return right.softmax(np.einsum("htd,hsd->hts", q, k) / divisor) @ v
-
-
-def merged(heads):
-    return np.concatenate(list(heads), axis=1)
-
-
-def multi_head_joined_wrong(x, w_q, w_k, w_v, w_o, n_heads):
-    heads = heads_of(x, w_q, w_k, w_v, n_heads, (w_q.shape[1] / n_heads) ** 0.5)
-    return heads.ravel().reshape(len(x), -1) @ w_o
-
-
-def backward_not_swapped(grad_q, grad_k, grad_v, x, w_q, w_k, w_v):
-    rows = [grad.reshape(len(x), -1) for grad in (grad_q, grad_k, grad_v)]
-    grad_x = rows[0] @ w_q.T + rows[1] @ w_k.T + rows[2] @ w_v.T
-    return grad_x, x.T @ rows[0], x.T @ rows[1], x.T @ rows[2]
-
-
-def shared_by_the_first(grad_y, q, k, v):
-    first = slice(None, None, len(q) // len(k))
-    grad_q, _, _ = right.shared_heads_backward(grad_y, q, k, v)
-    return grad_q, *right.shared_heads_backward(grad_y[first], q[first], k, v)[1:]
-
-
-def shared_in_turn(grad_y, q, k, v):
-    order = np.argsort(np.arange(len(q)) % len(k), kind="stable")
-    grad_q, grad_k, grad_v = right.shared_heads_backward(grad_y[order], q[order], k, v)
-    return grad_q[np.argsort(order)], grad_k, grad_v
-
 
 FAULTS = {
     "split": {
@@ -48,21 +15,15 @@ FAULTS = {
     "merge": {
         "The swap is missing": lambda heads: heads.ravel().reshape(heads.shape[1], -1),
         "interleaved": lambda heads: np.stack(list(heads), axis=-1).reshape(heads.shape[1], -1),
-        "in reverse order": lambda heads: merged(heads[::-1]),
+        "in reverse order": "heads.swapaxes -> heads[::-1].swapaxes",
         "a row for each word of each": lambda heads: np.concatenate(list(heads), axis=0),
     },
     "multi_head": {
-        "divided by d_k, not by its root": lambda x, w_q, w_k, w_v, w_o, n_heads: (
-            merged(heads_of(x, w_q, w_k, w_v, n_heads, w_q.shape[1] / n_heads)) @ w_o
-        ),
-        "d_model where d_k belongs": lambda x, w_q, w_k, w_v, w_o, n_heads: (
-            merged(heads_of(x, w_q, w_k, w_v, n_heads, len(w_q) ** 0.5)) @ w_o
-        ),
-        "h d_k where d_k belongs": lambda x, w_q, w_k, w_v, w_o, n_heads: (
-            merged(heads_of(x, w_q, w_k, w_v, n_heads, w_q.shape[1] ** 0.5)) @ w_o
-        ),
+        "divided by d_k, not by its root": "math.sqrt(q.shape[-1]) -> q.shape[-1]",
+        "d_model where d_k belongs": "q.shape[-1] -> x.shape[-1]",
+        "h d_k where d_k belongs": "q.shape[-1] -> w_q.shape[-1]",
         "One attention over the full width": with_inputs(right.multi_head, n_heads=lambda n_heads: 1),
-        "merged without the swap": multi_head_joined_wrong,
+        "merged without the swap": "merge(weights @ v) -> (weights @ v).reshape(len(x), -1)",
     },
     "contributions": {
         "the first d_v rows of W^O": lambda heads, w_o: np.stack([head @ w_o[: head.shape[1]] for head in heads]),
@@ -70,19 +31,10 @@ FAULTS = {
         "the same share": with_result(right.contributions, lambda parts: 0.0 * parts + parts.mean(axis=0)),
     },
     "projections_backward": {
-        "only the path through the queries": with_part(
-            right.projections_backward, 0, lambda grad_q, grad_k, grad_v, x, w_q, *rest: merged(grad_q) @ w_q.T
-        ),
-        "path through the values is missing": with_part(
-            right.projections_backward,
-            0,
-            lambda grad_q, grad_k, grad_v, x, w_q, w_k, w_v: merged(grad_q) @ w_q.T + merged(grad_k) @ w_k.T,
-        ),
-        "merged without the swap": backward_not_swapped,
-        "too small by their number": lambda grad_q, grad_k, grad_v, x, *weights: (
-            right.projections_backward(grad_q, grad_k, grad_v, x, *weights)[0],
-            *right.projections_backward(grad_q, grad_k, grad_v, x / len(x), *weights)[1:],
-        ),
+        "only the path through the queries": "zip(merged, (w_q, w_k, w_v), strict=True) -> [(merged[0], w_q)]",
+        "path through the values is missing": "zip(merged, (w_q, w_k, w_v), strict=True) -> zip(merged, (w_q, w_k))",
+        "merged without the swap": "merge(grad) -> grad.reshape(len(x), -1)",
+        "too small by their number": "x.T @ grad -> x.T @ grad / len(x)",
     },
     "shared_heads": {
         "i % g": lambda q, k, v: right.shared_heads(q, *(np.tile(each, (len(q) // len(k), 1, 1)) for each in (k, v))),
@@ -90,13 +42,8 @@ FAULTS = {
         "are averaged": lambda q, k, v: right.shared_heads(q, k.mean(axis=0)[None], v.mean(axis=0)[None]),
     },
     "shared_heads_backward": {
-        "The gradients of a group are averaged": lambda grad_y, q, k, v: tuple(
-            grad * len(grad) / len(q) for grad in right.shared_heads_backward(grad_y, q, k, v)
-        ),
-        "Only the first query head": shared_by_the_first,
-        "not to group i % g": shared_in_turn,
-        "The scale 1 / sqrt(d_k) is missing": with_result(
-            right.shared_heads_backward, lambda grad_q, grad_k, grad_v: (2.0 * grad_q, 2.0 * grad_k, grad_v)
-        ),
+        "The gradients of a group are averaged": ("groups).sum( -> groups).mean(", "grads).sum( -> grads).mean("),
+        "Only the first query head": ("groups).sum(axis=1) -> groups)[:, 0]", "grads).sum(axis=1) -> grads)[:, 0]"),
+        "The scale 1 / sqrt(d_k) is missing": "keepdims=True)) / math.sqrt(d_k) -> keepdims=True))",
     },
 }

@@ -135,9 +135,6 @@ def test_every_public_function_has_type_hints(path):
 # The tests themselves
 
 TESTS = Path(__file__).parents[1]
-every_test_file = pytest.mark.parametrize(
-    "path", sorted(TESTS.rglob("*.py")), ids=lambda path: path.relative_to(TESTS).as_posix()
-)
 
 
 @pytest.mark.parametrize(
@@ -150,9 +147,3 @@ def test_a_file_has_at_most_250_lines_and_a_function_at_most_40(folder):
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 assert node.end_lineno - node.lineno < 40, f"{path}: {node.name}"
-
-
-@every_test_file
-def test_a_test_imports_no_other_test(path):
-    modules = {name.split(".")[0] for name in imported_names(path)}
-    assert not {name for name in modules if name.startswith("test_") and (TESTS / f"{name}.py").exists()}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from docs.build_paper import paper_page, summary
+from docs.build_paper import paper_page
 from docs.claims import FINDINGS, Claim, read_claims, read_sections
 from minitransformer.config import Config
 
@@ -73,13 +73,6 @@ def test_each_claim_that_an_experiment_measured_says_whether_it_agrees():
             assert claim.finding, claim.text
 
 
-def test_the_summary_counts_each_finding():
-    claims = [replace(CLAIMS[0], finding=finding, result=["README.md"]) for finding in [*FINDINGS, "open"]]
-    assert "5 of the measurements test the claim itself: 1 agree, 1 agree in part, 1 do not agree, 2 do not decide" in (
-        summary(claims)
-    )
-
-
 def test_code_keeps_its_signs():
     claim = replace(CLAIMS[0], line="a < b * c | d", becomes="b")
     assert r"<br>`a < b * c \| d` |" in paper_page([claim])
@@ -139,9 +132,3 @@ def test_a_result_that_is_not_there_is_open_a_row_of_a_table_too():
     page = paper_page([claim])
     assert "Open:** examples/paper/results/table3.md has no row Z8, Z9 yet." in page
     assert f"Open:** There is no {nowhere} yet." in page and page.count("[results/table3.md]") == 1
-
-
-def test_links_of_the_page_lead_to_files_of_the_checkout():
-    links = re.findall(r"\]\(([^)]+)\)", paper_page(CLAIMS))
-    assert len(links) > 2 * len(CLAIMS)
-    assert [link for link in links if not (ROOT / "docs" / link).is_file()] == []

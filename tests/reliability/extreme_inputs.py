@@ -25,14 +25,12 @@ class Spec:
 
     needs: axes that are refused if they are empty   never_empty: axes of parameters, which no model has empty
     rows_out: the outputs have the same rows
-    other_zeros: the kernel multiplies other pairs by 0 than the plain rule does, and 0 * NaN is NaN
     """
 
     inputs: str
     needs: str = ""
     never_empty: str = ""
     rows_out: bool = True
-    other_zeros: bool = False
     options: dict[str, Option] = field(default_factory=dict)
 
     def axes(self) -> list[list[str]]:

@@ -54,19 +54,12 @@ def with_config(section, model=0, text=None, **values):
     return write
 
 
-def lines_of_dotted_keys(reader, folder):
-    (folder / "run.toml").write_bytes(
-        b"".join(b"a%d.%s = 1\n" % (number, b"a." * 2000 + b"a") for number in range(100))
-    )
-
-
 def marks(reader, folder):
     for side in ("src", "tgt"):
         (folder / f"{side}.txt").write_text("a" + "\u0301\u0316" * 30000 + "\n")
 
 
 FOUND = {
-    "a hundred lines of dotted keys": ("config", lines_of_dotted_keys),
     "escape sequences in the name of a section": (
         "config",
         lambda _, folder: (folder / "words").write_bytes(b"\x1b[31mmodel.x=1"),

@@ -16,8 +16,3 @@ def test_an_update_of_train_goes_through_the_three_files_that_are_read_first():
     fast = trace_update(kernels="fast")  # a kernel takes the place of the rule of attention, and of nothing else here
     assert all(fast[name] for name in READING_ORDER[1:])
     assert not {name for name in fast if name == "kernels/profile.py" or name.startswith("kernels/cupy/")}
-
-
-def test_the_files_that_are_read_first_are_short():
-    package = Path(__file__).parents[2] / "minitransformer"
-    assert sum(len((package / name).read_text().splitlines()) for name in READING_ORDER) <= 230

@@ -102,7 +102,6 @@ def test_settings_that_cannot_work_are_refused_before_training(tmp_path):
     for changes, error, words in (
         ({"model": {"vocab_size": 0}}, ConfigError, "model.vocab_size must be given"),
         ({"model": {"positions": "learned", "max_positions": 5}}, ConfigError, "model.max_positions must be at least"),
-        ({"validate_bleu": True}, ConfigError, "training.validate_bleu must be false"),
     ):
         with pytest.raises(error, match=words):
             tiny_trainer(tmp_path, **changes)
