@@ -83,9 +83,9 @@ def _first_product_trouble(cupy: ModuleType) -> str | None:
         cupy.cuda.runtime.deviceSynchronize()
     except ImportError as error:
         return f"CUDA's libraries cannot be loaded ({_one_line(error)}); {install_hint('cuda13')} (or cuda12)"
-    except MemoryError as error:
-        return f"the GPU's memory is full ({_one_line(error)}); nvidia-smi shows which processes use it"
     except Exception as error:  # CuPy, cuBLAS, NVRTC and the driver each have exceptions of their own
+        if is_out_of_memory(error):
+            return f"the GPU's memory is full ({_one_line(error)}); nvidia-smi shows which processes use it"
         return f"the GPU refused a first computation ({type(error).__name__}: {_one_line(error)}); see `doctor`"
     return None
 
@@ -100,12 +100,21 @@ def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())[:160]
 
 
-def memory_trouble(error: MemoryError) -> str:
+NO_MEMORY = ("cudaErrorMemoryAllocation", "CUDA_ERROR_OUT_OF_MEMORY", "CUBLAS_STATUS_ALLOC_FAILED")
+"""How the runtime, the driver and cuBLAS say it, each in an exception of its own. CuPy's arrays raise a MemoryError."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether the error says that memory is full, on the host or on the GPU."""
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and str(error).startswith(NO_MEMORY))
+
+
+def memory_trouble(error: BaseException) -> str:
     """What was requested and, on a GPU, how much memory is free."""
     asked = getattr(error, "_size", None)  # CuPy's OutOfMemoryError
-    if asked is None:
+    if asked is None and isinstance(error, MemoryError):
         return str(error) or "no details"
-    text = f"{asked / MIB:,.0f} MiB requested on the GPU"
+    text = str(error) if asked is None else f"{asked / MIB:,.0f} MiB requested on the GPU"
     try:
         free, total = sys.modules["cupy"].cuda.runtime.memGetInfo()
     except Exception:  # the driver may no longer answer

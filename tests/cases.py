@@ -6,7 +6,7 @@ an option that is a function is drawn with the generator too.
 
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -72,6 +72,10 @@ class Case:
         rng = np.random.default_rng(zlib.crc32(str(self).encode()))
         inputs = tuple(np.asarray(self.draw(rng, shape), dtype=dtype) for shape in self.shapes)
         return inputs, {name: value(rng) if callable(value) else value for name, value in self.options.items()}
+
+    def with_rows(self, rows: int) -> "Case":
+        """The same with fewer rows of the first input."""
+        return replace(self, shapes=((rows, *self.shapes[0][1:]), *self.shapes[1:]))
 
     def __str__(self) -> str:
         return f"{self.rule.name}: {self.what}"

@@ -42,6 +42,43 @@ OTHER_SIZES = [
     case("projection_loss", "1,100 tokens", (5, 16), (1100, 16), targets=ids(1100, (5,)), label_smoothing=0.1),
 ]
 KERNEL_CASES = [each for each in [*CASES, *OTHER_SIZES] if each.rule.name in NAMES]
+N = 4000
+
+
+def for_logits(rng, shape):
+    """Rows and a table whose products, the logits, have deviation 1, as in training. From factors of deviation 1 they
+    have 23, and what bfloat16 rounds off those is three hundredths of the gradient."""
+    return rng.standard_normal(shape) * shape[-1] ** -0.25
+
+
+def for_relu(rng, shape):
+    """-1, 0 and 1, and biases half a unit off: every order of sums gives the same hidden values, and none is so near
+    ReLU's zero that rounding would decide about it. Of 8 million normal ones some are."""
+    return rng.integers(-1, 2, shape) + (0.5 if len(shape) == 1 else 0.0)
+
+
+REAL_SIZES = [
+    case("residual_dropout_norm", "base", (N, 512), (N, 512), (512,), (512,), keep=booleans((N, 512)), p_drop=0.1),
+    case("residual_dropout_norm", "big", (N, 1024), (N, 1024), (1024,), (1024,)),
+    case("layer_norm", "base", (N, 512), (512,), (512,)),
+    case("residual_dropout", "base", (N, 512), (N, 512), keep=booleans((N, 512)), p_drop=0.1),
+    case("attention", "base", (160, 8, 25, 64), (160, 8, 25, 64), (160, 8, 25, 64), mask=np.tri(25, dtype=bool)),
+    case("attention", "long", (2, 8, 600, 64), (2, 8, 700, 64), (2, 8, 700, 64)),
+    case("split_heads", "base", (160, 25, 1024), n_heads=8, widths=(64, 64)),
+    case("linear", "base", (N, 512), (512, 2048), (2048,)),
+    case("feed_forward", "base", (N, 512), (512, 2048), (2048,), (2048, 512), (512,), draw=for_relu),
+    case("positioned_embedding", "base", (37000, 512), (25, 512), ids=ids(900, (160, 25)), scale=22.6),
+    case(
+        "projection_loss",
+        "base",
+        (N, 512),
+        (37000, 512),
+        draw=for_logits,
+        targets=ids(37000, (N,)),
+        label_smoothing=0.1,
+    ),
+]
+"""Those of real training, for a GPU."""
 CLOSE = {"float32": 3e-6, "float64": 1e-12, "bfloat16": 2e-2, "float16": 3e-3}
 PARAMETERS = {
     "linear": 1,

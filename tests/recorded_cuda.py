@@ -9,6 +9,25 @@ from types import SimpleNamespace
 
 import numpy as np
 
+KINDS = {"float16": 6, "bfloat16": 9, "float32": 7, "float64": 8, "int64": 4}
+"""NCCL's numbers for types."""
+ERRORS = (
+    "UNHANDLED_CUDA_ERROR: unhandled cuda error (run with NCCL_DEBUG=INFO for details)",
+    "SYSTEM_ERROR: unhandled system error (run with NCCL_DEBUG=INFO for details)",
+    "INTERNAL_ERROR: internal error - please report this issue to the NCCL developers",
+    "INVALID_ARGUMENT: invalid argument (run with NCCL_DEBUG=WARN for details)",
+    "INVALID_USAGE: invalid usage (run with NCCL_DEBUG=WARN for details)",
+    "REMOTE_ERROR: remote process exited or there was a network error",
+)
+
+
+class NcclError(RuntimeError):
+    """As CuPy words it."""
+
+    def __init__(self, status: int):
+        self.status = status
+        super().__init__(f"NCCL_ERROR_{ERRORS[status - 1]}")
+
 
 class Mismatch(AssertionError):
     """The ranks call different collectives."""
@@ -52,23 +71,23 @@ class Cuda:
         self.world, self.rank = world, rank
         self.current = [Stream(self)]
         self._memory: dict[int, np.ndarray] = {}
-        names = ("float16", "bfloat16", "float32", "float64", "int64")
-        kinds = {f"NCCL_{name.upper()}": name for name in names}
         self.nccl = SimpleNamespace(
             available=True,
-            NCCL_SUM="sum",
+            NCCL_SUM=0,
+            NcclError=NcclError,
             get_unique_id=lambda: world.unique_id,
-            NcclCommunicator=lambda size, unique_id, rank: Collectives(self, size, unique_id, rank),
-            **kinds,
+            NcclCommunicator=lambda ndev, commId, rank: Collectives(self, ndev, commId, rank),  # noqa: N803
+            **{f"NCCL_{name.upper()}": number for name, number in KINDS.items()},
         )
         self.cuda = SimpleNamespace(
             Stream=lambda: Stream(self),
             get_current_stream=lambda: self.current[-1],
+            runtime=SimpleNamespace(getDeviceCount=lambda: 1, runtimeGetVersion=lambda: 13020),
         )
 
-    def asarray(self, array: np.ndarray) -> "DeviceArray":
-        made = self.empty(array.shape, array.dtype)
-        made.host[...] = array
+    def asarray(self, a: np.ndarray) -> "DeviceArray":
+        made = self.empty(a.shape, a.dtype)
+        made.host[...] = a
         return made
 
     def empty(self, shape, dtype) -> "DeviceArray":
@@ -83,7 +102,7 @@ class Cuda:
 
 class Stream:
     def __init__(self, cuda: Cuda):
-        self._cuda, self.ptr = cuda, self
+        self._cuda, self.ptr = cuda, id(self)
 
     def __enter__(self) -> None:
         self._cuda.current.append(self)
@@ -103,11 +122,12 @@ class Collectives:
         assert (size, rank, unique_id) == (cuda.world.size, cuda.rank, cuda.world.unique_id)
         self._cuda, self._world, self._rank = cuda, cuda.world, rank
 
-    def allReduce(self, source, target, count, kind, operation, stream):  # noqa: N802 - CuPy's name
-        assert source == target and stream is self._cuda.current[-1]
-        host = self._cuda.host_at(source, count)
-        assert host.dtype == kind
-        host[...] = sum(self._world.meet(self._rank, ("allReduce", count, kind, operation), host))
+    def allReduce(self, sendbuf, recvbuf, count, datatype, op, stream):  # noqa: N802 - CuPy's name
+        assert all(type(each) is int for each in (sendbuf, recvbuf, count, datatype, op, stream))
+        assert sendbuf == recvbuf and stream == self._cuda.current[-1].ptr
+        host = self._cuda.host_at(sendbuf, count)
+        assert KINDS[host.dtype.name] == datatype
+        host[...] = sum(self._world.meet(self._rank, ("allReduce", count, datatype, op), host))
 
     def destroy(self):
         pass

@@ -1,16 +1,20 @@
-"""All measurements on a GPU in one command: what decides most comes first.
+"""All measurements on a GPU in one command, from the most to the least valuable.
 
-    python -m benchmarks.gpu [--quick] [--out FOLDER] [--data FOLDER] [--seconds N] [--stages NAME ...]
+    python -m benchmarks.gpu --first-run --seconds 540 --out FOLDER          the first time on a card
+    python -m benchmarks.gpu [--out FOLDER] [--data FOLDER] [--stages NAME ...]
+    python -m benchmarks.gpu --first-run --quick                             a rehearsal: it needs no card
 
 Each stage runs in a process of its own, under a limit of time; what fails or takes too long is recorded with all that
-it has measured before, and the others still run. Results are saved after every stage, so none is lost when a machine is
+it has measured before, and the others still run. Results are saved after every part, so none is lost when a machine is
 taken away, and a failure never replaces an earlier result. No process outlives the call, even if that is killed. It
-needs CuPy and, for the comparison, PyTorch; nothing is downloaded. On a machine without a GPU it says so and does
-nothing.
+needs CuPy and, for the comparison, PyTorch; nothing is downloaded. The end is one screen: what is right, what is wrong,
+and the three largest costs of an update. The exit code is 0 whatever was found; only a rehearsal, in which nothing but
+our own code can be wrong, ends with 1 if a stage failed.
 
-micro-batches, newstest and multi30k need the text that `python -m examples.data get` downloads, in --data; newstest
+multi30k, micro-batches and newstest need the text that `python -m examples.data get` downloads, in --data; newstest
 also needs multi30k or tatoeba_en_de, to learn subwords from. A training that runs out of time resumes from its
-checkpoint in the next call. Results go to gpu-CARD-COMMIT.json and .md, where those of an earlier call are kept.
+checkpoint in the next call. Results go to gpu-CARD-COMMIT.json and .md, where those of an earlier call are kept;
+compiled kernels, the log of the tests and trainings to runs/ beside them.
 """
 
 import argparse
@@ -22,46 +26,18 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.common.tables import RESULTS
-from benchmarks.gpu.results import Results, outcome
+from benchmarks.gpu.results import Results, failures, outcome, screen
 from benchmarks.gpu.stage_process import run_stage
-from benchmarks.gpu.stages import LOG, RUNS
-from examples.report import machine_facts
-from minitransformer.cli.doctor import CHECKS
-from minitransformer.cuda_diagnosis import cuda_trouble, driver_version
+from benchmarks.gpu.stages import RUNS, STAGES
+from minitransformer.cuda_diagnosis import driver_version
 
-LIMITS = {
-    "same loss": 60,
-    "ceilings": 60,
-    "base": 150,
-    "ops": 60,
-    "correctness": 420,
-    "micro-batches": 90,
-    "decoding": 90,
-    "newstest": 400,
-    "big": 120,
-    "curves": 120,
-    "base compiled": 240,
-    "base compiled, tf32": 240,
-    "big compiled": 240,
-    "nccl": 150,
-    "multi30k": 540,
-}
-"""Seconds that each stage may take, in the order in which they run."""
 SECONDS = 540
-"""For all of them, with time to start and to end within the ten minutes that shared machines give a command."""
-
-
-def gpu_facts() -> dict:
-    """The machine, with card, driver and CuPy."""
-    import cupy
-
-    card = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
-    found = {name: CHECKS[name]()[0] for name in ("CuPy", "driver", "NCCL")}
-    return machine_facts() | {"card": card} | found
+"""For all stages, with time to start and to end within the ten minutes that shared machines give a command."""
 
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__.split("\n")[0])
+    parser.add_argument("--first-run", action="store_true", help="only what tells whether all is right, and how fast")
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs; saves only with --out")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help=f"where results go (default: {RESULTS.name})")
     named = os.environ.get("MINITRANSFORMER_DATA")
@@ -71,33 +47,45 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--seconds", type=float, default=SECONDS, metavar="N", help=f"for all stages (default: {SECONDS})"
     )
-    parser.add_argument("--stages", nargs="+", choices=LIMITS, default=list(LIMITS), help="default: all, in this order")
+    parser.add_argument("--stages", nargs="+", choices=STAGES, metavar="NAME", help=f"of {', '.join(STAGES)}")
     parser.add_argument("--commit", help="the commit, where git cannot tell it (default: ask git)")
     return parser.parse_args(argv)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     options = parse_arguments(argv)
-    trouble = "there is no NVIDIA driver" if driver_version() == 0 else cuda_trouble()
-    if trouble:
-        print(f"benchmarks.gpu: nothing was measured: {trouble}")
+    rehearsed = driver_version() == 0
+    if rehearsed and not (options.first_run and options.quick):
+        print("benchmarks.gpu: nothing was measured: there is no NVIDIA driver; --first-run --quick is a rehearsal")
         return 0
-    facts = gpu_facts() | ({"commit": options.commit} if options.commit else {})
+    began = time.monotonic()
     folder = options.out or (None if options.quick else RESULTS)
-    results = Results(folder, facts, options.quick)
-    settings = ["--log", str(((folder or RUNS) / LOG).resolve()), *(["--quick"] if options.quick else [])]
+    runs = (options.out / "runs" if options.out else RUNS).resolve()
+    os.environ["CUPY_CACHE_DIR"] = str(runs / "kernels")  # compiled once for all stages
+    settings = ["--runs", str(runs), *(["--quick"] if options.quick else []), *(["--rehearse"] if rehearsed else [])]
     settings += ["--data", str(Path(options.data).resolve())] if options.data else []
-    end = time.monotonic() + options.seconds
-    for name in options.stages:
-        limit = min(end - time.monotonic(), LIMITS[name])
-        if limit < 5:
-            results.keep(name, {"left out": "the time is used up"})
-        else:
-            cut_short = partial(_keep_part, results, name)  # what stands there if this process is killed
-            results.keep(name, run_stage(name, limit, settings, cut_short))
-        print(f"{name}: {outcome(results.stages[name])}", flush=True)
-    print(results.markdown())
-    return 0
+    checked = run_stage("doctor", min(options.seconds, STAGES["doctor"].limit), settings, lambda part: None)
+    if "machine" not in checked:
+        print(f"benchmarks.gpu: nothing was measured: {outcome(checked)}")
+        return 0
+    facts = checked["machine"] | ({"commit": options.commit} if options.commit else {})
+    results = Results(folder, facts, options.quick)
+    results.keep("doctor", checked)
+    for name in options.stages or [name for name, stage in STAGES.items() if stage.is_first or not options.first_run]:
+        if name != "doctor":
+            left = options.seconds - (time.monotonic() - began)
+            _keep(results, name, left if rehearsed else min(left, STAGES[name].limit), settings)
+        print(f"{time.monotonic() - began:4.0f} s  {name}: {outcome(results.stages[name])}"[:118], flush=True)
+    print(f"\n{screen(results.stages)}\n{results.path or ''}")
+    return int(rehearsed and any(failures(each) for each in results.stages.values()))
+
+
+def _keep(results: Results, name: str, limit: float, settings: Sequence[str]) -> None:
+    if limit < 5:
+        results.keep(name, {"left out": "the time is used up"})
+        return
+    cut_short = partial(_keep_part, results, name)  # what stands there if this process is killed
+    results.keep(name, run_stage(name, limit, settings, cut_short))
 
 
 def _keep_part(results: Results, name: str, part: dict) -> None:

@@ -62,7 +62,7 @@ def translated(size: Size, batches: Sequence[tuple[int, int]], device: Device, r
             runners[name] = peer(model, sources, device)
             outputs[name] = runners[name]()
         except Exception as error:
-            result[f"{name} failed"] = reason(error)
+            result[name] = {"failed": reason(error)}
             runners.pop(name, None)
     seconds: dict[str, list[float]] = {name: [] for name in runners}
     for _ in range(rounds):
@@ -71,7 +71,7 @@ def translated(size: Size, batches: Sequence[tuple[int, int]], device: Device, r
     for name, times in seconds.items():
         same = sum(ids == ours for ids, ours in zip(outputs[name], outputs["ours"], strict=True))
         result[name] = {"sentences/s": count / statistics.median(times), "seconds": times, "same as ours": same}
-    return result
+    return result | {"says": ", ".join(f"{name} {result[name]['sentences/s']:.1f} sentences/s" for name in seconds)}
 
 
 def _source(rng: np.random.Generator, vocab_size: int, sentences: int, tokens: int) -> np.ndarray:

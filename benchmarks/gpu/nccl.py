@@ -1,15 +1,19 @@
-"""NCCL on the GPU of this machine: sums of one rank, alone and within an update."""
+"""NCCL on the GPUs of this machine: sums of one rank, alone and within an update, and of two ranks."""
 
+import os
 import statistics
 import time
+from functools import partial
 
 import numpy as np
 
 from benchmarks.common.work import Size, random_batch
-from benchmarks.gpu.stage_process import one_by_one
+from benchmarks.gpu.stage_process import one_by_one, reason
 from benchmarks.gpu.steps import Device
+from minitransformer.backend import load_array_module
 from minitransformer.config import ModelConfig, TrainingConfig
-from minitransformer.distributed import SINGLE_PROCESS
+from minitransformer.distributed import SINGLE_PROCESS, ProcessGroup
+from minitransformer.distributed.launch import launch
 from minitransformer.distributed.nccl import NcclCommunicator
 from minitransformer.kernels.precision import half_dtype
 from minitransformer.models import Transformer
@@ -19,16 +23,45 @@ from minitransformer.training import GradientAccumulator, train_step
 SMALL = Size("small", ModelConfig(vocab_size=1000, n_layers=2, d_model=64, d_ff=128, n_heads=2), 16, 20, 1)
 
 
-def nccl(device: Device, elements: int) -> dict:
+def nccl(device: Device, elements: int, size: Size = SMALL) -> dict:
     """Seconds of a sum in each type, and whether its values and those of an update are right."""
     ranks = NcclCommunicator(0, 1)
     ranks.join(ranks.make_id())
     found: dict = {"elements": elements}
     types = ("float32", "float64", "bfloat16", "float16")
-    one_by_one(types, lambda name: _sum(ranks, name, elements, device), found)
-    one_by_one(["update"], lambda _: _update(ranks, device), found)
+    one_by_one(types, lambda name: _sum(ranks, name, elements, device), found, device.wait)
+    one_by_one(["update"], lambda _: _update(ranks, size, device), found, device.wait)
     ranks.close()
-    return found
+    one_by_one(["two ranks"], lambda _: two_ranks(device.xp is not np), found, device.wait)
+    says = (
+        f"one rank: {1000 * found['float32']['seconds']:.1f} ms for {elements:,} float32" if "float32" in found else ""
+    )
+    return found | {"says": f"{says}; two ranks: {found['two ranks'].get('sum', 'none')}"}
+
+
+def two_ranks(on_gpu: bool) -> dict:
+    """The sum of two processes, started as by `minitransformer launch`: on two GPUs, or where there is one on that, if
+    NCCL allows it."""
+    os.environ.setdefault("NCCL_MULTI_RANK_GPU_ENABLE", "1")
+    lines: list[str] = []
+    code = launch(partial(_add, on_gpu), 2, lines.append, _explain)
+    return {"sum": "right"} if code == 0 else {"failed": " ".join(lines) or f"exit code {code}"}
+
+
+def _add(on_gpu: bool, group: ProcessGroup) -> int:
+    """1 + 2, in each of the two ranks."""
+    xp = np
+    if on_gpu:
+        group.use_own_gpu()
+        xp = load_array_module("cuda")
+    ranks = group.connect(TrainingConfig(micro_batches=2, timeout=30.0), on_gpu)
+    vector = xp.full(1000, group.rank + 1, np.float32)
+    ranks.all_reduce_sum(vector)
+    return 0 if bool((vector == 3).all()) else 1
+
+
+def _explain(error: BaseException) -> tuple[str, int]:
+    return reason(error), 2
 
 
 def _sum(ranks: NcclCommunicator, name: str, elements: int, device: Device) -> dict:
@@ -37,7 +70,8 @@ def _sum(ranks: NcclCommunicator, name: str, elements: int, device: Device) -> d
     before = vector.copy()
     times = [_timed(ranks, vector, device) for _ in range(5)]
     same = bool((vector.view(np.uint8) == before.view(np.uint8)).all())
-    return {"seconds": statistics.median(times), "a sum over one rank changes nothing": same}
+    found = {"seconds": statistics.median(times), "a sum over one rank changes nothing": same}
+    return found | ({} if same else {"failed": "a sum over one rank changed the values"})
 
 
 def _timed(ranks: NcclCommunicator, vector, device: Device) -> float:
@@ -48,16 +82,17 @@ def _timed(ranks: NcclCommunicator, vector, device: Device) -> float:
     return time.perf_counter() - began
 
 
-def _update(ranks: NcclCommunicator, device: Device) -> dict:
+def _update(ranks: NcclCommunicator, size: Size, device: Device) -> dict:
     """The same update with NCCL's sums in it and without."""
     losses = []
     for communicator in (SINGLE_PROCESS, ranks):
-        model = Transformer(SMALL.model, seed=1, xp=device.xp)
+        model = Transformer(size.model, seed=1, xp=device.xp)
         optimizer = Adam(model.parameters)
         accumulator = GradientAccumulator(model.parameters, ranks=communicator)
         for update in (1, 2, 3):
             result = train_step(
-                model, optimizer, [random_batch(SMALL)], update=update, config=TrainingConfig(), accumulator=accumulator
+                model, optimizer, [random_batch(size)], update=update, config=TrainingConfig(), accumulator=accumulator
             )
         losses.append(result.loss)
-    return {"loss without and with": losses, "equal": losses[0] == losses[1]}
+    found = {"loss without and with": losses, "equal": losses[0] == losses[1]}
+    return found | ({} if found["equal"] else {"failed": f"losses without and with NCCL's sums differ: {losses}"})

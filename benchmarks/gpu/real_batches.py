@@ -44,4 +44,4 @@ def real_batches(
         real, positions = sum(batch.n_tgt_tokens for batch in batches), sum(batch.tgt_in.size for batch in batches)
         return found | {"target tokens/s": 1000 * real / found["device ms"], "padding": 1 - real / positions}
 
-    return one_by_one(map(str, counts), measure, {"text": corpora[0]})
+    return one_by_one(map(str, counts), measure, {"text": corpora[0]}, device.wait)

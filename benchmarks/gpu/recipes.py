@@ -17,7 +17,7 @@ from minitransformer.text import Tokenizer, read_lines, read_parallel
 from minitransformer.training import Outcome, Trainer, read_metrics
 
 TOML = Path(__file__).parents[2] / "examples" / "multi30k" / "multi30k.toml"
-RESERVE = 100.0  # seconds kept back for the start and for the translations
+RESERVE = 100.0  # seconds kept back for the translations, or a quarter of a short time
 LAST = 5  # checkpoints in the mean
 PIECES = 8000
 FILES = {
@@ -48,15 +48,17 @@ def trained(
     require_sacrebleu()
     config = _config(files, folder, device, changes, pieces)
     trainer = Trainer(config, progress=False)
-    outcome = run_until(trainer, began + seconds - RESERVE)
+    outcome = run_until(trainer, began + seconds - min(RESERVE, seconds / 4))
     minutes, metrics = trainer.recorder.seconds() / 60, trainer.folder.metrics
     lines = read_metrics(metrics) if metrics.exists() else []  # none where the time was short
     last = (lines or [{}])[-1]
     result = {"updates": outcome.update, "of": config.training.updates, "minutes": minutes}
     result |= {name: last[name] for name in ("loss", "nll") if name in last}
-    if outcome.update < config.training.updates:
-        return result | {"left to do": f"{config.training.updates - outcome.update} updates: call it again"}
-    return result | _score(config, files, device)
+    told = f"after {outcome.update} updates in {minutes:.1f} minutes"
+    if left := config.training.updates - outcome.update:
+        return result | {"left to do": f"{left} updates: call it again", "says": f"nll {last.get('nll')} {told}"}
+    scores = _score(config, files, device)
+    return result | scores | {"says": f"{scores['BLEU']:.2f} sacreBLEU {told}"}
 
 
 def _config(files: dict[str, Path], folder: Path, device: str, changes: Sequence[str], pieces: int) -> Config:

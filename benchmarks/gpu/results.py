@@ -8,6 +8,8 @@ from examples.report import facts_list, markdown_table, page
 from minitransformer.files import write_text
 
 COLUMNS = ("ms", "lowest", "highest", "host ms", "TFLOP/s", "of the ceiling", "target tokens/s")
+WIDTH = 118
+"""Characters of a line of the screen."""
 
 
 class Results:
@@ -31,49 +33,88 @@ class Results:
         if self.path:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             write_text(self.path, json.dumps({"machine": self._facts, "stages": self.stages}, indent=1) + "\n")
-            write_text(self.path.with_suffix(".md"), self.markdown())
-
-    def markdown(self) -> str:
-        return markdown(self._facts, self.stages)
+            write_text(self.path.with_suffix(".md"), markdown(self._facts, self.stages))
 
 
-def failed(result: object) -> bool:
-    """Whether something of a stage, or of one of its parts, is missing."""
+def failures(result: object, within: tuple[str, ...] = ()) -> list[tuple[str, str]]:
+    """(which part, why) of everything in a stage that failed."""
     if not isinstance(result, dict):
-        return False
-    return bool({"failed", "left out"} & set(result)) or any(map(failed, result.values()))
+        return []
+    own = [(", ".join(within), str(result["failed"]))] if "failed" in result else []
+    return own + [each for name, part in result.items() for each in failures(part, (*within, name))]
+
+
+def is_whole(result: object) -> bool:
+    """Whether nothing of a stage, or of its parts, failed or was left out."""
+    missing = isinstance(result, dict) and {"failed", "left out"} & result.keys()
+    return not missing and (not isinstance(result, dict) or all(map(is_whole, result.values())))
 
 
 def combined(earlier: dict | None, now: dict) -> dict:
     """``now``, and what only ``earlier`` has measured. A failure never replaces what was measured before."""
-    if not (earlier and failed(now)):
+    if not earlier or is_whole(now):
         return now
     if "left out" in now:
         return earlier
-    if not failed(earlier):
+    if is_whole(earlier):
         return earlier | {"failed later": now.get("failed", "a part of it")}
     old = {key: value for key, value in earlier.items() if key not in ("failed", "left out", "end")}
-    kept = {key: value for key, value in old.items() if key not in now or (failed(now[key]) and not failed(value))}
+    kept = {key: value for key, value in old.items() if key not in now or (not is_whole(now[key]) and is_whole(value))}
     return now | kept
+
+
+def outcome(result: dict) -> str:
+    """One line."""
+    if "left out" in result:
+        return f"left out: {result['left out']}"
+    wrong = [": ".join(filter(None, each)) for each in failures(result)]
+    return f"failed: {'; '.join(wrong)}" if wrong else result.get("says") or "done"
+
+
+def screen(stages: dict[str, dict]) -> str:
+    """What is right, what is wrong, what is not known, and what costs the most: one screen."""
+    right = [f"{name}: {outcome(each)}" for name, each in stages.items() if is_whole(each)]
+    wrong = [
+        f"{': '.join(filter(None, (name, part)))}: {why}"
+        for name, each in stages.items()
+        for part, why in failures(each)
+    ]
+    unknown = [f"{name}: {each['left out']}" for name, each in stages.items() if "left out" in each]
+    found = stages.get("kernels", {})
+    costs = [
+        f"{name}: {row['ms']:.2f} ms, {row['ms'] / found['update ms']:.0%} of an update"
+        + (f", {row['of the bandwidth']:.0%} of the bandwidth" if "of the bandwidth" in row else "")
+        + (f", {row['TFLOP/s']:.0f} TFLOP/s" if "TFLOP/s" in row else "")
+        for name, row in list(found.get("kernels", {}).items())[:3]
+    ]
+    parts = {"right": right, "wrong": wrong[:12], "not known": unknown, "the largest costs": costs}
+    lines = [line for title, each in parts.items() if each for line in (f"{title}:", *(f"  {one}" for one in each))]
+    return "\n".join(" ".join(line.split("\n"))[:WIDTH] for line in lines)
 
 
 def markdown(facts: dict, stages: dict[str, dict]) -> str:
     ceilings = stages.get("ceilings", {})
     updates = [
         row
-        for name in ("base", "base compiled", "base compiled, tf32", "big", "big compiled")
-        for precision, entry in stages.get(name, {}).items()
+        for name, stage in stages.items()
+        for precision, entry in stage.items()
         if isinstance(entry, dict)
-        for row in _rows(f"{name}, {precision}", entry, ceilings.get(f"{precision} TFLOP/s"))
+        for row in _rows(f"{name.split()[0]}, {precision}", entry, ceilings.get(f"{precision} TFLOP/s"))
+    ]
+    kernels = [
+        [name, *(f"{row[key]:.2f}" if key in row else "" for key in ("calls", "ms", "MB", "of the bandwidth"))]
+        for name, row in stages.get("kernels", {}).get("kernels", {}).items()
     ]
     outcomes = [[name, outcome(result), str(result.get("seconds", ""))] for name, result in stages.items()]
     return page(
         "# On a GPU",
         "`python -m benchmarks.gpu`",
+        markdown_table(["stage", "outcome", "seconds"], outcomes),
         "Milliseconds of an update of 1,000 sentences of 25 + 25 tokens, dropout and Adam included; the ceiling is that"
         " of one large matrix product on the same card.",
         markdown_table(["", *COLUMNS], updates),
-        markdown_table(["stage", "outcome", "seconds"], outcomes),
+        "Kernels of an update in bfloat16, beside the bandwidth of a copy on the same card.",
+        markdown_table(["kernel", "calls", "ms", "MB", "of the bandwidth"], kernels),
         facts_list(facts),
     )
 
@@ -88,27 +129,3 @@ def _rows(what: str, entry: dict, ceiling: float | None) -> list[list[str]]:
             cells += [f"{values['host ms']['median']:.2f}", f"{values['TFLOP/s']:.1f}", share]
             rows.append([f"{what}: {who}", *cells, f"{values['target tokens/s']:,.0f}"])
     return rows
-
-
-def outcome(result: dict) -> str:
-    for key in ("failed", "left out"):
-        if key in result:
-            return f"{key}: {result[key]}"
-    if "exit status" in result:
-        return " ".join(result["end"][-3:]).strip()[:200]
-    if parts := [name for name, part in result.items() if failed(part)]:
-        return f"failed: {', '.join(parts)}"
-    if "ours" in result and isinstance(result["ours"], dict) and "sentences/s" in result["ours"]:
-        others = {name: each["sentences/s"] for name, each in result.items() if isinstance(each, dict)}
-        return ", ".join(f"{name} {speed:.1f} sentences/s" for name, speed in others.items())
-    if "of" in result and "updates" in result:
-        score = f"{result['BLEU']:.2f} sacreBLEU" if "BLEU" in result else f"unfinished: {result.get('left to do')}"
-        return f"{score} after {result['updates']} updates in {result['minutes']:.1f} minutes"
-    if "seeds" in result:
-        judged = {name: each for name, each in result.items() if isinstance(each, dict)}
-        return ", ".join(
-            f"{name} in {each['within_interval']} of {each['of']} windows" for name, each in judged.items()
-        )
-    if "relative difference" in result:
-        return f"relative difference {result['relative difference']:.1e}"
-    return "done"

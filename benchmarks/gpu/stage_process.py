@@ -41,7 +41,8 @@ def run_stage(name: str, limit: float, options: Iterable[str], on_result: Callab
         try:
             if code := process.wait(limit):
                 errors.seek(0)
-                failure = {"failed": f"exit status {code}", "end": errors.read().strip().split("\n")[-25:]}
+                end = errors.read().strip().split("\n")[-25:]
+                failure = {"failed": f"exit status {code}: {end[-1]}", "end": end}
         except subprocess.TimeoutExpired:
             failure = {"failed": f"not done after {limit:.0f} seconds"}
         finally:
@@ -80,14 +81,25 @@ def end_with_caller(alive: int) -> None:
     Thread(target=wait, daemon=True).start()
 
 
-def one_by_one(names: Iterable[str], measure: Callable[[str], dict | float], results: dict) -> dict:
-    """``results[name] = measure(name)``, or why it failed; printed after each, so that none is lost with the next."""
+def one_by_one(
+    names: Iterable[str], measure: Callable[[str], dict | float], results: dict, wait: Callable[[], object]
+) -> dict:
+    """``results[name] = measure(name)``, or why it failed; printed after each, so that none is lost with the next.
+
+    wait: for the device; if that fails after an error, every later call of this process would, and none is made
+    """
     for name in names:
         try:
             results[name] = measure(name)
         except Exception as error:
             results[name] = {"failed": reason(error)}
+            try:
+                wait()
+            except Exception as lasting:
+                results["failed"] = f"ended after {name}, as the device answers no more: {reason(lasting)}"
         print(json.dumps(results), flush=True)
+        if "failed" in results:
+            break
     return results
 
 

@@ -1,9 +1,9 @@
-"""Updates on a GPU: ours and PyTorch's in turn, where their time goes, and how much memory they take."""
+"""Updates on a GPU: ours, by fast or plain kernels, and PyTorch's in turn, and how much memory they take."""
 
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from types import ModuleType
 
 import numpy as np
@@ -15,12 +15,11 @@ from examples.report import spread
 from minitransformer.backend import device_wait
 from minitransformer.config import TrainingConfig
 from minitransformer.kernels.cupy.launch import Counter
-from minitransformer.kernels.profile import Profile
 from minitransformer.models import Transformer
 from minitransformer.optim import Adam, LossScale
 from minitransformer.planning.flops import batch_flops
 from minitransformer.text import Batch
-from minitransformer.training import GradientAccumulator, evaluate_loss, train_step
+from minitransformer.training import GradientAccumulator, train_step
 
 WARM_UP = 3
 
@@ -29,25 +28,22 @@ WARM_UP = 3
 class Device:
     """Where it is measured: our array library and PyTorch's name of the same device."""
 
-    xp: ModuleType
+    xp: ModuleType | None
     torch_device: str
 
     def wait(self) -> None:
+        """Until all work of this process is done: PyTorch's too, which shares the device's context."""
         device_wait(self.xp)()
-        if self.torch_device == "cuda" and find_spec("torch"):
-            import torch
-
-            torch.cuda.synchronize()
 
 
 def our_update(
-    size: Size, precision: str, device: Device, batches: Sequence[Batch] = ()
+    size: Size, precision: str, device: Device, batches: Sequence[Batch] = (), kernel_mode: str = "fast"
 ) -> tuple[Transformer, Callable[[], object]]:
     """The model and a function that makes one update, whose result stays on the device.
 
     batches: its micro-batches (default: one, of random words)
     """
-    model = Transformer(size.model, seed=1, xp=device.xp, precision=precision)
+    model = Transformer(size.model, seed=1, xp=device.xp, precision=precision, kernel_mode=kernel_mode)
     adam, batches = Adam(model.parameters), batches or [random_batch(size)]
     accumulator = GradientAccumulator(model.parameters, scale=LossScale.for_precision(precision))
     updates = iter(range(1, 1 << 30))
@@ -80,12 +76,19 @@ def in_turn(runners: dict[str, Callable[[], object]], size: Size, device: Device
 
 
 def steps(size: Size, precisions: Sequence[str], device: Device, peers: Sequence[str]) -> dict:
-    """Ours and PyTorch's update in each precision. peers: of ``eager`` and ``compiled``"""
+    """Our update in each precision beside others. peers: of ``plain`` (in float32), ``eager`` and ``compiled``"""
     results: dict = {
         "flops": batch_flops(size.model, size.sentences, size.tokens, size.tokens),
         "tokens": size.sentences * size.tokens,
     }
-    return one_by_one(precisions, lambda precision: _step(size, precision, device, peers, results), results)
+    one_by_one(precisions, lambda precision: _step(size, precision, device, peers, results), results, device.wait)
+    times = {
+        f"{precision} {name}": each["device ms"]["median"]
+        for precision in precisions
+        for name, each in results.get(precision, {}).items()
+        if isinstance(each, dict) and "device ms" in each
+    }
+    return results | {"says": ", ".join(f"{name} {ms:.2f} ms" for name, ms in times.items())}
 
 
 def _step(size: Size, precision: str, device: Device, peers: Sequence[str], work: dict) -> dict:
@@ -93,7 +96,7 @@ def _step(size: Size, precision: str, device: Device, peers: Sequence[str], work
     _free(device)
     entry: dict = {}
     model, update = our_update(size, precision, device)
-    runners = {"ours": update} | _peers(model, size, precision, device, peers, entry)
+    runners = {"ours": update} | _others(model, size, precision, device, peers, entry)
     for name, times in in_turn(runners, size, device).items():
         entry[name] = {f"{kind} ms": spread(values) for kind, values in times.items()}
         seconds = entry[name]["device ms"]["median"] / 1000
@@ -105,63 +108,60 @@ def _step(size: Size, precision: str, device: Device, peers: Sequence[str], work
     return entry
 
 
-def _peers(
+def _others(
     model: Transformer, size: Size, precision: str, device: Device, peers: Sequence[str], entry: dict
 ) -> dict[str, Callable[[], object]]:
-    """PyTorch's updates; ``entry`` gets the reason of what fails."""
+    """Updates by plain kernels and by PyTorch; ``entry`` gets the reason of what fails."""
     found: dict[str, Callable[[], object]] = {}
     for peer in peers if precision != "float16" else ():
         try:
-            from benchmarks.gpu.torch_update import torch_update
+            if peer == "plain":
+                _, update = our_update(size, precision, device, kernel_mode="simple")
+            else:
+                from benchmarks.gpu.torch_update import torch_update
 
-            compiled = peer == "compiled"
-            update = torch_update(model, random_batch(size), precision, device.torch_device, compiled)
+                compiled = peer == "compiled"
+                update = torch_update(model, random_batch(size), precision, device.torch_device, compiled)
             update()
             found[peer] = update
         except Exception as error:
-            entry[f"{peer} failed"] = reason(error)
+            entry[peer] = {"failed": reason(error)}
     return found
 
 
-def same_loss(size: Size, device: Device) -> dict:
-    """The loss without dropout, ours and PyTorch's, with one set of weights."""
-    from benchmarks.gpu.torch_update import torch_loss
+def first_updates(size: Size, precisions: Sequence[str], device: Device) -> dict:
+    """Compiles every kernel that an update needs, and makes one: seconds, and whether the loss is finite."""
 
-    model, batch = Transformer(size.model, seed=1, xp=device.xp), random_batch(size)
-    ours, theirs = evaluate_loss(model, [batch])[0], torch_loss(model, batch, device.torch_device)
-    return {"ours": ours, "PyTorch": theirs, "relative difference": abs(ours - theirs) / abs(theirs)}
+    def compile_all(precision: str) -> dict:
+        began = time.perf_counter()
+        _, update = our_update(size, precision, device)
+        loss = float(update().loss)
+        seconds = time.perf_counter() - began
+        return {"seconds": seconds, "loss": loss} | ({} if np.isfinite(loss) else {"failed": f"the loss is {loss}"})
+
+    results = one_by_one(precisions, compile_all, {}, device.wait)
+    made = [f"{name} {each['seconds']:.0f} s" for name, each in results.items() if "seconds" in each]
+    return results | {"says": ", ".join(made)}
 
 
-def ops(size: Size, precision: str, device: Device, updates: int = 3) -> dict:
-    """Milliseconds of each rule in an update. Waiting at each rule makes the sum longer than an update really is."""
-    _, update = our_update(size, precision, device)
-    update()
-    profile = Profile(device.wait)
-    for _ in range(updates):
-        with profile.time_update():
-            update()
-    return {"milliseconds per update": profile.per_update(), "kernels": _kernels(update, device)}
+def copy_rate(device: Device, n: int) -> float:
+    """TB/s that a copy of 32 n^2 bytes reads and writes."""
+    source = device.xp.zeros(n * n * 8, np.float32)
+    target = device.xp.empty_like(source)
+    return 2 * source.nbytes / 1e12 / mean_seconds(lambda: target.__setitem__(..., source), device)
+
+
+def mean_seconds(work: Callable[[], object], device: Device, repeats: int = 20) -> float:
+    """Seconds of one call, the mean of ``repeats`` after some."""
+    for _ in range(WARM_UP):
+        work()
+    return once(lambda: [work() for _ in range(repeats)], device) / repeats
 
 
 def _launches(update: Callable[[], object]) -> int:
     before = Counter.launches
     update()
     return Counter.launches - before
-
-
-def _kernels(update: Callable[[], object], device: Device) -> list | str:
-    """Name, calls and milliseconds of each kernel of an update, longest first, as PyTorch's profiler sees them."""
-    try:
-        from torch.profiler import ProfilerActivity
-        from torch.profiler import profile as torch_profile
-
-        with torch_profile(activities=[ProfilerActivity.CUDA]) as seen:
-            update()
-            device.wait()
-        rows = [(each.key, each.count, each.self_device_time_total / 1000) for each in seen.key_averages()]
-        return sorted(rows, key=lambda row: -row[2])[:60]
-    except Exception as error:
-        return reason(error)
 
 
 def once(work: Callable[[], object], device: Device) -> float:
@@ -176,7 +176,5 @@ def once(work: Callable[[], object], device: Device) -> float:
 def _free(device: Device) -> None:
     if device.xp is not np:
         device.xp.get_default_memory_pool().free_all_blocks()
-    if device.torch_device == "cuda" and find_spec("torch"):
-        import torch
-
+    if device.torch_device == "cuda" and (torch := sys.modules.get("torch")):
         torch.cuda.empty_cache()

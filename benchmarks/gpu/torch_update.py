@@ -39,14 +39,5 @@ def torch_update(
     return update
 
 
-def torch_loss(ours: Transformer, batch: Batch, device: str) -> float:
-    """The smoothed loss of the replica without dropout, nats per target token, in float32."""
-    torch.backends.cuda.matmul.allow_tf32 = False
-    model = TorchTransformer.from_ours(ours).to(device).eval()
-    with torch.inference_mode():
-        loss, _ = model.loss(*(torch.from_numpy(each).long().to(device) for each in _sides(batch)))
-    return loss.item() / batch.n_tgt_tokens
-
-
 def _sides(batch: Batch) -> tuple:
     return batch.src, batch.tgt_in, batch.tgt_out

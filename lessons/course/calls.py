@@ -123,7 +123,7 @@ def called_with_care(call: Callable[[], Any], seconds: float) -> Any:
         if type(error) is NotImplementedError:  # not its children: a notebook without input raises one
             raise NotFilledIn from None
         last = traceback.extract_tb(error.__traceback__)[-1]
-        raise Trouble(f"{error_text(error)}, raised in {last.name}, `{last.line}`.") from None
+        raise Trouble(f"{error_text(error)}, raised in {last.name}{last.line and f', `{last.line}`'}.") from None
 
 
 def _place(error: BaseException, function: Callable) -> str:

@@ -1,45 +1,23 @@
-"""What ``my_transformer`` ends with: the model made of the student's functions, and one page about it."""
+"""What ``my_transformer`` ends with: one page about the model made of the student's functions."""
 
 import base64
 import datetime
-import hashlib
 import io
 import textwrap
 from collections.abc import Mapping, Sequence
 from html import escape
-from types import ModuleType
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import minitransformer
-from course.exercise import exercises_of
-from course.mine import folder, own_or_solution
-from course.transplants import glue
+from course.mine import folder, source_hash
 
 MEANING = (
     "This page proves that these functions work: each passed the tests of its exercise again, and together they "
     "are the model measured here. It does not prove who wrote them."
 )
-
-
-def assembled() -> tuple[ModuleType, dict[str, str]]:
-    """The whole model with the student's functions and glue, and for each exercise why it is not theirs ("": it is)."""
-    parts, faults = glue()
-    for name in exercises_of("my_transformer"):
-        function, faults[name] = own_or_solution(name)
-        if not faults[name]:
-            setattr(parts, name.partition(".")[2], function)
-    return parts, faults
-
-
-def source_hash(names: Sequence[str]) -> str:
-    """SHA-256 of the kept files of these exercises, with their names, in order of the names."""
-    digest = hashlib.sha256()
-    for name in sorted(names):
-        digest.update(f"{name}\n".encode() + (folder() / f"{name}.py").read_bytes())
-    return digest.hexdigest()
 
 
 def certificate(faults: Mapping[str, str], facts: Mapping[str, str], losses: Sequence[float], nothing: float) -> Figure:

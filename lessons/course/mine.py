@@ -4,13 +4,17 @@ Each is a file of ``lessons/mine/``: its source with all that it needs. ``MINITR
 or is "off". Solutions filled into a notebook are defined elsewhere and are never kept.
 """
 
+import hashlib
+import linecache
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from course.calls import NotFilledIn, Trouble, called_with_care
 from course.exercise import LESSONS, find_exercise, solution_of
 from course.own_source import KEPT, NOTEBOOK, NotKept, names_of, standalone_source
+from course.slowness import slowness
 
 FOLDER = "MINITRANSFORMER_MINE"
 HEADER = "# minitransformer, kept by version 1: "
@@ -73,16 +77,20 @@ def _right_function(name: str, text: str) -> Callable:
     first, _, _ = text.partition("\n")
     if not first.startswith(HEADER):
         raise Unusable("its first line is not that of this version")
-    names = {"__name__": f"{KEPT}.{name}"}
+    names, file = {"__name__": f"{KEPT}.{name}"}, f"{name}.py"
+    linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file  # messages show its lines
     try:  # whatever somebody wrote into the file
-        called_with_care(lambda: exec(compile(text, f"{name}.py", "exec"), names), SECONDS)
-        function = names[first.removeprefix(HEADER).strip()]
-    except (Trouble, NotFilledIn, KeyError) as error:
+        code = compile(text, file, "exec")
+        called_with_care(lambda: exec(code, names), SECONDS)
+    except (SyntaxError, ValueError, Trouble, NotFilledIn) as error:
         raise Unusable(f"it does not run ({type(error).__name__}: {error})".replace("Trouble: ", "")) from None
-    result = examine(name, function)
+    wanted = first.removeprefix(HEADER).strip()
+    if wanted not in names:
+        raise Unusable(f"it does not define {wanted}, as its first line says")
+    result = examine(name, names[wanted])
     if result.verdict != "right":
         raise Unusable(f"its function is {result.verdict}: {result.text.splitlines()[0] if result.text else ''}"[:300])
-    return function
+    return names[wanted]
 
 
 def kept(name: str) -> Callable | None:
@@ -103,11 +111,11 @@ def kept(name: str) -> Callable | None:
 def mine(name: str) -> Callable:
     """Your own function of an exercise, checked again; without one the solution, or the engine's function.
 
-    It says in one line what is not yours yet, and what is wrong with a file that cannot be used.
+    It says in one line what is not yours yet, what is wrong with a file that cannot be used, and what is slow.
     """
     function, fault = own_or_solution(name)
-    if fault:
-        print(f"{name}: {fault}")
+    if remark := fault or slowness(name, function):
+        print(f"{name}: {remark}")
     return function
 
 
@@ -124,3 +132,17 @@ def own_or_solution(name: str) -> tuple[Callable, str]:
         return solution_of(name), fault
     except (ImportError, AttributeError):  # a course handed out without its solutions
         return exercise.reference, fault
+
+
+def source_hash(names: Sequence[str]) -> str:
+    """SHA-256 of the kept files of these exercises and of those that they use, with their names, in their order."""
+    texts, to_read = {}, list(names)
+    while to_read:
+        path = folder() / f"{to_read.pop()}.py"
+        if path.stem not in texts and path.exists():
+            texts[path.stem] = path.read_bytes()
+            to_read += re.findall(rf'= {KEPT}\("([^"]+)"\)', texts[path.stem].decode(errors="replace"))
+    digest = hashlib.sha256()
+    for name in sorted(texts):
+        digest.update(f"{name}\n".encode() + texts[name])
+    return digest.hexdigest()

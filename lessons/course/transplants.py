@@ -1,44 +1,22 @@
-"""``transplant``: at the end of a lesson the student's own functions, as far as there are any, become part of a model.
+"""``transplant``: at the end of a lesson the student's own functions, if there are any, become part of a model."""
 
-The glue is that of ``solutions/my_transformer.py``; the functions that it calls come from ``mine``.
-"""
-
-import importlib.util
 from collections.abc import Callable
 from types import ModuleType
 
 import numpy as np
 
-from course.exercise import LESSONS
+from course.assembly import assembled
 from course.mine import own_or_solution
-from course.own_source import exercise_of
 
-LATER = ("11_training.schedule", "14_translation.alignment")
-"""Functions of the model that the glue does not call."""
 SHAPE = {"n_layers": 1, "n_heads": 4}
 UPDATES, BATCH, LENGTH, SYMBOLS = 60, 16, 5, 10
-
-
-def glue() -> tuple[ModuleType, dict[str, str]]:
-    """The glue with the student's functions in it, and for each exercise why its function is not theirs ("": it is)."""
-    spec = importlib.util.spec_from_file_location("glue", LESSONS / "solutions" / "my_transformer.py")
-    parts = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(parts)
-    faults = {}
-    for name, value in list(vars(parts).items()):
-        exercise = exercise_of(value, getattr(value, "__module__", None) or "")
-        if exercise and not exercise.startswith("my_transformer"):
-            function, faults[exercise] = own_or_solution(exercise)
-            setattr(parts, name, function)
-    faults |= {exercise: own_or_solution(exercise)[1] for exercise in LATER}
-    return parts, faults
 
 
 def transplant(lesson: str) -> None:
     """Count the functions of the model that are yours, and check the gradient of the chain up to this lesson."""
     if lesson not in CHAINS:
         return print(f"transplant: there is one for {', '.join(CHAINS)}.")
-    parts, faults = glue()
+    parts, faults = assembled(own_glue=False)
     print(f"yours: {sum(not fault for fault in faults.values())} of {len(faults)}")
     for exercise, fault in sorted(faults.items()):
         if exercise[:2] <= lesson[:2] and fault:
@@ -224,19 +202,15 @@ def copies(parts):
 def alignment_of(parts):
     """What cross-attention looks at while the model copies, by your ``alignment``."""
     p, _ = trained(parts, 300)
-    seen, weights = [], parts.weights
-
-    def seen_weights(q, k, mask):
-        seen.append(weights(q, k, mask))
-        return seen[-1]
-
-    parts.weights = seen_weights
     src = np.random.default_rng(1).integers(3, SYMBOLS + 3, LENGTH)
-    memory = parts.encode(p, np.append(src, 2), **SHAPE)
-    parts.decode(p, np.concatenate([[1], src]), memory, **SHAPE)
-    parts.weights = weights
+    read, n_heads = np.concatenate([[1], src]), SHAPE["n_heads"]
+    memory, x = parts.encode(p, np.append(src, 2), **SHAPE), parts.embed(p["table"], read)
+    self_attention, *_, norms = parts.sublayers(p, "decoder 0", n_heads, ["self", "cross"])
+    x = norms[0](x + self_attention(x, x, np.tri(len(read), dtype=bool)))
+    q, k = x.data @ p["decoder 0 cross q"].data, memory.data @ p["decoder 0 cross k"].data
+    seen = parts.weights(parts.split(q, n_heads), parts.split(k, n_heads), np.ones((len(q), len(k)), dtype=bool))
     alignment, _ = own_or_solution("14_translation.alignment")
-    print(f"while it writes {src.tolist()} it looks at the source positions {list(map(int, alignment(seen[-1])))}")
+    print(f"while it writes {src.tolist()} it looks at the source positions {list(map(int, alignment(seen)))}")
 
 
 AFTERWARDS = {"09": loss_curve, "11": loss_curve, "12": copies, "14": alignment_of}

@@ -18,10 +18,10 @@ def calls(source: str, function: str) -> list[ast.Call]:
 def meant(cell: Any, solved: bool) -> list[str]:
     """The verdicts that a cell means to print, in order.
 
-    Each ``check_gradient`` says right, unless a tag of the cell lists what is said instead: ``expects-right-wrong``.
-    Each ``check`` says "not yet", or right in a notebook whose exercises are ``solved``.
+    Each ``check_gradient`` and each ``transplant`` says right, unless a tag of the cell lists what is said instead:
+    ``expects-right-wrong``. Each ``check`` says "not yet", or right in a notebook whose exercises are ``solved``.
     """
-    gradients = ["right"] * len(calls(cell["source"], "check_gradient"))
+    gradients = ["right"] * sum(len(calls(cell["source"], name)) for name in ("check_gradient", "transplant"))
     for tag in cell["metadata"].get("tags", []):
         if tag.startswith(TAG):
             gradients = tag.removeprefix(TAG).split("-")

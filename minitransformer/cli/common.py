@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from minitransformer.cli.options import search_settings
 from minitransformer.config import Config, TranslationConfig
+from minitransformer.cuda_diagnosis import is_out_of_memory, memory_trouble
 from minitransformer.errors import CheckpointError, ConfigError, MiniTransformerError, printable
 from minitransformer.files import ordinary_file
 
@@ -32,9 +33,7 @@ def explain(error: BaseException) -> tuple[str, int]:
         return "interrupted", INTERRUPTED
     if isinstance(error, MiniTransformerError):
         return str(error), BAD_INPUT
-    if isinstance(error, MemoryError):
-        from minitransformer.cuda_diagnosis import memory_trouble
-
+    if is_out_of_memory(error):
         remedy = (
             "take smaller batches (data.src_tokens, data.tgt_tokens, translation.batch_tokens) or a smaller model; "
             "`minitransformer plan` estimates the memory of an update"

@@ -90,6 +90,20 @@ def _mpi() -> Finding:
     return f"mpi4py {mpi4py.__version__}, {library}", ""
 
 
+def _nccl() -> Finding:
+    found, remedy = _packages(
+        ("nvidia-nccl-cu13", "nvidia-nccl-cu12"),
+        f"several GPUs need it; {install_hint('cuda13')} (cuda12 for cards before Turing)",
+    )
+    cupy = _packages(("cupy-cuda13x", "cupy-cuda12x"), "")[0]
+    cuda = cupy[len("cupy-cuda") :][:2]
+    wanted = f"nvidia-nccl-cu{cuda}"
+    if found and cupy and not _packages((wanted,), "")[0]:
+        package = found.split()[0]
+        remedy = f"CuPy is for CUDA {cuda}; pip uninstall {package}, then {install_hint(f'cuda{cuda}')}"
+    return found, remedy
+
+
 def _packages(names: tuple[str, ...], remedy: str) -> Finding:
     """The first of these packages that is installed."""
     for name in names:
@@ -106,10 +120,7 @@ CHECKS: dict[str, Callable[[], Finding]] = {
     "memory": _memory,
     "CuPy": _cupy,
     "driver": _driver,
-    "NCCL": lambda: _packages(
-        ("nvidia-nccl-cu13", "nvidia-nccl-cu12"),
-        f"several GPUs need it; {install_hint('cuda13')} (cuda12 for cards before Turing)",
-    ),
+    "NCCL": _nccl,
     "MPI": _mpi,
     "sacreBLEU": lambda: _packages(("sacrebleu",), f"BLEU needs it; {install_hint('eval')}"),
     "matplotlib": lambda: _packages(("matplotlib",), f"plot needs it; {install_hint('plot')}"),

@@ -4,6 +4,8 @@ import argparse
 import json
 import traceback
 from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from minitransformer.cli.common import FAULT, explain, print_line
@@ -40,6 +42,13 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
         help="check every result of every op, and stop at the first that is NaN or infinite: slower, for finding a "
         "fault (default: only the loss and the gradient of each update are checked)",
     )
+    parser.add_argument(
+        "--rules",
+        type=Path,
+        metavar="FOLDER",
+        help="train with the functions in FOLDER, such as lessons/mine, in the place of the engine's rules: runs their "
+        "code, and rules.py beside FOLDER, which knows how they are called (default: no)",
+    )
     start = parser.add_argument_group("ranks on GPUs of several machines, where neither MPI nor Slurm numbers them")
     start.add_argument("--rank", type=int, metavar="R", help="the number of this rank, from 0")
     start.add_argument("--size", type=int, metavar="N", help="how many ranks there are")
@@ -64,14 +73,18 @@ def run_in_group(arguments: argparse.Namespace, process_group: "ProcessGroup") -
 
     from minitransformer.autograd import detect_anomaly
     from minitransformer.backend import device_wait, load_array_module
+    from minitransformer.cli.rules import rules_of
     from minitransformer.kernels.profile import Profile
     from minitransformer.training import Trainer
 
     is_rank_0, profile = process_group.rank == 0, None
     if arguments.profile and is_rank_0:
         profile = Profile(device_wait(load_array_module(config.execution.device)))
-    trainer = Trainer(config, profile=profile, process_group=process_group)
-    with detect_anomaly() if arguments.detect_anomaly else nullcontext():
+    say, rules = partial(print_line, "train"), nullcontext({})
+    if arguments.rules is not None:
+        rules = rules_of(arguments.rules, config, process_group.size, say)
+    with rules as hashes, detect_anomaly() if arguments.detect_anomaly else nullcontext():
+        trainer = Trainer(config, profile=profile, process_group=process_group, rules=hashes)
         outcome = trainer.run()
     folder, say = trainer.folder.directory, trainer.progress.write  # of rank 0 alone, and forgiving if nobody reads it
     if profile is not None and profile.updates:

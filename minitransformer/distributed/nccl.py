@@ -1,10 +1,9 @@
-"""Ranks with a GPU each: sums of device arrays by NCCL, on the stream that is current.
-
-The calls are tested with a recording stand-in for CuPy.
-"""
+"""Ranks with a GPU each: sums of device arrays by NCCL, on the stream that is current."""
 
 import json
+import re
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import numpy as np
 
 from minitransformer.backend import Array
 from minitransformer.distributed.communicator import Communicator
-from minitransformer.errors import ConfigError, MissingPackageError, ShapeError, install_hint, quote
+from minitransformer.errors import BackendError, ConfigError, MissingPackageError, ShapeError, install_hint, quote
 from minitransformer.files import write_text
 
 
@@ -29,12 +28,18 @@ class NcclCommunicator(Communicator):
 
     def __init__(self, rank: int, size: int, board: Any = None, *, cupy: Any = None, nccl: Any = None):
         super().__init__(rank, size, board)
+        told: list = []
         if cupy is None:
             import cupy
-            from cupy.cuda import nccl  # ``import cupy`` leaves this module out
+
+            with warnings.catch_warnings(record=True) as told:  # in many lines, why NCCL cannot be loaded
+                warnings.simplefilter("always")
+                from cupy.cuda import nccl  # ``import cupy`` leaves this module out
         if not nccl.available:
+            reasons = re.findall(r"Reason: (.*)", "\n".join(str(each.message) for each in told))
             raise MissingPackageError(
-                f"ranks: NCCL must be installed for several GPUs, got none; {install_hint('cuda13')} (or cuda12)"
+                f"ranks: NCCL must be installed for several GPUs, got {', '.join(reasons) or 'none'}; "
+                f"{install_hint('cuda13')} (or cuda12, as CuPy)"
             )
         self._cupy, self._nccl = cupy, nccl
         self._communicator: Any = None
@@ -44,9 +49,16 @@ class NcclCommunicator(Communicator):
         return self._nccl.get_unique_id().hex()  # 128 bytes
 
     def join(self, unique_id: str) -> None:
-        """Called by all ranks, before the first sum; returns when all have come."""
+        """Called by all ranks, before the first sum; returns when all have come.
+
+        Raises:
+            BackendError: NCCL cannot connect them; the message says what to look at.
+        """
         with self.waiting():
-            self._communicator = self._nccl.NcclCommunicator(self.size, bytes.fromhex(unique_id), self.rank)
+            try:
+                self._communicator = self._nccl.NcclCommunicator(self.size, bytes.fromhex(unique_id), self.rank)
+            except self._nccl.NcclError as error:
+                raise BackendError(f"ranks: NCCL must connect the GPUs, got {error}; {self._remedy(error)}") from error
 
     def all_reduce_sum(self, array: Array) -> None:
         on_host = isinstance(array, np.ndarray)
@@ -61,6 +73,21 @@ class NcclCommunicator(Communicator):
 
     def close(self) -> None:
         self._communicator.destroy()
+
+    def _remedy(self, error: Exception) -> str:
+        kind, runtime = str(error).partition(":")[0], self._cupy.cuda.runtime
+        if kind == "NCCL_ERROR_INVALID_USAGE":
+            return (
+                "each rank needs a GPU of its own: start no more ranks on a machine than it has GPUs, "
+                f"here {runtime.getDeviceCount()}"
+            )
+        if kind == "NCCL_ERROR_UNHANDLED_CUDA_ERROR":
+            return (
+                "NCCL must be that for CuPy's CUDA, nvidia-nccl-cu"
+                f"{runtime.runtimeGetVersion() // 1000}, the driver no older, and the GPU's memory not full: see "
+                "minitransformer doctor and nvidia-smi"
+            )
+        return "machines must reach each other: NCCL_SOCKET_IFNAME names the network, NCCL_DEBUG=INFO tells more"
 
     def _kind_of(self, array: Array) -> int:
         if not array.flags.c_contiguous:

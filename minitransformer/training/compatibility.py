@@ -19,7 +19,7 @@ MAY_DIFFER_BETWEEN_RANKS = {"data": MAY_CHANGE["data"], "training": {"directory"
 
 
 def check_same_run(checkpoint: Checkpoint, config: Config, tokenizer_text: str, progress: dict) -> None:
-    """Refuse to resume with other settings, another tokenizer or other data than the checkpoint's, or from NaN.
+    """Refuse to resume with other settings, rules, tokenizer or data than the checkpoint's, or from NaN.
 
     progress: what this run would write; that of the checkpoint must have its form
 
@@ -34,6 +34,7 @@ def check_same_run(checkpoint: Checkpoint, config: Config, tokenizer_text: str, 
     is_mean, theirs = checkpoint.adam_m is None, checkpoint.progress  # `Checkpoint.restore` refuses the mean of several
     for what, same in (
         ("tokenizer", checkpoint.tokenizer_text == tokenizer_text),
+        ("set of --rules", is_mean or theirs.get("rules", {}) == progress.get("rules", {})),
         ("training data", is_mean or theirs.get("fingerprint") == progress["fingerprint"]),
     ):
         if not same:

@@ -1,6 +1,7 @@
 """A training run from start to end: updates, progress, metrics, validation, checkpoints, exact resume."""
 
 import time
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import asdict
 
@@ -43,6 +44,8 @@ class Trainer:
     progress: show a bar
     profile: records the time of every rule until the run ends
     process_group: the ranks that train together, made by ``init_process_group``; None for this process alone
+    rules: names and hashes of what computes in the place of the engine's rules, if the caller has put something there;
+        checkpoints record them, and a run resumes with the same alone
 
     Raises:
         ConfigError, DataError, BackendError: the config or the data is invalid, or the device is not available.
@@ -57,11 +60,12 @@ class Trainer:
         progress: bool = True,
         profile: Profile | None = None,
         process_group: ProcessGroup | None = None,
+        rules: Mapping[str, str] | None = None,
     ):
         keep_freed_memory()
         corpus = Corpus.from_files(config.data) if corpus is None else corpus
         config = with_vocabulary(config, corpus)
-        self.config, self.corpus, self.profile = config, corpus, profile
+        self.config, self.corpus, self.profile, self.rules = config, corpus, profile, dict(rules or {})
         self.fingerprint = corpus.fingerprint()
         self.tokenizer_text = corpus.tokenizer.dumps() if corpus.tokenizer else ""
         data, training = config.data, config.training
@@ -216,8 +220,8 @@ class Trainer:
 
     def _progress(self) -> dict:
         """What resuming needs besides the model and the optimizer."""
-        scale = asdict(self.accumulator.scale)
-        return {"fingerprint": self.fingerprint, "loss_scale": scale, **self.recorder.to_dict()}
+        facts = {"fingerprint": self.fingerprint, "loss_scale": asdict(self.accumulator.scale)}
+        return facts | ({"rules": self.rules} if self.rules else {}) | self.recorder.to_dict()
 
     def _start(self) -> None:
         """Restore the model, the optimizer and the metrics from the newest whole checkpoint, if there is one."""

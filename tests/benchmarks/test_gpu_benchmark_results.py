@@ -5,10 +5,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from extras import need
 from rank_jobs import wait_for
 
 from benchmarks.gpu import __main__ as gpu
-from benchmarks.gpu import results, stage_process
+from benchmarks.gpu import results, stage_process, stages
 from minitransformer.cuda_diagnosis import driver_version
 
 without_driver = pytest.mark.skipif(driver_version() > 0, reason="this machine has an NVIDIA driver")
@@ -57,6 +58,83 @@ def test_a_failure_never_replaces_what_was_measured():
     assert results.combined(partly, FAILED) == {"bfloat16": GOOD, "tf32": FAILED} | FAILED
     again = {"bfloat16": {"failed": "y"}, "tf32": {"ms": 5}, "failed": "z"}
     assert results.combined(partly, again) == {"bfloat16": GOOD, "tf32": {"ms": 5}, "failed": "z"}
+
+
+def test_the_screen_has_what_is_right_what_is_wrong_and_the_three_largest_costs():
+    rows = {f"kernel {n}": {"calls": 1, "ms": 8.0 - n, "MB": 1.0, "of the bandwidth": 0.5} for n in range(4)}
+    stages = {
+        "base": {"bfloat16": {"ours": GOOD, "eager": {"failed": "no\nTorch"}}, "says": "ours 2 ms"},
+        "kernels": {"update ms": 40.0, "kernels": rows, "says": "40 ms"},
+        "nccl": {"left out": "the time is used up"},
+        "tests": FAILED,
+    }
+    assert results.screen(stages).split("\n") == [
+        "right:",
+        "  kernels: 40 ms",
+        "wrong:",
+        "  base: bfloat16, eager: no Torch",
+        "  tests: not done after 3 seconds",
+        "not known:",
+        "  nccl: the time is used up",
+        "the largest costs:",
+        *(f"  kernel {n}: {8 - n}.00 ms, {(8 - n) / 40:.0%} of an update, 50% of the bandwidth" for n in range(3)),
+    ]
+    assert results.outcome(stages["base"]) == "failed: bfloat16, eager: no\nTorch"  # never "done"
+    many = {f"stage {n}": FAILED for n in range(100)}
+    assert len(results.screen(stages | many).split("\n")) < 25
+
+
+def test_after_an_error_that_lasts_no_other_part_is_tried(capsys):
+    """A CUDA error such as an illegal address stays: every later call of the process fails for it."""
+
+    def broken(*_):
+        raise RuntimeError("cudaErrorIllegalAddress: an illegal memory access was encountered")
+
+    found = stage_process.one_by_one(["bfloat16", "tf32"], broken, {}, broken)
+    assert found.keys() == {"bfloat16", "failed"}
+    assert found["failed"].startswith("ended after bfloat16, as the device answers no more: RuntimeError: cudaError")
+    found = stage_process.one_by_one(["bfloat16", "tf32"], broken, {}, lambda: None)
+    assert found.keys() == {"bfloat16", "tf32"}
+
+
+def test_the_first_run_knows_most_after_few_seconds():
+    """What decides comes first, and a stage that hangs leaves time for those that follow."""
+    first = {name: stage for name, stage in stages.STAGES.items() if stage.is_first}
+    assert list(stages.STAGES)[: len(first)] == list(first)
+    assert list(first)[:3] == ["doctor", "compile", "tests"]
+    names, limits = list(first), [stage.limit for stage in first.values()]
+    assert sum(limits[: names.index("kernels")]) < gpu.SECONDS and max(limits) < gpu.SECONDS / 3
+
+
+MARKED = """
+import pytest
+pytestmark = pytest.mark.gpu
+def test_right(): pass
+def test_wrong(): assert 1 == 2
+@pytest.mark.skip
+def test_not_here(): pass
+"""
+
+
+@pytest.mark.slow
+def test_tests_are_counted_and_those_that_fail_are_named(tmp_path):
+    where, log = tmp_path / "test_marked.py", tmp_path / "log"
+    where.write_text(MARKED)
+    found = stages.correctness(log, 100.0, str(where))
+    assert (found["passed"], found["failed"], found["skipped"]) == (1, f"exit code 1 of pytest; see {log}", 1)
+    ((_, first), (name, why)) = results.failures(found)
+    assert first == found["failed"] and name.endswith("test_marked.py::test_wrong") and why == "see the log"
+    assert stages.correctness(log, 0.01, str(where))["failed"] == "not done after 0 seconds"
+
+
+@without_driver
+@pytest.mark.cuda
+def test_a_card_that_cannot_be_used_is_named_and_nothing_is_measured(tmp_path, capsys, monkeypatch):
+    need("cupy")
+    monkeypatch.setattr(gpu, "driver_version", lambda: 13000)
+    assert gpu.main(["--first-run", "--out", str(tmp_path / "results")]) == 0
+    wanted = "nothing was measured: failed: CuPy is installed but there is no NVIDIA driver; install the driver"
+    assert wanted in capsys.readouterr().out
 
 
 def is_running(pid: int) -> bool:

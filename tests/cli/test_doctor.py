@@ -56,6 +56,25 @@ def test_what_is_missing_comes_with_the_extra_that_brings_it(package, item, extr
     assert found.startswith("not found: ") and f"run pip install -e '.[{extra}]' in the checkout" in found
 
 
+@pytest.mark.parametrize(("cuda", "other"), [("13", "12"), ("12", "13")])
+def test_an_nccl_for_another_cuda_than_cupys_is_named(cuda, other, monkeypatch, capsys):
+    installed = {f"cupy-cuda{cuda}x": "14.2.0", f"nvidia-nccl-cu{other}": "2.32.3"}
+    real = importlib.metadata.version
+
+    def version(name):
+        if not name.startswith(("cupy-", "nvidia-nccl-")):
+            return real(name)
+        if name not in installed:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return installed[name]
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    remedy = f"pip uninstall nvidia-nccl-cu{other}, then run pip install -e '.[cuda{cuda}]' in the checkout"
+    assert lines(capsys)["NCCL"] == f"nvidia-nccl-cu{other} 2.32.3: CuPy is for CUDA {cuda}; {remedy}"
+    installed[f"nvidia-nccl-cu{cuda}"] = "2.32.3"
+    assert ": " not in lines(capsys)["NCCL"]
+
+
 def test_a_check_that_fails_is_reported_and_the_others_run(monkeypatch, capsys):
     monkeypatch.setitem(doctor.CHECKS, "memory", Mock(side_effect=RuntimeError("two\nlines")))
     found = lines(capsys)

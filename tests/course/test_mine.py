@@ -2,6 +2,7 @@
 
 import io
 import linecache
+import re
 import subprocess
 import sys
 
@@ -10,6 +11,7 @@ import pytest
 
 from course import check, guess, mine, progress
 from course.exercise import LESSONS, solution_of
+from course.mine import HEADER, source_hash
 from course.own_source import standalone_source
 
 WEIGHTS = "04_attention.weights"
@@ -133,6 +135,10 @@ def test_a_guess_stands_beside_what_was_measured(cells, capsys, tmp_path, monkey
         (lambda text: text.replace("* mask", "* 0.5"), "its function is wrong: "),
         (lambda text: text[: len(text) // 2], "it does not run ("),
         (lambda text: text.replace("version 1", "version 99"), "its first line is not that of this version"),
+        (
+            lambda text: text.replace("def my_weights", "def renamed"),
+            "it does not define my_weights, as its first line",
+        ),
         (lambda text: "", "its first line is not that of this version"),
         (lambda text: text + "\nraise SystemExit\n", "it does not run (SystemExit, "),
         (lambda text: text.replace("q, k, mask):\n", "q, k, mask):\n    q *= 2\n"), "changed its input q"),
@@ -145,6 +151,20 @@ def test_a_damaged_file_is_named_in_one_line_and_the_solution_stands_in(damage, 
     assert out.startswith(f"{WEIGHTS}: not yours yet, the file in ") and words in out and out.count("\n") == 1
     progress.main([])
     assert f"{WEIGHTS}.py cannot be used: " in capsys.readouterr().out
+
+
+def test_a_slow_function_is_yours_and_named(kept, capsys):
+    kept.write_text(kept.read_text().replace("    scores = q @", "    for _ in range(1000):\n        scores = q @"))
+    assert mine(WEIGHTS).__module__ == f"mine.{WEIGHTS}"
+    assert re.fullmatch(rf"{WEIGHTS}: slow: \d+ times the solution's time\n", capsys.readouterr().out)
+
+
+def test_the_hash_is_that_of_a_file_and_of_those_that_it_uses(kept):
+    user = kept.with_name("04_attention.self_attention.py")
+    user.write_text(f'{HEADER}f\n\nfrom course import mine\n\nweights = mine("{WEIGHTS}")\n')
+    alone, both = source_hash([WEIGHTS]), source_hash(["04_attention.self_attention"])
+    kept.write_text(kept.read_text() + "# changed\n")
+    assert len({alone, both, source_hash([WEIGHTS]), source_hash(["04_attention.self_attention"])}) == 4
 
 
 def test_a_deleted_file_is_not_yours_yet(kept, capsys):

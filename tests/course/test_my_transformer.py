@@ -1,14 +1,16 @@
 """``my_transformer``: the glue is the engine's Transformer, a reader's own parts enter it, and a page tells what is."""
 
 import linecache
+import sys
 
 import numpy as np
 import pytest
 
 from course import check
-from course.certificate import assembled, certificate, source_hash
+from course.assembly import assembled
+from course.certificate import certificate
 from course.drawings.model import draw_own_figure_1
-from course.mine import kept
+from course.mine import kept, source_hash
 from minitransformer.config import ModelConfig
 from minitransformer.models import Transformer
 from solutions import my_transformer as glue
@@ -101,8 +103,10 @@ def test_no_certificate_is_written_where_nothing_can_be_kept(folder, monkeypatch
     assert "is not written" in capsys.readouterr().out
 
 
-def test_figure_1_holds_every_parameter():
+def test_figure_1_holds_every_parameter_and_leaves_the_path_alone():
+    before = list(sys.path)
     shapes = glue.shapes_of(13, 1, 8, 12)
     n_parameters = sum(int(np.prod(shape)) for shape in shapes.values())
     texts = [text.get_text() for text in draw_own_figure_1(shapes, 1, 2).axes[0].texts]
     assert any(f"{n_parameters:,} parameters" in text for text in texts)
+    assert sys.path == before

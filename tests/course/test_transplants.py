@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from course import transplant, transplants
+from course.assembly import assembled
 from course.mine import HEADER
 from solutions import lesson_01, my_transformer
 
@@ -18,14 +19,14 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("lesson", transplants.CHAINS)
 def test_every_chain_of_right_functions_is_right(lesson):
-    parts, faults = transplants.glue()
+    parts, faults = assembled(own_glue=False)
     _, chain, *inputs = transplants.CHAINS[lesson](parts, np.random.default_rng(0))
     assert transplants.gradient_error(parts, chain, inputs) < 1e-6
     assert len(faults) == 24
 
 
 def test_a_wrong_backward_shows_in_the_chain():
-    parts, _ = transplants.glue()
+    parts, _ = assembled(own_glue=False)
     parts.linear_backward = lambda grad, x, w: (2.0 * grad @ w.T, x.T @ grad, grad.sum(axis=0))
     _, chain, *inputs = transplants.CHAINS["09_transformer"](parts, np.random.default_rng(0))
     assert transplants.gradient_error(parts, chain, inputs) > 1e-3
@@ -44,9 +45,11 @@ def test_it_counts_what_is_yours_and_names_what_is_not(folder, capsys):
 
 
 def test_the_model_learns_to_copy_looks_at_what_it_writes_and_names_its_lessons(capsys):
-    transplants.copies(transplants.glue()[0])
+    transplants.copies(assembled(own_glue=False)[0])
     assert int(re.search(r"copies (\d+) of 20", capsys.readouterr().out)[1]) > 10
-    transplants.alignment_of(transplants.glue()[0])
+    parts, _ = assembled(own_glue=False)
+    parts.attend = my_transformer.attend  # as one that is kept: it calls weights of its own
+    transplants.alignment_of(parts)
     assert capsys.readouterr().out.endswith("[0, 1, 2, 3, 4]\n")
     transplant("10_subwords")
     assert capsys.readouterr().out.startswith("transplant: there is one for 01_arrays, ")

@@ -5,13 +5,14 @@ import re
 import numpy as np
 import pytest
 
-from course import check, check_gradient
+from course import check, check_gradient, transplant
 from course.verdicts import unmeant_verdicts
 from minitransformer.ops.softmax import softmax_backward, softmax_forward
 
 NAMES = {
     "check": check,
     "check_gradient": check_gradient,
+    "transplant": transplant,
     "x": np.arange(3.0),
     "forward": softmax_forward,
     "backward": softmax_backward,
@@ -36,12 +37,14 @@ AS_MEANT = [
     (WRONG_FORM, "expects-wrong"),
     (RIGHT + WRONG, "expects-right-wrong"),
     (LOOP, "expects-right-right"),
+    ('transplant("01_arrays")', ""),
 ]
 NOT_AS_MEANT = [
     *((source, "") for source in (WRONG, WRONG_FORM, WAITING, NO_INPUTS, NO_RULE, RIGHT + WRONG, LOOP)),
     *((source, "expects-wrong") for source in (RIGHT, WAITING, NO_RULE, RIGHT + WRONG, WRONG + WRONG, "x")),
     (WRONG + RIGHT, "expects-right-wrong"),
     (WRONG, "expect-wrong"),
+    ('transplant("10_subwords")', ""),
     (RIGHT, "expects-rihgt"),
 ]
 

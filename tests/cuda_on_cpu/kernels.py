@@ -1,11 +1,12 @@
 """A kernel as a function of (blocks, threads, arguments) on NumPy arrays; every argument is checked.
 
 ``compile_kernel`` stands in for that of ``minitransformer.kernels.cupy.launch``. What a GPU would take in silence is an
-error here: an array of another type than the kernel's pointer, a number of the wrong kind, a write beside an array, a
-barrier at which some threads never arrive.
+error here: an array of another type than the kernel's pointer, a number of the wrong kind, and what emulation.cpp looks
+for: accesses beside the arrays, races, reads of what nobody has written, barriers where some threads never arrive.
 """
 
 import ctypes
+import math
 import re
 import shutil
 import subprocess
@@ -18,162 +19,189 @@ import numpy as np
 from minitransformer.kernels.cupy.source import STORED, options_of, source_of
 from minitransformer.kernels.precision import compute_dtype
 
-HEADER = Path(__file__).parent / "emulation.h"
+FOLDER = Path(__file__).parent
 COMPILER = shutil.which("g++")
 KERNEL = re.compile(r'extern "C" __global__ void\s+(?:__launch_bounds__\([^)]*\)\s+)?(\w+)\(([^)]*)\)')
-GUARD = 64  # bytes around each array, of a pattern that is NaN in any floating-point type
+SHARED = re.compile(r"(alignas\(16\) )?__shared__ (\w+) ([^;]+);")
+GAP = 1 << 17  # bytes around each array, further than an index that is wrong by a row reaches
+LARGE = 1 << 26  # bytes of an array that is not copied
 READ, WRITTEN = 1, 2
 POINTED_TO = {"long long": np.int64, "double": np.float64, "unsigned char": np.bool_, "unsigned int": np.uint32}
 
 
 @cache
-def parameters_of(file: str) -> dict[str, list[str]]:
-    """The C types of every kernel's parameters."""
-    source = source_of(file)
-    found = {}
-    for name, parameters in KERNEL.findall(source):
-        while macro := re.search(r"\w+_ARGUMENTS", parameters):
-            meaning = re.search(rf"#define {macro[0]}\s+\\\n((?:.*\\\n)*.*)", source)[1].replace("\\", "")
-            parameters = parameters.replace(macro[0], meaning)
-        words = parameters.split(",")
-        found[name] = [re.sub(r"\s*\w+$", "", " ".join(word.split())) for word in words]
-    return found
+def compile_kernel(file: str, kernel: str, dtype: str, names: tuple[tuple[str, int], ...]):
+    return launcher(library_of(file, dtype, names), kernel, parameters_in(source_of(file))[kernel], dtype)
 
 
 @cache
 def library_of(file: str, dtype: str, names: tuple[tuple[str, int], ...]) -> ctypes.CDLL:
-    """The kernels of a file, compiled for this machine, each with a function that launches it."""
-    text = [f'#include "{HEADER}"', source_of(file)]
-    for kernel, types in parameters_of(file).items():
-        arguments = ", ".join(f"*({kind} *)arguments[{i}]" for i, kind in enumerate(types))
-        text += [
-            f"static void **arguments_of_{kernel};",
-            f"static void call_{kernel}() {{ void **arguments = arguments_of_{kernel}; {kernel}({arguments}); }}",
-            f'extern "C" long long launch_{kernel}(unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,',
-            "    unsigned bz, void **arguments, int last_first) {",
-            f"    arguments_of_{kernel} = arguments;",
-            f"    return run_grid({{gx, gy, gz}}, {{bx, by, bz}}, call_{kernel}, last_first);",
-            "}",
-        ]
-    return built("\n".join(text), options_of(dtype, names))
-
-
-def built(source: str, options: tuple[str, ...]) -> ctypes.CDLL:
-    """A library of C++."""
-    folder = Path(tempfile.mkdtemp(prefix="cuda_on_cpu_"))
-    (folder / "kernels.cpp").write_text(source)
-    flags = ["-O1", "-w", "-shared", "-fPIC", "-fno-strict-aliasing", "-ffp-contract=fast"]
-    command = [COMPILER, *flags, *options, str(folder / "kernels.cpp"), "-o", str(folder / "kernels.so")]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    library = ctypes.CDLL(str(folder / "kernels.so"))
-    shutil.rmtree(folder)
-    return library
+    return built(source_of(file), options_of(dtype, names))
 
 
 @cache
-def compile_kernel(file: str, kernel: str, dtype: str, names: tuple[tuple[str, int], ...]):
-    library = library_of(file, dtype, names)
-    types = parameters_of(file)[kernel]
+def parameters_in(source: str) -> dict[str, dict[str, str]]:
+    """The names and C types of every kernel's parameters."""
+    found = {}
+    for kernel, parameters in KERNEL.findall(source):
+        while macro := re.search(r"\w+_ARGUMENTS", parameters):
+            meaning = re.search(rf"#define {macro[0]}\s+\\\n((?:.*\\\n)*.*)", source)[1].replace("\\", "")
+            parameters = parameters.replace(macro[0], meaning)
+        words = [re.fullmatch(r"(.*?)\s*(\w+)", " ".join(word.split())) for word in parameters.split(",")]
+        found[kernel] = {name: kind for kind, name in (word.groups() for word in words)}
+    return found
 
-    def once(blocks: tuple[int, ...], threads: tuple[int, ...], arguments: tuple, last_first: bool) -> Memory:
-        """Runs on copies, which it returns."""
-        memory = Memory(kernel, [each for each in arguments if isinstance(each, np.ndarray)])
-        values = [_value(kernel, kind, each, dtype, memory) for kind, each in zip(types, arguments, strict=True)]
-        pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
-        sizes = [*(*blocks, 1, 1)[:3], *(*threads, 1, 1)[:3]]
-        launch = getattr(library, f"launch_{kernel}")
-        launch.restype = ctypes.c_longlong
-        stuck = launch(*map(ctypes.c_uint, map(int, sizes)), pointers, ctypes.c_int(last_first))
-        assert stuck == 0, f"{kernel}: threads of block {stuck - 1} wait for each other for ever"
-        return memory
 
-    def run(blocks: tuple[int, ...], threads: tuple[int, ...], arguments: tuple) -> None:
+def built(source: str, options: tuple[str, ...]) -> ctypes.CDLL:
+    """The kernels of a source, compiled for this machine, each with a function that calls it with ``arguments``."""
+    text = [f'#include "{FOLDER / "emulation.h"}"', SHARED.sub(_shared, source)]
+    for kernel, types in parameters_in(source).items():
+        values = ", ".join(f"*({kind} *)arguments[{i}]" for i, kind in enumerate(types.values()))
+        text.append(f'extern "C" UNCHECKED void call_{kernel}() {{ {kernel}({values}); }}')
+    with tempfile.TemporaryDirectory(prefix="cuda_on_cpu_") as folder:
+        # Loads stay where they are written: one that is moved before a condition would be reported.
+        flags = "-O1 -fno-tree-loop-im -fsanitize=thread,alignment,bounds -fno-strict-aliasing -ffp-contract=fast"
+        _compile("\n".join(text), f"{folder}/kernels.o", *flags.split(), *options)
+        _run("-shared", f"{folder}/kernels.o", _emulation(), "-o", f"{folder}/kernels.so")
+        return ctypes.CDLL(f"{folder}/kernels.so")
+
+
+def _shared(declaration: re.Match) -> str:
+    alignment, kind, names = declaration.groups()
+    return " ".join(
+        f'{alignment or ""}static Shared<{kind}{extents}> at_{name}; auto &{name} = shared(at_{name}, "{name}");'
+        for name, extents in re.findall(r"(\w+)((?:\[[^]]*\])+)", names)
+    )
+
+
+@cache
+def _emulation() -> str:
+    path = f"{_folder().name}/emulation.o"
+    _compile((FOLDER / "emulation.cpp").read_text(), path, "-O2", "-U_FORTIFY_SOURCE")
+    return path
+
+
+@cache
+def _folder() -> tempfile.TemporaryDirectory:
+    return tempfile.TemporaryDirectory(prefix="cuda_on_cpu_")
+
+
+def _compile(source: str, to: str, *options: str) -> None:
+    _run("-c", "-fPIC", "-w", "-std=c++17", *options, "-x", "c++", "-", "-o", to, text=source)
+
+
+def _run(*options: str, text: str = "") -> None:
+    done = subprocess.run([COMPILER, *options], input=text, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def launcher(library: ctypes.CDLL, kernel: str, types: dict[str, str], dtype: str):
+    """A kernel of a library as a function."""
+    library.run_blocks.restype = ctypes.c_char_p
+
+    def run(blocks: tuple[int, ...], threads: tuple[int, ...], arguments: tuple, only: range | None = None) -> None:
+        """only: numbers of the blocks that run, instead of all"""
         assert len(arguments) == len(types), f"{kernel}: {len(arguments)} arguments for {len(types)} parameters"
         assert 0 < np.prod(threads) <= 1024 and all(0 < n <= 65535 for n in blocks[1:]) and 0 < blocks[0] < 2**31
-        memory = once(blocks, threads, arguments, False)
-        if np.prod(threads) > 32:
-            assert memory.equals(once(blocks, threads, arguments, True)), (
-                f"{kernel}: the order of the warps changes the result"
-            )
-        memory.check()
-        memory.copy_back()
+        regions = regions_of(dict(zip(types, arguments, strict=True)))
+        values = [_value(*each, dtype, regions) for each in zip(types.values(), arguments, strict=True)]
+        pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
+        only = range(math.prod(blocks)) if only is None else only
+        sizes = [(ctypes.c_uint * 3)(*(*numbers, 1, 1)[:3]) for numbers in (blocks, threads)]
+        ranges = (Range * len(regions))(*(region.range() for region in regions))
+        counts = [ctypes.c_ulong(n) for n in (only.start, len(only), len(ranges))]
+        fault = library.run_blocks(*sizes, *counts, library[f"call_{kernel}"], pointers, ranges)
+        assert fault is None, f"{kernel}: {fault.decode()}"
+        for region in regions:
+            region.copy_back()
 
     return run
 
 
-class Memory:
-    """Copies of the memory of all arrays, each with a guard before and behind; arrays that interleave share one.
+class Range(ctypes.Structure):
+    """Memory that a kernel may touch: as in emulation.cpp."""
 
-    Bytes between the elements of an array that is not contiguous are guards too.
+    _fields_ = [
+        *((name, ctypes.c_void_p) for name in ("start", "uses", "cells")),
+        *((name, ctypes.c_ulong) for name in ("bytes", "of_one", "use", "is_shared")),
+        ("name", ctypes.c_char_p),
+    ]
+
+
+class Region:
+    """The memory of one array, or of several that interleave: a copy far from all others.
+
+    What lies between the elements of arrays that are not contiguous is as forbidden as what lies beside them.
+    start, stop: addresses of the memory itself   uses: READ, WRITTEN or 0 for each byte
     """
 
-    def __init__(self, kernel: str, arrays: list[np.ndarray]):
-        self.kernel, self.regions = kernel, []  # [start, stop, copy, what is done with each byte], in order
-        for start, stop in sorted(np.lib.array_utils.byte_bounds(array) for array in arrays):
-            if self.regions and start < self.regions[-1][1]:
-                self.regions[-1][1] = max(stop, self.regions[-1][1])
-            else:
-                self.regions.append([start, stop])
-        for region in self.regions:
-            start, stop = region
-            raw = np.full(stop - start + 2 * GUARD + 32, 255, np.uint8)
-            skip = (start - raw.ctypes.data) % 16  # as well aligned as the array, and never better than 16 bytes
-            padded = raw[skip : skip + stop - start + 2 * GUARD]
-            padded[GUARD:-GUARD] = _bytes_at(start, stop)
-            region += [padded, np.zeros(stop - start, np.int8)]
-        self.known: set[tuple] = set()
+    def __init__(self, start: int, stop: int, names: list[str], of_one: int):
+        self.start, self.stop, self.names, self.of_one = start, stop, names, of_one
+        self.memory, self.known, self.use = _bytes_at(start, stop), set(), READ
+        if stop - start >= LARGE:
+            self.copy, self.uses = self.memory, None
+        else:
+            raw = np.empty(stop - start + 2 * GAP + 16, np.uint8)
+            skip = GAP + (start - raw.ctypes.data) % 16  # as well aligned as the array
+            self.copy, self.uses = raw[skip : skip + stop - start], np.zeros(stop - start, np.uint8)
+            self.copy[...] = self.memory
 
-    def pointer(self, array: np.ndarray, may_write: bool) -> ctypes.c_void_p:
+    def pointer(self, array: np.ndarray, use: int) -> ctypes.c_void_p:
         """Where the kernel finds the array."""
-        key, address = (array.ctypes.data, array.shape, array.strides), np.lib.array_utils.byte_bounds(array)[0]
-        start, _, padded, marks = next(region for region in reversed(self.regions) if region[0] <= address)
-        offset = array.ctypes.data - start
-        elements = _bytes_of(marks, offset, array)
-        others = elements > (READ if not may_write else 0)
-        assert key in self.known or not others.any(), f"{self.kernel}: two arrays overlap"
+        offset, key = array.ctypes.data - self.start, (array.ctypes.data, array.shape, array.strides)
+        if self.uses is not None:
+            as_strided = np.lib.stride_tricks.as_strided
+            elements = as_strided(self.uses[offset:], (*array.shape, array.itemsize), (*array.strides, 1))
+            others = elements > (READ if use == READ else 0)
+            assert key in self.known or not others.any(), f"two arrays overlap: {' and '.join(self.names)}"
+            elements[...] = np.maximum(elements, use)
+        self.use = max(self.use, use)
         self.known.add(key)
-        elements[...] = np.maximum(elements, WRITTEN if may_write else READ)
-        return ctypes.c_void_p(padded.ctypes.data + GUARD + offset)
+        return ctypes.c_void_p(self.copy.ctypes.data + offset)
 
-    def equals(self, other: "Memory") -> bool:
-        return all((a[2] == b[2]).all() for a, b in zip(self.regions, other.regions, strict=True))
-
-    def check(self) -> None:
-        for start, stop, padded, marks in self.regions:
-            is_whole = (padded[:GUARD] == 255).all() and (padded[-GUARD:] == 255).all()
-            assert is_whole, f"{self.kernel}: writes beside an array"
-            same = padded[GUARD:-GUARD] == _bytes_at(start, stop)
-            assert same[marks != WRITTEN].all(), f"{self.kernel}: writes beside an array, or into a const one"
+    def range(self) -> Range:
+        uses = None if self.uses is None else self.uses.ctypes.data
+        sizes = {"bytes": self.copy.size, "of_one": self.of_one, "use": self.use}
+        return Range(name="+".join(self.names).encode(), start=self.copy.ctypes.data, uses=uses, **sizes)
 
     def copy_back(self) -> None:
-        for start, stop, padded, _ in self.regions:
-            _bytes_at(start, stop)[...] = padded[GUARD:-GUARD]
+        if self.uses is not None:
+            self.memory[...] = self.copy
+
+
+def regions_of(arguments: dict) -> list[Region]:
+    """The memory of all arrays among the arguments, in the order of addresses."""
+    arrays = {name: array for name, array in arguments.items() if isinstance(array, np.ndarray)}
+    found = []  # [start, stop, names, bytes of an element]
+    for name, array in sorted(arrays.items(), key=lambda each: np.lib.array_utils.byte_bounds(each[1])):
+        start, stop = np.lib.array_utils.byte_bounds(array)
+        if found and start < found[-1][1]:
+            found[-1][1] = max(stop, found[-1][1])
+            found[-1][2].append(name)
+        else:
+            found.append([start, stop, [name], array.itemsize])
+    return [Region(*each) for each in found]
 
 
 def _bytes_at(start: int, stop: int) -> np.ndarray:
     return np.frombuffer((ctypes.c_ubyte * (stop - start)).from_address(start), np.uint8)
 
 
-def _bytes_of(memory: np.ndarray, offset: int, array: np.ndarray) -> np.ndarray:
-    """The bytes of the array's elements, as a view of ``memory``, in which the array's first is at ``offset``."""
-    as_strided = np.lib.stride_tricks.as_strided
-    return as_strided(memory[offset:], (*array.shape, array.itemsize), (*array.strides, 1))
-
-
-def _value(kernel: str, kind: str, value, dtype: str, memory: Memory):
+def _value(kind: str, value, dtype: str, regions: list[Region]):
     """One argument as C takes it."""
     if not kind.endswith("*"):
         wanted = {"long long": np.int64, "double": np.float64}[kind]
-        assert type(value) is wanted, f"{kernel}: {kind} wanted, got {type(value).__name__}"
+        assert type(value) is wanted, f"{kind} wanted, got {type(value).__name__}"
         return ctypes.c_longlong(int(value)) if wanted is np.int64 else ctypes.c_double(float(value))
     if isinstance(value, np.int64):
-        assert value == 0, f"{kernel}: a pointer wanted, got {value}"
+        assert value == 0, f"a pointer wanted, got {value}"
         return ctypes.c_void_p(0)
     pointed = kind.removeprefix("const ").removesuffix("*").strip()
     wanted = {"T": np.dtype(dtype), "ACC": compute_dtype(dtype)}.get(pointed, POINTED_TO.get(pointed))
-    assert value.dtype == wanted, f"{kernel}: {kind} of {np.dtype(wanted)} wanted, got {value.dtype}"
-    return memory.pointer(value, not kind.startswith("const "))
+    assert value.dtype == wanted, f"{kind} of {np.dtype(wanted)} wanted, got {value.dtype}"
+    address = np.lib.array_utils.byte_bounds(value)[0]
+    region = next(region for region in reversed(regions) if region.start <= address)
+    return region.pointer(value, READ if kind.startswith("const ") else WRITTEN)
 
 
 assert set(STORED) == {"float32", "float64", "bfloat16", "float16"}

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from contract import check
 from rank_jobs import in_threads
-from recorded_cuda import Collectives, Cuda, DeviceArray, Mismatch, Stream, World
+from recorded_cuda import KINDS, Collectives, Cuda, DeviceArray, Mismatch, NcclError, Stream, World
 
 from minitransformer.distributed.nccl import NcclCommunicator
-from minitransformer.errors import ShapeError
+from minitransformer.errors import BackendError, ShapeError
 
 
 def prepared(world: World, rank: int) -> NcclCommunicator:
@@ -57,7 +57,7 @@ def test_a_sum_is_queued_on_the_stream_that_is_current():
             ranks.all_reduce_sum(vector)
         np.testing.assert_array_equal(vector.get(), np.full(4, 1))
 
-    assert on_ranks(2, work).log == [("allReduce", 4, "int64", "sum")]
+    assert on_ranks(2, work).log == [("allReduce", 4, KINDS["int64"], 0)]
 
 
 def test_ranks_that_sum_in_another_order_are_found():
@@ -75,7 +75,7 @@ def test_every_dtype_goes_to_nccl_under_its_own_name(name):
     if name == "bfloat16":
         pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed: pip install minitransformer[dev]")
     world = on_ranks(1, lambda ranks, cuda: ranks.all_reduce_sum(cuda.empty((3,), name)))
-    assert world.log == [("allReduce", 3, name, "sum")]
+    assert world.log == [("allReduce", 3, KINDS[name], 0)]
 
 
 def test_arrays_that_nccl_cannot_add_are_refused():
@@ -86,6 +86,27 @@ def test_arrays_that_nccl_cannot_add_are_refused():
             ranks.all_reduce_sum(cuda.empty((3, 2), "float32")[:, 0])
 
     on_ranks(1, work)
+
+
+REFUSALS = {
+    1: "NCCL_ERROR_UNHANDLED_CUDA_ERROR: .*; NCCL must be that for CuPy's CUDA, nvidia-nccl-cu13, the driver no older",
+    2: "NCCL_ERROR_SYSTEM_ERROR: .*; machines must reach each other: NCCL_SOCKET_IFNAME names the network",
+    5: "NCCL_ERROR_INVALID_USAGE: .*; each rank needs a GPU of its own: .* than it has GPUs, here 1",
+    6: "NCCL_ERROR_REMOTE_ERROR: .*; machines must reach each other: NCCL_SOCKET_IFNAME names the network",
+}
+
+
+@pytest.mark.parametrize("status", REFUSALS)
+def test_a_refusal_of_nccl_comes_with_what_to_look_at(status, monkeypatch):
+    """5: two ranks have one GPU. 1: an NCCL for another CUDA, an old driver or no memory."""
+
+    def refuse(*_):
+        raise NcclError(status)
+
+    ranks = prepared(World(1), 0)
+    monkeypatch.setattr(Collectives, "__init__", refuse)
+    with pytest.raises(BackendError, match=f"^ranks: NCCL must connect the GPUs, got {REFUSALS[status]}[^\n]*$"):
+        ranks.join(ranks.make_id())
 
 
 @pytest.fixture

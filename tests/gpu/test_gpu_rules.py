@@ -1,40 +1,8 @@
 """Every plain rule on CuPy arrays against itself on NumPy's, and the kernels at the sizes of real training."""
 
-import numpy as np
 import pytest
-from cases import CASES, booleans, case, ids, outputs_and_gradients
-from cuda_checks import check_kernel, placed
-
-N = 4000
-
-
-def for_logits(rng, shape):
-    """Rows and a table whose products, the logits, have deviation 1, as in training. From factors of deviation 1 they
-    have 23, and what bfloat16 rounds off those is three hundredths of the gradient."""
-    return rng.standard_normal(shape) * shape[-1] ** -0.25
-
-
-REAL_SIZES = [
-    case("residual_dropout_norm", "base", (N, 512), (N, 512), (512,), (512,), keep=booleans((N, 512)), p_drop=0.1),
-    case("residual_dropout_norm", "big", (N, 1024), (N, 1024), (1024,), (1024,)),
-    case("layer_norm", "base", (N, 512), (512,), (512,)),
-    case("residual_dropout", "base", (N, 512), (N, 512), keep=booleans((N, 512)), p_drop=0.1),
-    case("attention", "base", (160, 8, 25, 64), (160, 8, 25, 64), (160, 8, 25, 64), mask=np.tri(25, dtype=bool)),
-    case("attention", "long", (2, 8, 600, 64), (2, 8, 700, 64), (2, 8, 700, 64)),
-    case("split_heads", "base", (160, 25, 1024), n_heads=8, widths=(64, 64)),
-    case("linear", "base", (N, 512), (512, 2048), (2048,)),
-    case("feed_forward", "base", (N, 512), (512, 2048), (2048,), (2048, 512), (512,)),
-    case("positioned_embedding", "base", (37000, 512), (25, 512), ids=ids(900, (160, 25)), scale=22.6),
-    case(
-        "projection_loss",
-        "base",
-        (N, 512),
-        (37000, 512),
-        draw=for_logits,
-        targets=ids(37000, (N,)),
-        label_smoothing=0.1,
-    ),
-]
+from cases import CASES, outputs_and_gradients
+from cuda_checks import REAL_SIZES, check_kernel, placed
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

@@ -1,8 +1,10 @@
 """Which array library computes, and the error when the GPU cannot be used."""
 
 import importlib.util
+import re
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,6 +13,7 @@ import pytest
 from minitransformer import cuda_diagnosis
 from minitransformer.backend import load_array_module
 from minitransformer.cli import doctor
+from minitransformer.cli.common import explain
 from minitransformer.cli.main import main
 from minitransformer.config import ModelConfig
 from minitransformer.cuda_diagnosis import cuda_trouble
@@ -67,6 +70,11 @@ CASES = {
     "no NVRTC for 12": ({"missing": ("nvrtc",), "wheel": 12090, "driver": 12090}, "library nvrtc is not", ".[cuda12]"),
     "no other library": ({"product": ImportError("libnvJitLink.so")}, "cannot be loaded (libnvJitLink.so)", "cuda13"),
     "full memory": ({"product": MemoryError("4 bytes")}, "memory is full (4 bytes)", "nvidia-smi"),
+    "full memory for cuBLAS": (
+        {"product": RuntimeError("CUBLAS_STATUS_ALLOC_FAILED")},
+        "memory is full (CUBLAS_STATUS_ALLOC_FAILED)",
+        "nvidia-smi",
+    ),
     "a card that fails": ({"product": ValueError("ECC\nerror")}, "refused a first computation (ValueError: ECC", ""),
 }
 
@@ -80,6 +88,24 @@ def test_each_reason_why_a_gpu_cannot_compute_has_a_message_and_a_remedy(name, c
     assert load_array_module("auto") is np
     with pytest.raises(BackendError, match="^device cuda: .*; or use --device cpu$"):
         load_array_module("cuda")
+
+
+def test_the_page_shows_the_lines_as_they_are_printed(card, monkeypatch):
+    page = (Path(__file__).parents[2] / "docs" / "gpu.md").read_text(encoding="utf-8").split("## What can be wrong")[1]
+    shown = re.findall(r"^\| `([^`]+)` \|", page, re.M)
+    printed = []
+    for what, *_ in CASES.values():
+        card(**what)
+        printed.append(cuda_trouble())
+    full = MemoryError()
+    full._size = 3 << 30
+    printed.append(explain(full)[0])
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    printed.append(cuda_trouble())
+    assert len(shown) == 8
+    for line in shown:
+        pattern = re.escape(line).replace(r"\.\.\.", ".*")
+        assert any(re.fullmatch(pattern, each) for each in printed), line
 
 
 def test_a_gpu_that_can_compute_is_used(card):
@@ -115,6 +141,29 @@ def test_cupy_without_a_driver_says_that_there_is_no_driver(monkeypatch):
     assert "no NVIDIA driver" in doctor.CHECKS["CuPy"]()[1]
 
 
+def test_real_errors_of_full_memory_are_told_from_others():
+    cupy = pytest.importorskip("cupy", reason="CuPy is not installed: pip install minitransformer[dev]")
+    runtime_error = cupy.cuda.runtime.CUDARuntimeError
+    assert cuda_diagnosis.is_out_of_memory(cupy.cuda.memory.OutOfMemoryError(3 << 30, 0, 0))
+    assert cuda_diagnosis.is_out_of_memory(runtime_error(2))
+    assert not any(map(cuda_diagnosis.is_out_of_memory, (runtime_error(700), runtime_error(35))))
+    assert cuda_diagnosis.memory_trouble(cupy.cuda.memory.OutOfMemoryError(3 << 30, 0, 0)).startswith("3,072 MiB")
+
+
+def test_a_library_that_is_really_missing_is_named_with_what_brings_it():
+    pathfinder = pytest.importorskip(
+        "cuda.pathfinder", reason="CuPy is not installed: pip install minitransformer[dev]"
+    )
+    try:
+        pathfinder.load_nvidia_dynamic_lib("cublas")
+    except pathfinder.DynamicLibNotFoundError:
+        trouble = cuda_diagnosis.library_trouble(13)
+        assert trouble.startswith("the driver is there but CUDA's library cublas is not (Failure finding ")
+        assert trouble.endswith("; run pip install -e '.[cuda13]' in the checkout") and "\n" not in trouble
+    else:
+        pytest.skip("cuBLAS is installed")
+
+
 def test_auto_without_a_driver_imports_no_cupy():
     program = (
         "import sys; from minitransformer import backend, cuda_diagnosis; import numpy\n"
@@ -142,6 +191,14 @@ def test_out_of_memory_names_the_request_the_free_memory_and_what_to_lower(card,
     error = capsys.readouterr().err
     assert "3,072 MiB requested on the GPU, 100 of 81,920 MiB free" in error and error.count("\n") == 1
     assert "data.src_tokens" in error and "data.tgt_tokens" in error and "translation.batch_tokens" in error
+
+    def refused(arguments):
+        raise RuntimeError("cudaErrorMemoryAllocation: out of memory")
+
+    monkeypatch.setattr(doctor, "run", refused)
+    assert main(["doctor"]) == 2
+    error = capsys.readouterr().err
+    assert "not enough memory (cudaErrorMemoryAllocation: out of memory, 100 of 81,920 MiB free)" in error
 
 
 @pytest.mark.parametrize("precision", ["tf32", "bfloat16", "float16"])

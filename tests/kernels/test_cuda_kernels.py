@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 from cases import CASES, as_tuple, value
-from cuda_checks import CLOSE, KERNEL_CASES, check_kernel, placed, rounded
+from cuda_checks import CLOSE, KERNEL_CASES, REAL_SIZES, check_kernel, placed, rounded
 from slow_philox import slow_mask
 
 from minitransformer.errors import ShapeError
@@ -15,7 +15,10 @@ from minitransformer.kernels.cupy import gemm, sums
 from minitransformer.kernels.cupy.adam import adam
 from minitransformer.kernels.cupy.cast import cast_parameter
 from minitransformer.kernels.cupy.gemm import matmul
+from minitransformer.kernels.cupy.projection_loss import _cross_entropy
+from minitransformer.kernels.precision import half_dtype
 from minitransformer.ops.projection_loss import projection_loss
+from minitransformer.ops.registry import RULES
 from minitransformer.optim import Adam
 
 pytestmark = [pytest.mark.cuda, pytest.mark.any_device]
@@ -26,6 +29,29 @@ every_kernel_case = pytest.mark.parametrize("case", KERNEL_CASES, ids=str)
 @every_kernel_case
 def test_the_kernel_equals_its_rule(case, dtype, device, rng, relative_error):
     check_kernel(case, dtype, device, rng, relative_error)
+
+
+def real(name: str, rows: int) -> tuple:
+    """Some rows of the inputs of the case of real size, as float64."""
+    return next(each for each in REAL_SIZES if str(each) == f"{name}: base").with_rows(rows).make()[0]
+
+
+def test_the_logits_of_real_size_may_be_rounded(relative_error):
+    """Else a correct kernel would fail there, as no kernel can keep more digits than it stores."""
+    x, table = real("projection_loss", 100)
+    logits = x @ table.T
+    exact = value(RULES["softmax"], logits) @ table
+    for dtype in map(half_dtype, ("bfloat16", "float16")):
+        off = value(RULES["softmax"], logits.astype(dtype).astype(float)) @ table
+        assert relative_error(off, exact) < CLOSE[dtype.name] / 2
+
+
+def test_no_order_of_sums_moves_a_hidden_value_of_real_size_across_zero():
+    x, w1, b1, *_ = (each.astype(np.float32) for each in real("feed_forward", 100))
+    hidden = x @ w1 + b1
+    assert abs(hidden).min() >= 0.5 and 0.4 < (hidden > 0).mean() < 0.6
+    np.testing.assert_array_equal(x[:, ::-1] @ w1[::-1] + b1, hidden)
+    np.testing.assert_array_equal(hidden - b1, (hidden - b1).astype(half_dtype("bfloat16")).astype(np.float32))
 
 
 BROKEN = (
@@ -79,6 +105,21 @@ def test_a_masked_key_has_no_influence_whatever_it_holds(value_there, device, rn
     after = device.get(value(kernel, *placed(device, (q, k, v)), mask=device.put(mask)))
     np.testing.assert_array_equal(after, before)
     assert np.isfinite(after).all()
+
+
+def test_a_group_without_a_finite_logit_adds_nothing_and_hides_no_nan(device, rng):
+    """A thread of the kernel has eight logits at a time: here its first eight, and those of the target's neighbour."""
+    logits = rng.standard_normal((2, 64)).astype(np.float32)
+    logits[:, :16] = -np.inf
+    logits[1, 3] = np.nan
+    chunk, losses = device.put(logits.copy()), device.put(np.zeros((2, 2)))
+    _cross_entropy(chunk, 50, device.put(np.array([17, 17])), losses, 0.0, 0, 1.0)
+    p = np.exp(logits[0, :50], dtype=np.float64)
+    (_, nll), of_nan = device.get(losses)
+    assert nll == pytest.approx(np.log(p.sum() / p[17]), rel=1e-6) and np.isnan(of_nan).all()
+    found = device.get(chunk)
+    np.testing.assert_allclose(found[0, :50], p / p.sum() - (np.arange(50) == 17), atol=1e-6)
+    np.testing.assert_array_equal(found[:, 50:], logits[:, 50:])
 
 
 @pytest.mark.parametrize("case", [each for each in KERNEL_CASES if each.rule.name == "projection_loss"], ids=str)

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from cuda_on_cpu.kernels import parameters_of
+from cuda_on_cpu.kernels import parameters_in
 
 from minitransformer.kernels.cupy.attention import tile_of
 from minitransformer.kernels.cupy.launch import THREADS
@@ -15,6 +15,7 @@ FILES = sorted(path.stem for path in FOLDER.glob("*.cu"))
 ARCHITECTURES = (75, 80, 90)  # Turing, Ampere, Hopper
 HEADS = {"float64": [16], "float32": [64, 128], "float16": [64], "bfloat16": [64, 128]}  # d_k and d_v
 MAX_THREADS = {"norm_forward": 512, "norm_backward": 512, "sum_rows": 1024, "cross_entropy": 512}
+CUPY_ADDS = ("-ftz=true", "--device-as-default-execution-space")
 USED = re.compile(r"Compiling entry function '(\w+)'.*?(\d+) bytes spill stores.*?Used (\d+) registers", re.S)
 
 
@@ -45,7 +46,7 @@ def compiled(nvrtc, source: str, options: tuple[str, ...]) -> tuple[bytes, str]:
     """Machine code, and what the compiler says about it."""
     program = nvrtc.createProgram(source, "kernels.cu", (), ())
     try:
-        nvrtc.compileProgram(program, (*options, "--device-as-default-execution-space", "--ptxas-options=-v"))
+        nvrtc.compileProgram(program, (*options, *CUPY_ADDS, "--ptxas-options=-v"))
         return nvrtc.getCUBIN(program), nvrtc.getProgramLog(program)
     finally:
         nvrtc.destroyProgram(program)
@@ -55,20 +56,28 @@ def compiled(nvrtc, source: str, options: tuple[str, ...]) -> tuple[bytes, str]:
 @pytest.mark.parametrize("file", FILES)
 def test_the_source_compiles_and_a_block_has_enough_registers(file, architecture, nvrtc):
     """A block whose threads want more than 65,536 registers in all does not start; none is spilled to memory, but for
-    norms of more than 4,096 columns, attention in float64, which is for checks, and attention in bfloat16 on Turing,
+    norms of more than 4,096 columns, float64, which is for checks, and attention in bfloat16 on Turing,
     which has no products of that type: there CUDA 13.0's compiler spills 28 bytes, 13.5's none."""
     for dtype in STORED:
         for names in names_of(file, dtype):
             options = (*options_of(dtype, names), f"-arch=sm_{architecture}")
             code, log = compiled(nvrtc, source_of(file), options)
             used = USED.findall(log)
-            may_spill = ("GROUPS", 4) in names or (file, dtype) == ("attention", "float64")
+            may_spill = ("GROUPS", 4) in names or dtype == "float64"
             may_spill |= (file, dtype, architecture) == ("attention", "bfloat16", 75)
-            assert len(code) > 1000 and {kernel for kernel, *_ in used} == set(parameters_of(file))
+            assert len(code) > 1000 and {kernel for kernel, *_ in used} == set(parameters_in(source_of(file)))
             for kernel, spilled, registers in used:
                 assert spilled == "0" or may_spill, (kernel, dtype, names)
                 registers = -(-int(registers) // 8) * 8  # given out by eights
                 assert registers * MAX_THREADS.get(kernel, THREADS) <= 65536, (kernel, dtype, names, registers)
+
+
+def test_bfloat16_is_rounded_by_one_instruction_where_the_card_has_it(nvrtc):
+    for architecture, has_it in ((75, False), (80, True), (90, True)):
+        program = nvrtc.createProgram(source_of("cast"), "kernels.cu", (), ())
+        nvrtc.compileProgram(program, (*options_of("bfloat16"), f"-arch=compute_{architecture}"))
+        ptx = nvrtc.getPTX(program)
+        assert (b"cvt.rn.bf16" in (ptx if isinstance(ptx, bytes) else ptx.encode())) == has_it
 
 
 def test_no_source_adds_by_atomics():
@@ -87,5 +96,5 @@ def test_every_source_says_what_it_computes_and_how_threads_share_it():
 
 def test_every_scalar_argument_of_a_kernel_has_64_bits():
     for file in FILES:
-        for kernel, types in parameters_of(file).items():
-            assert {kind for kind in types if not kind.endswith("*")} <= {"long long", "double"}, kernel
+        for kernel, types in parameters_in(source_of(file)).items():
+            assert {kind for kind in types.values() if not kind.endswith("*")} <= {"long long", "double"}, kernel

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Mapping, Sequence
+from unittest.mock import patch
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -15,11 +16,8 @@ from minitransformer.models import Transformer
 
 def draw_figure_1(config: ModelConfig, shapes: Mapping[str, tuple[int, ...]] | None = None) -> Figure:
     """Figure 1 of a model of this config, with shapes and counts; a checkout has the program, an installation not."""
-    checkout = str(LESSONS.parent)
-    if checkout not in sys.path:
-        sys.path.append(checkout)
-    from examples.paper.architecture_diagram import draw_architecture
-
+    with patch.object(sys, "path", [*sys.path, str(LESSONS.parent)]):
+        from examples.paper.architecture_diagram import draw_architecture
     return draw_architecture(config, shapes or Transformer.parameter_shapes(config))
 
 

@@ -36,12 +36,16 @@ __device__ inline float value_of(fp16 x) {
 __device__ inline void put(float *out, float value) { *out = value; }
 __device__ inline void put(double *out, double value) { *out = value; }
 
-// Rounds to nearest, ties to even; NaN stays NaN.
+// Rounds to nearest, ties to even; NaN stays NaN. From Ampere on that is one instruction instead of seven.
 __device__ inline void put(bf16 *out, float value) {
+#if defined(__CUDACC__) && __CUDA_ARCH__ >= 800
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(out->bits) : "f"(value));
+#else
     unsigned int bits = __float_as_uint(value);
     bool is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
     bits += 0x7fffu + ((bits >> 16) & 1u);
     out->bits = is_nan ? 0x7fffu : (unsigned short)(bits >> 16);
+#endif
 }
 
 __device__ inline void put(fp16 *out, float value) {

@@ -39,7 +39,12 @@ def launch(
 
     arguments: contiguous arrays (None: a null pointer), integers and floats
     names: compile-time constants of the source
+
+    Raises:
+        ShapeError: there is nothing to compute, or an array that must be contiguous is not.
     """
+    if 0 in blocks:
+        raise ShapeError(f"{kernel}: no array may be empty, got a grid of {blocks} blocks")
     Counter.launches += 1
     function = compile_kernel(file, kernel, name_of(dtype), tuple(sorted(names.items())))
     try:

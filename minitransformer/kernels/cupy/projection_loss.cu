@@ -17,34 +17,34 @@ extern "C" __global__ void __launch_bounds__(512)
 cross_entropy(T *logits, const long long *targets, double *losses, long long vocab_size, long long pitch,
               double smoothing, long long pad_id, long long with_grad, double grad_scale) {
     __shared__ ACC maxima[32];
-    long long row = blockIdx.x, target = targets[row], stride = 8 * blockDim.x;
+    long long row = blockIdx.x, target = targets[row];
+    int width = vocab_size, stride = 8 * blockDim.x;
     T *own = logits + row * pitch;
     bool real = target != pad_id;
 
     ACC values[8], largest = -INFINITE, sum = 0, plain = 0;
-    bool has_nan = false;  // no comparison finds it
 #pragma unroll 2
-    for (long long start = 8 * threadIdx.x; start < vocab_size; start += stride) {
-        load8(values, own, start, vocab_size, start + 8 <= vocab_size);
+    for (int start = 8 * threadIdx.x; start < width; start += stride) {
+        bool whole = start + 8 <= width;
+        load8(values, own, start, width, whole);
+#pragma unroll
+        for (int i = 0; i < 8; ++i) plain += values[i];  // zero beyond the end of the row
+        if (!whole)
+#pragma unroll
+            for (int i = 0; i < 8; ++i) values[i] = start + i < width ? values[i] : -INFINITE;
         ACC before = largest;
 #pragma unroll
-        for (int i = 0; i < 8; ++i) {
-            plain += values[i];  // zero beyond the end of the row
-            has_nan |= !(values[i] == values[i]);
-            if (start + i < vocab_size && values[i] > largest) largest = values[i];
-        }
-        if (largest > before) sum *= exp(before - largest);
-        if (largest > -INFINITE)  // -inf - -inf would be NaN
+        for (int i = 0; i < 8; ++i) largest = values[i] > largest ? values[i] : largest;
+        ACC shift = largest == -INFINITE ? (ACC)0 : largest;  // -inf - -inf would be NaN
+        sum *= exp(before - shift);
 #pragma unroll
-            for (int i = 0; i < 8; ++i)
-                if (start + i < vocab_size) sum += exp(values[i] - largest);
+        for (int i = 0; i < 8; ++i) sum += exp(values[i] - shift);  // NaN stays NaN
     }
     ACC highest = warp_max(largest);
     if (threadIdx.x % 32 == 0) maxima[threadIdx.x / 32] = highest;
     __syncthreads();
     for (int warp = 0; warp < blockDim.x / 32; ++warp) highest = maxima[warp] > highest ? maxima[warp] : highest;
-    sum = largest == -INFINITE ? (ACC)0 : sum * exp(largest - highest);  // a thread without a logit has no sum
-    sum = block_sum(has_nan ? NOT_A_NUMBER : sum);
+    sum = block_sum(largest == -INFINITE ? sum : sum * exp(largest - highest));  // without a logit it is 0 already
     plain = block_sum(plain);
     ACC mean = plain / (ACC)vocab_size, removed = 0;
     if (!(fabs(highest) + fabs(mean) < LARGE)) {  // the same in all threads of the block
@@ -54,8 +54,8 @@ cross_entropy(T *logits, const long long *targets, double *losses, long long voc
         mean = block_sum(plain) / (ACC)vocab_size;
     }
     ACC log_z = log(sum) + (highest - removed);
+    ACC nll = log_z - (value_of(own[target]) - removed);
     if (threadIdx.x == 0) {
-        ACC nll = log_z - (value_of(own[target]) - removed);
         ACC uniform = log_z - mean;
         losses[2 * row] = real ? (double)((1 - (ACC)smoothing) * nll + (ACC)smoothing * uniform) : 0.0;
         losses[2 * row + 1] = real ? (double)nll : 0.0;
@@ -64,15 +64,16 @@ cross_entropy(T *logits, const long long *targets, double *losses, long long voc
     __syncthreads();  // the target's logit must have been read before the gradient is written over it
     ACC spread = (ACC)(smoothing / (double)vocab_size);
 #pragma unroll 2
-    for (long long start = 8 * threadIdx.x; start < vocab_size; start += stride) {
-        bool whole = start + 8 <= vocab_size;
-        load8(values, own, start, vocab_size, whole);
+    for (int start = 8 * threadIdx.x; start < width; start += stride) {
+        bool whole = start + 8 <= width;
+        load8(values, own, start, width, whole);
 #pragma unroll
         for (int i = 0; i < 8; ++i) {
-            ACC value = exp(values[i] - removed - log_z) - spread;
-            if (start + i == target) value -= (ACC)(1.0 - smoothing);
-            values[i] = real ? value * (ACC)grad_scale : (ACC)0;  // a row of padding may hold NaN
+            ACC value = (exp(values[i] - removed - log_z) - spread) * (ACC)grad_scale;
+            values[i] = real ? value : (ACC)0;  // a row of padding may hold NaN
         }
-        store8(own, values, start, vocab_size, whole);
+        store8(own, values, start, width, whole);
     }
+    if (real && target / 8 % blockDim.x == threadIdx.x)  // the thread that wrote there
+        put(own + target, (exp(-nll) - spread - (ACC)(1.0 - smoothing)) * (ACC)grad_scale);
 }

@@ -12,6 +12,7 @@ import numpy as np
 
 from minitransformer.backend import Array, get_array_module
 from minitransformer.config import PAD
+from minitransformer.errors import ShapeError
 from minitransformer.kernels.cupy.cast import cast_parameter, scaled_copy
 from minitransformer.kernels.cupy.gemm import matmul
 from minitransformer.kernels.cupy.launch import launch
@@ -86,6 +87,8 @@ def _card_bytes(xp: ModuleType) -> float:
 def _chunks(x: Array, matrix: Array, tf32: bool) -> Iterator[tuple[slice, Array, Array]]:
     """Slices of the rows, their logits as a kernel takes them, (n, pitch), and as a product does, (n, V): the same
     memory, and always the same."""
+    if not len(x):
+        raise ShapeError("projection_loss: there must be rows, got none")
     xp, vocab_size = get_array_module(x), len(matrix)
     n_rows = min(len(x), chunk_rows(vocab_size, x.itemsize, _card_bytes(xp)))
     buffer = xp.empty((n_rows, pitch_of(vocab_size)), x.dtype)
