@@ -7,7 +7,7 @@ from itertools import chain
 import numpy as np
 
 from minitransformer.config import BOS, EOS, PAD
-from minitransformer.errors import DataError
+from minitransformer.errors import DataError, quote
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,9 @@ def pad_rows(seqs: Sequence[Sequence[int]], *, first: int | None = None, last: i
     begin, lengths = int(first is not None), np.array([len(seq) for seq in seqs])
     columns = np.arange(lengths.max() + begin + int(last is not None)) - begin
     padded = np.full((len(seqs), len(columns)), PAD, dtype=np.int32)
-    ids = np.concatenate(seqs) if isinstance(seqs[0], np.ndarray) else list(chain.from_iterable(seqs))
+    ids = np.concatenate(seqs) if isinstance(seqs[0], np.ndarray) else np.array(list(chain.from_iterable(seqs)))
+    if ids.size and (ids.dtype.kind not in "iu" or ids.max() > np.iinfo(np.int32).max):
+        raise DataError(f"pad_rows: ids must be integers below 2^31, got {quote(max(ids.tolist()))}")
     padded[(columns >= 0) & (columns < lengths[:, None])] = ids
     if first is not None:
         padded[:, 0] = first

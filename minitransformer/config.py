@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
 from minitransformer.errors import ConfigError, quote
+from minitransformer.model_config import ModelConfig, model_section
 from minitransformer.settings import Section, option, read_toml, section_from, with_settings
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
@@ -18,112 +19,6 @@ KERNEL_MODES = ("simple", "fast")
 
 
 @dataclass(frozen=True)
-class ModelConfig(Section):
-    """The shape of the model  [sec. 3, sec. 5.4, Table 3]."""
-
-    kind: str = option("transformer", "model: transformer, language_model, recurrent, or one that was registered")
-    vocab_size: int = option(0, "V, tokens of the vocabulary (0: taken from the tokenizer)", low=0)
-    n_layers: int = option(6, "N, layers of the encoder and of the decoder", low=0, high=1000)
-    d_model: int = option(512, "width of the residual stream", low=1)
-    d_ff: int = option(2048, "width inside the feed-forward layer", low=1)
-    n_heads: int = option(8, "h, attention heads", low=1)
-    d_k: int = option(0, "width of queries and keys per head (0: d_model / n_heads)", low=0)
-    d_v: int = option(0, "width of values per head (0: d_model / n_heads)", low=0)
-    p_drop: float = option(0.1, "dropout on sub-layer outputs and on embeddings, probability", low=0, high=0.999)
-    p_drop_attention: float = option(0.0, "dropout on attention weights, probability", low=0, high=0.999)
-    p_drop_ffn: float = option(0.0, "dropout inside the feed-forward layer, probability", low=0, high=0.999)
-    label_smoothing: float = option(0.1, "eps_ls, probability mass spread over the vocabulary", low=0, high=0.999)
-    norm: str = option("post", "layer norm after each sub-layer (the paper) or before it", choices=("post", "pre"))
-    positions: str = option("sinusoidal", "position encoding", choices=("sinusoidal", "learned"))
-    max_positions: int = option(512, "longest sentence with learned positions, tokens", low=1)
-    tie_embeddings: bool = option(True, "one matrix for both embeddings and the output projection")
-    attention_bias: bool = option(False, "biases on W^Q, W^K, W^V, W^O")
-    attention: str = option(
-        "dot",
-        "how a recurrent decoder attends to the source; none: it has the encoder's last state alone",
-        choices=("dot", "additive", "none"),
-    )
-    dtype: str = option("float32", "floating-point type of parameters", choices=("float32", "float64"))
-
-    def __post_init__(self):
-        super().__post_init__()
-        for name in UNUSED_KEYS.get(self.kind, ()):
-            default, value = type(self).__dataclass_fields__[name].default, getattr(self, name)
-            if value != default:
-                raise ConfigError(f"model.{name} must be left out where model.kind is {self.kind}, got {value}")
-        for name in () if self.kind == "recurrent" else ("d_k", "d_v"):
-            if getattr(self, name) == 0:
-                if self.d_model % self.n_heads:
-                    raise ConfigError(
-                        f"model.d_model must be a multiple of n_heads when {name} is not given, "
-                        f"got {self.d_model} and {self.n_heads}; set model.{name}"
-                    )
-                object.__setattr__(self, name, self.d_model // self.n_heads)
-
-    @classmethod
-    def base(cls, vocab_size: int = 37000, **changes) -> "ModelConfig":
-        """The base model  [Table 3, row base]."""
-        return cls.table3("base", vocab_size, **changes)
-
-    @classmethod
-    def big(cls, vocab_size: int = 37000, **changes) -> "ModelConfig":
-        """The big model  [Table 3, row big]."""
-        return cls.table3("big", vocab_size, **changes)
-
-    @classmethod
-    def table3(cls, row: str, vocab_size: int = 37000, **changes) -> "ModelConfig":
-        """The model of a row of Table 3: ``"base"``, ``"A1"`` to ``"E"``, ``"big"``."""
-        if row not in TABLE3_ROWS:
-            raise ConfigError(f"table3: row must be one of {', '.join(TABLE3_ROWS)}, got {row!r}")
-        return cls(**{"vocab_size": vocab_size} | TABLE3_ROWS[row] | changes)
-
-
-UNUSED_KEYS: dict[str, list[str]] = {
-    **dict.fromkeys(("transformer", "language_model"), ["attention"]),
-    "recurrent": "attention_bias d_ff d_k d_v max_positions n_heads norm p_drop_attention p_drop_ffn positions".split(),
-}
-"""Keys that a kind of model does not read: anything but their default is refused."""
-
-MODEL_SECTIONS: dict[str, type[ModelConfig]] = dict.fromkeys(UNUSED_KEYS, ModelConfig)
-"""What [model] holds for each kind; one that is registered may have options of its own."""
-
-
-def model_section(kind: object, where: str = "") -> type[ModelConfig]:
-    """That of ``kind``; raises ConfigError, which begins with ``where``, if there is no such kind."""
-    if not isinstance(kind, str) or kind not in MODEL_SECTIONS:
-        raise ConfigError(
-            f"{where}model.kind must be one of {', '.join(MODEL_SECTIONS)}, got {quote(kind, 60)}; other kinds are "
-            "known to programs that register_model them, such as python -m examples.paper.run COMMAND"
-        )
-    return MODEL_SECTIONS[kind]
-
-
-# What each row changes from the base model  [Table 3].
-TABLE3_ROWS: dict[str, dict] = {
-    "base": {},
-    "A1": {"n_heads": 1, "d_k": 512, "d_v": 512},
-    "A2": {"n_heads": 4, "d_k": 128, "d_v": 128},
-    "A3": {"n_heads": 16, "d_k": 32, "d_v": 32},
-    "A4": {"n_heads": 32, "d_k": 16, "d_v": 16},
-    "B1": {"d_k": 16},
-    "B2": {"d_k": 32},
-    "C1": {"n_layers": 2},
-    "C2": {"n_layers": 4},
-    "C3": {"n_layers": 8},
-    "C4": {"d_model": 256, "d_k": 32, "d_v": 32},
-    "C5": {"d_model": 1024, "d_k": 128, "d_v": 128},
-    "C6": {"d_ff": 1024},
-    "C7": {"d_ff": 4096},
-    "D1": {"p_drop": 0.0},
-    "D2": {"p_drop": 0.2},
-    "D3": {"label_smoothing": 0.0},
-    "D4": {"label_smoothing": 0.2},
-    "E": {"positions": "learned"},
-    "big": {"d_model": 1024, "d_ff": 4096, "n_heads": 16, "p_drop": 0.3},
-}
-
-
-@dataclass(frozen=True)
 class DataConfig(Section):
     """The text, its tokenizer and the size of batches  [sec. 5.1]."""
 
@@ -132,7 +27,7 @@ class DataConfig(Section):
     train_ids: str = option("", "training pairs as ids instead of text, folder made by `binarise`, path")
     valid_src: str = option("", "source side of the validation text, path (empty: no validation)")
     valid_tgt: str = option("", "target side of the validation text, path")
-    tokenizer: str = option("", "tokenizer file made by `bpe train`, path")
+    tokenizer: str = option("", "tokenizer file made by `bpe train`, or a checkpoint with one, path")
     src_tokens: int = option(4096, "padded source tokens in a micro-batch, at most", low=1)
     tgt_tokens: int = option(4096, "padded target tokens in a micro-batch, at most", low=1)
     max_length: int = option(256, "longer training sentences are left out and counted, tokens with the end mark", low=1)
@@ -156,6 +51,14 @@ class TrainingConfig(Section):
     """How the model learns  [sec. 5.2, 5.3]."""
 
     directory: str = option("runs/model", "folder for checkpoints and metrics, path")
+    init_from: str = option(
+        "",
+        "checkpoint, or run, whose parameters a new run begins with, or word vectors (.vec) for its embeddings, path "
+        "(empty: drawn)",
+    )
+    freeze: str = option(
+        "", "parameters that are not trained: the beginnings of their names, with spaces between, such as encoder"
+    )
     seed: int = option(1, "seed of initial weights, data order and dropout", low=0, high=2**63 - 1)
     updates: int = option(100000, "updates of the parameters in all", low=0)
     micro_batches: int = option(1, "micro-batches whose gradients make one update", low=1, high=10000)
@@ -172,7 +75,11 @@ class TrainingConfig(Section):
         300.0, "several ranks: one that keeps the others waiting for this long ends the job, seconds", low=1
     )
     warmup_steps: int = option(4000, "updates over which the learning rate rises", low=1)
-    lr_scale: float = option(1.0, "factor on the learning rate of eq. 3", low=0, high=1e6)
+    schedule: str = option(
+        "inverse_sqrt", "learning rate after the warm-up: as eq. 3, or constant", choices=("inverse_sqrt", "constant")
+    )
+    learning_rate: float = option(0.0, "highest learning rate (0: that of eq. 3)", low=0, high=1e6)
+    lr_scale: float = option(1.0, "factor on the learning rate", low=0, high=1e6)
     beta1: float = option(0.9, "Adam's decay of the mean gradient", low=0, high=0.999999)
     beta2: float = option(0.98, "Adam's decay of the mean squared gradient", low=0, high=0.999999)
     eps: float = option(1e-9, "Adam's epsilon", low=1e-16)

@@ -77,7 +77,7 @@ def printable(text: str, longest: int) -> str:
 
 def install_hint(extra: str) -> str:
     """How to install the packages of an extra of setup.cfg: the remedy at the end of a MissingPackageError."""
-    return f"run pip install -e '.[{extra}]' in the checkout"
+    return f"run pip install 'minitransformer[{extra}]'"
 
 
 def require(module: str, purpose: str, extra: str) -> ModuleType:

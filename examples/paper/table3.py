@@ -28,10 +28,11 @@ from minitransformer.blas import core_count
 from minitransformer.checkpoints import load_checkpoint
 from minitransformer.cli.main import Parser
 from minitransformer.cli.options import add_number
-from minitransformer.config import TABLE3_ROWS, Config, DataConfig, ModelConfig, TrainingConfig
+from minitransformer.config import Config, DataConfig, ModelConfig, TrainingConfig
 from minitransformer.errors import ConfigError, DataError, quote
 from minitransformer.evaluation import corpus_bleu
 from minitransformer.generation import translate_lines
+from minitransformer.model_config import TABLE3_ROWS
 from minitransformer.planning import parameter_count
 from minitransformer.text import Tokenizer, read_lines
 from minitransformer.training import Trainer, read_metrics

@@ -3,6 +3,8 @@
 import builtins
 import copy
 import io
+import linecache
+import re
 import sys
 import time
 import traceback
@@ -20,10 +22,14 @@ COMPARED = (*NUMBERS, str, tuple, list, dict)
 PRINTED = 5_000
 """What a function prints in one check is shown up to so many characters."""
 LONGEST = 300
-"""Arguments in a message about an exception, in characters: three lines."""
+"""Arguments in a message, in characters: three lines."""
 LOST_AXIS = (
     " A sum, mean or max without keepdims=True loses its axis, and then (2, 3) does not fit (2,): print the shapes of "
     "both sides of that line."
+)
+TRANSPOSED = (
+    " In `a @ b` the last axis of a must be as long as the last but one of b: is a transposition missing, or one too "
+    "many?"
 )
 SHARED = (np, builtins)
 """Modules whose names are put back if a function deletes or replaces them: all later checks need them."""
@@ -71,9 +77,8 @@ class StudentFunction:
             if isinstance(error, Trouble):
                 raise error from None
             raise Trouble(
-                f"The function raised {error_text(error)}{_place(error, self.function)}."
-                f"{LOST_AXIS if 'could not be broadcast' in error_text(error) else ''} "
-                f"It was called with {self.arguments_text(arguments, LONGEST)}."
+                f"The function raised {error_text(error)}{_place(error, self.function)}.{_hint(error, self.function)} "
+                f"It was called with {self.arguments_text(arguments)}."
             ) from None
         for name, before, after in zip(self.names, arguments, given, strict=False):
             if isinstance(before, COMPARED) and not same(before, after, rtol=0.0):
@@ -90,14 +95,15 @@ class StudentFunction:
         self.form = expected
         return self(*arguments)
 
-    def arguments_text(self, arguments: Sequence[Any], longest: int | None = None) -> str:
-        """The arguments in words, by name; where they would be too long, arrays by their shapes."""
-        pairs = list(zip(self.names, arguments, strict=False))
-        text = ", ".join(f"{name} = {describe(value)}" for name, value in pairs)
-        if longest is None or len(text) <= longest:
-            return text
-        text = ", ".join(f"{name} = {kind(value) if np.ndim(value) else describe(value)}" for name, value in pairs)
-        return text if len(text) <= longest else f"{text[:longest]} ..."
+    def arguments_text(self, arguments: Sequence[Any]) -> str:
+        """The arguments in words, by name; where they would be too long, the longest by their kinds and shapes."""
+        words = [(name, describe(value), kind(value)) for name, value in zip(self.names, arguments, strict=False)]
+        texts = {name: f"{name} = {value}" for name, value, _ in words}
+        for name, value, short in sorted(words, key=lambda each: -len(each[1])):
+            if sum(map(len, texts.values())) > LONGEST and len(short) < len(value):
+                texts[name] = f"{name} = {short}"
+        text = ", ".join(texts.values())
+        return text if len(text) <= LONGEST else f"{text[:LONGEST]} ..."
 
 
 def is_unfilled(result: Any) -> bool:
@@ -126,13 +132,43 @@ def called_with_care(call: Callable[[], Any], seconds: float) -> Any:
         raise Trouble(f"{error_text(error)}, raised in {last.name}{last.line and f', `{last.line}`'}.") from None
 
 
-def _place(error: BaseException, function: Callable) -> str:
+def _line(error: BaseException, function: Callable) -> traceback.FrameSummary | None:
     """The last line of the student's own code that the error came through."""
     code = getattr(function, "__code__", None)
     frames = [f for f in traceback.extract_tb(error.__traceback__) if code and f.filename == code.co_filename]
-    if not frames:
+    return frames[-1] if frames else None
+
+
+def _place(error: BaseException, function: Callable) -> str:
+    line = _line(error, function)
+    return f", in its line {line.lineno - function.__code__.co_firstlineno + 1}, `{line.line}`" if line else ""
+
+
+def _hint(error: BaseException, function: Callable) -> str:
+    """What two shapes that do not fit often mean: an axis that a sum lost, a vector that lies, a missing transpose."""
+    text, line = error_text(error), _line(error, function)
+    if "mismatch in its core dimension" in text:
+        return TRANSPOSED
+    if "could not be broadcast" not in text:
         return ""
-    return f", in its line {frames[-1].lineno - code.co_firstlineno + 1}, `{frames[-1].line}`"
+    if line and re.search(r"\b(sum|mean|max|min)\(", part := _failing_part(line)) and "keepdims" not in part:
+        return LOST_AXIS
+    shapes = [tuple(map(int, filter(None, sizes.split(",")))) for sizes in re.findall(r"\(([\d,]+)\)", text)][:2]
+    if "remapped" in text:  # both have axes in front of those of the product
+        return f" In `a @ b` the axes in front of the last two must be equal, or 1: {_joined(shapes)} do not fit."
+    column = " `[:, None]` makes a column of a vector." if min(map(len, shapes), default=0) == 1 else ""
+    return f" NumPy compares shapes from the right: {_joined(shapes)} do not fit.{column}"
+
+
+def _failing_part(frame: traceback.FrameSummary) -> str:
+    """The expression that failed: another one of its line may hold a sum that is not to blame."""
+    line = linecache.getline(frame.filename, frame.lineno)
+    whole = frame.colno is None or frame.end_lineno != frame.lineno
+    return line if whole else line.encode()[frame.colno : frame.end_colno].decode(errors="ignore")
+
+
+def _joined(shapes: list[tuple]) -> str:
+    return " and ".join(map(str, shapes)) or "these"
 
 
 def error_text(error: BaseException) -> str:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from course.calls import NotFilledIn, StudentFunction, Trouble, error_text
-from course.compare import describe, first_difference, form_error, has_nan, kind, regular_difference, same
+from course.compare import kind, same
+from course.differences import difference, in_other_order, malformed
 from course.exercise import Exercise, find_exercise
 from course.mine import keep
 
@@ -76,19 +77,19 @@ def parameter_names(exercise: Exercise, function: Callable) -> list[str]:
 def fault_of(exercise: Exercise, student: StudentFunction, cases: list[tuple]) -> str | None:
     """What is wrong, in words, or None."""
     if exercise.reference is not None:
-        reference = exercise.through(exercise.reference)
+        reference, rtol, names = exercise.through(exercise.reference), exercise.rtol, exercise.parts
         expected = [reference(*case) for case in cases]
         got = [student.called_with(case, form) for case, form in zip(cases, expected, strict=True)]
-        wrong = [i for i in range(len(cases)) if not same(expected[i], got[i], exercise.rtol)]
+        wrong = [i for i in range(len(cases)) if not same(expected[i], got[i], rtol)]
         if wrong:
-            rules = [regular_difference(expected[i], got[i], exercise.rtol) for i in wrong]
-            rule = rules[0] if all(rules) else None  # one case alone may have a rule by chance
-            first = expected[wrong[0]], got[wrong[0]], student.arguments_text(cases[wrong[0]])
+            called_with = student.arguments_text(cases[wrong[0]])
+            wanted, given = [expected[i] for i in wrong], [got[i] for i in wrong]
             return (
                 named_mistake(exercise, cases, got)
-                or malformed(*first, exercise.rtol)
+                or in_other_order(wanted, given, rtol, names)
+                or malformed(wanted[0], given[0], called_with, rtol, names)
                 or broken_property(exercise, student, cases)
-                or example(*first, rule or first_difference(*first[:2], exercise.rtol))
+                or difference(wanted, given, called_with, rtol, names)
             )
     return broken_property(exercise, student, cases)
 
@@ -109,26 +110,7 @@ def _attempt(function: Callable, case: tuple) -> Any:
         return function(*case)
 
 
-def malformed(expected: Any, got: Any, called_with: str, rtol: float) -> str | None:
-    """A wrong type or shape, or NaN."""
-    error = form_error(expected, got)
-    if error:
-        hint = regular_difference(expected, got, rtol)
-        return f"{error[0].upper()}{error[1:]}.{f' {hint}' if hint else ''} It was called with {called_with}."
-    if has_nan(got) and not has_nan(expected):
-        return (
-            f"The result holds NaN, which is 0/0, inf - inf or 0 * inf: expected {describe(expected)}, "
-            f"got {describe(got)} for {called_with}."
-        )
-    return None
-
-
 def broken_property(exercise: Exercise, student: StudentFunction, cases: list[tuple]) -> str | None:
     """The message of the first property that does not hold."""
     messages = (holds(student, *case) for holds in exercise.properties for case in cases)
     return next((message for message in messages if message), None)
-
-
-def example(expected: Any, got: Any, called_with: str, found: str | None) -> str:
-    """The smallest failing example, after what all of them have in common or where it first differs."""
-    return f"{f'{found} ' if found else ''}Expected {describe(expected)}, got {describe(got)} for {called_with}."

@@ -1,4 +1,4 @@
-"""Whether two results are the same, and the difference in words."""
+"""Whether two results are the same and have the same form; values in words."""
 
 from typing import Any
 
@@ -37,14 +37,17 @@ def in_form_of(expected: Any, got: Any) -> Any:
     return got
 
 
-def form_error(expected: Any, got: Any, what: str = "the result") -> str | None:
+def form_error(expected: Any, got: Any, what: str = "The result") -> str | None:
     """What is wrong with the type or the shape of ``got``, or None."""
     if got is None and expected is not None:
         return f"{what} must be {kind(expected)}, got None (is a `return` missing?)"
     if isinstance(expected, (tuple, list)):
         if not isinstance(got, (tuple, list)) or len(got) != len(expected):
             return f"{what} must be {kind(expected)}, got {kind(got)}"
-        parts = (form_error(a, b, f"part {i} of {what}") for i, (a, b) in enumerate(zip(expected, got, strict=True)))
+        parts = (
+            form_error(a, b, f"Part {i} of {what[0].lower()}{what[1:]}")
+            for i, (a, b) in enumerate(zip(expected, got, strict=True))
+        )
         return next((error for error in parts if error), None)
     if isinstance(expected, NUMBERS):
         return _number_error(np.asarray(expected), got, what, kind(expected))
@@ -71,44 +74,6 @@ def has_nan(value: Any) -> bool:
     return isinstance(value, NUMBERS) and np.asarray(value).dtype.kind == "f" and bool(np.isnan(value).any())
 
 
-def regular_difference(expected: Any, got: Any, rtol: float) -> str | None:
-    """A difference that has a rule: transposed, or every number too large by the same factor."""
-    if isinstance(expected, (tuple, list)):
-        if not isinstance(got, (tuple, list)) or len(got) != len(expected):
-            return None
-        wrong = [i for i, (a, b) in enumerate(zip(expected, got, strict=True)) if not same(a, b, rtol)]
-        found = regular_difference(expected[wrong[0]], got[wrong[0]], rtol) if len(wrong) == 1 else None
-        return found and f"Part {wrong[0]} of the result: {found}"
-    if not (isinstance(expected, np.ndarray) and type(got) is np.ndarray and got.dtype.kind == "f"):
-        return None
-    if expected.ndim > 1 and same(expected.swapaxes(-1, -2), got, rtol):
-        return "It is transposed: the last two axes are exchanged."
-    if expected.shape != got.shape or expected.dtype.kind != "f" or expected.size < 2 or not np.abs(expected).max():
-        return None
-    factor = float(got.flat[np.abs(expected).argmax()] / expected.flat[np.abs(expected).argmax()])
-    if factor == 0.0 or not np.isfinite(factor) or not same(factor * expected, got, rtol):
-        return None
-    if np.isclose(factor, -1.0):
-        return "Every number has the wrong sign."
-    return f"Every number is {factor:.4g} times the right one."
-
-
-def first_difference(expected: Any, got: Any, rtol: float, what: str = "") -> str | None:
-    """The first number of an array too large to be shown that is not as expected, or None."""
-    if isinstance(expected, (tuple, list)):
-        parts = enumerate(zip(expected, got, strict=True))
-        found = (first_difference(a, b, rtol, f"{what}part {i}, ") for i, (a, b) in parts)
-        return next((text for text in found if text), None)
-    if not isinstance(expected, np.ndarray) or expected.size <= SHOWN:
-        return None
-    for place in np.ndindex(expected.shape):
-        if not same(expected[place], got[place], rtol):
-            index = ", ".join(map(str, place))
-            numbers = f"{describe(expected[place].item())}, got {describe(got[place].item())}"
-            return f"The first difference is at {what}[{index}]: {numbers}."
-    return None
-
-
 def kind(value: Any) -> str:
     """A value's type in words."""
     if isinstance(value, np.ndarray) and type(value) is not np.ndarray:
@@ -119,7 +84,7 @@ def kind(value: Any) -> str:
         return "True or False"
     if isinstance(value, NUMBERS):
         return "a number"
-    if isinstance(value, (tuple, list)):
+    if isinstance(value, (tuple, list, dict)):
         return f"a {type(value).__name__} of {len(value)}"
     return "None" if value is None else f"a {type(value).__name__}"
 

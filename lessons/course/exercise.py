@@ -38,6 +38,7 @@ class Exercise:
         rtol: relative tolerance of numbers.
         through: from a function of the solution's signature, one of ``inputs`` whose result can be compared: where a
             solution takes and gives objects, their data and gradients.
+        parts: names of the parts of a result that is a tuple; messages tell which of them are right.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Exercise:
     seconds: float = 5.0
     rtol: float = 1e-6
     through: Callable[[Callable], Callable] = lambda function: function
+    parts: tuple[str, ...] = ()
 
     def cases(self, seed: int | None = None) -> list[tuple]:
         """The argument tuples: those of a seed, or the usual ones, the same at every call."""

@@ -57,9 +57,9 @@ def with_form_checked(backward: Callable, inputs: Sequence[Any]) -> Callable:
         if not isinstance(grads, (tuple, list)) or len(grads) != len(inputs):
             raise Trouble(f"The backward must return {wanted}; got {kind(grads)}.")
         for i, (x, grad) in enumerate(zip(inputs, grads, strict=True)):
-            error = form_error(np.array(x, dtype=np.float64), grad, f"the gradient of input {i} (counted from 0)")
+            error = form_error(np.array(x, dtype=np.float64), grad, f"The gradient of input {i} (counted from 0)")
             if error:
-                raise Trouble(f"{error[0].upper()}{error[1:]}.")
+                raise Trouble(f"{error}.")
         return tuple(grads)
 
     return checked

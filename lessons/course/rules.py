@@ -23,7 +23,7 @@ from minitransformer.kernels import using_kernels
 from minitransformer.models import Transformer
 from minitransformer.nn import positions
 from minitransformer.ops.registry import RULES
-from minitransformer.optim import Adam
+from minitransformer.optim import Adam, schedule
 from minitransformer.text import pad_batch
 from minitransformer.training import step
 
@@ -46,7 +46,7 @@ def own_schedule(f: Functions):
     def rate(update, d_model, warmup_steps, scale=1.0):
         return scale * f["11_training.schedule"](update, d_model, warmup_steps)
 
-    return patch.object(step, "learning_rate", rate)
+    return patch.object(schedule, "learning_rate", rate)
 
 
 def own_sinusoids(f: Functions):

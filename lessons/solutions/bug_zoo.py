@@ -61,13 +61,6 @@ def mean_loss(logits, targets):
     return nll[targets != PAD].mean()
 
 
-def smoothed_loss(logits, targets, eps):
-    log_p = log_probabilities(logits)
-    nll = -log_p[np.arange(len(targets)), targets]
-    loss = (1.0 - eps) * nll - eps * log_p.mean(axis=-1)
-    return (loss * (targets != PAD)).sum()
-
-
 def shifted_target(sequences):
     width = max(len(s) for s in sequences) + 1
     tgt_in, tgt_out = np.full((2, len(sequences), width), PAD)

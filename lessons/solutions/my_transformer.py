@@ -135,14 +135,17 @@ def first_vector(shapes, rng):
 
 
 def sublayers(p, place, n_heads, attentions):
-    def part(name):
+    def attention_at(name):
         own = {w: p[f"{place} {name} {w}"] for w in "qkvo"}
         return lambda x, memory, mask: attention(own, x, memory, mask, n_heads)
 
-    norms = [
-        lambda x, j=j: norm(x, p[f"{place} gamma {j}"], p[f"{place} beta {j}"]) for j in range(len(attentions) + 1)
-    ]
-    return *map(part, attentions), lambda x: feed(x, *(p[f"{place} {w}"] for w in ("w1", "b1", "w2", "b2"))), norms
+    def norm_at(j):
+        return lambda x: norm(x, p[f"{place} gamma {j}"], p[f"{place} beta {j}"])
+
+    def feed_here(x):
+        return feed(x, *(p[f"{place} {w}"] for w in ("w1", "b1", "w2", "b2")))
+
+    return *map(attention_at, attentions), feed_here, [norm_at(j) for j in range(len(attentions) + 1)]
 
 
 def encode(p, src, n_layers, n_heads):

@@ -6,7 +6,7 @@ Those defined here check their arguments first.
 
 import builtins
 from collections.abc import Callable
-from functools import partial
+from inspect import signature
 from typing import Any
 
 from minitransformer.autograd import checks
@@ -14,16 +14,35 @@ from minitransformer.autograd.tensor import Tensor, apply
 from minitransformer.backend import Array
 from minitransformer.errors import ShapeError
 from minitransformer.ops.registry import RULES
+from minitransformer.ops.rule import Rule
+
+
+def __dir__() -> list[str]:
+    return list(RULES)
 
 
 def __getattr__(name: str) -> Callable[..., Any]:
     """The rule ``name`` as a function of tensors."""
     if name not in RULES:
         raise AttributeError(f"functions: there is no rule called {name!r} in ops/")
-    function = partial(apply, RULES[name])
+
+    def function(*inputs: Tensor | None, **options: Any) -> Any:
+        return apply(RULES[name], *inputs, **options)
+
+    _describe(function, RULES[name])
     if not hasattr(builtins, name):  # the sum that functions of this file call is Python's
         globals()[name] = function  # from now on found without this function
     return function
+
+
+def _describe(function: Callable[..., Any], rule: Rule) -> None:
+    """Give a function of tensors the name, the docstring and the signature of its rule's forward."""
+    form = signature(rule.forward)
+    inputs = [each.replace(annotation=Tensor) for each in form.parameters.values() if each.kind != each.KEYWORD_ONLY]
+    options = list(form.parameters.values())[len(inputs) :]
+    function.__signature__ = form.replace(parameters=inputs + options, return_annotation=Tensor)
+    function.__doc__, function.__module__ = rule.forward.__doc__, __name__
+    function.__name__ = function.__qualname__ = rule.name
 
 
 def softmax(x: Tensor, *, mask: Array | None = None) -> Tensor:
@@ -95,5 +114,10 @@ def split_heads(packed: Tensor, *, n_heads: int, widths: tuple[int, ...]) -> Any
     return apply(RULES["split_heads"], packed, n_heads=n_heads, widths=widths)
 
 
+for _name in RULES.keys() & globals().keys():
+    _describe(globals()[_name], RULES[_name])
+
+
 def concatenate(parts: list[Tensor], axis: int = -1) -> Tensor:
+    """The parts joined along ``axis``"""
     return apply(RULES["concatenate"], *parts, axis=axis)

@@ -10,7 +10,7 @@ import numpy as np
 from minitransformer import kernels
 from minitransformer.autograd import anomaly, checks
 from minitransformer.autograd.tape import Node, walk_backward
-from minitransformer.backend import Array, get_array_module
+from minitransformer.backend import Array, get_array_module, to_numpy
 from minitransformer.errors import AutogradError, MiniTransformerError, ShapeError
 from minitransformer.ops import elementwise, linear, reduce, shape
 from minitransformer.ops.rule import Rule
@@ -29,7 +29,7 @@ class Tensor:
     """
 
     __slots__ = ("data", "grad", "requires_grad", "node", "output")
-    __array_priority__ = 1000  # so that ndarray * Tensor asks Tensor first
+    __array_ufunc__ = None  # array * Tensor asks Tensor; np.exp(tensor), which would have no gradient, is refused
 
     def __init__(self, data: Any, requires_grad: bool = False, node: Node | None = None, output: int = 0):
         self.data: Array = data if hasattr(data, "dtype") and hasattr(data, "shape") else np.asarray(data)
@@ -65,6 +65,19 @@ class Tensor:
 
     def item(self) -> float:
         return self.data.item()
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if spec else str(self)
+
+    def numpy(self) -> np.ndarray:
+        """The values, on the CPU; what is computed of them has no gradient."""
+        return to_numpy(self.data)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.array(self.numpy(), dtype=dtype, copy=copy)
 
     def backward(self, grad: Array | float | None = None, accumulate: "Accumulate | None" = None) -> None:
         """Add d self / d leaf to the ``grad`` of every leaf that self depends on.
@@ -147,7 +160,16 @@ class Tensor:
         return apply(shape.reshape, self, shape=new_shape[0] if isinstance(new_shape[0], tuple) else new_shape)
 
     def transpose(self, *axes: int) -> "Tensor":
-        return apply(shape.transpose, self, axes=axes or tuple(reversed(range(self.ndim))))
+        """Two axes change places, as in PyTorch; all axes, more than two, come in this order; without any: reversed."""
+        order = list(axes or reversed(range(self.ndim)))
+        if len(axes) == 2 and all(-self.ndim <= axis < self.ndim for axis in axes):
+            order = list(range(self.ndim))
+            order[axes[0]], order[axes[1]] = order[axes[1]], order[axes[0]]
+        return apply(shape.transpose, self, axes=tuple(order))
+
+    @property
+    def T(self) -> "Tensor":
+        return self.transpose()
 
     def broadcast_to(self, new_shape: tuple[int, ...]) -> "Tensor":
         return apply(shape.broadcast, self, shape=new_shape)

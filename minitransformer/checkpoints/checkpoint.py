@@ -2,7 +2,8 @@
 
 It holds five entries: ``header`` (JSON in UTF-8: format, version, update, step count, config, table of names,
 progress), ``tokenizer`` (its text in UTF-8), and the vectors ``parameters``, ``adam_m`` and ``adam_v``. A checkpoint
-without Adam's state (a mean of several) lacks the last two: it translates, but training cannot resume from it.
+without Adam's state (a mean of several) lacks the last two: it translates, but training cannot resume from it. One in
+8 bits has ``codes`` and ``scales`` (`packing.py`) instead of the vectors.
 """
 
 import errno
@@ -13,8 +14,9 @@ from pathlib import Path
 import numpy as np
 
 from minitransformer.backend import load_array_module, to_numpy
-from minitransformer.checkpoints.entries import VECTORS, read_entries, write_entries
+from minitransformer.checkpoints.entries import PACKED, VECTORS, read_entries, write_entries
 from minitransformer.checkpoints.header import ParameterTable, count, shapes, slices, table_from
+from minitransformer.checkpoints.packing import pack, unpack
 from minitransformer.config import Config
 from minitransformer.errors import CheckpointError, ConfigError, DamagedCheckpointError, printable, quote
 from minitransformer.files import write_atomically, write_error
@@ -49,8 +51,10 @@ class Checkpoint:
     progress: dict = field(default_factory=dict)
     path: str = ""
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | Path, *, int8: bool = False) -> None:
         """Write the file whole or not at all; a file of that name is replaced only by a whole one.
+
+        int8: round the parameters to 8-bit integers with a scale for each row, and leave out Adam's state
 
         Raises:
             CheckpointError: the file cannot be written, for example because the disk is full.
@@ -58,7 +62,10 @@ class Checkpoint:
         header = {"format": FORMAT, "version": VERSION, "update": self.update, "step_count": self.step_count}
         header |= {"config": self.config.to_dict(), "table": self.table, "progress": self.progress}
         arrays = {"header": _bytes_of(json.dumps(header)), "tokenizer": _bytes_of(self.tokenizer_text)}
-        arrays |= {name: getattr(self, name) for name in VECTORS if getattr(self, name) is not None}
+        if int8:
+            arrays |= dict(zip(PACKED, pack(self.parameters, self.table), strict=True))
+        else:
+            arrays |= {name: getattr(self, name) for name in VECTORS if getattr(self, name) is not None}
         try:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
             write_atomically(path, lambda file: write_entries(file, arrays))
@@ -192,8 +199,13 @@ def _read(path: str | Path, unwanted: tuple[str, ...]) -> Checkpoint:
             "load it with the version of minitransformer that wrote it"
         )
     config = Config.from_dict(header["config"], "its config")
+    if PACKED[0] in arrays and VECTORS[0] in arrays:
+        raise ValueError("it has its parameters twice")
+    length = len(arrays[PACKED[0] if PACKED[0] in arrays else VECTORS[0]])
+    table = table_from(header["table"], length)
+    if PACKED[0] in arrays:
+        arrays[VECTORS[0]] = unpack(*(arrays[name] for name in PACKED), table, config.model.dtype)
     vectors = {name: arrays[name] for name in VECTORS if name in arrays}
-    length = len(arrays["parameters"])
     for name, vector in vectors.items():
         if vector.shape != (length,) or vector.dtype != config.model.dtype:
             raise ValueError(f"{name} is {vector.dtype} {vector.shape}")
@@ -202,7 +214,7 @@ def _read(path: str | Path, unwanted: tuple[str, ...]) -> Checkpoint:
     return Checkpoint(
         update=count(header["update"]),
         config=config,
-        table=table_from(header["table"], length),
+        table=table,
         tokenizer_text=_text_of(arrays["tokenizer"]),
         step_count=count(header["step_count"]),
         progress=dict(header["progress"]),

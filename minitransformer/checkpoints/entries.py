@@ -11,7 +11,8 @@ import numpy as np
 from minitransformer.errors import quote
 
 VECTORS = ("parameters", "adam_m", "adam_v")
-ENTRIES = ("header", "tokenizer", *VECTORS)
+PACKED = ("codes", "scales")
+ENTRIES = ("header", "tokenizer", *VECTORS, *PACKED)
 MAX_HEADER = 1 << 22
 """Bytes of the longest header: a model of 1,000 layers has one of about 3 million."""
 

@@ -10,7 +10,7 @@ from minitransformer.config import Config
 MAY_CHANGE = {
     "data": set("train_src train_tgt train_ids valid_src valid_tgt tokenizer".split()),
     "training": set(
-        "directory threads deterministic_reduce timeout updates log_every skip_nonfinite "
+        "directory init_from threads deterministic_reduce timeout updates log_every skip_nonfinite "
         "validate_every validate_bleu save_every save_minutes keep_checkpoints".split()
     ),
 }

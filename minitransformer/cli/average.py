@@ -23,6 +23,11 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
         metavar="K",
         help="the K newest checkpoints of the run (default: the files that are named)",
     )
+    parser.add_argument(
+        "--int8",
+        action="store_true",
+        help="round each row of parameters to 8-bit integers and a scale: a quarter of the size (default: as trained)",
+    )
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="checkpoint to write")
     parser.set_defaults(run=run)
 
@@ -36,5 +41,5 @@ def run(arguments: argparse.Namespace) -> None:
             raise ConfigError(f"--last must stand with one directory, got {len(paths)}")
         paths = newest_checkpoints(paths[0], arguments.last)
     output = writable_file(arguments.output, paths)
-    average_checkpoints(paths).save(output)
+    average_checkpoints(paths).save(output, int8=arguments.int8)
     report(f"{output}: mean of {len(paths)} checkpoints, {', '.join(path.name for path in paths)}")

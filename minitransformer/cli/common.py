@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 from minitransformer.cli.options import search_settings
 from minitransformer.config import Config, TranslationConfig
 from minitransformer.cuda_diagnosis import is_out_of_memory, memory_trouble
-from minitransformer.errors import CheckpointError, ConfigError, MiniTransformerError, printable
+from minitransformer.errors import ConfigError, MiniTransformerError, printable
 from minitransformer.files import ordinary_file
 
 if TYPE_CHECKING:
-    from minitransformer.checkpoints import Checkpoint
     from minitransformer.models import Model
     from minitransformer.text import Tokenizer
 
@@ -87,21 +86,11 @@ def open_model(arguments: argparse.Namespace) -> "tuple[Model, Tokenizer, Transl
         BackendError: the device is not usable.
     """
     from minitransformer.checkpoints import load_checkpoint
+    from minitransformer.pipeline import build_with_tokenizer, find_checkpoint
 
-    checkpoint = load_checkpoint(arguments.checkpoint, with_optimizer=False)
+    checkpoint = load_checkpoint(find_checkpoint(arguments.checkpoint), with_optimizer=False)
     search = search_settings(checkpoint.config, arguments)
-    return *build_with_tokenizer(checkpoint, arguments), search
-
-
-def build_with_tokenizer(checkpoint: "Checkpoint", arguments: argparse.Namespace) -> "tuple[Model, Tokenizer]":
-    """The model of a checkpoint on --device, read-only, and its tokenizer; CheckpointError if it contains none."""
-    model, tokenizer = checkpoint.build(arguments.device)
-    model.prepare_for_inference()
-    if tokenizer is None:
-        raise CheckpointError(
-            f"{arguments.checkpoint} must contain a tokenizer, got a model that was trained on token ids only"
-        )
-    return model, tokenizer
+    return *build_with_tokenizer(checkpoint, arguments.device), search
 
 
 def with_vocabulary(config: Config) -> Config:
@@ -110,11 +99,11 @@ def with_vocabulary(config: Config) -> Config:
     Raises:
         ConfigError: there is neither a size nor a tokenizer.
     """
-    from minitransformer.text import Tokenizer
+    from minitransformer.training.corpus import load_tokenizer
 
     if config.model.vocab_size:
         return config
     if not config.data.tokenizer:
         raise ConfigError("model.vocab_size must be given where there is no data.tokenizer, got 0")
-    vocab_size = Tokenizer.load(config.data.tokenizer).vocab_size
+    vocab_size = load_tokenizer(config.data.tokenizer).vocab_size
     return replace(config, model=replace(config.model, vocab_size=vocab_size))

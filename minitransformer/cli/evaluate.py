@@ -1,4 +1,4 @@
-"""``evaluate``: translate a test set and score it: sacreBLEU, the paper's own BLEU, and an ablation."""
+"""``evaluate``: translate a test set and score it: sacreBLEU, chrF, the paper's own BLEU, and an ablation."""
 
 import argparse
 import json
@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from minitransformer.cli.common import build_with_tokenizer, open_model, writable_file
+from minitransformer.cli.common import open_model, writable_file
 from minitransformer.cli.options import add_model_options, add_search_options, at_least_one, search_settings
 from minitransformer.config import TranslationConfig
 from minitransformer.errors import ConfigError, DataError
@@ -30,18 +30,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     parser.add_argument("--ref", type=Path, required=True, metavar="FILE", help="reference translations, line by line")
     parser.add_argument("--output", type=Path, metavar="FILE", help="where to save the translations (default: nowhere)")
     parser.add_argument("--json", action="store_true", help="print one JSON object (default: text)")
-    parser.add_argument(
-        "--language",
-        choices=("de", "fr", "en"),
-        help="language of the references: print the paper's own BLEU too, of Moses' words and, in German, split "
-        "compounds (default: sacreBLEU alone)",
-    )
-    parser.add_argument(
-        "--normalize-punctuation",
-        action="store_true",
-        help="print BLEU also with the quotation marks, dashes and so on of both sides made those of ASCII, by the "
-        "rules of --language (default: as they are alone)",
-    )
+    _add_scores(parser)
     parser.add_argument(
         "--ablation",
         action="store_true",
@@ -54,26 +43,60 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     parser.set_defaults(run=run)
 
 
+def _add_scores(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--tokenize",
+        choices=("13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "none"),
+        default="13a",
+        help="sacreBLEU's tokenizer: that of the language for Chinese, Japanese and Korean (default: 13a)",
+    )
+    parser.add_argument(
+        "--compare",
+        type=Path,
+        metavar="FILE",
+        help="translations of another system, line by line: print whether the difference is more than chance, by a "
+        "paired bootstrap (default: one system alone)",
+    )
+    parser.add_argument(
+        "--language",
+        choices=("de", "fr", "en"),
+        help="language of the references: print the paper's own BLEU too, of Moses' words and, in German, split "
+        "compounds (default: sacreBLEU alone)",
+    )
+    parser.add_argument(
+        "--normalize-punctuation",
+        action="store_true",
+        help="print BLEU also with the quotation marks, dashes and so on of both sides made those of ASCII, by the "
+        "rules of --language (default: as they are alone)",
+    )
+
+
 def run(arguments: argparse.Namespace) -> None:
-    from minitransformer.evaluation import require_moses, require_sacrebleu
+    from minitransformer.evaluation import bleu_metric, paired_bootstrap, require_moses
     from minitransformer.text import read_parallel
 
     if arguments.last is not None and not arguments.ablation:
         raise ConfigError("--last must stand with --ablation: it is the number of checkpoints in its mean")
     if arguments.normalize_punctuation and not arguments.language:
         raise ConfigError("--normalize-punctuation must stand with --language, by whose rules it normalizes")
+    if arguments.compare and arguments.ablation:
+        raise ConfigError("--compare must stand without --ablation, which has several systems of its own")
     if arguments.output:
-        writable_file(arguments.output, [arguments.src, arguments.ref, arguments.checkpoint])
+        inputs = [arguments.src, arguments.ref, arguments.checkpoint, arguments.compare or arguments.ref]
+        writable_file(arguments.output, inputs)
     sources, references = read_parallel(arguments.src, arguments.ref)
     if not _count_words(references):
         raise DataError(f"{arguments.ref}: the references must have at least one word, got none")
-    require_sacrebleu()
+    others = read_parallel(arguments.compare, arguments.ref)[0] if arguments.compare else []
+    bleu_metric(arguments.tokenize)
     if arguments.language:
         require_moses()
     rows = []
     for name, *searched in _ablation(arguments) if arguments.ablation else [("", *open_model(arguments))]:
         hypotheses, figures = _translate(sources, *searched)
-        scores = _scores(hypotheses, references, arguments.language, arguments.normalize_punctuation)
+        scores = _scores(hypotheses, references, arguments)
+        if others:
+            scores["compared"] = paired_bootstrap(hypotheses, others, references, arguments.tokenize)
         length = _count_words(hypotheses) / _count_words(references)
         rows.append({"name": name, **scores, "length": length, "sentences": len(sources), **figures})
     if arguments.output:
@@ -104,20 +127,30 @@ def _translate(
     return hypotheses, speed | {"beam_size": search.beam_size, "alpha": search.alpha}
 
 
-def _scores(hypotheses: list[str], references: list[str], language: str | None, normalizes: bool) -> dict:
-    """``bleu`` and ``signature``; with a language ``paper_bleu`` and ``paper_signature`` too; if it ``normalizes`` also
-    these of text with normalized punctuation, with ``normalized_`` before each name."""
-    from minitransformer.evaluation import corpus_bleu, paper_bleu
+def _scores(hypotheses: list[str], references: list[str], arguments: argparse.Namespace) -> dict:
+    """``bleu`` and ``signature``, ``chrf`` and ``chrf_signature``; with --language ``paper_bleu`` and
+    ``paper_signature``; with --normalize-punctuation also the BLEU scores of text with normalized punctuation, with
+    ``normalized_`` before each name."""
+    from minitransformer.evaluation import corpus_chrf
     from minitransformer.text.punctuation import normalize_punctuation
 
-    bleu = corpus_bleu(hypotheses, references)
-    scores = {"bleu": bleu.score, "signature": bleu.signature}
-    if language:
-        paper = paper_bleu(hypotheses, references, language)
-        scores |= {"paper_bleu": paper.score, "paper_signature": paper.signature}
-    if normalizes:
+    language = arguments.language
+    chrf = corpus_chrf(hypotheses, references)
+    scores = _bleu_scores(hypotheses, references, arguments) | {"chrf": chrf.score, "chrf_signature": chrf.signature}
+    if arguments.normalize_punctuation:
         sides = ([normalize_punctuation(line, language) for line in side] for side in (hypotheses, references))
-        scores |= {f"normalized_{name}": value for name, value in _scores(*sides, language, False).items()}
+        scores |= {f"normalized_{name}": value for name, value in _bleu_scores(*sides, arguments).items()}
+    return scores
+
+
+def _bleu_scores(hypotheses: list[str], references: list[str], arguments: argparse.Namespace) -> dict:
+    from minitransformer.evaluation import corpus_bleu, paper_bleu
+
+    bleu = corpus_bleu(hypotheses, references, arguments.tokenize)
+    scores = {"bleu": bleu.score, "signature": bleu.signature}
+    if arguments.language:
+        paper = paper_bleu(hypotheses, references, arguments.language)
+        scores |= {"paper_bleu": paper.score, "paper_signature": paper.signature}
     return scores
 
 
@@ -125,19 +158,20 @@ def _ablation(arguments: argparse.Namespace) -> Iterator[Search]:
     """The last checkpoint with greedy search; then, each in addition to those before: the mean of the newest
     checkpoints; beam search; the length penalty  [sec. 6.1]."""
     from minitransformer.checkpoints import average_checkpoints, newest_checkpoints
+    from minitransformer.pipeline import build_with_tokenizer
 
     last = 5 if arguments.last is None else arguments.last
     paths = newest_checkpoints(arguments.checkpoint, last)
     newest, mean = average_checkpoints(paths[-1:]), average_checkpoints(paths)
     search = search_settings(mean.config, arguments)
     greedy = replace(search, beam_size=1, alpha=0.0)
-    yield "last checkpoint", *build_with_tokenizer(newest, arguments), greedy
+    yield "last checkpoint", *build_with_tokenizer(newest, arguments.device), greedy
     for name, used in (
         (f"mean of the last {last}", greedy),
         (f"beam of {search.beam_size}", replace(search, alpha=0.0)),
         (f"length penalty {search.alpha:g}", search),
     ):
-        yield name, *build_with_tokenizer(mean, arguments), used
+        yield name, *build_with_tokenizer(mean, arguments.device), used
 
 
 def _print_scores(row: dict) -> None:
@@ -145,6 +179,10 @@ def _print_scores(row: dict) -> None:
         for prefix, how in (("", ""), ("normalized_", ", punctuation of both sides normalized")):
             if (name := f"{prefix}{kind}bleu") in row:
                 print(f"BLEU {row[name]:.2f}  {row[f'{prefix}{kind}signature']}{note}{how}")
+    print(f"chrF {row['chrf']:.2f}  {row['chrf_signature']}")
+    for name, title in (("bleu", "BLEU"), ("chrf", "chrF")) if "compared" in row else ():
+        this = row["compared"][name]
+        print(f"{title} {this['score']:.2f} against {this['other']:.2f}: p = {this['p']:.3f}, paired bootstrap")
     print(f"{row['sentences']} sentences, beam {row['beam_size']}, alpha {row['alpha']:g}")
     print(f"{row['tokens']} target tokens in {row['seconds']:.1f} s, {row['tokens_per_second']:.0f} tokens/s")
 

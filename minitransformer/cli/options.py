@@ -75,7 +75,7 @@ def add_device_option(parser: argparse.ArgumentParser, default: str | None, what
 
 def add_model_options(parser: argparse.ArgumentParser, also: str = "") -> None:
     """Adds --checkpoint and --device. ``also``: appended to the help of --checkpoint"""
-    shown = f"checkpoint of the model, written by train or average{also}"
+    shown = f"checkpoint of the model, written by train or average, or the training.directory of a run{also}"
     parser.add_argument("--checkpoint", type=Path, required=True, metavar="FILE", help=shown)
     add_device_option(parser, "auto", "device to run the model on; auto is the GPU if one is usable (default: auto)")
 

@@ -3,6 +3,7 @@
 import argparse
 import importlib
 import importlib.util
+import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
 
@@ -31,6 +32,13 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
         help="hypotheses printed per sentence, best first, each on its own line after the sentence's number, counted "
         "from 1, and a tab; at most the beam size (default: 1, without number)",
     )
+    parser.add_argument(
+        "--format",
+        choices=("text", "json"),
+        default="text",
+        help="json: for each sentence one line, an object with its number, counted from 1, and its translations, each "
+        "with its text and score (default: text)",
+    )
     parser.set_defaults(run=run)
 
 
@@ -40,10 +48,14 @@ def run(arguments: argparse.Namespace) -> int:
     if not 1 <= n_best <= search.beam_size:
         raise ConfigError(f"--n-best must be from 1 to the beam size {search.beam_size}, got {n_best}")
 
-    from minitransformer.generation import translate_blocks, translate_lines
+    from minitransformer.generation import hypothesis_text, search_blocks, search_lines
+
+    def shown(block: list, first: int = 1) -> str:
+        texts = [[(hypothesis_text(tokenizer, each), each.score) for each in best] for best in block]
+        return _json(texts, first) if arguments.format == "json" else _text(texts, first, n_best)
 
     if sys.stdin.isatty():
-        _converse(lambda line: _format(translate_lines(model, tokenizer, [line], search, n_best)))
+        _converse(lambda line: shown(search_lines(model, tokenizer, [line], search, n_best)))
         return 0
     refused: list[MiniTransformerError] = []
 
@@ -52,8 +64,8 @@ def run(arguments: argparse.Namespace) -> int:
         print_line("translate", f"{error}; its translation is an empty line")
 
     progress = sys.stderr.isatty()
-    code = _print_whole(translate_blocks(model, tokenizer, stdin_lines(report), search, n_best, progress, report))
-    return code or (BAD_INPUT if refused else 0)
+    blocks = search_blocks(model, tokenizer, stdin_lines(report), search, n_best, progress, report)
+    return _print_whole(blocks, shown) or (BAD_INPUT if refused else 0)
 
 
 def stdin_lines(report: Callable[[DataError], object]) -> Iterator[str]:
@@ -76,15 +88,26 @@ def stdin_lines(report: Callable[[DataError], object]) -> Iterator[str]:
         yield text.removesuffix("\n").removesuffix("\r")
 
 
-def _format(block: list[str] | list[list[str]], first: int = 1) -> str:
+def _text(block: list[list[tuple[str, float]]], first: int, n_best: int) -> str:
     """Lines to print: translations, or hypotheses, each after the number of its sentence, counted from ``first``."""
     return "\n".join(
-        best if isinstance(best, str) else "\n".join(f"{number}\t{hypothesis}" for hypothesis in best)
+        text if n_best == 1 else f"{number}\t{text}"
+        for number, best in enumerate(block, start=first)
+        for text, _ in best
+    )
+
+
+def _json(block: list[list[tuple[str, float]]], first: int) -> str:
+    return "\n".join(
+        json.dumps(
+            {"number": number, "translations": [{"text": text, "score": score} for text, score in best]},
+            ensure_ascii=False,
+        )
         for number, best in enumerate(block, start=first)
     )
 
 
-def _print_whole(blocks: Iterable[list]) -> int:
+def _print_whole(blocks: Iterable[list], shown: Callable[[list, int], str]) -> int:
     """Print each block as it comes; the exit code. A signal that arrives while one is printed is acted on afterwards.
 
     At any other time SIGINT raises KeyboardInterrupt, and SIGTERM and SIGHUP end the process: nothing is buffered then.
@@ -94,7 +117,7 @@ def _print_whole(blocks: Iterable[list]) -> int:
     printed = 0
     for block in blocks:
         with StopRequest() as stop:
-            print(_format(block, first=printed + 1), flush=True)
+            print(shown(block, printed + 1), flush=True)
         if stop.signal is not None:
             print_line("translate", "interrupted")
             return 128 + stop.signal

@@ -1,5 +1,25 @@
-"""How good translations are: BLEU."""
+"""How good translations are: BLEU and chrF."""
 
-from minitransformer.evaluation.bleu import BleuResult, corpus_bleu, paper_bleu, require_moses, require_sacrebleu
+from minitransformer.evaluation.bleu import (
+    TOKENIZERS,
+    Score,
+    bleu_metric,
+    corpus_bleu,
+    corpus_chrf,
+    paired_bootstrap,
+    paper_bleu,
+    require_moses,
+    require_sacrebleu,
+)
 
-__all__ = ["BleuResult", "corpus_bleu", "paper_bleu", "require_moses", "require_sacrebleu"]
+__all__ = [
+    "TOKENIZERS",
+    "Score",
+    "bleu_metric",
+    "corpus_bleu",
+    "corpus_chrf",
+    "paired_bootstrap",
+    "paper_bleu",
+    "require_moses",
+    "require_sacrebleu",
+]

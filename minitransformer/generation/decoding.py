@@ -80,9 +80,14 @@ def next_tokens(
     logits = model.decode_step(tokens[:, -1], cache)
     mask = None if allowed is None else check_allowed(allowed(tokens[:, 1:]), logits.shape)
     ids, log_probs = top_k(logits, k, mask)
+    return ids, check_numbers(log_probs)
+
+
+def check_numbers(log_probs: np.ndarray) -> np.ndarray:
+    """``log_probs``; ShapeError if one is NaN."""
     if np.isnan(log_probs).any():
         raise ShapeError("translate: log-probabilities must be numbers, got NaN; are the model's parameters damaged?")
-    return ids, log_probs
+    return log_probs
 
 
 def check_allowed(mask: np.ndarray, shape: tuple[int, int]) -> np.ndarray:

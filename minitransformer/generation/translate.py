@@ -14,9 +14,10 @@ from minitransformer.generation.greedy import greedy_search
 from minitransformer.generation.hypothesis import Hypothesis
 from minitransformer.models import Model
 from minitransformer.text import Tokenizer
+from minitransformer.text.corpus import check_lines
 
 FIRST_BATCHES, BLOCK_BATCHES = 8, 64
-"""Batches in the first block of `translate_blocks`, which comes soon, and in the largest: each has twice as many as the
+"""Batches in the first block of `search_blocks`, which comes soon, and in the largest: each has twice as many as the
 one before: the more lines are sorted by length together, the less padding (figures in benchmarks/notes.md)."""
 
 MAX_SCORES = 1 << 24
@@ -33,15 +34,14 @@ def translate_lines(
 ) -> list[str] | list[list[str]]:
     """The translation of each line; with n_best above 1 a list of up to n_best translations of each, best first.
 
-    The translation of an empty line, or of spaces alone, is an empty line. A translation is one line: a line feed
-    that the model generates becomes a space.
+    The translation of an empty line, or of spaces alone, is an empty line. A translation is one line.
 
     Raises: as `search_lines`; DataError if the model generates an id that the tokenizer does not know.
     """
     return _texts(tokenizer, search_lines(model, tokenizer, lines, config, n_best, progress), n_best)
 
 
-def translate_blocks(
+def search_blocks(
     model: Model,
     tokenizer: Tokenizer,
     lines: Iterable[str],
@@ -49,8 +49,8 @@ def translate_blocks(
     n_best: int = 1,
     progress: bool = False,
     report: Callable[[ShapeError], object] | None = None,
-) -> Iterator[list[str] | list[list[str]]]:
-    """As `translate_lines`, of any number of lines in the memory of one block: yields the translations of each block.
+) -> Iterator[list[list[Hypothesis]]]:
+    """As `search_lines`, of any number of lines in the memory of one block: yields the hypotheses of each block.
 
     Blocks grow from about FIRST_BATCHES batches to BLOCK_BATCHES.
 
@@ -59,7 +59,7 @@ def translate_blocks(
     keep_freed_memory()
     with _progress_bar(None, progress) as bar:
         for sources in _blocks(_encode(model, tokenizer, lines, config, report), _budget(config)):
-            yield _texts(tokenizer, _search_block(model, sources, config, n_best, bar), n_best)
+            yield _search_block(model, sources, config, n_best, bar)
 
 
 def search_lines(
@@ -87,6 +87,11 @@ def search_lines(
     sources = list(_encode(model, tokenizer, lines, config))
     with _progress_bar(len(sources), progress) as bar:
         return _search_block(model, sources, config, n_best, bar)
+
+
+def hypothesis_text(tokenizer: Tokenizer, hypothesis: Hypothesis) -> str:
+    """Its text as one line: a line feed that the model generated becomes a space."""
+    return tokenizer.decode(hypothesis.ids).replace("\n", " ")
 
 
 def hypothesis_attention(model: Model, source: Sequence[int], target: Sequence[int]) -> dict[str, np.ndarray]:
@@ -131,7 +136,7 @@ def _search_block(
 
 
 def _texts(tokenizer: Tokenizer, found: list[list[Hypothesis]], n_best: int) -> list[str] | list[list[str]]:
-    texts = [[tokenizer.decode(h.ids).replace("\n", " ") for h in hypotheses] for hypotheses in found]
+    texts = [[hypothesis_text(tokenizer, each) for each in hypotheses] for hypotheses in found]
     return texts if n_best > 1 else [hypotheses[0] for hypotheses in texts]
 
 
@@ -181,7 +186,7 @@ def _encode(
         limit, reason = model.max_positions - 1, f"model.max_positions = {model.max_positions}, EOS takes one"
     # Of a line of gigabytes no more is encoded: this much has more tokens than the limit, unless it is white space.
     enough = (limit + 1) * tokenizer.longest_symbol
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(check_lines(lines, "translate"), start=1):
         source = tokenizer.encode(line[:enough]) if line.strip() else []
         if len(source) <= limit and len(line) > enough:
             source = tokenizer.encode(line)

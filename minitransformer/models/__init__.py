@@ -4,14 +4,18 @@ from types import ModuleType
 
 import numpy as np
 
-from minitransformer.config import MODEL_SECTIONS, ModelConfig, model_section
+from minitransformer.config import ModelConfig, model_section
 from minitransformer.errors import ConfigError, quote
+from minitransformer.model_config import MODEL_SECTIONS
 from minitransformer.models.base import Model, Workload
+from minitransformer.models.imported import ImportedConfig, ImportedTransformer
 from minitransformer.models.language_model import LanguageModel
 from minitransformer.models.recurrent import RecurrentModel
 from minitransformer.models.transformer import Transformer
 
 __all__ = [
+    "ImportedConfig",
+    "ImportedTransformer",
     "LanguageModel",
     "Model",
     "RecurrentModel",
@@ -42,6 +46,9 @@ def register_model(kind: str, model: type[Model], section: type[ModelConfig] = M
     if _KINDS.setdefault(kind, model) is not model:
         raise ConfigError(f"register_model: the kind must be a new one, got {kind!r}; choose another name")
     MODEL_SECTIONS[kind] = section
+
+
+register_model("imported", ImportedTransformer, ImportedConfig)
 
 
 def model_class(config: ModelConfig) -> type[Model]:

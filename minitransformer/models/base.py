@@ -2,14 +2,15 @@
 
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
+from copy import deepcopy
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from minitransformer import kernels
 from minitransformer.autograd import Tensor, functions
-from minitransformer.backend import Array
+from minitransformer.backend import Array, get_array_module
 from minitransformer.batch import Batch
 from minitransformer.config import ModelConfig
 from minitransformer.errors import ConfigError, ShapeError
@@ -17,6 +18,13 @@ from minitransformer.kernels.precision import check_precision
 from minitransformer.nn.cache import KeyValueCache
 from minitransformer.nn.module import Module, Parameter, ParameterVector, unshared_parameters
 from minitransformer.nn.randomness import DropoutMasks, Initializer, ShapesOnly
+
+INSTEAD = {
+    **dict.fromkeys(["train", "eval"], "there is no mode: `loss` drops out if it is given dropout masks"),
+    "state_dict": "parameters[name].data is an array, and minitransformer.checkpoints writes them all",
+    "to": "build the model on the device: build_model(config, xp=cupy), load_model(path, device)",
+}
+"""What stands in the place of what PyTorch's models have."""
 
 
 class Workload(NamedTuple):
@@ -80,6 +88,22 @@ class Model(Module, ABC):
         self.build(config, Initializer(seed))
         self.parameters = ParameterVector(self, config.dtype, xp)
 
+    def __getattr__(self, name: str) -> Any:
+        hint = f"; {INSTEAD[name]}" if name in INSTEAD else ""
+        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{hint}", name=name, obj=self)
+
+    def __getstate__(self) -> dict:
+        """For copy.deepcopy and pickle: a copy has a vector of its own, and gradients of zero."""
+        return {name: value for name, value in vars(self).items() if name not in ("xp", "parameters")}
+
+    def __setstate__(self, state: dict) -> None:
+        vars(self).update(state)
+        self.xp = get_array_module(*(each.data for each in unshared_parameters(self).values()))
+        self.parameters = ParameterVector(self, self.config.dtype, self.xp)
+
+    def __copy__(self) -> "Model":
+        return deepcopy(self)  # two models cannot share parameters: they are views of one model's vector
+
     @classmethod
     def parameter_shapes(cls, config: ModelConfig) -> dict[str, tuple[int, ...]]:
         """The shape of every parameter by its name. No memory is taken for their values."""
@@ -96,7 +120,7 @@ class Model(Module, ABC):
 
         All are one matrix, (V, d_model), unless ``model.tie_embeddings`` is false      [sec. 3.4]
         """
-        self.embedding = Parameter(init.normal(config.vocab_size, config.d_model))
+        self.embedding = Parameter(init.normal(config.src_vocab_size or config.vocab_size, config.d_model))
         tgt_table = self.projection = self.embedding
         if not config.tie_embeddings:
             tgt_table = Parameter(init.normal(config.vocab_size, config.d_model))
@@ -179,6 +203,8 @@ class Model(Module, ABC):
     def check_ids(self, ids: Array, name: str) -> Array:
         """``ids``, (B, T), on the model's device. A negative one would index from the end.
 
+        name: ``src_ids`` are of the source, which may have a vocabulary of its own
+
         Raises:
             ShapeError: they are not integers within the vocabulary; those that are on a GPU already are not checked.
         """
@@ -187,9 +213,10 @@ class Model(Module, ABC):
             return self.xp.asarray(ids)
         if ids.ndim != 2 or ids.dtype.kind not in "iu" or 0 in ids.shape:
             raise ShapeError(f"{where}: {name} must be a (B, T) array of integers, got {ids.dtype} {ids.shape}")
-        if not (ids.min() >= 0 and ids.max() < self.config.vocab_size):
+        size = name == "src_ids" and self.config.src_vocab_size or self.config.vocab_size
+        if not (ids.min() >= 0 and ids.max() < size):
             raise ShapeError(
-                f"{where}: {name} must hold ids in 0..{self.config.vocab_size - 1}, got {ids.min()}..{ids.max()}; is "
+                f"{where}: {name} must hold ids in 0..{size - 1}, got {ids.min()}..{ids.max()}; is "
                 "this the tokenizer the model was trained with?"
             )
         return self.xp.asarray(ids)

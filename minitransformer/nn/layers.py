@@ -31,9 +31,10 @@ class LayerNorm(Module):
     def __init__(self, d_model: int, init: Initializer | type[Initializer] = Initializer):
         self.gamma = Parameter(init.ones(d_model))
         self.beta = Parameter(init.zeros(d_model))
+        self.eps = 1e-6  # under the root
 
     def __call__(self, x: Tensor) -> Tensor:
-        return functions.layer_norm(x, self.gamma, self.beta)
+        return functions.layer_norm(x, self.gamma, self.beta, eps=self.eps)
 
 
 class FeedForward(Module):
@@ -68,7 +69,8 @@ class ResidualConnection(Module):
         keep = keep_mask(dropout, "residual_dropout", y.shape, self.p_drop, y)
         if not self.is_post:
             return functions.residual_dropout(x, y, keep=keep, p_drop=self.p_drop)
-        return functions.residual_dropout_norm(x, y, self.norm.gamma, self.norm.beta, keep=keep, p_drop=self.p_drop)
+        norm, options = self.norm, {"keep": keep, "p_drop": self.p_drop}
+        return functions.residual_dropout_norm(x, y, norm.gamma, norm.beta, eps=norm.eps, **options)
 
 
 class Stack(Module):

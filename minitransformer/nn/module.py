@@ -2,7 +2,10 @@
 
 import weakref
 from collections import deque
-from collections.abc import Iterator, Set, ValuesView
+from collections.abc import Iterator, Sequence, Set, ValuesView
+from itertools import groupby
+from operator import itemgetter
+from textwrap import indent
 from types import ModuleType
 from typing import Any
 
@@ -10,7 +13,7 @@ import numpy as np
 
 from minitransformer.autograd import Tensor
 from minitransformer.backend import Array, get_array_module
-from minitransformer.errors import AutogradError
+from minitransformer.errors import AutogradError, ConfigError, quote
 
 ALIGNMENT = 256  # bytes: parameters start at its multiples, so that vector instructions and slices are aligned
 
@@ -30,6 +33,9 @@ class Parameter(Tensor):
         else:
             self.gradient_buffer.accumulate(self, grad)
 
+    def __reduce__(self) -> tuple:
+        return type(self), (self.data,)  # a copy or a pickle is a leaf of its own, in no model's vector
+
 
 class Module:
     """Something with parameters: its attributes that are Parameters or Modules, and those in lists, tuples and dicts.
@@ -44,6 +50,10 @@ class Module:
             AutogradError: parameters are in a set, a deque or the values of a dict.
         """
         yield from _named(self, "", ())
+
+    def __repr__(self) -> str:
+        """A tree of the modules and their parameters with their shapes; neighbours that are alike share a line."""
+        return _tree(self, set())[0]
 
 
 def _named(value: Any, prefix: str, above: tuple[Any, ...]) -> Iterator[tuple[str, Parameter]]:
@@ -61,12 +71,29 @@ def _named(value: Any, prefix: str, above: tuple[Any, ...]) -> Iterator[tuple[st
             f"Module: {prefix[:-1]} must be a list, a tuple or a dict for its parameters to be found, got a "
             f"{type(value).__name__}"
         )
+    for name, each in _children(value).items():
+        yield from _named(each, f"{prefix}{name}.", (*above, value))
+
+
+def _children(value: Any) -> dict:
+    """What a module, a list, a tuple or a dict contains, by name; nothing of anything else."""
     items = vars(value) if isinstance(value, Module) else value
     if isinstance(items, list | tuple):
         items = dict(enumerate(items))
-    if isinstance(items, dict):
-        for name, each in items.items():
-            yield from _named(each, f"{prefix}{name}.", (*above, value))
+    return items if isinstance(items, dict) else {}
+
+
+def _tree(value: Any, seen: set[int]) -> tuple[str, int]:
+    """(`Module.__repr__`, the number of parameters) of a module or what it contains; ("", 0) of what has none."""
+    is_new, _ = id(value) not in seen, seen.add(id(value))
+    if isinstance(value, Parameter):
+        return f"{value.shape}{'' if is_new else ', shared'}", value.data.size * is_new
+    branches = [(name, *_tree(each, seen)) for name, each in _children(value).items()] if is_new else []
+    count = sum(size for *_, size in branches)
+    lines = [f"{type(value).__name__}, {f'{count:,} parameters' if is_new else 'shared'}"]
+    for text, alike in groupby(filter(itemgetter(1), branches), itemgetter(1)):
+        lines.append(indent(f"{', '.join(str(name) for name, *_ in alike)}: {text}", "  "))
+    return "\n".join(lines) if len(lines) > 1 or isinstance(value, Module) else "", count
 
 
 class GradientBuffer:
@@ -122,6 +149,7 @@ class ParameterVector:
         for parameter in self._parameters.values():
             parameter.gradient_buffer, parameter.grad = first, first.views[id(parameter)]
         self._model = weakref.ref(model)
+        self._frozen: list[slice] = []
 
     @property
     def names(self) -> list[str]:
@@ -133,6 +161,25 @@ class ParameterVector:
     def zero_grad(self) -> None:
         """Set the gradients to zero. A parameter that the next backward does not reach has gradient zero."""
         self.grad.fill(0)
+
+    def freeze(self, prefixes: Sequence[str]) -> None:
+        """From now on `zero_frozen` zeroes the gradients of the parameters whose names begin so, as ``encoder`` or
+        ``decoder.layers.0``; Adam then leaves them as they are.
+
+        Raises:
+            ConfigError: no parameter's name begins so.
+        """
+        for prefix in prefixes:
+            found = [name for name in self.names if f"{name}.".startswith(f"{prefix}.")]
+            if not found:
+                parts = ", ".join(dict.fromkeys(name.split(".")[0] for name in self.names))
+                raise ConfigError(f"training.freeze must hold names that begin with {parts}, got {quote(prefix)}")
+            self._frozen += [self._slices[self[name]] for name in found]
+
+    def zero_frozen(self) -> None:
+        """Set the gradients of frozen parameters to zero: after backward, before Adam."""
+        for part in self._frozen:
+            self.grad[part] = 0
 
     def gradient_buffers(self, count: int) -> list[GradientBuffer]:
         """``count`` buffers for as many threads: the first is that of ``grad``, as it is; the others are zeroed."""

@@ -3,6 +3,6 @@
 from minitransformer.optim.adam import Adam
 from minitransformer.optim.clipping import clip_gradient_norm
 from minitransformer.optim.loss_scale import LossScale
-from minitransformer.optim.schedule import learning_rate
+from minitransformer.optim.schedule import learning_rate, scheduled_rate
 
-__all__ = ["Adam", "LossScale", "clip_gradient_norm", "learning_rate"]
+__all__ = ["Adam", "LossScale", "clip_gradient_norm", "learning_rate", "scheduled_rate"]

@@ -1,6 +1,6 @@
 """Byte-pair encoding: learn which adjacent symbols to merge, and merge them in new words  [sec. 5.1].
 
-`naive_merges` is the algorithm as it is defined. A tokenizer is trained with `pair_queue.learn_merges`, which learns
+`naive_merges` is the algorithm as it is defined. A tokenizer is trained with `learn_merges.learn_merges`, which learns
 the same merges without counting all words again after each of them. The paper's en-de vocabulary comes from byte-pair
 encoding, the en-fr one from WordPiece; both learn merges and differ in the ``criterion`` that picks the next pair.
 """

@@ -7,16 +7,23 @@ part of the line end, and a byte-order mark is part of the file format: both are
 import gzip
 import lzma
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from pathlib import Path
 
-from minitransformer.errors import DataError
+from minitransformer.errors import DataError, quote
 from minitransformer.files import MAX_LINE
 
 OPENERS = {".gz": gzip.open, ".xz": lzma.open}
 MAX_TEXT = 1 << 26
 """Characters, decompressed, of the longest text that is read as one string."""
+
+
+def check_lines(lines: Iterable[str], where: str) -> Iterable[str]:
+    """``lines``, which must not be a string: each of its letters would be taken for a line."""
+    if isinstance(lines, str | bytes):
+        raise DataError(f"{where}: lines must be a list of strings, got one, {quote(lines, 40)}; write [line]")
+    return lines
 
 
 def read_lines(path: str | Path) -> list[str]:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from minitransformer.errors import DataError
+from minitransformer.text.corpus import check_lines
 from minitransformer.text.tokenizer import Tokenizer
 
 
@@ -27,7 +28,8 @@ def encode_parallel(
     Raises:
         DataError: no pair is left.
     """
-    kept = encode_pairs(tokenizer, zip(src_lines, tgt_lines, strict=True), max_length)
+    sides = (check_lines(lines, "parallel text") for lines in (src_lines, tgt_lines))
+    kept = encode_pairs(tokenizer, zip(*sides, strict=True), max_length)
     if not kept.src:
         raise DataError(
             f"parallel text: at least one pair must be left after cleaning, got none of {len(src_lines)} "
@@ -45,7 +47,9 @@ def encode_pairs(tokenizer: Tokenizer, pairs: Iterable[tuple[str, str]], max_len
             n_long += 1
         else:
             short.append((src_line, tgt_line))
-    for src_ids, tgt_ids in zip(*map(tokenizer.encode_lines, zip(*short, strict=True)), strict=True):
+    src_lines, tgt_lines = zip(*short, strict=True) if short else ((), ())
+    ids = tokenizer.encode_lines(src_lines), tokenizer.target.encode_lines(tgt_lines)
+    for src_ids, tgt_ids in zip(*ids, strict=True):
         if not src_ids or not tgt_ids:
             n_empty += 1
         elif max(len(src_ids), len(tgt_ids)) + 1 > max_length:

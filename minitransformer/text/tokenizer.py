@@ -12,7 +12,7 @@ from minitransformer.config import UNK
 from minitransformer.errors import DataError
 from minitransformer.files import write_error, write_text
 from minitransformer.text.bpe import SymbolPair, apply_merges
-from minitransformer.text.corpus import read_text
+from minitransformer.text.corpus import check_lines, read_text
 from minitransformer.text.learn_merges import learn_merges
 from minitransformer.text.pretokenizers import PRETOKENIZERS, PreTokenizer, utf8
 from minitransformer.text.vocabulary_file import dump_vocabulary, parse_vocabulary, show_symbol
@@ -41,6 +41,9 @@ class Tokenizer:
         never depend on its neighbours. (Except in mode ``words`` for a text that itself contains ``</w>``: two
         merges may then make symbols that look alike, and these share one id.)
     """
+
+    other_forms: dict[str, Callable[[str, str], "Tokenizer"]] = {}
+    """How to load vocabularies that are not learned here, by how their text begins."""
 
     def __init__(self, mode: str, base: list[str], merges: list[SymbolPair]):
         self.mode, self.base, self.merges = mode, base, merges
@@ -95,7 +98,18 @@ class Tokenizer:
         return cls(mode, base, list(dict.fromkeys(merges)))
 
     @property
+    def target(self) -> "Tokenizer":
+        """What encodes lines of the target: this tokenizer too, unless a model was imported with one for each side."""
+        return self
+
+    @property
+    def src_vocab_size(self) -> int:
+        """Ids of a vocabulary of the source's own; 0: both sides have one."""
+        return 0
+
+    @property
     def vocab_size(self) -> int:
+        """Ids of the target's vocabulary, which is the source's too, unless a model was imported with two."""
         return len(SPECIALS) + len(self.symbols)
 
     def encode(self, line: str) -> list[int]:
@@ -107,7 +121,7 @@ class Tokenizer:
         collects = gc.isenabled()
         gc.disable()  # it would search millions of new lists for cycles, again and again: a third of the time
         try:
-            return list(map(self.encode, lines))
+            return list(map(self.encode, check_lines(lines, "tokenizer")))
         finally:
             if collects:
                 gc.enable()
@@ -135,7 +149,13 @@ class Tokenizer:
 
     @classmethod
     def loads(cls, text: str, where: str = "tokenizer") -> "Tokenizer":
-        """The vocabulary that `dumps` wrote; DataError, with ``where`` and the line number, if it is damaged."""
+        """The vocabulary that `dumps` wrote; DataError, with ``where`` and the line number, if it is damaged.
+
+        One of SentencePiece's pieces, from an imported model, is a `PieceTokenizer`.
+        """
+        for mark, loads in cls.other_forms.items():
+            if text.startswith(mark):
+                return loads(text, where)
         return cls(*parse_vocabulary(text, where or "tokenizer"))
 
     def save(self, path: str | Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from minitransformer.text.corpus import stream_lines
+from minitransformer.text.corpus import check_lines, stream_lines
 from minitransformer.text.pretokenizers import PRETOKENIZERS, PreTokenizer, utf8
 from minitransformer.text.processes import in_chunks, map_in_processes
 
@@ -17,7 +17,7 @@ def count_words(lines: Iterable[str], pretokenizer: PreTokenizer) -> Counter[str
 
     Chunks between spaces are counted first, and only the distinct ones are split into words.
     """
-    return _words_of(_count_chunks(lines, pretokenizer), pretokenizer)
+    return _words_of(_count_chunks(check_lines(lines, "tokenizer"), pretokenizer), pretokenizer)
 
 
 def count_words_in_files(

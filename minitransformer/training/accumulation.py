@@ -92,6 +92,12 @@ class GradientAccumulator:
         """Whether the update may be made: loss and gradient are finite."""
         return self.scale.adapt(gradient_norm) if self.found_inf(loss) else math.isfinite(loss + gradient_norm)
 
+    def restore_scale(self, stored: dict) -> None:
+        """Go on with the loss scale of a checkpoint, if both that run and this one need one."""
+        scale = LossScale(**stored)
+        if self.scale.is_needed and scale.is_needed:
+            self.scale = scale
+
     def found_inf(self, loss: float) -> bool:
         """Whether a gradient that is not finite only lowers the loss scale: in float16, if the loss is finite."""
         return self.scale.is_needed and math.isfinite(loss)

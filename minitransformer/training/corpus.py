@@ -8,13 +8,15 @@ from pathlib import Path
 
 import numpy as np
 
+from minitransformer.checkpoints import load_checkpoint
 from minitransformer.config import PAD, Config, DataConfig
 from minitransformer.errors import ConfigError, DataError, printable
 from minitransformer.models import model_class
 from minitransformer.text import Tokenizer, encode_parallel, read_parallel
 from minitransformer.text.binary import FlatSentences, fingerprint_of, lengths_of, open_pairs, sha256_of
 
-SentencePairs = tuple[Sequence[Sequence[int]], Sequence[Sequence[int]]]
+Side = Sequence[Sequence[int]]
+SentencePairs = tuple[Side, Side]
 """Source and target sentences as ids without BOS and EOS; sentence i of one belongs to sentence i of the other."""
 LinePairs = tuple[Sequence[str], Sequence[str]]
 
@@ -53,10 +55,19 @@ class Corpus:
                     f"got {' and '.join(map(str, sizes[:3]))}"
                 )
 
+    def left_out(self, max_length: int) -> str:
+        """One line about the pairs that were left out; "" if none was."""
+        if not self.n_empty + self.n_long:
+            return ""
+        return (
+            f"train: left out {self.n_empty} pairs with an empty side and {self.n_long} longer than {max_length} "
+            "tokens, end mark included"
+        )
+
     @classmethod
-    def one_sided(cls, train: Sequence[Sequence[int]], valid: Sequence[Sequence[int]] | None = None) -> "Corpus":
+    def one_sided(cls, train: Side, valid: Side | None = None, tokenizer: Tokenizer | None = None) -> "Corpus":
         """Sequences of ids for a model that has no source, such as a language model; each source side is empty."""
-        return cls(([[]] * len(train), train), None if valid is None else ([[]] * len(valid), valid))
+        return cls(([[]] * len(train), train), None if valid is None else ([[]] * len(valid), valid), tokenizer)
 
     @classmethod
     def from_lines(
@@ -68,7 +79,7 @@ class Corpus:
             stays whole
         """
         kept = encode_parallel(tokenizer, *train, max_length=max_length)
-        valid_ids = valid and (tokenizer.encode_lines(valid[0]), tokenizer.encode_lines(valid[1]))
+        valid_ids = valid and (tokenizer.encode_lines(valid[0]), tokenizer.target.encode_lines(valid[1]))
         return cls((kept.src, kept.tgt), valid_ids, tokenizer, valid, kept.n_empty, kept.n_long)
 
     @classmethod
@@ -90,7 +101,7 @@ class Corpus:
             if not getattr(config, name):
                 remedy = "make one with `minitransformer bpe train`" if name == "tokenizer" else "name a text file"
                 raise ConfigError(f"data.{name} must be a path, got nothing; {remedy}")
-        tokenizer = Tokenizer.load(config.tokenizer)
+        tokenizer = load_tokenizer(config.tokenizer)
         valid = read_parallel(config.valid_src, config.valid_tgt) if config.valid_src else None
         if config.train_ids:
             return cls.from_binary(tokenizer, config.train_ids, valid, max_length=config.max_length)
@@ -119,7 +130,7 @@ class Corpus:
                 f"{folder}: must be made with at most data.max_length = {max_length}, got {header.max_length}; "
                 "raise it or binarise the text anew with --max-length"
             )
-        valid_ids = valid and (tokenizer.encode_lines(valid[0]), tokenizer.encode_lines(valid[1]))
+        valid_ids = valid and (tokenizer.encode_lines(valid[0]), tokenizer.target.encode_lines(valid[1]))
         counts = header.n_empty, header.n_long
         return cls((pairs.src, pairs.tgt), valid_ids, tokenizer, valid, *counts, header.fingerprint)
 
@@ -148,6 +159,20 @@ def _check_ids(name: str, pairs: SentencePairs) -> None:
         ) from None
 
 
+def load_tokenizer(path: str) -> Tokenizer:
+    """The tokenizer of a file that `bpe train` wrote, or of a checkpoint (``.npz``).
+
+    Raises:
+        DataError: the file does not exist or is damaged; CheckpointError: the same of a checkpoint.
+    """
+    if not path.endswith(".npz"):
+        return Tokenizer.load(path)
+    text = load_checkpoint(path, with_optimizer=False).tokenizer_text
+    if not text:
+        raise DataError(f"data.tokenizer must be a checkpoint with a tokenizer, got {path}, trained on token ids only")
+    return Tokenizer.loads(text, where=path)
+
+
 def with_vocabulary(config: Config, corpus: Corpus) -> Config:
     """``config`` with model.vocab_size taken from the tokenizer; checks what would otherwise fail hours later.
 
@@ -164,6 +189,11 @@ def with_vocabulary(config: Config, corpus: Corpus) -> Config:
             f"model.vocab_size must be the tokenizer's {vocab_size}, got {model.vocab_size}; leave it out or make it "
             "equal"
         )
+    src_vocab_size = tokenizer.src_vocab_size if tokenizer else model.src_vocab_size
+    if model.src_vocab_size not in (0, src_vocab_size):
+        raise ConfigError(
+            f"model.src_vocab_size must be left out where a tokenizer encodes both sides, got {model.src_vocab_size}"
+        )
     if not model_class(model).is_decoder_only and not lengths_of(corpus.train[0]).any():
         raise ConfigError(
             f"model.kind must be a language model for a one-sided corpus, got a {model_class(model).__name__}, which "
@@ -174,4 +204,4 @@ def with_vocabulary(config: Config, corpus: Corpus) -> Config:
             f"model.max_positions must be at least the longest sentence, {corpus.longest()} tokens with its end mark, "
             f"got {model.max_positions}; raise it or lower data.max_length"
         )
-    return replace(config, model=replace(model, vocab_size=vocab_size))
+    return replace(config, model=replace(model, vocab_size=vocab_size, src_vocab_size=src_vocab_size))

@@ -60,6 +60,6 @@ class Progress:
         bar.update(update - bar.n)
 
     def write(self, message: str) -> None:
-        if self._is_rank_0:
+        if self._is_rank_0 and message:
             with suppress(OSError):
                 tqdm.write(printable(message, 2000), file=sys.stderr)

@@ -7,7 +7,7 @@ from minitransformer.batch import Batch
 from minitransformer.config import TrainingConfig
 from minitransformer.models import Model
 from minitransformer.nn import DropoutMasks
-from minitransformer.optim import Adam, clip_gradient_norm, learning_rate
+from minitransformer.optim import Adam, clip_gradient_norm, scheduled_rate
 from minitransformer.training.accumulation import GradientAccumulator
 from minitransformer.training.metrics import StepResult
 
@@ -35,8 +35,9 @@ def train_step(
 
     model.parameters.zero_grad()
     loss, nll = accumulator.accumulate(micro_batches, compute_gradient)
+    model.parameters.zero_frozen()
     norm = clip_gradient_norm(model.parameters.grad, config.clip_norm)
-    rate = learning_rate(update, model.config.d_model, config.warmup_steps, config.lr_scale)
+    rate = scheduled_rate(update, model.config.d_model, config)
     if is_finite := accumulator.is_finite(loss, norm):  # NaN and infinity must not reach the parameters
         optimizer.step(rate)
     return StepResult(loss / n_tgt_tokens, nll / n_tgt_tokens, n_src_tokens, n_tgt_tokens, norm, rate, is_finite)

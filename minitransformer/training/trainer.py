@@ -1,7 +1,7 @@
 """A training run from start to end: updates, progress, metrics, validation, checkpoints, exact resume."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict
 
@@ -23,6 +23,8 @@ from minitransformer.text import BatchStream
 from minitransformer.training.accumulation import GradientAccumulator, threads_of_rank
 from minitransformer.training.compatibility import check_same_job, check_same_run, newest_for_all
 from minitransformer.training.corpus import Corpus, with_vocabulary
+from minitransformer.training.init_from import initialize
+from minitransformer.training.metrics import StepResult
 from minitransformer.training.micro_batches import MicroBatches
 from minitransformer.training.nonfinite import NonfiniteUpdates, explain_anomaly
 from minitransformer.training.progress import Progress
@@ -44,6 +46,8 @@ class Trainer:
     progress: show a bar
     profile: records the time of every rule until the run ends
     process_group: the ranks that train together, made by ``init_process_group``; None for this process alone
+    on_update, on_validation: called with this Trainer and a StepResult, or the dict of metrics, to which it may add; if
+        it sets ``should_stop`` of the Trainer, the run ends (several ranks: after one more update)
     rules: names and hashes of what computes in the place of the engine's rules, if the caller has put something there;
         checkpoints record them, and a run resumes with the same alone
 
@@ -60,12 +64,15 @@ class Trainer:
         progress: bool = True,
         profile: Profile | None = None,
         process_group: ProcessGroup | None = None,
+        on_update: Callable[["Trainer", StepResult], object] = lambda trainer, result: None,
+        on_validation: Callable[["Trainer", dict], object] = lambda trainer, metrics: None,
         rules: Mapping[str, str] | None = None,
     ):
         keep_freed_memory()
         corpus = Corpus.from_files(config.data) if corpus is None else corpus
         config = with_vocabulary(config, corpus)
         self.config, self.corpus, self.profile, self.rules = config, corpus, profile, dict(rules or {})
+        self.on_update, self.on_validation, self.should_stop = on_update, on_validation, False
         self.fingerprint = corpus.fingerprint()
         self.tokenizer_text = corpus.tokenizer.dumps() if corpus.tokenizer else ""
         data, training = config.data, config.training
@@ -75,10 +82,9 @@ class Trainer:
         self.batches = MicroBatches(stream, training.micro_batches, self.ranks.rank, self.ranks.size)
         self.progress = Progress(self.is_rank_0, progress)
         self._build_model()
-        self.folder = RunFolder(training.directory)
-        self.recorder = MetricsRecorder(
-            self.folder.metrics, self.is_rank_0, training.log_every, self.batches.epoch, self.folder.check
-        )
+        folder = self.folder = RunFolder(training.directory)
+        epoch_of, log_every = self.batches.epoch, training.log_every
+        self.recorder = MetricsRecorder(folder.metrics, self.is_rank_0, log_every, epoch_of, folder.check)
         self.update, self.saved_update, self.validated_update = 0, -1, 0
         self._open_folder()
         try:
@@ -106,7 +112,7 @@ class Trainer:
             with StopRequest() as stop, bar, quiet, mode, threads:
                 self._validate_if_due()  # the run may have been stopped between an update and its validation
                 self.accumulator.wants_to_stop = lambda: stop.signal is not None
-                while self.update < updates and not self._stops(stop):
+                while self.update < updates and not self._stops():
                     self._validate_if_due()  # not done yet where a signal came after the sum of an update
                     self._one_update(bar)
                     self._save_if_due()
@@ -138,6 +144,7 @@ class Trainer:
         """Build the model, the gradient accumulator and the optimizer."""
         training, execution = self.config.training, self.config.execution
         self.model = build_model(self.config.model, training.seed, self.xp, execution.precision, execution.kernels)
+        self.model.parameters.freeze(training.freeze.split())
         shares = -(-training.micro_batches // self.ranks.size) if self.xp is np else 1
         self.workers = Workers.for_shares(shares, threads_of_rank(training, self.ranks.size))
         self.optimizer = Adam(self.model.parameters, training.beta1, training.beta2, training.eps)
@@ -170,10 +177,13 @@ class Trainer:
         self.recorder.add(result)
         self.progress.show(bar, self.recorder.interval, update, result.learning_rate)
         self.recorder.write_if_due(update, result.learning_rate)
+        self.on_update(self, result)
 
-    def _stops(self, request: StopRequest) -> bool:
+    def _stops(self) -> bool:
         """Whether no further update is made; alike on all ranks, which have summed their wishes."""
-        return self.accumulator.stop_wishes > 0 or (self.ranks.size == 1 and request.signal is not None)
+        wishes = self.accumulator
+        wishes.wants_to_stop = (lambda: True) if self.should_stop else wishes.wants_to_stop
+        return wishes.stop_wishes > 0 or (self.ranks.size == 1 and wishes.wants_to_stop())
 
     def _validate_if_due(self) -> None:
         training = self.config.training
@@ -182,7 +192,9 @@ class Trainer:
         if self.update % training.validate_every == 0 or self.update == training.updates:
             self._save()  # a job that is stopped may be killed before a long validation is over
             with self.ranks.busy():
-                self.recorder.write("valid", self.update, self.validation.measure(self.model))
+                metrics = self.validation.measure(self.model)
+                self.on_validation(self, metrics)
+                self.recorder.write("valid", self.update, metrics)
             self.validated_update = self.update
 
     def _save_if_due(self) -> None:
@@ -209,14 +221,12 @@ class Trainer:
     def _write_checkpoint(self) -> None:
         if not np.isfinite(to_numpy(self.model.parameters.data)).all():
             raise TrainingError(
-                f"train: parameters must be finite to be saved, got some that are not after update {self.update}; "
-                "the checkpoints before it are whole; lower training.lr_scale or set training.clip_norm, with another "
-                "training.directory"
+                f"train: parameters must be finite to be saved, got others after update {self.update}; checkpoints "
+                "before it are whole; lower training.lr_scale or set training.clip_norm, in another training.directory"
             )
         self.recorder.sync()
-        facts = {"update": self.update, "config": self.config, "tokenizer_text": self.tokenizer_text}
-        path = self.folder.path_of(self.update)
-        save_checkpoint(path, self.model, self.optimizer, progress=self._progress(), **facts)
+        facts = {"config": self.config, "tokenizer_text": self.tokenizer_text, "progress": self._progress()}
+        save_checkpoint(self.folder.path_of(self.update), self.model, self.optimizer, update=self.update, **facts)
 
     def _progress(self) -> dict:
         """What resuming needs besides the model and the optimizer."""
@@ -231,14 +241,10 @@ class Trainer:
             checkpoint.restore(self.model, self.optimizer)
             self.update = self.saved_update = checkpoint.update
             self.recorder.restore(checkpoint.progress)
-            stored_scale = LossScale(**checkpoint.progress["loss_scale"])
-            if self.accumulator.scale.is_needed and stored_scale.is_needed:
-                self.accumulator.scale = stored_scale
+            self.accumulator.restore_scale(checkpoint.progress["loss_scale"])
             self.progress.write(f"train: resumed from {checkpoint.path}")
-        elif self.corpus.n_empty + self.corpus.n_long:
-            self.progress.write(
-                f"train: left out {self.corpus.n_empty} pairs with an empty side and {self.corpus.n_long} longer than "
-                f"{self.config.data.max_length} tokens, end mark included"
-            )
+        else:
+            self.progress.write(self.corpus.left_out(self.config.data.max_length))
+            self.progress.write(initialize(self.model, self.corpus.tokenizer, self.config.training.init_from))
         lines = self.recorder.cut_after(self.update)
         self.validated_update = max((line["update"] for line in lines if line["kind"] == "valid"), default=0)

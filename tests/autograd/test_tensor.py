@@ -1,6 +1,7 @@
 """Tensor and functions: operators, rules by their names, dtypes, and what a Tensor may be made of."""
 
 import operator
+from inspect import signature
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from cases import CASES, as_tuple, value
 
 from minitransformer import kernels
 from minitransformer.autograd import Tensor, check_gradient, functions
-from minitransformer.errors import AutogradError
+from minitransformer.errors import AutogradError, ShapeError
 
 OPERATORS = {
     "sum": lambda a, b: a + b,
@@ -117,3 +118,49 @@ def test_a_tensor_shows_its_values_and_the_rule_that_made_it():
     x = Tensor(np.array([1.5, 2.0]), requires_grad=True)
     assert repr(x) == "Tensor([1.5 2. ], requires_grad=True)"
     assert repr(x * 2) == "Tensor([3. 4.], requires_grad=True, made by multiply)"
+
+
+def test_two_axes_are_swapped_as_in_pytorch_and_all_are_ordered_as_in_numpy(rng):
+    x = rng.standard_normal((2, 3, 4))
+    for axes in ((0, 1), (1, 0), (-1, -2), (0, 2)):
+        np.testing.assert_array_equal(Tensor(x).transpose(*axes).data, x.swapaxes(*axes))
+        assert check_gradient(lambda x, axes=axes: x.transpose(*axes), x) < 1e-6
+    np.testing.assert_array_equal(Tensor(x[0]).transpose(0, 1).data, x[0].T)
+    np.testing.assert_array_equal(Tensor(x).transpose(2, 0, 1).data, x.transpose(2, 0, 1))
+    np.testing.assert_array_equal(Tensor(x).T.data, x.T)
+
+
+@pytest.mark.parametrize("axes", [(0, 3), (0,), (0, 1, 1)])
+def test_axes_that_are_none_are_refused(axes):
+    with pytest.raises(ShapeError, match="transpose: "):
+        Tensor(np.ones((2, 3, 4))).transpose(*axes)
+
+
+def test_a_tensor_converts_to_numbers(rng):
+    x = rng.standard_normal((2, 3))
+    tensor = Tensor(x, requires_grad=True)
+    for array in (tensor.numpy(), np.asarray(tensor), np.stack(list(tensor))):
+        np.testing.assert_array_equal(array, x)
+    assert np.asarray(tensor, np.float32).dtype == np.float32 and np.array(tensor) is not tensor.data
+    loss = tensor.sum()
+    assert float(loss) == loss.item() == x.sum()
+    assert f"{loss:.3f}" == f"{x.sum():.3f}" and f"{tensor}" == str(tensor)
+    with pytest.raises(ValueError, match="size 1"):
+        f"{tensor:.3f}"
+
+
+def test_numpy_functions_which_would_lose_the_gradient_are_refused(rng):
+    tensor = Tensor(rng.standard_normal(3), requires_grad=True)
+    for function in (np.exp, lambda x: np.add(np.ones(3), x), lambda x: np.ones(3).__iadd__(x)):
+        with pytest.raises(TypeError):
+            raise TypeError if (result := function(tensor)) is NotImplemented else AssertionError(result)
+
+
+@pytest.mark.parametrize("name", sorted(functions.RULES))
+def test_every_function_describes_itself(name):
+    function, rule = getattr(functions, name), functions.RULES[name]
+    assert name in dir(functions) and function.__name__ == name
+    assert function.__doc__ == rule.forward.__doc__ and rule.forward.__doc__
+    if name != "concatenate":  # it takes a list
+        assert list(signature(function).parameters) == list(signature(rule.forward).parameters)
+    assert signature(function).return_annotation is Tensor

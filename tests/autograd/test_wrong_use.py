@@ -7,11 +7,12 @@ from tiny_run import tiny_trainer
 
 from minitransformer import kernels
 from minitransformer.autograd import Tensor, functions
-from minitransformer.config import TrainingConfig
+from minitransformer.config import TrainingConfig, TranslationConfig
 from minitransformer.errors import AutogradError, ConfigError, DataError, ShapeError
+from minitransformer.generation import translate_lines
 from minitransformer.models import build_model, register_model
 from minitransformer.optim import Adam
-from minitransformer.text import Batch
+from minitransformer.text import Batch, Tokenizer, pad_batch
 from minitransformer.training import Corpus, evaluate_loss, train_step
 
 
@@ -155,3 +156,37 @@ def test_kernels_are_simple_or_fast():
         build_model(small_config(), kernel_mode="slow")
     with pytest.raises(ConfigError, match="must be simple or fast, got 'slow'"), kernels.mode("slow"):
         pass
+
+
+TOKENIZER = Tokenizer.train(["ab cd"] * 3, 20, mode="words")
+ONE_STRING = {
+    "Tokenizer.train": lambda: Tokenizer.train("train.en", 300),
+    "encode_lines": lambda: TOKENIZER.encode_lines("ab cd"),
+    "from_lines": lambda: Corpus.from_lines(TOKENIZER, ("ab", "cd")),
+    "from_lines, one side": lambda: Corpus.from_lines(TOKENIZER, (["ab", "cd"], "cd")),
+    "from_lines, validation": lambda: Corpus.from_lines(TOKENIZER, (["ab"], ["cd"]), ("ab", "cd")),
+    "translate_lines": lambda: translate_lines(build_model(small_config()), TOKENIZER, "ab cd", TranslationConfig()),
+    "bytes": lambda: translate_lines(build_model(small_config()), TOKENIZER, b"ab cd", TranslationConfig()),
+}
+
+
+@pytest.mark.parametrize("use", ONE_STRING)
+def test_a_string_is_not_taken_for_a_list_of_lines(use):
+    with pytest.raises(DataError, match=r"lines must be a list of strings, got one, b?'.*'; write \[line\]"):
+        ONE_STRING[use]()
+
+
+@pytest.mark.parametrize("ids", [[1.5], [4, 5.0], [2**31], ["4"], np.array([4.5]), np.array([2**40])], ids=repr)
+def test_a_batch_of_anything_but_ids_is_refused(ids):
+    for pair in (([ids], [[4]]), ([[4]], [ids])):
+        with pytest.raises(DataError, match="pad_rows: ids must be integers below 2\\^31, got "):
+            pad_batch(*pair)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"), [("train", "dropout"), ("eval", "dropout"), ("state_dict", "parameters"), ("to", "load_model")]
+)
+def test_what_pytorch_has_is_answered_with_what_stands_in_its_place(name, hint):
+    with pytest.raises(AttributeError, match=f"Transformer has no attribute '{name}'; .*{hint}"):
+        getattr(build_model(small_config()), name)
+    assert not hasattr(build_model(small_config()), "anything")

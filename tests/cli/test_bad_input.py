@@ -110,6 +110,7 @@ CASES = [
     (f"{TRAIN} --set data.tokenizer=", "data.tokenizer must be a path"),
     (f"{TRAIN} --set data.tokenizer=cut.txt", "cut.txt:"),
     (f"{TRAIN} --set model.vocab_size=100", "model.vocab_size must be"),
+    (f"{TRAIN} --set model.src_vocab_size=9 --set model.tie_embeddings=false", "model.src_vocab_size must be left out"),
     ("bpe train train.en -o b.txt --vocab-size 100", "vocab_size must be at least 260"),
     (f"bpe train train.en -o b.txt --vocab-size {10**30}", f"vocab_size must be at most 2147483647, got {10**30}"),
     # Checkpoints

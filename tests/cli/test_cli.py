@@ -66,9 +66,11 @@ def test_translations_scored_against_themselves_have_100_bleu(run, checkpoint, t
     saved = tmp_path / "hypotheses.de"
     argv = ["evaluate", "--checkpoint", checkpoint, "--src", str(run / "val.en"), "--beam-size", "1"]
     text = output_of(capsys, *argv, "--ref", str(run / "val.de"), "--output", str(saved))
-    assert text.startswith("BLEU ") and "nrefs:1" in text and "tokens/s" in text
-    results = json.loads(output_of(capsys, *argv, "--ref", str(saved), "--json"))
-    assert results["bleu"] == pytest.approx(100.0)
+    assert text.startswith("BLEU ") and "nrefs:1" in text and "\nchrF " in text and "tokens/s" in text
+    compare = ["--tokenize", "char", "--compare", str(run / "val.de")]
+    results = json.loads(output_of(capsys, *argv, "--ref", str(saved), *compare, "--json"))
+    assert results["bleu"] == results["compared"]["bleu"]["score"] == pytest.approx(100.0)
+    assert results["chrf"] == pytest.approx(100.0) and results["compared"]["chrf"]["other"] < 100
     assert (results["sentences"], results["beam_size"]) == (20, 1)
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from minitransformer.cli.main import RETIRED_COMMANDS, main
-from minitransformer.config import TABLE3_ROWS, Config, ModelConfig, TranslationConfig
+from minitransformer.config import Config, ModelConfig, TranslationConfig
 from minitransformer.errors import ConfigError
+from minitransformer.model_config import TABLE3_ROWS
 from minitransformer.retired_keys import RETIRED_KEYS
 from minitransformer.settings import describe
 
@@ -39,6 +40,8 @@ def test_an_empty_file_is_the_base_model_of_the_paper(tmp_path):
         ("[model]\nn_layers = 6.0\n", r"model.n_layers must be a whole number, got 6.0"),
         ("[model]\nn_layers = true\n", r"model.n_layers must be a whole number, got True"),
         ("[model]\ntie_embeddings = 1\n", r"model.tie_embeddings must be true or false, got 1"),
+        ("[model]\nsrc_vocab_size = 9\n", r"model.tie_embeddings must be false where the source has a vocabulary"),
+        ("[model]\nkind = 'language_model'\nsrc_vocab_size = 9\n", r"model.src_vocab_size must be left out where"),
         ("[model]\nnorm = 'middle'\n", r"model.norm must be one of post, pre, got 'middle'"),
         ("[model]\np_drop = 1.0\n", r"model.p_drop must be at most 0.999, got 1.0"),
         ("[model]\np_drop = nan\n", r"model.p_drop must be at least 0, got nan"),

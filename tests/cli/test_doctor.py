@@ -53,7 +53,7 @@ def test_what_is_missing_comes_with_the_extra_that_brings_it(package, item, extr
 
     monkeypatch.setattr(importlib.metadata, "version", version_of_others)
     found = lines(capsys)[item]
-    assert found.startswith("not found: ") and f"run pip install -e '.[{extra}]' in the checkout" in found
+    assert found.startswith("not found: ") and f"run pip install 'minitransformer[{extra}]'" in found
 
 
 @pytest.mark.parametrize(("cuda", "other"), [("13", "12"), ("12", "13")])

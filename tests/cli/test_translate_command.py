@@ -2,6 +2,7 @@
 
 import io
 import itertools
+import json
 import os
 import signal
 import subprocess
@@ -20,7 +21,7 @@ from minitransformer.checkpoints import load_model, save_checkpoint
 from minitransformer.cli.main import main
 from minitransformer.config import Config, ModelConfig, TranslationConfig
 from minitransformer.errors import ShapeError
-from minitransformer.generation import translate, translate_blocks, translate_lines
+from minitransformer.generation import search_blocks, search_lines, translate, translate_lines
 from minitransformer.models import Transformer
 from minitransformer.optim import Adam
 from minitransformer.text import Tokenizer
@@ -61,24 +62,28 @@ def expected(checkpoint: Path, lines: list[str]) -> list[str]:
     return translate_lines(model, tokenizer, lines, SEARCH)
 
 
+def ids_of(hypotheses) -> list[list[list[int]]]:
+    return [[each.ids for each in best] for best in hypotheses]
+
+
 @pytest.mark.parametrize("n_best", [1, 2])
 def test_blocks_of_any_size_hold_the_translations_of_all_lines_in_order(checkpoint, n_best, rng, monkeypatch):
     model, tokenizer = load_model(checkpoint)
     lines = rng.choice(LINES, 60).tolist()
-    whole = translate_lines(model, tokenizer, lines, SEARCH, n_best)
+    whole = search_lines(model, tokenizer, lines, SEARCH, n_best)
     for batches in (1, 3, 1000):
         monkeypatch.setattr(translate, "FIRST_BATCHES", batches)
         monkeypatch.setattr(translate, "BLOCK_BATCHES", 2 * batches)
-        blocks = list(translate_blocks(model, tokenizer, iter(lines), SEARCH, n_best))
-        assert list(itertools.chain.from_iterable(blocks)) == whole
+        blocks = list(search_blocks(model, tokenizer, iter(lines), SEARCH, n_best))
+        assert ids_of(itertools.chain.from_iterable(blocks)) == ids_of(whole)
         assert len(blocks) > 5 or batches > 1
 
 
 def test_blocks_read_no_more_of_an_endless_input_than_they_need(checkpoint):
     model, tokenizer = load_model(checkpoint)
     for line in ("a cat", ""):
-        blocks = translate_blocks(model, tokenizer, itertools.repeat(line), SEARCH)
-        assert len(set(next(blocks) + next(blocks))) == 1
+        blocks = search_blocks(model, tokenizer, itertools.repeat(line), SEARCH)
+        assert len({tuple(best[0].ids) for best in next(blocks) + next(blocks)}) == 1
 
 
 HANGUP = getattr(signal, "SIGHUP", 1)
@@ -113,6 +118,18 @@ def test_an_interrupted_translation_leaves_whole_lines_in_order(checkpoint, numb
     lines = output.decode().split("\n")
     assert lines.pop() == "" and len(lines) >= 200
     assert lines == [answer for answer, _ in zip(itertools.cycle(answers), lines, strict=False)]
+
+
+def test_json_has_a_line_for_each_sentence_with_texts_and_scores(checkpoint, translated):
+    code, lines, _ = translated("\n".join(LINES).encode(), "--n-best", "2", "--format", "json")
+    objects = [json.loads(line) for line in lines]
+    assert code == 0 and [each["number"] for each in objects] == list(range(1, len(LINES) + 1))
+    assert [each["translations"][0]["text"] for each in objects] == expected(checkpoint, LINES)
+    model, tokenizer = load_model(checkpoint)
+    found = search_lines(model, tokenizer, LINES, SEARCH, 2)
+    assert [[t["score"] for t in each["translations"]] for each in objects] == [
+        [h.score for h in best] for best in found
+    ]
 
 
 def test_a_line_that_is_too_long_is_named_and_all_others_are_translated(checkpoint, translated, rng):

@@ -110,9 +110,10 @@ def test_every_named_mistake_can_be_recognised(name, seeds):
 
 @pytest.mark.parametrize("lesson", lessons_with_exercises())
 def test_a_lesson_has_three_to_ten_exercises_and_uses_each_once(lesson):
+    """All the glue of ``my_transformer`` is typed, in small pieces."""
     used = re.findall(r'^check\("([^"]+)"', "\n".join(cells(LESSONS / f"{lesson}.ipynb", "code")), re.MULTILINE)
     assert sorted(used) == sorted(name for name in EXERCISES if name.startswith(f"{lesson}."))
-    assert 3 <= len(used) <= 10
+    assert 3 <= len(used) <= (20 if lesson == "my_transformer" else 10)
 
 
 # -- notebooks --------------------------------------------------------------------------------------------------------

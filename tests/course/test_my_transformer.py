@@ -1,5 +1,6 @@
 """``my_transformer``: the glue is the engine's Transformer, a reader's own parts enter it, and a page tells what is."""
 
+import inspect
 import linecache
 import sys
 
@@ -10,6 +11,7 @@ from course import check
 from course.assembly import assembled
 from course.certificate import certificate
 from course.drawings.model import draw_own_figure_1
+from course.exercise import exercises_of, solution_of
 from course.mine import kept, source_hash
 from minitransformer.config import ModelConfig
 from minitransformer.models import Transformer
@@ -72,6 +74,15 @@ def test_the_glue_gives_the_engines_logits():
     np.testing.assert_allclose(logits, model(src[None], tgt_in[None]).data[0], rtol=2e-4, atol=2e-4)
 
 
+def test_the_glue_is_typed_whole_and_is_short():
+    """The notebook gives no piece of it, and all of it is at most 120 lines."""
+    pieces = [solution_of(name) for name in exercises_of("my_transformer")]
+    defined = {name for name, value in vars(glue).items() if getattr(value, "__module__", "") == glue.__name__}
+    assert {piece.__name__ for piece in pieces} == defined
+    lengths = [len([line for line in inspect.getsource(piece).splitlines() if line]) for piece in pieces]
+    assert sum(lengths) <= 120 and max(lengths) <= 15
+
+
 def test_a_class_is_kept_and_an_open_one_waits(cells, capsys):
     check("my_transformer.Var", cells["OpenVar"])
     assert capsys.readouterr().out == "my_transformer.Var: not yet.\n"
@@ -88,7 +99,7 @@ def test_the_certificate_names_what_is_yours_and_hashes_it(cells, tmp_path, caps
     before = source_hash(["my_transformer.Var"])
     certificate(faults, {"Copying": "<3 of 100>"}, np.linspace(3, 1, 30), 2.3)
     page = (tmp_path / "certificate.html").read_text(encoding="utf-8")
-    assert "1 of 34 functions: my_transformer.Var<" in page and "&lt;3 of 100&gt;" in page and before in page
+    assert "1 of 43 functions: my_transformer.Var<" in page and "&lt;3 of 100&gt;" in page and before in page
     assert "does not prove who wrote them" in page
     assert (tmp_path / "certificate.png").read_bytes().startswith(b"\x89PNG")
     with (tmp_path / "my_transformer.Var.py").open("a") as file:

@@ -1,6 +1,7 @@
 """Ranks stop after the same update, whichever of them receives a request to stop, and when."""
 
 import threading
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,6 +13,16 @@ from minitransformer.training import Outcome, Trainer, trainer
 pytestmark = pytest.mark.mpi
 
 UPDATES = 9
+
+
+class Group:
+    def __init__(self, ranks):
+        self.connect = lambda settings, on_gpu: ranks
+
+
+def train(directory, ranks, **callbacks) -> Outcome:
+    config = tiny_config(directory, updates=UPDATES, validate_every=0, micro_batches=3, threads=1)
+    return Trainer(config, tiny_corpus(), progress=False, process_group=Group(ranks), **callbacks).run()
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -36,14 +47,13 @@ def test_all_ranks_stop_after_the_same_update_with_the_same_signal(size, seed, t
     monkeypatch.setattr(trainer, "StopRequest", request)
     monkeypatch.setattr(trainer, "train_step", signalled)
 
-    class Group:
-        def __init__(self, ranks):
-            self.connect = lambda settings, on_gpu: ranks
-
-    def work(ranks) -> Outcome:
-        config = tiny_config(tmp_path, updates=UPDATES, validate_every=0, micro_batches=3, threads=1)
-        return Trainer(config, tiny_corpus(), progress=False, process_group=Group(ranks)).run()
-
     first = min(wishes.values())
     number = max(10 + rank for rank, update in wishes.items() if update == first)
-    assert as_threads(size, work) == [Outcome(first, number)] * size
+    assert as_threads(size, partial(train, tmp_path)) == [Outcome(first, number)] * size
+
+
+def test_a_callback_of_one_rank_stops_all_of_them_one_update_later(tmp_path):
+    def stop(trainer, result):
+        trainer.should_stop = trainer.update == 3 and not trainer.is_rank_0
+
+    assert as_threads(2, partial(train, tmp_path, on_update=stop)) == [Outcome(4)] * 2

@@ -15,9 +15,10 @@ from minitransformer.cli import evaluate as evaluate_command
 from minitransformer.cli.main import main
 from minitransformer.config import TranslationConfig
 from minitransformer.errors import DataError, MissingPackageError, install_hint
-from minitransformer.evaluation import corpus_bleu, paper_bleu, require_sacrebleu
+from minitransformer.evaluation import corpus_bleu, corpus_chrf, paired_bootstrap, paper_bleu, require_sacrebleu
 from minitransformer.evaluation.bleu import moses_tokens
 from minitransformer.text import read_lines
+from minitransformer.text.punctuation import normalize_punctuation
 
 pytest.importorskip("sacrebleu", reason=f"sacrebleu is not installed: {install_hint('eval')}")
 
@@ -83,7 +84,7 @@ def test_line_counts_must_match(hypotheses, references):
 )
 def test_without_its_package_the_message_names_the_extra(module, score, monkeypatch):
     monkeypatch.setitem(sys.modules, module, None)
-    words = f"bleu: {module.split('.')[0]} must be installed; run pip install -e '.[eval]' in the checkout"
+    words = f"bleu: {module.split('.')[0]} must be installed; run pip install 'minitransformer[eval]'"
     with pytest.raises(MissingPackageError, match=re.escape(words)):
         score()
 
@@ -111,6 +112,13 @@ def test_the_papers_bleu_is_bleu_of_moses_tokens(moses):
     assert "tok:moses.de.compounds" in found.signature.split("|")
     assert found.score != pytest.approx(corpus_bleu(hypotheses, references).score, abs=0.1)
     assert "tok:moses.fr" in paper_bleu(hypotheses, references, "fr").signature.split("|")
+
+
+def test_the_papers_bleu_tells_quotes_apart_until_punctuation_is_normalized(moses):
+    hypotheses, references = ['Er sagt: "Ja, morgen."'], ["Er sagt: „Ja, morgen.“"]
+    assert paper_bleu(hypotheses, references, "de").score < 60
+    sides = [[normalize_punctuation(line, "de") for line in lines] for lines in (hypotheses, references)]
+    assert paper_bleu(*sides, "de").score == pytest.approx(100)
 
 
 # The command
@@ -144,7 +152,7 @@ def test_bleu_is_also_printed_with_the_punctuation_of_both_sides_normalized(eval
     assert [line.split()[:2] for line in lines[:4]] == [
         ["BLEU", f"{scores[name]:.2f}"] for name in ("bleu", "normalized_bleu", "paper_bleu", "normalized_paper_bleu")
     ]
-    assert [line.endswith("punctuation of both sides normalized") for line in lines] == [False, True] * 2 + [False] * 2
+    assert [line.endswith("punctuation of both sides normalized") for line in lines] == [False, True] * 2 + [False] * 3
 
 
 def test_punctuation_is_normalized_by_the_rules_of_a_language_that_must_be_given(evaluate):
@@ -152,3 +160,37 @@ def test_punctuation_is_normalized_by_the_rules_of_a_language_that_must_be_given
     assert code == 2 and error.startswith(
         "minitransformer evaluate: --normalize-punctuation must stand with --language"
     )
+
+
+def test_chrf_is_the_f_score_of_character_ngrams():
+    """Popovic 2015: spaces do not count, recall counts beta^2 = 4 times, the mean over n of precision and recall."""
+    hypothesis, reference = "the cat", "the bat sat"
+    h, r = hypothesis.replace(" ", ""), reference.replace(" ", "")
+    precisions, recalls = [], []
+    for n in range(1, 7):
+        ours, theirs = (Counter(side[i : i + n] for i in range(len(side) - n + 1)) for side in (h, r))
+        precisions.append((ours & theirs).total() / ours.total())
+        recalls.append((ours & theirs).total() / theirs.total())
+    p, q = sum(precisions) / 6, sum(recalls) / 6
+    assert corpus_chrf([hypothesis], [reference]).score == pytest.approx(100 * 5 * p * q / (4 * p + q), abs=1e-6)
+
+
+def test_characters_are_the_words_of_a_text_without_spaces(monkeypatch):
+    lines, references = ["톰은행복하다"], ["톰은불행하다"]
+    spaced = [[" ".join(line) for line in side] for side in (lines, references)]
+    assert corpus_bleu(lines, references, "char").score == pytest.approx(corpus_bleu(*spaced, "none").score)
+    monkeypatch.setitem(sys.modules, "mecab_ko", None)
+    with pytest.raises(MissingPackageError, match=r"tokenizer ko-mecab must be installed; run pip install 'sacrebleu"):
+        corpus_bleu(lines, references, "ko-mecab")
+
+
+def test_the_bootstrap_tells_a_better_system_from_an_equal_one(rng):
+    references = [" ".join(rng.choice(list("abcdefgh"), 8)) for _ in range(60)]
+    worse = [line[:-2] + "x" if number % 2 else line for number, line in enumerate(references)]
+    swapped = [line[:-2] + "x" if number % 2 == 0 else line for number, line in enumerate(references)]
+    better, equal = paired_bootstrap(references, worse, references), paired_bootstrap(swapped, worse, references)
+    assert better["bleu"]["score"] == pytest.approx(100) and better["bleu"]["other"] < 95
+    assert better["bleu"]["p"] < 0.01 and better["chrf"]["p"] < 0.01
+    assert equal["bleu"]["p"] > 0.1
+    with pytest.raises(DataError, match="one reference for each hypothesis"):
+        paired_bootstrap(references, worse[1:], references)

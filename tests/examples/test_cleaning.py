@@ -144,7 +144,7 @@ def test_the_command_normalises_punctuation_and_names_the_missing_package(texts,
     assert (texts / "c.de").read_text(encoding="utf-8") == 'eins zwei\ngleich\n"x"\n'
     monkeypatch.setitem(sys.modules, "sacremoses", None)
     assert command(texts, "--normalize-punctuation", "en", "cs") == 2
-    assert "sacremoses must be installed; run pip install -e '.[eval]'" in capsys.readouterr().err
+    assert "sacremoses must be installed; run pip install 'minitransformer[eval]'" in capsys.readouterr().err
     assert (texts / "c.de").read_text(encoding="utf-8").endswith('"x"\n')
 
 

@@ -167,5 +167,5 @@ def test_without_matplotlib_the_message_names_the_extra(rng, monkeypatch):
     for module in [name for name in sys.modules if name.split(".")[0] == "matplotlib"]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(MissingPackageError, match=r"run pip install -e '\.\[plot\]' in the checkout"):
+    with pytest.raises(MissingPackageError, match=r"run pip install 'minitransformer\[plot\]'"):
         draw_learning_curves({"a run": run_of(rng, 5)})

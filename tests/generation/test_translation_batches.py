@@ -7,7 +7,7 @@ import pytest
 from searches import ChainModel
 
 from minitransformer.config import EOS, TranslationConfig
-from minitransformer.generation import translate_blocks, translate_lines
+from minitransformer.generation import search_blocks, translate_lines
 from minitransformer.text import Tokenizer
 
 TOKENIZER = Tokenizer.train(["a cat"], 10, mode="words")
@@ -32,7 +32,7 @@ def test_blocks_grow_from_8_batches_to_64(length, capsys):
     sizes = [batch_tokens * each // (length + 1) for each in batches]  # EOS is a token
     config = TranslationConfig(beam_size=1, max_extra=0, batch_tokens=batch_tokens)
     lines = repeat("a " * length, sum(sizes) + 1)
-    assert [len(block) for block in translate_blocks(EmptyOutputs(), TOKENIZER, lines, config)] == [*sizes, 1]
+    assert [len(block) for block in search_blocks(EmptyOutputs(), TOKENIZER, lines, config)] == [*sizes, 1]
     assert capsys.readouterr().err == ""  # no progress bar unless one is asked for
 
 

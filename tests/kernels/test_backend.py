@@ -62,12 +62,12 @@ def card(monkeypatch):
 
 CASES = {
     "no driver": ({"driver": 0}, "there is no NVIDIA driver", "install the driver"),
-    "an old driver": ({"driver": 12020}, "driver is for CUDA 12, this CuPy for CUDA 13", ".[cuda12]"),
+    "an old driver": ({"driver": 12020}, "driver is for CUDA 12, this CuPy for CUDA 13", "[cuda12]"),
     "no card": ({"seen": False}, "sees no GPU", "CUDA_VISIBLE_DEVICES"),
-    "an old card": ({"capability": "70"}, "compute capability 7.0, CuPy for CUDA 13 needs 7.5", ".[cuda12]"),
+    "an old card": ({"capability": "70"}, "compute capability 7.0, CuPy for CUDA 13 needs 7.5", "[cuda12]"),
     "a very old card": ({"capability": "35", "wheel": 12090}, "3.5, CuPy for CUDA 12 needs 5.0", ""),
-    "no cuBLAS": ({"missing": ("cublas",)}, "CUDA's library cublas is not", ".[cuda13]"),
-    "no NVRTC for 12": ({"missing": ("nvrtc",), "wheel": 12090, "driver": 12090}, "library nvrtc is not", ".[cuda12]"),
+    "no cuBLAS": ({"missing": ("cublas",)}, "CUDA's library cublas is not", "[cuda13]"),
+    "no NVRTC for 12": ({"missing": ("nvrtc",), "wheel": 12090, "driver": 12090}, "library nvrtc is not", "[cuda12]"),
     "no other library": ({"product": ImportError("libnvJitLink.so")}, "cannot be loaded (libnvJitLink.so)", "cuda13"),
     "full memory": ({"product": MemoryError("4 bytes")}, "memory is full (4 bytes)", "nvidia-smi"),
     "full memory for cuBLAS": (
@@ -117,7 +117,7 @@ def test_a_gpu_that_can_compute_is_used(card):
 
 def test_missing_cupy_and_broken_cupy_have_different_messages(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)
-    assert "CuPy is not installed; run pip install -e '.[cuda13]'" in cuda_trouble()
+    assert "CuPy is not installed; run pip install 'minitransformer[cuda13]'" in cuda_trouble()
     monkeypatch.delitem(sys.modules, "cupy")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: SimpleNamespace())
     real_import = __import__

@@ -1,13 +1,13 @@
 """Wrong functions that differ from a solution in one thing: its source, its inputs or its result."""
 
 from collections.abc import Callable
-from inspect import getsource, signature
+from inspect import getmodule, getsource, signature
 
 
 def edited(solution: Callable, *changes: str) -> Callable:
     """The solution with other source: a change is ``old -> new``, of a text that stands in it once. Among the faults of
     an exercise such changes stand for the function."""
-    source, names = getsource(solution), dict(solution.__globals__)
+    source, names = getsource(solution), dict(vars(getmodule(solution)))
     for old, new in (change.split(" -> ") for change in changes):
         assert source.count(old) == 1, old
         source = source.replace(old, new)

@@ -79,6 +79,7 @@ FAULTS = {
         "sqrt(d_model) where sqrt(d_k) belongs": "math.sqrt(d_k) -> math.sqrt(d_model)",
         "is missing": lambda x, w_q, w_k, n_heads: right.scores(x, w_q, w_k, n_heads) * np.sqrt(x.shape[1] / n_heads),
         "interleaved": "n_heads, d_k).swapaxes(0, 1) -> d_k, n_heads).transpose(2, 0, 1)",
+        "The words are cut": "reshape(length, n_heads, d_k).swapaxes(0, 1) -> reshape(n_heads, length, d_k)",
         "exchanged": lambda x, w_q, w_k, n_heads: right.scores(x, w_q, w_k, n_heads).swapaxes(1, 2),
     },
     "mean_loss": {
@@ -87,11 +88,6 @@ FAULTS = {
         "mean of sentence means": lambda logits, targets: np.mean(
             [right.mean_loss(logits[[b]], targets[[b]]) for b in range(len(targets))]
         ),
-    },
-    "smoothed_loss": {
-        "smoothing runs over padding": ("* nll - -> * nll * (targets != PAD) -", "(loss * (targets != PAD)) -> loss"),
-        "counts in both parts": " * (targets != PAD) -> ",
-        "smoothing is missing": lambda logits, targets, eps: right.smoothed_loss(logits, targets, 0.0),
     },
     "shifted_target": {
         "not shifted": with_result(right.shifted_target, lambda tgt_in, _: (tgt_in, tgt_in)),

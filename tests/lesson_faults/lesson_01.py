@@ -17,6 +17,7 @@ FAULTS = {
         "must be an array of shape (1,)": lambda f, x, h: right.numerical_gradient(f, x, h).flat[0],
     },
     "linear_backward": {
+        "grad_bias is summed over the outputs": "axis=0 -> axis=1",
         "not transposed in grad_x": "weight.T -> weight",
         "grad_bias is too small by the number of positions": "grad_y.sum( -> grad_y.mean(",
         "must have the shape (2,), got (2, 2)": "grad_y.sum(axis=0) -> grad_y",

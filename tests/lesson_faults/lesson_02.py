@@ -39,6 +39,7 @@ FAULTS = {
         "is missing": lambda uses, last: [last, *uses[last]],
     },
     "gradients": {
+        "The tape is walked forwards": "reversed(tape) -> tape",
         "replaces the ones before it": "+= -> =",
         "by itself is 1": "= 1.0 -> = 0.0",
         "only one of them arrives": ("in zip(inputs -> in dict(zip(inputs", "strict=True) -> strict=True)).items()"),

@@ -17,15 +17,22 @@ FAULTS = {
         "divided by all positions": lambda z, targets: right.perplexity_of(z, targets) ** np.mean(targets != 0),
         "The base is 2": with_result(right.perplexity_of, lambda ppl: 2 ** np.log(ppl)),
         "mean loss in nats": with_result(right.perplexity_of, np.log),
+        "of a probability that became 0": "log_probabilities(logits) -> np.log(softmax(logits))",
     },
     "smoothed_targets": {
         "eps / (V - 1)": ("(1.0 - eps) -> (1.0 - eps - eps / (n_words - 1))", "/ n_words -> / (n_words - 1)"),
         "Padding is smoothed too": "q * (targets != 0)[:, None] -> q",
         "its own part of the share": lambda *inputs: np.minimum(right.smoothed_targets(*inputs), 1 - inputs[-1]),
+        "it is the rows of padding": "(targets != 0)[:, None] -> (np.arange(n_words) != 0)",
         "not smoothed": lambda targets, n_words, eps: np.eye(n_words)[targets] * (targets > 0)[:, None],
     },
     "smoothed_loss": {
         "of a probability that became 0": "log_probabilities(logits) -> np.log(softmax(logits))",
+        "The smoothing runs over padding": (
+            "smoothed_targets(targets, logits.shape[1], eps) -> (1 - eps) * np.eye(logits.shape[1])[targets]",
+            " * log_ ->  * (targets != 0)[:, None] * log_",
+            "(logits)).sum() -> (logits)).sum() - eps * log_probabilities(logits).mean(axis=1).sum()",
+        ),
         "mean over the real tokens": "sum() -> sum() / np.count_nonzero(targets)",
         "The smoothing is missing": with_inputs(right.smoothed_loss, eps=lambda eps: 0.0),
     },

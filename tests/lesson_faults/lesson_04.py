@@ -33,6 +33,12 @@ FAULTS = {
             "np.where(largest == -np.inf, 0.0, largest) -> 0.0",
             "np.where(total == 0.0, 1.0, total) -> total",
         ),
+        "exp(800) is inf": (
+            "np.where(mask, scores, -np.inf) -> scores",
+            "np.exp(scores - np.where(largest == -np.inf, 0.0, largest)) -> mask * np.exp(scores)",
+            "np.where(total == 0.0, 1.0, total) -> total",
+        ),
+        "Each row has its own largest": "scores.max(axis=-1, keepdims=True) -> scores.max()",
         "has equal weights": "-np.inf) -> -1e9)",
         "holds NaN": lambda q, k, mask: np.where(mask.any(axis=-1, keepdims=True), right.weights(q, k, mask), np.nan),
         "k.T turns all axes round": "k.swapaxes(-1, -2) -> k.T",
@@ -42,6 +48,13 @@ FAULTS = {
     "self_attention": {
         "d_model where d_k belongs": with_inputs(right.self_attention, w_q=lambda w: w * (w.shape[1] / len(w)) ** 0.5),
         "Queries and keys are exchanged": lambda x, w_q, w_k, w_v: right.self_attention(x, w_k, w_q, w_v),
+        "the number of words": "x @ w_q -> x @ w_q * math.sqrt(w_q.shape[1] / len(x))",
+        "Each row, one query, must": ("weights(q, k, -> weights(k, q,", "bool)) @ v -> bool)).T @ v"),
+        "lost their axis": (
+            "return -> e = np.exp(q @ k.T / math.sqrt(q.shape[1]))\n    return",
+            "weights(q, k, np.ones((len(x), len(x)), dtype=bool)) -> e / e.sum(axis=1)",
+        ),
+        "pass True": "np.ones((len(x), len(x)), dtype=bool) -> None",
         "weights are applied to x itself": lambda x, w_q, w_k, w_v: right.self_attention(x, w_q, w_k, np.eye(len(w_v))),
     },
     "decoder_mask": {
@@ -54,8 +67,13 @@ FAULTS = {
     "backward": {
         "The mean term of the softmax is missing": "(grad_weights - mean) -> grad_weights",
         "mean term": "(grad_weights - mean) / math.sqrt(q.shape[-1]) -> grad_weights",
+        "One sum over the whole array": "sum(axis=-1, keepdims=True) -> sum()",
+        "are multiplied by sqrt(d_k)": "/ math.sqrt(q.shape[-1]) -> * math.sqrt(q.shape[-1])",
+        "grad_v is right; grad_q and grad_k are not": ("@ k, -> @ k + 0.3,", "@ q, -> @ q + 0.4,"),
         "missing in grad_q and grad_k": " / math.sqrt(q.shape[-1]) -> ",
-        "Part 2 of the result: It is transposed": "@ q, grad_v -> @ q, grad_v.swapaxes(-1, -2)",
+        "grad_q and grad_k are right; grad_v is not. grad_v: It is transposed": (
+            "@ q, grad_v -> @ q, grad_v.swapaxes(-1, -2)"
+        ),
     },
     "streaming": {
         "The last block": "len(k), size -> len(k) - size + 1, size",

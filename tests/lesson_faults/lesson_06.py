@@ -30,6 +30,13 @@ FAULTS = {
         "The term through the mean is missing": " - g.mean(axis=-1, keepdims=True) -> ",
         "The term through the variance is missing": " - x_hat * (g * x_hat).mean(axis=-1, keepdims=True) -> ",
         "gamma stands outside the means": ("g = gamma * -> g = ", "grad_x = -> grad_x = gamma *"),
+        "Sums stand in grad_x": (" g.mean( ->  g.sum(", "x_hat).mean( -> x_hat).sum("),
+        "One mean over the whole array": (
+            " g.mean(axis=-1, keepdims=True) ->  g.mean()",
+            "x_hat).mean(axis=-1, keepdims=True) -> x_hat).mean()",
+        ),
+        "x - mean stands where x_hat belongs": "centred * inv_std -> centred",
+        "theirs is grad_y itself": ("(grad_y * x_hat) -> (g * x_hat)", "grad_y.sum( -> g.sum("),
         "means over the positions": ("x_hat).sum( -> x_hat).mean(", "grad_y.sum( -> grad_y.mean("),
         "grad_gamma holds gamma itself": "(grad_y * x_hat) -> (g * x_hat)",
     },

@@ -23,6 +23,7 @@ FAULTS = {
         "the root of the vocabulary's size": lambda table, ids: table[ids] * table.shape[0] ** 0.5,
     },
     "sinusoids": {
+        "whole numbers, which cut": "reshape(n_positions, d_model) -> reshape(n_positions, d_model).astype(int)",
         "All sines stand first": "axis=-1 -> axis=1",
         "counted from 1": lambda n_positions, d_model: right.sinusoids(n_positions + 1, d_model)[1:],
         "The exponent is i / d_model": "speeds(d_model) -> speeds(2 * d_model)[: d_model // 2]",
@@ -33,10 +34,12 @@ FAULTS = {
     },
     "embedding_backward": {
         "only the last gradient is kept": backward_short,
+        "root of the vocabulary's size": "math.sqrt(grad_y.shape[1]) -> math.sqrt(n_tokens)",
         "The factor sqrt(d_model) is missing": "math.sqrt(grad_y.shape[1]) * -> ",
         "are averaged": "one_hot.T -> (one_hot / np.maximum(one_hot.sum(axis=0), 1)).T",
     },
     "shift": {
+        "10000^(-4i / d_model)": "speeds(d_model) -> speeds(d_model) ** 2",
         "moves by -k": lambda k, d_model: right.shift(k, d_model).T,
         "the same angle k": lambda k, d_model: np.kron(np.eye(d_model // 2), right.shift(k, 2)),
         "sines first, then cosines": shift_in_halves,
@@ -48,6 +51,7 @@ FAULTS = {
         "must depend on distances alone": "np.stack( -> (1.0 + start + np.arange(length))[:, None] * np.stack(",
     },
     "rotary_backward": {
+        "All columns are reversed": lambda grad_y, start: np.fliplr(right.rotary(np.fliplr(grad_y), start)),
         "The gradient is turned forwards": lambda grad_y, start: right.rotary(grad_y, start),
         "start is not used": lambda grad_y, start: right.rotary_backward(grad_y, 0),
         "left exchanged": lambda grad_y, start: right.rotary_backward(grad_y, start)[:, np.arange(grad_y.shape[1]) ^ 1],

@@ -32,6 +32,7 @@ FAULTS = {
     "decoding_flops": {
         "half of the FLOPs": with_result(right.decoding_flops, lambda without, cached: (without // 2, cached // 2)),
         "they are made once": "n_tgt + 1)) + memory -> n_tgt + 1)) + n_tgt * memory",
+        "the product computes all scores": "4 * t * t * wide -> 2 * t * (t + 1) * wide",
         "here it meets all n_tgt": "4 * t * wide -> 4 * n_tgt * wide",
     },
     "greedy": {
@@ -41,8 +42,13 @@ FAULTS = {
         "The result holds end": "            break ->             return [*tokens, end]",
         "The result holds begin": lambda step, begin, *rest: [begin] + right.greedy(step, begin, *rest),
         "counts against the limit": with_inputs(right.greedy, limit=lambda limit: limit - 1),
+        "give it the newest alone": "step(token) -> [step(each) for each in [begin, *tokens]][-1]",
+        "A model may never say end": ("len(tokens) < limit -> True", "return tokens -> return tokens[:limit]"),
+        "limit is the most": with_inputs(right.greedy, limit=lambda limit: limit + 1),
     },
     "beam_step": {
+        "The worst survive": "-totals -> totals",
+        "they add up, as probabilities multiply": "None] + next -> None] * next",
         "Each partial hypothesis gives one survivor": with_inputs(
             right.beam_step, next_log_probs=lambda p: np.where(p == p.max(axis=1, keepdims=True), p, -np.inf)
         ),

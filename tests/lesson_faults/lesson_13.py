@@ -50,6 +50,7 @@ FAULTS = {
     },
     "bootstrap": {
         "ours must be the higher one": lambda ours, theirs, draws: right.bootstrap(theirs, ours, draws),
+        "summed over the draws": lambda ours, theirs, draws: right.bootstrap(ours, theirs, draws.T),
         "A tie is counted as won": lambda ours, theirs, draws: 1 - right.bootstrap(theirs, ours, draws),
         "scores of the sentences are averaged": (
             "ours[draws].sum(axis=1) -> ours)[draws].mean(axis=1",

@@ -6,31 +6,6 @@ from solutions import my_transformer as right
 from solutions.my_transformer import Var
 
 
-class VarOfOneParent(Var):
-    def __add__(self, other):
-        return VarOfOneParent(self.data + other.data, (self, other), lambda grad: (grad, np.zeros_like(grad)))
-
-
-class VarOfProducts(Var):
-    def __add__(self, other):
-        return VarOfProducts(self.data + other.data, (self, other), lambda g: (g * other.data, g * self.data))
-
-
-class VarOfNoParents(Var):
-    def __add__(self, other):
-        return Var(self.data + other.data)
-
-
-class VarWithoutBackward(Var):
-    def __add__(self, other):
-        return Var(self.data + other.data, (self, other))
-
-
-class VarOfOneGradient(Var):
-    def __add__(self, other):
-        return Var(self.data + other.data, (self, other), lambda grad: grad)
-
-
 def grads_replaced(loss, wanted):
     grads, waiting = {loss: 1.0}, [loss]
     while waiting:
@@ -41,32 +16,16 @@ def grads_replaced(loss, wanted):
     return [grads[value] for value in wanted]
 
 
-def grads_in_reverse(loss, wanted):
-    return right.grads_of(loss, wanted)[::-1]
+def each_use(value):
+    return [use for parent in value.parents for use in each_use(parent)] + [value]
 
 
-def grads_doubled(loss, wanted):
-    return [2 * grad for grad in right.grads_of(loss, wanted)]
-
-
-def of_backward(function, backward):
-    """The function, whose result has ``backward(the right rule, grad)``."""
-
-    def wrong(*inputs):
-        y = function(*inputs)
-        return Var(y.data, y.parents, lambda grad: backward(y.backward, grad))
-
-    return wrong
-
-
-def norm_of_two(x, gamma, beta):
-    y = right.norm(x, gamma, beta)
-    return Var(y.data, (x, gamma), lambda grad: y.backward(grad)[:2])
-
-
-def embed_without_order(table, ids):
-    y = right.embed(table, ids)
-    return Var(y.data - right.sinusoids(len(ids), y.data.shape[1]), y.parents, y.backward)
+def grads_of_each_use(loss, wanted):
+    grads = dict.fromkeys(each_use(loss), 0.0) | {loss: 1.0}
+    for value in reversed(each_use(loss)):
+        for parent, grad in zip(value.parents, value.backward(grads[value]) if value.parents else (), strict=True):
+            grads[parent] = grads[parent] + grad
+    return [grads[value] for value in wanted]
 
 
 def embed_backward_by_place(table, ids):
@@ -79,122 +38,134 @@ def embed_backward_by_place(table, ids):
     return Var(right.embed(table, ids).data, (table,), backward)
 
 
-def attention_of_square_masks(p, x, memory, mask, n_heads):
-    if mask is None:
-        mask = np.ones((len(x.data), len(x.data)), dtype=bool)
-    return right.attention(p, x, memory, mask, n_heads)
-
-
-def attention_in_itself(p, x, memory, mask, n_heads):
-    return right.attention(p, x, x, mask, n_heads)
-
-
-def decode_by(change):
-    """The decoder, whose layers have ``change(x, memory, causal)`` for inputs."""
-
-    def wrong(p, tgt_in, memory, n_layers, n_heads):
-        x = right.embed(p["table"], tgt_in)
-        for i in range(n_layers):
-            inputs = change(x, memory, np.tri(len(tgt_in), dtype=bool))
-            x = right.decoder_layer(*inputs, *right.sublayers(p, f"decoder {i}", n_heads, ["self", "cross"]))
-        return right.logits_of(x, p["table"])
-
-    return wrong
-
-
-def decode_one_layer(p, tgt_in, memory, n_layers, n_heads):
-    return right.decode(p, tgt_in, memory, 1, n_heads)
-
-
-def loss_divided(n_tokens):
-    def wrong(p, src, tgt, *rest):
-        loss = right.loss_of(p, src, tgt, *rest)
-        factor = (len(tgt) + 1) / n_tokens(tgt)
-        return Var(factor * loss.data, loss.parents, lambda grad: loss.backward(factor * grad))
-
-    return wrong
-
-
-def gradient_of_sentences(vector, shapes, pairs, *rest):
-    losses, grads = zip(*(right.gradient_of(vector, shapes, [pair], *rest) for pair in pairs), strict=True)
-    return np.mean(losses), np.mean(grads, axis=0)
-
-
-def gradient_of_sums(vector, shapes, pairs, *rest):
-    loss, _ = right.gradient_of(vector, shapes, pairs, *rest)
-    return loss, np.sum([right.gradient_of(vector, shapes, [pair], *rest)[1] for pair in pairs], axis=0)
-
-
-def gradient_that_descends(vector, shapes, pairs, *rest):
-    loss, grad = right.gradient_of(vector, shapes, pairs, *rest)
-    return loss, -grad
-
-
-def translation_by(logits_of, begin=1, end=2):
-    def wrong(p, src, limit, n_layers, n_heads):
-        memory, tokens = right.encode(p, src, n_layers, n_heads), []
-
-        def step(token):
-            tokens.append(token)
-            return logits_of(lambda ids: right.decode(p, np.array(ids), memory, n_layers, n_heads).data, tokens)
-
-        return right.greedy(step, begin, end, limit)
-
-    return wrong
+def first_all_alike(shapes, rng):
+    parts = {shape: rng.uniform(-1, 1, shape) * (6 / sum(shape)) ** 0.5 for shape in shapes.values() if len(shape) == 2}
+    table = {"table": rng.standard_normal(shapes["table"]) / shapes["table"][1] ** 0.5}
+    ones = {name: np.full(shape, float("gamma" in name)) for name, shape in shapes.items() if len(shape) == 1}
+    return np.concatenate([np.ravel({**ones, **table}.get(name, parts.get(shape))) for name, shape in shapes.items()])
 
 
 FAULTS = {
     "Var": {
-        "second parent gets no gradient": VarOfOneParent,
-        "backward of a product": VarOfProducts,
-        "[[0., 0., 0.]": VarOfNoParents,
-        "a tuple with one gradient for each": VarOfOneGradient,
-        "needs a `backward`": VarWithoutBackward,
+        "second parent gets no gradient": "(grad, grad) -> (grad, 0 * grad)",
+        "backward of a product": "(grad, grad) -> (grad * other.data, grad * self.data)",
+        "has no parents": ", (self, other), lambda grad: (grad, grad) -> ",
+        "a tuple with one gradient for each": "(grad, grad) -> grad",
+        "needs a `backward`": ", lambda grad: (grad, grad) -> ",
+        "has no backward": (
+            ", backward=None -> ",
+            ", self.backward = data, parents, backward ->  = data, parents",
+            ", lambda grad: (grad, grad) -> ",
+        ),
+        "One of the parents is an array of shape": "(self, other), -> (self.data, other.data),",
+        "The parents of a Var are a tuple": "(self, other), -> {self, other},",
     },
     "grads_of": {
         "gets the sum of its gradients": grads_replaced,
-        "must have the shape (2, 3), got (3, 3)": grads_in_reverse,
-        "got [[[": grads_doubled,
+        "must have the shape (2, 3), got (3, 3)": "in wanted -> in wanted[::-1]",
+        "got [[[": "[found[ -> [2 * found[",
+        "visit each value once": grads_of_each_use,
+    },
+    "project": {
+        "there are 2 parents": "[:2] -> ",
+        "each gradient has its parent's shape": "(x, w), -> (w, x),",
+        "does not use the gradient": "backward(grad -> backward(grad**0",
     },
     "norm": {
-        "gamma and beta are exchanged": of_backward(right.norm, lambda rule, grad: (*rule(grad)[::2], rule(grad)[1])),
-        "does not use the gradient": of_backward(right.norm, lambda rule, grad: rule(grad**0)),
-        "[0., 0., 0., 0.])": norm_of_two,
+        "gamma and beta are exchanged": "(x, gamma, beta), -> (x, beta, gamma),",
+        "does not use the gradient": "backward(grad -> backward(grad**0",
+        "grad_beta is not": ("(x, gamma, beta), -> (x, gamma),", "gamma.data, 1e-6) -> gamma.data, 1e-6)[:2]"),
+    },
+    "feed": {
+        "Only x gets a gradient": (", inputs, -> , inputs[:1],", "(grad, *data) -> (grad, *data)[:1]"),
+        "does not use the gradient": "backward(grad -> backward(grad**0",
+        "must be a Var": lambda *inputs: right.feed(*inputs).data,
     },
     "embed": {
-        "Positions are missing": embed_without_order,
+        "Positions are missing": " + sinusoids(len(ids), table.data.shape[1]) -> ",
+        "twice: look_up does it": "y = embedding -> y = math.sqrt(table.data.shape[1]) * embedding",
         "the gradient of its last place alone": embed_backward_by_place,
-        "a tuple with one gradient for each": of_backward(right.embed, lambda rule, grad: rule(grad)[0]),
+        "there is 1 parent": "),)) -> )))",
+    },
+    "logits_of": {
+        "Only x gets a gradient": ("(x, table), -> (x,),", ", grad.T @ x.data) -> ,)"),
+        "table's gradient is transposed": "grad.T @ x.data -> x.data.T @ grad",
+        "need its transpose": right.project,
     },
     "attend": {
         "one wide head": lambda q, k, v, mask, n_heads: right.attend(q, k, v, mask, 1),
-        "mask is not used": lambda q, k, v, mask, n_heads: right.attend(q, k, v, mask | True, n_heads),
-        "k and v are exchanged": of_backward(right.attend, lambda rule, grad: [rule(grad)[i] for i in (0, 2, 1)]),
+        "mask is not used": ", mask) -> , mask | True)",
+        "k and v are exchanged": "(q, k, v), backward -> (q, v, k), backward",
         "must be a Var": lambda *inputs: right.attend(*inputs).data,
     },
     "attention": {
-        "with more sources it is not": attention_of_square_masks,
-        "Keys and values come from x": attention_in_itself,
+        "with more sources it is not": "len(memory.data) -> len(x.data)",
+        "np.ones((T, S), bool)": "np.ones -> np.zeros",
+        "Keys and values come from x": "if mask -> memory = x\n    if mask",
         "x asks": lambda p, x, memory, mask, n_heads: right.attention(p, memory, x, mask, n_heads),
     },
+    "shapes_of": {
+        "no cross-attention": ', "cross"] -> ]',
+        "'encoder 0 b1' must have the shape": "(d_ff,) -> (d_ff, d_ff)",
+        "'encoder 0 W1' is a name that no part reads": "} w1 -> } W1",
+        "w2 leads back": "(d_ff, d_model) -> (d_model, d_ff)",
+    },
+    "views": {
+        "begins at the vector's start": "start += math.prod(shape) -> ",
+        "must be a Var": "Var( -> (",
+        "The pieces are copies": ".reshape(shape) -> .reshape(shape).copy()",
+    },
+    "first_vector": {
+        "1 / sqrt(d_model)": " / math.sqrt(shape[1]) -> ",
+        "must begin as ones": '"gamma" in name -> False',
+        "must begin as zeros": 'float("gamma" in name) -> float("gamma" in name) + 0.1 * ("b1" in name)',
+        "draw each matrix anew": first_all_alike,
+        "draw from the rng": lambda shapes, rng: right.first_vector(shapes, np.random.default_rng(0)),
+        "Xavier's": "6 / sum(shape)) -> 6 / sum(shape)) / (1 + name.endswith('q'))",
+    },
+    "sublayers": {
+        "Both attentions are the last one": (
+            "map(attention_at, attentions) -> [lambda *inputs: attention_at(name)(*inputs) for name in attentions]"
+        ),
+        "All norms are the last one": "[norm_at(j) for -> [lambda x: norm_at(j)(x) for",
+        "the list of norms": ", [norm_at(j) for j in range(len(attentions) + 1)] -> ",
+        "`place` holds": lambda p, place, *rest: right.sublayers(p, f"{place[:7]} 0", *rest),
+    },
+    "encode": {
+        "may read the whole source": "np.ones((len(src), len(src)), -> np.tri(len(src),",
+        "write the layer's number": "{i} -> 0",
+        "repeat it n_layers times": "range(n_layers) -> range(1)",
+    },
     "decode": {
-        "The future leaks": decode_by(lambda x, memory, causal: (x, memory, causal | True)),
-        "the wrong way round": decode_by(lambda x, memory, causal: (x, memory, causal.T)),
-        "repeat it n_layers times": decode_one_layer,
+        "have each other's parameters": '["self", "cross"] -> ["cross", "self"]',
+        "The future leaks": "memory, causal -> memory, causal | True",
+        "the wrong way round": "memory, causal -> memory, causal.T",
+        "repeat it n_layers times": "range(n_layers) -> range(1)",
     },
     "loss_of": {
-        "divide by their number": loss_divided(lambda tgt: 1),
-        "The end mark is a token too": loss_divided(len),
-        "does not use the gradient": of_backward(right.loss_of, lambda rule, grad: rule(1.0)),
+        "divide by their number": ("eps) / len(tgt_out) -> eps)", "grad / len(tgt_out) -> grad"),
+        "The end mark is a token too": (
+            "eps) / len(tgt_out) -> eps) / len(tgt)",
+            "grad / len(tgt_out) -> grad / len(tgt)",
+        ),
+        "does not use the gradient": "backward(grad -> backward(1.0",
     },
     "gradient_of": {
-        "every token must": gradient_of_sentences,
-        "mean over tokens": gradient_of_sums,
-        "wrong sign": gradient_that_descends,
+        "every token must": "np.array(n_tokens) -> np.ones(len(pairs))",
+        "mean over tokens": "accumulated(np.array(grads), n_tokens) -> np.sum(grads, axis=0)",
+        "`accumulated` wants those of means": "np.array(grads) -> np.array(grads) * n_tokens[:, None]",
+        "The loss is the plain mean": "n_tokens @ losses / n_tokens.sum() -> np.mean(losses)",
+        "wrong sign": "accumulated( -> -accumulated(",
+    },
+    "update": {
+        "the new state has t + 1": "return vector, m, v, t + 1 -> return vector, m, v, t",
+        "or it divides by zero": "t + 1, rate -> t, rate",
+        "not the usual 0.999": "0.98 -> 0.999",
+        "m, v and t are right; vector is not": "return vector -> return -vector",
     },
     "translate": {
-        "reads the last token alone": translation_by(lambda decode, tokens: decode(tokens[-1:])[-1]),
-        "stands in the last row": translation_by(lambda decode, tokens: decode(tokens)[0]),
-        "marks are exchanged": translation_by(lambda decode, tokens: decode(tokens)[-1], begin=2, end=1),
+        "reads the last token alone": "np.array(read) -> np.array(read[-1:])",
+        "stands in the last row": "[-1] -> [0]",
+        "marks are exchanged": "1, 2, limit -> 2, 1, limit",
     },
 }

@@ -7,7 +7,7 @@ from small_models import VOCAB_SIZE, gradient, random_batch, random_sentence, sm
 
 from minitransformer.config import EOS, PAD, UNK, ModelConfig, TrainingConfig
 from minitransformer.errors import ConfigError, ShapeError
-from minitransformer.models import Transformer
+from minitransformer.models import Transformer, build_model
 from minitransformer.nn import DropoutMasks
 from minitransformer.optim import Adam
 from minitransformer.text import Batch, pad_batch
@@ -17,6 +17,7 @@ VARIANTS = {
     "post-norm": {},
     "pre-norm": dict(norm="pre", attention_bias=True),
     "learned positions, untied": dict(positions="learned", tie_embeddings=False),
+    "two vocabularies": dict(src_vocab_size=VOCAB_SIZE + 4, tie_embeddings=False),
     "simple kernels": dict(kernel_mode="simple"),
 }
 every_variant = pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
@@ -156,6 +157,19 @@ def test_ids_outside_the_vocabulary_are_refused(ids, words, rng):
         model(good, ids)
     with pytest.raises(ShapeError, match=f"tgt_out {words}"):
         model.loss(Batch(good, good, ids, np.arange(1)))
+
+
+@pytest.mark.parametrize("kind", ["transformer", "recurrent"])
+def test_a_source_vocabulary_of_its_own_is_that_of_the_source_alone(kind):
+    shape = dict(kind=kind, vocab_size=5, src_vocab_size=9, n_layers=1, d_model=4, tie_embeddings=False)
+    model = build_model(ModelConfig(**shape, **({} if kind == "recurrent" else {"n_heads": 2})))
+    sources, targets = np.array([[8, 4, EOS]]), np.array([[1, 4]])
+    assert model(sources, targets).shape == (1, 2, 5)
+    assert len(model.embedding.data) == 9 and len(model.projection.data) == 5
+    with pytest.raises(ShapeError, match=r"src_ids must hold ids in 0\.\.8, got 2\.\.9"):
+        model(sources + np.array([[1, 0, 0]]), targets)
+    with pytest.raises(ShapeError, match=r"tgt_ids must hold ids in 0\.\.4, got 1\.\.8"):
+        model(sources, targets + np.array([[0, 4]]))
 
 
 def test_a_sentence_longer_than_learned_positions_is_refused(rng):

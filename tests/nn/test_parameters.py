@@ -8,8 +8,9 @@ import pytest
 from small_models import random_batch, small_config, small_model, train
 
 from minitransformer.checkpoints import save_checkpoint
-from minitransformer.config import TABLE3_ROWS, ModelConfig, TrainingConfig
+from minitransformer.config import ModelConfig, TrainingConfig
 from minitransformer.errors import AutogradError
+from minitransformer.model_config import TABLE3_ROWS
 from minitransformer.models import Transformer
 from minitransformer.nn import Module, Parameter, ParameterVector
 from minitransformer.nn.layers import FeedForward

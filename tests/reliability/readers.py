@@ -24,6 +24,7 @@ from minitransformer.text.corpus import read_parallel, stream_parallel
 from minitransformer.training import Corpus, Trainer
 
 from .damage import altered, changed, damaged, damaged_checkpoint, damaged_text
+from .foreign import ForeignWeights
 from .sandbox import Reader
 
 SHORT = ["a b c d", "b c", "d c b a c a b", "a", "c c c b"] * 3
@@ -245,6 +246,5 @@ class ParallelText(Reader):
             assert side == [line.removesuffix("\r") for line in expected]
 
 
-READERS: dict[str, type[Reader]] = {
-    each.name: each for each in (Checkpoints, BinarisedData, TokenizerFile, Settings, ParallelText)
-}
+ALL = (Checkpoints, BinarisedData, TokenizerFile, Settings, ParallelText, ForeignWeights)
+READERS: dict[str, type[Reader]] = {each.name: each for each in ALL}

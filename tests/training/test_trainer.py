@@ -12,6 +12,7 @@ from extras import need
 from systems import needs
 from tiny_run import (
     MODEL,
+    assert_same_state,
     at_update,
     checkpoint_of,
     metrics_of,
@@ -170,3 +171,32 @@ def test_a_run_leaves_no_file_open_and_no_thread(tmp_path):
         found.append((len(os.listdir("/proc/self/fd")), threading.active_count()))
     files, threads = zip(*found[1:], strict=True)  # the first makes what lasts
     assert max(files) == files[0] and max(threads) == threads[0]
+
+
+def test_callbacks_see_every_update_and_add_to_every_validation(tmp_path):
+    seen = []
+
+    def on_validation(trainer, metrics):
+        metrics["norm"] = float(np.linalg.norm(trainer.model.parameters.data))
+        seen.append(("valid", trainer.update, metrics["nll"]))
+
+    def on_update(trainer, result):
+        seen.append(("train", trainer.update, result.nll))
+
+    config = tiny_config(tmp_path, updates=4, validate_every=2, log_every=1)
+    Trainer(config, tiny_corpus(), progress=False, on_update=on_update, on_validation=on_validation).run()
+    written = metrics_of(tmp_path)
+    assert seen == [(line["kind"], line["update"], line["nll"]) for line in written]
+    assert all((line["kind"] == "valid") == ("norm" in line) for line in written)
+
+
+def test_a_callback_may_stop_the_run_and_a_new_run_goes_on(tmp_path):
+    def stop(trainer, result):
+        trainer.should_stop = trainer.update == 3
+
+    run = Trainer(tiny_config(tmp_path / "run", updates=6), tiny_corpus(), progress=False, on_update=stop)
+    assert run.run().update == 3 and run.run().update == 3
+    assert load_checkpoint(checkpoint_of(tmp_path / "run", 3)).update == 3
+    assert tiny_trainer(tmp_path / "run", updates=6).run().update == 6
+    tiny_trainer(tmp_path / "whole", updates=6).run()
+    assert_same_state(tmp_path / "run", tmp_path / "whole", 6)

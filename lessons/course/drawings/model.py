@@ -1,7 +1,8 @@
-"""Drawings of the whole model: Figure 1, the shift, cross-attention, and what moves through the layers."""
+"""Drawings of the whole model: Figures 1 and 2, the shift, cross-attention, and what moves through the layers."""
 
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from unittest.mock import patch
 
 import matplotlib.pyplot as plt
@@ -15,10 +16,22 @@ from minitransformer.models import Transformer
 
 
 def draw_figure_1(config: ModelConfig, shapes: Mapping[str, tuple[int, ...]] | None = None) -> Figure:
-    """Figure 1 of a model of this config, with shapes and counts; a checkout has the program, an installation not."""
-    with patch.object(sys, "path", [*sys.path, str(LESSONS.parent)]):
+    """Figure 1 of a model of this config, with shapes and counts."""
+    with checkout_on_the_path():
         from examples.paper.architecture_diagram import draw_architecture
     return draw_architecture(config, shapes or Transformer.parameter_shapes(config))
+
+
+def draw_figure_2(config: ModelConfig) -> Figure:
+    """Figure 2 of a model of this config, with the shapes of its first attention."""
+    with checkout_on_the_path():
+        from examples.paper.attention_diagram import draw_multi_head_attention
+    return draw_multi_head_attention(config, Transformer.parameter_shapes(config))
+
+
+def checkout_on_the_path() -> AbstractContextManager:
+    """For imports of ``examples/paper``: a checkout has it, an installation not."""
+    return patch.object(sys, "path", [*sys.path, str(LESSONS.parent)])
 
 
 def draw_own_figure_1(shapes: Mapping[str, tuple[int, ...]], n_layers: int, n_heads: int) -> Figure:

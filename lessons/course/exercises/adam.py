@@ -50,6 +50,7 @@ ADAM_STEP = Exercise(
     adam_inputs,
     reference=adam_step,
     tested="updates 1, 2 and 40 of one, three and five weights, with an eps large enough to see, against the engine",
+    parts=("w", "m", "v"),
     mistakes=(
         Mistake(
             "Both corrections are missing: divide m by 1 - beta1^t and v by 1 - beta2^t.",
@@ -129,6 +130,7 @@ DISTANCES = Exercise(
     distances_inputs,
     reference=distances,
     tested="runs of one, three and twelve updates with changing factors",
+    parts=("plain descent", "Adam"),
     mistakes=(
         Mistake(
             "The factors do not reach Adam. A constant factor would cancel, but one that changes does not.",

@@ -3,6 +3,7 @@
 import numpy as np
 
 from course.exercise import Exercise, Mistake
+from course.exercises.more_sources import right_only_for_as_many
 from course.gradients import gradients_by_tape
 from minitransformer.autograd import functions
 from minitransformer.ops.attention import attention_backward, attention_forward
@@ -22,29 +23,34 @@ def cross_attention_backward(grad_y, x, memory, w_q, w_k, w_v):
     return gradients_by_tape(cross_attention, grad_y, x, memory, w_q, w_k, w_v)
 
 
-def backward_with(asked, read, first=None):
+def backward_with(asked=lambda q, k, v: q, read=lambda q, k, v: k + v, first=None, second=None, source=None):
     """With other rules for grad_x and grad_memory, of the three parts that come through Q, K and V.
 
-    first: the array that the gradient of w_q is taken with; x if None
+    first, second: of x and memory, the array that the gradient of w_q, those of w_k and w_v are taken with
+    source: of x and memory, the array that keys and values are made from
     """
 
     def wrong(grad_y, x, memory, w_q, w_k, w_v):
-        _, saved = attention_forward(x @ w_q, memory @ w_k, memory @ w_v)
+        asking, given, made_from = (
+            choice(x, memory) if choice else usual for choice, usual in ((first, x), (second, memory), (source, memory))
+        )
+        _, saved = attention_forward(x @ w_q, made_from @ w_k, made_from @ w_v)
         grad_q, grad_k, grad_v = attention_backward(grad_y, saved)
         parts = grad_q @ w_q.T, grad_k @ w_k.T, grad_v @ w_v.T
-        grad_w_q = (x if first is None else first(x, memory)).T @ grad_q
-        return asked(*parts), read(*parts), grad_w_q, memory.T @ grad_k, memory.T @ grad_v
+        return asked(*parts), read(*parts), asking.T @ grad_q, given.T @ grad_k, given.T @ grad_v
 
     return wrong
 
 
 def more_sources(function, grad_y, x, memory, *matrices):
-    """The memory may have more positions than the target."""
-    inputs = grad_y, x, np.concatenate([memory, memory[:1] - 1.0]), *matrices
-    found = zip(function(*inputs), cross_attention_backward(*inputs), strict=True)
-    if all(np.allclose(got, expected) for got, expected in found):
-        return None
-    return "With as many sources as targets it is right, and with one source more it is not."
+    longer = np.concatenate([memory, memory[:1] - 1.0])
+    sentence = "With as many sources as targets it is right, and with one source more it is not."
+    inputs, more = ((grad_y, x, each, *matrices) for each in (memory, longer))
+    return right_only_for_as_many(function, cross_attention_backward, inputs, more, sentence)
+
+
+def of_x(x, memory):
+    return x
 
 
 CROSS_ATTENTION_BACKWARD = Exercise(
@@ -52,14 +58,15 @@ CROSS_ATTENTION_BACKWARD = Exercise(
     cross_attention_inputs,
     reference=cross_attention_backward,
     tested="three sizes, with as many sources as targets and with more, against the engine's tape",
+    parts=("grad_x", "grad_memory", "grad_w_q", "grad_w_k", "grad_w_v"),
     mistakes=(
         Mistake(
             "The memory gets the gradient of the keys alone. It is read twice: the values' part is added.",
-            backward_with(lambda q, k, v: q, lambda q, k, v: k),
+            backward_with(read=lambda q, k, v: k),
         ),
         Mistake(
             "The memory gets the gradient of the values alone. It is read twice: the keys' part is added.",
-            backward_with(lambda q, k, v: q, lambda q, k, v: v),
+            backward_with(read=lambda q, k, v: v),
         ),
         Mistake(
             "All three parts arrive at x, as in self-attention. Keys and values were made from the memory.",
@@ -75,7 +82,15 @@ CROSS_ATTENTION_BACKWARD = Exercise(
         ),
         Mistake(
             "The gradient of w_q is taken with the memory. The queries were made from x.",
-            backward_with(lambda q, k, v: q, lambda q, k, v: k + v, first=lambda x, memory: memory),
+            backward_with(first=lambda x, memory: memory),
+        ),
+        Mistake(
+            "The gradients of w_k and w_v are taken with x. Keys and values were made from the memory.",
+            backward_with(second=of_x),
+        ),
+        Mistake(
+            "x is read for the memory: keys and values are memory @ w_k and memory @ w_v.",
+            backward_with(second=of_x, source=of_x),
         ),
     ),
     properties=(more_sources,),

@@ -3,7 +3,9 @@
 from course.exercise import Exercise, Mistake
 
 
-def decoding_flops(n_src, n_tgt, d_model, d_ff, n_heads, d_k, *, two=2, feed=1, past=None, memory_once=True):
+def decoding_flops(
+    n_src, n_tgt, d_model, d_ff, n_heads, d_k, *, two=2, feed=1, past=None, memory_once=True, causal=False
+):
     """FLOPs of one decoder layer without and with a cache, with what each mistake counts otherwise."""
     wide = n_heads * d_k
 
@@ -14,7 +16,7 @@ def decoding_flops(n_src, n_tgt, d_model, d_ff, n_heads, d_k, *, two=2, feed=1, 
         return two * (own + cross + feed * n_new * 2 * d_model * d_ff)
 
     steps = range(1, n_tgt + 1)
-    without = sum(products(t, t, n_src) for t in steps)
+    without = sum(products(t, (t + 1) / 2 if causal else t, n_src) for t in steps)
     cached = sum(products(1, t if past is None else past(t, n_tgt), n_src * (t == 1 or not memory_once)) for t in steps)
     return without, cached
 
@@ -31,11 +33,16 @@ DECODING_FLOPS = Exercise(
     ),
     tested="three shapes, the last of them a decoder layer of the base model saying 25 tokens",
     rtol=1e-12,
+    parts=("uncached", "cached"),
     mistakes=(
         Mistake(
             "Multiplications alone are counted, half of the FLOPs: each comes with an addition.", flops_with(two=1)
         ),
         Mistake("The feed-forward layer is missing.", flops_with(feed=0)),
+        Mistake(
+            "Without a cache the causal half of the scores is counted; the product computes all scores and hides half.",
+            flops_with(causal=True),
+        ),
         Mistake(
             "With the cache the memory's keys and values are made at every step; they are made once.",
             flops_with(memory_once=False),

@@ -4,6 +4,7 @@ import copy
 
 import numpy as np
 
+from course.calls import Trouble
 from course.compare import form_error, same
 from course.exercise import Exercise, Mistake
 
@@ -11,38 +12,51 @@ from course.exercise import Exercise, Mistake
 
 
 class Step:
-    """step(token): a score for each next token. It depends on the last two tokens and keeps them, as a cache does."""
+    """step(token): a score for each next token, as of a decoder with a cache.
+
+    It depends on the last two tokens and on how many were given.
+    """
 
     __name__ = "step"
+    most_calls = 200
 
     def __init__(self, table: np.ndarray):
-        self.table, self.past = table, (0, 0)
+        self.table, self.past, self.n_given = table, (0, 0), 0
 
     def __call__(self, token):
-        if not isinstance(token, (int, np.integer)) or not 0 <= token < len(self.table):
+        if not isinstance(token, (int, np.integer)) or not 0 <= token < self.table.shape[1]:
             raise TypeError("step takes one token, a whole number; it keeps those that it was given before")
-        self.past = (self.past[1], int(token))
-        return self.table[self.past].copy()
+        self.past, self.n_given = (self.past[1], int(token)), self.n_given + 1
+        if self.n_given > self.most_calls:
+            raise Trouble(
+                f"After {self.most_calls} calls of step the search still goes on. A model may never say end: stop when "
+                "the output has limit tokens, not after it."
+            )
+        return self.table[(self.n_given % len(self.table), *self.past)].copy()
 
 
 def greedy_inputs(rng):
+    """Models that end in time, are cut off, and never end; in all of the long ones it matters what step was given."""
     for n_tokens, limit, shortest, longest in ((4, 9, 1, 2), (6, 12, 3, 8), (8, 12, 4, 8), (8, 3, 3, 3), (7, 1, 1, 1)):
-        tokens = []
-        while not shortest <= len(tokens) <= longest:
+        outputs = []
+        while not outputs or not shortest <= len(outputs[0]) <= longest or len({*map(str, outputs)}) < len(outputs):
             begin, end = rng.permutation(n_tokens)[:2].tolist()
-            table = rng.standard_normal((n_tokens, n_tokens, n_tokens))
+            table = rng.standard_normal((5, n_tokens, n_tokens, n_tokens))
             table[..., begin] = -np.inf
-            tokens = greedy(Step(table), begin, end, limit)
+            if limit == 3:
+                table[..., end] = -np.inf
+            manners = ({}, {"again": "last"}, {"again": "all"}) if shortest > 3 else ({},)
+            outputs = [greedy(Step(table), begin, end, limit, **manner) for manner in manners]
         yield Step(table), begin, end, limit
 
 
-def greedy(step, begin, end, limit, *, calls=1, pick=np.argmax, follow=True, stop=True):
+def greedy(step, begin, end, limit, *, again="none", pick=np.argmax, follow=True, stop=True):
     """The tokens between ``begin`` and ``end``, with what each mistake changes."""
     step, tokens, token = copy.deepcopy(step), [], begin
     while len(tokens) < limit:
-        for _ in range(calls):
-            scores = step(token)
-        chosen = int(pick(scores))
+        for given in {"none": [], "last": [token], "all": [begin, *tokens][:-1]}[again]:
+            step(given)
+        chosen = int(pick(step(token)))
         if stop and chosen == end:
             break
         tokens.append(chosen)
@@ -59,12 +73,16 @@ GREEDY = Exercise(
     "12_decoding.greedy",
     greedy_inputs,
     reference=lambda step, begin, end, limit: greedy(step, begin, end, limit),
-    tested="five models whose step remembers, two of them cut off at the limit",
+    tested="five models whose step remembers, two of them cut off at the limit, one of which never ends",
     mistakes=(
         Mistake(
             "step is called twice for each token. It keeps what it is given, as a cache does, so the second call reads "
             "the token once more: keep the scores of the first.",
-            lambda *inputs: greedy(*inputs, calls=2),
+            lambda *inputs: greedy(*inputs, again="last"),
+        ),
+        Mistake(
+            "All tokens are given to step again at each turn. It keeps what it was given: give it the newest alone.",
+            lambda *inputs: greedy(*inputs, again="all"),
         ),
         Mistake(
             "Every step is given begin: give it the token that was just chosen.",
@@ -80,6 +98,10 @@ GREEDY = Exercise(
             "begin counts against the limit: limit tokens may follow it.",
             lambda step, begin, end, limit: greedy(step, begin, end, limit - 1),
         ),
+        Mistake(
+            "The output may have limit + 1 tokens; limit is the most.",
+            lambda step, begin, end, limit: greedy(step, begin, end, limit + 1),
+        ),
         Mistake("The worst token is chosen, not the best.", lambda *inputs: greedy(*inputs, pick=np.argmin)),
     ),
 )
@@ -88,8 +110,8 @@ GREEDY = Exercise(
 
 
 def beam_step_inputs(rng):
-    yield np.array([-0.1, -3.0]), np.log([[0.2, 0.3, 0.5], [0.6, 0.2, 0.2]]), 2  # both survivors from one row
-    yield np.array([-0.7, -0.9]), np.log([[0.4, 0.3, 0.3], [0.05, 0.9, 0.05]]), 2  # one from each, the second first
+    yield np.array([-0.1, -3.0]), np.log([[0.2, 0.3, 0.5], [0.6, 0.25, 0.15]]), 2  # both survivors from one row
+    yield np.array([-0.7, -0.9]), np.log([[0.4, 0.35, 0.25], [0.06, 0.9, 0.04]]), 2  # one from each, the second first
     for n_rows, vocab_size, beam_size in ((2, 3, 2), (3, 5, 3), (4, 7, 2)):
         logits = 2 * rng.standard_normal((n_rows, vocab_size))
         next_log_probs = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
@@ -151,6 +173,7 @@ BEAM_STEP = Exercise(
     beam_step_inputs,
     reference=beam_step,
     tested="five tables, also with fewer survivors than partial hypotheses",
+    parts=("parents", "tokens", "log_probs"),
     mistakes=(
         Mistake(
             "Each partial hypothesis gives one survivor. All extensions of all of them compete: one may give several, "

@@ -127,7 +127,7 @@ def is_an_output(function, after, limit):
     answer = function(after, limit)
     error = form_error(("", 0.0), answer)
     if error:
-        return f"{error[0].upper()}{error[1:]}."
+        return f"{error}."
     text = answer[0]
     if len(text) > limit:
         return f"{text!r} has {len(text)} letters; at most limit = {limit} may stand before the end."

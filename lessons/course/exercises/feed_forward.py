@@ -113,6 +113,7 @@ BACKWARD = Exercise(
     backward_inputs,
     reference=backward,
     tested="all five gradients at two sizes, against the engine's feed_forward_backward",
+    parts=("grad_x", "grad_w1", "grad_b1", "grad_w2", "grad_b2"),
     mistakes=(
         Mistake(
             "The ReLU's gate is missing: the gradient passes only where the hidden unit was positive.",

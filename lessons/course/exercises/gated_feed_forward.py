@@ -64,6 +64,7 @@ GATED_BACKWARD = Exercise(
     gated_inputs,
     reference=lambda grad_y, x, w1, w3, w2: gradients_by_tape(gated, grad_y, x, w1, w3, w2),
     tested="all four gradients at two sizes, against the tape walking through the forward",
+    parts=("grad_x", "grad_w1", "grad_w3", "grad_w2"),
     mistakes=(
         Mistake(
             "The second path to x, through W3, is missing: x was used twice.",

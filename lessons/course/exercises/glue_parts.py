@@ -2,9 +2,10 @@
 
 import numpy as np
 
-from course.calls import Trouble
+from course.compare import same
 from course.exercise import Exercise, Mistake
-from course.exercises.glue_vars import seen
+from course.exercises.glue_vars import data_and_gradients, seen
+from course.exercises.more_sources import right_only_for_as_many
 from solutions import my_transformer as right
 from solutions.my_transformer import Var
 
@@ -41,6 +42,7 @@ NORM = Exercise(
     ),
     reference=right.norm,
     tested="data and gradients of x, gamma and beta, two shapes",
+    parts=data_and_gradients("x", "gamma", "beta"),
     mistakes=(
         Mistake(
             "The gradients of gamma and beta are exchanged: their order is that of the parents.",
@@ -89,6 +91,7 @@ EMBED = Exercise(
     ),
     reference=right.embed,
     tested="data and the table's gradient, with a token that stands twice",
+    parts=data_and_gradients("table"),
     mistakes=(
         Mistake(
             "Positions are missing: add the sinusoids of T positions.",
@@ -97,6 +100,10 @@ EMBED = Exercise(
         Mistake(
             "The positions are multiplied by sqrt(d_model) too; only the embedding is.",
             embed_with(lambda y, ids: y + (np.sqrt(y.shape[1]) - 1) * right.sinusoids(*y.shape)),
+        ),
+        Mistake(
+            "The embedding is multiplied by sqrt(d_model) twice: look_up does it.",
+            embed_with(lambda y, ids: y + (np.sqrt(y.shape[1]) - 1) * (y - right.sinusoids(*y.shape))),
         ),
         Mistake(
             "A token that stands twice gets the gradient of its last place alone.", embed_with(backward=last_row_alone)
@@ -137,6 +144,7 @@ ATTEND = Exercise(
     attend_inputs,
     reference=right.attend,
     tested="data and the gradients of q, k and v, two and three heads, causal masks",
+    parts=data_and_gradients("q", "k", "v"),
     mistakes=(
         Mistake(
             "This is one wide head: split q, k and v first, and merge at the end.",
@@ -167,16 +175,24 @@ def attention_inputs(rng):
         yield rng.standard_normal((4, 4, 4)) / 2, x, memory and other, mask, 2, cotangent
 
 
-def more_sources(attention, weights, x, memory, mask, n_heads, cotangent):
+def whole_memory(attention, weights, x, memory, mask, *rest):
+    """Whether None is all that goes wrong."""
+    if mask is not None:
+        return None
+    everything = np.ones((len(x), len(memory)), dtype=bool)
+    expected = through_attention(right.attention)(weights, x, memory, None, *rest)
+    given, written_out = (attention(weights, x, memory, each, *rest) for each in (None, everything))
+    if same(expected, given, 1e-6) or not same(expected, written_out, 1e-6):
+        return None
+    return "The mask may be None: then each query reads the whole memory, np.ones((T, S), bool)."
+
+
+def more_sources(attention, weights, x, memory, mask, *rest):
     if memory is None:
         return None
-    longer = weights, x, np.concatenate([memory, 2 * memory]), None, n_heads, cotangent
-    try:
-        if np.allclose(attention(*longer)[0], through_attention(right.attention)(*longer)[0]):
-            return None
-    except Trouble:
-        pass
-    return "With as many sources as queries it is right, and with more sources it is not: the mask is (T, S)."
+    sentence = "With as many sources as queries it is right, and with more sources it is not: the mask is (T, S)."
+    inputs, more = ((weights, x, each, None, *rest) for each in (memory, np.concatenate([memory, 2 * memory])))
+    return right_only_for_as_many(attention, through_attention(right.attention), inputs, more, sentence)
 
 
 def unprojected(p, x, memory, mask, n_heads):
@@ -194,6 +210,7 @@ ATTENTION = Exercise(
     attention_inputs,
     reference=right.attention,
     tested="self-attention with a causal mask, cross-attention without a mask; gradients of all that it reads",
+    parts=data_and_gradients("x", "memory", *"qkvo"),
     mistakes=(
         Mistake(
             "The queries come from the memory: x asks, and the memory gives keys and values.",
@@ -206,6 +223,6 @@ ATTENTION = Exercise(
         Mistake("The last projection, by W^O, is missing.", unprojected),
         Mistake("No mask, None, means that all may be read; here it is causal.", causal_always),
     ),
-    properties=(more_sources,),
+    properties=(whole_memory, more_sources),
     through=through_attention,
 )

@@ -6,6 +6,7 @@ What a reader's function makes of Vars is seen as data and gradients.
 import numpy as np
 
 from course.calls import Trouble, is_unfilled
+from course.compare import kind
 from course.exercise import Exercise, Mistake
 from solutions import my_transformer as right
 from solutions.my_transformer import Var
@@ -18,6 +19,12 @@ def gradients_of(y, cotangent, wanted):
     order = []
 
     def visit(value):
+        if not hasattr(value, "parents"):
+            raise Trouble(
+                f"One of the parents is {kind(value)}. Parents are Vars; what gets no gradient is not among them."
+            )
+        if not isinstance(value.parents, (tuple, list)):
+            raise Trouble("The parents of a Var are a tuple, also where there is one: `(x,)`.")
         if not any(value is each for each in order):
             for parent in value.parents:
                 visit(parent)
@@ -36,7 +43,7 @@ def gradients_of(y, cotangent, wanted):
             if not isinstance(grads, (tuple, list)) or len(grads) != len(value.parents):
                 raise Trouble(
                     "A `backward` must return a tuple with one gradient for each of its parents, in their order; here "
-                    f"there are {len(value.parents)} parents."
+                    f"there {'is 1 parent' if len(value.parents) == 1 else f'are {len(value.parents)} parents'}."
                 )
             for parent, grad in zip(value.parents, grads, strict=True):
                 if np.shape(grad) != np.shape(parent.data):
@@ -52,11 +59,19 @@ def seen(y, cotangent, wanted):
     """The data of a Var, then its gradients."""
     if is_unfilled(y):
         return y
-    if not all(hasattr(y, name) for name in ("data", "parents", "backward")):
-        raise Trouble(f"The result must be a Var with data, parents and backward, got a {type(y).__name__}.")
+    lacking = [name for name in ("data", "parents", "backward") if not hasattr(y, name)]
+    if lacking:
+        raise Trouble(f"The result must be a Var with data, parents and backward; {kind(y)} has no {lacking[-1]}.")
+    if not y.parents:
+        raise Trouble("The result has no parents, so no gradient goes on: hand over what it was made of, in a tuple.")
     if np.shape(y.data) != np.shape(cotangent):
         raise Trouble(f"The result's data must have the shape {np.shape(cotangent)}, got {np.shape(y.data)}.")
     return y.data, *gradients_of(y, cotangent, wanted)
+
+
+def data_and_gradients(*inputs):
+    """Names for the parts that ``seen`` returns."""
+    return ("data", *(f"grad_{name}" for name in inputs))
 
 
 # -- 1: Var and grads_of ----------------------------------------------------------------------------------------------
@@ -126,6 +141,22 @@ def too_soon(loss, wanted):
     return [found[each] for each in wanted]
 
 
+def visited_again(loss, wanted):
+    """A value goes on as often as it is used, each time with all of its gradient."""
+    order = []
+
+    def visit(value):
+        for parent in value.parents:
+            visit(parent)
+        order.append(value)
+
+    visit(loss)
+    place = {value: i for i, value in enumerate(order)}
+    tape = [([place[each] for each in value.parents], place[value], value.backward) for value in order if value.parents]
+    found = right.gradients(tape, len(order))
+    return [found[place[each]] for each in wanted]
+
+
 class OneParent(Var):
     def __add__(self, other):
         return OneParent(self.data + other.data, (self, other), lambda grad: (grad, 0.0 * grad))
@@ -151,6 +182,7 @@ VAR = Exercise(
         Mistake("That is the backward of a product. A sum hands its gradient on unchanged.", Factors),
         Mistake("A sum does not divide its gradient: each parent gets all of it.", Halves),
     ),
+    parts=(*data_and_gradients("a", "b"), "data of a + a", "grad_a of a + a"),
     through=through_var,
 )
 
@@ -165,6 +197,7 @@ GRADS_OF = Exercise(
     mistakes=(
         Mistake("A value that is used twice gets the sum of its gradients; here the last one replaces it.", forgetting),
         Mistake("A value hands its gradient on before all of it has come: first order the values.", too_soon),
+        Mistake("A value that is used twice stands on the tape twice: visit each value once.", visited_again),
     ),
     through=through_grads_of,
 )

@@ -106,6 +106,7 @@ BACKWARD = Exercise(
     backward_inputs,
     reference=backward,
     tested="all three gradients of one position, of four, and of a batch, against the engine's backward",
+    parts=("grad_x", "grad_gamma", "grad_beta"),
     mistakes=(
         Mistake(
             "The term through the mean is missing in grad_x: its rows must sum to zero.",
@@ -144,6 +145,31 @@ BACKWARD = Exercise(
             backward_with(
                 lambda inv, x_hat, g, grad_y, gamma, right: {i: right[i] / n_positions(grad_y) for i in (1, 2)}
             ),
+        ),
+        Mistake(
+            "Sums stand in grad_x where means belong: mean(g) and mean(g * x_hat), over the d_model components.",
+            backward_with(
+                lambda inv, x_hat, g, grad_y, gamma, right: {0: right[0] - (len(gamma) - 1) * (inv * g - right[0])}
+            ),
+        ),
+        Mistake(
+            "One mean over the whole array stands in grad_x; each position has its own, over the last axis.",
+            backward_with(
+                lambda inv, x_hat, g, grad_y, gamma, right: {0: inv * (g - g.mean() - x_hat * (g * x_hat).mean())}
+            ),
+        ),
+        Mistake(
+            "x - mean stands where x_hat belongs: it must be divided by sqrt(variance + eps), in grad_gamma too.",
+            backward_with(
+                lambda inv, x_hat, g, grad_y, gamma, right: {
+                    0: inv * (g - mean_of(g) - x_hat * mean_of(g * x_hat) / inv**2),
+                    1: (grad_y * x_hat / inv).reshape(-1, len(gamma)).sum(axis=0),
+                }
+            ),
+        ),
+        Mistake(
+            "grad_gamma and grad_beta are made of g = gamma * grad_y; theirs is grad_y itself.",
+            backward_with(lambda inv, x_hat, g, grad_y, gamma, right: {1: gamma * right[1], 2: gamma * right[2]}),
         ),
         Mistake(
             "grad_gamma holds gamma itself: y = gamma * x_hat + beta, so its derivative is x_hat alone.",

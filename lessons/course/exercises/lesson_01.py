@@ -142,6 +142,7 @@ LINEAR_BACKWARD = Exercise(
     linear_inputs,
     reference=backward_of_linear,
     tested="two, three and five positions with square weights, against the engine's linear_backward",
+    parts=("grad_x", "grad_weight", "grad_bias"),
     mistakes=(
         Mistake(
             "The weight is not transposed in grad_x: x_ti meets W_ij over j, the outputs.",
@@ -158,6 +159,10 @@ LINEAR_BACKWARD = Exercise(
         Mistake(
             "grad_weight and grad_bias are too small by the number of positions: take sums, not means.",
             lambda grad_y, x, weight: (grad_y @ weight.T, x.T @ grad_y / len(x), grad_y.mean(axis=0)),
+        ),
+        Mistake(
+            "grad_bias is summed over the outputs; sum over t, the positions.",
+            with_part(2, lambda grad_y, x, weight: grad_y.sum(axis=1)),
         ),
         Mistake(
             "grad_bias is the sum of x; the bias does not meet x, its slope is 1.",

@@ -18,6 +18,7 @@ TWO_PATHS = Exercise(
     two_paths_inputs,
     reference=lambda grad_y, a, b: (grad_y * (b + np.exp(a)), grad_y * a),
     tested="one number, a vector and a matrix, against the closed form",
+    parts=("grad_a", "grad_b"),
     mistakes=(
         Mistake(
             "grad_a is the product's part alone: a is used twice, the exponential sends a gradient too.",
@@ -224,6 +225,10 @@ GRADIENTS = Exercise(
         Mistake(
             "The tape is walked forwards: start from its last entry.",
             lambda tape, n_values: gradients(tape, n_values, forward_order=True),
+        ),
+        Mistake(
+            "The tape is walked forwards: start from its last entry.",
+            lambda tape, n_values: gradients(tape, n_values, forward_order=True, result=-1),
         ),
         Mistake(
             "An op that uses one value twice sends it two gradients; only one of them arrives.",

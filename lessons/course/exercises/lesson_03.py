@@ -3,7 +3,7 @@
 import numpy as np
 
 from course.exercise import Exercise, Mistake
-from course.exercises.losses import LOSS_BACKWARD, SMOOTHED_LOSS, SMOOTHED_TARGETS, batches
+from course.exercises.losses import LOSS_BACKWARD, SMOOTHED_LOSS, SMOOTHED_TARGETS, ZERO_FIRST, batches
 from minitransformer.config import PAD
 from minitransformer.ops.softmax import softmax_forward
 
@@ -73,6 +73,7 @@ SOFTMAX = Exercise(
 def perplexity_inputs(rng):
     yield from batches(rng)
     yield np.array([[0.0, 400.0, 405.0], [0.0, 905.0, 900.0]]), np.array([1, 1])
+    yield np.array([[0.0, 0.0, 800.0], [0.0, 0.0, 800.0]]), np.array([1, 2])  # p of the first target rounds to 0
 
 
 def nll_of(logits, targets):
@@ -86,11 +87,16 @@ def over_real(function):
     return lambda logits, targets: function(nll_of(logits, targets)[targets != PAD])
 
 
+def from_probabilities(logits, targets):
+    p = softmax_forward(logits)[0][np.arange(len(targets)), targets]
+    return float(np.exp(-np.log(p[targets != PAD]).mean()))
+
+
 PERPLEXITY = Exercise(
     "03_softmax.perplexity_of",
     perplexity_inputs,
     reference=over_real(lambda nll: float(np.exp(nll.mean()))),
-    tested="batches with and without padding, and logits of several hundred",
+    tested="batches with and without padding, logits of several hundred, and targets 800 below the best",
     mistakes=(
         Mistake(
             "Padding counts as a word: leave out the positions whose target is 0.",
@@ -116,6 +122,7 @@ PERPLEXITY = Exercise(
             "The base is 2, but the loss is in nats: exp and ln belong together.",
             over_real(lambda nll: float(2 ** nll.mean())),
         ),
+        Mistake(ZERO_FIRST, from_probabilities),
     ),
 )
 

@@ -6,7 +6,8 @@ import tracemalloc
 import numpy as np
 
 from course.exercise import Exercise, Mistake
-from course.exercises.attention_weights import BACKWARD, WEIGHTS, scores_of
+from course.exercises.attention_backward import BACKWARD
+from course.exercises.attention_weights import ONLY_ROWS, WEIGHTS, scores_of
 from minitransformer.nn.decoder import causal_mask
 from minitransformer.ops.attention import attention_forward
 from minitransformer.ops.softmax import softmax_forward
@@ -27,6 +28,10 @@ def self_attention_inputs(rng):
 
 def self_attention(x, w_q, w_k, w_v):
     return attention_forward(x @ w_q, x @ w_k, x @ w_v)[0]
+
+
+def over_lost_axis(exponentials):
+    return exponentials / exponentials.sum(axis=-1)
 
 
 SELF_ATTENTION = Exercise(
@@ -50,6 +55,19 @@ SELF_ATTENTION = Exercise(
         Mistake(
             "The weights are applied to x itself; the values are x W^V.",
             lambda x, w_q, w_k, w_v: softmax_of(scores_of(x @ w_q, x @ w_k)) @ x,
+        ),
+        Mistake(
+            "The root is of the number of words; sqrt(d_k) is that of the columns of q.",
+            lambda x, w_q, w_k, w_v: softmax_of(scores_of(x @ w_q, x @ w_k, math.sqrt(len(x)))) @ (x @ w_v),
+        ),
+        Mistake(ONLY_ROWS, lambda x, w_q, w_k, w_v: softmax_of(scores_of(x @ w_q, x @ w_k).T).T @ (x @ w_v)),
+        Mistake(
+            "The sums of the softmax lost their axis: weights are divided by other rows' sums. Write keepdims=True.",
+            lambda x, w_q, w_k, w_v: over_lost_axis(np.exp(scores_of(x @ w_q, x @ w_k))) @ (x @ w_v),
+        ),
+        Mistake(
+            "The result is 0. A mask of None does that: np.where takes it for False. Without a mask pass True.",
+            lambda x, w_q, w_k, w_v: np.zeros((len(x), w_v.shape[1])),
         ),
         Mistake(
             "The weights are transposed: each output must be a mean of values, with weights that sum to one.",

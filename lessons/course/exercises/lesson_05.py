@@ -156,6 +156,7 @@ PROJECTIONS_BACKWARD = Exercise(
     projections_inputs,
     reference=projections_backward,
     tested="all four gradients at two sizes, against the engine's split_heads_backward and linear_backward",
+    parts=("grad_x", "grad_w_q", "grad_w_k", "grad_w_v"),
     mistakes=(
         Mistake("grad_x has only the path through the queries: x made keys and values too.", only_paths(0)),
         Mistake("The path through the values is missing in grad_x.", only_paths(0, 1)),

@@ -130,6 +130,7 @@ BACKWARD_FROM_OUTPUT = Exercise(
         grad_y, y, inv_std, gamma, beta
     ),
     tested="all three gradients of one position and of a batch, with random gamma and beta",
+    parts=("grad_x", "grad_gamma", "grad_beta"),
     mistakes=(
         Mistake("y is used for x_hat: take beta away and divide by gamma.", backward_from(lambda y, gamma, beta: y)),
         Mistake("beta is not taken away.", backward_from(lambda y, gamma, beta: y / gamma)),

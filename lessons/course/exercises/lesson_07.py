@@ -16,6 +16,7 @@ COLLAPSED = Exercise(
     lambda rng: [random_layer(rng, 2, 3), random_layer(rng, 4, 4), random_layer(rng, 3, 8)],
     reference=lambda w1, b1, w2, b2: (w1 @ w2, b1 @ w2 + b2),
     tested="three sizes, against the products on paper",
+    parts=("w", "b"),
     mistakes=(
         Mistake("b1 is lost: it passes through w2 like everything else.", lambda w1, b1, w2, b2: (w1 @ w2, b2)),
         Mistake("b2 is missing.", lambda w1, b1, w2, b2: (w1 @ w2, b1 @ w2)),
@@ -45,7 +46,7 @@ def layer_of(function, xs, ys):
     wanted = (np.zeros((1, n)), np.zeros(n), np.zeros((n, 1)), np.zeros(1))
     error = form_error(wanted, given)
     if error:
-        raise Trouble(f"{error[0].upper()}{error[1:]}.")
+        raise Trouble(f"{error}.")
     return lambda x: feed_forward_forward(np.asarray(x)[:, None], *given)[0][:, 0]
 
 

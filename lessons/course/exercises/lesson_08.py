@@ -98,6 +98,10 @@ SINUSOIDS = Exercise(
             "belongs to 10000 alone, and divides pos.",
             power_of_the_quotient,
         ),
+        Mistake(
+            "The table holds whole numbers, which cut the waves off: make it of floats, without dtype=int.",
+            lambda n, d: waves(n, d).astype(int),
+        ),
         Mistake("The base is 1000; the paper's is 10000.", lambda n, d: waves(n, d, base=1000.0)),
     ),
 )
@@ -144,6 +148,10 @@ EMBEDDING_BACKWARD = Exercise(
             lambda grad_y, ids, n_tokens: table_gradient(grad_y, ids, n_tokens, 1.0 / math.sqrt(grad_y.shape[1])),
         ),
         Mistake("The gradients of a repeated token are averaged; they add up.", mean_over_uses),
+        Mistake(
+            "The factor is the root of the vocabulary's size; it is that of the width, d_model.",
+            lambda grad_y, ids, n_tokens: table_gradient(grad_y, ids, n_tokens, math.sqrt(n_tokens)),
+        ),
     ),
 )
 
@@ -189,6 +197,10 @@ SHIFT = Exercise(
         Mistake(
             "The speeds are 10000^(-i / d_model); the exponent is 2i / d_model, i being the number of the pair.",
             lambda k, d_model: shift_matrix(k, d_model, exponent=1.0),
+        ),
+        Mistake(
+            "The speeds are 10000^(-4i / d_model): an i that counts components holds the factor 2 already.",
+            lambda k, d_model: shift_matrix(k, d_model, exponent=4.0),
         ),
         Mistake(
             "The sign of k is lost: with k = -2 the matrix turns back.",

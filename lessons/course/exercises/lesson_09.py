@@ -27,6 +27,7 @@ SHIFT = Exercise(
     lambda rng: [(np.array([5]), 1, 2), (np.array([6, 9, 4]), 1, 2), (rng.integers(4, 50, 8), 3, 2)],
     reference=shift,
     tested="targets of 1, 3 and 8 tokens, against the engine's pad_batch",
+    parts=("tgt_in", "tgt_out"),
     mistakes=(
         Mistake(
             "The target is not shifted: each position reads the very token that it must predict.",
@@ -39,6 +40,10 @@ SHIFT = Exercise(
         Mistake(
             "The two are exchanged: the decoder reads what comes after the begin mark, up to the end mark.",
             lambda tokens, begin, end: (joined(tokens, end), joined(begin, tokens)),
+        ),
+        Mistake(
+            "`[begin] + tokens` adds begin to each token, for tokens is an array: join them with np.concatenate.",
+            lambda tokens, begin, end: (begin + tokens, tokens + end),
         ),
         Mistake(
             "The shift is backwards: with the end mark in front and the begin mark behind.",

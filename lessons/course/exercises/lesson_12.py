@@ -149,6 +149,7 @@ CACHED_STEP = Exercise(
     cached_step_inputs,
     reference=lambda x_t, keys, values, w_q, w_k, w_v: cached_step(x_t, keys, values, w_q, w_k, w_v),
     tested="one to three heads and one to five earlier positions, against the engine's attention over the grown caches",
+    parts=("y_t", "keys", "values"),
     mistakes=(
         Mistake(
             "The position does not attend to itself: append its key and value first, then attend.",

@@ -195,6 +195,12 @@ BOOTSTRAP = Exercise(
             lambda ours, theirs, draws: float(scores(ours.sum(axis=0)) > scores(theirs.sum(axis=0))),
         ),
         Mistake(
+            "The counts are summed over the draws. A draw is a row of `draws`: sum over its sentences, axis 1.",
+            lambda ours, theirs, draws: float(
+                (scores(ours[draws].sum(axis=0)) > scores(theirs[draws].sum(axis=0))).mean()
+            ),
+        ),
+        Mistake(
             "The brevity penalty is missing.",
             lambda ours, theirs, draws: float(
                 (scores(ours[draws].sum(axis=1), False) > scores(theirs[draws].sum(axis=1), False)).mean()

@@ -69,6 +69,10 @@ SMOOTHED_TARGETS = Exercise(
             "Word 0 gets nothing in the rows of real words: eps / V goes to every word of the vocabulary.",
             lambda targets, n, eps: smoothed(targets, n, eps, words=0),
         ),
+        Mistake(
+            "The column of word 0 is 0; it is the rows of padding, whose target is 0, that must be.",
+            lambda targets, n, eps: smoothed(targets, n, eps, padding=False) * (np.arange(n) > 0),
+        ),
     ),
 )
 
@@ -96,6 +100,8 @@ def smoothed_by(combine, log_of=lambda logits: log_softmax_forward(logits)[0], t
 def right_loss(nll, every, real, eps, v):
     return ((1 - eps) * nll + eps / v * every) * real
 
+
+ZERO_FIRST = "The logarithm is taken of a probability that became 0: write ln p = z - ln sum e^z, from the logits."
 
 SMOOTHED_LOSS = Exercise(
     "03_softmax.smoothed_loss",
@@ -138,10 +144,7 @@ SMOOTHED_LOSS = Exercise(
             "This is the mean over the real tokens; the loss is their sum, and the training loop divides, once.",
             lambda logits, targets, eps: smoothed_by(right_loss)(logits, targets, eps) / (targets != PAD).sum(),
         ),
-        Mistake(
-            "The logarithm is taken of a probability that became 0: write ln p = z - ln sum e^z, from the logits.",
-            smoothed_by(right_loss, log_of=lambda logits: np.log(softmax_forward(logits)[0])),
-        ),
+        Mistake(ZERO_FIRST, smoothed_by(right_loss, log_of=lambda logits: np.log(softmax_forward(logits)[0]))),
         Mistake(
             "Exponentials overflow: exp(900) is inf. Take the largest logit of each row away before exp.",
             smoothed_by(right_loss, log_of=lambda z: z - np.log(np.exp(z).sum(axis=-1, keepdims=True))),

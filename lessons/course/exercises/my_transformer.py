@@ -1,77 +1,24 @@
-"""Exercises of ``my_transformer``, the glue that makes a model of the functions of earlier lessons; steps 5 to 8."""
+"""Exercises of ``my_transformer``, the glue that makes a model of the functions of earlier lessons; steps 6 to 8."""
 
 import numpy as np
 
 from course.exercise import Exercise, Mistake
+from course.exercises.glue_layers import (
+    DECODE,
+    ENCODE,
+    SHAPES,
+    SIZES,
+    SUBLAYERS,
+    some_tokens,
+    some_vector,
+    with_one_gradient,
+)
+from course.exercises.glue_operations import FEED, LOGITS_OF, PROJECT
+from course.exercises.glue_parameters import FIRST_VECTOR, SHAPES_OF, UPDATE, VIEWS
 from course.exercises.glue_parts import ATTEND, ATTENTION, EMBED, NORM
-from course.exercises.glue_vars import GRADS_OF, VAR, seen
+from course.exercises.glue_vars import GRADS_OF, VAR, data_and_gradients
 from solutions import my_transformer as right
 from solutions.my_transformer import Var
-
-SIZES = 2, 2
-"""Layers and heads."""
-SHAPES = right.shapes_of(9, 2, 4, 6)
-
-
-def some_vector(rng):
-    """Parameters of a small model, none of them zero or one."""
-    vector = right.first_vector(SHAPES, rng)
-    return vector + 0.2 * rng.standard_normal(vector.shape)
-
-
-def some_tokens(rng, n):
-    return rng.integers(3, 9, n)
-
-
-# -- 5: the model -----------------------------------------------------------------------------------------------------
-
-
-def through_decode(decode):
-    def seen_decode(vector, tgt_in, memory, cotangent):
-        p, memory = right.views(vector, SHAPES), Var(memory)
-        found = seen(decode(p, tgt_in, memory, *SIZES), cotangent, [memory, *p.values()])
-        return found if found is ... else (*found[:2], np.concatenate([grad.ravel() for grad in found[2:]]))
-
-    return seen_decode
-
-
-def decode_inputs(rng):
-    for n_tgt, n_src in ((3, 2), (4, 5)):
-        memory, cotangent = rng.standard_normal((n_src, 4)), rng.standard_normal((n_tgt, 9))
-        yield some_vector(rng), some_tokens(rng, n_tgt), memory, cotangent
-
-
-def decode_with(mask=lambda mask: mask, place=lambda i: i, layers=lambda n: n):
-    """The decoder with another mask, other parameters in layer i, or another number of layers."""
-
-    def wrong(p, tgt_in, memory, n_layers, n_heads):
-        x, causal = right.embed(p["table"], tgt_in), np.tri(len(tgt_in), dtype=bool)
-        for i in range(layers(n_layers)):
-            parts = right.sublayers(p, f"decoder {place(i)}", n_heads, ["self", "cross"])
-            x = right.decoder_layer(x, memory, mask(causal), *parts)
-        return right.logits_of(x, p["table"])
-
-    return wrong
-
-
-DECODE = Exercise(
-    "my_transformer.decode",
-    decode_inputs,
-    reference=right.decode,
-    tested="two layers: logits, and the gradients of every parameter and of the memory",
-    mistakes=(
-        Mistake("The future leaks: self-attention of the decoder needs the causal mask.", decode_with(np.ones_like)),
-        Mistake(
-            "The causal mask is the wrong way round: True means that a position may be read.",
-            decode_with(np.transpose),
-        ),
-        Mistake(
-            "Every layer has the parameters of the first: write the layer's number i.", decode_with(place=lambda i: 0)
-        ),
-        Mistake("There is one layer only: repeat it n_layers times.", decode_with(layers=lambda n: 1)),
-    ),
-    through=through_decode,
-)
 
 # -- 6: loss ----------------------------------------------------------------------------------------------------------
 
@@ -79,8 +26,7 @@ DECODE = Exercise(
 def through_loss_of(loss_of):
     def seen_loss(vector, src, tgt, eps, cotangent):
         p = right.views(vector, SHAPES)
-        found = seen(loss_of(p, src, tgt, eps, *SIZES), cotangent, list(p.values()))
-        return found if found is ... else (found[0], np.concatenate([grad.ravel() for grad in found[1:]]))
+        return with_one_gradient(loss_of(p, src, tgt, eps, *SIZES), cotangent, p)
 
     return seen_loss
 
@@ -117,6 +63,7 @@ LOSS_OF = Exercise(
     loss_inputs,
     reference=right.loss_of,
     tested="smoothed losses of a mean over tokens, and the gradient of every parameter",
+    parts=data_and_gradients("parameters"),
     mistakes=(
         Mistake("This is the sum over the target's tokens: divide by their number.", times(lambda n: n + 1)),
         Mistake(
@@ -141,23 +88,23 @@ def gradient_inputs(rng):
         yield some_vector(rng), SHAPES, pairs, 0.1, *SIZES
 
 
-def weighted(weight):
-    """The mean of sentences that have the weights ``weight(number of words)``."""
+def by_tokens(n):
+    return (n + 1) / (n + 1).sum()
+
+
+def alike(n):
+    return np.full(len(n), 1 / len(n))
+
+
+def weighted(of_losses, of_gradients):
+    """Sums with these shares of the sentences: functions of an array, their numbers of words."""
 
     def wrong(vector, shapes, pairs, *rest):
-        each = [right.gradient_of(vector, shapes, [pair], *rest) for pair in pairs]
-        shares = np.array([weight(len(tgt)) for _, tgt in pairs], dtype=float)
-        shares /= shares.sum()
-        return sum(s * loss for s, (loss, _) in zip(shares, each, strict=True)), sum(
-            s * grad for s, (_, grad) in zip(shares, each, strict=True)
-        )
+        losses, gradients = zip(*(right.gradient_of(vector, shapes, [pair], *rest) for pair in pairs), strict=True)
+        n = np.array([len(tgt) for _, tgt in pairs])
+        return of_losses(n) @ np.array(losses), of_gradients(n) @ np.array(gradients)
 
     return wrong
-
-
-def summed_gradient(vector, shapes, pairs, *rest):
-    each = [right.gradient_of(vector, shapes, [pair], *rest)[1] for pair in pairs]
-    return right.gradient_of(vector, shapes, pairs, *rest)[0], sum(each)
 
 
 GRADIENT_OF = Exercise(
@@ -165,12 +112,22 @@ GRADIENT_OF = Exercise(
     gradient_inputs,
     reference=right.gradient_of,
     tested="batches of two and three pairs of different lengths: the loss and the gradient, in the vector's order",
+    parts=("loss", "gradient"),
     mistakes=(
         Mistake(
-            "Every sentence counts alike; every token must, so a longer target weighs more.", weighted(lambda n: 1)
+            "Every sentence counts alike; every token must, so a longer target weighs more.", weighted(alike, alike)
         ),
-        Mistake("The end marks are not counted among the tokens.", weighted(lambda n: n)),
-        Mistake("The gradients are added up; the batch's is their mean over tokens.", summed_gradient),
+        Mistake(
+            "The loss is the plain mean of the sentences'; each counts with its tokens.", weighted(alike, by_tokens)
+        ),
+        Mistake("The end marks are not counted among the tokens.", weighted(*[lambda n: n / n.sum()] * 2)),
+        Mistake(
+            "The gradients are added up; the batch's is their mean over tokens.", weighted(by_tokens, lambda n: n**0)
+        ),
+        Mistake(
+            "Each gradient is that of a sum over tokens; `accumulated` wants those of means, as loss_of gives them.",
+            weighted(by_tokens, lambda n: (n + 1) * by_tokens(n)),
+        ),
         Mistake(
             "Only the last pair is left: collect losses and gradients of all.",
             lambda vector, shapes, pairs, *rest: right.gradient_of(vector, shapes, pairs[-1:], *rest),
@@ -233,4 +190,7 @@ TRANSLATE = Exercise(
     through=through_translate,
 )
 
-EXERCISES = (VAR, GRADS_OF, NORM, EMBED, ATTEND, ATTENTION, DECODE, LOSS_OF, GRADIENT_OF, TRANSLATE)
+EXERCISES = (
+    *(VAR, GRADS_OF, PROJECT, FEED, LOGITS_OF, NORM, EMBED, ATTEND, ATTENTION),
+    *(SHAPES_OF, VIEWS, FIRST_VECTOR, SUBLAYERS, ENCODE, DECODE, LOSS_OF, GRADIENT_OF, UPDATE, TRANSLATE),
+)

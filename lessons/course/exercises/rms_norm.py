@@ -78,6 +78,7 @@ RMS_NORM_BACKWARD = Exercise(
     rms_inputs,
     reference=rms_norm_backward,
     tested="both gradients at three sizes, against the tape walking through the forward",
+    parts=("grad_x", "grad_gamma"),
     mistakes=(
         Mistake(
             "The term through the mean, mean(g), is layer norm's. RMSNorm takes no mean away, so nothing flows there.",

@@ -107,5 +107,9 @@ ROTARY_BACKWARD = Exercise(
             "The two numbers of each pair are left exchanged: swap, turn, and swap back.",
             lambda grad_y, start: exchanged(turned(grad_y, start, sign=-1.0)),
         ),
+        Mistake(
+            "All columns are reversed, so that each pair turns with another one's speed: exchange within the pairs.",
+            lambda grad_y, start: turned(grad_y[:, ::-1], start)[:, ::-1],
+        ),
     ),
 )

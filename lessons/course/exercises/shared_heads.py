@@ -78,6 +78,7 @@ SHARED_HEADS_BACKWARD = Exercise(
     shared_backward_inputs,
     reference=lambda grad_y, q, k, v: shared_backward(grad_y, q, k, v),
     tested="all three gradients for one, two and three shared heads, against attention with these repeated",
+    parts=("grad_q", "grad_k", "grad_v"),
     mistakes=(
         Mistake(
             "The gradients of a group are averaged. A shared key served h / g heads: sum.",

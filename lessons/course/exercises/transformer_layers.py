@@ -3,6 +3,7 @@
 import numpy as np
 
 from course.exercise import Exercise, Mistake
+from course.exercises.more_sources import right_only_for_as_many
 from minitransformer.nn.decoder import causal_mask
 from minitransformer.ops.attention import attention_forward
 from minitransformer.ops.layer_norm import layer_norm_forward
@@ -51,6 +52,16 @@ def encoder_pre_norm(x, mask, self_attention, feed_forward, norms):
     return x + feed_forward(norms[1](x))
 
 
+def encoder_with_sums(first, second):
+    """The layer with these factors of x in its two sums."""
+
+    def wrong(x, mask, self_attention, feed_forward, norms):
+        x = norms[0](first * x + self_attention(x, x, mask))
+        return norms[1](second * x + feed_forward(x))
+
+    return wrong
+
+
 def side_by_side(x, mask, self_attention, feed_forward, norms):
     return norms[1](norms[0](x + self_attention(x, x, mask)) + feed_forward(x))
 
@@ -78,12 +89,9 @@ ENCODER_LAYER = Exercise(
             lambda x, mask, *parts: encoder_layer(x, mask & np.tri(len(x), dtype=bool), *parts),
         ),
         Mistake("This is pre-norm. As printed, the norm takes the sum: LayerNorm(x + Sublayer(x)).", encoder_pre_norm),
-        Mistake(
-            "The residual sums are missing.",
-            lambda x, mask, self_attention, feed_forward, norms: norms[1](
-                feed_forward(norms[0](self_attention(x, x, mask)))
-            ),
-        ),
+        Mistake("The residual sums are missing.", encoder_with_sums(0, 0)),
+        Mistake("The residual sum around self-attention is missing.", encoder_with_sums(0, 1)),
+        Mistake("The residual sum around the feed-forward layer is missing.", encoder_with_sums(1, 0)),
         Mistake(
             "The second sum has the layer's input in it; it takes what the first sub-layer gave.", sum_of_layers_input
         ),
@@ -125,10 +133,17 @@ def pre_norm(x, memory, causal, self_attention, cross_attention, feed_forward, n
     return x + feed_forward(norms[2](x))
 
 
-def without_residuals(x, memory, causal, self_attention, cross_attention, feed_forward, norms):
-    x = norms[0](self_attention(x, x, causal))
-    x = norms[1](cross_attention(x, memory, None))
-    return norms[2](feed_forward(x))
+def layer_with(residuals=(1, 1, 1), places=(0, 1, 2), crosses=True):
+    """The layer with these factors of the residual sums, these norms, and with cross-attention or without."""
+
+    def wrong(x, memory, causal, self_attention, cross_attention, feed_forward, norms):
+        first, second, third = (norms[place] for place in places)
+        x = first(residuals[0] * x + self_attention(x, x, causal))
+        if crosses:
+            x = second(residuals[1] * x + cross_attention(x, memory, None))
+        return third(residuals[2] * x + feed_forward(x))
+
+    return wrong
 
 
 def sublayers_norm(x, memory, causal, self_attention, cross_attention, feed_forward, norms):
@@ -150,11 +165,9 @@ def crossing_with(change):
 
 
 def other_number_of_sources(function, x, memory, *rest):
-    """The memory may have more positions than the target."""
     longer = np.concatenate([memory, memory[:2] - 1.0])
-    if np.allclose(function(x, longer, *rest), decoder_layer(x, longer, *rest)):
-        return None
-    return "With as many sources as targets it is right, and with two sources more it is not."
+    sentence = "With as many sources as targets it is right, and with two sources more it is not."
+    return right_only_for_as_many(function, decoder_layer, (x, memory, *rest), (x, longer, *rest), sentence)
 
 
 DECODER_LAYER = Exercise(
@@ -185,7 +198,20 @@ DECODER_LAYER = Exercise(
         ),
         Mistake("Cross-attention stands before self-attention; section 3.1 has it second.", crossing_first),
         Mistake("This is pre-norm. As printed, the norm takes the sum: LayerNorm(x + Sublayer(x)).", pre_norm),
-        Mistake("The residual sums are missing.", without_residuals),
+        Mistake("The residual sums are missing.", layer_with(residuals=(0, 0, 0))),
+        Mistake("The residual sum around self-attention is missing.", layer_with(residuals=(0, 1, 1))),
+        Mistake("The residual sum around cross-attention is missing.", layer_with(residuals=(1, 0, 1))),
+        Mistake("The residual sum around the feed-forward layer is missing.", layer_with(residuals=(1, 1, 0))),
+        Mistake(
+            "One norm serves all sub-layers: each has a gamma and a beta of its own.", layer_with(places=(0, 0, 0))
+        ),
+        Mistake("Cross-attention is missing: the source is not read.", layer_with(crosses=False)),
+        Mistake(
+            "Self-attention reads the memory: its keys and values, like its queries, come from x.",
+            lambda x, memory, causal, self_attention, *rest: decoder_layer(
+                x, memory, causal, lambda y, _, mask: self_attention(y, memory, mask), *rest
+            ),
+        ),
         Mistake("The norm takes the sub-layer's output alone; it belongs around the sum.", sublayers_norm),
     ),
     properties=(other_number_of_sources,),

@@ -215,6 +215,11 @@ def scores_with(divisor=lambda d_k, n_heads: math.sqrt(d_k), interleaved=False):
     return scores
 
 
+def cut_words(x, w_q, w_k, n_heads):
+    q, k = ((x @ w).reshape(n_heads, len(x), -1) for w in (w_q, w_k))
+    return q @ k.swapaxes(-1, -2) / math.sqrt(q.shape[-1])
+
+
 SCORES = cage(
     "scores",
     scores_inputs,
@@ -229,6 +234,10 @@ SCORES = cage(
     (
         "The heads are interleaved: head i must own d_k neighbouring columns. Reshape to (T, n_heads, d_k).",
         scores_with(interleaved=True),
+    ),
+    (
+        "The words are cut, not the columns: reshape to (T, n_heads, d_k), then bring the heads to the front.",
+        cut_words,
     ),
     (
         "Queries and keys are exchanged: row t must hold the scores of query t.",

@@ -4,7 +4,6 @@ import numpy as np
 
 from course.exercise import Exercise, Mistake
 from minitransformer.config import BOS, EOS, PAD
-from minitransformer.ops.cross_entropy import cross_entropy_forward
 from minitransformer.ops.softmax import log_softmax_forward
 from minitransformer.optim import learning_rate
 from minitransformer.text import pad_batch
@@ -91,58 +90,7 @@ MEAN_LOSS = cage(
     ),
 )
 
-# -- 9 smoothed_loss --------------------------------------------------------------------------------------------------
-
-
-def smoothed_loss_inputs(rng):
-    for n, vocab_size, eps in ((3, 4, 0.2), (6, 7, 0.1), (8, 5, 0.4)):
-        targets = rng.integers(3, vocab_size, n)
-        targets[n // 2 + 1 :] = PAD
-        yield 2 * rng.standard_normal((n, vocab_size)), targets, eps
-
-
-def smoothed_by(combine):
-    """``combine(nll, sum of -ln p over the vocabulary, real, eps, vocabulary size)``, summed over the rows."""
-
-    def loss(logits, targets, eps):
-        nll, real = losses_of(logits, targets)
-        return float(combine(nll, -log_softmax_forward(logits)[0].sum(axis=-1), real, eps, logits.shape[-1]).sum())
-
-    return loss
-
-
-SMOOTHED_LOSS = cage(
-    "smoothed_loss",
-    smoothed_loss_inputs,
-    lambda logits, targets, eps: float(cross_entropy_forward(logits, targets=targets, label_smoothing=eps)[0][0]),
-    "three sizes and three values of eps, against the engine's cross_entropy",
-    (
-        "The smoothing runs over padding: its share eps / V of every word is asked for at positions without one.",
-        smoothed_by(lambda nll, every, real, eps, v: (1 - eps) * nll * real + eps / v * every),
-    ),
-    (
-        "Padding counts in both parts: multiply each position's loss by whether it is real.",
-        smoothed_by(lambda nll, every, real, eps, v: (1 - eps) * nll + eps / v * every),
-    ),
-    (
-        "The smoothing is missing: this is the plain cross-entropy.",
-        smoothed_by(lambda nll, every, real, eps, v: nll * real),
-    ),
-    (
-        "The target keeps its full share: q must sum to one, (1 - eps) + V * eps / V.",
-        smoothed_by(lambda nll, every, real, eps, v: (nll + eps / v * every) * real),
-    ),
-    (
-        "The target gets 1 - eps alone. Like every word it gets eps / V too: q must sum to one.",
-        smoothed_by(lambda nll, every, real, eps, v: ((1 - eps) * nll + eps / v * (every - nll)) * real),
-    ),
-    (
-        "eps is shared among the V - 1 other words; sec. 5.4 cites the form that gives all V words eps / V.",
-        smoothed_by(lambda nll, every, real, eps, v: ((1 - eps) * nll + eps / (v - 1) * (every - nll)) * real),
-    ),
-)
-
-# -- 10 shifted_target ------------------------------------------------------------------------------------------------
+# -- 9 shifted_target -------------------------------------------------------------------------------------------------
 
 
 def shifted_target_inputs(rng):

@@ -1,0 +1,177 @@
+"""Train a parser on trees in an aligned form, parse with it while it learns, and keep its scores as one line of JSON.
+
+    python -m examples.parsing.train examples/parsing/aligned.toml --form C --set training.seed=1
+
+Killed and started again, it goes on from its newest checkpoint. Started with more training.updates, it trains on. The
+folder runs/parsing/NAME-SEED has the checkpoints and points.jsonl, the scores on the way: those of the development set,
+found greedily. The last line is of the mean of the newest training.keep_checkpoints, with the recipe's beam.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from examples import report_errors
+from examples.paper.program import read_results
+from examples.paper.sweep import opened_alone, stop_if_interrupted
+from examples.parsing.bracketing import corpus_bracket_score
+from examples.parsing.treebank import FORMS, SEEN, Treebank, trees_of
+from examples.parsing.trees import Tree
+from examples.parsing.words import RARE, RARE_CLASS, WORD_DROPOUT, WordDropout
+from examples.report import machine_facts
+from minitransformer.checkpoints import average_checkpoints
+from minitransformer.checkpoints.run_folder import newest_checkpoints
+from minitransformer.checkpoints.same_run import MAY_CHANGE
+from minitransformer.cli.main import Parser
+from minitransformer.config import Config
+from minitransformer.errors import ConfigError, DataError, quote
+from minitransformer.files import write_text
+from minitransformer.models import Model
+from minitransformer.training import Corpus, Trainer, read_metrics
+from minitransformer.workers import limit_threads
+
+RESULTS = Path(__file__).parent / "results"
+NOT_SETTINGS = MAY_CHANGE["training"] - {"save_every", "keep_checkpoints"} | {"seed"}
+"""Of [training]: what may differ between the results of one file. The mean at the end is of so many checkpoints."""
+
+
+@report_errors
+def main(argv: Sequence[str] | None = None) -> int:
+    arguments = build_parser().parse_args(argv)
+    config, name = config_of(arguments.config, arguments)
+    path = arguments.results or RESULTS / f"{name}.jsonl"
+    bank, corpus, trees = prepare(arguments, arguments.part)
+    config = with_vocabularies(config, bank)
+    result = {"name": f"{arguments.part}, {config.training.updates} updates", "seed": config.training.seed}
+    result["settings"] = settings_of(config, arguments.form)
+    check_results(path, result)
+    learn(config, bank, corpus, trees["dev"])
+    mean = average_checkpoints(newest_checkpoints(config.training.directory, config.training.keep_checkpoints))
+    result["score"] = scores(config, bank, mean.build()[0], trees[arguments.part], config.translation.beam_size)
+    result |= {"points": read_points(config), "machine": machine_facts()}
+    with opened_alone(path) as file:
+        file.write(json.dumps(result).encode() + b"\n")
+    print(json.dumps(result["score"]))
+    return 0
+
+
+def build_parser() -> Parser:
+    parser = Parser(prog="python -m examples.parsing.train", description=__doc__.split("\n")[0])
+    parser.add_argument("config", type=Path, help="recipe, such as examples/parsing/aligned.toml")
+    add_data_options(parser)
+    parser.add_argument("--part", choices=("dev", "test"), default="dev", help="what the result is of (default dev)")
+    parser.add_argument("--results", type=Path, help="default results/NAME.jsonl, NAME being RECIPE-FORM")
+    return parser
+
+
+def add_data_options(parser: Parser) -> None:
+    parser.add_argument("--form", choices=FORMS, default="C", help="C: one token for each word (default), B: two")
+    shown = "folder of train*.mrg, dev*.mrg and test*.mrg (default data/craft_trees)"
+    parser.add_argument("--trees", type=Path, default=Path("data/craft_trees"), help=shown)
+    shown = "a setting of the recipe, such as training.updates=20000"
+    parser.add_argument("--set", action="append", default=[], dest="settings", metavar="KEY=VALUE", help=shown)
+
+
+def config_of(path: Path, arguments: argparse.Namespace) -> tuple[Config, str]:
+    """The recipe and its name, RECIPE-FORM, after which its folder is called unless it has a name."""
+    config, name = Config.load(path, arguments.settings), f"{path.stem}-{arguments.form}"
+    training = config.training
+    if training.directory == type(training).directory:
+        training = replace(training, directory=f"runs/parsing/{name}-{training.seed}")
+    return replace(config, training=training), name
+
+
+def prepare(arguments: argparse.Namespace, part: str = "dev") -> tuple[Treebank, Corpus, dict[str, list[Tree]]]:
+    """The treebank, its ids, and its trees; prints what the form cannot express."""
+    trees = {name: trees_of(arguments.trees, name) for name in dict.fromkeys(("train", "dev", part))}
+    bank, targets = Treebank(trees["train"], arguments.form), {}
+    for name, each in trees.items():
+        found = bank.express(each)
+        targets[name] = found.targets
+        print(f"{name}: {len(each)} trees, {found.changed} changed by the form, {found.lost} brackets or labels lost")
+    through = map(bank.tree, targets["dev"], (tree.words() for tree in trees["dev"]))
+    print(f"F1 of the form's own trees, dev: {corpus_bracket_score(through, trees['dev']).f1:.2f}")
+    sides = [(bank.sources(trees[name]), targets[name]) for name in ("train", "dev")]
+    return bank, Corpus(*sides), trees
+
+
+def with_vocabularies(config: Config, bank: Treebank) -> Config:
+    sizes = {"src_vocab_size": bank.words.n_ids, "vocab_size": bank.grammar.n_ids}
+    return replace(config, model=replace(config.model, **sizes))
+
+
+def settings_of(config: Config, form: str) -> dict:
+    """What all results of a file have in common, by name; what is as by default is left out."""
+    found, by_default = (
+        {"form": form, "rare": [RARE, RARE_CLASS, SEEN], "word_dropout": WORD_DROPOUT},
+        Config().to_dict(),
+    )
+    tables = config.to_dict()
+    for section in ("model", "data", "training", "translation"):
+        for name, value in tables[section].items():
+            if value != by_default[section].get(name) and not (section == "training" and name in NOT_SETTINGS):
+                found[f"{section}.{name}"] = value
+    return found
+
+
+def check_results(path: Path, result: dict) -> None:
+    """ConfigError: there is this result; DataError: the file's results have other settings, of which one is named."""
+    for other in read_results(path):
+        ours, theirs = result["settings"], other.get("settings") or {}
+        for key in sorted(ours.keys() | theirs.keys()):
+            if ours.get(key) != theirs.get(key):
+                raise DataError(
+                    f"{path}: {key} must be that of its results, {quote(theirs.get(key))}, got "
+                    f"{quote(ours.get(key))}; set it back, or choose another --results"
+                )
+        if (result["name"], result["seed"]) == (other["name"], other["seed"]):
+            raise ConfigError(
+                f"{path}: must lack the result that is asked for, got {result['name']}, seed {result['seed']}; train "
+                "longer, or delete its line"
+            )
+
+
+def learn(config: Config, bank: Treebank, corpus: Corpus, dev: Sequence[Tree]) -> None:
+    """Train, and parse the development set after each validation that points.jsonl has no score of."""
+    done = {point["update"] for point in read_points(config)}
+    every, last = config.training.validate_every or config.training.updates, config.training.updates
+    for until in sorted({*range(every, last, every), last}):
+        if until in done:
+            continue
+        trainer = Trainer(replace(config, training=replace(config.training, updates=until)), corpus)
+        trainer.batches = WordDropout(trainer.batches, bank.words)
+        stop_if_interrupted(trainer.run())  # also where only the last validation is missing
+        began = time.monotonic()
+        point = {"update": until, **scores(config, bank, trainer.model, dev, beam_size=1)}
+        lines = [line for line in read_metrics(trainer.folder.metrics) if line["kind"] == "valid"]
+        point["nll"] = lines[-1]["nll"] if lines else None
+        point |= {"seconds": trainer.recorder.seconds(), "parsing_seconds": time.monotonic() - began}
+        print(json.dumps(point), flush=True)
+        points = [*read_points(config), point]
+        write_text(points_path(config), "".join(json.dumps(each) + "\n" for each in points))
+
+
+def scores(config: Config, bank: Treebank, model: Model, gold: Sequence[Tree], beam_size: int) -> dict[str, float]:
+    with limit_threads(config.training.threads):
+        words = [tree.words() for tree in gold]
+        trees = bank.parse(model, words, beam_size, config.translation.batch_tokens)
+    score = corpus_bracket_score(trees, gold)
+    names = ("f1", "precision", "recall", "exact_match", "tagging_accuracy", "sentences")
+    return {name: round(getattr(score, name), 2) for name in names}
+
+
+def points_path(config: Config) -> Path:
+    return Path(config.training.directory) / "points.jsonl"
+
+
+def read_points(config: Config) -> list[dict]:
+    path = points_path(config)
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,47 @@
+"""Parameters as 8-bit integers, a quarter of the size: for a model that is given away, not for one that trains on."""
+
+import math
+
+import numpy as np
+
+from minitransformer.checkpoints.header import ParameterTable
+
+LARGEST = 127
+"""Integers from -127 to 127: symmetric, so that zero stays zero."""
+
+
+def pack(parameters: np.ndarray, table: ParameterTable) -> tuple[np.ndarray, np.ndarray]:
+    """(codes, scales): parameter = code * scale of its row, with scale = max |row| / 127.
+
+    A row is the last axis of a parameter, and a vector is one row. Half a scale is the largest error.
+
+    parameters: (n,) finite   codes: (n,) int8, 0 in gaps   scales: (rows,) float32, in the order of the table
+    """
+    codes, scales = np.zeros(len(parameters), dtype=np.int8), []
+    for rows, of_codes in zip(_rows(parameters, table), _rows(codes, table), strict=True):
+        scale = (np.abs(rows).max(axis=1, keepdims=True, initial=0) / LARGEST).astype(np.float32)
+        of_codes[...] = np.rint(np.divide(rows, scale, out=np.zeros_like(rows), where=scale > 0))
+        scales.append(scale[:, 0])
+    return codes, np.concatenate([*scales, np.zeros(0, dtype=np.float32)])
+
+
+def unpack(codes: np.ndarray, scales: np.ndarray, table: ParameterTable, dtype: str) -> np.ndarray:
+    """The (n,) parameters; ValueError if codes and scales are not those of this table."""
+    if codes.dtype != np.int8 or codes.ndim != 1 or scales.dtype != np.float32:
+        raise ValueError(f"codes are {codes.dtype} {codes.shape}, scales {scales.dtype}")
+    counts = [math.prod(shape[:-1]) for _, shape, _ in table]
+    if scales.shape != (sum(counts),):
+        raise ValueError(f"scales have shape {scales.shape} for {sum(counts)} rows")
+    parameters = np.zeros(len(codes), dtype=dtype)
+    ends = np.cumsum([0, *counts])
+    for number, (rows, of_codes) in enumerate(zip(_rows(parameters, table), _rows(codes, table), strict=True)):
+        np.multiply(of_codes, scales[ends[number] : ends[number + 1], None], out=rows, casting="same_kind")
+    return parameters
+
+
+def _rows(vector: np.ndarray, table: ParameterTable) -> list[np.ndarray]:
+    """Each parameter as a (rows, length) view of the vector."""
+    return [
+        vector[offset : offset + math.prod(shape)].reshape(math.prod(shape[:-1]), shape[-1] if shape else 1)
+        for _, shape, offset in table
+    ]

@@ -1,0 +1,86 @@
+"""``import``: a model of another project as a checkpoint; ``export``: a checkpoint as other projects read it."""
+
+import argparse
+import json
+from dataclasses import fields
+from pathlib import Path
+
+from minitransformer.cli.common import report, writable_file
+from minitransformer.cli.options import at_least_one
+from minitransformer.errors import ConfigError
+
+IMPORTED = """\
+SOURCE is the .npz of a Marian model (OPUS-MT) with its vocabulary beside it, a folder of Hugging Face's MarianMT with
+model.safetensors, or the state dict of PyTorch's nn.Transformer (.safetensors, .npz). Nothing in it is executed. The
+result is an ordinary checkpoint: translate, evaluate, plot and training.init_from take it."""
+
+
+def add_parser(commands: argparse._SubParsersAction) -> None:
+    parser = commands.add_parser("import", help="read a model of another project", description=IMPORTED)
+    parser.add_argument("source", type=Path, metavar="SOURCE", help="file or folder")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="checkpoint to write")
+    torch = parser.add_argument_group("for a state dict of PyTorch, which does not say")
+    torch.add_argument("--heads", type=at_least_one, default=8, metavar="H", help="attention heads (default: 8)")
+    torch.add_argument("--norm", choices=("post", "pre"), default="post", help="norm_first=True is pre (default: post)")
+    torch.add_argument("--activation", choices=("relu", "gelu"), default="relu", help="(default: relu)")
+    torch.add_argument("--tokenizer", metavar="FILE", help="that of bpe train (default: a model of ids alone)")
+    parser.set_defaults(run=run_import)
+
+    parser = commands.add_parser("export", help="write a model as other projects read it")
+    parser.add_argument("checkpoint", type=Path, metavar="CHECKPOINT")
+    parser.add_argument(
+        "--to", choices=("marian", "pytorch"), required=True, help="Hugging Face's MarianMT, or PyTorch"
+    )
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="PATH", help="folder, or .safetensors file")
+    parser.set_defaults(run=run_export)
+
+
+def run_import(arguments: argparse.Namespace) -> None:
+    source, output = arguments.source, writable_file(arguments.output, [arguments.source])
+    if source.is_dir():
+        from minitransformer.interop.huggingface import read_folder
+
+        checkpoint = read_folder(source)
+    elif source.suffix == ".npz" and _is_marian(source):
+        from minitransformer.interop.marian import read_npz
+
+        checkpoint = read_npz(source)
+    else:
+        from minitransformer.interop.pytorch import read_state_dict
+        from minitransformer.training.corpus import load_tokenizer
+
+        if source.suffix not in (".npz", ".safetensors"):
+            raise ConfigError(f"import: SOURCE must be a folder, an .npz or a .safetensors file, got {source}")
+        tokenizer = load_tokenizer(arguments.tokenizer) if arguments.tokenizer else None
+        options = {"n_heads": arguments.heads, "norm": arguments.norm, "activation": arguments.activation}
+        checkpoint = read_state_dict(source, tokenizer, **options)
+    checkpoint.build()  # which checks that vocabulary and model fit
+    checkpoint.save(output)
+    what = "with its vocabulary" if checkpoint.tokenizer_text else "of token ids alone: no vocabulary is there"
+    model = checkpoint.config.model
+    report(f"{output}: {model.n_layers} layers, d_model {model.d_model}, {what}")
+    changed = {each.name: getattr(model, each.name) for each in fields(model)}
+    changed = {name: value for name, value in changed.items() if value != getattr(type(model)(), name)}
+    print("[model]  # for a training that begins with it (training.init_from)")
+    print("\n".join(f"{name} = {json.dumps(value)}" for name, value in changed.items() if "vocab_size" not in name))
+
+
+def _is_marian(path: Path) -> bool:
+    from minitransformer.interop.marian import read_arrays
+
+    return "special:model.yml" in read_arrays(path)
+
+
+def run_export(arguments: argparse.Namespace) -> None:
+    from minitransformer.checkpoints import load_checkpoint
+
+    checkpoint = load_checkpoint(arguments.checkpoint, with_optimizer=False)
+    if arguments.to == "marian":
+        from minitransformer.interop.huggingface import write_folder
+
+        note = write_folder(checkpoint, arguments.output)
+    else:
+        from minitransformer.interop.pytorch import write_state_dict
+
+        note = write_state_dict(checkpoint, writable_file(arguments.output))
+    report(f"{arguments.output}: {note}" if note else str(arguments.output))

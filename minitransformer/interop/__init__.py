@@ -1,0 +1,1 @@
+"""Weights and vocabularies of other projects, read and written without their libraries."""

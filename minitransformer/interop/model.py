@@ -1,0 +1,50 @@
+"""What an import gives: a checkpoint, with the special tokens where ours are."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from minitransformer.checkpoints import Checkpoint
+from minitransformer.config import Config
+from minitransformer.interop.layers import Arrays
+from minitransformer.models import ImportedConfig, build_model
+from minitransformer.text import Tokenizer
+
+NEVER = -1e9
+"""Logit of a token that a model cannot write."""
+
+
+def with_special_rows(ours: Arrays, rows: tuple[int | None, ...]) -> Arrays:
+    """The tables with the rows of PAD, BOS, EOS and UNK first, then the others in their order.
+
+    rows: where the model has PAD, BOS, EOS and UNK; None: nowhere, so its vector is zero and it is never written. A row
+        that stands there twice is written as the first of the two.
+    """
+    arrays, kept = dict(ours), [row for row in rows if row is not None]
+    for name in ("embedding", "tgt_embedding.table", "projection"):
+        if name in arrays:
+            table = arrays[name]
+            first = [np.zeros_like(table[0]) if row is None else table[row] for row in rows]
+            arrays[name] = np.concatenate([first, np.delete(table, kept, axis=0)])
+    bias = arrays["output_bias"]
+    first = [NEVER if row is None or row in rows[:place] else bias[row] for place, row in enumerate(rows)]
+    arrays["output_bias"] = np.concatenate([first, np.delete(bias, kept)])
+    return arrays
+
+
+def checkpoint_of(arrays: Arrays, config: ImportedConfig, tokenizer: Tokenizer | None) -> Checkpoint:
+    """The checkpoint of a model with these parameters, as training would write it, without Adam's state."""
+    tables = {"embedding": arrays["embedding"], "projection": arrays.get("projection", arrays["embedding"])}
+    sizes = {name: len(table) for name, table in tables.items()}
+    if sizes["embedding"] != sizes["projection"]:
+        config = replace(config, src_vocab_size=sizes["embedding"])
+    model = build_model(replace(config, vocab_size=sizes["projection"]))
+    for name in model.parameters.names:
+        model.parameters[name].data[...] = arrays[name]
+    return Checkpoint(
+        update=0,
+        config=Config(model=model.config),
+        table=model.parameters.table,
+        parameters=model.parameters.data,
+        tokenizer_text=tokenizer.dumps() if tokenizer else "",
+    )

@@ -1,0 +1,137 @@
+"""A trained model in three lines: ``model = minitransformer.load(PATH); model.translate(["..."])``."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minitransformer.batch import pad_rows
+from minitransformer.checkpoints import Checkpoint, RunFolder, load_checkpoint
+from minitransformer.config import EOS, TranslationConfig
+from minitransformer.errors import CheckpointError, ConfigError
+from minitransformer.evaluation import Score, corpus_bleu
+from minitransformer.generation import Hypothesis, hypothesis_attention, sample, search_lines
+from minitransformer.generation.translate import hypothesis_text
+from minitransformer.models import Model
+from minitransformer.text import Tokenizer
+from minitransformer.text.corpus import check_lines
+
+MODELS: dict[str, Path] = {}
+"""The checkpoints of models that can be loaded by a name."""
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A translation with what was asked for: its ``score``, as in `Hypothesis`, and, with the subwords of both sides
+    (EOS included), the ``attention`` weights of `hypothesis_attention`."""
+
+    text: str
+    score: float
+    attention: dict[str, np.ndarray] | None = field(default=None, repr=False)
+    src_subwords: list[str] | None = field(default=None, repr=False)
+    tgt_subwords: list[str] | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, repr=False)
+class Pipeline:
+    """A trained model, which is read-only, its tokenizer, and the settings that ``translate`` uses."""
+
+    model: Model
+    tokenizer: Tokenizer
+    search: TranslationConfig
+
+    def __repr__(self) -> str:
+        return repr(self.model)
+
+    def translate(
+        self,
+        lines: str | Sequence[str],
+        n_best: int = 1,
+        *,
+        return_scores: bool = False,
+        return_attention: bool = False,
+        **search: Any,
+    ) -> Any:
+        """The translation of each line, or of one line given as a string; with n_best above 1 a list of them for each.
+
+        A translation is a string; a `Translation` if scores or attention are to be returned.
+
+        search: settings of [translation], such as ``beam_size=1``, in place of the checkpoint's
+
+        Raises: as `search_lines`; ConfigError for a language model.
+        """
+        if isinstance(lines, str):
+            search |= {"return_scores": return_scores, "return_attention": return_attention}
+            return self.translate([lines], n_best, **search)[0]
+        if self.model.is_decoder_only:
+            raise ConfigError("translate: the model must have an encoder, got a language model; call generate")
+        lines = list(check_lines(lines, "translate"))
+        found = search_lines(self.model, self.tokenizer, lines, replace(self.search, **search), n_best)
+        flags = return_scores, return_attention
+        results = [[self._result(line, each, *flags) for each in best] for line, best in zip(lines, found, strict=True)]
+        return results if n_best > 1 else [best[0] for best in results]
+
+    def _result(self, line: str, found: Hypothesis, with_score: bool, with_attention: bool) -> str | Translation:
+        text = hypothesis_text(self.tokenizer, found)
+        if not with_attention:
+            return Translation(text, found.score) if with_score else text
+        source = self.tokenizer.encode(line) if line.strip() else []
+        subwords = (self.tokenizer.subwords([*ids, EOS]) for ids in (source, found.ids))
+        return Translation(text, found.score, hypothesis_attention(self.model, source, found.ids), *subwords)
+
+    def generate(self, prompts: str | Sequence[str], **options: Any) -> Any:
+        """Each prompt, or one given as a string, with the continuation that a language model draws by chance.
+
+        options: max_tokens, temperature, top_k, top_p and seed of `sample`
+
+        Raises: as `sample`; ConfigError if the model is not a language model.
+        """
+        if isinstance(prompts, str):
+            return self.generate([prompts], **options)[0]
+        if not self.model.is_decoder_only:
+            raise ConfigError(f"generate: the model must be a language model, got a {type(self.model).__name__}")
+        ids = self.tokenizer.encode_lines(prompts)
+        found = sample(self.model, pad_rows(ids, last=EOS), **options) if ids else []
+        return [self.tokenizer.decode(prompt + more) for prompt, more in zip(ids, found, strict=True)]
+
+    def evaluate(self, lines: Sequence[str], references: Sequence[str], **search: Any) -> Score:
+        """sacreBLEU's BLEU of the translations; ``search`` as in `translate`."""
+        return corpus_bleu(self.translate(lines, **search), references)
+
+
+def load(name: str | Path, device: str = "auto") -> Pipeline:
+    """The model of a checkpoint, of the newest one of a run, or of a name in `MODELS`.
+
+    device: cpu, cuda, or auto: the GPU if one is usable
+
+    Raises:
+        CheckpointError: there is none, it is damaged, or it contains no tokenizer.
+        BackendError: the device is not usable.
+    """
+    checkpoint = load_checkpoint(find_checkpoint(name), with_optimizer=False)
+    return Pipeline(*build_with_tokenizer(checkpoint, device), checkpoint.config.translation)
+
+
+def find_checkpoint(name: str | Path) -> Path:
+    """The file that `load` reads; CheckpointError if it is neither a path nor a known name."""
+    path = MODELS.get(str(name), Path(name))
+    if path.is_dir():
+        path = (RunFolder(path).paths() or [path / "checkpoints" / "update_*.npz"])[-1]
+    if not path.suffix and not path.exists():
+        known = ", ".join(MODELS) or "there is none yet"
+        raise CheckpointError(f"load: {name} must be a checkpoint, the folder of a run or a known name ({known})")
+    return path
+
+
+def build_with_tokenizer(checkpoint: Checkpoint, device: str) -> tuple[Model, Tokenizer]:
+    """The model of a checkpoint, read-only, and its tokenizer; CheckpointError if it contains none."""
+    model, tokenizer = checkpoint.build(device)
+    model.prepare_for_inference()
+    if tokenizer is None:
+        raise CheckpointError(
+            f"{checkpoint.path or 'the mean'} must contain a tokenizer, got a model that was trained on ids only; "
+            "minitransformer.checkpoints.load_model loads it"
+        )
+    return model, tokenizer

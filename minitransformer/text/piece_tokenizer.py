@@ -1,0 +1,84 @@
+"""The vocabulary of an imported model: pieces of SentencePiece, with one unigram model for each side."""
+
+import base64
+import binascii
+import json
+from collections.abc import Iterable, Sequence
+
+from minitransformer.config import UNK
+from minitransformer.errors import DataError
+from minitransformer.text.sentencepiece import SPACE, UnigramModel
+from minitransformer.text.tokenizer import SPECIALS, Tokenizer
+
+MARK = "minitransformer pieces\n"
+"""Begins the text of such a vocabulary; JSON follows."""
+
+
+class PieceTokenizer(Tokenizer):
+    """Lines of the source to ids, ids of the target to lines; ``target`` encodes lines of the target.
+
+    models: the bytes of the ``.spm`` files of the source and of the target
+    pieces: of both sides, in the order of their ids after the special ones
+
+    Raises:
+        DataError: a model or a list of pieces is not valid.
+    """
+
+    mode = "pieces"
+
+    def __init__(self, models: Sequence[bytes], pieces: Sequence[list[str]], side: int = 0, where: str = "tokenizer"):
+        self.models, self.pieces, self.where = models, pieces, where
+        self._unigrams = UnigramModel(models[side], where)
+        self._ids = {piece: number for number, piece in enumerate(pieces[side], len(SPECIALS))}
+        self.symbols = pieces[1]
+        self.longest_symbol = self._unigrams.longest
+        self._side = side
+
+    @property
+    def target(self) -> "PieceTokenizer":
+        """The same vocabulary, which encodes lines of the target."""
+        return self if self._side else PieceTokenizer(self.models, self.pieces, 1, self.where)
+
+    @property
+    def src_vocab_size(self) -> int:
+        """Ids of a vocabulary of the source's own; 0: both sides have one."""
+        return 0 if self.pieces[0] == self.pieces[1] else len(self.pieces[0]) + len(SPECIALS)
+
+    def encode(self, line: str) -> list[int]:
+        """The ids of a line, without EOS; a piece that is not in the vocabulary becomes UNK."""
+        return [self._ids.get(piece, UNK) for piece in self._unigrams.encode(line)]
+
+    def encode_lines(self, lines: Iterable[str]) -> list[list[int]]:
+        """`encode` of each line."""
+        return [self.encode(line) for line in lines]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The line of these ids of the target; special ids are skipped."""
+        text = "".join(piece for piece in map(self._symbol, ids) if piece is not None)
+        return text.replace(SPACE, " ").removeprefix(" ")
+
+    def subwords(self, ids: Iterable[int]) -> list[str]:
+        """The piece of each id of the side that this encodes."""
+        side = self.pieces[self._side]
+        return [SPECIALS[token] if token < len(SPECIALS) else side[token - len(SPECIALS)] for token in ids]
+
+    def dumps(self) -> str:
+        models = [base64.b64encode(model).decode() for model in self.models]
+        return MARK + json.dumps({"models": models, "pieces": self.pieces}, ensure_ascii=False)
+
+    @classmethod
+    def loads(cls, text: str, where: str = "tokenizer") -> "PieceTokenizer":
+        try:
+            facts = json.loads(text.removeprefix(MARK))
+            models = [base64.b64decode(model, validate=True) for model in facts["models"]]
+            pieces = facts["pieces"]
+            if [len(models), len(pieces)] != [2, 2] or not all(
+                isinstance(side, list) and all(isinstance(piece, str) for piece in side) for side in pieces
+            ):
+                raise ValueError("it must have two models and two lists of pieces")
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, binascii.Error) as error:
+            raise DataError(f"{where}: must be a vocabulary of pieces, got a damaged one ({error})") from error
+        return cls(models, pieces, where=where)
+
+
+Tokenizer.other_forms[MARK] = PieceTokenizer.loads

@@ -1,0 +1,180 @@
+"""SentencePiece's unigram models (``.spm``), read without its library: normalise, then Viterbi  [Kudo 2018].
+
+The file is a protobuf message: field 1 the pieces, 2 how they were learned, 3 how text is normalised before.
+"""
+
+import math
+import struct
+from collections.abc import Iterator
+
+from minitransformer.errors import DataError
+
+SPACE = "\u2581"
+"""Stands for a space in a piece."""
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
+LEAF, OFFSET_SHIFT = 1 << 8, 1 << 9
+
+
+class UnigramModel:
+    """Pieces with a score, the logarithm of a probability, each; a line becomes the pieces of the largest sum.
+
+    data: the bytes of the file   where: its name, for messages
+
+    Raises:
+        DataError: no SentencePiece file, a damaged one, or a model of another kind (BPE) or option (byte fallback).
+    """
+
+    def __init__(self, data: bytes, where: str):
+        try:
+            message = _message(data)
+            pieces = [_message(each) for each in message.get(1, [])]
+            trainer, normalizer = ({**_message(message.get(field, [b""])[-1])} for field in (2, 3))
+            kinds = [each.get(3, [NORMAL])[-1] for each in pieces]
+            texts = [each[1][-1].decode("utf-8") for each in pieces]
+            scores = [each.get(2, [0.0])[-1] for each in pieces]
+            options = [normalizer.get(field, [1])[-1] for field in (3, 4)]
+            self.charsmap = CharacterMap(normalizer.get(2, [b""])[-1])
+        except (ValueError, KeyError, IndexError, TypeError, AttributeError, struct.error) as error:
+            raise DataError(
+                f"{where}: must be a SentencePiece model, got a damaged or foreign file ({error})"
+            ) from error
+        if trainer.get(3, [NORMAL])[-1] != 1:
+            raise DataError(f"{where}: must be a unigram model, got another kind (BPE, words or characters)")
+        for field, name in ((35, "byte_fallback"), (24, "treat_whitespace_as_suffix")):
+            if trainer.get(field, [0])[-1]:
+                raise DataError(f"{where}: must be a model without {name}, got one with it")
+        if not all(isinstance(score, float) and math.isfinite(score) for score in scores) or NORMAL not in kinds:
+            raise DataError(f"{where}: must have pieces with finite scores, got none or others")
+        self.add_space, self.remove_spaces = map(bool, options)
+        self.pieces = texts
+        self.scores = {t: s for t, s, kind in zip(texts, scores, kinds, strict=True) if kind in (NORMAL, USER_DEFINED)}
+        of_normal = [score for score, kind in zip(scores, kinds, strict=True) if kind == NORMAL]
+        self.unknown_score = min(of_normal) - 10
+        self.user_defined = {text for text, kind in zip(texts, kinds, strict=True) if kind == USER_DEFINED}
+        for text in self.user_defined:  # wins over every other way to spell it
+            self.scores[text] = len(text.encode()) * max(of_normal) - 0.1
+        self.longest = max(map(len, self.scores))
+
+    def encode(self, line: str) -> list[str]:
+        """The pieces of a line. Neighbouring characters that no piece has are one piece, which is not in ``pieces``."""
+        text = self.normalize(line)
+        best: list[tuple[float, int, bool]] = [(0.0, 0, False)] + [(-math.inf, 0, False)] * len(text)
+        for start in range(len(text)):
+            so_far = best[start][0]
+            for end in range(start + 1, min(start + self.longest, len(text)) + 1):
+                score = self.scores.get(text[start:end])
+                if score is not None and (total := _float32(so_far + score)) > best[end][0]:
+                    best[end] = (total, start, False)
+            if text[start] not in self.scores and (total := _float32(so_far + self.unknown_score)) > best[start + 1][0]:
+                best[start + 1] = (total, start, True)
+        parts: list[tuple[str, bool]] = []
+        end = len(text)
+        while end > 0:
+            _, start, is_unknown = best[end]
+            if is_unknown and parts and parts[-1][1]:
+                parts[-1] = (text[start:end] + parts[-1][0], True)
+            else:
+                parts.append((text[start:end], is_unknown))
+            end = start
+        return [part for part, _ in reversed(parts)]
+
+    def normalize(self, line: str) -> str:
+        """Characters replaced by the file's map (compatibility forms, for example); one `SPACE` between words, and one
+        before the first."""
+        out, after_space = [], self.remove_spaces
+        for part in self._replaced(line):
+            part = part.lstrip(" ") if after_space else part
+            out.append(part)
+            if part:
+                after_space = self.remove_spaces and part.endswith(" ")
+        text = "".join(out)
+        text = text.rstrip(" ") if self.remove_spaces else text
+        return f"{' ' if self.add_space and text else ''}{text}".replace(" ", SPACE)
+
+    def _replaced(self, line: str) -> Iterator[str]:
+        data, position = line.encode("utf-8", errors="replace"), 0
+        user_defined = [text.encode() for text in self.user_defined]
+        while position < len(data):
+            whole = max((text for text in user_defined if data.startswith(text, position)), key=len, default=b"")
+            length, replacement = (len(whole), whole) if whole else self.charsmap.longest_match(data, position)
+            yield replacement.decode("utf-8", errors="replace")
+            position += length
+
+
+class CharacterMap:
+    """Replacements of the longest matching characters: a double-array trie of bytes, then the replacements' text.
+
+    A unit of the trie is 32 bits: the byte that leads to it, where its children begin, and whether it ends a match.
+    """
+
+    def __init__(self, data: bytes):
+        size = struct.unpack_from("<I", data)[0] if data else 0
+        if size % 4 or size > max(len(data) - 4, 0):
+            raise ValueError("its character map is cut short")
+        self.units = struct.unpack_from(f"<{size // 4}I", data, 4) if data else ()
+        self.texts = data[4 + size :]
+
+    def longest_match(self, data: bytes, start: int) -> tuple[int, bytes]:
+        """(bytes taken, replacement) at ``start``; a character that the map does not have stands for itself."""
+        found = None
+        if self.units:
+            node = _children(self.units[0])
+            for end in range(start, len(data)):
+                node ^= data[end]
+                unit = self.units[node] if node < len(self.units) else 0
+                if unit & 0x800000FF != data[end]:
+                    break
+                node ^= _children(unit)
+                if unit & LEAF and node < len(self.units):
+                    found = end + 1 - start, self.units[node] & 0x7FFFFFFF
+        if found is None:
+            end = start + 1
+            while end < len(data) and data[end] & 0xC0 == 0x80:  # the rest of a UTF-8 character
+                end += 1
+            return end - start, data[start:end]
+        length, place = found
+        return length, self.texts[place : max(self.texts.find(b"\0", place), place)]
+
+
+def _children(unit: int) -> int:
+    return (unit >> 10) << ((unit & OFFSET_SHIFT) >> 6)
+
+
+def _float32(value: float) -> float:
+    """Rounded to float32, as SentencePiece adds: two ways of equal sums are told apart as it does."""
+    return struct.unpack("f", struct.pack("f", value))[0]
+
+
+def _message(data: bytes) -> dict[int, list]:
+    """The fields of a protobuf message by number: integers, float32 numbers, or the bytes of texts and messages."""
+    fields: dict[int, list] = {}
+    position = 0
+    while position < len(data):
+        key, position = _varint(data, position)
+        kind = key & 7
+        if kind == 0:
+            value, position = _varint(data, position)
+        elif kind in (1, 5):
+            size = 8 if kind == 1 else 4
+            value, position = struct.unpack_from("<d" if kind == 1 else "<f", data, position)[0], position + size
+        elif kind == 2:
+            size, position = _varint(data, position)
+            if size > len(data) - position:
+                raise ValueError("a field is longer than the file")
+            value, position = data[position : position + size], position + size
+        else:
+            raise ValueError(f"wire type {kind}")
+        fields.setdefault(key >> 3, []).append(value)
+    return fields
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    """(an integer of 7 bits a byte, low ones first, the position after it)"""
+    value = 0
+    for shift in range(0, 70, 7):
+        byte = data[position]
+        value |= (byte & 0x7F) << shift
+        position += 1
+        if byte < 0x80:
+            return value, position
+    raise ValueError("an integer has more than ten bytes")

@@ -1,0 +1,65 @@
+"""What ``check`` says of a wrong result: which parts are right, where it differs, and never more than is true."""
+
+import numpy as np
+import pytest
+
+from course.checking import examine
+from course.differences import in_other_order
+from course.exercise import solution_of
+
+
+def test_the_students_own_exception_is_shown_beside_ragged_lists():
+    def of_pairs(vector, shapes, pairs, eps, n_layers, n_heads):
+        raise ValueError("mine")
+
+    text = examine("my_transformer.gradient_of", of_pairs).text
+    assert 'raised ValueError: mine, in its line 2, `raise ValueError("mine")`' in text
+    assert "shapes = a dict of 61, " in text and "pairs = [(" in text and len(text) < 600
+
+
+@pytest.mark.parametrize(
+    "name", ["09_transformer.decoder_layer", "09_transformer.cross_attention_backward", "my_transformer.attention"]
+)
+def test_only_what_is_right_with_as_many_sources_is_said_to_be(name):
+    def noise(*inputs):
+        draws = np.random.default_rng(0)
+        answer = solution_of(name)(*inputs)
+        if hasattr(answer, "data") and hasattr(answer, "parents"):
+            answer.data = draws.standard_normal(answer.data.shape)
+            return answer
+        if isinstance(answer, tuple):
+            return tuple(draws.standard_normal(part.shape) for part in answer)
+        return draws.standard_normal(answer.shape)
+
+    result = examine(name, noise)
+    assert result.verdict == "wrong" and "With as many" not in result.text
+
+
+def test_each_part_is_answered_by_itself():
+    q, k = np.zeros((2, 2)), np.ones((2, 2))
+
+    def changed(change):
+        return lambda *inputs: change(*solution_of("04_attention.backward")(*inputs))
+
+    one = examine("04_attention.backward", changed(lambda q, k, v: (q, 4 * k, v))).text
+    assert one.startswith("grad_q and grad_v are right; grad_k is not. grad_k: Every number is 4 times the right one.")
+    both = examine("04_attention.backward", changed(lambda q, k, v: (q + 1, k - 1, v))).text
+    assert both.startswith("grad_v is right; grad_q and grad_k are not. grad_q: Expected [[") and "grad_k: Exp" in both
+    assert examine("04_attention.backward", changed(lambda q, k, v: (q + 1, k - 1, v + 1))).text.startswith("None of")
+    text = examine("04_attention.backward", changed(lambda q, k, v: (v, q, k))).text
+    assert text == "The parts are right, but the order is grad_q, grad_k, grad_v."
+    assert in_other_order([(q, q, k)], [(q, k, k + 1)], 1e-6, "qkv") is None
+
+
+def test_a_wrong_sign_of_a_number_is_named():
+    loss = solution_of("03_softmax.smoothed_loss")
+    assert examine("03_softmax.smoothed_loss", lambda *inputs: -loss(*inputs)).text.startswith("The sign is wrong.")
+
+
+def test_a_large_array_is_answered_with_its_first_wrong_number():
+    def one_wrong(n_positions, d_model):
+        waves = solution_of("08_positions.sinusoids")(n_positions, d_model)
+        return np.where((np.arange(waves.size) == 17).reshape(waves.shape), -5.0, waves)
+
+    text = examine("08_positions.sinusoids", one_wrong).text
+    assert text.startswith("The first difference is at [2, 5]: expected 0.999991, got -5. It was called with")

@@ -1,0 +1,147 @@
+"""`python -m examples.parsing.train`: from a treebank to scores, killed and resumed, and what it refuses."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_parsing import TREEBANK
+
+from examples.parsing import compare, speed, train
+from minitransformer.checkpoints import load_model
+from minitransformer.training import Trainer
+
+RECIPE = """
+[model]
+n_layers = 1
+d_model = 32
+KIND
+p_drop = 0.0
+tie_embeddings = false
+[data]
+src_tokens = 100
+tgt_tokens = 100
+[training]
+directory = "run"
+updates = 120
+micro_batches = 2
+threads = 1
+warmup_steps = 40
+clip_norm = 1.0
+save_every = 20
+validate_every = 60
+keep_checkpoints = 2
+"""
+KINDS = {"Transformer": "d_ff = 64\nn_heads = 2", "recurrent": 'kind = "recurrent"\nattention = "additive"'}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder with a treebank whose parts are the same trees, in training thrice, and a recipe for each kind."""
+    monkeypatch.chdir(tmp_path)
+    for part in ("train", "dev", "test"):
+        Path(f"{part}.mrg").write_text(TREEBANK * (3 if part == "train" else 1), encoding="utf-8")
+    for kind, lines in KINDS.items():
+        Path(f"{kind}.toml").write_text(RECIPE.replace("KIND", lines), encoding="utf-8")
+    return tmp_path
+
+
+def run(command: str) -> int:
+    return train.main([*"--trees . --results results.jsonl".split(), *command.split()])
+
+
+def results() -> list[dict]:
+    return [json.loads(line) for line in Path("results.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.mark.parametrize("form", "CB")
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_tiny_parser_learns_the_trees_it_has_seen_and_trains_on(kind, form, folder):
+    assert run(f"{kind}.toml --form {form}") == 0
+    assert run(f"{kind}.toml --form {form} --part test --set training.updates=180") == 0
+    first, second = results()
+    assert (first["name"], second["name"]) == ("dev, 120 updates", "test, 180 updates")
+    assert [point["update"] for point in second["points"]] == [60, 120, 180]
+    assert second["points"][:2] == first["points"]
+    assert second["score"]["f1"] == second["score"]["exact_match"] == 100.0
+
+
+@pytest.mark.parametrize("update", [60, 80], ids=["before a validation", "between two"])
+def test_a_killed_training_goes_on_with_the_same_scores(update, folder, monkeypatch):
+    assert run("Transformer.toml --set training.directory=whole") == 0
+    whole, save = results()[0], Trainer._save
+
+    def save_and_die(trainer):
+        save(trainer)
+        if trainer.update == update:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Trainer, "_save", save_and_die)
+    assert run("Transformer.toml --set training.updates=110") == 130
+    monkeypatch.undo()
+    monkeypatch.chdir(folder)
+    Path("results.jsonl").unlink()
+    assert run("Transformer.toml") == 0
+    for key in ("score", "settings"):
+        assert results()[0][key] == whole[key]
+    for ours, theirs in zip(results()[0]["points"], whole["points"], strict=True):
+        assert {**ours, "seconds": 0, "parsing_seconds": 0} == {**theirs, "seconds": 0, "parsing_seconds": 0}
+
+
+def test_other_settings_and_results_that_exist_are_refused_by_name(folder, capsys):
+    short = "Transformer.toml --set training.updates=40"
+    assert run(short) == 0
+    before = results()
+    for more, message in (
+        ("", "must lack the result that is asked for, got dev, 40 updates, seed 1"),
+        ("--set model.p_drop=0.5", "model.p_drop must be that of its results, 0.0, got 0.5"),
+        ("--form B", "form must be that of its results, 'C', got 'B'"),
+        ("--trees nowhere", "nowhere: must hold trees in train*.mrg"),
+        ("--set training.updates=60 --set training.warmup_steps=9", "training.warmup_steps must be that of"),
+    ):
+        assert (train.main([*f"{short} --trees . --results results.jsonl {more}".split()])) == 2
+        assert message in capsys.readouterr().err
+    assert results() == before
+
+
+def test_what_is_timed_is_what_is_trained(folder, monkeypatch):
+    monkeypatch.setattr(speed, "ROUNDS", 1)
+    monkeypatch.setattr(speed, "UPDATES", 3)
+    timed = []
+    monkeypatch.setattr(
+        speed, "update_often", lambda *arguments, run=speed.update_often: timed.append(arguments) or run(*arguments)
+    )
+    assert speed.main([*"Transformer.toml recurrent.toml --trees . --results .".split()]) == 0
+    written = speed.read_speeds(Path("speed.json"))
+    assert list(written) == ["Transformer-C", "recurrent-C"]
+    assert all(each["seconds"] == each["of"][0] > 0 for each in written.values())
+    for kind, (trainer, _) in zip(KINDS, timed, strict=False):
+        assert run(f"{kind}.toml --results {kind}.jsonl --set training.updates=6 --set training.save_every=3") == 0
+        assert [list(updates) for each, updates in timed if each is trainer] == [[1, 2, 3], [4, 5, 6]]
+        trained, _ = load_model("run/checkpoints/update_00000006.npz")
+        np.testing.assert_array_equal(trainer.model.parameters.data, trained.parameters.data)
+        shutil.rmtree("run")
+
+
+def test_minutes_are_updates_times_seconds_and_a_crossing_is_found(tmp_path, capsys):
+    curves = {"aligned-C": ([10, 40, 80], 6.0), "aligned-recurrent-C": ([30, 50, 60], 3.0)}
+    for name, (f1, _) in curves.items():
+        lines = []
+        for seed in (1, 2):
+            points = [{"update": 100 * (number + 1), "f1": each + seed} for number, each in enumerate(f1)]
+            lines.append(
+                json.dumps({"name": "dev, 300 updates", "seed": seed, "points": points, "score": {"f1": 90.0}})
+            )
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    arguments = ["--results", str(tmp_path)]
+    assert compare.main(arguments) == 2
+    assert "speed.json: must hold aligned-C" in capsys.readouterr().err
+    speeds = {name: {"seconds": seconds} for name, (_, seconds) in curves.items()}
+    (tmp_path / "speed.json").write_text(json.dumps(speeds), encoding="utf-8")
+    assert compare.main(arguments) == 0
+    table = capsys.readouterr().out
+    assert "| 5 | - | 31.5 ± 0.5 |" in table
+    assert "| 10 | 11.5 ± 0.5 | 51.5 ± 0.5 |" in table
+    assert "| 20 | 41.5 ± 0.5 | - |" in table
+    assert "The Transformer, form C, is not above the recurrent model, form C, after 15 minutes." in table

@@ -1,0 +1,39 @@
+"""docs/troubleshooting.md says what was measured."""
+
+import json
+import re
+from pathlib import Path
+
+DOCS = Path(__file__).parents[2] / "docs"
+RESULTS = {result["fault"]: result for result in json.loads((DOCS / "troubleshooting.json").read_text())["results"]}
+ROWS = {
+    row.split(" | ")[1]: row
+    for row in (DOCS / "troubleshooting.md").read_text(encoding="utf-8").split("\n")
+    if "nats" in row
+}
+COLOURS = {
+    "orange": "rate 100 times too low",
+    "green": "warm-up longer than the run",
+    "red": "rate 20 times too high",
+    "violet": "six layers, post-norm, short warm-up",
+    "pink": "targets one line off",
+    "grey": "only 200 pairs",
+}
+
+
+def test_the_losses_of_the_page_are_those_of_the_trainings():
+    for colour, fault in COLOURS.items():
+        (cell,) = [cell for cell in ROWS if re.search(rf"\b{colour}\b", cell) and "nats" in cell]
+        stated = {float(number) for number in re.findall(r"\d+\.\d+", cell)}
+        train, valid = (dict(RESULTS[fault][key]) for key in ("curve", "valid"))
+        assert {round(valid[1000], 1), round(valid[1000], 2)} & stated, (colour, stated)
+        rest = stated - {round(loss, digits) for loss in (*train.values(), *valid.values()) for digits in (1, 2)}
+        others = {round(value, 1) for each in RESULTS.values() for _, value in each["valid"]}
+        assert rest <= others
+
+
+def test_outputs_of_the_page_are_those_of_the_trainings():
+    right = {name: result["right"] for name, result in RESULTS.items()}
+    assert right["as it should be"] > 95 and right["only 200 pairs"] == 58
+    assert all(RESULTS[COLOURS[colour]]["distinct"] == 1 for colour in ("red", "violet", "pink"))
+    assert not any(right[COLOURS[colour]] for colour in ("orange", "green", "red", "violet", "pink"))

@@ -1,0 +1,113 @@
+"""The reader of SentencePiece's unigram models: equal to the library, and not impressed by what is no model."""
+
+import io
+
+import numpy as np
+import pytest
+
+from minitransformer.errors import DataError
+from minitransformer.text import Tokenizer, read_lines
+from minitransformer.text.piece_tokenizer import PieceTokenizer
+from minitransformer.text.sentencepiece import UnigramModel
+
+LINES = [
+    "The cat sleeps in the old house.",
+    "Die Katze schläft im alten Haus.",
+    "ein Hund, zwei Katzen – 3 Häuser",
+] * 30
+
+
+def trained(lines: list[str] = LINES, **options) -> bytes:
+    library = pytest.importorskip("sentencepiece", reason="sentencepiece is not installed")
+    written = io.BytesIO()
+    options = {"vocab_size": 90, "hard_vocab_limit": False, "minloglevel": 2} | options
+    library.SentencePieceTrainer.train(sentence_iterator=iter(lines), model_writer=written, **options)
+    return written.getvalue()
+
+
+def random_line(rng: np.random.Generator) -> str:
+    """Letters of the model, spaces, compatibility forms, and characters from all of Unicode."""
+    some = list("The catdieäßHäuser.,–3  ﬁ①㍿\u3000\t\u200b\u0301한글①<x>")
+    wild = [chr(c) for c in rng.integers(1, 0x110000, 6).tolist() if not 0xD800 <= c < 0xE000]
+    return "".join(rng.choice([*some, *wild], rng.integers(0, 30)).tolist())
+
+
+@pytest.mark.parametrize("rule", ["nmt_nfkc", "nfkc_cf", "identity"])
+@pytest.mark.parametrize("options", [{}, {"user_defined_symbols": ["<x>", "at"]}, {"add_dummy_prefix": False}])
+def test_pieces_are_those_of_the_library(rng, rule, options):
+    data = trained(normalization_rule_name=rule, **options)
+    library = pytest.importorskip("sentencepiece").SentencePieceProcessor(model_proto=data)
+    ours = UnigramModel(data, "model")
+    for line in [*LINES[:3], *(random_line(rng) for _ in range(300))]:
+        assert ours.encode(line) == library.encode(line, out_type=str), repr(line)
+
+
+@pytest.mark.slow
+def test_pieces_are_those_of_the_library_on_corpora_and_all_of_unicode(data_folder, rng):
+    files = sorted(data_folder.glob("*/*.??"))
+    lines = [line for file in files for line in read_lines(file)[:2000]]
+    data = trained(lines[::7], vocab_size=8000)
+    library = pytest.importorskip("sentencepiece").SentencePieceProcessor(model_proto=data)
+    ours = UnigramModel(data, "model")
+    lines += [random_line(rng) for _ in range(100_000)]
+    assert [line for line in lines if ours.encode(line) != library.encode(line, out_type=str)] == []
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"model_type": "bpe"}, "must be a unigram model, got another kind"),
+        ({"model_type": "char"}, "must be a unigram model"),
+        ({"byte_fallback": True, "vocab_size": 340}, "without byte_fallback"),
+        ({"treat_whitespace_as_suffix": True}, "without treat_whitespace_as_suffix"),
+    ],
+)
+def test_models_of_another_kind_are_refused_by_name(options, message):
+    with pytest.raises(DataError, match=message):
+        UnigramModel(trained(**options), "other.spm")
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\x0a", b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", b"hello\n", b"\x0a\x00" * 9]
+)
+def test_what_is_no_model_is_refused(data):
+    with pytest.raises(DataError, match=r"other\.spm: must"):
+        UnigramModel(data, "other.spm")
+
+
+@pytest.mark.parametrize("number", [300, pytest.param(20_000, marks=pytest.mark.slow)])
+def test_no_cut_or_changed_file_does_anything_else(number, rng):
+    whole = trained()
+    for turn in range(number):
+        data = bytearray(whole[: rng.integers(0, len(whole))] if turn % 2 else whole)
+        for _ in range(turn % 5 * bool(data)):
+            data[rng.integers(0, len(data))] = rng.integers(0, 256)
+        try:
+            UnigramModel(bytes(data), "changed.spm").encode("Die ﬁ Katze")
+        except DataError as error:
+            assert "\n" not in str(error)
+
+
+def test_a_vocabulary_of_pieces_is_saved_as_text_and_loads_as_any_tokenizer(tmp_path):
+    models = [trained(LINES[0::3]), trained(LINES[1::3])]
+    names = [
+        list(dict.fromkeys(piece for line in LINES for piece in UnigramModel(m, "m").encode(line))) for m in models
+    ]
+    tokenizer = PieceTokenizer(models, names)
+    tokenizer.save(tmp_path / "pieces")
+    again = Tokenizer.load(tmp_path / "pieces")
+    assert again.dumps() == tokenizer.dumps() and again.vocab_size == len(names[1]) + 4
+    assert again.decode(again.target.encode(LINES[1])) == LINES[1]
+    assert again.encode(LINES[0]) == [
+        names[0].index(piece) + 4 for piece in UnigramModel(models[0], "m").encode(LINES[0])
+    ]
+    assert again.subwords(again.encode(LINES[0])[:1]) == ["▁The"] or again.subwords([0, 2]) == ["<pad>", "<eos>"]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", '{"models": ["!"], "pieces": [[], []]}', '{"models": [], "pieces": 3}', "[" * 99999]
+)
+def test_a_damaged_vocabulary_of_pieces_is_one_line(text):
+    with pytest.raises(DataError, match="must be a vocabulary of pieces, got a damaged one") as caught:
+        Tokenizer.loads("minitransformer pieces\n" + text, "file")
+    assert "\n" not in str(caught.value)

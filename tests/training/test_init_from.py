@@ -1,0 +1,127 @@
+"""Training that begins with parameters from elsewhere, and parameters that are not trained."""
+
+import numpy as np
+import pytest
+
+from minitransformer.checkpoints import load_checkpoint
+from minitransformer.config import Config, DataConfig, ModelConfig, TrainingConfig
+from minitransformer.errors import CheckpointError, ConfigError, DataError
+from minitransformer.text import Tokenizer
+from minitransformer.training import Corpus, Trainer
+
+ENGLISH = ["the cat sleeps", "the dog sleeps", "a cat and a dog sleep", "the old dog sleeps here"] * 3
+GERMAN = ["die Katze schläft", "der Hund schläft", "eine Katze und ein Hund schlafen", "der alte Hund schläft"] * 3
+
+
+def tokenizer_of(lines, size=330):
+    return Tokenizer.train(lines, size)
+
+
+def trainer(folder, tokenizer, updates=0, lines=(ENGLISH, GERMAN), **training):
+    model = {"n_layers": 1, "d_model": 16, "n_heads": 2, "d_ff": 16, "p_drop": 0.0} | training.pop("model", {})
+    training = {"directory": str(folder), "seed": 3, "updates": updates, "warmup_steps": 4} | training
+    config = Config(model=ModelConfig(**model), training=TrainingConfig(**training), data=DataConfig(tgt_tokens=64))
+    return Trainer(config, Corpus.from_lines(tokenizer, lines), progress=False)
+
+
+@pytest.fixture
+def other_run(tmp_path):
+    """A checkpoint of 5 updates, and its tokenizer."""
+    tokenizer = tokenizer_of(ENGLISH + GERMAN)
+    trainer(tmp_path / "first", tokenizer, 5).run()
+    return str(tmp_path / "first" / "checkpoints" / "update_00000005.npz"), tokenizer
+
+
+def test_a_run_begins_with_the_parameters_of_another_and_its_own_schedule(other_run, tmp_path):
+    path, tokenizer = other_run
+    second = trainer(tmp_path / "second", tokenizer, init_from=path, seed=8)
+    np.testing.assert_array_equal(second.model.parameters.data, load_checkpoint(path).parameters)
+    assert second.update == second.optimizer.step_count == 0 and not second.optimizer.m.any()
+
+
+def test_a_resumed_run_goes_on_from_its_own_parameters(other_run, tmp_path):
+    path, tokenizer = other_run
+    first = trainer(tmp_path / "second", tokenizer, 4, init_from=path)
+    first.run()
+    resumed = trainer(tmp_path / "second", tokenizer, 4, init_from=path)
+    assert resumed.update == 4
+    np.testing.assert_array_equal(resumed.model.parameters.data, first.model.parameters.data)
+
+
+def test_rows_of_another_vocabulary_are_matched_by_the_text_of_their_tokens(other_run, tmp_path):
+    path, old = other_run
+    new = tokenizer_of([line.replace("Katze", "Maus") for line in reversed(GERMAN)], 300)
+    drawn = trainer(tmp_path / "drawn", new).model
+    taken = trainer(tmp_path / "taken", new, init_from=path).model
+    rows = load_checkpoint(path).build()[0].parameters["embedding"].data
+    both = set(old.symbols) & set(new.symbols)
+    assert both > set(new.base) and both < set(new.symbols)
+    for number, symbol in enumerate(new.symbols, 4):
+        source = rows[4 + old.symbols.index(symbol)] if symbol in both else drawn.parameters["embedding"].data[number]
+        np.testing.assert_array_equal(taken.parameters["embedding"].data[number], source)
+    w1 = "encoder.layers.0.feed_forward.w1"
+    np.testing.assert_array_equal(taken.parameters[w1].data, load_checkpoint(path).build()[0].parameters[w1].data)
+
+
+@pytest.mark.parametrize("key, stored, wanted", [("n_heads", 2, 4), ("norm", "post", "pre"), ("n_layers", 1, 2)])
+@pytest.mark.parametrize("same_vocabulary", [True, False])
+def test_a_model_with_other_settings_is_refused_by_name(other_run, tmp_path, key, stored, wanted, same_vocabulary):
+    path, tokenizer = other_run
+    tokenizer = tokenizer if same_vocabulary else tokenizer_of(ENGLISH, 290)
+    with pytest.raises(CheckpointError, match=rf"model\.{key} must be {stored!r} to begin .* got {wanted!r}"):
+        trainer(tmp_path / "second", tokenizer, init_from=path, model={key: wanted})
+
+
+def test_word_vectors_become_the_embeddings_of_whole_words(tmp_path, rng):
+    tokenizer = tokenizer_of(ENGLISH + GERMAN)
+    words, vectors = ["cat", "Hund", "zebra"], rng.normal(scale=7.0, size=(3, 16))
+    lines = [" ".join([word, *map(str, vector)]) for word, vector in zip(words, vectors, strict=True)]
+    path = tmp_path / "words.vec"
+    path.write_text("\n".join(["3 16", *lines]) + "\n", encoding="utf-8")
+    table = trainer(tmp_path / "run", tokenizer, init_from=str(path)).model.parameters["embedding"].data
+    drawn = trainer(tmp_path / "drawn", tokenizer).model.parameters["embedding"].data
+    ids = [tokenizer.encode(f"the {word}")[-1] for word in words[:2]]
+    scale = 16**-0.5 / np.sqrt(np.mean(vectors[:2] ** 2))
+    np.testing.assert_allclose(table[ids], vectors[:2] * scale, rtol=1e-5)
+    others = np.setdiff1d(np.arange(len(table)), np.flatnonzero((table != drawn).any(axis=1)))
+    assert len(others) == len(table) - sum(symbol.strip() in words[:2] for symbol in tokenizer.symbols)
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("cat 1 2\n", r"words\.vec:1: must be a word and d_model = 16 finite numbers, got 'cat 1 2'"),
+        ("1 16\n\n", r"words\.vec:2: must be"),
+        ("cat" + " 1" * 15 + " nan\n", "finite numbers"),
+        ("zebra" + " 1" * 16 + "\n", "must have at least one word that is a token of the vocabulary, got none"),
+        ("", "got none"),
+    ],
+)
+def test_word_vectors_of_another_form_are_refused(tmp_path, text, message):
+    (tmp_path / "words.vec").write_text(text)
+    with pytest.raises(DataError, match=message):
+        trainer(tmp_path / "run", tokenizer_of(ENGLISH), init_from=str(tmp_path / "words.vec"))
+
+
+def test_frozen_parameters_stay_and_the_others_learn(tmp_path):
+    tokenizer = tokenizer_of(ENGLISH + GERMAN)
+    run = trainer(tmp_path / "run", tokenizer, 3, freeze="encoder decoder.layers.0.feed_forward embedding")
+    before = run.model.parameters.data.copy()
+    run.run()
+    changed = {
+        name for name, part in zip(run.model.parameters.names, differences(run.model, before), strict=True) if part
+    }
+    frozen = {name for name in run.model.parameters.names if name.startswith(("encoder.", "embedding"))}
+    frozen |= {name for name in run.model.parameters.names if name.startswith("decoder.layers.0.feed_forward.")}
+    assert changed == set(run.model.parameters.names) - frozen
+
+
+def differences(model, before):
+    """Whether each parameter differs from that in the vector ``before``."""
+    for name, shape, offset in model.parameters.table:
+        yield (model.parameters[name].data.ravel() != before[offset : offset + int(np.prod(shape))]).any()
+
+
+def test_a_frozen_name_that_no_parameter_has_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match=r"names that begin with embedding, encoder, decoder, got 'encoder.layers.7'"):
+        trainer(tmp_path / "run", tokenizer_of(ENGLISH), freeze="encoder.layers.7")
