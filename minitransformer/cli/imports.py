@@ -27,7 +27,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     parser.set_defaults(run=run_import)
 
     parser = commands.add_parser("export", help="write a model as other projects read it")
-    parser.add_argument("checkpoint", type=Path, metavar="CHECKPOINT")
+    parser.add_argument("checkpoint", type=Path, metavar="CHECKPOINT", help="file to read")
     parser.add_argument(
         "--to", choices=("marian", "pytorch"), required=True, help="Hugging Face's MarianMT, or PyTorch"
     )

@@ -69,7 +69,7 @@ def test_an_nccl_for_another_cuda_than_cupys_is_named(cuda, other, monkeypatch, 
         return installed[name]
 
     monkeypatch.setattr(importlib.metadata, "version", version)
-    remedy = f"pip uninstall nvidia-nccl-cu{other}, then run pip install -e '.[cuda{cuda}]' in the checkout"
+    remedy = f"pip uninstall nvidia-nccl-cu{other}, then run pip install 'minitransformer[cuda{cuda}]'"
     assert lines(capsys)["NCCL"] == f"nvidia-nccl-cu{other} 2.32.3: CuPy is for CUDA {cuda}; {remedy}"
     installed[f"nvidia-nccl-cu{cuda}"] = "2.32.3"
     assert ": " not in lines(capsys)["NCCL"]

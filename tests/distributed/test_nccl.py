@@ -43,4 +43,4 @@ def test_without_nccl_the_message_names_what_brings_it():
     assert text.startswith(
         "MissingPackageError: ranks: NCCL must be installed for several GPUs, got ModuleNotFoundError"
     )
-    assert "; run pip install -e '.[cuda13]'" in text and text.count("\n") == 1
+    assert "; run pip install 'minitransformer[cuda13]'" in text and text.count("\n") == 1

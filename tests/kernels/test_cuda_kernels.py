@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from cases import CASES, as_tuple, value
 from cuda_checks import CLOSE, KERNEL_CASES, REAL_SIZES, check_kernel, placed, rounded
+from extras import need
 from slow_philox import slow_mask
 
 from minitransformer.errors import ShapeError
@@ -38,6 +39,7 @@ def real(name: str, rows: int) -> tuple:
 
 def test_the_logits_of_real_size_may_be_rounded(relative_error):
     """Else a correct kernel would fail there, as no kernel can keep more digits than it stores."""
+    need("ml_dtypes")
     x, table = real("projection_loss", 100)
     logits = x @ table.T
     exact = value(RULES["softmax"], logits) @ table
@@ -47,6 +49,7 @@ def test_the_logits_of_real_size_may_be_rounded(relative_error):
 
 
 def test_no_order_of_sums_moves_a_hidden_value_of_real_size_across_zero():
+    need("ml_dtypes")
     x, w1, b1, *_ = (each.astype(np.float32) for each in real("feed_forward", 100))
     hidden = x @ w1 + b1
     assert abs(hidden).min() >= 0.5 and 0.4 < (hidden > 0).mean() < 0.6

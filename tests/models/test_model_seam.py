@@ -96,7 +96,7 @@ def test_an_unknown_kind_is_refused_and_never_imported(tmp_path):
     path = checkpoint_of(tmp_path, 3)
     program = f"from minitransformer.checkpoints import load_model; load_model({str(path)!r})"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert "model.kind must be one of transformer, language_model, recurrent, got 'bigram'" in done.stderr
+    assert "model.kind must be one of transformer, language_model, recurrent, imported, got 'bigram'" in done.stderr
 
 
 def test_a_kind_is_registered_once_and_may_be_repeated():
