@@ -78,7 +78,7 @@ class Pipeline:
         if not with_attention:
             return Translation(text, found.score) if with_score else text
         source = self.tokenizer.encode(line) if line.strip() else []
-        subwords = (self.tokenizer.subwords([*ids, EOS]) for ids in (source, found.ids))
+        subwords = self.tokenizer.subwords([*source, EOS]), self.tokenizer.target.subwords([*found.ids, EOS])
         return Translation(text, found.score, hypothesis_attention(self.model, source, found.ids), *subwords)
 
     def generate(self, prompts: str | Sequence[str], **options: Any) -> Any:

@@ -29,7 +29,7 @@ class Tensor:
     """
 
     __slots__ = ("data", "grad", "requires_grad", "node", "output")
-    __array_ufunc__ = None  # array * Tensor asks Tensor; np.exp(tensor), which would have no gradient, is refused
+    __array_ufunc__ = None  # array * Tensor asks Tensor; np.exp(tensor) is refused: it has no gradient
 
     def __init__(self, data: Any, requires_grad: bool = False, node: Node | None = None, output: int = 0):
         self.data: Array = data if hasattr(data, "dtype") and hasattr(data, "shape") else np.asarray(data)

@@ -13,7 +13,8 @@ LARGEST = 127
 def pack(parameters: np.ndarray, table: ParameterTable) -> tuple[np.ndarray, np.ndarray]:
     """(codes, scales): parameter = code * scale of its row, with scale = max |row| / 127.
 
-    A row is the last axis of a parameter, and a vector is one row. Half a scale is the largest error.
+    A row is the last axis of a parameter of two axes or more. Half a scale is the largest error. Of a vector each value
+    is a row, so that it stays as it is: there are few, and one of them may be far beyond the others.
 
     parameters: (n,) finite   codes: (n,) int8, 0 in gaps   scales: (rows,) float32, in the order of the table
     """
@@ -29,7 +30,7 @@ def unpack(codes: np.ndarray, scales: np.ndarray, table: ParameterTable, dtype: 
     """The (n,) parameters; ValueError if codes and scales are not those of this table."""
     if codes.dtype != np.int8 or codes.ndim != 1 or scales.dtype != np.float32:
         raise ValueError(f"codes are {codes.dtype} {codes.shape}, scales {scales.dtype}")
-    counts = [math.prod(shape[:-1]) for _, shape, _ in table]
+    counts = [len(rows) for rows in _rows(codes, table)]
     if scales.shape != (sum(counts),):
         raise ValueError(f"scales have shape {scales.shape} for {sum(counts)} rows")
     parameters = np.zeros(len(codes), dtype=dtype)
@@ -41,7 +42,9 @@ def unpack(codes: np.ndarray, scales: np.ndarray, table: ParameterTable, dtype: 
 
 def _rows(vector: np.ndarray, table: ParameterTable) -> list[np.ndarray]:
     """Each parameter as a (rows, length) view of the vector."""
-    return [
-        vector[offset : offset + math.prod(shape)].reshape(math.prod(shape[:-1]), shape[-1] if shape else 1)
-        for _, shape, offset in table
-    ]
+    views = []
+    for _, shape, offset in table:
+        n_rows = math.prod(shape[:-1]) if len(shape) > 1 else math.prod(shape)
+        width = shape[-1] if len(shape) > 1 else 1
+        views.append(vector[offset : offset + n_rows * width].reshape(n_rows, width))
+    return views

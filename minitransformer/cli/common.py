@@ -105,5 +105,6 @@ def with_vocabulary(config: Config) -> Config:
         return config
     if not config.data.tokenizer:
         raise ConfigError("model.vocab_size must be given where there is no data.tokenizer, got 0")
-    vocab_size = load_tokenizer(config.data.tokenizer).vocab_size
-    return replace(config, model=replace(config.model, vocab_size=vocab_size))
+    tokenizer = load_tokenizer(config.data.tokenizer)
+    sizes = {"vocab_size": tokenizer.vocab_size, "src_vocab_size": tokenizer.src_vocab_size}
+    return replace(config, model=replace(config.model, **sizes))

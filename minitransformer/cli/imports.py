@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import zipfile
 from dataclasses import fields
 from pathlib import Path
 
@@ -20,9 +21,9 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     parser.add_argument("source", type=Path, metavar="SOURCE", help="file or folder")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="checkpoint to write")
     torch = parser.add_argument_group("for a state dict of PyTorch, which does not say")
-    torch.add_argument("--heads", type=at_least_one, default=8, metavar="H", help="attention heads (default: 8)")
-    torch.add_argument("--norm", choices=("post", "pre"), default="post", help="norm_first=True is pre (default: post)")
-    torch.add_argument("--activation", choices=("relu", "gelu"), default="relu", help="(default: relu)")
+    torch.add_argument("--heads", type=at_least_one, metavar="H", help="attention heads; must be given")
+    torch.add_argument("--norm", choices=("post", "pre"), help="norm_first=True is pre (default: post)")
+    torch.add_argument("--activation", choices=("relu", "gelu"), help="inside the feed-forward layers (default: relu)")
     torch.add_argument("--tokenizer", metavar="FILE", help="that of bpe train (default: a model of ids alone)")
     parser.set_defaults(run=run_import)
 
@@ -31,12 +32,21 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     parser.add_argument(
         "--to", choices=("marian", "pytorch"), required=True, help="Hugging Face's MarianMT, or PyTorch"
     )
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="PATH", help="folder, or .safetensors file")
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        required=True,
+        metavar="PATH",
+        help="folder for marian, which gets no vocabulary; .safetensors file for pytorch",
+    )
     parser.set_defaults(run=run_export)
 
 
 def run_import(arguments: argparse.Namespace) -> None:
     source, output = arguments.source, writable_file(arguments.output, [arguments.source])
+    names = {"n_heads": arguments.heads, "norm": arguments.norm, "activation": arguments.activation}
+    options = {name: value for name, value in names.items() if value is not None}
     if source.is_dir():
         from minitransformer.interop.huggingface import read_folder
 
@@ -51,9 +61,12 @@ def run_import(arguments: argparse.Namespace) -> None:
 
         if source.suffix not in (".npz", ".safetensors"):
             raise ConfigError(f"import: SOURCE must be a folder, an .npz or a .safetensors file, got {source}")
+        if "n_heads" not in options:
+            raise ConfigError("--heads must be given for a state dict of PyTorch, whose tensors do not say it")
         tokenizer = load_tokenizer(arguments.tokenizer) if arguments.tokenizer else None
-        options = {"n_heads": arguments.heads, "norm": arguments.norm, "activation": arguments.activation}
-        checkpoint = read_state_dict(source, tokenizer, **options)
+        checkpoint, options = read_state_dict(source, tokenizer, **options), {}
+    if options:
+        raise ConfigError(f"--heads, --norm and --activation must be left out for {source}, which says them itself")
     checkpoint.build()  # which checks that vocabulary and model fit
     checkpoint.save(output)
     what = "with its vocabulary" if checkpoint.tokenizer_text else "of token ids alone: no vocabulary is there"
@@ -66,9 +79,7 @@ def run_import(arguments: argparse.Namespace) -> None:
 
 
 def _is_marian(path: Path) -> bool:
-    from minitransformer.interop.marian import read_arrays
-
-    return "special:model.yml" in read_arrays(path)
+    return zipfile.is_zipfile(path) and "special:model.yml.npy" in zipfile.ZipFile(path).namelist()
 
 
 def run_export(arguments: argparse.Namespace) -> None:
@@ -82,5 +93,7 @@ def run_export(arguments: argparse.Namespace) -> None:
     else:
         from minitransformer.interop.pytorch import write_state_dict
 
-        note = write_state_dict(checkpoint, writable_file(arguments.output))
+        if arguments.output.suffix != ".safetensors":
+            raise ConfigError(f"export: PATH must end in .safetensors for pytorch, got {arguments.output}")
+        note = write_state_dict(checkpoint, writable_file(arguments.output, [arguments.checkpoint]))
     report(f"{arguments.output}: {note}" if note else str(arguments.output))

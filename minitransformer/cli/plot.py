@@ -133,7 +133,7 @@ def _sentences(
         # The generated ids: encoding their text again might split the same words differently.
         target = search_lines(model, tokenizer, [arguments.src], search)[0][0].ids
     else:
-        target = tokenizer.encode(arguments.tgt)
+        target = tokenizer.target.encode(arguments.tgt)
     source = tokenizer.encode(arguments.src)
     for name, ids in (("--src", source), ("--tgt", target)):
         if len(ids) > MAX_TOKENS:
@@ -150,7 +150,8 @@ def _attentions(
     from minitransformer.figures import Attentions
     from minitransformer.generation import hypothesis_attention
 
-    src, tgt_in, tgt_out = map(tokenizer.subwords, ([*source, EOS], [BOS, *target], [*target, EOS]))
+    src = tokenizer.subwords([*source, EOS])
+    tgt_in, tgt_out = map(tokenizer.target.subwords, ([BOS, *target], [*target, EOS]))
     generated, source_side = ("target subword, as it is generated", tgt_out), ("source subword", src)
     sides = {
         "cross": (*generated, *source_side),

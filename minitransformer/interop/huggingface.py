@@ -11,7 +11,7 @@ from minitransformer.checkpoints import Checkpoint
 from minitransformer.config import ModelConfig
 from minitransformer.errors import DataError, quote
 from minitransformer.files import read_bounded, write_text
-from minitransformer.interop.layers import halves_to_pairs, take, to_common, to_ours
+from minitransformer.interop.layers import Arrays, halves_to_pairs, take, to_common, to_ours
 from minitransformer.interop.model import checkpoint_of, with_special_rows
 from minitransformer.interop.safetensors import read_safetensors, write_safetensors
 from minitransformer.models import ImportedConfig
@@ -65,19 +65,8 @@ def read_folder(folder: Path) -> Checkpoint:
             f"{folder}: must have model.safetensors, got none; pytorch_model.bin is a pickle, which runs code: take "
             "the .npz that Marian itself wrote, or save_pretrained(FOLDER, safe_serialization=True) in transformers"
         )
-    config = _config(facts, str(folder / "config.json"))
-    tensors = {
-        name: array.T if name.endswith("weight") and array.ndim == 2 and "embed" not in name and "shared" not in name
-        and name != "lm_head.weight" else array
-        for name, array in read_safetensors(folder / "model.safetensors").items()
-    }  # fmt: skip
-    where = str(folder / "model.safetensors")
-    if config.tie_embeddings:
-        tensors = {UNTIED["embedding"] if name == "model.shared.weight" else name: a for name, a in tensors.items()}
-    elif "lm_head.weight" not in tensors and UNTIED["tgt_embedding"] in tensors:
-        tensors["lm_head.weight"] = tensors[UNTIED["tgt_embedding"]]
-    tensors["final_logits_bias"] = tensors.get("final_logits_bias", np.zeros((1, 0))).reshape(-1)
-    common = take(tensors, config, their_name, where)
+    config, where = _config(facts, str(folder / "config.json")), str(folder / "model.safetensors")
+    common = take(_tensors(folder, config), config, their_name, where)
     ours = to_ours(common, config, halves_to_pairs(config.d_model))
     pad, eos, start, unk = (facts.get(f"{name}_token_id") for name in ("pad", "eos", "decoder_start", "unk"))
     rows = (pad, start, eos, 1 if unk is None else unk)
@@ -85,12 +74,30 @@ def read_folder(folder: Path) -> Checkpoint:
     tables = [len(ours[name]) for name in ("tgt_embedding.table", "projection") if name in ours] or [
         len(ours["embedding"])
     ]
-    if any(length != size for length in tables) or not all(type(row) is int and 0 <= row < size for row in rows):
+    if any(length != size for length in tables) or not all(
+        type(row) is int and 0 <= row < min(size, len(ours["embedding"])) for row in rows
+    ):
         raise DataError(
             f"{where}: final_logits_bias and the special ids must fit the {tables[0]} tokens, got {size}, {quote(rows)}"
         )
     tokenizer = _tokenizer(folder, rows, len(ours["embedding"]), size)
     return checkpoint_of(with_special_rows(ours, rows), config, tokenizer)
+
+
+def _tensors(folder: Path, config: ImportedConfig) -> Arrays:
+    """The tensors of a folder, matrices of layers as (in, out), each table under the name of an untied one."""
+    tensors = {
+        name: array.T if ".layers." in name and array.ndim == 2 else array
+        for name, array in read_safetensors(folder / "model.safetensors").items()
+    }
+    if config.tie_embeddings:
+        tensors = {UNTIED["embedding"] if name == "model.shared.weight" else name: a for name, a in tensors.items()}
+    elif "lm_head.weight" not in tensors and UNTIED["tgt_embedding"] in tensors:
+        tensors["lm_head.weight"] = tensors[UNTIED["tgt_embedding"]]
+    for side in ("encoder", "decoder"):  # sinusoids, which old files hold; learned ones are another kind of model
+        tensors.pop(f"model.{side}.embed_positions.weight", None)
+    tensors["final_logits_bias"] = tensors.get("final_logits_bias", np.zeros((1, 0))).reshape(-1)
+    return tensors
 
 
 def _config(facts: Mapping[str, Any], where: str) -> ImportedConfig:
@@ -107,6 +114,8 @@ def _config(facts: Mapping[str, Any], where: str) -> ImportedConfig:
             got = f"{quote(first)} and {quote(second)}"
             raise DataError(f"{where}: encoder_{key} and decoder_{key} must be one number, got {got}")
         sizes.append(first)
+    if type(facts.get("d_model")) is not int or facts["d_model"] % 2 or not 0 < facts["d_model"] <= 1 << 20:
+        raise DataError(f"{where}: d_model must be an even number, got {quote(facts.get('d_model'))}")
     n_layers, n_heads, d_ff = sizes
     return ImportedConfig(
         kind="imported",
@@ -135,16 +144,24 @@ def _tokenizer(folder: Path, rows: tuple[int, ...], n_src: int, n_tgt: int) -> P
         vocabularies[1] = _json(folder / "target_vocab.json")
     pieces = []
     for vocabulary, size in zip(vocabularies, (n_src, n_tgt), strict=True):
-        pieces.append(pieces_in_order(vocabulary, size, rows, str(folder / "vocab.json")))
+        pieces.append(pieces_in_order(vocabulary, size, rows, str(folder)))
     return PieceTokenizer([read_bounded(file, MAX_TEXT) for file in files[:2]], pieces, where=str(folder))
 
 
 def pieces_in_order(vocabulary: Mapping[str, Any], size: int, rows: tuple[int | None, ...], where: str) -> list[str]:
-    """The pieces of ids 0 to size - 1 but those of the special rows; DataError if an id is missing or there twice."""
-    by_id = {number: piece for piece, number in vocabulary.items() if type(number) is int}
+    """The pieces of ids 0 to size - 1 but those of the special rows; one that the vocabulary lacks is ``<number>``.
+
+    Raises:
+        DataError: an id is there twice or beyond the table, or a piece is no text.
+    """
+    by_id = {number: piece for piece, number in vocabulary.items() if type(number) is int and _is_text(piece)}
     if len(vocabulary) != len(by_id) or not by_id.keys() <= set(range(size)):
-        raise DataError(f"{where}: must have ids from 0 to {size - 1}, each for one piece, got others")
+        raise DataError(f"{where}: its vocabulary must have ids from 0 to {size - 1}, each for one piece, got others")
     return [by_id.get(number, f"<{number}>") for number in range(size) if number not in rows]
+
+
+def _is_text(piece: str) -> bool:
+    return not any("\ud800" <= letter <= "\udfff" for letter in piece)
 
 
 def _json(path: Path) -> dict:
@@ -193,8 +210,8 @@ def _their_config(config: ModelConfig) -> dict[str, Any]:
             raise DataError(f"export: MarianMT must have model.{key} = {wanted!r}, got {getattr(config, key)!r}")
     if config.kind not in ("transformer", "imported") or activation not in ACTIVATIONS:
         raise DataError(f"export: MarianMT must have a known kind and activation, got {config.kind} and {activation}")
-    if not config.d_k == config.d_v == config.d_model / config.n_heads:
-        raise DataError("export: MarianMT must have d_k = d_v = d_model / n_heads, got others")
+    if not config.d_k == config.d_v == config.d_model / config.n_heads or config.d_model % 2:
+        raise DataError("export: MarianMT must have d_k = d_v = d_model / n_heads and an even d_model, got others")
     sizes = dict(zip(SIZE_KEYS, (config.n_layers, config.n_heads, config.d_ff), strict=True))
     return REQUIRED | {
         "architectures": ["MarianMTModel"],

@@ -13,6 +13,8 @@ from minitransformer.errors import DataError, quote
 from minitransformer.models import ImportedConfig
 
 Arrays = dict[str, np.ndarray]
+TABLES = {"embedding": "embedding", "tgt_embedding": "tgt_embedding.table", "projection": "projection"}
+"""Our names of what has a row for each token."""
 BLOCKS = {"encoder": ("self", "ffn"), "decoder": ("self", "cross", "ffn")}
 OURS = {"self": "self_attention", "cross": "cross_attention", "ffn": "feed_forward"}
 
@@ -51,14 +53,18 @@ def take(
         theirs = their_name(name)
         if theirs not in left:
             raise DataError(f"{where}: the tensor {theirs} must be there, got none; the model is of another kind")
-        array = found[name] = left.pop(theirs)
+        array = left.pop(theirs)
         shape = tuple(sizes[letter] for letter in _letters(name))
-        if shape and array.shape != shape or not shape and array.shape[1:] != (config.d_model,) * (array.ndim - 1):
-            raise DataError(
-                f"{where}: {theirs} must have the shape {shape or ('V', config.d_model)}, got {array.shape}"
-            )
+        if not shape:  # a row, or a number, for each token
+            shape = (*array.shape[:1], *(() if name == "output_bias" else (config.d_model,)))
+        if array.shape != shape or not shape:
+            raise DataError(f"{where}: {theirs} must have the shape {shape or ('V',)}, got {array.shape}")
+        if array.dtype.kind != "f":
+            raise DataError(f"{where}: {theirs} must hold floating-point numbers, got {array.dtype}")
+        with np.errstate(over="ignore"):
+            array = found[name] = array.astype(np.float32)
         if not np.isfinite(array).all():
-            raise DataError(f"{where}: {theirs} must be finite, got NaN or infinity")
+            raise DataError(f"{where}: {theirs} must be finite in float32, got NaN or infinity")
     if left:
         raise DataError(
             f"{where}: every tensor must have a place in the model, got {len(left)} without, such as "
@@ -103,8 +109,7 @@ def to_ours(common: Arrays, config: ImportedConfig, order: np.ndarray | None = N
                     ours[f"{to}.w_o.{leaf}"] = o
         if f"{side}.norm.weight" in common:
             _copy_norm(common, f"{side}.norm", ours, f"{side}.final_norm", order)
-    tables = {"embedding": "embedding", "tgt_embedding": "tgt_embedding.table", "projection": "projection"}
-    ours |= {name: common[theirs][:, order] for theirs, name in tables.items() if theirs in common}
+    ours |= {name: common[theirs][:, order] for theirs, name in TABLES.items() if theirs in common}
     return ours | {name: common[name] for name in ("output_bias",) if name in common}
 
 
@@ -141,8 +146,7 @@ def to_common(ours: Mapping[str, np.ndarray], config: ImportedConfig, order: np.
                 f"{side}.norm.weight": ours[f"{norm}.gamma"][back],
                 f"{side}.norm.bias": ours[f"{norm}.beta"][back],
             }
-    tables = {"embedding": "embedding", "tgt_embedding": "tgt_embedding.table", "projection": "projection"}
-    return common | {theirs: ours[name][:, back] for theirs, name in tables.items() if name in ours}
+    return common | {theirs: ours[name][:, back] for theirs, name in TABLES.items() if name in ours}
 
 
 def _or_zeros(ours: Mapping[str, np.ndarray], name: str, config: ImportedConfig) -> np.ndarray:
@@ -153,6 +157,8 @@ def _or_zeros(ours: Mapping[str, np.ndarray], name: str, config: ImportedConfig)
 
 def halves_to_pairs(d_model: int) -> np.ndarray:
     """Where [all sines | all cosines] have our alternating sines and cosines: 0, d/2, 1, d/2 + 1, ...
+
+    d_model: even
 
     Their positions are added to the embedding, so all that reads or writes the residual stream follows.
     """

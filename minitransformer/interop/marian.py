@@ -1,6 +1,7 @@
 """Marian's own ``.npz``, as OPUS-MT publishes it: the tensors, and the settings of the training as YAML inside."""
 
 import re
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -75,8 +76,17 @@ def read_npz(path: Path) -> Checkpoint:
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
     """The arrays of an ``.npz`` without pickle; DataError if it is none."""
     try:
+        size = path.stat().st_size
+        with zipfile.ZipFile(path) as archive:  # compressed, an array might be a thousand times as long as in the file
+            if sum(entry.file_size for entry in archive.infolist()) > 20 * size:
+                raise DataError(f"{path}: must unpack to at most 20 times its size, got more")
         with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
+            arrays = {name: file[name] for name in file.files}
+        if not all(isinstance(array, np.ndarray) for array in arrays.values()):
+            raise ValueError("an entry is no array")
+        return arrays
+    except DataError:
+        raise
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
     except Exception as error:  # damaged bytes make zipfile and NumPy raise nearly anything
@@ -107,8 +117,11 @@ def _config(settings: dict[str, str], tensors: dict[str, np.ndarray], where: str
             f"{where}: its settings must hold numbers for depths, widths and heads, got none or others"
         ) from error
     n_encoder, n_layers, d_model, n_heads, d_ff = sizes
-    if n_encoder != n_layers or min(sizes) < 1 or max(sizes) > 1 << 20:
-        raise DataError(f"{where}: enc-depth and dec-depth must be one number from 1, got {n_encoder} and {n_layers}")
+    if n_encoder != n_layers or min(sizes) < 1 or max(sizes) > 1 << 20 or d_model % 2:
+        raise DataError(
+            f"{where}: enc-depth and dec-depth must be one number from 1, got {n_encoder} and {n_layers}, and dim-emb "
+            f"must be even, got {d_model}"
+        )
     return ImportedConfig(
         kind="imported",
         n_layers=n_layers,
@@ -127,9 +140,10 @@ def _tokenizer(folder: Path, common: dict[str, np.ndarray]) -> PieceTokenizer | 
     vocabularies = sorted(folder.glob("*vocab.yml"))
     if not vocabularies or not all(file.is_file() for file in files):
         return None
-    pieces = []
+    if len(vocabularies) > 1:
+        raise DataError(f"{folder}: must have one *vocab.yml, got {len(vocabularies)}; move away the others")
+    pieces, vocabulary = [], read_vocabulary(vocabularies[0])
     for table in ("embedding", "tgt_embedding" if "tgt_embedding" in common else "embedding"):
-        vocabulary = read_vocabulary(vocabularies[0])
         if len(vocabulary) != len(common[table]):
             raise DataError(
                 f"{vocabularies[0]}: must have the model's {len(common[table])} pieces, got {len(vocabulary)}"
@@ -170,6 +184,8 @@ def read_vocabulary(path: Path) -> list[str]:
         else:
             before, colon, number = map(str.strip, line.rpartition(":"))
             if colon and number.isdecimal() and len(number) < 10:
+                if int(number) in by_number:
+                    raise DataError(f"{path}: must number each piece once, got {number} again")
                 by_number[int(number)] = _unquoted(before or key)
     if sorted(by_number) != list(range(len(by_number))) or len(by_number) < 3:
         raise DataError(f"{path}: must number its pieces 0, 1, 2 and so on, got others")
@@ -186,4 +202,7 @@ def _unquoted(key: str) -> str:
 
 def _unescaped(match: re.Match) -> str:
     code = match[1]
-    return chr(int(code[1:], 16)) if len(code) > 1 else ESCAPES.get(code, code)
+    if len(code) == 1:
+        return ESCAPES.get(code, code)
+    number = int(code[1:], 16)
+    return chr(number) if number < 0xD800 or 0xDFFF < number < 0x110000 else "\ufffd"

@@ -6,12 +6,13 @@ import numpy as np
 
 from minitransformer.checkpoints import Checkpoint
 from minitransformer.config import Config
+from minitransformer.errors import DataError
 from minitransformer.interop.layers import Arrays
 from minitransformer.models import ImportedConfig, build_model
 from minitransformer.text import Tokenizer
 
-NEVER = -1e9
-"""Logit of a token that a model cannot write."""
+NEVER = -1e4
+"""Logit of a token that a model cannot write: low enough, and no burden for the loss of a training."""
 
 
 def with_special_rows(ours: Arrays, rows: tuple[int | None, ...]) -> Arrays:
@@ -36,10 +37,13 @@ def checkpoint_of(arrays: Arrays, config: ImportedConfig, tokenizer: Tokenizer |
     """The checkpoint of a model with these parameters, as training would write it, without Adam's state."""
     tables = {"embedding": arrays["embedding"], "projection": arrays.get("projection", arrays["embedding"])}
     sizes = {name: len(table) for name, table in tables.items()}
-    if sizes["embedding"] != sizes["projection"]:
+    if sizes["embedding"] != sizes["projection"] or (tokenizer and tokenizer.src_vocab_size):
         config = replace(config, src_vocab_size=sizes["embedding"])
     model = build_model(replace(config, vocab_size=sizes["projection"]))
     for name in model.parameters.names:
+        if arrays[name].shape != model.parameters[name].shape:
+            wanted = model.parameters[name].shape
+            raise DataError(f"import: {name} must have the shape {wanted}, got {arrays[name].shape}")
         model.parameters[name].data[...] = arrays[name]
     return Checkpoint(
         update=0,

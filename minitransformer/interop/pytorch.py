@@ -59,6 +59,8 @@ def read_state_dict(path: Path, tokenizer: Tokenizer | None, **options: Any) -> 
     tensors = {name.removeprefix("transformer."): array for name, array in tensors.items()}
     for name in [name for name in tensors if name.endswith(("in_proj_weight", "in_proj_bias"))]:
         leaf = name.rpartition("_")[2]
+        if tensors[name].ndim not in (1, 2) or len(tensors[name]) % 3:
+            raise DataError(f"{path}: {name} must have three parts of equal length, got {tensors[name].shape}")
         for part, array in zip("qkv", np.split(tensors.pop(name), 3), strict=True):
             tensors[f"{name.removesuffix(leaf)}{part}_{leaf}"] = array
     if "embedding.weight" in tensors:
@@ -94,6 +96,8 @@ def write_state_dict(checkpoint: Checkpoint, path: Path) -> str:
     """
     model, _ = checkpoint.build()
     config = model.config
+    if getattr(config, "activation", "relu") not in ("relu", "gelu"):
+        raise DataError(f"export: nn.Transformer must have relu or gelu, got {config.activation}")
     if (
         config.kind not in ("transformer", "imported")
         or config.n_heads * config.d_k != config.d_model

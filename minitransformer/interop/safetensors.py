@@ -29,16 +29,14 @@ def read_safetensors(path: str | Path) -> dict[str, np.ndarray]:
     try:
         data = np.memmap(path, dtype=np.uint8, mode="r")
         header, begin = _header(data)
-        spans, arrays = [], {}
-        for name, facts in header.items():
-            if name != "__metadata__":
-                spans.append(_span(name, facts, len(data) - begin))
-                arrays[name] = _array(facts, data[begin + spans[-1][0] : begin + spans[-1][1]])
+        header.pop("__metadata__", None)
+        spans = [_span(name, facts, len(data) - begin) for name, facts in header.items()]
         end = 0
         for first, last, name in sorted(spans):
             if first < end:
-                raise ValueError(f"{name} overlaps another array")
+                raise ValueError(f"{quote(name, 60)} overlaps another array")
             end = last
+        arrays = {name: _array(header[name], data[begin + first : begin + last]) for first, last, name in spans}
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from minitransformer.config import UNK
 from minitransformer.errors import DataError
+from minitransformer.text.corpus import check_lines
 from minitransformer.text.sentencepiece import SPACE, UnigramModel
 from minitransformer.text.tokenizer import SPECIALS, Tokenizer
 
@@ -32,12 +33,13 @@ class PieceTokenizer(Tokenizer):
         self._ids = {piece: number for number, piece in enumerate(pieces[side], len(SPECIALS))}
         self.symbols = pieces[1]
         self.longest_symbol = self._unigrams.longest
-        self._side = side
+        self._side, self._target = side, self if side else None
 
     @property
     def target(self) -> "PieceTokenizer":
         """The same vocabulary, which encodes lines of the target."""
-        return self if self._side else PieceTokenizer(self.models, self.pieces, 1, self.where)
+        self._target = self._target or PieceTokenizer(self.models, self.pieces, 1, self.where)
+        return self._target
 
     @property
     def src_vocab_size(self) -> int:
@@ -50,7 +52,7 @@ class PieceTokenizer(Tokenizer):
 
     def encode_lines(self, lines: Iterable[str]) -> list[list[int]]:
         """`encode` of each line."""
-        return [self.encode(line) for line in lines]
+        return [self.encode(line) for line in check_lines(lines, "encode_lines")]
 
     def decode(self, ids: Iterable[int]) -> str:
         """The line of these ids of the target; special ids are skipped."""

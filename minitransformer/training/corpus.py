@@ -169,7 +169,9 @@ def load_tokenizer(path: str) -> Tokenizer:
         return Tokenizer.load(path)
     text = load_checkpoint(path, with_optimizer=False).tokenizer_text
     if not text:
-        raise DataError(f"data.tokenizer must be a checkpoint with a tokenizer, got {path}, trained on token ids only")
+        raise DataError(
+            f"the tokenizer must be a file of one, or a checkpoint with one, got {path}, trained on token ids only"
+        )
     return Tokenizer.loads(text, where=path)
 
 

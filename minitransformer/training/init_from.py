@@ -13,12 +13,13 @@ from minitransformer.config import Config
 from minitransformer.errors import CheckpointError, DataError, printable, quote
 from minitransformer.files import MAX_LINE
 from minitransformer.models import Model
-from minitransformer.text import Tokenizer
+from minitransformer.text import PieceTokenizer, Tokenizer
 from minitransformer.text.pretokenizers import END
+from minitransformer.text.sentencepiece import SPACE
 from minitransformer.text.tokenizer import SPECIALS
 
-TABLES = ("embedding", "tgt_embedding.table", "projection")
-"""Parameters that have a row for each token."""
+TABLES = ("embedding", "tgt_embedding.table", "projection", "output_bias")
+"""Parameters that have a row, or a number, for each token."""
 MAY_DIFFER = set("vocab_size p_drop p_drop_attention p_drop_ffn label_smoothing dtype".split())
 """Keys of [model] that do not change what the parameters mean."""
 
@@ -103,6 +104,8 @@ def _word_of(symbol: str, mode: str) -> str:
     """The word that a symbol spells, with or without the space before it; "" if it is a part of a character or word."""
     if mode == "words":
         return symbol.removesuffix(END) if symbol.endswith(END) else ""
+    if mode == PieceTokenizer.mode:
+        return symbol.removeprefix(SPACE)
     try:
         return symbol.encode("latin-1").decode("utf-8").strip()
     except UnicodeDecodeError:
