@@ -1,6 +1,7 @@
 """minitransformer: the Transformer of "Attention Is All You Need", written out by hand."""
 
 from importlib import import_module as _import_module
+from typing import Any as _Any
 
 __version__ = "0.2.0"
 
@@ -26,7 +27,7 @@ _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in nam
 __all__ = list(_MODULE_OF)
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> _Any:
     if name in _EXPORTS:
         return _import_module(f"minitransformer.{name}")
     if name in _MODULE_OF:

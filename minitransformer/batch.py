@@ -64,7 +64,8 @@ def pad_rows(seqs: Sequence[Sequence[int]], *, first: int | None = None, last: i
     padded = np.full((len(seqs), len(columns)), PAD, dtype=np.int32)
     ids = np.concatenate(seqs) if isinstance(seqs[0], np.ndarray) else np.array(list(chain.from_iterable(seqs)))
     if ids.size and (ids.dtype.kind not in "iu" or ids.max() > np.iinfo(np.int32).max):
-        raise DataError(f"pad_rows: ids must be integers below 2^31, got {quote(max(ids.tolist()))}")
+        wrong = (each for each in ids.tolist() if type(each) is not int or each > np.iinfo(np.int32).max)
+        raise DataError(f"pad_rows: ids must be integers below 2^31, got {quote(next(wrong, ids.dtype))}")
     padded[(columns >= 0) & (columns < lengths[:, None])] = ids
     if first is not None:
         padded[:, 0] = first

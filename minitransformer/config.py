@@ -17,6 +17,9 @@ PRECISIONS = ("float32", "tf32", "bfloat16", "float16")
 KERNEL_MODES = ("simple", "fast")
 """Which form of a rule is computed; see ExecutionConfig.kernels."""
 
+TOKENIZERS = ("13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "none")
+"""sacreBLEU's: its default; ones for text without spaces between words; none, for text that is tokenized."""
+
 
 @dataclass(frozen=True)
 class DataConfig(Section):
@@ -31,6 +34,9 @@ class DataConfig(Section):
     src_tokens: int = option(4096, "padded source tokens in a micro-batch, at most", low=1)
     tgt_tokens: int = option(4096, "padded target tokens in a micro-batch, at most", low=1)
     max_length: int = option(256, "longer training sentences are left out and counted, tokens with the end mark", low=1)
+    bpe_dropout: float = option(
+        0.0, "merges left out as each epoch segments training text anew, probability (0: none)", low=0, high=0.999
+    )
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ Each exception also derives from the built-in that a caller would expect to catc
 """
 
 import importlib
+from pathlib import Path
 from types import ModuleType
 
 
@@ -77,7 +78,8 @@ def printable(text: str, longest: int) -> str:
 
 def install_hint(extra: str) -> str:
     """How to install the packages of an extra of setup.cfg: the remedy at the end of a MissingPackageError."""
-    return f"run pip install 'minitransformer[{extra}]'"
+    is_checkout = (Path(__file__).parents[1] / "setup.cfg").exists()  # and not a folder of installed packages
+    return f"run pip install -e '.[{extra}]'" if is_checkout else f"run pip install 'minitransformer[{extra}]'"
 
 
 def require(module: str, purpose: str, extra: str) -> ModuleType:

@@ -1,5 +1,6 @@
 """A trained model in three lines: ``model = minitransformer.load(PATH); model.translate(["..."])``."""
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,8 +19,10 @@ from minitransformer.models import Model
 from minitransformer.text import Tokenizer
 from minitransformer.text.corpus import check_lines
 
-MODELS: dict[str, Path] = {}
-"""The checkpoints of models that can be loaded by a name."""
+MODELS = {"en-de": "b3fc5046a2d1f2c01b53d72d9219b96f1b725dbf435e67ccc6b59546d2c6325d"}
+"""Name and SHA-256 of each model that can be loaded by a name: models/NAME.npz of a checkout of this project."""
+
+CHECKOUT = Path(__file__).parents[1]
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,7 @@ class Pipeline:
 
 
 def load(name: str | Path, device: str = "auto") -> Pipeline:
-    """The model of a checkpoint, of the newest one of a run, or of a name in `MODELS`.
+    """The model of a checkpoint, of the newest one of a run, or of a name in `MODELS` (a Path is never a name).
 
     device: cpu, cuda, or auto: the GPU if one is usable
 
@@ -115,13 +118,32 @@ def load(name: str | Path, device: str = "auto") -> Pipeline:
 
 
 def find_checkpoint(name: str | Path) -> Path:
-    """The file that `load` reads; CheckpointError if it is neither a path nor a known name."""
-    path = MODELS.get(str(name), Path(name))
+    """The file that `load` reads; a Path is no name. CheckpointError if it is neither a path nor a known name."""
+    if isinstance(name, str) and name in MODELS:
+        return _shipped(name)
+    path = Path(name)
     if path.is_dir():
         path = (RunFolder(path).paths() or [path / "checkpoints" / "update_*.npz"])[-1]
     if not path.suffix and not path.exists():
-        known = ", ".join(MODELS) or "there is none yet"
+        known = ", ".join(MODELS)
         raise CheckpointError(f"load: {name} must be a checkpoint, the folder of a run or a known name ({known})")
+    return path
+
+
+def _shipped(name: str) -> Path:
+    """models/NAME.npz of the checkout, or of the working directory where the package is installed without one."""
+    file = Path("models") / f"{name}.npz"
+    path = next((path for path in (CHECKOUT / file, file) if path.is_file()), None)
+    if path is None:
+        raise CheckpointError(
+            f"load: {name} is in a checkout of this project and not in an installed package; copy {file} from there to "
+            f"{file.absolute()}"
+        )
+    with path.open("rb") as source:
+        if hashlib.file_digest(source, "sha256").hexdigest() != MODELS[name]:
+            raise CheckpointError(
+                f"load: {path} must have the SHA-256 {MODELS[name]}; take the file once more from a checkout"
+            )
     return path
 
 

@@ -147,6 +147,7 @@ CASES = [
     case("log", "a matrix", (3, 4), draw=positive),
     case("relu", "a matrix", (5, 6)),
     case("tanh", "a matrix", (5, 6)),
+    case("erf", "a matrix", (5, 6)),
     *_reduction("sum"),
     *_reduction("mean"),
     *_reduction("max"),

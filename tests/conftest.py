@@ -114,7 +114,7 @@ def pytest_generate_tests(metafunc):
 @pytest.fixture
 def device(request, monkeypatch):
     """Where the kernels for CuPy compute: on this CPU, emulated, or on a GPU."""
-    pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed: pip install minitransformer[dev]")
+    pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed: pip install -e '.[dev]'")
     if getattr(request, "param", "emulated") == "gpu":
         return request.getfixturevalue("card")
     from cuda_on_cpu import emulated

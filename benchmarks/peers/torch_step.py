@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 from benchmarks.peers.torch_model import TorchTransformer
 from minitransformer.config import PAD, TrainingConfig
-from minitransformer.optim import learning_rate
+from minitransformer.optim import scheduled_rate
 from minitransformer.text import Batch
 from minitransformer.training import StepResult
 
@@ -44,7 +44,7 @@ def torch_train_step(
             nll += F.cross_entropy(logits.detach(), tgt_out.flatten(), ignore_index=PAD, reduction="sum").item()
     if measures or config.clip_norm:
         norm = torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip_norm or math.inf).item()
-    rate = learning_rate(update, model.config.d_model, config.warmup_steps, config.lr_scale)
+    rate = scheduled_rate(update, model.config.d_model, config)
     for group in optimizer.param_groups:
         group["lr"] = rate
     optimizer.step()

@@ -5,13 +5,21 @@ from collections.abc import Sequence
 import numpy as np
 
 from examples.paper.seeds import (
-    FISHER,
+    LEVEL,
+    MCNEMAR,
+    NOT_ALIKE,
     SOLVED,
     VERDICTS,
     at_best_rate,
     best_rate,
-    compare_solved,
+    holm,
     n_solved,
+    p_alike,
+    p_of_signs,
+    paired,
+    signs,
+    solved,
+    solved_share,
     values_of,
     with_error,
 )
@@ -19,6 +27,8 @@ from examples.paper.trials import provenance
 from examples.report import markdown_table, page
 
 PLAIN, SCALED, ADDITIVE = KINDS = ("dot product", "scaled dot product", "additive")
+ALIKE = 0.1
+"""Kinds whose losses differ by less than this share of the loss of guessing are alike."""
 STATISTICS = {
     "variance": "variance of the scores",
     "entropy": "entropy of the weights, nats",
@@ -35,49 +45,80 @@ def verdicts(results: Sequence[dict]) -> list[list[str]]:
     """Claims of sec. 3.2.1, what was measured at the smallest and the largest d_k, verdicts."""
     settings = results[0]["settings"]
     (small, *_, large), few, many = settings["d_k"], settings["updates"][0], settings["updates"][-1]
-    claims = [
-        ("additive attention learns better than dot products without the scale", ADDITIVE, PLAIN, large, few),
-        ("the scale helps", SCALED, PLAIN, large, few),
-        ("the scale helps", SCALED, PLAIN, large, many),
-        ("additive attention and dot products without the scale are alike", ADDITIVE, PLAIN, small, few),
-    ]
-    answers, rows = {1: "agrees", 0: "open: not told apart", -1: "does not agree"}, []
-    for claim, *kinds, d_k, updates in dict.fromkeys(claims):
-        pair = [at_best_rate(results, "accuracy", scores=kind, d_k=d_k, updates=updates) for kind in kinds]
-        solved = ", ".join(f"{kind} {n_solved(each)}" for kind, each in zip(kinds, pair, strict=True))
-        sign = compare_solved(*pair)
-        verdict = ("does not agree" if sign else answers[0]) if "alike" in claim else answers[sign]
-        rows.append([f"d_k = {d_k}: {claim}", f"solved seeds after {updates} updates: {solved}", verdict])
-    scaled, plain = (figures_of(results, "statistics", kind, "gradient").mean(axis=0) for kind in (SCALED, PLAIN))
-    more = [d_k for d_k, a, b in zip(settings["d_k"], scaled, plain, strict=True) if a > b]
-    found = f"with the scale {scaled[-1] / plain[-1]:.1f} times as much comes back at d_k = {large}"
-    where = f"agrees at d_k = {', '.join(map(str, more))} only" if more else "does not agree"
-    rows.append(["without the scale the softmax passes back little of a gradient", found, where])
-    seconds, peak = (
-        [figures_of(results, "cost", kind, key).mean(axis=0)[-1] for kind in (ADDITIVE, SCALED)]
-        for key in ("seconds", "bytes")
+    claims = dict.fromkeys(
+        [
+            ("additive attention learns better than dot products without the scale", ADDITIVE, large, few),
+            ("the scale helps", SCALED, large, few),
+            ("the scale helps", SCALED, large, many),
+        ]
     )
-    costs = f"additive takes {seconds[0] / seconds[1]:.1f} times as long and {peak[0] / peak[1]:.1f} times the memory"
-    agrees = "agrees" if min(seconds[0] / seconds[1], peak[0] / peak[1]) > 1 else "does not agree"
-    rows.append([f"d_k = {large}: dot products are faster and need less memory", costs, f"{agrees}, for this code"])
-    return rows
+    tests = []
+    for claim, kind, d_k, updates in claims:
+        ours, plain = (learned(results, "accuracy", each, d_k, updates) for each in (kind, PLAIN))
+        found = f"solved seeds after {updates} updates: {kind} {n_solved(ours)}, {PLAIN} {n_solved(plain)}"
+        differences = solved(ours) - solved(plain)
+        yes = "agrees" if differences.mean() > 0 else "does not agree"
+        tests.append((f"d_k = {d_k}: {claim}", found, p_of_signs(differences), yes, "open: not told apart"))
+    bound = ALIKE * np.log(settings["values"])
+    apart = learned(results, "loss", ADDITIVE, small, few) - learned(results, "loss", PLAIN, small, few)
+    claim = f"d_k = {small}: additive attention and dot products without the scale are alike (±{bound:.2f} nats)"
+    found = f"loss after {few} updates: additive {with_error(apart, 4)} nats higher"
+    tests.append((claim, found, p_alike(apart, bound), "agrees", NOT_ALIKE))
+    corrected = holm([p for _, _, p, _, _ in tests])
+    rows = [
+        [claim, found, f"{yes if p < LEVEL else no} (p = {p:.2g})"]
+        for (claim, found, _, yes, no), p in zip(tests, corrected, strict=True)
+    ]
+    return [*rows, gradient_verdict(results), cost_verdict(results)]
+
+
+def learned(results: Sequence[dict], key: str, kind: str, d_k: int, updates: int) -> np.ndarray:
+    """Loss or accuracy of associative recall at the best rate, one value a seed."""
+    return at_best_rate(results, key, scores=kind, d_k=d_k, updates=updates)
+
+
+def gradient_verdict(results: Sequence[dict]) -> list[str]:
+    """At which d_k the softmax passes back more with the scale, by t-tests with Holm's correction for all d_k."""
+    sizes = results[0]["settings"]["d_k"]
+    scaled, plain = (figures_of(results, "statistics", kind, "gradient") for kind in (SCALED, PLAIN))
+    apart = list((scaled - plain).T)
+    told = signs(apart, [paired(each)[1] for each in apart])
+    more = [str(d_k) for d_k, sign in zip(sizes, told, strict=True) if sign > 0]
+    ratio = scaled[:, -1].mean() / plain[:, -1].mean()
+    where = f"agrees at d_k = {', '.join(more)} only" if more else "open: not told apart"
+    found = f"with the scale {ratio:.1f} times as much comes back at d_k = {sizes[-1]}"
+    return ["without the scale the softmax passes back little of a gradient", found, where]
+
+
+def cost_verdict(results: Sequence[dict]) -> list[str]:
+    """How much more time and memory additive attention takes at the largest d_k."""
+    more = [
+        np.divide(*(figures_of(results, "cost", kind, key).mean(axis=0)[-1] for kind in (ADDITIVE, SCALED)))
+        for key in ("seconds", "bytes")
+    ]
+    claim = f"d_k = {results[0]['settings']['d_k'][-1]}: dot products are faster and need less memory"
+    found = f"additive takes {more[0]:.1f} times as long and {more[1]:.1f} times the memory"
+    return [claim, found, f"{'agrees' if min(more) > 1 else 'does not agree'}, for this code"]
 
 
 def markdown(results: Sequence[dict]) -> str:
-    settings = results[0]["settings"]
+    settings, n = results[0]["settings"], len({result["seed"] for result in results})
     blocks = [
         "# Dot-product and additive attention at growing d_k",
         markdown_table(VERDICTS, verdicts(results)),
-        f"A seed has solved its task if at least {SOLVED:.0%} of its answers are right.",
-        provenance("attention_scale", results, FISHER),
+        f"A seed has solved its task if at least {SOLVED:.0%} of its answers are right; the lowest p that {n} seeds can"
+        f" have is {2 ** (1 - n):.2g} before the correction. Alike is what differs by less than {ALIKE:.0%} of the loss"
+        " of guessing, by two one-sided t-tests; gradients are compared by t-tests of each d_k, seed by seed.",
+        provenance("attention_scale", results, MCNEMAR),
     ]
     for key, what in STATISTICS.items():
         columns = [figures_of(results, "statistics", kind, key) for kind in KINDS]
         blocks += [f"Random queries and keys: {what}.", against_d_k(results, KINDS, columns)]
     for updates in settings["updates"]:
         blocks += [
-            f"Associative recall, {settings['pairs']} pairs, after {updates} updates; solved seeds, median of the loss"
-            f" in nats (chance: {np.log(settings['values']):.2f}), and the learning rate with the lowest mean loss:",
+            f"Associative recall, {settings['pairs']} pairs, after {updates} updates; solved seeds with the exact 95 %"
+            f" interval of their share, median of the loss in nats (chance: {np.log(settings['values']):.2f}), and the"
+            " learning rate with the lowest mean loss:",
             markdown_table(
                 ["d_k", *(f"{kind}: {what}" for kind in KINDS for what in ("solved", "loss", "learning rate"))],
                 [recall_row(results, d_k, updates) for d_k in settings["d_k"]],
@@ -103,7 +144,7 @@ def recall_row(results: Sequence[dict], d_k: int, updates: int) -> list[str]:
     """d_k; then of each kind the solved seeds, the loss and the learning rate"""
     row, rates = [str(d_k)], results[0]["settings"]["learning_rates"]
     for kind in KINDS:
-        chosen = {"scores": kind, "d_k": d_k, "updates": updates}
-        loss, accuracy = (at_best_rate(results, key, **chosen) for key in ("loss", "accuracy"))
-        row += [n_solved(accuracy), f"{np.median(loss):.4f}", f"{rates[best_rate(results, **chosen)]:g}"]
+        loss, accuracy = (learned(results, key, kind, d_k, updates) for key in ("loss", "accuracy"))
+        rate = rates[best_rate(results, scores=kind, d_k=d_k, updates=updates)]
+        row += [solved_share(accuracy), f"{np.median(loss):.4f}", f"{rate:g}"]
     return row

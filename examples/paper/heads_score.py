@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from examples.paper.seeds import compare
+from examples.paper.seeds import LEVEL, paired
 
 SHUFFLES, FEWEST, LONGEST, SHOWN = 200, 10, 60, 16
 """Shuffles of the baseline; words below which nothing is claimed; words of a sentence above which it is left out, and
@@ -84,7 +84,8 @@ def score(found: Sequence[Found], rng: np.random.Generator, distances: Distances
     at_distance = np.full(len(own), np.nan)
     if distances:
         at_distance = distances.at(layer, head, np.array([each.wanted - each.query for each in measuring]))
-        is_found &= compare(shares - at_distance, np.zeros(len(own))) > 0
+        t, p = paired(shares - at_distance)
+        is_found &= t > 0 and p < LEVEL
     figures = (float(each.mean()) for each in (shares, at_distance, shuffled))
     example = best_sentence(measuring, layer, head)
     return Score(layer + 1, head + 1, len(measuring), *figures, bool(is_found), example)

@@ -16,9 +16,9 @@ import numpy as np
 
 from examples import report_errors
 from examples.paper.program import read_results, showing, write_report
-from examples.paper.seeds import LEVEL, differences, holm, paired, tested_by, with_error
+from examples.paper.seeds import LEVEL, STUDENT, differences, holm, paired, tested_by, with_error
 from examples.paper.table3 import PAPER, RESULTS
-from examples.paper.table3_report import PAIRED, beside_base, beside_the_paper
+from examples.paper.table3_report import beside_base, beside_the_paper
 from examples.report import markdown_table, page
 from minitransformer.cli.main import Parser
 from minitransformer.errors import ConfigError
@@ -67,7 +67,7 @@ def report(results: Sequence[dict]) -> str:
     commits = ", ".join(sorted({each["machine"]["commit"] for each in shown}))
     source = (
         "`python -m examples.paper.label_smoothing`, of `table3.py --run base D3 D4` (settings: table3.md); ± is the"
-        f" standard error over seeds, and {tested_by(PAIRED)}. The first p-value is that of table3.md, the others are"
+        f" standard error over seeds, and {tested_by(STUDENT)}. The first p-value is that of table3.md, the others are"
         f" corrected among themselves. {shown[0]['machine']['processor']}, commits {commits}."
     )
     return page("# Label smoothing", markdown_table(head, body), source)

@@ -1,16 +1,22 @@
 """The page of long_range.py."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
 from examples.paper.seeds import (
-    FISHER,
+    LEVEL,
+    MCNEMAR,
     SOLVED,
     VERDICTS,
     at_best_rate,
-    compare_solved,
     n_solved,
+    p_alike,
+    p_of_signs,
+    signs,
+    solved,
+    solved_share,
     values_of,
 )
 from examples.paper.trials import provenance
@@ -18,6 +24,9 @@ from examples.report import markdown_table, page
 
 SHORT_PATHS = "self-attention", "recurrent with attention", "dilated convolutional"
 """One step, and log_k n steps of the dilated ones  [Table 1]."""
+OTHER = "self-attention"
+GUESSING = 0.05
+"""Whose accuracy differs by less than this from chance has learned nothing."""
 
 
 def reach(results: Sequence[dict], kind: str) -> int:
@@ -32,33 +41,43 @@ def accuracies(results: Sequence[dict], kind: str) -> np.ndarray:
     return np.array([at_best_rate(results, "accuracy", kind=kind, distance=distance) for distance in distances])
 
 
-def beside_self_attention(results: Sequence[dict], kind: str) -> int:
-    """1 if the layers have solved more of the trainings of all distances than self-attention, -1 if fewer, or 0."""
-    return compare_solved(accuracies(results, kind).ravel(), accuracies(results, "self-attention").ravel())
+def compared(results: Sequence[dict]) -> dict[tuple, int]:
+    """1, -1 or 0 for solved more often, less often or not told apart, with one correction for all: (kind,) beside
+    self-attention, each seed and distance; (kind, distance, next distance) where the greater one was solved more."""
+    settings, apart = results[0]["settings"], {}
+    ours = solved(accuracies(results, OTHER))
+    for kind in settings["kinds"]:
+        theirs = solved(accuracies(results, kind))
+        if kind != OTHER:
+            apart[kind,] = (theirs - ours).ravel()
+        for (near, each), (far, farther) in pairwise(zip(settings["distances"], theirs, strict=True)):
+            if each.sum() < farther.sum():
+                apart[kind, near, far] = each - farther
+    return dict(zip(apart, signs([*apart.values()], [*map(p_of_signs, apart.values())]), strict=True))
 
 
 def verdicts(results: Sequence[dict]) -> list[list[str]]:
     """Claims of sec. 4, what was measured, verdicts."""
     settings, rows = results[0]["settings"], []
-    ours, distances = n_solved(accuracies(results, "self-attention").ravel()), np.array(settings["distances"])
+    distances, chance = np.array(settings["distances"]), 1 / settings["symbols"]
     answers = {-1: "agrees", 0: "open: not told apart", 1: "does not agree"}
-    for kind in settings["kinds"]:
-        if kind not in SHORT_PATHS and reach(results, kind) == distances[-1]:
-            theirs = n_solved(accuracies(results, kind).ravel())
-            found = f"solved trainings of all distances: {kind} {theirs}, self-attention {ours}"
-            rows.append(["long paths are learned less often", found, answers[beside_self_attention(results, kind)]])
-    beyond = [accuracies(results, kind)[distances > reach(results, kind)].mean(axis=1) for kind in settings["kinds"]]
-    if (means := np.concatenate(beyond)).size:
-        found = f"at most {means.max():.0%} of the symbols right, by chance {1 / settings['symbols']:.0%}"
-        rows.append(
-            ["without a path nothing is learned", found, "agrees" if means.max() < SOLVED else "does not agree"]
-        )
-    for kind in settings["kinds"]:
-        solved = (accuracies(results, kind) >= SOLVED).sum(axis=1)
-        for i, distance in enumerate(distances):
-            if solved[i] < solved[i:].max():
-                found = f"{kind}: {solved[i]} solved seeds at {distance}, {solved[i:].max()} at a greater distance"
-                rows.append(["greater distances are learned less often", found, "does not agree"])
+    found = {kind: accuracies(results, kind) for kind in settings["kinds"]}
+    for (kind, *pair), sign in compared(results).items():
+        if pair:
+            near, far = (n_solved(found[kind][settings["distances"].index(each)]) for each in pair)
+            shown = f"solved seeds of {kind}: {near} at {pair[0]}, {far} at {pair[1]}"
+            rows.append(["greater distances are learned less often", shown, answers[-sign]])
+        elif kind not in SHORT_PATHS and reach(results, kind) == distances[-1]:
+            shown = ", ".join(f"{each} {n_solved(found[each].ravel())}" for each in (kind, OTHER))
+            rows.append(
+                ["long paths are learned less often", f"solved trainings of all distances: {shown}", answers[sign]]
+            )
+    beyond = np.concatenate([found[kind][distances > reach(results, kind)] for kind in found])
+    if beyond.size:
+        is_chance = all(p_alike(each - chance, GUESSING) < LEVEL for each in beyond)
+        rows.append([f"without a path nothing is learned: within {GUESSING:.0%} of chance"])
+        rows[-1] += [f"at most {beyond.mean(axis=1).max():.0%} of the symbols right, by chance {chance:.0%}"]
+        rows[-1] += ["agrees" if is_chance else "open: not shown to be chance"]
     return rows
 
 
@@ -66,13 +85,13 @@ def markdown(results: Sequence[dict]) -> str:
     settings = results[0]["settings"]
     distances, kinds = settings["distances"], list(settings["kinds"])
     short = {key: value for key, value in settings.items() if key != "kinds"}
-    words, rows = {-1: "fewer", 0: "not told apart", 1: "more"}, []
+    told, words, rows = compared(results), {-1: "fewer", 0: "not told apart", 1: "more"}, []
     for kind in kinds:
         one = next(result for result in results if result["kind"] == kind)
         shape = ", ".join(f"{key} {value}" for key, value in settings["kinds"][kind].items() if key != "kind")
         found = accuracies(results, kind)
-        cells = [f"{n_solved(each)} ({np.median(each):.2f})" for each in found]
-        beside = words[beside_self_attention(results, kind)] if kind != "self-attention" else ""
+        cells = [f"{solved_share(each)}, {np.median(each):.2f}" for each in found]
+        beside = words[told[kind,]] if kind != OTHER else ""
         first = [f"{kind} ({shape})", str(one["width"]), f"{one['parameters']:,}"]
         rows.append([*first, *cells, n_solved(found.ravel()), beside])
     head = ["layers", "width", "parameters", *map(str, distances), "all", "beside self-attention"]
@@ -80,9 +99,9 @@ def markdown(results: Sequence[dict]) -> str:
     return page(
         "# Copying over a distance",
         markdown_table(VERDICTS, verdicts(results)),
-        provenance("long_range", [result | {"settings": short} for result in results], FISHER),
-        f"Seeds that copy at least {SOLVED:.0%} of the symbols right, and the median share of the seeds, against the"
-        " distance:",
+        provenance("long_range", [result | {"settings": short} for result in results], MCNEMAR),
+        f"Seeds that copy at least {SOLVED:.0%} of the symbols right, with the exact 95 % interval of their share, and"
+        " the median accuracy, against the distance; beside self-attention each seed at each distance is a pair:",
         markdown_table(head, rows),
         "Share of the gradient that arrives at the copied symbol before any update; 0: there is no path:",
         markdown_table(["layers", *map(str, distances)], shares),

@@ -4,12 +4,25 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from examples.paper.seeds import VERDICTS, WELCH, compare, relation, values_of, with_error
+from examples.paper.seeds import (
+    LEVEL,
+    NOT_ALIKE,
+    STUDENT,
+    VERDICTS,
+    holm,
+    p_alike,
+    paired,
+    signs,
+    values_of,
+    with_error,
+)
+from examples.paper.table3_report import SEPARATED as ALIKE  # nats per token, within which positions are alike
 from examples.paper.trials import provenance
 from examples.report import markdown_table, page
 from minitransformer.nn.positions import sinusoids
 
 PAPER_BASE = 10_000
+OURS, CONTROL = f"base {PAPER_BASE}", f"base {PAPER_BASE}, random offsets"
 FEW = 0.01
 """Of sequences: 1 in 100 right as a whole is not chance, which is 1 in 20 for each symbol."""
 N_POSITIONS, D_MODEL = 5000, 512
@@ -34,104 +47,145 @@ def lengths_seen(results: Sequence[dict]) -> np.ndarray:
     return np.array(settings["tested"]) <= settings["longest"]
 
 
-def mean_score(results: Sequence[dict], key: str, base: int | None, lengths: np.ndarray) -> np.ndarray:
-    """Mean over some of the tested lengths, one value a seed."""
-    return values_of(results, key, base=base)[:, lengths].mean(axis=1)
+def loss_seen(results: Sequence[dict], name: str) -> np.ndarray:
+    """Nats per token, the mean over the lengths seen in training, one value a seed."""
+    return values_of(results, "nll", name=name)[:, lengths_seen(results)].mean(axis=1)
 
 
-def tokens_right(results: Sequence[dict], base: int | None) -> np.ndarray:
-    """How many tokens of a sequence are right, the end mark counted, for each tested length, (seeds, lengths)."""
-    return values_of(results, "tokens", base=base) * (np.array(results[0]["settings"]["tested"]) + 1)
+def whole(results: Sequence[dict], name: str) -> np.ndarray:
+    """The share of sequences that are right as a whole, for each tested length."""
+    return values_of(results, "sequences", name=name).mean(axis=0)
 
 
-def reach(results: Sequence[dict], base: int | None) -> int:
-    """The greatest tested length at which at least `FEW` of the sequences are right as a whole, or 0."""
-    tested, shares = results[0]["settings"]["tested"], values_of(results, "sequences", base=base).mean(axis=0)
-    return max([n for n, share in zip(tested, shares, strict=True) if share >= FEW], default=0)
+def beyond(results: Sequence[dict], name: str) -> int:
+    """How many symbols more than in training at least `FEW` of the sequences have that are right as a whole."""
+    settings, shares = results[0]["settings"], whole(results, name)
+    reached = [n for n, share in zip(settings["tested"], shares, strict=True) if share >= FEW]
+    return max(max(reached, default=0) - settings["longest"], 0)
 
 
-def whole(results: Sequence[dict], length: int, bases: Sequence[int | None]) -> str:
-    """The share of sequences of a tested length that are right as a whole."""
-    column = results[0]["settings"]["tested"].index(length)
-    shares = {base: values_of(results, "sequences", base=base)[:, column].mean() for base in bases}
-    return f"{length} symbols: {', '.join(f'{label(base)} {share:.1%}' for base, share in shares.items())}"
+def shares_at(results: Sequence[dict], lengths: Sequence[int], names: Sequence[str]) -> str:
+    """As ``17 symbols: learned 0.3%, base 10000 28.2%; 18 symbols: ...``"""
+    columns = {n: results[0]["settings"]["tested"].index(n) for n in lengths}
+    shares = {n: [f"{name} {whole(results, name)[i]:.1%}" for name in names] for n, i in columns.items()}
+    return "; ".join(f"{n} symbols: {', '.join(each)}" for n, each in shares.items())
 
 
 def verdicts(results: Sequence[dict]) -> list[list[str]]:
-    """Claims, what was measured, verdicts."""
-    settings, seen = results[0]["settings"], lengths_seen(results)
-    near = [mean_score(results, "tokens", base, seen) for base in (PAPER_BASE, None)]
-    is_open = f"open: {len(near[0])} seeds do not tell them apart"
-    trained, longer = settings["longest"], [n for n in settings["tested"] if n > settings["longest"]]
-    ours, learned = (max(reach(results, base) - trained, 0) for base in (PAPER_BASE, None))
-    nlls = {base: mean_score(results, "nll", base, seen) for base in settings["bases"]}
-    best = min(nlls, key=lambda base: nlls[base].mean())
-    agrees = "agrees" if ours >= trained else "agrees in part" if ours > learned else "does not agree"
+    """Claims, what was measured, verdicts: of the loss within the lengths of training, and of longer sequences."""
+    settings = results[0]["settings"]
+    trained, others = settings["longest"], ["learned", *(f"base {base}" for base in settings["bases"])]
+    others.remove(OURS)
+    losses = {name: loss_seen(results, name) for name in (OURS, *others)}
+    apart = [losses[name] - losses[OURS] for name in others]
+    told = dict(zip(others, signs(apart, [paired(each)[1] for each in apart]), strict=True))
+    alike = dict(zip(others, holm([p_alike(each, ALIKE) for each in apart]) < LEVEL, strict=True))
+    best = min(others[1:], key=lambda name: losses[name].mean())
+    lower = [name for name in others[1:] if told[name] < 0 and not alike[name]]
+    of_base = f"does not agree: lower with {', '.join(lower)}" if lower else NOT_ALIKE
+    of_learned = {1: "does not agree: worse", -1: "does not agree: better"}.get(told["learned"], NOT_ALIKE)
     return [
         [
-            f"learned positions are as good as sinusoids (Table 3, row E), up to {trained} symbols",
-            f"tokens right: base 10,000 {with_error(near[0], 3)}, learned {with_error(near[1], 3)}",
-            f"sinusoids are {relation(*near)} learned positions" if compare(*near) else is_open,
+            f"learned positions are as good as sinusoids (Table 3, row E), up to {trained} symbols, ±{ALIKE} nats",
+            f"{with_error(apart[0], 3)} nats per token more than {OURS}",
+            "agrees" if alike["learned"] else of_learned,
         ],
         [
-            "sinusoids may extrapolate to longer sequences (sec. 3.5)",
-            f"whole sequences right: {'; '.join(whole(results, n, (None, PAPER_BASE, best)) for n in longer[:2])}",
-            f"{agrees}: base 10,000 reaches {ours} symbols beyond training, learned positions {learned}",
+            f"10000 is a good base: no other is better by {ALIKE} nats",
+            f"nats per token up to {trained} symbols: {OURS} {with_error(losses[OURS], 3)},"
+            f" the lowest of the others, {best}, {with_error(losses[best], 3)}",
+            "agrees" if all(alike[name] or told[name] > 0 for name in others[1:]) else of_base,
         ],
-        [
-            "10000 is a good base",
-            f"nats per token up to {trained} symbols: base 10,000 {with_error(nlls[PAPER_BASE], 3)},"
-            f" the lowest, of {label(best)}, {with_error(nlls[best], 3)}",
-            f"higher than with {label(best)}" if compare(nlls[PAPER_BASE], nlls[best]) > 0 else is_open,
-        ],
+        *longer_verdicts(results, best),
     ]
+
+
+def longer_verdicts(results: Sequence[dict], best: str) -> list[list[str]]:
+    """The claim on sequences longer than those of training, tested at the first such length, and the control."""
+    settings = results[0]["settings"]
+    trained, longer = settings["longest"], [n for n in settings["tested"] if n > settings["longest"]][:2]
+    ours, learned = (values_of(results, "sequences", name=name) for name in (OURS, "learned"))
+    apart = (ours - learned)[:, settings["tested"].index(longer[0])]
+    (sign,) = signs([apart], [paired(apart)[1]])
+    reached = {name: beyond(results, name) for name in (OURS, "learned")}
+    is_far = "agrees" if reached[OURS] >= trained else "agrees in part"
+    found = ", ".join(f"{name} {n}" for name, n in reached.items())
+    verdict = {1: is_far, 0: "open: not told apart", -1: "does not agree"}[sign]
+    shown = "whole sequences right: "
+    rows = [
+        [
+            "sinusoids may extrapolate to longer sequences than those of training (sec. 3.5)",
+            shown + shares_at(results, longer, ("learned", OURS, best)),
+            f"{verdict}; symbols reached beyond training: {found}",
+        ]
+    ]
+    if CONTROL in names_of(results):
+        claim = "control: in training every position is seen, and no longer sequence"
+        found = f"symbols reached beyond training: {beyond(results, CONTROL)}"
+        rows.append([claim, shown + shares_at(results, longer, (CONTROL,)), found])
+    return rows
+
+
+def names_of(results: Sequence[dict]) -> list[str]:
+    """The trainings in the order in which they were asked for."""
+    return list(dict.fromkeys(result["name"] for result in results))
 
 
 def limits(results: Sequence[dict]) -> str:
     """What else may have kept the models from longer sequences."""
-    trained, updates = results[0]["settings"]["longest"], results[0]["settings"]["updates"]
+    settings = results[0]["settings"]
+    trained, updates = settings["longest"], settings["updates"]
     return (
-        f"A length is reached if {FEW:.0%} of its sequences are right as a whole. The models are under-trained"
-        f" ({whole(results, trained, (None, PAPER_BASE))}): training has that length in one update of {trained}, so"
-        f" that {updates:,} updates measure learning as much as extrapolation. And the end mark counts: in training it"
-        f" never follows more than {trained} symbols, and a model that stops there fails longer sequences, whatever its"
-        " positions."
+        f"A length is reached if {FEW:.0%} of its sequences are right as a whole. One update of {trained} has the"
+        f" longest length of training, and after {updates:,} updates this share of its sequences is right:"
+        f" {shares_at(results, [trained], ('learned', OURS))}. What is missing there is learning, not extrapolation."
+        f" And the end mark counts: in training it never follows more than {trained} symbols, and a model that stops"
+        " there fails longer sequences, whatever its positions. The losses of the other positions beside base 10000 are"
+        f" corrected together; longer sequences are one more test, at {trained + 1} symbols."
     )
 
 
+TABLES = {
+    "sequences": "whole sequences right, the end mark included",
+    "copied": "sequences of which all symbols are right, if the model chooses among symbols alone",
+    "ended": "sequences that end after the last symbol and nowhere before",
+    "tokens": "tokens right, the end mark included",
+}
+"""Shares of which the page has a table."""
+
+
+def share_table(results: Sequence[dict], key: str) -> list[str]:
+    """A table of one of `TABLES`, of the trainings that measured it; none if there are none."""
+    settings = results[0]["settings"]
+    rows = [
+        [name, *(with_error(100 * column, 1) for column in values_of(results, key, name=name).T)]
+        for name in names_of(results)
+        if all(key in result for result in results if result["name"] == name)
+    ]
+    head = [f"{n / settings['longest']:g}" for n in settings["tested"]]
+    about = (
+        f"{TABLES[key].capitalize()}, %, given the right tokens before, against length / longest length of training,"
+        f" which is {settings['longest']} unless it is named:"
+    )
+    return [about, markdown_table(["positions", *head], rows)] if rows else []
+
+
 def markdown(results: Sequence[dict]) -> str:
-    settings, seen = results[0]["settings"], lengths_seen(results)
-    bases, longest = [None, *settings["bases"]], settings["tested"][-1]
-    blocks = [
+    settings = results[0]["settings"]
+    head = ["positions", "nats per token, lengths of training", "distance of neighbours", "cosine of neighbours"]
+    rows = [
+        [f"base {base}", with_error(loss_seen(results, f"base {base}"), 4), *geometry(base)]
+        for base in settings["bases"]
+    ]
+    rows.insert(0, ["learned", with_error(loss_seen(results, "learned"), 4), *[""] * 4])
+    return page(
         "# Sinusoids, learned positions, and the base 10000",
         markdown_table(VERDICTS, verdicts(results)),
         limits(results),
-        provenance("positions", results, WELCH),
-    ]
-    for key, what in (("sequences", "whole sequences"), ("tokens", "tokens")):
-        rows = [
-            [label(base), *(with_error(100 * column, 1) for column in values_of(results, key, base=base).T)]
-            for base in bases
-        ]
-        blocks += [
-            f"Share of {what} predicted right, %, the end mark included, given the right tokens before, against the"
-            f" length; trained on lengths 1 to {settings['longest']}:",
-            markdown_table(["positions", *map(str, settings["tested"])], rows),
-        ]
-    head = ["positions", "nats per token", "whole sequences right", f"tokens right of {longest + 1}"]
-    head += ["distance of neighbours", "cosine of neighbours", "smallest distance of any two", "at offset"]
-    rows = [
-        [label(base)]
-        + [with_error(mean_score(results, key, base, seen), n) for key, n in (("nll", 4), ("sequences", 3))]
-        + [with_error(tokens_right(results, base)[:, -1], 1)]
-        + (["", "", "", ""] if base is None else geometry(base))
-        for base in bases
-    ]
-    return page(
-        *blocks,
-        "Mean over the lengths seen in training, tokens right at the greatest length, and the vectors themselves, for"
-        f" d_model = {D_MODEL} and positions 0 to {N_POSITIONS - 1}:",
-        markdown_table(head, rows),
+        provenance("positions", results, STUDENT),
+        *(block for key in TABLES for block in share_table(results, key)),
+        f"The vectors themselves, for d_model = {D_MODEL} and positions 0 to {N_POSITIONS - 1}:",
+        markdown_table([*head, "smallest distance of any two", "at offset"], rows),
     )
 
 
@@ -140,7 +194,3 @@ def geometry(base: int) -> list[str]:
     apart = distances(base)
     nearest = 1 + int(apart[1:].argmin())
     return [f"{apart[1]:.3f}", f"{cosines(base, 2)[1]:.4f}", f"{apart[nearest]:.3f}", str(nearest)]
-
-
-def label(base: int | None) -> str:
-    return "learned" if base is None else f"base {base:,}"

@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from examples.paper.recurrent_report import markdown
-from examples.paper.recurrent_tasks import corpus_of, scores_of, updates_of
+from examples.paper.recurrent_tasks import corpus_of, of_size, scores_of, updates_of
 from examples.paper.sweep import stop_if_interrupted
 from examples.paper.trials import Experiment, main
 from minitransformer.checkpoints import load_checkpoint
@@ -54,11 +54,12 @@ SETTINGS = {
     "sequences": 20_000,
     "of_each_length": 50,
     "words": [8, 10, 12, 15, 60],
+    "scored": ["val"],
 }
 """shapes: of the Transformer; that of Multi30k is the base model of table3.py   updates: of each model, in equal time
 tokens: padded target tokens of an update   micro_batch: of a pass through the model
 lengths: of the sequences in the test; those in training have any between the first and the last
-words: upper ends of the groups of test sentences by source length"""
+words: upper ends of the groups of scored sentences by source length   scored: the parts of Multi30k"""
 QUICK = {"updates": {"reverse": [6] * 4}, "lr_scales": [1.0], "tokens": {"reverse": 256}, "lengths": [5, 8]}
 QUICK |= {"shapes": {"reverse": {"n_layers": 1, "d_model": 16, "d_ff": 32, "n_heads": 2}}, "sequences": 100}
 
@@ -82,12 +83,9 @@ def model_config(task: str, model: str, settings: dict) -> ModelConfig:
     transformer = ModelConfig(vocab_size=vocab_size, **shape)
     if not changes:
         return transformer
-    wanted = parameter_count(transformer)
-    configs = [
-        ModelConfig(vocab_size=vocab_size, d_model=width, p_drop=transformer.p_drop, **changes)
-        for width in range(4, 2 * transformer.d_model, 2)
-    ]
-    return min(configs, key=lambda config: abs(parameter_count(config) - wanted))
+    same = {"vocab_size": vocab_size, "p_drop": transformer.p_drop, **changes}
+    wanted, largest = parameter_count(transformer), 2 * transformer.d_model
+    return of_size(wanted, largest, lambda width: ModelConfig(**same, d_model=width))
 
 
 def config_of(task: str, model: str, seed: int, directory: Path, settings: dict) -> Config:

@@ -1,14 +1,16 @@
 """The two tasks of recurrent.py, reversal and Multi30k: numbers of updates, corpora, and scores by length."""
 
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 
-from minitransformer.config import UNK, TranslationConfig
+from minitransformer.config import UNK, ModelConfig, TranslationConfig
 from minitransformer.evaluation import corpus_bleu
 from minitransformer.generation import greedy_search, translate_lines
 from minitransformer.models import Model
+from minitransformer.planning import parameter_count
 from minitransformer.text import Tokenizer, pad_batch, read_lines
 from minitransformer.training import Corpus
 
@@ -18,6 +20,11 @@ MULTI30K = Path("data/multi30k")
 def updates_of(task: str, model: str, settings: dict) -> int:
     """Of a training that takes as long as those of the other models."""
     return settings["updates"][task][list(settings["models"]).index(model)]
+
+
+def of_size(wanted: int, largest: int, model_of: Callable[[int], ModelConfig]) -> ModelConfig:
+    """Of the models of even widths up to the largest, that with the number of parameters nearest to the wanted."""
+    return min(map(model_of, range(4, largest, 2)), key=lambda config: abs(parameter_count(config) - wanted))
 
 
 def reversed_pairs(lengths: np.ndarray, rng: np.random.Generator, symbols: int) -> tuple[list, list]:
@@ -61,10 +68,13 @@ def reverse_scores(model: Model, settings: dict) -> dict:
 
 
 def translation_scores(model: Model, settings: dict) -> dict:
-    """BLEU of the two test sets together, for each group of source lengths and of all."""
-    tests = "test_2016_flickr", "test_2017_flickr"
+    """BLEU of the text that is scored, for each group of source lengths and of all.
+
+    It is that of validation: recipes are changed after the page was read, so that a test set would choose them.
+    """
     sources, references = (
-        [line for test in tests for line in read_lines(MULTI30K / f"{test}.{side}")] for side in ("en", "de")
+        [line for part in settings["scored"] for line in read_lines(MULTI30K / f"{part}.{side}")]
+        for side in ("en", "de")
     )
     outputs = translate_lines(model, multi30k_tokenizer(settings["vocab_size"]), sources, TranslationConfig())
     groups = np.searchsorted(settings["words"], [len(line.split()) for line in sources])

@@ -1,4 +1,8 @@
-"""Statistics of what several seeds have measured: means with standard errors, tests, ranks."""
+"""Statistics of what several seeds have measured: means with standard errors, tests of pairs, intervals.
+
+Results with the same seed share data, its order or the first weights, so that everything is compared seed by seed, and
+the p-values of a table are corrected for their number.
+"""
 
 import math
 from collections.abc import Sequence
@@ -7,17 +11,19 @@ import numpy as np
 
 LEVEL = 0.05
 """Of all tests: the share of false alarms where nothing differs."""
-WELCH, FISHER = "Welch's t-test", "Fisher's exact test of the numbers of solved seeds"
+STUDENT = "Student's t-test of the differences seed by seed"
+MCNEMAR = "McNemar's exact test of the seeds that one has solved and the other not"
 VERDICTS = ["claim", "measured here", "verdict"]
 """Columns of the table with which a report begins."""
+NOT_ALIKE = "open: not shown to be alike"
 SOLVED = 0.9
 """Accuracy from which on a seed counts as solved, where a task is either learned or not."""
 
 
 def tested_by(test: str) -> str:
     """What a report says of its test."""
-    told = f"what is said to differ does so by {test} at the level of 5 %"
-    return f"{told}, and what is not told apart is not shown to be equal"
+    told = f"what is said to differ does so by {test} at the level of 5 %, with Holm's correction"
+    return f"{told}; what is not told apart is not shown to be equal"
 
 
 def values_of(results: Sequence[dict], key: str, **chosen: object) -> np.ndarray:
@@ -73,6 +79,25 @@ def paired(differences: np.ndarray) -> tuple[float, float]:
     return (t, p_value(t, len(differences) - 1)) if len(differences) > 1 else (math.nan, math.nan)
 
 
+def p_alike(differences: np.ndarray, bound: float) -> float:
+    """The larger p-value of two one-sided t-tests, that the mean of differences is above -bound and that it is below
+    bound: small where what was measured is alike up to a bound that was set before  [Schuirmann 1987]
+
+    bound: positive, in the unit of the differences
+    """
+    t, p = paired(abs(differences.mean()) - bound + differences - differences.mean())
+    return p / 2 if t < 0 else 1 - p / 2
+
+
+def p_of_signs(differences: np.ndarray) -> float:
+    """How often so many or more of the differences that are not 0 have one sign, if both are as likely.
+
+    Of what one has solved minus what the other has: the exact test of McNemar 1947.
+    """
+    n, fewer = int(np.count_nonzero(differences)), min((differences > 0).sum(), (differences < 0).sum())
+    return min(2 * sum(math.comb(n, k) for k in range(fewer + 1)) / 2**n, 1.0)
+
+
 def holm(p_values: Sequence[float]) -> np.ndarray:
     """The p-values as they are if all are tested at once  [Holm 1979]; NaN is none and stays NaN."""
     p = np.array(p_values, dtype=float)
@@ -81,53 +106,32 @@ def holm(p_values: Sequence[float]) -> np.ndarray:
     return p
 
 
-def compare(a: np.ndarray, b: np.ndarray) -> int:
-    """1 if the mean of a is above that of b by Welch's t-test (two-sided, 5 %), -1 if below, or 0 if neither.
-
-    A single value has no standard error, so that it differs from nothing.
-    """
-    if min(len(a), len(b)) < 2:
-        return 0
-    squares = np.array([standard_error(a), standard_error(b)]) ** 2
-    difference, error = a.mean() - b.mean(), math.sqrt(squares.sum())
-    if error == 0:
-        return int(np.sign(difference))
-    freedom = squares.sum() ** 2 / sum(squares**2 / [len(a) - 1, len(b) - 1])  # Welch-Satterthwaite
-    return int(np.sign(difference)) if p_value(difference / error, int(freedom + 1e-9)) < LEVEL else 0
+def signs(differences: Sequence[np.ndarray], p_values: Sequence[float]) -> list[int]:
+    """1 or -1 for each of the differences of a table that is told from 0, above or below it; for the others 0."""
+    return [int(np.sign(each.mean())) if p < LEVEL else 0 for each, p in zip(differences, holm(p_values), strict=True)]
 
 
-def relation(a: np.ndarray, b: np.ndarray) -> str:
-    """`compare` in words."""
-    return {1: "higher than", -1: "lower than", 0: "not told apart from"}[compare(a, b)]
-
-
-def compare_solved(a: np.ndarray, b: np.ndarray) -> int:
-    """1 if more of the accuracies a are `SOLVED` than of b by Fisher's exact test (two-sided, 5 %), -1 if fewer, or 0.
-
-    For tasks that are either learned or not, where a mean of accuracies is that of no seed.
-    """
-    solved, sizes = [int((each >= SOLVED).sum()) for each in (a, b)], (len(a), len(b))
-    total = sum(solved)
-    possible = range(max(0, total - sizes[1]), min(total, sizes[0]) + 1)
-    ways = {k: math.comb(sizes[0], k) * math.comb(sizes[1], total - k) for k in possible}
-    as_rare = sum(way for way in ways.values() if way <= ways[solved[0]])
-    difference = solved[0] / sizes[0] - solved[1] / sizes[1]
-    return int(np.sign(difference)) if as_rare < LEVEL * sum(ways.values()) else 0
+def solved(accuracies: np.ndarray) -> np.ndarray:
+    """1 for each accuracy that counts as `SOLVED`, else 0."""
+    return (accuracies >= SOLVED).astype(int)
 
 
 def n_solved(accuracies: np.ndarray) -> str:
     """As ``3 of 5``."""
-    return f"{(accuracies >= SOLVED).sum()} of {len(accuracies)}"
+    return f"{solved(accuracies).sum()} of {len(accuracies)}"
 
 
-def ranks(values: np.ndarray) -> np.ndarray:
-    """1 for the smallest; equal values share the mean of their ranks."""
-    below = (values[None, :] < values[:, None]).sum(1)
-    equal = (values[None, :] == values[:, None]).sum(1)
-    return below + (equal + 1) / 2
+def solved_share(accuracies: np.ndarray) -> str:
+    """With the exact interval of the share, as ``3 of 5 (15 to 95 %)``."""
+    low, high = share_interval(solved(accuracies).sum(), len(accuracies))
+    return f"{n_solved(accuracies)} ({100 * low:.0f} to {100 * high:.0f} %)"
 
 
-def rank_correlation(a: np.ndarray, b: np.ndarray) -> float:
-    """Spearman's rho: the correlation of the ranks; NaN where all values of a side are equal."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return float(np.corrcoef(ranks(a), ranks(b))[0, 1])
+def share_interval(k: int, n: int) -> tuple[float, float]:
+    """The lowest and the highest share, to 0.001, under which neither k or more of n nor k or fewer are rarer than
+    2.5 %  [Clopper & Pearson 1934]"""
+    shares, i = np.linspace(0, 1, 1001), np.arange(n + 1)
+    n_ways = np.array([math.comb(n, each) for each in i], float)
+    chances = n_ways * shares[:, None] ** i * (1 - shares[:, None]) ** (n - i)  # (1001, n + 1)
+    inside = shares[np.minimum(chances[:, k:].sum(axis=1), chances[:, : k + 1].sum(axis=1)) >= LEVEL / 2]
+    return float(inside[0]), float(inside[-1])

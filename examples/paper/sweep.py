@@ -21,7 +21,7 @@ from typing import BinaryIO
 from tqdm import tqdm
 
 from examples.paper.program import complete_lines, read_results
-from minitransformer.errors import ConfigError, DataError, TrainingError
+from minitransformer.errors import ConfigError, DataError, TrainingError, quote
 from minitransformer.files import write_error
 from minitransformer.training.signals import Outcome
 
@@ -45,13 +45,20 @@ def check_settings(path: Path, settings: dict) -> None:
     """One file holds the results of one set of settings: others are not comparable.
 
     Raises:
-        DataError: a result in the file was measured with other settings.
+        DataError: a result in the file was measured with another setting, which is named.
     """
     for result in read_results(path):
-        if result.get("settings") != settings:
-            wanted, got = json.dumps(settings), json.dumps(result.get("settings"))
+        check_same(path, settings, result.get("settings"))
+
+
+def check_same(path: Path, settings: dict, theirs: dict | None) -> None:
+    """DataError: what was measured with the settings ``theirs``, in ``path``, had another one, which is named."""
+    theirs = theirs or {}
+    for key in sorted(settings.keys() | theirs.keys()):
+        if settings.get(key) != theirs.get(key):
             raise DataError(
-                f"{path}: results must have the settings {wanted}, got {got}; choose the same ones or another --results"
+                f"{path}: results must have the settings of this call, {key} = {quote(settings.get(key))}, got "
+                f"{quote(theirs.get(key))}; set it back, or choose another --results"
             )
 
 

@@ -26,6 +26,11 @@ FAR = 0.2
 COLOURS = {"self-attention": "#0072b2", "recurrent": "#d55e00", "convolutional": "#009e73", "restricted": "#cc79a7"}
 
 
+SIDES = {"in": 1e6, "out of": 8e6}
+"""Bytes of the GRU's recurrent matrix up to which it lies in a core's own cache (1 MB where it was measured), and from
+which it comes from memory: what is between mixes the two."""
+
+
 def doublings(part: Mapping, kind: str, key: str = "seconds") -> np.ndarray:
     """The exponent of each step from one size to the next, the last of which is nearest to the paper's limit."""
     return np.diff(np.log(part["layers"][kind][key])) / np.diff(np.log(part["sizes"]))
@@ -78,16 +83,32 @@ def verdicts(result: Mapping) -> list[list[str]]:
     ]
 
 
+def sides_of_the_cache(part: Mapping) -> dict[str, tuple[np.ndarray, float]]:
+    """The widths on either side of the cache, and the exponent of the GRU's time that is fitted to each side."""
+    d, seconds = np.array(part["sizes"]), np.array(part["layers"]["recurrent"]["seconds"])
+    inside = {"in": 12 * d**2 <= SIDES["in"], "out of": 12 * d**2 >= SIDES["out of"]}
+    return {
+        side: (d[rows], float(np.polyfit(np.log(d[rows]), np.log(seconds[rows]), 1)[0]))
+        for side, rows in inside.items()
+        if rows.sum() > 1
+    }
+
+
 def caches(result: Mapping) -> str:
-    """Why the GRU's time may grow faster than d squared on the way."""
+    """Why the GRU's time grows more slowly than d squared in the cache and faster where it leaves it."""
     part, n = result["d"], result["d"]["fixed"]["n"]
     sizes = ", ".join(f"{12 * d * d / 1e6:.2g} MB at {d:,}" for d in part["sizes"])
     found = zip(part["sizes"], part["layers"]["recurrent"]["seconds"], strict=True)
     rates = ", ".join(f"{2 * n * 12 * d * d / seconds / 1e9:.2g}" for d, seconds in found)
+    fits = "; ".join(
+        f"{side} the cache ({', '.join(f'{d:,}' for d in widths)}) it is {exponent:.2f}"
+        for side, (widths, exponent) in sides_of_the_cache(part).items()
+    )
     return (
         "The GRU reads its recurrent matrix of 12 d² bytes at each of the n steps, forward and backward:"
-        f" {sizes}. Of that it reads {rates} GB/s. Where the matrix leaves the processor's caches the rate falls, and"
-        " time grows faster than d²; a fit over such sizes mixes two regimes, so each doubling is given."
+        f" {sizes}. Of that it reads {rates} GB/s, so the exponent of d is fitted on either side of the cache: {fits}."
+        " In it much of a step is not its products, of which alone the time grows with d²; on leaving it the matrix"
+        " comes more slowly. Both have been measured (benchmarks/notes.md)."
     )
 
 

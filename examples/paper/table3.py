@@ -2,6 +2,7 @@
 
     python -m examples.paper.table3 --params              parameters of every row, and the vocabulary that explains them
     python -m examples.paper.table3 --run C B base        train rows or groups of rows with three seeds each
+    python -m examples.paper.table3 --run base-pre C3-pre           rows in pre-norm
     python -m examples.paper.table3                       the table and the picture of what has been trained so far
 
 The rule of scaling: d_model, d_ff, d_k and d_v are a quarter of the paper's, layers half as many; heads, dropout,
@@ -22,7 +23,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # each training has a core o
 from examples import report_errors
 from examples.paper.program import read_results, showing, write_report
 from examples.paper.sweep import Job, check_settings, run_sweep, stop_if_interrupted
-from examples.paper.table3_report import draw_deltas, markdown
+from examples.paper.table3_report import PRE_NORM, draw_deltas, markdown
 from examples.report import machine_facts
 from minitransformer.blas import core_count
 from minitransformer.checkpoints import load_checkpoint
@@ -102,10 +103,11 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def rows_of(words: list[str]) -> list[str]:
-    """Rows by name or by the letter of their group, in the order given, each once."""
+    """Rows by name, with `PRE_NORM` or without, or by the letter of their group, in the order given, each once."""
     rows = []
     for word in words:
-        group = [row for row in TABLE3_ROWS if row == word or (word in tuple("ABCDE") and row[0] == word)]
+        group = [row for row in TABLE3_ROWS if word in tuple("ABCDE") and row[0] == word]
+        group = [word] if word.removesuffix(PRE_NORM) in TABLE3_ROWS else group
         if not group:
             raise ConfigError(f"row must be one of {', '.join(TABLE3_ROWS)} or a group A to E, got {quote(word, 60)}")
         rows += [row for row in group if row not in rows]
@@ -113,9 +115,10 @@ def rows_of(words: list[str]) -> list[str]:
 
 
 def class_scale(row: str, vocab_size: int) -> ModelConfig:
-    """The model of a row, divided by `SCALE`."""
-    model = ModelConfig.table3(row, vocab_size)
-    return replace(model, **{name: getattr(model, name) // divisor for name, divisor in SCALE.items()})
+    """The model of a row, divided by `SCALE`; in pre-norm if its name says so."""
+    model = ModelConfig.table3(row.removesuffix(PRE_NORM), vocab_size)
+    scaled = {name: getattr(model, name) // divisor for name, divisor in SCALE.items()}
+    return replace(model, **scaled, norm="pre" if row.endswith(PRE_NORM) else "post")
 
 
 def settings_of(arguments: argparse.Namespace) -> dict:
@@ -234,7 +237,7 @@ def report(results: Path) -> None:
     measured = read_results(results)
     if not measured:
         raise ConfigError(f"{results}: must hold results, got none; train some with --run")
-    unknown = {result["name"] for result in measured} - set(PAPER)
+    unknown = {result["name"].removesuffix(PRE_NORM) for result in measured} - set(PAPER)
     if unknown:
         raise DataError(f"{results}: must hold rows of Table 3, got {quote(min(unknown), 60)}; delete its lines")
     with showing(results):

@@ -8,11 +8,12 @@ import numpy as np
 
 from examples.paper.seeds import (
     LEVEL,
+    STUDENT,
     VERDICTS,
     differences,
     holm,
+    p_alike,
     paired,
-    rank_correlation,
     standard_error,
     tested_by,
     with_error,
@@ -25,10 +26,12 @@ if TYPE_CHECKING:
 
 SEPARATED = 0.02
 """Rows whose log-perplexity the paper has further than this from base's, in nats per token, differ there; the others
-are base's equals."""
+are base's equals, and so are rows here that are shown to lie within it."""
 NOT_REPLICATED = "big"
-"""Has three times base's updates in the paper, and here as many at a dropout of 0.3: neither tested nor ranked."""
-PAIRED = "Student's t-test of the differences seed by seed, with Holm's correction,"
+"""Has three times base's updates in the paper, and here as many at a dropout of 0.3: it is no row of the paper's, so
+that no verdict counts it."""
+PRE_NORM = "-pre"
+"""After the name of a row: in pre-norm, beside base in pre-norm; the paper has no such rows."""
 
 
 class Beside(NamedTuple):
@@ -36,13 +39,15 @@ class Beside(NamedTuple):
 
     published: its log-perplexity above base's in the paper   ours: here, one value a seed
     t, p: of Student's test, NaN for one seed   p_holm: p corrected, NaN for a row that is not tested
+    p_alike: that it is not within `SEPARATED` of base, corrected, NaN for a row that the paper separates
     """
 
     published: float
     ours: np.ndarray
     t: float
     p: float
-    p_holm: float
+    p_holm: float = math.nan
+    p_alike: float = math.nan
 
     @property
     def is_separate(self) -> bool:
@@ -62,19 +67,23 @@ def by_row(results: Sequence[dict], key: str) -> dict[str, np.ndarray]:
     return {row: np.array(values) for row, values in rows.items()}
 
 
-def beside_base(results: Sequence[dict], paper: Mapping[str, tuple]) -> dict[str, Beside]:
+def beside_base(results: Sequence[dict], paper: Mapping[str, tuple], norm: str = "") -> dict[str, Beside]:
     """Each row that has a seed in common with base. Two questions, each with its correction: of the rows that the paper
-    separates from base, and of its equals."""
-    ours = {row: differences(results, "nll", row, "base") for row in paper if row != "base"}
+    separates from base, and of its equals.
+
+    norm: `PRE_NORM` for the rows in pre-norm
+    """
+    ours = {row: differences(results, "nll", row + norm, f"base{norm}") for row in paper if row != "base"}
     found = {}
     for row, values in ours.items():
         if len(values):
             published = math.log(paper[row][0] / paper["base"][0])
-            found[row] = Beside(published, values, *paired(values), math.nan)
+            found[row] = Beside(published, values, *paired(values))
     for is_separate in (True, False):
         rows = [row for row in found if found[row].is_separate == is_separate and row != NOT_REPLICATED]
-        for row, p in zip(rows, holm([found[row].p for row in rows]), strict=True):
-            found[row] = found[row]._replace(p_holm=p)
+        alike = holm([math.nan if is_separate else p_alike(found[row].ours, SEPARATED) for row in rows])
+        for row, p, other in zip(rows, holm([found[row].p for row in rows]), alike, strict=True):
+            found[row] = found[row]._replace(p_holm=p, p_alike=other)
     return found
 
 
@@ -92,31 +101,35 @@ def verdict(row: str, beside: Beside) -> str:
         return "not replicated by design"
     if math.isnan(beside.p):
         return "not tested: one seed"
+    if beside.p_alike < LEVEL:
+        return "equal, as in the paper"
     return beside_the_paper(beside.sign, beside.published * beside.is_separate)
 
 
 def summary(results: Sequence[dict], paper: Mapping[str, tuple]) -> list[list[str]]:
     """Claims, what was measured, verdicts."""
-    rows = beside_base(results, paper)
+    rows = {row: each for row, each in beside_base(results, paper).items() if row != NOT_REPLICATED}
     separate, equal = ([row for row in rows if rows[row].is_separate == kind] for kind in (True, False))
     other_side = [row for row in separate if rows[row].ours.mean() * rows[row].published <= 0]
-    tested = [row for row in separate if row != NOT_REPLICATED]
-    told, moved = ([row for row in kind if rows[row].sign] for kind in (tested, equal))
-    same, against = len(separate) - len(other_side), len([row for row in told if row in other_side])
+    told, alike = [row for row in separate if rows[row].sign], [row for row in equal if rows[row].p_alike < LEVEL]
+    moved = [row for row in equal if rows[row].sign and row not in alike]
+    n, against = len(separate), len([row for row in told if row in other_side])
     return [
         [
-            f"rows that lie more than {SEPARATED} nats from base lie on the same side here",
+            f"rows that lie more than {SEPARATED} nats from base lie on the same side here ({NOT_REPLICATED} left out)",
             f"all but: {listed(other_side)}",
-        ]
-        + [f"agrees in {same} of {len(separate)}"],
-        [f"and differ from base ({NOT_REPLICATED} left out)", f"told apart from it: {listed(told)}"]
-        + [counted(len(told) - against, against, len(tested))],
-        [
-            "the other rows are base's equals",
-            f"told apart from it: {listed(moved)}",
-            counted(0, len(moved), len(equal)),
+            f"agrees in {n - len(other_side)} of {n}",
         ],
-        ["the order of the rows", f"rank correlation: {correlations(results, paper)}", "not tested"],
+        ["and differ from base", f"told apart from it: {listed(told)}", counted(len(told) - against, against, n)],
+        [
+            f"the other rows are base's equals: within {SEPARATED} nats",
+            f"shown to be: {listed(alike)}; told apart from it: {listed(moved)}",
+            counted(len(alike), len(moved), len(equal)),
+        ],
+        *(
+            [f"{row} and base, both in pre-norm", f"{with_error(each.ours, 3)} nats per token", verdict(row, each)]
+            for row, each in beside_base(results, paper, PRE_NORM).items()
+        ),
     ]
 
 
@@ -130,18 +143,6 @@ def counted(agree: int, against: int, n: int) -> str:
     return ", ".join(f"{verb} in {count}" for verb, count in parts.items() if count)
 
 
-def correlations(results: Sequence[dict], paper: Mapping[str, tuple]) -> str:
-    """Spearman's rho of the perplexities, of all rows and of each group of at least three with base."""
-    nll = {row: values.mean() for row, values in by_row(results, "nll").items() if row != NOT_REPLICATED}
-    groups = {"all": list(nll)} | {group: [row for row in nll if row[0] in ("b", group)] for group in "ACD"}
-    found = []
-    for group, rows in groups.items():
-        if len(rows) > 3:
-            rho = rank_correlation(np.array([paper[row][0] for row in rows]), np.array([nll[row] for row in rows]))
-            found.append(f"{group} {rho:.2f}")
-    return f"{listed(found)} ({NOT_REPLICATED} left out, base with each group)"
-
-
 def markdown(results: Sequence[dict], paper: Mapping[str, tuple]) -> str:
     """Verdicts, each row beside base, and mean and standard error of each row beside the paper's figures."""
     nll, bleu, besides = by_row(results, "nll"), by_row(results, "bleu"), beside_base(results, paper)
@@ -150,18 +151,19 @@ def markdown(results: Sequence[dict], paper: Mapping[str, tuple]) -> str:
     first, hours = {result["name"]: result for result in reversed(results)}, by_row(results, "seconds")
     head = ["row", "seeds", "loss, nats/token", "PPL", "paper's PPL", "BLEU", "paper's BLEU"]
     head += ["parameters", "FLOPs", "hours"]
+    shown = [row for norm in ("", PRE_NORM) for row in (f"{each}{norm}" for each in paper) if row in nll]
+    published = {row: [f"{ppl:.2f}", f"{score:.1f}"] for row, (ppl, score, _) in paper.items()}
     rows = [
-        [row, str(len(nll[row])), with_error(nll[row], 3), f"{math.exp(nll[row].mean()):.2f}", f"{paper[row][0]:.2f}"]
-        + [with_error(bleu[row], 1), f"{paper[row][1]:.1f}", f"{first[row]['parameters'] / 1e6:.2f} M"]
-        + [f"{first[row]['flops']:.1e}", f"{hours[row].min() / 3600:.2f}"]
-        for row in paper
-        if row in nll
+        [row, str(len(nll[row])), with_error(nll[row], 3), f"{math.exp(nll[row].mean()):.2f}"]
+        + [published.get(row, ["", ""])[0], with_error(bleu[row], 1), published.get(row, ["", ""])[1]]
+        + [f"{first[row]['parameters'] / 1e6:.2f} M", f"{first[row]['flops']:.1e}", f"{hours[row].min() / 3600:.2f}"]
+        for row in shown
     ]
     return page(
         "# Table 3 at class scale",
         markdown_table(VERDICTS, summary(results, paper)) if besides else "",
-        f"`python -m examples.paper.table3 --run {' '.join(row for row in paper if row in nll)}`, base with `--seeds"
-        f" {len(nll.get('base', ()))}`; ± is the standard error over seeds, and {tested_by(PAIRED)}. Settings:"
+        f"`python -m examples.paper.table3 --run {' '.join(shown)}`, base with `--seeds"
+        f" {len(nll.get('base', ()))}`; ± is the standard error over seeds, and {tested_by(STUDENT)}. Settings:"
         f" {settings}. {results[0]['machine']['processor']}, one core for each training, commits {', '.join(commits)}.",
         *(beside_table(besides) if besides else []),
         "Loss and BLEU are those of the development set (the paper's: newstest2013). Hours are those of the seed that"
@@ -195,18 +197,21 @@ def in_words(setting: object) -> str:
 
 
 def draw_deltas(results: Sequence[dict], paper: Mapping[str, tuple]) -> "Figure":
-    """How far each row is above base: the paper's difference in log-perplexity across, ours upwards, with its error.
+    """How far each row is above base: the paper's difference in log-perplexity across, ours upwards, with errors.
 
-    A row of a single seed, which has no error, is an empty circle; big is grey; between the dotted lines are those that
-    the paper does not separate from base.
+    The paper trained each row once and gives no error: its bar is as long as the scatter of a single seed here. A row
+    of a single seed is an empty circle; big is grey; between the dotted lines are those that the paper does not
+    separate from base.
     """
     figure = new_figure(7, 6)
-    axes = figure.subplots()
-    for row, beside in beside_base(results, paper).items():
+    axes, rows = figure.subplots(), beside_base(results, paper)
+    variances = [each.ours.var(ddof=1) for each in rows.values() if len(each.ours) > 1]
+    scatter = math.sqrt(np.mean(variances)) if variances else None
+    for row, beside in rows.items():
         published, measured, error = beside.published, beside.ours.mean(), standard_error(beside.ours)
         known, colour = not math.isnan(error), "#999999" if row == NOT_REPLICATED else "#0072b2"
-        style = {"color": colour, "capsize": 3, "markerfacecolor": colour if known else "none"}
-        axes.errorbar(published, measured, yerr=error if known else None, fmt="o", **style)
+        style = {"color": colour, "elinewidth": 0.8, "markersize": 5, "markerfacecolor": colour if known else "none"}
+        axes.errorbar(published, measured, yerr=error if known else None, xerr=scatter, fmt="o", **style)
         side, align = (-5, "right") if -0.1 < published < 0 else (5, "left")
         label = f"{row} (not replicated)" if row == NOT_REPLICATED else row
         axes.annotate(label, (published, measured), xytext=(side, 4), textcoords="offset points", ha=align)
@@ -215,7 +220,7 @@ def draw_deltas(results: Sequence[dict], paper: Mapping[str, tuple]) -> "Figure"
     for end in (-SEPARATED, SEPARATED):
         axes.axvline(end, color="#999999", linewidth=0.8, linestyle=":")
     axes.margins(x=0.08)
-    axes.set_xlabel("the paper: log-perplexity minus base's, nats per token")
-    axes.set_ylabel("class scale: log-perplexity minus base's, nats per token")
+    axes.set_xlabel("the paper: log-perplexity minus base's, nats per token (bar: scatter of one seed here)")
+    axes.set_ylabel("class scale: the same (bar: standard error over seeds)")
     axes.set_title("Table 3: every variation against the base model", fontsize=10)
     return figure

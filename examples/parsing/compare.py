@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from examples import report_errors
+from examples.paper.crossing import Curve, Overtaking
 from examples.paper.program import read_results, showing, write_report
-from examples.paper.seeds import standard_error, with_error
+from examples.paper.seeds import with_error
 from examples.parsing.speed import read_speeds
 from examples.parsing.train import RESULTS
 from examples.report import markdown_table, page
@@ -33,32 +34,16 @@ MODELS = {"aligned": "Transformer", "aligned-recurrent": "recurrent model"}
 COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7"]
 
 
-class Curve:
-    """What the seeds of one parser have reached: ``results`` of one number of updates, the largest there is.
-
-    Attributes:
-        minutes: (n,) of the points on the way   f1: (seeds, n)
-    """
+class ParserCurve(Curve):
+    """F1 of one parser: of ``results`` of one number of updates, the largest there is."""
 
     def __init__(self, name: str, results: Sequence[dict], update_seconds: float):
         longest = max(result["points"][-1]["update"] for result in results)
-        recipe, _, form = name.rpartition("-")
-        self.name = f"{MODELS.get(recipe, recipe)}, form {form}"
         self.results = [each for each in results if each["points"][-1]["update"] == longest]
-        points = [result["points"] for result in self.results]
-        self.minutes = np.array([point["update"] for point in points[0]]) * update_seconds / 60
-        self.f1 = np.array([[point["f1"] for point in each] for each in points])
-
-    def covers(self, minutes: float) -> bool:
-        return self.minutes[0] <= minutes <= self.minutes[-1]
-
-    def at(self, minutes: float) -> np.ndarray:
-        """F1 of each seed between two points, (seeds,)"""
-        return np.array([np.interp(minutes, self.minutes, f1) for f1 in self.f1])
-
-    def error(self) -> np.ndarray:
-        """The standard error over seeds of each point, (n,); 0 for a single seed."""
-        return np.array([np.nan_to_num(standard_error(column)) for column in self.f1.T])
+        minutes = [point["update"] * update_seconds / 60 for point in self.results[0]["points"]]
+        recipe, _, form = name.rpartition("-")
+        f1 = {each["seed"]: [point["f1"] for point in each["points"]] for each in self.results}
+        super().__init__(f"{MODELS.get(recipe, recipe)}, form {form}", minutes, f1)
 
 
 @report_errors
@@ -74,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def read_curves(folder: Path, names: Sequence[str]) -> list[Curve]:
+def read_curves(folder: Path, names: Sequence[str]) -> list[ParserCurve]:
     """DataError: there is no result of a name, or no speed."""
     speeds, curves = read_speeds(folder / "speed.json"), []
     for name in names:
@@ -85,41 +70,30 @@ def read_curves(folder: Path, names: Sequence[str]) -> list[Curve]:
                     f"{folder / where}: must hold {name}, got nothing of it; `train` and `speed` write them"
                 )
         with showing(folder):
-            curves.append(Curve(name, results, speeds[name]["seconds"]))
+            curves.append(ParserCurve(name, results, speeds[name]["seconds"]))
     return curves
 
 
-def report(curves: Sequence[Curve]) -> str:
+def report(curves: Sequence[ParserCurve]) -> str:
     rows = [
         [str(budget), *(with_error(curve.at(budget), 1) if curve.covers(budget) else "-" for curve in curves)]
         for budget in BUDGETS
         if any(curve.covers(budget) for curve in curves)
     ]
+    pairs = [curves[:2]] if len(curves) > 1 else []
     ends = [with_error(np.array([result["score"]["f1"] for result in curve.results]), 1) for curve in curves]
     rows.append(["end: mean of checkpoints, beam", *ends])
     rows.append(["minutes of the end", *(f"{curve.minutes[-1]:.0f}" for curve in curves)])
     rows.append(["seeds", *(str(len(curve.results)) for curve in curves)])
-    told = [] if len(curves) < 2 else [overtaking(*curves[:2])]
+    told = [f"{one.name}, beside the {other.name}: {Overtaking(one, other).verdict()}." for one, other in pairs]
     return page(markdown_table(["minutes", *(curve.name for curve in curves)], rows), *told)
 
 
-def overtaking(first: Curve, second: Curve) -> str:
-    """From when on the mean F1 of the first is above that of the second, as far as both have been trained."""
-    end = min(first.minutes[-1], second.minutes[-1])
-    minutes = np.linspace(max(first.minutes[0], second.minutes[0]), end, 1000)
-    leads = np.array([first.at(each).mean() > second.at(each).mean() for each in minutes])
-    if not leads[-1]:
-        return f"The {first.name}, is not above the {second.name}, after {end:.0f} minutes."
-    behind = np.flatnonzero(~leads)
-    since = minutes[behind[-1] + 1] if len(behind) else minutes[0]
-    return f"The {first.name}, is above the {second.name}, from minute {since:.0f} on, up to minute {end:.0f}."
-
-
-def draw(curves: Sequence[Curve]) -> "Figure":
+def draw(curves: Sequence[ParserCurve]) -> "Figure":
     figure = new_figure(7, 4.4)
     axes = figure.subplots()
     for curve, colour in zip(curves, COLOURS, strict=False):
-        mean, style = curve.f1.mean(axis=0), {"color": colour, "capsize": 2, "markersize": 3.5}
+        mean, style = curve.scores.mean(axis=0), {"color": colour, "capsize": 2, "markersize": 3.5}
         axes.errorbar(curve.minutes, mean, curve.error(), fmt="o-", label=curve.name, **style)
         end = np.array([result["score"]["f1"] for result in curve.results])
         axes.plot(curve.minutes[-1], end.mean(), "*", color=colour, markersize=11)

@@ -16,8 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from examples import report_errors
-from examples.parsing.train import RESULTS, add_data_options, config_of, prepare, with_vocabularies
-from examples.parsing.words import WordDropout
+from examples.parsing.train import RESULTS, add_data_options, config_of, prepare, with_vocabularies, word_dropout
 from examples.report import machine_facts
 from minitransformer.cli.main import Parser
 from minitransformer.files import read_bounded, write_text
@@ -34,13 +33,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     add_data_options(parser)
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of speed.json (default results/)")
     arguments = parser.parse_args(argv)
-    facts, found = machine_facts(), measure(arguments)
-    path = arguments.results / "speed.json"
-    names = read_speeds(path)
-    names |= {name: {"seconds": statistics.median(seconds), "of": seconds, **facts} for name, seconds in found.items()}
-    write_text(path, json.dumps(names, indent=1) + "\n")
-    for name, seconds in found.items():
-        print(f"{name}: {statistics.median(seconds):.3f} s an update, {min(seconds):.3f} to {max(seconds):.3f}")
+    facts = machine_facts()
+    with tempfile.TemporaryDirectory() as folder:
+        measure(arguments.results / "speed.json", trainers_of(arguments, folder), facts)
     return 0
 
 
@@ -49,24 +44,34 @@ def read_speeds(path: Path) -> dict[str, dict]:
     return json.loads(read_bounded(path, 1 << 20)) if path.exists() else {}
 
 
-def measure(arguments: argparse.Namespace) -> dict[str, list[float]]:
-    """For each recipe the seconds of an update in each round; the first round, which is not counted, warms up."""
-    bank, corpus, _ = prepare(arguments)
-    trainers, seconds = {}, {}
-    with tempfile.TemporaryDirectory() as folder:
-        for path in arguments.configs:
-            config, name = config_of(path, arguments)
-            config = with_vocabularies(config, bank)
-            training = replace(config.training, directory=f"{folder}/{name}", validate_every=0)
-            trainers[name] = Trainer(replace(config, training=training), corpus, progress=False)
-            trainers[name].batches = WordDropout(trainers[name].batches, bank.words)
-            seconds[name] = []
-        for number in range(ROUNDS + 1):
-            for name, trainer in trainers.items():
-                began = time.perf_counter()
-                update_often(trainer, range(number * UPDATES + 1, (number + 1) * UPDATES + 1))
-                seconds[name] += [(time.perf_counter() - began) / UPDATES] if number else []
-    return seconds
+def trainers_of(arguments: argparse.Namespace, folder: str) -> dict[str, Trainer]:
+    """One of each recipe, by the name of its results."""
+    bank, corpus, _ = prepare(arguments.trees, arguments.form)
+    trainers = {}
+    for path in arguments.configs:
+        config, name = config_of(path, arguments)
+        config = with_vocabularies(config, bank)
+        training = replace(config.training, directory=f"{folder}/{name}", validate_every=0)
+        trainers[name] = Trainer(replace(config, training=training), corpus, progress=False)
+        word_dropout(bank)(trainers[name])
+    return trainers
+
+
+def measure(path: Path, trainers: dict[str, Trainer], facts: dict) -> None:
+    """Write the median seconds of an update of each into ``path`` beside ``facts``; what others have there stays.
+
+    Each has its turn in each round; the first round, which is not counted, warms up.
+    """
+    seconds: dict[str, list[float]] = {name: [] for name in trainers}
+    for number in range(ROUNDS + 1):
+        for name, trainer in trainers.items():
+            began = time.perf_counter()
+            update_often(trainer, range(number * UPDATES + 1, (number + 1) * UPDATES + 1))
+            seconds[name] += [(time.perf_counter() - began) / UPDATES] if number else []
+    found = {name: {"seconds": statistics.median(each), "of": each, **facts} for name, each in seconds.items()}
+    write_text(path, json.dumps(read_speeds(path) | found, indent=1) + "\n")
+    for name, each in seconds.items():
+        print(f"{name}: {statistics.median(each):.3f} s an update, {min(each):.3f} to {max(each):.3f}")
 
 
 def update_often(trainer: Trainer, updates: range) -> None:

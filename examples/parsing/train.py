@@ -10,14 +10,14 @@ found greedily. The last line is of the mean of the newest training.keep_checkpo
 import argparse
 import json
 import sys
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from examples import report_errors
+from examples.paper.points import learn
 from examples.paper.program import read_results
-from examples.paper.sweep import opened_alone, stop_if_interrupted
+from examples.paper.sweep import check_settings, opened_alone
 from examples.parsing.bracketing import corpus_bracket_score
 from examples.parsing.treebank import FORMS, SEEN, Treebank, trees_of
 from examples.parsing.trees import Tree
@@ -28,10 +28,9 @@ from minitransformer.checkpoints.run_folder import newest_checkpoints
 from minitransformer.checkpoints.same_run import MAY_CHANGE
 from minitransformer.cli.main import Parser
 from minitransformer.config import Config
-from minitransformer.errors import ConfigError, DataError, quote
-from minitransformer.files import write_text
+from minitransformer.errors import ConfigError
 from minitransformer.models import Model
-from minitransformer.training import Corpus, Trainer, read_metrics
+from minitransformer.training import Corpus, Trainer
 from minitransformer.workers import limit_threads
 
 RESULTS = Path(__file__).parent / "results"
@@ -44,15 +43,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = build_parser().parse_args(argv)
     config, name = config_of(arguments.config, arguments)
     path = arguments.results or RESULTS / f"{name}.jsonl"
-    bank, corpus, trees = prepare(arguments, arguments.part)
+    bank, corpus, trees = prepare(arguments.trees, arguments.form, arguments.part)
     config = with_vocabularies(config, bank)
     result = {"name": f"{arguments.part}, {config.training.updates} updates", "seed": config.training.seed}
     result["settings"] = settings_of(config, arguments.form)
     check_results(path, result)
-    learn(config, bank, corpus, trees["dev"])
+    result["points"] = points_of(config, bank, corpus, trees["dev"])
     mean = average_checkpoints(newest_checkpoints(config.training.directory, config.training.keep_checkpoints))
     result["score"] = scores(config, bank, mean.build()[0], trees[arguments.part], config.translation.beam_size)
-    result |= {"points": read_points(config), "machine": machine_facts()}
+    result["machine"] = machine_facts()
     with opened_alone(path) as file:
         file.write(json.dumps(result).encode() + b"\n")
     print(json.dumps(result["score"]))
@@ -85,10 +84,10 @@ def config_of(path: Path, arguments: argparse.Namespace) -> tuple[Config, str]:
     return replace(config, training=training), name
 
 
-def prepare(arguments: argparse.Namespace, part: str = "dev") -> tuple[Treebank, Corpus, dict[str, list[Tree]]]:
+def prepare(folder: Path, form: str, part: str = "dev") -> tuple[Treebank, Corpus, dict[str, list[Tree]]]:
     """The treebank, its ids, and its trees; prints what the form cannot express."""
-    trees = {name: trees_of(arguments.trees, name) for name in dict.fromkeys(("train", "dev", part))}
-    bank, targets = Treebank(trees["train"], arguments.form), {}
+    trees = {name: trees_of(folder, name) for name in dict.fromkeys(("train", "dev", part))}
+    bank, targets = Treebank(trees["train"], form), {}
     for name, each in trees.items():
         found = bank.express(each)
         targets[name] = found.targets
@@ -120,14 +119,8 @@ def settings_of(config: Config, form: str) -> dict:
 
 def check_results(path: Path, result: dict) -> None:
     """ConfigError: there is this result; DataError: the file's results have other settings, of which one is named."""
+    check_settings(path, result["settings"])
     for other in read_results(path):
-        ours, theirs = result["settings"], other.get("settings") or {}
-        for key in sorted(ours.keys() | theirs.keys()):
-            if ours.get(key) != theirs.get(key):
-                raise DataError(
-                    f"{path}: {key} must be that of its results, {quote(theirs.get(key))}, got "
-                    f"{quote(ours.get(key))}; set it back, or choose another --results"
-                )
         if (result["name"], result["seed"]) == (other["name"], other["seed"]):
             raise ConfigError(
                 f"{path}: must lack the result that is asked for, got {result['name']}, seed {result['seed']}; train "
@@ -135,24 +128,20 @@ def check_results(path: Path, result: dict) -> None:
             )
 
 
-def learn(config: Config, bank: Treebank, corpus: Corpus, dev: Sequence[Tree]) -> None:
-    """Train, and parse the development set after each validation that points.jsonl has no score of."""
-    done = {point["update"] for point in read_points(config)}
+def points_of(config: Config, bank: Treebank, corpus: Corpus, dev: Sequence[Tree]) -> list[dict]:
+    """Train, and parse the development set after each validation."""
     every, last = config.training.validate_every or config.training.updates, config.training.updates
-    for until in sorted({*range(every, last, every), last}):
-        if until in done:
-            continue
-        trainer = Trainer(replace(config, training=replace(config.training, updates=until)), corpus)
+    until = sorted({*range(every, last, every), last})
+    return learn(config, corpus, until, lambda model: scores(config, bank, model, dev, 1), word_dropout(bank))
+
+
+def word_dropout(bank: Treebank) -> Callable[[Trainer], None]:
+    """What prepares a Trainer for this treebank."""
+
+    def prepare(trainer: Trainer) -> None:
         trainer.batches = WordDropout(trainer.batches, bank.words)
-        stop_if_interrupted(trainer.run())  # also where only the last validation is missing
-        began = time.monotonic()
-        point = {"update": until, **scores(config, bank, trainer.model, dev, beam_size=1)}
-        lines = [line for line in read_metrics(trainer.folder.metrics) if line["kind"] == "valid"]
-        point["nll"] = lines[-1]["nll"] if lines else None
-        point |= {"seconds": trainer.recorder.seconds(), "parsing_seconds": time.monotonic() - began}
-        print(json.dumps(point), flush=True)
-        points = [*read_points(config), point]
-        write_text(points_path(config), "".join(json.dumps(each) + "\n" for each in points))
+
+    return prepare
 
 
 def scores(config: Config, bank: Treebank, model: Model, gold: Sequence[Tree], beam_size: int) -> dict[str, float]:
@@ -162,15 +151,6 @@ def scores(config: Config, bank: Treebank, model: Model, gold: Sequence[Tree], b
     score = corpus_bracket_score(trees, gold)
     names = ("f1", "precision", "recall", "exact_match", "tagging_accuracy", "sentences")
     return {name: round(getattr(score, name), 2) for name in names}
-
-
-def points_path(config: Config) -> Path:
-    return Path(config.training.directory) / "points.jsonl"
-
-
-def read_points(config: Config) -> list[dict]:
-    path = points_path(config)
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""Solutions of lesson 10, byte-pair encoding."""
+"""Solutions of lesson 10, subwords."""
+
+import math
 
 
 def pair_counts(words):
@@ -47,3 +49,19 @@ def learn(frequencies, n_merges):
         merges.append(max(counts, key=lambda pair: (counts[pair], pair)))
         words = [(merge(symbols, merges[-1]), count) for symbols, count in words]
     return merges
+
+
+def viterbi(text, scores):
+    sums, starts = [0.0], [0]
+    for end in range(1, len(text) + 1):
+        sums.append(-math.inf)
+        starts.append(0)
+        for start in range(end):
+            total = sums[start] + scores.get(text[start:end], -math.inf)
+            if total > sums[end]:
+                sums[end], starts[end] = total, start
+    pieces, end = [], len(text)
+    while end > 0:
+        pieces.append(text[starts[end] : end])
+        end = starts[end]
+    return sums, pieces[::-1]

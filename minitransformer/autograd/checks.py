@@ -1,6 +1,6 @@
 """What NumPy would accept silently and turn into wrong results: each is refused with one line that names the op."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,18 @@ def check_ids_below(ids: Array, size: int, name: str) -> Array:
     if isinstance(ids, np.ndarray) and ids.size and not (ids.min() >= 0 and ids.max() < size):
         raise ShapeError(f"{name} must be in 0..{size - 1}, got {ids.min()}..{ids.max()}")
     return ids
+
+
+def numpy_arguments(given: Any, function: Callable, tensor: type, recording: bool) -> Any:
+    """What a function of NumPy was given, with the values of tensors; none may require a gradient: it would be lost."""
+    if isinstance(given, list | tuple):
+        return type(given)(numpy_arguments(each, function, tensor, recording) for each in given)
+    if isinstance(given, tensor) and given.requires_grad and recording:
+        raise AutogradError(
+            f"{function.__module__}.{function.__name__}: must be given arrays, got a Tensor, whose gradient "
+            "would be lost; compute with operators and autograd.functions, or give tensor.numpy(), its values"
+        )
+    return given.numpy() if isinstance(given, tensor) else given
 
 
 def check_output_and_saved(result: Any, name: str) -> tuple[Any, tuple]:

@@ -76,6 +76,10 @@ class Tensor:
         """The values, on the CPU; what is computed of them has no gradient."""
         return to_numpy(self.data)
 
+    def __array_function__(self, function: Callable, types: Any, args: tuple, kwargs: dict) -> Any:
+        args, named = checks.numpy_arguments([args, [*kwargs.items()]], function, Tensor, _recording.get())
+        return function(*args, **dict(named))
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.array(self.numpy(), dtype=dtype, copy=copy)
 
@@ -110,7 +114,6 @@ class Tensor:
         """Add to ``grad``; backward calls it on leaves."""
         self.grad = grad.copy() if self.grad is None else self.grad + grad
 
-    # Operators: each applies the rule of its name.
     def __add__(self, other: "Operand") -> "Tensor":
         return apply(elementwise.add, self, self._with(other))
 

@@ -15,7 +15,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
         description="Encode aligned text into a folder of token ids, to be named by data.train_ids.",
     )
     add_parallel_texts(parser)
-    parser.add_argument("--tokenizer", type=Path, required=True, metavar="FILE", help="tokenizer, from `bpe train`")
+    parser.add_argument("--tokenizer", type=Path, required=True, metavar="FILE", help="of `bpe train`, or a checkpoint")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="folder to create")
     add_number(parser, "--max-length", 256, "leave out and count pairs with a longer side; tokens, including EOS")
     add_processes_option(parser)
@@ -23,11 +23,11 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    from minitransformer.text import Tokenizer
     from minitransformer.text.binarise import binarise
+    from minitransformer.training.corpus import load_tokenizer
 
     header = binarise(
-        Tokenizer.load(arguments.tokenizer),
+        load_tokenizer(str(arguments.tokenizer)),
         aligned_files(arguments.src, arguments.tgt),
         arguments.output,
         max_length=arguments.max_length,

@@ -78,7 +78,7 @@ def writable_file(path: Path, inputs: Iterable[Path] = ()) -> Path:
 
 
 def open_model(arguments: argparse.Namespace) -> "tuple[Model, Tokenizer, TranslationConfig]":
-    """The model of --checkpoint on --device, read-only; its tokenizer, and the search settings.
+    """The model of --model or --checkpoint on --device, read-only; its tokenizer, and the search settings.
 
     Raises:
         CheckpointError: the file is missing or damaged, or contains no tokenizer.

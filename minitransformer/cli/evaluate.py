@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from minitransformer.cli.common import open_model, writable_file
 from minitransformer.cli.options import add_model_options, add_search_options, at_least_one, search_settings
-from minitransformer.config import TranslationConfig
+from minitransformer.config import TOKENIZERS, TranslationConfig
 from minitransformer.errors import ConfigError, DataError
 from minitransformer.files import write_text
 
@@ -46,7 +46,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
 def _add_scores(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tokenize",
-        choices=("13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "none"),
+        choices=TOKENIZERS,
         default="13a",
         help="sacreBLEU's tokenizer: that of the language for Chinese, Japanese and Korean (default: 13a)",
     )

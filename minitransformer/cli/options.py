@@ -8,7 +8,7 @@ from pathlib import Path
 
 from minitransformer.blas import core_count
 from minitransformer.config import Config, TranslationConfig
-from minitransformer.errors import ConfigError, quote
+from minitransformer.errors import CheckpointError, ConfigError, quote
 
 
 def at_least_one(text: str, kind: type = int) -> float:
@@ -74,10 +74,22 @@ def add_device_option(parser: argparse.ArgumentParser, default: str | None, what
 
 
 def add_model_options(parser: argparse.ArgumentParser, also: str = "") -> None:
-    """Adds --checkpoint and --device. ``also``: appended to the help of --checkpoint"""
+    """Adds --model, --checkpoint and --device. ``also``: appended to the help of --checkpoint"""
+    which = parser.add_mutually_exclusive_group(required=True)
+    named = "a model that comes with a checkout, such as en-de"
+    which.add_argument("--model", type=_known_model, dest="checkpoint", metavar="NAME", help=named)
     shown = f"checkpoint of the model, written by train or average, or the training.directory of a run{also}"
-    parser.add_argument("--checkpoint", type=Path, required=True, metavar="FILE", help=shown)
+    which.add_argument("--checkpoint", type=Path, metavar="FILE", help=shown)
     add_device_option(parser, "auto", "device to run the model on; auto is the GPU if one is usable (default: auto)")
+
+
+def _known_model(name: str) -> Path:
+    from minitransformer.pipeline import find_checkpoint
+
+    try:
+        return find_checkpoint(name)
+    except CheckpointError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def add_search_options(parser: argparse.ArgumentParser) -> None:

@@ -1,7 +1,7 @@
 """How good translations are: BLEU and chrF."""
 
+from minitransformer.config import TOKENIZERS
 from minitransformer.evaluation.bleu import (
-    TOKENIZERS,
     Score,
     bleu_metric,
     corpus_bleu,

@@ -19,16 +19,12 @@ class Score:
     signature: str
 
 
-TOKENIZERS = ("13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "none")
-"""sacreBLEU's tokenizers: its default; ones for text without spaces between words; none, for text that is tokenized."""
-
-
 def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a") -> Score:
     """BLEU of a whole corpus with one reference per sentence      [Papineni et al. 2002; Post 2018]
 
     Both are plain, detokenized text: sacreBLEU tokenizes it itself, and case matters.
 
-    tokenize: one of `TOKENIZERS`; sacreBLEU's authors want that of the language for Chinese, Japanese and Korean
+    tokenize: one of `config.TOKENIZERS`; sacreBLEU's authors want that of the language for Chinese, Japanese and Korean
 
     Raises:
         DataError: no lines, or not as many references as hypotheses.

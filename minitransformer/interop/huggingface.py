@@ -16,6 +16,7 @@ from minitransformer.interop.model import checkpoint_of, with_special_rows
 from minitransformer.interop.safetensors import read_safetensors, write_safetensors
 from minitransformer.models import ImportedConfig
 from minitransformer.text import PieceTokenizer
+from minitransformer.text.corpus import MAX_TEXT
 
 PARTS = {
     "self.q": "self_attn.q_proj",
@@ -38,7 +39,6 @@ UNTIED = {
     "projection": "lm_head.weight",
 }
 ACTIVATIONS = {"relu": "relu", "swish": "swish", "silu": "swish", "gelu": "gelu"}
-MAX_TEXT = 1 << 26
 REQUIRED = {"model_type": "marian", "scale_embedding": True, "is_encoder_decoder": True}
 """What config.json must say: without the factor sqrt(d_model) on embeddings, for one, it is another model."""
 

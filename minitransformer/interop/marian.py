@@ -13,6 +13,7 @@ from minitransformer.interop.layers import halves_to_pairs, take, to_ours
 from minitransformer.interop.model import checkpoint_of, with_special_rows
 from minitransformer.models import ImportedConfig
 from minitransformer.text import PieceTokenizer
+from minitransformer.text.corpus import MAX_TEXT
 
 TABLES = {
     "embedding": "encoder_Wemb",
@@ -36,7 +37,6 @@ REQUIRED = {
 What a setting that is not listed adds to the model has tensors, which `take` then refuses."""
 ROWS = (None, None, 0, 1)
 """Of PAD, BOS, EOS and UNK: Marian begins with a vector of zeros, and has no padding."""
-MAX_TEXT = 1 << 26
 
 
 def their_name(name: str) -> str:

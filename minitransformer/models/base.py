@@ -94,12 +94,14 @@ class Model(Module, ABC):
 
     def __getstate__(self) -> dict:
         """For copy.deepcopy and pickle: a copy has a vector of its own, and gradients of zero."""
-        return {name: value for name, value in vars(self).items() if name not in ("xp", "parameters")}
+        own = {name: value for name, value in vars(self).items() if name not in ("xp", "parameters")}
+        return {"own": own, "frozen": self.parameters.frozen}
 
     def __setstate__(self, state: dict) -> None:
-        vars(self).update(state)
+        vars(self).update(state["own"])
         self.xp = get_array_module(*(each.data for each in unshared_parameters(self).values()))
         self.parameters = ParameterVector(self, self.config.dtype, self.xp)
+        self.parameters.frozen = list(state["frozen"])
 
     def __copy__(self) -> "Model":
         return deepcopy(self)  # two models cannot share parameters: they are views of one model's vector

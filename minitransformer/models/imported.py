@@ -4,8 +4,7 @@ import math
 from dataclasses import dataclass
 
 from minitransformer.autograd import Tensor, functions
-from minitransformer.autograd.tensor import apply
-from minitransformer.backend import Array, get_array_module
+from minitransformer.backend import Array
 from minitransformer.batch import Batch
 from minitransformer.config import ModelConfig
 from minitransformer.models.transformer import Transformer
@@ -13,7 +12,6 @@ from minitransformer.nn.cache import KeyValueCache
 from minitransformer.nn.layers import FeedForward, LayerNorm
 from minitransformer.nn.module import Module, Parameter
 from minitransformer.nn.randomness import DropoutMasks, Initializer, keep_mask
-from minitransformer.ops.rule import Rule
 from minitransformer.settings import option
 
 
@@ -85,26 +83,9 @@ def _sigmoid(x: Tensor) -> Tensor:
     return functions.tanh(x * 0.5) * 0.5 + 0.5
 
 
-def erf_forward(x: Array) -> tuple[Array, tuple]:
-    """erf x = 2 / sqrt(pi) * integral of e^(-t^2) from 0 to x, within 1.5e-7  [Abramowitz and Stegun, 7.1.26]"""
-    xp = get_array_module(x)
-    t = 1.0 / (1.0 + 0.3275911 * xp.abs(x))
-    series = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))))
-    bell = xp.exp(-x * x)
-    return xp.sign(x) * (1.0 - series * bell), (bell,)
-
-
-def erf_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
-    """grad_x = grad_y * 2 / sqrt(pi) * e^(-x^2)"""
-    (bell,) = saved
-    return (grad_y * (2.0 / math.sqrt(math.pi)) * bell,)
-
-
-erf = Rule("erf", erf_forward, erf_backward)
-
 ACTIVATIONS = {
     "swish": lambda x: x * _sigmoid(x),
-    "gelu": lambda x: x * (apply(erf, x * math.sqrt(0.5)) * 0.5 + 0.5),
+    "gelu": lambda x: x * (functions.erf(x * math.sqrt(0.5)) * 0.5 + 0.5),
     "gelu_sigmoid": lambda x: x * _sigmoid(x * 1.702),
 }
 """Of a tensor: swish (x * sigmoid), gelu (x * P(N(0, 1) < x)) and its approximation x * sigmoid(1.702 x)."""

@@ -125,7 +125,7 @@ class ParameterVector:
     Attributes:
         data, grad: vectors; the gaps that alignment leaves between parameters stay zero.
         table: ``(name, shape, offset in elements)`` of each parameter.
-        count: number of parameters, gaps not counted.
+        count: number of parameters, gaps not counted   frozen: names of those that stay as they are, see `freeze`
     """
 
     def __init__(self, model: Module, dtype: str, xp: ModuleType):
@@ -149,7 +149,7 @@ class ParameterVector:
         for parameter in self._parameters.values():
             parameter.gradient_buffer, parameter.grad = first, first.views[id(parameter)]
         self._model = weakref.ref(model)
-        self._frozen: list[slice] = []
+        self.frozen: list[str] = []
 
     @property
     def names(self) -> list[str]:
@@ -174,12 +174,12 @@ class ParameterVector:
             if not found:
                 parts = ", ".join(dict.fromkeys(name.split(".")[0] for name in self.names))
                 raise ConfigError(f"training.freeze must hold names that begin with {parts}, got {quote(prefix)}")
-            self._frozen += [self._slices[self[name]] for name in found]
+            self.frozen += found
 
     def zero_frozen(self) -> None:
         """Set the gradients of frozen parameters to zero: after backward, before Adam."""
-        for part in self._frozen:
-            self.grad[part] = 0
+        for name in self.frozen:
+            self.grad[self._slices[self[name]]] = 0
 
     def gradient_buffers(self, count: int) -> list[GradientBuffer]:
         """``count`` buffers for as many threads: the first is that of ``grad``, as it is; the others are zeroed."""

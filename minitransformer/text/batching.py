@@ -54,6 +54,10 @@ class BatchStream:
         """(epoch, index in that epoch) of micro-batch ``number``, all counted from 0."""
         return divmod(number, self.batches_per_epoch)
 
+    def find(self, number: int) -> tuple["BatchStream", int]:
+        """The stream that has micro-batch ``number``, and its number there: this one, in all epochs."""
+        return self, number
+
     def batch(self, number: int) -> Batch:
         """Micro-batch ``number``, counted from 0 over all epochs."""
         rows = self.rows(number)

@@ -60,20 +60,20 @@ def binarise(
         DataError: as for `read_parallel`; the folder exists or cannot be written; or no pair is left. No partial folder
             remains.
     """
-    folder, text = Path(folder), tokenizer.dumps()
+    folder, text, n_ids = Path(folder), tokenizer.dumps(), max(tokenizer.vocab_size, tokenizer.src_vocab_size)
     if folder.exists():
         raise DataError(f"binarise: {folder} must not exist yet; delete it or choose another name")
     pairs = chain.from_iterable(stream_parallel(src, tgt) for src, tgt in files)
     tasks = ((text, max_length, some) for some in in_chunks(pairs))
     try:
         with staging_folder(folder) as partial:
-            counts = _write_ids(partial, map_in_processes(_encode, tasks, processes), tokenizer.vocab_size, progress)
+            counts = _write_ids(partial, map_in_processes(_encode, tasks, processes), n_ids, progress)
             if not counts["pairs"]:
                 raise DataError(
                     f"binarise: at least one pair must be left, got none ({counts['n_empty']} with an empty side, "
                     f"{counts['n_long']} longer than {max_length} tokens)"
                 )
-            facts = {"vocab_size": tokenizer.vocab_size, "tokenizer_sha256": sha256_of(text), "max_length": max_length}
+            facts = {"vocab_size": n_ids, "tokenizer_sha256": sha256_of(text), "max_length": max_length}
             header = _write_header(partial, BinaryHeader(**facts, **counts, fingerprint=""))
             partial.rename(folder)
     except OSError as error:

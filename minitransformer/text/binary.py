@@ -81,7 +81,8 @@ def fingerprint_of(sides: Iterable[Sequence[Sequence[int]]]) -> str:
 
 @dataclass(frozen=True)
 class BinaryHeader:
-    """Description of the pairs. ``n_empty``, ``n_long``: pairs left out; ``max_length``: tokens per side incl. EOS."""
+    """Description of the pairs. ``n_empty``, ``n_long``: pairs left out; ``max_length``: tokens per side incl. EOS;
+    ``vocab_size``: ids of the tokenizer, of the larger vocabulary if it has two."""
 
     pairs: int
     vocab_size: int

@@ -95,6 +95,23 @@ def apply_merges(symbols: list[str], ranks: Mapping[SymbolPair, int]) -> list[st
     return symbols
 
 
+def apply_merges_with_dropout(
+    symbols: list[str], ranks: Mapping[SymbolPair, int], p_drop: float, draw: Callable[[], float]
+) -> list[str]:
+    """Before each merge every possible one is left out with probability ``p_drop``; of the others the one learned first
+    is made, from left to right, and if there is none the word is done      [Provilkov et al. 2020, alg. 1]
+
+    With 0 it is `apply_merges`.   draw: gives a number of [0, 1), uniformly, for each possible merge
+    """
+    symbols = list(symbols)
+    while possible := [
+        (ranks[pair], at) for at, pair in enumerate(pairwise(symbols)) if pair in ranks and draw() >= p_drop
+    ]:
+        _, at = min(possible)
+        symbols[at : at + 2] = [symbols[at] + symbols[at + 1]]
+    return symbols
+
+
 def frequency_score(pair: int, left: int, right: int, total: int) -> float:
     """count(ab)  [Sennrich et al. 2016]"""
     return pair

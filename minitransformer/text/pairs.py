@@ -7,13 +7,18 @@ from minitransformer.errors import DataError
 from minitransformer.text.corpus import check_lines
 from minitransformer.text.tokenizer import Tokenizer
 
+Side = Sequence[Sequence[int]]
+SentencePairs = tuple[Side, Side]
+"""Source and target sentences as ids without BOS and EOS; sentence i of one belongs to sentence i of the other."""
+
 
 @dataclass(frozen=True)
 class EncodedPairs:
-    """Sentence pairs as token ids (without BOS and EOS), and how many pairs were left out for which reason."""
+    """Sentence pairs as token ids (without BOS and EOS), the rows they had, and how many were left out and why."""
 
     src: list[list[int]]
     tgt: list[list[int]]
+    rows: list[int]
     n_empty: int
     n_long: int
 
@@ -40,16 +45,16 @@ def encode_parallel(
 
 def encode_pairs(tokenizer: Tokenizer, pairs: Iterable[tuple[str, str]], max_length: int) -> EncodedPairs:
     """As `encode_parallel` of (source line, target line), but the result may be empty."""
-    short, src, tgt, n_empty, n_long = [], [], [], 0, 0
+    short, src, tgt, rows, n_empty, n_long = [], [], [], [], 0, 0
     most = (max_length - 1) * tokenizer.longest_symbol  # lines with more characters are too long: not encoded at all
-    for src_line, tgt_line in pairs:
+    for row, (src_line, tgt_line) in enumerate(pairs):
         if max(map(_n_characters, (src_line, tgt_line))) > most and src_line.strip() and tgt_line.strip():
             n_long += 1
         else:
-            short.append((src_line, tgt_line))
-    src_lines, tgt_lines = zip(*short, strict=True) if short else ((), ())
+            short.append((row, src_line, tgt_line))
+    numbers, src_lines, tgt_lines = zip(*short, strict=True) if short else ((), (), ())
     ids = tokenizer.encode_lines(src_lines), tokenizer.target.encode_lines(tgt_lines)
-    for src_ids, tgt_ids in zip(*ids, strict=True):
+    for row, src_ids, tgt_ids in zip(numbers, *ids, strict=True):
         if not src_ids or not tgt_ids:
             n_empty += 1
         elif max(len(src_ids), len(tgt_ids)) + 1 > max_length:
@@ -57,7 +62,8 @@ def encode_pairs(tokenizer: Tokenizer, pairs: Iterable[tuple[str, str]], max_len
         else:
             src.append(src_ids)
             tgt.append(tgt_ids)
-    return EncodedPairs(src, tgt, n_empty, n_long)
+            rows.append(row)
+    return EncodedPairs(src, tgt, rows, n_empty, n_long)
 
 
 def _n_characters(line: str) -> int:

@@ -6,6 +6,7 @@ The file is a protobuf message: field 1 the pieces, 2 how they were learned, 3 h
 import math
 import struct
 from collections.abc import Iterator
+from itertools import groupby
 
 from minitransformer.errors import DataError
 
@@ -57,26 +58,12 @@ class UnigramModel:
 
     def encode(self, line: str) -> list[str]:
         """The pieces of a line. Neighbouring characters that no piece has are one piece, which is not in ``pieces``."""
-        text = self.normalize(line)
-        best: list[tuple[float, int, bool]] = [(0.0, 0, False)] + [(-math.inf, 0, False)] * len(text)
-        for start in range(len(text)):
-            so_far = best[start][0]
-            for end in range(start + 1, min(start + self.longest, len(text)) + 1):
-                score = self.scores.get(text[start:end])
-                if score is not None and (total := _float32(so_far + score)) > best[end][0]:
-                    best[end] = (total, start, False)
-            if text[start] not in self.scores and (total := _float32(so_far + self.unknown_score)) > best[start + 1][0]:
-                best[start + 1] = (total, start, True)
-        parts: list[tuple[str, bool]] = []
-        end = len(text)
-        while end > 0:
-            _, start, is_unknown = best[end]
-            if is_unknown and parts and parts[-1][1]:
-                parts[-1] = (text[start:end] + parts[-1][0], True)
-            else:
-                parts.append((text[start:end], is_unknown))
-            end = start
-        return [part for part, _ in reversed(parts)]
+        parts: list[str] = []
+        best = best_pieces(self.normalize(line), self.scores, self.unknown_score, self.longest)
+        for known, run in groupby(best, key=self.scores.__contains__):
+            pieces = list(run)
+            parts += pieces if known else ["".join(pieces)]
+        return parts
 
     def normalize(self, line: str) -> str:
         """Characters replaced by the file's map (compatibility forms, for example); one `SPACE` between words, and one
@@ -99,6 +86,27 @@ class UnigramModel:
             length, replacement = (len(whole), whole) if whole else self.charsmap.longest_match(data, position)
             yield replacement.decode("utf-8", errors="replace")
             position += length
+
+
+def best_pieces(text: str, scores: dict[str, float], unknown_score: float, longest: int) -> list[str]:
+    """The pieces that make up ``text`` and have the largest sum of scores, by Viterbi      [Kudo 2018, sec. 3.2]
+
+    best[end] = max over start of best[start] + score(text[start:end]), where no piece is longer than ``longest``. A
+    character that is no piece stands alone, for ``unknown_score``.
+    """
+    best = [(0.0, 0)]  # for each place: the largest sum that reaches it, and where the last piece of that way starts
+    for end in range(1, len(text) + 1):
+        best.append((-math.inf, 0))
+        for start in range(max(end - longest, 0), end):
+            score = scores.get(text[start:end], unknown_score if end - start == 1 else None)
+            if score is not None and (total := _float32(best[start][0] + score)) > best[end][0]:
+                best[end] = total, start
+    pieces, end = [], len(text)
+    while end > 0:
+        start = best[end][1]
+        pieces.append(text[start:end])
+        end = start
+    return pieces[::-1]
 
 
 class CharacterMap:

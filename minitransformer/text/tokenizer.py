@@ -2,6 +2,7 @@
 
 import gc
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from tqdm import tqdm
 from minitransformer.config import UNK
 from minitransformer.errors import DataError
 from minitransformer.files import write_error, write_text
-from minitransformer.text.bpe import SymbolPair, apply_merges
+from minitransformer.text.bpe import SymbolPair, apply_merges, apply_merges_with_dropout
 from minitransformer.text.corpus import check_lines, read_text
 from minitransformer.text.learn_merges import learn_merges
 from minitransformer.text.pretokenizers import PRETOKENIZERS, PreTokenizer, utf8
@@ -126,6 +127,10 @@ class Tokenizer:
             if collects:
                 gc.enable()
 
+    def encode_with_dropout(self, line: str, p_drop: float, draw: Callable[[], float]) -> list[int]:
+        """`encode`, but with merges left out by chance, as `bpe.apply_merges_with_dropout` says: for training alone."""
+        return list(self._encode_chunk(line, partial(apply_merges_with_dropout, p_drop=p_drop, draw=draw)))
+
     def count_tokens(self, words: Mapping[str, int]) -> int:
         """Tokens of a text in which each word occurs as often as it says."""
         return sum(len(self._ids_of[word]) * count for word, count in words.items())
@@ -170,13 +175,13 @@ class Tokenizer:
         """Read a vocabulary; DataError if the file does not exist or is damaged."""
         return cls.loads(read_text(path), str(path))
 
-    def _encode_chunk(self, chunk: str) -> tuple[int, ...]:
+    def _encode_chunk(self, chunk: str, merge: Callable = apply_merges) -> tuple[int, ...]:
         utf8(chunk)  # raises for text that no file can contain
         ids = []
         for word in self.pretokenizer.split(chunk):
             symbols = self.pretokenizer.symbols(word)
             for at in range(0, len(symbols), LONG_WORD):
-                merged = apply_merges(symbols[at : at + LONG_WORD], self._ranks)
+                merged = merge(symbols[at : at + LONG_WORD], self._ranks)
                 ids += [self._ids.get(symbol, UNK) for symbol in merged]
         return tuple(ids)
 

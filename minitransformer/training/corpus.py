@@ -3,6 +3,7 @@
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -12,12 +13,11 @@ from minitransformer.checkpoints import load_checkpoint
 from minitransformer.config import PAD, Config, DataConfig
 from minitransformer.errors import ConfigError, DataError, printable
 from minitransformer.models import model_class
-from minitransformer.text import Tokenizer, encode_parallel, read_parallel
+from minitransformer.text import BatchStream, PieceTokenizer, Tokenizer, encode_parallel, read_parallel
 from minitransformer.text.binary import FlatSentences, fingerprint_of, lengths_of, open_pairs, sha256_of
+from minitransformer.text.bpe_dropout import RedrawnStream, draw_pairs
+from minitransformer.text.pairs import SentencePairs, Side
 
-Side = Sequence[Sequence[int]]
-SentencePairs = tuple[Side, Side]
-"""Source and target sentences as ids without BOS and EOS; sentence i of one belongs to sentence i of the other."""
 LinePairs = tuple[Sequence[str], Sequence[str]]
 
 
@@ -30,6 +30,7 @@ class Corpus:
     Attributes:
         tokenizer: None where a program generated the ids.
         valid_lines: the validation text itself, which BLEU needs.
+        train_lines: the training text itself, of ``train`` pair by pair, which BPE dropout segments anew.
         n_empty, n_long: training pairs left out because a side was empty, or longer than data.max_length.
         known_fingerprint: of training pairs on the disk, so that they need not be read for it.
     """
@@ -38,6 +39,7 @@ class Corpus:
     valid: SentencePairs | None = None
     tokenizer: Tokenizer | None = None
     valid_lines: LinePairs | None = None
+    train_lines: LinePairs | None = None
     n_empty: int = 0
     n_long: int = 0
     known_fingerprint: str = ""
@@ -80,7 +82,8 @@ class Corpus:
         """
         kept = encode_parallel(tokenizer, *train, max_length=max_length)
         valid_ids = valid and (tokenizer.encode_lines(valid[0]), tokenizer.target.encode_lines(valid[1]))
-        return cls((kept.src, kept.tgt), valid_ids, tokenizer, valid, kept.n_empty, kept.n_long)
+        text = [train[0][row] for row in kept.rows], [train[1][row] for row in kept.rows]
+        return cls((kept.src, kept.tgt), valid_ids, tokenizer, valid, text, kept.n_empty, kept.n_long)
 
     @classmethod
     def from_files(cls, config: DataConfig) -> "Corpus":
@@ -106,7 +109,8 @@ class Corpus:
         if config.train_ids:
             return cls.from_binary(tokenizer, config.train_ids, valid, max_length=config.max_length)
         train = read_parallel(config.train_src, config.train_tgt)
-        return cls.from_lines(tokenizer, train, valid, max_length=config.max_length)
+        corpus = cls.from_lines(tokenizer, train, valid, max_length=config.max_length)
+        return corpus if config.bpe_dropout else replace(corpus, train_lines=None)  # the text takes memory
 
     @classmethod
     def from_binary(
@@ -120,7 +124,7 @@ class Corpus:
         pairs = open_pairs(folder)
         header = pairs.header
         made_with = header.tokenizer_sha256, header.vocab_size
-        if made_with != (sha256_of(tokenizer.dumps()), tokenizer.vocab_size):
+        if made_with != (sha256_of(tokenizer.dumps()), max(tokenizer.vocab_size, tokenizer.src_vocab_size)):
             raise DataError(
                 f"{folder}: must be made with the tokenizer of data.tokenizer, got another one of {header.vocab_size} "
                 "tokens; binarise the text anew, or name the tokenizer it was made with"
@@ -132,7 +136,18 @@ class Corpus:
             )
         valid_ids = valid and (tokenizer.encode_lines(valid[0]), tokenizer.target.encode_lines(valid[1]))
         counts = header.n_empty, header.n_long
-        return cls((pairs.src, pairs.tgt), valid_ids, tokenizer, valid, *counts, header.fingerprint)
+        return cls((pairs.src, pairs.tgt), valid_ids, tokenizer, valid, None, *counts, header.fingerprint)
+
+    def stream(self, config: Config) -> BatchStream | RedrawnStream:
+        """The micro-batches of a training; drawn anew, the 29,000 pairs of Multi30k take 7 s of one core each epoch."""
+        data, model, seed = config.data, config.model, config.training.seed
+        budgets = {"src_tokens": data.src_tokens, "tgt_tokens": data.tgt_tokens, "seed": seed}
+        if not data.bpe_dropout:
+            return BatchStream(*self.train, **budgets)
+        positions = model.max_positions if model.positions == "learned" else data.max_length
+        longest = min(data.max_length, data.src_tokens, data.tgt_tokens, positions)
+        facts = {"tokenizer": self.tokenizer, "lines": self.train_lines, "plain": self.train, "longest": longest}
+        return RedrawnStream(partial(draw_pairs, **facts, p_drop=data.bpe_dropout, seed=seed), **budgets)
 
     def longest(self) -> int:
         """Tokens of the longest sentence, training and validation, either side, EOS included."""
@@ -159,6 +174,13 @@ def _check_ids(name: str, pairs: SentencePairs) -> None:
         ) from None
 
 
+def _check_bpe_dropout(p_drop: float, corpus: Corpus) -> None:
+    has_no_merges = isinstance(corpus.tokenizer, PieceTokenizer)
+    if p_drop and (has_no_merges or corpus.train_lines is None):
+        got = "a tokenizer of pieces, which has no merges" if has_no_merges else "training pairs that are ids already"
+        raise ConfigError(f"data.bpe_dropout must be 0 but for text and a BPE tokenizer, got {p_drop} and {got}")
+
+
 def load_tokenizer(path: str) -> Tokenizer:
     """The tokenizer of a file that `bpe train` wrote, or of a checkpoint (``.npz``).
 
@@ -180,8 +202,9 @@ def with_vocabulary(config: Config, corpus: Corpus) -> Config:
 
     Raises:
         ConfigError: there is no vocabulary size, or another one than the tokenizer's, or a sentence is too long, or the
-            model needs sources and there are none.
+            model needs sources and there are none, or data.bpe_dropout has no text or no merges.
     """
+    _check_bpe_dropout(config.data.bpe_dropout, corpus)
     model, tokenizer = config.model, corpus.tokenizer
     vocab_size = tokenizer.vocab_size if tokenizer else model.vocab_size
     if vocab_size == 0:

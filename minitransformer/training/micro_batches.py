@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from minitransformer.text import Batch, BatchStream
+from minitransformer.text.bpe_dropout import RedrawnStream
 
 
 class MicroBatches:
@@ -13,16 +14,18 @@ class MicroBatches:
     Updates are counted from 1, micro-batches from 0.
     """
 
-    def __init__(self, stream: BatchStream, per_update: int, rank: int = 0, size: int = 1):
+    def __init__(self, stream: BatchStream | RedrawnStream, per_update: int, rank: int = 0, size: int = 1):
         self.stream, self.per_update, self.rank, self.size = stream, per_update, rank, size
 
     def of_rank(self, update: int) -> list[Batch]:
         """The micro-batches of this rank: numbers rank, rank + size, rank + 2 size... of the update."""
-        return [self.stream.batch(number) for number in self._numbers(update)[self.rank :: self.size]]
+        numbers = self._numbers(update)[self.rank :: self.size]
+        return [stream.batch(number) for stream, number in map(self.stream.find, numbers)]
 
     def n_tokens(self, update: int) -> tuple[int, int]:
         """(source, target) tokens of all ranks, without padding."""
-        src, tgt = np.sum([self.stream.n_tokens(number) for number in self._numbers(update)], axis=0).tolist()
+        found = map(self.stream.find, self._numbers(update))
+        src, tgt = np.sum([stream.n_tokens(number) for stream, number in found], axis=0).tolist()
         return src, tgt
 
     def epoch(self, update: int) -> int:

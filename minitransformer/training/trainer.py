@@ -19,7 +19,6 @@ from minitransformer.kernels.profile import Profile
 from minitransformer.models import build_model
 from minitransformer.optim import Adam, LossScale
 from minitransformer.planning.flops import Cost, batch_flops, measure_rate
-from minitransformer.text import BatchStream
 from minitransformer.training.accumulation import GradientAccumulator, threads_of_rank
 from minitransformer.training.compatibility import check_same_job, check_same_run, newest_for_all
 from minitransformer.training.corpus import Corpus, with_vocabulary
@@ -75,8 +74,7 @@ class Trainer:
         self.on_update, self.on_validation, self.should_stop = on_update, on_validation, False
         self.fingerprint = corpus.fingerprint()
         self.tokenizer_text = corpus.tokenizer.dumps() if corpus.tokenizer else ""
-        data, training = config.data, config.training
-        stream = BatchStream(*corpus.train, src_tokens=data.src_tokens, tgt_tokens=data.tgt_tokens, seed=training.seed)
+        training, stream = config.training, corpus.stream(config)
         self.validation = Validation.if_wanted(corpus, config)
         self._connect(process_group or ProcessGroup())
         self.batches = MicroBatches(stream, training.micro_batches, self.ranks.rank, self.ranks.size)

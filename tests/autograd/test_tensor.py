@@ -8,7 +8,7 @@ import pytest
 from cases import CASES, as_tuple, value
 
 from minitransformer import kernels
-from minitransformer.autograd import Tensor, check_gradient, functions
+from minitransformer.autograd import Tensor, check_gradient, functions, no_grad
 from minitransformer.errors import AutogradError, ShapeError
 
 OPERATORS = {
@@ -139,7 +139,7 @@ def test_axes_that_are_none_are_refused(axes):
 def test_a_tensor_converts_to_numbers(rng):
     x = rng.standard_normal((2, 3))
     tensor = Tensor(x, requires_grad=True)
-    for array in (tensor.numpy(), np.asarray(tensor), np.stack(list(tensor))):
+    for array in (tensor.numpy(), np.asarray(tensor), np.stack(list(Tensor(x)))):
         np.testing.assert_array_equal(array, x)
     assert np.asarray(tensor, np.float32).dtype == np.float32 and np.array(tensor) is not tensor.data
     loss = tensor.sum()
@@ -154,6 +154,23 @@ def test_numpy_functions_which_would_lose_the_gradient_are_refused(rng):
     for function in (np.exp, lambda x: np.add(np.ones(3), x), lambda x: np.ones(3).__iadd__(x)):
         with pytest.raises(TypeError):
             raise TypeError if (result := function(tensor)) is NotImplemented else AssertionError(result)
+    x, mask = np.ones(3), np.array([True, False, True])
+    for name, call in {
+        "where": lambda t: np.where(mask, t, x),
+        "dot": lambda t: np.dot(t, x),
+        "einsum": lambda t: np.einsum("i,i->", x, t),
+        "stack": lambda t: np.stack([x, t]),
+        "sum": np.sum,
+        "linalg.norm": np.linalg.norm,
+        "concatenate": lambda t: np.concatenate((Tensor(x), t)),
+    }.items():
+        with pytest.raises(
+            AutogradError, match=rf"^numpy\.{name}: must be given arrays, got a Tensor, .* tensor\.numpy\(\)"
+        ):
+            call(tensor)
+        with no_grad():
+            np.testing.assert_array_equal(call(tensor), call(tensor.data))
+        np.testing.assert_array_equal(call(Tensor(tensor.data)), call(tensor.data))
 
 
 @pytest.mark.parametrize("name", sorted(functions.RULES))

@@ -176,7 +176,10 @@ def test_a_string_is_not_taken_for_a_list_of_lines(use):
         ONE_STRING[use]()
 
 
-@pytest.mark.parametrize("ids", [[1.5], [4, 5.0], [2**31], ["4"], np.array([4.5]), np.array([2**40])], ids=repr)
+NO_IDS = [[1.5], [4, 5.0], [2**31], ["4"], [None, 1], [True], np.array([4], object), np.array([4.5]), np.array([2**40])]
+
+
+@pytest.mark.parametrize("ids", NO_IDS, ids=repr)
 def test_a_batch_of_anything_but_ids_is_refused(ids):
     for pair in (([ids], [[4]]), ([[4]], [ids])):
         with pytest.raises(DataError, match="pad_rows: ids must be integers below 2\\^31, got "):

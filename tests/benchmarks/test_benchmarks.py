@@ -25,10 +25,11 @@ def replica_of(torch):
 
 
 @pytest.mark.parity
-def test_without_dropout_the_replica_learns_as_our_model_does(replica_of, rng, batches):
+@pytest.mark.parametrize("rates", [{}, {"learning_rate": 2e-3, "schedule": "constant"}], ids=["eq. 3", "constant"])
+def test_without_dropout_the_replica_learns_as_our_model_does(replica_of, rng, batches, rates):
     from benchmarks.peers.torch_step import torch_adam, torch_train_step
 
-    model, config = small_model(rng, p_drop=0.0), TrainingConfig(warmup_steps=10)
+    model, config = small_model(rng, p_drop=0.0), TrainingConfig(warmup_steps=10, **rates)
     adam = Adam(model.parameters, config.beta1, config.beta2, config.eps)
     replica = replica_of(model)
     replica_adam = torch_adam(replica, config)

@@ -54,6 +54,16 @@ def test_the_best_of_several_hypotheses_is_the_one_printed_alone(checkpoint, typ
     assert [numbered[0][1], numbered[3][1]] == alone
 
 
+def test_text_is_binarised_with_the_tokenizer_of_a_checkpoint(run, checkpoint, tmp_path):
+    text = ["--src", str(run / "val.en"), "--tgt", str(run / "val.de")]
+    for name, tokenizer in (("file", str(run / "bpe.txt")), ("checkpoint", checkpoint)):
+        assert main(["binarise", *text, "--tokenizer", tokenizer, "-o", str(tmp_path / name)]) == 0
+    first, second = (
+        {file.name: file.read_bytes() for file in (tmp_path / name).iterdir()} for name in ("file", "checkpoint")
+    )
+    assert first == second
+
+
 def test_a_command_reads_the_checkpoint_once_and_without_adams_vectors(checkpoint, type_in, capsys, monkeypatch):
     read = entries_read(monkeypatch)
     type_in(b"nine\n")

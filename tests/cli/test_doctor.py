@@ -7,8 +7,10 @@ from unittest.mock import Mock
 
 import pytest
 
+from minitransformer import errors
 from minitransformer.cli import doctor
 from minitransformer.cli.main import main
+from minitransformer.errors import install_hint
 
 
 def lines(capsys) -> dict[str, str]:
@@ -53,7 +55,14 @@ def test_what_is_missing_comes_with_the_extra_that_brings_it(package, item, extr
 
     monkeypatch.setattr(importlib.metadata, "version", version_of_others)
     found = lines(capsys)[item]
-    assert found.startswith("not found: ") and f"run pip install 'minitransformer[{extra}]'" in found
+    assert found.startswith("not found: ") and install_hint(extra) in found
+
+
+def test_an_extra_is_that_of_the_checkout_or_of_the_installed_package(tmp_path, monkeypatch):
+    monkeypatch.setattr(errors, "__file__", str(tmp_path / "minitransformer" / "errors.py"))
+    assert install_hint("eval") == "run pip install 'minitransformer[eval]'"
+    (tmp_path / "setup.cfg").touch()
+    assert install_hint("eval") == "run pip install -e '.[eval]'"
 
 
 @pytest.mark.parametrize(("cuda", "other"), [("13", "12"), ("12", "13")])
@@ -69,7 +78,7 @@ def test_an_nccl_for_another_cuda_than_cupys_is_named(cuda, other, monkeypatch, 
         return installed[name]
 
     monkeypatch.setattr(importlib.metadata, "version", version)
-    remedy = f"pip uninstall nvidia-nccl-cu{other}, then run pip install 'minitransformer[cuda{cuda}]'"
+    remedy = f"pip uninstall nvidia-nccl-cu{other}, then {install_hint(f'cuda{cuda}')}"
     assert lines(capsys)["NCCL"] == f"nvidia-nccl-cu{other} 2.32.3: CuPy is for CUDA {cuda}; {remedy}"
     installed[f"nvidia-nccl-cu{cuda}"] = "2.32.3"
     assert ": " not in lines(capsys)["NCCL"]

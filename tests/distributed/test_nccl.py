@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from extras import need
 
+from minitransformer.errors import install_hint
+
 pytestmark = pytest.mark.cuda  # needs packages of the dev extra
 TESTS = Path(__file__).parents[1]
 JOIN = """
@@ -43,4 +45,4 @@ def test_without_nccl_the_message_names_what_brings_it():
     assert text.startswith(
         "MissingPackageError: ranks: NCCL must be installed for several GPUs, got ModuleNotFoundError"
     )
-    assert "; run pip install 'minitransformer[cuda13]'" in text and text.count("\n") == 1
+    assert f"; {install_hint('cuda13')}" in text and text.count("\n") == 1

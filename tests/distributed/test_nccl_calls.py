@@ -73,7 +73,7 @@ def test_ranks_that_sum_in_another_order_are_found():
 @pytest.mark.parametrize("name", ["float32", "bfloat16", "float16", "float64"])
 def test_every_dtype_goes_to_nccl_under_its_own_name(name):
     if name == "bfloat16":
-        pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed: pip install minitransformer[dev]")
+        pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed: pip install -e '.[dev]'")
     world = on_ranks(1, lambda ranks, cuda: ranks.all_reduce_sum(cuda.empty((3,), name)))
     assert world.log == [("allReduce", 3, KINDS[name], 0)]
 

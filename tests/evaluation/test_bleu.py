@@ -84,7 +84,7 @@ def test_line_counts_must_match(hypotheses, references):
 )
 def test_without_its_package_the_message_names_the_extra(module, score, monkeypatch):
     monkeypatch.setitem(sys.modules, module, None)
-    words = f"bleu: {module.split('.')[0]} must be installed; run pip install 'minitransformer[eval]'"
+    words = f"bleu: {module.split('.')[0]} must be installed; {install_hint('eval')}"
     with pytest.raises(MissingPackageError, match=re.escape(words)):
         score()
 

@@ -86,7 +86,7 @@ def test_a_killed_training_goes_on_with_the_same_scores(update, folder, monkeypa
     for key in ("score", "settings"):
         assert results()[0][key] == whole[key]
     for ours, theirs in zip(results()[0]["points"], whole["points"], strict=True):
-        assert {**ours, "seconds": 0, "parsing_seconds": 0} == {**theirs, "seconds": 0, "parsing_seconds": 0}
+        assert {**ours, "seconds": 0, "scoring_seconds": 0} == {**theirs, "seconds": 0, "scoring_seconds": 0}
 
 
 def test_other_settings_and_results_that_exist_are_refused_by_name(folder, capsys):
@@ -95,10 +95,10 @@ def test_other_settings_and_results_that_exist_are_refused_by_name(folder, capsy
     before = results()
     for more, message in (
         ("", "must lack the result that is asked for, got dev, 40 updates, seed 1"),
-        ("--set model.p_drop=0.5", "model.p_drop must be that of its results, 0.0, got 0.5"),
-        ("--form B", "form must be that of its results, 'C', got 'B'"),
+        ("--set model.p_drop=0.5", "results must have the settings of this call, model.p_drop = 0.5, got 0.0"),
+        ("--form B", "form = 'B', got 'C'"),
         ("--trees nowhere", "nowhere: must hold trees in train*.mrg"),
-        ("--set training.updates=60 --set training.warmup_steps=9", "training.warmup_steps must be that of"),
+        ("--set training.updates=60 --set training.warmup_steps=9", "training.warmup_steps = 9, got 40"),
     ):
         assert (train.main([*f"{short} --trees . --results results.jsonl {more}".split()])) == 2
         assert message in capsys.readouterr().err
@@ -144,4 +144,4 @@ def test_minutes_are_updates_times_seconds_and_a_crossing_is_found(tmp_path, cap
     assert "| 5 | - | 31.5 ± 0.5 |" in table
     assert "| 10 | 11.5 ± 0.5 | 51.5 ± 0.5 |" in table
     assert "| 20 | 41.5 ± 0.5 | - |" in table
-    assert "The Transformer, form C, is not above the recurrent model, form C, after 15 minutes." in table
+    assert "Transformer, form C, beside the recurrent model, form C: does not cross up to 15 minutes." in table

@@ -5,7 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from examples.paper import attention_scale, long_range, positions_report
+from examples.paper import attention_scale, long_range, positions, positions_report
+from minitransformer.autograd import Tensor
+from minitransformer.config import EOS
 from minitransformer.nn.positions import sinusoids
 from minitransformer.nn.randomness import Initializer
 from minitransformer.ops.additive_attention import additive_attention_weights
@@ -68,6 +70,61 @@ def test_the_distance_of_two_positions_depends_on_their_offset_alone(base):
     offsets = np.abs(np.subtract.outer(np.arange(n), np.arange(n)))
     np.testing.assert_allclose(apart, report.distances(base, n, d_model)[offsets], atol=1e-12)
     np.testing.assert_allclose(vectors @ vectors.T / (d_model / 2), report.cosines(base, n, d_model)[offsets])
+
+
+def test_a_model_may_begin_at_any_position_and_sees_no_more_of_it():
+    settings = positions.SETTINGS | {"n_layers": 1, "d_model": 16}
+    for base in (None, 100):
+        model = positions.new_model(base, 1, settings)
+        for first in (3, 0):
+            positions.begin_at(model, first)
+            found = model.tgt_embedding.positions(2, 5).data
+            wanted = (
+                sinusoids(first + 2, first + 5, 16, 100) if base else model.tgt_embedding.learned.data[first + 2 :][:3]
+            )
+            np.testing.assert_allclose(found, wanted, atol=1e-6)
+
+
+def test_random_offsets_reach_every_position_of_the_test_and_no_longer_sequence(monkeypatch):
+    settings = positions.SETTINGS | positions.QUICK | {"updates": 60}
+    base, is_shifted, own = positions.of_training("learned, random offsets, up to 8", settings)
+    assert (base, is_shifted, own["longest"], own["tested"], own["updates"]) == (None, True, 8, [8, 10, 12], 120)
+    seen, lengths, begin_at, draw_copy = set(), [], positions.begin_at, positions.draw_copy
+    monkeypatch.setattr(positions, "begin_at", lambda model, first: (seen.add(first), begin_at(model, first)))
+    monkeypatch.setattr(
+        positions, "draw_copy", lambda rng, n, *rest, **more: (lengths.append(n), draw_copy(rng, n, *rest, **more))[1]
+    )
+    positions.trial("learned, random offsets, up to 8", 1, settings)
+    assert seen == set(range(5))  # 12 symbols and the end mark stand at 0 to 12, 8 and the end mark at 4 to 12 as well
+    assert max(lengths[:-3]) == 8 and lengths[-3:] == [8, 10, 12]
+
+
+@pytest.mark.parametrize(
+    ("fault", "expected"),
+    [
+        ("none", {"sequences": 1, "copied": 1, "ended": 1}),
+        ("never ends", {"sequences": 0, "copied": 1, "ended": 0}),
+        ("ends everywhere", {"sequences": 0, "copied": 1, "ended": 0}),
+        ("wrong symbol", {"sequences": 0, "copied": 0, "ended": 1}),
+    ],
+)
+def test_the_end_mark_is_scored_apart_from_the_symbols(rng, fault, expected):
+    batch = positions.draw_copy(rng, 5, positions.SETTINGS)
+    vocab_size = positions.FIRST_SYMBOL + positions.SETTINGS["symbols"]
+    logits = np.eye(vocab_size)[batch.tgt_out]
+    logits[..., EOS] += {"never ends": -9.0, "ends everywhere": 9.0}.get(fault, 0.0)
+    if fault == "wrong symbol":
+        logits[:, 2, positions.FIRST_SYMBOL :] = logits[:, 2, : positions.FIRST_SYMBOL - 1 : -1]
+
+    class Planted:
+        def __call__(self, src, tgt_in):
+            return Tensor(logits)
+
+        def loss(self, batch):
+            return None, Tensor(np.float64(0))
+
+    found = positions.scores(Planted(), batch)
+    assert {key: found[key] for key in expected} == expected
 
 
 # Sec. 4: copying over a distance

@@ -4,16 +4,21 @@ import json
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from extras import need
 
 from examples.paper import (
     attention_scale,
+    attention_scale_report,
     label_smoothing,
     long_range,
+    long_range_report,
     positions,
+    positions_report,
     program,
     recurrent,
+    recurrent_report,
     table1_report,
     table2,
     table3,
@@ -75,3 +80,90 @@ def test_an_experiment_that_is_done_writes_its_report_without_a_trial(monkeypatc
     path.write_text(json.dumps({"name": "recurrent, 4", "seed": 1, "settings": {"distances": [3]}}), encoding="utf-8")
     assert trials.main(module.EXPERIMENT) == 2
     assert "results must have the settings" in capsys.readouterr().err
+
+
+def committed(name: str, copies: int = 1) -> list[dict]:
+    """The results of an experiment, several times over, as if by other seeds."""
+    results = program.read_results(RESULTS / f"{name}.jsonl")
+    return [each | {"seed": each["seed"] + 5 * copy} for copy in range(copies) for each in results]
+
+
+def test_five_seeds_leave_open_what_twenty_like_them_decide():
+    few, many = (attention_scale_report.verdicts(committed("attention_scale", n)) for n in (1, 4))
+    assert few[1][1].endswith("scaled dot product 5 of 5, dot product 0 of 5")
+    assert few[1][2].startswith("open") and many[1][2].startswith("agrees")
+    assert many[2][2].startswith("open")  # all have solved both
+    answers = {row[0]: row[2] for row in long_range_report.verdicts(committed("long_range", 4))}
+    assert answers["greater distances are learned less often"] == "does not agree"
+
+
+@pytest.mark.parametrize("times, verdict", [(0.9, "agrees"), (1.1, "open: not shown to be alike")])
+def test_attention_is_alike_up_to_the_bound_and_not_beyond(times, verdict):
+    results, bound = committed("attention_scale"), 0.1 * np.log(16)
+    for each in results:
+        if each.get("updates") == 100 and each["d_k"] == 4:
+            loss = times * bound * (each["scores"] == "additive") + 1e-3 * each["seed"] ** 2 * (
+                each["scores"] != "additive"
+            )
+            each["loss"] = [loss] * len(each["loss"])
+    assert attention_scale_report.verdicts(results)[3][2].startswith(verdict)
+
+
+def test_recurrent_models_are_compared_seed_by_seed_and_corrected_for_nine_comparisons():
+    """Seeds scatter by 20 BLEU in common and models differ by 1 to 3; then every p-value is near 3 %."""
+    results = [each for each in committed("recurrent") if each.get("task") == "Multi30k"]
+    speed = [each for each in committed("recurrent") if each["name"] == "speed"]
+    models = list(results[0]["settings"]["models"])
+
+    def planted(scatter: list[float]) -> str:
+        changed = []
+        for each in results:
+            ahead = models.index(each["model"]) * np.array([1, 1, 1, 1, 2.0])
+            of_seed = 20 * each["seed"] + scatter[each["seed"] - 1] * ahead
+            changed.append(each | {"bleu": (of_seed + ahead).tolist()})
+        return recurrent_report.verdicts(changed + speed, "Multi30k")
+
+    assert "not told apart" not in planted([0.0, 0.001, -0.001])
+    assert planted([0.0, 0.29, -0.29]).count("not told apart") == 12  # nine figures, and three verdicts
+
+
+def test_a_base_is_good_only_if_no_other_is_shown_better_and_alike_only_within_the_bound():
+    results = committed("positions")
+
+    def verdicts(nll: dict[str, float], scattered: str = "") -> list[str]:
+        changed = []
+        for each in results:
+            scatter = 0.1 if each["name"] == scattered else 1e-4 * len(each["name"])
+            changed.append(each | {"nll": [nll.get(each["name"], 1.0) + scatter * (each["seed"] - 3)] * 9})
+        return [row[2] for row in positions_report.verdicts(changed)[:2]]
+
+    assert verdicts({}) == ["agrees", "agrees"]
+    assert verdicts({"learned": 1.015, "base 100": 0.985}) == ["agrees", "agrees"]  # told apart, and within 0.02
+    assert verdicts({"base 10": 1.03, "base 100": 0.985})[1] == "agrees"
+    assert verdicts({"base 100": 0.985}, scattered="base 10")[1] == "open: not shown to be alike"
+    assert verdicts({"learned": 1.03, "base 100": 0.97}) == [
+        "does not agree: worse",
+        "does not agree: lower with base 100",
+    ]
+
+
+def test_a_page_shows_the_control_where_it_was_measured():
+    results = committed("positions")
+    more = [
+        each | {"name": name, "copied": [1.0] * 9, "ended": [0.25] * 9, "sequences": [1.0] * 9}
+        for each in results
+        for name in [f"{each['name']}, random offsets"]
+        if each["name"] == positions_report.OURS
+    ]
+    assert "control" not in positions_report.markdown(results)
+    page = positions_report.markdown(results + more)
+    assert "| symbols reached beyond training: 16 |" in page
+    assert page.count("| base 10000, random offsets |") == 4 and page.count("| base 10 |") == 3
+    assert "| base 10000, random offsets |" + " 25.0 ± 0.0 |" * 9 in page
+
+
+def test_label_smoothing_has_one_verdict_on_both_pages():
+    rows = program.read_results(RESULTS / "table3.jsonl")
+    (first, *_), d3 = label_smoothing.compared(rows), table3_report.beside_base(rows, table3.PAPER)["D3"]
+    assert first[0] == "0.1 (base) minus 0 (D3)" and first[-2] == f"{d3.p_holm:.3g}"
+    assert (first[-1], table3_report.verdict("D3", d3)) == ("higher, as in the paper", "lower, as in the paper")

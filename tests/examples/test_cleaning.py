@@ -12,7 +12,7 @@ from odd_text import random_line
 
 from examples.wmt14.clean import main
 from examples.wmt14.cleaning import REASONS, CleaningRules, SeenHashes, clean, normalise, reason_to_leave_out
-from minitransformer.errors import ConfigError
+from minitransformer.errors import ConfigError, install_hint
 from minitransformer.text import processes as text_processes
 
 LATIN = CleaningRules(src_script="Latin", tgt_script="Latin")
@@ -144,7 +144,7 @@ def test_the_command_normalises_punctuation_and_names_the_missing_package(texts,
     assert (texts / "c.de").read_text(encoding="utf-8") == 'eins zwei\ngleich\n"x"\n'
     monkeypatch.setitem(sys.modules, "sacremoses", None)
     assert command(texts, "--normalize-punctuation", "en", "cs") == 2
-    assert "sacremoses must be installed; run pip install 'minitransformer[eval]'" in capsys.readouterr().err
+    assert f"sacremoses must be installed; {install_hint('eval')}" in capsys.readouterr().err
     assert (texts / "c.de").read_text(encoding="utf-8").endswith('"x"\n')
 
 

@@ -47,6 +47,17 @@ def test_reversing_without_a_fault_scores_100_and_copying_scores_0_exact(monkeyp
     assert max(copied["bleu"]) < 20 and copied["exact"] == [0] * 12
 
 
+def test_multi30k_is_scored_on_validation_and_no_test_set_is_read(monkeypatch):
+    need("sacrebleu")
+    lines, read = {side: [f"{side} " * n for n in (5, 9, 11, 14, 20)] for side in ("en", "de")}, []
+    monkeypatch.setattr(tasks, "read_lines", lambda path: (read.append(path.name), lines[path.suffix[1:]])[1])
+    monkeypatch.setattr(tasks, "multi30k_tokenizer", lambda vocab_size: None)
+    monkeypatch.setattr(tasks, "translate_lines", lambda model, tokenizer, sources, config: lines["de"])
+    scores = tasks.translation_scores(None, experiment.SETTINGS)
+    assert read == ["val.en", "val.de"]
+    assert scores == {"bleu": pytest.approx([100] * 5), "bleu_of_all": pytest.approx(100)}
+
+
 def test_the_learning_rate_with_the_lowest_loss_after_a_third_is_trained_to_the_end(monkeypatch, tmp_path):
     losses = {0.2: [1.0, 4.0, 9.0], 0.5: [2.0, 1.0, 9.0], 1.0: [3.0, 3.0, 1.0], 2.0: [4.0, 2.0, 2.0]}
     settings = experiment.SETTINGS | {"lr_scales": list(losses)}

@@ -1,12 +1,18 @@
 """The statistics of several seeds: how often they find what is not there, and that they find what is."""
 
+import math
+from itertools import product
+
 import numpy as np
 import pytest
 
 from examples.paper import seeds
 
-# Student's t for 0.975, by degrees of freedom, as tables print it.
+# Student's t by degrees of freedom as tables print it: for 0.975, and for 0.95.
 QUANTILES = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 9: 2.262, 10: 2.228, 14: 2.145, 30: 2.042, 120: 1.980}
+ONE_SIDED = {1: 6.314, 2: 2.920, 4: 2.132, 9: 1.833, 19: 1.729}
+N = 4000
+FALSE_ALARMS = 0.05 + 4 * (0.05 * 0.95 / N) ** 0.5
 
 
 def test_p_values_are_those_of_printed_tables():
@@ -17,23 +23,30 @@ def test_p_values_are_those_of_printed_tables():
         assert seeds.p_value(0, freedom) == 1 and seeds.p_value(np.inf, freedom) < 1e-12
 
 
-@pytest.mark.parametrize("sizes", [(3, 3), (3, 5), (5, 5), (9, 20)])
-def test_equal_means_are_said_to_differ_in_one_case_of_twenty(rng, sizes):
-    n = 4000
-    found = np.mean([abs(seeds.compare(*(rng.standard_normal(size) for size in sizes))) for _ in range(n)])
-    assert 0.02 < found < 0.05 + 4 * (0.05 * 0.95 / n) ** 0.5
-    paired = np.mean([seeds.paired(rng.standard_normal(sizes[0]))[1] < 0.05 for _ in range(n)])
-    assert abs(paired - 0.05) < 4 * (0.05 * 0.95 / n) ** 0.5
+@pytest.mark.parametrize("n_seeds", [3, 5, 20])
+def test_equal_means_are_said_to_differ_in_one_case_of_twenty(rng, n_seeds):
+    found = np.mean([seeds.paired(rng.standard_normal(n_seeds))[1] < seeds.LEVEL for _ in range(N)])
+    assert abs(found - 0.05) < FALSE_ALARMS - 0.05
 
 
 @pytest.mark.parametrize("sign", [-1, 1])
 def test_means_differ_in_the_direction_of_their_difference(rng, sign):
-    a = rng.standard_normal(3)
-    assert seeds.compare(a + sign * 100, a) == sign and seeds.compare(a, a[::-1]) == 0
-    assert seeds.compare(np.zeros(3) + sign, np.zeros(3)) == sign  # without any scatter
-    assert seeds.compare(a[:1] + sign, a) == 0  # a single value has no standard error
-    assert seeds.paired(np.full(3, float(sign))) == (sign * np.inf, pytest.approx(0, abs=1e-12))
-    assert np.isnan(seeds.paired(a[:1])).all()
+    scattered, exact = sign * 100 + rng.standard_normal(3), np.full(3, float(sign))
+    assert seeds.paired(exact) == (sign * np.inf, pytest.approx(0, abs=1e-12))  # without any scatter
+    several = [scattered, exact, scattered - scattered.mean(), scattered[:1]]
+    assert np.isnan(seeds.paired(scattered[:1])).all()  # a single value has no standard error
+    assert seeds.signs(several, [seeds.paired(each)[1] for each in several]) == [sign, sign, 0, 0]
+
+
+def test_what_all_seeds_have_in_common_hides_nothing_from_pairs(rng):
+    """Seeds scatter by 1, rows differ by 0.1: of the same values without their seeds nothing can be said."""
+    of_seed, a, b = 1.0 * rng.standard_normal(5), 0.1 + 0.01 * rng.standard_normal(5), 0.01 * rng.standard_normal(5)
+    results = [{"name": "row", "seed": i, "nll": value} for i, value in enumerate(of_seed + a)]
+    results += [{"name": "base", "seed": i, "nll": value} for i, value in reversed([*enumerate(of_seed + b)])]
+    results += [{"name": "base", "seed": 9, "nll": 100.0}]  # has no pair
+    assert seeds.paired(seeds.differences(results, "nll", "row", "base"))[1] < 1e-3
+    unpaired = 0.1 / math.hypot(seeds.standard_error(of_seed + a), seeds.standard_error(of_seed + b))
+    assert seeds.p_value(unpaired, 8) > 0.5
 
 
 def test_of_many_comparisons_one_is_false_in_one_experiment_of_twenty(rng):
@@ -41,8 +54,9 @@ def test_of_many_comparisons_one_is_false_in_one_experiment_of_twenty(rng):
     n, alarms = 600, np.zeros(2)
     for _ in range(n):
         values = rng.standard_normal((19, 3))
-        p = [seeds.paired(row - values[0])[1] for row in values[1:]]
-        alarms += min(p) < 0.05, seeds.holm(p).min() < 0.05
+        apart = list(values[1:] - values[0])
+        p = [seeds.paired(each)[1] for each in apart]
+        alarms += min(p) < seeds.LEVEL, any(seeds.signs(apart, p))
     assert alarms[0] / n > 0.25 and alarms[1] / n < 0.05 + 4 * (0.05 * 0.95 / n) ** 0.5
 
 
@@ -52,25 +66,60 @@ def test_holms_p_values_follow_his_steps():
     np.testing.assert_allclose(seeds.holm([0.6, 0.9]), [1, 1])
 
 
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_alike_is_what_has_its_90_percent_interval_within_the_bound(rng, sign):
+    for freedom, t in ONE_SIDED.items():
+        found = sign * (0.3 + rng.standard_normal(freedom + 1))
+        bound = abs(found.mean()) + t * seeds.standard_error(found)  # the end of the interval that is farther from 0
+        assert seeds.p_alike(found, bound) == pytest.approx(0.05, abs=5e-5)
+        assert seeds.p_alike(found, 1.01 * bound) < 0.05 < seeds.p_alike(found, 0.99 * bound)
+    assert seeds.p_alike(np.zeros(3), 0.1) == pytest.approx(0, abs=1e-12)
+    assert np.isnan(seeds.p_alike(np.zeros(1), 0.1))
+
+
+def test_what_differs_by_the_bound_is_called_alike_in_one_case_of_twenty(rng):
+    found = np.mean([seeds.p_alike(1 + 0.1 * rng.standard_normal(5), 1.0) < seeds.LEVEL for _ in range(N)])
+    assert abs(found - 0.05) < FALSE_ALARMS - 0.05
+
+
+def test_what_is_not_told_apart_for_lack_of_seeds_is_not_alike():
+    scattered = np.array([-0.3, 0.1, 0.4])
+    assert seeds.paired(scattered)[1] > 0.5 and seeds.p_alike(scattered, 0.1) > 0.4
+
+
+def test_signs_are_as_rare_as_counting_all_of_them_says():
+    """Of the 128 ways to give 7 differences a sign, those whose signs are at least as unequal."""
+    ways = [abs(sum(signs)) for signs in product((-1, 1), repeat=7)]
+    for n_higher in range(8):
+        differences = np.array([1] * n_higher + [0] * 3 + [-1] * (7 - n_higher))
+        as_rare = np.mean([way >= abs(differences.sum()) for way in ways])
+        assert seeds.p_of_signs(differences) == seeds.p_of_signs(-differences) == pytest.approx(as_rare)
+    assert seeds.p_of_signs(np.zeros(5)) == 1
+    assert seeds.p_of_signs(np.ones(5)) == 0.0625  # so that five pairs decide nothing
+    assert seeds.p_of_signs(np.ones(100)) == 2**-99
+
+
 @pytest.mark.parametrize("chance", [0.1, 0.5, 0.9])
-@pytest.mark.parametrize("n_seeds", [5, 25])
+@pytest.mark.parametrize("n_seeds", [5, 20])
 def test_tasks_solved_equally_often_are_said_to_differ_in_at_most_one_case_of_twenty(rng, chance, n_seeds):
-    n, solved = 2000, lambda: (rng.random(n_seeds) < chance).astype(float)
-    found = np.mean([abs(seeds.compare_solved(solved(), solved())) for _ in range(n)])
-    assert found < 0.05 + 4 * (0.05 * 0.95 / n) ** 0.5
+    accuracies = (rng.random((2, N, n_seeds)) < chance).astype(float)
+    apart = seeds.solved(accuracies[0]) - seeds.solved(accuracies[1])
+    assert np.mean([seeds.p_of_signs(each) < seeds.LEVEL for each in apart]) < FALSE_ALARMS
 
 
-def test_solved_seeds_are_told_apart_as_fisher_counts():
-    """Of the 252 ways to share 5 solved seeds out, 2 are as one-sided as 5 and 0: p = 0.008; 4 and 0 have 0.048."""
-    accuracy = {solved: np.r_[np.ones(solved), np.full(5 - solved, 0.3)] for solved in range(6)}
-    for a, b, sign in ((5, 0, 1), (0, 5, -1), (4, 0, 1), (3, 0, 0), (5, 1, 1), (5, 2, 0), (5, 5, 0), (0, 0, 0)):
-        assert seeds.compare_solved(accuracy[a], accuracy[b]) == sign
-    assert seeds.n_solved(accuracy[3]) == "3 of 5"
-    assert seeds.compare_solved(accuracy[3] + 0.5, accuracy[0]) == 0  # 0.8 is not solved, and 3 of 5 is no difference
+def test_the_interval_of_a_share_is_that_of_clopper_and_pearson():
+    for n in (1, 5, 20):
+        end = 0.025 ** (1 / n)  # in closed form where all or none are solved
+        np.testing.assert_allclose(seeds.share_interval(n, n), (end, 1), atol=1e-3)
+        np.testing.assert_allclose(seeds.share_interval(0, n), (0, 1 - end), atol=1e-3)
+    np.testing.assert_allclose(seeds.share_interval(3, 5), (0.147, 0.947), atol=1e-3)  # as tables print it
+    np.testing.assert_allclose(seeds.share_interval(10, 20), (0.272, 0.728), atol=1e-3)
+    assert seeds.solved_share(np.array([0.89, 0.9, 1.0, 0.2, 1.0])) == "3 of 5 (15 to 95 %)"
 
 
-def test_ranks_of_equal_values_are_shared_as_spearman_does(rng):
-    a, b = rng.permutation(12).astype(float), rng.permutation(12).astype(float)
-    by_formula = 1 - 6 * ((a - b) ** 2).sum() / (12 * (12**2 - 1))  # Spearman's
-    assert seeds.rank_correlation(a, b) == pytest.approx(by_formula)
-    np.testing.assert_array_equal(seeds.ranks(np.array([5.0, 1.0, 5.0])), [2.5, 1, 2.5])
+@pytest.mark.parametrize("share", [0.05, 0.3, 0.5, 0.87])
+def test_the_interval_has_the_share_in_it_in_19_of_20_experiments(share):
+    n = 20
+    intervals = [seeds.share_interval(k, n) for k in range(n + 1)]
+    chances = [math.comb(n, k) * share**k * (1 - share) ** (n - k) for k in range(n + 1)]
+    assert sum(p for p, (low, high) in zip(chances, intervals, strict=True) if low <= share <= high) >= 0.95

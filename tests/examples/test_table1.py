@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from examples.paper import table1
+from examples.paper import table1, table1_report
 
 
 @pytest.mark.parametrize("n", [5, 17])
@@ -61,3 +61,14 @@ def test_power_laws_cross_where_they_are_equal():
     sizes = np.array([64, 128, 256, 512, 1024])
     assert table1.crossing(sizes, 1e-9 * sizes**2.0, 3e-7 * sizes) == pytest.approx(300)
     assert table1.crossing(sizes, 1e-3 * sizes, 1e-4 * sizes) is None
+
+
+def test_the_exponent_is_fitted_on_either_side_of_the_cache_and_the_step_between_is_in_neither():
+    sizes = np.array([64, 128, 256, 512, 1024, 2048])
+    seconds = np.where(sizes <= 256, sizes**1.5, 40 * sizes**2.0) * np.where(sizes == 512, 3, 1)
+    sides = table1_report.sides_of_the_cache({"sizes": sizes, "layers": {"recurrent": {"seconds": seconds}}})
+    assert {side: widths.tolist() for side, (widths, _) in sides.items()} == {
+        "in": [64, 128, 256],
+        "out of": [1024, 2048],
+    }
+    assert [exponent for _, exponent in sides.values()] == pytest.approx([1.5, 2.0])

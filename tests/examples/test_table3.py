@@ -3,6 +3,7 @@
 import math
 import re
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -14,6 +15,7 @@ def test_every_row_is_named_by_itself_or_by_its_group_once():
     assert rows_of(["C"]) == [f"C{number}" for number in range(1, 8)]
     assert rows_of(["B2", "base", "B"]) == ["B2", "base", "B1"]
     assert set(rows_of(["base", *"ABCDE", "big"])) == set(table3.PAPER)
+    assert rows_of(["C3-pre", "E", "base-pre", "C3-pre"]) == ["C3-pre", "E", "base-pre"]
 
 
 @pytest.mark.parametrize(
@@ -38,6 +40,7 @@ def test_wrong_options_are_refused_before_any_training(tmp_path, words, message,
 def test_class_scale_divides_widths_by_4_and_layers_by_2_and_nothing_else(row):
     module = table3
     full, scaled = module.ModelConfig.table3(row, 4000), module.class_scale(row, 4000)
+    assert module.class_scale(f"{row}-pre", 4000) == replace(scaled, norm="pre") != scaled
     for name, value in vars(full).items():
         divisor = {"d_model": 4, "d_ff": 4, "d_k": 4, "d_v": 4, "n_layers": 2}.get(name, 1)
         assert getattr(scaled, name) * divisor == value if divisor > 1 else getattr(scaled, name) == value, name
@@ -110,3 +113,34 @@ def test_rows_that_equal_base_are_all_left_open_in_nineteen_of_twenty_experiment
         for kind in alarms:
             alarms[kind] += any(row.sign for row in rows if row.is_separate == kind)
     assert max(alarms.values()) / n < 0.05 + 4 * (0.05 * 0.95 / n) ** 0.5
+
+
+def test_big_counts_in_no_verdict(rng):
+    paper, report = table3.PAPER, table3_report
+    results = scattered(rng, paper, 1, common=1.0, own=1e-4)
+    without = [each for each in results if each["name"] != "big"]
+    assert report.summary(results, paper) == report.summary(without, paper)
+    same_side, told, equal = (row[2] for row in report.summary(results, paper))
+    assert (same_side, told, equal) == ("agrees in 11 of 11", "agrees in 11", "agrees in 7")
+
+
+def test_rows_are_equal_only_within_the_bound_and_open_where_seeds_scatter(rng):
+    paper, report = table3.PAPER, table3_report
+    equal = [
+        row for row, each in report.beside_base(results_like(paper, 1, (0, 0)), paper).items() if not each.is_separate
+    ]
+    for own, verdict in ((1e-4, "equal, as in the paper"), (0.5, "open: not told apart")):
+        rows = report.beside_base(scattered(rng, paper, 0, common=1.0, own=own), paper)
+        assert {report.verdict(row, rows[row]) for row in equal} == {verdict}
+    rows = report.beside_base(scattered(rng, paper, 3, common=1.0, own=1e-4), paper)
+    assert report.verdict("A4", rows["A4"]) == "higher, equal in the paper"  # three times 0.018
+
+
+def test_rows_in_pre_norm_are_compared_with_base_in_pre_norm(rng):
+    paper, report = table3.PAPER, table3_report
+    post = scattered(rng, paper, 1, common=1.0, own=1e-4)
+    pre = [each | {"name": f"{each['name']}-pre"} for each in scattered(rng, paper, -3, common=1.0, own=1e-4)]
+    summary = report.summary(post + [each for each in pre if each["name"] in ("base-pre", "C1-pre")], paper)
+    assert summary[:-1] == report.summary(post, paper)
+    assert summary[-1][0] == "C1 and base, both in pre-norm" and summary[-1][2] == "lower, not as in the paper"
+    assert "| C1-pre | 3 |" in report.markdown(post + pre, paper)

@@ -1,6 +1,7 @@
 """Figures: the data that was passed is drawn, with axes, units and a legend."""
 
 import json
+import re
 import sys
 
 import numpy as np
@@ -167,5 +168,5 @@ def test_without_matplotlib_the_message_names_the_extra(rng, monkeypatch):
     for module in [name for name in sys.modules if name.split(".")[0] == "matplotlib"]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(MissingPackageError, match=r"run pip install 'minitransformer\[plot\]'"):
+    with pytest.raises(MissingPackageError, match=re.escape(install_hint("plot"))):
         draw_learning_curves({"a run": run_of(rng, 5)})

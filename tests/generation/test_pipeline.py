@@ -1,5 +1,7 @@
 """``minitransformer.load``: the model of a file, of a run or of a name, and what it answers."""
 
+import hashlib
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from minitransformer.config import Config, TranslationConfig
 from minitransformer.errors import CheckpointError, ConfigError
 from minitransformer.generation import hypothesis_attention, sample, search_lines, translate_lines
 from minitransformer.optim import Adam
+from minitransformer.pipeline import find_checkpoint
 from minitransformer.text import Tokenizer, pad_batch
 
 TOKENIZER = Tokenizer.train(["ab ba abba b a"] * 3, 99, mode="words")
@@ -85,18 +88,51 @@ def test_evaluate_is_the_bleu_of_the_translations(checkpoint, monkeypatch):
     assert load(checkpoint).evaluate(["a b c d"], ["A B D C"]).score < 90
 
 
-def test_a_folder_is_its_newest_checkpoint_and_a_name_its_file(tmp_path, rng, monkeypatch, capsys):
+def test_a_folder_is_its_newest_checkpoint(tmp_path, rng, monkeypatch, capsys):
     folder = RunFolder(tmp_path / "run")
     for update in (900, 1000, 99):
         saved(folder.path_of(update), np.random.default_rng(update), update=update)
-    monkeypatch.setitem(pipeline.MODELS, "xx-yy", folder.path_of(99))
     newest = load_model(folder.path_of(1000))[0].parameters.data
     np.testing.assert_array_equal(load(tmp_path / "run").model.parameters.data, newest)
-    assert not np.array_equal(load("xx-yy").model.parameters.data, newest)
-    with pytest.raises(CheckpointError, match=r"load: yy-xx must be .* or a known name \(xx-yy\)$"):
+    with pytest.raises(CheckpointError, match=r"load: yy-xx must be .* or a known name \(en-de\)$"):
         load("yy-xx")
     monkeypatch.setattr("sys.stdin", open("/dev/null"))  # noqa: SIM115
     assert main(["translate", "--checkpoint", str(tmp_path / "run")]) == 0, capsys.readouterr()
+
+
+def test_a_known_name_is_a_file_of_the_checkout_or_of_the_working_directory(tmp_path, rng, monkeypatch, capsys):
+    checkout, here = tmp_path / "checkout", tmp_path / "here"
+    for folder in (checkout, here):
+        (folder / "models").mkdir(parents=True)
+    monkeypatch.setattr(pipeline, "CHECKOUT", checkout)
+    monkeypatch.chdir(here)
+    weights = saved(tmp_path / "xx-yy.npz", rng).read_bytes()
+    monkeypatch.setitem(pipeline.MODELS, "xx-yy", hashlib.sha256(weights).hexdigest())
+
+    def refused():
+        assert main(["translate", "--model", "xx-yy"]) == 2
+        return capsys.readouterr().err
+
+    where = here / "models" / "xx-yy.npz"
+    assert (
+        "xx-yy is in a checkout of this project and not in an installed package; copy models/xx-yy.npz from there "
+        f"to {where};"
+    ) in refused()
+    for place in (where, checkout / "models" / "xx-yy.npz"):
+        place.write_bytes(weights[:-1] + b"!")
+        assert re.search(r"must have the SHA-256 \w{64}; take the file once more from a checkout;", refused())
+        place.write_bytes(weights)
+        assert load("xx-yy").translate([]) == []
+
+
+def test_a_run_that_is_called_like_a_known_name_is_reached_by_its_path(tmp_path, rng, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.stdin", open("/dev/null"))  # noqa: SIM115
+    monkeypatch.setitem(pipeline.MODELS, "xx-yy", "")
+    file = saved(RunFolder(tmp_path / "xx-yy").path_of(7), rng)
+    assert find_checkpoint(Path("xx-yy")).samefile(file)
+    assert main(["translate", "--checkpoint", "xx-yy"]) == 0
+    assert main(["translate", "--model", "xx-yy"]) == 2 and "xx-yy is in a checkout" in capsys.readouterr().err
 
 
 def test_what_cannot_be_loaded_is_refused(tmp_path, rng):

@@ -9,7 +9,7 @@ HERE = Path(__file__).parent
 
 @pytest.fixture
 def device(card):
-    pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed: pip install minitransformer[dev]")
+    pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed: pip install -e '.[dev]'")
     return card
 
 

@@ -17,7 +17,7 @@ from minitransformer.cli.common import explain
 from minitransformer.cli.main import main
 from minitransformer.config import ModelConfig
 from minitransformer.cuda_diagnosis import cuda_trouble
-from minitransformer.errors import BackendError, ConfigError
+from minitransformer.errors import BackendError, ConfigError, install_hint
 from minitransformer.models import Transformer
 
 
@@ -117,7 +117,7 @@ def test_a_gpu_that_can_compute_is_used(card):
 
 def test_missing_cupy_and_broken_cupy_have_different_messages(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)
-    assert "CuPy is not installed; run pip install 'minitransformer[cuda13]'" in cuda_trouble()
+    assert f"CuPy is not installed; {install_hint('cuda13')}" in cuda_trouble()
     monkeypatch.delitem(sys.modules, "cupy")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: SimpleNamespace())
     real_import = __import__
@@ -132,7 +132,7 @@ def test_missing_cupy_and_broken_cupy_have_different_messages(monkeypatch):
 
 
 def test_cupy_without_a_driver_says_that_there_is_no_driver(monkeypatch):
-    cupy = pytest.importorskip("cupy", reason="CuPy is not installed: pip install minitransformer[dev]")
+    cupy = pytest.importorskip("cupy", reason="CuPy is not installed: pip install -e '.[dev]'")
     if cupy.cuda.runtime.driverGetVersion():
         pytest.skip("this machine has an NVIDIA driver")
     assert cuda_diagnosis.driver_version() == 0
@@ -142,7 +142,7 @@ def test_cupy_without_a_driver_says_that_there_is_no_driver(monkeypatch):
 
 
 def test_real_errors_of_full_memory_are_told_from_others():
-    cupy = pytest.importorskip("cupy", reason="CuPy is not installed: pip install minitransformer[dev]")
+    cupy = pytest.importorskip("cupy", reason="CuPy is not installed: pip install -e '.[dev]'")
     runtime_error = cupy.cuda.runtime.CUDARuntimeError
     assert cuda_diagnosis.is_out_of_memory(cupy.cuda.memory.OutOfMemoryError(3 << 30, 0, 0))
     assert cuda_diagnosis.is_out_of_memory(runtime_error(2))
@@ -151,15 +151,13 @@ def test_real_errors_of_full_memory_are_told_from_others():
 
 
 def test_a_library_that_is_really_missing_is_named_with_what_brings_it():
-    pathfinder = pytest.importorskip(
-        "cuda.pathfinder", reason="CuPy is not installed: pip install minitransformer[dev]"
-    )
+    pathfinder = pytest.importorskip("cuda.pathfinder", reason="CuPy is not installed: pip install -e '.[dev]'")
     try:
         pathfinder.load_nvidia_dynamic_lib("cublas")
     except pathfinder.DynamicLibNotFoundError:
         trouble = cuda_diagnosis.library_trouble(13)
         assert trouble.startswith("the driver is there but CUDA's library cublas is not (Failure finding ")
-        assert trouble.endswith("; run pip install -e '.[cuda13]' in the checkout") and "\n" not in trouble
+        assert trouble.endswith(f"; {install_hint('cuda13')}") and "\n" not in trouble
     else:
         pytest.skip("cuBLAS is installed")
 

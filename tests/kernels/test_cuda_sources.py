@@ -32,13 +32,13 @@ def names_of(file: str, dtype: str) -> list[tuple]:
 @pytest.fixture(scope="module")
 def nvrtc():
     """CuPy's door to NVIDIA's compiler."""
-    pytest.importorskip("cupy", reason="CuPy is not installed: pip install minitransformer[dev]")
+    pytest.importorskip("cupy", reason="CuPy is not installed: pip install -e '.[dev]'")
     from cupy_backends.cuda.libs import nvrtc
 
     try:
         nvrtc.getVersion()
     except (ImportError, RuntimeError) as error:
-        pytest.skip(f"NVRTC is not installed ({' '.join(str(error).split())[:80]}): pip install minitransformer[dev]")
+        pytest.skip(f"NVRTC is not installed ({' '.join(str(error).split())[:80]}): pip install -e '.[dev]'")
     return nvrtc
 
 

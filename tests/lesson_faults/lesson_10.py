@@ -28,6 +28,14 @@ def changes_as_if_alone(symbols, pair):
     return {key: value for key, value in changes.items() if value}
 
 
+def longest_from_the_left(text, scores):
+    pieces, rest = [], text
+    while rest:
+        pieces.append(next(rest[:size] for size in range(len(rest), 0, -1) if rest[:size] in scores))
+        rest = rest[len(pieces[-1]) :]
+    return right.viterbi(text, scores)[0], pieces
+
+
 FAULTS = {
     "pair_counts": {
         "frequency of the words is not used": lambda words: right.pair_counts([(symbols, 1) for symbols, _ in words]),
@@ -55,5 +63,18 @@ FAULTS = {
         "occurs once is merged too": "< 2 -> < 1",
         "frequency of the words is not used": "], count) for word -> ], 2) for word",
         "Two things": ("max(counts, key=lambda pair: (counts -> min(counts, key=lambda pair: (-counts", "< 2 -> < 1"),
+    },
+    "viterbi": {
+        "turn their order round": "return sums, pieces[::-1] -> return sums, pieces",
+        "smallest sum is kept": (
+            "-math.inf)\n        starts -> math.inf)\n        starts",
+            "text[start:end], -math.inf -> text[start:end], math.inf",
+            "total > -> total <",
+        ),
+        "The last arrival at a place": "if total > sums[end] -> if total > -math.inf",
+        "holds the last score alone": "sums[start] + scores -> 0 * start + scores",
+        "sums[0] is 0": with_result(right.viterbi, lambda sums, pieces: (sums[1:], pieces)),
+        "longest from the left": longest_from_the_left,
+        "pieces": "pieces.append(text[starts[end] : end]) -> pieces.append(text[starts[end] : end - 1])",
     },
 }

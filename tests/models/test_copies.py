@@ -42,6 +42,18 @@ def test_a_copy_keeps_shared_parameters_shared_and_layers_that_were_replaced(rng
     assert other.embedding.data[0, 0] == model.embedding.data[0, 0] + 1.0
 
 
+@pytest.mark.parametrize("how", COPIES)
+def test_a_copy_freezes_what_its_original_froze(rng, how):
+    model = small_model(rng)
+    model.parameters.freeze(["encoder"])
+    other = COPIES[how](model)
+    model.parameters.freeze(["decoder"])
+    other.parameters.grad.fill(1.0)
+    other.parameters.zero_frozen()
+    frozen = {name for name in other.parameters.names if not other.parameters[name].grad.any()}
+    assert frozen == {name for name in other.parameters.names if name.startswith("encoder.")}
+
+
 @pytest.mark.parametrize("changes", [{}, {"tie_embeddings": False, "norm": "pre"}, {"kind": "language_model"}], ids=str)
 def test_the_tree_of_a_model_has_every_parameter_once(rng, changes):
     model = small_model(rng, **changes)

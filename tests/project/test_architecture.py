@@ -3,7 +3,9 @@
 import ast
 import subprocess
 import sys
+from collections import Counter
 from graphlib import CycleError, TopologicalSorter
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -133,6 +135,18 @@ def test_every_public_function_has_type_hints(path):
 
 
 # The tests themselves
+
+
+def test_a_limit_and_a_list_of_choices_are_written_once():
+    """Two equal limits of one name, or two equal tuples of five constants or more, would drift apart."""
+    written = Counter()
+    for node in chain.from_iterable(ast.walk(ast.parse(path.read_text(encoding="utf-8"))) for path in FILES):
+        text = ast.unparse(node) if isinstance(node, ast.Assign | ast.Tuple) else ""
+        elements = node.elts if isinstance(node, ast.Tuple) else []
+        if text.startswith("MAX_") or len(elements) > 4 and all(isinstance(each, ast.Constant) for each in elements):
+            written[text] += 1
+    assert [text for text, times in written.items() if times > 1] == []
+
 
 TESTS = Path(__file__).parents[1]
 

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
+from typing import Any, get_type_hints
 
 import pytest
 
@@ -23,6 +24,11 @@ def test_an_exported_name_is_that_of_its_module(name):
     module = import_module(f"minitransformer.{minitransformer._MODULE_OF[name]}")
     assert getattr(minitransformer, name) is getattr(module, name)
     assert name in dir(minitransformer)
+
+
+def test_type_checkers_let_every_exported_name_be_used():
+    """Of an ``object``, nothing could be called."""
+    assert get_type_hints(minitransformer.__getattr__)["return"] is Any
 
 
 def test_modules_are_attributes_and_other_names_are_not():

@@ -11,10 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from minitransformer.cli.main import COMMANDS, build_parser
+from minitransformer.cli.main import build_parser
 
 ROOT = Path(__file__).parents[2]
-PATTERNS = ("*.md", "docs/*.md", "examples/**/*.md", "benchmarks/**/*.md", "lessons/**/*.md", "tests/**/*.md")
+PATTERNS = (
+    "*.md",
+    "docs/*.md",
+    "examples/**/*.md",
+    "benchmarks/**/*.md",
+    "lessons/**/*.md",
+    "models/*.md",
+    "tests/**/*.md",
+)
 PATTERNS += ("lessons/*.ipynb", "examples/**/*.toml", "examples/**/*.sbatch")
 FILES = sorted(path for pattern in PATTERNS for path in ROOT.glob(pattern))
 PROGRAM = re.compile(r"(?:^|.*[\s/])(minitransformer|python -m (?!pytest|venv)[\w.]+|python [\w/]+\.py)(?= |$)")
@@ -74,7 +82,7 @@ def commands(lines: list[str]) -> list[tuple[str, list[str]]]:
 def test_every_command_shown_is_one_that_the_program_accepts(path, monkeypatch):
     lines, spans = shown(path)
     spans = [span for span in spans if re.match("minitransformer |python ", span) and not re.match(r"[\w ]+:", span)]
-    named = {module.__name__.rpartition(".")[2] for module in COMMANDS} | {"COMMAND"}
+    named = {*build_parser()._subparsers._group_actions[0].choices, "COMMAND"}
     for program, words in commands(lines):
         parts = [words[: words.index("--") + 1] + ["x"], words[words.index("--") + 1 :]] if "--" in words else [words]
         for part in parts if words else []:

@@ -88,6 +88,7 @@ SPECS = {
     "log": ELEMENTWISE,
     "relu": ELEMENTWISE,
     "tanh": ELEMENTWISE,
+    "erf": ELEMENTWISE,
     "sum": Spec("N D", options=LAST),
     "mean": Spec("N D", options=LAST),
     "max": Spec("N D", needs="D", options=LAST),

@@ -7,8 +7,10 @@ import pytest
 
 from minitransformer.errors import DataError
 from minitransformer.text import Tokenizer, read_lines
+from minitransformer.text.binarise import binarise
 from minitransformer.text.piece_tokenizer import PieceTokenizer
 from minitransformer.text.sentencepiece import UnigramModel
+from minitransformer.training import Corpus
 
 LINES = [
     "The cat sleeps in the old house.",
@@ -102,6 +104,20 @@ def test_a_vocabulary_of_pieces_is_saved_as_text_and_loads_as_any_tokenizer(tmp_
         names[0].index(piece) + 4 for piece in UnigramModel(models[0], "m").encode(LINES[0])
     ]
     assert again.subwords(again.encode(LINES[0])[:1]) == ["▁The"] or again.subwords([0, 2]) == ["<pad>", "<eos>"]
+
+
+def test_pairs_of_two_vocabularies_are_binarised_where_the_source_has_the_larger_one(tmp_path):
+    more = [f"<{number}>" for number in range(70_000)]  # beyond 16 bits
+    model = trained()
+    names = list(dict.fromkeys(piece for line in LINES for piece in UnigramModel(model, "m").encode(line)))
+    tokenizer = PieceTokenizer([model, model], [more + names, names])
+    files = (tmp_path / "a", tmp_path / "b")
+    for path, line in zip(files, LINES, strict=False):
+        path.write_text(f"{line}\n", encoding="utf-8")
+    binarise(tokenizer, [files], tmp_path / "ids")
+    train = Corpus.from_binary(tokenizer, tmp_path / "ids").train
+    assert list(train[0][0]) == tokenizer.encode(LINES[0]) and min(train[0][0]) > 70_000
+    assert list(train[1][0]) == tokenizer.target.encode(LINES[1])
 
 
 @pytest.mark.parametrize(

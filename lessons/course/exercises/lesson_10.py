@@ -1,8 +1,9 @@
-"""Exercises of lesson 10: byte-pair encoding."""
+"""Exercises of lesson 10: merges and the trainer here, the rest beside it."""
 
 from course.exercise import Exercise, Mistake
 from course.exercises.pair_counts import ALPHABETS, COUNT_CHANGES, PAIR_COUNTS, counted, neighbours, random_word
 from course.exercises.segmentation import SEGMENT, TABLE, learned
+from course.exercises.unigram import VITERBI
 from minitransformer.text.bpe import merge_pair
 from minitransformer.text.pretokenizers import EndOfWord
 
@@ -138,4 +139,4 @@ LEARN = Exercise(
     ),
 )
 
-EXERCISES = (PAIR_COUNTS, MERGE, SEGMENT, COUNT_CHANGES, LEARN)
+EXERCISES = (PAIR_COUNTS, MERGE, SEGMENT, COUNT_CHANGES, LEARN, VITERBI)

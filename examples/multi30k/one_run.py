@@ -1,0 +1,120 @@
+"""One training of the ladder: its config, what it records, how it is scored."""
+
+import argparse
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import examples.multi30k.r_drop  # noqa: F401
+from examples.multi30k.rungs import MEANS_OF, Step
+from examples.paper.sweep import stop_if_interrupted
+from examples.report import machine_facts
+from minitransformer.checkpoints import average_checkpoints, newest_checkpoints
+from minitransformer.checkpoints.same_run import MAY_CHANGE
+from minitransformer.config import Config
+from minitransformer.evaluation import corpus_bleu
+from minitransformer.evaluation.bleu import moses_tokens
+from minitransformer.generation import translate_lines
+from minitransformer.planning import parameter_count
+from minitransformer.text import read_parallel
+from minitransformer.text.punctuation import normalize_punctuation
+from minitransformer.training import Trainer, read_metrics
+
+PROGRAM = "python -m examples.multi30k.ladder"
+IGNORED = (MAY_CHANGE["data"] | MAY_CHANGE["training"] | {"seed"}) - {"updates", "save_every"}
+"""Settings in which two results of a rung may differ."""
+
+
+def config_of(step: Step, seed: int, arguments: argparse.Namespace) -> Config:
+    """The recipe with the settings of a step."""
+    own = {
+        "data.train_src": arguments.data / "train.en",
+        "data.train_tgt": arguments.data / "train.de",
+        "data.valid_src": arguments.data / "val.en",
+        "data.valid_tgt": arguments.data / "val.de",
+        "data.tokenizer": tokenizer_path(arguments),
+        "training.directory": folder_of(step, seed, arguments),
+    }
+    own = {key: str(path) for key, path in own.items()}
+    own |= {"training.seed": seed, "training.threads": 1, "training.keep_checkpoints": max(MEANS_OF)}
+    settings = [f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in (step.settings | own).items()]
+    return Config.load(arguments.recipe, settings)
+
+
+def tokenizer_path(arguments: argparse.Namespace) -> Path:
+    return arguments.directory / f"bpe.{arguments.vocab_size}"
+
+
+def folder_of(step: Step, seed: int, arguments: argparse.Namespace) -> Path:
+    return arguments.directory / f"{step.run}-{seed}".replace(" ", "-")
+
+
+def settings_of(arguments: argparse.Namespace) -> dict:
+    """What all results have in common."""
+    return {"data": "multi30k en-de", "vocab_size": arguments.vocab_size}
+
+
+def recorded(config: Config) -> dict:
+    """All settings that a result depends on, by ``section.key``."""
+    tables = config.to_dict()
+    return {
+        f"{section}.{key}": value
+        for section in ("model", "data", "training", "translation")
+        for key, value in tables[section].items()
+        if key not in IGNORED
+    }
+
+
+class Clock:
+    """Processor seconds of updates, written into the line of each validation, so that a killed run keeps them."""
+
+    def __init__(self):
+        self.since, self.seconds, self.updates = None, 0.0, 0
+
+    def add(self, *_: object) -> None:
+        now = time.process_time()
+        if self.since is not None:
+            self.seconds, self.updates = self.seconds + now - self.since, self.updates + 1
+        self.since = now
+
+    def write(self, _: Trainer, metrics: dict) -> None:
+        metrics |= {"timed_seconds": self.seconds, "timed_updates": self.updates}
+        self.since, self.seconds, self.updates = time.process_time(), 0.0, 0
+
+
+def train_and_score(step: Step, seed: int, arguments: argparse.Namespace) -> dict:
+    """Train with one seed; translate the validation set with the last checkpoint, and with the mean of the last ten."""
+    config, clock = config_of(step, seed, arguments), Clock()
+    trainer = Trainer(config, progress=False, on_update=clock.add, on_validation=clock.write)
+    stop_if_interrupted(trainer.run())
+    valid = [line for line in read_metrics(trainer.folder.metrics) if line["kind"] == "valid"]
+    seconds, timed = (sum(line.get(f"timed_{what}", 0) for line in valid) for what in ("seconds", "updates"))
+    text = read_parallel(config.data.valid_src, config.data.valid_tgt)
+    return {
+        "name": step.run,
+        "seed": seed,
+        "val": {str(count): scores(config, count, *text) for count in MEANS_OF},
+        "nll": valid[-1]["nll"],
+        "updates": config.training.updates,
+        "seconds_per_update": seconds / max(timed, 1),
+        "parameters": parameter_count(trainer.config.model),
+        "command": f'{PROGRAM} --only "{step.run}" --seed {seed}',
+        "config": recorded(config),
+        "settings": settings_of(arguments),
+        "machine": machine_facts(),
+    }
+
+
+def scores(config: Config, count: int, sources: Sequence[str], references: Sequence[str]) -> dict:
+    """Of the mean of the last ``count`` checkpoints, by the recipe's beam: sacreBLEU, and BLEU of `moses_lower`."""
+    model, tokenizer = average_checkpoints(newest_checkpoints(config.training.directory, count)).build()
+    sides = translate_lines(model, tokenizer, sources, config.translation), references
+    bleu = corpus_bleu(*sides)
+    lower = corpus_bleu(*([moses_lower(line) for line in side] for side in sides), tokenize="none")
+    return {"bleu": bleu.score, "lower": lower.score, "signature": bleu.signature}
+
+
+def moses_lower(line: str) -> str:
+    """As papers on Multi30k score: plain punctuation, lower case, Moses' words; compounds stay whole."""
+    return moses_tokens(normalize_punctuation(line, "de").lower(), "de").replace(" ##AT##-##AT## ", "-")

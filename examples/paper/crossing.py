@@ -1,0 +1,114 @@
+"""When one learning curve overtakes another: scores against minutes, seed by seed."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from examples.paper.seeds import LEVEL, paired, standard_error
+
+
+class Curve:
+    """Scores of one model at rising minutes, as far as all of its seeds have them.
+
+    Attributes:
+        seeds: (s,)   minutes: (n,)   scores: (s, n)
+    """
+
+    def __init__(self, name: str, minutes: Sequence[float], scores: Mapping[int, Sequence[float]]):
+        shortest = min(map(len, scores.values()))
+        self.name, self.seeds, self.minutes = name, sorted(scores), np.array(minutes[:shortest], dtype=float)
+        self.scores = np.array([scores[seed][:shortest] for seed in self.seeds], dtype=float)
+
+    def covers(self, minutes: float) -> bool:
+        return self.minutes[0] <= minutes <= self.minutes[-1]
+
+    def at(self, minutes: float | np.ndarray) -> np.ndarray:
+        """Of each seed, between two points by the logarithm of minutes, (s,) or (s, m)"""
+        return np.array([np.interp(np.log(minutes), np.log(self.minutes), each) for each in self.scores])
+
+    def error(self) -> np.ndarray:
+        """The standard error over seeds of each point, (n,); 0 for a single seed."""
+        return np.array([np.nan_to_num(standard_error(column)) for column in self.scores.T])
+
+
+@dataclass(frozen=True)
+class Overtaking:
+    """Whether ``first`` overtakes ``second``, by the seeds and in the minutes that both have: seeds share data."""
+
+    first: Curve
+    second: Curve
+
+    @cached_property
+    def minutes(self) -> np.ndarray:
+        """All points of both, (m,): between two of them a difference is a line."""
+        curves = self.first, self.second
+        every = np.unique([minutes for curve in curves for minutes in curve.minutes])
+        return every[[all(curve.covers(minutes) for curve in curves) for minutes in every]]
+
+    def difference(self, minutes: float | np.ndarray) -> np.ndarray:
+        """Score of the first minus that of the second, (seeds,) or (seeds, m)"""
+        seeds = [seed for seed in self.first.seeds if seed in self.second.seeds]
+        first, second = (
+            curve.at(minutes)[[curve.seeds.index(seed) for seed in seeds]] for curve in (self.first, self.second)
+        )
+        return first - second
+
+    @cached_property
+    def of_seeds(self) -> list[float | None]:
+        """The `crossing` of each seed."""
+        return [crossing(self.minutes, each) for each in self.difference(self.minutes)]
+
+    @cached_property
+    def of_mean(self) -> float | None:
+        return crossing(self.minutes, self.difference(self.minutes).mean(axis=0))
+
+    @cached_property
+    def p(self) -> float:
+        """Of the paired t-test of the last minute that both have; NaN for a single seed."""
+        return paired(self.difference(self.minutes[-1]))[1]
+
+    def verdict(self, p: float | None = None) -> str:
+        """In words. p: in the place of this p-value, where many are tested at once"""
+        start, end = self.minutes[0], self.minutes[-1]
+        if self.of_mean is None:
+            told = f"does not cross up to {shown(end)} minutes"
+        elif self.of_mean == start:
+            told = f"ahead from {shown(start)} minutes, the first point, on"
+        else:
+            told = f"crosses at {shown(self.of_mean)} minutes"
+        told += self.range_of_seeds()
+        if len(self.of_seeds) == 1:
+            return f"open: {told} (one seed)"
+        is_told_apart = (self.p if p is None else p) < LEVEL
+        return told if is_told_apart else f"open: {told}, and not told apart at {shown(end)}"
+
+    def range_of_seeds(self) -> str:
+        """As `` (19 to 31)``; empty where all seeds say the same."""
+        start, end = self.minutes[0], self.minutes[-1]
+        found = sorted(np.inf if each is None else each for each in self.of_seeds)
+        names = [
+            f"beyond {shown(end)}" if each == np.inf else f"before {shown(start)}" if each == start else shown(each)
+            for each in (found[0], found[-1])
+        ]
+        return "" if names[0] == names[1] else f" ({names[0]} to {names[1]})"
+
+
+def crossing(minutes: np.ndarray, difference: np.ndarray) -> float | None:
+    """From when on the difference is above 0, to the end: the first minute if it always is, None if it never is.
+
+    Between two points it is a line over the logarithm of minutes.
+    """
+    behind = np.flatnonzero(difference <= 0)
+    if not len(behind):
+        return float(minutes[0])
+    last = behind[-1]
+    if last == len(minutes) - 1:
+        return None
+    share = difference[last] / (difference[last] - difference[last + 1])
+    return float(minutes[last] * (minutes[last + 1] / minutes[last]) ** share)
+
+
+def shown(minutes: float) -> str:
+    return f"{minutes:.0f}" if minutes >= 10 else f"{minutes:.1f}"

@@ -1,0 +1,104 @@
+"""The ladder of Multi30k: one change a rung, choices by all seeds, results of other settings refused."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from extras import need
+
+from examples.multi30k import ladder, ladder_report, one_run
+from examples.multi30k.rungs import climb
+from minitransformer.training import Trainer
+
+RECIPE = """[model]
+n_layers = 1\nd_model = 8\nd_ff = 8\nn_heads = 2
+[training]
+updates = 12\nmicro_batches = 2\nwarmup_steps = 4\nlog_every = 2\nvalidate_every = 6\nsave_every = 1
+[translation]
+beam_size = 2\nmax_extra = 5
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A recipe and text of ten words, and the options that point to them."""
+    rng = np.random.default_rng(1)
+    (tmp_path / "recipe.toml").write_text(RECIPE)
+    for name in ("train.en", "train.de", "val.en", "val.de", "test_2016_flickr.en", "test_2016_flickr.de"):
+        lines = [" ".join(rng.choice("a man and the dog runs on some green grass".split(), 7)) for _ in range(30)]
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+    paths = {"recipe": "recipe.toml", "data": "", "directory": "runs", "results": "ladder.jsonl"}
+    return tmp_path, [f"--{name}={tmp_path / path}" for name, path in paths.items()] + ["--vocab-size=300", "--seeds=2"]
+
+
+def scored(steps, arguments, **bleu):
+    """A result of every training of ``steps`` and both seeds: BLEU 30, but for those that are named."""
+    machine = {"processor": "a processor", "NumPy": "2", "commit": "c0ffee"}
+    facts = {"nll": 2.0, "updates": 60, "seconds_per_update": 2.0, "parameters": 10**6, "machine": machine}
+    for step, seed in ((step, seed) for step in steps if step.run == step.label for seed in (1, 2)):
+        value = {"bleu": bleu.get(step.run.replace(" ", "_"), 30.0) + seed / 8, "lower": 1.0, "signature": "s"}
+        facts |= {"config": one_run.recorded(one_run.config_of(step, seed, arguments))}
+        facts |= {"val": {"1": value, "10": value}, "settings": one_run.settings_of(arguments)}
+        yield {"name": step.run, "seed": seed, **facts}
+
+
+def test_each_rung_is_the_one_below_with_one_change_and_choices_are_the_best_of_all_seeds(folder):
+    arguments = ladder.parse_arguments(folder[1])
+    lowest = climb([], 2, 99)
+    assert [step.label for step in lowest][-1] == "peak rate 0.005" and lowest[2].settings["model.norm"] == "pre"
+    tried = list(scored(lowest, arguments, **{"peak_rate_0.004": 31.0}))
+    assert climb(tried[:-1], 2, 99) == lowest
+    middle = climb(tried, 2, 99)
+    more = [
+        each | {"seed": 3, "val": dict.fromkeys(("1", "10"), {"bleu": 99.0})} for each in tried if each["seed"] == 1
+    ]
+    assert climb([*tried, *more[:3]], 2, 99) == middle  # a seed beyond those asked for chooses nothing
+    results = list(scored(middle, arguments, **{"peak_rate_0.004": 31.0, "more_updates": 33.0, "dropout_places": 32.0}))
+    steps = {step.label: step for step in climb(results, 2, 99)}
+    assert steps["mean of 10"].run == "more updates" and steps["BPE dropout"].below == "mean of 10"
+    for step in list(steps.values())[1:]:
+        below = steps[step.below].settings
+        added = {key: value for key, value in step.settings.items() if below.get(key) != value}
+        assert added == (step.changes if step.run == step.label else {})
+        one_run.config_of(step, 1, arguments)
+    assert steps["R-Drop"].settings["training.learning_rate"] == 0.004 and steps["R-Drop"].checkpoints == 10
+    passed = {"peak rate 0.003", "peak rate 0.005", "dropout places"}
+    assert ladder_report.not_kept(list(steps.values())) == passed
+    text = ladder_report.markdown(results, list(steps.values()), arguments, "")
+    assert "Not measured yet: BPE dropout (seed 1, 2), R-Drop (seed 1, 2)." in text
+    assert "| dropout places (not kept) |" in text and "| 33.19 ± 0.06 | 2.00 ± 0.00 |" in text
+
+
+def test_a_killed_run_goes_on_and_results_of_other_settings_and_a_second_test_are_refused(folder, capsys):
+    need("sacrebleu"), need("sacremoses"), need("matplotlib")
+    path, options = folder
+    arguments = ladder.parse_arguments([*options, "--only", "recipe", "--seed", "1"])
+    assert ladder.main([*options, "--only", "recipe", "--processes=1"]) == 0
+    results = [json.loads(line) for line in (path / "ladder.jsonl").read_text().splitlines()]
+    assert [result["seed"] for result in results] == [1, 2] and results[0]["seconds_per_update"] > 0
+    assert "BPE dropout, R-Drop." in (path / "ladder.md").read_text() and (path / "ladder.png").exists()
+    step, again = climb([], 2, 99)[0], ladder.parse_arguments([*options, f"--directory={path / 'again'}"])
+    (path / "again").mkdir()
+    one_run.tokenizer_path(again).write_bytes(one_run.tokenizer_path(arguments).read_bytes())
+    config = one_run.config_of(step, 1, again)
+    Trainer(replace(config, training=replace(config.training, updates=7)), progress=False).run()
+    resumed = one_run.train_and_score(step, 1, again)
+    assert {key: resumed[key] for key in ("val", "nll", "config")} == {
+        key: results[0][key] for key in ("val", "nll", "config")
+    }
+    for refused, words in (
+        (["--only", "R-Drop"], "got 'R-Drop'; it waits for all seeds of peak rate"),
+        (["--test", "pre-norm"], "--test must be a rung with results of all seeds, got 'pre-norm'"),
+    ):
+        assert ladder.main([*options, *refused]) == 2 and words in capsys.readouterr().err
+    assert ladder.main([*options, "--test", "recipe"]) == 0
+    assert "translated once, with recipe: " in (path / "ladder.md").read_text()
+    assert ladder.main([*options, "--test", "recipe"]) == 2 and "must be given once" in capsys.readouterr().err
+    (path / "ladder_test.json").write_text("{")
+    assert ladder.main([*options, "--report"]) == 2 and "ladder_test.json: every result" in capsys.readouterr().err
+    for name, old, new in (("model.d_ff", 8, 16), ("training.updates", 12, 18)):
+        key = name.split(".")[1]
+        (path / "recipe.toml").write_text(RECIPE.replace(f"\n{key} = {old}\n", f"\n{key} = {new}\n"))
+        assert ladder.main([*options, "--report"]) == 2
+        assert f"recipe, seed 1: must be measured with {name} = {new}, got {old}" in capsys.readouterr().err

@@ -1,0 +1,63 @@
+"""docs/what-to-expect.md says what was measured."""
+
+import re
+from pathlib import Path
+
+import pytest
+from extras import need
+
+PAGE = (Path(__file__).parents[2] / "docs/what-to-expect.md").read_text(encoding="utf-8")
+ROWS = [[cell.strip() for cell in row.split("|")[1:-1]] for row in PAGE.splitlines() if re.match(r"\| [\d,]+ \|", row)]
+RESULT = '{"name": "a", "hours": 2, "bleu": 30, "parameters": "checkpoint"}\n'
+
+
+def results() -> list[dict]:
+    need("sacrebleu", "matplotlib")
+    from examples.what_to_expect import read
+
+    return read()
+
+
+def test_each_row_is_the_last_result_of_its_training():
+    last = {result["name"].split(" pairs")[0]: result for result in results()}
+    assert sorted(row[0] for row in ROWS) == sorted(last) and len(last) == 3
+    for pairs, _, _, weights, minutes, bleu, chrf, *_ in ROWS:
+        found = last[pairs]
+        assert float(bleu) == pytest.approx(found["bleu"], abs=0.05)
+        assert chrf == (f"{found['chrf']:.1f}" if found["chrf"] else "")
+        assert int(minutes) == round(60 * found["hours"])
+        assert float(weights.split()[0]) == pytest.approx(found["weights"] / 1e6, abs=0.05)
+        assert found["hours"] == pytest.approx(found["update"] * found["seconds_per_update"] / 3600, abs=1e-4)
+
+
+def test_the_picture_has_a_curve_for_each_training():
+    drawn = results()
+    from examples.what_to_expect import draw
+
+    assert draw(drawn).startswith(b"\x89PNG") and draw(drawn) != draw(drawn[:-1])
+
+
+def test_a_curve_is_drawn_of_whole_results_alone(tmp_path, monkeypatch, capsys):
+    need("sacrebleu", "matplotlib")
+    from examples import what_to_expect
+
+    results, picture = tmp_path / "results.jsonl", tmp_path / "picture.png"
+    monkeypatch.setattr(what_to_expect, "RESULTS", results)
+    monkeypatch.setattr(what_to_expect, "PICTURE", picture)
+    for text in ("{", "[]", "{}", RESULT.replace("bleu", "chrf") + RESULT):
+        results.write_text(text)
+        assert what_to_expect.main(["draw"]) == 2
+        assert "results.jsonl: every result must have what the report shows" in capsys.readouterr().err
+    assert not picture.exists()
+    results.write_text(RESULT + RESULT.replace("checkpoint", "mean of the last 2"))
+    assert what_to_expect.main(["draw"]) == 0 and picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf"])
+def test_hours_are_of_seconds_above_0(tmp_path, seconds, capsys):
+    from examples import what_to_expect
+
+    texts = ["--src", "none", "--ref", "none"]
+    options = [str(tmp_path), "--name", "a", *texts, "--updates", "3", f"--seconds={seconds}"]
+    assert what_to_expect.main(["score", *options]) == 2
+    assert "--seconds must be above 0" in capsys.readouterr().err
