@@ -11,8 +11,6 @@ processor; --quick writes nothing.
 """
 
 import sys
-import time
-import tracemalloc
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -21,7 +19,7 @@ from tqdm import tqdm
 
 from benchmarks.common.matrix_products import record_step
 from benchmarks.common.tables import run_benchmark
-from examples.report import markdown_table
+from examples.report import markdown_table, time_and_memory
 from minitransformer.config import UNK, ModelConfig, TrainingConfig
 from minitransformer.models import Transformer
 from minitransformer.optim import Adam
@@ -63,17 +61,10 @@ def measure(sizes: dict[str, int], steps: int) -> dict[str, float]:
     batch, training = pad_batch(*words.tolist()), TrainingConfig()
     model = Transformer(config, seed=1)
     adam = Adam(model.parameters)
-    seconds = []
-    for update in range(1, steps + 2):
-        began = time.perf_counter()
-        train_step(model, adam, [batch], update=update, config=training)
-        seconds.append(time.perf_counter() - began)
-    tracemalloc.start()
-    train_step(model, adam, [batch], update=steps + 2, config=training)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    flops = sum(product.flops for product in record_step(model, batch))
-    return {"seconds": min(seconds[1:]), "bytes": peak, "flops": flops}  # the first step pays for fresh memory
+    found = time_and_memory(
+        lambda: train_step(model, adam, [batch], update=adam.step_count + 1, config=training), steps
+    )
+    return found | {"flops": sum(product.flops for product in record_step(model, batch))}
 
 
 def exponent(sizes: Sequence[int], values: Sequence[float]) -> float:

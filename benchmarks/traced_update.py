@@ -14,10 +14,11 @@ from minitransformer.config import Config, DataConfig, ExecutionConfig, ModelCon
 from minitransformer.training import Corpus, Trainer
 
 PACKAGE = Path(minitransformer.__file__).parent
+UPDATES = 3  # of which the last is traced
 
 
-def trace_update(number: int = 3, kernels: str = "fast") -> Counter[str]:
-    """Calls within each file of the package during update ``number`` of a run."""
+def trace_update(kernels: str = "fast") -> Counter[str]:
+    """Calls within each file of the package during the third update of a run."""
     shape = ModelConfig(vocab_size=16, n_layers=1, d_model=32, d_ff=64, n_heads=4)
     ids = [[4 + (i + j) % 12 for j in range(8)] for i in range(64)]
     calls: Counter[str] = Counter()
@@ -29,14 +30,14 @@ def trace_update(number: int = 3, kernels: str = "fast") -> Counter[str]:
             calls[path.relative_to(PACKAGE).as_posix()] += 1
 
     def traced(trainer, bar):
-        sys.setprofile(count if trainer.update + 1 == number else None)
+        sys.setprofile(count if trainer.update + 1 == UPDATES else None)
         try:
             one_update(trainer, bar)
         finally:
             sys.setprofile(None)
 
     with tempfile.TemporaryDirectory() as folder, patch.object(Trainer, "_one_update", traced):
-        training = TrainingConfig(directory=folder, updates=number)
+        training = TrainingConfig(directory=folder, updates=UPDATES)
         data = DataConfig(src_tokens=256, tgt_tokens=256)
         config = Config(shape, data, training, ExecutionConfig(device="cpu", kernels=kernels))
         Trainer(config, Corpus((ids, ids)), progress=False).run()

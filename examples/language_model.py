@@ -20,6 +20,7 @@ from pathlib import Path
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from minitransformer.checkpoints import load_model
+from minitransformer.cli.options import at_least_one
 from minitransformer.config import UNK, Config, DataConfig, ModelConfig, TrainingConfig
 from minitransformer.errors import ConfigError, MiniTransformerError
 from minitransformer.figures import draw_learning_curves, picture_bytes
@@ -103,7 +104,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--text", type=Path, metavar="FILE", help="UTF-8 text to learn (default: counting aloud)")
     parser.add_argument("--prompt", action="append", help="text to be continued; may be given several times")
-    parser.add_argument("--length", type=int, default=160, help="characters of a line at most (default 160)")
+    parser.add_argument("--length", type=at_least_one, default=160, help="characters of a line at most (default 160)")
     parser.add_argument("--updates", type=int, default=1500, help="updates of the parameters (default 1500)")
     parser.add_argument("--seed", type=int, default=1, help="of text, weights and order (default 1)")
     parser.add_argument("--directory", default="runs/language_model", help="default runs/language_model")

@@ -19,6 +19,7 @@ from pathlib import Path
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from minitransformer.checkpoints import average_checkpoints
+from minitransformer.cli.options import at_least_one
 from minitransformer.config import EOS, Config, DataConfig, ModelConfig, TrainingConfig, TranslationConfig
 from minitransformer.errors import ConfigError, MiniTransformerError
 from minitransformer.figures import draw_attention, picture_bytes
@@ -108,7 +109,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--updates", type=int, default=3500, help="updates of the parameters (default 3500)")
     parser.add_argument("--numbers", type=int, default=100_000, help="numbers to learn from (default 100000)")
-    parser.add_argument("--unseen", type=int, default=1000, help="other numbers to test with (default 1000)")
+    parser.add_argument("--unseen", type=at_least_one, default=1000, help="other numbers to test with (default 1000)")
     parser.add_argument("--seed", type=int, default=1, help="of data, weights and order (default 1)")
     parser.add_argument("--directory", default="runs/number_words", help="default runs/number_words")
     arguments = parser.parse_args()

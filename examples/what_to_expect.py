@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from examples import report_errors
-from examples.paper.program import showing
+from examples.paper.program import complete_lines, showing
+from examples.paper.sweep import append, opened_alone
 from examples.report import machine_facts
 from minitransformer.checkpoints import RunFolder, average_checkpoints, newest_checkpoints
 from minitransformer.cli.main import Parser
@@ -21,6 +22,7 @@ from minitransformer.cli.options import at_least_one
 from minitransformer.errors import ConfigError
 from minitransformer.evaluation import TOKENIZERS, corpus_bleu, corpus_chrf
 from minitransformer.figures.canvas import new_figure, picture_bytes
+from minitransformer.files import write_atomically
 from minitransformer.generation import translate_lines
 from minitransformer.pipeline import build_with_tokenizer
 from minitransformer.text import read_parallel
@@ -84,17 +86,18 @@ def run_score(arguments: argparse.Namespace) -> None:
             "machine": facts,
         }
         print({key: result[key] for key in ("parameters", "update", "hours", "bleu", "chrf", "example")}, flush=True)
-        with RESULTS.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(result, ensure_ascii=False) + "\n")
+        with opened_alone(RESULTS) as file:
+            append(file, result)
 
 
 def run_draw(_: argparse.Namespace) -> None:
     with showing(RESULTS):
-        PICTURE.write_bytes(draw(read()))
+        picture = draw(read())
+    write_atomically(PICTURE, lambda file: file.write(picture))
 
 
 def read() -> list[dict]:
-    return [json.loads(line) for line in RESULTS.read_text(encoding="utf-8").splitlines()]
+    return [json.loads(line) for line in complete_lines(RESULTS)]
 
 
 def draw(results: list[dict]) -> bytes:

@@ -125,6 +125,11 @@ class Config:
     execution: ExecutionConfig = field(default_factory=ExecutionConfig)
     translation: TranslationConfig = field(default_factory=TranslationConfig)
 
+    def __post_init__(self):
+        for spec in fields(self):
+            if not isinstance(section := getattr(self, spec.name), spec.default_factory):
+                raise ConfigError(f"config: {spec.name} must be a {spec.type.__name__}, got {quote(section)}")
+
     @classmethod
     def from_dict(cls, tables: dict, where: str = "config") -> "Config":
         sections = {spec.name: spec.default_factory for spec in fields(cls)}

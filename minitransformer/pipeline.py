@@ -1,6 +1,7 @@
 """A trained model in three lines: ``model = minitransformer.load(PATH); model.translate(["..."])``."""
 
 import hashlib
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -122,9 +123,9 @@ def find_checkpoint(name: str | Path) -> Path:
     if isinstance(name, str) and name in MODELS:
         return _shipped(name)
     path = Path(name)
-    if path.is_dir():
+    if os.path.isdir(path):  # unlike Path's, it raises nothing: a name may be too long, or a folder not be readable
         path = (RunFolder(path).paths() or [path / "checkpoints" / "update_*.npz"])[-1]
-    if not path.suffix and not path.exists():
+    if not path.suffix and not os.path.exists(path):
         known = ", ".join(MODELS)
         raise CheckpointError(f"load: {name} must be a checkpoint, the folder of a run or a known name ({known})")
     return path

@@ -4,6 +4,7 @@ import importlib.util
 import os
 import shutil
 import signal
+import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -42,6 +43,17 @@ def processes_with(variable: str) -> list[Path]:
             if variable.encode() in path.read_bytes().split(b"\0"):
                 found.append(path.parent)
     return found
+
+
+def in_new_process(program: str) -> str:
+    """What it prints where nothing has been imported and no GPU is seen."""
+    tests = Path(__file__).parent
+    path = os.pathsep.join(map(str, (tests.parent, tests, tests / "kernels")))
+    variables = os.environ | {"PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": ""}
+    command = [sys.executable, "-W", "ignore", "-c", program]
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def chromium(profile: Path, *options: object) -> list[str]:

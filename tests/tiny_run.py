@@ -5,8 +5,10 @@ from pathlib import Path
 
 import numpy as np
 
-from minitransformer.checkpoints import load_checkpoint
+from minitransformer.checkpoints import load_checkpoint, save_checkpoint
 from minitransformer.config import Config, DataConfig, ExecutionConfig, ModelConfig, TrainingConfig, model_section
+from minitransformer.models import Transformer
+from minitransformer.optim import Adam
 from minitransformer.training import Corpus, Trainer, read_metrics, train_step, trainer
 
 EXECUTION = {field.name for field in fields(ExecutionConfig)}
@@ -35,6 +37,14 @@ def tiny_config(directory, *, data: dict | None = None, model: dict | None = Non
 
 def tiny_trainer(directory, corpus: Corpus | None = None, **changes) -> Trainer:
     return Trainer(tiny_config(directory, **changes), corpus or tiny_corpus(), progress=False)
+
+
+def save_untrained(path: Path) -> Path:
+    """A checkpoint of a model with its first weights, after 7 updates that were none."""
+    config = tiny_config("unused")
+    model = Transformer(config.model, seed=5)
+    save_checkpoint(path, model, Adam(model.parameters), update=7, config=config)
+    return path
 
 
 def checkpoint_of(directory, update: int) -> Path:

@@ -32,10 +32,10 @@ def repeated_to(lines: list[str], size: int) -> list[str]:
     return chosen
 
 
-def padding_shares(folder: Path, budgets: Sequence[int], vocab_size: int = 37_000) -> dict[str, float]:
+def padding_shares(folder: Path, budgets: Sequence[int]) -> dict[str, float]:
     """Share of positions that are padding in batches of real text, by the padded tokens of a batch."""
     src, tgt = real_pairs(folder)
-    tokenizer = Tokenizer.train([*src, *tgt], vocab_size)
+    tokenizer = Tokenizer.train([*src, *tgt], 37_000)
     pairs = encode_parallel(tokenizer, src, tgt, max_length=256)
     shares = {}
     for tokens in budgets:

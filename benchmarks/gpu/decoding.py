@@ -15,7 +15,7 @@ from minitransformer.generation import beam_search
 from minitransformer.models import Transformer
 from minitransformer.text import Tokenizer, read_lines, read_parallel
 
-NEWSTEST = "newstest/newstest2014.en-de.en"
+NEWSTEST, BATCH = "newstest/newstest2014.en-de.en", 128
 
 
 def decoding(size: Size, device: Device, sentences: int = 512) -> dict:
@@ -23,8 +23,8 @@ def decoding(size: Size, device: Device, sentences: int = 512) -> dict:
     return translated(size, [(sentences, size.tokens - 1)], device, rounds=3)
 
 
-def newstest(size: Size, device: Device, data: Path | None, batch: int = 128, every: int = 1) -> dict:
-    """As many sentences as newstest2014 has, and of its lengths: sorted, ``batch`` at a time, each batch of the length
+def newstest(size: Size, device: Device, data: Path | None, every: int = 1) -> dict:
+    """As many sentences as newstest2014 has, and of its lengths: sorted, `BATCH` at a time, each batch of the length
     of its longest, so that nobody gains or loses by padding. The words are random, as the weights are.
 
     every: take one sentence of so many
@@ -37,7 +37,7 @@ def newstest(size: Size, device: Device, data: Path | None, batch: int = 128, ev
     learned = read_parallel(*(data / corpora[0] / f"train.{language}" for language in ("en", "de")))
     tokenizer = Tokenizer.train([line for side in learned for line in side], vocab_size=size.model.vocab_size)
     lengths = sorted(max(1, len(ids)) for ids in tokenizer.encode_lines(read_lines(data / NEWSTEST)[::every]))
-    batches = [lengths[start : start + batch] for start in range(0, len(lengths), batch)]
+    batches = [lengths[start : start + BATCH] for start in range(0, len(lengths), BATCH)]
     found = translated(size, [(len(each), each[-1]) for each in batches], device, rounds=1)
     told = {"subwords of": corpora[0], "tokens of newstest2014": sum(lengths)}
     return told | {"batches": len(batches)} | found
@@ -57,13 +57,12 @@ def translated(size: Size, batches: Sequence[tuple[int, int]], device: Device, r
     result: dict = {"sentences": count, "new tokens": sum(n * length for n, length in batches)}
     runners: dict[str, Callable[[], list[list[int]]]] = {"ours": _ours(model, sources)}
     outputs = {"ours": runners["ours"]()}  # compiles
-    for name, peer in (("Marian", _marian),):
-        try:
-            runners[name] = peer(model, sources, device)
-            outputs[name] = runners[name]()
-        except Exception as error:
-            result[name] = {"failed": reason(error)}
-            runners.pop(name, None)
+    try:
+        marian = _marian(model, sources, device)
+        outputs["Marian"] = marian()
+        runners["Marian"] = marian
+    except Exception as error:
+        result["Marian"] = {"failed": reason(error)}
     seconds: dict[str, list[float]] = {name: [] for name in runners}
     for _ in range(rounds):
         for name, run in runners.items():

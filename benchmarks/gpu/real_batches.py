@@ -1,7 +1,6 @@
 """Updates of as many tokens from several micro-batches of real text, each with its own lengths and padding, and one."""
 
 import statistics
-from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.common.real_text import CORPORA
@@ -11,21 +10,15 @@ from benchmarks.gpu.steps import Device, in_turn, our_update
 from minitransformer.text import BatchStream, Tokenizer, read_parallel
 from minitransformer.training import Corpus
 
-TOKENS = 27_200  # positions of an update on each side, as in examples/wmt14
+TOKENS = 27_200  # positions of an update on each side, at most, as in examples/wmt14
+COUNTS = ("8", "2", "1")  # micro-batches that share them
 PIECES = 8000  # subwords that are learned, at most
 
 
-def real_batches(
-    size: Size,
-    precision: str,
-    device: Device,
-    data: Path | None,
-    counts: Sequence[int] = (8, 2, 1),
-    tokens: int = TOKENS,
-) -> dict:
+def real_batches(size: Size, precision: str, device: Device, data: Path | None) -> dict:
     """For each number of micro-batches: milliseconds of device and host, target tokens a second, share of padding.
 
-    size: its model, whose vocabulary the text may use in part, and rounds   tokens: positions of an update, at most
+    size: its model, whose vocabulary the text may use in part, and rounds
     """
     corpora = [] if data is None else [name for name in CORPORA if (data / name / "train.en").is_file()]
     if not corpora:
@@ -35,7 +28,7 @@ def real_batches(
     pairs = Corpus.from_lines(tokenizer, lines).train
 
     def measure(count: str) -> dict:
-        budget = tokens // int(count)
+        budget = TOKENS // int(count)
         stream = BatchStream(*pairs, src_tokens=budget, tgt_tokens=budget, seed=1)
         batches = [stream.batch(number) for number in range(int(count))]
         _, update = our_update(size, precision, device, batches)
@@ -44,4 +37,4 @@ def real_batches(
         real, positions = sum(batch.n_tgt_tokens for batch in batches), sum(batch.tgt_in.size for batch in batches)
         return found | {"target tokens/s": 1000 * real / found["device ms"], "padding": 1 - real / positions}
 
-    return one_by_one(map(str, counts), measure, {"text": corpora[0]}, device.wait)
+    return one_by_one(COUNTS, measure, {"text": corpora[0]}, device.wait)

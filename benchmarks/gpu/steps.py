@@ -21,7 +21,7 @@ from minitransformer.planning.flops import batch_flops
 from minitransformer.text import Batch
 from minitransformer.training import GradientAccumulator, train_step
 
-WARM_UP = 3
+WARM_UP, REPEATS = 3, 20
 
 
 @dataclass(frozen=True)
@@ -151,11 +151,11 @@ def copy_rate(device: Device, n: int) -> float:
     return 2 * source.nbytes / 1e12 / mean_seconds(lambda: target.__setitem__(..., source), device)
 
 
-def mean_seconds(work: Callable[[], object], device: Device, repeats: int = 20) -> float:
-    """Seconds of one call, the mean of ``repeats`` after some."""
+def mean_seconds(work: Callable[[], object], device: Device) -> float:
+    """Seconds of one call, the mean of `REPEATS` after some."""
     for _ in range(WARM_UP):
         work()
-    return once(lambda: [work() for _ in range(repeats)], device) / repeats
+    return once(lambda: [work() for _ in range(REPEATS)], device) / REPEATS
 
 
 def _launches(update: Callable[[], object]) -> int:

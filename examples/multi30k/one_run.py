@@ -8,6 +8,7 @@ from pathlib import Path
 
 import examples.multi30k.r_drop  # noqa: F401
 from examples.multi30k.rungs import MEANS_OF, Step
+from examples.paper.points import check_not_beyond
 from examples.paper.sweep import stop_if_interrupted
 from examples.report import machine_facts
 from minitransformer.checkpoints import average_checkpoints, newest_checkpoints
@@ -47,7 +48,9 @@ def tokenizer_path(arguments: argparse.Namespace) -> Path:
 
 
 def folder_of(step: Step, seed: int, arguments: argparse.Namespace) -> Path:
-    return arguments.directory / f"{step.run}-{seed}".replace(" ", "-")
+    """One of all settings but the number of updates, so that a training of more updates goes on where it stood."""
+    settings = [f"{key.split('.')[1]}-{value}" for key, value in step.settings.items() if key != "training.updates"]
+    return arguments.directory / "-".join([*(settings or ["recipe"]), str(seed)])
 
 
 def settings_of(arguments: argparse.Namespace) -> dict:
@@ -87,6 +90,7 @@ def train_and_score(step: Step, seed: int, arguments: argparse.Namespace) -> dic
     """Train with one seed; translate the validation set with the last checkpoint, and with the mean of the last ten."""
     config, clock = config_of(step, seed, arguments), Clock()
     trainer = Trainer(config, progress=False, on_update=clock.add, on_validation=clock.write)
+    check_not_beyond(trainer, config.training.updates)
     stop_if_interrupted(trainer.run())
     valid = [line for line in read_metrics(trainer.folder.metrics) if line["kind"] == "valid"]
     seconds, timed = (sum(line.get(f"timed_{what}", 0) for line in valid) for what in ("seconds", "updates"))

@@ -19,7 +19,7 @@ def rungs(updates: int) -> dict[str, list[dict]]:
     return {
         "recipe": [{}],
         "pre-norm": [{"model.norm": "pre"}],
-        "peak rate": [{"training.learning_rate": rate} for rate in (0.003, 0.004, 0.005)],
+        "peak rate": [{"training.learning_rate": rate} for rate in (0.003, 0.005)],
         "more updates": [{"training.updates": updates}],
         "mean of 10": [{CHECKPOINTS: 10}],
         "dropout places": [{"model.p_drop_attention": 0.1, "model.p_drop_ffn": 0.1}, AS_BELOW],

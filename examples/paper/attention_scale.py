@@ -72,7 +72,7 @@ def statistics(kind: str, d_k: int, n: int, rng: np.random.Generator) -> dict[st
     }
 
 
-def cost(kind: str, d_k: int, n: int, rng: np.random.Generator, rounds: int = 5) -> dict[str, float]:
+def cost(kind: str, d_k: int, n: int, rng: np.random.Generator) -> dict[str, float]:
     """Seconds and peak bytes of forward and backward."""
     grad_y, *arrays = rng.standard_normal((4, 4, n, d_k), np.float32)
     w = additive_vector(rng, d_k).astype(np.float32)
@@ -81,7 +81,7 @@ def cost(kind: str, d_k: int, n: int, rng: np.random.Generator, rounds: int = 5)
         leaves = [Tensor(array, requires_grad=True) for array in (*arrays, w)]
         attend(kind, *leaves).backward(grad_y)
 
-    return time_and_memory(run, rounds)
+    return time_and_memory(run, rounds=5)
 
 
 class Recall(Module):

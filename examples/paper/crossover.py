@@ -87,7 +87,9 @@ def main() -> int:
         if arguments.step:
             run(arguments, settings)
         if arguments.step == "rates":
-            print(rates_page(read_results(arguments.results)), end="")
+            with showing(arguments.results):
+                page = rates_page(read_results(arguments.results))
+            print(page, end="")
         else:
             report(arguments)
     return 0
@@ -150,7 +152,9 @@ def run(arguments: argparse.Namespace, settings: dict) -> None:
     """What this step has no result of yet, seed by seed."""
     settings = with_speeds(speed_path(arguments.results), settings)
     check_settings(arguments.results, settings)
-    run_sweep(jobs_of(arguments, settings), arguments.results, arguments.processes)
+    with showing(arguments.results):
+        jobs = jobs_of(arguments, settings)
+    run_sweep(jobs, arguments.results, arguments.processes)
 
 
 def jobs_of(arguments: argparse.Namespace, settings: dict) -> list[Job]:

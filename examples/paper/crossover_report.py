@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-BUDGETS = [5, 20, 80]
+BUDGETS = [5, 20, 40, 80]
 """Minutes at which the models are compared in numbers."""
 RECURRENT = "GRU"
 LABELS = {

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 
+from examples.paper.program import complete_lines, showing
 from examples.paper.sweep import stop_if_interrupted
 from minitransformer.config import Config
 from minitransformer.errors import DataError
@@ -35,11 +36,7 @@ def learn(
         if until in {point["update"] for point in points}:
             continue
         trainer = Trainer(replace(config, training=replace(config.training, updates=until)), corpus)
-        if trainer.update > until:
-            raise DataError(
-                f"{path}: must have the score of update {until}, got none, and the training is at {trainer.update}; "
-                "score it where it was scored before, or begin in another folder"
-            )
+        check_not_beyond(trainer, until)
         prepare(trainer)
         stop_if_interrupted(trainer.run())  # also where only the last validation is missing
         point = {"update": until, **timed(score, trainer), "seconds": trainer.recorder.seconds()}
@@ -48,6 +45,15 @@ def learn(
         print(json.dumps(point), flush=True)
         write_text(path, "".join(json.dumps(each) + "\n" for each in [*points, point]))
     return [point for point in read_points(path) if point["update"] in updates]
+
+
+def check_not_beyond(trainer: Trainer, update: int) -> None:
+    """DataError: the training has been past this update, where it must be scored."""
+    if trainer.update > update:
+        raise DataError(
+            f"{trainer.config.training.directory}: must not be beyond update {update}, of which there is no score yet, "
+            f"got {trainer.update}; score it where it was scored before, or begin in another folder"
+        )
 
 
 def timed(score: Callable[[Model], dict], trainer: Trainer) -> dict:
@@ -59,4 +65,6 @@ def timed(score: Callable[[Model], dict], trainer: Trainer) -> dict:
 
 
 def read_points(path: Path) -> list[dict]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+    """The points so far; DataError if a line is none."""
+    with showing(path):
+        return [point | {"update": int(point["update"])} for point in map(json.loads, complete_lines(path))]

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 MAX_RESULTS = 1 << 26
 """Bytes of a file of results."""
+UNFIT = LookupError, TypeError, ValueError, AttributeError, ArithmeticError, StopIteration, RecursionError
+"""What is raised where results are not as a program has written them."""
 
 
 def read_results(path: Path) -> list[dict]:
@@ -24,8 +26,8 @@ def read_results(path: Path) -> list[dict]:
 
     Raises:
         ConfigError: ``path`` does not end in .jsonl, as the reports beside it do not.
-        DataError: a line is not a JSON object with a name and a seed, or two lines have the same name and seed, or
-            different settings.
+        DataError: a line is not a JSON object with a name and a seed, or has NaN, or two lines have the same name and
+            seed, or different settings.
     """
     if path.suffix != ".jsonl":
         raise ConfigError(f"--results must end in .jsonl, got {quote(str(path), 60)}")
@@ -34,7 +36,7 @@ def read_results(path: Path) -> list[dict]:
         result = as_result(line)
         if result is None:
             got = quote(line.decode("utf-8", "replace"), 80)
-            raise DataError(f"{path}:{number}: must be a result with name and seed, got {got}; delete this line")
+            raise DataError(f"{path}:{number}: must be a result with name and seed, without NaN, got {got}; delete it")
         key = result["name"], result["seed"]
         if key in results:
             raise DataError(f"{path}:{number}: must be the only result of {key[0]}, seed {key[1]}; delete one of them")
@@ -61,9 +63,9 @@ def is_cut_off(last: bytes) -> bool:
 
 
 def as_result(line: bytes) -> dict | None:
-    """What is in a line of results; None if it is not a result."""
+    """What is in a line of results; None if it is not a result, or has NaN or infinity, with which nothing differs."""
     try:
-        result = json.loads(line)
+        result = json.loads(line, parse_constant=int)  # int("NaN") is a ValueError
     except (ValueError, RecursionError):
         return None
     if not isinstance(result, dict) or not isinstance(result.get("name"), str):
@@ -82,7 +84,7 @@ def showing(path: Path) -> Iterator[None]:
         yield
     except MiniTransformerError:
         raise
-    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, StopIteration) as error:
+    except UNFIT as error:
         raise DataError(
             f"{path}: every result must have what the report shows, got {type(error).__name__} ({error}); delete the "
             "line that lacks it, and measure it again"

@@ -169,8 +169,9 @@ def read_curve(folder: Path, until: int | None = None) -> list[tuple[int, float]
     return curve if curve and curve[-1][0] == (until or curve[-1][0]) else []
 
 
-def speed(seed: int, settings: dict, warmed_up: int = 5, timed: int = 25) -> dict[str, dict[str, float]]:
+def speed(seed: int, settings: dict) -> dict[str, dict[str, float]]:
     """Processor seconds of an update for each task and model."""
+    warmed_up, timed = 5, 25
     found: dict[str, dict[str, float]] = {}
     for task in settings["updates"]:
         corpus, found[task] = corpus_of(task, seed, settings), {}

@@ -51,9 +51,9 @@ def check_settings(path: Path, settings: dict) -> None:
         check_same(path, settings, result.get("settings"))
 
 
-def check_same(path: Path, settings: dict, theirs: dict | None) -> None:
+def check_same(path: Path, settings: dict, theirs: object) -> None:
     """DataError: what was measured with the settings ``theirs``, in ``path``, had another one, which is named."""
-    theirs = theirs or {}
+    theirs = theirs if isinstance(theirs, dict) else {}
     for key in sorted(settings.keys() | theirs.keys()):
         if settings.get(key) != theirs.get(key):
             raise DataError(
@@ -82,7 +82,7 @@ def run_sweep(jobs: Sequence[Job], path: Path, processes: int) -> None:
                 while pending:
                     finished, pending = wait(pending, return_when=FIRST_COMPLETED)
                     for future in sorted(finished, key=lambda future: future.exception() is not None):
-                        _append(file, future.result())  # one that failed raises after the others are kept
+                        append(file, future.result())  # one that failed raises after the others are kept
                         bar.update()
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)
@@ -109,14 +109,16 @@ def opened_alone(path: Path) -> Iterator[BinaryIO]:
         yield file
 
 
-def _append(file: BinaryIO, result: dict) -> None:
+def append(file: BinaryIO, result: dict) -> None:
+    """Write a result at the end of what `opened_alone` has opened; DataError, and the file is as it was, if the disk is
+    full."""
     before, line = os.fstat(file.fileno()).st_size, json.dumps(result).encode() + b"\n"
     try:
         if file.write(line) < len(line):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     except OSError as error:
         file.truncate(before)
-        raise DataError(f"{file.name}: {write_error(error)}; then start the sweep again") from error
+        raise DataError(f"{file.name}: {write_error(error)}; then start again") from error
 
 
 def _run(job: Job, running: set[subprocess.Popen]) -> dict:

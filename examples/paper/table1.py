@@ -95,9 +95,9 @@ def crossing(sizes: Sequence[int], slow_later: Sequence[float], other: Sequence[
     return None
 
 
-def sequential_products(kind: str, n: int, d: int = 8) -> int:
+def sequential_products(kind: str, n: int) -> int:
     """The longest chain of matrix products each of which needs the one before, in the plain rule for n positions."""
-    apply_layer, x = layer(kind, d), np.ones((2, n, d), np.float32)
+    apply_layer, x = layer(kind, 8), np.ones((2, n, 8), np.float32)
     with kernels.mode("simple"):
         return max(product.depth for product in products_of(lambda array: apply_layer(Tensor(array)), x))
 
@@ -137,8 +137,8 @@ def main() -> int:
     arguments = parser.parse_args()
     quick = arguments.quick
     if arguments.report:
-        result = json.loads(read_bounded(RESULTS / "table1.json", MAX_RESULTS))
         with showing(RESULTS / "table1.json"):
+            result = json.loads(read_bounded(RESULTS / "table1.json", MAX_RESULTS))
             write_report(RESULTS / "table1.json", markdown(result), draw_growth(result))
         return 0
     if not quick:

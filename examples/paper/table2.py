@@ -141,9 +141,8 @@ def main() -> int:
     )
     for folder in parser.parse_args().add:
         add(folder)
-    found = trainings()
     with showing(RESULTS):
-        text = markdown(found)
+        text = markdown(trainings())
     write_report(RESULTS / "table2.jsonl", text)
     return 0
 

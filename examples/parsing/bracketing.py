@@ -79,9 +79,7 @@ def _percent(part: int, whole: int) -> float:
     return 100 * part / whole if whole else 0.0
 
 
-def corpus_bracket_score(
-    predicted: Iterable[Tree | None], references: Iterable[Tree], rules: BracketRules = COLLINS
-) -> BracketScore:
+def corpus_bracket_score(predicted: Iterable[Tree | None], references: Iterable[Tree]) -> BracketScore:
     """The sum of `bracket_score` over a test set.
 
     Raises:
@@ -91,7 +89,7 @@ def corpus_bracket_score(
     for tree, reference in zip_longest(predicted, references, fillvalue=MISSING):
         n_predicted, n_references = n_predicted + (tree is not MISSING), n_references + (reference is not MISSING)
         if n_predicted == n_references:
-            total += bracket_score(tree, reference, rules)
+            total += bracket_score(tree, reference)
     if n_predicted != n_references or not n_references:
         raise DataError(
             f"bracket score: there must be one tree for each reference, at least one, got {n_predicted} trees and "

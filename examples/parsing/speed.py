@@ -16,8 +16,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from examples import report_errors
+from examples.paper.program import showing
 from examples.parsing.train import RESULTS, add_data_options, config_of, prepare, with_vocabularies, word_dropout
 from examples.report import machine_facts
+from minitransformer.cli.common import writable_file
 from minitransformer.cli.main import Parser
 from minitransformer.files import read_bounded, write_text
 from minitransformer.training import Trainer, train_step
@@ -40,8 +42,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def read_speeds(path: Path) -> dict[str, dict]:
-    """What earlier calls have written; nothing if there is no file."""
-    return json.loads(read_bounded(path, 1 << 20)) if path.exists() else {}
+    """What earlier calls have written, by name; nothing if there is no file. DataError if it is something else."""
+    with showing(path):
+        return dict(json.loads(read_bounded(path, 1 << 20)).items()) if path.exists() else {}
 
 
 def trainers_of(arguments: argparse.Namespace, folder: str) -> dict[str, Trainer]:
@@ -62,6 +65,7 @@ def measure(path: Path, trainers: dict[str, Trainer], facts: dict) -> None:
 
     Each has its turn in each round; the first round, which is not counted, warms up.
     """
+    read_speeds(writable_file(path))  # before long work whose result would be lost
     seconds: dict[str, list[float]] = {name: [] for name in trainers}
     for number in range(ROUNDS + 1):
         for name, trainer in trainers.items():

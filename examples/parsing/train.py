@@ -17,7 +17,7 @@ from pathlib import Path
 from examples import report_errors
 from examples.paper.points import learn
 from examples.paper.program import read_results
-from examples.paper.sweep import check_settings, opened_alone
+from examples.paper.sweep import append, check_settings, opened_alone
 from examples.parsing.bracketing import corpus_bracket_score
 from examples.parsing.treebank import FORMS, SEEN, Treebank, trees_of
 from examples.parsing.trees import Tree
@@ -53,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     result["score"] = scores(config, bank, mean.build()[0], trees[arguments.part], config.translation.beam_size)
     result["machine"] = machine_facts()
     with opened_alone(path) as file:
-        file.write(json.dumps(result).encode() + b"\n")
+        append(file, result)
     print(json.dumps(result["score"]))
     return 0
 

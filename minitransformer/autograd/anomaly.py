@@ -62,7 +62,8 @@ def first_nonfinite(array: Array) -> str:
 
 
 def nearest_leaf(inputs: Sequence[Any]) -> Any:
-    """The first of the inputs that is a leaf with a gradient, else of what the inputs were made from, and so on."""
+    """The first input that is a leaf and requires a gradient, else the first such leaf of what the inputs were made
+    from, and so on; None if there is none."""
     to_visit, seen = deque(inputs), set()
     while to_visit:
         tensor = to_visit.popleft()

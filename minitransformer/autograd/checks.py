@@ -1,6 +1,7 @@
 """What NumPy would accept silently and turn into wrong results: each is refused with one line that names the op."""
 
 from collections.abc import Callable, Sequence
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -9,18 +10,23 @@ from minitransformer.backend import Array
 from minitransformer.errors import AutogradError, ShapeError
 
 
-def check_boolean(mask: Array | None, name: str) -> Array | None:
-    """``mask``, which must not be of the additive kind, 0 and -inf: it would mask the opposite of what is meant."""
-    if mask is not None and mask.dtype != bool:
-        raise ShapeError(f"{name}: mask must be boolean, True = may attend, got {mask.dtype}")
-    return mask
+def check_boolean(mask: Array | None, name: str) -> None:
+    """An additive mask, of 0 and -inf, would mask the opposite of what is meant; ids would multiply gradients."""
+    if mask is not None and not (hasattr(mask, "dtype") and mask.dtype == bool):
+        raise ShapeError(f"{name}: mask must be boolean, True = may attend, got {_dtype(mask)}")
 
 
-def check_probability(value: float, name: str) -> float:
-    """``value``, the share that is dropped or smoothed, in 0 <= value < 1."""
+def check_probability(value: float, name: str) -> None:
+    """The share that is dropped or smoothed: at 1 nothing would be left, and above it signs would change."""
     if not 0.0 <= value < 1.0:
         raise ShapeError(f"{name} must be at least 0 and below 1, got {value}")
-    return value
+
+
+def check_number(value: Any, name: str) -> Any:
+    """``value`` as a number of Python: one of NumPy's would give its own dtype to what it is combined with."""
+    if not isinstance(value, Number):
+        raise AutogradError(f"{name} must be a number, got {type(value).__name__}")
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def check_same_shape(a: tuple[int, ...], b: tuple[int, ...], name: str) -> None:
@@ -35,16 +41,15 @@ def check_at_least_one(shape: tuple[int, ...], name: str) -> None:
         raise ShapeError(f"{name} must be at least 1, got 0")
 
 
-def check_ids_below(ids: Array, size: int, name: str) -> Array:
-    """``ids``, integers in 0..size-1: -1 would be the last row, and booleans would select rows.
+def check_ids_below(ids: Array, size: int, name: str) -> None:
+    """Ids are integers in 0..size-1: -1 would be the last row, and booleans would select rows.
 
     Only the range of NumPy arrays is checked; on a GPU the check would wait for the device.
     """
-    if ids.dtype.kind not in "iu":
-        raise ShapeError(f"{name} must be integers, got {ids.dtype}")
+    if not hasattr(ids, "dtype") or ids.dtype.kind not in "iu":
+        raise ShapeError(f"{name} must be integers, got {_dtype(ids)}")
     if isinstance(ids, np.ndarray) and ids.size and not (ids.min() >= 0 and ids.max() < size):
         raise ShapeError(f"{name} must be in 0..{size - 1}, got {ids.min()}..{ids.max()}")
-    return ids
 
 
 def numpy_arguments(given: Any, function: Callable, tensor: type, recording: bool) -> Any:
@@ -89,6 +94,10 @@ def check_input_gradients(grads: Any, inputs: Sequence[Any], name: str) -> tuple
                 f"{name}: gradient of input {position} must have shape {tensor.shape}, got {_describe(grad)}"
             )
     return grads
+
+
+def _dtype(value: Any) -> str:
+    return str(getattr(value, "dtype", None) or f"a {type(value).__name__}; make an array of it")
 
 
 def _describe(value: Any) -> str:

@@ -1,7 +1,7 @@
 """The rules as functions of tensors: ``functions.softmax(x)`` for what has no operator.
 
 Every rule of ops/ is a function by its name, with the arguments of its forward: ``functions.linear(x, weight, bias)``.
-Those defined here check their arguments first.
+In all of them ``mask`` must be boolean and ``p_drop`` a probability; those defined here check more.
 """
 
 import builtins
@@ -27,7 +27,7 @@ def __getattr__(name: str) -> Callable[..., Any]:
         raise AttributeError(f"functions: there is no rule called {name!r} in ops/")
 
     def function(*inputs: Tensor | None, **options: Any) -> Any:
-        return apply(RULES[name], *inputs, **options)
+        return _apply(name, *inputs, **options)
 
     _describe(function, RULES[name])
     if not hasattr(builtins, name):  # the sum that functions of this file call is Python's
@@ -45,73 +45,75 @@ def _describe(function: Callable[..., Any], rule: Rule) -> None:
     function.__name__ = function.__qualname__ = rule.name
 
 
-def softmax(x: Tensor, *, mask: Array | None = None) -> Tensor:
-    return apply(RULES["softmax"], x, mask=checks.check_boolean(mask, "softmax"))
+def _apply(name: str, *inputs: Tensor | None, **options: Any) -> Any:
+    """The rule ``name`` of the inputs, after the checks of the options that several rules have."""
+    checks.check_boolean(options.get("mask"), name)
+    if "p_drop" in options:
+        checks.check_probability(options["p_drop"], f"{name}: p_drop")
+    return apply(RULES[name], *inputs, **options)
 
 
-def attention(q: Tensor, k: Tensor, v: Tensor, *, mask: Array | None = None, **options: Any) -> Tensor:
+def attention(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
     checks.check_at_least_one(k.shape[-2:], "attention: number of keys and d_k")
-    return apply(RULES["attention"], q, k, v, mask=checks.check_boolean(mask, "attention"), **options)
+    return _apply("attention", q, k, v, **options)
 
 
 def embedding(table: Tensor, *, ids: Array, scale: float = 1.0) -> Tensor:
-    return apply(RULES["embedding"], table, ids=checks.check_ids_below(ids, len(table), "embedding: ids"), scale=scale)
+    checks.check_ids_below(ids, len(table), "embedding: ids")
+    return _apply("embedding", table, ids=ids, scale=scale)
 
 
-def positioned_embedding(
-    table: Tensor, positions: Tensor, *, ids: Array, p_drop: float = 0.0, **options: Any
-) -> Tensor:
-    ids = checks.check_ids_below(ids, len(table), "positioned_embedding: ids")
+def positioned_embedding(table: Tensor, positions: Tensor, *, ids: Array, **options: Any) -> Tensor:
+    checks.check_ids_below(ids, len(table), "positioned_embedding: ids")
     checks.check_same_shape(
         (ids.shape[-1], table.shape[1]), positions.shape, "positioned_embedding: rows and positions"
     )
-    p_drop = checks.check_probability(p_drop, "dropout: p_drop")
-    return apply(RULES["positioned_embedding"], table, positions, ids=ids, p_drop=p_drop, **options)
+    return _apply("positioned_embedding", table, positions, ids=ids, **options)
 
 
 def dropout(x: Tensor, *, keep: Array | None, p_drop: float) -> Tensor:
     if keep is not None:
         checks.check_same_shape(x.shape, keep.shape, "dropout: x and keep")
-    return apply(RULES["dropout"], x, keep=keep, p_drop=checks.check_probability(p_drop, "dropout: p_drop"))
+    return _apply("dropout", x, keep=keep, p_drop=p_drop)
 
 
 def residual_dropout(x: Tensor, sublayer: Tensor, **options: Any) -> Tensor:
     checks.check_same_shape(x.shape, sublayer.shape, "residual_dropout: x and sublayer")
-    return apply(RULES["residual_dropout"], x, sublayer, **options)
+    return _apply("residual_dropout", x, sublayer, **options)
 
 
 def layer_norm(x: Tensor, gamma: Tensor, beta: Tensor, **options: Any) -> Tensor:
     checks.check_at_least_one(x.shape[-1:], "layer_norm: d_model")
-    return apply(RULES["layer_norm"], x, gamma, beta, **options)
+    return _apply("layer_norm", x, gamma, beta, **options)
 
 
 def residual_dropout_norm(x: Tensor, sublayer: Tensor, gamma: Tensor, beta: Tensor, **options: Any) -> Tensor:
     checks.check_same_shape(x.shape, sublayer.shape, "residual_dropout_norm: x and sublayer")
     checks.check_at_least_one(x.shape[-1:], "residual_dropout_norm: d_model")
-    return apply(RULES["residual_dropout_norm"], x, sublayer, gamma, beta, **options)
+    return _apply("residual_dropout_norm", x, sublayer, gamma, beta, **options)
 
 
-def cross_entropy(logits: Tensor, *, targets: Array, label_smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
-    _check_loss("cross_entropy", logits.shape, targets, logits.shape[-1], label_smoothing)
-    return apply(RULES["cross_entropy"], logits, targets=targets, label_smoothing=label_smoothing)
+def cross_entropy(logits: Tensor, *, targets: Array, **options: Any) -> tuple[Tensor, Tensor]:
+    _check_loss("cross_entropy", logits.shape, logits.shape[-1], targets, options)
+    return _apply("cross_entropy", logits, targets=targets, **options)
 
 
-def projection_loss(x: Tensor, table: Tensor, *, targets: Array, label_smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
-    _check_loss("projection_loss", x.shape, targets, len(table), label_smoothing)
-    return apply(RULES["projection_loss"], x, table, targets=targets, label_smoothing=label_smoothing)
+def projection_loss(x: Tensor, table: Tensor, *, targets: Array, **options: Any) -> tuple[Tensor, Tensor]:
+    _check_loss("projection_loss", x.shape, len(table), targets, options)
+    return _apply("projection_loss", x, table, targets=targets, **options)
 
 
-def _check_loss(name: str, shape: tuple[int, ...], targets: Array, n_classes: int, label_smoothing: float) -> None:
-    checks.check_same_shape(shape[:-1], targets.shape, f"{name}: rows and targets")
+def _check_loss(name: str, shape: tuple[int, ...], n_classes: int, targets: Array, options: dict[str, Any]) -> None:
     checks.check_at_least_one((n_classes,), f"{name}: V")
     checks.check_ids_below(targets, n_classes, f"{name}: targets")
-    checks.check_probability(label_smoothing, f"{name}: label_smoothing")
+    checks.check_same_shape(shape[:-1], targets.shape, f"{name}: rows and targets")
+    checks.check_probability(options.get("label_smoothing", 0.0), f"{name}: label_smoothing")
 
 
 def split_heads(packed: Tensor, *, n_heads: int, widths: tuple[int, ...]) -> Any:
     if packed.shape[-1] != n_heads * sum(widths):
         raise ShapeError(f"split_heads: last axis must be {n_heads} heads of {widths}, got {packed.shape[-1]}")
-    return apply(RULES["split_heads"], packed, n_heads=n_heads, widths=widths)
+    return _apply("split_heads", packed, n_heads=n_heads, widths=widths)
 
 
 for _name in RULES.keys() & globals().keys():
@@ -120,4 +122,4 @@ for _name in RULES.keys() & globals().keys():
 
 def concatenate(parts: list[Tensor], axis: int = -1) -> Tensor:
     """The parts joined along ``axis``"""
-    return apply(RULES["concatenate"], *parts, axis=axis)
+    return _apply("concatenate", *parts, axis=axis)

@@ -37,8 +37,8 @@ def check_gradient(function: Differentiable, *inputs: Any, tolerance: float = TO
         The largest relative error.
 
     Raises:
-        AutogradError: a gradient is wrong, or what forward or backward returned has not the form of a Rule's.
-        ShapeError: a gradient has not the shape of its input.
+        AutogradError: a gradient is wrong, or forward or backward returned something else than those of a Rule do.
+        ShapeError: a gradient does not have the shape of its input.
     """
     rule, largest = as_rule(function), 0.0
     for i, slopes in enumerate(directional_slopes(rule, *inputs, **options)):
@@ -88,7 +88,7 @@ def directions(shape: tuple[int, ...], rng: np.random.Generator) -> Iterator[np.
 
 
 def relative_error(numerical: float, analytic: float) -> float:
-    """|numerical - analytic| / |numerical|, with a floor of 1e-3 below: two slopes of nearly zero agree."""
+    """|numerical - analytic| / max(|numerical|, 1e-3): two slopes of nearly zero agree."""
     return abs(numerical - analytic) / max(abs(numerical), 1e-3)
 
 

@@ -30,8 +30,8 @@ class Node:
 
     ``inputs`` are the leaves themselves where a gradient must arrive, and Sources everywhere else.
 
-    ``number`` counts nodes in order of creation. An op is created after everything it depends on,
-    so descending numbers are a valid order for backward and no sorting of the graph is needed.
+    ``number`` counts nodes in order of creation. A node is created after everything it depends on, so descending
+    numbers are a topological order, in which backward takes the nodes.
     """
 
     __slots__ = ("rule", "saved", "inputs", "n_outputs", "number")
@@ -73,7 +73,7 @@ def topological_order(node: Node) -> list[Node]:
 
 
 def walk_backward(tensor: Any, grad: Array, accumulate: Callable[[Any, Array], None]) -> None:
-    """From ``grad``, the gradient of ``tensor``, to the leaves: ``accumulate(leaf, its gradient)`` for every use."""
+    """From ``grad``, the gradient of ``tensor``, to the leaves: ``accumulate(leaf, gradient)`` for every use of one."""
     if tensor.node is None:
         accumulate(tensor, grad)
         return

@@ -23,7 +23,7 @@ class Tensor:
 
     Attributes:
         data: the NumPy or CuPy array.
-        grad: of a leaf, the gradient that backward accumulated; ``None`` before.
+        grad: of a leaf, the sum of the gradients that backward brought; ``None`` before.
         requires_grad: whether backward brings a gradient to it.
         node, output: the op that made it and which of its outputs it is; ``node`` is ``None`` for a leaf.
     """
@@ -84,10 +84,10 @@ class Tensor:
         return np.array(self.numpy(), dtype=dtype, copy=copy)
 
     def backward(self, grad: Array | float | None = None, accumulate: "Accumulate | None" = None) -> None:
-        """Add d self / d leaf to the ``grad`` of every leaf that self depends on.
+        """Add ``grad`` * d self / d leaf to the ``grad`` of every leaf that requires a gradient.
 
         Args:
-            grad: the gradient of self, of its shape; left out, it is 1 and self must have a single element.
+            grad: the gradient of self, of its shape or one number for all elements; 1 if left out, for one element.
             accumulate: called with a leaf and a gradient for it, instead of adding to its ``grad``: so threads that
                 share the leaves keep their gradients apart.
 
@@ -111,8 +111,8 @@ class Tensor:
         walk_backward(self, grad, accumulate or (lambda leaf, gradient: leaf.add_gradient(gradient)))
 
     def add_gradient(self, grad: Array) -> None:
-        """Add to ``grad``; backward calls it on leaves."""
-        self.grad = grad.copy() if self.grad is None else self.grad + grad
+        """Add to ``grad``, in the dtype of the values; backward calls it on leaves."""
+        self.grad = (grad if self.grad is None else self.grad + grad).astype(self.dtype)  # a copy, never a rule's array
 
     def __add__(self, other: "Operand") -> "Tensor":
         return apply(elementwise.add, self, self._with(other))
@@ -136,7 +136,7 @@ class Tensor:
         return apply(elementwise.negative, self)
 
     def __pow__(self, exponent: float) -> "Tensor":
-        return apply(elementwise.power, self, exponent=exponent)
+        return apply(elementwise.power, self, exponent=checks.check_number(exponent, "power: exponent"))
 
     def __matmul__(self, other: "Operand") -> "Tensor":
         return apply(linear.matmul, self, self._with(other))

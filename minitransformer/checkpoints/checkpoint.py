@@ -178,7 +178,7 @@ def load_checkpoint(path: str | Path, with_optimizer: bool = True) -> Checkpoint
         reason = printable(f"{type(error).__name__}: {first_line}", 120)
         raise DamagedCheckpointError(
             f"checkpoint: {path} must be a whole checkpoint, got a damaged or foreign file ({reason}); "
-            "delete it and use the one before it"
+            "use another one, such as the one before it"
         ) from error
 
 

@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import errno
 import os
 import sys
 from collections.abc import Iterable
@@ -13,7 +14,7 @@ from minitransformer.cli.options import search_settings
 from minitransformer.config import Config, TranslationConfig
 from minitransformer.cuda_diagnosis import is_out_of_memory, memory_trouble
 from minitransformer.errors import ConfigError, MiniTransformerError, printable
-from minitransformer.files import ordinary_file
+from minitransformer.files import ordinary_file, write_error
 
 if TYPE_CHECKING:
     from minitransformer.models import Model
@@ -39,8 +40,11 @@ def explain(error: BaseException) -> tuple[str, int]:
         )
         return f"not enough memory ({memory_trouble(error)}); {remedy}", BAD_INPUT
     if isinstance(error, OSError):
-        where = f"{error.filename}: " if error.filename else ""
-        return f"{where}{error.strerror or error}", BAD_INPUT
+        told = error.strerror or str(error)
+        if error.filename:
+            is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+            told = f"{error.filename}: {write_error(error) if is_full else told}"
+        return told, BAD_INPUT
     return f"{type(error).__name__}: {error}", FAULT
 
 

@@ -72,6 +72,7 @@ def _add_scores(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
+    from minitransformer.checkpoints import RunFolder
     from minitransformer.evaluation import bleu_metric, paired_bootstrap, require_moses
     from minitransformer.text import read_parallel
 
@@ -82,8 +83,8 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.compare and arguments.ablation:
         raise ConfigError("--compare must stand without --ablation, which has several systems of its own")
     if arguments.output:
-        inputs = [arguments.src, arguments.ref, arguments.checkpoint, arguments.compare or arguments.ref]
-        writable_file(arguments.output, inputs)
+        models = [arguments.checkpoint, *RunFolder(arguments.checkpoint).paths()]
+        writable_file(arguments.output, [arguments.src, arguments.ref, arguments.compare or arguments.ref, *models])
     sources, references = read_parallel(arguments.src, arguments.ref)
     if not _count_words(references):
         raise DataError(f"{arguments.ref}: the references must have at least one word, got none")
@@ -99,14 +100,14 @@ def run(arguments: argparse.Namespace) -> None:
             scores["compared"] = paired_bootstrap(hypotheses, others, references, arguments.tokenize)
         length = _count_words(hypotheses) / _count_words(references)
         rows.append({"name": name, **scores, "length": length, "sentences": len(sources), **figures})
-    if arguments.output:
-        write_text(arguments.output, "".join(f"{line}\n" for line in hypotheses))
     if arguments.json:
         print(json.dumps({"directory": str(arguments.checkpoint), "ablation": rows} if arguments.ablation else rows[0]))
     elif arguments.ablation:
         _print_ablation(rows)
     else:
         _print_scores(rows[0])
+    if arguments.output:  # last: a full disk does not take the scores along
+        write_text(arguments.output, "".join(f"{line}\n" for line in hypotheses))
 
 
 def _count_words(lines: list[str]) -> int:

@@ -79,7 +79,12 @@ def run_import(arguments: argparse.Namespace) -> None:
 
 
 def _is_marian(path: Path) -> bool:
-    return zipfile.is_zipfile(path) and "special:model.yml.npy" in zipfile.ZipFile(path).namelist()
+    """Whether it has Marian's settings; also where it is no archive, which `read_npz` reports."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return "special:model.yml.npy" in archive.namelist()
+    except Exception:  # damaged bytes make zipfile raise nearly anything
+        return True
 
 
 def run_export(arguments: argparse.Namespace) -> None:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from minitransformer.errors import DataError, quote
+from minitransformer.errors import DataError, printable, quote
 from minitransformer.figures.canvas import known_fonts, new_figure
 
 if TYPE_CHECKING:
@@ -17,6 +17,8 @@ DASHES = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 2, 1, 2)), (0, (9, 3)), (0, (
 MARKERS = ("o", "s", "^", "D", "v", "P")
 MAX_MARKS = 12
 """Maximum number of markers on a validation curve; more would hide the line."""
+MAX_LABEL = 60
+"""Characters of a label in the legend."""
 
 
 def draw_learning_curves(runs: Mapping[str, Sequence[dict]]) -> "Figure":
@@ -38,14 +40,16 @@ def draw_learning_curves(runs: Mapping[str, Sequence[dict]]) -> "Figure":
         if not any(curves.values()):
             raise DataError(f"plot curves: {label} must have lines of kind train or valid, got none")
         for axes, key in ((left, "loss"), (right, "ppl")):
-            _draw_run(axes, curves, key, number, label)
+            _draw_run(axes, curves, key, number, printable(label, MAX_LABEL))
     _style_axes(left, "label-smoothed loss", "nats per target token")
     _style_axes(right, "perplexity", "per target token, log scale")
     right.set_yscale("log", subs=(2, 5))
     right.yaxis.set_major_formatter("{x:g}")  # 20 and not 2 x 10^1
     right.yaxis.set_minor_formatter("{x:g}")
     style = {"prop": {"family": known_fonts()}, "frameon": False}
-    figure.legend(*left.get_legend_handles_labels(), loc="outside upper center", ncols=2, **style)
+    legend = figure.legend(*left.get_legend_handles_labels(), loc="outside upper center", ncols=2, **style)
+    for text in legend.get_texts():
+        text.set_parse_math(False)  # a "$" in a label does not begin a formula
     return figure
 
 

@@ -1,4 +1,4 @@
-"""What every search does: the output limits, an empty cache, and at each step the most probable next tokens."""
+"""What every search does: the output limits, its cache, and at each step the most probable next tokens."""
 
 from collections.abc import Callable
 
@@ -21,7 +21,7 @@ BLOCK_ROWS = 64  # of logits at a time: no array of exponentials is larger
 
 
 def output_limits(model: Model, src_ids: np.ndarray, max_extra: int) -> np.ndarray:
-    """Most tokens each sentence's output may have, (B,): tokens of its source + max_extra      [sec. 6.1]
+    """The maximum number of tokens of each sentence's output, (B,): tokens of its source + max_extra      [sec. 6.1]
 
     Source tokens are counted without EOS and padding. The limit is a number of decoding steps, each of which generates
     one token or EOS; so an output of exactly this many tokens has been cut off before its EOS. The limit is never above

@@ -32,9 +32,10 @@ def sample(
         ConfigError: an option is out of its range.
         ShapeError: as `greedy_search`.
     """
-    if not (max_tokens >= 1 and 0 <= temperature < np.inf and top_k >= 0 and 0 < top_p <= 1):
-        got = f"{max_tokens}, {temperature}, {top_k} and {top_p}"
-        raise ConfigError(f"sample: must have max_tokens >= 1, temperature, top_k >= 0, 0 < top_p <= 1, got {got}")
+    options = max_tokens, temperature, top_k, top_p, seed
+    if not (1 <= max_tokens < 1 << 31 and 0 <= temperature < np.inf and min(top_k, seed) >= 0 and 0 < top_p <= 1):
+        wanted = "max_tokens >= 1, temperature, top_k, seed >= 0 and 0 < top_p <= 1"
+        raise ConfigError(f"sample: must have {wanted}, got {options}")
     limits = np.minimum(output_limits(model, to_numpy(src_ids), max_tokens), max_tokens)  # (B,)
     cache, rng = model.start(src_ids, int(limits.max())), np.random.default_rng(seed)
     live, last, outputs = np.arange(len(limits)), cache.start_ids, [[] for _ in limits]

@@ -17,8 +17,8 @@ from minitransformer.text import Tokenizer
 from minitransformer.text.corpus import check_lines
 
 FIRST_BATCHES, BLOCK_BATCHES = 8, 64
-"""Batches in the first block of `search_blocks`, which comes soon, and in the largest: each has twice as many as the
-one before: the more lines are sorted by length together, the less padding (figures in benchmarks/notes.md)."""
+"""Batches in the first block of `search_blocks`, which comes soon, and in the largest. Each has twice as many as the
+one before, since more lines sorted by length together need less padding (figures in benchmarks/notes.md)."""
 
 MAX_SCORES = 1 << 24
 """Attention scores of a head that a batch may have, of all its sentences together: 64 MiB in float32."""
@@ -50,7 +50,7 @@ def search_blocks(
     progress: bool = False,
     report: Callable[[ShapeError], object] | None = None,
 ) -> Iterator[list[list[Hypothesis]]]:
-    """As `search_lines`, of any number of lines in the memory of one block: yields the hypotheses of each block.
+    """As `search_lines`, for any number of lines in the memory of one block: yields the hypotheses of each block.
 
     Blocks grow from about FIRST_BATCHES batches to BLOCK_BATCHES.
 

@@ -1,4 +1,4 @@
-"""What the rest of the package knows of a model: everything else about it stays inside `models`."""
+"""The interface of a model: everything else about it stays inside `models`."""
 
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
@@ -24,7 +24,7 @@ INSTEAD = {
     "state_dict": "parameters[name].data is an array, and minitransformer.checkpoints writes them all",
     "to": "build the model on the device: build_model(config, xp=cupy), load_model(path, device)",
 }
-"""What stands in the place of what PyTorch's models have."""
+"""What to do instead, for attributes that models have in PyTorch and not here."""
 
 
 class Workload(NamedTuple):
@@ -42,7 +42,7 @@ class Workload(NamedTuple):
 
 
 class Model(Module, ABC):
-    """A model that can be trained, saved, planned for and searched. A kind of model defines the abstract methods.
+    """What the rest of the package needs of a model; a kind of model defines the abstract methods.
 
     Training calls `loss`; generation calls `start` and `decode_step`; planning reads `workload`.
     Without ``dropout`` a model evaluates: there is no training mode.
@@ -135,8 +135,8 @@ class Model(Module, ABC):
 
     @abstractmethod
     def start(self, src_ids: Array, max_length: int) -> KeyValueCache:
-        """The cache of a search that begins, with what is computed once for each source, (B, S), and room for
-        ``max_length`` tokens; no gradients are recorded."""
+        """The cache with which a search begins: what is computed once for each source, (B, S), and room for
+        ``max_length`` tokens. No gradients are recorded."""
 
     @abstractmethod
     def decode_step(self, last_ids: Array, cache: KeyValueCache) -> Array:
@@ -210,7 +210,11 @@ class Model(Module, ABC):
         Raises:
             ShapeError: they are not integers within the vocabulary; those that are on a GPU already are not checked.
         """
-        where, ids = type(self).__name__, ids if hasattr(ids, "dtype") else np.asarray(ids)
+        where = type(self).__name__
+        try:
+            ids = ids if hasattr(ids, "dtype") else np.asarray(ids)
+        except ValueError as error:
+            raise ShapeError(f"{where}: {name} must be rows of one length, got others; text.pad_batch pads") from error
         if not isinstance(ids, np.ndarray):
             return self.xp.asarray(ids)
         if ids.ndim != 2 or ids.dtype.kind not in "iu" or 0 in ids.shape:

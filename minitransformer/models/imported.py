@@ -1,4 +1,4 @@
-"""A Transformer with what the weights of other projects need: each option departs from the paper, and is off."""
+"""A Transformer with what the weights of other projects need: options off by default, as none is in the paper."""
 
 import math
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ class ImportedTransformer(Transformer):
 
     def __call__(self, src_ids: Array, tgt_ids: Array, dropout: DropoutMasks | None = None) -> Tensor:
         logits = super().__call__(src_ids, tgt_ids, dropout)
-        return logits + self.output_bias if self.output_bias else logits
+        return logits if self.output_bias is None else logits + self.output_bias
 
     def loss(self, batch: Batch, dropout: DropoutMasks | None = None) -> tuple[Tensor, Tensor]:
         if self.output_bias is None:
@@ -61,7 +61,7 @@ class ImportedTransformer(Transformer):
 
     def decode_step(self, last_ids: Array, cache: KeyValueCache) -> Array:
         logits = super().decode_step(last_ids, cache)
-        return logits + self.output_bias.data if self.output_bias else logits
+        return logits if self.output_bias is None else logits + self.output_bias.data
 
 
 class ActivatedFeedForward(FeedForward):

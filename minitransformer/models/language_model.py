@@ -43,10 +43,10 @@ class LanguageModel(Model):
 
     def decode_step(self, last_ids: Array, cache: KeyValueCache) -> Array:
         with no_grad(), self.float32_activations():
-            hidden = self._step(to_numpy(last_ids)[:, None], cache)  # (R, 1, d_model)
-            return output_projection(hidden.data[:, -1], self.embedding.data)
+            hidden = self._step(self.check_last_ids(last_ids, cache), cache)  # (R, 1, d_model)
+            return output_projection(hidden.data[:, 0], self.embedding.data)  # (R, V)
 
-    def _step(self, ids: np.ndarray, cache: KeyValueCache, is_token: np.ndarray | None = None) -> Tensor:
+    def _step(self, ids: Array, cache: KeyValueCache, is_token: np.ndarray | None = None) -> Tensor:
         cache.extend(is_token)
         return self.layers.step(self.embed.at(self.xp.asarray(ids), np.maximum(cache.positions, 0)), cache)
 

@@ -17,8 +17,11 @@ class KeyValueCache:
     max_length: maximum number of positions   memory_mask: (B, 1, 1, S), True = a token
     memory: each layer's keys and values of the source, (B, H, S, d_k) and (B, H, S, d_v); none if decoder-only
 
-    Attributes: n_rows, R; length, N positions so far; positions: (R, n), of the n newest in their rows without padding;
-    mask: (R, 1, n, N), which positions these may attend to, or None if to all
+    Attributes:
+        n_rows: R.
+        length: N, the number of positions so far, padding of prompts included.
+        positions: (R, n), the place of each of the n newest tokens among its row's tokens, from 0.
+        mask: (R, 1, n, N), True where one of the newest may attend; None if all may attend to all.
     """
 
     def __init__(self, xp: ModuleType, start_ids: np.ndarray, max_length: int, memory=(), memory_mask=None):
@@ -27,7 +30,11 @@ class KeyValueCache:
         self.n_rows, self.length, self.is_token = len(start_ids), 0, np.empty((len(start_ids), 0), bool)
 
     def extend(self, is_token: np.ndarray | None = None) -> None:
-        """Add positions to all rows: a token each, or prompts, is_token: (R, n). Raises ShapeError above max_length."""
+        """Add positions to all rows: one token each, or prompts, is_token: (R, n), False = padding.
+
+        Raises:
+            ShapeError: there would be more than max_length positions.
+        """
         new = np.ones((self.n_rows, 1), bool) if is_token is None else is_token
         length = self.length + new.shape[1]
         if length > self.max_length:

@@ -39,7 +39,7 @@ class DecoderLayer(Module):
         return self.feed_forward_residual(x, lambda y: self.feed_forward(y, dropout), dropout)
 
     def step(self, x: Tensor, number: int, cache: KeyValueCache) -> Tensor:
-        """The newest positions of layer ``number``, x: (R, n, d_model); earlier keys and values are in ``cache``."""
+        """The layer at the newest positions, x, y: (R, n, d_model); ``number``: its place in the stack and ``cache``"""
         x = self.self_attention_residual(x, lambda y: attend_to_past(self.self_attention, y, number, cache))
         x = self.cross_attention_residual(x, lambda y: attend_to_memory(self.cross_attention, y, number, cache))
         return self.feed_forward_residual(x, self.feed_forward)

@@ -26,7 +26,7 @@ class EncoderLayer(Module):
         return self.feed_forward_residual(x, lambda y: self.feed_forward(y, dropout), dropout)
 
     def step(self, x: Tensor, number: int, cache: KeyValueCache) -> Tensor:
-        """The newest positions of layer ``number`` of a decoder-only model, x: (R, n, d_model)"""
+        """As `DecoderLayer.step`, for a decoder-only model"""
         x = self.self_attention_residual(x, lambda y: attend_to_past(self.self_attention, y, number, cache))
         return self.feed_forward_residual(x, self.feed_forward)
 

@@ -11,9 +11,10 @@ from minitransformer.nn.randomness import DropoutMasks, Initializer, keep_mask
 
 
 class Linear(Module):
-    """y = x W + b, or without b      [Xavier for each of the ``widths`` of W, whose parts lie side by side]
+    """y = x W + b, or x W without a bias
 
-    The limit of one matrix as wide as all parts would be too small for each.
+    W is matrices of these ``widths`` side by side. Each starts with the limit of Xavier for its own width: that of one
+    matrix as wide as all together would be too small.
     """
 
     def __init__(self, d_in: int, widths: Sequence[int], init: Initializer, has_bias: bool = True):
@@ -82,7 +83,7 @@ class Stack(Module):
         self.final_norm = LayerNorm(config.d_model, init) if config.norm == "pre" else None
 
     def __call__(self, x: Tensor, *arguments: Any) -> Tensor:
-        """x, y: (B, T, d_model)   arguments: those of each layer, from the second on"""
+        """x, y: (B, T, d_model)   arguments: what each layer takes besides x"""
         for layer in self.layers:
             x = layer(x, *arguments)
         return self.final_norm(x) if self.final_norm else x

@@ -109,7 +109,7 @@ class GradientBuffer:
         self.views = {id(parameter): self.vector[part].reshape(parameter.shape) for parameter, part in slices.items()}
 
     def accumulate(self, leaf: Tensor, grad: Array) -> None:
-        """Backward calls it: ``grad`` is for ``leaf``, a parameter of this model or any other leaf."""
+        """Add ``grad`` to the gradient of ``leaf``, a parameter of this model or another leaf; backward calls it."""
         view = self.views.get(id(leaf))
         if view is None:
             leaf.add_gradient(grad)
@@ -125,7 +125,8 @@ class ParameterVector:
     Attributes:
         data, grad: vectors; the gaps that alignment leaves between parameters stay zero.
         table: ``(name, shape, offset in elements)`` of each parameter.
-        count: number of parameters, gaps not counted   frozen: names of those that stay as they are, see `freeze`
+        count: number of parameters, gaps not counted.
+        frozen: names of the parameters that `freeze` was given.
     """
 
     def __init__(self, model: Module, dtype: str, xp: ModuleType):
@@ -164,7 +165,7 @@ class ParameterVector:
 
     def freeze(self, prefixes: Sequence[str]) -> None:
         """From now on `zero_frozen` zeroes the gradients of the parameters whose names begin so, as ``encoder`` or
-        ``decoder.layers.0``; Adam then leaves them as they are.
+        ``decoder.layers.0``; a new Adam then leaves them as they are.
 
         Raises:
             ConfigError: no parameter's name begins so.

@@ -33,7 +33,7 @@ class PositionedEmbedding(Module):
     """
 
     base = 10000.0
-    """Of the sinusoids; another one may be set before the first call."""
+    """That of `sinusoids`; it may be changed before the first call."""
 
     def __init__(self, config: ModelConfig, table: Parameter, init: Initializer):
         self.table = table
@@ -41,7 +41,7 @@ class PositionedEmbedding(Module):
         self.learned: Parameter | None = None
         if config.positions == "learned":
             self.learned = Parameter(init.normal(config.max_positions, config.d_model))
-        self._sinusoids: list[Array] = []  # the last has the longest sentence seen
+        self._sinusoids: Array | None = None  # of the longest sentence seen, and of some positions more
 
     def __call__(self, ids: Array, dropout: DropoutMasks | None = None, start: int = 0) -> Tensor:
         """ids: integers, (B, T), the tokens at positions start..start+T-1; y: (B, T, d_model)"""
@@ -66,10 +66,9 @@ class PositionedEmbedding(Module):
                     f"got {stop}; shorten it, or train with a larger model.max_positions or with sinusoidal positions"
                 )
             return self.learned[start:stop]
-        table = self._sinusoids[-1] if self._sinusoids else None  # once: another thread may add its own, shorter one
+        table = self._sinusoids  # read once: another thread may put its own, shorter one there
         if table is None or stop > len(table):
             size = max(128, 2 * stop)  # room to grow: decoding asks for one position more at each step
             xp = get_array_module(self.table.data)
-            table = xp.asarray(sinusoids(0, size, self.d_model, self.base), self.table.dtype)
-            self._sinusoids.append(table)
+            table = self._sinusoids = xp.asarray(sinusoids(0, size, self.d_model, self.base), self.table.dtype)
         return Tensor(table[start:stop])

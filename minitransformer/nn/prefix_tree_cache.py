@@ -14,8 +14,8 @@ from minitransformer.nn.prefix_tree import PrefixTree
 
 
 class PrefixTreeCache(KeyValueCache):
-    """As the ``cache`` that a model has started, with keys and values in slots of their sentence: N is the number of
-    slots in use. The arrays of ``cache`` belong to this one from now on; its tokens take the slots of their positions.
+    """A ``cache`` that a model has started, with keys and values in slots of their sentence: N is the number of slots
+    in use. Its arrays belong to this one from now on, and its tokens take the slots of their positions.
 
     ``append`` returns what all slots hold, (B, H, N, d), and ``memory`` and ``memory_mask`` stay those of B sentences.
     Queries are brought into the same form by `group_by_sentence`. With w the maximum number of rows of a sentence:

@@ -51,11 +51,11 @@ class Initializer:
         return self._generator.uniform(-limit, limit, (d_in, d_out))
 
     def xavier_side_by_side(self, d_in: int, *widths: int) -> np.ndarray:
-        """Matrices as of `xavier`, each drawn with the limit of its own width, as one, (d_in, sum of widths)."""
+        """Matrices by `xavier`, each with the limit of its own width, side by side, (d_in, sum of widths)."""
         return np.concatenate([self.xavier(d_in, width) for width in widths], axis=1)
 
     def normal(self, rows: int, d_model: int) -> np.ndarray:
-        """N(0, 1 / d_model), (rows, d_model): times sqrt(d_model) it has unit variance."""
+        """N(0, 1 / d_model), (rows, d_model): embeddings, multiplied by sqrt(d_model), begin with variance 1."""
         return self._generator.normal(0.0, d_model**-0.5, (rows, d_model))
 
     @staticmethod

@@ -107,7 +107,7 @@ ATTENTIONS = {"none": NoAttention, "dot": DotAttention, "additive": AdditiveAtte
 
 
 class RecurrentDecoder(Module):
-    """h_t = GRU(y_{t-1}, h_{t-1}) through N layers, which all start in the encoder's last state,
+    """h_t = GRU(x_t, h_{t-1}) through N layers, which all start in the encoder's last state; x_t: the embedded target,
     y_t = tanh([c_t; h_t] W_c)      [Luong et al. 2015, eq. 5, without input feeding]
 
     In Bahdanau et al. attention comes before the recurrent step and feeds it. Here it comes after, for every score

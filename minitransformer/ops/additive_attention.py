@@ -19,7 +19,9 @@ def additive_attention_weights(q: Array, k: Array, w: Array, *, mask: Array | No
 def additive_attention_forward(
     q: Array, k: Array, v: Array, w: Array, *, mask: Array | None = None
 ) -> tuple[Array, tuple]:
-    """y = softmax(w . tanh(q + k)) v      [Bahdanau et al. 2015, eq. 5, 6; q = s W_a, k = h U_a]
+    """y = weights v,  weights as in `additive_attention_weights`      [Bahdanau et al. 2015, eq. 5, 6]
+
+    In the notation of Bahdanau et al. q = s W_a, k = h U_a and w = v_a.
 
     q: projected queries, (..., T, d_k)   k: projected keys, (..., S, d_k)   v: (..., S, d_v)   w: (d_k,)
     y: (..., T, d_v)   mask: boolean, broadcasts to (..., T, S), True = may attend
@@ -29,8 +31,9 @@ def additive_attention_forward(
 
 
 def additive_attention_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
-    """grad_v = weights^T grad_y,  grad_scores = softmax'(grad_y v^T),  grad_w = sum of grad_scores * hidden,
-    and of grad_hidden' = grad_scores w (1 - hidden^2), grad_q is the sum over keys and grad_k that over queries"""
+    """grad_v = weights^T grad_y,  grad_scores = softmax'(grad_y v^T),  hidden_ts = tanh(q_t + k_s)
+    grad_w = sum_ts grad_scores_ts hidden_ts,  grad_sum_ts = grad_scores_ts w (1 - hidden_ts^2), of q_t + k_s
+    grad_q_t = sum_s grad_sum_ts,  grad_k_s = sum_t grad_sum_ts"""
     v, w, weights, hidden, saved_softmax = saved
     grad_v = weights.swapaxes(-1, -2) @ grad_y  # (..., S, d_v)
     (grad_scores,) = softmax_backward(grad_y @ v.swapaxes(-1, -2), saved_softmax)  # (..., T, S)

@@ -12,15 +12,17 @@ def cross_entropy_forward(
     """loss = sum_n sum_v q_nv * (-ln p_nv),   q = (1 - eps) onehot(target) + eps / V,   p = softmax(logits)
     nll = sum_n -ln p_n,target      [sec. 5.4; Szegedy et al. 2015]
 
-    logits: (N, V)   targets: (N,), padding ignored, whatever its logits   loss, nll: (), nats summed
+    logits: (N, V)   targets: (N,), pad_id ignored, whatever its logits   loss, nll: (), nats summed
     ``nll`` is not differentiated: exp(nll / tokens) is the perplexity, whatever the smoothing.
     """
     xp = get_array_module(logits)
     log_p, _ = log_softmax_forward(logits)  # (N, V)
     real = targets != pad_id  # (N,)
     nll = -xp.where(real, log_p[xp.arange(targets.size), targets], 0.0).sum()
-    uniform = -xp.where(real, log_p.mean(axis=-1), 0.0).sum()
-    loss = (1.0 - label_smoothing) * nll + label_smoothing * uniform
+    loss = nll
+    if label_smoothing > 0.0:  # beside a logit of -inf the product with 0 would be NaN
+        uniform = -xp.where(real, log_p.mean(axis=-1), 0.0).sum()
+        loss = (1.0 - label_smoothing) * nll + label_smoothing * uniform
     return (xp.asarray(loss), xp.asarray(nll)), (log_p, targets, real, label_smoothing)
 
 
@@ -33,7 +35,7 @@ def cross_entropy_backward(grad_loss: Array, grad_nll: None, saved: tuple) -> tu
     grad_logits[xp.arange(targets.size), targets] -= 1.0 - label_smoothing
     grad_logits *= grad_loss
     grad_logits[~real] = 0.0  # not a product: 0 * NaN is NaN
-    return (grad_logits.astype(log_p.dtype, copy=False),)
+    return (grad_logits,)
 
 
 cross_entropy = Rule("cross_entropy", cross_entropy_forward, cross_entropy_backward, n_non_differentiable=1)

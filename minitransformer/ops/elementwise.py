@@ -113,7 +113,7 @@ def relu_forward(x: Array) -> tuple[Array, tuple]:
 
 
 def relu_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
-    """grad_x = grad_y where y > 0, else 0"""
+    """grad_x = grad_y * (y > 0)"""
     (y,) = saved
     return (grad_y * (y > 0),)
 

@@ -22,7 +22,8 @@ def embedding_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
     (n_rows, d_model), ids, scale = saved
     xp = get_array_module(grad_y)
     grad_table = xp.zeros(n_rows * d_model, grad_y.dtype)
-    flat = ids.reshape(-1, 1) * d_model + xp.arange(d_model)  # (N, d_model), indices into the flattened table
+    rows = ids.reshape(-1, 1).astype("int64", copy=False)  # the product would overflow in 8 or 16 bits
+    flat = rows * d_model + xp.arange(d_model)  # (N, d_model), indices into the flattened table
     xp.add.at(grad_table, flat.reshape(-1), (grad_y * scale).reshape(-1))  # faster than adding rows
     return (grad_table.reshape(n_rows, d_model),)
 
@@ -42,7 +43,7 @@ def positioned_embedding_forward(
 
 
 def positioned_embedding_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
-    """grad_positions = the sum over all sentences of the gradient behind the dropout"""
+    """grad_positions = the sum over all sentences of Dropout'(grad_y); grad_table as in embedding"""
     saved_embedding, shape, saved_dropout = saved
     (grad_total,) = dropout_backward(grad_y, saved_dropout)
     return *embedding_backward(grad_total, saved_embedding), unbroadcast(grad_total, shape)

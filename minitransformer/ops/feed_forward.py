@@ -23,7 +23,8 @@ def feed_forward_forward(
 
 
 def feed_forward_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
-    """Each step of the forward, last one first."""
+    """grad_active = Dropout'(grad_y W2^T),  grad_hidden = grad_active * (hidden > 0),  grad_x = grad_hidden W1^T
+    grad_W1 = x^T grad_hidden,  grad_b1 = sum of grad_hidden,  grad_W2 = active^T grad_y,  grad_b2 = sum of grad_y"""
     saved_first, saved_relu, saved_dropout, saved_second = saved
     grad_active, grad_w2, grad_b2 = linear_backward(grad_y, saved_second)
     (grad_active,) = dropout_backward(grad_active, saved_dropout)

@@ -16,10 +16,11 @@ def gated_step_forward(projected: Array, h: Array, w_h: Array, b_h: Array) -> tu
 
 
 def gated_step_backward(grad_y: Array, saved: tuple) -> tuple[Array, Array, Array]:
-    """(grad_projected, grad_recurrent, grad_h): of both sums before the gates, (..., 3 d), and of h, (..., d)
+    """The gradients of x W_x + b_x and h W_h + b_h, (..., 3 d) each, and of h, (..., d)
 
+    r', z' and n' are what the sigmoids and tanh are applied to:
     grad_n' = grad_y * (1 - z) * (1 - n^2),  grad_z' = grad_y * (h - n) * z * (1 - z),
-    grad_r' = grad_n' * (h W_hn + b_hn) * r * (1 - r); grad_h = grad_y * z + grad_recurrent W_h^T
+    grad_r' = grad_n' * (h W_hn + b_hn) * r * (1 - r),  grad_h = grad_y * z + grad_recurrent W_h^T
     """
     h, w_h, r, z, n, recurrent_n = saved
     xp = get_array_module(h)
@@ -34,8 +35,8 @@ def gated_step_backward(grad_y: Array, saved: tuple) -> tuple[Array, Array, Arra
 def gru_cell_forward(x: Array, h: Array, w_x: Array, w_h: Array, b_x: Array, b_h: Array) -> tuple[Array, tuple]:
     """r = sigmoid(x W_xr + b_xr + h W_hr + b_hr)       reset gate
     z = sigmoid(x W_xz + b_xz + h W_hz + b_hz)       update gate
-    n = tanh(x W_xn + b_xn + r * (h W_hn + b_hn))    new state
-    y = (1 - z) * n + z * h      [Cho et al. 2014, eq. 5 to 8]
+    n = tanh(x W_xn + b_xn + r * (h W_hn + b_hn))    candidate
+    y = (1 - z) * n + z * h                          new state      [Cho et al. 2014, eq. 5 to 8]
 
     As in cuDNN and PyTorch the reset gate follows the product with W_hn; Cho et al. have it before: (r * h) W_hn.
     W_xr, W_xz and W_xn stand side by side in w_x, as do the others in w_h, b_x and b_h.

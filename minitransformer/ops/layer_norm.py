@@ -1,4 +1,4 @@
-"""Layer normalisation: each position separately, over d_model  [Ba et al. 2016]."""
+"""Layer normalization: each position separately, over d_model  [Ba et al. 2016]."""
 
 from minitransformer.backend import Array, get_array_module
 from minitransformer.ops.rule import Rule

@@ -15,7 +15,7 @@ def projection_loss_forward(
 ) -> tuple[tuple[Array, Array], tuple]:
     """logits = x E^T, then loss and nll as in cross_entropy      [sec. 3.4: E is the embedding matrix]
 
-    x: (N, d_model)   table: (V, d_model)   targets: (N,), padding ignored   loss, nll: (), nats summed over targets
+    x: (N, d_model)   table: (V, d_model)   targets: (N,), pad_id ignored   loss, nll: (), nats summed over targets
     """
     logits, saved_linear = linear_forward(x, table.T)  # (N, V)
     losses, saved_loss = cross_entropy_forward(logits, targets=targets, label_smoothing=label_smoothing, pad_id=pad_id)

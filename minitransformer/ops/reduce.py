@@ -34,7 +34,7 @@ def sum_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
 
 
 def mean_forward(x: Array, *, axis: Axes = None, keepdims: bool = False) -> tuple[Array, tuple]:
-    """y = mean of x over ``axis``"""
+    """y = mean of x over ``axis`` (``None``: over everything)"""
     axes = _axes(axis, x.ndim)
     return x.mean(axis=axes, keepdims=keepdims), (x.shape, axes)
 
@@ -46,7 +46,7 @@ def mean_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
 
 
 def max_forward(x: Array, *, axis: Axes = None, keepdims: bool = False) -> tuple[Array, tuple]:
-    """y = largest value of x over ``axis``"""
+    """y = largest value of x over ``axis`` (``None``: over everything)"""
     axes = _axes(axis, x.ndim)
     y = x.max(axis=axes, keepdims=True)
     largest = x == y
@@ -57,7 +57,7 @@ def max_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
     """The gradient goes to the largest value; equal ones share it (PyTorch's ``amax`` does the same)."""
     largest, axes = saved
     share = largest / largest.sum(axis=axes, keepdims=True).astype(grad_y.dtype)
-    return (_stretch(grad_y, largest.shape, axes) * share.astype(grad_y.dtype),)
+    return (_stretch(grad_y, largest.shape, axes) * share,)
 
 
 sum = Rule("sum", sum_forward, sum_backward)

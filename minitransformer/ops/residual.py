@@ -42,7 +42,7 @@ def residual_dropout_norm_forward(
 
 
 def residual_dropout_norm_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
-    """The norm's backward, then the sum's."""
+    """Back through the norm, then through the sum."""
     saved_residual, saved_norm = saved
     grad_total, grad_gamma, grad_beta = layer_norm_backward(grad_y, saved_norm)
     grad_x, grad_sublayer = residual_dropout_backward(grad_total, saved_residual)

@@ -1,5 +1,6 @@
 """Ops that rearrange values without changing them; each backward rearranges the gradient back."""
 
+from itertools import accumulate
 from types import EllipsisType
 from typing import Any
 
@@ -71,8 +72,7 @@ def concatenate_forward(*parts: Array, axis: int = -1) -> tuple[Array, tuple]:
 def concatenate_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
     """Split grad_y where the parts were joined."""
     sizes, axis = saved
-    ends = [sum(sizes[: i + 1]) for i in range(len(sizes) - 1)]
-    return tuple(get_array_module(grad_y).split(grad_y, ends, axis=axis))
+    return tuple(get_array_module(grad_y).split(grad_y, list(accumulate(sizes[:-1])), axis=axis))
 
 
 def split_heads_forward(

@@ -1,4 +1,4 @@
-"""The optimiser of sec. 5.3."""
+"""Adam and its learning rate [sec. 5.3], gradient clipping, and loss scaling for float16."""
 
 from minitransformer.optim.adam import Adam
 from minitransformer.optim.clipping import clip_gradient_norm

@@ -5,6 +5,7 @@ from contextlib import nullcontext
 from typing import Protocol
 
 from minitransformer.backend import Array, get_array_module
+from minitransformer.errors import ConfigError
 from minitransformer.kernels import fused_function
 from minitransformer.kernels.profile import current as current_profile
 from minitransformer.workers import for_blocks
@@ -40,7 +41,9 @@ class Adam:
         self.step_count = 0
 
     def step(self, learning_rate: float) -> None:
-        """One update of the parameters, in place."""
+        """One update of the parameters, in place; ConfigError if the rate, which moves all of them, is not a number."""
+        if not math.isfinite(learning_rate):
+            raise ConfigError(f"adam: learning_rate must be a finite number, got {learning_rate}")
         self.step_count += 1
         step_size = learning_rate / (1.0 - self.beta1**self.step_count)
         inv_sqrt_correction = 1.0 / math.sqrt(1.0 - self.beta2**self.step_count)

@@ -6,10 +6,13 @@ from minitransformer.config import TrainingConfig
 def learning_rate(step: int, d_model: int, warmup_steps: int = 4000, scale: float = 1.0) -> float:
     """lrate = scale * d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5)      [eq. 3]
 
-    step: number of the update, from 1; the rate is largest at step = warmup_steps
+    step: number of the update, from 1; the rate is largest at step = warmup_steps   scale: 1 in the paper
+
+    Raises:
+        ValueError: step or warmup_steps is less than 1.
     """
-    if step < 1:
-        raise ValueError(f"learning_rate: step must be at least 1, got {step}")
+    if min(step, warmup_steps) < 1:
+        raise ValueError(f"learning_rate: step and warmup_steps must be at least 1, got {step} and {warmup_steps}")
     return scale * d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from tqdm import tqdm
 
 from minitransformer.errors import DataError
-from minitransformer.files import staging_folder
+from minitransformer.files import staging_folder, write_error
 from minitransformer.text.binary import (
     ENDS,
     FORMAT,
@@ -77,7 +77,7 @@ def binarise(
             header = _write_header(partial, BinaryHeader(**facts, **counts, fingerprint=""))
             partial.rename(folder)
     except OSError as error:
-        raise DataError(f"binarise: {folder} cannot be written: {error.strerror}") from error
+        raise DataError(f"binarise: {folder} {write_error(error)}") from error
     return header
 
 

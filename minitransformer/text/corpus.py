@@ -20,9 +20,14 @@ MAX_TEXT = 1 << 26
 
 
 def check_lines(lines: Iterable[str], where: str) -> Iterable[str]:
-    """``lines``, which must not be a string: each of its letters would be taken for a line."""
+    """``lines``, which must not be a string: each of its letters would be taken for a line. A list is checked whole."""
     if isinstance(lines, str | bytes):
         raise DataError(f"{where}: lines must be a list of strings, got one, {quote(lines, 40)}; write [line]")
+    wrong = [] if isinstance(lines, Iterable) else [lines]
+    if isinstance(lines, list | tuple):
+        wrong = [line for line in lines if not isinstance(line, str)]
+    if wrong:
+        raise DataError(f"{where}: lines must be a list of strings, got {quote(wrong[0], 40)}")
     return lines
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from minitransformer.batch import check_aligned
 from minitransformer.errors import DataError
 from minitransformer.text.corpus import check_lines
 from minitransformer.text.tokenizer import Tokenizer
@@ -31,9 +32,10 @@ def encode_parallel(
     max_length: maximum number of tokens of a sentence including EOS, so that it fits a budget of as many tokens
 
     Raises:
-        DataError: no pair is left.
+        DataError: a side is no list of strings, the sides have different numbers of lines, or no pair is left.
     """
-    sides = (check_lines(lines, "parallel text") for lines in (src_lines, tgt_lines))
+    sides = [check_lines(lines, "parallel text") for lines in (src_lines, tgt_lines)]
+    check_aligned("parallel text", *sides)
     kept = encode_pairs(tokenizer, zip(*sides, strict=True), max_length)
     if not kept.src:
         raise DataError(

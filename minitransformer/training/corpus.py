@@ -174,6 +174,15 @@ def _check_ids(name: str, pairs: SentencePairs) -> None:
         ) from None
 
 
+def _check_ids_fit(corpus: Corpus, sizes: tuple[int, int]) -> None:
+    """DataError if an id is none of the model's; a training might come to it hours later.   sizes: of both sides"""
+    for name, pairs in (("train", corpus.train), ("valid", corpus.valid)):
+        for side, size in zip(pairs, sizes, strict=True) if pairs is not None else ():
+            highest = max((int(part.max()) for part in FlatSentences.of(side).parts()), default=0)
+            if highest >= size:
+                raise DataError(f"corpus: {name} must have ids below the vocabulary's size, {size}, got {highest}")
+
+
 def _check_bpe_dropout(p_drop: float, corpus: Corpus) -> None:
     has_no_merges = isinstance(corpus.tokenizer, PieceTokenizer)
     if p_drop and (has_no_merges or corpus.train_lines is None):
@@ -203,12 +212,15 @@ def with_vocabulary(config: Config, corpus: Corpus) -> Config:
     Raises:
         ConfigError: there is no vocabulary size, or another one than the tokenizer's, or a sentence is too long, or the
             model needs sources and there are none, or data.bpe_dropout has no text or no merges.
+        DataError: there is no tokenizer, and an id is beyond the vocabulary.
     """
     _check_bpe_dropout(config.data.bpe_dropout, corpus)
     model, tokenizer = config.model, corpus.tokenizer
     vocab_size = tokenizer.vocab_size if tokenizer else model.vocab_size
     if vocab_size == 0:
         raise ConfigError("model.vocab_size must be given for a corpus of ids, got 0")
+    if tokenizer is None:
+        _check_ids_fit(corpus, (model.src_vocab_size or vocab_size, vocab_size))
     if model.vocab_size not in (0, vocab_size):
         raise ConfigError(
             f"model.vocab_size must be the tokenizer's {vocab_size}, got {model.vocab_size}; leave it out or make it "

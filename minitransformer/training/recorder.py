@@ -70,7 +70,7 @@ class MetricsRecorder:
         line["seconds"] = round(self.seconds(), 3)
         try:
             with open(self._path, "a", encoding="utf-8") as file:
-                file.write(json.dumps(line) + "\n")
+                file.write(json.dumps(line, default=float) + "\n")  # a number of NumPy's, which a program may add
         except OSError as error:
             raise TrainingError(f"metrics: {self._path} {write_error(error)}") from error
 

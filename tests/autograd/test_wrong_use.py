@@ -1,5 +1,7 @@
 """Wrong use of the Python interface: what NumPy would silently accept is refused, with the name of the op."""
 
+import math
+
 import numpy as np
 import pytest
 from small_models import VOCAB_SIZE, random_batch, small_config, small_model
@@ -7,12 +9,11 @@ from tiny_run import tiny_trainer
 
 from minitransformer import kernels
 from minitransformer.autograd import Tensor, functions
-from minitransformer.config import TrainingConfig, TranslationConfig
+from minitransformer.config import Config, TrainingConfig
 from minitransformer.errors import AutogradError, ConfigError, DataError, ShapeError
-from minitransformer.generation import translate_lines
 from minitransformer.models import build_model, register_model
 from minitransformer.optim import Adam
-from minitransformer.text import Batch, Tokenizer, pad_batch
+from minitransformer.text import Batch, pad_batch
 from minitransformer.training import Corpus, evaluate_loss, train_step
 
 
@@ -49,9 +50,24 @@ WRONG = {
     r"getitem: index 5 is out of bounds .* \(2, 3\)": lambda: ones(2, 3)[5],
     "x and keep must have the same shape": lambda: functions.dropout(ones(1, 4), keep=MASK, p_drop=0.5),
     "p_drop must be at least 0 and below 1, got 1.0": lambda: functions.dropout(ones(3, 4), keep=MASK, p_drop=1.0),
+    "residual_dropout: p_drop must be at least 0 and below 1, got 2": lambda: functions.residual_dropout(
+        ones(3, 4), ones(3, 4), keep=MASK, p_drop=2.0
+    ),
+    "feed_forward: p_drop must be at least 0 and below 1, got 1.5": lambda: functions.feed_forward(
+        ones(3, 2), ones(2, 4), ones(4), ones(4, 2), ones(2), keep=MASK, p_drop=1.5
+    ),
     "split_heads: .* got 7": lambda: functions.split_heads(ones(1, 2, 7), n_heads=2, widths=(4,)),
     "softmax: mask must be boolean": lambda: functions.softmax(ones(3, 3), mask=np.zeros((3, 3))),
+    "softmax: mask must be boolean, .* got a list": lambda: functions.softmax(ones(1, 1), mask=[[True]]),
+    "embedding: ids must be integers, got a list": lambda: functions.embedding(ones(5, 2), ids=[1]),
+    "cross_entropy: targets must be integers, got a list": lambda: functions.cross_entropy(ones(1, 5), targets=[1]),
     "attention: mask must be boolean": lambda: functions.attention(*[ones(3, 3)] * 3, mask=np.zeros((3, 3))),
+    "additive_attention: mask must be boolean": lambda: functions.additive_attention(
+        *[ones(3, 3)] * 3, ones(3), mask=np.zeros((3, 3))
+    ),
+    "gru: mask must be boolean": lambda: functions.gru(
+        ones(1, 3, 2), ones(1, 4), ones(2, 12), ones(4, 12), ones(12), ones(12), mask=np.array([[7, 9, 0]])
+    ),
     r"matmul: .* at least two axes, got shapes \(3, 4\) and \(4,\)": lambda: ones(3, 4) @ ones(4),
 }
 
@@ -88,11 +104,17 @@ def test_an_operand_that_is_not_a_number_is_refused(other):
         ones(2) + other
 
 
+@pytest.mark.parametrize("exponent", [ones(2), np.ones(2), "2", None], ids=["a tensor", "an array", "text", "None"])
+def test_an_exponent_that_is_not_a_number_is_refused(exponent):
+    with pytest.raises(AutogradError, match="power: exponent must be a number, got "):
+        ones(2) ** exponent
+
+
 def test_ids_may_be_lists_and_are_checked_like_arrays(rng):
     model = small_model(rng)
     np.testing.assert_array_equal(model([[5, 6]], [[1]]).data, model(np.array([[5, 6]]), np.array([[1]])).data)
     empty, three_axes = np.zeros((1, 0), int), np.full((1, 1, 1), 5)
-    for ids in ([[5, -1]], [[5, VOCAB_SIZE]], [5, 6], [[5.0]], [[]], empty, three_axes):
+    for ids in ([[5, -1]], [[5, VOCAB_SIZE]], [5, 6], [[5.0]], [[]], empty, three_axes, [[5, 6], [5]]):
         with pytest.raises(ShapeError, match="Transformer: src_ids must"):
             model(ids, [[1]])
 
@@ -158,22 +180,25 @@ def test_kernels_are_simple_or_fast():
         pass
 
 
-TOKENIZER = Tokenizer.train(["ab cd"] * 3, 20, mode="words")
-ONE_STRING = {
-    "Tokenizer.train": lambda: Tokenizer.train("train.en", 300),
-    "encode_lines": lambda: TOKENIZER.encode_lines("ab cd"),
-    "from_lines": lambda: Corpus.from_lines(TOKENIZER, ("ab", "cd")),
-    "from_lines, one side": lambda: Corpus.from_lines(TOKENIZER, (["ab", "cd"], "cd")),
-    "from_lines, validation": lambda: Corpus.from_lines(TOKENIZER, (["ab"], ["cd"]), ("ab", "cd")),
-    "translate_lines": lambda: translate_lines(build_model(small_config()), TOKENIZER, "ab cd", TranslationConfig()),
-    "bytes": lambda: translate_lines(build_model(small_config()), TOKENIZER, b"ab cd", TranslationConfig()),
-}
+def test_an_id_beyond_the_vocabulary_is_refused_before_training(tmp_path):
+    good, wrong = ([[4, 5]] * 20, [[5, 4]] * 20), ([[4]], [[10**6]])
+    for name, corpus in (("train", Corpus(wrong)), ("valid", Corpus(good, wrong))):
+        with pytest.raises(DataError, match=f"corpus: {name} must have ids below .* 20, got 1000000"):
+            tiny_trainer(tmp_path, corpus, updates=1)
 
 
-@pytest.mark.parametrize("use", ONE_STRING)
-def test_a_string_is_not_taken_for_a_list_of_lines(use):
-    with pytest.raises(DataError, match=r"lines must be a list of strings, got one, b?'.*'; write \[line\]"):
-        ONE_STRING[use]()
+def test_a_section_of_a_config_is_no_table():
+    with pytest.raises(ConfigError, match="config: model must be a ModelConfig, got {'n_layers': 1}"):
+        Config(model={"n_layers": 1})
+
+
+def test_a_rate_that_is_no_number_leaves_the_parameters_as_they_are(rng):
+    model = small_model(rng)
+    before = model.parameters.data.copy()
+    for rate in (math.nan, math.inf):
+        with pytest.raises(ConfigError, match="adam: learning_rate must be a finite number, got"):
+            Adam(model.parameters).step(rate)
+    np.testing.assert_array_equal(model.parameters.data, before)
 
 
 NO_IDS = [[1.5], [4, 5.0], [2**31], ["4"], [None, 1], [True], np.array([4], object), np.array([4.5]), np.array([2**40])]

@@ -101,10 +101,10 @@ def test_losses_that_rounding_does_not_explain_are_wrong(monkeypatch):
     assert results.failures(found) == [("tf32", wrong.format("1.1e-02")), ("bfloat16", wrong.format("nan"))]
 
 
-def synthetic_text(folder, names, rng, pairs: int = 120) -> None:
+def synthetic_text(folder, names, rng) -> None:
     """Parallel text: the German line is the English line reversed."""
     for name in names:
-        lines = [[f"w{word}" for word in rng.integers(0, 9, rng.integers(1, 6))] for _ in range(pairs)]
+        lines = [[f"w{word}" for word in rng.integers(0, 9, rng.integers(1, 6))] for _ in range(120)]
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / f"{name}.en").write_text("".join(f"{' '.join(line)}\n" for line in lines))
         (folder / f"{name}.de").write_text("".join(f"{' '.join(line[::-1])}\n" for line in lines))

@@ -2,14 +2,12 @@
 
 import numpy as np
 import pytest
-from tiny_run import tiny_config
+from tiny_run import save_untrained
 
-from minitransformer.checkpoints import load_checkpoint, save_checkpoint
+from minitransformer.checkpoints import load_checkpoint
 from minitransformer.checkpoints.entries import read_entries, write_entries
 from minitransformer.checkpoints.packing import pack, unpack
 from minitransformer.errors import DamagedCheckpointError
-from minitransformer.models import Transformer
-from minitransformer.optim import Adam
 
 TABLE = [("matrix", (5, 7), 2), ("vector", (6,), 40), ("heads", (2, 3, 4), 48), ("number", (), 73)]
 
@@ -34,10 +32,7 @@ def test_a_rounded_parameter_is_within_half_a_scale_and_zeros_stay(rng):
 
 @pytest.fixture
 def checkpoint(tmp_path):
-    config = tiny_config("unused")
-    model = Transformer(config.model, seed=5)
-    save_checkpoint(tmp_path / "one.npz", model, Adam(model.parameters), update=7, config=config)
-    return load_checkpoint(tmp_path / "one.npz")
+    return load_checkpoint(save_untrained(tmp_path / "one.npz"))
 
 
 def test_a_file_in_8_bits_is_a_twelfth_of_one_with_adam_and_makes_a_model(checkpoint, tmp_path):

@@ -11,29 +11,24 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
-from tiny_run import tiny_config
+from tiny_run import save_untrained
 
-from minitransformer.checkpoints import checkpoint, load_checkpoint, save_checkpoint
+from minitransformer.checkpoints import checkpoint, load_checkpoint
 from minitransformer.errors import CheckpointError, DamagedCheckpointError
 from minitransformer.files import write_atomically
-from minitransformer.models import Transformer
-from minitransformer.optim import Adam
 
 
 @pytest.fixture
 def saved(tmp_path):
     """The path of a checkpoint of a model."""
-    config = tiny_config("unused")
-    model = Transformer(config.model, seed=5)
-    save_checkpoint(tmp_path / "one.npz", model, Adam(model.parameters), update=7, config=config)
-    return tmp_path / "one.npz"
+    return save_untrained(tmp_path / "one.npz")
 
 
 def test_a_checkpoint_cut_anywhere_is_refused(saved, rng):
     whole = saved.read_bytes()
     for length in [0, 1, len(whole) - 1, *rng.integers(2, len(whole) - 1, 30)]:
         saved.write_bytes(whole[:length])
-        with pytest.raises(DamagedCheckpointError, match=r"one\.npz must be a whole checkpoint.*delete it") as caught:
+        with pytest.raises(DamagedCheckpointError, match=r"one\.npz must be a whole checkpoint.*use another") as caught:
             load_checkpoint(saved)
         assert "\n" not in str(caught.value)
 

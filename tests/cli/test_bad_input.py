@@ -1,6 +1,8 @@
 """Every mistake a user can make at the command line: one clear line, exit code 2, nothing written, nothing lost."""
 
+import errno
 import io
+import os
 import pickle
 import shlex
 import shutil
@@ -52,6 +54,7 @@ def prepared(tmp_path_factory) -> Path:
         whole = Path("model.npz").read_bytes()
         Path("cut.npz").write_bytes(whole[: len(whole) // 2])
         Path("pickle.npz").write_bytes(pickle.dumps([]))
+        Path("zip.npz").write_bytes(whole.replace(b"PK\1\2", b"PK\0\0"))  # what the list of a zip's files begins with
         np.savez("columns.npz", header=np.zeros(1, [(f"column {number}", "f4") for number in range(1000)]))
         Path("short.de").write_text("c b a\n")
         Path("empty.de").write_text("")
@@ -114,9 +117,12 @@ CASES = [
     ("bpe train train.en -o b.txt --vocab-size 100", "vocab_size must be at least 260"),
     (f"bpe train train.en -o b.txt --vocab-size {10**30}", f"vocab_size must be at most 2147483647, got {10**30}"),
     # Checkpoints
-    ("translate --checkpoint pickle.npz", "(BadZipFile: File is not a zip file); delete it"),
-    ("translate --checkpoint columns.npz", "large and may not be safe to load securely.); delete it"),
+    ("translate --checkpoint pickle.npz", "(BadZipFile: File is not a zip file); use another one"),
+    ("translate --checkpoint columns.npz", "large and may not be safe to load securely.); use another one"),
     ("translate --checkpoint none.npz", "none.npz must be a file that training wrote"),
+    (f"translate --model {'x' * 300}", "argument --model: load: xxx"),
+    ("import zip.npz -o model2.npz", "zip.npz: must be an .npz of arrays, got a damaged or foreign file"),
+    ("import none.npz -o model2.npz", "none.npz: cannot be read: No such file"),
     ("average --last 3 folder -o mean.npz", "got 0, asked 3"),
     ("average --last 0 folder -o mean.npz", "argument --last: must be an integer from 1 to 999999999, got '0'"),
     ("average --last 3 a b -o mean.npz", "--last must stand with one"),
@@ -146,6 +152,7 @@ CASES = [
     (f"average {NEWEST} model.npz -o folder/../model.npz", f"{ONE_OF_THE_INPUTS} folder/../model.npz"),
     (f"average --last 1 done -o {NEWEST}", "must not be one of the inputs"),
     (f"{EVALUATE} --ref train.de --output train.en", f"{ONE_OF_THE_INPUTS} train.en"),
+    (f"evaluate --checkpoint done --src train.en --ref train.de --output {NEWEST}", f"{ONE_OF_THE_INPUTS} {NEWEST}"),
     ("plot curves a=metrics.jsonl -o metrics.jsonl", f"{ONE_OF_THE_INPUTS} metrics.jsonl"),
     (f"{ATTENTION} -o model.npz", f"{ONE_OF_THE_INPUTS} model.npz"),
     ("average model.npz -o none/mean.npz", "output must be in an existing folder"),
@@ -184,6 +191,18 @@ def test_an_output_that_was_there_survives_a_failure(folder):
     Path("mean.npz").write_bytes(b"precious")
     assert main(["average", "model.npz", "cut.npz", "-o", "mean.npz"]) == 2
     assert Path("mean.npz").read_bytes() == b"precious"
+
+
+def test_a_full_disk_does_not_take_the_scores_along(folder, monkeypatch, capsys):
+    need("sacrebleu")
+
+    def write(path, text):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    monkeypatch.setattr("minitransformer.cli.evaluate.write_text", write)
+    assert main(shlex.split(f"{EVALUATE} --ref train.de --output out")) == 2
+    output, error = capsys.readouterr()
+    assert output.startswith("BLEU ") and "out: cannot be written: No space left on device; make room on it" in error
 
 
 def test_a_name_of_control_characters_does_not_reach_the_terminal(folder, capsys):

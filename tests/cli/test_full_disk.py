@@ -48,7 +48,8 @@ def test_a_full_disk_leaves_everything_as_it_was(folder, command):
     for file in find("multi30k").files:
         (folder / "there" / file.name).write_text("line\n" * 1000)
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    # Without the latter, Python leaves its bytecode cut off at the limit, and no later process can import it.
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2]), "PYTHONDONTWRITEBYTECODE": "1"}
     words = [sys.executable, "-c", LIMITED, *command.split()]
     run = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
     assert run.returncode == 2, run.stderr

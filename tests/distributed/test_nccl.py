@@ -1,18 +1,14 @@
 """The real CuPy and NCCL without a GPU: how far the communicator comes there."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 from extras import need
+from systems import in_new_process
 
 from minitransformer.errors import install_hint
 
 pytestmark = pytest.mark.cuda  # needs packages of the dev extra
-TESTS = Path(__file__).parents[1]
 JOIN = """
+import sys
 from minitransformer.distributed.nccl import NcclCommunicator
 assert "cupy" not in sys.modules
 try:
@@ -23,16 +19,6 @@ except Exception as error:
 """
 
 
-def in_new_process(program: str) -> str:
-    """What it prints where nothing has been imported and no GPU is seen."""
-    path = os.pathsep.join(map(str, (TESTS.parent, TESTS)))
-    variables = os.environ | {"PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": ""}
-    command = [sys.executable, "-c", f"import sys\n{program}"]
-    return subprocess.run(
-        command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=True, timeout=60
-    ).stdout
-
-
 def test_the_communicator_comes_as_far_as_the_missing_driver():
     need("cupy", "nvidia.nccl")
     expected = "BackendError: ranks: NCCL must connect the GPUs, got NCCL_ERROR_UNHANDLED_CUDA_ERROR: "
@@ -41,7 +27,7 @@ def test_the_communicator_comes_as_far_as_the_missing_driver():
 
 def test_without_nccl_the_message_names_what_brings_it():
     need("cupy")
-    text = in_new_process(f"sys.modules['cupy_backends.cuda.libs.nccl'] = None\n{JOIN}")
+    text = in_new_process(f"import sys; sys.modules['cupy_backends.cuda.libs.nccl'] = None\n{JOIN}")
     assert text.startswith(
         "MissingPackageError: ranks: NCCL must be installed for several GPUs, got ModuleNotFoundError"
     )

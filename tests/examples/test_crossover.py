@@ -154,5 +154,5 @@ def test_a_killed_training_goes_on_with_the_same_points_and_other_settings_are_r
     assert "--rates must be above 0, got 0" in capsys.readouterr().err
     task = crossover_tasks.task_of("parsing", crossover.SETTINGS)
     config = crossover_tasks.config_of("parsing", "pre-norm", task.sizes, 1, 0.003, Path("runs"), crossover.SETTINGS)
-    with pytest.raises(DataError, match="must have the score of update 13, got none, and the training is at 20"):
+    with pytest.raises(DataError, match="must not be beyond update 13, of which there is no score yet, got 20"):
         points.learn(config, task.corpus, [10, 13, 20], lambda model: {"score": 0.0}, task.prepare)

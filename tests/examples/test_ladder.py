@@ -9,6 +9,7 @@ from extras import need
 
 from examples.multi30k import ladder, ladder_report, one_run
 from examples.multi30k.rungs import climb
+from minitransformer.errors import DataError
 from minitransformer.training import Trainer
 
 RECIPE = """[model]
@@ -47,14 +48,14 @@ def test_each_rung_is_the_one_below_with_one_change_and_choices_are_the_best_of_
     arguments = ladder.parse_arguments(folder[1])
     lowest = climb([], 2, 99)
     assert [step.label for step in lowest][-1] == "peak rate 0.005" and lowest[2].settings["model.norm"] == "pre"
-    tried = list(scored(lowest, arguments, **{"peak_rate_0.004": 31.0}))
+    tried = list(scored(lowest, arguments, **{"peak_rate_0.003": 31.0}))
     assert climb(tried[:-1], 2, 99) == lowest
     middle = climb(tried, 2, 99)
     more = [
         each | {"seed": 3, "val": dict.fromkeys(("1", "10"), {"bleu": 99.0})} for each in tried if each["seed"] == 1
     ]
     assert climb([*tried, *more[:3]], 2, 99) == middle  # a seed beyond those asked for chooses nothing
-    results = list(scored(middle, arguments, **{"peak_rate_0.004": 31.0, "more_updates": 33.0, "dropout_places": 32.0}))
+    results = list(scored(middle, arguments, **{"peak_rate_0.003": 31.0, "more_updates": 33.0, "dropout_places": 32.0}))
     steps = {step.label: step for step in climb(results, 2, 99)}
     assert steps["mean of 10"].run == "more updates" and steps["BPE dropout"].below == "mean of 10"
     for step in list(steps.values())[1:]:
@@ -62,8 +63,10 @@ def test_each_rung_is_the_one_below_with_one_change_and_choices_are_the_best_of_
         added = {key: value for key, value in step.settings.items() if below.get(key) != value}
         assert added == (step.changes if step.run == step.label else {})
         one_run.config_of(step, 1, arguments)
-    assert steps["R-Drop"].settings["training.learning_rate"] == 0.004 and steps["R-Drop"].checkpoints == 10
-    passed = {"peak rate 0.003", "peak rate 0.005", "dropout places"}
+    assert steps["R-Drop"].settings["training.learning_rate"] == 0.003 and steps["R-Drop"].checkpoints == 10
+    folders = {step.label: one_run.folder_of(step, 1, arguments) for step in steps.values() if step.run == step.label}
+    assert folders["more updates"] == folders["peak rate 0.003"] and len(set(folders.values())) == len(folders) - 1
+    passed = {"peak rate 0.005", "dropout places"}
     assert ladder_report.not_kept(list(steps.values())) == passed
     text = ladder_report.markdown(results, list(steps.values()), arguments, "")
     assert "Not measured yet: BPE dropout (seed 1, 2), R-Drop (seed 1, 2)." in text
@@ -87,6 +90,9 @@ def test_a_killed_run_goes_on_and_results_of_other_settings_and_a_second_test_ar
     assert {key: resumed[key] for key in ("val", "nll", "config")} == {
         key: results[0][key] for key in ("val", "nll", "config")
     }
+    Trainer(replace(config, training=replace(config.training, updates=14)), progress=False).run()
+    with pytest.raises(DataError, match="must not be beyond update 12, of which there is no score yet, got 14"):
+        one_run.train_and_score(step, 1, again)
     for refused, words in (
         (["--only", "R-Drop"], "got 'R-Drop'; it waits for all seeds of peak rate"),
         (["--test", "pre-norm"], "--test must be a rung with results of all seeds, got 'pre-norm'"),

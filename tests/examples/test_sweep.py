@@ -33,6 +33,8 @@ def test_what_a_crash_left_of_a_result_is_dropped_and_others_that_are_not_result
         ('{"name": ["a"], "seed": 1}\n', ":1: must be a result with name and seed"),
         ("[" * 100_000 + "\n", ":1: must be a result with name and seed"),
         ("\udcff\n", ":1: must be a result with name and seed"),
+        ('{"name": "a", "seed": 1, "nll": NaN}\n', ":1: must be a result with name and seed, without NaN"),
+        ('{"name": "a", "seed": 1, "nll": [-Infinity]}\n', ":1: must be a result with name and seed, without NaN"),
         ('{"name": "a", "seed": 1}\n' * 2, ":2: must be the only result of a, seed 1"),
         (
             '{"name": "a", "seed": 1, "settings": {}}\n{"name": "a", "seed": 2}\n',

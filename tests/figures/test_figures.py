@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from minitransformer.cli.main import main
-from minitransformer.errors import DataError, MissingPackageError, install_hint
+from minitransformer.errors import DataError, MissingPackageError, install_hint, printable
 from minitransformer.figures import (
     canvas,
     draw_attention,
@@ -55,6 +55,13 @@ def test_every_run_has_a_legend_entry_and_its_own_style(drawing, rng):
     left = figure.axes[0].lines
     assert [curve.is_dashed() for curve in left[0::2]] == [False, True, True] and len(set(DASHES)) == len(DASHES)
     assert len({curve.get_marker() for curve in left[1::2]}) == 3
+
+
+@pytest.mark.parametrize("label", [r"$\frac$", "r\udcff", "a\nb", 1000 * "run"], ids=lambda label: label[:7])
+def test_a_run_may_have_any_name(drawing, rng, label):
+    figure = draw_learning_curves({label: run_of(rng, 5)})
+    assert len(picture_bytes(figure, "svg")) > 1000
+    assert figure.legends[0].get_texts()[0].get_text() == f"{printable(label, 60)}, training"
 
 
 @pytest.mark.parametrize("lines", [[], [{"kind": "epoch", "update": 3}], [{"kind": "train", "update": 3, "ppl": 2.0}]])

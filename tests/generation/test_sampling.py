@@ -67,7 +67,10 @@ def test_learned_positions_bound_a_sample(rng):
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"max_tokens": 0}, {"temperature": -1.0}, {"temperature": np.inf}, {"top_k": -1}, {"top_p": 0}, {"top_p": 2}],
+    [
+        *({"max_tokens": 0}, {"max_tokens": 10**30}, {"temperature": -1.0}, {"temperature": np.inf}),
+        *({"top_k": -1}, {"top_p": 0}, {"top_p": 2}, {"seed": -1}),
+    ],
 )
 def test_options_out_of_range_are_refused(rng, wrong):
     with pytest.raises(ConfigError, match="sample: must have max_tokens >= 1"):

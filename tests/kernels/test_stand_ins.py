@@ -5,13 +5,11 @@ added to their modules.
 """
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from extras import need
+from systems import in_new_process
 
 pytestmark = pytest.mark.cuda  # needs packages of the dev extra
 TESTS = Path(__file__).parents[1]
@@ -56,14 +54,9 @@ def invented(stand_in, real, path):
 '''
 
 
-def in_new_process(program: str):
-    """What it prints as JSON, where nothing has been imported and no GPU is seen."""
-    path = os.pathsep.join(map(str, (TESTS.parent, TESTS, TESTS / "kernels")))
-    variables = os.environ | {"PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": ""}
-    command = [sys.executable, "-W", "ignore", "-c", f"{TOOLS}\n{program}"]
-    done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+def found_by(program: str):
+    """What it prints as JSON."""
+    return json.loads(in_new_process(f"{TOOLS}\n{program}"))
 
 
 NCCL = """
@@ -98,7 +91,7 @@ print(json.dumps(found))
 
 def test_nccl_and_its_cupy_have_nothing_of_their_own():
     need("cupy", "nvidia.nccl")
-    assert in_new_process(f"PLANT = None\n{NCCL}") == []
+    assert found_by(f"PLANT = None\n{NCCL}") == []
 
 
 @pytest.mark.parametrize(
@@ -112,7 +105,7 @@ def test_nccl_and_its_cupy_have_nothing_of_their_own():
 )
 def test_what_is_invented_is_found(fault, seen):
     need("cupy", "nvidia.nccl")
-    (found,) = in_new_process(f"PLANT = {fault!r}\n{NCCL}")
+    (found,) = found_by(f"PLANT = {fault!r}\n{NCCL}")
     assert found.startswith(seen)
 
 
@@ -131,7 +124,7 @@ print(json.dumps(found))
 
 def test_the_card_of_the_diagnosis_has_nothing_of_its_own():
     need("cupy")
-    assert in_new_process(CARD) == []
+    assert found_by(CARD) == []
 
 
 CUBLAS = """
@@ -148,7 +141,7 @@ print(json.dumps([wrong, parameters(device.get_cublas_handle)]))
 def test_types_of_matrices_and_the_handle_are_those_of_cublas():
     """The names and the order of GemmEx's arguments: test_cuda_emulation.py."""
     need("cupy")
-    assert in_new_process(CUBLAS) == [{}, []]
+    assert found_by(CUBLAS) == [{}, []]
 
 
 LAUNCH = """
@@ -166,7 +159,7 @@ print(json.dumps(found))
 
 def test_a_kernel_comes_as_far_as_the_missing_driver():
     need("cupy")
-    assert in_new_process(LAUNCH) in ("cudaErrorInsufficientDriver", "cudaErrorNoDevice", "a kernel")
+    assert found_by(LAUNCH) in ("cudaErrorInsufficientDriver", "cudaErrorNoDevice", "a kernel")
 
 
 NAMES = """
@@ -197,5 +190,5 @@ def test_every_name_of_cupy_that_the_code_uses_is_there(planted, tmp_path):
     (tmp_path / "planted.py").write_text("def f(xp):\n    return xp.cuda.nccl.get_unique_id(), xp.ones(3)\n")
     folders = (TESTS.parent / "minitransformer", TESTS.parent / "benchmarks" / "gpu", *([tmp_path] if planted else []))
     files = [str(path) for folder in folders for path in folder.rglob("*.py")]
-    found, seen = in_new_process(f"FILES = {files!r}\n{NAMES}")
+    found, seen = found_by(f"FILES = {files!r}\n{NAMES}")
     assert found == (["planted.py.cuda.nccl"] if planted else []) and seen > 100

@@ -23,6 +23,13 @@ def test_a_language_model_knows_the_tokens_of_its_prompts():
     assert cache.max_length == 4 + 2
 
 
+def test_a_step_of_a_language_model_takes_one_token_for_each_row():
+    model = build_model(ModelConfig(kind="language_model", **SHAPE))
+    cache = model.start(pad_batch([[5, 6], [7]], [[], []]).src, 4)
+    with pytest.raises(ShapeError, match="last_ids must be one for each of 2 rows, got 1"):
+        model.decode_step([5], cache)
+
+
 def test_a_language_model_costs_nothing_for_a_source_and_a_transformer_does():
     config, layers = ModelConfig(**SHAPE), 2
     cost = build_model(replace(config, kind="language_model")).workload(config, 5, 7)

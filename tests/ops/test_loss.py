@@ -31,6 +31,17 @@ def test_the_smallest_smoothed_loss_is_the_entropy_of_the_smoothed_target(rng):
     assert value(cross_entropy, elsewhere, targets=targets, label_smoothing=eps)[0] > loss
 
 
+def test_a_logit_of_minus_infinity_leaves_the_loss_finite_unless_it_is_smoothed(rng):
+    logits, targets = rng.standard_normal((3, 5)), np.array([1, 4, 2])
+    logits[:, 3] = -np.inf
+    (loss, nll), saved = cross_entropy.forward(logits, targets=targets)
+    others = np.delete(logits, 3, axis=1)
+    assert loss == nll == pytest.approx(value(cross_entropy, others, targets=np.array([1, 3, 2]))[0], rel=1e-13)
+    (grad_logits,) = cross_entropy.backward(np.float64(1.0), None, saved)
+    assert np.isfinite(grad_logits).all() and (grad_logits[:, 3] == 0.0).all()
+    assert value(cross_entropy, logits, targets=targets, label_smoothing=0.1)[0] == np.inf
+
+
 def test_projection_loss_is_projection_then_loss(rng):
     x, table, targets = rng.standard_normal((6, 4)), rng.standard_normal((9, 4)), np.array([3, 0, 8, 0, 1, 3])
     composed = value(cross_entropy, value(linear, x, table.T), targets=targets, label_smoothing=0.1)

@@ -157,6 +157,15 @@ def test_an_embedding_is_a_row_of_the_table_times_the_scale(scale, rng):
     np.testing.assert_array_equal(value(embedding, table, ids=ids, scale=scale), scale * table[ids])
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int32", "int64", "uint64"])
+def test_the_gradient_of_an_embedding_arrives_in_the_rows_of_its_ids_whatever_their_dtype(dtype, rng):
+    """With d_model = 1000 a place in the flattened table needs more than 16 bits."""
+    table, ids = rng.standard_normal((100, 1000)), np.array([[5, 99, 5]], dtype)
+    y, saved = embedding.forward(table, ids=ids)
+    (grad_table,) = embedding.backward(np.ones(y.shape), saved)
+    np.testing.assert_array_equal(grad_table.sum(axis=1), np.bincount(ids[0].astype(int), minlength=100) * 1000)
+
+
 @pytest.mark.parametrize("shapes", [((0, 1), (0, 3)), ((1, 3), (0, 3))], ids=str)
 def test_gradients_of_empty_arrays_have_the_shapes_of_the_inputs(shapes, rng):
     a, b = (rng.standard_normal(shape) for shape in shapes)

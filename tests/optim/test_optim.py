@@ -117,9 +117,10 @@ def test_a_run_follows_its_schedule_from_its_highest_rate(settings, schedule):
         np.testing.assert_array_equal(rates, shape)
 
 
-def test_steps_are_counted_from_one():
-    with pytest.raises(ValueError, match="step must be at least 1, got 0"):
-        learning_rate(0, 512)
+def test_steps_are_counted_from_one_and_one_at_least_is_of_warm_up():
+    for step, warmup_steps in ((0, 4000), (1, 0)):
+        with pytest.raises(ValueError, match=f"must be at least 1, got {step} and {warmup_steps}"):
+            learning_rate(step, 512, warmup_steps)
 
 
 @pytest.fixture(params=["on the host", "on the device"])

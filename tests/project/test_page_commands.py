@@ -10,21 +10,13 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from test_readme import PAGES
 
 from minitransformer.cli.main import build_parser
 
 ROOT = Path(__file__).parents[2]
-PATTERNS = (
-    "*.md",
-    "docs/*.md",
-    "examples/**/*.md",
-    "benchmarks/**/*.md",
-    "lessons/**/*.md",
-    "models/*.md",
-    "tests/**/*.md",
-)
-PATTERNS += ("lessons/*.ipynb", "examples/**/*.toml", "examples/**/*.sbatch")
-FILES = sorted(path for pattern in PATTERNS for path in ROOT.glob(pattern))
+PATTERNS = ("lessons/*.ipynb", "examples/**/*.toml", "examples/**/*.sbatch")
+FILES = sorted([*PAGES, *(path for pattern in PATTERNS for path in ROOT.glob(pattern))])
 PROGRAM = re.compile(r"(?:^|.*[\s/])(minitransformer|python -m (?!pytest|venv)[\w.]+|python [\w/]+\.py)(?= |$)")
 PARSE_ARGS = argparse.ArgumentParser.parse_args
 

@@ -12,19 +12,8 @@ from minitransformer.config import Config
 ROOT = Path(__file__).parents[2]
 PACKAGE = Path(minitransformer.__file__).parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-PAGES = [
-    path
-    for pattern in (
-        "*.md",
-        "docs/*.md",
-        "examples/*/*.md",
-        "benchmarks/**/*.md",
-        "lessons/*.md",
-        "models/*.md",
-        "tests/**/*.md",
-    )
-    for path in sorted(ROOT.glob(pattern))
-]
+FOLDERS = ("docs", "examples", "benchmarks", "lessons", "models", "tests")
+PAGES = [path for where in ("", *(f"{folder}/**/" for folder in FOLDERS)) for path in sorted(ROOT.glob(f"{where}*.md"))]
 
 
 def blocks(language: str, text: str = README) -> list[str]:

@@ -177,7 +177,7 @@ def test_callbacks_see_every_update_and_add_to_every_validation(tmp_path):
     seen = []
 
     def on_validation(trainer, metrics):
-        metrics["norm"] = float(np.linalg.norm(trainer.model.parameters.data))
+        metrics["norm"] = np.linalg.norm(trainer.model.parameters.data)  # a number of NumPy
         seen.append(("valid", trainer.update, metrics["nll"]))
 
     def on_update(trainer, result):
