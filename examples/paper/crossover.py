@@ -4,11 +4,11 @@
     python -m examples.paper.crossover rates                       the learning rate of each model            1.7 h
     python -m examples.paper.crossover run --minutes 20            all up to 20 minutes: a first map          5.9 h
     python -m examples.paper.crossover run --minutes 80 --tasks Multi30k                                      9.1 h
-    python -m examples.paper.crossover run --minutes 40 --tasks parsing --models GRU pre-norm                 2.1 h
+    python -m examples.paper.crossover run --minutes 80 --tasks parsing --models GRU pre-norm                 6.1 h
     python -m examples.paper.crossover run --part test ...         with the options of the last two           0.2 h
     python -m examples.paper.crossover                             the page and the picture of what there is
 
-Hours are those of one core, 19 in all, scoring and reading the data included; every training has a core of its own,
+Hours are those of one core, 23 in all, scoring and reading the data included; every training has a core of its own,
 so that two run side by side. In this order each step is a result. All three models up to 80 minutes on both tasks are
 26 hours: `run` goes on from where the trainings are. Killed, it loses the updates since the last checkpoint.
 

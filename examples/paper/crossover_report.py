@@ -169,7 +169,7 @@ def draw(results: Sequence[dict]) -> "Figure":
         axes.minorticks_off()
         axes.set_xlim(0.9 * minutes[0], 1.1 * minutes[-1])
         axes.grid(True, color="#dddddd", linewidth=0.6)
-        axes.legend(frameon=False, loc="lower right")
+        axes.legend(frameon=False)
     return figure
 
 

@@ -97,7 +97,7 @@ def draw(curves: Sequence[ParserCurve]) -> "Figure":
         axes.errorbar(curve.minutes, mean, curve.error(), fmt="o-", label=curve.name, **style)
         end = np.array([result["score"]["f1"] for result in curve.results])
         axes.plot(curve.minutes[-1], end.mean(), "*", color=colour, markersize=11)
-    axes.set(xlabel="minutes of two cores", ylabel="bracket F1, development set", ylim=(0, 100))
+    axes.set(xlabel="minutes of one core", ylabel="bracket F1, development set", ylim=(0, 100))
     axes.set_title("F1 while learning; stars: mean of checkpoints, beam")
     axes.grid(True, color="#dddddd", linewidth=0.6)
     axes.legend(frameon=False, loc="lower right")

@@ -1,6 +1,6 @@
 """Seconds of an update of several parsers, each in turn, so that what else the machine does befalls all of them alike.
 
-    python -m examples.parsing.speed examples/parsing/aligned.toml examples/parsing/aligned-recurrent.toml
+    python -m examples.parsing.speed examples/parsing/aligned*.toml --set training.threads=1
 
 Writes results/speed.json: the medians by the names of the results, from which `compare` has its minutes.
 """

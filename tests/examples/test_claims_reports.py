@@ -11,6 +11,7 @@ from extras import need
 from examples.paper import (
     attention_scale,
     attention_scale_report,
+    crossover_report,
     label_smoothing,
     long_range,
     long_range_report,
@@ -49,6 +50,7 @@ def test_the_committed_pages_of_the_tables_are_what_the_results_say():
         "table2": table2.markdown(table2.trainings()),
         "table3": table3_report.markdown(rows, table3.PAPER),
         "label_smoothing": label_smoothing.report(rows),
+        "crossover": crossover_report.markdown(program.read_results(RESULTS / "crossover.jsonl")),
     }
     for name, text in pages.items():
         assert text == (RESULTS / f"{name}.md").read_text(encoding="utf-8"), name
