@@ -8,8 +8,10 @@ import re
 import subprocess
 import sys
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 
+import numpy as np
 import pytest
 from lesson_faults.altered import edited
 
@@ -75,6 +77,13 @@ def defined_names(source: str) -> set[str]:
 
 
 # -- exercises --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def repeated_draws(monkeypatch):
+    """What an answer draws without a seed is the same in every run: by chance a wrong one may look right."""
+    real, seeds = np.random.default_rng, count()
+    monkeypatch.setattr(np.random, "default_rng", lambda seed=None: real(next(seeds) if seed is None else seed))
 
 
 @every_seed
