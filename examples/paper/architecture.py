@@ -4,19 +4,17 @@ python -m examples.paper.architecture CONFIG [--part attention] [--set KEY=VALUE
 """
 
 import sys
-import warnings
 from pathlib import Path
 
 from examples import report_errors
 from examples.paper.architecture_diagram import draw_architecture
 from examples.paper.attention_diagram import draw_multi_head_attention
-from minitransformer.cli.common import report, with_vocabulary, writable_file
+from minitransformer.cli.common import with_vocabulary, writable_file
 from minitransformer.cli.main import Parser
 from minitransformer.cli.options import add_config_options
+from minitransformer.cli.plot import save_picture
 from minitransformer.config import Config
 from minitransformer.errors import ConfigError, quote
-from minitransformer.figures import picture_bytes
-from minitransformer.files import write_atomically
 from minitransformer.models import model_class
 
 
@@ -34,13 +32,7 @@ def main() -> int:
     config = with_vocabulary(Config.load(arguments.config, arguments.settings)).model
     draw = draw_architecture if arguments.part == "model" else draw_multi_head_attention
     figure = draw(config, model_class(config).parameter_shapes(config))
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        picture = picture_bytes(figure, output.suffix.lower()[1:])
-    for warning in caught:
-        print(f"architecture: {warning.message}", file=sys.stderr)
-    write_atomically(output, lambda file: file.write(picture))
-    report(str(output))
+    save_picture(figure, output, lambda warning: print(f"architecture: {warning}", file=sys.stderr))
     return 0
 
 

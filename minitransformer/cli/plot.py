@@ -2,7 +2,8 @@
 
 import argparse
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -85,7 +86,8 @@ def run_curves(arguments: argparse.Namespace) -> None:
     labels = [label for label, _ in named]
     if len(set(labels)) < len(labels):
         raise ConfigError(f"plot curves: every run must have its own label, got {', '.join(labels)}; write LABEL=FILE")
-    _save(draw_learning_curves({label: read_metrics(path) for label, path in named}), output, arguments.action)
+    figure = draw_learning_curves({label: read_metrics(path) for label, path in named})
+    save_picture(figure, output, partial(print_line, "plot curves"))
 
 
 def _label_and_path(argument: str) -> tuple[str, Path]:
@@ -120,7 +122,8 @@ def run_attention(arguments: argparse.Namespace) -> None:
     options = {"title": f"{shown.label}, layer {layer} of {n_layers}", "heads": arguments.head}
     options |= {"key_label": shown.key_label, "query_label": shown.query_label}
     draw = draw_attention_lines if arguments.lines else draw_attention
-    _save(draw(shown.layers[layer], shown.keys, shown.queries, **options), output, arguments.action)
+    figure = draw(shown.layers[layer], shown.keys, shown.queries, **options)
+    save_picture(figure, output, partial(print_line, "plot attention"))
 
 
 def _sentences(
@@ -167,13 +170,14 @@ def _attentions(
     return found
 
 
-def _save(figure: "Figure", output: Path, action: str) -> None:
+def save_picture(figure: "Figure", output: Path, say: Callable[[str], None]) -> None:
+    """Write a PNG or SVG file.   say: is given each warning, such as of letters that no font has"""
     from minitransformer.figures import picture_bytes
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         picture = picture_bytes(figure, output.suffix.lower()[1:])
     for warning in caught:
-        print_line(f"plot {action}", str(warning.message))
+        say(str(warning.message))
     write_atomically(output, lambda file: file.write(picture))
     report(str(output))
