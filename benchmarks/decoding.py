@@ -16,7 +16,6 @@ Results go to benchmarks/results/decoding.MAKER.json and .md, MAKER that of the 
 import statistics
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -28,6 +27,7 @@ from tqdm import tqdm
 from transformers import MarianMTModel
 
 from benchmarks.common.matrix_products import record_products, replay
+from benchmarks.common.race import race
 from benchmarks.common.search_cases import Case, random_model, random_sources, search
 from benchmarks.common.tables import run_benchmark
 from benchmarks.peers.marian import ctranslate2_translator, marian_model
@@ -36,7 +36,6 @@ from minitransformer.config import ModelConfig
 from minitransformer.models import Transformer
 
 ROUNDS, WARM_UP = 5, 1
-PAUSE = 0.1  # seconds: threads of the one library still spin for a while after its work
 TIE = 1e-5  # nats a token: log-probabilities nearer than this are equal up to rounding
 
 
@@ -109,19 +108,6 @@ def agreement(ours: list[Output], theirs: list[Output]) -> dict[str, int]:
     return {"outputs": len(ours), "same": same, "ties": ties}
 
 
-def race(runners: dict[str, Callable], rounds: int) -> dict[str, list[float]]:
-    """Seconds of each contestant in each round, after the warm-up; they take turns, so drift hits all alike."""
-    seconds: dict[str, list[float]] = {name: [] for name in runners}
-    for number in range(WARM_UP + rounds):
-        for name, run in runners.items():
-            time.sleep(PAUSE)
-            began = time.perf_counter()
-            run()
-            if number >= WARM_UP:
-                seconds[name].append(time.perf_counter() - began)
-    return seconds
-
-
 def summary(case: Case, seconds: dict[str, list[float]], agreements: dict[str, dict[str, int]]) -> dict:
     """Tokens per second, median and extremes; ratios of speeds are medians of the rounds' own ratios."""
     result: dict = {"sentences": case.sentences, "new tokens": case.new_tokens, "search": case.search}
@@ -172,7 +158,7 @@ def measure(quick: bool) -> tuple[dict, list[str]]:
         translator = ctranslate2_translator(marian, Path(folder), threads_for_peers())
         for case in tqdm(QUICK_CASES if quick else CASES, desc="decoding", unit="case", leave=False):
             runners = contestants(model, marian, translator, case)
-            seconds = race(runners, 1 if quick else ROUNDS)
+            seconds = race(runners, 1 if quick else ROUNDS, WARM_UP)
             outputs = {name: run() for name, run in runners.items() if name != "products"}
             agreements = {peer: agreement(outputs["ours"], outputs[peer]) for peer in ("marian", "ctranslate2")}
             results.append(summary(case, seconds, agreements))

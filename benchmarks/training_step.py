@@ -15,15 +15,14 @@ import os
 import shutil
 import statistics
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import torch
-from tqdm import tqdm
 
 from benchmarks.common.matrix_products import record_step, replay
+from benchmarks.common.race import race
 from benchmarks.common.tables import run_benchmark
 from benchmarks.common.work import REAL, SIZES, Size, Work, random_work, real_work, shape_of
 from benchmarks.peers.torch_model import TorchTransformer
@@ -43,7 +42,6 @@ WARM_UP = 2  # rounds that do not count
 OURS = ("side by side", "one batch")
 OTHERS = ("pytorch", "products", "compiled")
 COMPILERS = ("c++", "g++", "clang++")
-PAUSE = 0.1  # seconds: threads of the one library still spin for a while after its work
 
 
 def contestants(size: Size, work: Work, compiled: bool = False) -> dict[str, Callable[[], object]]:
@@ -83,25 +81,13 @@ def contestants(size: Size, work: Work, compiled: bool = False) -> dict[str, Cal
     return runners | ({"compiled": torch_steps(compiled=True)} if compiled else {})
 
 
-def race(size: Size, work: Work, rounds: int, compiled: bool = False) -> dict[str, list[float]]:
-    """Seconds an update of each contestant in each round after the warm-up; they take turns, so drift hits all."""
-    runners = contestants(size, work, compiled)
-    seconds: dict[str, list[float]] = {name: [] for name in runners}
-    for number in tqdm(range(WARM_UP + rounds), desc=size.name, unit="round", leave=False):
-        for name, run in runners.items():
-            time.sleep(PAUSE)
-            began = time.perf_counter()
-            run()
-            if number >= WARM_UP:
-                seconds[name].append((time.perf_counter() - began) / len(work.in_turn))
-    return seconds
-
-
-def summary(size: Size, seconds: dict[str, list[float]]) -> dict:
-    """Medians and extremes in seconds; ratios are medians of the rounds' own ratios, for the faster of our two ways.
+def summary(size: Size, work: Work, compiled: bool) -> dict:
+    """Medians and extremes, seconds an update; ratios are medians of the rounds' own, for the faster of our two ways.
 
     ``met``: at most 1.0 times PyTorch, or at most 1.15 times our own matrix products where that is longer.
     """
+    rounds = race(contestants(size, work, compiled), size.rounds, WARM_UP, size.name)
+    seconds = {name: [each / len(work.in_turn) for each in values] for name, values in rounds.items()}
     result = {"size": size.name, "shape": shape_of(size), "rounds": len(seconds["pytorch"])}
     for name, values in seconds.items():
         result[name] = spread(values)
@@ -151,7 +137,7 @@ def real_results(compiled: bool) -> list[dict]:
         print("training_step: no real batches, MINITRANSFORMER_DATA is not set", file=sys.stderr)
         return []
     work = real_work(Path(folder) / "multi30k", REAL)
-    result = summary(REAL, race(REAL, work, REAL.rounds, compiled))
+    result = summary(REAL, work, compiled)
     shape = result["shape"].rpartition(" · ")[0]
     return [result | {"shape": f"{shape} · Multi30k"}]
 
@@ -162,7 +148,7 @@ def measure(quick: bool) -> tuple[dict, list[str]]:
     for size in SIZES:
         if quick:
             size = replace(size, sentences=size.sentences // 16, rounds=2, updates=1)
-        results.append(summary(size, race(size, random_work(size), size.rounds, compiled)))
+        results.append(summary(size, random_work(size), compiled))
     results += [] if quick else real_results(compiled)
     return {"results": results}, markdown(results)
 
