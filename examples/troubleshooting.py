@@ -15,6 +15,7 @@ import numpy as np
 
 from examples import number_words
 from examples.report import machine_facts
+from minitransformer.cli.main import Parser
 from minitransformer.config import Config, DataConfig, ModelConfig, TrainingConfig, TranslationConfig
 from minitransformer.errors import MiniTransformerError
 from minitransformer.figures.canvas import new_figure, picture_bytes
@@ -121,6 +122,7 @@ def draw(results: list[dict]) -> bytes:
 
 
 def main() -> None:
+    Parser(prog="python -m examples.troubleshooting", description=__doc__).parse_args()
     results = []
     for name, fault in FAULTS.items():
         results.append(measure(name, fault))

@@ -6,6 +6,7 @@ python examples/parsing/plot_results.py        from results/craft*.json into res
 import json
 from pathlib import Path
 
+from minitransformer.cli.main import Parser
 from minitransformer.figures import picture_bytes
 from minitransformer.figures.canvas import new_figure
 
@@ -14,6 +15,7 @@ MODELS = {"craft": ("Transformer", "#0072b2"), "craft-recurrent": ("recurrent, a
 
 
 def main() -> None:
+    Parser(prog="plot_results.py", description=__doc__).parse_args()
     figure = new_figure(11, 4.2)
     left, right = figure.subplots(1, 2)
     for name, (label, colour) in MODELS.items():

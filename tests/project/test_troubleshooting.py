@@ -2,7 +2,10 @@
 
 import json
 import re
+import sys
 from pathlib import Path
+
+import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
 RESULTS = {result["fault"]: result for result in json.loads((DOCS / "troubleshooting.json").read_text())["results"]}
@@ -37,3 +40,13 @@ def test_outputs_of_the_page_are_those_of_the_trainings():
     assert right["as it should be"] > 95 and right["only 200 pairs"] == 58
     assert all(RESULTS[COLOURS[colour]]["distinct"] == 1 for colour in ("red", "violet", "pink"))
     assert not any(right[COLOURS[colour]] for colour in ("orange", "green", "red", "violet", "pink"))
+
+
+def test_its_help_trains_nothing(monkeypatch, capsys):
+    from examples import troubleshooting
+
+    monkeypatch.setattr(troubleshooting, "measure", lambda *_: pytest.fail("a training began"))
+    monkeypatch.setattr(sys, "argv", ["troubleshooting", "--help"])
+    with pytest.raises(SystemExit):
+        troubleshooting.main()
+    assert "eight times" in capsys.readouterr().out
