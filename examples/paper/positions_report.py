@@ -136,7 +136,7 @@ def limits(results: Sequence[dict]) -> str:
     settings = results[0]["settings"]
     trained, updates = settings["longest"], settings["updates"]
     return (
-        f"A length is reached if {FEW:.0%} of its sequences are right as a whole. One update of {trained} has the"
+        f"A length is reached if {FEW:.0%} of its sequences are right as a whole. One update in {trained} has the"
         f" longest length of training, and after {updates:,} updates this share of its sequences is right:"
         f" {shares_at(results, [trained], ('learned', OURS))}. What is missing there is learning, not extrapolation."
         f" And the end mark counts: in training it never follows more than {trained} symbols, and a model that stops"

@@ -107,8 +107,8 @@ def caches(result: Mapping) -> str:
     return (
         "The GRU reads its recurrent matrix of 12 d² bytes at each of the n steps, forward and backward:"
         f" {sizes}. Of that it reads {rates} GB/s, so the exponent of d is fitted on either side of the cache: {fits}."
-        " In it much of a step is not its products, of which alone the time grows with d²; on leaving it the matrix"
-        " comes more slowly. Both have been measured (benchmarks/notes.md)."
+        " Within it much of a step is not matrix products, and theirs is the only time that grows with d²; beyond it"
+        " the matrix is read more slowly. Both have been measured (benchmarks/notes.md)."
     )
 
 
