@@ -41,7 +41,7 @@ def draw_learning_curves(runs: Mapping[str, Sequence[dict]]) -> "Figure":
             raise DataError(f"plot curves: {label} must have lines of kind train or valid, got none")
         for axes, key in ((left, "loss"), (right, "ppl")):
             _draw_run(axes, curves, key, number, printable(label, MAX_LABEL))
-    _style_axes(left, "label-smoothed loss", "nats per target token")
+    _style_axes(left, "loss, label smoothing included", "nats per target token")
     _style_axes(right, "perplexity", "per target token, log scale")
     right.set_yscale("log", subs=(2, 5))
     right.yaxis.set_major_formatter("{x:g}")  # 20 and not 2 x 10^1
