@@ -18,7 +18,7 @@ EXPLAINED = (
     "not choose the head. same distance: what this head gives to any word as far away. shuffled: the share if the keys "
     "of every word are shuffled. found: the share is more than twice the mean of 200 shuffles, more than each of them, "
     "and by a t-test at the level of 5 % more than at the same distance (not asked of the two patterns that are a "
-    "distance)."
+    "distance). Each picture is of the sentence in which the head shows its pattern best."
 )
 
 
