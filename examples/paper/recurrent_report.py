@@ -48,7 +48,7 @@ def bleu_of(results: Sequence[dict], task: str, model: str = "Transformer") -> n
 def verdicts(results: Sequence[dict], task: str) -> str:
     """A table of how BLEU of the recurrent models compares with that of the Transformer, and of what that says."""
     words = {1: "higher", -1: "lower", 0: "not told apart"}
-    says = {-1: "agrees", 0: "open: not told apart", 1: "does not agree: ahead of the Transformer at this budget"}
+    says = {-1: "agrees", 0: "open: not told apart", 1: "open: ahead of the Transformer at this budget"}
     models, transformer = models_of(results, task)[1:], bleu_of(results, task)
     apart = [bleu_of(results, task, model) - transformer for model in models]  # (seeds, groups) each
     figures = [figure for each in apart for figure in (each.mean(axis=1), each[:, -1], each[:, 0] - each[:, -1])]
