@@ -80,6 +80,7 @@ FAULTS = {
         "give its logarithm": with_result(right.best_output, lambda text, log_prob: (text, np.exp(log_prob))),
         "The end is missing in ln P": "text[:-1], -cost -> text[:-1], -cost - math.log(after(text[:-1])['.'])",
         "and the function returns": with_result(right.best_output, lambda text, log_prob: (text, log_prob / np.log(2))),
+        "'ffff' has": "        for letter ->         heap = heapq.nsmallest(200, heap)\n        for letter",
         "which is more": lambda after, limit: ("a", np.log(after("")["a"]) + np.log(after("a")["."])),
         "may stand before the end": with_inputs(right.best_output, limit=lambda limit: limit + 3),
         "must be a str": lambda after, limit: ([4, 5], -1.0),

@@ -44,6 +44,11 @@ def three_x_squared_reversed(grad_y, x):
     return three_x_squared(grad_y, x)[::-1].copy()
 
 
+def right_in_the_first_number_alone(grad_y, x):
+    gradient = three_x_squared(grad_y, x)
+    return np.append(gradient[:1], 2 * gradient[1:])
+
+
 def three_x_squared_times_1e_7(grad_y, x):
     return 1e-7 * three_x_squared(grad_y, x)
 
@@ -69,6 +74,11 @@ JUDGED = {
         False,
         "A gradient with its numbers in reverse order was called right: a change of all inputs alike sees only their "
         "sum. Draw the direction at random.",
+    ),
+    right_in_the_first_number_alone: (
+        cube,
+        False,
+        "A gradient that is right in its first number alone was called right: move every number of x.",
     ),
     softmax_rule: (softmax_of, True, f"The right backward of a softmax was called wrong: {ONES}"),
     zeros: (softmax_of, False, f"A backward of zeros behind a softmax was called right: {ONES}"),
@@ -103,8 +113,8 @@ IS_RIGHT = Exercise(
     "01_arrays.is_right",
     judged_inputs,
     reference=lambda forward, backward, x: JUDGED[backward][1],
-    tested="three right backwards and six wrong ones: a factor, zeros, reversed, of size 1e-7 and 1e-9, and one that "
-    "ignores grad_y",
+    tested="three right backwards and seven wrong ones: a factor, zeros, reversed, right in one number alone, of size "
+    "1e-7 and 1e-9, and one that ignores grad_y",
     mistakes=(
         Mistake("Everything was called right.", lambda forward, backward, x: True),
         Mistake("Everything was called wrong.", lambda forward, backward, x: False),

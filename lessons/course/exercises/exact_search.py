@@ -75,9 +75,20 @@ def random_model(rng, n_letters, sharpness, end):
     return LetterModel(letters, of)
 
 
+def rewarded_late(text):
+    """Of all prefixes of one length that of f's is the least probable, and ffff ends: beams of a thousand lose it.
+    No two prefixes are equally probable."""
+    if text == "ffff":
+        return {"a": 0.01, END: 0.99}
+    shares = 1.0 + 0.05 * np.sin(1 + 7 * len(text) + np.arange(5))
+    others = (0.85 - 1e-6) * shares / shares.sum()
+    return {"f": 0.15, END: 1e-6} | dict(zip("abcde", others.tolist(), strict=True))
+
+
 def best_output_inputs(rng):
     for told, limit in BY_HAND:
         yield LetterModel("abc", lambda text, told=told: dict(told.get(text, DEFAULT))), limit
+    yield LetterModel("abcdef", rewarded_late), 4
     for n_letters, sharpness, end, limit in ((2, 1.0, -1, 1), (3, 1.5, -1, 2), (3, 2.0, -2, 4), (6, 1.2, -1, 14)):
         for _ in range(3):
             yield random_model(rng, n_letters, sharpness, end), limit
@@ -158,7 +169,7 @@ BEST_OUTPUT = Exercise(
     "12_decoding.best_output",
     best_output_inputs,
     reference=best_output,
-    tested="four models by hand, twelve random ones, outputs of up to 14 of six letters, against an exact search",
+    tested="five models by hand, twelve random ones, outputs of up to 14 of six letters, against an exact search",
     mistakes=(
         Mistake(
             "This is greedy search: it follows the most probable letter, and a less probable one may lead further.",
