@@ -110,12 +110,49 @@ def as_lists(q, k, mask):
     return solution_of(WEIGHTS)(q, k, mask).tolist()
 
 
+def curve_as_lists(xs, ys):
+    return [part.tolist() for part in solution_of("07_feed_forward.interpolation")(xs, ys)]
+
+
 @pytest.mark.parametrize(
     ("name", "function"),
-    [(WEIGHTS, as_lists), ("05_heads.split", lambda *x: list(split(*x)))],
+    [
+        (WEIGHTS, as_lists),
+        ("05_heads.split", lambda *x: list(split(*x))),
+        ("02_tape.order", lambda *x: np.array(solution_of("02_tape.order")(*x))),
+        ("07_feed_forward.interpolation", curve_as_lists),
+    ],
 )
 def test_lists_and_arrays_of_numbers_stand_for_each_other(name, function):
     assert examine(name, function).verdict == "right"
+
+
+def test_a_curve_in_float32_is_right():
+    parts = solution_of("07_feed_forward.interpolation")
+    function = lambda xs, ys: [part.astype(np.float32) for part in parts(xs, ys)]  # noqa: E731
+    assert examine("07_feed_forward.interpolation", function).verdict == "right"
+
+
+def test_an_axis_is_found_by_whatever_random_numbers_a_right_answer_draws():
+    """It may ask which of all three axes is unchanged: of the two others none may look so by chance."""
+    for seed in range(50):
+        rng = np.random.default_rng(seed)
+
+        def the_only_axis(norm, shape, rng=rng):
+            def unchanged(x, line):
+                return np.allclose(norm(x + rng.standard_normal(line)), norm(x), atol=1e-3)
+
+            x = rng.standard_normal(shape)
+            lines = [[1 if i == axis else n for i, n in enumerate(shape)] for axis in range(3)]
+            (axis,) = (axis for axis in range(3) if unchanged(x, lines[axis]))
+            return axis
+
+        assert examine("06_layer_norm.normalised_axis", the_only_axis).verdict == "right", seed
+
+
+def test_first_values_drawn_as_they_should_be_are_right_at_every_seed():
+    name = "my_transformer.first_vector"
+    assert {examine(name, solution_of(name), seed).verdict for seed in (84, 102, 186, 257)} == {"right"}
 
 
 def test_arguments_after_an_exception_take_three_lines():

@@ -169,7 +169,7 @@ def spreads(first_vector, shapes, rng):
     matrices = {name: array for name, array in p.items() if array.ndim == 2}
     for name, array in matrices.items():
         wanted = shapes["table"][1] ** -0.5 if name == "table" else math.sqrt(2 / sum(array.shape))
-        if not 0.85 < array.std() / wanted < 1.15 or abs(array.mean()) > 0.15 * wanted:
+        if not 0.85 < array.std() / wanted < 1.15 or abs(array.mean()) > 0.25 * wanted:
             rule = "1 / sqrt(d_model), lesson 8" if name == "table" else "Xavier's, lesson 6"
             found = f"mean {array.mean():.3f} and spread {array.std():.3f}"
             return f"{name!r}, {array.shape}, must have mean 0 and spread {wanted:.3f} ({rule}), got {found}."

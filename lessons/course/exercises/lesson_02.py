@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from course.compare import in_form_of
 from course.exercise import Exercise, Mistake
 
 # -- two_paths --------------------------------------------------------------------------------------------------------
@@ -115,7 +116,7 @@ def behind(uses, last):
 
 def wrong_order(function, uses, last):
     """What is wrong with the order, or None."""
-    order, needed = function(uses, last), behind(uses, last)
+    order, needed = in_form_of([], function(uses, last)), behind(uses, last)
     told = f"for uses = {uses}, last = {last}; got {order}"
     if not isinstance(order, (list, tuple)) or not all(isinstance(op, (int, np.integer)) for op in order):
         return f"The result must be a list of op numbers {told}."

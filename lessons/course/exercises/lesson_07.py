@@ -3,7 +3,7 @@
 import numpy as np
 
 from course.calls import Trouble
-from course.compare import form_error
+from course.compare import form_error, in_form_of
 from course.exercise import Exercise, Mistake
 from course.exercises.feed_forward import BACKWARD, FORWARD, random_layer
 from course.exercises.gated_feed_forward import GATED, GATED_BACKWARD
@@ -39,11 +39,16 @@ def interpolation_inputs(rng):
     yield np.sort(rng.uniform(-3.0, 3.0, 6)), rng.standard_normal(6)
 
 
+def near(a, b):
+    """Equal but for rounding, in float32 too."""
+    return np.allclose(a, b, atol=1e-6)
+
+
 def layer_of(function, xs, ys):
     """What the student's parameters compute, as a function of a vector of x."""
     n = len(xs)
-    given = function(xs, ys)
     wanted = (np.zeros((1, n)), np.zeros(n), np.zeros((n, 1)), np.zeros(1))
+    given = in_form_of(wanted, function(xs, ys))
     error = form_error(wanted, given)
     if error:
         raise Trouble(f"{error}.")
@@ -55,8 +60,8 @@ def at_points(function, xs, ys):
     found = layer_of(function, xs, ys)(xs)
     if np.isnan(found).any():
         return "The layer gives NaN: is one of the parameters NaN or infinite?"
-    if np.allclose(found - found[0], ys - ys[0]):
-        if not np.allclose(found, ys):
+    if near(found - found[0], ys - ys[0]):
+        if not near(found, ys):
             return "The curve has the right form and starts at the wrong height: b2 must be ys[0]."
         return None
     if not np.isclose(found[0], ys[0]):
@@ -64,7 +69,7 @@ def at_points(function, xs, ys):
     if not np.isclose(found[1], ys[1]):
         return f"Between the first two points the slope is wrong: at xs[1] expected {ys[1]:.4g}, got {found[1]:.4g}."
     slopes = np.diff(ys) / np.diff(xs)
-    if np.allclose(np.diff(found) / np.diff(xs), np.cumsum(slopes)):
+    if near(np.diff(found) / np.diff(xs), np.cumsum(slopes)):
         return "The slopes pile up: every earlier hidden unit is still active. Each must bring the change of slope."
     i = int(np.flatnonzero(~np.isclose(found, ys))[0])
     return f"At xs[{i}] the curve must be {ys[i]:.4g}, got {found[i]:.4g}: which units are active there?"
@@ -72,11 +77,11 @@ def at_points(function, xs, ys):
 
 def between_and_outside(function, xs, ys):
     curve = layer_of(function, xs, ys)
-    if not np.allclose(curve((xs[1:] + xs[:-1]) / 2), (ys[1:] + ys[:-1]) / 2):
+    if not near(curve((xs[1:] + xs[:-1]) / 2), (ys[1:] + ys[:-1]) / 2):
         return "Between the points the curve is not straight: the bends must be at the points."
-    if not np.allclose(curve(xs[:1] - 2.0), ys[0]):
+    if not near(curve(xs[:1] - 2.0), ys[0]):
         return "Left of the first point the curve must be constant: nothing may be active there."
-    if not np.allclose(curve(xs[-1:] + 2.0), ys[-1]):
+    if not near(curve(xs[-1:] + 2.0), ys[-1]):
         return "Right of the last point the curve must be constant: the last unit must cancel the last slope."
     return None
 
