@@ -42,6 +42,7 @@ FAULTS = {
         "has equal weights": "-np.inf) -> -1e9)",
         "holds NaN": lambda q, k, mask: np.where(mask.any(axis=-1, keepdims=True), right.weights(q, k, mask), np.nan),
         "k.T turns all axes round": "k.swapaxes(-1, -2) -> k.T",
+        "d_k is the last axis of q": "q.shape[-1]) -> q.shape[1])",
         "It is transposed": with_result(right.weights, lambda weights: weights.swapaxes(-1, -2)),
         "100 times the right one": with_result(right.weights, lambda weights: 100 * weights),
     },
@@ -70,6 +71,7 @@ FAULTS = {
         "One sum over the whole array": "sum(axis=-1, keepdims=True) -> sum()",
         "are multiplied by sqrt(d_k)": "/ math.sqrt(q.shape[-1]) -> * math.sqrt(q.shape[-1])",
         "grad_v is right; grad_q and grad_k are not": ("@ k, -> @ k + 0.3,", "@ q, -> @ q + 0.4,"),
+        "d_k is the last axis of q": "math.sqrt(q.shape[-1]) -> math.sqrt(q.shape[1])",
         "missing in grad_q and grad_k": " / math.sqrt(q.shape[-1]) -> ",
         "grad_q and grad_k are right; grad_v is not. grad_v: It is transposed": (
             "@ q, grad_v -> @ q, grad_v.swapaxes(-1, -2)"

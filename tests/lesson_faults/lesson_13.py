@@ -58,6 +58,7 @@ FAULTS = {
         ),
         "keeps its whole file": "theirs[draws].sum(axis=1) -> theirs.sum(axis=0)[None]",
         "brevity penalty is missing": "np.minimum(1.0, np.exp(1 - sums[:, 1] / sums[:, 0])) *  -> ",
+        "rewards a long file": "np.minimum(1.0, -> np.minimum(np.inf,",
         "The draws are not used": ("ours[draws] -> ours[None]", "theirs[draws] -> theirs[None]"),
     },
 }

@@ -5,7 +5,8 @@ import math
 import numpy as np
 
 from course.exercise import Exercise, Mistake
-from course.exercises.attention_weights import swapped
+from course.exercises.attention_weights import SIZES_APART, swapped
+from course.exercises.more_sources import right_only_for_as_many
 from minitransformer.ops.attention import attention_backward, attention_forward, attention_weights
 from minitransformer.ops.softmax import softmax_backward
 
@@ -63,6 +64,17 @@ def in_scale(message, **divisors):
     return [Mistake(message, through(**divisors, turn=turn)) for turn in (swapped, np.transpose)]
 
 
+def other_sizes(function, *inputs):
+    """Axes in front, and no two of one size: here q.shape[1] is no d_k."""
+    if inputs[0].ndim < 4:
+        return None
+    rng = np.random.default_rng(0)
+    grad_y, q, k, v = (rng.standard_normal((2, 5, *size)) for size in ((4, 7), (4, 3), (6, 3), (6, 7)))
+    return right_only_for_as_many(
+        function, backward, inputs, (grad_y, q, k, v, attention_weights(q, k)[0]), SIZES_APART
+    )
+
+
 BACKWARD = Exercise(
     "04_attention.backward",
     backward_inputs,
@@ -118,4 +130,5 @@ BACKWARD = Exercise(
         *in_scale("The scale 1 / sqrt(d_k) is missing in grad_k.", k_divisor=one),
         *in_scale("The scale 1 / sqrt(d_k) is missing in grad_q.", q_divisor=one),
     ),
+    properties=(other_sizes,),
 )

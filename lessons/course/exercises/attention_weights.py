@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from course.exercise import Exercise, Mistake
+from course.exercises.more_sources import right_only_for_as_many
 from minitransformer.ops.attention import attention_weights
 
 
@@ -81,6 +82,21 @@ TURNED = (CAREFUL, EMPTY_NAN, EMPTY_UNIFORM, *OVERFLOWS)
 MANNERS = tuple({**manner, "turn": turn} for turn in (swapped, np.transpose) for manner in TURNED)
 ONLY_ROWS = "The softmax runs over the queries: columns sum to one. Each row, one query, must: axis=-1."
 
+SIZES_APART = (
+    "With equal sizes it is right, and with other numbers of sentences, heads, queries and keys it is not: d_k is the "
+    "last axis of q, whatever stands in front."
+)
+
+
+def other_sizes(function, q, k, mask):
+    """Axes in front, and no two of one size: here q.shape[1] is no d_k."""
+    if q.ndim < 4:
+        return None
+    rng = np.random.default_rng(0)
+    more = rng.standard_normal((2, 5, 4, 3)), rng.standard_normal((2, 5, 6, 3)), np.tri(4, 6, dtype=bool)
+    return right_only_for_as_many(function, WEIGHTS.reference, (q, k, mask), more, SIZES_APART)
+
+
 WEIGHTS = Exercise(
     "04_attention.weights",
     weights_inputs,
@@ -155,4 +171,5 @@ WEIGHTS = Exercise(
             (EMPTY_UNIFORM,),
         ),
     ),
+    properties=(other_sizes,),
 )

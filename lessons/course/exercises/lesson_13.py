@@ -139,18 +139,21 @@ def bootstrap_inputs(rng):
     yield ours, ours, rng.integers(6, size=(4, 6))
     for size in (8, 12, 20):
         yield _counts(rng, size, 0.8), _counts(rng, size, 0.8), rng.integers(size, size=(200, size))
+    for size in (12, 20):
+        yield _counts(rng, size, 0.8, longer=4), _counts(rng, size, 0.8, longer=1), rng.integers(size, size=(200, size))
 
 
-def _counts(rng, n_sentences, share):
-    """Counts as of sentences of 6 to 30 words, in float64."""
+def _counts(rng, n_sentences, share, longer=0):
+    """Counts as of sentences of 6 to 30 words, in float64; ``longer``: so many words more than their references have,
+    but for two less to four more."""
     c = rng.integers(6, 31, n_sentences)
     total = c[:, None] - np.arange(4)
     right = rng.binomial(total, share ** np.arange(1, 5))
-    return np.column_stack([c, c + rng.integers(-2, 5, n_sentences), right, total]).astype(float)
+    return np.column_stack([c, c - longer + rng.integers(-2, 5, n_sentences), right, total]).astype(float)
 
 
-def scores(counts, brief=True):
-    penalty = np.minimum(1.0, np.exp(1 - counts[..., 1] / counts[..., 0])) if brief else 1.0
+def scores(counts, brief=True, most=1.0):
+    penalty = np.minimum(most, np.exp(1 - counts[..., 1] / counts[..., 0])) if brief else 1.0
     return penalty * np.prod(counts[..., 2:6] / counts[..., 6:], axis=-1) ** 0.25
 
 
@@ -162,7 +165,7 @@ BOOTSTRAP = Exercise(
     "13_bleu.bootstrap",
     bootstrap_inputs,
     reference=lambda ours, theirs, draws: float((drawn(ours, draws) > drawn(theirs, draws)).mean()),
-    tested="five pairs of systems, one of them twice the same",
+    tested="seven pairs of systems, one of them twice the same, two of them too long",
     mistakes=(
         Mistake(
             "The other system is ahead where ours should be: ours must be the higher one.",
@@ -198,6 +201,12 @@ BOOTSTRAP = Exercise(
             "The counts are summed over the draws. A draw is a row of `draws`: sum over its sentences, axis 1.",
             lambda ours, theirs, draws: float(
                 (scores(ours[draws].sum(axis=0)) > scores(theirs[draws].sum(axis=0))).mean()
+            ),
+        ),
+        Mistake(
+            "The brevity penalty rewards a long file: it is never above 1.",
+            lambda ours, theirs, draws: float(
+                (scores(ours[draws].sum(axis=1), most=np.inf) > scores(theirs[draws].sum(axis=1), most=np.inf)).mean()
             ),
         ),
         Mistake(
