@@ -51,6 +51,7 @@ FAULTS = {
         ),
         "that of the update before": "learning_rate(step -> learning_rate(step - 1",
         "points uphill": "w - rate -> w + rate",
+        "Expected": "learning_rate(step, d_model -> learning_rate(d_model, step",
         "is not counted": "], step -> ], step - 1",
     },
     "still_drops": {
@@ -80,6 +81,7 @@ FAULTS = {
         "is missing": lambda x, w_q, w_k, n_heads: right.scores(x, w_q, w_k, n_heads) * np.sqrt(x.shape[1] / n_heads),
         "interleaved": "n_heads, d_k).swapaxes(0, 1) -> d_k, n_heads).transpose(2, 0, 1)",
         "The words are cut": "reshape(length, n_heads, d_k).swapaxes(0, 1) -> reshape(n_heads, length, d_k)",
+        "must have the shape (4, 5, 5), got (5, 4, 4)": "reshape(length, n_heads -> reshape(n_heads, length",
         "exchanged": lambda x, w_q, w_k, n_heads: right.scores(x, w_q, w_k, n_heads).swapaxes(1, 2),
     },
     "mean_loss": {

@@ -162,6 +162,7 @@ def model_that_leaks(rng, length, vocab_size, leaks, strength=1.0):
 def leaks_inputs(rng):
     for leaks, length, strength in (([], 3, 1), ([(3, 1)], 3, 1.0), ([(2, 1), (4, 2), (4, 3)], 5, 1e-10)):
         yield model_that_leaks(rng, length, 7, leaks, strength), np.array([5, 0, 6, 6, 1])[:length], 7
+    yield model_that_leaks(rng, 4, 3, [(2, 1), (3, 1), (4, 2)]), np.array([2, 0, 1, 2]), 3  # each token leaks once
 
 
 def dependence(logits_of, ids, vocab_size, *, token=None):
@@ -192,7 +193,8 @@ LEAKS = Exercise(
     "09_transformer.leaks",
     leaks_inputs,
     reference=leaks,
-    tested="a model without a leak, one with a leak from position 3 to 1, and one with three leaks of 1e-10",
+    tested="a model without a leak, one with a leak from position 3 to 1, one with three leaks of 1e-10, and one in "
+    "which every token leaks",
     mistakes=(
         Mistake(
             "A position may depend on its own token: that is no leak. Mark only what lies above the diagonal.",
@@ -215,9 +217,14 @@ LEAKS = Exercise(
             "without a tolerance.",
             lambda *inputs: np.triu(dependence(*inputs), 1) > 1e-8,
         ),
-        Mistake(
-            "Where the token was 6 already, setting it to 6 changes nothing, and no leak can show. Take another token.",
-            lambda logits_of, ids, vocab_size: np.triu(dependence(logits_of, ids, vocab_size, token=6), 1) > 0,
+        *(
+            Mistake(
+                "Where the new token stood already nothing changes, and no leak can show: take another one each time.",
+                lambda logits_of, ids, vocab_size, token=token: (
+                    np.triu(dependence(logits_of, ids, vocab_size, token=token % vocab_size), 1) > 0
+                ),
+            )
+            for token in (0, 1, -1)
         ),
         Mistake("Nothing is ever found.", lambda logits_of, ids, vocab_size: np.zeros((len(ids),) * 2, dtype=bool)),
     ),

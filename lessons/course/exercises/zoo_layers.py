@@ -201,7 +201,7 @@ SHARED_MASKS = cage(
 
 
 def scores_inputs(rng):
-    for length, d_model, n_heads in ((2, 4, 2), (3, 12, 3), (4, 24, 4)):
+    for length, d_model, n_heads in ((2, 4, 2), (3, 12, 3), (5, 24, 4)):
         yield *(rng.standard_normal(s) for s in ((length, d_model), (d_model, d_model), (d_model, d_model))), n_heads
 
 

@@ -18,7 +18,7 @@ def cage(name, inputs, reference, tested, *mistakes):
 
 
 def schedule_inputs(rng):
-    for shapes, step, d_model, warmup in (((2, 3), 3, 4, 10), ((1, 2, 3), 20, 16, 5), ((2, 2, 2), 5, 64, 6)):
+    for shapes, step, d_model, warmup in (((2, 3), 3, 8, 10), ((1, 2, 3), 20, 16, 5), ((2, 2, 2), 5, 64, 6)):
         parameters, gradients = ([rng.standard_normal(n) for n in shapes] for _ in range(2))
         yield parameters, gradients, step, d_model, warmup
 
