@@ -10,7 +10,7 @@ import numpy as np
 from minitransformer.checkpoints import Checkpoint
 from minitransformer.config import ModelConfig
 from minitransformer.errors import DataError, quote
-from minitransformer.files import read_bounded, write_text
+from minitransformer.files import read_bounded, staging_folder, write_error, write_text
 from minitransformer.interop.layers import Arrays, halves_to_pairs, take, to_common, to_ours
 from minitransformer.interop.model import checkpoint_of, with_special_rows
 from minitransformer.interop.safetensors import read_safetensors, write_safetensors
@@ -177,25 +177,35 @@ def _json(path: Path) -> dict:
 
 
 def write_folder(checkpoint: Checkpoint, folder: Path) -> str:
-    """Write the weights with MarianMT's names and a config.json; returns one line about what differs there.
+    """Write the weights with MarianMT's names and a config.json, into a folder that is there or a new one, which is
+    whole or not made; returns one line about what differs there.
 
     Raises:
-        DataError: MarianMT has no such model: pre-norm, learned positions, final norms, d_k of its own.
+        DataError: MarianMT has no such model: pre-norm, learned positions, final norms, d_k of its own; or the folder
+            cannot be written.
     """
     model, _ = checkpoint.build()
     config = model.config
     facts = _their_config(config)
     ours = {name: model.parameters[name].data for name in model.parameters.names}
     common = to_common(ours, config, halves_to_pairs(config.d_model))
-    common["output_bias"] = ours.get("output_bias", np.zeros(config.vocab_size, np.float32))[None]
+    common["output_bias"] = common.get("output_bias", np.zeros(config.vocab_size, np.float32))[None]
     names = {"embedding": "model.shared.weight"} if config.tie_embeddings else {}
     arrays = {
         names.get(name) or their_name(name): array.T if name.count(".") == 4 and array.ndim == 2 else array
         for name, array in common.items()
     }
-    folder.mkdir(parents=True, exist_ok=True)
-    write_safetensors(folder / "model.safetensors", arrays)
-    write_text(folder / "config.json", json.dumps(facts, indent=1) + "\n")
+    try:
+        with staging_folder(folder) as staging:
+            write_safetensors(staging / "model.safetensors", arrays)
+            write_text(staging / "config.json", json.dumps(facts, indent=1) + "\n")
+            if folder.is_dir():
+                for file in staging.iterdir():
+                    file.replace(folder / file.name)
+            else:
+                staging.rename(folder)
+    except OSError as error:
+        raise DataError(f"export: {folder} {write_error(error)}") from error
     eps = getattr(config, "norm_eps", 1e-6)
     if eps == 1e-5:
         return ""

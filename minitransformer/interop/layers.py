@@ -5,36 +5,56 @@ weight or bias; matrices are (in, out). Then ``encoder.norm``, ``embedding``, ``
 ``output_bias``. What another project calls them is a table in its own module.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import numpy as np
 
+from minitransformer.config import ModelConfig
 from minitransformer.errors import DataError, quote
 from minitransformer.models import ImportedConfig
 
 Arrays = dict[str, np.ndarray]
-TABLES = {"embedding": "embedding", "tgt_embedding": "tgt_embedding.table", "projection": "projection"}
-"""Our names of what has a row for each token."""
-BLOCKS = {"encoder": ("self", "ffn"), "decoder": ("self", "cross", "ffn")}
-OURS = {"self": "self_attention", "cross": "cross_attention", "ffn": "feed_forward"}
+Places = dict[str, tuple[str, str]]
+"""Common name -> (our name, axes). Two of the same name of ours, keys and values, stand side by side there.
+
+axes: a letter each, d: d_model, f: d_ff, k and v: d_k and d_v of all heads, V: tokens
+"""
+BLOCKS = {
+    "encoder": {"self": "self_attention", "ffn": "feed_forward"},
+    "decoder": {"self": "self_attention", "cross": "cross_attention", "ffn": "feed_forward"},
+}
+FEED_FORWARD = {"1.weight": ("w1", "df"), "1.bias": ("b1", "f"), "2.weight": ("w2", "fd"), "2.bias": ("b2", "d")}
+ATTENTION = {"q": ("w_q", "dk"), "k": ("w_kv", "dk"), "v": ("w_kv", "dv"), "o": ("w_o", "vd")}
 
 
-def common_names(config: ImportedConfig) -> Iterator[str]:
-    """The common name of every parameter of a model."""
+def places(config: ModelConfig) -> Places:
+    """Where every parameter of a model stands."""
+    found: Places = {}
     for side, blocks in BLOCKS.items():
         for layer in range(config.n_layers):
-            for block in blocks:
-                for part in ("1", "2", "norm") if block == "ffn" else ("q", "k", "v", "o", "norm"):
-                    yield f"{side}.{layer}.{block}.{part}.weight"
-                    if config.attention_bias or part not in "qkvo":
-                        yield f"{side}.{layer}.{block}.{part}.bias"
-        if config.norm == "pre" or config.final_norm:
-            yield from (f"{side}.norm.weight", f"{side}.norm.bias")
-    yield "embedding"
+            for block, our_block in blocks.items():
+                at, to = f"{side}.{layer}.{block}", f"{side}.layers.{layer}.{our_block}"
+                if block == "ffn":
+                    found |= {f"{at}.{name}": (f"{to}.{own}", axes) for name, (own, axes) in FEED_FORWARD.items()}
+                else:
+                    for part, (own, axes) in ATTENTION.items():
+                        found[f"{at}.{part}.weight"] = f"{to}.{own}.weight", axes
+                        if config.attention_bias:
+                            found[f"{at}.{part}.bias"] = f"{to}.{own}.bias", axes[1]
+                found |= _norm(f"{at}.norm", f"{to}_residual.norm")
+        if config.norm == "pre" or getattr(config, "final_norm", False):
+            found |= _norm(f"{side}.norm", f"{side}.final_norm")
+    found["embedding"] = "embedding", "Vd"
     if not config.tie_embeddings:
-        yield from ("tgt_embedding", "projection")
-    if config.output_bias:
-        yield "output_bias"
+        found |= {"tgt_embedding": ("tgt_embedding.table", "Vd"), "projection": ("projection", "Vd")}
+    if getattr(config, "output_bias", False):
+        found["output_bias"] = "output_bias", "V"
+    return found
+
+
+def _norm(at: str, to: str) -> Places:
+    return {f"{at}.weight": (f"{to}.gamma", "d"), f"{at}.bias": (f"{to}.beta", "d")}
 
 
 def take(
@@ -49,16 +69,15 @@ def take(
     """
     sizes = {"d": config.d_model, "f": config.d_ff, "k": config.n_heads * config.d_k, "v": config.n_heads * config.d_v}
     found, left = {}, dict(tensors)
-    for name in common_names(config):
+    for name, (_, axes) in places(config).items():
         theirs = their_name(name)
         if theirs not in left:
             raise DataError(f"{where}: the tensor {theirs} must be there, got none; the model is of another kind")
         array = left.pop(theirs)
-        shape = tuple(sizes[letter] for letter in _letters(name))
-        if not shape:  # a row, or a number, for each token
-            shape = (*array.shape[:1], *(() if name == "output_bias" else (config.d_model,)))
-        if array.shape != shape or not shape:
-            raise DataError(f"{where}: {theirs} must have the shape {shape or ('V',)}, got {array.shape}")
+        sizes["V"] = len(array) if array.ndim else "V"
+        shape = tuple(sizes[axis] for axis in axes)
+        if array.shape != shape:
+            raise DataError(f"{where}: {theirs} must have the shape {shape}, got {array.shape}")
         if array.dtype.kind != "f":
             raise DataError(f"{where}: {theirs} must hold floating-point numbers, got {array.dtype}")
         with np.errstate(over="ignore"):
@@ -73,86 +92,32 @@ def take(
     return found
 
 
-def _letters(name: str) -> str:
-    """The axes of a parameter, or "" for those with a row for each token."""
-    part, leaf = name.split(".")[-2:] if "." in name else ("", "")
-    if not part:
-        return ""
-    if leaf == "weight" and part != "norm":
-        return {"q": "dk", "k": "dk", "v": "dv", "o": "vd", "1": "df", "2": "fd"}[part]
-    return {"q": "k", "k": "k", "v": "v", "1": "f"}.get(part, "d")
-
-
 def to_ours(common: Arrays, config: ImportedConfig, order: np.ndarray | None = None) -> Arrays:
-    """Our parameters by name: keys and values side by side, and the axis of the residual stream in another order.
+    """Our parameters by name, with the axis of the residual stream in another order.
 
     order: place in their vectors of each of our d_model values; None: the same
     """
-    order = np.arange(config.d_model) if order is None else order
-    ours = {}
-    for side, blocks in BLOCKS.items():
-        for layer in range(config.n_layers):
-            for block in blocks:
-                at, to = f"{side}.{layer}.{block}", f"{side}.layers.{layer}.{OURS[block]}"
-                _copy_norm(common, f"{at}.norm", ours, f"{to}_residual.norm", order)
-                if block == "ffn":
-                    ours |= {f"{to}.w1": common[f"{at}.1.weight"][order], f"{to}.b1": common[f"{at}.1.bias"]}
-                    ours |= {f"{to}.w2": common[f"{at}.2.weight"][:, order], f"{to}.b2": common[f"{at}.2.bias"][order]}
-                    continue
-                for leaf in ("weight", "bias") if config.attention_bias else ("weight",):
-                    q, k, v, o = (common[f"{at}.{part}.{leaf}"] for part in "qkvo")
-                    if leaf == "weight":
-                        q, k, v, o = q[order], k[order], v[order], o[:, order]
-                    else:
-                        o = o[order]
-                    ours[f"{to}.w_q.{leaf}"], ours[f"{to}.w_kv.{leaf}"] = q, np.concatenate([k, v], axis=-1)
-                    ours[f"{to}.w_o.{leaf}"] = o
-        if f"{side}.norm.weight" in common:
-            _copy_norm(common, f"{side}.norm", ours, f"{side}.final_norm", order)
-    ours |= {name: common[theirs][:, order] for theirs, name in TABLES.items() if theirs in common}
-    return ours | {name: common[name] for name in ("output_bias",) if name in common}
+    order, parts = np.arange(config.d_model) if order is None else order, {}
+    for name, (own, axes) in places(config).items():
+        parts.setdefault(own, []).append(_reorder(common[name], axes, order))
+    return {own: np.concatenate(arrays, axis=-1) for own, arrays in parts.items()}
 
 
-def _copy_norm(common: Arrays, at: str, ours: Arrays, to: str, order: np.ndarray) -> None:
-    ours[f"{to}.gamma"], ours[f"{to}.beta"] = common[f"{at}.weight"][order], common[f"{at}.bias"][order]
-
-
-def to_common(ours: Mapping[str, np.ndarray], config: ImportedConfig, order: np.ndarray | None = None) -> Arrays:
+def to_common(ours: Mapping[str, np.ndarray], config: ModelConfig, order: np.ndarray | None = None) -> Arrays:
     """The inverse of `to_ours`; a model without biases of attention gets zeros."""
     back = np.argsort(np.arange(config.d_model) if order is None else order)
     n_keys, common = config.n_heads * config.d_k, {}
-    for side, blocks in BLOCKS.items():
-        for layer in range(config.n_layers):
-            for block in blocks:
-                at, to = f"{side}.layers.{layer}.{OURS[block]}", f"{side}.{layer}.{block}"
-                norm = f"{at}_residual.norm"
-                common |= {
-                    f"{to}.norm.weight": ours[f"{norm}.gamma"][back],
-                    f"{to}.norm.bias": ours[f"{norm}.beta"][back],
-                }
-                if block == "ffn":
-                    common |= {f"{to}.1.weight": ours[f"{at}.w1"][back], f"{to}.1.bias": ours[f"{at}.b1"]}
-                    common |= {f"{to}.2.weight": ours[f"{at}.w2"][:, back], f"{to}.2.bias": ours[f"{at}.b2"][back]}
-                    continue
-                for leaf, axis in (("weight", back), ("bias", slice(None))):
-                    q, kv, o = (_or_zeros(ours, f"{at}.{part}.{leaf}", config) for part in ("w_q", "w_kv", "w_o"))
-                    k, v = kv[..., :n_keys], kv[..., n_keys:]
-                    for part, array in zip("qkv", (q, k, v), strict=True):
-                        common[f"{to}.{part}.{leaf}"] = array[axis]
-                    common[f"{to}.o.{leaf}"] = o[..., back]
-        if f"{side}.final_norm.gamma" in ours:
-            norm = f"{side}.final_norm"
-            common |= {
-                f"{side}.norm.weight": ours[f"{norm}.gamma"][back],
-                f"{side}.norm.bias": ours[f"{norm}.beta"][back],
-            }
-    return common | {theirs: ours[name][:, back] for theirs, name in TABLES.items() if name in ours}
+    for name, (own, axes) in places(replace(config, attention_bias=True)).items():
+        array = ours[own] if own in ours else np.zeros_like(ours[own.replace("bias", "weight")][0])
+        if ".w_kv." in own:
+            array = array[..., :n_keys] if axes[-1] == "k" else array[..., n_keys:]
+        common[name] = _reorder(array, axes, back)
+    return common
 
 
-def _or_zeros(ours: Mapping[str, np.ndarray], name: str, config: ImportedConfig) -> np.ndarray:
-    if name in ours:
-        return ours[name]
-    return np.zeros(ours[name.replace("bias", "weight")].shape[1], config.dtype)
+def _reorder(array: np.ndarray, axes: str, order: np.ndarray) -> np.ndarray:
+    """The axis d in this order."""
+    return array.take(order, axes.index("d")) if "d" in axes else array
 
 
 def halves_to_pairs(d_model: int) -> np.ndarray:

@@ -101,6 +101,39 @@ def checkpoint_of(model, section):
     return Checkpoint(0, Config(model=section), model.parameters.table, model.parameters.data)
 
 
+@pytest.mark.parametrize("is_there", [False, True])
+def test_an_export_that_is_interrupted_leaves_no_folder_and_changes_none(tmp_path, monkeypatch, is_there):
+    section = ModelConfig(vocab_size=30, n_layers=1, d_model=16, n_heads=2, d_ff=24)
+    first, second = (checkpoint_of(build_model(section, seed=seed), section) for seed in (1, 2))
+    out = tmp_path / "out"
+    if is_there:
+        write_folder(first, out)
+        (out / "vocab.json").write_text("{}", encoding="utf-8")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("minitransformer.interop.huggingface.write_text", interrupt)
+        write_folder(second, out)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    assert out.exists() == is_there
+    write_folder(second, out)
+    write_folder(second, tmp_path / "other")
+    for name in ("model.safetensors", "config.json"):
+        assert (out / name).read_bytes() == (tmp_path / "other" / name).read_bytes()
+    assert (out / "vocab.json").exists() == is_there
+
+
+def test_an_export_to_a_path_that_is_a_file_is_refused_with_its_name(tmp_path):
+    section = ModelConfig(vocab_size=30, n_layers=1, d_model=16, n_heads=2, d_ff=24)
+    (tmp_path / "out").write_text("mine", encoding="utf-8")
+    with pytest.raises(DataError, match=r"export: \S*/out cannot be written"):
+        write_folder(checkpoint_of(build_model(section), section), tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
 def test_a_model_of_theirs_that_goes_out_again_has_the_same_tensors(folder, tmp_path):
     write_folder(read_folder(folder), tmp_path / "again")
     before, after = (read_safetensors(each / "model.safetensors") for each in (folder, tmp_path / "again"))

@@ -11,7 +11,7 @@ from minitransformer.errors import DataError
 from minitransformer.interop.marian import read_npz, read_vocabulary
 from minitransformer.interop.pytorch import read_state_dict, write_state_dict
 from minitransformer.interop.safetensors import read_safetensors
-from minitransformer.models import build_model
+from minitransformer.models import ImportedConfig, build_model
 
 SIZE = 40
 SETTINGS = """bert-mask-symbol: "[MASK]"
@@ -225,6 +225,17 @@ def test_an_exported_state_dict_loads_and_comes_back_the_same(tmp_path, rng, cha
     again = back.build()[0]
     for name in model.parameters.names:
         np.testing.assert_array_equal(again.parameters[name].data, model.parameters[name].data)
+
+
+def test_an_exported_state_dict_keeps_the_bias_of_the_logits(tmp_path, rng):
+    section = ImportedConfig(
+        kind="imported", vocab_size=SIZE, n_layers=1, d_model=16, n_heads=4, d_ff=24, output_bias=True
+    )
+    model, path = build_model(section, seed=2), tmp_path / "model.safetensors"
+    model.output_bias.data[...] = rng.standard_normal(SIZE)
+    write_state_dict(Checkpoint(0, Config(model=section), model.parameters.table, model.parameters.data), path)
+    again, _ = read_state_dict(path, None, n_heads=4).build()
+    np.testing.assert_array_equal(again.output_bias.data, model.output_bias.data)
 
 
 def test_a_state_dict_of_something_else_is_refused(tmp_path):
