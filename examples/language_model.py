@@ -20,9 +20,10 @@ from pathlib import Path
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from minitransformer.checkpoints import load_model
+from minitransformer.cli.common import report_errors
 from minitransformer.cli.options import at_least_one
 from minitransformer.config import UNK, Config, DataConfig, ModelConfig, TrainingConfig
-from minitransformer.errors import ConfigError, MiniTransformerError
+from minitransformer.errors import ConfigError
 from minitransformer.figures import draw_learning_curves, picture_bytes
 from minitransformer.generation import beam_search
 from minitransformer.models import Model
@@ -100,6 +101,7 @@ def make_config(arguments: argparse.Namespace, n_characters: int) -> Config:
     )
 
 
+@report_errors
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--text", type=Path, metavar="FILE", help="UTF-8 text to learn (default: counting aloud)")
@@ -139,8 +141,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except MiniTransformerError as error:
-        print(f"language_model: {error}", file=sys.stderr)
-        sys.exit(2)
+    sys.exit(main())

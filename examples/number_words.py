@@ -19,9 +19,10 @@ from pathlib import Path
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from minitransformer.checkpoints import average_checkpoints
+from minitransformer.cli.common import report_errors
 from minitransformer.cli.options import at_least_one
 from minitransformer.config import EOS, Config, DataConfig, ModelConfig, TrainingConfig, TranslationConfig
-from minitransformer.errors import ConfigError, MiniTransformerError
+from minitransformer.errors import ConfigError
 from minitransformer.figures import draw_attention, picture_bytes
 from minitransformer.generation import translate_lines
 from minitransformer.models import Transformer
@@ -105,6 +106,7 @@ def make_config(arguments: argparse.Namespace) -> Config:
     )
 
 
+@report_errors
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--updates", type=int, default=3500, help="updates of the parameters (default 3500)")
@@ -164,8 +166,4 @@ def draw_picture(model: Transformer, tokenizer: Tokenizer, number: int, path: Pa
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except MiniTransformerError as error:
-        print(f"number_words: {error}", file=sys.stderr)
-        sys.exit(2)
+    sys.exit(main())

@@ -21,8 +21,9 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 from tqdm import tqdm
 
 from minitransformer.checkpoints import average_checkpoints
+from minitransformer.cli.common import report_errors
 from minitransformer.config import UNK, Config, DataConfig, ExecutionConfig, ModelConfig, TrainingConfig
-from minitransformer.errors import ConfigError, MiniTransformerError
+from minitransformer.errors import ConfigError
 from minitransformer.figures import draw_attention, draw_learning_curves, picture_bytes
 from minitransformer.generation import greedy_search
 from minitransformer.models import Transformer
@@ -104,6 +105,7 @@ def draw_pictures(model: Transformer, source: list[int], target: list[int], fold
     print(f"pictures: {folder / 'curves.png'}, {folder / 'attention.png'}")
 
 
+@report_errors
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("task", choices=TASKS)
@@ -140,8 +142,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except MiniTransformerError as error:
-        print(f"sequences: {error}", file=sys.stderr)
-        sys.exit(2)
+    sys.exit(main())

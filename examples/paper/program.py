@@ -1,4 +1,4 @@
-"""What the programs of the experiments share: the errors of users as one line, results read with distrust, reports."""
+"""What the programs of the experiments share: results read with distrust, and reports."""
 
 import json
 from collections.abc import Iterator

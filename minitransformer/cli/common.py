@@ -5,8 +5,9 @@ import contextlib
 import errno
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,6 +56,26 @@ def print_line(command: str, message: str) -> None:
         # A progress bar, perhaps that of a rank of this job, may stand in the last line of a terminal: it is erased.
         begin = "\r\x1b[K" if sys.stderr.isatty() else ""
         print(f"{begin}minitransformer {command}: {line}", file=sys.stderr)
+
+
+def report_errors(main: Callable[..., int]) -> Callable[..., int]:
+    """``main`` of a program of its own, whose users' errors become one line on standard error and exit code 2, or 130
+    after Ctrl-C."""
+
+    @wraps(main)
+    def wrapped(*arguments: object) -> int:
+        try:
+            return main(*arguments)
+        except (Exception, KeyboardInterrupt) as error:
+            message, code = explain(error)
+            if code == FAULT:
+                raise
+            program = Path(sys.argv[0])  # of a folder that is run by -m its __main__.py
+            name = program.parent.name if program.stem == "__main__" else program.stem
+            print(printable(f"{name}: {message}", MAX_MESSAGE), file=sys.stderr)
+            return code
+
+    return wrapped
 
 
 def report(text: str) -> None:
