@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from minitransformer.cli.common import report, writable_file
-from minitransformer.cli.options import at_least_one
+from minitransformer.cli.options import add_output_option, at_least_one
 from minitransformer.errors import ConfigError
 
 
@@ -28,7 +28,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
         action="store_true",
         help="round each row of parameters to 8-bit integers and a scale: a quarter of the size (default: as trained)",
     )
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="checkpoint to write")
+    add_output_option(parser, "checkpoint to write")
     parser.set_defaults(run=run)
 
 

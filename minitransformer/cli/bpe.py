@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from minitransformer.cli.common import print_line, report, writable_file
-from minitransformer.cli.options import add_number, add_processes_option
+from minitransformer.cli.options import add_number, add_output_option, add_processes_option
 
 MOST_TOKENS = 1.1
 """Tokens per word of byte-pair encoding: a vocabulary that needs more makes every sequence longer."""
@@ -17,7 +17,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     train = actions.add_parser("train", help="learn a subword vocabulary from text files")
     shown = "text, one sentence per line (also .gz, .xz)"
     train.add_argument("inputs", type=Path, nargs="+", metavar="INPUT", help=shown)
-    train.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="tokenizer file to write")
+    add_output_option(train, "tokenizer file to write")
     shown = "tokens, including special ones (default: 8000)"
     train.add_argument("--vocab-size", type=int, default=8000, metavar="N", help=shown)
     train.add_argument(

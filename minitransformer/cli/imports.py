@@ -7,7 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from minitransformer.cli.common import report, writable_file
-from minitransformer.cli.options import at_least_one
+from minitransformer.cli.options import add_output_option, at_least_one
 from minitransformer.errors import ConfigError
 
 IMPORTED = """\
@@ -19,7 +19,7 @@ result is an ordinary checkpoint: translate, evaluate, plot and training.init_fr
 def add_parser(commands: argparse._SubParsersAction) -> None:
     parser = commands.add_parser("import", help="read a model of another project", description=IMPORTED)
     parser.add_argument("source", type=Path, metavar="SOURCE", help="file or folder")
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="checkpoint to write")
+    add_output_option(parser, "checkpoint to write")
     torch = parser.add_argument_group("for a state dict of PyTorch, which does not say")
     torch.add_argument("--heads", type=at_least_one, metavar="H", help="attention heads; must be given")
     torch.add_argument("--norm", choices=("post", "pre"), help="norm_first=True is pre (default: post)")
@@ -32,14 +32,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     parser.add_argument(
         "--to", choices=("marian", "pytorch"), required=True, help="Hugging Face's MarianMT, or PyTorch"
     )
-    parser.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        required=True,
-        metavar="PATH",
-        help="folder for marian, which gets no vocabulary; .safetensors file for pytorch",
-    )
+    add_output_option(parser, "folder for marian, which gets no vocabulary; .safetensors file for pytorch", "PATH")
     parser.set_defaults(run=run_export)
 
 

@@ -30,6 +30,11 @@ def add_number(parser: argparse.ArgumentParser, name: str, default: float, what:
     parser.add_argument(name, type=partial(at_least_one, kind=kind), default=default, metavar=metavar, help=shown)
 
 
+def add_output_option(parser: argparse.ArgumentParser, what: str, metavar: str = "FILE") -> None:
+    """Adds -o, with ``what`` as its help text."""
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar=metavar, help=what)
+
+
 def add_processes_option(parser: argparse.ArgumentParser) -> None:
     """Adds --processes, for commands that read large files."""
     parser.add_argument(

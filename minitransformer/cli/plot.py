@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from minitransformer.cli.common import open_model, print_line, report, writable_file
-from minitransformer.cli.options import add_model_options, add_search_options
+from minitransformer.cli.options import add_model_options, add_output_option, add_search_options
 from minitransformer.config import BOS, EOS, TranslationConfig
 from minitransformer.errors import ConfigError, quote
 from minitransformer.files import write_atomically, write_text
@@ -38,7 +38,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     curves = actions.add_parser("curves", help="loss and perplexity against the update, for one or more runs")
     shown = "training.directory of a run, or its metrics.jsonl; LABEL=FILE sets its label in the legend"
     curves.add_argument("metrics", nargs="+", metavar="METRICS", help=shown)
-    _add_output(curves, "PNG or SVG file to write")
+    add_output_option(curves, "PNG or SVG file to write")
     curves.set_defaults(run=run_curves)
 
     _add_attention(actions)
@@ -61,15 +61,11 @@ def _add_attention(actions: argparse._SubParsersAction) -> None:
     shown = "draw lines between two columns of subwords, as Figures 3 to 5 (default: a map with a cell for each weight)"
     attention.add_argument("--lines", action="store_true", help=shown)
     add_search_options(attention)
-    _add_output(attention, "PNG, SVG or HTML file to write; a page in HTML shows all kinds, layers and heads")
+    add_output_option(attention, "PNG, SVG or HTML file to write; a page in HTML shows all kinds, layers and heads")
     attention.set_defaults(run=run_attention)
 
 
-def _add_output(parser: argparse.ArgumentParser, what: str) -> None:
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help=what)
-
-
-def _check_output(path: Path, inputs: Iterable[Path], suffixes: Sequence[str] = PICTURES) -> Path:
+def check_picture(path: Path, inputs: Iterable[Path], suffixes: Sequence[str] = PICTURES) -> Path:
     """`writable_file`; ConfigError if its suffix names no format."""
     output = writable_file(path, inputs)
     if output.suffix.lower() not in suffixes:
@@ -82,7 +78,7 @@ def run_curves(arguments: argparse.Namespace) -> None:
     from minitransformer.training import read_metrics
 
     named = [_label_and_path(argument) for argument in arguments.metrics]
-    output = _check_output(arguments.output, [path for _, path in named])
+    output = check_picture(arguments.output, [path for _, path in named])
     labels = [label for label, _ in named]
     if len(set(labels)) < len(labels):
         raise ConfigError(f"plot curves: every run must have its own label, got {', '.join(labels)}; write LABEL=FILE")
@@ -102,7 +98,7 @@ def _label_and_path(argument: str) -> tuple[str, Path]:
 def run_attention(arguments: argparse.Namespace) -> None:
     from minitransformer.figures import attention_page, draw_attention, draw_attention_lines
 
-    output = _check_output(arguments.output, [arguments.checkpoint], (*PICTURES, ".html"))
+    output = check_picture(arguments.output, [arguments.checkpoint], (*PICTURES, ".html"))
     model, tokenizer, search = open_model(arguments)
     n_layers = model.config.n_layers
     layer = n_layers if arguments.layer is None else arguments.layer
