@@ -31,7 +31,8 @@ from benchmarks.common.race import race
 from benchmarks.common.search_cases import Case, random_model, random_sources, search
 from benchmarks.common.tables import run_benchmark
 from benchmarks.peers.marian import ctranslate2_translator, marian_model
-from examples.report import markdown_table, spread, threads_for_peers
+from examples.report import markdown_table, spread
+from minitransformer.blas import product_threads
 from minitransformer.config import ModelConfig
 from minitransformer.models import Transformer
 
@@ -148,14 +149,14 @@ def _agreement(counts: dict[str, int]) -> str:
 
 
 def measure(quick: bool) -> tuple[dict, list[str]]:
-    torch.set_num_threads(threads_for_peers())
+    torch.set_num_threads(product_threads())
     config = ModelConfig(vocab_size=1000, n_layers=2, d_model=64, d_ff=128, n_heads=4) if quick else ModelConfig.base()
     model = random_model(config)
     model.prepare_for_inference()  # as in the commands that translate
     marian = marian_model(model)
     results = []
     with tempfile.TemporaryDirectory() as folder:
-        translator = ctranslate2_translator(marian, Path(folder), threads_for_peers())
+        translator = ctranslate2_translator(marian, Path(folder), product_threads())
         for case in tqdm(QUICK_CASES if quick else CASES, desc="decoding", unit="case", leave=False):
             runners = contestants(model, marian, translator, case)
             seconds = race(runners, 1 if quick else ROUNDS, WARM_UP)

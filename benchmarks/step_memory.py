@@ -19,8 +19,9 @@ from pathlib import Path
 
 from benchmarks.common import work
 from benchmarks.common.tables import save_results
-from examples.report import facts_list, machine_facts, markdown_table, page, threads_for_peers
+from examples.report import facts_list, machine_facts, markdown_table, page
 from minitransformer.allocator import keep_freed_memory
+from minitransformer.blas import product_threads
 from minitransformer.config import ModelConfig, TrainingConfig
 from minitransformer.models import Transformer
 from minitransformer.optim import Adam
@@ -73,7 +74,7 @@ def torch_step(model_config: ModelConfig, batch: Batch, way: str) -> tuple[Calla
     from benchmarks.peers.torch_step import torch_adam, torch_train_step
 
     imports = peak_bytes()
-    torch.set_num_threads(threads_for_peers())
+    torch.set_num_threads(product_threads())
     model, config = TorchTransformer(model_config), TrainingConfig()
     adam = torch_adam(model, config)
     return lambda: torch_train_step(model, adam, [batch], update=1, config=config, measures=False), imports

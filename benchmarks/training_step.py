@@ -27,7 +27,8 @@ from benchmarks.common.tables import run_benchmark
 from benchmarks.common.work import REAL, SIZES, Size, Work, random_work, real_work, shape_of
 from benchmarks.peers.torch_model import TorchTransformer
 from benchmarks.peers.torch_step import torch_adam, torch_train_step
-from examples.report import markdown_table, spread, threads_for_peers
+from examples.report import markdown_table, spread
+from minitransformer.blas import product_threads
 from minitransformer.config import TrainingConfig
 from minitransformer.models import Transformer
 from minitransformer.optim import Adam
@@ -143,7 +144,7 @@ def real_results(compiled: bool) -> list[dict]:
 
 
 def measure(quick: bool) -> tuple[dict, list[str]]:
-    torch.set_num_threads(threads_for_peers())
+    torch.set_num_threads(product_threads())
     compiled, results = not quick and any(map(shutil.which, COMPILERS)), []
     for size in SIZES:
         if quick:

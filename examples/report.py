@@ -23,7 +23,7 @@ def machine_facts() -> dict[str, str | int]:
         "system": f"{platform.system()} {platform.machine()}",
         **{name: CHECKS[name]()[0] for name in ("cores", "memory", "Python", "NumPy", "BLAS")},
         "PyTorch": _torch_version(),
-        "threads": threads_for_peers(),
+        "threads": product_threads(),
         "load": f"{os.getloadavg()[0]:.2f} in the minute before" if hasattr(os, "getloadavg") else "unknown",
         "commit": commit(),
     }
@@ -42,11 +42,6 @@ def processor_name() -> str:
     lines = path.read_text(encoding="utf-8", errors="replace").split("\n") if path.is_file() else []
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(names, platform.processor() or "unknown")
-
-
-def threads_for_peers() -> int:
-    """As many as large products of ours have (OPENBLAS_NUM_THREADS limits both)."""
-    return product_threads()
 
 
 def commit() -> str:

@@ -43,7 +43,7 @@ class Diagram:
         from matplotlib.patches import FancyBboxPatch
 
         style = {"facecolor": colour, "edgecolor": "#333333", "linewidth": 0.8, "zorder": 1 if behind else 2}
-        shape = FancyBboxPatch((x, y), width, height, boxstyle=f"round,pad=0,rounding_size={0.05}", **style)
+        shape = FancyBboxPatch((x, y), width, height, boxstyle="round,pad=0,rounding_size=0.05", **style)
         self.axes.add_patch(shape)
 
     def text(self, x: float, y: float, text: str, size: float = 7, align: str = "center", **style) -> None:

@@ -4,12 +4,9 @@ import math
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from examples.paper.heads_score import Score
 from examples.report import markdown_table, page
-
-if TYPE_CHECKING:
-    from heads_score import Score
 
 ALIGNED = "target word to the aligned source word"
 """The only pattern of attention from the decoder to the encoder."""
@@ -23,7 +20,7 @@ EXPLAINED = (
 
 
 def introduction(
-    scores: Mapping[str, "Score | None"], options: Sequence[str], text: str, facts: Mapping[str, str]
+    scores: Mapping[str, Score | None], options: Sequence[str], text: str, facts: Mapping[str, str]
 ) -> str:
     """Title, what was found beside the paper's Figures 3 to 5, text, command and machine, what the columns mean.
 
@@ -56,7 +53,7 @@ def training_share(n_lines: Sequence[tuple[Path, int]], train_src: str) -> str:
     return f"Of the {total:,} sentences {seen:,} ({seen / total:.0%}) are the text that the model was trained on."
 
 
-def table(scores: Mapping[str, "Score | None"]) -> str:
+def table(scores: Mapping[str, Score | None]) -> str:
     """The best head of each pattern, as Markdown."""
     head = ["pattern", "attention", "layer", "head", "words", "share", "same distance", "shuffled", "found"]
     rows = []
@@ -72,7 +69,7 @@ def table(scores: Mapping[str, "Score | None"]) -> str:
     return page(markdown_table(head, rows))
 
 
-def caption(name: str, best: "Score", file: str, src: str, tgt: str) -> str:
+def caption(name: str, best: Score, file: str, src: str, tgt: str) -> str:
     """A picture with its sentence, as Markdown."""
     sentences = f"> {src.strip()}" + (f"\n> {tgt.strip()}" if tgt else "")
     return (

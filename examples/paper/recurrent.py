@@ -12,8 +12,7 @@ validation loss after a third of the updates. The data of Multi30k is expected i
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -117,19 +116,10 @@ def train(config: Config, corpus: Corpus) -> Trainer:
 
 
 def learned(task: str, model: str, seed: int, settings: dict) -> dict:
-    """Train with the best of the learning rates; the curve of the validation loss, and the scores by length."""
-    with run_folder(settings) as folder:
-        return train_and_score(task, model, seed, settings, folder)
-
-
-@contextmanager
-def run_folder(settings: dict) -> Iterator[Path]:
-    """Where trainings are kept; with ``--quick`` only until the block ends."""
-    if settings == SETTINGS:
-        yield Path("runs/paper/recurrent")
-    else:
-        with tempfile.TemporaryDirectory() as folder:
-            yield Path(folder)
+    """Train with the best of the learning rates; the curve of the validation loss, and the scores by length. With
+    ``--quick`` no training is kept."""
+    with nullcontext("runs/paper/recurrent") if settings == SETTINGS else tempfile.TemporaryDirectory() as folder:
+        return train_and_score(task, model, seed, settings, Path(folder))
 
 
 def train_and_score(task: str, model: str, seed: int, settings: dict, directory: Path) -> dict:

@@ -23,7 +23,7 @@ from examples.paper.sweep import Job, check_settings, run_sweep
 from examples.report import machine_facts
 from minitransformer.blas import core_count
 from minitransformer.cli.main import Parser
-from minitransformer.cli.options import at_least_one
+from minitransformer.cli.options import add_number
 from minitransformer.nn import ParameterVector
 from minitransformer.optim import Adam, clip_gradient_norm, learning_rate
 from minitransformer.workers import limit_threads
@@ -59,10 +59,8 @@ def run_command(experiment: Experiment) -> int:
     program = experiment.program
     parser = Parser(prog=program, description=experiment.description)
     parser.add_argument("--quick", action="store_true", help="tiny sizes, one seed; writes nothing")
-    parser.add_argument("--seeds", type=at_least_one, default=5, help="seeds 1 to this many for each trial (default 5)")
-    parser.add_argument(
-        "--processes", type=at_least_one, default=core_count(), help="trials at a time (default: all cores)"
-    )
+    add_number(parser, "--seeds", 5, "seeds 1 to this many for each trial")
+    add_number(parser, "--processes", core_count(), "trials at a time")
     parser.add_argument("--results", type=Path, default=RESULTS / f"{program}.jsonl", help="default results/")
     parser.add_argument("--job", nargs=2, metavar=("NAME", "SEED"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
