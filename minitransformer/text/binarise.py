@@ -28,7 +28,7 @@ from minitransformer.text.binary import (
     sha256_of,
 )
 from minitransformer.text.corpus import stream_parallel
-from minitransformer.text.pairs import encode_pairs
+from minitransformer.text.pairs import check_some_are_left, encode_pairs
 from minitransformer.text.processes import in_chunks, map_in_processes
 from minitransformer.text.tokenizer import Tokenizer
 
@@ -68,11 +68,7 @@ def binarise(
     try:
         with staging_folder(folder) as partial:
             counts = _write_ids(partial, map_in_processes(_encode, tasks, processes), n_ids, progress)
-            if not counts["pairs"]:
-                raise DataError(
-                    f"binarise: at least one pair must be left, got none ({counts['n_empty']} with an empty side, "
-                    f"{counts['n_long']} longer than {max_length} tokens)"
-                )
+            check_some_are_left("binarise", counts["pairs"], counts["n_empty"], counts["n_long"], max_length)
             facts = {"vocab_size": n_ids, "tokenizer_sha256": sha256_of(text), "max_length": max_length}
             header = _write_header(partial, BinaryHeader(**facts, **counts, fingerprint=""))
             partial.rename(folder)

@@ -37,12 +37,21 @@ def encode_parallel(
     sides = [check_lines(lines, "parallel text") for lines in (src_lines, tgt_lines)]
     check_aligned("parallel text", *sides)
     kept = encode_pairs(tokenizer, zip(*sides, strict=True), max_length)
-    if not kept.src:
-        raise DataError(
-            f"parallel text: at least one pair must be left after cleaning, got none of {len(src_lines)} "
-            f"({kept.n_empty} with an empty side, {kept.n_long} longer than {max_length} tokens)"
-        )
+    check_some_are_left("parallel text", len(kept.src), kept.n_empty, kept.n_long, max_length)
     return kept
+
+
+def check_some_are_left(op: str, n_pairs: int, n_empty: int, n_long: int, max_length: int) -> None:
+    if not n_pairs:
+        raise DataError(
+            f"{op}: at least one pair must be left, got none of {n_empty + n_long} ({n_empty} with an empty side, "
+            f"{n_long} longer than {max_length} tokens)"
+        )
+
+
+def encode_sides(tokenizer: Tokenizer, src_lines: Sequence[str], tgt_lines: Sequence[str]) -> SentencePairs:
+    """The ids of all lines, which stay aligned."""
+    return tokenizer.encode_lines(src_lines), tokenizer.target.encode_lines(tgt_lines)
 
 
 def encode_pairs(tokenizer: Tokenizer, pairs: Iterable[tuple[str, str]], max_length: int) -> EncodedPairs:
@@ -55,8 +64,7 @@ def encode_pairs(tokenizer: Tokenizer, pairs: Iterable[tuple[str, str]], max_len
         else:
             short.append((row, src_line, tgt_line))
     numbers, src_lines, tgt_lines = zip(*short, strict=True) if short else ((), (), ())
-    ids = tokenizer.encode_lines(src_lines), tokenizer.target.encode_lines(tgt_lines)
-    for row, src_ids, tgt_ids in zip(numbers, *ids, strict=True):
+    for row, src_ids, tgt_ids in zip(numbers, *encode_sides(tokenizer, src_lines, tgt_lines), strict=True):
         if not src_ids or not tgt_ids:
             n_empty += 1
         elif max(len(src_ids), len(tgt_ids)) + 1 > max_length:

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 
 from minitransformer.config import UNK
 from minitransformer.errors import DataError
-from minitransformer.text.corpus import check_lines
 from minitransformer.text.sentencepiece import SPACE, UnigramModel
 from minitransformer.text.tokenizer import SPECIALS, Tokenizer
 
@@ -49,10 +48,6 @@ class PieceTokenizer(Tokenizer):
     def encode(self, line: str) -> list[int]:
         """The ids of a line, without EOS; a piece that is not in the vocabulary becomes UNK."""
         return [self._ids.get(piece, UNK) for piece in self._unigrams.encode(line)]
-
-    def encode_lines(self, lines: Iterable[str]) -> list[list[int]]:
-        """`encode` of each line."""
-        return [self.encode(line) for line in check_lines(lines, "encode_lines")]
 
     def decode(self, ids: Iterable[int]) -> str:
         """The line of these ids of the target; special ids are skipped."""

@@ -16,7 +16,7 @@ from minitransformer.models import model_class
 from minitransformer.text import BatchStream, PieceTokenizer, Tokenizer, encode_parallel, read_parallel
 from minitransformer.text.binary import FlatSentences, fingerprint_of, lengths_of, open_pairs, sha256_of
 from minitransformer.text.bpe_dropout import RedrawnStream, draw_pairs
-from minitransformer.text.pairs import SentencePairs, Side
+from minitransformer.text.pairs import SentencePairs, Side, encode_sides
 
 LinePairs = tuple[Sequence[str], Sequence[str]]
 
@@ -81,7 +81,7 @@ class Corpus:
             stays whole
         """
         kept = encode_parallel(tokenizer, *train, max_length=max_length)
-        valid_ids = valid and (tokenizer.encode_lines(valid[0]), tokenizer.target.encode_lines(valid[1]))
+        valid_ids = valid and encode_sides(tokenizer, *valid)
         text = [train[0][row] for row in kept.rows], [train[1][row] for row in kept.rows]
         return cls((kept.src, kept.tgt), valid_ids, tokenizer, valid, text, kept.n_empty, kept.n_long)
 
@@ -134,7 +134,7 @@ class Corpus:
                 f"{folder}: must be made with at most data.max_length = {max_length}, got {header.max_length}; "
                 "raise it or binarise the text anew with --max-length"
             )
-        valid_ids = valid and (tokenizer.encode_lines(valid[0]), tokenizer.target.encode_lines(valid[1]))
+        valid_ids = valid and encode_sides(tokenizer, *valid)
         counts = header.n_empty, header.n_long
         return cls((pairs.src, pairs.tgt), valid_ids, tokenizer, valid, None, *counts, header.fingerprint)
 
