@@ -1,6 +1,7 @@
 """Files and folders that are written whole or not at all."""
 
 import errno
+import hashlib
 import os
 import secrets
 import shutil
@@ -44,6 +45,12 @@ def read_bounded(path: str | Path, limit: int) -> bytes:
     if len(data) > limit:
         raise OSError(errno.EFBIG, f"{os.strerror(errno.EFBIG)} (more than {limit} bytes)", str(path))
     return data
+
+
+def file_hash(path: str | Path) -> str:
+    """SHA-256 of a file, in hexadecimal."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def write_atomically(path: str | Path, write: Callable[[BinaryIO], object]) -> None:

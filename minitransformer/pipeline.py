@@ -1,6 +1,5 @@
 """A trained model in three lines: ``model = minitransformer.load(PATH); model.translate(["..."])``."""
 
-import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -14,6 +13,7 @@ from minitransformer.checkpoints import Checkpoint, RunFolder, load_checkpoint
 from minitransformer.config import EOS, TranslationConfig
 from minitransformer.errors import CheckpointError, ConfigError
 from minitransformer.evaluation import Score, corpus_bleu
+from minitransformer.files import file_hash
 from minitransformer.generation import Hypothesis, hypothesis_attention, sample, search_lines
 from minitransformer.generation.translate import hypothesis_text
 from minitransformer.models import Model
@@ -140,11 +140,10 @@ def _shipped(name: str) -> Path:
             f"load: {name} is in a checkout of this project and not in an installed package; copy {file} from there to "
             f"{file.absolute()}"
         )
-    with path.open("rb") as source:
-        if hashlib.file_digest(source, "sha256").hexdigest() != MODELS[name]:
-            raise CheckpointError(
-                f"load: {path} must have the SHA-256 {MODELS[name]}; take the file once more from a checkout"
-            )
+    if file_hash(path) != MODELS[name]:
+        raise CheckpointError(
+            f"load: {path} must have the SHA-256 {MODELS[name]}; take the file once more from a checkout"
+        )
     return path
 
 

@@ -13,6 +13,7 @@ from minitransformer.checkpoints.same_run import MAY_CHANGE, changed_settings
 from minitransformer.config import Config
 from minitransformer.distributed import Communicator
 from minitransformer.errors import CheckpointError, RanksError, quote
+from minitransformer.files import file_hash
 
 # Paths, and what concerns one machine alone.
 MAY_DIFFER_BETWEEN_RANKS = {"data": MAY_CHANGE["data"], "training": {"directory", "threads"}}
@@ -123,12 +124,6 @@ def code_hash() -> str:
     for path in sorted(path for path in folder.rglob("*") if path.suffix in (".py", ".cu", ".cuh")):
         digest.update(f"{path.relative_to(folder).as_posix()}\0{file_hash(path)}\0".encode())
     return digest.hexdigest()
-
-
-def file_hash(path: Path) -> str:
-    """SHA-256 of a file."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _format(value: object) -> str:
