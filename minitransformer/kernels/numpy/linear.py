@@ -24,8 +24,8 @@ def linear_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
     rows, x_shape, weight, has_bias = saved
     grad_rows = grad_y.reshape(-1, weight.shape[1])  # (N, d_out)
     grad_x = matmul(grad_rows, weight, transpose_b=True).reshape(x_shape)
-    grad_weight = matmul(rows, grad_rows, transpose_a=True)
-    return (grad_x, grad_weight, np.ones(len(grad_rows), grad_rows.dtype) @ grad_rows)[: 2 + has_bias]
+    grads = grad_x, matmul(rows, grad_rows, transpose_a=True)
+    return (*grads, np.ones(len(grad_rows), grad_rows.dtype) @ grad_rows) if has_bias else grads
 
 
 linear = Rule("linear", linear_forward, linear_backward)
