@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from examples.paper.architecture_blocks import Block, Column, Layers, Shapes, columns_of
 from minitransformer.config import ModelConfig
-from minitransformer.figures.canvas import known_fonts, new_figure
+from minitransformer.figures.canvas import drawing_style, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -71,9 +71,7 @@ def draw_architecture(config: ModelConfig, shapes: Shapes) -> "Figure":
     pitch = WIDTH + 2 * MARGIN
     height = max(sum(_height(part) + GAP for part in column.parts) for column in columns) + 1.6
     diagram = Diagram(len(columns) * pitch, height)
-    import matplotlib
-
-    with matplotlib.rc_context({"font.family": known_fonts()}):
+    with drawing_style():
         total = sum(map(math.prod, shapes.values()))
         diagram.text(0.3, height - 0.25, f"{config.kind}: {total:,} parameters", 11, "left", weight="bold")
         encoder_end = None

@@ -6,7 +6,7 @@ from examples.paper.architecture_blocks import Shapes
 from examples.paper.architecture_diagram import COLOURS, Diagram
 from minitransformer.config import ModelConfig
 from minitransformer.errors import ConfigError
-from minitransformer.figures.canvas import known_fonts
+from minitransformer.figures.canvas import drawing_style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,9 +31,7 @@ def draw_multi_head_attention(config: ModelConfig, shapes: Shapes) -> "Figure":
             f"got model.kind {config.kind} with {config.n_layers} layers"
         )
     diagram = Diagram(10.0, 5.5)
-    import matplotlib
-
-    with matplotlib.rc_context({"font.family": known_fonts()}):
+    with drawing_style():
         w_q, w_kv, w_o = (shapes[f"{name}.{each}.weight"] for each in ("w_q", "w_kv", "w_o"))
         h = config.n_heads
         _draw_one_head(diagram, h, d_k=w_q[1] // h, d_v=w_o[0] // h)

@@ -17,13 +17,14 @@ from typing import NamedTuple
 import numpy as np
 
 from examples import report_errors
-from examples.paper.program import complete_lines, read_results, showing, write_report
+from examples.paper.program import read_results, showing, write_report
+from examples.paper.sweep import append, opened_alone
 from examples.paper.trials import RESULTS
 from examples.report import markdown_table, page
 from minitransformer.cli.main import Parser
 from minitransformer.config import ModelConfig
 from minitransformer.errors import ConfigError, DataError
-from minitransformer.files import read_bounded, write_text
+from minitransformer.files import read_bounded
 from minitransformer.planning import Cost, batch_flops
 
 OWN = RESULTS / "table2.jsonl"
@@ -81,8 +82,8 @@ def add(folder: Path) -> None:
         is_whole = False
     if not is_whole:
         raise DataError(f"{path}: must be what a training has written, got something else; train again")
-    own = [json.dumps({"name": folder.name, "seed": 1} | cost.to_dict())]
-    write_text(OWN, "".join(f"{line}\n" for line in [*(each.decode() for each in complete_lines(OWN)), *own]))
+    with opened_alone(OWN) as file:
+        append(file, {"name": folder.name, "seed": 1} | cost.to_dict())
 
 
 def trainings() -> list[Training]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from minitransformer.figures.attention_map import CELL, LETTER, check_attention
-from minitransformer.figures.canvas import known_fonts, new_figure
+from minitransformer.figures.canvas import drawing_style, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,23 +45,14 @@ def draw_attention_lines(
     query_label: str = "target subword, as it is generated",
     heads: Sequence[int] | None = None,
 ) -> "Figure":
-    """Queries on the left, keys on the right; the width of a line is the weight, its colour the head.
-
-    weights: (H, Tq, Tk)   key_subwords: Tk labels   query_subwords: Tq labels
-    heads: those whose lines are drawn, counted from 1; None: all
-
-    Raises:
-        DataError: the labels do not match the shape of the weights, or a head does not exist.
-        MissingPackageError: matplotlib is not installed.
-    """
+    """As `draw_attention`, with queries on the left and keys on the right. The width of a line is the weight, its
+    colour the head."""
     heads = check_attention(weights, key_subwords, query_subwords, heads)
     n_queries, n_keys = len(query_subwords), len(key_subwords)
     letters = max(map(len, query_subwords)) + max(map(len, key_subwords))
     legend = LEGEND_ROW * len(heads) / LEGEND_COLUMNS
     figure = new_figure(GAP + LETTER * letters + 0.8, CELL * max(n_queries, n_keys) + 1.2 + legend)
-    import matplotlib
-
-    with matplotlib.rc_context({"font.family": known_fonts(), "font.size": 7}):
+    with drawing_style({"font.size": 7}):
         axes = figure.subplots()
         axes.set(xlim=(0, 1), ylim=(max(n_queries, n_keys) - 0.5, -1.5))
         axes.axis("off")

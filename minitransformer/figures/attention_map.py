@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from minitransformer.errors import DataError
-from minitransformer.figures.canvas import known_fonts, new_figure
+from minitransformer.figures.canvas import drawing_style, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -49,9 +49,7 @@ def draw_attention(
     columns = _columns(len(heads))
     rows = math.ceil(len(heads) / columns)
     figure = new_figure(*_size(rows, columns, key_subwords, query_subwords))
-    import matplotlib
-
-    with matplotlib.rc_context({"font.family": known_fonts(), "axes.titlesize": 9}):
+    with drawing_style({"axes.titlesize": 9}):
         panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
         for panel in panels.flat[len(heads) :]:
             panel.set_visible(False)

@@ -4,7 +4,9 @@ import io
 import re
 import unicodedata
 import warnings
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
 
 from minitransformer.errors import require
 
@@ -50,6 +52,13 @@ def known_fonts() -> list[str]:
 
     installed = {font.name for font in font_manager.fontManager.ttflist}
     return [name for name in FONTS if name in installed]
+
+
+def drawing_style(settings: Mapping[str, Any] | None = None) -> AbstractContextManager:
+    """Within the block text is set in the `known_fonts`, and matplotlib has these settings."""
+    import matplotlib
+
+    return matplotlib.rc_context({"font.family": known_fonts(), **(settings or {})})
 
 
 def picture_bytes(figure: "Figure", file_format: str = "png") -> bytes:
