@@ -83,7 +83,7 @@ def run_in_group(arguments: argparse.Namespace, process_group: "ProcessGroup") -
     say, rules = partial(print_line, "train"), nullcontext({})
     if arguments.rules is not None:
         rules = rules_of(arguments.rules, config, process_group.size, say)
-    with rules as hashes, detect_anomaly() if arguments.detect_anomaly else nullcontext():
+    with rules as hashes, detect_anomaly(arguments.detect_anomaly):
         trainer = Trainer(config, profile=profile, process_group=process_group, rules=hashes)
         outcome = trainer.run()
     folder, say = trainer.folder.directory, trainer.progress.write  # of rank 0 alone, and forgiving if nobody reads it

@@ -38,7 +38,9 @@ def translate_lines(
 
     Raises: as `search_lines`; DataError if the model generates an id that the tokenizer does not know.
     """
-    return _texts(tokenizer, search_lines(model, tokenizer, lines, config, n_best, progress), n_best)
+    found = search_lines(model, tokenizer, lines, config, n_best, progress)
+    texts = [[hypothesis_text(tokenizer, each) for each in hypotheses] for hypotheses in found]
+    return texts if n_best > 1 else [best for (best,) in texts]
 
 
 def search_blocks(
@@ -133,11 +135,6 @@ def _search_block(
                 found[row] = hypotheses
             bar.update(len(rows))
     return found
-
-
-def _texts(tokenizer: Tokenizer, found: list[list[Hypothesis]], n_best: int) -> list[str] | list[list[str]]:
-    texts = [[hypothesis_text(tokenizer, each) for each in hypotheses] for hypotheses in found]
-    return texts if n_best > 1 else [hypotheses[0] for hypotheses in texts]
 
 
 def _progress_bar(total: int | None, shown: bool) -> tqdm:
