@@ -46,8 +46,9 @@ def failures(result: object, within: tuple[str, ...] = ()) -> list[tuple[str, st
 
 def is_whole(result: object) -> bool:
     """Whether nothing of a stage, or of its parts, failed or was left out."""
-    missing = isinstance(result, dict) and {"failed", "left out"} & result.keys()
-    return not missing and (not isinstance(result, dict) or all(map(is_whole, result.values())))
+    if not isinstance(result, dict):
+        return True
+    return result.keys().isdisjoint({"failed", "left out"}) and all(map(is_whole, result.values()))
 
 
 def combined(earlier: dict | None, now: dict) -> dict:

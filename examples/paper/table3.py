@@ -220,11 +220,11 @@ def parameter_lines() -> list[str]:
     """Each row's parameters beside the paper's, and the vocabularies for which the formula rounds to the paper's."""
     lines = [f"{'row':5}{'V 37,000':>12}{'paper':>8}  vocabularies that give the paper's number"]
     for row, (_, _, millions) in PAPER.items():
-        count = parameter_count(ModelConfig.table3(row))
+        model = ModelConfig.table3(row)
+        count = parameter_count(model)
         if millions is None:
             lines.append(f"{row:5}{count / 1e6:10.2f} M")
             continue
-        model = ModelConfig.table3(row)
         without = count - model.vocab_size * model.d_model
         bounds = [((millions + half) * 1e6 - without) / model.d_model for half in (-0.5, 0.5)]
         low, high = math.ceil(bounds[0]), math.floor(bounds[1])

@@ -6,8 +6,8 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import asdict
-from pathlib import Path
 
+from minitransformer.checkpoints import RunFolder
 from minitransformer.errors import TrainingError
 from minitransformer.files import write_error, write_text
 from minitransformer.training.metrics import Meter, StepResult, read_metrics
@@ -16,26 +16,17 @@ from minitransformer.training.metrics import Meter, StepResult, read_metrics
 class MetricsRecorder:
     """Collects the result of each update and writes lines of metrics.
 
-    path: the metrics file
     writes: whether lines are written; only rank 0's are
     log_every: updates between two lines of kind ``train``
     epoch_of: the epoch of an update, counted from 1
-    check: called before a line is written; raises if the folder of ``path`` is not this run's any more
 
     Attributes:
         interval: sums since the last line of kind ``train``.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        writes: bool,
-        log_every: int,
-        epoch_of: Callable[[int], int],
-        check: Callable[[], object] = lambda: None,
-    ):
-        self._path, self._writes, self._log_every, self._epoch_of = path, writes, log_every, epoch_of
-        self._check = check
+    def __init__(self, folder: RunFolder, writes: bool, log_every: int, epoch_of: Callable[[int], int]):
+        self._folder, self._path, self._writes = folder, folder.metrics, writes
+        self._log_every, self._epoch_of = log_every, epoch_of
         self.interval = Meter()
         self._earlier_seconds = 0.0  # of this run, before it was resumed
         self.start_clock()
@@ -61,11 +52,11 @@ class MetricsRecorder:
         """Append one line; it reaches the file before this returns.
 
         Raises:
-            TrainingError: the file cannot be written, for example because the disk is full; or what ``check`` raises.
+            TrainingError: the file cannot be written, for example because the disk is full; or `RunFolder.check` fails.
         """
         if not self._writes:
             return
-        self._check()
+        self._folder.check()
         line = {"kind": kind, "update": update, "epoch": self._epoch_of(max(update, 1)), **values}
         line["seconds"] = round(self.seconds(), 3)
         try:

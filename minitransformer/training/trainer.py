@@ -80,9 +80,8 @@ class Trainer:
         self.batches = MicroBatches(stream, training.micro_batches, self.ranks.rank, self.ranks.size)
         self.progress = Progress(self.is_rank_0, progress)
         self._build_model()
-        folder = self.folder = RunFolder(training.directory)
-        epoch_of, log_every = self.batches.epoch, training.log_every
-        self.recorder = MetricsRecorder(folder.metrics, self.is_rank_0, log_every, epoch_of, folder.check)
+        self.folder = RunFolder(training.directory)
+        self.recorder = MetricsRecorder(self.folder, self.is_rank_0, training.log_every, self.batches.epoch)
         self.update, self.saved_update, self.validated_update = 0, -1, 0
         self._open_folder()
         try:
