@@ -54,7 +54,7 @@ def contestants(
     model: Transformer, marian: MarianMTModel, translator: ctranslate2.Translator, case: Case
 ) -> dict[str, Callable]:
     """What is timed, by name; each call translates all sentences of ``case``, or makes our products of that."""
-    src = random_sources(case, model.config.vocab_size)
+    src = random_sources(np.random.default_rng(0), model.config.vocab_size, case.sentences)
     runners = {
         "ours": lambda: translate_ours(model, src, case),
         "marian": lambda: translate_marian(marian, src, case),

@@ -1,10 +1,11 @@
 """The models and sources that decoding is measured with; this file needs no peer."""
 
 from dataclasses import dataclass
+from types import ModuleType
 
 import numpy as np
 
-from minitransformer.config import BOS, EOS, PAD, UNK, ModelConfig
+from minitransformer.config import EOS, UNK, ModelConfig
 from minitransformer.generation import Hypothesis, beam_search, greedy_search
 from minitransformer.models import Transformer
 
@@ -24,17 +25,19 @@ class Case:
         return "greedy" if self.beam_size == 1 else f"beam {self.beam_size}"
 
 
-def random_model(config: ModelConfig) -> Transformer:
+def random_model(config: ModelConfig, xp: ModuleType = np) -> Transformer:
     """Random weights; the output never ends by itself."""
-    model = Transformer(config, seed=1)
-    model.embedding.data[[PAD, BOS, EOS]] = 0.0
+    model = Transformer(config, seed=1, xp=xp)
+    model.embedding.data[: EOS + 1] = 0.0  # of PAD, BOS and EOS
     return model
 
 
-def random_sources(case: Case, vocab_size: int) -> np.ndarray:
-    """(sentences, SOURCE_TOKENS + 1), EOS last"""
-    words = np.random.default_rng(0).integers(UNK + 1, vocab_size, (case.sentences, SOURCE_TOKENS))
-    return np.concatenate([words, np.full((case.sentences, 1), EOS)], axis=1)
+def random_sources(
+    rng: np.random.Generator, vocab_size: int, sentences: int, tokens: int = SOURCE_TOKENS
+) -> np.ndarray:
+    """(sentences, tokens + 1), EOS last"""
+    words = rng.integers(UNK + 1, vocab_size, (sentences, tokens))
+    return np.concatenate([words, np.full((sentences, 1), EOS)], axis=1)
 
 
 def search(model: Transformer, src: np.ndarray, case: Case) -> list[Hypothesis]:

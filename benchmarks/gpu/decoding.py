@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.common.real_text import CORPORA
+from benchmarks.common.search_cases import random_model, random_sources
 from benchmarks.common.work import Size
 from benchmarks.gpu.stage_process import reason
 from benchmarks.gpu.steps import Device, once
-from minitransformer.config import EOS, UNK
 from minitransformer.generation import beam_search
 from minitransformer.models import Transformer
 from minitransformer.text import Tokenizer, read_lines, read_parallel
@@ -49,10 +49,8 @@ def translated(size: Size, batches: Sequence[tuple[int, int]], device: Device, r
 
     batches: how many sentences of how many tokens
     """
-    model = Transformer(size.model, seed=1, xp=device.xp)
-    model.embedding.data[: EOS + 1] = 0.0  # no output ends by itself
-    rng = np.random.default_rng(0)
-    sources = [_source(rng, size.model.vocab_size, *shape) for shape in batches]
+    model, rng = random_model(size.model, device.xp), np.random.default_rng(0)
+    sources = [random_sources(rng, size.model.vocab_size, *shape) for shape in batches]
     count = sum(len(src) for src in sources)
     result: dict = {"sentences": count, "new tokens": sum(n * length for n, length in batches)}
     runners: dict[str, Callable[[], list[list[int]]]] = {"ours": _ours(model, sources)}
@@ -71,11 +69,6 @@ def translated(size: Size, batches: Sequence[tuple[int, int]], device: Device, r
         same = sum(ids == ours for ids, ours in zip(outputs[name], outputs["ours"], strict=True))
         result[name] = {"sentences/s": count / statistics.median(times), "seconds": times, "same as ours": same}
     return result | {"says": ", ".join(f"{name} {result[name]['sentences/s']:.1f} sentences/s" for name in seconds)}
-
-
-def _source(rng: np.random.Generator, vocab_size: int, sentences: int, tokens: int) -> np.ndarray:
-    words = rng.integers(UNK + 1, vocab_size, (sentences, tokens))
-    return np.concatenate([words, np.full((sentences, 1), EOS)], axis=1)
 
 
 def _ours(model: Transformer, sources: Sequence[np.ndarray]) -> Callable[[], list[list[int]]]:
