@@ -9,8 +9,6 @@ Marian runs in torch.inference_mode with its key-value cache and PyTorch's fused
 whole. Each has as many threads as NumPy's BLAS. The outputs are compared token by token; where beams differ, both
 must have found the same log-probability to 1e-5 a token. Our matrix products run once more alone, the floor on this
 BLAS (those with one row are not recorded, so there is none for one sentence with greedy search).
-
-Results go to benchmarks/results/decoding.MAKER.json and .md, MAKER that of the processor; --quick writes nothing.
 """
 
 import statistics

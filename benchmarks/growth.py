@@ -6,8 +6,7 @@ One size at a time is doubled, the others stay. The exponent of a power law is i
 measured exponent stands the one of the matrix products' FLOPs at the same sizes, and the one that Table 1 of the paper
 promises for ever larger sizes: self-attention is O(n^2 d), everything else O(n d^2).
 Time is the lowest of some steps on one BLAS thread; memory is the peak that NumPy asked for within a step, parameters
-and Adam's vectors not counted. Results go to benchmarks/results/growth.MAKER.json and .md, MAKER that of the
-processor; --quick writes nothing.
+and Adam's vectors not counted.
 """
 
 import sys

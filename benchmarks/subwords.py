@@ -8,8 +8,6 @@ Rust) with the same byte-level alphabet and GPT-2's word pattern, on all cores; 
 cores; subword-nmt (Python), the paper's tool, whose merges are those of our mode ``words``. All learn from the same
 file. Encoding takes lines in memory and starts with empty caches, since a corpus is encoded only once. Figures are
 medians of rounds in which the libraries take turns; subword-nmt, which takes minutes, has one round.
-
-Results go to benchmarks/results/subwords.MAKER.json and .md, MAKER that of the processor; --quick writes nothing.
 """
 
 import gc

@@ -7,8 +7,6 @@ in one thread, with all threads of BLAS. PyTorch runs eagerly and, where there i
 torch.compile; it is given as many threads as NumPy's BLAS has (limit both with OPENBLAS_NUM_THREADS), and the memory
 settings of our trainer hold for it too, since they hold for the process. Other work on the machine at the same time
 distorts the figures.
-
-Results go to benchmarks/results/training_step.MAKER.json and .md, MAKER that of the processor; --quick writes nothing.
 """
 
 import os

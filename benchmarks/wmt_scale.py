@@ -11,8 +11,7 @@ is killed when half of its updates are saved, and resumed.
 --short has less text, trains less and translates fewer lines; --quick has 4,000 pairs and small models. With --folder
 files and figures stay there, and the same call continues where it was interrupted.
 
-Results go to benchmarks/results/wmt_scale.MAKER.json and .md, MAKER that of the processor, those of --short to
-wmt_scale_short; --quick writes nothing.
+Results of --short are called wmt_scale_short.
 """
 
 import argparse

@@ -3,8 +3,7 @@
     python -m benchmarks.scaling [--quick]
 
 The sum of a vector over two ranks by shared memory and by MPI; an update of two ranks with one BLAS thread each, by
-both, beside one process with two threads (and beside its own two threads, each with a micro-batch). Results go to
-benchmarks/results/scaling.MAKER.json and .md, MAKER that of the processor; --quick writes nothing.
+both, beside one process with two threads (and beside its own two threads, each with a micro-batch).
 """
 
 import importlib.util
