@@ -7,6 +7,7 @@ from minitransformer.config import ModelConfig
 from minitransformer.errors import ConfigError, quote
 
 Shapes = Mapping[str, tuple[int, ...]]
+"""The shape of each parameter by its name, as of ``Model.parameter_shapes``."""
 
 
 class Block(NamedTuple):
@@ -44,8 +45,6 @@ class Column(NamedTuple):
 
 def columns_of(config: ModelConfig, shapes: Shapes) -> list[Column]:
     """The columns of the picture, the encoder before the decoder; every parameter is in one block.
-
-    shapes: the shape of each parameter by its name, as of ``Model.parameter_shapes``
 
     Raises:
         ConfigError: the model is of a kind that cannot be drawn.

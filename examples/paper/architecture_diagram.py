@@ -61,8 +61,6 @@ class Diagram:
 def draw_architecture(config: ModelConfig, shapes: Shapes) -> "Figure":
     """The whole model as in Figure 1, with the names, shapes and counts of its parameters.
 
-    shapes: the shape of each parameter by its name, as of ``Model.parameter_shapes``
-
     Raises:
         ConfigError: the model is of a kind that cannot be drawn.
         MissingPackageError: matplotlib is not installed.

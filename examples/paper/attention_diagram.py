@@ -18,8 +18,6 @@ START, BOX, GAP = 0.93, 0.36, 0.38
 def draw_multi_head_attention(config: ModelConfig, shapes: Shapes) -> "Figure":
     """The two pictures of Figure 2, with the shapes of the model's first attention; B, T and S stay letters.
 
-    shapes: the shape of each parameter by its name, as of ``Model.parameter_shapes``
-
     Raises:
         ConfigError: the model has no multi-head attention.
         MissingPackageError: matplotlib is not installed.
