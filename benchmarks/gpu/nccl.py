@@ -2,14 +2,13 @@
 
 import os
 import statistics
-import time
 from functools import partial
 
 import numpy as np
 
 from benchmarks.common.work import Size, random_batch
 from benchmarks.gpu.stage_process import one_by_one, reason
-from benchmarks.gpu.steps import Device
+from benchmarks.gpu.steps import Device, once
 from minitransformer.backend import load_array_module
 from minitransformer.config import ModelConfig, TrainingConfig
 from minitransformer.distributed import SINGLE_PROCESS, ProcessGroup
@@ -68,18 +67,10 @@ def _sum(ranks: NcclCommunicator, name: str, elements: int, device: Device) -> d
     dtype = np.dtype(name) if name.startswith("float") else half_dtype(name)
     vector = device.xp.arange(elements, dtype=np.float32).astype(dtype)
     before = vector.copy()
-    times = [_timed(ranks, vector, device) for _ in range(5)]
+    times = [once(lambda: ranks.all_reduce_sum(vector), device) for _ in range(5)]
     same = bool((vector.view(np.uint8) == before.view(np.uint8)).all())
     found = {"seconds": statistics.median(times), "a sum over one rank changes nothing": same}
     return found | ({} if same else {"failed": "a sum over one rank changed the values"})
-
-
-def _timed(ranks: NcclCommunicator, vector, device: Device) -> float:
-    device.wait()
-    began = time.perf_counter()
-    ranks.all_reduce_sum(vector)
-    device.wait()
-    return time.perf_counter() - began
 
 
 def _update(ranks: NcclCommunicator, size: Size, device: Device) -> dict:

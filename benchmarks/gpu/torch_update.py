@@ -29,7 +29,8 @@ def torch_update(
 
     def update() -> torch.Tensor:
         torch.backends.cuda.matmul.allow_tf32 = precision != "float32"
-        ids = [torch.from_numpy(each).long().to(device, non_blocking=True) for each in _sides(batch)]
+        sides = (batch.src, batch.tgt_in, batch.tgt_out)
+        ids = [torch.from_numpy(each).long().to(device, non_blocking=True) for each in sides]
         adam.zero_grad(set_to_none=True)
         loss = loss_of(*ids) / batch.n_tgt_tokens
         loss.backward()
@@ -37,7 +38,3 @@ def torch_update(
         return loss.detach()
 
     return update
-
-
-def _sides(batch: Batch) -> tuple:
-    return batch.src, batch.tgt_in, batch.tgt_out
