@@ -39,9 +39,9 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
 def run(arguments: argparse.Namespace) -> None:
     config = with_vocabulary(Config.load(arguments.config, arguments.settings))
     longest = min(config.data.src_tokens, config.data.tgt_tokens, config.data.max_length)
-    if not 1 <= arguments.length <= longest:
+    if arguments.length > longest:
         raise ConfigError(
-            f"--length must be from 1 to {longest}, the tokens of a micro-batch and data.max_length, "
+            f"--length must be at most {longest}, the tokens of a micro-batch and data.max_length, "
             f"got {arguments.length}"
         )
     if arguments.tflops is not None and not 0 < arguments.tflops < 1e9:
