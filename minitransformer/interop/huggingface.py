@@ -187,8 +187,7 @@ def write_folder(checkpoint: Checkpoint, folder: Path) -> str:
     model, _ = checkpoint.build()
     config = model.config
     facts = _their_config(config)
-    ours = {name: model.parameters[name].data for name in model.parameters.names}
-    common = to_common(ours, config, halves_to_pairs(config.d_model))
+    common = to_common(model, halves_to_pairs(config.d_model))
     common["output_bias"] = common.get("output_bias", np.zeros(config.vocab_size, np.float32))[None]
     names = {"embedding": "model.shared.weight"} if config.tie_embeddings else {}
     arrays = {

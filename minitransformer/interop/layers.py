@@ -12,7 +12,7 @@ import numpy as np
 
 from minitransformer.config import ModelConfig
 from minitransformer.errors import DataError, quote
-from minitransformer.models import ImportedConfig
+from minitransformer.models import ImportedConfig, Model
 
 Arrays = dict[str, np.ndarray]
 Places = dict[str, tuple[str, str]]
@@ -103,8 +103,9 @@ def to_ours(common: Arrays, config: ImportedConfig, order: np.ndarray | None = N
     return {own: np.concatenate(arrays, axis=-1) for own, arrays in parts.items()}
 
 
-def to_common(ours: Mapping[str, np.ndarray], config: ModelConfig, order: np.ndarray | None = None) -> Arrays:
+def to_common(model: Model, order: np.ndarray | None = None) -> Arrays:
     """The inverse of `to_ours`; a model without biases of attention gets zeros."""
+    config, ours = model.config, {name: model.parameters[name].data for name in model.parameters.names}
     back = np.argsort(np.arange(config.d_model) if order is None else order)
     n_keys, common = config.n_heads * config.d_k, {}
     for name, (own, axes) in places(replace(config, attention_bias=True)).items():

@@ -104,9 +104,8 @@ def write_state_dict(checkpoint: Checkpoint, path: Path) -> str:
         or (config.d_v != config.d_k or config.positions != "sinusoidal")
     ):
         raise DataError("export: nn.Transformer must have d_k = d_v = d_model / n_heads and sinusoids, got others")
-    common = to_common({name: model.parameters[name].data for name in model.parameters.names}, config)
     arrays = {}
-    for name, array in common.items():
+    for name, array in to_common(model).items():
         theirs = their_name(name) if name != "embedding" or not config.tie_embeddings else "embedding.weight"
         arrays[theirs] = array.T if array.ndim == 2 and name.count(".") == 4 else array
     for name in [name for name in arrays if "in_proj_q_" in name]:
