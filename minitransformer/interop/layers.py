@@ -15,7 +15,7 @@ from minitransformer.errors import DataError, quote
 from minitransformer.models import ImportedConfig, Model
 
 Arrays = dict[str, np.ndarray]
-Places = dict[str, tuple[str, str]]
+NameMap = dict[str, tuple[str, str]]
 """Common name -> (our name, axes). Two of the same name of ours, keys and values, stand side by side there.
 
 axes: a letter each, d: d_model, f: d_ff, k and v: d_k and d_v of all heads, V: tokens
@@ -28,9 +28,9 @@ FEED_FORWARD = {"1.weight": ("w1", "df"), "1.bias": ("b1", "f"), "2.weight": ("w
 ATTENTION = {"q": ("w_q", "dk"), "k": ("w_kv", "dk"), "v": ("w_kv", "dv"), "o": ("w_o", "vd")}
 
 
-def places(config: ModelConfig) -> Places:
+def name_map(config: ModelConfig) -> NameMap:
     """Where every parameter of a model stands."""
-    found: Places = {}
+    found: NameMap = {}
     for side, blocks in BLOCKS.items():
         for layer in range(config.n_layers):
             for block, our_block in blocks.items():
@@ -53,7 +53,7 @@ def places(config: ModelConfig) -> Places:
     return found
 
 
-def _norm(at: str, to: str) -> Places:
+def _norm(at: str, to: str) -> NameMap:
     return {f"{at}.weight": (f"{to}.gamma", "d"), f"{at}.bias": (f"{to}.beta", "d")}
 
 
@@ -69,7 +69,7 @@ def take(
     """
     sizes = {"d": config.d_model, "f": config.d_ff, "k": config.n_heads * config.d_k, "v": config.n_heads * config.d_v}
     found, left = {}, dict(tensors)
-    for name, (_, axes) in places(config).items():
+    for name, (_, axes) in name_map(config).items():
         theirs = their_name(name)
         if theirs not in left:
             raise DataError(f"{where}: the tensor {theirs} must be there, got none; the model is of another kind")
@@ -98,7 +98,7 @@ def to_ours(common: Arrays, config: ImportedConfig, order: np.ndarray | None = N
     order: place in their vectors of each of our d_model values; None: the same
     """
     order, parts = np.arange(config.d_model) if order is None else order, {}
-    for name, (own, axes) in places(config).items():
+    for name, (own, axes) in name_map(config).items():
         parts.setdefault(own, []).append(_reorder(common[name], axes, order))
     return {own: np.concatenate(arrays, axis=-1) for own, arrays in parts.items()}
 
@@ -108,7 +108,7 @@ def to_common(model: Model, order: np.ndarray | None = None) -> Arrays:
     config, ours = model.config, {name: model.parameters[name].data for name in model.parameters.names}
     back = np.argsort(np.arange(config.d_model) if order is None else order)
     n_keys, common = config.n_heads * config.d_k, {}
-    for name, (own, axes) in places(replace(config, attention_bias=True)).items():
+    for name, (own, axes) in name_map(replace(config, attention_bias=True)).items():
         array = ours[own] if own in ours else np.zeros_like(ours[own.replace("bias", "weight")][0])
         if ".w_kv." in own:
             array = array[..., :n_keys] if axes[-1] == "k" else array[..., n_keys:]
