@@ -151,7 +151,7 @@ def growth_of_paths(result: Mapping) -> list[str]:
 def draw_growth(result: Mapping) -> "Figure":
     """Seconds and megabytes against n, d and r, log-log, a line for each kind."""
     figure = new_figure(14, 7.5)
-    panels = figure.subplots(2, 3)
+    panels = figure.subplots(2, 3, sharey="row")
     names = {"n": "length n, positions", "d": "width d", "r": "neighbourhood r, positions"}
     for column, (name, label) in enumerate(names.items()):
         part = result[name]

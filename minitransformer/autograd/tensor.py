@@ -69,6 +69,9 @@ class Tensor:
     def __float__(self) -> float:
         return float(self.item())
 
+    def __bool__(self) -> bool:
+        return bool(self.item())  # of one element, as item; without it Python would ask for the length
+
     def __format__(self, spec: str) -> str:
         return format(self.item(), spec) if spec else str(self)
 

@@ -153,8 +153,10 @@ def test_a_tensor_converts_to_numbers(rng):
     loss = tensor.sum()
     assert float(loss) == loss.item() == x.sum()
     assert f"{loss:.3f}" == f"{x.sum():.3f}" and f"{tensor}" == str(tensor)
-    with pytest.raises(ValueError, match="size 1"):
-        f"{tensor:.3f}"
+    assert not Tensor(np.zeros(1)) and Tensor(np.array(-0.5)), "as NumPy's: whether it is 0"
+    for of_one in (bool, "{:.3f}".format):
+        with pytest.raises(ValueError, match="size 1"):
+            of_one(tensor)
 
 
 def test_numpy_functions_which_would_lose_the_gradient_are_refused(rng):
