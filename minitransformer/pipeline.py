@@ -64,13 +64,11 @@ class Pipeline:
 
         search: settings of [translation], such as ``beam_size=1``, in place of the checkpoint's
 
-        Raises: as `search_lines`; ConfigError for a language model.
+        Raises: as `search_lines`.
         """
         if isinstance(lines, str):
             search |= {"return_scores": return_scores, "return_attention": return_attention}
             return self.translate([lines], n_best, **search)[0]
-        if self.model.is_decoder_only:
-            raise ConfigError("translate: the model must have an encoder, got a language model; call generate")
         lines = list(check_lines(lines, "translate"))
         found = search_lines(self.model, self.tokenizer, lines, replace(self.search, **search), n_best)
         flags = return_scores, return_attention

@@ -32,6 +32,8 @@ def random_sources(seed: int, lengths=(1, 4, 2), vocab_size: int = V) -> np.ndar
 class UncachedModel:
     """A Transformer that keeps nothing between steps: each computes its whole output so far again."""
 
+    is_decoder_only = False
+
     def __init__(self, model: Transformer):
         self.model, self.config, self.max_positions = model, model.config, model.max_positions
         self.steps: list[int] = []  # rows of each step

@@ -8,7 +8,7 @@ from tqdm import tqdm
 from minitransformer.allocator import keep_freed_memory
 from minitransformer.batch import pad_rows
 from minitransformer.config import BOS, EOS, TranslationConfig
-from minitransformer.errors import ShapeError
+from minitransformer.errors import ConfigError, ShapeError
 from minitransformer.generation.beam import beam_search
 from minitransformer.generation.greedy import greedy_search
 from minitransformer.generation.hypothesis import Hypothesis
@@ -81,7 +81,7 @@ def search_lines(
     progress: show a progress bar, in sentences
 
     Raises:
-        ConfigError: n_best is not from 1 to the beam size.
+        ConfigError: n_best is not from 1 to the beam size, or the model is a language model.
         ShapeError: a line is longer than ``config.max_input_length`` or the model's positions, or has ids outside its
             vocabulary; or parameters of the model are NaN, or too large.
     """
@@ -178,6 +178,10 @@ def _encode(
     report: Callable[[ShapeError], object] | None = None,
 ) -> Iterator[list[int]]:
     """The ids of each line, none for one that is too long, which is reported, or raised if ``report`` is None."""
+    if model.is_decoder_only:
+        raise ConfigError(
+            "translate: the model must have an encoder, got a language model; call generate of minitransformer.load"
+        )
     limit, reason = config.max_input_length, "translation.max_input_length"
     if model.max_positions is not None and model.max_positions <= limit:
         limit, reason = model.max_positions - 1, f"model.max_positions = {model.max_positions}, EOS takes one"

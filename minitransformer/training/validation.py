@@ -8,7 +8,7 @@ from minitransformer.config import Config
 from minitransformer.errors import ConfigError, DataError
 from minitransformer.evaluation import corpus_bleu, require_sacrebleu
 from minitransformer.generation import translate_lines
-from minitransformer.models import Model
+from minitransformer.models import Model, model_class
 from minitransformer.text import Batch, BatchStream
 from minitransformer.training.corpus import Corpus
 from minitransformer.training.metrics import losses
@@ -37,7 +37,7 @@ class Validation:
     """Loss, perplexity and, if ``training.validate_bleu``, BLEU of greedy translations of the validation text.
 
     Raises:
-        ConfigError: BLEU is asked for and the corpus is ids without a tokenizer.
+        ConfigError: BLEU is asked for and the corpus is ids without a tokenizer, or the model is a language model.
         MissingPackageError: BLEU is asked for and sacrebleu is not installed; raised now, not hours later.
     """
 
@@ -57,6 +57,10 @@ class Validation:
             if corpus.tokenizer is None or corpus.valid_lines is None:
                 raise ConfigError(
                     "training.validate_bleu must be false for a corpus of ids, got true; make the corpus from lines"
+                )
+            if model_class(config.model).is_decoder_only:
+                raise ConfigError(
+                    "training.validate_bleu must be false for a language model, which does not translate, got true"
                 )
             require_sacrebleu()
 

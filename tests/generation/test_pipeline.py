@@ -74,6 +74,8 @@ def test_a_language_model_continues_its_prompts(tmp_path, rng):
     assert model.generate([]) == []
     with pytest.raises(ConfigError, match="got a language model; call generate"):
         model.translate(prompts)
+    with pytest.raises(ConfigError, match="got a language model; call generate"):
+        translate_lines(*load_model(path), prompts, SEARCH)
 
 
 def test_a_model_with_an_encoder_generates_nothing(checkpoint):

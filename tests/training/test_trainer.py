@@ -88,6 +88,13 @@ def test_bleu_without_a_validation_to_measure_it_in_is_refused(tmp_path):
             tiny_trainer(tmp_path, given, validate_bleu=True, **changes)
 
 
+def test_bleu_of_a_language_model_is_refused_before_it_is_trained(tmp_path):
+    lines = ["a b", "b a"]
+    corpus = Corpus.from_lines(Tokenizer.train(lines, 30, mode="words"), (lines, lines), (lines, lines))
+    with pytest.raises(ConfigError, match="training.validate_bleu must be false for a language model"):
+        tiny_trainer(tmp_path, corpus, model={"kind": "language_model", "vocab_size": 0}, validate_bleu=True)
+
+
 def test_sentences_left_out_are_counted_and_reported(tmp_path, capsys):
     lines = ["a", "a b", "a b c", ""]
     tokenizer = Tokenizer.train(lines * 3, 30, mode="words")
