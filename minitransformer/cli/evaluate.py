@@ -123,7 +123,7 @@ def _translate(
     start = time.perf_counter()
     hypotheses = translate_lines(model, tokenizer, sources, search, progress=sys.stderr.isatty())
     seconds = time.perf_counter() - start
-    tokens = sum(len(ids) for ids in tokenizer.encode_lines(hypotheses))
+    tokens = sum(len(ids) for ids in tokenizer.target.encode_lines(hypotheses))
     speed = {"tokens": tokens, "seconds": seconds, "tokens_per_second": tokens / seconds}
     return hypotheses, speed | {"beam_size": search.beam_size, "alpha": search.alpha}
 

@@ -17,7 +17,7 @@ from minitransformer.config import TranslationConfig
 from minitransformer.errors import DataError, MissingPackageError, install_hint
 from minitransformer.evaluation import corpus_bleu, corpus_chrf, paired_bootstrap, paper_bleu, require_sacrebleu
 from minitransformer.evaluation.bleu import moses_tokens
-from minitransformer.text import read_lines
+from minitransformer.text import Tokenizer, read_lines
 from minitransformer.text.punctuation import normalize_punctuation
 
 pytest.importorskip("sacrebleu", reason=f"sacrebleu is not installed: {install_hint('eval')}")
@@ -153,6 +153,13 @@ def test_bleu_is_also_printed_with_the_punctuation_of_both_sides_normalized(eval
         ["BLEU", f"{scores[name]:.2f}"] for name in ("bleu", "normalized_bleu", "paper_bleu", "normalized_paper_bleu")
     ]
     assert [line.endswith("punctuation of both sides normalized") for line in lines] == [False, True] * 2 + [False] * 3
+
+
+def test_tokens_are_those_of_the_targets_vocabulary(evaluate, monkeypatch):
+    words = Tokenizer("words", ["a", "a</w>"], [])
+    monkeypatch.setattr(Tokenizer, "target", words)  # as of an imported model with a vocabulary for each side
+    scores = json.loads(evaluate("Ja.", "--json")[1])
+    assert scores["tokens"] == len(words.encode('Er sagte "Ja, ich bin da", und ging - fort.')) == 34
 
 
 def test_punctuation_is_normalized_by_the_rules_of_a_language_that_must_be_given(evaluate):
