@@ -13,6 +13,8 @@ from minitransformer.errors import DataError
 SPACE = "\u2581"
 """Stands for a space in a piece."""
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
+LARGEST = 1e9
+"""Of the scores, which are logarithms of probabilities: so that a sum of them stays a number of float32."""
 LEAF, OFFSET_SHIFT = 1 << 8, 1 << 9
 
 
@@ -44,8 +46,8 @@ class UnigramModel:
         for field, name in ((35, "byte_fallback"), (24, "treat_whitespace_as_suffix")):
             if trainer.get(field, [0])[-1]:
                 raise DataError(f"{where}: must be a model without {name}, got one with it")
-        if not all(isinstance(score, float) and math.isfinite(score) for score in scores) or NORMAL not in kinds:
-            raise DataError(f"{where}: must have pieces with finite scores, got none or others")
+        if not all(isinstance(score, float) and abs(score) < LARGEST for score in scores) or NORMAL not in kinds:
+            raise DataError(f"{where}: must have pieces with scores within {LARGEST:g}, got none or others")
         self.add_space, self.remove_spaces = map(bool, options)
         self.pieces = texts
         self.scores = {t: s for t, s, kind in zip(texts, scores, kinds, strict=True) if kind in (NORMAL, USER_DEFINED)}

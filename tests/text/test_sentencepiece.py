@@ -1,6 +1,7 @@
 """The reader of SentencePiece's unigram models: equal to the library, and not impressed by what is no model."""
 
 import io
+import struct
 
 import numpy as np
 import pytest
@@ -75,6 +76,14 @@ def test_models_of_another_kind_are_refused_by_name(options, message):
 def test_what_is_no_model_is_refused(data):
     with pytest.raises(DataError, match=r"other\.spm: must"):
         UnigramModel(data, "other.spm")
+
+
+@pytest.mark.parametrize("score", [3e38, -3e38, float("nan")])
+def test_scores_whose_sums_no_float32_holds_are_refused(score):
+    pieces = [b"\x0a\x01" + piece + b"\x15" + struct.pack("<f", score) for piece in (b"a", b"b")]
+    data = b"".join(b"\x0a" + bytes([len(piece)]) + piece for piece in pieces)
+    with pytest.raises(DataError, match=r"other\.spm: must have pieces with scores within"):
+        UnigramModel(data, "other.spm").encode("ab" * 9)
 
 
 @pytest.mark.parametrize("number", [300, pytest.param(20_000, marks=pytest.mark.slow)])
