@@ -47,9 +47,10 @@ def draw_learning_curves(runs: Mapping[str, Sequence[dict]]) -> "Figure":
     right.yaxis.set_major_formatter("{x:g}")  # 20 and not 2 x 10^1
     right.yaxis.set_minor_formatter("{x:g}")
     style = {"prop": {"family": known_fonts()}, "frameon": False}
-    legend = figure.legend(*left.get_legend_handles_labels(), loc="outside upper center", ncols=2, **style)
-    for text in legend.get_texts():
-        text.set_parse_math(False)  # a "$" in a label does not begin a formula
+    drawn = left.get_lines()
+    legend = figure.legend(drawn, ["curve"] * len(drawn), loc="outside upper center", ncols=2, **style)
+    for text, line in zip(legend.get_texts(), drawn, strict=True):  # a "$" begins no formula, and a "_" hides no curve
+        text.set(text=line.get_label(), parse_math=False)
     return figure
 
 
