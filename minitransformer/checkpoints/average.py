@@ -12,7 +12,7 @@ from minitransformer.errors import CheckpointError
 
 
 def average_checkpoints(paths: Sequence[str | Path]) -> Checkpoint:
-    """mean = sum of parameters / number of checkpoints, summed in float64, one file in memory at a time.
+    """mean = sum of parameters / number of checkpoints, summed in float64, file by file.
 
     The result has the config, tokenizer and update of the last path and no state of Adam: it translates, but training
     cannot resume from it. ``result.save(path)`` writes it.

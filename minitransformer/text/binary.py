@@ -58,7 +58,7 @@ class FlatSentences(Sequence):
         return lengths
 
     def parts(self) -> Iterator[np.ndarray]:
-        """All ids, CHUNK at a time: a memory-mapped file may be larger than the memory."""
+        """All ids, CHUNK_IDS at a time: a memory-mapped file may be larger than the memory."""
         return (self.ids[start : start + CHUNK_IDS] for start in range(0, len(self.ids), CHUNK_IDS))
 
 
@@ -131,7 +131,8 @@ def open_sides(folder: Path, header: BinaryHeader) -> Iterator[FlatSentences]:
         ends = _map_file(folder / f"{side}.ends", ENDS, header.pairs)
         sentences = FlatSentences(_map_file(folder / f"{side}.ids", id_type(header.vocab_size), tokens), ends)
         _check_ends(f"{folder / side}.ends", ends, tokens, header.max_length)
-        lowest, highest = min(map(np.min, sentences.parts())), max(map(np.max, sentences.parts()))
+        lows, highs = zip(*((part.min(), part.max()) for part in sentences.parts()), strict=True)
+        lowest, highest = min(lows), max(highs)
         if lowest < UNK or highest >= header.vocab_size:
             raise DataError(
                 f"{folder / side}.ids: ids must be from {UNK} to {header.vocab_size - 1}, got {lowest} to {highest}; "
