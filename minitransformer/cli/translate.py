@@ -84,7 +84,7 @@ def stdin_lines(report: Callable[[DataError], object]) -> Iterator[str]:
             try:
                 text = line.decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError as error:
-                report(DataError(f"{where}: must be UTF-8, got byte 0x{line[error.start]:02x}"))
+                report(DataError(f"{where}: must be UTF-8, got byte 0x{error.object[error.start]:02x}"))
         yield text.removesuffix("\n").removesuffix("\r")
 
 
