@@ -130,9 +130,10 @@ def _converse(answer: Callable[[str], str]) -> None:
     if importlib.util.find_spec("readline"):
         importlib.import_module("readline")  # gives input() the arrow keys and a history
     print("Type a sentence to translate; Ctrl-D ends.", file=sys.stderr)
+    prompt = "> " if sys.stdout.isatty() else ""  # a file of translations gets translations alone
     while True:
         try:
-            print(answer(input("> ")))
+            print(answer(input(prompt)))
         except EOFError:
             print(file=sys.stderr)
             return

@@ -145,11 +145,14 @@ def test_an_attention_map_shows_the_generated_subwords_and_their_weights(checkpo
         assert drawn["title"] == "encoder-decoder attention, layer 1 of 1"
 
 
-def test_typed_sentences_are_translated_one_by_one(checkpoint, type_in, capsys):
+def test_typed_sentences_are_translated_one_by_one(checkpoint, type_in, capsys, monkeypatch):
     type_in(b"nine\n")
     answer = output_of(capsys, "translate", "--checkpoint", checkpoint)
     type_in(b"nine\nnine\n", terminal=True)
-    assert output_of(capsys, "translate", "--checkpoint", checkpoint) == f"> {answer}> {answer}> "
+    assert output_of(capsys, "translate", "--checkpoint", checkpoint) == 2 * answer  # no prompts in a file
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    type_in(b"nine\n", terminal=True)
+    assert output_of(capsys, "translate", "--checkpoint", checkpoint) == f"> {answer}> "
 
 
 def test_a_training_with_a_profile_writes_a_table(run, tmp_path, capsys):
