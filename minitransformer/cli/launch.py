@@ -32,6 +32,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigError(f"launch: what follows -- must be a train command, got {' '.join(command) or 'nothing'}")
     # What is wrong with the options or the config is reported once, before any process is started.
     parsed = arguments.commands.choices["train"].parse_args(command[1:])
+    if (parsed.rank, parsed.size, parsed.job) != (None, None, None):
+        raise ConfigError("launch: --rank, --size and --job must be left out: launch itself numbers the ranks")
     micro_batches = Config.load(parsed.config, parsed.settings).training.micro_batches
     if arguments.size > micro_batches:
         raise ConfigError(

@@ -121,6 +121,7 @@ def test_ranks_do_not_outlive_a_launch_that_is_killed(tmp_path, endless_job):
         (["-n", "2", "--", "train"], "train: the following arguments are required: CONFIG"),
         (["-n", "2", "--", "train", "x.toml", "--nonsense"], "train: unrecognized arguments: --nonsense"),
         (["-n", "2", "--", "train", "/no/such.toml"], "launch: /no/such.toml: cannot be read: No such file"),
+        (["-n", "2", "--", "train", RECIPE, "--rank", "0"], "launch: --rank, --size and --job must be left out"),
         (["-n", "9" * 20, "--", "train", RECIPE], "launch: -n must be at most training.micro_batches, 2, got 99999"),
     ],
 )
