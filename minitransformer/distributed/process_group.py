@@ -77,6 +77,8 @@ class ProcessGroup:
             MissingPackageError: NCCL is not installed.
         """
         if self.size == 1:
+            if self._shared is not None:
+                self._shared.numbers[0] = 1  # has joined: from now on signals are passed on to it
             return self._ranks
         if settings.micro_batches < self.size:
             raise ConfigError(

@@ -60,9 +60,10 @@ def test_the_command_trains_with_two_ranks_and_prints_once(recipe):
 
 
 @pytest.fixture
-def endless_job(tmp_path):
-    """``launch`` with two ranks that have written a checkpoint."""
-    command = launch_command(2, "ranked_run.py", tmp_path, '{"updates": 1000000, "timeout": 1.5}')
+def endless_job(tmp_path, request):
+    """``launch`` with two ranks, or as many as the test says, that have written a checkpoint."""
+    settings = '{"updates": 1000000, "timeout": 1.5}'
+    command = launch_command(getattr(request, "param", 2), "ranked_run.py", tmp_path, settings)
     process = subprocess.Popen(command, env=environment(), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     wait_for_checkpoint(tmp_path)
     yield process
@@ -71,7 +72,11 @@ def endless_job(tmp_path):
 
 
 @needs("signals between processes")
-@pytest.mark.parametrize("number", launch.SIGNALS)
+@pytest.mark.parametrize(
+    ("endless_job", "number"),
+    [*((2, number) for number in launch.SIGNALS), (1, signal.SIGTERM)],
+    indirect=["endless_job"],
+)
 def test_a_signal_makes_the_ranks_save_and_leave(tmp_path, endless_job, number):
     endless_job.send_signal(number)
     assert endless_job.wait(20) == 128 + number
