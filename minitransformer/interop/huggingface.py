@@ -195,7 +195,8 @@ def write_folder(checkpoint: Checkpoint, folder: Path) -> str:
         for name, array in common.items()
     }
     try:
-        with staging_folder(folder) as staging:
+        # Files of a folder that is there are made in it: the one around it may be read-only, or on another disk.
+        with staging_folder(folder / "model" if folder.is_dir() else folder) as staging:
             write_safetensors(staging / "model.safetensors", arrays)
             write_text(staging / "config.json", json.dumps(facts, indent=1) + "\n")
             if folder.is_dir():

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -124,6 +125,18 @@ def test_an_export_that_is_interrupted_leaves_no_folder_and_changes_none(tmp_pat
     for name in ("model.safetensors", "config.json"):
         assert (out / name).read_bytes() == (tmp_path / "other" / name).read_bytes()
     assert (out / "vocab.json").exists() == is_there
+
+
+def test_an_export_into_the_current_folder_is_that_of_any_other(tmp_path, monkeypatch):
+    section = ModelConfig(vocab_size=30, n_layers=1, d_model=16, n_heads=2, d_ff=24)
+    checkpoint_of(build_model(section), section).save(tmp_path / "model.npz")
+    write_folder(load_checkpoint(tmp_path / "model.npz"), tmp_path / "other")
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    assert main(["export", "../model.npz", "--to", "marian", "-o", "."]) == 0
+    assert {path.name: path.read_bytes() for path in Path().iterdir()} == {
+        path.name: path.read_bytes() for path in (tmp_path / "other").iterdir()
+    }
 
 
 def test_an_export_to_a_path_that_is_a_file_is_refused_with_its_name(tmp_path):
