@@ -70,17 +70,10 @@ def read_folder(folder: Path) -> Checkpoint:
     ours = to_ours(common, config, halves_to_pairs(config.d_model))
     pad, eos, start, unk = (facts.get(f"{name}_token_id") for name in ("pad", "eos", "decoder_start", "unk"))
     rows = (pad, start, eos, 1 if unk is None else unk)
-    size = len(ours["output_bias"])
-    tables = [len(ours[name]) for name in ("tgt_embedding.table", "projection") if name in ours] or [
-        len(ours["embedding"])
-    ]
-    if any(length != size for length in tables) or not all(
-        type(row) is int and 0 <= row < min(size, len(ours["embedding"])) for row in rows
-    ):
-        raise DataError(
-            f"{where}: final_logits_bias and the special ids must fit the {tables[0]} tokens, got {size}, {quote(rows)}"
-        )
-    tokenizer = _tokenizer(folder, rows, len(ours["embedding"]), size)
+    n_src, n_tgt = len(ours["embedding"]), len(ours["output_bias"])
+    if not all(type(row) is int and 0 <= row < min(n_src, n_tgt) for row in rows):
+        raise DataError(f"{where}: the special ids must fit the {min(n_src, n_tgt)} tokens, got {quote(rows)}")
+    tokenizer = _tokenizer(folder, rows, n_src, n_tgt)
     return checkpoint_of(with_special_rows(ours, rows), config, tokenizer)
 
 
@@ -96,8 +89,7 @@ def _tensors(folder: Path, config: ImportedConfig) -> Arrays:
         tensors["lm_head.weight"] = tensors[UNTIED["tgt_embedding"]]
     for side in ("encoder", "decoder"):  # sinusoids, which old files hold; learned ones are another kind of model
         tensors.pop(f"model.{side}.embed_positions.weight", None)
-    tensors["final_logits_bias"] = tensors.get("final_logits_bias", np.zeros((1, 0))).reshape(-1)
-    return tensors
+    return {name: array.reshape(-1) if name == "final_logits_bias" else array for name, array in tensors.items()}
 
 
 def _config(facts: Mapping[str, Any], where: str) -> ImportedConfig:
@@ -142,9 +134,8 @@ def _tokenizer(folder: Path, rows: tuple[int, ...], n_src: int, n_tgt: int) -> P
     vocabularies = [_json(folder / "vocab.json")] * 2
     if (folder / "target_vocab.json").is_file():
         vocabularies[1] = _json(folder / "target_vocab.json")
-    pieces = []
-    for vocabulary, size in zip(vocabularies, (n_src, n_tgt), strict=True):
-        pieces.append(pieces_in_order(vocabulary, size, rows, str(folder)))
+    sizes = zip(vocabularies, (n_src, n_tgt), strict=True)
+    pieces = [pieces_in_order(vocabulary, size, rows, str(folder)) for vocabulary, size in sizes]
     return PieceTokenizer([read_bounded(file, MAX_TEXT) for file in files[:2]], pieces, where=str(folder))
 
 

@@ -74,7 +74,8 @@ def take(
         if theirs not in left:
             raise DataError(f"{where}: the tensor {theirs} must be there, got none; the model is of another kind")
         array = left.pop(theirs)
-        sizes["V"] = len(array) if array.ndim else "V"
+        if name in ("embedding", "tgt_embedding"):  # what follows has as many tokens
+            sizes["V"] = len(array) if array.ndim and array.size else "V"
         shape = tuple(sizes[axis] for axis in axes)
         if array.shape != shape:
             raise DataError(f"{where}: {theirs} must have the shape {shape}, got {array.shape}")

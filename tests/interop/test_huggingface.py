@@ -218,7 +218,8 @@ def test_a_tensor_too_many_too_few_or_of_nan_is_refused_by_name(folder):
         (tensors | {"model.encoder.layernorm_embedding.weight": np.zeros(16, np.float32)}, "layernorm_embedding"),
         ({key: value for key, value in tensors.items() if key != name}, f"{name} must be there"),
         (tensors | {name: tensors[name] * np.nan}, f"{name} must be finite"),
-        (tensors | {"final_logits_bias": np.zeros((1, 5), np.float32)}, "must fit the 90 tokens, got 5"),
+        (tensors | {"final_logits_bias": np.zeros((1, 5), np.float32)}, r"must have the shape \(90,\), got \(5,\)"),
+        ({key: value for key, value in tensors.items() if key != "final_logits_bias"}, "bias must be there, got none"),
     ):
         write_safetensors(path, changed)
         with pytest.raises(DataError, match=message):

@@ -90,6 +90,8 @@ def test_a_marian_file_has_the_logits_of_the_model_that_hugging_face_makes_of_it
         ({"encoder_l1_self_Wq": None}, "encoder_l1_self_Wq must be there, got none"),
         ({"Wpos": np.zeros((4, 16), np.float32)}, "without, such as 'Wpos'"),
         ({"decoder_l2_ffn_W1": np.zeros((16, 25), np.float32)}, r"decoder_l2_ffn_W1 must have the shape \(16, 24\)"),
+        ({"decoder_ff_logit_out_b": np.zeros((1, 1), np.float32)}, r"out_b must have the shape \(39,\), got \(1,\)"),
+        ({"Wemb": np.zeros((0, 16), np.float32)}, r"encoder_Wemb must have the shape \('V', 16\), got \(0, 16\)"),
         ("transformer-preprocess: n", "transformer-preprocess must be '', got 'n'"),
         ("transformer-ffn-activation: tanh", "its settings must hold numbers"),
         ("dec-depth: 1", "enc-depth and dec-depth must be one number"),
