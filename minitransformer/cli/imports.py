@@ -39,6 +39,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
 def run_import(arguments: argparse.Namespace) -> None:
     source, output = arguments.source, writable_file(arguments.output, [arguments.source])
     names = {"n_heads": arguments.heads, "norm": arguments.norm, "activation": arguments.activation}
+    names |= {"tokenizer": arguments.tokenizer}
     options = {name: value for name, value in names.items() if value is not None}
     if source.is_dir():
         from minitransformer.interop.huggingface import read_folder
@@ -56,10 +57,13 @@ def run_import(arguments: argparse.Namespace) -> None:
             raise ConfigError(f"import: SOURCE must be a folder, an .npz or a .safetensors file, got {source}")
         if "n_heads" not in options:
             raise ConfigError("--heads must be given for a state dict of PyTorch, whose tensors do not say it")
-        tokenizer = load_tokenizer(arguments.tokenizer) if arguments.tokenizer else None
-        checkpoint, options = read_state_dict(source, tokenizer, **options), {}
+        if "tokenizer" in options:
+            options["tokenizer"] = load_tokenizer(arguments.tokenizer)
+        checkpoint, options = read_state_dict(source, **options), {}
     if options:
-        raise ConfigError(f"--heads, --norm and --activation must be left out for {source}, which says them itself")
+        raise ConfigError(
+            f"--heads, --norm, --activation and --tokenizer must be left out for {source}, which says them itself"
+        )
     checkpoint.build()  # which checks that vocabulary and model fit
     checkpoint.save(output)
     what = "with its vocabulary" if checkpoint.tokenizer_text else "of token ids alone: no vocabulary is there"

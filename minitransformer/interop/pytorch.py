@@ -46,7 +46,7 @@ def their_name(name: str) -> str:
     return f"{at}{ATTENTIONS[block]}.{projection}{leaf}"
 
 
-def read_state_dict(path: Path, tokenizer: Tokenizer | None, **options: Any) -> Checkpoint:
+def read_state_dict(path: Path, tokenizer: Tokenizer | None = None, **options: Any) -> Checkpoint:
     """The model of a state dict.
 
     options: what its tensors do not say: ``n_heads``, ``norm``, ``activation`` of [model]

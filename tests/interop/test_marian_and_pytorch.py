@@ -134,6 +134,8 @@ def test_the_command_reads_a_marian_model_with_its_vocabulary(tmp_path, theirs, 
     (tmp_path / "opus.vocab.yml").write_text("".join(f"{p}: {i}\n" for i, p in enumerate(pieces)), encoding="utf-8")
     assert main(["import", str(tmp_path / "model.npz"), "-o", str(tmp_path / "out.npz")]) == 0
     assert "2 layers, d_model 16, with its vocabulary" in capsys.readouterr().out
+    argv = ["import", str(tmp_path / "model.npz"), "-o", str(tmp_path / "other.npz"), "--tokenizer", "none.txt"]
+    assert main(argv) == 2 and "--tokenizer must be left out" in capsys.readouterr().err
 
 
 @pytest.fixture(params=["post", "pre"])
