@@ -242,12 +242,7 @@ def apply(rule: Rule, *inputs: Tensor | None, **options: Any) -> Any:
     outputs = y if isinstance(y, tuple) else (y,)
     if anomaly.detecting.get():
         anomaly.check_forward(rule.name, inputs, outputs)
-    if recorded:
-        node, n_differentiable = Node(pair, saved, inputs, len(outputs)), len(outputs) - pair.n_non_differentiable
-        tensors = [
-            Tensor(each, requires_grad=True, node=node, output=i) if i < n_differentiable else Tensor(each)
-            for i, each in enumerate(outputs)
-        ]
-    else:
-        tensors = [Tensor(each) for each in outputs]
+    node = Node(pair, saved, inputs, len(outputs)) if recorded else None
+    n_recorded = len(outputs) - pair.n_non_differentiable if recorded else 0
+    tensors = [Tensor(each, True, node, i) if i < n_recorded else Tensor(each) for i, each in enumerate(outputs)]
     return tuple(tensors) if isinstance(y, tuple) else tensors[0]
