@@ -48,7 +48,7 @@ def check_ids_below(ids: Array, size: int, name: str) -> None:
     """
     if not hasattr(ids, "dtype") or ids.dtype.kind not in "iu":
         raise ShapeError(f"{name} must be integers, got {_dtype(ids)}")
-    if isinstance(ids, np.ndarray) and ids.size and not (ids.min() >= 0 and ids.max() < size):
+    if isinstance(ids, np.ndarray | np.generic) and ids.size and not (ids.min() >= 0 and ids.max() < size):
         raise ShapeError(f"{name} must be in 0..{size - 1}, got {ids.min()}..{ids.max()}")
 
 

@@ -28,6 +28,7 @@ WRONG = {
     r"add: .*\(2, 3\), \(4,\)": lambda: ones(2, 3) + ones(4),
     r"reshape: .*\(2, 3\)": lambda: ones(2, 3).reshape(4, 2),
     "embedding: ids must be in 0..4, got -1": lambda: functions.embedding(ones(5, 2), ids=np.array([-1])),
+    "embedding: ids must be in 0..4, got -1..-1": lambda: functions.embedding(ones(5, 2), ids=np.int64(-1)),
     "embedding: ids must be in 0..4, got 0..5": lambda: functions.embedding(ones(5, 2), ids=np.array([0, 5])),
     "embedding: ids must be integers, got bool": lambda: functions.embedding(ones(2, 2), ids=np.array([True, False])),
     "targets must be in 0..4, got -1": lambda: functions.cross_entropy(ones(3, 5), targets=TARGETS - 2),

@@ -157,6 +157,16 @@ def test_an_embedding_is_a_row_of_the_table_times_the_scale(scale, rng):
     np.testing.assert_array_equal(value(embedding, table, ids=ids, scale=scale), scale * table[ids])
 
 
+def test_the_vector_of_a_single_id_is_a_copy(rng):
+    table = rng.standard_normal((7, 4))
+    before = table.copy()
+    for number in (3, np.int64(3), np.array(3)):
+        y, saved = embedding.forward(table, ids=number, scale=2.0)
+        np.testing.assert_array_equal(y, 2.0 * before[3])
+        np.testing.assert_array_equal(table, before)
+        np.testing.assert_array_equal(embedding.backward(np.ones(4), saved)[0].sum(axis=1), 8.0 * (np.arange(7) == 3))
+
+
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int32", "int64", "uint64"])
 def test_the_gradient_of_an_embedding_arrives_in_the_rows_of_its_ids_whatever_their_dtype(dtype, rng):
     """With d_model = 1000 a place in the flattened table needs more than 16 bits."""
