@@ -52,6 +52,16 @@ def check_ids_below(ids: Array, size: int, name: str) -> None:
         raise ShapeError(f"{name} must be in 0..{size - 1}, got {ids.min()}..{ids.max()}")
 
 
+def check_kinds(inputs: Sequence[Any], options: dict[str, Any], tensor: type, name: str) -> None:
+    """Inputs are tensors, as they are differentiated, and options are not: a mask or ids have no gradient."""
+    for i, given in enumerate(inputs):
+        if not isinstance(given, tensor):
+            raise AutogradError(f"{name}: input {i} must be a Tensor, got {_describe(given)}; give Tensor(array)")
+    for option, given in options.items():
+        if isinstance(given, tensor):
+            raise AutogradError(f"{name}: {option} must be an array, got a Tensor; give tensor.data")
+
+
 def numpy_arguments(given: Any, function: Callable, tensor: type, recording: bool) -> Any:
     """What a function of NumPy was given, with the values of tensors; none may require a gradient: it would be lost."""
     if isinstance(given, list | tuple):

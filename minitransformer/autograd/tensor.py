@@ -32,6 +32,8 @@ class Tensor:
     __array_ufunc__ = None  # array * Tensor asks Tensor; np.exp(tensor) is refused: it has no gradient
 
     def __init__(self, data: Any, requires_grad: bool = False, node: Node | None = None, output: int = 0):
+        if isinstance(data, Tensor):
+            raise AutogradError("Tensor: data must be an array or numbers, got a Tensor; give tensor.data, its values")
         self.data: Array = data if hasattr(data, "dtype") and hasattr(data, "shape") else np.asarray(data)
         self.grad: Array | None = None
         self.requires_grad = requires_grad
@@ -102,11 +104,10 @@ class Tensor:
         if not self.requires_grad:
             raise AutogradError("backward: the tensor must depend on one with requires_grad=True, and not in no_grad()")
         xp = get_array_module(self.data)
-        if grad is None:
-            if self.data.size != 1:
-                raise AutogradError(f"backward: grad must be given for a tensor of shape {self.shape}, got none")
-            grad = 1.0
-        grad = xp.asarray(grad.data if isinstance(grad, Tensor) else grad, dtype=self.dtype)
+        if grad is None and self.data.size != 1:
+            raise AutogradError(f"backward: grad must be given for a tensor of shape {self.shape}, got none")
+        grad = 1.0 if grad is None else grad.data if isinstance(grad, Tensor) else grad
+        grad = xp.asarray(grad, dtype=self.dtype)
         if grad.shape != self.shape:
             if grad.size != 1:
                 raise ShapeError(f"backward: grad must have shape {self.shape}, got {grad.shape}")
@@ -222,11 +223,12 @@ def apply(rule: Rule, *inputs: Tensor | None, **options: Any) -> Any:
 
     Raises:
         ShapeError: the rule cannot take arrays of these shapes.
-        AutogradError: the rule's forward does not return (y, saved).
+        AutogradError: an input is no Tensor, an option is one, or the rule's forward does not return (y, saved).
         AnomalyError: within `detect_anomaly`, an output is NaN or infinite.
     """
     while inputs and inputs[-1] is None:
         inputs = inputs[:-1]
+    checks.check_kinds(inputs, options, Tensor, rule.name)
     arrays = [tensor.data for tensor in inputs]
     pair = kernels.select(rule, get_array_module(*arrays))
     recorded = _recording.get() and any([tensor.requires_grad for tensor in inputs])

@@ -79,6 +79,23 @@ def test_wrong_use_of_an_op_is_refused_by_name(message):
         WRONG[message]()
 
 
+WRONG_KINDS = {
+    r"softmax: input 0 must be a Tensor, got ndarray of shape \(3,\)": lambda: functions.softmax(np.ones(3)),
+    "linear: input 1 must be a Tensor, got None": lambda: functions.linear(ones(3, 4), None, ones(4)),
+    "getitem: index must be an array, got a Tensor": lambda: ones(3)[Tensor(TARGETS)],
+    "embedding: ids must be an array, got a Tensor": lambda: functions.embedding(ones(5, 2), ids=Tensor(TARGETS)),
+    "entropy: targets must be an array, got": lambda: functions.cross_entropy(ones(3, 5), targets=Tensor(TARGETS)),
+    "attention: mask must be an array, got a Tensor": lambda: functions.attention(*[ones(4, 4)] * 3, mask=Tensor(MASK)),
+    "Tensor: data must be an array or numbers, got a Tensor": lambda: Tensor(ones(2)),
+}
+
+
+@pytest.mark.parametrize("message", WRONG_KINDS)
+def test_an_array_is_no_tensor_and_a_tensor_no_array(message):
+    with pytest.raises(AutogradError, match=message):
+        WRONG_KINDS[message]()
+
+
 @pytest.mark.parametrize("dtype", [int, bool])
 def test_a_float_added_to_an_integer_tensor_keeps_its_fraction(dtype):
     np.testing.assert_array_equal((Tensor(np.array([1, 0], dtype)) + 0.5).data, [1.5, 0.5])
