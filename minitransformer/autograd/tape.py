@@ -66,7 +66,7 @@ def topological_order(node: Node) -> list[Node]:
     found, to_visit = {node}, [node]
     while to_visit:
         for source in to_visit.pop().inputs:
-            if source.node is not None and source.node not in found:
+            if source.requires_grad and source.node is not None and source.node not in found:
                 found.add(source.node)
                 to_visit.append(source.node)
     return sorted(found, key=attrgetter("number"), reverse=True)

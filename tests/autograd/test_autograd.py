@@ -155,6 +155,15 @@ def test_a_non_differentiable_output_cannot_be_differentiated(rng):
         nll.backward()
 
 
+def test_a_result_that_is_made_a_constant_lets_no_gradient_through(rng):
+    x, w = (Tensor(rng.standard_normal(3), requires_grad=True) for _ in range(2))
+    constant = x * 2
+    constant.requires_grad = False
+    (constant * w + x).sum().backward()
+    np.testing.assert_array_equal(x.grad, 1.0)
+    np.testing.assert_array_equal(w.grad, constant.data)
+
+
 def test_a_non_differentiable_output_is_a_constant_in_what_is_made_of_it(rng):
     x, logits = (Tensor(rng.standard_normal(shape), requires_grad=True) for shape in ((3,), (3, 9)))
     doubled = x * 2
