@@ -117,11 +117,11 @@ def _word_vectors(path: str, width: int) -> Iterator[tuple[str, np.ndarray]]:
     try:
         with open(path, "rb") as file:
             for number, line in enumerate(iter(lambda: file.readline(MAX_LINE), b""), start=1):
-                parts = line.decode("utf-8", errors="replace").split()
+                parts = line.split()  # of bytes: a word may contain spaces that only Unicode knows
                 if number == 1 and len(parts) == 2:
                     continue
                 try:
-                    word, *numbers = parts[0], *map(float, parts[1:])
+                    word, *numbers = parts[0].decode("utf-8", errors="replace"), *map(float, parts[1:])
                 except (IndexError, ValueError):
                     numbers = []
                 if len(numbers) != width or not np.isfinite(numbers).all():

@@ -87,6 +87,14 @@ def test_word_vectors_become_the_embeddings_of_whole_words(tmp_path, rng):
     assert len(others) == len(table) - sum(symbol.strip() in words[:2] for symbol in tokenizer.symbols)
 
 
+def test_a_word_may_contain_spaces_of_unicode(tmp_path):
+    """Those of fastText do: no-break spaces in numbers, and others."""
+    lines = [f"{word}{' 1.5' * 16} \n" for word in ("10\u00a0000", "\u3000", "a\u2028b", "cat")]
+    (tmp_path / "words.vec").write_text("".join(lines), encoding="utf-8")
+    table = trainer(tmp_path / "run", tokenizer_of(ENGLISH), init_from=str(tmp_path / "words.vec"))
+    assert (table.model.parameters["embedding"].data == 0.25).all(axis=1).any()
+
+
 @pytest.mark.parametrize(
     "text, message",
     [
