@@ -53,7 +53,7 @@ class Copier(Module):
     """logits_t = F h_t,   h = stack(E[ids] + positions); the stack is an encoder of this width.
 
     With attention beside recurrence h_t is replaced by tanh([c; h_t] W_c), where c is what h_t attends to in all of h
-    [Luong et al. 2015, eq. 5, 8]. A stack with recurrence needs no positions.
+    [Luong et al. 2015, eq. 5, 7]. A stack with recurrence needs no positions.
     """
 
     def __init__(self, kind: dict, width: int, settings: dict, init: Initializer):

@@ -67,7 +67,7 @@ class NoAttention(Module):
 
 
 class DotAttention(Module):
-    """c_t = sum_s softmax(h_t . memory_s) memory_s      [Luong et al. 2015, eq. 7, 8: global, dot; no scale]"""
+    """c_t = sum_s softmax(h_t . memory_s) memory_s      [Luong et al. 2015, sec. 3.1, eq. 7: dot; no scale]"""
 
     def __init__(self, config: ModelConfig, init: Initializer):
         self.undo_scale = math.sqrt(config.d_model)  # of eq. 1
