@@ -4,7 +4,8 @@ Every line has ``kind`` and ``update`` (updates done so far), ``epoch`` (counted
 began, without the time in which it was stopped). Losses are means in nats per target token without padding:
 
 - ``train``, every ``log_every`` updates, over the updates since the line before: ``loss`` (label-smoothed), ``nll``
-  (unsmoothed), ``ppl``, ``tokens_per_second`` (target tokens), ``learning_rate`` (last), ``gradient_norm`` (mean)
+  (unsmoothed), ``ppl``, ``tokens_per_second`` (target tokens), ``learning_rate`` (last), ``gradient_norm`` (mean;
+  one that is not finite counts 0)
 - ``valid``, every ``validate_every`` updates and at the end: ``loss``, ``nll``, ``ppl``, and ``bleu`` with its
   ``signature`` if asked for
 - ``skipped``, with ``training.skip_nonfinite``, for an update that was not made: ``reason``, what was NaN or infinite
