@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
@@ -75,18 +76,22 @@ def run_sweep(jobs: Sequence[Job], path: Path, processes: int) -> None:
     with opened_alone(path) as file:
         done = {result["key"] for result in read_results(path)}
         jobs = [job for job in jobs if (job.name, job.seed) not in done]
-        running: set[subprocess.Popen] = set()
+        waiting, running = iter(jobs), {}
         with ThreadPoolExecutor(processes) as pool, tqdm(total=len(jobs), desc="trainings", unit="run") as bar:
             try:
-                pending = {pool.submit(_run, job, running) for job in jobs}
-                while pending:
-                    finished, pending = wait(pending, return_when=FIRST_COMPLETED)
+                while True:
+                    for job in islice(waiting, processes - len(running)):  # here alone: none begins after a failure
+                        process = _start(job)
+                        running[pool.submit(_result, job, process)] = process
+                    if not running:
+                        break
+                    finished, _ = wait(running, return_when=FIRST_COMPLETED)
                     for future in sorted(finished, key=lambda future: future.exception() is not None):
                         append(file, future.result())  # one that failed raises after the others are kept
+                        del running[future]
                         bar.update()
             finally:
-                pool.shutdown(wait=False, cancel_futures=True)
-                for process in list(running):
+                for process in running.values():
                     process.terminate()  # a training then saves a checkpoint and ends
                 signal.signal(signal.SIGTERM, on_term)
 
@@ -121,15 +126,14 @@ def append(file: BinaryIO, result: dict) -> None:
         raise DataError(f"{file.name}: {write_error(error)}; then start again") from error
 
 
-def _run(job: Job, running: set[subprocess.Popen]) -> dict:
+def _start(job: Job) -> subprocess.Popen:
     job.log.parent.mkdir(parents=True, exist_ok=True)
     with job.log.open("a", encoding="utf-8") as log:
-        process = subprocess.Popen(job.command, stdout=subprocess.PIPE, stderr=log, text=True, encoding="utf-8")
-        running.add(process)
-        try:
-            output, _ = process.communicate()
-        finally:
-            running.remove(process)
+        return subprocess.Popen(job.command, stdout=subprocess.PIPE, stderr=log, text=True, encoding="utf-8")
+
+
+def _result(job: Job, process: subprocess.Popen) -> dict:
+    output, _ = process.communicate()
     if process.returncode:
         raise TrainingError(f"{job.name}, seed {job.seed}: exit code {process.returncode}; see {job.log}")
     return json.loads(output.strip().splitlines()[-1])

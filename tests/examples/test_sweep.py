@@ -25,6 +25,16 @@ def test_what_a_crash_left_of_a_result_is_dropped_and_others_that_are_not_result
     assert [result["key"] for result in read_results(path)] == [("a", 1), ("b", 1), ("d", 1)]
 
 
+def test_no_training_begins_once_one_has_failed(tmp_path):
+    """Not even in the moment until the failure is known: it would go on for hours, and its result be lost."""
+    fails, next_one = ([sys.executable, "-S", "-c", program] for program in ("raise SystemExit(3)", "print('{}')"))
+    for number in range(5):
+        jobs = [sweep.Job(name, 1, words, tmp_path / f"{name}.log") for name, words in (("a", fails), ("b", next_one))]
+        with pytest.raises(TrainingError, match="a, seed 1: exit code 3"):
+            sweep.run_sweep(jobs, tmp_path / f"{number}.jsonl", 1)
+    assert not (tmp_path / "b.log").exists()
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
