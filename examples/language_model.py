@@ -63,6 +63,16 @@ def cut(text: list[str], length: int) -> list[str]:
     return parts
 
 
+def held_out(lines: list[str]) -> tuple[list[str], list[str]]:
+    """All but the first fiftieth, to learn from; and of that, to validate with, what does not occur in the others."""
+    n_held = max(1, len(lines) // 50)
+    known = set(lines[n_held:])
+    unseen = [line for line in lines[:n_held] if line not in known]
+    if not unseen:
+        raise ConfigError(f"the first lines of the text must not all be repeated later, got {n_held} of which all are")
+    return lines[n_held:], unseen
+
+
 def continued(model: Model, characters: str, prompt: str, n_more: int) -> str:
     """The prompt and its most probable continuation, by a beam of four."""
     unknown = sorted(set(prompt) - set(characters))
@@ -117,11 +127,10 @@ def main() -> int:
     prompts = arguments.prompt or (["twenty-nine, thirty,", "ninety-eight, ninety-nine,", "seven thousand nine"])
     if arguments.text and not arguments.prompt:
         prompts = [lines[0][:12]]
-    sequences = [[UNK + 1 + characters.index(each) for each in line] for line in lines]
-    n_valid = max(1, len(sequences) // 50)
+    train, valid = ([[UNK + 1 + characters.index(each) for each in line] for line in part] for part in held_out(lines))
     config = make_config(arguments, len(characters))
-    print(f"learning from {sum(map(len, sequences)):,} characters, {len(characters)} different ones", flush=True)
-    outcome = Trainer(config, Corpus.one_sided(sequences[n_valid:], sequences[:n_valid])).run()
+    print(f"learning from {sum(map(len, train)):,} characters, {len(characters)} different ones", flush=True)
+    outcome = Trainer(config, Corpus.one_sided(train, valid)).run()
     if outcome.signal is not None:
         return outcome.exit_status
 

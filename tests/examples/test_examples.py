@@ -8,6 +8,7 @@ import pytest
 from extras import need
 
 from examples import language_model, number_words, sequences
+from minitransformer.errors import ConfigError
 
 # As a dictionary spells them.
 NUMERALS = {
@@ -51,6 +52,14 @@ def test_numbers_are_drawn_once_and_those_shown_never():
     assert len(set(numbers)) == 5000
     assert not set(numbers) & set(number_words.SHOWN)
     assert numbers == number_words.draw_numbers(5000, seed=2) != number_words.draw_numbers(5000, seed=3)
+
+
+def test_the_language_model_is_validated_on_no_line_that_it_has_seen():
+    lines = language_model.counting(3000, seed=1)
+    train, valid = language_model.held_out(lines)
+    assert train == lines[60:] and valid and not set(train) & set(valid) and set(valid) < set(lines[:60])
+    with pytest.raises(ConfigError, match="must not all be repeated later, got 2 of which all are"):
+        language_model.held_out(["one", "two"] * 50)
 
 
 def test_the_language_model_learns_any_text_and_writes_on(tmp_path, monkeypatch, capsys):
