@@ -1,8 +1,8 @@
 """BLEU against hours of training for pairs of different size: the figures in docs/what-to-expect.md.
 
-``score`` translates the test set with some checkpoints of a run and adds a line for each to docs/what-to-expect.jsonl;
-``draw`` draws all lines to docs/what-to-expect.png. Hours are updates times the seconds that an update takes on a
-machine with nothing else to do: the clock of a busy machine says nothing.
+``score`` translates the test set with some checkpoints of a run and adds a line for each, once, to
+docs/what-to-expect.jsonl; ``draw`` draws all lines to docs/what-to-expect.png. Hours are updates times the seconds that
+an update takes on a machine with nothing else to do: the clock of a busy machine says nothing.
 """
 
 import argparse
@@ -65,8 +65,13 @@ def run_score(arguments: argparse.Namespace) -> None:
     if arguments.last:
         chosen.append((newest_checkpoints(arguments.directory, arguments.last), f"mean of the last {arguments.last}"))
     sources, references = read_parallel(arguments.src, arguments.ref)
+    with showing(RESULTS):
+        known = {(line["name"], line["parameters"], line["update"]) for line in read()}
     for paths, kind in chosen:
         checkpoint = average_checkpoints(paths)
+        if (arguments.name, kind, checkpoint.update) in known:
+            print(f"{kind}, update {checkpoint.update}: is there already; delete its line to score it again")
+            continue
         model, tokenizer = build_with_tokenizer(checkpoint, "cpu")
         hypotheses = translate_lines(model, tokenizer, sources, checkpoint.config.translation, progress=True)
         bleu, chrf = corpus_bleu(hypotheses, references, arguments.tokenize), corpus_chrf(hypotheses, references)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from extras import need
+from tiny_run import checkpoint_of, save_untrained
 
 PAGE = (Path(__file__).parents[2] / "docs/what-to-expect.md").read_text(encoding="utf-8")
 ROWS = [[cell.strip() for cell in row.split("|")[1:-1]] for row in PAGE.splitlines() if re.match(r"\| [\d,]+ \|", row)]
@@ -51,6 +52,22 @@ def test_a_curve_is_drawn_of_whole_results_alone(tmp_path, monkeypatch, capsys):
     assert not picture.exists()
     results.write_text(RESULT + RESULT.replace("checkpoint", "mean of the last 2"))
     assert what_to_expect.main(["draw"]) == 0 and picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_checkpoint_that_has_a_line_gets_no_second_one(tmp_path, monkeypatch, capsys):
+    need("sacrebleu", "matplotlib")
+    from examples import what_to_expect
+
+    results, text = tmp_path / "results.jsonl", tmp_path / "text"
+    (tmp_path / "run/checkpoints").mkdir(parents=True)
+    save_untrained(checkpoint_of(tmp_path / "run", 7))
+    text.write_text("a\n")
+    results.write_text('{"name": "a", "parameters": "checkpoint", "update": 7}\n')
+    monkeypatch.setattr(what_to_expect, "RESULTS", results)
+    monkeypatch.setattr(what_to_expect, "build_with_tokenizer", lambda *_: pytest.fail("it is scored again"))
+    options = ["--name", "a", "--src", str(text), "--ref", str(text), "--updates", "7", "--seconds", "1"]
+    assert what_to_expect.main(["score", str(tmp_path / "run"), *options]) == 0
+    assert "update 7: is there already" in capsys.readouterr().out and len(results.read_text().splitlines()) == 1
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf"])
