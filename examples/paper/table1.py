@@ -19,6 +19,7 @@ from tqdm import tqdm
 
 from benchmarks.common.matrix_products import products_of
 from examples import report_errors
+from examples.paper.crossing import crossing as crossing_of
 from examples.paper.models.convolution import convolution
 from examples.paper.models.restricted_attention import restricted_attention
 from examples.paper.program import MAX_RESULTS, showing, write_report
@@ -87,12 +88,10 @@ def growth(name: str, sizes: Sequence[int], rounds: int) -> dict:
 
 
 def crossing(sizes: Sequence[int], slow_later: Sequence[float], other: Sequence[float]) -> float | None:
-    """The size from which on the first takes longer, between the points by straight lines in a log-log plot."""
-    gap, logs = np.log(slow_later) - np.log(other), np.log(sizes)
-    for i in range(len(gap) - 1, 0, -1):
-        if gap[i - 1] <= 0 < gap[i]:
-            return float(np.exp(np.interp(0, gap[i - 1 : i + 1], logs[i - 1 : i + 1])))
-    return None
+    """The size from which on the first takes longer, by straight lines in a log-log plot; None if it always does, or
+    not at the largest."""
+    found = crossing_of(np.array(sizes), np.log(slow_later) - np.log(other))
+    return None if found == sizes[0] else found
 
 
 def sequential_products(kind: str, n: int) -> int:

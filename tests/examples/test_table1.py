@@ -61,6 +61,7 @@ def test_power_laws_cross_where_they_are_equal():
     sizes = np.array([64, 128, 256, 512, 1024])
     assert table1.crossing(sizes, 1e-9 * sizes**2.0, 3e-7 * sizes) == pytest.approx(300)
     assert table1.crossing(sizes, 1e-3 * sizes, 1e-4 * sizes) is None
+    assert table1.crossing(sizes, [1.0, 3.0, 3.0, 3.0, 1.0], [2.0] * 5) is None  # at the largest it is faster again
 
 
 def test_the_exponent_is_fitted_on_either_side_of_the_cache_and_the_step_between_is_in_neither():
