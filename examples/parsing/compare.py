@@ -35,15 +35,17 @@ COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7"]
 
 
 class ParserCurve(Curve):
-    """F1 of one parser: of ``results`` of one number of updates, the largest there is."""
+    """F1 of one parser: of ``results`` of one number of updates, the largest there is, where all have a score."""
 
     def __init__(self, name: str, results: Sequence[dict], update_seconds: float):
         longest = max(result["points"][-1]["update"] for result in results)
         self.results = [each for each in results if each["points"][-1]["update"] == longest]
-        minutes = [point["update"] * update_seconds / 60 for point in self.results[0]["points"]]
+        f1 = {each["seed"]: {point["update"]: point["f1"] for point in each["points"]} for each in self.results}
+        updates = sorted(set.intersection(*map(set, f1.values())))
+        scores = {seed: [found[update] for update in updates] for seed, found in f1.items()}
         recipe, _, form = name.rpartition("-")
-        f1 = {each["seed"]: [point["f1"] for point in each["points"]] for each in self.results}
-        super().__init__(f"{MODELS.get(recipe, recipe)}, form {form}", minutes, f1)
+        minutes = [update * update_seconds / 60 for update in updates]
+        super().__init__(f"{MODELS.get(recipe, recipe)}, form {form}", minutes, scores)
 
 
 @report_errors

@@ -124,6 +124,15 @@ def test_what_is_timed_is_what_is_trained(folder, monkeypatch):
         shutil.rmtree("run")
 
 
+def test_seeds_are_compared_at_the_updates_that_all_of_them_have_scored():
+    def result(seed, *updates):
+        points = [{"update": update, "f1": update / 10 + seed} for update in updates]
+        return {"seed": seed, "points": points, "score": {"f1": 90.0}}
+
+    curve = compare.ParserCurve("aligned-C", [result(1, 100, 200, 300, 400), result(2, 200, 400)], 6.0)
+    assert curve.minutes.tolist() == [20, 40] and curve.scores.tolist() == [[21, 41], [22, 42]]
+
+
 def test_minutes_are_updates_times_seconds_and_a_crossing_is_found(tmp_path, capsys):
     curves = {"aligned-C": ([10, 40, 80], 6.0), "aligned-recurrent-C": ([30, 50, 60], 3.0)}
     for name, (f1, _) in curves.items():
