@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from threading import Timer
 
-from minitransformer.checkpoints import average_checkpoints, newest_checkpoints
+from examples.paper.points import mean_of_last
 from minitransformer.config import Config
 from minitransformer.evaluation import corpus_bleu, require_sacrebleu
 from minitransformer.generation import translate_lines
@@ -85,14 +85,13 @@ def run_until(trainer: Trainer, end: float) -> Outcome:
 
 
 def _score(config: Config, files: dict[str, Path], device: str) -> dict:
-    """As `minitransformer average` and `evaluate` do."""
-    paths = newest_checkpoints(config.training.directory, LAST)
-    model, tokenizer = average_checkpoints(paths).build(device)
+    """The mean of the last checkpoints, not of those that ends of earlier calls have left, as `evaluate` scores it."""
+    model, tokenizer = mean_of_last(config, LAST).build(device)
     sources, references = read_parallel(files["test_src"], files["test_tgt"])
     began = time.perf_counter()
     hypotheses = translate_lines(model, tokenizer, sources, config.translation)
     seconds = time.perf_counter() - began
     bleu = corpus_bleu(hypotheses, references)
-    search = {"beam": config.translation.beam_size, "alpha": config.translation.alpha, "mean of": len(paths)}
+    search = {"beam": config.translation.beam_size, "alpha": config.translation.alpha, "mean of": LAST}
     scores = {"BLEU": bleu.score, "signature": bleu.signature, "sentences": len(sources)}
     return scores | {"seconds to translate": seconds} | search

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import examples.multi30k.r_drop  # noqa: F401
 from examples.multi30k.rungs import MEANS_OF, Step
-from examples.paper.points import check_not_beyond
-from examples.paper.sweep import stop_if_interrupted
+from examples.paper.points import SPARE, mean_of_last
+from examples.paper.sweep import run_to_end
 from examples.report import machine_facts
-from minitransformer.checkpoints import average_checkpoints, newest_checkpoints
 from minitransformer.checkpoints.same_run import MAY_CHANGE
 from minitransformer.config import Config
 from minitransformer.evaluation import corpus_bleu
@@ -38,7 +37,7 @@ def config_of(step: Step, seed: int, arguments: argparse.Namespace) -> Config:
         "training.directory": folder_of(step, seed, arguments),
     }
     own = {key: str(path) for key, path in own.items()}
-    own |= {"training.seed": seed, "training.threads": 1, "training.keep_checkpoints": max(MEANS_OF)}
+    own |= {"training.seed": seed, "training.threads": 1, "training.keep_checkpoints": max(MEANS_OF) + SPARE}
     settings = [f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in (step.settings | own).items()]
     return Config.load(arguments.recipe, settings)
 
@@ -90,8 +89,7 @@ def train_and_score(step: Step, seed: int, arguments: argparse.Namespace) -> dic
     """Train with one seed; translate the validation set with the last checkpoint, and with the mean of the last ten."""
     config, clock = config_of(step, seed, arguments), Clock()
     trainer = Trainer(config, progress=False, on_update=clock.add, on_validation=clock.write)
-    check_not_beyond(trainer, config.training.updates)
-    stop_if_interrupted(trainer.run())
+    run_to_end(trainer)
     valid = [line for line in read_metrics(trainer.folder.metrics) if line["kind"] == "valid"]
     seconds, timed = (sum(line.get(f"timed_{what}", 0) for line in valid) for what in ("seconds", "updates"))
     text = read_parallel(config.data.valid_src, config.data.valid_tgt)
@@ -112,7 +110,7 @@ def train_and_score(step: Step, seed: int, arguments: argparse.Namespace) -> dic
 
 def scores(config: Config, count: int, sources: Sequence[str], references: Sequence[str]) -> dict:
     """Of the mean of the last ``count`` checkpoints, by the recipe's beam: sacreBLEU, and BLEU of `moses_lower`."""
-    model, tokenizer = average_checkpoints(newest_checkpoints(config.training.directory, count)).build()
+    model, tokenizer = mean_of_last(config, count).build()
     sides = translate_lines(model, tokenizer, sources, config.translation), references
     bleu = corpus_bleu(*sides)
     lower = corpus_bleu(*([moses_lower(line) for line in side] for side in sides), tokenize="none")

@@ -1,4 +1,5 @@
-"""Scores on the way of a training, in points.jsonl beside its checkpoints, where a resumed training finds them."""
+"""Scores on the way of a training, in points.jsonl beside its checkpoints, where a resumed training finds them; and the
+mean of its last checkpoints, which is the same however often it was stopped."""
 
 import json
 import time
@@ -7,13 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 
 from examples.paper.program import complete_lines, showing
-from examples.paper.sweep import stop_if_interrupted
+from examples.paper.sweep import run_to_end
+from minitransformer.checkpoints import Checkpoint, RunFolder, average_checkpoints
 from minitransformer.config import Config
-from minitransformer.errors import DataError
+from minitransformer.errors import ConfigError
 from minitransformer.files import write_text
 from minitransformer.models import Model
 from minitransformer.training import Corpus, Trainer, read_metrics
 from minitransformer.workers import limit_threads
+
+SPARE = 5
+"""Checkpoints to keep beside those of `mean_of_last`: a signal saves one wherever it stops the training."""
 
 
 def learn(
@@ -28,17 +33,18 @@ def learn(
     score: of the model, JSON   prepare: is called with each Trainer before it trains
 
     Raises:
-        DataError: the training is beyond an update of which it has no score.
+        CheckpointError: the training was one with other settings or data, and so are its scores.
+        DataError: it is beyond an update of which it has no score.
     """
     path = Path(config.training.directory) / "points.jsonl"
+    Trainer(config, corpus, progress=False).folder.leave()  # checks that too where all scores are there
     for until in updates:
         points = read_points(path)
         if until in {point["update"] for point in points}:
             continue
         trainer = Trainer(replace(config, training=replace(config.training, updates=until)), corpus)
-        check_not_beyond(trainer, until)
         prepare(trainer)
-        stop_if_interrupted(trainer.run())  # also where only the last validation is missing
+        run_to_end(trainer)
         point = {"update": until, **timed(score, trainer), "seconds": trainer.recorder.seconds()}
         lines = [line for line in read_metrics(trainer.folder.metrics) if line["kind"] == "valid"]
         point["nll"] = lines[-1]["nll"] if lines else None
@@ -47,13 +53,22 @@ def learn(
     return [point for point in read_points(path) if point["update"] in updates]
 
 
-def check_not_beyond(trainer: Trainer, update: int) -> None:
-    """DataError: the training has been past this update, where it must be scored."""
-    if trainer.update > update:
-        raise DataError(
-            f"{trainer.config.training.directory}: must not be beyond update {update}, of which there is no score yet, "
-            f"got {trainer.update}; score it where it was scored before, or begin in another folder"
+def mean_of_last(config: Config, count: int) -> Checkpoint:
+    """The mean of the checkpoints of the last ``count`` multiples of save_every, the last update being one of them.
+
+    Raises:
+        ConfigError: the training saves fewer.
+        CheckpointError: one of them is not there.
+    """
+    last, every = config.training.updates, config.training.save_every or config.training.updates
+    updates = sorted({*range(every, last, every), last})
+    if not 0 < count <= len(updates):
+        raise ConfigError(
+            f"training.save_every must give as many checkpoints as the mean is of, {count}, got {len(updates)} up to "
+            f"update {last}"
         )
+    folder = RunFolder(config.training.directory)
+    return average_checkpoints([folder.path_of(update) for update in updates[-count:]])
 
 
 def timed(score: Callable[[Model], dict], trainer: Trainer) -> dict:

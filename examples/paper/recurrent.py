@@ -18,7 +18,7 @@ from pathlib import Path
 
 from examples.paper.recurrent_report import markdown
 from examples.paper.recurrent_tasks import corpus_of, of_size, scores_of, updates_of
-from examples.paper.sweep import stop_if_interrupted
+from examples.paper.sweep import run_to_end
 from examples.paper.trials import Experiment, main
 from minitransformer.checkpoints import load_checkpoint
 from minitransformer.config import UNK, Config, DataConfig, ModelConfig, TrainingConfig
@@ -111,7 +111,7 @@ def config_of(task: str, model: str, seed: int, directory: Path, settings: dict)
 def train(config: Config, corpus: Corpus) -> Trainer:
     """Train, or resume; an interrupted training saves a checkpoint and ends the program."""
     trainer = Trainer(config, corpus, progress=False)
-    stop_if_interrupted(trainer.run())
+    run_to_end(trainer)
     return trainer
 
 
@@ -172,7 +172,7 @@ def speed(seed: int, settings: dict) -> dict[str, dict[str, float]]:
                     until = replace(config.training, updates=updates, validate_every=10**6)
                     trainer = Trainer(replace(config, training=until), replace(corpus, valid=None), progress=False)
                     began = time.process_time()
-                    stop_if_interrupted(trainer.run())
+                    run_to_end(trainer)
                 found[task][model] = (time.process_time() - began) / timed
     return found
 

@@ -24,7 +24,7 @@ from tqdm import tqdm
 from examples.paper.program import complete_lines, read_results
 from minitransformer.errors import ConfigError, DataError, TrainingError, quote
 from minitransformer.files import write_error
-from minitransformer.training.signals import Outcome
+from minitransformer.training import Trainer
 
 try:
     import fcntl
@@ -139,7 +139,19 @@ def _result(job: Job, process: subprocess.Popen) -> dict:
     return json.loads(output.strip().splitlines()[-1])
 
 
-def stop_if_interrupted(outcome: Outcome) -> None:
-    """End the program after a signal; the training has saved a checkpoint and goes on from there another time."""
+def run_to_end(trainer: Trainer) -> None:
+    """Train to the last update. A signal ends the program: the training has saved a checkpoint, from which it goes on
+    another time.
+
+    Raises:
+        DataError: the training has been beyond that update.
+    """
+    training = trainer.config.training
+    if trainer.update > training.updates:
+        raise DataError(
+            f"{training.directory}: must not be beyond update {training.updates}, of which there is no score yet, got "
+            f"{trainer.update}; score it where it was scored before, or begin in another folder"
+        )
+    outcome = trainer.run()  # also where only the last validation is missing
     if outcome.signal is not None:
         sys.exit(outcome.exit_status)

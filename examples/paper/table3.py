@@ -22,7 +22,7 @@ from pathlib import Path
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # each training has a core of its own
 from examples import report_errors
 from examples.paper.program import read_results, showing, write_report
-from examples.paper.sweep import Job, check_settings, run_sweep, stop_if_interrupted
+from examples.paper.sweep import Job, check_settings, run_sweep, run_to_end
 from examples.paper.table3_report import PRE_NORM, draw_deltas, markdown
 from examples.report import machine_facts
 from minitransformer.blas import core_count
@@ -192,7 +192,7 @@ def train_and_score(row: str, seed: int, arguments: argparse.Namespace) -> dict:
     """Train one row with one seed and measure it on the development set."""
     config = config_of(row, seed, arguments)
     trainer = Trainer(config, progress=False)
-    stop_if_interrupted(trainer.run())
+    run_to_end(trainer)
     metrics = read_metrics(trainer.folder.metrics)
     valid = [line for line in metrics if line["kind"] == "valid"][-1]
     model, tokenizer = load_checkpoint(trainer.folder.paths()[-1]).build()

@@ -4,7 +4,7 @@
 
 Killed and started again, it goes on from its newest checkpoint. Started with more training.updates, it trains on. The
 folder runs/parsing/NAME-SEED has the checkpoints and points.jsonl, the scores on the way: those of the development set,
-found greedily. The last line is of the mean of the newest training.keep_checkpoints, with the recipe's beam.
+found greedily. The last line is of the mean of the last training.keep_checkpoints, with the recipe's beam.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from examples import report_errors
-from examples.paper.points import learn
+from examples.paper.points import SPARE, learn, mean_of_last
 from examples.paper.program import read_results
 from examples.paper.sweep import append, check_settings, opened_alone
 from examples.parsing.bracketing import corpus_bracket_score
@@ -23,8 +23,6 @@ from examples.parsing.treebank import FORMS, SEEN, Treebank, trees_of
 from examples.parsing.trees import Tree
 from examples.parsing.words import RARE, RARE_CLASS, WORD_DROPOUT, WordDropout
 from examples.report import machine_facts
-from minitransformer.checkpoints import average_checkpoints
-from minitransformer.checkpoints.run_folder import newest_checkpoints
 from minitransformer.checkpoints.same_run import MAY_CHANGE
 from minitransformer.cli.main import Parser
 from minitransformer.config import Config
@@ -49,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     result["settings"] = settings_of(config, arguments.form)
     check_results(path, result)
     result["points"] = points_of(config, bank, corpus, trees["dev"])
-    mean = average_checkpoints(newest_checkpoints(config.training.directory, config.training.keep_checkpoints))
+    mean = mean_of_last(config, config.training.keep_checkpoints)
     result["score"] = scores(config, bank, mean.build()[0], trees[arguments.part], config.translation.beam_size)
     result["machine"] = machine_facts()
     with opened_alone(path) as file:
@@ -130,8 +128,11 @@ def check_results(path: Path, result: dict) -> None:
 
 def points_of(config: Config, bank: Treebank, corpus: Corpus, dev: Sequence[Tree]) -> list[dict]:
     """Train, and parse the development set after each validation."""
-    every, last = config.training.validate_every or config.training.updates, config.training.updates
+    training = config.training
+    every, last = training.validate_every or training.updates, training.updates
     until = sorted({*range(every, last, every), last})
+    kept = training.keep_checkpoints and training.keep_checkpoints + SPARE  # 0: all
+    config = replace(config, training=replace(training, keep_checkpoints=kept))
     return learn(config, corpus, until, lambda model: scores(config, bank, model, dev, 1), word_dropout(bank))
 
 

@@ -1,7 +1,10 @@
 """`python -m examples.parsing.train`: from a treebank to scores, killed and resumed, and what it refuses."""
 
 import json
+import os
 import shutil
+import signal
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -89,6 +92,31 @@ def test_a_killed_training_goes_on_with_the_same_scores(update, folder, monkeypa
         assert {**ours, "seconds": 0, "scoring_seconds": 0} == {**theirs, "seconds": 0, "scoring_seconds": 0}
 
 
+@pytest.mark.parametrize("signalled, beyond", [(11, 12), (0, 14)], ids=["after a signal", "of a longer training"])
+def test_the_mean_is_of_the_same_checkpoints_whatever_else_there_is(signalled, beyond, folder, monkeypatch):
+    short = "Transformer.toml --set training.save_every=2 --set training.validate_every=6 --set training.updates="
+    one_update, scored = Trainer._one_update, []
+
+    def update_and_signal(trainer, bar):
+        one_update(trainer, bar)
+        if trainer.update == signalled:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def score(*arguments, scores=train.scores):
+        scored.append(arguments[2].parameters.data.copy())
+        return scores(*arguments)
+
+    monkeypatch.setattr(train, "scores", score)
+    assert run(f"{short}12 --set training.directory=whole") == 0
+    whole = scored[-1]
+    Path("results.jsonl").unlink()
+    with monkeypatch.context() as patched, pytest.raises(SystemExit) if signalled else nullcontext():
+        patched.setattr(Trainer, "_one_update", update_and_signal)
+        run(f"{short}{beyond}")
+    assert run(f"{short}12") == 0
+    np.testing.assert_array_equal(scored[-1], whole)
+
+
 def test_other_settings_and_results_that_exist_are_refused_by_name(folder, capsys):
     short = "Transformer.toml --set training.updates=40"
     assert run(short) == 0
@@ -99,10 +127,14 @@ def test_other_settings_and_results_that_exist_are_refused_by_name(folder, capsy
         ("--form B", "form = 'B', got 'C'"),
         ("--trees nowhere", "nowhere: must hold trees in train*.mrg"),
         ("--set training.updates=60 --set training.warmup_steps=9", "training.warmup_steps = 9, got 40"),
+        (
+            "--results others.jsonl --set model.p_drop=0.5",
+            "model.p_drop must be 0.0 to resume from run/",
+        ),
     ):
         assert (train.main([*f"{short} --trees . --results results.jsonl {more}".split()])) == 2
         assert message in capsys.readouterr().err
-    assert results() == before
+    assert results() == before and not Path("others.jsonl").exists()
 
 
 def test_what_is_timed_is_what_is_trained(folder, monkeypatch):

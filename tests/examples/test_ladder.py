@@ -9,6 +9,8 @@ from extras import need
 
 from examples.multi30k import ladder, ladder_report, one_run
 from examples.multi30k.rungs import climb
+from examples.paper.points import mean_of_last
+from minitransformer.checkpoints import RunFolder, average_checkpoints
 from minitransformer.errors import DataError
 from minitransformer.training import Trainer
 
@@ -93,6 +95,9 @@ def test_a_killed_run_goes_on_and_results_of_other_settings_and_a_second_test_ar
     Trainer(replace(config, training=replace(config.training, updates=14)), progress=False).run()
     with pytest.raises(DataError, match="must not be beyond update 12, of which there is no score yet, got 14"):
         one_run.train_and_score(step, 1, again)
+    folder, found = RunFolder(config.training.directory), mean_of_last(config, 10)
+    mean = average_checkpoints([*map(folder.path_of, range(3, 13))])  # what a rung above it has left is not in it
+    np.testing.assert_array_equal(found.parameters, mean.parameters)
     for refused, words in (
         (["--only", "R-Drop"], "got 'R-Drop'; it waits for all seeds of peak rate"),
         (["--test", "pre-norm"], "--test must be a rung with results of all seeds, got 'pre-norm'"),
