@@ -60,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     files = aligned_files(arguments.src, arguments.tgt)
     inputs = [*arguments.src, *arguments.tgt]
     outputs = [writable_file(path, inputs) for path in arguments.output]
-    if outputs[0].absolute() == outputs[1].absolute():
+    if outputs[0].resolve() == outputs[1].resolve():
         raise ConfigError(f"--output must name two files, got {outputs[0]} twice")
     counts: Counter[str] = Counter()
 

@@ -155,6 +155,7 @@ def test_the_command_normalises_punctuation_and_names_the_missing_package(texts,
         ({"tgt": ("b.de", "a.de")}, "must have the same number of lines, got 4 and 1"),
         ({"output": ("a.en", "c.de")}, "output must not be one of the inputs"),
         ({"output": ("c.en", "c.en")}, "--output must name two files"),
+        ({"output": ("c.en", "folder/../c.en")}, "--output must name two files"),
         ({"src": ("bad.en", "b.en")}, "bad.en:2: must be UTF-8, got byte 0xff at byte 3 of the line"),
         ({"src": ("none.en", "b.en")}, "none.en: cannot be read"),
     ],
@@ -162,8 +163,9 @@ def test_the_command_normalises_punctuation_and_names_the_missing_package(texts,
 def test_bad_text_leaves_existing_files_unchanged(texts, capsys, options, message):
     (texts / "bad.en").write_bytes(b"good\nba\xffd\n\n\n")
     (texts / "c.en").write_text("old\n")
-    before = {path.name: path.read_bytes() for path in texts.iterdir()}
+    (texts / "folder").mkdir()
+    before = {path.name: path.read_bytes() for path in texts.iterdir() if path.is_file()}
     assert command(texts, "--processes", "1", **options) == 2
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
-    assert {path.name: path.read_bytes() for path in texts.iterdir()} == before
+    assert {path.name: path.read_bytes() for path in texts.iterdir() if path.is_file()} == before
