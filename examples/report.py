@@ -29,6 +29,11 @@ def machine_facts() -> dict[str, str | int]:
     }
 
 
+def all_machines(results: Sequence[dict], fact: str) -> str:
+    """That of `machine_facts`, of every result, each once: ``071b709b8ead, a799c46d0ea6``."""
+    return ", ".join(sorted({result["machine"][fact] for result in results}))
+
+
 def of_this_maker(name: str) -> str:
     """``name`` of a result with the processor's maker, ``NAME.amd``, ``.intel`` or ``.other``: its speed does not hold
     for another's, whose results lie beside it."""

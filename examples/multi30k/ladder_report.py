@@ -9,7 +9,7 @@ import numpy as np
 
 from examples.multi30k.rungs import Step, rungs
 from examples.paper.seeds import STUDENT, differences, holm, paired, standard_error, tested_by, values_of, with_error
-from examples.report import markdown_table, page
+from examples.report import all_machines, markdown_table, page
 from minitransformer.figures.canvas import new_figure
 
 if TYPE_CHECKING:
@@ -39,10 +39,7 @@ def measured(results: Sequence[dict], steps: Sequence[Step]) -> list[dict]:
 def markdown(results: Sequence[dict], steps: Sequence[Step], arguments: Namespace, test: str) -> str:
     """The page.   test: a sentence about the test set"""
     rows, first = measured(results, steps), results[0]
-    facts = [result["machine"] for result in results]
-    processors, commits, numpys = (
-        ", ".join(sorted({each[key] for each in facts})) for key in ("processor", "commit", "NumPy")
-    )
+    processors, numpys, commits = (all_machines(results, fact) for fact in ("processor", "NumPy", "commit"))
     return page(
         "# What later tricks are worth on the model of 2017",
         "Multi30k, English to German, text alone, one model of"

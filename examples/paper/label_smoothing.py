@@ -19,7 +19,7 @@ from examples.paper.program import read_results, showing, write_report
 from examples.paper.seeds import LEVEL, STUDENT, differences, holm, paired, tested_by, with_error
 from examples.paper.table3 import PAPER, RESULTS
 from examples.paper.table3_report import beside_base, beside_the_paper
-from examples.report import markdown_table, page
+from examples.report import all_machines, markdown_table, page
 from minitransformer.cli.main import Parser
 from minitransformer.errors import ConfigError
 
@@ -64,11 +64,11 @@ def report(results: Sequence[dict]) -> str:
         )
     head = ["label smoothing", "measure", "paper", "here", "seeds", "t", "p, corrected", "verdict"]
     shown = [each for each in results if each["name"] in (WITHOUT, *SMOOTHED)]
-    commits = ", ".join(sorted({each["machine"]["commit"] for each in shown}))
+    processors, commits = (all_machines(shown, fact) for fact in ("processor", "commit"))
     source = (
         "`python -m examples.paper.label_smoothing`, of `table3.py --run base D3 D4` (settings: table3.md); ± is the"
         f" standard error over seeds, and {tested_by(STUDENT)}. The first p-value is that of table3.md, the others are"
-        f" corrected among themselves. {shown[0]['machine']['processor']}, commits {commits}."
+        f" corrected among themselves. {processors}, commits {commits}."
     )
     return page("# Label smoothing", markdown_table(head, body), source)
 

@@ -18,7 +18,7 @@ from examples.paper.seeds import (
     tested_by,
     with_error,
 )
-from examples.report import markdown_table, page
+from examples.report import all_machines, markdown_table, page
 from minitransformer.figures.canvas import new_figure
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def markdown(results: Sequence[dict], paper: Mapping[str, tuple]) -> str:
     """Verdicts, each row beside base, and mean and standard error of each row beside the paper's figures."""
     nll, bleu, besides = by_row(results, "nll"), by_row(results, "bleu"), beside_base(results, paper)
     settings = ", ".join(f"{key} {in_words(value)}" for key, value in results[0]["settings"].items())
-    commits = sorted({result["machine"]["commit"] for result in results})
+    processors, commits = (all_machines(results, fact) for fact in ("processor", "commit"))
     first, hours = {result["name"]: result for result in reversed(results)}, by_row(results, "seconds")
     head = ["row", "seeds", "loss, nats/token", "PPL", "paper's PPL", "BLEU", "paper's BLEU"]
     head += ["parameters", "FLOPs", "hours"]
@@ -164,7 +164,7 @@ def markdown(results: Sequence[dict], paper: Mapping[str, tuple]) -> str:
         markdown_table(VERDICTS, summary(results, paper)) if besides else "",
         f"`python -m examples.paper.table3 --run {' '.join(shown)}`, base with `--seeds"
         f" {len(nll.get('base', ()))}`; ± is the standard error over seeds, and {tested_by(STUDENT)}. Settings:"
-        f" {settings}. {results[0]['machine']['processor']}, one core for each training, commits {', '.join(commits)}.",
+        f" {settings}. {processors}, one core for each training, commits {commits}.",
         *(beside_table(besides) if besides else []),
         "Loss and BLEU are those of the development set (the paper's: newstest2013). Hours are those of the seed that"
         " took least time: the machine did other work beside most.",

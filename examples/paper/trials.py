@@ -20,7 +20,7 @@ from examples import report_errors
 from examples.paper.program import read_results, showing, write_report
 from examples.paper.seeds import tested_by
 from examples.paper.sweep import Job, check_settings, run_sweep
-from examples.report import machine_facts
+from examples.report import all_machines, machine_facts
 from minitransformer.blas import core_count
 from minitransformer.cli.main import Parser
 from minitransformer.cli.options import add_number
@@ -128,10 +128,9 @@ def provenance(program: str, results: Sequence[dict], test: str) -> str:
     """The command, settings, seeds, test, machine and commits of the results, a paragraph."""
     settings = ", ".join(f"{key} {value}" for key, value in results[0]["settings"].items())
     seeds = sorted({result["seed"] for result in results})
-    facts = [result["machine"] for result in results]
-    processors, commits = (", ".join(sorted({each[key] for each in facts})) for key in ("processor", "commit"))
+    processors, numpys, commits = (all_machines(results, fact) for fact in ("processor", "NumPy", "commit"))
     return (
         f"`python -m examples.paper.{program}`, seeds {', '.join(map(str, seeds))}; ± is the standard error over seeds,"
         f" and {tested_by(test)}. Settings: {settings}. {processors}, one core for each trial, NumPy"
-        f" {facts[0]['NumPy']}, commit {commits}."
+        f" {numpys}, commit {commits}."
     )

@@ -164,6 +164,16 @@ def test_a_page_shows_the_control_where_it_was_measured():
     assert "| base 10000, random offsets |" + " 25.0 ± 0.0 |" * 9 in page
 
 
+@pytest.mark.parametrize(
+    "page", [lambda results: table3_report.markdown(results, table3.PAPER), label_smoothing.report]
+)
+def test_the_pages_of_table_3_name_every_processor(page):
+    results = program.read_results(RESULTS / "table3.jsonl")
+    for each in results:
+        each["machine"] |= {"processor": f"processor {each['seed'] % 2}"}
+    assert "processor 0, processor 1, " in page(results)
+
+
 def test_label_smoothing_has_one_verdict_on_both_pages():
     rows = program.read_results(RESULTS / "table3.jsonl")
     (first, *_), d3 = label_smoothing.compared(rows), table3_report.beside_base(rows, table3.PAPER)["D3"]
