@@ -7,13 +7,14 @@ docs/troubleshooting.png. About ten minutes on one core.
 
 import json
 import math
+import sys
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 
-from examples import number_words
+from examples import number_words, report_errors
 from examples.report import machine_facts
 from minitransformer.cli.main import Parser
 from minitransformer.config import Config, DataConfig, ModelConfig, TrainingConfig, TranslationConfig
@@ -121,7 +122,8 @@ def draw(results: list[dict]) -> bytes:
     return picture_bytes(figure)
 
 
-def main() -> None:
+@report_errors
+def main() -> int:
     Parser(prog="python -m examples.troubleshooting", description=__doc__).parse_args()
     results = []
     for name, fault in FAULTS.items():
@@ -134,8 +136,9 @@ def main() -> None:
         json.dumps(facts | {"results": results}, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
     )
     (DOCS / "troubleshooting.png").write_bytes(draw(results))
+    return 0
 
 
 if __name__ == "__main__":
     np.seterr(all="ignore")
-    main()
+    sys.exit(main())

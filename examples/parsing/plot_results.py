@@ -4,8 +4,10 @@ python examples/parsing/plot_results.py        from results/craft*.json into res
 """
 
 import json
+import sys
 from pathlib import Path
 
+from minitransformer.cli.common import report_errors
 from minitransformer.cli.main import Parser
 from minitransformer.figures import picture_bytes
 from minitransformer.figures.canvas import new_figure
@@ -14,7 +16,8 @@ RESULTS = Path(__file__).parent / "results"
 MODELS = {"craft": ("Transformer", "#0072b2"), "craft-recurrent": ("recurrent, additive attention", "#d55e00")}
 
 
-def main() -> None:
+@report_errors
+def main() -> int:
     Parser(prog="plot_results.py", description=__doc__).parse_args()
     figure = new_figure(11, 4.2)
     left, right = figure.subplots(1, 2)
@@ -30,7 +33,8 @@ def main() -> None:
         axes.grid(True, color="#dddddd", linewidth=0.6)
         axes.legend(frameon=False)
     (RESULTS / "craft.png").write_bytes(picture_bytes(figure))
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

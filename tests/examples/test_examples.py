@@ -1,5 +1,6 @@
 """The examples: numerals are English and German, nothing tested was trained on, and each program runs to its end."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from extras import need
 from examples import language_model, number_words, sequences
 from minitransformer.errors import ConfigError
 
+FOLDER = Path(number_words.__file__).parent
 # As a dictionary spells them.
 NUMERALS = {
     0: ("zero", "null"),
@@ -103,8 +105,17 @@ def test_the_program_runs_from_start_to_picture(program, arguments, result, tmp_
     assert (tmp_path / "attention.png").read_bytes().startswith(b"\x89PNG")
 
 
+PROGRAMS = [path for path in sorted(FOLDER.rglob("*.py")) if "\ndef main(" in path.read_text(encoding="utf-8")]
+
+
+@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.relative_to(FOLDER).as_posix())
+def test_a_program_says_its_users_errors_in_one_line(path):
+    if path.name != "one_file.py":  # which has NumPy alone
+        assert re.search(r"^@report_errors\ndef main|report_errors\(.*\)\(\)$", path.read_text(encoding="utf-8"), re.M)
+
+
 def test_the_loop_by_hand_runs_and_tests_what_it_learned():
-    program = Path(number_words.__file__).with_name("by_hand.py")
+    program = FOLDER / "by_hand.py"
     done = subprocess.run([sys.executable, program, "2"], capture_output=True, text=True, timeout=300, check=True)
     first, *reversed_sequences, result = done.stdout.splitlines()
     assert first.startswith("update 1: 3.") and first.endswith("nats per token")
