@@ -10,7 +10,7 @@ products, forward and backward.
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -61,8 +61,17 @@ class Training(NamedTuple):
     paper: float
 
 
-def add(folder: Path) -> None:
-    """Append what the training in ``folder`` cost.
+def add(folders: Sequence[Path]) -> None:
+    """Append what these trainings cost, or nothing if one of them is refused by `cost_of`."""
+    names = [result["name"] for result in read_results(OWN)]
+    found = [cost_of(folder, [*names, *(each.name for each in folders[:i])]) for i, folder in enumerate(folders)]
+    with opened_alone(OWN) as file:
+        for result in found:
+            append(file, result)
+
+
+def cost_of(folder: Path, known: Collection[str]) -> dict:
+    """What the training in ``folder`` cost, a result.   known: names that have one
 
     Raises:
         ConfigError: it has no cost.json, or the results have this run already.
@@ -71,8 +80,7 @@ def add(folder: Path) -> None:
     path = folder / "cost.json"
     if not path.exists():
         raise ConfigError(f"{path}: must exist, got no such file; train to the last update, which writes it")
-    results = read_results(OWN)
-    if any(result["name"] == folder.name for result in results):
+    if folder.name in known:
         raise ConfigError(f"{OWN}: must not have {folder.name} already; delete its line to measure it again")
     try:
         figures = json.loads(read_bounded(path, 1 << 16))
@@ -82,8 +90,7 @@ def add(folder: Path) -> None:
         is_whole = False
     if not is_whole:
         raise DataError(f"{path}: must be what a training has written, got something else; train again")
-    with opened_alone(OWN) as file:
-        append(file, {"name": folder.name, "seed": 1} | cost.to_dict())
+    return {"name": folder.name, "seed": 1} | cost.to_dict()
 
 
 def trainings() -> list[Training]:
@@ -140,8 +147,8 @@ def main() -> int:
     parser.add_argument(
         "--add", type=Path, nargs="+", default=[], metavar="RUN", help="folders of trainings that are done"
     )
-    for folder in parser.parse_args().add:
-        add(folder)
+    if folders := parser.parse_args().add:
+        add(folders)
     with showing(RESULTS):
         text = markdown(trainings())
     write_report(RESULTS / "table2.jsonl", text)

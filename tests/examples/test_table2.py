@@ -16,13 +16,15 @@ def test_a_training_is_added_to_table_2_once_and_only_when_it_is_done(monkeypatc
     module = table2
     monkeypatch.setattr(module, "RESULTS", tmp_path)
     monkeypatch.setattr(module, "OWN", tmp_path / "table2.jsonl")
-    run = tmp_path / "my-run"
-    monkeypatch.setattr(sys, "argv", ["table2", "--add", str(run)])
-    assert module.main() == 2 and "train to the last update" in capsys.readouterr().err
-    run.mkdir()
-    (run / "cost.json").write_text(json.dumps(Cost(2e15, 100, 2, 4e13).to_dict()), encoding="utf-8")
+    runs = [tmp_path / "my-run", tmp_path / "other-run"]
+    monkeypatch.setattr(sys, "argv", ["table2", "--add", *map(str, runs)])
+    for run in runs:  # none is added before all are there
+        assert module.main() == 2 and f"{run}/cost.json: must exist" in capsys.readouterr().err
+        run.mkdir()
+        (run / "cost.json").write_text(json.dumps(Cost(2e15, 100, 2, 4e13).to_dict()), encoding="utf-8")
     assert module.main() == 0
-    assert "| recipes | my-run | 0.03 | 2.00e+15 | 8.00e+15 |" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert all(f"| recipes | {run.name} | 0.03 | 2.00e+15 | 8.00e+15 |" in printed for run in runs)
     assert module.main() == 2 and "must not have my-run already" in capsys.readouterr().err
     kept = (tmp_path / "table2.jsonl").read_text(encoding="utf-8")
     damaged = tmp_path / "damaged"
