@@ -178,7 +178,7 @@ def _encode(
     report: Callable[[ShapeError], object] | None = None,
 ) -> Iterator[list[int]]:
     """The ids of each line, none for one that is too long, which is reported, or raised if ``report`` is None."""
-    if model.is_decoder_only:
+    if getattr(model, "is_decoder_only", False):  # what only answers like a Model, an ensemble, need not have it
         raise ConfigError(
             "translate: the model must have an encoder, got a language model; call generate of minitransformer.load"
         )

@@ -1,5 +1,7 @@
 """From lines to translated lines: batches, order, limits, and the attention of a translation."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from searches import ChainModel, random_sources, sharp_model
@@ -49,6 +51,14 @@ def test_a_line_is_translated_as_beam_search_translates_its_ids(tokenizer):
     texts = [tokenizer.decode(hypothesis.ids) for hypothesis in expected]
     assert translate_lines(model, tokenizer, [LINES[3]], config, n_best=3) == [texts]
     assert translate_lines(model, tokenizer, [LINES[3]], config) == texts[:1]
+
+
+def test_what_answers_like_a_model_translates_like_it(tokenizer):
+    model = model_for(tokenizer)
+    one = SimpleNamespace(config=model.config, max_positions=None, start=model.start, decode_step=model.decode_step)
+    for beam_size in (1, 3):
+        config = TranslationConfig(beam_size=beam_size, max_extra=3)
+        assert translate_lines(one, tokenizer, LINES, config) == translate_lines(model, tokenizer, LINES, config)
 
 
 def test_an_empty_line_gives_an_empty_output(tokenizer):
