@@ -85,7 +85,8 @@ def gradient_verdict(results: Sequence[dict]) -> list[str]:
     told = signs(apart, [paired(each)[1] for each in apart])
     more = [str(d_k) for d_k, sign in zip(sizes, told, strict=True) if sign > 0]
     ratio = scaled[:, -1].mean() / plain[:, -1].mean()
-    where = f"agrees at d_k = {', '.join(more)} only" if more else "open: not told apart"
+    only = " only" if len(more) < len(sizes) else ""
+    where = f"agrees at d_k = {', '.join(more)}{only}" if more else "open: not told apart"
     found = f"with the scale {ratio:.1f} times as much comes back at d_k = {sizes[-1]}"
     return ["without the scale the softmax passes back little of a gradient", found, where]
 
