@@ -4,7 +4,8 @@ import json
 import re
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -54,18 +55,16 @@ class NcclCommunicator(Communicator):
         Raises:
             BackendError: NCCL cannot connect them; the message says what to look at.
         """
-        with self.waiting():
-            try:
-                self._communicator = self._nccl.NcclCommunicator(self.size, bytes.fromhex(unique_id), self.rank)
-            except self._nccl.NcclError as error:
-                raise BackendError(f"ranks: NCCL must connect the GPUs, got {error}; {self._remedy(error)}") from error
+        with self.waiting(), self._explaining():
+            self._communicator = self._nccl.NcclCommunicator(self.size, bytes.fromhex(unique_id), self.rank)
 
     def all_reduce_sum(self, array: Array) -> None:
+        """The first sum may raise what `join` does: NCCL connects the GPUs when they first need each other."""
         on_host = isinstance(array, np.ndarray)
         device = self._cupy.asarray(array) if on_host else array
         kind, pointer, stream = self._kind_of(device), device.data.ptr, self._cupy.cuda.get_current_stream()
         stream.synchronize()  # this rank's own work is no wait for the others
-        with self.waiting():
+        with self.waiting(), self._explaining():
             self._communicator.allReduce(pointer, pointer, device.size, kind, self._nccl.NCCL_SUM, stream.ptr)
             stream.synchronize()
         if on_host:
@@ -73,6 +72,13 @@ class NcclCommunicator(Communicator):
 
     def close(self) -> None:
         self._communicator.destroy()
+
+    @contextmanager
+    def _explaining(self) -> Iterator[None]:
+        try:
+            yield
+        except self._nccl.NcclError as error:
+            raise BackendError(f"ranks: NCCL must connect the GPUs, got {error}; {self._remedy(error)}") from error
 
     def _remedy(self, error: Exception) -> str:
         kind, runtime = str(error).partition(":")[0], self._cupy.cuda.runtime

@@ -96,17 +96,22 @@ REFUSALS = {
 }
 
 
+@pytest.mark.parametrize("call", ["__init__", "allReduce"])
 @pytest.mark.parametrize("status", REFUSALS)
-def test_a_refusal_of_nccl_comes_with_what_to_look_at(status, monkeypatch):
-    """5: two ranks have one GPU. 1: an NCCL for another CUDA, an old driver or no memory."""
+def test_a_refusal_of_nccl_comes_with_what_to_look_at(status, call, monkeypatch):
+    """5: two ranks have one GPU. 1: an NCCL for another CUDA, an old driver or no memory.
+
+    Since version 2.22 NCCL connects the GPUs at the first sum.
+    """
 
     def refuse(*_):
         raise NcclError(status)
 
     ranks = prepared(World(1), 0)
-    monkeypatch.setattr(Collectives, "__init__", refuse)
+    monkeypatch.setattr(Collectives, call, refuse)
     with pytest.raises(BackendError, match=f"^ranks: NCCL must connect the GPUs, got {REFUSALS[status]}[^\n]*$"):
         ranks.join(ranks.make_id())
+        ranks.all_reduce_sum(ranks.cuda.asarray(np.ones(3)))
 
 
 @pytest.fixture
