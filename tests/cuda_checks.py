@@ -64,7 +64,6 @@ REAL_SIZES = [
     case("residual_dropout", "base", (N, 512), (N, 512), keep=booleans((N, 512)), p_drop=0.1),
     case("attention", "base", (160, 8, 25, 64), (160, 8, 25, 64), (160, 8, 25, 64), mask=np.tri(25, dtype=bool)),
     case("attention", "long", (2, 8, 600, 64), (2, 8, 700, 64), (2, 8, 700, 64)),
-    case("split_heads", "base", (160, 25, 1024), n_heads=8, widths=(64, 64)),
     case("linear", "base", (N, 512), (512, 2048), (2048,)),
     case("feed_forward", "base", (N, 512), (512, 2048), (2048,), (2048, 512), (512,), draw=for_relu),
     case("positioned_embedding", "base", (37000, 512), (25, 512), ids=ids(900, (160, 25)), scale=22.6),
