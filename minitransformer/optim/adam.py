@@ -47,19 +47,14 @@ class Adam:
         self.step_count += 1
         step_size = learning_rate / (1.0 - self.beta1**self.step_count)
         inv_sqrt_correction = 1.0 / math.sqrt(1.0 - self.beta2**self.step_count)
-        in_one_kernel = fused_function("adam", get_array_module(self.m))
-        if in_one_kernel is not None:
+        in_one_kernel, profile = fused_function("adam", get_array_module(self.m)), current_profile.get()
+        with profile.measure("Adam") if profile else nullcontext():
+            if in_one_kernel is None:
+                for_blocks(lambda block: self._update_block(block, step_size, inv_sqrt_correction), len(self.m))
+                return
             options = {"beta1": self.beta1, "beta2": self.beta2, "eps": self.eps, "step_size": step_size}
             options["inv_sqrt_correction"] = inv_sqrt_correction
             in_one_kernel(self.parameters.data, self.m, self.v, self.parameters.grad, **options)
-            return
-
-        def update(block: slice) -> None:
-            self._update_block(block, step_size, inv_sqrt_correction)
-
-        profile = current_profile.get()
-        with profile.measure("Adam") if profile else nullcontext():
-            for_blocks(update, len(self.m))
 
     def _update_block(self, block: slice, step_size: float, inv_sqrt_correction: float) -> None:
         xp = get_array_module(self.m)

@@ -39,6 +39,12 @@ def test_every_op_is_counted_forward_and_backward(n_workers, mode):
     assert {name for name, part in calls if part != "whole"} <= set(RULES)
 
 
+@pytest.mark.parametrize("kernel", [None, lambda *vectors, **options: None], ids=["in blocks", "in one kernel"])
+def test_adam_is_timed_wherever_it_computes(kernel, monkeypatch):
+    monkeypatch.setattr("minitransformer.optim.adam.fused_function", lambda name, xp: kernel)
+    assert profile_of(2, 1).calls["Adam", "whole"] == 2
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 def test_the_times_of_all_parts_add_up_to_the_time_of_the_update(threads):
     profile = profile_of(2, threads)
