@@ -124,5 +124,6 @@ def test_searches_and_logits_are_never_stored_in_half_precision(gpu, rng, relati
     batch, model = random_batch(rng), small_model(rng, gpu.xp, dtype="float32")
     exact = gpu.get(model(batch.src, batch.tgt_in).data)
     model.precision = "bfloat16"
-    assert relative_error(gpu.get(model(batch.src, batch.tgt_in).data), exact) < 2e-3  # as TF32 rounds
+    # TF32 that is rounded gives 9e-4, TF32 that is cut off 4e-3, and bfloat16 1.5e-2.
+    assert relative_error(gpu.get(model(batch.src, batch.tgt_in).data), exact) < 7e-3
     assert model.start(batch.src, 1).memory[0][0].dtype == np.float32
