@@ -121,6 +121,13 @@ def test_arguments_of_the_wrong_kind_or_number_are_caught(device):
         launch.launch("cast", "cast", (1,), (256,), (np.zeros((8, 2), np.float32)[:, 0], None, y, 8, True), "float32")
 
 
+@pytest.mark.parametrize("number", [np.float32(0.5), np.float64(0.5), np.int32(-3), np.True_], ids=repr)
+def test_a_number_of_numpy_has_the_64_bits_that_a_kernel_reads(number):
+    wanted = np.float64 if isinstance(number, np.floating) else np.int64
+    found = launch._argument(number)
+    assert type(found) is wanted and found == number
+
+
 def test_arrays_as_masks_are_refused_by_the_kernels():
     with pytest.raises(ShapeError, match="keep must be a CountedMask on the GPU"):
         arguments_of(np.ones((2, 3), bool), "attention", (2, 3))

@@ -87,8 +87,8 @@ def _argument(value: Any) -> Any:
     convert = CONVERSIONS.get(type(value))
     if convert is not None:
         return convert(value)
-    if isinstance(value, np.integer):
-        return np.int64(value)
+    if isinstance(value, np.generic):
+        return np.float64(value) if isinstance(value, np.floating) else np.int64(value)
     if not value.flags.c_contiguous:
         raise ShapeError(f"arrays given to a kernel must be contiguous, got strides {value.strides}")
     return value
