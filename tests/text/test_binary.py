@@ -2,20 +2,17 @@
 
 import os
 
-import numpy as np
 import pytest
 from tiny_run import assert_same_state, tiny_config
 
 from minitransformer.config import UNK, DataConfig
 from minitransformer.errors import ConfigError, DataError
-from minitransformer.text import BatchStream, Tokenizer, encode_parallel
+from minitransformer.text import Tokenizer, encode_parallel
 from minitransformer.text import processes as text_processes
 from minitransformer.text.binarise import binarise
 from minitransformer.text.binary import fingerprint_of, lengths_of, open_pairs
 from minitransformer.text.pretokenizers import END
 from minitransformer.training import Corpus, Trainer
-
-BUDGETS = {"src_tokens": 200, "tgt_tokens": 200, "seed": 3}
 
 
 def equal(mapped, lists):
@@ -51,17 +48,6 @@ def test_large_vocabularies_keep_their_ids(tmp_path):
     binarise(tokenizer, [files], tmp_path / "ids")
     assert open_pairs(tmp_path / "ids").src[0].tolist() == [4 + 69_999, UNK]
     assert (tmp_path / "ids" / "src.ids").stat().st_size == 4 * 2
-
-
-def test_batches_of_binarised_pairs_are_batches_of_lists(texts, pairs):
-    _, tokenizer, src, tgt = texts
-    lists, found = encode_parallel(tokenizer, src, tgt, max_length=60), open_pairs(pairs)
-    from_memory, from_disk = BatchStream(lists.src, lists.tgt, **BUDGETS), BatchStream(found.src, found.tgt, **BUDGETS)
-    assert from_disk.batches_per_epoch == from_memory.batches_per_epoch
-    for number in range(2 * from_disk.batches_per_epoch):
-        ours, theirs = from_disk.batch(number), from_memory.batch(number)
-        for name in ("src", "tgt_in", "tgt_out", "rows"):
-            np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name))
 
 
 def test_a_text_that_cannot_be_encoded_leaves_no_folder(texts, tmp_path):
