@@ -26,7 +26,6 @@ LARGER_THAN_A_BLOCK = [
 ]
 CLOSE = {np.float32: 3e-6, np.float64: 1e-12}
 
-every_kernel_case = pytest.mark.parametrize("case", KERNEL_CASES, ids=str)
 both_dtypes = pytest.mark.parametrize("dtype", CLOSE)
 
 
@@ -53,8 +52,11 @@ def block_sizes(name: str) -> list[str]:
     return [constant for constant in vars(kernel_module(name)) if SIZE_NAME.search(constant)]
 
 
-@every_kernel_case
-@pytest.mark.parametrize("block", SMALL_BLOCKS)
+@pytest.mark.parametrize(
+    ("case", "block"),
+    [(each, block) for each in KERNEL_CASES for block in (SMALL_BLOCKS if block_sizes(each.rule.name) else [None])],
+    ids=str,
+)
 @both_dtypes
 def test_a_kernel_equals_its_rule_whatever_the_block(case, block, dtype, rng, relative_error, monkeypatch):
     for name in block_sizes(case.rule.name):
