@@ -5,6 +5,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from test_trees import random_tree
 
 from examples.parsing import grammar as grammar_of_forms
 from examples.parsing import trees
@@ -24,24 +25,12 @@ FORMS = {1: "(S(NP(PRP)) (VP(VBZ)) (.))", 2: "(S(NP(PRP )) (VP(VBZ )) (. ))"}
 both_forms = pytest.mark.parametrize("per_word", FORMS)
 
 
-def random_tree(rng: np.random.Generator, n_words: int) -> Tree:
-    """A constituent over this many words, with chains of constituents too."""
-    if n_words == 1 and rng.random() < 0.6:
-        return Tree(rng.choice(list("ABC")), (Tree(rng.choice(list("xyz")), word=f"w{rng.integers(100)}"),))
-    most = min(n_words, 4)
-    cuts = np.sort(rng.choice(np.arange(1, n_words), rng.integers(0, most), replace=False)) if n_words > 1 else []
-    children = [random_tree(rng, size) for size in np.diff([0, *cuts, n_words])]
-    plain = [each.children[0] if len(each.children) == 1 and rng.random() < 0.5 else each for each in children]
-    return Tree(rng.choice(list("ABC")), tuple(plain))
-
-
 @both_forms
 def test_the_tokens_are_the_tree_without_its_words(per_word, rng):
     assert " ".join(aligned_tokens(IT_RAINS, per_word)) == FORMS[per_word]
-    for n_words in rng.integers(1, 12, 50):
-        tree = random_tree(rng, n_words)
+    for tree in (random_tree(rng) for _ in range(50)):
         tokens = aligned_tokens(tree, per_word)
-        assert len(tokens) == per_word * n_words
+        assert len(tokens) == per_word * len(tree.words())
         assert aligned_tree(tokens, tree.words()) == tree
         shown = str(tree)
         for word in tree.words():
@@ -65,8 +54,7 @@ def test_what_is_no_tree_over_the_words_is_refused(form, message):
 
 @both_forms
 def test_what_a_vocabulary_cannot_express_is_left_out_and_counted(per_word, rng):
-    for _ in range(60):
-        tree = random_tree(rng, int(rng.integers(1, 10)))
+    for tree in (random_tree(rng) for _ in range(60)):
         tokens, flat = aligned_tokens(tree, per_word), flat_tokens("S", "t", per_word)
         known = flat | set(rng.choice(tokens, rng.integers(0, len(tokens) + 1)))
         found, n_changed = express(tree, known, ("S", "t"), per_word)

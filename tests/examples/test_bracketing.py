@@ -5,17 +5,13 @@ from itertools import islice
 
 import pytest
 from extras import need
+from test_trees import one_tree
 
 from examples.parsing.bracketing import BracketRules, BracketScore, bracket_score, corpus_bracket_score
 from examples.parsing.linear_trees import delinearise, linearise
-from examples.parsing.trees import Tree, bare_tree, parse_trees, read_trees
+from examples.parsing.trees import Tree, bare_tree, read_trees
 
 GOLD = "(TOP (S (NP (DT the) (NN cat)) (VP (VBD saw) (NP (DT a) (NN dog)) (PP (IN in) (NP (NN town)))) (. .)))"
-
-
-def one_tree(text: str) -> Tree:
-    (tree,) = parse_trees([text])
-    return tree
 
 
 def score(predicted: str, reference: str, **rules) -> BracketScore:
