@@ -1,5 +1,6 @@
 """A run small enough to train in a second: reversing random sequences."""
 
+import json
 from dataclasses import asdict, fields
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from minitransformer.checkpoints import load_checkpoint, save_checkpoint
 from minitransformer.config import Config, DataConfig, ExecutionConfig, ModelConfig, TrainingConfig, model_section
 from minitransformer.models import Transformer
 from minitransformer.optim import Adam
+from minitransformer.text import Tokenizer
 from minitransformer.training import Corpus, Trainer, read_metrics, train_step, trainer
 
 EXECUTION = {field.name for field in fields(ExecutionConfig)}
@@ -21,6 +23,24 @@ def tiny_corpus(seed: int = 0) -> Corpus:
     src = [rng.integers(4, MODEL.vocab_size, rng.integers(1, 9)).tolist() for _ in range(140)]
     tgt = [ids[::-1] for ids in src]
     return Corpus((src[:120], tgt[:120]), (src[120:], tgt[120:]))
+
+
+def tiny_text(folder: Path) -> dict:
+    """[data] of a text of two words a line and its tokenizer, which are written into the folder."""
+    lines = [f"{a} {b}" for a in "abcde" for b in "fghij"]
+    Tokenizer.train(lines, 60, mode="words").save(folder / "bpe.txt")
+    (folder / "text").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    names = ("train_src", "train_tgt", "valid_src", "valid_tgt")
+    return dict.fromkeys(names, str(folder / "text")) | {"tokenizer": str(folder / "bpe.txt"), "tgt_tokens": 64}
+
+
+def write_config(path: Path, **sections: dict) -> Path:
+    """The path of a file that has these sections."""
+    lines = []
+    for name, table in sections.items():
+        lines += [f"[{name}]", *(f"{key} = {json.dumps(value)}" for key, value in table.items())]
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
 
 
 def tiny_config(directory, *, data: dict | None = None, model: dict | None = None, **training) -> Config:

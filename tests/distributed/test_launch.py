@@ -20,12 +20,12 @@ from rank_jobs import (
     wait_for_checkpoint,
 )
 from systems import needs
+from tiny_run import tiny_text, write_config
 
 from minitransformer.checkpoints import RunFolder
 from minitransformer.cli.main import main
 from minitransformer.distributed import launch
 from minitransformer.errors import ConfigError
-from minitransformer.text import Tokenizer
 from minitransformer.training import read_metrics
 
 RECIPE = str(TESTS.parent / "examples" / "multi30k" / "multi30k.toml")
@@ -36,18 +36,9 @@ pytestmark = pytest.mark.mpi
 @pytest.fixture
 def recipe(tmp_path):
     """A config of a tiny model on a tiny text, as a file."""
-    lines = [f"{a} {b}" for a in "abcde" for b in "fghij"]
-    Tokenizer.train(lines, 60, mode="words").save(tmp_path / "bpe.txt")
-    (tmp_path / "text").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    data = [f'{name} = "{tmp_path / "text"}"' for name in ("train_src", "train_tgt", "valid_src", "valid_tgt")]
-    path = tmp_path / "tiny.toml"
-    path.write_text(
-        "[model]\nn_layers = 1\nd_model = 16\nd_ff = 32\nn_heads = 2\n"
-        f'[data]\ntokenizer = "{tmp_path / "bpe.txt"}"\nsrc_tokens = 32\ntgt_tokens = 32\n' + "\n".join(data) + "\n"
-        f'[training]\ndirectory = "{tmp_path / "run"}"\nmicro_batches = 2\nupdates = 6\nsave_every = 2\n',
-        encoding="utf-8",
-    )
-    return path
+    model = {"n_layers": 1, "d_model": 16, "d_ff": 32, "n_heads": 2}
+    training = {"directory": str(tmp_path / "run"), "micro_batches": 2, "updates": 6, "save_every": 2}
+    return write_config(tmp_path / "tiny.toml", model=model, data=tiny_text(tmp_path), training=training)
 
 
 def test_the_command_trains_with_two_ranks_and_prints_once(recipe):

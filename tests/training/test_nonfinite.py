@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 from rank_jobs import check_error, launched
 from small_models import random_batch, small_model
-from tiny_run import assert_same_state, checkpoint_of, metrics_of, tiny_trainer
+from tiny_run import assert_same_state, checkpoint_of, metrics_of, tiny_text, tiny_trainer, write_config
 
 from minitransformer.checkpoints import load_checkpoint
 from minitransformer.cli.main import main
 from minitransformer.config import TrainingConfig
 from minitransformer.errors import TrainingError
 from minitransformer.optim import Adam, LossScale
-from minitransformer.text import Tokenizer
 from minitransformer.training import GradientAccumulator, train_step, trainer
 from minitransformer.training.nonfinite import MAX_SKIPPED, NonfiniteUpdates
 
@@ -136,16 +135,8 @@ def test_an_overflow_in_float16_is_left_to_the_loss_scale(rng):
 
 
 def test_train_detect_anomaly_ends_with_one_line_that_names_the_rule(tmp_path, monkeypatch, capsys):
-    (tmp_path / "train.src").write_text("a b\nb a\n" * 20)
-    (tmp_path / "bpe.txt").write_text(Tokenizer.train(["a b"], 30, mode="words").dumps())
-    data = {"train_src": "train.src", "train_tgt": "train.src", "tokenizer": "bpe.txt"}
-    sections = {"model": {"d_model": 8, "d_ff": 8, "n_heads": 2, "n_layers": 1}, "data": data}
-    sections["training"] = {"directory": "run", "updates": 5}
-    text = "".join(
-        f"[{name}]\n" + "".join(f"{key} = {value!r}\n" for key, value in table.items())
-        for name, table in sections.items()
-    )
-    (tmp_path / "c.toml").write_text(text)
+    model, training = {"d_model": 8, "d_ff": 8, "n_heads": 2, "n_layers": 1}, {"directory": "run", "updates": 5}
+    write_config(tmp_path / "c.toml", model=model, data=tiny_text(tmp_path), training=training)
     monkeypatch.chdir(tmp_path)
     damage(monkeypatch, [3], "encoder.layers.0.feed_forward.w2", (0, 1), np.inf)
     assert main(["train", "c.toml", "--detect-anomaly", "--device", "cpu"]) == 2

@@ -4,7 +4,6 @@ import gc
 import os
 import signal
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +17,7 @@ from tiny_run import (
     metrics_of,
     tiny_config,
     tiny_corpus,
+    tiny_text,
     tiny_trainer,
 )
 
@@ -124,22 +124,16 @@ def test_settings_that_cannot_work_are_refused_before_training(tmp_path):
 
 def test_a_run_from_text_files_has_its_vocabulary_and_reports_bleu(tmp_path):
     need("sacrebleu")
-    lines = [f"{a} {b}" for a in "abcde" for b in "fghij"]
-    tokenizer = Tokenizer.train(lines, 60, mode="words")
-    tokenizer.save(tmp_path / "bpe.txt")
-    paths = {}
-    for name, text in (("train_src", lines), ("train_tgt", lines), ("valid_src", lines[:5]), ("valid_tgt", lines[:5])):
-        paths[name] = str(tmp_path / name)
-        Path(paths[name]).write_text("\n".join(text) + "\n", encoding="utf-8")
-    data = paths | {"tokenizer": str(tmp_path / "bpe.txt")}
-    changes = {"data": data, "model": {"vocab_size": 0}, "updates": 2, "validate_every": 2, "validate_bleu": True}
+    changes = {"data": tiny_text(tmp_path), "model": {"vocab_size": 0}, "updates": 2, "validate_every": 2}
+    changes["validate_bleu"] = True
     config = tiny_config(tmp_path / "run", **changes)
     run = Trainer(config, progress=False)
     run.run()
     (valid,) = (line for line in read_metrics(tmp_path / "run" / "metrics.jsonl") if line["kind"] == "valid")
     assert 0 <= valid["bleu"] <= 100 and "nrefs:1" in valid["signature"]
-    assert run.config.model.vocab_size == tokenizer.vocab_size
-    with pytest.raises(ConfigError, match=f"model.vocab_size must be the tokenizer's {tokenizer.vocab_size}"):
+    size = Tokenizer.load(tmp_path / "bpe.txt").vocab_size
+    assert run.config.model.vocab_size == size
+    with pytest.raises(ConfigError, match=f"model.vocab_size must be the tokenizer's {size}"):
         Trainer(tiny_config(tmp_path / "other", **changes | {"model": {"vocab_size": MODEL.vocab_size}}))
 
 
