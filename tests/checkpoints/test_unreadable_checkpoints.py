@@ -11,6 +11,7 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
+from systems import needs
 from tiny_run import save_untrained
 
 from minitransformer.checkpoints import checkpoint, load_checkpoint
@@ -146,7 +147,7 @@ def test_a_small_file_that_states_a_large_array_is_refused_in_small_memory(saved
     assert peak_memory() - before < 5_000_000
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+@needs("named pipes")
 def test_a_pipe_in_the_place_of_a_checkpoint_is_refused_at_once(tmp_path):
     os.mkfifo(tmp_path / "pipe.npz")
     assert refusal_of_undamaged(tmp_path / "pipe.npz").endswith("got a device or pipe")
