@@ -1,14 +1,13 @@
 """The structure of the package: which module may import which, and what NumPy users never load."""
 
 import ast
-import subprocess
-import sys
 from collections import Counter
 from graphlib import CycleError, TopologicalSorter
 from itertools import chain
 from pathlib import Path
 
 import pytest
+from systems import in_new_process
 
 import minitransformer
 
@@ -118,9 +117,7 @@ print(*{'cupy', 'torch', 'matplotlib', 'sacrebleu', 'mpi4py'} & set(sys.modules)
 
 
 def test_training_a_small_model_on_numpy_loads_no_optional_package():
-    command = [sys.executable, "-c", TRAINS_A_SMALL_MODEL]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=PACKAGE.parent)
-    assert (done.returncode, done.stdout.strip()) == (0, ""), done.stderr
+    assert in_new_process(TRAINS_A_SMALL_MODEL).strip() == ""
 
 
 @every_file

@@ -1,22 +1,19 @@
 """``import minitransformer``: every name of the library is there, and nothing is imported before it is asked for."""
 
-import subprocess
-import sys
 from importlib import import_module
-from pathlib import Path
 from typing import Any, get_type_hints
 
 import pytest
+from systems import in_new_process
 
 import minitransformer
 
-TOP = Path(__file__).parents[2]
 IMPORT = "import sys; before = set(sys.modules); import minitransformer; print(sorted(set(sys.modules) - before))"
 
 
 def test_the_import_loads_nothing_but_itself():
-    done = subprocess.run([sys.executable, "-c", IMPORT], cwd=TOP, capture_output=True, text=True, check=True)
-    assert "minitransformer" in done.stdout and "numpy" not in done.stdout and "minitransformer." not in done.stdout
+    loaded = in_new_process(IMPORT)
+    assert "minitransformer" in loaded and "numpy" not in loaded and "minitransformer." not in loaded
 
 
 @pytest.mark.parametrize("name", minitransformer.__all__)
