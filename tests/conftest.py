@@ -1,9 +1,10 @@
 """What all tests share: a seeded generator, the folder of real data, PyTorch as an outside oracle."""
 
-import importlib
+import io
 import os
 import re
 import signal
+import sys
 import tracemalloc
 import zlib
 from pathlib import Path
@@ -42,8 +43,7 @@ def data_folder() -> Path:
 @pytest.fixture(scope="session")
 def torch():
     """PyTorch on one thread; the test is skipped where it is not installed."""
-    need("torch")
-    module = importlib.import_module("torch")
+    module = need("torch")
     module.set_num_threads(1)
     return module
 
@@ -93,6 +93,30 @@ def pytest_terminal_summary(terminalreporter):
 
 
 @pytest.fixture
+def refused(capsys):
+    """A function: the exit code is 2 and one line of error, with these words, was printed. Returns the other output."""
+
+    def check(code: int, *words: str) -> str:
+        output, error = capsys.readouterr()
+        assert code == 2 and error.count("\n") == 1 and all(each in error for each in words), error
+        return output
+
+    return check
+
+
+@pytest.fixture
+def type_in(monkeypatch):
+    """Make ``data`` the standard input, from a file or as if typed at a terminal."""
+
+    def set_stdin(data: bytes, terminal: bool = False) -> None:
+        stream = io.TextIOWrapper(io.BytesIO(data), encoding="utf-8")
+        stream.isatty = lambda: terminal
+        monkeypatch.setattr(sys, "stdin", stream)
+
+    return set_stdin
+
+
+@pytest.fixture
 def relative_error():
     """||a - b|| / ||b|| over the whole vector; zero in truth must be zero."""
 
@@ -114,7 +138,7 @@ def pytest_generate_tests(metafunc):
 @pytest.fixture
 def device(request, monkeypatch):
     """Where the kernels for CuPy compute: on this CPU, emulated, or on a GPU."""
-    pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed: pip install -e '.[dev]'")
+    need("ml_dtypes")
     if getattr(request, "param", "emulated") == "gpu":
         return request.getfixturevalue("card")
     from cuda_on_cpu import emulated

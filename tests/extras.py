@@ -2,14 +2,16 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from types import ModuleType
 
 import pytest
 
 
-def need(*packages: str) -> None:
-    """Skip the test where one of the packages is not installed."""
+def need(*packages: str) -> ModuleType:
+    """The last of the packages; the test is skipped where one is not installed."""
     for name in packages:
-        pytest.importorskip(name, reason=f"{name} is not installed: pip install -e '.[dev]'")
+        module = pytest.importorskip(name, reason=f"{name} is not installed: pip install -e '.[dev]'")
+    return module
 
 
 NEEDS = {

@@ -1,12 +1,10 @@
 """Every mistake a user can make at the command line: one clear line, exit code 2, nothing written, nothing lost."""
 
 import errno
-import io
 import os
 import pickle
 import shlex
 import shutil
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -162,13 +160,13 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case[0])
-def test_bad_input_gets_one_line_and_exit_code_2_and_changes_no_file(case, folder, monkeypatch, capsys):
+def test_bad_input_gets_one_line_and_exit_code_2_and_changes_no_file(case, folder, type_in, capsys):
     command, message, *stdin = case
     if command.startswith("plot"):
         need("matplotlib")
     if command.startswith("evaluate"):
         need("sacrebleu")
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin[0] if stdin else b"a b\n")))
+    type_in(stdin[0] if stdin else b"a b\n")
     before = contents(folder)
     assert main(shlex.split(command)) == 2
     error = capsys.readouterr().err
@@ -179,13 +177,11 @@ def test_bad_input_gets_one_line_and_exit_code_2_and_changes_no_file(case, folde
 
 
 @pytest.mark.parametrize("command", [TRAIN, TRANSLATE])
-def test_a_gpu_that_is_not_there_gets_the_reason_and_the_remedy(command, folder, monkeypatch, capsys):
+def test_a_gpu_that_is_not_there_gets_the_reason_and_the_remedy(command, folder, type_in, refused):
     if cuda_trouble() is None:
         pytest.skip("this machine has a GPU that works")
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a b\n")))
-    assert main([*shlex.split(command), "--device", "cuda"]) == 2
-    error = capsys.readouterr().err
-    assert "device cuda: " in error and "--device cpu" in error and error.count("\n") == 1
+    type_in(b"a b\n")
+    refused(main([*shlex.split(command), "--device", "cuda"]), "device cuda: ", "--device cpu")
 
 
 def test_an_output_that_was_there_survives_a_failure(folder):

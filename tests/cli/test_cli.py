@@ -1,6 +1,5 @@
 """The command line from two text files to a BLEU score, on a model that trains in a second."""
 
-import io
 import json
 import sys
 
@@ -19,18 +18,6 @@ from minitransformer.generation import hypothesis_attention, search_lines
 @pytest.fixture
 def checkpoint(run) -> str:
     return str(run / "run" / "checkpoints" / "update_00000060.npz")
-
-
-@pytest.fixture
-def type_in(monkeypatch):
-    """Make ``data`` the standard input, from a file or as if typed at a terminal."""
-
-    def set_stdin(data: bytes, terminal: bool = False) -> None:
-        stream = io.TextIOWrapper(io.BytesIO(data), encoding="utf-8")
-        stream.isatty = lambda: terminal
-        monkeypatch.setattr(sys, "stdin", stream)
-
-    return set_stdin
 
 
 def output_of(capsys, *argv: str) -> str:

@@ -189,10 +189,9 @@ def test_ctrl_c_during_the_imports_gives_no_traceback(tmp_path, start):
     assert (result.returncode, result.stderr) == (-signal.SIGINT, b"")
 
 
-def test_an_output_that_must_not_be_written_is_refused_before_the_work(tmp_path, capsys, monkeypatch):
+def test_an_output_that_must_not_be_written_is_refused_before_the_work(tmp_path, refused, monkeypatch):
     output = tmp_path / "bpe.txt"
     output.touch(mode=0o444)
     if os.access(output, os.W_OK):  # root may write everything
         monkeypatch.setattr(os, "access", lambda path, mode: path != output)
-    assert main(["bpe", "train", str(tmp_path / "none.en"), "-o", str(output)]) == 2
-    assert "output must be a writable file, got" in capsys.readouterr().err
+    refused(main(["bpe", "train", str(tmp_path / "none.en"), "-o", str(output)]), "output must be a writable file, got")

@@ -1,6 +1,5 @@
 """Every command on a recurrent model: a run from two text files, in one process and on two ranks."""
 
-import io
 import subprocess
 import sys
 
@@ -9,14 +8,14 @@ from tiny_run import final_state
 from minitransformer.cli.main import main
 
 
-def test_the_commands_plan_average_translate_evaluate_and_plot(recurrent_run, monkeypatch, capsys):
+def test_the_commands_plan_average_translate_evaluate_and_plot(recurrent_run, type_in, capsys):
     folder = recurrent_run
     mean, src, ref = (str(folder / name) for name in ("mean.npz", "val.en", "val.de"))
     model = ["--checkpoint", mean, "--device", "cpu"]
     assert main(["plan", str(folder / "run.toml")]) == 0
     assert "24,864 parameters" in capsys.readouterr().out
     assert main(["average", "--last", "2", str(folder / "run"), "-o", mean]) == 0
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"one two\n\nfour\n")))
+    type_in(b"one two\n\nfour\n")
     assert main(["translate", *model]) == 0
     assert capsys.readouterr().out.count("\n") == 4  # mean.npz's path, then three lines
     assert main(["evaluate", *model, "--src", src, "--ref", ref, "--beam-size", "2"]) == 0

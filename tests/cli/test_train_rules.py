@@ -109,22 +109,19 @@ def test_no_file_can_ask_for_rules(place, capsys):
         (["--rules", "own", "--set", "training.micro_batches=2"], PROGRAM, "1", "training.threads must be 1 to use it"),
     ],
 )
-def test_what_cannot_be_used_is_one_line(options, program, factor, words, place, capsys):
+def test_what_cannot_be_used_is_one_line(options, program, factor, words, place, refused):
     if program is None:
         Path("rules.py").unlink()
     else:
         Path("rules.py").write_text(program)
     Path("own/factor.txt").write_text(factor)
-    assert train(*options) == 2
-    error = capsys.readouterr().err
-    assert words in error and error.count("\n") == 1
+    refused(train(*options), words)
     assert not Path("run/checkpoints").exists()
 
 
-def test_several_ranks_and_gpus_are_refused(place, capsys, monkeypatch):
+def test_several_ranks_and_gpus_are_refused(place, refused, monkeypatch):
     message = "^--rules: there must be one rank, got 2$"
     with pytest.raises(ConfigError, match=message), rules_of(Path("own"), Config(), 2, print):
         pass
     monkeypatch.setattr("minitransformer.cli.rules.load_array_module", lambda device: SimpleNamespace())
-    assert train("--rules", "own") == 2
-    assert "execution.device must be cpu, got a GPU" in capsys.readouterr().err
+    refused(train("--rules", "own"), "execution.device must be cpu, got a GPU")

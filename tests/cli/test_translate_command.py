@@ -1,6 +1,5 @@
 """The command translate on input of any length and kind: as many lines out as in, in order, as they are done."""
 
-import io
 import itertools
 import json
 import os
@@ -44,11 +43,11 @@ def checkpoint(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def translated(checkpoint, monkeypatch, capsys):
+def translated(checkpoint, type_in, capsys):
     """translated(standard input, options): exit code, lines of standard output, and standard error."""
 
     def run(text: bytes, *options: str) -> tuple[int, list[str], str]:
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
+        type_in(text)
         code = main(["translate", "--checkpoint", str(checkpoint), *options])
         output, error = capsys.readouterr()
         assert output == "" or output.endswith("\n")

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from contract import check
+from extras import need
 from rank_jobs import in_threads
 from recorded_cuda import KINDS, Collectives, Cuda, DeviceArray, Mismatch, NcclError, Stream, World
 
@@ -73,7 +74,7 @@ def test_ranks_that_sum_in_another_order_are_found():
 @pytest.mark.parametrize("name", ["float32", "bfloat16", "float16", "float64"])
 def test_every_dtype_goes_to_nccl_under_its_own_name(name):
     if name == "bfloat16":
-        pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed: pip install -e '.[dev]'")
+        need("ml_dtypes")
     world = on_ranks(1, lambda ranks, cuda: ranks.all_reduce_sum(cuda.empty((3,), name)))
     assert world.log == [("allReduce", 3, KINDS[name], 0)]
 

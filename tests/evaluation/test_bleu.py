@@ -8,6 +8,7 @@ from collections import Counter
 from importlib.metadata import version
 
 import pytest
+from extras import need
 from odd_text import BY_BYTES
 
 from minitransformer import generation
@@ -20,7 +21,7 @@ from minitransformer.evaluation.bleu import moses_tokens
 from minitransformer.text import Tokenizer, read_lines
 from minitransformer.text.punctuation import normalize_punctuation
 
-pytest.importorskip("sacrebleu", reason=f"sacrebleu is not installed: {install_hint('eval')}")
+need("sacrebleu")
 
 PUBLISHED = 22.5855084573
 """BLEU of deen_output against deen_ref_bpe, words between spaces: tensorflow/nmt, utils/evaluation_utils_test.py."""

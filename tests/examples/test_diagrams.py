@@ -111,10 +111,8 @@ def test_a_config_is_drawn_by_a_command(monkeypatch, tmp_path, part, title):
         ),
     ],
 )
-def test_a_mistake_is_one_line(monkeypatch, tmp_path, capsys, options, message):
+def test_a_mistake_is_one_line(monkeypatch, tmp_path, refused, options, message):
     monkeypatch.chdir(tmp_path)
     Path("run.toml").write_text("model = {vocab_size = 50, n_layers = 1, d_model = 8, d_ff = 8, n_heads = 2}")
     monkeypatch.setattr(sys, "argv", ["architecture", "run.toml", *options.split()])
-    assert architecture.main() == 2
-    error = capsys.readouterr().err
-    assert error.startswith("architecture: ") and message in error and error.count("\n") == 1
+    refused(architecture.main(), "architecture: ", message)

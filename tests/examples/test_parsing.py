@@ -1,6 +1,5 @@
 """A parser by the commands of examples/parsing/README.md: from a treebank to the F1 of a trained model."""
 
-import io
 import json
 
 import pytest
@@ -39,7 +38,7 @@ max_extra = 300
 
 
 @pytest.mark.parametrize("kind", [[], ["model.kind=recurrent", "model.attention=additive"]])
-def test_a_tiny_parser_learns_the_trees_it_has_seen(kind, tmp_path, monkeypatch, capsys):
+def test_a_tiny_parser_learns_the_trees_it_has_seen(kind, tmp_path, monkeypatch, type_in, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "treebank").write_text(TREEBANK, encoding="utf-8")
     recipe = RECIPE if not kind else RECIPE.replace("d_ff = 64\nn_heads = 2\n", "")
@@ -54,7 +53,7 @@ def test_a_tiny_parser_learns_the_trees_it_has_seen(kind, tmp_path, monkeypatch,
     run("bpe train words linear -o bpe --mode words --vocab-size 100")
     run(" ".join(["train parser.toml", *(f"--set {setting}" for setting in kind)]))
     run("average --last 2 run -o average.npz")
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO((tmp_path / "words").read_bytes())))
+    type_in((tmp_path / "words").read_bytes())
     (tmp_path / "output").write_text(run("translate --checkpoint average.npz"), encoding="utf-8")
     run("parsing restore --words words --linear output -o parsed")
     result = json.loads(run("parsing score parsed treebank --json"))

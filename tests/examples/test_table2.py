@@ -11,7 +11,7 @@ from examples.paper import table2, table3
 from minitransformer.planning import Cost
 
 
-def test_a_training_is_added_to_table_2_once_and_only_when_it_is_done(monkeypatch, capsys, tmp_path):
+def test_a_training_is_added_to_table_2_once_and_only_when_it_is_done(monkeypatch, capsys, refused, tmp_path):
     need("matplotlib")
     module = table2
     monkeypatch.setattr(module, "RESULTS", tmp_path)
@@ -19,22 +19,22 @@ def test_a_training_is_added_to_table_2_once_and_only_when_it_is_done(monkeypatc
     runs = [tmp_path / "my-run", tmp_path / "other-run"]
     monkeypatch.setattr(sys, "argv", ["table2", "--add", *map(str, runs)])
     for run in runs:  # none is added before all are there
-        assert module.main() == 2 and f"{run}/cost.json: must exist" in capsys.readouterr().err
+        refused(module.main(), f"{run}/cost.json: must exist")
         run.mkdir()
         (run / "cost.json").write_text(json.dumps(Cost(2e15, 100, 2, 4e13).to_dict()), encoding="utf-8")
     assert module.main() == 0
     printed = capsys.readouterr().out
     assert all(f"| recipes | {run.name} | 0.03 | 2.00e+15 | 8.00e+15 |" in printed for run in runs)
-    assert module.main() == 2 and "must not have my-run already" in capsys.readouterr().err
+    refused(module.main(), "must not have my-run already")
     kept = (tmp_path / "table2.jsonl").read_text(encoding="utf-8")
     damaged = tmp_path / "damaged"
     damaged.mkdir()
     monkeypatch.setattr(sys, "argv", ["table2", "--add", str(damaged)])
     for text in ("{}", "[]", "{", '{"formula": "x", "seconds": 1, "devices": 1, "sustained": 1}', "[" * 10_000):
         (damaged / "cost.json").write_text(text, encoding="utf-8")
-        assert module.main() == 2 and "cost.json: must be what a training has written" in capsys.readouterr().err
+        refused(module.main(), "cost.json: must be what a training has written")
     (damaged / "cost.json").write_text(json.dumps(Cost(math.nan, 1, 1, 1).to_dict()), encoding="utf-8")
-    assert module.main() == 2 and "must be what a training has written" in capsys.readouterr().err
+    refused(module.main(), "must be what a training has written")
     assert (tmp_path / "table2.jsonl").read_text(encoding="utf-8") == kept
     costs = {"flops": 1e15, "flops_paper": 2e15, "seconds": 60.0}
     rows = [{"name": row, "seed": seed, **costs} for row in table3.PAPER for seed in (1, 2)]

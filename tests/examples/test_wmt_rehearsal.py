@@ -7,6 +7,7 @@ import signal
 import sys
 
 import pytest
+from extras import need
 
 from benchmarks import wmt_scale
 from benchmarks.common.command_cost import Cost, cost_of
@@ -62,7 +63,7 @@ def test_the_rehearsal_runs_the_pages_commands_in_order_with_settings_added(ran,
 
 def test_the_score_of_the_public_record_is_uncased_bleu_of_the_words_of_mteval(monkeypatch):
     """As sacreBLEU itself reads the page's command."""
-    sacrebleu = pytest.importorskip("sacrebleu.sacrebleu")
+    sacrebleu = need("sacrebleu.sacrebleu")
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # importing it lets a closed pipe end the process
     (command,) = (line for line in page_commands(PAGE) if line.startswith("sacrebleu "))

@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+from extras import need
 
 from minitransformer.cli.main import main
 from minitransformer.errors import DataError, MissingPackageError, install_hint, printable
@@ -22,7 +23,7 @@ from minitransformer.figures.curves import DASHES
 
 @pytest.fixture
 def drawing():
-    return pytest.importorskip("matplotlib", reason=f"matplotlib is not installed: {install_hint('plot')}")
+    return need("matplotlib")
 
 
 def run_of(rng, n_lines: int) -> list[dict]:

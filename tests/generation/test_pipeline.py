@@ -90,7 +90,7 @@ def test_evaluate_is_the_bleu_of_the_translations(checkpoint, monkeypatch):
     assert load(checkpoint).evaluate(["a b c d"], ["A B D C"]).score < 90
 
 
-def test_a_folder_is_its_newest_checkpoint(tmp_path, rng, monkeypatch, capsys):
+def test_a_folder_is_its_newest_checkpoint(tmp_path, rng, type_in, capsys):
     folder = RunFolder(tmp_path / "run")
     for update in (900, 1000, 99):
         saved(folder.path_of(update), np.random.default_rng(update), update=update)
@@ -98,7 +98,7 @@ def test_a_folder_is_its_newest_checkpoint(tmp_path, rng, monkeypatch, capsys):
     np.testing.assert_array_equal(load(tmp_path / "run").model.parameters.data, newest)
     with pytest.raises(CheckpointError, match=r"load: yy-xx must be .* or a known name \(en-de\)$"):
         load("yy-xx")
-    monkeypatch.setattr("sys.stdin", open("/dev/null"))  # noqa: SIM115
+    type_in(b"")
     assert main(["translate", "--checkpoint", str(tmp_path / "run")]) == 0, capsys.readouterr()
 
 
@@ -127,14 +127,14 @@ def test_a_known_name_is_a_file_of_the_checkout_or_of_the_working_directory(tmp_
         assert load("xx-yy").translate([]) == []
 
 
-def test_a_run_that_is_called_like_a_known_name_is_reached_by_its_path(tmp_path, rng, monkeypatch, capsys):
+def test_a_run_that_is_called_like_a_known_name_is_reached_by_its_path(tmp_path, rng, monkeypatch, type_in, refused):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.stdin", open("/dev/null"))  # noqa: SIM115
+    type_in(b"")
     monkeypatch.setitem(pipeline.MODELS, "xx-yy", "")
     file = saved(RunFolder(tmp_path / "xx-yy").path_of(7), rng)
     assert find_checkpoint(Path("xx-yy")).samefile(file)
     assert main(["translate", "--checkpoint", "xx-yy"]) == 0
-    assert main(["translate", "--model", "xx-yy"]) == 2 and "xx-yy is in a checkout" in capsys.readouterr().err
+    refused(main(["translate", "--model", "xx-yy"]), "xx-yy is in a checkout")
 
 
 def test_what_cannot_be_loaded_is_refused(tmp_path, rng):

@@ -3,13 +3,14 @@
 from pathlib import Path
 
 import pytest
+from extras import need
 
 HERE = Path(__file__).parent
 
 
 @pytest.fixture
 def device(card):
-    pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed: pip install -e '.[dev]'")
+    need("ml_dtypes")
     return card
 
 

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 import numpy as np
-import pytest
+from extras import need
 
 SENTENCES = [
     "the cat sleeps in the old house",
@@ -19,7 +19,7 @@ SENTENCES = [
 
 def unigram_model(lines: list[str], size: int, **options) -> bytes:
     """The bytes of a ``.spm`` that sentencepiece learns from the lines."""
-    library = pytest.importorskip("sentencepiece", reason="sentencepiece is not installed")
+    library = need("sentencepiece")
     written = io.BytesIO()
     options = {"model_type": "unigram", "vocab_size": size, "hard_vocab_limit": False, "minloglevel": 2} | options
     library.SentencePieceTrainer.train(sentence_iterator=iter(lines), model_writer=written, **options)
@@ -28,8 +28,7 @@ def unigram_model(lines: list[str], size: int, **options) -> bytes:
 
 def marian_model(vocab_size: int, *, tgt_size: int = 0, **options):
     """A random MarianMT model in evaluation mode; with tgt_size the sides have vocabularies of their own."""
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-    library = pytest.importorskip("transformers", reason="transformers is not installed")
+    torch, library = need("torch"), need("transformers")
     size = tgt_size or vocab_size
     shape = {"layers": 2, "attention_heads": 4, "ffn_dim": 24}
     config = library.MarianConfig(
@@ -66,7 +65,7 @@ def save_vocabulary(folder: Path, size: int) -> None:
         (folder / name).write_bytes(model)
     pieces = dict.fromkeys(["</s>", "<unk>"])
     for model in models:
-        library = pytest.importorskip("sentencepiece").SentencePieceProcessor(model_proto=model)
+        library = need("sentencepiece").SentencePieceProcessor(model_proto=model)
         pieces |= dict.fromkeys(map(library.id_to_piece, range(3, library.get_piece_size())))
     assert len(pieces) < size
     table = {piece: number for number, piece in enumerate(pieces)} | {"<pad>": size - 1}
@@ -74,6 +73,6 @@ def save_vocabulary(folder: Path, size: int) -> None:
 
 
 def logits_of(model, src: np.ndarray, tgt: np.ndarray) -> np.ndarray:
-    torch = pytest.importorskip("torch")
+    torch = need("torch")
     with torch.no_grad():
         return model(input_ids=torch.tensor(src), decoder_input_ids=torch.tensor(tgt)).logits.numpy()

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from extras import need
 from foreign_models import SENTENCES, logits_of, marian_model, save_vocabulary
+from tiny_run import write_config
 
 from minitransformer.checkpoints import Checkpoint, load_checkpoint
 from minitransformer.cli.main import main
@@ -20,6 +22,7 @@ from minitransformer.text import Tokenizer
 from minitransformer.training.init_from import initialize
 
 SIZE = 90
+SMALL = ModelConfig(vocab_size=30, n_layers=1, d_model=16, n_heads=2, d_ff=24)
 
 
 @pytest.mark.parametrize("activation", ["relu", "swish", "gelu"])
@@ -56,7 +59,7 @@ def their_ids(ours: list[int]) -> list[int]:
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_translations_are_theirs_token_by_token_or_better(folder, beam_size):
     """A beam may end with other hypotheses where the searches stop at other lengths: then ours must be as probable."""
-    torch, library = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    torch, library = need("torch"), need("transformers")
     theirs, pieces = (
         library.MarianMTModel.from_pretrained(folder).eval(),
         library.MarianTokenizer.from_pretrained(folder),
@@ -86,7 +89,7 @@ def log_probability(theirs, src: np.ndarray, sequence: list[int]) -> float:
 
 
 def test_an_exported_model_is_loaded_by_their_library_and_comes_back_the_same(tmp_path, rng):
-    library = pytest.importorskip("transformers", reason="transformers is not installed")
+    library = need("transformers")
     for number, changes in enumerate([{}, {"attention_bias": True}, {"tie_embeddings": False}]):
         section = ModelConfig(vocab_size=30, n_layers=2, d_model=16, n_heads=2, d_ff=24, **changes)
         model = build_model(section, seed=1)
@@ -104,8 +107,7 @@ def checkpoint_of(model, section):
 
 @pytest.mark.parametrize("is_there", [False, True])
 def test_an_export_that_is_interrupted_leaves_no_folder_and_changes_none(tmp_path, monkeypatch, is_there):
-    section = ModelConfig(vocab_size=30, n_layers=1, d_model=16, n_heads=2, d_ff=24)
-    first, second = (checkpoint_of(build_model(section, seed=seed), section) for seed in (1, 2))
+    first, second = (checkpoint_of(build_model(SMALL, seed=seed), SMALL) for seed in (1, 2))
     out = tmp_path / "out"
     if is_there:
         write_folder(first, out)
@@ -128,8 +130,7 @@ def test_an_export_that_is_interrupted_leaves_no_folder_and_changes_none(tmp_pat
 
 
 def test_an_export_into_the_current_folder_is_that_of_any_other(tmp_path, monkeypatch):
-    section = ModelConfig(vocab_size=30, n_layers=1, d_model=16, n_heads=2, d_ff=24)
-    checkpoint_of(build_model(section), section).save(tmp_path / "model.npz")
+    checkpoint_of(build_model(SMALL), SMALL).save(tmp_path / "model.npz")
     write_folder(load_checkpoint(tmp_path / "model.npz"), tmp_path / "other")
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
@@ -140,10 +141,9 @@ def test_an_export_into_the_current_folder_is_that_of_any_other(tmp_path, monkey
 
 
 def test_an_export_to_a_path_that_is_a_file_is_refused_with_its_name(tmp_path):
-    section = ModelConfig(vocab_size=30, n_layers=1, d_model=16, n_heads=2, d_ff=24)
     (tmp_path / "out").write_text("mine", encoding="utf-8")
     with pytest.raises(DataError, match=r"export: \S*/out cannot be written"):
-        write_folder(checkpoint_of(build_model(section), section), tmp_path / "out")
+        write_folder(checkpoint_of(build_model(SMALL), SMALL), tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
@@ -167,7 +167,7 @@ def test_the_command_imports_and_the_others_use_the_checkpoint(folder, tmp_path,
     assert tokenizer.decode(tokenizer.target.encode("das alte Haus")) == "das alte Haus"
     text = tmp_path / "text"
     text.write_text("\n".join(SENTENCES[:2]) + "\n", encoding="utf-8")
-    pytest.importorskip("sacrebleu", reason="sacrebleu is not installed")
+    need("sacrebleu")
     argv = ["--checkpoint", str(tmp_path / "model.npz"), "--src", str(text), "--ref", str(text), "--beam-size", "2"]
     assert main(["evaluate", *argv]) == 0
     tune(tmp_path, "\n".join(section), text)
@@ -178,12 +178,9 @@ def tune(folder, section: str, text) -> None:
     model = str(folder / "model.npz")
     data = {key: str(text) for key in ("train_src", "train_tgt")} | {"tokenizer": model}
     training = {"directory": str(folder / "run"), "init_from": model, "updates": 2, "warmup_steps": 4}
-    tables = [("data", data), ("training", training)]
-    lines = [
-        f"[{name}]\n" + "\n".join(f"{key} = {json.dumps(value)}" for key, value in t.items()) for name, t in tables
-    ]
-    (folder / "tune.toml").write_text("\n".join([section, "p_drop = 0.0", *lines]) + "\n", encoding="utf-8")
-    assert main(["train", str(folder / "tune.toml")]) == 0
+    path = write_config(folder / "tune.toml", data=data, training=training)
+    path.write_text(f"{section}\np_drop = 0.0\n{path.read_text()}", encoding="utf-8")
+    assert main(["train", str(path)]) == 0
     before, after = (load_checkpoint(path) for path in (model, folder / "run" / "checkpoints" / "update_00000002.npz"))
     assert 0 < np.abs(after.parameters - before.parameters).max() < 0.2
 

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from extras import need
 from foreign_models import SENTENCES, logits_of, marian_model, unigram_model
 
-from minitransformer.checkpoints import Checkpoint
+from minitransformer.checkpoints import Checkpoint, load_model
 from minitransformer.cli.main import main
 from minitransformer.config import BOS, Config, ModelConfig
 from minitransformer.errors import DataError
@@ -125,7 +126,7 @@ def test_the_vocabulary_of_a_marian_model_is_read_whatever_its_quotes(tmp_path):
         read_vocabulary(tmp_path / "vocab.yml")
 
 
-def test_the_command_reads_a_marian_model_with_its_vocabulary(tmp_path, theirs, capsys):
+def test_the_command_reads_a_marian_model_with_its_vocabulary(tmp_path, theirs, capsys, refused):
     arrays = marian_arrays(theirs)
     save_marian(tmp_path / "model.npz", arrays)
     for name, lines in (("source.spm", SENTENCES[:3]), ("target.spm", SENTENCES[3:6])):
@@ -135,13 +136,13 @@ def test_the_command_reads_a_marian_model_with_its_vocabulary(tmp_path, theirs, 
     assert main(["import", str(tmp_path / "model.npz"), "-o", str(tmp_path / "out.npz")]) == 0
     assert "2 layers, d_model 16, with its vocabulary" in capsys.readouterr().out
     argv = ["import", str(tmp_path / "model.npz"), "-o", str(tmp_path / "other.npz"), "--tokenizer", "none.txt"]
-    assert main(argv) == 2 and "--tokenizer must be left out" in capsys.readouterr().err
+    refused(main(argv), "--tokenizer must be left out")
 
 
 @pytest.fixture(params=["post", "pre"])
 def translator(request):
     """A translator around nn.Transformer, as tutorials build it, and how it was built."""
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    torch = need("torch")
     torch.manual_seed(1)
     options = {"batch_first": True, "norm_first": request.param == "pre", "dropout": 0.0, "activation": "gelu"}
     modules = torch.nn.ModuleDict(
@@ -156,7 +157,7 @@ def translator(request):
 
 
 def torch_logits(modules, src: np.ndarray, tgt: np.ndarray) -> np.ndarray:
-    torch = pytest.importorskip("torch")
+    torch = need("torch")
     from minitransformer.nn.positions import sinusoids
 
     def embed(name: str, ids: np.ndarray):
@@ -177,22 +178,9 @@ def test_a_state_dict_of_pytorch_has_the_logits_of_its_modules(tmp_path, transla
     if suffix == ".npz":
         np.savez(path, **state)
     else:
-        pytest.importorskip("safetensors.numpy").save_file(state, path)
-    argv = [
-        "import",
-        str(path),
-        "-o",
-        str(tmp_path / "out.npz"),
-        "--heads",
-        "4",
-        "--norm",
-        norm,
-        "--activation",
-        "gelu",
-    ]
-    assert main(argv) == 0
-    from minitransformer.checkpoints import load_model
-
+        need("safetensors.numpy").save_file(state, path)
+    options = f"--heads 4 --norm {norm} --activation gelu".split()
+    assert main(["import", str(path), "-o", str(tmp_path / "out.npz"), *options]) == 0
     model, _ = load_model(tmp_path / "out.npz")
     src, tgt = rng.integers(4, SIZE, (3, 6)), rng.integers(4, SIZE, (3, 4))
     np.testing.assert_allclose(model(src, tgt).data, torch_logits(modules, src, tgt), atol=2e-5)
@@ -200,7 +188,7 @@ def test_a_state_dict_of_pytorch_has_the_logits_of_its_modules(tmp_path, transla
 
 @pytest.mark.parametrize("changes", [{"norm": "pre"}, {"attention_bias": True}, {"tie_embeddings": False}])
 def test_an_exported_state_dict_loads_and_comes_back_the_same(tmp_path, rng, changes):
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    torch = need("torch")
     section = ModelConfig(vocab_size=SIZE, n_layers=2, d_model=16, n_heads=4, d_ff=24, **changes)
     model, path = build_model(section, seed=2), tmp_path / "model.safetensors"
     line = write_state_dict(Checkpoint(0, Config(model=section), model.parameters.table, model.parameters.data), path)

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from extras import need
 
 from minitransformer.errors import DataError
 from minitransformer.interop.safetensors import read_safetensors, write_safetensors
@@ -17,7 +18,7 @@ ARRAYS = {
 
 
 def test_a_file_of_ours_is_read_by_the_library_and_one_of_the_library_by_us(tmp_path):
-    library = pytest.importorskip("safetensors.numpy", reason="safetensors is not installed")
+    library = need("safetensors.numpy")
     write_safetensors(tmp_path / "ours", ARRAYS)
     library.save_file(ARRAYS, tmp_path / "theirs", metadata={"format": "np"})
     for found in (

@@ -2,13 +2,14 @@
 
 import importlib.util
 import re
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from extras import need
+from systems import in_new_process
 
 from minitransformer import cuda_diagnosis
 from minitransformer.backend import load_array_module
@@ -132,7 +133,7 @@ def test_missing_cupy_and_broken_cupy_have_different_messages(monkeypatch):
 
 
 def test_cupy_without_a_driver_says_that_there_is_no_driver(monkeypatch):
-    cupy = pytest.importorskip("cupy", reason="CuPy is not installed: pip install -e '.[dev]'")
+    cupy = need("cupy")
     if cupy.cuda.runtime.driverGetVersion():
         pytest.skip("this machine has an NVIDIA driver")
     assert cuda_diagnosis.driver_version() == 0
@@ -142,7 +143,7 @@ def test_cupy_without_a_driver_says_that_there_is_no_driver(monkeypatch):
 
 
 def test_real_errors_of_full_memory_are_told_from_others():
-    cupy = pytest.importorskip("cupy", reason="CuPy is not installed: pip install -e '.[dev]'")
+    cupy = need("cupy")
     runtime_error = cupy.cuda.runtime.CUDARuntimeError
     assert cuda_diagnosis.is_out_of_memory(cupy.cuda.memory.OutOfMemoryError(3 << 30, 0, 0))
     assert cuda_diagnosis.is_out_of_memory(runtime_error(2))
@@ -151,7 +152,7 @@ def test_real_errors_of_full_memory_are_told_from_others():
 
 
 def test_a_library_that_is_really_missing_is_named_with_what_brings_it():
-    pathfinder = pytest.importorskip("cuda.pathfinder", reason="CuPy is not installed: pip install -e '.[dev]'")
+    pathfinder = need("cuda.pathfinder")
     try:
         pathfinder.load_nvidia_dynamic_lib("cublas")
     except pathfinder.DynamicLibNotFoundError:
@@ -163,18 +164,16 @@ def test_a_library_that_is_really_missing_is_named_with_what_brings_it():
 
 
 def test_auto_without_a_driver_imports_no_cupy():
-    program = (
+    in_new_process(
         "import sys; from minitransformer import backend, cuda_diagnosis; import numpy\n"
         "cuda_diagnosis.driver_version = lambda: 0\n"
         "assert backend.load_array_module('auto') is numpy; assert 'cupy' not in sys.modules\n"
         "from minitransformer.training import Trainer; import minitransformer.kernels.cupy\n"
         "assert 'cupy' not in sys.modules"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_out_of_memory_names_the_request_the_free_memory_and_what_to_lower(card, monkeypatch, capsys):
+def test_out_of_memory_names_the_request_the_free_memory_and_what_to_lower(card, monkeypatch, refused):
     class OutOfMemoryError(MemoryError):
         _size = 3 << 30
 
@@ -185,18 +184,15 @@ def test_out_of_memory_names_the_request_the_free_memory_and_what_to_lower(card,
         raise OutOfMemoryError("Out of memory allocating 3,221,225,472 bytes")
 
     monkeypatch.setattr(doctor, "run", full)
-    assert main(["doctor"]) == 2
-    error = capsys.readouterr().err
-    assert "3,072 MiB requested on the GPU, 100 of 81,920 MiB free" in error and error.count("\n") == 1
-    assert "data.src_tokens" in error and "data.tgt_tokens" in error and "translation.batch_tokens" in error
+    keys = ("data.src_tokens", "data.tgt_tokens", "translation.batch_tokens")
+    refused(main(["doctor"]), "3,072 MiB requested on the GPU, 100 of 81,920 MiB free", *keys)
 
-    def refused(arguments):
+    def no_more(arguments):
         raise RuntimeError("cudaErrorMemoryAllocation: out of memory")
 
-    monkeypatch.setattr(doctor, "run", refused)
-    assert main(["doctor"]) == 2
-    error = capsys.readouterr().err
-    assert "not enough memory (cudaErrorMemoryAllocation: out of memory, 100 of 81,920 MiB free)" in error
+    monkeypatch.setattr(doctor, "run", no_more)
+    what = "not enough memory (cudaErrorMemoryAllocation: out of memory, 100 of 81,920 MiB free)"
+    refused(main(["doctor"]), what)
 
 
 @pytest.mark.parametrize("precision", ["tf32", "bfloat16", "float16"])

@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pytest
 from cuda_on_cpu.kernels import parameters_in
+from extras import need
 
 from minitransformer.kernels.cupy.attention import tile_of
 from minitransformer.kernels.cupy.launch import THREADS
@@ -32,7 +33,7 @@ def names_of(file: str, dtype: str) -> list[tuple]:
 @pytest.fixture(scope="module")
 def nvrtc():
     """CuPy's door to NVIDIA's compiler."""
-    pytest.importorskip("cupy", reason="CuPy is not installed: pip install -e '.[dev]'")
+    need("cupy")
     from cupy_backends.cuda.libs import nvrtc
 
     try:

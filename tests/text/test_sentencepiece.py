@@ -5,6 +5,7 @@ import struct
 
 import numpy as np
 import pytest
+from extras import need
 
 from minitransformer.errors import DataError
 from minitransformer.text import Tokenizer, read_lines
@@ -21,7 +22,7 @@ LINES = [
 
 
 def trained(lines: list[str] = LINES, **options) -> bytes:
-    library = pytest.importorskip("sentencepiece", reason="sentencepiece is not installed")
+    library = need("sentencepiece")
     written = io.BytesIO()
     options = {"vocab_size": 90, "hard_vocab_limit": False, "minloglevel": 2} | options
     library.SentencePieceTrainer.train(sentence_iterator=iter(lines), model_writer=written, **options)
@@ -39,7 +40,7 @@ def random_line(rng: np.random.Generator) -> str:
 @pytest.mark.parametrize("options", [{}, {"user_defined_symbols": ["<x>", "at"]}, {"add_dummy_prefix": False}])
 def test_pieces_are_those_of_the_library(rng, rule, options):
     data = trained(normalization_rule_name=rule, **options)
-    library = pytest.importorskip("sentencepiece").SentencePieceProcessor(model_proto=data)
+    library = need("sentencepiece").SentencePieceProcessor(model_proto=data)
     ours = UnigramModel(data, "model")
     for line in [*LINES[:3], *(random_line(rng) for _ in range(300))]:
         assert ours.encode(line) == library.encode(line, out_type=str), repr(line)
@@ -50,7 +51,7 @@ def test_pieces_are_those_of_the_library_on_corpora_and_all_of_unicode(data_fold
     files = sorted(data_folder.glob("*/*.??"))
     lines = [line for file in files for line in read_lines(file)[:2000]]
     data = trained(lines[::7], vocab_size=8000)
-    library = pytest.importorskip("sentencepiece").SentencePieceProcessor(model_proto=data)
+    library = need("sentencepiece").SentencePieceProcessor(model_proto=data)
     ours = UnigramModel(data, "model")
     lines += [random_line(rng) for _ in range(100_000)]
     assert [line for line in lines if ours.encode(line) != library.encode(line, out_type=str)] == []
