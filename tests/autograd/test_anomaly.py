@@ -26,7 +26,7 @@ def test_an_anomaly_names_the_rule_and_the_nearest_parameter(kernel_mode, rng):
     )
 
 
-def test_an_anomaly_of_backward_is_told_from_one_of_forward(rng):
+def test_an_anomaly_of_backward_is_told_from_one_of_forward():
     x = Tensor(np.array([4.0, 0.0]), requires_grad=True)
     with detect_anomaly(), np.errstate(all="ignore"):
         root = (x**0.5).sum()

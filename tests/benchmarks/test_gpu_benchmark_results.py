@@ -84,7 +84,7 @@ def test_the_screen_has_what_is_right_what_is_wrong_and_the_three_largest_costs(
     assert len(results.screen(stages | many).split("\n")) < 25
 
 
-def test_after_an_error_that_lasts_no_other_part_is_tried(capsys):
+def test_after_an_error_that_lasts_no_other_part_is_tried():
     """A CUDA error such as an illegal address stays: every later call of the process fails for it."""
 
     def broken(*_):

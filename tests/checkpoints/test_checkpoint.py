@@ -167,7 +167,7 @@ def test_checkpoints_of_different_models_are_not_averaged(state, saved, tmp_path
         average_checkpoints([])
 
 
-def test_checkpoints_of_different_runs_and_damaged_ones_are_not_averaged(state, saved):
+def test_checkpoints_of_different_runs_and_damaged_ones_are_not_averaged(saved):
     stored, path = load_checkpoint(saved), saved.with_name("other.npz")
     training = stored.config.training
     for key, value, same in (("micro_batches", 7, False), ("seed", 99, False), ("updates", 9, True)):

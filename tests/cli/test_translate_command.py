@@ -174,7 +174,7 @@ def test_the_longest_line_that_is_translated_can_be_chosen(translated):
 @pytest.mark.parametrize(
     ("max_positions", "max_input_length", "longest"), [(10, 30, 9), (10, 10, 9), (11, 10, 10), (40, 10, 10)]
 )
-def test_the_longest_line_fits_both_the_positions_and_the_limit(checkpoint, max_positions, max_input_length, longest):
+def test_the_longest_line_fits_both_the_positions_and_the_limit(max_positions, max_input_length, longest):
     """EOS takes a position, and the limit does not count it."""
     tokenizer = Tokenizer.train(LINES * 3, 40, mode="words")
     model = sharp_model(3, vocab_size=tokenizer.vocab_size, positions="learned", max_positions=max_positions)
@@ -184,7 +184,7 @@ def test_the_longest_line_fits_both_the_positions_and_the_limit(checkpoint, max_
         translate_lines(model, tokenizer, ["a " * (longest + 1)], config)
 
 
-def test_spaces_do_not_make_a_line_too_long(checkpoint):
+def test_spaces_do_not_make_a_line_too_long():
     tokenizer = Tokenizer.train(LINES * 3, 40, mode="words")
     model = sharp_model(3, vocab_size=tokenizer.vocab_size)
     plain, spaced = translate_lines(model, tokenizer, ["a cat", "a" + " " * 1_000_000 + "cat"], SEARCH)

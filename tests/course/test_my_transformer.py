@@ -93,7 +93,7 @@ def test_a_class_is_kept_and_an_open_one_waits(cells, capsys):
     assert [name for name, fault in faults.items() if not fault] == ["my_transformer.Var"]
 
 
-def test_the_certificate_names_what_is_yours_and_hashes_it(cells, tmp_path, capsys):
+def test_the_certificate_names_what_is_yours_and_hashes_it(cells, tmp_path):
     check("my_transformer.Var", cells["MyVar"])
     _, faults = assembled()
     before = source_hash(["my_transformer.Var"])

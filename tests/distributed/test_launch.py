@@ -79,7 +79,7 @@ def test_a_signal_makes_the_ranks_save_and_leave(tmp_path, endless_job, number):
 
 @needs("signals between processes")
 @pytest.mark.slow
-def test_a_job_that_was_stopped_as_a_whole_goes_on(tmp_path, endless_job):
+def test_a_job_that_was_stopped_as_a_whole_goes_on(endless_job):
     processes = [int(path.parent.name) for path in of_these_tests("stat")]
     for number in (signal.SIGSTOP, signal.SIGCONT):
         for process in processes:

@@ -5,7 +5,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from test_trees import random_tree
+from test_trees import one_tree, random_tree
 
 from examples.parsing import grammar as grammar_of_forms
 from examples.parsing import trees
@@ -66,6 +66,12 @@ def test_what_a_vocabulary_cannot_express_is_left_out_and_counted(per_word, rng)
         changed_tags = sum(one != other for one, other in zip(ours.tags, theirs.tags, strict=True))
         lost = len(theirs.constituents) - len(ours.constituents)
         assert n_changed == lost + changed_tags + (ours.constituents[0] != theirs.constituents[0])
+
+
+def test_the_constituent_is_left_out_whose_absence_leaves_the_fewest_unknown_tokens():
+    known = {"(S(A(x))", "(y))", *flat_tokens("S", "t", 1)}
+    found = express(one_tree("(S (A (B (x v))) (y w))"), known, ("S", "t"), 1)
+    assert found == (["(S(A(x))", "(y))"], 1)  # B; without A first, three are changed
 
 
 def is_tree(tokens: list[str], n_words: int) -> bool:

@@ -71,7 +71,7 @@ def test_residual_connections_lead_around_the_sub_layers(norm):
     assert [block.title for block in decoder if block.reads_encoder] == ["Multi-Head Attention"]
 
 
-def test_figure_2_shows_the_shapes_of_an_attention(rng):
+def test_figure_2_shows_the_shapes_of_an_attention():
     need("matplotlib")
     config = small_config()  # d_k, d_v and d_model / n_heads all differ
     model = Transformer(config)

@@ -90,7 +90,7 @@ def test_evaluate_is_the_bleu_of_the_translations(checkpoint, monkeypatch):
     assert load(checkpoint).evaluate(["a b c d"], ["A B D C"]).score < 90
 
 
-def test_a_folder_is_its_newest_checkpoint(tmp_path, rng, type_in, capsys):
+def test_a_folder_is_its_newest_checkpoint(tmp_path, type_in, capsys):
     folder = RunFolder(tmp_path / "run")
     for update in (900, 1000, 99):
         saved(folder.path_of(update), np.random.default_rng(update), update=update)

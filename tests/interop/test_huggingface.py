@@ -158,7 +158,7 @@ def test_a_model_of_theirs_that_goes_out_again_has_the_same_tensors(folder, tmp_
         np.testing.assert_array_equal(array.astype(np.float32), after[name])
 
 
-def test_the_command_imports_and_the_others_use_the_checkpoint(folder, tmp_path, monkeypatch, capsys):
+def test_the_command_imports_and_the_others_use_the_checkpoint(folder, tmp_path, capsys):
     assert main(["import", str(folder), "-o", str(tmp_path / "model.npz")]) == 0
     first, *section = capsys.readouterr().out.splitlines()
     assert "with its vocabulary" in first and 'activation = "swish"' in section

@@ -132,7 +132,7 @@ def test_missing_cupy_and_broken_cupy_have_different_messages(monkeypatch):
     assert "cannot be loaded (undefined symbol)" in cuda_trouble()
 
 
-def test_cupy_without_a_driver_says_that_there_is_no_driver(monkeypatch):
+def test_cupy_without_a_driver_says_that_there_is_no_driver():
     cupy = need("cupy")
     if cupy.cuda.runtime.driverGetVersion():
         pytest.skip("this machine has an NVIDIA driver")

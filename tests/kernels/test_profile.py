@@ -55,7 +55,7 @@ def test_the_times_of_all_parts_add_up_to_the_time_of_the_update(threads):
     assert sums == sorted(sums, reverse=True)
 
 
-def test_nothing_is_timed_outside_the_block(rng):
+def test_nothing_is_timed_outside_the_block():
     profile = Profile()
     with profile.time_update():
         assert kernels.select(RULES["softmax"], np) is not RULES["softmax"]

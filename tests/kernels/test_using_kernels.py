@@ -88,7 +88,7 @@ def test_a_right_pair_for_a_part_changes_nothing_and_is_called_both_ways(part, r
     assert "forward" in calls and ("backward" in calls or part == "log_softmax")  # cross_entropy knows its own backward
 
 
-def test_only_kernels_with_the_part_are_off(rng):
+def test_only_kernels_with_the_part_are_off():
     with using_kernels({("linear", "numpy"): RULES["linear"]}):
         off = {
             name for name, library in kernels.KERNELS if library == "numpy" and not kernels.uses_kernel(name, library)

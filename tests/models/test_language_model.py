@@ -77,7 +77,7 @@ def test_a_prompt_takes_its_share_of_the_learned_positions(search):
         search(model, pad_batch([[5] * 8], [[]]).src)
 
 
-def test_a_language_model_sees_no_later_token_and_no_source(rng):
+def test_a_language_model_sees_no_later_token_and_no_source():
     model = build_model(ModelConfig(kind="language_model", dtype="float64", **SHAPE), seed=2)
     batch = pad_batch([[4, 5]], [[5, 6, 7, 8]])
     changed = replace(batch, src=batch.src[:, ::-1] * 0 + 9)

@@ -221,7 +221,7 @@ def test_the_published_parameter_counts_fit_a_vocabulary_of_that_size(row):
     assert round(counted(ModelConfig.table3(row, vocab_size=vocab_size)) / 1e6) == millions
 
 
-def test_a_layer_may_refer_to_its_model_and_to_itself(rng):
+def test_a_layer_may_refer_to_its_model_and_to_itself():
     model = Containers()
     names = ParameterVector(model, "float64", np).names
     model.by_name["layers"][0].model, model.by_name["layers"][1].itself = model, model.by_name["layers"][1]

@@ -74,7 +74,7 @@ def test_a_partial_folder_is_replaced_and_a_complete_one_is_not(texts, pairs, tm
     assert open_pairs(tmp_path / "ids").header == open_pairs(pairs).header
 
 
-def test_ids_and_text_together_are_refused(texts):
+def test_ids_and_text_together_are_refused():
     with pytest.raises(ConfigError, match="data.train_ids must stand alone"):
         Corpus.from_files(DataConfig(train_ids="ids", train_src="a.en"))
 
