@@ -38,12 +38,9 @@ def one_process(tmp_path_factory) -> Path:
     ("size", "start", "changes"),
     [
         (1, "mpirun", {}),
-        (2, "mpirun", {}),
         (3, "mpirun", {}),  # ranks with unequal numbers of micro-batches
-        (4, "mpirun", {}),
         (2, "mpirun", {"threads": 2}),
         (4, "mpirun", {"deterministic_reduce": True}),
-        (2, "launch", {}),
         (4, "launch", {}),
         (2, "launch", {"threads": 2}),
     ],
