@@ -30,5 +30,5 @@ def gradients(tape, n_values):
     found[tape[-1][1]] = 1.0
     for inputs, output, backward in reversed(tape):
         for value, grad in zip(inputs, backward(found[output]), strict=True):
-            found[value] += grad
+            found[value] = found[value] + grad  # a new array: an addition hands one and the same to both inputs
     return found

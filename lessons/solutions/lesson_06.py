@@ -48,6 +48,8 @@ def rms_norm_backward(grad_y, x, gamma, eps):
 
 
 def backward_from_output(grad_y, y, inv_std, gamma, beta):
+    # The decoder's 18 norms of the base model keep 18 * 512 numbers less for each target token, 230 million for 25,000.
+    # Where a gamma is 0, or near it, x_hat is not in the output any more.
     x_hat = (y - beta) / gamma
     positions = tuple(range(y.ndim - 1))
     g = gamma * grad_y

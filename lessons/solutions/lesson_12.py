@@ -14,7 +14,7 @@ def score(log_prob, n_words, alpha):
 def cache_bytes(n_layers, d_model, n_sentences, beam_size, tgt_length, src_length):
     numbers_per_position = 2 * d_model  # a key and a value; the heads share d_model
     positions = n_sentences * (beam_size * tgt_length + src_length)  # hypotheses of a sentence share its source
-    return 4 * n_layers * positions * numbers_per_position
+    return 4 * n_layers * positions * numbers_per_position  # base, 32 sentences, beam 4, 150 and 100: 551 MB
 
 
 def decoding_flops(n_src, n_tgt, d_model, d_ff, n_heads, d_k):
