@@ -18,6 +18,7 @@ FAULTS = {
         "The base is 2": with_result(right.perplexity_of, lambda ppl: 2 ** np.log(ppl)),
         "mean loss in nats": with_result(right.perplexity_of, np.log),
         "of a probability that became 0": "log_probabilities(logits) -> np.log(softmax(logits))",
+        "A number is added to p": "log_probabilities(logits) -> np.log(softmax(logits) + 1e-12)",
     },
     "smoothed_targets": {
         "eps / (V - 1)": ("(1.0 - eps) -> (1.0 - eps - eps / (n_words - 1))", "/ n_words -> / (n_words - 1)"),
@@ -28,6 +29,7 @@ FAULTS = {
     },
     "smoothed_loss": {
         "of a probability that became 0": "log_probabilities(logits) -> np.log(softmax(logits))",
+        "or p has a floor": "log_probabilities(logits) -> np.log(np.maximum(softmax(logits), 1e-9))",
         "The smoothing runs over padding": (
             "smoothed_targets(targets, logits.shape[1], eps) -> (1 - eps) * np.eye(logits.shape[1])[targets]",
             " * log_ ->  * (targets != 0)[:, None] * log_",
@@ -39,6 +41,7 @@ FAULTS = {
     "loss_backward": {
         "Too small by the batch size": with_result(right.loss_backward, lambda grad: grad / len(grad)),
         "The smoothing is missing": with_inputs(right.loss_backward, eps=lambda eps: 0.0),
+        "This is p - q alone": "grad_loss * real *  -> ",
         "wrong sign": with_result(right.loss_backward, lambda grad: -grad),
         "grad_loss is not used": with_inputs(right.loss_backward, grad_loss=lambda grad_loss: 1.0),
     },

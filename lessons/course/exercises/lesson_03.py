@@ -3,7 +3,7 @@
 import numpy as np
 
 from course.exercise import Exercise, Mistake
-from course.exercises.losses import LOSS_BACKWARD, SMOOTHED_LOSS, SMOOTHED_TARGETS, ZERO_FIRST, batches
+from course.exercises.losses import LOSS_BACKWARD, SMOOTHED_LOSS, SMOOTHED_TARGETS, ZERO_FIRST, batches, kept_finite
 from minitransformer.config import PAD
 from minitransformer.ops.softmax import softmax_forward
 
@@ -124,6 +124,7 @@ PERPLEXITY = Exercise(
         ),
         Mistake(ZERO_FIRST, from_probabilities),
     ),
+    properties=(kept_finite(over_real(lambda nll: float(np.exp(nll.mean())))),),
 )
 
 # -- temperature ------------------------------------------------------------------------------------------------------

@@ -51,6 +51,11 @@ SMOOTHED_TARGETS = Exercise(
             lambda targets, n, eps: smoothed(targets, n, eps, target=1.0 - eps),
         ),
         Mistake(
+            "Two things: the share eps goes to all V words, eps / V to each, the target too; and a row whose target is "
+            "0 must be 0 everywhere.",
+            lambda targets, n, eps: smoothed(targets, n, eps, target=1.0 - eps, other=eps / (n - 1), padding=False),
+        ),
+        Mistake(
             "Padding is smoothed too: a row whose target is 0 must be 0 everywhere, or it trains the model.",
             lambda targets, n, eps: smoothed(targets, n, eps, padding=False),
         ),
@@ -101,14 +106,35 @@ def right_loss(nll, every, real, eps, v):
     return ((1 - eps) * nll + eps / v * every) * real
 
 
+def kept_finite(reference):
+    """A property: a loss that is right at small logits must not be too small where the p of a target becomes 0."""
+
+    def message(function, logits, targets, *rest):
+        p = softmax_forward(logits)[0][np.arange(len(targets)), targets]
+        if p[targets != PAD].min() > 0.0:
+            return None
+        small, got = function(logits / 1000, targets, *rest), function(logits, targets, *rest)
+        is_right = np.allclose(small, reference(logits / 1000, targets, *rest), rtol=1e-3)
+        return FLOOR if is_right and np.all(got < 0.99 * reference(logits, targets, *rest)) else None
+
+    return message
+
+
+FLOOR = (
+    "A number is added to p, or p has a floor, so that its logarithm is finite. Where p became 0 the loss is then far "
+    "too small: write ln p = z - ln sum e^z, from the logits."
+)
 ZERO_FIRST = "The logarithm is taken of a probability that became 0: write ln p = z - ln sum e^z, from the logits."
+
+
+def engine_loss(logits, targets, eps):
+    return float(cross_entropy_forward(logits, targets=targets, label_smoothing=eps)[0][0])
+
 
 SMOOTHED_LOSS = Exercise(
     "03_softmax.smoothed_loss",
     smoothed_loss_inputs,
-    reference=lambda logits, targets, eps: float(
-        cross_entropy_forward(logits, targets=targets, label_smoothing=eps)[0][0]
-    ),
+    reference=engine_loss,
     tested="batches with and without padding, three values of eps and logits of 900, against the engine's "
     "cross_entropy",
     mistakes=(
@@ -150,6 +176,7 @@ SMOOTHED_LOSS = Exercise(
             smoothed_by(right_loss, log_of=lambda z: z - np.log(np.exp(z).sum(axis=-1, keepdims=True))),
         ),
     ),
+    properties=(kept_finite(engine_loss),),
 )
 
 # -- loss_backward ----------------------------------------------------------------------------------------------------
@@ -196,6 +223,10 @@ LOSS_BACKWARD = Exercise(
         Mistake(
             "Padding's q is 0, but its p is left: the whole row must be 0.",
             lambda g, logits, targets, eps: g * (softmax_forward(logits)[0] - smoothed(targets, logits.shape[1], eps)),
+        ),
+        Mistake(
+            "This is p - q alone: grad_loss is a factor, and at padding, where q is 0, p must go too.",
+            lambda g, logits, targets, eps: softmax_forward(logits)[0] - smoothed(targets, logits.shape[1], eps),
         ),
         Mistake("The smoothing is missing.", lambda g, logits, targets, eps: loss_backward(g, logits, targets, 0.0)),
         Mistake("grad_loss is not used.", lambda g, logits, targets, eps: loss_backward(1.0, logits, targets, eps)),
