@@ -59,6 +59,7 @@ FAULTS = {
         "Small leaks are missed": "(logits_of(changed) != before) -> (np.abs(logits_of(changed) - before) > 1e-6)",
         "compare with 0": with_inputs(right.leaks, logits_of=lambda f: lambda ids: f(ids).round(8)),
         "its own token": with_result(right.leaks, lambda found: found | np.eye(len(found), dtype=bool)),
+        "in one logit alone": ".any(axis=-1) -> .all(axis=-1)",
         "take another one each time": "(ids[place] + 1) % vocab_size -> 1",
         "leaks from position 3 to 1": with_result(right.leaks, lambda found: found & ~np.triu(found, k=2)),
     },

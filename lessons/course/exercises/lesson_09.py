@@ -118,6 +118,14 @@ PARAMETERS = Exercise(
         ),
         Mistake("The embedding matrix is missing.", parameters_with(tables=0)),
         Mistake(
+            "A decoder layer is counted like an encoder layer; it has a second attention, with a norm.",
+            parameters_with(attentions=2, norms=4),
+        ),
+        Mistake(
+            "Post-norm needs no norm at the end of a stack: each sub-layer ends with its own.",
+            lambda n_layers, d_model, *rest: parameters(n_layers, d_model, *rest) + 4 * d_model,
+        ),
+        Mistake(
             "A decoder layer has two attentions: with the encoder's that makes three.", parameters_with(attentions=2)
         ),
         Mistake(
@@ -146,15 +154,15 @@ PARAMETERS = Exercise(
 # -- leaks ------------------------------------------------------------------------------------------------------------
 
 
-def model_that_leaks(rng, length, vocab_size, leaks, strength=1.0):
-    """A causal function of ids, but for these pairs (from, to), counted from 1."""
-    reads = np.tril(rng.uniform(0.5, 1.0, (length, length)))
+def model_that_leaks(rng, length, vocab_size, leaks, strength=1.0, shown=1.0):
+    """A causal function of ids, but for these pairs (from, to), counted from 1, in logits that are ``shown``."""
+    reads, leaking = np.tril(rng.uniform(0.5, 1.0, (length, length))), np.zeros((length, length))
     for start, end in leaks:
-        reads[end - 1, start - 1] = strength
+        leaking[end - 1, start - 1] = strength
     values = rng.standard_normal((vocab_size, vocab_size))
 
     def logits_of(ids):
-        return np.tanh(reads @ values[np.asarray(ids)])
+        return np.tanh(reads @ (read := values[np.asarray(ids)]) + leaking @ (read * shown))
 
     return logits_of
 
@@ -162,16 +170,17 @@ def model_that_leaks(rng, length, vocab_size, leaks, strength=1.0):
 def leaks_inputs(rng):
     for leaks, length, strength in (([], 3, 1), ([(3, 1)], 3, 1.0), ([(2, 1), (4, 2), (4, 3)], 5, 1e-10)):
         yield model_that_leaks(rng, length, 7, leaks, strength), np.array([5, 0, 6, 6, 1])[:length], 7
-    yield model_that_leaks(rng, 4, 3, [(2, 1), (3, 1), (4, 2)]), np.array([2, 0, 1, 2]), 3  # each token leaks once
+    each_token_once = [(2, 1), (3, 1), (4, 2)], 1.0, np.array([0.0, 0.0, 1.0])
+    yield model_that_leaks(rng, 4, 3, *each_token_once), np.array([2, 0, 1, 2]), 3
 
 
-def dependence(logits_of, ids, vocab_size, *, token=None):
-    """[output position, changed token]: the largest change of a logit."""
+def dependence(logits_of, ids, vocab_size, *, token=None, over=np.max):
+    """[output position, changed token]: the largest change of a logit, or what ``over`` makes of the changes."""
     before, changes = logits_of(ids), []
     for place in range(len(ids)):
         other = ids.copy()
         other[place] = (ids[place] + 1) % vocab_size if token is None else token
-        changes.append(np.abs(logits_of(other) - before).max(axis=-1))
+        changes.append(over(np.abs(logits_of(other) - before), axis=-1))
     return np.array(changes).T
 
 
@@ -194,7 +203,7 @@ LEAKS = Exercise(
     leaks_inputs,
     reference=leaks,
     tested="a model without a leak, one with a leak from position 3 to 1, one with three leaks of 1e-10, and one in "
-    "which every token leaks",
+    "which every token leaks, into a single logit",
     mistakes=(
         Mistake(
             "A position may depend on its own token: that is no leak. Mark only what lies above the diagonal.",
@@ -225,6 +234,13 @@ LEAKS = Exercise(
                 ),
             )
             for token in (0, 1, -1)
+        ),
+        *(
+            Mistake(
+                "A leak may show in one logit alone: mark a position if any of its logits changes.",
+                lambda *inputs, over=over: np.triu(dependence(*inputs, over=over), 1) > 0,
+            )
+            for over in (np.min, lambda changes, axis: changes[:, 0])
         ),
         Mistake("Nothing is ever found.", lambda logits_of, ids, vocab_size: np.zeros((len(ids),) * 2, dtype=bool)),
     ),

@@ -62,6 +62,11 @@ def encoder_with_sums(first, second):
     return wrong
 
 
+def encoder_sublayers_norm(x, mask, self_attention, feed_forward, norms):
+    x = x + norms[0](self_attention(x, x, mask))
+    return x + norms[1](feed_forward(x))
+
+
 def side_by_side(x, mask, self_attention, feed_forward, norms):
     return norms[1](norms[0](x + self_attention(x, x, mask)) + feed_forward(x))
 
@@ -95,6 +100,7 @@ ENCODER_LAYER = Exercise(
         Mistake(
             "The second sum has the layer's input in it; it takes what the first sub-layer gave.", sum_of_layers_input
         ),
+        Mistake("The norm takes the sub-layer's output alone; it belongs around the sum.", encoder_sublayers_norm),
         Mistake("The feed-forward layer reads the layer's input; it reads what the first norm gave.", side_by_side),
         Mistake(
             "One norm serves both sub-layers: each has a gamma and a beta of its own.",
