@@ -25,6 +25,7 @@ FAULTS = {
     "exact_match": {
         "number of right answers": " / len(references) -> ",
         "anywhere among the references": lambda answers, references: np.isin(answers, references).mean(),
+        "Capitals or spaces": "answer == reference -> answer.lower() == reference.lower()",
         "only the beginning": lambda answers, references: np.mean(list(map(str.startswith, references, answers))),
         "must have the shape ()": lambda answers, references: np.array(answers) == np.array(references),
     },

@@ -10,7 +10,10 @@ from course.exercise import Exercise, Mistake
 def exact_match_inputs(rng):
     yield ["zwei"], ["zwei"]
     yield ["zwei", "eins", "elf", "el"], ["zwei", "elf", "eins", "elf"]
-    yield ["zehn", "drei", "zehn", "elf", ""], ["zehn", "dreizehn", "neun", "elf", "vier"]
+    yield (
+        ["zehn", "drei", "zehn", "elf", "", "Neun", "acht "],
+        ["zehn", "dreizehn", "neun", "elf", "vier", "neun", "acht"],
+    )
 
 
 def exact_match(answers, references):
@@ -31,7 +34,7 @@ EXACT_MATCH = Exercise(
     "14_translation.exact_match",
     exact_match_inputs,
     reference=exact_match,
-    tested="answers in another order, answers that are only a beginning, and an empty one",
+    tested="answers in another order, answers that are only a beginning, an empty one, a capital and a space",
     mistakes=(
         Mistake(
             "This is the number of right answers; the share divides it by all.", lambda a, r: exact_match(a, r) * len(a)
@@ -44,6 +47,13 @@ EXACT_MATCH = Exercise(
         Mistake(
             "An answer that is only the beginning of its reference counts; the empty answer begins every word.",
             share_where(lambda answer, reference: reference.startswith(answer)),
+        ),
+        *(
+            Mistake(
+                "Capitals or spaces are evened out first. Exactly right is the text as it stands.",
+                share_where(lambda answer, reference, even=even: even(answer) == even(reference)),
+            )
+            for even in (str.lower, str.strip, lambda text: text.strip().lower())
         ),
         Mistake("Letters are compared; one wrong letter makes the whole answer wrong.", share_of_letters),
     ),
