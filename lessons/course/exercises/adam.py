@@ -88,9 +88,16 @@ ADAM_STEP = Exercise(
                 adam_step(w, grad, m, v, t, rate, beta1, beta2, eps)[2] / (1 - beta2**t),
             ),
         ),
+        *(
+            Mistake(
+                "v is a mean of gradients; it must be one of their squares.",
+                adam_with(new_v=lambda v, g, beta, size=size: beta * v + (1 - beta) * size(g)),
+            )
+            for size in (np.abs, np.positive)
+        ),
         Mistake(
-            "v is a mean of gradients; it must be one of their squares.",
-            adam_with(new_v=lambda v, g, beta: beta * v + (1 - beta) * np.abs(g)),
+            "t + 1 stands in the corrections: t is the number of this update already, the first is 1.",
+            lambda w, grad, m, v, t, *rest: adam_step(w, grad, m, v, t + 1, *rest),
         ),
         Mistake(
             "beta weights the new gradient and 1 - beta the old mean: nearly everything is forgotten each time.",

@@ -120,6 +120,10 @@ BACKWARD = Exercise(
             backward_gated_by(lambda hidden, grad: 1.0),
         ),
         Mistake(
+            "b1 is left out where the hidden numbers are computed again: it decides which gates are open.",
+            lambda grad_y, x, w1, b1, w2, b2: backward(grad_y, x, w1, 0 * b1, w2, b2),
+        ),
+        Mistake(
             "The gate asks for the sign of the gradient: max(0, grad). It must ask for that of the forward's value.",
             backward_gated_by(lambda hidden, grad: grad > 0),
         ),

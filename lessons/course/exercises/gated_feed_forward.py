@@ -46,7 +46,7 @@ def gated_inputs(rng):
         yield tuple(rng.standard_normal(shape) for shape in shapes)
 
 
-def gated_with(grad_gate=None, grad_value=None, second_path=True):
+def gated_with(grad_gate=None, grad_value=None, second_path=True, active=positive):
     """Its backward, with other gradients of the two projections: functions of (grad_product, gate, value)."""
 
     def wrong(grad_y, x, w1, w3, w2):
@@ -54,7 +54,7 @@ def gated_with(grad_gate=None, grad_value=None, second_path=True):
         to_gate = (grad_gate or (lambda g, a, b: g * b * (a > 0)))(grad_product, gate, value)
         to_value = (grad_value or (lambda g, a, b: g * positive(a)))(grad_product, gate, value)
         grad_x = to_gate @ w1.T + (to_value @ w3.T if second_path else 0.0)
-        return grad_x, x.T @ to_gate, x.T @ to_value, (positive(gate) * value).T @ grad_y
+        return grad_x, x.T @ to_gate, x.T @ to_value, (active(gate) * value).T @ grad_y
 
     return wrong
 
@@ -85,6 +85,14 @@ GATED_BACKWARD = Exercise(
         Mistake(
             "The gradient of x W3 is multiplied by x W1 before its ReLU: a shut gate lets nothing through.",
             gated_with(grad_value=lambda g, gate, value: g * gate),
+        ),
+        Mistake(
+            "The gradient of x W3 is cut off where x W3 is negative: the ReLU is of x W1 alone.",
+            gated_with(grad_value=lambda g, gate, value: g * positive(gate) * (value > 0)),
+        ),
+        Mistake(
+            "grad_w2 is taken with x W1 before its ReLU; w2 was multiplied by the product after it.",
+            gated_with(active=lambda gate: gate),
         ),
         Mistake(
             "The gradient of x W3 is multiplied by the slope of the ReLU; its factor is the value, max(0, x W1).",

@@ -172,6 +172,14 @@ BACKWARD = Exercise(
             backward_with(lambda inv, x_hat, g, grad_y, gamma, right: {1: gamma * right[1], 2: gamma * right[2]}),
         ),
         Mistake(
+            "grad_gamma is made of x; what gamma multiplied is x_hat.",
+            lambda grad_y, x, gamma, eps: (
+                *(right := backward(grad_y, x, gamma, eps))[:1],
+                (grad_y * x).reshape(-1, len(gamma)).sum(axis=0),
+                right[2],
+            ),
+        ),
+        Mistake(
             "grad_gamma holds gamma itself: y = gamma * x_hat + beta, so its derivative is x_hat alone.",
             backward_with(lambda inv, x_hat, g, grad_y, gamma, right: {1: gamma * right[1]}),
         ),

@@ -32,6 +32,10 @@ CENTRED = Exercise(
             lambda x: x - x.mean(axis=0, keepdims=True),
         ),
         Mistake(
+            "The mean runs over axis=-2, the last but one: it adds up positions. The vector is the last axis.",
+            lambda x: x - x.mean(axis=-2, keepdims=True),
+        ),
+        Mistake(
             "The mean runs over axis 1, which is the last one of two axes only. axis=-1 is always the last.",
             lambda x: x - x.mean(axis=1, keepdims=True),
         ),

@@ -115,7 +115,7 @@ def from_output_inputs(rng):
         yield rng.standard_normal(shape), y, inv_std, gamma, beta
 
 
-def backward_from(x_hat_of):
+def backward_from(x_hat_of=lambda y, gamma, beta: (y - beta) / gamma):
     """Layer norm's backward with x_hat recomputed by ``x_hat_of(y, gamma, beta)``."""
 
     def backward(grad_y, y, inv_std, gamma, beta):
@@ -124,12 +124,20 @@ def backward_from(x_hat_of):
     return backward
 
 
+def without_gamma(factor):
+    """grad_x of the plain grad_y, times ``factor(gamma)``."""
+
+    def wrong(grad_y, y, inv_std, gamma, beta):
+        of_ones = layer_norm_backward(grad_y, ((y - beta) / gamma, inv_std, np.ones_like(gamma)))
+        return factor(gamma) * of_ones[0], *of_ones[1:]
+
+    return wrong
+
+
 BACKWARD_FROM_OUTPUT = Exercise(
     "06_layer_norm.backward_from_output",
     from_output_inputs,
-    reference=lambda grad_y, y, inv_std, gamma, beta: backward_from(lambda y, gamma, beta: (y - beta) / gamma)(
-        grad_y, y, inv_std, gamma, beta
-    ),
+    reference=backward_from(),
     tested="all three gradients of one position and of a batch, with random gamma and beta",
     parts=("grad_x", "grad_gamma", "grad_beta"),
     mistakes=(
@@ -142,10 +150,11 @@ BACKWARD_FROM_OUTPUT = Exercise(
         ),
         Mistake(
             "gamma stands outside the means: g = gamma * grad_y belongs inside both.",
-            lambda grad_y, y, inv_std, gamma, beta: (
-                gamma * layer_norm_backward(grad_y, ((y - beta) / gamma, inv_std, np.ones_like(gamma)))[0],
-                *layer_norm_backward(grad_y, ((y - beta) / gamma, inv_std, gamma))[1:],
-            ),
+            without_gamma(lambda gamma: gamma),
+        ),
+        Mistake(
+            "gamma is missing in grad_x: the gradient of x_hat is g = gamma * grad_y.",
+            without_gamma(lambda gamma: 1.0),
         ),
     ),
 )

@@ -39,9 +39,10 @@ EMBEDDING = Exercise(
 # -- sinusoids --------------------------------------------------------------------------------------------------------
 
 
-def waves(n_positions, d_model, *, first=0, exponent=2.0, base=10000.0):
-    """Sines and cosines taking turns, with another first position, exponent (times i / d_model) or base."""
-    angles = (first + np.arange(n_positions))[:, None] / base ** (exponent * np.arange(d_model // 2) / d_model)
+def waves(n_positions, d_model, *, first=0, exponent=2.0, base=10000.0, width=None):
+    """Sines and cosines taking turns, with another first position, exponent (times i / width) or base."""
+    powers = exponent * np.arange(d_model // 2) / (width or d_model)
+    angles = (first + np.arange(n_positions))[:, None] / base**powers
     return np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(n_positions, d_model)
 
 
@@ -54,9 +55,9 @@ def cosine_first(n_positions, d_model):
     return waves(n_positions, d_model).reshape(n_positions, -1, 2)[:, :, ::-1].reshape(n_positions, d_model)
 
 
-def every_component_its_own(n_positions, d_model):
+def every_component_its_own(n_positions, d_model, factor=1.0):
     component = np.arange(d_model)
-    angles = np.arange(n_positions)[:, None] / 10000.0 ** (component / d_model)
+    angles = np.arange(n_positions)[:, None] / 10000.0 ** (factor * component / d_model)
     return np.where(component % 2 == 0, np.sin(angles), np.cos(angles))
 
 
@@ -92,6 +93,14 @@ SINUSOIDS = Exercise(
         Mistake(
             "Sine and cosine of a pair have different speeds: 2i / d_model holds for both components, 2i and 2i + 1.",
             every_component_its_own,
+        ),
+        Mistake(
+            "i is the number of the component here; in 2i / d_model it is that of the pair, and a pair has one speed.",
+            lambda n, d: every_component_its_own(n, d, factor=2.0),
+        ),
+        Mistake(
+            "The exponents run up to 1, as in the authors' own code; in section 3.5 the divisor is d_model.",
+            lambda n, d: waves(n, d, width=d - 2),
         ),
         Mistake(
             "The power is taken of pos / 10000, as a widely read blog prints it: sin((pos / 10000)^(2i / d_model)). It "

@@ -172,6 +172,10 @@ BOOTSTRAP = Exercise(
             lambda ours, theirs, draws: float((drawn(ours, draws) < drawn(theirs, draws)).mean()),
         ),
         Mistake(
+            "This is the number of draws that were won; the share divides it by all draws.",
+            lambda ours, theirs, draws: int((drawn(ours, draws) > drawn(theirs, draws)).sum()),
+        ),
+        Mistake(
             "A tie is counted as won. Two equal systems win in no draw.",
             lambda ours, theirs, draws: float((drawn(ours, draws) >= drawn(theirs, draws)).mean()),
         ),

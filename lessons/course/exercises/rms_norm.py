@@ -52,6 +52,10 @@ RMS_NORM = Exercise(
             lambda x, gamma, eps: gamma * normalised(x, eps),
         ),
         Mistake(
+            "The mean is taken away above the line. RMSNorm leaves x as it is and only divides.",
+            lambda x, gamma, eps: rms_norm(x, gamma, eps) - mean_of(x) * rms_norm(x, gamma, eps) / x,
+        ),
+        Mistake(
             "The values are divided by their standard deviation, of which the mean is a part: square x, not x - mean.",
             lambda x, gamma, eps: gamma * x / np.sqrt(x.var(axis=-1, keepdims=True) + eps),
         ),
@@ -87,6 +91,12 @@ RMS_NORM_BACKWARD = Exercise(
         Mistake(
             "The term through the root mean square is missing: each x_i also changes the divisor.",
             rms_backward_with(lambda inv, x_hat, g, grad_y, gamma, right: inv * g),
+        ),
+        Mistake(
+            "gamma is missing in grad_x: the gradient of x_hat is g = gamma * grad_y.",
+            rms_backward_with(
+                lambda inv, x_hat, g, grad_y, gamma, right: inv * (grad_y - x_hat * mean_of(grad_y * x_hat))
+            ),
         ),
         Mistake(
             "gamma stands outside the mean: g = gamma * grad_y belongs inside mean(g * x_hat).",

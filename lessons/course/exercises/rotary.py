@@ -68,6 +68,10 @@ ROTARY = Exercise(
             lambda x, start: turned(x, start, exponent=1.0),
         ),
         Mistake("Pairs are made of both halves; here neighbours make a pair.", turned_in_halves),
+        Mistake(
+            "The turned pairs are not put back in turns: all first numbers stand in front, then all second ones.",
+            lambda x, start: np.hstack([turned(x, start)[:, 0::2], turned(x, start)[:, 1::2]]),
+        ),
         Mistake("The new b is made from the new a; both must be made from the old pair.", overwritten),
         Mistake(
             "The sinusoids are added; the scores then depend on the positions themselves, not the distances alone.",

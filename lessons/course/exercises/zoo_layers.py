@@ -36,6 +36,10 @@ SOFTMAX_GRADIENT = cage(
         lambda grad_y, y: y * (grad_y - (grad_y * y).sum()),
     ),
     (
+        "The sum runs over the queries; it belongs to one row, axis=-1.",
+        lambda grad_y, y: y * (grad_y - (grad_y * y).sum(axis=-2, keepdims=True)),
+    ),
+    (
         "In the sum grad_y must be weighted by y; here it is a plain mean.",
         lambda grad_y, y: y * (grad_y - grad_y.mean(axis=-1, keepdims=True)),
     ),

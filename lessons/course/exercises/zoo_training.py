@@ -88,6 +88,10 @@ MEAN_LOSS = cage(
         "The sum is divided by the number of sentences; nats per token need the number of real tokens.",
         mean_loss_by(lambda loss, real: loss[real].sum() / len(loss)),
     ),
+    (
+        "This is the perplexity; the loss itself, in nats, is asked for.",
+        mean_loss_by(lambda loss, real: np.exp(loss[real].mean())),
+    ),
 )
 
 # -- 9 shifted_target -------------------------------------------------------------------------------------------------
@@ -136,6 +140,7 @@ SHIFTED_TARGET = cage(
         pairs_by(lambda s: [BOS, *s], lambda s: [*s[1:], EOS]),
     ),
     ("EOS is missing: the decoder would never learn to stop.", pairs_by(lambda s: [BOS, *s[:-1]], lambda s: s)),
+    ("EOS is missing: the decoder would never learn to stop.", pairs_by(lambda s: [BOS, *s], lambda s: [*s, PAD])),
     ("EOS stands behind the padding; it follows the last word of its own sentence.", end_marks_in_the_last_column),
     (
         "The decoder reads EOS in the shorter sentences: cutting off the last column takes it from the longest alone. "
