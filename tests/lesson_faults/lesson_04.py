@@ -38,6 +38,10 @@ FAULTS = {
             "np.exp(scores - np.where(largest == -np.inf, 0.0, largest)) -> mask * np.exp(scores)",
             "np.where(total == 0.0, 1.0, total) -> total",
         ),
+        "may be a hidden one": (
+            "np.where(mask, scores, -np.inf) -> scores",
+            "np.exp(scores -  -> mask * np.exp(scores - ",
+        ),
         "Each row has its own largest": "scores.max(axis=-1, keepdims=True) -> scores.max()",
         "has equal weights": "-np.inf) -> -1e9)",
         "holds NaN": lambda q, k, mask: np.where(mask.any(axis=-1, keepdims=True), right.weights(q, k, mask), np.nan),

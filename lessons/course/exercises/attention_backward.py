@@ -87,6 +87,11 @@ BACKWARD = Exercise(
             "The mean term of the softmax is missing: its backward is weights * (g - sum(g * weights)).",
             lambda g, weights: weights * g,
         ),
+        *in_softmax(
+            "w (1 - w) is the slope of a weight by its own score. It moves with the scores of all other keys too: the "
+            "backward is weights * (g - sum(g * weights)).",
+            lambda g, weights: weights * (1 - weights) * g,
+        ),
         *in_softmax("The softmax is skipped: grad_weights is used where grad_scores belongs.", lambda g, weights: g),
         *in_softmax(
             "The mean fit is divided by the number of keys: sum(g * weights) is a mean already, the weights sum to 1.",

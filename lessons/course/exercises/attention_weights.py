@@ -27,8 +27,9 @@ def weights_inputs(rng):
         mask[:, :2] = True  # with one key alone every weight is 1, whatever the scores
         mask[-1, -1] = False
         yield 2 * rng.standard_normal((n_queries, d_k)), 2 * rng.standard_normal((n_keys, d_k)), mask
-    far = np.array([[40.0], [-40.0]]) * (1 + rng.random((2, 4)))  # scores of thousands, above and below zero
-    yield far, 40 * (1 + rng.random((3, 4))), np.array([[True, True, False], [True, True, True]])
+    far = np.array([[40.0], [-160.0]]) * (1 + rng.random((2, 4)))  # scores of ten thousand, above and below zero
+    keys = np.array([[40.0], [40.0], [120.0]]) * (1 + rng.random((3, 4)))  # the first query's largest score is hidden
+    yield far, keys, np.array([[True, True, False], [True, False, True]])
     lengths = np.array([3, 2, 0])  # the last sentence has no word, so its rows may attend to nothing
     yield *rng.standard_normal((2, 3, 3, 3)), np.arange(3) < lengths[:, None, None]  # (B, 1, S)
     yield *rng.standard_normal((2, 3, 3, 3, 3)), np.tri(3, dtype=bool)
@@ -47,10 +48,11 @@ def weights_by(
     hidden=-np.inf,
     zeros=True,
     least=0.0,
+    nan=np.nan,
 ):
     """The weights, with what each mistake does.
 
-    zeros: whether a row that may attend to nothing gives zeros   least: stands for a sum of 0
+    zeros: whether a row that may attend to nothing gives zeros   least, nan: stand for a sum of 0 and for NaN
     """
     scores = scores_of(q, k, divisor and divisor(q, k), turn)
     mask = np.broadcast_to(~mask if hide == "inverted" else mask, scores.shape)
@@ -61,7 +63,7 @@ def weights_by(
     shift = {"row": scores.max(axis=axis, keepdims=True), "whole": scores.max(), "none": 0.0}[largest]
     exponentials = np.exp(scores - shift) * (mask if hide == "as factor" else 1.0)
     total = exponentials.sum(axis=axis, keepdims=True)
-    found = exponentials / np.where(total == 0.0, least, total)
+    found = np.nan_to_num(exponentials / np.where(total == 0.0, least, total), nan=nan)
     if zeros:
         found = np.where(mask.any(axis=-1, keepdims=True), found, 0.0)
     return found * mask if hide == "after" else found
@@ -158,7 +160,18 @@ WEIGHTS = Exercise(
         ),
         *forgetting(
             "Exponentials overflow: exp(800) is inf, and inf / inf is nan. Take the largest score of each row away.",
-            (*OVERFLOWS, *OVERFLOWS_IN_FACTOR),
+            (*OVERFLOWS, *OVERFLOWS_IN_FACTOR, {"largest": "none", "nan": 0.0}),
+        ),
+        *forgetting(
+            "The largest score that is taken away may be a hidden one: then every visible exponential is 0. Set hidden "
+            "scores to -inf first.",
+            ({}, {"zeros": False}, {"nan": 0.0}),
+            hide="as factor",
+        ),
+        *forgetting(
+            "Hidden scores are set to -1e4, and other scores lie below that: the hidden key gets the weight. Use -inf.",
+            ({}, {"zeros": False}),
+            hidden=-1e4,
         ),
         *forgetting(
             "A row that may attend to nothing holds NaN: there -inf is subtracted from -inf, or 0 divided by 0. "
