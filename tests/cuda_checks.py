@@ -38,6 +38,7 @@ OTHER_SIZES = [
         p_drop=0.2,
     ),
     case("positioned_embedding", "one token", (3, 8), (33, 8), ids=ids(1, (4, 33))),
+    case("embedding", "every frequency", (40, 520), ids=zipf(40, (70, 9)), scale=3.0),
     case("projection_loss", "4,203 subwords", (3, 8), (4203, 8), targets=ids(4203, (3,)), label_smoothing=0.1),
     case("projection_loss", "1,100 tokens", (5, 16), (1100, 16), targets=ids(1100, (5,)), label_smoothing=0.1),
 ]
@@ -66,6 +67,7 @@ REAL_SIZES = [
     case("attention", "long", (2, 8, 600, 64), (2, 8, 700, 64), (2, 8, 700, 64)),
     case("linear", "base", (N, 512), (512, 2048), (2048,)),
     case("feed_forward", "base", (N, 512), (512, 2048), (2048,), (2048, 512), (512,), draw=for_relu),
+    case("embedding", "base", (37000, 512), ids=ids(900, (160, 25)), scale=22.6),
     case("positioned_embedding", "base", (37000, 512), (25, 512), ids=ids(900, (160, 25)), scale=22.6),
     case(
         "projection_loss",
@@ -80,6 +82,8 @@ REAL_SIZES = [
 """Those of real training, for a GPU."""
 CLOSE = {"float32": 3e-6, "float64": 1e-12, "bfloat16": 2e-2, "float16": 3e-3}
 PARAMETERS = {
+    "embedding": 0,
+    "positioned_embedding": 0,
     "linear": 1,
     "feed_forward": 1,
     "layer_norm": 1,
@@ -114,7 +118,7 @@ def rounded(inputs: tuple, name: str, dtype: str) -> tuple[list, list]:
     """
     if dtype in ("float32", "float64"):
         return list(inputs), list(inputs)
-    first = 0 if name == "positioned_embedding" else PARAMETERS.get(name, len(inputs))
+    first = PARAMETERS.get(name, len(inputs))
     half = [x.astype(dtype) for x in inputs]
     exact = [x.astype(np.float32) for x in half]
     return [*half[:first], *exact[first:]], exact

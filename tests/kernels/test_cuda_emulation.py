@@ -63,6 +63,7 @@ EMPTY = {  # the shapes of the inputs, and options
     "layer_norm": (((0, 8), (8,), (8,)), {}),
     "residual_dropout": (((0, 8), (0, 8)), {}),
     "residual_dropout_norm": (((0, 8), (0, 8), (8,), (8,)), {}),
+    "embedding": (((5, 8),), {"ids": np.zeros((0, 4), np.int64)}),
     "positioned_embedding": (((5, 8), (6, 8)), {"ids": np.zeros((0, 4), np.int64)}),
     "projection_loss": (((0, 8), (5, 8)), {"targets": np.zeros(0, np.int64)}),
     "linear": (((0, 8), (8, 5), (5,)), {}),

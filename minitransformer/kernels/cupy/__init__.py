@@ -2,7 +2,7 @@
 
 from minitransformer.kernels.cupy.adam import adam
 from minitransformer.kernels.cupy.attention import attention
-from minitransformer.kernels.cupy.embedding import positioned_embedding
+from minitransformer.kernels.cupy.embedding import embedding, positioned_embedding
 from minitransformer.kernels.cupy.feed_forward import feed_forward
 from minitransformer.kernels.cupy.linear import linear
 from minitransformer.kernels.cupy.masks import draw_mask
@@ -14,6 +14,7 @@ from minitransformer.ops.rule import Rule
 
 KERNELS: tuple[Rule, ...] = (
     attention,
+    embedding,
     feed_forward,
     layer_norm,
     linear,

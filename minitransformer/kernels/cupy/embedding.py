@@ -1,4 +1,4 @@
-"""Kernel of positioned_embedding; its backward sorts rows by token and adds those of each token in order."""
+"""Kernels of both embeddings; their backward sorts rows by token and adds those of each token in order."""
 
 import numpy as np
 
@@ -17,7 +17,7 @@ THREADS = 64  # of such a block
 
 def positioned_embedding_forward(
     table: Array,
-    positions: Array,
+    positions: Array | None,
     *,
     ids: Array,
     scale: float = 1.0,
@@ -26,11 +26,11 @@ def positioned_embedding_forward(
 ) -> tuple[Array, tuple]:
     """As in ops/embedding.py; ``keep`` is a CountedMask. Here activations get the dtype they are stored in."""
     xp, (vocab_size, width) = get_array_module(table), table.shape
-    flat_ids = xp.ascontiguousarray(ids, dtype=np.int64).reshape(-1)  # (N,)
-    positions = xp.ascontiguousarray(positions)
+    flat_ids = xp.ascontiguousarray(xp.asarray(ids, np.int64)).reshape(-1)  # (N,)
+    positions = None if positions is None else xp.ascontiguousarray(positions)
     y = xp.empty((*ids.shape, width), storage_dtype(table.dtype))
     dropout = arguments_of(keep, "positioned_embedding", y.shape)
-    n_rows, n_positions = len(flat_ids), len(positions)
+    n_rows, n_positions = len(flat_ids), 1 if positions is None else len(positions)
     is_whole = fits_vec16(width, table, positions)
     arguments = (table, flat_ids, positions, y, n_rows, width, n_positions, scale, is_whole, *dropout)
     launch_groups("embedding", "embed", n_rows, width, arguments, y.dtype)
@@ -39,7 +39,20 @@ def positioned_embedding_forward(
 
 def positioned_embedding_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
     """As in ops/embedding.py."""
-    flat_ids, vocab_size, n_positions, scale, dropout = saved
+    _, _, n_positions, _, dropout = saved
+    (grad_table,), width = embedding_backward(grad_y, saved), grad_y.shape[-1]
+    dropped = through_dropout(rows_of(grad_y), dropout).reshape(-1, n_positions * width)
+    return grad_table, sum_rows(dropped).reshape(n_positions, width)
+
+
+def embedding_forward(table: Array, *, ids: Array, scale: float = 1.0) -> tuple[Array, tuple]:
+    """As in ops/embedding.py."""
+    return positioned_embedding_forward(table, None, ids=ids, scale=scale)
+
+
+def embedding_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
+    """As in ops/embedding.py, of Dropout'(grad_y)."""
+    flat_ids, vocab_size, _, scale, dropout = saved
     xp, (n_rows, width) = get_array_module(grad_y), (len(flat_ids), grad_y.shape[-1])
     grad = rows_of(grad_y)  # (N, d_model)
     order = xp.argsort(flat_ids, kind="stable")  # a fixed order of sums: the same bits
@@ -51,8 +64,8 @@ def positioned_embedding_backward(grad_y: Array, saved: tuple) -> tuple[Array, .
     arguments = (grad, flat_ids, order, grad_table, parts, *how, *dropout)
     launch("embedding", "add_tiles", blocks, (THREADS,), arguments, grad.dtype)
     launch("embedding", "add_parts", blocks, (THREADS,), (flat_ids, order, parts, grad_table, *how), grad.dtype)
-    dropped = through_dropout(grad, dropout).reshape(-1, n_positions * width)
-    return grad_table, sum_rows(dropped).reshape(n_positions, width)
+    return (grad_table,)
 
 
+embedding = Rule("embedding", embedding_forward, embedding_backward)
 positioned_embedding = Rule("positioned_embedding", positioned_embedding_forward, positioned_embedding_backward)
