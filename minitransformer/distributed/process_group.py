@@ -203,7 +203,10 @@ def find_ranks(environment: Mapping[str, str] = os.environ) -> tuple[int, int, i
     """
     for names in LAUNCHERS.values():
         if all(name in environment for name in names[:2]):
-            numbers = [environment.get(name, environment[names[0]]) for name in names]
+            rank, size, local_rank = map(environment.get, names)
+            if local_rank is None and environment.get("SLURM_PROCID") == rank:  # `srun --mpi=pmi2` sets PMI's first two
+                local_rank = environment.get("SLURM_LOCALID")
+            numbers = (rank, size, rank if local_rank is None else local_rank)
             if not all(number.isdecimal() for number in numbers) or int(numbers[0]) >= int(numbers[1]):
                 raise ConfigError(f"ranks: {names[0]} must be in 0..{names[1]} - 1, got {numbers[0]} of {numbers[1]}")
             return tuple(map(int, numbers))

@@ -33,6 +33,8 @@ def no_launcher(monkeypatch):
         ({"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "0"}, (1, 2, 0)),
         ({"SLURM_PROCID": "5", "SLURM_STEP_NUM_TASKS": "8", "SLURM_LOCALID": "1"}, (5, 8, 1)),
         ({"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1", "PMI_RANK": "1", "PMI_SIZE": "2"}, (1, 2, 1)),
+        ({"SLURM_PROCID": "4", "SLURM_LOCALID": "2", "PMI_RANK": "4", "PMI_SIZE": "6"}, (4, 6, 2)),  # srun --mpi=pmi2
+        ({"SLURM_PROCID": "0", "SLURM_LOCALID": "0", "PMI_RANK": "1", "PMI_SIZE": "2"}, (1, 2, 1)),  # mpiexec in a step
         ({"SLURM_PROCID": "0"}, (0, 1, 0)),  # a batch script's own process
     ],
 )
