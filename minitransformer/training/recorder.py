@@ -28,11 +28,14 @@ class MetricsRecorder:
         self._folder, self._path, self._writes = folder, folder.metrics, writes
         self._log_every, self._epoch_of = log_every, epoch_of
         self.interval = Meter()
-        self._earlier_seconds = 0.0  # of this run, before it was resumed
-        self.start_clock()
+        self._earlier_seconds = 0.0  # of this run, until the clock was stopped
+        self._started: float | None = None
 
     def start_clock(self) -> None:
         self._started = time.monotonic()
+
+    def stop_clock(self) -> None:
+        self._earlier_seconds, self._started = self.seconds(), None
 
     def begin_update(self) -> None:
         self._began = time.monotonic()
@@ -73,7 +76,7 @@ class MetricsRecorder:
 
     def seconds(self) -> float:
         """Since the run began, without the time in which it was stopped."""
-        return self._earlier_seconds + time.monotonic() - self._started
+        return self._earlier_seconds + (0.0 if self._started is None else time.monotonic() - self._started)
 
     def to_dict(self) -> dict:
         """The part of a checkpoint's progress that ``restore`` reads."""

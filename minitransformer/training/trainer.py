@@ -98,9 +98,9 @@ class Trainer:
                 (training.skip_nonfinite). The checkpoints stay as they were.
         """
         updates = self.config.training.updates
+        self._open_folder()
         self.recorder.start_clock()
         self.saved_at = time.monotonic()
-        self._open_folder()
         try:
             bar = self.progress.bar(self.update, updates)
             # An overflow is reported by one TrainingError, not by NumPy's warnings.
@@ -119,6 +119,7 @@ class Trainer:
                 signals = self.ranks.gather_text(str(stop.signal or 0))
                 return Outcome(self.update, max(map(int, signals)) or None)
         finally:
+            self.recorder.stop_clock()
             self.folder.leave()
 
     def cost(self) -> Cost:

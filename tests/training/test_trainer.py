@@ -196,7 +196,10 @@ def test_a_callback_may_stop_the_run_and_a_new_run_goes_on(tmp_path):
         trainer.should_stop = trainer.update == 3
 
     run = Trainer(tiny_config(tmp_path / "run", updates=6), tiny_corpus(), progress=False, on_update=stop)
-    assert run.run().update == 3 and run.run().update == 3
+    assert run.run().update == 3
+    seconds = run.recorder.seconds()
+    assert seconds == run.recorder.seconds() > 0  # the clock stands while nothing runs
+    assert run.run().update == 3 and run.recorder.seconds() > seconds
     assert load_checkpoint(checkpoint_of(tmp_path / "run", 3)).update == 3
     assert tiny_trainer(tmp_path / "run", updates=6).run().update == 6
     tiny_trainer(tmp_path / "whole", updates=6).run()
