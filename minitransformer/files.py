@@ -15,6 +15,11 @@ from typing import BinaryIO
 
 from minitransformer.errors import ConfigError
 
+try:
+    import fcntl
+except ImportError:  # not Unix: there is no lock there
+    fcntl = None
+
 TEMPORARY = ".{}.{}.partial"
 """Name of the file that is written first: that of the final file, and 16 random hexadecimal digits."""
 
@@ -104,21 +109,51 @@ def remove_temporaries(folder: str | Path, pattern: str) -> None:
             stray.unlink(missing_ok=True)
 
 
+def lock_folder(folder: str | Path) -> int | None:
+    """A descriptor that holds a lock on the folder until it is closed, or the process ends, however that ends; None on
+    a system without locks.
+
+    Raises:
+        BlockingIOError: it is locked.
+        OSError: it is no folder, or on a disk without locks.
+    """
+    if fcntl is None:
+        return None
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def unlock(descriptor: int | None) -> None:
+    if descriptor is not None:
+        os.close(descriptor)
+
+
 @contextmanager
 def staging_folder(path: Path) -> Iterator[Path]:
     """A new, empty folder beside ``path``, deleted at the end of the block: rename it, or files in it, to keep them.
 
     Its name, like that of a temporary file, is random, so that nobody can have put a link there. Folders that killed
-    processes left behind are deleted first.
+    processes left behind are deleted first; those of living ones are locked.
     """
     for stray in path.parent.glob(TEMPORARY.format(escape(path.name), "[0-9a-f]" * 16)):
-        shutil.rmtree(stray, ignore_errors=True)  # refuses a link
-    folder = path.with_name(TEMPORARY.format(path.name, secrets.token_hex(8)))
+        with suppress(OSError):
+            lock = lock_folder(stray)
+            shutil.rmtree(stray, ignore_errors=True)  # refuses a link
+            unlock(lock)
+    folder, lock = path.with_name(TEMPORARY.format(path.name, secrets.token_hex(8))), None
     folder.mkdir(parents=True)
+    with suppress(OSError):
+        lock = lock_folder(folder)
     try:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+        unlock(lock)
 
 
 def _sync_folder(folder: Path) -> None:

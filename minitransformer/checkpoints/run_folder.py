@@ -8,12 +8,7 @@ from pathlib import Path
 
 from minitransformer.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from minitransformer.errors import CheckpointError, ConfigError, DamagedCheckpointError, TrainingError
-from minitransformer.files import remove_temporaries
-
-try:
-    import fcntl
-except ImportError:  # not Unix: there is no lock there
-    fcntl = None
+from minitransformer.files import lock_folder, remove_temporaries, unlock
 
 CHECKPOINT_NAME = re.compile(r"update_(\d+)\.npz")
 
@@ -48,25 +43,22 @@ class RunFolder:
 
     def leave(self) -> None:
         """Unlock the folder."""
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        unlock(self._lock)
+        self._lock = None
 
     __del__ = leave
 
     def _lock_folder(self) -> None:
-        if fcntl is None or self._lock is not None:
+        if self._lock is not None:
             return
-        self._lock = os.open(self.directory, os.O_RDONLY)
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # ends with the process, however that ends
-            self.check()
+            self._lock = lock_folder(self.directory)
         except BlockingIOError:
-            self.leave()
             raise TrainingError(
                 f"train: {self.directory} must be free, got another run at work in it; wait for its end, or choose "
                 "another training.directory"
             ) from None
+        self.check()
 
     def check(self) -> None:
         """To be called before anything is written: what is at the path now may belong to another run.

@@ -7,7 +7,7 @@ import pytest
 from systems import needs
 
 from minitransformer.errors import ConfigError
-from minitransformer.files import remove_temporaries, write_atomically
+from minitransformer.files import remove_temporaries, staging_folder, write_atomically
 
 
 @needs("POSIX")
@@ -64,6 +64,16 @@ def test_partial_files_of_other_programs_are_not_deleted(tmp_path):
     write_atomically(tmp_path / "out.npz", lambda file: file.write(b"new"))
     remove_temporaries(tmp_path, "out.npz")
     assert {path.name for path in tmp_path.iterdir()} == {"out.npz", link, folder, *others}
+
+
+@needs("file locks")
+def test_a_folder_that_another_process_fills_is_not_deleted(tmp_path):
+    with staging_folder(tmp_path / "out") as first:
+        (first / "file").write_bytes(b"new")
+        with staging_folder(tmp_path / "out") as second:
+            assert (first / "file").exists() and not list(second.iterdir())
+        first.rename(tmp_path / "out")
+    assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")] == ["out", "out/file"]
 
 
 def test_an_error_of_the_system_names_the_file_and_keeps_the_old_one(tmp_path):
