@@ -96,12 +96,17 @@ class TrainingConfig(Section):
     validate_bleu: bool = option(False, "also translate the validation text greedily and score it")
     save_every: int = option(1000, "updates between two checkpoints, besides one before a validation (0: none)", low=0)
     save_minutes: float = option(0.0, "minutes between two checkpoints, besides save_every (0: off)", low=0)
-    keep_checkpoints: int = option(10, "newest checkpoints that are kept (0: all)", low=0)
+    keep_checkpoints: int = option(10, "newest checkpoints that are kept; those of signals go first (0: all)", low=0)
 
     def __post_init__(self):
         super().__post_init__()
         if not self.directory:
             raise ConfigError("training.directory must name a folder, got ''")
+
+    def saves_at(self, update: int) -> bool:
+        """Whether a run that nothing stops saves this update; by ``save_minutes`` it may save any."""
+        every = [each for each in (self.save_every, self.validate_every) if each]
+        return self.save_minutes > 0 or update == self.updates or any(update % each == 0 for each in every)
 
 
 @dataclass(frozen=True)

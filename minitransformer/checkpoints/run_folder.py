@@ -3,10 +3,11 @@
 import errno
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from minitransformer.checkpoints.checkpoint import Checkpoint, load_checkpoint
+from minitransformer.config import TrainingConfig
 from minitransformer.errors import CheckpointError, ConfigError, DamagedCheckpointError, TrainingError
 from minitransformer.files import lock_folder, remove_temporaries, unlock
 
@@ -110,21 +111,35 @@ class RunFolder:
             )
         return None
 
-    def prune(self, keep: int, update: int) -> None:
-        """Delete all but the ``keep`` newest checkpoints (0: delete none) up to ``update``.
+    def prune(self, training: TrainingConfig, update: int) -> None:
+        """Delete all but the `newest` ``keep_checkpoints`` (0: delete none) up to ``update``.
 
         Those beyond it are damaged ones that a resumed run skipped: they must not count as the newest.
         """
         known = [path for path in self.paths() if path.name <= self.path_of(update).name]
-        for path in known[:-keep] if keep else []:
-            path.unlink(missing_ok=True)
+        kept = newest(known, training.keep_checkpoints or len(known), training)
+        for path in known:
+            if path not in kept:
+                path.unlink(missing_ok=True)
+
+
+def newest(paths: Sequence[Path], count: int, training: TrainingConfig) -> list[Path]:
+    """The ``count`` newest of ``paths``, oldest first: those that the run would have without a stop, and the last.
+
+    What a signal left between two of them comes only where they are too few.
+    """
+
+    def is_regular(path: Path) -> bool:
+        return path == paths[-1] or training.saves_at(int(CHECKPOINT_NAME.fullmatch(path.name)[1]))
+
+    return sorted(sorted(paths, key=is_regular)[-count:], key=paths.index)
 
 
 def newest_checkpoints(directory: str | Path, count: int) -> list[Path]:
-    """Paths of the ``count`` newest checkpoints of the run in ``directory``, oldest first.
+    """Paths of the `newest` ``count`` checkpoints of the run in ``directory``, oldest first.
 
     Raises:
-        CheckpointError: there are fewer, or ``directory`` is a file.
+        CheckpointError: there are fewer, ``directory`` is a file, or the last one cannot be read.
     """
     if os.path.isfile(directory):
         raise CheckpointError(f"checkpoint: {directory} must be the training.directory of a run, got a file")
@@ -134,4 +149,6 @@ def newest_checkpoints(directory: str | Path, count: int) -> list[Path]:
             f"checkpoint: {directory} must hold the number of checkpoints asked for, got {len(paths)}, asked {count}; "
             "ask for fewer or raise training.keep_checkpoints"
         )
-    return paths[-count:]
+    if count in (1, len(paths)):
+        return paths[-count:]
+    return newest(paths, count, load_checkpoint(paths[-1], with_optimizer=False).config.training)

@@ -21,7 +21,8 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
         "--last",
         type=at_least_one,
         metavar="K",
-        help="the K newest checkpoints of the run (default: the files that are named)",
+        help="the K newest checkpoints of the run, of those that a signal left between others only if it has too few "
+        "(default: the files that are named)",
     )
     parser.add_argument(
         "--int8",

@@ -210,10 +210,10 @@ class Trainer:
         if not self.is_rank_0 or self.saved_update == self.update:
             return
         self.folder.check()
-        self.folder.prune(self.config.training.keep_checkpoints, self.saved_update)
+        self.folder.prune(self.config.training, self.saved_update)
         with self.ranks.busy():
             self._write_checkpoint()
-        self.folder.prune(self.config.training.keep_checkpoints, self.update)
+        self.folder.prune(self.config.training, self.update)
         self.saved_update, self.saved_at = self.update, time.monotonic()
 
     def _write_checkpoint(self) -> None:

@@ -7,11 +7,12 @@ import shutil
 import numpy as np
 import pytest
 from systems import needs
-from tiny_run import at_update, checkpoint_of, final_state, tiny_corpus, tiny_trainer
+from tiny_run import at_update, checkpoint_of, final_state, tiny_config, tiny_corpus, tiny_trainer
 
 import minitransformer
-from minitransformer.checkpoints import checkpoint, load_checkpoint, run_folder
+from minitransformer.checkpoints import RunFolder, checkpoint, load_checkpoint, newest_checkpoints, run_folder
 from minitransformer.errors import CheckpointError, ConfigError, TrainingError
+from minitransformer.training import Trainer
 from minitransformer.training.compatibility import code_hash
 
 OTHER_SETTINGS = {
@@ -63,6 +64,24 @@ def test_the_newest_checkpoints_are_kept_and_the_last_update_is_saved(tmp_path):
     tiny_trainer(tmp_path, updates=18, keep_checkpoints=3).run()
     names = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
     assert names == [f"update_{update:08d}.npz" for update in (12, 16, 18)]
+
+
+def test_what_a_signal_left_between_two_checkpoints_is_the_last_to_be_averaged_and_the_first_to_go(tmp_path):
+    def updates(paths):
+        return [int(path.stem.removeprefix("update_")) for path in paths]
+
+    def stop(trainer, result):  # as a signal does
+        trainer.should_stop = trainer.update == 6
+
+    for name, keep in (("all", 0), ("five", 5)):
+        config = tiny_config(tmp_path / name, updates=14, keep_checkpoints=keep)
+        Trainer(config, tiny_corpus(), progress=False, on_update=stop).run()
+        assert updates(newest_checkpoints(tmp_path / name, 2)) == [4, 6]
+        Trainer(config, tiny_corpus(), progress=False).run()
+    regular = [4, 8, 10, 12, 14]  # 10: before a validation
+    assert updates(newest_checkpoints(tmp_path / "all", 5)) == updates(RunFolder(tmp_path / "five").paths()) == regular
+    assert updates(newest_checkpoints(tmp_path / "all", 3)) == [10, 12, 14]
+    assert updates(newest_checkpoints(tmp_path / "all", 6)) == [4, 6, 8, 10, 12, 14]
 
 
 def test_fewer_checkpoints_make_room_on_a_full_disk(tmp_path, monkeypatch):
