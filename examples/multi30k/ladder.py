@@ -32,7 +32,7 @@ from examples.multi30k.one_run import (
     tokenizer_path,
     train_and_score,
 )
-from examples.multi30k.rungs import Step, climb, rungs
+from examples.multi30k.rungs import Step, climb, run_names, rungs
 from examples.paper.program import read_results, showing, write_report
 from examples.paper.sweep import Job, check_settings, run_sweep
 from examples.report import machine_facts
@@ -94,8 +94,14 @@ def steps_of(arguments: argparse.Namespace) -> list[Step]:
     with showing(path):
         steps = climb(results, arguments.seeds, arguments.updates)
         trained = {step.run: step for step in steps if step.run == step.label}
-        for result in (each for each in results if each["name"] in trained):
+        for result in results:
             where = f"{path}: {result['name']}, seed {result['seed']}"
+            if result["name"] not in run_names(arguments.updates):
+                raise DataError(
+                    f"{where}: must be of a rung, got another; delete the line, or choose another --results"
+                )
+            if result["name"] not in trained:
+                continue
             wanted, got = recorded(config_of(trained[result["name"]], result["seed"], arguments)), result["config"]
             for key in sorted(wanted.keys() | got.keys()):
                 if wanted.get(key) != got.get(key):

@@ -57,12 +57,21 @@ def step_onto(rung: str, changes: dict, below: Step, is_only: bool) -> Step:
     return Step(rung, label, label, changes, below.settings | changes, below.checkpoints, below.label)
 
 
+def steps_onto(rung: str, values: Sequence[dict], below: Step) -> list[Step]:
+    is_only = sum(changes != AS_BELOW for changes in values) <= 1
+    return [step_onto(rung, changes, below, is_only) for changes in values]
+
+
+def run_names(updates: int) -> set[str]:
+    """Of every training that the ladder may come to, whether its settings are known yet or not."""
+    return {step.run for rung, values in rungs(updates).items() for step in steps_onto(rung, values, GROUND)}
+
+
 def climb(results: Sequence[dict], seeds: int, updates: int) -> list[Step]:
     """Every step whose settings are known, from the lowest on: as far as a choice lacks results of seeds 1 to N."""
     steps, top = [], GROUND
     for rung, values in rungs(updates).items():
-        is_only = sum(changes != AS_BELOW for changes in values) <= 1
-        found = [step_onto(rung, changes, top, is_only) for changes in values]
+        found = steps_onto(rung, values, top)
         steps += [step for step in found if step is not top]
         scores = [bleu_of(results, step, seeds) for step in found]
         if len(found) > 1 and min(map(len, scores)) < seeds:

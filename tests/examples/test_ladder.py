@@ -75,6 +75,16 @@ def test_each_rung_is_the_one_below_with_one_change_and_choices_are_the_best_of_
     assert "| dropout places (not kept) |" in text and "| 33.19 ± 0.06 | 2.00 ± 0.00 |" in text
 
 
+def test_a_result_of_no_rung_is_refused_and_one_whose_rung_waits_is_not(folder):
+    arguments = ladder.parse_arguments(folder[1])
+    result = next(scored(climb([], 2, 99), arguments))
+    arguments.results.write_text(json.dumps(result | {"name": "R-Drop"}) + "\n")
+    assert len(ladder.steps_of(arguments)) == 4
+    arguments.results.write_text(json.dumps(result | {"name": "peak rate 0.004"}) + "\n")
+    with pytest.raises(DataError, match="ladder.jsonl: peak rate 0.004, seed 1: must be of a rung, got another"):
+        ladder.steps_of(arguments)
+
+
 def test_a_killed_run_goes_on_and_results_of_other_settings_and_a_second_test_are_refused(folder, capsys):
     need("sacrebleu"), need("sacremoses"), need("matplotlib")
     path, options = folder
