@@ -82,7 +82,7 @@ def main() -> int:
     if arguments.job:
         print(json.dumps(measured(json.loads(arguments.job))))
     elif arguments.step == "speed":
-        measure_speed(speed_path(arguments.results), settings)
+        measure_speed(arguments, settings)
     else:
         if arguments.step:
             run(arguments, settings)
@@ -118,17 +118,17 @@ def speed_path(results: Path) -> Path:
     return results.with_name(f"{results.stem}_speed.json")
 
 
-def measure_speed(path: Path, settings: dict) -> None:
-    """Seconds of an update of all models on all tasks, each in turn, with the settings for which they hold."""
+def measure_speed(arguments: argparse.Namespace, settings: dict) -> None:
+    """Seconds of an update of the models on the tasks, each in turn, with the settings for which they hold."""
     facts, trainers = {"settings": settings, **machine_facts()}, {}
     with tempfile.TemporaryDirectory() as folder:
-        for name in settings["tasks"]:
+        for name in arguments.tasks:
             task = task_of(name, settings)
-            for model in settings["models"]:
+            for model in arguments.models:
                 config = config_of(name, model, task.sizes, 1, RATES[0], Path(folder), settings)
                 trainers[f"{name}, {model}"] = Trainer(config, task.corpus, progress=False)
                 task.prepare(trainers[f"{name}, {model}"])
-        measure(path, trainers, facts)
+        measure(speed_path(arguments.results), trainers, facts)
 
 
 def with_speeds(path: Path, settings: dict) -> dict:

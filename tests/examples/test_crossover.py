@@ -1,4 +1,4 @@
-"""The map of when attention overtakes recurrence: equal models, trainings that are resumed, results refused by name."""
+"""The map of when attention overtakes recurrence: equal models, the best rates, results refused by name."""
 
 import json
 import re
@@ -10,11 +10,10 @@ import pytest
 from extras import need
 from test_parsing import TREEBANK
 
-from examples.paper import crossover, crossover_report, crossover_tasks, points
+from examples.paper import crossover, crossover_report, crossover_tasks
 from examples.paper.program import read_results
 from examples.parsing import speed
-from minitransformer.errors import ConfigError, DataError
-from minitransformer.training import Trainer
+from minitransformer.errors import ConfigError
 
 
 @pytest.mark.parametrize("task", ["Multi30k", "parsing"])
@@ -118,33 +117,16 @@ def test_from_the_speed_to_the_page_and_the_test_set(folder, monkeypatch, capsys
     assert Path("map.jsonl").read_bytes() == before
 
 
-def test_a_killed_training_goes_on_with_the_same_points_and_other_settings_are_refused_by_name(
-    folder, monkeypatch, capsys
-):
+def test_the_options_of_a_step_are_heeded_and_other_settings_are_refused_by_name(folder, monkeypatch, capsys):
     only = "--tasks parsing --models pre-norm --seeds 1"
-    assert run("speed", monkeypatch) == 0
+    assert run(f"speed {only}", monkeypatch) == 0
+    assert list(speed.read_speeds(Path("map_speed.json"))) == ["parsing, pre-norm"]
+    assert run("speed --models GRU post-norm", monkeypatch) == run("speed --tasks Multi30k", monkeypatch) == 0
     set_speeds()
-    save = Trainer._save
-
-    def save_and_die(trainer):
-        save(trainer)
-        if trainer.update in (15, 20) and trainer.saved_update not in died:
-            died.append(trainer.saved_update)
-            raise KeyboardInterrupt
-
-    died = []
-    monkeypatch.setattr(Trainer, "_save", save_and_die)
-    for _ in range(2):
-        assert run(f"rates {only} --rates 0.003", monkeypatch) == 130
-    assert run(f"rates {only} --rates 0.003", monkeypatch) == 0 and died == [15, 20]
+    assert run(f"rates {only} --rates 0.003", monkeypatch) == 0
     assert "The lowest or highest learning rate tried was chosen" in capsys.readouterr().out
-    assert run(f"rates {only} --rates 0.003", monkeypatch, "--results", "whole.jsonl") == 2  # has no speeds
-    Path("whole_speed.json").write_bytes(Path("map_speed.json").read_bytes())
-    assert run(f"rates {only} --rates 0.003", monkeypatch, "--results", "whole.jsonl", "--folder", "others") == 0
-    killed, whole = (read_results(Path(f"{name}.jsonl"))[0]["points"] for name in ("map", "whole"))
-    for point in (*killed, *whole):
-        point.update(seconds=0, scoring_seconds=0)
-    assert killed == whole
+    assert run(f"rates {only} --rates 0.003", monkeypatch, "--results", "whole.jsonl") == 2
+    assert "whole_speed.json: must hold the speed of Multi30k, GRU, got none" in capsys.readouterr().err
     assert run(f"run {only} --width 32", monkeypatch) == 2
     assert "map_speed.json: results must have the settings of this call, width = 32, got 16" in capsys.readouterr().err
     set_speeds(14.0)
@@ -152,7 +134,3 @@ def test_a_killed_training_goes_on_with_the_same_points_and_other_settings_are_r
     assert "map.jsonl: results must have the settings of this call, update_seconds = {'Multi" in capsys.readouterr().err
     assert run(f"rates {only} --rates 0", monkeypatch) == 2
     assert "--rates must be above 0, got 0" in capsys.readouterr().err
-    task = crossover_tasks.task_of("parsing", crossover.SETTINGS)
-    config = crossover_tasks.config_of("parsing", "pre-norm", task.sizes, 1, 0.003, Path("runs"), crossover.SETTINGS)
-    with pytest.raises(DataError, match="must not be beyond update 13, of which there is no score yet, got 20"):
-        points.learn(config, task.corpus, [10, 13, 20], lambda model: {"score": 0.0}, task.prepare)
