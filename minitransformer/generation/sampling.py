@@ -32,22 +32,22 @@ def sample(
         ConfigError: an option is out of its range.
         ShapeError: as `greedy_search`.
     """
-    options = max_tokens, temperature, top_k, top_p, seed
     if not (1 <= max_tokens < 1 << 31 and 0 <= temperature < np.inf and min(top_k, seed) >= 0 and 0 < top_p <= 1):
         wanted = "max_tokens >= 1, temperature, top_k, seed >= 0 and 0 < top_p <= 1"
-        raise ConfigError(f"sample: must have {wanted}, got {options}")
+        raise ConfigError(f"sample: must have {wanted}, got {(max_tokens, temperature, top_k, top_p, seed)}")
     limits = np.minimum(output_limits(model, to_numpy(src_ids), max_tokens), max_tokens)  # (B,)
+    if not len(limits):
+        return []
     cache, rng = model.start(src_ids, int(limits.max())), np.random.default_rng(seed)
-    live, last, outputs = np.arange(len(limits)), cache.start_ids, [[] for _ in limits]
-    for length in range(1, max_tokens + 1):
+    live, last, outputs, length = np.arange(len(limits)), cache.start_ids, [[] for _ in limits], 0
+    while len(live):
+        length += 1
         draws = rng.random(len(limits))[live]  # for those that have ended too: no output depends on another's length
         last = draw_tokens(to_numpy(model.decode_step(last, cache)), draws, temperature, top_k, top_p)  # (R,)
         for sentence, token in zip(live, last.tolist(), strict=True):
             outputs[sentence].append(token)
         goes_on = np.flatnonzero((last != EOS) & (length < limits[live]))
         live, last = live[goes_on], last[goes_on]
-        if not len(live):
-            break
         cache.reorder(goes_on)
     return [ids[:-1] if ids[-1] == EOS else ids for ids in outputs]
 

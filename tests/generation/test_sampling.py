@@ -6,7 +6,7 @@ from small_models import VOCAB_SIZE, small_model
 
 from minitransformer.config import EOS
 from minitransformer.errors import ConfigError, ShapeError
-from minitransformer.generation import greedy_search, sample
+from minitransformer.generation import beam_search, greedy_search, sample
 from minitransformer.generation.decoding import SUPPRESSED_IDS
 from minitransformer.generation.sampling import draw_tokens
 
@@ -57,6 +57,11 @@ def test_a_seed_gives_the_same_tokens_and_another_seed_others(rng):
     assert one == again != other
     assert one[0] != one[1]  # each prompt draws its own numbers
     assert all(0 < token < VOCAB_SIZE and token not in (EOS, *SUPPRESSED_IDS) for ids in one for token in ids)
+
+
+@pytest.mark.parametrize("search", [sample, greedy_search, beam_search])
+def test_a_batch_without_sentences_has_no_outputs(rng, search):
+    assert search(small_model(rng), np.zeros((0, 3), int)) == []
 
 
 def test_learned_positions_bound_a_sample(rng):
