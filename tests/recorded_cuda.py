@@ -11,14 +11,15 @@ import numpy as np
 
 KINDS = {"float16": 6, "bfloat16": 9, "float32": 7, "float64": 8, "int64": 4}
 """NCCL's numbers for types."""
-ERRORS = (
-    "UNHANDLED_CUDA_ERROR: unhandled cuda error (run with NCCL_DEBUG=INFO for details)",
-    "SYSTEM_ERROR: unhandled system error (run with NCCL_DEBUG=INFO for details)",
-    "INTERNAL_ERROR: internal error - please report this issue to the NCCL developers",
-    "INVALID_ARGUMENT: invalid argument (run with NCCL_DEBUG=WARN for details)",
-    "INVALID_USAGE: invalid usage (run with NCCL_DEBUG=WARN for details)",
-    "REMOTE_ERROR: remote process exited or there was a network error",
-)
+ERRORS = {
+    1: "UNHANDLED_CUDA_ERROR: unhandled cuda error (run with NCCL_DEBUG=INFO for details)",
+    2: "SYSTEM_ERROR: unhandled system error (run with NCCL_DEBUG=INFO for details)",
+    3: "INTERNAL_ERROR: internal error - please report this issue to the NCCL developers",
+    4: "INVALID_ARGUMENT: invalid argument (run with NCCL_DEBUG=WARN for details)",
+    5: "INVALID_USAGE: invalid usage (run with NCCL_DEBUG=WARN for details)",
+    6: "REMOTE_ERROR: remote process exited or there was a network error",
+}
+"""CuPy knows no others, and raises a KeyError for them."""
 
 
 class NcclError(RuntimeError):
@@ -26,7 +27,7 @@ class NcclError(RuntimeError):
 
     def __init__(self, status: int):
         self.status = status
-        super().__init__(f"NCCL_ERROR_{ERRORS[status - 1]}")
+        super().__init__(f"NCCL_ERROR_{ERRORS[status]}")
 
 
 class Mismatch(AssertionError):

@@ -77,8 +77,9 @@ class NcclCommunicator(Communicator):
     def _explaining(self) -> Iterator[None]:
         try:
             yield
-        except self._nccl.NcclError as error:
-            raise BackendError(f"ranks: NCCL must connect the GPUs, got {error}; {self._remedy(error)}") from error
+        except (self._nccl.NcclError, KeyError) as error:  # CuPy has no words for a status of 7 or above
+            got = f"status {error}" if isinstance(error, KeyError) else error
+            raise BackendError(f"ranks: NCCL must connect the GPUs, got {got}; {self._remedy(error)}") from error
 
     def _remedy(self, error: Exception) -> str:
         kind, runtime = str(error).partition(":")[0], self._cupy.cuda.runtime

@@ -94,6 +94,7 @@ REFUSALS = {
     2: "NCCL_ERROR_SYSTEM_ERROR: .*; machines must reach each other: NCCL_SOCKET_IFNAME names the network",
     5: "NCCL_ERROR_INVALID_USAGE: .*; each rank needs a GPU of its own: .* than it has GPUs, here 1",
     6: "NCCL_ERROR_REMOTE_ERROR: .*; machines must reach each other: NCCL_SOCKET_IFNAME names the network",
+    7: "status 7; machines must reach each other: NCCL_SOCKET_IFNAME names the network",
 }
 
 
