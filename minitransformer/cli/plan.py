@@ -16,7 +16,8 @@ MIB, GIB = 1 << 20, 1 << 30
 DESCRIPTION = """\
 Predict the peak memory of an update on the CPU from small batches, which it computes: parameters, gradients, Adam,
 activations, working memory. The memory of Python and its libraries is not included. Kernels of a GPU keep less, in half
-precision half. Then the disk space of the run, its FLOPs by formula, and the hours that these take."""
+precision half, but more logits: --memory leaves them room where execution.device is cuda. Then the disk space of the
+run, its FLOPs by formula, and the hours that these take."""
 
 
 def add_parser(commands: argparse._SubParsersAction) -> None:
@@ -56,7 +57,7 @@ def run(arguments: argparse.Namespace) -> None:
     found = plan_memory(config.model, *shape, workers)
     print(*_memory(config, shape, workers, found), sep="\n")
     if arguments.memory:
-        print(_room(sentences, arguments.length, found, arguments.memory))
+        print(_room(config, sentences, arguments.length, found, arguments.memory))
     print(_disk(config, found), *_hours(config, shape, arguments.tflops), sep="\n")
 
 
@@ -72,11 +73,14 @@ def _memory(config: Config, shape: tuple[int, int, int], workers: int, found: "M
     ]
 
 
-def _room(sentences: int, length: int, found: "MemoryPlan", memory: float) -> str:
-    """The largest micro-batch of ``memory`` GiB."""
-    most = sentences + int((memory * GIB - found.peak) // found.per_sentence)
+def _room(config: Config, sentences: int, length: int, found: "MemoryPlan", memory: float) -> str:
+    """The largest micro-batch of ``memory`` GiB. Kernels of a GPU hold more logits than the plan, which is a CPU's."""
+    from minitransformer.kernels.cupy.projection_loss import CARD_SHARE, MAX_CHUNK_BYTES
+
+    logits = min(MAX_CHUNK_BYTES, memory * GIB / CARD_SHARE) if config.execution.device == "cuda" else 0
+    most = sentences + int((memory * GIB - logits - found.peak) // found.per_sentence)
     if most < 1:
-        needs = (found.peak - (sentences - 1) * found.per_sentence) / GIB
+        needs = (found.peak + logits - (sentences - 1) * found.per_sentence) / GIB
         return f"{memory:g} GiB have no room for one sentence, which needs {needs:.1f} GiB; take a smaller model"
     return f"{memory:g} GiB have room for {most:,} sentences, {most * length:,} tokens on each side"
 

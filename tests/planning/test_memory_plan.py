@@ -88,13 +88,14 @@ def test_the_command_prints_a_plan(tmp_path, capsys, refused):
     path = tmp_path / "config.toml"
     path.write_text("model = { vocab_size = 800, n_layers = 1, d_model = 16, d_ff = 32, n_heads = 2 }\n")
     options = ["--length", "25", "--tflops", "2", "--memory", "1", "--set", "training.updates=10"]
-    assert main(["plan", str(path), *options]) == 0
-    output = capsys.readouterr().out
-    assert "parameters; micro-batches of 163 sentences of 25 + 25 tokens, 1 at a time; MiB" in output
-    assert "hours at 2 TFLOP/s" in output and "1 GiB have room for" in output
-    room = int(output.split("room for ")[1].split(" ")[0].replace(",", ""))
-    peak = plan_memory(Config.load(path).model, room, 25, 25).peak
-    assert peak == pytest.approx(2**30, rel=0.02)
+    for device, memory in (("cpu", 2**30), ("cuda", 2**30 * 15 / 16)):  # there logits take the rest
+        assert main(["plan", str(path), *options, "--set", f"execution.device={device}"]) == 0
+        output = capsys.readouterr().out
+        assert "parameters; micro-batches of 163 sentences of 25 + 25 tokens, 1 at a time; MiB" in output
+        assert "hours at 2 TFLOP/s" in output and "1 GiB have room for" in output
+        room = int(output.split("room for ")[1].split(" ")[0].replace(",", ""))
+        peak = plan_memory(Config.load(path).model, room, 25, 25).peak
+        assert peak == pytest.approx(memory, rel=0.02)
     for wrong in (["--length", "257"], ["--tflops", "nan"], ["--memory", "0"]):
         refused(main(["plan", str(path), *wrong]), wrong[0])
     path.write_text("")
