@@ -6,6 +6,7 @@ import importlib.util
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 from minitransformer.cli.common import BAD_INPUT, open_model, print_line
 from minitransformer.cli.options import add_model_options, add_search_options
@@ -51,8 +52,9 @@ def run(arguments: argparse.Namespace) -> int:
     from minitransformer.generation import hypothesis_text, search_blocks, search_lines
 
     def shown(block: list, first: int = 1) -> str:
-        texts = [[(hypothesis_text(tokenizer, each), each.score) for each in best] for best in block]
-        return _json(texts, first) if arguments.format == "json" else _text(texts, first, n_best)
+        texts = ([(hypothesis_text(tokenizer, each), each.score) for each in best] for best in block)
+        form = _json if arguments.format == "json" else partial(_text, numbered=n_best > 1)
+        return "\n".join(form(number, best) for number, best in enumerate(texts, start=first))
 
     if sys.stdin.isatty():
         _converse(lambda line: shown(search_lines(model, tokenizer, [line], search, n_best)))
@@ -88,23 +90,14 @@ def stdin_lines(report: Callable[[DataError], object]) -> Iterator[str]:
         yield text.removesuffix("\n").removesuffix("\r")
 
 
-def _text(block: list[list[tuple[str, float]]], first: int, n_best: int) -> str:
-    """Lines to print: translations, or hypotheses, each after the number of its sentence, counted from ``first``."""
-    return "\n".join(
-        text if n_best == 1 else f"{number}\t{text}"
-        for number, best in enumerate(block, start=first)
-        for text, _ in best
-    )
+def _text(number: int, best: list[tuple[str, float]], numbered: bool) -> str:
+    """The hypotheses of a sentence, each on its own line, after the sentence's number if they are ``numbered``."""
+    return "\n".join(f"{number}\t{text}" if numbered else text for text, _ in best)
 
 
-def _json(block: list[list[tuple[str, float]]], first: int) -> str:
-    return "\n".join(
-        json.dumps(
-            {"number": number, "translations": [{"text": text, "score": score} for text, score in best]},
-            ensure_ascii=False,
-        )
-        for number, best in enumerate(block, start=first)
-    )
+def _json(number: int, best: list[tuple[str, float]]) -> str:
+    translations = [{"text": text, "score": score} for text, score in best]
+    return json.dumps({"number": number, "translations": translations}, ensure_ascii=False)
 
 
 def _print_whole(blocks: Iterable[list], shown: Callable[[list, int], str]) -> int:
