@@ -12,7 +12,7 @@ from minitransformer.config import ModelConfig
 from minitransformer.errors import DataError, quote
 from minitransformer.files import read_bounded, staging_folder, write_error, write_text
 from minitransformer.interop.layers import Arrays, halves_to_pairs, take, to_common, to_ours
-from minitransformer.interop.model import checkpoint_of, with_special_rows
+from minitransformer.interop.model import checkpoint_of, imported_config, with_special_rows
 from minitransformer.interop.safetensors import read_safetensors, write_safetensors
 from minitransformer.models import ImportedConfig
 from minitransformer.text import PieceTokenizer
@@ -38,6 +38,8 @@ UNTIED = {
     "tgt_embedding": "model.decoder.embed_tokens.weight",
     "projection": "lm_head.weight",
 }
+SIZES = {"layers": "n_layers", "attention_heads": "n_heads", "ffn_dim": "d_ff"}
+"""Of each stack, and what they are called here."""
 ACTIVATIONS = {"relu": "relu", "swish": "swish", "silu": "swish", "gelu": "gelu"}
 REQUIRED = {"model_type": "marian", "scale_embedding": True, "is_encoder_decoder": True}
 """What config.json must say: without the factor sqrt(d_model) on embeddings, for one, it is another model."""
@@ -99,31 +101,21 @@ def _config(facts: Mapping[str, Any], where: str) -> ImportedConfig:
     if facts.get("normalize_before") or facts.get("activation_function") not in list(ACTIVATIONS):
         got = f"{quote(facts.get('normalize_before'))} and {quote(facts.get('activation_function'))}"
         raise DataError(f"{where}: normalize_before and activation_function must be false and known, got {got}")
-    sizes = []
-    for key in SIZE_KEYS:
+    sizes = {}
+    for key, name in SIZES.items():
         first, second = (facts.get(f"{side}_{key}") for side in ("encoder", "decoder"))
-        if not (type(first) is type(second) is int and 0 < first == second <= 1 << 20):
+        if first != second:
             got = f"{quote(first)} and {quote(second)}"
             raise DataError(f"{where}: encoder_{key} and decoder_{key} must be one number, got {got}")
-        sizes.append(first)
-    if type(facts.get("d_model")) is not int or facts["d_model"] % 2 or not 0 < facts["d_model"] <= 1 << 20:
-        raise DataError(f"{where}: d_model must be an even number, got {quote(facts.get('d_model'))}")
-    n_layers, n_heads, d_ff = sizes
-    return ImportedConfig(
-        kind="imported",
-        n_layers=n_layers,
+        sizes[name] = first
+    return imported_config(
+        where,
+        **sizes,
         d_model=facts.get("d_model"),
-        n_heads=n_heads,
-        d_ff=d_ff,
         tie_embeddings=facts.get("share_encoder_decoder_embeddings", True),
-        attention_bias=True,
         activation=ACTIVATIONS[facts["activation_function"]],
-        output_bias=True,
         norm_eps=1e-5,
     )
-
-
-SIZE_KEYS = ("layers", "attention_heads", "ffn_dim")
 
 
 def _tokenizer(folder: Path, rows: tuple[int, ...], n_src: int, n_tgt: int) -> PieceTokenizer | None:
@@ -213,13 +205,12 @@ def _their_config(config: ModelConfig) -> dict[str, Any]:
         raise DataError(f"export: MarianMT must have a known kind and activation, got {config.kind} and {activation}")
     if not config.d_k == config.d_v == config.d_model / config.n_heads or config.d_model % 2:
         raise DataError("export: MarianMT must have d_k = d_v = d_model / n_heads and an even d_model, got others")
-    sizes = dict(zip(SIZE_KEYS, (config.n_layers, config.n_heads, config.d_ff), strict=True))
     return REQUIRED | {
         "architectures": ["MarianMTModel"],
         "vocab_size": config.vocab_size,
         "decoder_vocab_size": config.vocab_size,
         "d_model": config.d_model,
-        **{f"{side}_{key}": value for side in ("encoder", "decoder") for key, value in sizes.items()},
+        **{f"{side}_{key}": getattr(config, name) for side in ("encoder", "decoder") for key, name in SIZES.items()},
         "activation_function": activation,
         "normalize_before": False,
         "share_encoder_decoder_embeddings": config.tie_embeddings,

@@ -10,7 +10,7 @@ from minitransformer.checkpoints import Checkpoint
 from minitransformer.errors import DataError, quote
 from minitransformer.files import read_bounded
 from minitransformer.interop.layers import halves_to_pairs, take, to_ours
-from minitransformer.interop.model import checkpoint_of, with_special_rows
+from minitransformer.interop.model import checkpoint_of, imported_config, with_special_rows
 from minitransformer.models import ImportedConfig
 from minitransformer.text import PieceTokenizer
 from minitransformer.text.corpus import MAX_TEXT
@@ -106,32 +106,24 @@ def _config(settings: dict[str, str], tensors: dict[str, np.ndarray], where: str
     for key, wanted in REQUIRED.items():
         if settings.get(key, wanted) != wanted:
             raise DataError(f"{where}: {key} must be {wanted!r}, got {quote(settings[key])}; another kind of model")
+    keys = "enc-depth", "dec-depth", "dim-emb", "transformer-heads", "transformer-dim-ffn"
     try:
-        sizes = [
-            int(settings[key])
-            for key in ("enc-depth", "dec-depth", "dim-emb", "transformer-heads", "transformer-dim-ffn")
-        ]
+        n_encoder, n_layers, d_model, n_heads, d_ff = (int(settings[key]) for key in keys)
         activation = ACTIVATIONS[settings.get("transformer-ffn-activation", "swish")]
     except (KeyError, ValueError) as error:
         raise DataError(
             f"{where}: its settings must hold numbers for depths, widths and heads, got none or others"
         ) from error
-    n_encoder, n_layers, d_model, n_heads, d_ff = sizes
-    if n_encoder != n_layers or min(sizes) < 1 or max(sizes) > 1 << 20 or d_model % 2:
-        raise DataError(
-            f"{where}: enc-depth and dec-depth must be one number from 1, got {n_encoder} and {n_layers}, and dim-emb "
-            f"must be even, got {d_model}"
-        )
-    return ImportedConfig(
-        kind="imported",
+    if n_encoder != n_layers:
+        raise DataError(f"{where}: enc-depth and dec-depth must be one number, got {n_encoder} and {n_layers}")
+    return imported_config(
+        where,
         n_layers=n_layers,
         d_model=d_model,
         n_heads=n_heads,
         d_ff=d_ff,
         tie_embeddings="Wemb" in tensors and not any("logit_out_W" in name for name in tensors),
-        attention_bias=True,
         activation=activation,
-        output_bias=True,
     )
 
 
@@ -152,18 +144,8 @@ def _tokenizer(folder: Path, common: dict[str, np.ndarray]) -> PieceTokenizer | 
     return PieceTokenizer([read_bounded(file, MAX_TEXT) for file in files], pieces, where=str(folder))
 
 
-ESCAPES = {
-    "n": "\n",
-    "t": "\t",
-    "r": "\r",
-    "0": "\0",
-    "e": "\x1b",
-    "a": "\a",
-    "b": "\b",
-    "v": "\v",
-    "f": "\f",
-    "_": "\xa0",
-}
+ESCAPES = dict(zip("ntr0eabvf_", "\n\t\r\0\x1b\a\b\v\f\xa0", strict=True))
+"""What a letter after a backslash stands for in YAML; another one stands for itself."""
 
 
 def read_vocabulary(path: Path) -> list[str]:

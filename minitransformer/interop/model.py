@@ -1,17 +1,34 @@
 """What an import gives: a checkpoint, with the special tokens where ours are."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from minitransformer.checkpoints import Checkpoint
 from minitransformer.config import Config
+from minitransformer.errors import ConfigError, DataError
 from minitransformer.interop.layers import Arrays
 from minitransformer.models import ImportedConfig, build_model
 from minitransformer.text import Tokenizer
 
 NEVER = -1e4
 """Logit of a token that a model cannot write: low enough, and no burden for the loss of a training."""
+
+
+def imported_config(where: str, **settings: Any) -> ImportedConfig:
+    """[model] of a Marian model with these settings.   where: the file that says them
+
+    Raises:
+        DataError: there is no such model, or d_model is odd, and sines and cosines do not change places.
+    """
+    try:
+        config = ImportedConfig(kind="imported", attention_bias=True, output_bias=True, **settings)
+    except ConfigError as error:
+        raise DataError(f"{where}: {error}") from error
+    if config.d_model % 2:
+        raise DataError(f"{where}: model.d_model must be even, got {config.d_model}")
+    return config
 
 
 def with_special_rows(ours: Arrays, rows: tuple[int | None, ...]) -> Arrays:

@@ -196,7 +196,11 @@ def tune(folder, section: str, text) -> None:
         ({"encoder_ffn_dim": 8, "decoder_ffn_dim": 8}, r"fc1.weight must have the shape \(16, 8\), got \(16, 24\)"),
         ({"pad_token_id": 90}, "special ids must fit"),
         ({"pad_token_id": None}, "special ids must fit"),
-        ({"encoder_layers": 1 << 40, "decoder_layers": 1 << 40}, "must be one number"),
+        ({"encoder_layers": 1 << 40, "decoder_layers": 1 << 40}, r"config\.json: model\.n_layers must be at most 1000"),
+        (
+            {"d_model": 5} | dict.fromkeys(["encoder_attention_heads", "decoder_attention_heads"], 1),
+            "must be even, got 5",
+        ),
         ({"share_encoder_decoder_embeddings": "yes"}, "tie_embeddings"),
     ],
 )
