@@ -28,6 +28,11 @@ def to_numpy(array: Array) -> np.ndarray:
     return array.get() if hasattr(array, "get") else np.asarray(array)
 
 
+def address(array: Array) -> int:
+    """Where the array begins in the memory of its device."""
+    return array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr
+
+
 def load_array_module(device: str) -> ModuleType:
     """The array library for ``device``: ``cpu`` is NumPy, ``cuda`` is CuPy, ``auto`` is the GPU if one is usable.
 

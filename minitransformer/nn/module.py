@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from minitransformer.autograd import Tensor
-from minitransformer.backend import Array, get_array_module
+from minitransformer.backend import Array, address, get_array_module
 from minitransformer.errors import AutogradError, ConfigError, quote
 
 ALIGNMENT = 256  # bytes: parameters start at its multiples, so that vector instructions and slices are aligned
@@ -208,7 +208,7 @@ class ParameterVector:
             )
         for name, view in self._views.items():
             data = self[name].data
-            if data is not view and _address(data) != _address(view):
+            if data is not view and address(data) != address(view):
                 raise AutogradError(
                     f"ParameterVector: the values of {name} must stay in the model's vector to be learned, got another "
                     "array; write parameter.data[...] = values instead of parameter.data = values"
@@ -236,10 +236,5 @@ def _aligned_zeros(length: int, dtype: str, xp: ModuleType) -> Array:
     itemsize = np.dtype(dtype).itemsize
     spare = ALIGNMENT // itemsize
     raw = xp.zeros(length + spare, dtype)
-    start = -_address(raw) % ALIGNMENT // itemsize
+    start = -address(raw) % ALIGNMENT // itemsize
     return raw[start : start + length]
-
-
-def _address(array: Array) -> int:
-    """Where the array begins in the memory of its device."""
-    return array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr

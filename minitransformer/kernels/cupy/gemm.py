@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from minitransformer.backend import Array, get_array_module
+from minitransformer.backend import Array, address, get_array_module
 from minitransformer.errors import ShapeError
-from minitransformer.kernels.cupy.launch import Counter, address, name_of
+from minitransformer.kernels.cupy.launch import Counter, name_of
 
 # cuBLAS's enumerations for data types and arithmetic: library_types.h and cublas_api.h.
 DATA_TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 14}

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from minitransformer.backend import Array
+from minitransformer.backend import Array, address
 from minitransformer.errors import ShapeError
 from minitransformer.kernels.cupy.source import options_of, source_of
 
@@ -108,8 +108,3 @@ def blocks_for(n: int, per_block: int = THREADS) -> int:
 def fits_vec16(width: int, *arrays: Array | None) -> bool:
     """Whether all rows can be moved as 16-byte vectors, vec16 (see common.cuh)."""
     return width % 8 == 0 and all(address(array) % 16 == 0 for array in arrays if array is not None)
-
-
-def address(array: Array) -> int:
-    """The address of the array's first element."""
-    return array.ctypes.data if type(array) is np.ndarray else array.data.ptr
