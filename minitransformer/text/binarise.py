@@ -70,18 +70,13 @@ def binarise(
             counts = _write_ids(partial, map_in_processes(_encode, tasks, processes), n_ids, progress)
             check_some_are_left("binarise", counts["pairs"], counts["n_empty"], counts["n_long"], max_length)
             facts = {"vocab_size": n_ids, "tokenizer_sha256": sha256_of(text), "max_length": max_length}
-            header = _write_header(partial, BinaryHeader(**facts, **counts, fingerprint=""))
+            header = BinaryHeader(**facts, **counts, fingerprint="")
+            header = replace(header, fingerprint=fingerprint_of(open_sides(partial, header)))
+            content = json.dumps({"format": FORMAT, "version": VERSION, **asdict(header)}, indent=1)
+            (partial / HEADER).write_text(content + "\n", encoding="utf-8")
             partial.rename(folder)
     except OSError as error:
         raise DataError(f"binarise: {folder} {write_error(error)}") from error
-    return header
-
-
-def _write_header(folder: Path, header: BinaryHeader) -> BinaryHeader:
-    """Write the header with the fingerprint of the ids in the folder, and return it."""
-    header = replace(header, fingerprint=fingerprint_of(open_sides(folder, header)))
-    content = json.dumps({"format": FORMAT, "version": VERSION, **asdict(header)}, indent=1)
-    (folder / HEADER).write_text(content + "\n", encoding="utf-8")
     return header
 
 

@@ -95,15 +95,6 @@ class BinaryHeader:
     fingerprint: str
 
 
-@dataclass(frozen=True)
-class BinaryPairs:
-    """An open folder of binarised pairs."""
-
-    src: FlatSentences
-    tgt: FlatSentences
-    header: BinaryHeader
-
-
 def id_type(vocab_size: int) -> str:
     """The NumPy data type of ids in files."""
     return "<u2" if vocab_size <= 1 << 16 else "<i4"
@@ -114,15 +105,15 @@ def sha256_of(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
-def open_pairs(folder: str | Path) -> BinaryPairs:
-    """Memory-map the files of a folder that `binarise` wrote.
+def open_pairs(folder: str | Path) -> tuple[BinaryHeader, FlatSentences, FlatSentences]:
+    """The header of a folder that `binarise` wrote, and both sides as memory-mapped files.
 
     Raises:
         DataError: the folder does not exist or has another version, a file does not match the header, or an id is not
             one of the vocabulary.
     """
     header = _read_header(Path(folder) / HEADER)
-    return BinaryPairs(*open_sides(Path(folder), header), header)
+    return header, *open_sides(Path(folder), header)
 
 
 def open_sides(folder: Path, header: BinaryHeader) -> Iterator[FlatSentences]:

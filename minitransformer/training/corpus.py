@@ -121,8 +121,7 @@ class Corpus:
         Raises:
             DataError: the folder is damaged, another tokenizer's, or holds sentences longer than max_length.
         """
-        pairs = open_pairs(folder)
-        header = pairs.header
+        header, src, tgt = open_pairs(folder)
         made_with = header.tokenizer_sha256, header.vocab_size
         if made_with != (sha256_of(tokenizer.dumps()), max(tokenizer.vocab_size, tokenizer.src_vocab_size)):
             raise DataError(
@@ -136,7 +135,7 @@ class Corpus:
             )
         valid_ids = valid and encode_sides(tokenizer, *valid)
         counts = header.n_empty, header.n_long
-        return cls((pairs.src, pairs.tgt), valid_ids, tokenizer, valid, None, *counts, header.fingerprint)
+        return cls((src, tgt), valid_ids, tokenizer, valid, None, *counts, header.fingerprint)
 
     def stream(self, config: Config) -> BatchStream | RedrawnStream:
         """The micro-batches of a training; drawn anew, the 29,000 pairs of Multi30k take 7 s of one core each epoch."""
