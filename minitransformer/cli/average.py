@@ -10,25 +10,15 @@ from minitransformer.errors import ConfigError
 
 def add_parser(commands: argparse._SubParsersAction) -> None:
     parser = commands.add_parser("average", help="write the mean of several checkpoints of one run")
-    parser.add_argument(
-        "checkpoints",
-        type=Path,
-        nargs="+",
-        metavar="CHECKPOINT",
-        help="checkpoint files; with --last: the training.directory of one run",
+    shown = "checkpoint files; with --last: the training.directory of one run"
+    parser.add_argument("checkpoints", type=Path, nargs="+", metavar="CHECKPOINT", help=shown)
+    shown = (
+        "the K newest checkpoints of the run, of those that a signal left between others only if it has too few "
+        "(default: the files that are named)"
     )
-    parser.add_argument(
-        "--last",
-        type=at_least_one,
-        metavar="K",
-        help="the K newest checkpoints of the run, of those that a signal left between others only if it has too few "
-        "(default: the files that are named)",
-    )
-    parser.add_argument(
-        "--int8",
-        action="store_true",
-        help="round each row of parameters to 8-bit integers and a scale: a quarter of the size (default: as trained)",
-    )
+    parser.add_argument("--last", type=at_least_one, metavar="K", help=shown)
+    shown = "round each row of parameters to 8-bit integers and a scale: a quarter of the size (default: as trained)"
+    parser.add_argument("--int8", action="store_true", help=shown)
     add_output_option(parser, "checkpoint to write")
     parser.set_defaults(run=run)
 

@@ -20,12 +20,8 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     add_output_option(train, "tokenizer file to write")
     shown = "tokens, including special ones (default: 8000)"
     train.add_argument("--vocab-size", type=int, default=8000, metavar="N", help=shown)
-    train.add_argument(
-        "--mode",
-        choices=("bytes", "words"),
-        default="bytes",
-        help="bytes: decodes any text exactly; words: words between spaces, as in subword-nmt (default: bytes)",
-    )
+    shown = "bytes: decodes any text exactly; words: words between spaces, as in subword-nmt (default: bytes)"
+    train.add_argument("--mode", choices=("bytes", "words"), default="bytes", help=shown)
     train.add_argument(
         "--criterion",
         choices=("frequency", "word_piece"),

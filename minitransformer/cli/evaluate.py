@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from minitransformer.models import Model
     from minitransformer.text import Tokenizer
 
-Search = tuple[str, "Model", "Tokenizer", TranslationConfig]
-"""What is searched for translations, and how, with its name in an ablation."""
-
 
 def add_parser(commands: argparse._SubParsersAction) -> None:
     parser = commands.add_parser("evaluate", help="translate a test set and print its BLEU score")
@@ -31,25 +28,17 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     parser.add_argument("--output", type=Path, metavar="FILE", help="where to save the translations (default: nowhere)")
     parser.add_argument("--json", action="store_true", help="print one JSON object (default: text)")
     _add_scores(parser)
-    parser.add_argument(
-        "--ablation",
-        action="store_true",
-        help="print what averaging, the beam and the length penalty each add (default: one score)",
-    )
-    parser.add_argument(
-        "--last", type=at_least_one, metavar="K", help="checkpoints in the mean of --ablation (default: 5)"
-    )
+    shown = "print what averaging, the beam and the length penalty each add (default: one score)"
+    parser.add_argument("--ablation", action="store_true", help=shown)
+    shown = "checkpoints in the mean of --ablation (default: 5)"
+    parser.add_argument("--last", type=at_least_one, metavar="K", help=shown)
     add_search_options(parser)
     parser.set_defaults(run=run)
 
 
 def _add_scores(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--tokenize",
-        choices=TOKENIZERS,
-        default="13a",
-        help="sacreBLEU's tokenizer: that of the language for Chinese, Japanese and Korean (default: 13a)",
-    )
+    shown = "sacreBLEU's tokenizer: that of the language for Chinese, Japanese and Korean (default: 13a)"
+    parser.add_argument("--tokenize", choices=TOKENIZERS, default="13a", help=shown)
     parser.add_argument(
         "--compare",
         type=Path,
@@ -155,7 +144,7 @@ def _bleu_scores(hypotheses: list[str], references: list[str], arguments: argpar
     return scores
 
 
-def _ablation(arguments: argparse.Namespace) -> Iterator[Search]:
+def _ablation(arguments: argparse.Namespace) -> "Iterator[tuple[str, Model, Tokenizer, TranslationConfig]]":
     """The last checkpoint with greedy search; then, each in addition to those before: the mean of the newest
     checkpoints; beam search; the length penalty  [sec. 6.1]."""
     from minitransformer.checkpoints import average_checkpoints, newest_checkpoints

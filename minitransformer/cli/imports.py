@@ -29,9 +29,8 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
 
     parser = commands.add_parser("export", help="write a model as other projects read it")
     parser.add_argument("checkpoint", type=Path, metavar="CHECKPOINT", help="file to read")
-    parser.add_argument(
-        "--to", choices=("marian", "pytorch"), required=True, help="Hugging Face's MarianMT, or PyTorch"
-    )
+    shown = "Hugging Face's MarianMT, or PyTorch"
+    parser.add_argument("--to", choices=("marian", "pytorch"), required=True, help=shown)
     add_output_option(parser, "folder for marian, which gets no vocabulary; .safetensors file for pytorch", "PATH")
     parser.set_defaults(run=run_export)
 

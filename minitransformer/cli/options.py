@@ -37,26 +37,15 @@ def add_output_option(parser: argparse.ArgumentParser, what: str, metavar: str =
 
 def add_processes_option(parser: argparse.ArgumentParser) -> None:
     """Adds --processes, for commands that read large files."""
-    parser.add_argument(
-        "--processes",
-        type=at_least_one,
-        default=core_count(),
-        metavar="N",
-        help="number of processes that share the work on large files (default: the number of cores)",
-    )
+    shown = "number of processes that share the work on large files (default: the number of cores)"
+    parser.add_argument("--processes", type=at_least_one, default=core_count(), metavar="N", help=shown)
 
 
 def add_config_options(parser: argparse.ArgumentParser, what: str) -> None:
     """Adds CONFIG, with ``what`` as its help text, and --set."""
     parser.add_argument("config", type=Path, metavar="CONFIG", help=what)
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        dest="settings",
-        metavar="SECTION.KEY=VALUE",
-        help="override a key of CONFIG; may be given several times (default: CONFIG as it is)",
-    )
+    shown = "override a key of CONFIG; may be given several times (default: CONFIG as it is)"
+    parser.add_argument("--set", action="append", default=[], dest="settings", metavar="SECTION.KEY=VALUE", help=shown)
 
 
 def add_parallel_texts(parser: argparse.ArgumentParser) -> None:

@@ -49,12 +49,8 @@ def _add_attention(actions: argparse._SubParsersAction) -> None:
     add_model_options(attention)
     attention.add_argument("--src", required=True, metavar="TEXT", help="source sentence")
     attention.add_argument("--tgt", metavar="TEXT", help="target sentence (default: the model's own translation)")
-    attention.add_argument(
-        "--kind",
-        choices=tuple(KINDS),
-        default="cross",
-        help="cross: encoder-decoder attention; decoder, encoder: self-attention (default: cross)",
-    )
+    shown = "cross: encoder-decoder attention; decoder, encoder: self-attention (default: cross)"
+    attention.add_argument("--kind", choices=tuple(KINDS), default="cross", help=shown)
     attention.add_argument("--layer", type=int, metavar="N", help="layer, counted from 1 (default: the last)")
     shown = "head, counted from 1; can be repeated (default: all)"
     attention.add_argument("--head", type=int, action="append", metavar="N", help=shown)
