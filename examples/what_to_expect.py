@@ -19,8 +19,9 @@ from examples.report import machine_facts
 from minitransformer.checkpoints import RunFolder, average_checkpoints, newest_checkpoints
 from minitransformer.cli.main import Parser
 from minitransformer.cli.options import at_least_one
+from minitransformer.config import TOKENIZERS
 from minitransformer.errors import ConfigError
-from minitransformer.evaluation import TOKENIZERS, corpus_bleu, corpus_chrf
+from minitransformer.evaluation import corpus_bleu, corpus_chrf
 from minitransformer.figures.canvas import new_figure, picture_bytes
 from minitransformer.files import write_atomically
 from minitransformer.generation import translate_lines

@@ -1,6 +1,5 @@
 """How good translations are: BLEU and chrF."""
 
-from minitransformer.config import TOKENIZERS
 from minitransformer.evaluation.bleu import (
     Score,
     bleu_metric,
@@ -13,7 +12,6 @@ from minitransformer.evaluation.bleu import (
 )
 
 __all__ = [
-    "TOKENIZERS",
     "Score",
     "bleu_metric",
     "corpus_bleu",
