@@ -30,14 +30,8 @@ class BatchStream:
     """
 
     def __init__(
-        self,
-        src: Sequence[Sequence[int]],
-        tgt: Sequence[Sequence[int]],
-        *,
-        src_tokens: int,
-        tgt_tokens: int,
-        seed: int,
-    ) -> None:
+        self, src: Sequence[Sequence[int]], tgt: Sequence[Sequence[int]], *, src_tokens: int, tgt_tokens: int, seed: int
+    ):
         check_aligned("BatchStream", src, tgt)
         self.src, self.tgt, self.seed = src, tgt, seed
         self.src_lengths = _lengths("source", src, "src_tokens", src_tokens)

@@ -10,13 +10,7 @@ from minitransformer.kernels.numpy.projection_loss import projection_loss
 from minitransformer.kernels.numpy.residual import residual_dropout_norm
 from minitransformer.ops.rule import Rule
 
-KERNELS: tuple[Rule, ...] = (
-    attention,
-    feed_forward,
-    linear,
-    projection_loss,
-    residual_dropout_norm,
-)
+KERNELS: tuple[Rule, ...] = (attention, feed_forward, linear, projection_loss, residual_dropout_norm)
 
 FUNCTIONS = {"output_projection": output_projection}
 """Functions that are not rules: the logits of decoding."""
