@@ -121,27 +121,20 @@ def _scores(hypotheses: list[str], references: list[str], arguments: argparse.Na
     """``bleu`` and ``signature``, ``chrf`` and ``chrf_signature``; with --language ``paper_bleu`` and
     ``paper_signature``; with --normalize-punctuation also the BLEU scores of text with normalized punctuation, with
     ``normalized_`` before each name."""
-    from minitransformer.evaluation import corpus_chrf
+    from minitransformer.evaluation import corpus_bleu, corpus_chrf, paper_bleu
     from minitransformer.text.punctuation import normalize_punctuation
 
-    language = arguments.language
-    chrf = corpus_chrf(hypotheses, references)
-    scores = _bleu_scores(hypotheses, references, arguments) | {"chrf": chrf.score, "chrf_signature": chrf.signature}
+    scores, texts, language = {}, {"": (hypotheses, references)}, arguments.language
     if arguments.normalize_punctuation:
-        sides = ([normalize_punctuation(line, language) for line in side] for side in (hypotheses, references))
-        scores |= {f"normalized_{name}": value for name, value in _bleu_scores(*sides, arguments).items()}
-    return scores
-
-
-def _bleu_scores(hypotheses: list[str], references: list[str], arguments: argparse.Namespace) -> dict:
-    from minitransformer.evaluation import corpus_bleu, paper_bleu
-
-    bleu = corpus_bleu(hypotheses, references, arguments.tokenize)
-    scores = {"bleu": bleu.score, "signature": bleu.signature}
-    if arguments.language:
-        paper = paper_bleu(hypotheses, references, arguments.language)
-        scores |= {"paper_bleu": paper.score, "paper_signature": paper.signature}
-    return scores
+        texts["normalized_"] = [[normalize_punctuation(line, language) for line in side] for side in texts[""]]
+    for prefix, sides in texts.items():
+        bleu = corpus_bleu(*sides, arguments.tokenize)
+        scores |= {f"{prefix}bleu": bleu.score, f"{prefix}signature": bleu.signature}
+        if language:
+            paper = paper_bleu(*sides, language)
+            scores |= {f"{prefix}paper_bleu": paper.score, f"{prefix}paper_signature": paper.signature}
+    chrf = corpus_chrf(hypotheses, references)
+    return scores | {"chrf": chrf.score, "chrf_signature": chrf.signature}
 
 
 def _ablation(arguments: argparse.Namespace) -> "Iterator[tuple[str, Model, Tokenizer, TranslationConfig]]":
