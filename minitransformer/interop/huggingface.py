@@ -101,21 +101,16 @@ def _config(facts: Mapping[str, Any], where: str) -> ImportedConfig:
     if facts.get("normalize_before") or facts.get("activation_function") not in list(ACTIVATIONS):
         got = f"{quote(facts.get('normalize_before'))} and {quote(facts.get('activation_function'))}"
         raise DataError(f"{where}: normalize_before and activation_function must be false and known, got {got}")
-    sizes = {}
+    sizes = {"d_model": facts.get("d_model")}
     for key, name in SIZES.items():
         first, second = (facts.get(f"{side}_{key}") for side in ("encoder", "decoder"))
         if first != second:
             got = f"{quote(first)} and {quote(second)}"
             raise DataError(f"{where}: encoder_{key} and decoder_{key} must be one number, got {got}")
         sizes[name] = first
-    return imported_config(
-        where,
-        **sizes,
-        d_model=facts.get("d_model"),
-        tie_embeddings=facts.get("share_encoder_decoder_embeddings", True),
-        activation=ACTIVATIONS[facts["activation_function"]],
-        norm_eps=1e-5,
-    )
+    is_tied = facts.get("share_encoder_decoder_embeddings", True)
+    activation = ACTIVATIONS[facts["activation_function"]]
+    return imported_config(where, **sizes, tie_embeddings=is_tied, activation=activation, norm_eps=1e-5)
 
 
 def _tokenizer(folder: Path, rows: tuple[int, ...], n_src: int, n_tgt: int) -> PieceTokenizer | None:

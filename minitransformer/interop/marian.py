@@ -22,6 +22,8 @@ TABLES = {
     "output_bias": "decoder_ff_logit_out_b",
 }
 BLOCKS = {"self": "self", "cross": "context", "ffn": "ffn"}
+SIZES = {"dec-depth": "n_layers", "dim-emb": "d_model", "transformer-heads": "n_heads", "transformer-dim-ffn": "d_ff"}
+"""Settings, and what they are called here."""
 ACTIVATIONS = {"relu": "relu", "swish": "swish", "gelu": "gelu_sigmoid"}
 REQUIRED = {
     "type": "transformer",
@@ -106,25 +108,19 @@ def _config(settings: dict[str, str], tensors: dict[str, np.ndarray], where: str
     for key, wanted in REQUIRED.items():
         if settings.get(key, wanted) != wanted:
             raise DataError(f"{where}: {key} must be {wanted!r}, got {quote(settings[key])}; another kind of model")
-    keys = "enc-depth", "dec-depth", "dim-emb", "transformer-heads", "transformer-dim-ffn"
     try:
-        n_encoder, n_layers, d_model, n_heads, d_ff = (int(settings[key]) for key in keys)
+        sizes = {name: int(settings[key]) for key, name in SIZES.items()}
+        n_encoder = int(settings["enc-depth"])
         activation = ACTIVATIONS[settings.get("transformer-ffn-activation", "swish")]
     except (KeyError, ValueError) as error:
         raise DataError(
             f"{where}: its settings must hold numbers for depths, widths and heads, got none or others"
         ) from error
-    if n_encoder != n_layers:
-        raise DataError(f"{where}: enc-depth and dec-depth must be one number, got {n_encoder} and {n_layers}")
-    return imported_config(
-        where,
-        n_layers=n_layers,
-        d_model=d_model,
-        n_heads=n_heads,
-        d_ff=d_ff,
-        tie_embeddings="Wemb" in tensors and not any("logit_out_W" in name for name in tensors),
-        activation=activation,
-    )
+    if n_encoder != sizes["n_layers"]:
+        got = f"{n_encoder} and {sizes['n_layers']}"
+        raise DataError(f"{where}: enc-depth and dec-depth must be one number, got {got}")
+    is_tied = "Wemb" in tensors and not any("logit_out_W" in name for name in tensors)
+    return imported_config(where, **sizes, tie_embeddings=is_tied, activation=activation)
 
 
 def _tokenizer(folder: Path, common: dict[str, np.ndarray]) -> PieceTokenizer | None:
