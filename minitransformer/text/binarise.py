@@ -14,19 +14,8 @@ from tqdm import tqdm
 
 from minitransformer.errors import DataError
 from minitransformer.files import staging_folder, write_error
-from minitransformer.text.binary import (
-    ENDS,
-    FORMAT,
-    HEADER,
-    SIDES,
-    VERSION,
-    BinaryHeader,
-    FlatSentences,
-    fingerprint_of,
-    id_type,
-    open_sides,
-    sha256_of,
-)
+from minitransformer.text import binary
+from minitransformer.text.binary import BinaryHeader, FlatSentences
 from minitransformer.text.corpus import stream_parallel
 from minitransformer.text.pairs import check_some_are_left, encode_pairs
 from minitransformer.text.processes import in_chunks, map_in_processes
@@ -69,11 +58,11 @@ def binarise(
         with staging_folder(folder) as partial:
             counts = _write_ids(partial, map_in_processes(_encode, tasks, processes), n_ids, progress)
             check_some_are_left("binarise", counts["pairs"], counts["n_empty"], counts["n_long"], max_length)
-            facts = {"vocab_size": n_ids, "tokenizer_sha256": sha256_of(text), "max_length": max_length}
+            facts = {"vocab_size": n_ids, "tokenizer_sha256": binary.sha256_of(text), "max_length": max_length}
             header = BinaryHeader(**facts, **counts, fingerprint="")
-            header = replace(header, fingerprint=fingerprint_of(open_sides(partial, header)))
-            content = json.dumps({"format": FORMAT, "version": VERSION, **asdict(header)}, indent=1)
-            (partial / HEADER).write_text(content + "\n", encoding="utf-8")
+            header = replace(header, fingerprint=binary.fingerprint_of(binary.open_sides(partial, header)))
+            content = json.dumps({"format": binary.FORMAT, "version": binary.VERSION, **asdict(header)}, indent=1)
+            (partial / binary.HEADER).write_text(content + "\n", encoding="utf-8")
             partial.rename(folder)
     except OSError as error:
         raise DataError(f"binarise: {folder} {write_error(error)}") from error
@@ -86,13 +75,13 @@ def _write_ids(folder: Path, parts: Iterable[Part], vocab_size: int, progress: b
     with ExitStack() as stack, tqdm(desc="encode", unit="pair", disable=not progress) as bar:
         files = {
             (side, kind): stack.enter_context(open(folder / f"{side}.{kind}", "xb"))
-            for side, kind in product(SIDES, ("ids", "ends"))
+            for side, kind in product(binary.SIDES, ("ids", "ends"))
         }
         for sides, found in parts:
-            for side, sentences in zip(SIDES, sides, strict=True):
+            for side, sentences in zip(binary.SIDES, sides, strict=True):
                 ends = sentences.ends + np.uint64(counts[f"n_{side}_tokens"])
-                files[side, "ids"].write(sentences.ids.astype(id_type(vocab_size)))
-                files[side, "ends"].write(ends.astype(ENDS))
+                files[side, "ids"].write(sentences.ids.astype(binary.id_type(vocab_size)))
+                files[side, "ends"].write(ends.astype(binary.ENDS))
             counts.update(found)
             bar.update(found["pairs"] + found["n_empty"] + found["n_long"])
     return counts
