@@ -38,15 +38,12 @@ def average_checkpoints(paths: Sequence[str | Path]) -> Checkpoint:
 def _check_same_run(first: Checkpoint, other: Checkpoint) -> None:
     changed = [key for key, _, _ in changed_settings(first.config, other.config)]
     ours, theirs = (each.progress.get("fingerprint", "") for each in (first, other))  # a mean has none
-    changed += [
-        what
-        for what, one, two in (
-            ("parameters", first.table, other.table),
-            ("tokenizer", first.tokenizer_text, other.tokenizer_text),
-            ("training data", ours or theirs, theirs or ours),
-        )
-        if one != two
-    ]
+    compared = {
+        "parameters": (first.table, other.table),
+        "tokenizer": (first.tokenizer_text, other.tokenizer_text),
+        "training data": (ours or theirs, theirs or ours),
+    }
+    changed += [what for what, (one, two) in compared.items() if one != two]
     if changed:
         raise CheckpointError(
             f"average: {other.path} must have the {changed[0]} of {first.path}, got another; average within one run"

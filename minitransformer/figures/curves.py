@@ -74,12 +74,8 @@ def _points(lines: Sequence[dict], key: str, label: str) -> tuple[list[float], l
             if type(value) not in (int, float) or (name == "ppl" and value <= 0):
                 expected = "a number above 0" if name == "ppl" else "a number"
                 raise DataError(f"plot curves: {label}: {name} must be {expected} in each line, got {quote(value)}")
-    return tuple([_drawable(line[name]) for line in lines] for name in ("update", key))
-
-
-def _drawable(value: float) -> float:
-    """NaN, which leaves a gap, for values that no axis can show: a perplexity may overflow."""
-    return value if abs(value) < 1e200 else math.nan
+    # A value that no axis can show leaves a gap: a perplexity may overflow.
+    return tuple([line[name] if abs(line[name]) < 1e200 else math.nan for line in lines] for name in ("update", key))
 
 
 def _style_axes(axes: "Axes", title: str, y_label: str) -> None:

@@ -52,11 +52,8 @@ class Progress:
         """Show that ``update`` updates are done, with the means of ``meter``."""
         if meter.updates:  # none, if all since the last line were skipped
             seen = meter.means()
-            bar.set_postfix_str(
-                f"loss {seen['loss']:.3f}, ppl {seen['ppl']:.2f}, {seen['tokens_per_second']:.0f} tgt tokens/s, "
-                f"lr {learning_rate:.2e}",
-                refresh=False,
-            )
+            means = f"loss {seen['loss']:.3f}, ppl {seen['ppl']:.2f}, {seen['tokens_per_second']:.0f} tgt tokens/s"
+            bar.set_postfix_str(f"{means}, lr {learning_rate:.2e}", refresh=False)
         bar.update(update - bar.n)
 
     def write(self, message: str) -> None:

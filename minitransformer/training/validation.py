@@ -44,12 +44,8 @@ class Validation:
     def __init__(self, corpus: Corpus, config: Config):
         self.corpus, self.with_bleu = corpus, config.training.validate_bleu
         longest = max(len(ids) + 1 for side in corpus.valid for ids in side)
-        stream = BatchStream(
-            *corpus.valid,
-            src_tokens=max(config.data.src_tokens, longest),
-            tgt_tokens=max(config.data.tgt_tokens, longest),
-            seed=0,
-        )
+        src_tokens, tgt_tokens = max(config.data.src_tokens, longest), max(config.data.tgt_tokens, longest)
+        stream = BatchStream(*corpus.valid, src_tokens=src_tokens, tgt_tokens=tgt_tokens, seed=0)
         self.batches = [stream.batch(number) for number in range(stream.batches_per_epoch)]
         limit = max(config.translation.max_input_length, longest)  # no line of the validation text is too long for it
         self.translation = replace(config.translation, beam_size=1, max_input_length=limit)

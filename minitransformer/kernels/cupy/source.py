@@ -25,9 +25,5 @@ def source_of(name: str) -> str:
 def options_of(dtype: str, constants: tuple[tuple[str, int], ...] = ()) -> tuple[str, ...]:
     """The compiler's options for activations of ``dtype`` and a file's compile-time constants."""
     storage, computed = STORED[dtype]
-    return (
-        "-std=c++17",
-        f"-DSTORED={storage}",
-        f"-DCOMPUTED={computed}",
-        *(f"-D{name}={value}" for name, value in constants),
-    )
+    macros = {"STORED": storage, "COMPUTED": computed, **dict(constants)}
+    return "-std=c++17", *(f"-D{name}={value}" for name, value in macros.items())
