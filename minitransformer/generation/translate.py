@@ -25,22 +25,14 @@ MAX_SCORES = 1 << 24
 
 
 def translate_lines(
-    model: Model,
-    tokenizer: Tokenizer,
-    lines: Sequence[str],
-    config: TranslationConfig,
-    n_best: int = 1,
-    progress: bool = False,
-) -> list[str] | list[list[str]]:
-    """The translation of each line; with n_best above 1 a list of up to n_best translations of each, best first.
-
-    The translation of an empty line, or of spaces alone, is an empty line. A translation is one line.
+    model: Model, tokenizer: Tokenizer, lines: Sequence[str], config: TranslationConfig, progress: bool = False
+) -> list[str]:
+    """The translation of each line, as one line. That of an empty line, or of spaces alone, is an empty line.
 
     Raises: as `search_lines`; DataError if the model generates an id that the tokenizer does not know.
     """
-    found = search_lines(model, tokenizer, lines, config, n_best, progress)
-    texts = [[hypothesis_text(tokenizer, each) for each in hypotheses] for hypotheses in found]
-    return texts if n_best > 1 else [best for (best,) in texts]
+    found = search_lines(model, tokenizer, lines, config, progress=progress)
+    return [hypothesis_text(tokenizer, best) for (best,) in found]
 
 
 def search_blocks(
