@@ -49,7 +49,6 @@ class UnigramModel:
         if not all(isinstance(score, float) and abs(score) < LARGEST for score in scores) or NORMAL not in kinds:
             raise DataError(f"{where}: must have pieces with scores within {LARGEST:g}, got none or others")
         self.add_space, self.remove_spaces = map(bool, options)
-        self.pieces = texts
         self.scores = {t: s for t, s, kind in zip(texts, scores, kinds, strict=True) if kind in (NORMAL, USER_DEFINED)}
         of_normal = [score for score, kind in zip(scores, kinds, strict=True) if kind == NORMAL]
         self.unknown_score = min(of_normal) - 10
@@ -59,7 +58,7 @@ class UnigramModel:
         self.longest = max(map(len, self.scores))
 
     def encode(self, line: str) -> list[str]:
-        """The pieces of a line. Neighbouring characters that no piece has are one piece, which is not in ``pieces``."""
+        """The pieces of a line. Neighbouring characters that no piece has are one piece, which is not in the file."""
         parts: list[str] = []
         best = best_pieces(self.normalize(line), self.scores, self.unknown_score, self.longest)
         for known, run in groupby(best, key=self.scores.__contains__):
