@@ -48,4 +48,4 @@ def padding_share(stream: BatchStream) -> float:
     """Fraction of the positions in an epoch's batches, source and target together, that are padding."""
     epoch = range(stream.batches_per_epoch)
     positions = sum(sentences * (src + tgt) for sentences, src, tgt in map(stream.shape, epoch))
-    return 1 - sum(map(sum, map(stream.n_tokens, epoch))) / positions
+    return 1 - float(stream.src_lengths.sum() + stream.tgt_lengths.sum()) / positions  # each pair once

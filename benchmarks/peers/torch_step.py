@@ -48,5 +48,4 @@ def torch_train_step(
     for group in optimizer.param_groups:
         group["lr"] = rate
     optimizer.step()
-    n_src_tokens = sum(batch.n_src_tokens for batch in micro_batches)
-    return StepResult(loss / n_tgt_tokens, nll / n_tgt_tokens, n_src_tokens, n_tgt_tokens, norm, rate)
+    return StepResult(loss / n_tgt_tokens, nll / n_tgt_tokens, n_tgt_tokens, norm, rate)

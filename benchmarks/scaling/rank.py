@@ -51,7 +51,7 @@ def step_times(ranks: Communicator, size_name: str, quick: bool, rounds: int, wo
     batches = parts[ranks.rank :: ranks.size] if ranks.size > 1 or workers > 1 else whole
     model, threads = Transformer(model_config, seed=1), Workers(workers)
     adam = Adam(model.parameters)
-    n_tokens = (size.tokens * len(whole[0].src),) * 2
+    n_tokens = size.tokens * len(whole[0].src)
     updates = iter(range(1, 10**6))
 
     def step(together: Communicator) -> None:

@@ -67,10 +67,9 @@ class BatchStream:
         rows = self.rows(number)
         return len(rows), int(self.src_lengths[rows].max()), int(self.tgt_lengths[rows].max())
 
-    def n_tokens(self, number: int) -> tuple[int, int]:
-        """(source, target) tokens without padding of micro-batch ``number``, without building the batch."""
-        rows = self.rows(number)
-        return int(self.src_lengths[rows].sum()), int(self.tgt_lengths[rows].sum())
+    def n_tgt_tokens(self, number: int) -> int:
+        """Target tokens without padding of micro-batch ``number``, without building the batch."""
+        return int(self.tgt_lengths[self.rows(number)].sum())
 
     def epoch(self, epoch: int) -> list[np.ndarray]:
         """The rows of each micro-batch of an epoch (counted from 0), in order."""

@@ -28,7 +28,7 @@ class GradientAccumulator:
     done, the gradient vectors of the ranks are summed.
 
     scale: what the loss must be multiplied by before backward; `accumulate` takes it out of the gradient
-    tokens_of_update: (source, target) tokens of an update on all ranks; needed if there are several
+    tokens_of_update: target tokens of an update on all ranks; needed if there are several
     wants_to_stop: asked in each update; ``stop_wishes`` is how many ranks answered True
 
     Raises (`accumulate`): what the communicator raises; (`is_finite`): what `LossScale.adapt` raises.
@@ -41,7 +41,7 @@ class GradientAccumulator:
         workers: Workers = SERIAL,
         ranks: Communicator = SINGLE_PROCESS,
         scale: LossScale | None = None,
-        tokens_of_update: Callable[[int], tuple[int, int]] | None = None,
+        tokens_of_update: Callable[[int], int] | None = None,
     ):
         self.parameters, self.workers, self.ranks = parameters, workers, ranks
         self.scale = scale or LossScale()
@@ -49,19 +49,18 @@ class GradientAccumulator:
         self.wants_to_stop: Callable[[], bool] = lambda: False
         self.stop_wishes = 0.0
 
-    def count_tokens(self, micro_batches: Sequence[Batch], update: int) -> tuple[int, int]:
-        """(source, target) tokens of the update, on all ranks.
+    def count_tokens(self, micro_batches: Sequence[Batch], update: int) -> int:
+        """The target tokens of the update, on all ranks.
 
         Raises:
-            DataError: there is no target token.
+            DataError: there is none.
         """
         if self._tokens_of_update is not None:
             return self._tokens_of_update(update)
-        n_src_tokens = sum(batch.n_src_tokens for batch in micro_batches)
         n_tgt_tokens = sum(batch.n_tgt_tokens for batch in micro_batches)
         if n_tgt_tokens == 0:
             raise DataError("train_step: the micro-batches must have at least one target token, got none")
-        return n_src_tokens, n_tgt_tokens
+        return n_tgt_tokens
 
     def accumulate(self, micro_batches: Sequence[Batch], compute_gradient: ComputeGradient) -> tuple[float, float]:
         """The gradient of all micro-batches, into the model's own vector; returns the sums of their losses and nlls."""

@@ -31,7 +31,6 @@ class StepResult:
 
     loss: float
     nll: float
-    n_src_tokens: int
     n_tgt_tokens: int
     gradient_norm: float
     learning_rate: float

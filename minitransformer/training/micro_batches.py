@@ -2,8 +2,6 @@
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from minitransformer.text import Batch, BatchStream
 from minitransformer.text.bpe_dropout import RedrawnStream
 
@@ -22,11 +20,10 @@ class MicroBatches:
         numbers = self._numbers(update)[self.rank :: self.size]
         return [stream.batch(number) for stream, number in map(self.stream.find, numbers)]
 
-    def n_tokens(self, update: int) -> tuple[int, int]:
-        """(source, target) tokens of all ranks, without padding."""
+    def n_tgt_tokens(self, update: int) -> int:
+        """Target tokens of all ranks, without padding."""
         found = map(self.stream.find, self._numbers(update))
-        src, tgt = np.sum([stream.n_tokens(number) for stream, number in found], axis=0).tolist()
-        return src, tgt
+        return sum(stream.n_tgt_tokens(number) for stream, number in found)
 
     def epoch(self, update: int) -> int:
         """The epoch, counted from 1, in which ``update`` begins."""

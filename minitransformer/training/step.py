@@ -26,7 +26,7 @@ def train_step(
     accumulator: in which thread and on which rank each micro-batch is computed; by default here, one after the other
     """
     accumulator = accumulator or GradientAccumulator(model.parameters)
-    n_src_tokens, n_tgt_tokens = accumulator.count_tokens(micro_batches, update)
+    n_tgt_tokens = accumulator.count_tokens(micro_batches, update)
 
     def compute_gradient(number: int, batch: Batch, accumulate: Accumulate) -> tuple[Tensor, Tensor]:
         loss, nll = model.loss(batch, DropoutMasks(config.seed, update, number))
@@ -40,4 +40,4 @@ def train_step(
     rate = scheduled_rate(update, model.config.d_model, config)
     if is_finite := accumulator.is_finite(loss, norm):  # NaN and infinity must not reach the parameters
         optimizer.step(rate)
-    return StepResult(loss / n_tgt_tokens, nll / n_tgt_tokens, n_src_tokens, n_tgt_tokens, norm, rate, is_finite)
+    return StepResult(loss / n_tgt_tokens, nll / n_tgt_tokens, n_tgt_tokens, norm, rate, is_finite)

@@ -151,7 +151,7 @@ class Trainer:
             workers=self.workers,
             ranks=self.ranks,
             scale=LossScale.for_precision(execution.precision),
-            tokens_of_update=self.batches.n_tokens if self.ranks.size > 1 else None,
+            tokens_of_update=self.batches.n_tgt_tokens if self.ranks.size > 1 else None,
         )
         self.nonfinite = NonfiniteUpdates(self.model.parameters, self.ranks.size, training.skip_nonfinite)
 

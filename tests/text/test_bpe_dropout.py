@@ -123,7 +123,7 @@ def test_batches_are_planned_by_the_lengths_that_were_drawn(text):
     for number in np.random.default_rng(1).permutation(5 * n)[:30].tolist():
         (batch,), (epoch, _) = asked.of_rank(number + 1), stream.position(number)
         assert all(np.array_equal(getattr(batch, name), getattr(expected[number], name)) for name in vars(batch))
-        assert asked.n_tokens(number + 1) == (batch.n_src_tokens, batch.n_tgt_tokens)
+        assert asked.n_tgt_tokens(number + 1) == batch.n_tgt_tokens
         assert batch.src.size <= 120 and batch.tgt_in.size <= 100
         drawn = draw(epoch)[1]
         assert [ids[ids > EOS].tolist() for ids in batch.tgt_out] == [drawn[row] for row in batch.rows]

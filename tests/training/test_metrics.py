@@ -49,7 +49,7 @@ def test_a_line_is_the_token_weighted_mean_of_its_updates(tmp_path):
     assert [line["update"] for line in five] == [5, 10, 15, 20]
     for line in five:
         last = line["update"]
-        tokens = [run.batches.n_tokens(update)[1] for update in range(last - 4, last + 1)]
+        tokens = [run.batches.n_tgt_tokens(update) for update in range(last - 4, last + 1)]
         losses = [other["loss"] for other in each[last - 5 : last]]
         assert line["loss"] == pytest.approx(np.average(losses, weights=tokens), rel=1e-12)
         assert run.batches.epoch(last) == line["epoch"]
