@@ -78,12 +78,12 @@ def without_retired_keys(name: str, table: dict, known: Sequence[str], where: st
 
 def describe(config: type) -> list[tuple[str, str, Any, str]]:
     """``(key, type or choices, default, meaning)`` of every setting of ``config``, for ``--help``."""
-    described = []
+    rows = []
     for spec in fields(config):
         for entry in fields(spec.default_factory):
             kind = "|".join(entry.metadata["choices"]) or entry.type.__name__
-            described.append((f"{spec.name}.{entry.name}", kind, entry.default, entry.metadata["meaning"]))
-    return described
+            rows.append((f"{spec.name}.{entry.name}", kind, entry.default, entry.metadata["meaning"]))
+    return rows
 
 
 def read_toml(path: str | Path) -> dict:
