@@ -39,7 +39,7 @@ UNTIED = {
     "projection": "lm_head.weight",
 }
 SIZES = {"layers": "n_layers", "attention_heads": "n_heads", "ffn_dim": "d_ff"}
-"""Of each stack, and what they are called here."""
+"""Sizes of each stack, and what they are called here."""
 ACTIVATIONS = {"relu": "relu", "swish": "swish", "silu": "swish", "gelu": "gelu"}
 REQUIRED = {"model_type": "marian", "scale_embedding": True, "is_encoder_decoder": True}
 """What config.json must say: without the factor sqrt(d_model) on embeddings, for one, it is another model."""

@@ -20,7 +20,7 @@ def imported_config(where: str, **settings: Any) -> ImportedConfig:
     """[model] of a Marian model with these settings.   where: the file that says them
 
     Raises:
-        DataError: there is no such model, or d_model is odd, and sines and cosines do not change places.
+        DataError: there is no such model, or d_model is odd: it has more sines than cosines.
     """
     try:
         config = ImportedConfig(kind="imported", attention_bias=True, output_bias=True, **settings)
