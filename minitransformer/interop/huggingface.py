@@ -11,7 +11,7 @@ from minitransformer.checkpoints import Checkpoint
 from minitransformer.config import ModelConfig
 from minitransformer.errors import DataError, quote
 from minitransformer.files import read_bounded, staging_folder, write_error, write_text
-from minitransformer.interop.layers import Arrays, halves_to_pairs, take, to_common, to_ours
+from minitransformer.interop.layers import Arrays, halves_to_pairs, take, to_common, to_ours, transpose_layers
 from minitransformer.interop.model import checkpoint_of, imported_config, with_special_rows
 from minitransformer.interop.safetensors import read_safetensors, write_safetensors
 from minitransformer.models import ImportedConfig
@@ -81,10 +81,7 @@ def read_folder(folder: Path) -> Checkpoint:
 
 def _tensors(folder: Path, config: ImportedConfig) -> Arrays:
     """The tensors of a folder, matrices of layers as (in, out), each table under the name of an untied one."""
-    tensors = {
-        name: array.T if ".layers." in name and array.ndim == 2 else array
-        for name, array in read_safetensors(folder / "model.safetensors").items()
-    }
+    tensors = transpose_layers(read_safetensors(folder / "model.safetensors"))
     if config.tie_embeddings:
         tensors = {UNTIED["embedding"] if name == "model.shared.weight" else name: a for name, a in tensors.items()}
     elif "lm_head.weight" not in tensors and UNTIED["tgt_embedding"] in tensors:
@@ -168,10 +165,7 @@ def write_folder(checkpoint: Checkpoint, folder: Path) -> str:
     common = to_common(model, halves_to_pairs(config.d_model))
     common["output_bias"] = common.get("output_bias", np.zeros(config.vocab_size, np.float32))[None]
     names = {"embedding": "model.shared.weight"} if config.tie_embeddings else {}
-    arrays = {
-        names.get(name) or their_name(name): array.T if name.count(".") == 4 and array.ndim == 2 else array
-        for name, array in common.items()
-    }
+    arrays = transpose_layers({names.get(name) or their_name(name): array for name, array in common.items()})
     try:
         # Files of a folder that is there are made in it: the one around it may be read-only, or on another disk.
         with staging_folder(folder / "model" if folder.is_dir() else folder) as staging:

@@ -122,6 +122,11 @@ def _reorder(array: np.ndarray, axes: str, order: np.ndarray) -> np.ndarray:
     return array.take(order, axes.index("d")) if "d" in axes else array
 
 
+def transpose_layers(tensors: Mapping[str, np.ndarray]) -> Arrays:
+    """PyTorch's tensors with matrices of layers as (in, out) instead of (out, in), or back; tables stay as they are."""
+    return {name: array.T if "layers." in name and array.ndim == 2 else array for name, array in tensors.items()}
+
+
 def halves_to_pairs(d_model: int) -> np.ndarray:
     """Where [all sines | all cosines] have our alternating sines and cosines: 0, d/2, 1, d/2 + 1, ...
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from minitransformer.checkpoints import Checkpoint
 from minitransformer.errors import DataError
-from minitransformer.interop.layers import take, to_common, to_ours
+from minitransformer.interop.layers import take, to_common, to_ours, transpose_layers
 from minitransformer.interop.marian import read_arrays
 from minitransformer.interop.model import checkpoint_of
 from minitransformer.interop.safetensors import read_safetensors, write_safetensors
@@ -83,8 +83,7 @@ def read_state_dict(path: Path, tokenizer: Tokenizer | None = None, **options: A
         norm_eps=1e-5,
         **options,
     )
-    turned = {name: a.T if a.ndim == 2 and "layers." in name else a for name, a in tensors.items()}
-    arrays = to_ours(take(turned, config, their_name, str(path)), config)
+    arrays = to_ours(take(transpose_layers(tensors), config, their_name, str(path)), config)
     return checkpoint_of(arrays, config, tokenizer)
 
 
@@ -104,10 +103,8 @@ def write_state_dict(checkpoint: Checkpoint, path: Path) -> str:
         or (config.d_v != config.d_k or config.positions != "sinusoidal")
     ):
         raise DataError("export: nn.Transformer must have d_k = d_v = d_model / n_heads and sinusoids, got others")
-    arrays = {}
-    for name, array in to_common(model).items():
-        theirs = their_name(name) if name != "embedding" or not config.tie_embeddings else "embedding.weight"
-        arrays[theirs] = array.T if array.ndim == 2 and name.count(".") == 4 else array
+    names = {"embedding": "embedding.weight"} if config.tie_embeddings else {}
+    arrays = transpose_layers({names.get(name) or their_name(name): each for name, each in to_common(model).items()})
     for name in [name for name in arrays if "in_proj_q_" in name]:
         parts = [arrays.pop(name.replace("_q_", f"_{part}_")) for part in "qkv"]
         arrays[name.replace("_q_", "_")] = np.concatenate(parts)
