@@ -71,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = Parser(prog="ladder", description=__doc__)
+    parser = Parser(prog="python -m examples.multi30k.ladder", description=__doc__)
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--only", nargs="+", metavar="RUNG", help="train these rungs (default: all)")
     what.add_argument("--report", action="store_true", help="train nothing (default: what is missing)")

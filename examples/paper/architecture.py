@@ -18,7 +18,7 @@ from minitransformer.models import model_class
 
 @report_errors
 def main() -> int:
-    parser = Parser(prog="architecture", description=__doc__.split("\n")[0])
+    parser = Parser(prog="python -m examples.paper.architecture", description=__doc__.split("\n")[0])
     add_config_options(parser, "TOML file, as for train")
     shown = "the whole model (Figure 1) or its multi-head attention (Figure 2) (default: model)"
     parser.add_argument("--part", choices=("model", "attention"), default="model", help=shown)

@@ -122,7 +122,7 @@ def read(paths: Sequence[Path]) -> list[str]:
 
 @report_errors
 def main() -> int:
-    parser = Parser(prog="heads", description=__doc__)
+    parser = Parser(prog="python -m examples.paper.heads", description=__doc__)
     parser.add_argument("--checkpoint", type=Path, required=True, help="of a Transformer")
     parser.add_argument("--src", type=Path, nargs="+", required=True, help="English sentences, one a line")
     parser.add_argument(

@@ -75,7 +75,7 @@ def report(results: Sequence[dict]) -> str:
 
 @report_errors
 def main() -> int:
-    parser = Parser(prog="label_smoothing", description=__doc__)
+    parser = Parser(prog="python -m examples.paper.label_smoothing", description=__doc__)
     parser.add_argument("--results", type=Path, default=RESULTS, help="of table3.py (default results/table3.jsonl)")
     results = parser.parse_args().results
     measured = read_results(results)

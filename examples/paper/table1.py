@@ -130,7 +130,7 @@ def paths() -> dict:
 
 @report_errors
 def main() -> int:
-    parser = Parser(prog="table1", description=__doc__)
+    parser = Parser(prog="python -m examples.paper.table1", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="the three smallest sizes, and nothing is written")
     parser.add_argument("--report", action="store_true", help="write the report anew, of results/table1.json")
     arguments = parser.parse_args()

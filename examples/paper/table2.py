@@ -143,7 +143,7 @@ def markdown(found: Sequence[Training]) -> str:
 
 @report_errors
 def main() -> int:
-    parser = Parser(prog="table2", description=__doc__)
+    parser = Parser(prog="python -m examples.paper.table2", description=__doc__)
     parser.add_argument(
         "--add", type=Path, nargs="+", default=[], metavar="RUN", help="folders of trainings that are done"
     )

@@ -85,7 +85,7 @@ def main() -> int:
 
 
 def parse_arguments() -> argparse.Namespace:
-    parser = Parser(prog="table3", description=__doc__)
+    parser = Parser(prog="python -m examples.paper.table3", description=__doc__)
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--params", action="store_true", help="print the parameter counts (default: report the results)")
     what.add_argument("--run", nargs="+", metavar="ROW", help="train these rows or groups: base, A1, C, ...")

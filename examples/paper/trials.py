@@ -57,7 +57,7 @@ def main(experiment: Experiment) -> int:
 
 def run_command(experiment: Experiment) -> int:
     program = experiment.program
-    parser = Parser(prog=program, description=experiment.description)
+    parser = Parser(prog=f"python -m examples.paper.{program}", description=experiment.description)
     parser.add_argument("--quick", action="store_true", help="tiny sizes, one seed; writes nothing")
     add_number(parser, "--seeds", 5, "seeds 1 to this many for each trial")
     add_number(parser, "--processes", core_count(), "trials at a time")

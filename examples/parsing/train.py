@@ -58,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def build_parser() -> Parser:
     parser = Parser(prog="python -m examples.parsing.train", description=__doc__.split("\n")[0])
-    parser.add_argument("config", type=Path, help="recipe, such as examples/parsing/aligned.toml")
+    parser.add_argument("config", type=Path, metavar="CONFIG", help="recipe, such as examples/parsing/aligned.toml")
     add_data_options(parser)
     parser.add_argument("--part", choices=("dev", "test"), default="dev", help="what the result is of (default dev)")
     parser.add_argument("--results", type=Path, help="default results/NAME.jsonl, NAME being RECIPE-FORM")
@@ -69,7 +69,7 @@ def add_data_options(parser: Parser) -> None:
     parser.add_argument("--form", choices=FORMS, default="C", help="C: one token for each word (default), B: two")
     shown = "folder of train*.mrg, dev*.mrg and test*.mrg (default data/craft_trees)"
     parser.add_argument("--trees", type=Path, default=Path("data/craft_trees"), help=shown)
-    shown = "a setting of the recipe, such as training.updates=20000"
+    shown = "a key of the recipe and its value, such as training.updates=20000; may be given several times"
     parser.add_argument("--set", action="append", default=[], dest="settings", metavar="KEY=VALUE", help=shown)
 
 

@@ -86,3 +86,12 @@ def test_every_command_shown_is_one_that_the_program_accepts(path, monkeypatch):
             accept(program, ["1" if word == "N" else word for word in words], monkeypatch)
         elif name == "minitransformer":
             assert set(words[:1]) <= named
+
+
+def test_an_example_that_refuses_its_arguments_names_the_command_that_was_run():
+    for path in sorted(ROOT.glob("examples/**/*.py")):
+        file = path.relative_to(ROOT)
+        module = ".".join(file.with_suffix("").parts).removesuffix(".__main__")
+        known = f"python -m {module}", f"python {file.as_posix()}", "python -m examples.paper.{program}"
+        for name in re.findall(r'Parser\(\s*prog=f?"([^"]+)"', path.read_text(encoding="utf-8")):
+            assert name in known, file
