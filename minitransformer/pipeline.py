@@ -124,8 +124,9 @@ def find_checkpoint(name: str | Path) -> Path:
     if os.path.isdir(path):  # unlike Path's, it raises nothing: a name may be too long, or a folder not be readable
         path = (RunFolder(path).paths() or [path / "checkpoints" / "update_*.npz"])[-1]
     if not path.suffix and not os.path.exists(path):
-        known = ", ".join(MODELS)
-        raise CheckpointError(f"load: {name} must be a checkpoint, the folder of a run or a known name ({known})")
+        names = f"a known name ({', '.join(MODELS)})"
+        rest = f", the folder of a run or {names}" if isinstance(name, str) else f" or a run; --model takes {names}"
+        raise CheckpointError(f"load: {name} must be a checkpoint{rest}")
     return path
 
 

@@ -99,6 +99,8 @@ def test_a_folder_is_its_newest_checkpoint(tmp_path, type_in, capsys):
     np.testing.assert_array_equal(load(tmp_path / "run").model.parameters.data, newest)
     with pytest.raises(CheckpointError, match=r"load: yy-xx must be .* or a known name \(en-de\)$"):
         load("yy-xx")
+    assert main(["translate", "--checkpoint", "en-de"]) == 2  # which is the name of a model, and no path
+    assert "en-de must be a checkpoint or a run; --model takes a known name (en-de)\n" in capsys.readouterr().err
     type_in(b"")
     assert main(["translate", "--checkpoint", str(tmp_path / "run")]) == 0, capsys.readouterr()
 
