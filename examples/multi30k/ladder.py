@@ -1,7 +1,7 @@
 """What later tricks are worth on the model of 2017: Multi30k en-de, one changed setting after the other.
 
     python -m examples.multi30k.ladder                                  trains what is missing, then reports
-    python -m examples.multi30k.ladder --only "BPE dropout" --seed 2    one run
+    python -m examples.multi30k.ladder --only pre-norm --seed 2         one run
     python -m examples.multi30k.ladder --report                         what there is so far
     python -m examples.multi30k.ladder --test "R-Drop"                  translates the test set with a rung, once
 

@@ -1,6 +1,8 @@
 """The ladder of Multi30k: one change a rung, choices by all seeds, results of other settings refused."""
 
 import json
+import re
+import shlex
 from dataclasses import replace
 
 import numpy as np
@@ -44,6 +46,11 @@ def scored(steps, arguments, **bleu):
         facts |= {"config": one_run.recorded(one_run.config_of(step, seed, arguments))}
         facts |= {"val": {"1": value, "10": value}, "settings": one_run.settings_of(arguments)}
         yield {"name": step.run, "seed": seed, **facts}
+
+
+def test_the_one_run_that_the_help_shows_waits_for_no_other(folder):
+    shown = re.search(r"ladder (--only .*?)  ", ladder.__doc__)[1]
+    assert len(ladder.missing_jobs(ladder.parse_arguments([*shlex.split(shown), *folder[1]]))) == 1
 
 
 def test_each_rung_is_the_one_below_with_one_change_and_choices_are_the_best_of_all_seeds(folder):
