@@ -47,7 +47,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--seconds", type=float, default=SECONDS, metavar="N", help=f"for all stages (default: {SECONDS})"
     )
-    parser.add_argument("--stages", nargs="+", choices=STAGES, metavar="NAME", help=f"of {', '.join(STAGES)}")
+    parser.add_argument("--stages", nargs="+", choices=STAGES, metavar="NAME", help=f"of: {'; '.join(STAGES)}")
     parser.add_argument("--commit", help="the commit, where git cannot tell it (default: ask git)")
     return parser.parse_args(argv)
 
