@@ -18,7 +18,7 @@ def average_checkpoints(paths: Sequence[str | Path]) -> Checkpoint:
     cannot resume from it. ``result.save(path)`` writes it.
 
     Raises:
-        CheckpointError: no paths, an unreadable file, checkpoints of different runs, or one with NaN or infinity.
+        CheckpointError: no paths, an unreadable file, or checkpoints of different runs.
     """
     if not paths:
         raise CheckpointError("average: the checkpoints to average must be at least one, got none")
@@ -27,8 +27,6 @@ def average_checkpoints(paths: Sequence[str | Path]) -> Checkpoint:
         checkpoint = load_checkpoint(path, with_optimizer=False)
         first = first or checkpoint
         _check_same_run(first, checkpoint)
-        if not np.isfinite(checkpoint.parameters).all():
-            raise CheckpointError(f"average: {path} must have finite parameters, got NaN or infinity; leave it out")
         total = np.add(total, checkpoint.parameters, dtype=np.float64)
     mean = total / len(paths)
     facts = {"adam_m": None, "adam_v": None, "step_count": 0, "progress": {}, "path": ""}

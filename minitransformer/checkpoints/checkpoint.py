@@ -211,6 +211,8 @@ def _read(path: str | Path, unwanted: tuple[str, ...]) -> Checkpoint:
             raise ValueError(f"{name} is {vector.dtype} {vector.shape}")
     if len(vectors) == 2:
         raise ValueError("it has only one of adam_m and adam_v")
+    if not np.isfinite(vectors[VECTORS[0]]).all():
+        raise ValueError("its parameters have NaN or infinity")
     return Checkpoint(
         update=count(header["update"]),
         config=config,

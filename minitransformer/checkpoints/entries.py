@@ -50,7 +50,10 @@ def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, size: int) -> np.nd
         raise ValueError(f"its header has {entry.file_size} bytes, more than {MAX_HEADER}")
     with archive.open(entry) as file:
         np.lib.format.read_magic(file)
-        shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+        try:
+            shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+        except MemoryError as error:  # Python's parser has one for thousands of signs
+            raise ValueError(f"{entry.filename} has a header that describes no array") from error
         if file.tell() + math.prod(shape) * dtype.itemsize != entry.file_size:
             raise ValueError(f"{entry.filename} has {entry.file_size} bytes for an array of shape {shape}")
     with archive.open(entry) as file:  # from its begin, so that its CRC is checked

@@ -7,6 +7,8 @@ from minitransformer.errors import quote
 
 ParameterTable = list[tuple[str, tuple[int, ...], int]]
 """``(name, shape, offset in elements)`` of every parameter."""
+MAX_AXES = 32
+"""Axes of an array in a file: the product of a shape of 100,000 numbers takes minutes."""
 
 
 def shapes(table: ParameterTable) -> dict[str, tuple[int, ...]]:
@@ -25,9 +27,16 @@ def count(value: object) -> int:
     return value
 
 
+def shape_from(sizes: list) -> tuple[int, ...]:
+    """The shape of an array; ValueError or TypeError if it is not one."""
+    if len(sizes) > MAX_AXES:
+        raise ValueError(f"an array has {len(sizes)} axes")
+    return tuple(map(count, sizes))
+
+
 def table_from(entries: list, length: int) -> ParameterTable:
     """The table of a header, for a parameter vector of this length; ValueError or TypeError if it is not one."""
-    table = [(new_name(str(name)), tuple(map(count, shape)), count(offset)) for name, shape, offset in entries]
+    table = [(new_name(str(name)), shape_from(shape), count(offset)) for name, shape, offset in entries]
     if len(shapes(table)) < len(table):
         raise ValueError("a parameter is listed twice")
     end = 0

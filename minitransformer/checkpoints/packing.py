@@ -36,7 +36,8 @@ def unpack(codes: np.ndarray, scales: np.ndarray, table: ParameterTable, dtype: 
     parameters = np.zeros(len(codes), dtype=dtype)
     ends = np.cumsum([0, *counts])
     for number, (rows, of_codes) in enumerate(zip(_rows(parameters, table), _rows(codes, table), strict=True)):
-        np.multiply(of_codes, scales[ends[number] : ends[number + 1], None], out=rows, casting="same_kind")
+        with np.errstate(all="ignore"):  # what is not finite is refused by `load_checkpoint`
+            np.multiply(of_codes, scales[ends[number] : ends[number + 1], None], out=rows, casting="same_kind")
     return parameters
 
 

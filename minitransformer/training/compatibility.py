@@ -47,7 +47,7 @@ def check_same_run(checkpoint: Checkpoint, config: Config, tokenizer_text: str, 
             f"train: the progress in {checkpoint.path} must be as training wrote it, got other values; delete it, and "
             "training resumes from the one before it"
         )
-    for name, lowest in (("parameters", -np.inf), ("adam_m", -np.inf), ("adam_v", 0.0)):
+    for name, lowest in (("adam_m", -np.inf), ("adam_v", 0.0)):
         vector = getattr(checkpoint, name)
         if vector is not None and not (np.isfinite(vector).all() and vector.min() >= lowest):
             got = "NaN or infinity" if lowest else "NaN, infinity or negative numbers"

@@ -167,7 +167,7 @@ def test_checkpoints_of_different_models_are_not_averaged(state, saved, tmp_path
         average_checkpoints([])
 
 
-def test_checkpoints_of_different_runs_and_damaged_ones_are_not_averaged(saved):
+def test_checkpoints_of_different_runs_are_not_averaged(saved):
     stored, path = load_checkpoint(saved), saved.with_name("other.npz")
     training = stored.config.training
     for key, value, same in (("micro_batches", 7, False), ("seed", 99, False), ("updates", 9, True)):
@@ -176,12 +176,6 @@ def test_checkpoints_of_different_runs_and_damaged_ones_are_not_averaged(saved):
             np.testing.assert_array_equal(average_checkpoints([saved, path]).parameters, stored.parameters)
             continue
         with pytest.raises(CheckpointError, match=f"other.npz must have the training.{key} of .*one.npz"):
-            average_checkpoints([saved, path])
-    for value in (np.nan, np.inf):
-        damaged = stored.parameters.copy()
-        damaged[3] = value
-        replace(stored, parameters=damaged).save(path)
-        with pytest.raises(CheckpointError, match="other.npz must have finite parameters, got NaN or infinity; leave"):
             average_checkpoints([saved, path])
 
 

@@ -1,5 +1,7 @@
 """Parameters in 8 bits: how far they are from the trained ones, and files that are not what `pack` wrote."""
 
+import warnings
+
 import numpy as np
 import pytest
 from tiny_run import save_untrained
@@ -59,6 +61,8 @@ def test_a_file_in_8_bits_is_a_twelfth_of_one_with_adam_and_makes_a_model(checkp
         lambda arrays: arrays.update(codes=arrays["codes"][:, None]),
         lambda arrays: arrays.update(codes=arrays["codes"][:-100]),
         lambda arrays: arrays.update(parameters=arrays["codes"].astype(np.float32)),
+        lambda arrays: arrays["scales"].fill(np.inf),
+        lambda arrays: arrays["scales"].fill(3e38),
     ],
 )
 def test_a_file_that_is_not_codes_and_scales_of_its_table_is_damaged(checkpoint, tmp_path, change):
@@ -68,5 +72,8 @@ def test_a_file_that_is_not_codes_and_scales_of_its_table_is_damaged(checkpoint,
     change(arrays)
     with open(path, "wb") as file:
         write_entries(file, arrays)
-    with pytest.raises(DamagedCheckpointError, match=r"small\.npz must be a whole checkpoint"):
+    with (
+        warnings.catch_warnings(action="error"),
+        pytest.raises(DamagedCheckpointError, match=r"small\.npz must be a whole checkpoint"),
+    ):
         load_checkpoint(path)

@@ -80,6 +80,18 @@ def test_a_newer_format_is_refused_as_such(saved, monkeypatch):
     assert "must have format version 0, got 1" in refusal_of_undamaged(saved)
 
 
+def test_an_array_header_that_pythons_parser_has_no_memory_for_is_called_damage(saved):
+    with zipfile.ZipFile(saved) as archive:
+        entries = {name: archive.read(name) for name in archive.namelist()}
+    text = b"-" * 9000 + b"1\n"
+    entries["parameters.npy"] = b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text
+    with zipfile.ZipFile(saved, "w") as archive:
+        for name, content in entries.items():
+            archive.writestr(name, content)
+    with pytest.raises(DamagedCheckpointError, match="must be a whole checkpoint, got a damaged"):
+        load_checkpoint(saved)
+
+
 def change(path, act) -> None:
     """Rewrite the checkpoint, with correct checksums, after ``act(header, arrays)``."""
     with np.load(path) as stored:
@@ -97,9 +109,11 @@ WRONG = {
     "no progress": lambda header, _: header.update(progress=None),
     "offset with a fraction": lambda header, _: header["table"][0].__setitem__(2, 0.0),
     "shape with a fraction": lambda header, _: header["table"][0].__setitem__(1, [20.0, 16]),
+    "more axes than any array has": lambda header, _: header["table"][0].__setitem__(1, [1] * 100),
     "parameters that overlap": lambda header, _: header["table"][1].__setitem__(2, header["table"][0][2]),
     "a parameter twice": lambda header, _: header["table"].insert(0, header["table"][0][:1] + [[0], 0]),
     "parameters beyond the end": lambda header, _: header["table"][0].__setitem__(2, 10**9),
+    "parameters with NaN": lambda _, arrays: np.put(arrays["parameters"], 0, np.nan),  # a row that no sentence reads
     "half of Adam": lambda _, arrays: arrays.pop("adam_v"),
     "an unknown entry": lambda _, arrays: arrays.update(junk=np.zeros(3)),
     "a step count that no float holds": lambda header, _: header.update(step_count=10**400),
