@@ -12,6 +12,7 @@ from typing import BinaryIO
 
 import numpy as np
 
+from minitransformer.checkpoints.header import MAX_AXES
 from minitransformer.errors import DataError, quote
 from minitransformer.files import write_atomically
 
@@ -33,9 +34,11 @@ def read_safetensors(path: str | Path) -> dict[str, np.ndarray]:
         spans = [_span(name, facts, len(data) - begin) for name, facts in header.items()]
         end = 0
         for first, last, name in sorted(spans):
-            if first < end:
-                raise ValueError(f"{quote(name, 60)} overlaps another array")
+            if first != end:
+                raise ValueError(f"{quote(name, 60)} begins at {first}, where the one before it ends at {end}")
             end = last
+        if end != len(data) - begin:
+            raise ValueError(f"its arrays end at {end} of {len(data) - begin}")
         arrays = {name: _array(header[name], data[begin + first : begin + last]) for first, last, name in spans}
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
@@ -59,7 +62,7 @@ def _span(name: str, facts: dict, size: int) -> tuple[int, int, str]:
     """(first byte, byte after the last, name) of an array, counted from the end of the header."""
     first, last = facts["data_offsets"]
     shape = facts["shape"]
-    if not all(type(number) is int and number >= 0 for number in (first, last, *shape)):
+    if len(shape) > MAX_AXES or not all(type(number) is int and number >= 0 for number in (first, last, *shape)):
         raise ValueError(f"{quote(name, 60)} has the shape {quote(shape, 60)} at {quote([first, last], 60)}")
     itemsize = 2 if facts["dtype"] == "BF16" else np.dtype(DTYPES[facts["dtype"]]).itemsize
     if last > size or last - first != math.prod(shape) * itemsize:

@@ -54,6 +54,10 @@ def entry(**changes) -> dict:
     return {"x": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]} | changes}
 
 
+LATER = entry(shape=[1], data_offsets=[4, 8])
+"""An array that leaves the bytes before it to another, perhaps of the same name: JSON's reader keeps the last."""
+
+
 @pytest.mark.parametrize(
     "header, size",
     [
@@ -69,6 +73,9 @@ def entry(**changes) -> dict:
         ({"x": None}, 8),
         ({"x": {}}, 8),
         (entry() | {"y": {"dtype": "F32", "shape": [1], "data_offsets": [4, 8]}}, 8),
+        (entry(shape=[2] + [1] * 40), 8),
+        (entry(), 12),
+        (b'{"x": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}, ' + json.dumps(LATER).encode()[1:], 8),
         (b"[1]", 8),
         (b"{", 8),
         (b"\xff\xfe", 8),
