@@ -4,10 +4,11 @@ import base64
 import binascii
 import json
 from collections.abc import Iterable, Sequence
+from itertools import chain
 
 from minitransformer.config import UNK
-from minitransformer.errors import DataError
-from minitransformer.text.sentencepiece import SPACE, UnigramModel
+from minitransformer.errors import DataError, printable
+from minitransformer.text.sentencepiece import LONGEST_PIECE, SPACE, UnigramModel
 from minitransformer.text.tokenizer import SPECIALS, Tokenizer
 
 MARK = "minitransformer pieces\n"
@@ -55,9 +56,9 @@ class PieceTokenizer(Tokenizer):
         return text.replace(SPACE, " ").removeprefix(" ")
 
     def subwords(self, ids: Iterable[int]) -> list[str]:
-        """The piece of each id of the side that this encodes."""
-        side = self.pieces[self._side]
-        return [SPECIALS[token] if token < len(SPECIALS) else side[token - len(SPECIALS)] for token in ids]
+        """The piece of each id of the side that this encodes, in readable form."""
+        names = [*SPECIALS, *self.pieces[self._side]]
+        return [printable(names[token], LONGEST_PIECE) for token in ids]
 
     def dumps(self) -> str:
         models = [base64.b64encode(model).decode() for model in self.models]
@@ -73,6 +74,7 @@ class PieceTokenizer(Tokenizer):
                 isinstance(side, list) and all(isinstance(piece, str) for piece in side) for side in pieces
             ):
                 raise ValueError("it must have two models and two lists of pieces")
+            "".join(chain(*pieces)).encode("utf-8")  # half a surrogate pair cannot be written to a file
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, binascii.Error) as error:
             raise DataError(f"{where}: must be a vocabulary of pieces, got a damaged one ({error})") from error
         return cls(models, pieces, where=where)

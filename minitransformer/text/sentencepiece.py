@@ -15,6 +15,10 @@ SPACE = "\u2581"
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
 LARGEST = 1e9
 """Of the scores, which are logarithms of probabilities: so that a sum of them stays a number of float32."""
+LONGEST_TEXT = 1 << 10
+"""Bytes of what a file's map replaces, and of what takes its place; in Unicode's compatibility forms 33."""
+MAX_PIECES, LONGEST_PIECE = 1 << 20, 512
+"""Characters of the longest piece that SentencePiece learns: the time for a line grows with it."""
 LEAF, OFFSET_SHIFT = 1 << 8, 1 << 9
 
 
@@ -30,6 +34,8 @@ class UnigramModel:
     def __init__(self, data: bytes, where: str):
         try:
             message = _message(data)
+            if len(message.get(1, [])) > MAX_PIECES:
+                raise ValueError(f"it has more than {MAX_PIECES} pieces")
             pieces = [_message(each) for each in message.get(1, [])]
             trainer, normalizer = ({**_message(message.get(field, [b""])[-1])} for field in (2, 3))
             kinds = [each.get(3, [NORMAL])[-1] for each in pieces]
@@ -56,6 +62,8 @@ class UnigramModel:
         for text in self.user_defined:  # wins over every other way to spell it
             self.scores[text] = len(text.encode()) * max(of_normal) - 0.1
         self.longest = max(map(len, self.scores))
+        if self.longest > LONGEST_PIECE:
+            raise DataError(f"{where}: must have pieces of at most {LONGEST_PIECE} characters, got {self.longest}")
 
     def encode(self, line: str) -> list[str]:
         """The pieces of a line. Neighbouring characters that no piece has are one piece, which is not in the file."""
@@ -81,9 +89,11 @@ class UnigramModel:
 
     def _replaced(self, line: str) -> Iterator[str]:
         data, position = line.encode("utf-8", errors="replace"), 0
-        user_defined = [text.encode() for text in self.user_defined]
+        user_defined = {text.encode() for text in self.user_defined}
+        lengths = sorted(set(map(len, user_defined)), reverse=True)
         while position < len(data):
-            whole = max((text for text in user_defined if data.startswith(text, position)), key=len, default=b"")
+            parts = (data[position : position + length] for length in lengths)
+            whole = next((part for part in parts if part in user_defined), b"")
             length, replacement = (len(whole), whole) if whole else self.charsmap.longest_match(data, position)
             yield replacement.decode("utf-8", errors="replace")
             position += length
@@ -122,13 +132,15 @@ class CharacterMap:
             raise ValueError("its character map is cut short")
         self.units = struct.unpack_from(f"<{size // 4}I", data, 4) if data else ()
         self.texts = data[4 + size :]
+        if max(map(len, self.texts.split(b"\0"))) > LONGEST_TEXT:
+            raise ValueError("its character map has a replacement that makes any line too long")
 
     def longest_match(self, data: bytes, start: int) -> tuple[int, bytes]:
         """(bytes taken, replacement) at ``start``; a character that the map does not have stands for itself."""
         found = None
         if self.units:
             node = _children(self.units[0])
-            for end in range(start, len(data)):
+            for end in range(start, min(start + LONGEST_TEXT, len(data))):
                 node ^= data[end]
                 unit = self.units[node] if node < len(self.units) else 0
                 if unit & 0x800000FF != data[end]:

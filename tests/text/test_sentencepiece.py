@@ -1,7 +1,9 @@
 """The reader of SentencePiece's unigram models: equal to the library, and not impressed by what is no model."""
 
+import contextlib
 import io
 import struct
+import time
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from minitransformer.errors import DataError
 from minitransformer.text import Tokenizer, read_lines
 from minitransformer.text.binarise import binarise
 from minitransformer.text.piece_tokenizer import PieceTokenizer
-from minitransformer.text.sentencepiece import UnigramModel
+from minitransformer.text.sentencepiece import CharacterMap, UnigramModel
 from minitransformer.training import Corpus
 
 LINES = [
@@ -27,6 +29,14 @@ def trained(lines: list[str] = LINES, **options) -> bytes:
     options = {"vocab_size": 90, "hard_vocab_limit": False, "minloglevel": 2} | options
     library.SentencePieceTrainer.train(sentence_iterator=iter(lines), model_writer=written, **options)
     return written.getvalue()
+
+
+def field(number: int, data: bytes) -> bytes:
+    """One of a protobuf message."""
+    size, digits = len(data), b""
+    while size > 127:
+        size, digits = size >> 7, digits + bytes([size & 127 | 128])
+    return bytes([number << 3 | 2]) + digits + bytes([size]) + data
 
 
 def random_line(rng: np.random.Generator) -> str:
@@ -87,6 +97,31 @@ def test_scores_whose_sums_no_float32_holds_are_refused(score):
         UnigramModel(data, "other.spm").encode("ab" * 9)
 
 
+def test_a_character_map_that_makes_a_letter_a_megabyte_is_refused():
+    units = [0] * 512  # of a trie: each leads to its children by the exclusive or of their bytes
+    units[0], units[256 ^ ord("a")] = 256 << 10, ord("a") | 1 << 8 | (256 ^ ord("a") ^ 511) << 10
+    units[511] = 1 << 31  # the text at 0 takes the place of the match
+    trie = struct.pack("<513I", 4 * len(units), *units)
+    assert CharacterMap(trie + b"b" * 99 + b"\0").longest_match(b"a", 0) == (1, b"b" * 99)
+    with pytest.raises(ValueError, match="replacement"):
+        CharacterMap(trie + b"b" * (1 << 20) + b"\0")
+
+
+PIECES = {
+    "50,000 pieces that each word is compared with": [(f"x{n}", 4) for n in range(50_000)],
+    "a piece of 100,000 letters": [("b" * 100_000, 1)],
+}
+
+
+@pytest.mark.parametrize("pieces", PIECES)
+def test_no_model_makes_a_line_take_minutes(pieces):
+    listed = b"".join(field(1, field(1, text.encode()) + bytes([3 << 3, kind])) for text, kind in PIECES[pieces])
+    began = time.process_time()
+    with contextlib.suppress(DataError):
+        assert UnigramModel(field(1, field(1, b"a")) + listed, "model").encode("a" * 10_000)[1:] == ["a"] * 10_000
+    assert time.process_time() - began < 5
+
+
 @pytest.mark.parametrize("number", [300, pytest.param(20_000, marks=pytest.mark.slow)])
 def test_no_cut_or_changed_file_does_anything_else(number, rng):
     whole = trained()
@@ -116,6 +151,15 @@ def test_a_vocabulary_of_pieces_is_saved_as_text_and_loads_as_any_tokenizer(tmp_
     assert again.subwords(again.encode(LINES[0])[:1]) == ["▁The"] or again.subwords([0, 2]) == ["<pad>", "<eos>"]
 
 
+def test_a_piece_is_shown_without_control_characters():
+    model = trained()
+    assert PieceTokenizer([model, model], [["a", "\x1b[31m\0"]] * 2).subwords([0, 4, 5]) == [
+        "<pad>",
+        "a",
+        r"\x1b[31m\x00",
+    ]
+
+
 def test_pairs_of_two_vocabularies_are_binarised_where_the_source_has_the_larger_one(tmp_path):
     more = [f"<{number}>" for number in range(70_000)]  # beyond 16 bits
     model = trained()
@@ -131,7 +175,15 @@ def test_pairs_of_two_vocabularies_are_binarised_where_the_source_has_the_larger
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{}", '{"models": ["!"], "pieces": [[], []]}', '{"models": [], "pieces": 3}', "[" * 99999]
+    "text",
+    [
+        "",
+        "{}",
+        '{"models": ["!"], "pieces": [[], []]}',
+        '{"models": [], "pieces": 3}',
+        '{"models": ["", ""], "pieces": [["a"], ["\\ud800"]]}',
+        "[" * 99999,
+    ],
 )
 def test_a_damaged_vocabulary_of_pieces_is_one_line(text):
     with pytest.raises(DataError, match="must be a vocabulary of pieces, got a damaged one") as caught:
