@@ -7,7 +7,6 @@ import numpy as np
 
 from minitransformer.backend import to_numpy
 from minitransformer.checkpoints import load_checkpoint, newest_checkpoints
-from minitransformer.checkpoints.header import slices
 from minitransformer.checkpoints.same_run import changed_settings
 from minitransformer.config import Config
 from minitransformer.errors import CheckpointError, DataError, printable, quote
@@ -20,6 +19,8 @@ from minitransformer.text.tokenizer import SPECIALS
 
 TABLES = ("embedding", "tgt_embedding.table", "projection", "output_bias")
 """Parameters that have a row, or a number, for each token."""
+LARGEST = 1e30
+"""Of the numbers of word vectors, so that their squares have a sum."""
 MAY_DIFFER = set("vocab_size p_drop p_drop_attention p_drop_ffn label_smoothing dtype".split())
 """Keys of [model] that do not change what the parameters mean."""
 
@@ -55,14 +56,14 @@ def _from_checkpoint(model: Model, tokenizer: Tokenizer | None, path: str) -> st
     if theirs == new or not (theirs and new):
         checkpoint.restore(model)
         return f"train: the parameters begin as those of {path}"
-    old_ids, new_ids = _matching_rows(Tokenizer.loads(theirs, where=path), tokenizer)
-    stored = slices(checkpoint.table)
+    old, old_tokenizer = checkpoint.build()  # which checks that its parameters, settings and vocabulary fit
+    old_ids, new_ids = _matching_rows(old_tokenizer, tokenizer)
     for name in model.parameters.names:
-        shape, values = model.parameters[name].shape, checkpoint.parameters[stored[name]]
+        values = old.parameters[name].data
         if name in TABLES:
-            _copy(model, name, values.reshape(-1, *shape[1:])[old_ids], new_ids)
+            _copy(model, name, values[old_ids], new_ids)
         else:
-            _copy(model, name, values.reshape(shape), ...)
+            _copy(model, name, values, ...)
     return (
         f"train: the parameters begin as those of {path}; {len(new_ids)} of {tokenizer.vocab_size} tokens are in both "
         "vocabularies, the others' rows are drawn"
@@ -117,16 +118,17 @@ def _word_vectors(path: str, width: int) -> Iterator[tuple[str, np.ndarray]]:
     try:
         with open(path, "rb") as file:
             for number, line in enumerate(iter(lambda: file.readline(MAX_LINE), b""), start=1):
-                parts = line.split()  # of bytes: a word may contain spaces that only Unicode knows
+                # Of bytes: a word may contain spaces that only Unicode knows. What is beyond d_model stays one part.
+                parts = line.split(maxsplit=width + 1)
                 if number == 1 and len(parts) == 2:
                     continue
                 try:
                     word, *numbers = parts[0].decode("utf-8", errors="replace"), *map(float, parts[1:])
                 except (IndexError, ValueError):
                     numbers = []
-                if len(numbers) != width or not np.isfinite(numbers).all():
+                if len(numbers) != width or not all(abs(each) <= LARGEST for each in numbers):  # NaN neither
                     raise DataError(
-                        f"{path}:{number}: must be a word and d_model = {width} finite numbers, got "
+                        f"{path}:{number}: must be a word and d_model = {width} numbers within {LARGEST:g}, got "
                         f"{quote(printable(line.decode('utf-8', errors='replace').strip(), 40))}"
                     )
                 yield word, np.array(numbers)

@@ -1,5 +1,7 @@
 """Training that begins with parameters from elsewhere, and parameters that are not trained."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -63,6 +65,20 @@ def test_rows_of_another_vocabulary_are_matched_by_the_text_of_their_tokens(othe
     np.testing.assert_array_equal(taken.parameters[w1].data, load_checkpoint(path).build()[0].parameters[w1].data)
 
 
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (lambda stored: {"table": stored.table[1:]}, "parameter embedding must have the model's shape"),
+        (lambda stored: {"tokenizer_text": tokenizer_of(GERMAN, 700).dumps()}, "the tokenizer must have the model's"),
+    ],
+)
+def test_a_file_whose_parts_do_not_fit_is_refused_whatever_the_vocabulary(other_run, tmp_path, change, message):
+    stored = load_checkpoint(other_run[0])
+    replace(stored, **change(stored)).save(tmp_path / "other.npz")
+    with pytest.raises(CheckpointError, match=rf"other\.npz: {message}"):
+        trainer(tmp_path / "second", tokenizer_of(ENGLISH, 290), init_from=str(tmp_path / "other.npz"))
+
+
 @pytest.mark.parametrize("key, stored, wanted", [("n_heads", 2, 4), ("norm", "post", "pre"), ("n_layers", 1, 2)])
 @pytest.mark.parametrize("same_vocabulary", [True, False])
 def test_a_model_with_other_settings_is_refused_by_name(other_run, tmp_path, key, stored, wanted, same_vocabulary):
@@ -98,9 +114,10 @@ def test_a_word_may_contain_spaces_of_unicode(tmp_path):
 @pytest.mark.parametrize(
     "text, message",
     [
-        ("cat 1 2\n", r"words\.vec:1: must be a word and d_model = 16 finite numbers, got 'cat 1 2'"),
+        ("cat 1 2\n", r"words\.vec:1: must be a word and d_model = 16 numbers within 1e\+30, got 'cat 1 2'"),
         ("1 16\n\n", r"words\.vec:2: must be"),
-        ("cat" + " 1" * 15 + " nan\n", "finite numbers"),
+        ("cat" + " 1" * 15 + " nan\n", r"words\.vec:1: must be"),
+        ("cat" + " 1" * 15 + " 1e200\n", r"words\.vec:1: must be"),
         ("zebra" + " 1" * 16 + "\n", "must have at least one word that is a token of the vocabulary, got none"),
         ("", "got none"),
     ],
