@@ -39,12 +39,16 @@ def ordinary_file(path: str | Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-def read_bounded(path: str | Path, limit: int) -> bytes:
+def read_bounded(path: str | Path, limit: int, *, may_be_pipe: bool = False) -> bytes:
     """The bytes of a file.
+
+    may_be_pipe: for a file that the user names; one in a folder from elsewhere might be a pipe that nobody writes to
 
     Raises:
         OSError: it cannot be read; EFBIG if it has more than ``limit`` bytes, as a device that never ends has.
     """
+    if not (may_be_pipe or os.path.isfile(path) or os.path.isdir(path)) and os.path.exists(path):
+        raise OSError(errno.EINVAL, "a device or pipe, not an ordinary file", str(path))
     with open(path, "rb") as file:
         data = file.read(limit + 1)
     if len(data) > limit:

@@ -93,7 +93,7 @@ def read_toml(path: str | Path) -> dict:
         ConfigError: no such file, not UTF-8 or not TOML.
     """
     try:
-        return _parse(read_bounded(path, MAX_TOML).decode("utf-8-sig"))
+        return _parse(read_bounded(path, MAX_TOML, may_be_pipe=True).decode("utf-8-sig"))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:

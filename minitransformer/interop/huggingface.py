@@ -11,8 +11,8 @@ from minitransformer.checkpoints import Checkpoint
 from minitransformer.config import ModelConfig
 from minitransformer.errors import DataError, quote
 from minitransformer.files import read_bounded, staging_folder, write_error, write_text
-from minitransformer.interop.layers import Arrays, halves_to_pairs, take, to_common, to_ours, transpose_layers
-from minitransformer.interop.model import checkpoint_of, imported_config, with_special_rows
+from minitransformer.interop.layers import Arrays, halves_to_pairs, rename, take, to_common, to_ours, transpose_layers
+from minitransformer.interop.model import checkpoint_of, marian_config, with_special_rows
 from minitransformer.interop.safetensors import read_safetensors, write_safetensors
 from minitransformer.models import ImportedConfig
 from minitransformer.text import PieceTokenizer
@@ -83,7 +83,8 @@ def _tensors(folder: Path, config: ImportedConfig) -> Arrays:
     """The tensors of a folder, matrices of layers as (in, out), each table under the name of an untied one."""
     tensors = transpose_layers(read_safetensors(folder / "model.safetensors"))
     if config.tie_embeddings:
-        tensors = {UNTIED["embedding"] if name == "model.shared.weight" else name: a for name, a in tensors.items()}
+        shared = {"model.shared.weight": UNTIED["embedding"]}
+        tensors = rename(tensors, lambda name: shared.get(name, name), str(folder))
     elif "lm_head.weight" not in tensors and UNTIED["tgt_embedding"] in tensors:
         tensors["lm_head.weight"] = tensors[UNTIED["tgt_embedding"]]
     for side in ("encoder", "decoder"):  # sinusoids, which old files hold; learned ones are another kind of model
@@ -107,7 +108,7 @@ def _config(facts: Mapping[str, Any], where: str) -> ImportedConfig:
         sizes[name] = first
     is_tied = facts.get("share_encoder_decoder_embeddings", True)
     activation = ACTIVATIONS[facts["activation_function"]]
-    return imported_config(where, **sizes, tie_embeddings=is_tied, activation=activation, norm_eps=1e-5)
+    return marian_config(where, **sizes, tie_embeddings=is_tied, activation=activation, norm_eps=1e-5)
 
 
 def _tokenizer(folder: Path, rows: tuple[int, ...], n_src: int, n_tgt: int) -> PieceTokenizer | None:

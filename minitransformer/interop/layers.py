@@ -57,6 +57,17 @@ def _norm(at: str, to: str) -> NameMap:
     return {f"{at}.weight": (f"{to}.gamma", "d"), f"{at}.bias": (f"{to}.beta", "d")}
 
 
+def rename(tensors: Mapping[str, np.ndarray], new_name: Callable[[str], str], where: str) -> Arrays:
+    """The tensors of a file by other names; DataError if two of different values get the same one."""
+    found: Arrays = {}
+    for name, array in tensors.items():
+        new = new_name(name)
+        if new in found and not np.array_equal(found[new], array):
+            raise DataError(f"{where}: must have one tensor for {new}, got {quote(name, 60)} and another")
+        found[new] = array
+    return found
+
+
 def take(
     tensors: Mapping[str, np.ndarray], config: ImportedConfig, their_name: Callable[[str], str], where: str
 ) -> Arrays:

@@ -9,8 +9,8 @@ import numpy as np
 from minitransformer.checkpoints import Checkpoint
 from minitransformer.errors import DataError, quote
 from minitransformer.files import read_bounded
-from minitransformer.interop.layers import halves_to_pairs, take, to_ours
-from minitransformer.interop.model import checkpoint_of, imported_config, with_special_rows
+from minitransformer.interop.layers import halves_to_pairs, rename, take, to_ours
+from minitransformer.interop.model import checkpoint_of, marian_config, with_special_rows
 from minitransformer.models import ImportedConfig
 from minitransformer.text import PieceTokenizer
 from minitransformer.text.corpus import MAX_TEXT
@@ -64,7 +64,7 @@ def read_npz(path: Path) -> Checkpoint:
     settings = _settings(tensors.pop("special:model.yml"), str(path))
     config = _config(settings, tensors, str(path))
     if config.tie_embeddings:
-        tensors["encoder_Wemb"] = tensors.pop("Wemb")
+        tensors = rename(tensors, lambda name: "encoder_Wemb" if name == "Wemb" else name, str(path))
     elif "decoder_ff_logit_out_W" in tensors:
         tensors["decoder_ff_logit_out_Wt"] = tensors.pop("decoder_ff_logit_out_W").T
     elif "decoder_Wemb" in tensors:
@@ -79,9 +79,12 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
     """The arrays of an ``.npz`` without pickle; DataError if it is none."""
     try:
         size = path.stat().st_size
-        with zipfile.ZipFile(path) as archive:  # compressed, an array might be a thousand times as long as in the file
-            if sum(entry.file_size for entry in archive.infolist()) > 20 * size:
-                raise DataError(f"{path}: must unpack to at most 20 times its size, got more")
+        with zipfile.ZipFile(path) as archive:
+            entries = archive.infolist()
+        if sum(entry.file_size for entry in entries) > 20 * size:  # compressed, an array might be a thousand times
+            raise DataError(f"{path}: must unpack to at most 20 times its size, got more")
+        if len({entry.filename.removesuffix(".npy") for entry in entries}) < len(entries):
+            raise DataError(f"{path}: must have one array of each name, got two of one")
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         if not all(isinstance(array, np.ndarray) for array in arrays.values()):
@@ -120,7 +123,7 @@ def _config(settings: dict[str, str], tensors: dict[str, np.ndarray], where: str
         got = f"{n_encoder} and {sizes['n_layers']}"
         raise DataError(f"{where}: enc-depth and dec-depth must be one number, got {got}")
     is_tied = "Wemb" in tensors and not any("logit_out_W" in name for name in tensors)
-    return imported_config(where, **sizes, tie_embeddings=is_tied, activation=activation)
+    return marian_config(where, **sizes, tie_embeddings=is_tied, activation=activation)
 
 
 def _tokenizer(folder: Path, common: dict[str, np.ndarray]) -> PieceTokenizer | None:

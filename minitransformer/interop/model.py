@@ -17,15 +17,16 @@ NEVER = -1e4
 
 
 def imported_config(where: str, **settings: Any) -> ImportedConfig:
-    """[model] of a Marian model with these settings.   where: the file that says them
-
-    Raises:
-        DataError: there is no such model, or d_model is odd: it has more sines than cosines.
-    """
+    """[model] with these settings, which come from ``where``, a file; DataError, with its name, if they do not fit."""
     try:
-        config = ImportedConfig(kind="imported", attention_bias=True, output_bias=True, **settings)
+        return ImportedConfig(kind="imported", attention_bias=True, **settings)
     except ConfigError as error:
         raise DataError(f"{where}: {error}") from error
+
+
+def marian_config(where: str, **settings: Any) -> ImportedConfig:
+    """[model] of a Marian model; DataError also if d_model is odd: it has more sines than cosines."""
+    config = imported_config(where, output_bias=True, **settings)
     if config.d_model % 2:
         raise DataError(f"{where}: model.d_model must be even, got {config.d_model}")
     return config

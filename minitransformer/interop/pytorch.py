@@ -12,11 +12,10 @@ import numpy as np
 
 from minitransformer.checkpoints import Checkpoint
 from minitransformer.errors import DataError
-from minitransformer.interop.layers import take, to_common, to_ours, transpose_layers
+from minitransformer.interop.layers import rename, take, to_common, to_ours, transpose_layers
 from minitransformer.interop.marian import read_arrays
-from minitransformer.interop.model import checkpoint_of
+from minitransformer.interop.model import checkpoint_of, imported_config
 from minitransformer.interop.safetensors import read_safetensors, write_safetensors
-from minitransformer.models import ImportedConfig
 from minitransformer.text import Tokenizer
 
 ATTENTIONS = {"self": "self_attn", "cross": "multihead_attn"}
@@ -52,32 +51,29 @@ def read_state_dict(path: Path, tokenizer: Tokenizer | None = None, **options: A
     options: what its tensors do not say: ``n_heads``, ``norm``, ``activation`` of [model]
 
     Raises:
-        DataError: a tensor is missing, of another shape, or of no use.
-        ConfigError: an option does not fit, as a number of heads that does not divide d_model.
+        DataError: a tensor is missing, of another shape, or of no use, or an option does not fit, as a number of heads
+            that does not divide d_model.
     """
     tensors = read_safetensors(path) if path.suffix == ".safetensors" else read_arrays(path)
-    tensors = {name.removeprefix("transformer."): array for name, array in tensors.items()}
+    tensors = rename(tensors, _common_form, str(path))
     for name in [name for name in tensors if name.endswith(("in_proj_weight", "in_proj_bias"))]:
         leaf = name.rpartition("_")[2]
         if tensors[name].ndim not in (1, 2) or len(tensors[name]) % 3:
             raise DataError(f"{path}: {name} must have three parts of equal length, got {tensors[name].shape}")
         for part, array in zip("qkv", np.split(tensors.pop(name), 3), strict=True):
             tensors[f"{name.removesuffix(leaf)}{part}_{leaf}"] = array
-    if "embedding.weight" in tensors:
-        tensors["src_embedding.weight"] = tensors.pop("embedding.weight")
     n_layers = [
         sum(f"{side}.layers.{i}.norm1.weight" in tensors for i in range(1000)) for side in ("encoder", "decoder")
     ]
     first = tensors.get("encoder.layers.0.linear1.weight", np.zeros(0))
     if first.ndim != 2 or len(set(n_layers)) != 1:
         raise DataError(f"{path}: must be the state dict of an nn.Transformer of as many encoder as decoder layers")
-    config = ImportedConfig(
-        kind="imported",
+    config = imported_config(
+        str(path),
         n_layers=n_layers[0],
         d_model=first.shape[1],
         d_ff=first.shape[0],
         tie_embeddings="projection.weight" not in tensors,
-        attention_bias=True,
         final_norm="encoder.norm.weight" in tensors,
         output_bias="projection.bias" in tensors,
         norm_eps=1e-5,
@@ -85,6 +81,12 @@ def read_state_dict(path: Path, tokenizer: Tokenizer | None = None, **options: A
     )
     arrays = to_ours(take(transpose_layers(tensors), config, their_name, str(path)), config)
     return checkpoint_of(arrays, config, tokenizer)
+
+
+def _common_form(name: str) -> str:
+    """The name without that of a module around the Transformer; a table of both sides as the source's."""
+    name = name.removeprefix("transformer.")
+    return TABLES["embedding"] if name == "embedding.weight" else name
 
 
 def write_state_dict(checkpoint: Checkpoint, path: Path) -> str:

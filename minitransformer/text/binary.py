@@ -160,8 +160,6 @@ def _map_file(path: Path, dtype: str, length: int) -> np.ndarray:
 
 def _read_header(path: Path) -> BinaryHeader:
     try:
-        if path.exists() and not path.is_file():
-            raise ValueError("no ordinary file")
         values = json.loads(read_bounded(path, MAX_HEADER))
         if (values.pop("format"), values.pop("version")) != (FORMAT, VERSION):
             raise ValueError("another format or version")

@@ -201,7 +201,7 @@ def tune(folder, section: str, text) -> None:
             {"d_model": 5} | dict.fromkeys(["encoder_attention_heads", "decoder_attention_heads"], 1),
             "must be even, got 5",
         ),
-        ({"share_encoder_decoder_embeddings": "yes"}, "tie_embeddings"),
+        ({"share_encoder_decoder_embeddings": "yes"}, r"config\.json: model\.tie_embeddings must be true or false"),
     ],
 )
 def test_what_is_not_understood_is_refused_by_name(folder, change, message):
@@ -219,6 +219,10 @@ def test_a_tensor_too_many_too_few_or_of_nan_is_refused_by_name(folder):
         (tensors | {"model.encoder.layernorm_embedding.weight": np.zeros(16, np.float32)}, "layernorm_embedding"),
         ({key: value for key, value in tensors.items() if key != name}, f"{name} must be there"),
         (tensors | {name: tensors[name] * np.nan}, f"{name} must be finite"),
+        (
+            tensors | {"model.encoder.embed_tokens.weight": tensors["model.shared.weight"] + 1},
+            "must have one tensor for model.encoder.embed_tokens.weight, got .* and another",
+        ),
         (tensors | {"final_logits_bias": np.zeros((1, 5), np.float32)}, r"must have the shape \(90,\), got \(5,\)"),
         ({key: value for key, value in tensors.items() if key != "final_logits_bias"}, "bias must be there, got none"),
     ):

@@ -96,7 +96,8 @@ def test_a_marian_file_has_the_logits_of_the_model_that_hugging_face_makes_of_it
         ("transformer-preprocess: n", "transformer-preprocess must be '', got 'n'"),
         ("transformer-ffn-activation: tanh", "its settings must hold numbers"),
         ("dec-depth: 1", "enc-depth and dec-depth must be one number"),
-        ("transformer-heads: 3", "multiple of n_heads"),
+        ("transformer-heads: 3", r"model\.npz: model\.d_model must be a multiple of n_heads"),
+        ({"encoder_Wemb": np.ones((39, 16), np.float32)}, "must have one tensor for encoder_Wemb, got .* and another"),
     ],
 )
 def test_what_is_not_understood_is_refused_by_name(tmp_path, theirs, change, message):

@@ -85,7 +85,7 @@ DAMAGED_FILES = {
     "a short file": (lambda folder: os.truncate(folder / "tgt.ids", 10), None),
     "a file is missing": (lambda folder: (folder / "src.ends").unlink(), None),
     "ends that are too early": (ends_too_early, None),
-    "a pipe": (pipe_for_a_header, "got another .no ordinary file"),
+    "a pipe": (pipe_for_a_header, "cannot be read: a device or pipe, not an ordinary file"),
     **{name: (with_numbers(change), "binarise the text again") for name, change in DAMAGED_NUMBERS.items()},
 }
 """Numbers are those that binarise never writes."""
