@@ -1,6 +1,7 @@
 """What the programs of the experiments share: results read with distrust, and reports."""
 
 import json
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -65,12 +66,19 @@ def is_cut_off(last: bytes) -> bool:
 def as_result(line: bytes) -> dict | None:
     """What is in a line of results; None if it is not a result, or has NaN or infinity, with which nothing differs."""
     try:
-        result = json.loads(line, parse_constant=int)  # int("NaN") is a ValueError
+        result = json.loads(line, parse_constant=int, parse_float=_finite)  # int("NaN") is a ValueError
     except (ValueError, RecursionError):
         return None
     if not isinstance(result, dict) or not isinstance(result.get("name"), str):
         return None
     return result if type(result.get("seed")) is int and result["seed"] > 0 else None
+
+
+def _finite(digits: str) -> float:
+    """The number; ValueError for one that a float cannot hold, such as 1e999."""
+    if math.isinf(number := float(digits)):
+        raise ValueError(f"{digits} is too large")
+    return number
 
 
 @contextmanager

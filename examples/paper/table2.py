@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from examples import report_errors
-from examples.paper.program import read_results, showing, write_report
+from examples.paper.program import UNFIT, read_results, showing, write_report
 from examples.paper.sweep import append, opened_alone
 from examples.paper.trials import RESULTS
 from examples.report import markdown_table, page
@@ -86,7 +86,7 @@ def cost_of(folder: Path, known: Collection[str]) -> dict:
         figures = json.loads(read_bounded(path, 1 << 16))
         cost = Cost(*(figures[field] for field in ("formula", "seconds", "devices", "sustained")))
         is_whole = all(np.isfinite(each) and each > 0 for each in (cost.formula, cost.paper))
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except UNFIT:
         is_whole = False
     if not is_whole:
         raise DataError(f"{path}: must be what a training has written, got something else; train again")

@@ -8,7 +8,7 @@ from extras import need
 
 from examples.multi30k import ladder
 from examples.paper import crossover, long_range, points, table1, table2, trials
-from examples.parsing import compare, speed
+from examples.parsing import compare, plot_results, speed
 from minitransformer.errors import DataError
 
 RESULT = {"name": "base", "seed": 1, "flops": 1e9}
@@ -27,6 +27,7 @@ CASES = {
     "a table of nothing but brackets": (table1.main, "--report", {"table1.json": NESTED}, f"table1.json: {UNFIT}"),
     "a training without its cost": (table2.main, "", {"table2.jsonl": json.dumps(RESULT)}, UNFIT),
     "trainings without seconds": (table2.main, "", {"table3.jsonl": json.dumps(RESULT)}, UNFIT),
+    "a training that is cut off": (plot_results.main, "", {"craft.json": '{"training": '}, f"craft.json: {UNFIT}"),
     "speeds that are cut off": (compare.main, "--results .", {"speed.json": '{"aligned-C": '}, f"speed.json: {UNFIT}"),
     "speeds without names": (compare.main, "--results .", {"speed.json": "[1]"}, f"speed.json: {UNFIT}"),
     "settings that are a number": (
@@ -63,7 +64,7 @@ def test_damaged_results_get_one_line_and_nothing_is_written(case, tmp_path, mon
     for name, text in files.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    for module in (table1, table2):
+    for module in (table1, table2, plot_results):
         monkeypatch.setattr(module, "RESULTS", tmp_path)
     monkeypatch.setattr(table2, "OWN", tmp_path / "table2.jsonl")
     monkeypatch.setattr(crossover, "run_sweep", lambda *_: None)

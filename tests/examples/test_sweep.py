@@ -44,6 +44,7 @@ def test_no_training_begins_once_one_has_failed(tmp_path):
         ("[" * 100_000 + "\n", ":1: must be a result with name and seed"),
         ("\udcff\n", ":1: must be a result with name and seed"),
         ('{"name": "a", "seed": 1, "nll": NaN}\n', ":1: must be a result with name and seed, without NaN"),
+        ('{"name": "a", "seed": 1, "nll": 1e999}\n', ":1: must be a result with name and seed, without NaN"),
         ('{"name": "a", "seed": 1, "nll": [-Infinity]}\n', ":1: must be a result with name and seed, without NaN"),
         ('{"name": "a", "seed": 1}\n' * 2, ":2: must be the only result of a, seed 1"),
         (

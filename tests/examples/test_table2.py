@@ -30,7 +30,8 @@ def test_a_training_is_added_to_table_2_once_and_only_when_it_is_done(monkeypatc
     damaged = tmp_path / "damaged"
     damaged.mkdir()
     monkeypatch.setattr(sys, "argv", ["table2", "--add", str(damaged)])
-    for text in ("{}", "[]", "{", '{"formula": "x", "seconds": 1, "devices": 1, "sustained": 1}', "[" * 10_000):
+    huge = '{"formula": 1, "seconds": 1' + "0" * 400 + ', "devices": 1, "sustained": 0.5}'
+    for text in ("{}", "[]", "{", huge.replace("1, ", '"x", ', 1), huge, "[" * 10_000):
         (damaged / "cost.json").write_text(text, encoding="utf-8")
         refused(module.main(), "cost.json: must be what a training has written")
     (damaged / "cost.json").write_text(json.dumps(Cost(math.nan, 1, 1, 1).to_dict()), encoding="utf-8")
