@@ -13,7 +13,7 @@ from typing import BinaryIO
 import numpy as np
 
 from minitransformer.checkpoints.header import MAX_AXES
-from minitransformer.errors import DataError, quote
+from minitransformer.errors import DataError, printable, quote
 from minitransformer.files import write_atomically
 
 MAX_HEADER = 100_000_000
@@ -43,7 +43,8 @@ def read_safetensors(path: str | Path) -> dict[str, np.ndarray]:
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise DataError(f"{path}: must be a safetensors file, got a damaged or foreign one ({error})") from error
+        reason = printable(str(error), 200)  # numbers in it may have thousands of digits
+        raise DataError(f"{path}: must be a safetensors file, got a damaged or foreign one ({reason})") from error
     return arrays
 
 

@@ -63,12 +63,13 @@ LATER = entry(shape=[1], data_offsets=[4, 8])
     [
         (entry(), 7),
         (entry(data_offsets=[0, 4]), 8),
+        (entry(data_offsets=[0, 10**4000]), 8),
         (entry(data_offsets=[-8, 0]), 8),
         (entry(data_offsets=[8, 0], shape=[-2]), 8),
         (entry(shape=[1 << 62, 1 << 62]), 8),
         (entry(shape=[2.0]), 8),
         (entry(shape="2"), 8),
-        (entry(dtype="F8"), 8),
+        (entry(dtype="F8" * 1000), 8),
         (entry(data_offsets=None), 8),
         ({"x": None}, 8),
         ({"x": {}}, 8),
@@ -86,7 +87,7 @@ def test_a_file_that_is_not_as_its_header_says_is_refused(tmp_path, header, size
     write_raw(tmp_path / "file", header, bytes(size))
     with pytest.raises(DataError, match=r"file: must be a safetensors file") as caught:
         read_safetensors(tmp_path / "file")
-    assert "\n" not in str(caught.value)
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 300 + len(str(tmp_path))
 
 
 @pytest.mark.parametrize("length", [0, 9, 1 << 40, (1 << 64) - 1])
