@@ -1,5 +1,7 @@
 """Planted faults of lesson 15: for each exercise, words that the message must hold and the wrong function."""
 
+import math
+
 import numpy as np
 from lesson_faults.altered import with_inputs, with_result
 
@@ -20,6 +22,9 @@ FAULTS = {
         "One neighbour is missing": "<= r // 2 -> < r // 2",
     },
     "layers_needed": {
+        "log_k n is the order of growth": lambda n, k, dilated: (
+            math.ceil(math.log(n) / math.log(k)) if dilated else right.layers_needed(n, k, dilated)
+        ),
         "One position too far": "n - 1: -> n:",
         "both sides together": "(k - 1) // 2 -> (k - 1)",
         "The dilation of the first layer is 1": "k**layers -> k ** (layers + 1)",

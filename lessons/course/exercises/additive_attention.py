@@ -12,8 +12,8 @@ def additive_inputs(rng):
         yield tuple(rng.standard_normal(shape) for shape in shapes)
 
 
-def additive_backward(grad_y, *inputs):
-    return additive_attention_backward(grad_y, additive_attention_forward(*inputs)[1])
+def additive_backward(grad_y, q, k, v, w):
+    return additive_attention_backward(grad_y, additive_attention_forward(q, k, v, w)[1])
 
 
 def additive_with(
@@ -23,16 +23,21 @@ def additive_with(
     factor=lambda w: w,
     of_w=np.tanh,
     over=np.sum,
+    scale=lambda d_k: 1.0,
+    of_softmax=-1,
 ):
-    """The backward with another slope of tanh, less of the softmax's mean, or without one of its factors."""
+    """The backward with another slope of tanh, scores that are scaled, another softmax, or without a factor."""
 
     def wrong(grad_y, q, k, v, w):
         summed = q[:, None] + k
         hidden = np.tanh(summed)
-        weights = np.exp(hidden @ w)
-        weights /= weights.sum(axis=-1, keepdims=True)
+        weights = np.exp(scale(len(w)) * (hidden @ w))
+        weights /= weights.sum(axis=of_softmax, keepdims=True)
         grad_weights = grad_y @ v.T
-        grad_scores = softmax(weights) * (grad_weights - mean * (weights * grad_weights).sum(axis=-1, keepdims=True))
+        grad_scores = softmax(weights) * (
+            grad_weights - mean * (weights * grad_weights).sum(axis=of_softmax, keepdims=True)
+        )
+        grad_scores *= scale(len(w))
         grad_sum = grad_scores[..., None] * factor(w) * slope(hidden)
         grad_w = (grad_scores[..., None] * of_w(summed)).sum(axis=(0, 1))
         return over(grad_sum, axis=1), over(grad_sum, axis=0), weights.T @ grad_y, grad_w
@@ -56,6 +61,19 @@ ADDITIVE_BACKWARD = Exercise(
         Mistake(
             "The factor of the weights is missing in the softmax's backward.",
             additive_with(softmax=np.ones_like),
+        ),
+        Mistake(
+            "The softmax's backward is missing: the scores got the gradient of the weights.",
+            additive_with(softmax=np.ones_like, mean=0.0),
+        ),
+        Mistake("The softmax runs over the keys of a query; here over the queries.", additive_with(of_softmax=0)),
+        Mistake(
+            "The scores are divided by the root of d_k; additive scores are not.",
+            additive_with(scale=lambda d_k: d_k**-0.5),
+        ),
+        Mistake(
+            "grad_w holds the slope of the tanh; w was multiplied by the tanh itself.",
+            additive_with(of_w=lambda summed: 1.0 - np.tanh(summed) ** 2),
         ),
         Mistake("The factor w is missing in grad_q and grad_k.", additive_with(factor=np.ones_like)),
         Mistake(

@@ -6,7 +6,8 @@ import numpy as np
 
 from course.exercise import Exercise, Mistake
 from course.exercises.additive_attention import ADDITIVE_BACKWARD
-from course.exercises.recurrence import STEP, STEP_BACKWARD, THROUGH_TIME
+from course.exercises.recurrence import STEP, STEP_BACKWARD
+from course.exercises.through_time import THROUGH_TIME
 
 # -- band -------------------------------------------------------------------------------------------------------------
 
@@ -29,6 +30,14 @@ BAND = Exercise(
         Mistake(
             "One neighbour is missing on each side: at the distance r / 2 it is seen.",
             lambda n, r: distances(n) < r // 2,
+        ),
+        Mistake(
+            "All of the past is seen: the distance is |t - s|, without a sign.",
+            lambda n, r: np.tri(n, k=r // 2, dtype=bool),
+        ),
+        Mistake(
+            "All of the future is seen: the distance is |t - s|, without a sign.",
+            lambda n, r: np.tri(n, k=r // 2, dtype=bool).T,
         ),
         Mistake(
             "Only the past is seen: half of the neighbours stand on the right.",
@@ -66,6 +75,7 @@ LAYERS_NEEDED = Exercise(
         (14, 3, False),
         (14, 3, True),
         (30, 5, False),
+        (20, 3, True),
         (41, 3, True),
         (200, 5, True),
         (122, 7, True),
@@ -77,6 +87,15 @@ LAYERS_NEEDED = Exercise(
             "n / k layers: the order of growth, not the number. A layer carries (k - 1) / 2 positions to each side.",
             lambda n, k, dilated: math.ceil(math.log(n, k)) if dilated else math.ceil(n / k),
         ),
+        Mistake(
+            "With dilation, log_k n is the order of growth, not the number: add up what each layer carries.",
+            lambda n, k, dilated: math.ceil(math.log(n, k)) if dilated else depth_with()(n, k, dilated),
+        ),
+        Mistake(
+            "Without dilation the division must be rounded up: the last layer need not be used in full.",
+            lambda n, k, dilated: depth_with()(n, k, dilated) if dilated else (n - 1) // ((k - 1) // 2),
+        ),
+        Mistake("A layer carries (k - 1) / 2 positions, not 1.", depth_with(each_side=lambda k: 1)),
         Mistake(
             "A layer carries k - 1 positions: these are both sides together.", depth_with(each_side=lambda k: k - 1)
         ),

@@ -1,9 +1,8 @@
-"""Exercises of lesson 15: a step of a GRU, its backward, and backpropagation through time."""
+"""Exercises of lesson 15: a step of a GRU, and its backward."""
 
 import numpy as np
 
 from course.exercise import Exercise, Mistake
-from minitransformer.ops.gru import gru_backward, gru_forward
 from minitransformer.ops.gru_cell import gru_cell_backward, gru_cell_forward
 
 SIZES = ((1, 1), (2, 3), (4, 2))
@@ -27,14 +26,15 @@ def step_with(
     candidate=lambda p, h, w, b, r: np.tanh(p + r * (h @ w + b)),
     mix=lambda n, z, h: (1.0 - z) * n + z * h,
     bias=1.0,
+    gate=sigmoid,
 ):
-    """A step with another order of the columns, another candidate, another mean, or less of the bias b_h."""
+    """A step with another order of the columns, candidate, mean or gate, or less of the bias b_h."""
 
     def step(x, h, w_x, w_h, b_x, b_h):
         d = len(h)
-        column = {gate: slice(i * d, (i + 1) * d) for i, gate in enumerate(order)}
+        column = {name: slice(i * d, (i + 1) * d) for i, name in enumerate(order)}
         p, b = x @ w_x + b_x, bias * b_h
-        r, z = (sigmoid(p[column[gate]] + h @ w_h[:, column[gate]] + b[column[gate]]) for gate in "rz")
+        r, z = (gate(p[column[i]] + h @ w_h[:, column[i]] + b[column[i]]) for i in "rz")
         return mix(candidate(p[column["n"]], h, w_h[:, column["n"]], b[column["n"]], r), z, h)
 
     return step
@@ -72,6 +72,10 @@ STEP = Exercise(
             step_with(candidate=lambda p, h, w, b, r: p + r * (h @ w + b)),
         ),
         Mistake("The columns stand in the order r, z, n. Here z and r are exchanged.", step_with(order="zrn")),
+        Mistake("The columns stand in the order r, z, n. Here n and z are exchanged.", step_with(order="rnz")),
+        Mistake("The sigmoid is 1 / (1 + e^-x); the minus is missing.", step_with(gate=lambda x: sigmoid(-x))),
+        Mistake("The gates are sigmoids, between 0 and 1; here they are tanh.", step_with(gate=np.tanh)),
+        Mistake("The factor 1 - z of n is missing.", step_with(mix=lambda n, z, h: n + z * h)),
         Mistake("The bias b_h is missing.", step_with(bias=0.0)),
         Mistake("This is the candidate alone; the update gate z mixes it with h.", step_with(mix=lambda n, z, h: n)),
     ),
@@ -89,8 +93,8 @@ def as_row(*vectors):
     return tuple(each[None] for each in vectors)
 
 
-def step_backward(grad_y, x, h, *weights):
-    saved = gru_cell_forward(*as_row(x, h), *weights)[1]
+def step_backward(grad_y, x, h, w_x, w_h, b_x, b_h):
+    saved = gru_cell_forward(*as_row(x, h), w_x, w_h, b_x, b_h)[1]
     grad_x, grad_h, *grads = gru_cell_backward(grad_y[None], saved)
     return grad_x[0], grad_h[0], *grads
 
@@ -100,7 +104,7 @@ def unchanged(r, z, n, h, part):
 
 
 def step_backward_with(
-    change_n=unchanged, change_z=unchanged, change_r=unchanged, through_r=True, direct=1.0, recurrent=1.0
+    change_n=unchanged, change_z=unchanged, change_r=unchanged, through_r=True, direct=lambda z: z, recurrent=1.0
 ):
     """With factors at the three gradients: functions of r, z, n, h and ``part``, which is h W_hn + b_hn."""
 
@@ -115,7 +119,7 @@ def step_backward_with(
         grad_r = grad_n * part * r * (1.0 - r) * change_r(*values)
         of_x = np.concatenate([grad_r, grad_z, grad_n])
         of_h = np.concatenate([grad_r, grad_z, grad_n * r if through_r else grad_n])
-        grad_h = direct * grad_y * z + recurrent * (of_h @ w_h.T)
+        grad_h = grad_y * direct(z) + recurrent * (of_h @ w_h.T)
         return of_x @ w_x.T, grad_h, np.outer(x, of_x), np.outer(h, of_h), of_x, of_h
 
     return wrong
@@ -130,7 +134,8 @@ STEP_BACKWARD = Exercise(
     tested="all six gradients for widths 1 to 3, against the engine",
     parts=STEP_PARTS,
     mistakes=(
-        Mistake("The direct path to h is missing: y holds z h.", step_backward_with(direct=0.0)),
+        Mistake("The direct path to h is missing: y holds z h.", step_backward_with(direct=lambda z: 0.0)),
+        Mistake("The direct path to h has the factor z, not 1 - z.", step_backward_with(direct=lambda z: 1.0 - z)),
         Mistake(
             "Only the direct path to h is there: h also made both gates and the candidate.",
             step_backward_with(recurrent=0.0),
@@ -138,6 +143,10 @@ STEP_BACKWARD = Exercise(
         Mistake(
             "The slope 1 - n^2 of the tanh is missing.",
             step_backward_with(change_n=lambda r, z, n, h, part: 1.0 / (1.0 - n * n)),
+        ),
+        Mistake(
+            "The slope of the tanh is 1 - n^2, not 1 - n.",
+            step_backward_with(change_n=lambda r, z, n, h, part: 1.0 / (1.0 + n)),
         ),
         Mistake(
             "The factor 1 - z is missing on the way to n.",
@@ -156,6 +165,21 @@ STEP_BACKWARD = Exercise(
             step_backward_with(change_z=lambda r, z, n, h, part: h / (h - n)),
         ),
         Mistake(
+            "The gradient of z has -n alone: a larger z adds h too.",
+            step_backward_with(change_z=lambda r, z, n, h, part: -n / (h - n)),
+        ),
+        Mistake(
+            "Both sigmoids' slopes are missing, z (1 - z) and r (1 - r).",
+            step_backward_with(
+                change_z=lambda r, z, n, h, part: 1.0 / (z * (1.0 - z)),
+                change_r=lambda r, z, n, h, part: 1.0 / (r * (1.0 - r)),
+            ),
+        ),
+        Mistake(
+            "r multiplied h W_hn + b_hn: that factor is missing in its gradient.",
+            step_backward_with(change_r=lambda r, z, n, h, part: 1.0 / part),
+        ),
+        Mistake(
             "The slope z (1 - z) of the sigmoid is missing.",
             step_backward_with(change_z=lambda r, z, n, h, part: 1.0 / (z * (1.0 - z))),
         ),
@@ -164,68 +188,5 @@ STEP_BACKWARD = Exercise(
             step_backward_with(change_r=lambda r, z, n, h, part: 1.0 / (r * (1.0 - r))),
         ),
         Mistake("h W_hn + b_hn was multiplied by r: its gradient is grad_n r.", step_backward_with(through_r=False)),
-    ),
-)
-
-# -- through_time -----------------------------------------------------------------------------------------------------
-
-
-def through_time_inputs(rng):
-    for length, (d_in, d) in zip((2, 3, 5), SIZES, strict=True):
-        shapes = (length, d), (length, d_in), (d,), (d_in, 3 * d), (d, 3 * d), (3 * d,), (3 * d,)
-        yield tuple(rng.standard_normal(shape) for shape in shapes)
-
-
-def through_time(grad_y, x, h, *weights):
-    grad_x, grad_h, *grads = gru_backward(grad_y[None], gru_forward(*as_row(x, h), *weights)[1])
-    return grad_x[0], grad_h[0], *grads
-
-
-def through_time_with(later=1.0, of_weights=sum, state=0, order=reversed, outputs=lambda t, length: 1.0):
-    """Step by step, with less of what later steps send, other sums, states or times, or without some outputs."""
-
-    def wrong(grad_y, x, h, *weights):
-        states = [h, *gru_forward(*as_row(x, h), *weights)[0][0]]
-        grad_x, grad_h, steps = np.zeros_like(x), np.zeros_like(h), []
-        for t in order(range(len(x))):
-            grad_state = outputs(t, len(x)) * grad_y[t] + later * grad_h
-            grad_x[t], grad_h, *grads = step_backward(grad_state, x[t], states[t + state], *weights)
-            steps.append(grads)
-        return grad_x, grad_h, *(of_weights(each) for each in zip(*steps, strict=True))
-
-    return wrong
-
-
-THROUGH_TIME = Exercise(
-    "15_why_self_attention.through_time",
-    through_time_inputs,
-    reference=through_time,
-    tested="all six gradients of 2, 3 and 5 steps, against the engine",
-    parts=STEP_PARTS,
-    mistakes=(
-        Mistake(
-            "What later steps send back is missing: y_t is an output, and the state of the next step too.",
-            through_time_with(later=0.0),
-        ),
-        Mistake(
-            "The gradients of the weights are those of one step alone: every step used the same weights, so sum.",
-            through_time_with(of_weights=lambda steps: steps[-1]),
-        ),
-        Mistake(
-            "The gradients of the weights are means over the steps: sum.",
-            through_time_with(of_weights=lambda steps: sum(steps) / len(steps)),
-        ),
-        Mistake(
-            "A step's backward needs the state before the step; here it gets the one after it.",
-            through_time_with(state=1),
-        ),
-        Mistake(
-            "Only the last output has a gradient here; each y_t has one of its own.",
-            through_time_with(outputs=lambda t, length: t == length - 1),
-        ),
-        Mistake(
-            "Time runs forwards here: what a state sends back is known only after all later steps.",
-            through_time_with(order=iter),
-        ),
     ),
 )
