@@ -20,7 +20,7 @@ MODELS = {"craft": ("Transformer", "#0072b2"), "craft-recurrent": ("recurrent, a
 
 @report_errors
 def main() -> int:
-    Parser(prog="python examples/parsing/plot_results.py", description=__doc__).parse_args()
+    Parser(prog="python -m examples.parsing.plot_results", description=__doc__).parse_args()
     figure = new_figure(11, 4.2)
     left, right = figure.subplots(1, 2)
     for name, (label, colour) in MODELS.items():
