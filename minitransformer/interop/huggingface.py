@@ -38,7 +38,7 @@ UNTIED = {
     "tgt_embedding": "model.decoder.embed_tokens.weight",
     "projection": "lm_head.weight",
 }
-SIZES = {"layers": "n_layers", "attention_heads": "n_heads", "ffn_dim": "d_ff"}
+SIZE_NAMES = {"layers": "n_layers", "attention_heads": "n_heads", "ffn_dim": "d_ff"}
 """Sizes of each stack, and what they are called here."""
 ACTIVATIONS = {"relu": "relu", "swish": "swish", "silu": "swish", "gelu": "gelu"}
 REQUIRED = {"model_type": "marian", "scale_embedding": True, "is_encoder_decoder": True}
@@ -100,7 +100,7 @@ def _config(facts: Mapping[str, Any], where: str) -> ImportedConfig:
         got = f"{quote(facts.get('normalize_before'))} and {quote(facts.get('activation_function'))}"
         raise DataError(f"{where}: normalize_before and activation_function must be false and known, got {got}")
     sizes = {"d_model": facts.get("d_model")}
-    for key, name in SIZES.items():
+    for key, name in SIZE_NAMES.items():
         first, second = (facts.get(f"{side}_{key}") for side in ("encoder", "decoder"))
         if first != second:
             got = f"{quote(first)} and {quote(second)}"
@@ -200,7 +200,11 @@ def _their_config(config: ModelConfig) -> dict[str, Any]:
         "vocab_size": config.vocab_size,
         "decoder_vocab_size": config.vocab_size,
         "d_model": config.d_model,
-        **{f"{side}_{key}": getattr(config, name) for side in ("encoder", "decoder") for key, name in SIZES.items()},
+        **{
+            f"{side}_{key}": getattr(config, name)
+            for side in ("encoder", "decoder")
+            for key, name in SIZE_NAMES.items()
+        },
         "activation_function": activation,
         "normalize_before": False,
         "share_encoder_decoder_embeddings": config.tie_embeddings,

@@ -22,7 +22,12 @@ TABLES = {
     "output_bias": "decoder_ff_logit_out_b",
 }
 BLOCKS = {"self": "self", "cross": "context", "ffn": "ffn"}
-SIZES = {"dec-depth": "n_layers", "dim-emb": "d_model", "transformer-heads": "n_heads", "transformer-dim-ffn": "d_ff"}
+SIZE_NAMES = {
+    "dec-depth": "n_layers",
+    "dim-emb": "d_model",
+    "transformer-heads": "n_heads",
+    "transformer-dim-ffn": "d_ff",
+}
 """Settings, and what they are called here."""
 ACTIVATIONS = {"relu": "relu", "swish": "swish", "gelu": "gelu_sigmoid"}
 REQUIRED = {
@@ -112,7 +117,7 @@ def _config(settings: dict[str, str], tensors: dict[str, np.ndarray], where: str
         if settings.get(key, wanted) != wanted:
             raise DataError(f"{where}: {key} must be {wanted!r}, got {quote(settings[key])}; another kind of model")
     try:
-        sizes = {name: int(settings[key]) for key, name in SIZES.items()}
+        sizes = {name: int(settings[key]) for key, name in SIZE_NAMES.items()}
         n_encoder = int(settings["enc-depth"])
         activation = ACTIVATIONS[settings.get("transformer-ffn-activation", "swish")]
     except (KeyError, ValueError) as error:
