@@ -160,7 +160,7 @@ def load_checkpoint(path: str | Path, with_optimizer: bool = True) -> Checkpoint
     """
     try:
         if not Path(path).is_file():
-            other = "a folder" if Path(path).is_dir() else "a device or pipe"
+            other = "a folder; a run's are in its checkpoints/" if Path(path).is_dir() else "a device or pipe"
             got = other if Path(path).exists() else "no such file"
             raise CheckpointError(f"checkpoint: {path} must be a file that training wrote, got {got}")
         return _read(path, unwanted=() if with_optimizer else VECTORS[1:])

@@ -72,7 +72,7 @@ def refusal_of_undamaged(path) -> str:
 
 def test_a_missing_file_and_a_folder_are_named(tmp_path):
     assert refusal_of_undamaged(tmp_path / "none.npz").endswith("must be a file that training wrote, got no such file")
-    assert refusal_of_undamaged(tmp_path).endswith("got a folder")
+    assert refusal_of_undamaged(tmp_path).endswith("got a folder; a run's are in its checkpoints/")
 
 
 def test_a_newer_format_is_refused_as_such(saved, monkeypatch):
