@@ -4,39 +4,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tiny_run import write_config
 
 from minitransformer.cli.main import main
 
-CONFIG = """
-[model]
-n_layers = 1
-d_model = 32
-{1}
-[data]
-train_src = "{0}/train.en"
-train_tgt = "{0}/train.de"
-valid_src = "{0}/val.en"
-valid_tgt = "{0}/val.de"
-tokenizer = "{0}/bpe.txt"
-src_tokens = 256
-tgt_tokens = 256
-[training]
-directory = "{0}/run"
-updates = 60
-micro_batches = {2}
-warmup_steps = 30
-log_every = 10
-validate_every = 30
-save_every = 20
-[translation]
-beam_size = 2
-max_extra = 10
-"""
+FILES = dict(train_src="train.en", train_tgt="train.de", valid_src="val.en", valid_tgt="val.de", tokenizer="bpe.txt")
+TRAINING = dict(updates=60, warmup_steps=30, log_every=10, validate_every=30, save_every=20)
 ENGLISH = "one two three four five six seven eight nine".split()
 GERMAN = "eins zwei drei vier fünf sechs sieben acht neun".split()
 
 
-def trained(folder: Path, model: str, micro_batches: int) -> Path:
+def trained(folder: Path, model: dict, micro_batches: int) -> Path:
     """The folder, with parallel text, a tokenizer, a config and a trained run in it."""
     rng = np.random.default_rng(0)
     for name, count in (("train", 400), ("val", 20)):
@@ -44,7 +22,13 @@ def trained(folder: Path, model: str, micro_batches: int) -> Path:
         for side, words in (("en", ENGLISH), ("de", GERMAN)):
             text = "".join(" ".join(words[i] for i in line) + "\n" for line in numbers)
             (folder / f"{name}.{side}").write_text(text, encoding="utf-8")
-    (folder / "run.toml").write_text(CONFIG.format(folder.as_posix(), model, micro_batches), encoding="utf-8")
+    write_config(
+        folder / "run.toml",
+        model=dict(n_layers=1, d_model=32) | model,
+        data={key: (folder / name).as_posix() for key, name in FILES.items()} | dict(src_tokens=256, tgt_tokens=256),
+        training=TRAINING | dict(directory=(folder / "run").as_posix(), micro_batches=micro_batches),
+        translation=dict(beam_size=2, max_extra=10),
+    )
     texts = [str(folder / "train.en"), str(folder / "train.de")]
     assert main(["bpe", "train", *texts, "-o", str(folder / "bpe.txt"), "--vocab-size", "300"]) == 0
     assert main(["train", str(folder / "run.toml")]) == 0
@@ -53,10 +37,10 @@ def trained(folder: Path, model: str, micro_batches: int) -> Path:
 
 @pytest.fixture(scope="session")
 def run(tmp_path_factory) -> Path:
-    return trained(tmp_path_factory.mktemp("cli"), "d_ff = 64\nn_heads = 2", 1)
+    return trained(tmp_path_factory.mktemp("cli"), dict(d_ff=64, n_heads=2), 1)
 
 
 @pytest.fixture(scope="session")
 def recurrent_run(tmp_path_factory) -> Path:
-    model = 'kind = "recurrent"\nattention = "additive"\ndtype = "float64"'
+    model = dict(kind="recurrent", attention="additive", dtype="float64")
     return trained(tmp_path_factory.mktemp("recurrent"), model, 2)

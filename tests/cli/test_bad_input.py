@@ -10,26 +10,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 from extras import need
+from tiny_run import write_config
 
 from minitransformer.cli.main import main
 from minitransformer.cuda_diagnosis import cuda_trouble
 
-CONFIG = """
-[model]
-n_layers = 1
-d_model = 16
-d_ff = 16
-n_heads = 2
-positions = "learned"
-max_positions = 12
-[data]
-train_src = "train.en"
-train_tgt = "train.de"
-tokenizer = "bpe.txt"
-[training]
-directory = "run"
-updates = 1
-"""
+CONFIG = {
+    "model": dict(n_layers=1, d_model=16, d_ff=16, n_heads=2, positions="learned", max_positions=12),
+    "data": dict(train_src="train.en", train_tgt="train.de", tokenizer="bpe.txt"),
+    "training": dict(directory="run", updates=1),
+}
 
 NEWEST = "done/checkpoints/update_00000001.npz"
 
@@ -40,7 +30,7 @@ def prepared(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("bad")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        Path("run.toml").write_text(CONFIG)
+        write_config(Path("run.toml"), **CONFIG)
         Path("train.en").write_text("a b c\nb c\n" * 20)
         Path("train.de").write_text("c b a\nc b\n" * 20)
         assert main(["bpe", "train", "train.en", "train.de", "-o", "bpe.txt", "--vocab-size", "270"]) == 0
@@ -133,10 +123,7 @@ CASES = [
     (f"{ATTENTION} -o a.png --head 3", "head must be from 1 to 2, got 3"),
     (f"{ATTENTION} -o a.gif", "output must end in .png, .svg, .html, got 'a.gif'"),
     ("plot curves metrics.jsonl -o a", "output must end in .png, .svg, got 'a'"),
-    (
-        f"{EVALUATE} --ref train.de --ablation",
-        "model.npz must be the training.directory of a run, got a file",
-    ),
+    (f"{EVALUATE} --ref train.de --ablation", "model.npz must be the training.directory of a run, got a file"),
     (f"{EVALUATE} --ref blank.de --ablation", "blank.de: the references must have at least one word, got none"),
     (f"{EVALUATE} --ref train.de --last 2", "--last must stand with --ablation"),
     ("plot curves metrics.jsonl -o a.png", "metrics.jsonl:2 must be a JSON object"),

@@ -10,33 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from test_parsing import TREEBANK
+from tiny_run import write_config
 
 from examples.parsing import compare, speed, train
 from minitransformer.checkpoints import load_model
 from minitransformer.training import Trainer
 
-RECIPE = """
-[model]
-n_layers = 1
-d_model = 32
-KIND
-p_drop = 0.0
-tie_embeddings = false
-[data]
-src_tokens = 100
-tgt_tokens = 100
-[training]
-directory = "run"
-updates = 120
-micro_batches = 2
-threads = 1
-warmup_steps = 40
-clip_norm = 1.0
-save_every = 20
-validate_every = 60
-keep_checkpoints = 2
-"""
-KINDS = {"Transformer": "d_ff = 64\nn_heads = 2", "recurrent": 'kind = "recurrent"\nattention = "additive"'}
+TRAINING = dict(directory="run", updates=120, micro_batches=2, threads=1, warmup_steps=40, clip_norm=1.0)
+TRAINING |= dict(save_every=20, validate_every=60, keep_checkpoints=2)
+KINDS = {"Transformer": dict(d_ff=64, n_heads=2), "recurrent": dict(kind="recurrent", attention="additive")}
 
 
 @pytest.fixture
@@ -45,8 +27,9 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for part in ("train", "dev", "test"):
         Path(f"{part}.mrg").write_text(TREEBANK * (3 if part == "train" else 1), encoding="utf-8")
-    for kind, lines in KINDS.items():
-        Path(f"{kind}.toml").write_text(RECIPE.replace("KIND", lines), encoding="utf-8")
+    for kind, own in KINDS.items():
+        model = dict(n_layers=1, d_model=32, p_drop=0.0, tie_embeddings=False) | own
+        write_config(Path(f"{kind}.toml"), model=model, data=dict(src_tokens=100, tgt_tokens=100), training=TRAINING)
     return tmp_path
 
 
@@ -127,10 +110,7 @@ def test_other_settings_and_results_that_exist_are_refused_by_name(folder, capsy
         ("--form B", "form = 'B', got 'C'"),
         ("--trees nowhere", "nowhere: must hold trees in train*.mrg"),
         ("--set training.updates=60 --set training.warmup_steps=9", "training.warmup_steps = 9, got 40"),
-        (
-            "--results others.jsonl --set model.p_drop=0.5",
-            "model.p_drop must be 0.0 to resume from run/",
-        ),
+        ("--results others.jsonl --set model.p_drop=0.5", "model.p_drop must be 0.0 to resume from run/"),
     ):
         assert (train.main([*f"{short} --trees . --results results.jsonl {more}".split()])) == 2
         assert message in capsys.readouterr().err

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cases import Case, as_tuple, booleans, cotangents, normal, outputs_and_gradients, padding
+from tiny_run import write_config
 
 from examples.paper.models.convolution import ConvolutionalTransformer, convolution
 from examples.paper.models.restricted_attention import RestrictedTransformer, restricted_attention
@@ -42,25 +43,8 @@ MODELS = {
     "convolution": (ConvolutionalTransformer, "kernel_size", 5),
     "restricted_attention": (RestrictedTransformer, "attention_window", 2),
 }
-CONFIG = """
-[model]
-kind = "{kind}"
-{option} = {value}
-n_layers = 1
-d_model = 8
-d_ff = 8
-n_heads = 2
-
-[data]
-train_src = "text"
-train_tgt = "text"
-tokenizer = "tokens"
-
-[training]
-directory = "run"
-updates = 2
-threads = 1
-"""
+SHAPE = dict(n_layers=1, d_model=8, d_ff=8, n_heads=2)
+DATA = dict(train_src="text", train_tgt="text", tokenizer="tokens")
 
 
 @every_case
@@ -106,7 +90,8 @@ def command(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
 def test_a_model_of_an_experiment_trains_translates_and_is_refused_without_its_program(kind, tmp_path):
     model, option, value = MODELS[kind]
     (tmp_path / "text").write_text("a b\nb a b\nb b\n" * 4, encoding="utf-8")
-    (tmp_path / "config").write_text(CONFIG.format(kind=kind, option=option, value=value), encoding="utf-8")
+    training = dict(directory="run", updates=2, threads=1)
+    write_config(tmp_path / "config", model={"kind": kind, option: value} | SHAPE, data=DATA, training=training)
     done = command(tmp_path, *RUN, "bpe", "train", "text", "-o", "tokens", "--vocab-size", "260")
     assert done.returncode == 0, done.stderr
     done = command(tmp_path, *RUN, "train", "config")

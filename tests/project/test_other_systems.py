@@ -6,28 +6,17 @@ import sys
 from pathlib import Path
 
 import pytest
+from tiny_run import write_config
 
 TESTS = Path(__file__).parents[1]
 SYSTEMS = ("darwin", "win32")
-TINY = """\
-model = {n_layers = 1, d_model = 16, d_ff = 32, n_heads = 2}
-[data]
-train_src = "train.txt"
-train_tgt = "train.txt"
-valid_src = "train.txt"
-valid_tgt = "train.txt"
-tokenizer = "bpe"
-src_tokens = 64
-tgt_tokens = 64
-[training]
-directory = "run"
-updates = 6
-micro_batches = 2
-threads = 2
-save_every = 2
-validate_every = 3
-keep_checkpoints = 2
-"""
+SIDES = ("train_src", "train_tgt", "valid_src", "valid_tgt")
+TINY = {
+    "model": dict(n_layers=1, d_model=16, d_ff=32, n_heads=2),
+    "data": dict.fromkeys(SIDES, "train.txt") | dict(tokenizer="bpe", src_tokens=64, tgt_tokens=64),
+    "training": dict(directory="run", updates=6, micro_batches=2, threads=2, save_every=2, validate_every=3)
+    | dict(keep_checkpoints=2),
+}
 IMPORT_ALL = """
 import importlib, pkgutil, sys, minitransformer
 for module in pkgutil.walk_packages(minitransformer.__path__, "minitransformer."):
@@ -64,7 +53,7 @@ def test_every_module_can_be_imported(system, tmp_path):
 
 def test_a_model_is_trained_resumed_averaged_translates_and_is_trained_by_ranks(system, tmp_path):
     (tmp_path / "train.txt").write_text("ein Wort für Ωmega\nund zwei\n" * 20, encoding="utf-8")
-    (tmp_path / "tiny.toml").write_text(TINY, encoding="utf-8")
+    write_config(tmp_path / "tiny.toml", **TINY)
 
     def command(*words: str, **options: str) -> str:
         return python(system, tmp_path, "-m", "minitransformer", *words, **options)

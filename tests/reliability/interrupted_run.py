@@ -14,6 +14,7 @@ from minitransformer.text import Tokenizer
 from minitransformer.text.binarise import binarise
 from tests.reliability.jobs import Job, Start, require, wait_until
 from tests.reliability.same_run import UninterruptedRun, batches_of
+from tests.tiny_run import write_config
 
 SAVED = ("training.save_every=2", "training.keep_checkpoints=3")
 
@@ -33,37 +34,9 @@ class Configuration:
     tolerance: float = 0.0
 
 
-CONFIG = """
-[model]
-n_layers = 1
-d_model = 16
-d_ff = 32
-n_heads = 2
-p_drop = 0.2
-p_drop_attention = 0.1
-p_drop_ffn = 0.1
-positions = "learned"    # a large table makes large checkpoints and costs no other time
-max_positions = 8000
-
-[data]
-{data}
-valid_src = "{folder}/valid.src"
-valid_tgt = "{folder}/valid.tgt"
-tokenizer = "{folder}/bpe.txt"
-src_tokens = 48
-tgt_tokens = 48
-
-[training]
-directory = "{folder}/run"
-micro_batches = 4
-warmup_steps = 20
-clip_norm = 0.5
-log_every = 3
-validate_every = 10
-
-[execution]
-device = "cpu"
-"""
+MODEL = dict(n_layers=1, d_model=16, d_ff=32, n_heads=2, p_drop=0.2, p_drop_attention=0.1, p_drop_ffn=0.1)
+MODEL |= dict(positions="learned", max_positions=8000)  # a large table makes large checkpoints and costs no other time
+TRAINING = dict(micro_batches=4, warmup_steps=20, clip_norm=0.5, log_every=3, validate_every=10)
 
 
 def write_inputs(folder: Path, binarised: bool, seed: int) -> Path:
@@ -77,10 +50,15 @@ def write_inputs(folder: Path, binarised: bool, seed: int) -> Path:
     tokenizer.save(folder / "bpe.txt")
     if binarised:
         binarise(tokenizer, [(folder / "train.src", folder / "train.tgt")], folder / "ids")
-    data = 'train_ids = "{0}/ids"' if binarised else 'train_src = "{0}/train.src"\ntrain_tgt = "{0}/train.tgt"'
-    config = folder / "config.toml"
-    config.write_text(CONFIG.format(folder=folder, data=data.format(folder)))
-    return config
+    train = {"train_ids": "ids"} if binarised else {"train_src": "train.src", "train_tgt": "train.tgt"}
+    files = train | {"valid_src": "valid.src", "valid_tgt": "valid.tgt", "tokenizer": "bpe.txt"}
+    return write_config(
+        folder / "config.toml",
+        model=MODEL,
+        data={key: f"{folder}/{name}" for key, name in files.items()} | {"src_tokens": 48, "tgt_tokens": 48},
+        training=TRAINING | {"directory": f"{folder}/run"},
+        execution={"device": "cpu"},
+    )
 
 
 class InterruptedRun:
