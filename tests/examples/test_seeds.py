@@ -11,8 +11,6 @@ from examples.paper import seeds
 # Student's t by degrees of freedom as tables print it: for 0.975, and for 0.95.
 QUANTILES = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 9: 2.262, 10: 2.228, 14: 2.145, 30: 2.042, 120: 1.980}
 ONE_SIDED = {1: 6.314, 2: 2.920, 4: 2.132, 9: 1.833, 19: 1.729}
-N = 4000
-FALSE_ALARMS = 0.05 + 4 * (0.05 * 0.95 / N) ** 0.5
 
 
 def test_p_values_are_those_of_printed_tables():
@@ -25,8 +23,9 @@ def test_p_values_are_those_of_printed_tables():
 
 @pytest.mark.parametrize("n_seeds", [3, 5, 20])
 def test_equal_means_are_said_to_differ_in_one_case_of_twenty(rng, n_seeds):
-    found = np.mean([seeds.paired(rng.standard_normal(n_seeds))[1] < seeds.LEVEL for _ in range(N)])
-    assert abs(found - 0.05) < FALSE_ALARMS - 0.05
+    n = 4000
+    found = np.mean([seeds.paired(rng.standard_normal(n_seeds))[1] < seeds.LEVEL for _ in range(n)])
+    assert abs(found - 0.05) < 4 * (0.05 * 0.95 / n) ** 0.5
 
 
 @pytest.mark.parametrize("sign", [-1, 1])
@@ -49,17 +48,6 @@ def test_what_all_seeds_have_in_common_hides_nothing_from_pairs(rng):
     assert seeds.p_value(unpaired, 8) > 0.5
 
 
-def test_of_many_comparisons_one_is_false_in_one_experiment_of_twenty(rng):
-    """18 rows that equal a base: some row is said to differ in a third of the experiments, with correction in 5 %."""
-    n, alarms = 600, np.zeros(2)
-    for _ in range(n):
-        values = rng.standard_normal((19, 3))
-        apart = list(values[1:] - values[0])
-        p = [seeds.paired(each)[1] for each in apart]
-        alarms += min(p) < seeds.LEVEL, any(seeds.signs(apart, p))
-    assert alarms[0] / n > 0.25 and alarms[1] / n < 0.05 + 4 * (0.05 * 0.95 / n) ** 0.5
-
-
 def test_holms_p_values_follow_his_steps():
     """The smallest of three times 3, the next times 2, never below the one before; NaN is no test."""
     np.testing.assert_allclose(seeds.holm([0.01, 0.04, np.nan, 0.03]), [0.03, 0.06, np.nan, 0.06])
@@ -77,16 +65,6 @@ def test_alike_is_what_has_its_90_percent_interval_within_the_bound(rng, sign):
     assert np.isnan(seeds.p_alike(np.zeros(1), 0.1))
 
 
-def test_what_differs_by_the_bound_is_called_alike_in_one_case_of_twenty(rng):
-    found = np.mean([seeds.p_alike(1 + 0.1 * rng.standard_normal(5), 1.0) < seeds.LEVEL for _ in range(N)])
-    assert abs(found - 0.05) < FALSE_ALARMS - 0.05
-
-
-def test_what_is_not_told_apart_for_lack_of_seeds_is_not_alike():
-    scattered = np.array([-0.3, 0.1, 0.4])
-    assert seeds.paired(scattered)[1] > 0.5 and seeds.p_alike(scattered, 0.1) > 0.4
-
-
 def test_signs_are_as_rare_as_counting_all_of_them_says():
     """Of the 128 ways to give 7 differences a sign, those whose signs are at least as unequal."""
     ways = [abs(sum(signs)) for signs in product((-1, 1), repeat=7)]
@@ -99,14 +77,6 @@ def test_signs_are_as_rare_as_counting_all_of_them_says():
     assert seeds.p_of_signs(np.ones(100)) == 2**-99
 
 
-@pytest.mark.parametrize("chance", [0.1, 0.5, 0.9])
-@pytest.mark.parametrize("n_seeds", [5, 20])
-def test_tasks_solved_equally_often_are_said_to_differ_in_at_most_one_case_of_twenty(rng, chance, n_seeds):
-    accuracies = (rng.random((2, N, n_seeds)) < chance).astype(float)
-    apart = seeds.solved(accuracies[0]) - seeds.solved(accuracies[1])
-    assert np.mean([seeds.p_of_signs(each) < seeds.LEVEL for each in apart]) < FALSE_ALARMS
-
-
 def test_the_interval_of_a_share_is_that_of_clopper_and_pearson():
     for n in (1, 5, 20):
         end = 0.025 ** (1 / n)  # in closed form where all or none are solved
@@ -115,11 +85,3 @@ def test_the_interval_of_a_share_is_that_of_clopper_and_pearson():
     np.testing.assert_allclose(seeds.share_interval(3, 5), (0.147, 0.947), atol=1e-3)  # as tables print it
     np.testing.assert_allclose(seeds.share_interval(10, 20), (0.272, 0.728), atol=1e-3)
     assert seeds.solved_share(np.array([0.89, 0.9, 1.0, 0.2, 1.0])) == "3 of 5 (15 to 95 %)"
-
-
-@pytest.mark.parametrize("share", [0.05, 0.3, 0.5, 0.87])
-def test_the_interval_has_the_share_in_it_in_19_of_20_experiments(share):
-    n = 20
-    intervals = [seeds.share_interval(k, n) for k in range(n + 1)]
-    chances = [math.comb(n, k) * share**k * (1 - share) ** (n - k) for k in range(n + 1)]
-    assert sum(p for p, (low, high) in zip(chances, intervals, strict=True) if low <= share <= high) >= 0.95
