@@ -13,19 +13,18 @@ from minitransformer.planning import Cost
 
 def test_a_training_is_added_to_table_2_once_and_only_when_it_is_done(monkeypatch, capsys, refused, tmp_path):
     need("matplotlib")
-    module = table2
-    monkeypatch.setattr(module, "RESULTS", tmp_path)
-    monkeypatch.setattr(module, "OWN", tmp_path / "table2.jsonl")
+    monkeypatch.setattr(table2, "RESULTS", tmp_path)
+    monkeypatch.setattr(table2, "OWN", tmp_path / "table2.jsonl")
     runs = [tmp_path / "my-run", tmp_path / "other-run"]
     monkeypatch.setattr(sys, "argv", ["table2", "--add", *map(str, runs)])
     for run in runs:  # none is added before all are there
-        refused(module.main(), f"{run}/cost.json: must exist")
+        refused(table2.main(), f"{run}/cost.json: must exist")
         run.mkdir()
         (run / "cost.json").write_text(json.dumps(Cost(2e15, 100, 2, 4e13).to_dict()), encoding="utf-8")
-    assert module.main() == 0
+    assert table2.main() == 0
     printed = capsys.readouterr().out
     assert all(f"| recipes | {run.name} | 0.03 | 2.00e+15 | 8.00e+15 |" in printed for run in runs)
-    refused(module.main(), "must not have my-run already")
+    refused(table2.main(), "must not have my-run already")
     kept = (tmp_path / "table2.jsonl").read_text(encoding="utf-8")
     damaged = tmp_path / "damaged"
     damaged.mkdir()
@@ -33,15 +32,15 @@ def test_a_training_is_added_to_table_2_once_and_only_when_it_is_done(monkeypatc
     huge = '{"formula": 1, "seconds": 1' + "0" * 400 + ', "devices": 1, "sustained": 0.5}'
     for text in ("{}", "[]", "{", huge.replace("1, ", '"x", ', 1), huge, "[" * 10_000):
         (damaged / "cost.json").write_text(text, encoding="utf-8")
-        refused(module.main(), "cost.json: must be what a training has written")
+        refused(table2.main(), "cost.json: must be what a training has written")
     (damaged / "cost.json").write_text(json.dumps(Cost(math.nan, 1, 1, 1).to_dict()), encoding="utf-8")
-    refused(module.main(), "must be what a training has written")
+    refused(table2.main(), "must be what a training has written")
     assert (tmp_path / "table2.jsonl").read_text(encoding="utf-8") == kept
     costs = {"flops": 1e15, "flops_paper": 2e15, "seconds": 60.0}
     rows = [{"name": row, "seed": seed, **costs} for row in table3.PAPER for seed in (1, 2)]
     (tmp_path / "table3.jsonl").write_text("".join(json.dumps(each) + "\n" for each in rows), encoding="utf-8")
     monkeypatch.setattr(sys, "argv", ["table2"])
-    assert module.main() == 0
+    assert table2.main() == 0
     assert capsys.readouterr().out.count("| 1.00e+15 | 2.00e+15 |") == 20  # a row for each of Table 3
 
 

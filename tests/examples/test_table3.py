@@ -7,14 +7,17 @@ from dataclasses import replace
 
 import pytest
 
-from examples.paper import table3, table3_report
+from examples.paper import table3
+from examples.paper import table3_report as report
+
+PAPER = table3.PAPER
 
 
 def test_every_row_is_named_by_itself_or_by_its_group_once():
     rows_of = table3.rows_of
     assert rows_of(["C"]) == [f"C{number}" for number in range(1, 8)]
     assert rows_of(["B2", "base", "B"]) == ["B2", "base", "B1"]
-    assert set(rows_of(["base", *"ABCDE", "big"])) == set(table3.PAPER)
+    assert set(rows_of(["base", *"ABCDE", "big"])) == set(PAPER)
     assert rows_of(["C3-pre", "E", "base-pre", "C3-pre"]) == ["C3-pre", "E", "base-pre"]
 
 
@@ -38,109 +41,91 @@ def test_wrong_options_are_refused_before_any_training(tmp_path, words, message,
 
 @pytest.mark.parametrize("row", ["base", "A4", "B1", "C4", "C7", "big"])
 def test_class_scale_divides_widths_by_4_and_layers_by_2_and_nothing_else(row):
-    module = table3
-    full, scaled = module.ModelConfig.table3(row, 4000), module.class_scale(row, 4000)
-    assert module.class_scale(f"{row}-pre", 4000) == replace(scaled, norm="pre") != scaled
+    full, scaled = table3.ModelConfig.table3(row, 4000), table3.class_scale(row, 4000)
+    assert table3.class_scale(f"{row}-pre", 4000) == replace(scaled, norm="pre") != scaled
     for name, value in vars(full).items():
         divisor = {"d_model": 4, "d_ff": 4, "d_k": 4, "d_v": 4, "n_layers": 2}.get(name, 1)
         assert getattr(scaled, name) * divisor == value if divisor > 1 else getattr(scaled, name) == value, name
 
 
 def test_the_printed_vocabularies_give_the_papers_parameter_counts():
-    module = table3
-    for line in module.parameter_lines()[1:]:
+    for line in table3.parameter_lines()[1:]:
         found = re.fullmatch(r"(\w+) .* M +(\d+) M  ([\d,]+) to ([\d,]+)", line)
-        if module.PAPER[line.split()[0]][2] is None:
+        if PAPER[line.split()[0]][2] is None:
             assert not found
             continue
         row, millions = found[1], int(found[2])
         low, high = (int(size.replace(",", "")) for size in found.groups()[2:])
         for size, expected in ((low, millions), (high, millions), (low - 1, millions - 1), (high + 1, millions + 1)):
-            assert round(module.parameter_count(module.ModelConfig.table3(row, size)) / 1e6) == expected
+            assert round(table3.parameter_count(table3.ModelConfig.table3(row, size)) / 1e6) == expected
 
 
-def results_like(paper, factor, noise):
+def results_like(factor, noise):
     """Results of three seeds whose log-perplexities differ from base's by ``factor`` times the paper's differences."""
-    machine = {"processor": "a processor", "commit": "c0ffee"}
+    facts = {"parameters": 10**6, "flops": 1e15, "flops_paper": 2e15, "seconds": 60.0, "settings": {"updates": 1}}
+    facts |= {"machine": {"processor": "a processor", "commit": "c0ffee"}}
     return [
-        {
-            "name": row,
-            "seed": seed,
-            "nll": 2 + factor * math.log(perplexity / paper["base"][0]) + error,
-            "bleu": bleu,
-            "parameters": 10**6,
-            "flops": 1e15,
-            "flops_paper": 2e15,
-            "seconds": 60.0,
-            "settings": {"updates": 1},
-            "machine": machine,
-        }
-        for row, (perplexity, bleu, _) in paper.items()
+        {"name": row, "seed": seed, "nll": 2 + factor * math.log(perplexity / PAPER["base"][0]) + error, "bleu": bleu}
+        | facts
+        for row, (perplexity, bleu, _) in PAPER.items()
         for seed, error in enumerate(noise, 1)
     ]
 
 
-def scattered(rng, paper, factor, common, own):
+def scattered(rng, factor, common, own):
     """`results_like` with noise of each seed in common, and noise of each row's own."""
-    results = results_like(paper, factor, (0, 0, 0))
+    results = results_like(factor, (0, 0, 0))
     of_seed = dict(enumerate(common * rng.standard_normal(3), 1))
     return [r | {"nll": r["nll"] + of_seed[r["seed"]] + own * rng.standard_normal()} for r in results]
 
 
 def test_rows_are_compared_with_base_seed_by_seed(rng):
     """Seeds scatter by a nat, in common, which hides every difference but from pairs."""
-    paper, report = table3.PAPER, table3_report
-    rows = report.beside_base(scattered(rng, paper, 1, common=1.0, own=1e-4), paper)
-    separate = {row for row, (perplexity, *_) in paper.items() if abs(math.log(perplexity / paper["base"][0])) > 0.02}
+    rows = report.beside_base(scattered(rng, 1, common=1.0, own=1e-4), PAPER)
+    separate = {row for row, (perplexity, *_) in PAPER.items() if abs(math.log(perplexity / PAPER["base"][0])) > 0.02}
     assert len(separate) == 12 and {row for row in rows if rows[row].is_separate} == separate
     for row in separate - {"big"}:
-        how = "higher" if paper[row][0] > paper["base"][0] else "lower"
+        how = "higher" if PAPER[row][0] > PAPER["base"][0] else "lower"
         assert report.verdict(row, rows[row]) == f"{how}, as in the paper"
-    opposite = report.beside_base(scattered(rng, paper, -1, common=1.0, own=1e-4), paper)
+    opposite = report.beside_base(scattered(rng, -1, common=1.0, own=1e-4), PAPER)
     assert all(report.verdict(row, opposite[row]).endswith(", not as in the paper") for row in separate - {"big"})
-    unclear = report.beside_base(scattered(rng, paper, 1, common=0.0, own=9.0), paper)
+    unclear = report.beside_base(scattered(rng, 1, common=0.0, own=9.0), PAPER)
     assert sum(report.verdict(row, unclear[row]) == "open: not told apart" for row in unclear) > 15
-    single = report.beside_base(results_like(paper, 1, (0,)), paper)
+    single = report.beside_base(results_like(1, (0,)), PAPER)
     assert {report.verdict(row, single[row]) for row in single} == {"not tested: one seed", "not replicated by design"}
 
 
 def test_rows_that_equal_base_are_all_left_open_in_nineteen_of_twenty_experiments(rng):
     """For each of the two questions, of the rows that the paper separates and of those it does not."""
-    paper, report, n = table3.PAPER, table3_report, 300
-    alarms = {True: 0, False: 0}
+    n, alarms = 300, {True: 0, False: 0}
     for _ in range(n):
-        rows = report.beside_base(scattered(rng, paper, 0, common=1.0, own=0.1), paper).values()
+        rows = report.beside_base(scattered(rng, 0, common=1.0, own=0.1), PAPER).values()
         for kind in alarms:
             alarms[kind] += any(row.sign for row in rows if row.is_separate == kind)
     assert max(alarms.values()) / n < 0.05 + 4 * (0.05 * 0.95 / n) ** 0.5
 
 
 def test_big_counts_in_no_verdict(rng):
-    paper, report = table3.PAPER, table3_report
-    results = scattered(rng, paper, 1, common=1.0, own=1e-4)
+    results = scattered(rng, 1, common=1.0, own=1e-4)
     without = [each for each in results if each["name"] != "big"]
-    assert report.summary(results, paper) == report.summary(without, paper)
-    same_side, told, equal = (row[2] for row in report.summary(results, paper))
+    assert report.summary(results, PAPER) == report.summary(without, PAPER)
+    same_side, told, equal = (row[2] for row in report.summary(results, PAPER))
     assert (same_side, told, equal) == ("agrees in 11 of 11", "agrees in 11", "agrees in 7")
 
 
 def test_rows_are_equal_only_within_the_bound_and_open_where_seeds_scatter(rng):
-    paper, report = table3.PAPER, table3_report
-    equal = [
-        row for row, each in report.beside_base(results_like(paper, 1, (0, 0)), paper).items() if not each.is_separate
-    ]
+    equal = [row for row, each in report.beside_base(results_like(1, (0, 0)), PAPER).items() if not each.is_separate]
     for own, verdict in ((1e-4, "equal, as in the paper"), (0.5, "open: not told apart")):
-        rows = report.beside_base(scattered(rng, paper, 0, common=1.0, own=own), paper)
+        rows = report.beside_base(scattered(rng, 0, common=1.0, own=own), PAPER)
         assert {report.verdict(row, rows[row]) for row in equal} == {verdict}
-    rows = report.beside_base(scattered(rng, paper, 3, common=1.0, own=1e-4), paper)
+    rows = report.beside_base(scattered(rng, 3, common=1.0, own=1e-4), PAPER)
     assert report.verdict("A4", rows["A4"]) == "higher, equal in the paper"  # three times 0.018
 
 
 def test_rows_in_pre_norm_are_compared_with_base_in_pre_norm(rng):
-    paper, report = table3.PAPER, table3_report
-    post = scattered(rng, paper, 1, common=1.0, own=1e-4)
-    pre = [each | {"name": f"{each['name']}-pre"} for each in scattered(rng, paper, -3, common=1.0, own=1e-4)]
-    summary = report.summary(post + [each for each in pre if each["name"] in ("base-pre", "C1-pre")], paper)
-    assert summary[:-1] == report.summary(post, paper)
+    post = scattered(rng, 1, common=1.0, own=1e-4)
+    pre = [each | {"name": f"{each['name']}-pre"} for each in scattered(rng, -3, common=1.0, own=1e-4)]
+    summary = report.summary(post + [each for each in pre if each["name"] in ("base-pre", "C1-pre")], PAPER)
+    assert summary[:-1] == report.summary(post, PAPER)
     assert summary[-1][0] == "C1 and base, both in pre-norm" and summary[-1][2] == "lower, not as in the paper"
-    assert "| C1-pre | 3 |" in report.markdown(post + pre, paper)
+    assert "| C1-pre | 3 |" in report.markdown(post + pre, PAPER)
