@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from examples.paper.crossing import Curve, Overtaking
-from examples.paper.seeds import VERDICTS, holm, with_error
+from examples.paper.seeds import VERDICTS, at_the_edge, holm, with_error
 from examples.paper.trials import provenance
 from examples.report import markdown_table, page
 from minitransformer.figures.canvas import new_figure
@@ -18,11 +18,7 @@ if TYPE_CHECKING:
 BUDGETS = [5, 20, 40, 80]
 """Minutes at which the models are compared in numbers."""
 RECURRENT = "GRU"
-LABELS = {
-    "GRU": "GRU, additive attention",
-    "post-norm": "Transformer, post-norm",
-    "pre-norm": "Transformer, pre-norm",
-}
+LABELS = {"GRU": "GRU, additive attention", "post-norm": "Transformer, post-norm", "pre-norm": "Transformer, pre-norm"}
 COLOURS = {"GRU": "#d55e00", "post-norm": "#999999", "pre-norm": "#0072b2"}
 MEASURES = {"Multi30k": "BLEU of val", "parsing": "F1 of the development set"}
 TEST = "Student's t-test of the differences of seeds at the last minute that both have"
@@ -86,11 +82,8 @@ def rates_page(results: Sequence[dict]) -> str:
 def verdicts(pairs: dict[tuple[str, str], Overtaking]) -> str:
     rows = []
     for ((task, _), pair), p in zip(pairs.items(), holm([pair.p for pair in pairs.values()]), strict=True):
-        covered = [pair.minutes[0] <= each <= pair.minutes[-1] for each in BUDGETS]
-        found = [
-            with_error(pair.difference(each), 1) if is_covered else "-"
-            for each, is_covered in zip(BUDGETS, covered, strict=True)
-        ]
+        start, end = pair.minutes[0], pair.minutes[-1]
+        found = [with_error(pair.difference(each), 1) if start <= each <= end else "-" for each in BUDGETS]
         claim = f"{task}: the {pair.first.name}, overtakes the GRU"
         rows.append([claim, *found, "-" if np.isnan(p) else f"{p:.3f}", pair.verdict(p)])
     if not rows:
@@ -103,10 +96,7 @@ def score_table(curves: dict[tuple[str, str], Curve], task: str) -> str:
     found = [curve for (name, _), curve in curves.items() if name == task]
     longest = max((curve.minutes for curve in found), key=len)
     rows = [
-        [
-            f"{minutes:g}",
-            *(with_error(curve.at(minutes), 1) if curve.covers(minutes) else "-" for curve in found),
-        ]
+        [f"{minutes:g}", *(with_error(curve.at(minutes), 1) if curve.covers(minutes) else "-" for curve in found)]
         for minutes in longest
     ]
     rows.append(["seeds", *(", ".join(map(str, curve.seeds)) for curve in found)])
@@ -142,13 +132,9 @@ def model_table(results: Sequence[dict], task: str) -> str:
 
 def edges(results: Sequence[dict], task: str) -> str:
     """Which models learned best with the lowest or the highest learning rate that was tried."""
-    models = []
-    for model, label in LABELS.items():
-        losses = losses_of(results, task, model)
-        if losses and min(losses, key=losses.get) in (min(losses), max(losses)):
-            models.append(f'"{label}"')
-    told = "The lowest or highest learning rate tried was chosen for {}: others may be better."
-    return told.format(", ".join(models)) if models else ""
+    losses = {label: losses_of(results, task, model) for model, label in LABELS.items()}
+    best = {label: min(each, key=each.get) for label, each in losses.items() if each}
+    return at_the_edge([label for label, rate in best.items() if rate in (min(losses[label]), max(losses[label]))])
 
 
 def draw(results: Sequence[dict]) -> "Figure":

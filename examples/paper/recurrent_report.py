@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from examples.paper.recurrent_tasks import updates_of
-from examples.paper.seeds import STUDENT, paired, signs, values_of, with_error
+from examples.paper.seeds import STUDENT, at_the_edge, paired, signs, values_of, with_error
 from examples.paper.trials import provenance
 from examples.report import markdown_table, page
 
@@ -71,26 +71,15 @@ def limits(results: Sequence[dict], task: str) -> str:
         f"One budget and one recipe: where the order changes is not measured. The Transformer is {norm}-norm, and its"
         f" loss still falls by {last_fall(results, task, model).mean():.3f} nats in the last sixth. Batches of one"
         f" update: {n_lengths}, each of sentences about equally long."
-        f"{extreme_rates(results, task)} {times(results, task)}"
+        f" {' '.join(filter(None, (extreme_rates(results, task), times(results, task))))}"
     )
 
 
 def extreme_rates(results: Sequence[dict], task: str) -> str:
     """Which models learned best with the lowest or the highest learning rate that was tried."""
-    scales = results[0]["settings"]["lr_scales"]
-    models = [
-        model
-        for model in models_of(results, task)
-        if not {min(scales), max(scales)}.isdisjoint(values_of(results, "lr_scale", task=task, model=model))
-    ]
-    if not models:
-        return ""
-    return f" The lowest or highest learning rate tried was chosen for {listed(models)}: others may be better."
-
-
-def listed(models: Sequence[str]) -> str:
-    """Their names, which have commas of their own."""
-    return ", ".join(f'"{model}"' for model in models)
+    tried = results[0]["settings"]["lr_scales"]
+    chosen = {model: values_of(results, "lr_scale", task=task, model=model) for model in models_of(results, task)}
+    return at_the_edge([model for model, scales in chosen.items() if not {min(tried), max(tried)}.isdisjoint(scales)])
 
 
 def times(results: Sequence[dict], task: str) -> str:

@@ -42,6 +42,12 @@ def at_best_rate(results: Sequence[dict], key: str, **chosen: object) -> np.ndar
     return values_of(results, key, **chosen)[:, best_rate(results, **chosen)]
 
 
+def at_the_edge(models: Sequence[str]) -> str:
+    """What a page says of models that learned best with the lowest or the highest rate tried; nothing of none."""
+    names = ", ".join(f'"{model}"' for model in models)  # they have commas of their own
+    return f"The lowest or highest learning rate tried was chosen for {names}: others may be better." if models else ""
+
+
 def standard_error(values: np.ndarray) -> float:
     """Of the mean; NaN for a single value."""
     return values.std(ddof=1) / math.sqrt(len(values)) if len(values) > 1 else math.nan
