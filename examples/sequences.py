@@ -57,14 +57,7 @@ def draw_sequences(n_train: int, n_unseen: int, seed: int) -> tuple[list, list]:
 
 def make_config(arguments: argparse.Namespace) -> Config:
     return Config(
-        model=ModelConfig(
-            vocab_size=FIRST_SYMBOL + N_SYMBOLS,
-            n_layers=2,
-            d_model=64,
-            d_ff=256,
-            n_heads=4,
-            p_drop=0.0,
-        ),
+        model=ModelConfig(vocab_size=FIRST_SYMBOL + N_SYMBOLS, n_layers=2, d_model=64, d_ff=256, n_heads=4, p_drop=0.0),
         # Two batches, of one length each, make an update: together 64 of the longest sequences, or more shorter ones.
         data=DataConfig(src_tokens=32 * (LONGEST + 1), tgt_tokens=32 * (LONGEST + 1)),
         training=TrainingConfig(

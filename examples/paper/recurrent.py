@@ -39,10 +39,7 @@ SETTINGS = {
         "reverse": {"n_layers": 2, "d_model": 64, "d_ff": 256, "n_heads": 4, "p_drop": 0.0},
         "Multi30k": {"n_layers": 3, "d_model": 128, "d_ff": 512, "n_heads": 8, "p_drop": 0.1},
     },
-    "updates": {
-        "reverse": [4100, 3660, 3480, 2660],
-        "Multi30k": [3300, 3640, 3500, 3340],
-    },
+    "updates": {"reverse": [4100, 3660, 3480, 2660], "Multi30k": [3300, 3640, 3500, 3340]},
     "lr_scales": [0.2, 0.5, 1.0, 2.0, 4.0],
     "warmup_steps": 500,
     "tokens": {"reverse": 2048, "Multi30k": 1024},

@@ -23,10 +23,7 @@ PLANTED = {
     "05_heads.split": ("def f(*given):\n    return right(*given) + table[0]\n", "name 'table' is not defined"),
     "05_heads.merge": ("def f(x):\n    y = 1 * right(x)\n    x *= 2\n    return y\n", "changed its input heads"),
     "06_layer_norm.forward": ("def f(x, gamma", "it does not run (SyntaxError"),
-    "06_layer_norm.backward": (
-        "def g(*given):\n    return right(*given)\n",
-        "it does not define f, as its",
-    ),
+    "06_layer_norm.backward": ("def g(*given):\n    return right(*given)\n", "it does not define f, as its"),
     "07_feed_forward.backward": ("import sys\nsys.exit()\n", "it does not run (SystemExit"),
     "11_training.adam_step": (SLOW, "slow: "),
 }

@@ -45,10 +45,7 @@ def test_flops_of_a_convolution_are_six_for_each_weight_and_position():
     [
         ({"kind": "convolution", "kernel_size": 4}, "config: model.kernel_size must be odd, got 4"),
         ({"kind": "convolution", "dilation": 0}, "config: model.dilation must be at least 1, got 0"),
-        (
-            {"kind": "language_model", "encoder": "convolution"},
-            "config: .* the last with model.encoder: .*paper.run",
-        ),
+        ({"kind": "language_model", "encoder": "convolution"}, "config: .* the last with model.encoder: .*paper.run"),
     ],
 )
 def test_settings_that_make_no_convolution_are_refused(changes, message):

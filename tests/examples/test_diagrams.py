@@ -22,11 +22,7 @@ CONFIGS = {
     "no layers": {"n_layers": 0},
     "language model": {"kind": "language_model", "positions": "learned", "norm": "pre"},
 }
-every_config = pytest.mark.parametrize(
-    "config",
-    [small_config(**changes) for changes in CONFIGS.values()],
-    ids=CONFIGS,
-)
+every_config = pytest.mark.parametrize("config", [small_config(**changes) for changes in CONFIGS.values()], ids=CONFIGS)
 
 
 def parts_of(config: ModelConfig) -> list:

@@ -20,11 +20,7 @@ CHECKPOINT = Path(__file__).parents[2] / "lessons" / "checkpoints" / "number_wor
     [
         ("previous word", "a b c", [(1, 0), (2, 1)]),
         ("next word", "a b c", [(0, 1), (1, 2)]),
-        (
-            "determiner to its noun, 2 to 4 words on",
-            "a little girl is in the old wooden house .",
-            [(0, 2), (5, 8)],
-        ),
+        ("determiner to its noun, 2 to 4 words on", "a little girl is in the old wooden house .", [(0, 2), (5, 8)]),
         ("pronoun to its antecedent", "a man and a woman who holds her dog in his arms", [(7, 4), (10, 1)]),
         (
             "verb to the word that completes it, 5 words on or more",

@@ -48,10 +48,7 @@ def test_its_memory_grows_with_the_length_not_its_square(rng, peak_memory):
 
 @pytest.mark.parametrize("kernel_mode", ["simple", "fast"])
 def test_cached_decoding_gives_the_logits_of_the_whole_sentence(kernel_mode, rng, relative_error):
-    model, batch = (
-        small_model(rng, kernel_mode=kernel_mode, **within(2)),
-        random_batch(rng, (5, 2), (9, 9)),
-    )
+    model, batch = small_model(rng, kernel_mode=kernel_mode, **within(2)), random_batch(rng, (5, 2), (9, 9))
     expected = model(batch.src, batch.tgt_in).data
     cache = model.start(batch.src, max_length=10)
     for t in range(10):

@@ -10,13 +10,7 @@ from extras import need
 
 from minitransformer.cli.main import main
 from minitransformer.errors import DataError, MissingPackageError, install_hint, printable
-from minitransformer.figures import (
-    canvas,
-    draw_attention,
-    draw_attention_lines,
-    draw_learning_curves,
-    picture_bytes,
-)
+from minitransformer.figures import canvas, draw_attention, draw_attention_lines, draw_learning_curves, picture_bytes
 from minitransformer.figures.attention_lines import SMALLEST, WIDEST, head_colours
 from minitransformer.figures.curves import DASHES
 

@@ -58,10 +58,7 @@ ADDITIVE_BACKWARD = Exercise(
             "The softmax is taken as if each weight depended on its own score alone: subtract the weighted mean.",
             additive_with(mean=0.0),
         ),
-        Mistake(
-            "The factor of the weights is missing in the softmax's backward.",
-            additive_with(softmax=np.ones_like),
-        ),
+        Mistake("The factor of the weights is missing in the softmax's backward.", additive_with(softmax=np.ones_like)),
         Mistake(
             "The softmax's backward is missing: the scores got the gradient of the weights.",
             additive_with(softmax=np.ones_like, mean=0.0),

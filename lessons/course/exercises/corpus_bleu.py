@@ -60,10 +60,7 @@ CLIPPED_COUNTS = Exercise(
             "The total is that of the reference. That is recall; BLEU divides by the n-grams of the hypothesis.",
             lambda hypothesis, reference, n: (counted(hypothesis, reference, n)[0], ngrams(reference, n).total()),
         ),
-        Mistake(
-            "An n-gram counts only at the same place. It may stand anywhere in the reference.",
-            by_place,
-        ),
+        Mistake("An n-gram counts only at the same place. It may stand anywhere in the reference.", by_place),
         Mistake(
             "The words of an n-gram are joined without a space: (ab, c) and (a, bc) became the same text.",
             lambda hypothesis, reference, n: counted(hypothesis, reference, n, key="".join),
@@ -162,8 +159,7 @@ CORPUS = Exercise(
         ),
         Mistake("Only the 4-grams are used; the geometric mean has all four.", bleu_with(mean=lambda p: p[3])),
         Mistake(
-            "The counts are not clipped.",
-            bleu_with(count=lambda h, r, n: counted(h, r, n, lambda a, b: a if b else 0)),
+            "The counts are not clipped.", bleu_with(count=lambda h, r, n: counted(h, r, n, lambda a, b: a if b else 0))
         ),
         Mistake("The brevity penalty is missing.", bleu_with(formula=lambda c, r: 1.0)),
         Mistake(

@@ -176,8 +176,7 @@ BEST_OUTPUT = Exercise(
             beam_of(1),
         ),
         Mistake(
-            "This is a beam of 2. Exact search drops a prefix only if a finished output is more probable.",
-            beam_of(2),
+            "This is a beam of 2. Exact search drops a prefix only if a finished output is more probable.", beam_of(2)
         ),
         Mistake(
             "Of the prefixes with the same last letter only one is kept. That is right for a table, which depends on "

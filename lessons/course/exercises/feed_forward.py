@@ -140,8 +140,7 @@ BACKWARD = Exercise(
             backward_changed(3, lambda grad, grad_y, x, w1, b1, w2, b2: (x @ w1 + b1).T @ grad_y),
         ),
         Mistake(
-            "The gradients of the biases are means over the positions, too small by their number: sum.",
-            mean_biases,
+            "The gradients of the biases are means over the positions, too small by their number: sum.", mean_biases
         ),
         Mistake(
             "The gradients of all four parameters are means over the positions, too small by their number: sum.",

@@ -66,10 +66,7 @@ GATED_BACKWARD = Exercise(
     tested="all four gradients at two sizes, against the tape walking through the forward",
     parts=("grad_x", "grad_w1", "grad_w3", "grad_w2"),
     mistakes=(
-        Mistake(
-            "The second path to x, through W3, is missing: x was used twice.",
-            gated_with(second_path=False),
-        ),
+        Mistake("The second path to x, through W3, is missing: x was used twice.", gated_with(second_path=False)),
         Mistake(
             "The ReLU's gate is missing in the gradient of x W1.",
             gated_with(grad_gate=lambda g, gate, value: g * value),

@@ -148,8 +148,7 @@ ENCODE = Exercise(
         ),
         *mistakes_of_layers("encoder"),
         Mistake(
-            "Embeddings go in, and embeddings come out: no layer is applied.",
-            stack_with("encoder", layers=lambda n: 0),
+            "Embeddings go in, and embeddings come out: no layer is applied.", stack_with("encoder", layers=lambda n: 0)
         ),
     ),
     through=through_encode,

@@ -166,10 +166,7 @@ PROJECTIONS_BACKWARD = Exercise(
             "The three paths are averaged; they add up, since a step of x takes all three.",
             lambda *inputs: (projections_backward(*inputs)[0] / 3, *projections_backward(*inputs)[1:]),
         ),
-        Mistake(
-            "The heads are merged without the swap: gradients come to the wrong words.",
-            merged_without_swap,
-        ),
+        Mistake("The heads are merged without the swap: gradients come to the wrong words.", merged_without_swap),
         Mistake(
             "The gradients of the matrices are means over the positions, too small by their number: sum.",
             mean_over_positions,
@@ -177,12 +174,4 @@ PROJECTIONS_BACKWARD = Exercise(
     ),
 )
 
-EXERCISES = (
-    SPLIT,
-    MERGE,
-    MULTI_HEAD,
-    CONTRIBUTIONS,
-    PROJECTIONS_BACKWARD,
-    SHARED_HEADS,
-    SHARED_HEADS_BACKWARD,
-)
+EXERCISES = (SPLIT, MERGE, MULTI_HEAD, CONTRIBUTIONS, PROJECTIONS_BACKWARD, SHARED_HEADS, SHARED_HEADS_BACKWARD)

@@ -153,18 +153,9 @@ BACKWARD_FROM_OUTPUT = Exercise(
             without_gamma(lambda gamma: gamma),
         ),
         Mistake(
-            "gamma is missing in grad_x: the gradient of x_hat is g = gamma * grad_y.",
-            without_gamma(lambda gamma: 1.0),
+            "gamma is missing in grad_x: the gradient of x_hat is g = gamma * grad_y.", without_gamma(lambda gamma: 1.0)
         ),
     ),
 )
 
-EXERCISES = (
-    FORWARD,
-    BACKWARD,
-    EQUAL_VALUES,
-    NORMALISED_AXIS,
-    RMS_NORM,
-    RMS_NORM_BACKWARD,
-    BACKWARD_FROM_OUTPUT,
-)
+EXERCISES = (FORWARD, BACKWARD, EQUAL_VALUES, NORMALISED_AXIS, RMS_NORM, RMS_NORM_BACKWARD, BACKWARD_FROM_OUTPUT)

@@ -51,8 +51,7 @@ ALIGNMENT = Exercise(
             lambda weights: weights.mean(axis=0)[:-1, :-1].argmax(axis=0),
         ),
         Mistake(
-            "Only the first head is used; the mean over all heads is required.",
-            lambda w: w[0, :-1, :-1].argmax(axis=1),
+            "Only the first head is used; the mean over all heads is required.", lambda w: w[0, :-1, :-1].argmax(axis=1)
         ),
         Mistake(
             "The largest weight of any head decides; the mean over the heads is required.",

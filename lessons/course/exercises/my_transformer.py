@@ -180,10 +180,7 @@ TRANSLATE = Exercise(
     reference=right.translate,
     tested="three sources, with random parameters",
     mistakes=(
-        Mistake(
-            "The decoder reads the last token alone: it must read all that is written so far.",
-            LAST_ALONE,
-        ),
+        Mistake("The decoder reads the last token alone: it must read all that is written so far.", LAST_ALONE),
         Mistake("The logits of the first position are used; the next token stands in the last row.", FIRST_ROW),
         Mistake("The numbers of the marks are exchanged: 1 begins a sentence, 2 ends it.", EXCHANGED),
     ),

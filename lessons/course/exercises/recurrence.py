@@ -67,10 +67,7 @@ STEP = Exercise(
             "The candidate is a tanh, not a sigmoid.",
             step_with(candidate=lambda p, h, w, b, r: sigmoid(p + r * (h @ w + b))),
         ),
-        Mistake(
-            "The tanh of n is missing.",
-            step_with(candidate=lambda p, h, w, b, r: p + r * (h @ w + b)),
-        ),
+        Mistake("The tanh of n is missing.", step_with(candidate=lambda p, h, w, b, r: p + r * (h @ w + b))),
         Mistake("The columns stand in the order r, z, n. Here z and r are exchanged.", step_with(order="zrn")),
         Mistake("The columns stand in the order r, z, n. Here n and z are exchanged.", step_with(order="rnz")),
         Mistake("The sigmoid is 1 / (1 + e^-x); the minus is missing.", step_with(gate=lambda x: sigmoid(-x))),

@@ -82,8 +82,7 @@ ENCODER_LAYER = Exercise(
     tested="two sizes with padding, random sub-layers and random gamma and beta",
     mistakes=(
         Mistake(
-            "The mask is not used: words attend to padding.",
-            lambda x, mask, *parts: encoder_layer(x, None, *parts),
+            "The mask is not used: words attend to padding.", lambda x, mask, *parts: encoder_layer(x, None, *parts)
         ),
         Mistake(
             "The mask is turned around: True means that a position may be attended to.",

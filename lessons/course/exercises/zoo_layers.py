@@ -239,10 +239,7 @@ SCORES = cage(
         "The heads are interleaved: head i must own d_k neighbouring columns. Reshape to (T, n_heads, d_k).",
         scores_with(interleaved=True),
     ),
-    (
-        "The words are cut, not the columns: reshape to (T, n_heads, d_k), then bring the heads to the front.",
-        cut_words,
-    ),
+    ("The words are cut, not the columns: reshape to (T, n_heads, d_k), then bring the heads to the front.", cut_words),
     (
         "Queries and keys are exchanged: row t must hold the scores of query t.",
         lambda x, w_q, w_k, n_heads: scores_with()(x, w_k, w_q, n_heads),
