@@ -8,7 +8,6 @@ import pytest
 from extras import need
 
 from examples.data import DataFile, DataSet, DownloadError, archives, copy_from, download, find, get, read_data_sets
-from examples.data.__main__ import main
 
 
 def test_every_data_set_states_its_contents_and_licence():
@@ -74,11 +73,3 @@ def test_an_archive_whose_md5_is_not_the_published_one_is_not_unpacked(packed, h
     with pytest.raises(DownloadError, match=f"a.tgz must have the MD5 {data_set.files[0].md5}, got \\w{{32}} "):
         install(tmp_path / "bad")
     assert not any(path.is_file() for path in (tmp_path / "bad").rglob("*"))
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [("none", "the name must be one of multi30k"), ("multi30k --from {0} --to {0}/d", "must contain train.en")],
-)
-def test_a_mistake_is_one_line(options, message, tmp_path, refused):
-    refused(main(["get", *(word.format(tmp_path) for word in options.split())]), message)

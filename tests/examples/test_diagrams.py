@@ -2,7 +2,6 @@
 
 import math
 import sys
-from pathlib import Path
 
 import pytest
 from extras import need
@@ -94,21 +93,3 @@ def test_a_config_is_drawn_by_a_command(monkeypatch, tmp_path, part, title):
     monkeypatch.setattr(sys, "argv", ["architecture", str(config), "--part", part, "-o", str(picture)])
     assert architecture.main() == 0
     assert title in picture.read_bytes()
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ("-o a.html", "output must end in .png, .svg, got 'a.html'"),
-        ("-o a.png --set model.vocab_size=0", "model.vocab_size must be given"),
-        (
-            "-o a.png --set model.n_layers=0 --part attention",
-            "the model must have multi-head attention for Figure 2, got model.kind transformer with 0 layers",
-        ),
-    ],
-)
-def test_a_mistake_is_one_line(monkeypatch, tmp_path, refused, options, message):
-    monkeypatch.chdir(tmp_path)
-    Path("run.toml").write_text("model = {vocab_size = 50, n_layers = 1, d_model = 8, d_ff = 8, n_heads = 2}")
-    monkeypatch.setattr(sys, "argv", ["architecture", "run.toml", *options.split()])
-    refused(architecture.main(), "architecture: ", message)

@@ -105,19 +105,3 @@ def test_the_search_runs_on_a_checkpoint_and_draws_what_it_finds(tmp_path, monke
     assert len(rows) == len(heads.PATTERNS) + 1
     assert all(f"]({stem}.svg)" in page for stem in drawn)
     assert sorted(drawn) == sorted(row[0][2:].replace(" ", "_") for row in rows if row[-1] == "yes |")
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--tgt", "one"], "--src and --tgt must have the same number of lines, got 2 and 1"),
-        (["--checkpoint", "one"], "must be a whole checkpoint"),
-        (["--src", "none"], "cannot be read"),
-    ],
-)
-def test_bad_input_to_the_search_is_refused(options, message, tmp_path, monkeypatch, refused):
-    monkeypatch.chdir(tmp_path)
-    Path("two").write_text("one two\nthree four\n")
-    Path("one").write_text("eins zwei\n")
-    monkeypatch.setattr(sys, "argv", ["heads", "--checkpoint", str(CHECKPOINT), "--src", "two", *options])
-    refused(heads.main(), message)

@@ -1,6 +1,6 @@
 """The text of the Tatoeba recipes."""
 
-from examples.tatoeba.prepare import main, prepare
+from examples.tatoeba.prepare import prepare
 
 
 def test_no_side_of_a_training_pair_stands_in_val_or_test(tmp_path):
@@ -16,11 +16,3 @@ def test_no_side_of_a_training_pair_stands_in_val_or_test(tmp_path):
             (folder / f"{name}.{language}").write_text("".join(f"{pair[number]}\n" for pair in pairs))
     assert prepare(folder) == "2 of 4 pairs are kept; a side of the others is in val or test"
     assert (folder / "clean.en").read_text() == "b\nd\n" and (folder / "clean.de").read_text() == "B\nD\n"
-
-
-def test_a_folder_without_text_or_without_languages_is_refused_in_one_line(tmp_path, refused):
-    for name, words in (
-        ("text", "text: the name must end in two languages"),
-        ("x_en_de", "x_en_de/train.en: cannot be"),
-    ):
-        refused(main([str(tmp_path / name)]), words)

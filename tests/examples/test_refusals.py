@@ -1,14 +1,18 @@
-"""Results that somebody has cut off or changed: each program says so in one line, and writes nothing."""
+"""Mistakes at the command line, and results that somebody has changed: one line says so, and nothing is written."""
 
 import json
+import shlex
 import sys
+from pathlib import Path
 
 import pytest
 from extras import need
 
+from examples.data.__main__ import main as data
 from examples.multi30k import ladder
-from examples.paper import crossover, long_range, points, table1, table2, trials
+from examples.paper import architecture, crossover, heads, long_range, points, table1, table2, table3, trials
 from examples.parsing import compare, plot_results, speed
+from examples.tatoeba import prepare
 from minitransformer.errors import DataError
 
 RESULT = {"name": "base", "seed": 1, "flops": 1e9}
@@ -18,11 +22,32 @@ SPEEDS = {
     for model in crossover.SETTINGS["models"]
 }
 MAP = RESULT | {"settings": crossover.SETTINGS | {"update_seconds": dict.fromkeys(SPEEDS, 0.1)}}
+MAPS = {"r.jsonl": json.dumps(MAP), "r_speed.json": json.dumps(SPEEDS)}
 NESTED = "[" * 100_000
 UNFIT = "every result must have what the report shows"
+MODEL = {"run.toml": "model = {vocab_size = 50, n_layers = 1, d_model = 8, d_ff = 8, n_heads = 2}"}
+PICTURE = "run.toml -o a.png --set model."
+NO_ATTENTION = "the model must have multi-head attention for Figure 2, got model.kind transformer with 0 layers"
+TEXTS = {"two": "one two\nthree four\n", "one": "eins zwei\n"}
+SEARCH = f"--checkpoint '{Path(__file__).parents[2] / 'lessons/checkpoints/number_words.npz'}' --src two"
+ROWS = "--directory runs --results results.jsonl --run"
 
 # The program, its arguments, its files, a part of the line that it prints.
 CASES = {
+    "a picture of another kind": (architecture.main, "run.toml -o a.html", MODEL, ".png, .svg, got 'a.html'"),
+    "a picture of no vocabulary": (architecture.main, f"{PICTURE}vocab_size=0", MODEL, "vocab_size must be given"),
+    "a picture of no attention": (architecture.main, f"{PICTURE}n_layers=0 --part attention", MODEL, NO_ATTENTION),
+    "texts of other lengths": (heads.main, f"{SEARCH} --tgt one", TEXTS, "same number of lines, got 2 and 1"),
+    "text for a checkpoint": (heads.main, f"{SEARCH} --checkpoint one", TEXTS, "must be a whole checkpoint"),
+    "no text": (heads.main, f"{SEARCH} --src none", TEXTS, "cannot be read"),
+    "a folder of no languages": (prepare.main, "text", {}, "text: the name must end in two languages"),
+    "a folder without text": (prepare.main, "x_en_de", {}, "x_en_de/train.en: cannot be"),
+    "an unknown data set": (data, "get none", {}, "the name must be one of multi30k"),
+    "a data set that is not there": (data, "get multi30k --from . --to d", {}, "must contain train.en"),
+    "no process": (table3.main, f"{ROWS} C --processes 0", {}, "--processes: must be an integer from 1 to"),
+    "fewer seeds than none": (table3.main, f"{ROWS} C --seeds -1", {}, "--seeds: must be an integer from 1 to"),
+    "a rate that is none": (table3.main, f"{ROWS} C --lr-scale nan", {}, "lr_scale"),
+    "an unknown row": (table3.main, f"{ROWS} b", {}, "row must be one of base, A1"),
     "a table that is cut off": (table1.main, "--report", {"table1.json": '{"n": '}, f"table1.json: {UNFIT}"),
     "a table of nothing but brackets": (table1.main, "--report", {"table1.json": NESTED}, f"table1.json: {UNFIT}"),
     "a training without its cost": (table2.main, "", {"table2.jsonl": json.dumps(RESULT)}, UNFIT),
@@ -36,18 +61,8 @@ CASES = {
         {"r.jsonl": json.dumps(RESULT | {"settings": 5})},
         "r.jsonl: results must have the settings of this call",
     ),
-    "a map without parts": (
-        crossover.main,
-        "run --results r.jsonl",
-        {"r.jsonl": json.dumps(MAP), "r_speed.json": json.dumps(SPEEDS)},
-        f"r.jsonl: {UNFIT}",
-    ),
-    "rates without a task": (
-        crossover.main,
-        "rates --results r.jsonl",
-        {"r.jsonl": json.dumps(MAP), "r_speed.json": json.dumps(SPEEDS)},
-        f"r.jsonl: {UNFIT}",
-    ),
+    "a map without parts": (crossover.main, "run --results r.jsonl", MAPS, f"r.jsonl: {UNFIT}"),
+    "rates without a task": (crossover.main, "rates --results r.jsonl", MAPS, f"r.jsonl: {UNFIT}"),
     "a test set of nothing but brackets": (
         ladder.main,
         "--report --results r.jsonl",
@@ -58,7 +73,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_damaged_results_get_one_line_and_nothing_is_written(case, tmp_path, monkeypatch, refused):
+def test_a_mistake_or_damaged_results_get_one_line_and_nothing_is_written(case, tmp_path, monkeypatch, refused):
     need("matplotlib", "sacrebleu", "sacremoses")
     main, arguments, files, message = CASES[case]
     for name, text in files.items():
@@ -68,8 +83,12 @@ def test_damaged_results_get_one_line_and_nothing_is_written(case, tmp_path, mon
         monkeypatch.setattr(module, "RESULTS", tmp_path)
     monkeypatch.setattr(table2, "OWN", tmp_path / "table2.jsonl")
     monkeypatch.setattr(crossover, "run_sweep", lambda *_: None)
-    monkeypatch.setattr(sys, "argv", ["program", *arguments.split()])
-    refused(main(), message)
+    monkeypatch.setattr(sys, "argv", ["program", *shlex.split(arguments)])
+    try:
+        code = main()
+    except SystemExit as ended:  # of a wrong option
+        code = ended.code
+    refused(code, message)
     assert {path.name: path.read_text(encoding="utf-8") for path in tmp_path.iterdir()} == files
 
 
