@@ -7,20 +7,15 @@ import pytest
 from extras import need
 from tiny_run import checkpoint_of, save_untrained
 
+from examples import what_to_expect
+
 PAGE = (Path(__file__).parents[2] / "docs/what-to-expect.md").read_text(encoding="utf-8")
 ROWS = [[cell.strip() for cell in row.split("|")[1:-1]] for row in PAGE.splitlines() if re.match(r"\| [\d,]+ \|", row)]
 RESULT = '{"name": "a", "hours": 2, "bleu": 30, "parameters": "checkpoint"}\n'
 
 
-def results() -> list[dict]:
-    need("sacrebleu", "matplotlib")
-    from examples.what_to_expect import read
-
-    return read()
-
-
 def test_each_row_is_the_last_result_of_its_training():
-    last = {result["name"].split(" pairs")[0]: result for result in results()}
+    last = {result["name"].split(" pairs")[0]: result for result in what_to_expect.read()}
     assert sorted(row[0] for row in ROWS) == sorted(last) and len(last) == 3
     for pairs, _, _, weights, minutes, bleu, chrf, *_ in ROWS:
         found = last[pairs]
@@ -32,16 +27,13 @@ def test_each_row_is_the_last_result_of_its_training():
 
 
 def test_the_picture_has_a_curve_for_each_training():
-    drawn = results()
-    from examples.what_to_expect import draw
-
+    need("matplotlib")
+    drawn, draw = what_to_expect.read(), what_to_expect.draw
     assert draw(drawn).startswith(b"\x89PNG") and draw(drawn) != draw(drawn[:-1])
 
 
 def test_a_curve_is_drawn_of_whole_results_alone(tmp_path, monkeypatch, refused):
-    need("sacrebleu", "matplotlib")
-    from examples import what_to_expect
-
+    need("matplotlib")
     results, picture = tmp_path / "results.jsonl", tmp_path / "picture.png"
     monkeypatch.setattr(what_to_expect, "RESULTS", results)
     monkeypatch.setattr(what_to_expect, "PICTURE", picture)
@@ -54,9 +46,6 @@ def test_a_curve_is_drawn_of_whole_results_alone(tmp_path, monkeypatch, refused)
 
 
 def test_a_checkpoint_that_has_a_line_gets_no_second_one(tmp_path, monkeypatch, capsys):
-    need("sacrebleu", "matplotlib")
-    from examples import what_to_expect
-
     results, text = tmp_path / "results.jsonl", tmp_path / "text"
     (tmp_path / "run/checkpoints").mkdir(parents=True)
     save_untrained(checkpoint_of(tmp_path / "run", 7))
@@ -71,8 +60,6 @@ def test_a_checkpoint_that_has_a_line_gets_no_second_one(tmp_path, monkeypatch, 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf"])
 def test_hours_are_of_seconds_above_0(tmp_path, seconds, refused):
-    from examples import what_to_expect
-
     texts = ["--src", "none", "--ref", "none"]
     options = [str(tmp_path), "--name", "a", *texts, "--updates", "3", f"--seconds={seconds}"]
     refused(what_to_expect.main(["score", *options]), "--seconds must be above 0")
