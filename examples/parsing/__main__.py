@@ -8,17 +8,18 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
-from examples import report_errors
+from examples import report_errors, write_two
 from examples.parsing.bracketing import corpus_bracket_score
 from examples.parsing.linear_trees import delinearise, linearise
 from examples.parsing.trees import MAX_WORDS, bare_tree, read_trees, without_traces, words_of
 from minitransformer.cli.common import writable_file
 from minitransformer.cli.main import Parser
-from minitransformer.errors import ConfigError, DataError
+from minitransformer.errors import DataError
 from minitransformer.files import write_atomically
 from minitransformer.text.corpus import stream_parallel
 
@@ -68,14 +69,7 @@ def _add_linearise(actions: argparse._SubParsersAction) -> None:
 
 
 def run_linearise(arguments: argparse.Namespace) -> None:
-    words_path, linear_path = (writable_file(path, arguments.trees) for path in arguments.output)
-    if words_path.resolve() == linear_path.resolve():
-        raise ConfigError(f"--output must name two files, got {words_path} twice")
-
-    def write(words_file: BinaryIO) -> None:
-        write_atomically(linear_path, lambda linear_file: _linearise(arguments, words_file, linear_file))
-
-    write_atomically(words_path, write)
+    write_two(arguments.output, arguments.trees, partial(_linearise, arguments))
 
 
 def _linearise(arguments: argparse.Namespace, words_file: BinaryIO, linear_file: BinaryIO) -> None:

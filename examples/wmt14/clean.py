@@ -8,19 +8,18 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
 from tqdm import tqdm
 
-from examples import report_errors
+from examples import report_errors, write_two
 from examples.wmt14.cleaning import REASONS, CleaningRules, clean
-from minitransformer.cli.common import writable_file
 from minitransformer.cli.main import Parser
 from minitransformer.cli.options import add_number, add_parallel_texts, add_processes_option, aligned_files
 from minitransformer.errors import ConfigError
-from minitransformer.files import write_atomically
 from minitransformer.text.corpus import stream_parallel
 
 
@@ -58,22 +57,14 @@ def build_parser() -> Parser:
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = build_parser().parse_args(argv)
     files = aligned_files(arguments.src, arguments.tgt)
-    inputs = [*arguments.src, *arguments.tgt]
-    outputs = [writable_file(path, inputs) for path in arguments.output]
-    if outputs[0].resolve() == outputs[1].resolve():
-        raise ConfigError(f"--output must name two files, got {outputs[0]} twice")
     counts: Counter[str] = Counter()
-
-    def write(src_file: BinaryIO) -> None:
-        write_atomically(outputs[1], lambda tgt_file: _clean(arguments, files, counts, (src_file, tgt_file)))
-
-    write_atomically(outputs[0], write)
+    write_two(arguments.output, [*arguments.src, *arguments.tgt], partial(_clean, arguments, files, counts))
     _report(counts, arguments.json)
     return 0
 
 
 def _clean(
-    arguments: argparse.Namespace, files: Iterable[tuple[Path, Path]], counts: Counter[str], outputs: Iterable[BinaryIO]
+    arguments: argparse.Namespace, files: Iterable[tuple[Path, Path]], counts: Counter[str], *outputs: BinaryIO
 ) -> None:
     names = ("max_words", "max_ratio", "max_word", "src_script", "tgt_script")
     rules = CleaningRules(
