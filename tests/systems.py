@@ -45,13 +45,17 @@ def processes_with(variable: str) -> list[Path]:
     return found
 
 
-def in_new_process(program: str) -> str:
-    """What it prints where nothing has been imported and no GPU is seen."""
+def python(*words: str, cwd: Path | None = None, sent: str = "") -> subprocess.CompletedProcess:
+    """``python WORDS`` where nothing has been imported and no GPU is seen, with this standard input."""
     tests = Path(__file__).parent
     path = os.pathsep.join(map(str, (tests.parent, tests, tests / "kernels")))
-    variables = os.environ | {"PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": ""}
-    command = [sys.executable, "-W", "ignore", "-c", program]
-    done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=120, check=False)
+    options = {"env": os.environ | {"PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": ""}, "cwd": cwd, "input": sent}
+    return subprocess.run([sys.executable, *words], **options, capture_output=True, text=True, timeout=300, check=False)
+
+
+def in_new_process(program: str) -> str:
+    """What this program prints."""
+    done = python("-W", "ignore", "-c", program)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -1,12 +1,12 @@
 """The examples: numerals are English and German, nothing tested was trained on, and each program runs to its end."""
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from extras import need
+from systems import python
 
 from examples import language_model, number_words, sequences
 from minitransformer.errors import ConfigError
@@ -115,8 +115,8 @@ def test_a_program_says_its_users_errors_in_one_line(path):
 
 
 def test_the_loop_by_hand_runs_and_tests_what_it_learned():
-    program = FOLDER / "by_hand.py"
-    done = subprocess.run([sys.executable, program, "2"], capture_output=True, text=True, timeout=300, check=True)
+    done = python(str(FOLDER / "by_hand.py"), "2")
+    assert done.returncode == 0, done.stderr
     first, *reversed_sequences, result = done.stdout.splitlines()
     assert first.startswith("update 1: 3.") and first.endswith("nats per token")
     assert len(reversed_sequences) == 3 and all("] reversed is [" in line for line in reversed_sequences)

@@ -1,14 +1,12 @@
 """The ops of examples/paper/models against differences and PyTorch; its models by the ordinary command line."""
 
-import os
 import re
-import subprocess
-import sys
-from pathlib import Path
+from functools import partial
 
 import numpy as np
 import pytest
 from cases import Case, as_tuple, booleans, cotangents, normal, outputs_and_gradients, padding
+from systems import python
 from tiny_run import write_config
 
 from examples.paper.models.convolution import ConvolutionalTransformer, convolution
@@ -19,7 +17,6 @@ from minitransformer.config import Config
 from minitransformer.errors import ConfigError
 from minitransformer.models import model_class
 
-ROOT = Path(__file__).parents[2]
 RUN = ("-m", "examples.paper.run")
 WORDS = (2, 3, 9, 5), (2, 3, 9, 5), (2, 3, 9, 4)
 CASES = [
@@ -79,31 +76,25 @@ def by_convolution(torch, x, weight, bias, dilation=1, mask=None):
     return torch.nn.functional.conv1d(x.mT, weight.permute(2, 1, 0), bias, **options).mT
 
 
-def command(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
-    """A program in ``folder``, which reads two sentences."""
-    program, environment = [sys.executable, *arguments], os.environ | {"PYTHONPATH": str(ROOT)}
-    options = {"cwd": folder, "env": environment, "input": "a b\nb\n", "text": True}
-    return subprocess.run(program, capture_output=True, check=False, **options)
-
-
 @pytest.mark.parametrize("kind", MODELS)
 def test_a_model_of_an_experiment_trains_translates_and_is_refused_without_its_program(kind, tmp_path):
     model, option, value = MODELS[kind]
     (tmp_path / "text").write_text("a b\nb a b\nb b\n" * 4, encoding="utf-8")
     training = dict(directory="run", updates=2, threads=1)
     write_config(tmp_path / "config", model={"kind": kind, option: value} | SHAPE, data=DATA, training=training)
-    done = command(tmp_path, *RUN, "bpe", "train", "text", "-o", "tokens", "--vocab-size", "260")
+    command = partial(python, cwd=tmp_path, sent="a b\nb\n")
+    done = command(*RUN, "bpe", "train", "text", "-o", "tokens", "--vocab-size", "260")
     assert done.returncode == 0, done.stderr
-    done = command(tmp_path, *RUN, "train", "config")
+    done = command(*RUN, "train", "config")
     assert done.returncode == 0, done.stderr
     (checkpoint,) = (tmp_path / "run/checkpoints").glob("*2.npz")
     loaded, _ = load_model(checkpoint)  # here it is registered
     assert type(loaded) is model is model_class(loaded.config) and getattr(loaded.config, option) == value
     arguments = "translate", "--checkpoint", str(checkpoint)
-    done = command(tmp_path, *RUN, *arguments)
+    done = command(*RUN, *arguments)
     assert (done.returncode, done.stdout.count("\n")) == (0, 2), done.stderr
     for refused in (arguments, ("train", "config")):
-        done = command(tmp_path, "-m", "minitransformer", *refused)
+        done = command("-m", "minitransformer", *refused)
         line = rf"minitransformer.*: .*must be one of transformer.*got '{kind}'.*python -m examples.paper.run.*\n"
         assert done.returncode == 2 and re.fullmatch(line, done.stderr), done.stderr
 

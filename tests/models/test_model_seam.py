@@ -1,12 +1,11 @@
 """Training, checkpoints, planning and generation know a model only by its seam: any kind of model goes through them."""
 
 import ast
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from systems import python
 from tiny_run import checkpoint_of, tiny_config
 
 import minitransformer
@@ -95,7 +94,7 @@ def test_an_unknown_kind_is_refused_and_never_imported(tmp_path):
     Trainer(bigram_config(tmp_path, 3), cycles(), progress=False).run()
     path = checkpoint_of(tmp_path, 3)
     program = f"from minitransformer.checkpoints import load_model; load_model({str(path)!r})"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    done = python("-c", program)
     assert "model.kind must be one of transformer, language_model, recurrent, imported, got 'bigram'" in done.stderr
 
 

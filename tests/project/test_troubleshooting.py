@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from examples import troubleshooting
+
 DOCS = Path(__file__).parents[2] / "docs"
 RESULTS = {result["fault"]: result for result in json.loads((DOCS / "troubleshooting.json").read_text())["results"]}
 ROWS = {
@@ -45,8 +47,6 @@ def test_outputs_of_the_page_are_those_of_the_trainings():
 
 
 def test_its_help_trains_nothing(monkeypatch, capsys):
-    from examples import troubleshooting
-
     monkeypatch.setattr(troubleshooting, "measure", lambda *_: pytest.fail("a training began"))
     monkeypatch.setattr(sys, "argv", ["troubleshooting", "--help"])
     with pytest.raises(SystemExit):
