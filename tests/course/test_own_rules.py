@@ -21,7 +21,6 @@ from minitransformer.training import Corpus, Trainer
 
 WEIGHTS = "04_attention.weights"
 WRONG_BY_HAND = "def f(q, k, mask):\n    return 2.0 * right(q, k, mask)\n"
-CHANGES = "def f(q, k, mask):\n    y = right(q, k, mask)\n    q *= 2.0\n    return y\n"
 SLOW = "def f(q, k, mask):\n    return [right(q, k, mask) for _ in range(100)][0]\n"
 FOR_FEW = "def f(q, k, mask):\n    return right(q, k, mask){}\n"
 
@@ -101,10 +100,6 @@ def test_a_folder_with_holes_trains_and_what_is_missing_is_named(own, mine):
     ("text", "words", "count"),
     [
         (planted(WRONG_BY_HAND), "its function is wrong: ", 16),
-        (planted(CHANGES), "its function is wrong: The function changed its input q", 16),
-        (planted(FOR_FEW.format(" + table[0]")), "raised NameError: name 'table' is not defined", 16),
-        (solution(WEIGHTS)[:-9], "it does not run (", 16),
-        (solution(WEIGHTS).replace("version 1", "version 99"), "its first line is not that of this version", 16),
         (planted(SLOW), "slow: ", 17),
     ],
 )

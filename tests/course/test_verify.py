@@ -16,21 +16,13 @@ PLANTED = {
     "03_softmax.loss_backward": ("import os\nos.system('echo x > {place}')\n", "PermissionError: os.system is refused"),
     "03_softmax.smoothed_loss": ("def f(*given):\n    open({place!r}, 'w')\n", "PermissionError: open is refused"),
     "04_attention.weights": ("def f(q, k, mask):\n    while True:\n        pass\n", "had not come back after 5 s"),
-    "04_attention.backward": (
-        "def f(*given):\n    return [2 * each for each in right(*given)]\n",
-        "its function is wrong",
-    ),
     "05_heads.split": ("def f(*given):\n    return right(*given) + table[0]\n", "name 'table' is not defined"),
-    "05_heads.merge": ("def f(x):\n    y = 1 * right(x)\n    x *= 2\n    return y\n", "changed its input heads"),
-    "06_layer_norm.forward": ("def f(x, gamma", "it does not run (SyntaxError"),
-    "06_layer_norm.backward": ("def g(*given):\n    return right(*given)\n", "it does not define f, as its"),
     "07_feed_forward.backward": ("import sys\nsys.exit()\n", "it does not run (SystemExit"),
     "11_training.adam_step": (SLOW, "slow: "),
 }
 if sys.platform == "linux":  # elsewhere memory is not limited
     PLANTED["07_feed_forward.forward"] = "def f(*given):\n    return [0] * 10**11\n", "raised MemoryError"
 OTHERS = {
-    "08_positions.embedding": (HEADER.replace("1", "99").encode(), "its first line is not that of this version"),
     "08_positions.sinusoids": (b"\xff\xfe", "it cannot be read ('utf-8' codec"),
     "09_transformer.shift": (None, "not yours yet\n"),
 }
