@@ -14,7 +14,8 @@ def zipf(size: int, shape: tuple[int, ...]):
 
 
 NAMES = [kernel.name for kernel in KERNELS]
-WIDE = (3, 11, 776)
+WIDE, MANY = (3, 11, 776), (70, 9, 520)
+ZIPF = zipf(40, MANY[:2])
 OTHER_SIZES = [
     case("residual_dropout_norm", "a row of 776", WIDE, WIDE, (776,), (776,), keep=booleans(WIDE), p_drop=0.4),
     case("residual_dropout_norm", "a row of 4,104", (2, 4104), (2, 4104), (4104,), (4104,)),
@@ -28,22 +29,14 @@ OTHER_SIZES = [
     case("feed_forward", "40", (7, 16), (16, 40), (40,), (40, 16), (16,), keep=booleans((7, 40)), p_drop=0.3),
     case("linear", "many rows", (1100, 3), (3, 33), (33,)),
     case("positioned_embedding", "long", (40, 48), (30, 48), ids=ids(5, (70, 30)), scale=3.0),
-    case(
-        "positioned_embedding",
-        "every frequency",
-        (40, 520),
-        (9, 520),
-        ids=zipf(40, (70, 9)),
-        keep=booleans((70, 9, 520)),
-        p_drop=0.2,
-    ),
+    case("positioned_embedding", "every frequency", (40, 520), (9, 520), ids=ZIPF, keep=booleans(MANY), p_drop=0.2),
     case("positioned_embedding", "one token", (3, 8), (33, 8), ids=ids(1, (4, 33))),
-    case("embedding", "every frequency", (40, 520), ids=zipf(40, (70, 9)), scale=3.0),
+    case("embedding", "every frequency", (40, 520), ids=ZIPF, scale=3.0),
     case("projection_loss", "4,203 subwords", (3, 8), (4203, 8), targets=ids(4203, (3,)), label_smoothing=0.1),
     case("projection_loss", "1,100 tokens", (5, 16), (1100, 16), targets=ids(1100, (5,)), label_smoothing=0.1),
 ]
 KERNEL_CASES = [each for each in [*CASES, *OTHER_SIZES] if each.rule.name in NAMES]
-N = 4000
+N, V = 4000, 37_000
 
 
 def for_logits(rng, shape):
@@ -67,29 +60,14 @@ REAL_SIZES = [
     case("attention", "long", (2, 8, 600, 64), (2, 8, 700, 64), (2, 8, 700, 64)),
     case("linear", "base", (N, 512), (512, 2048), (2048,)),
     case("feed_forward", "base", (N, 512), (512, 2048), (2048,), (2048, 512), (512,), draw=for_relu),
-    case("embedding", "base", (37000, 512), ids=ids(900, (160, 25)), scale=22.6),
-    case("positioned_embedding", "base", (37000, 512), (25, 512), ids=ids(900, (160, 25)), scale=22.6),
-    case(
-        "projection_loss",
-        "base",
-        (N, 512),
-        (37000, 512),
-        draw=for_logits,
-        targets=ids(37000, (N,)),
-        label_smoothing=0.1,
-    ),
+    case("embedding", "base", (V, 512), ids=ids(900, (160, 25)), scale=22.6),
+    case("positioned_embedding", "base", (V, 512), (25, 512), ids=ids(900, (160, 25)), scale=22.6),
+    case("projection_loss", "base", (N, 512), (V, 512), draw=for_logits, targets=ids(V, (N,)), label_smoothing=0.1),
 ]
 """Those of real training, for a GPU."""
 CLOSE = {"float32": 3e-6, "float64": 1e-12, "bfloat16": 2e-2, "float16": 3e-3}
-PARAMETERS = {
-    "embedding": 0,
-    "positioned_embedding": 0,
-    "linear": 1,
-    "feed_forward": 1,
-    "layer_norm": 1,
-    "residual_dropout_norm": 2,
-    "projection_loss": 1,
-}
+PARAMETERS = dict(embedding=0, positioned_embedding=0, linear=1, feed_forward=1, layer_norm=1, projection_loss=1)
+PARAMETERS["residual_dropout_norm"] = 2
 """From which input on the inputs of a rule are parameters, which are never stored in half precision."""
 
 

@@ -55,12 +55,8 @@ def check_contents(wheel: Path) -> int:
 def install(wheel: Path, folder: Path) -> tuple[Path, Path]:
     """Python and the command of a new virtual environment, with the wheel and what it requires."""
     venv.create(folder, with_pip=True)
-    names = (
-        ("Scripts/python.exe", "Scripts/minitransformer.exe")
-        if os.name == "nt"
-        else ("bin/python", "bin/minitransformer")
-    )
-    python, command = (folder / name for name in names)
+    place = "Scripts/{}.exe" if os.name == "nt" else "bin/{}"
+    python, command = (folder / place.format(name) for name in ("python", "minitransformer"))
     subprocess.run([python, "-m", "pip", "install", "--quiet", wheel], check=True)
     return python, command
 
