@@ -9,9 +9,9 @@ from course.exercises.all_reduce import ORDERED_SUM, RING_STEP
 
 
 def clipped_inputs(rng):
-    for n_ranks, length in ((2, 2), (3, 4), (4, 5)):
-        sums, n_tokens = 20.0 * rng.standard_normal((n_ranks, length)), rng.integers(3, 40, n_ranks)
-        norm = np.linalg.norm(sums.sum(axis=0) / n_tokens.sum())
+    for n_ranks, length, norm in ((2, 2, 1.5), (3, 4, 0.3), (4, 5, 4.0)):  # the norm's square is shorter, and longer
+        sums, n_tokens = rng.standard_normal((n_ranks, length)), rng.integers(3, 40, n_ranks)
+        sums *= norm * n_tokens.sum() / np.linalg.norm(sums.sum(axis=0))
         for factor in (0.5, 2.0, 2.0 * n_tokens.sum()):  # the last is longer than the sum, too
             yield sums, n_tokens, factor * norm
 
@@ -66,12 +66,19 @@ CLIPPED = Exercise(
                 mean_of_all(sums, n_tokens) * max_norm / np.linalg.norm(mean_of_all(sums, n_tokens))
             ),
         ),
+        Mistake(
+            "The norm is the root of the sum of squares; here the root is missing.",
+            lambda sums, n_tokens, max_norm: (
+                mean_of_all(sums, n_tokens) * min(1.0, max_norm / (mean_of_all(sums, n_tokens) ** 2).sum())
+            ),
+        ),
         Mistake("Nothing is clipped.", lambda sums, n_tokens, max_norm: mean_of_all(sums, n_tokens)),
         Mistake(
             "Each number is clipped by itself, which turns the gradient; clip the norm.",
             lambda sums, n_tokens, max_norm: np.clip(mean_of_all(sums, n_tokens), -max_norm, max_norm),
         ),
     ),
+    rtol=1e-4,  # PyTorch adds 1e-6 to the norm
 )
 
 # -- largest ----------------------------------------------------------------------------------------------------------
@@ -82,6 +89,7 @@ def largest_inputs(rng):
     yield 3.2, 252e6, 10e9, 0.0, 0.8
     yield 3.2, 252e6, 1e9, 2e-5, 0.8
     yield 3.2, 252e6, 100e9, 1e-4, 0.9
+    yield 3.2, 252e6, 100e9, 0.0, 0.3  # 1,024, and there are more
     yield 0.5, 1e7, 10e9, 1e-3, 0.9
     yield 1.0, 4e8, 0.125e9, 0.0, 0.9
 
@@ -106,7 +114,7 @@ LARGEST = Exercise(
     "17_ranks.largest",
     largest_inputs,
     reference=largest_with(),
-    tested="six machines: from a network on which a second rank is one too many to a link that serves over a hundred",
+    tested="seven machines: from a network on which a second rank is one too many to a link that serves all 1,024",
     mistakes=(
         Mistake(
             "Half of the bytes are missing: each slice goes round twice, to be summed and to be handed out.",
@@ -120,7 +128,10 @@ LARGEST = Exercise(
         Mistake("The bytes are 2 (n - 1) / n of the vector, not all of it.", largest_with(share=lambda n: 1.0)),
         Mistake("The latency of the steps is missing.", largest_with(messages=lambda n: 0)),
         Mistake("The latency is paid in each of the 2 (n - 1) steps, not once.", largest_with(messages=lambda n: 1)),
-        Mistake("There are 2 (n - 1) steps; here the latency of half of them.", largest_with(messages=lambda n: n - 1)),
+        Mistake(
+            "This is one half of the ring; both halves take n - 1 steps each, with a slice in each step.",
+            largest_with(share=lambda n: (n - 1) / n, messages=lambda n: n - 1),
+        ),
         Mistake("One rank too many: at that number the efficiency is already lower.", largest_with(last=1)),
         Mistake("One rank too few: at the next number the efficiency is still reached.", largest_with(strict=True)),
         Mistake(
@@ -149,6 +160,11 @@ def first_disagreement(checksums):
 def odd_one(row):
     values = row.tolist()
     return min(range(len(values)), key=lambda rank: values.count(values[rank]))
+
+
+def one_of_most(row):
+    values = row.tolist()
+    return max(range(len(values)), key=lambda rank: values.count(values[rank]))
 
 
 DIVERGED = Exercise(
@@ -181,6 +197,13 @@ DIVERGED = Exercise(
             lambda checksums: (
                 max(first_disagreement(checksums), 1),
                 odd_one(checksums[first_disagreement(checksums)]),
+            ),
+        ),
+        Mistake(
+            "This rank has the checksum that most have; the odd one is the one that nobody shares.",
+            lambda checksums: (
+                first_disagreement(checksums) + 1,
+                one_of_most(checksums[first_disagreement(checksums)]),
             ),
         ),
         Mistake(
