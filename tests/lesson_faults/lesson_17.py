@@ -12,6 +12,11 @@ def added_as_they_come(arrivals):
     return total
 
 
+def squared_norm_is_compared(sums, n_tokens, max_norm):
+    grad = sums.sum(axis=0) / n_tokens.sum()
+    return grad * max_norm / np.linalg.norm(grad) if grad @ grad > max_norm else grad
+
+
 def last_to_arrive_is_left_out(arrivals):
     return added_as_they_come(arrivals[:-1])
 
@@ -31,6 +36,7 @@ FAULTS = {
             grad * min(1.0, max_norm / np.linalg.norm(grad)) for grad in sums / n_tokens.sum()
         ),
         "the root is missing": "np.linalg.norm(grad) -> (grad @ grad)",
+        "Every number is 2 times": squared_norm_is_compared,
         "made longer": "min(1.0, max_norm / np.linalg.norm(grad)) -> max_norm / np.linalg.norm(grad)",
         "not divided by the number of tokens": " / n_tokens.sum() -> ",
         "Nothing is clipped": " * min(1.0, max_norm / np.linalg.norm(grad)) -> ",
@@ -56,6 +62,7 @@ FAULTS = {
         "one half of the ring": "2 * (n - 1) / n * n_bytes / bandwidth + 2 * (n - 1) -> "
         "(n - 1) / n * n_bytes / bandwidth + (n - 1)",
         "The latency of the steps is missing": " + 2 * (n - 1) * latency -> ",
+        "Expected 1024, got 1023": "range(1, 1025) -> range(1, 1024)",
         "One rank too few": ">= efficiency -> > efficiency",
         "divided by the ranks": "compute / (n * seconds(n)) -> compute / seconds(n)",
     },
