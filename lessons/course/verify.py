@@ -10,12 +10,14 @@ import io
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 from course.mine import FOLDER, folder
 
 SECONDS, BYTES = 300, 4 * 2**30
+STOPPED = f"Stopped: it took more than {SECONDS} s of processor time, or was killed."
 MODEL_SECONDS = 100
 """Of these, for the gradient of the model, and for its training."""
 REFUSED = ("os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "os.symlink", "os.chmod")
@@ -42,6 +44,13 @@ def limit() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (BYTES, BYTES))
 
 
+def confine() -> None:
+    """Limits and refusals for the rest of this process."""
+    tempfile.gettempdir()  # finds out by writing where temporary files could go; sacreBLEU asks when it is imported
+    limit()
+    sys.addaudithook(refuse)
+
+
 def prove() -> int:
     """Inside the limits: test every function, the gradient of the model and its copies."""
     import numpy as np
@@ -52,8 +61,7 @@ def prove() -> int:
     from course.slowness import slowness
     from course.transplants import CHAINS, copies, gradient_error
 
-    limit()
-    sys.addaudithook(refuse)
+    confine()
     with contextlib.redirect_stdout(io.StringIO()):  # what the files themselves print
         model, faults = assembled()
         slow = {name: slowness(name, own_or_solution(name)[0]) for name, fault in faults.items() if not fault}
@@ -81,16 +89,22 @@ def main(argv: list[str]) -> int:
     if not place.is_dir():
         print(f"{place} is not a folder.")
         return 2
-    program = [sys.executable, "-B", "-c", "import sys; from course.verify import prove; sys.exit(prove())"]
+    code = run_apart("import sys; from course.verify import prove; sys.exit(prove())", place)
+    if code < 0:
+        print(STOPPED)
+    return 1 if code else 0
+
+
+def run_apart(program: str, place: Path, output: Any = None) -> int:
+    """The exit code of a program in a process of its own, for which ``place`` is the folder of kept functions; below 0
+    if it was stopped. It prints to ``output``, an open file, or to this process's own."""
     paths = os.pathsep.join(str(path) for path in sys.path if path)
     environment = {**os.environ, FOLDER: str(place), "PYTHONPATH": paths, "OPENBLAS_NUM_THREADS": "1"}
+    words = [sys.executable, "-B", "-c", program]
     try:
-        code = subprocess.run(program, env=environment, timeout=5 * SECONDS, check=False).returncode
+        return subprocess.run(words, env=environment, stdout=output, timeout=5 * SECONDS, check=False).returncode
     except subprocess.TimeoutExpired:
-        code = -1
-    if code < 0:
-        print(f"Stopped: it took more than {SECONDS} s of processor time, or was killed.")
-    return 1 if code else 0
+        return -1
 
 
 if __name__ == "__main__":
