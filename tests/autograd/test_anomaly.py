@@ -51,6 +51,14 @@ def test_detecting_anomalies_changes_no_bit(tmp_path):
 
 def test_an_anomaly_in_a_constant_is_named_without_a_parameter():
     weight = Tensor(np.ones(2), requires_grad=True)
-    with detect_anomaly(), pytest.raises(AnomalyError, match="multiply: input 1 must be .*, got inf at .1.") as info:
+    with pytest.raises(AnomalyError, match="multiply: input 1 must be .*, got inf at .1.") as info, detect_anomaly():
         (weight + weight) * Tensor(np.array([1.0, np.inf]))
     assert info.value.leaf is None
+    weight * Tensor(np.array([1.0, np.inf]))  # after the block, which an error has ended, nothing is refused
+
+
+def test_a_gradient_that_nobody_needs_may_overflow():
+    x, tiny = Tensor(np.array(1e-280), requires_grad=True), Tensor(np.array(1e-300))
+    with detect_anomaly(), np.errstate(over="ignore"):
+        (x / tiny).backward()  # that of tiny is -1e320
+    assert x.grad == 1 / tiny.data

@@ -28,6 +28,15 @@ def test_a_second_result_adds_to_the_gradient_of_a_leaf():
     np.testing.assert_array_equal(x.grad, 7.0)
 
 
+def test_the_gradient_of_a_leaf_is_an_array_of_its_own():
+    a, b, given = Tensor(np.ones(3), requires_grad=True), Tensor(np.ones(3), requires_grad=True), np.full(3, 2.0)
+    (a + b).backward(given)  # the sum hands on the array that it is given
+    a.backward(given)
+    b.grad *= 5.0
+    for array, expected in ((a.grad, 4.0), (b.grad, 10.0), (given, 2.0)):
+        np.testing.assert_array_equal(array, expected)
+
+
 def test_gradients_of_all_outputs_of_a_rule_are_added(rng):
     packed = Tensor(rng.standard_normal((2, 5, 14)), requires_grad=True)
     q, k, v = functions.split_heads(packed, n_heads=2, widths=(2, 2, 3))
@@ -85,6 +94,8 @@ def test_backward_needs_a_gradient_unless_the_result_is_a_scalar():
         (x * 2).backward()
     (x * 2).sum().reshape(1, 1).backward()
     np.testing.assert_array_equal(x.grad, 2.0)
+    (x * 2).backward(3.0)  # one number is that of all elements
+    np.testing.assert_array_equal(x.grad, 2.0 + 6.0)
 
 
 @pytest.mark.parametrize("shape", [(3, 2), (1, 6), (0,)], ids=str)
@@ -142,9 +153,12 @@ def test_no_grad_records_nothing():
     with no_grad():
         y = x * 2
     assert not y.requires_grad and y.node is None
-    with pytest.raises(AutogradError):
+    with pytest.raises(AutogradError), no_grad():
+        with no_grad():
+            pass
+        assert not (x * 2).requires_grad, "an inner block must not end the outer one"
         y.sum().backward()
-    assert (x * 2).requires_grad, "recording must resume after the block"
+    assert (x * 2).requires_grad, "recording must resume after the block, also where an error ends it"
 
 
 def test_a_non_differentiable_output_cannot_be_differentiated(rng):

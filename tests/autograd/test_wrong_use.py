@@ -45,6 +45,12 @@ WRONG = {
     "label_smoothing must be at least 0 and below 1, got -0.5": lambda: functions.cross_entropy(
         ones(3, 5), targets=TARGETS, label_smoothing=-0.5
     ),
+    "positioned_embedding: ids must be in 0..4, got 5..5": lambda: functions.positioned_embedding(
+        ones(5, 2), ones(1, 2), ids=np.array([[5]])
+    ),
+    r"residual_dropout: x and sublayer .* got \(3, 4\) and \(1, 4\)": lambda: functions.residual_dropout(
+        ones(3, 4), ones(1, 4)
+    ),
     r"rows and positions must have the same shape, got \(3, 2\) and \(4, 2\)": lambda: functions.positioned_embedding(
         ones(5, 2), ones(4, 2), ids=np.ones((2, 3), int)
     ),
