@@ -11,6 +11,7 @@ from minitransformer.ops.attention import attention, attention_weights
 from minitransformer.ops.dropout import dropout
 from minitransformer.ops.elementwise import multiply
 from minitransformer.ops.embedding import embedding
+from minitransformer.ops.erf import erf
 from minitransformer.ops.feed_forward import feed_forward
 from minitransformer.ops.layer_norm import layer_norm
 from minitransformer.ops.reduce import max as max_rule
@@ -176,6 +177,11 @@ def test_gradients_of_empty_arrays_have_the_shapes_of_the_inputs(shapes, rng):
     a, b = (rng.standard_normal(shape) for shape in shapes)
     y, saved = multiply.forward(a, b)
     assert tuple(grad.shape for grad in multiply.backward(np.ones(y.shape), saved)) == shapes
+
+
+def test_the_error_function_is_pythons_to_the_last_digits():
+    x = np.array([-np.inf, -30.0, -3.0, -0.7, -1e-300, 0.0, 0.4, 1.5, 4.0, np.inf])
+    np.testing.assert_allclose(value(erf, x), [math.erf(each) for each in x], rtol=1e-14)
 
 
 def test_equal_largest_values_share_the_gradient_of_a_maximum():
