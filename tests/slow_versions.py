@@ -48,6 +48,46 @@ def smoothed_loss(logits, targets, label_smoothing: float, pad_id: int) -> float
     return loss
 
 
+def gru(inputs, h, w_x, w_h, b_x, b_h) -> list[np.ndarray]:
+    """The state after each input  [Cho et al. 2014, eq. 5 to 8; the reset gate after the product with h]."""
+    states = []
+    for x in inputs:
+        (r, z, n), (h_r, h_z, h_n) = np.split(x @ w_x + b_x, 3), np.split(h @ w_h + b_h, 3)
+        r, z = 1 / (1 + np.exp(-r - h_r)), 1 / (1 + np.exp(-z - h_z))
+        h = (1 - z) * np.tanh(n + r * h_n) + z * h
+        states.append(h)
+    return states
+
+
+def recurrent_model(model, src, tgt) -> tuple[np.ndarray, np.ndarray]:
+    """Of one pair without padding: the logits, (T, V), and attention's weights, (T, S); zeros without attention."""
+    weights = {name: model.parameters[name].data for name in model.parameters.names}
+    root, attention = math.sqrt(model.config.d_model), model.config.attention
+
+    def layer(name: str, inputs, h) -> list[np.ndarray]:
+        return gru(inputs, h, *(weights[f"{name}.{part}"] for part in ("w_x", "w_h", "b_x", "b_h")))
+
+    memory, zero = root * weights["embedding"][src], np.zeros(model.config.d_model // 2)
+    for i in range(model.config.n_layers):
+        forwards, backwards = (layer(f"encoder.layers.{i}.{j}", memory[:: 1 - 2 * j], zero) for j in (0, 1))
+        memory = np.concatenate([forwards, backwards[::-1]], axis=1)
+    last = np.concatenate([forwards[-1], backwards[-1]])
+    states = root * weights.get("tgt_embedding", weights["embedding"])[tgt]
+    for i in range(model.config.n_layers):
+        states = layer(f"decoder.layers.{i}", states, last)
+    logits, maps = [], []
+    for h in states:
+        scores = memory @ h
+        if attention == "additive":
+            query, keys = (weights[f"decoder.attention.{name}"] for name in ("w_a", "u_a"))
+            scores = np.tanh(h @ query + memory @ keys) @ weights["decoder.attention.w"]
+        maps.append(softmax_row(scores, [attention != "none"] * len(src)))
+        context = last if attention == "none" else maps[-1] @ memory
+        y = np.tanh(np.concatenate([context, h]) @ weights["decoder.w_c"])
+        logits.append(weights.get("projection", weights["embedding"]) @ y)
+    return np.array(logits), np.array(maps)
+
+
 def entropy_of_smoothed_target(vocab_size: int, label_smoothing: float) -> float:
     """-sum q ln q in nats: no prediction can have a smaller smoothed loss."""
     right = 1.0 - label_smoothing + label_smoothing / vocab_size

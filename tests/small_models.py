@@ -22,8 +22,11 @@ VOCAB_SIZE = 13
 
 def small_config(**changes) -> ModelConfig:
     """d_k, d_v and d_model / n_heads all differ, so that no two axes can be taken for each other."""
-    shape = dict(vocab_size=VOCAB_SIZE, n_layers=2, d_model=6, d_ff=10, n_heads=2, d_k=4, d_v=5, max_positions=20)
-    return model_section(changes.get("kind", "transformer"))(**shape | {"dtype": "float64"} | changes)
+    kind = changes.get("kind", "transformer")
+    shape = dict(vocab_size=VOCAB_SIZE, n_layers=2, d_model=6, dtype="float64")
+    if kind != "recurrent":
+        shape |= dict(d_ff=10, n_heads=2, d_k=4, d_v=5, max_positions=20)
+    return model_section(kind)(**shape | changes)
 
 
 def small_model(rng: np.random.Generator, xp: ModuleType = np, kernel_mode: str = "fast", **changes) -> Transformer:

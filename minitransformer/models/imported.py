@@ -37,7 +37,7 @@ class ImportedTransformer(Transformer):
     def build(self, config: ImportedConfig, init: Initializer) -> None:
         super().build(config, init)
         for stack in (self.encoder, self.decoder):
-            if config.final_norm and config.norm == "post":
+            if config.final_norm:  # pre-norm has one already
                 stack.final_norm = LayerNorm(config.d_model, init)
             for layer in stack.layers:
                 if config.activation != "relu":

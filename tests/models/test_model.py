@@ -19,6 +19,8 @@ VARIANTS = {
     "learned positions, untied": dict(positions="learned", tie_embeddings=False),
     "two vocabularies": dict(src_vocab_size=VOCAB_SIZE + 4, tie_embeddings=False),
     "simple kernels": dict(kernel_mode="simple"),
+    "imported": dict(kind="imported", activation="gelu", output_bias=True, final_norm=True),
+    "recurrent": dict(kind="recurrent", attention="additive", tie_embeddings=False),
 }
 every_variant = pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
 
@@ -81,8 +83,9 @@ def test_a_source_of_padding_alone_gives_finite_results(rng):
     assert np.isfinite(gradient(model, batch)).all()
 
 
-def test_loss_is_the_smoothed_cross_entropy_of_the_logits(rng):
-    model, batch = small_model(rng, label_smoothing=0.2), random_batch(rng)
+@every_variant
+def test_loss_is_the_smoothed_cross_entropy_of_the_logits(changes, rng):
+    model, batch = small_model(rng, label_smoothing=0.2, **changes), random_batch(rng)
     logits, targets = model(batch.src, batch.tgt_in).data.reshape(-1, VOCAB_SIZE), batch.tgt_out.reshape(-1)
     loss, nll = model.loss(batch)
     assert loss.item() == pytest.approx(slow_versions.smoothed_loss(logits, targets, 0.2, PAD), rel=1e-12)
@@ -99,10 +102,11 @@ def test_evaluation_is_the_same_every_time_and_dropout_is_not_active(rng):
     np.testing.assert_array_equal(model(batch.src, batch.tgt_in).data, without(batch.src, batch.tgt_in).data)
 
 
+@pytest.mark.parametrize("variant", ["post-norm", "imported"])
 @pytest.mark.parametrize("kind", ["p_drop", "p_drop_attention", "p_drop_ffn"])
-def test_each_kind_of_dropout_changes_the_loss_of_training(kind, rng):
+def test_each_kind_of_dropout_changes_the_loss_of_training(kind, variant, rng):
     off = dict(p_drop=0.0, p_drop_attention=0.0, p_drop_ffn=0.0)
-    model, batch = small_model(rng, **off | {kind: 0.3}), random_batch(rng)
+    model, batch = small_model(rng, **VARIANTS[variant] | off | {kind: 0.3}), random_batch(rng)
     evaluated, trained = (model.loss(batch, dropout)[0].item() for dropout in (None, DropoutMasks(seed=1)))
     assert abs(evaluated - trained) > 1e-3
     assert trained == model.loss(batch, DropoutMasks(seed=1))[0].item()

@@ -2,17 +2,19 @@
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
+import slow_versions
 from searches import UncachedModel, random_sources
-from small_models import VOCAB_SIZE, check_derivative, random_batch
+from small_models import check_derivative, random_batch, small_config, small_model
 from tiny_run import assert_same_state, tiny_config, tiny_corpus
 
 from minitransformer.autograd import Tensor
-from minitransformer.config import EOS, PAD, ModelConfig
+from minitransformer.config import PAD, ModelConfig
 from minitransformer.errors import ConfigError, ShapeError
-from minitransformer.generation import beam_search, greedy_search, hypothesis_attention
+from minitransformer.generation import beam_search, greedy_search
 from minitransformer.models import RecurrentModel, build_model
 from minitransformer.nn.randomness import Initializer
 from minitransformer.nn.recurrent import RecurrentEncoder
@@ -21,24 +23,13 @@ from minitransformer.ops.gru_cell import gru_cell_forward
 from minitransformer.planning import batch_flops
 from minitransformer.training import Trainer
 
-ATTENTIONS = ("none", "dot", "additive")
-every_attention = pytest.mark.parametrize("attention", ATTENTIONS)
-
-
-def recurrent_config(**changes) -> ModelConfig:
-    shape = dict(kind="recurrent", vocab_size=VOCAB_SIZE, n_layers=2, d_model=6, dtype="float64")
-    return ModelConfig(**shape | changes)
-
-
-def recurrent_model(rng, **changes) -> RecurrentModel:
-    """A model whose biases are random too."""
-    model = build_model(recurrent_config(**changes), seed=3)
-    model.parameters.data += 0.4 * rng.standard_normal(len(model.parameters.data))
-    return model
+every_attention = pytest.mark.parametrize("attention", ["none", "dot", "additive"])
+every_tie = pytest.mark.parametrize("tied", [True, False])
+recurrent_config, recurrent_model = (partial(make, kind="recurrent") for make in (small_config, small_model))
 
 
 @every_attention
-@pytest.mark.parametrize("tied", [True, False])
+@every_tie
 def test_the_gradient_of_the_model_is_the_derivative_of_its_loss(attention, tied, rng):
     model = recurrent_model(rng, attention=attention, tie_embeddings=tied, p_drop=0.3)
     check_derivative(model, random_batch(rng), rng, rel=1e-5)
@@ -79,13 +70,20 @@ def test_the_encoder_is_pytorchs_bidirectional_gru_on_packed_sentences(rng, torc
 
 
 @every_attention
-def test_padding_and_other_sentences_change_no_logit(attention, rng):
-    model, batch = recurrent_model(rng, attention=attention), random_batch(rng)
-    together = model(batch.src, batch.tgt_in).data
+@every_tie
+def test_logits_and_attention_are_those_of_the_formulas_sentence_by_sentence(attention, tied, rng):
+    """So neither padding nor the other sentences of a batch change anything."""
+    model, batch = recurrent_model(rng, attention=attention, tie_embeddings=tied), random_batch(rng)
+    logits, maps = model(batch.src, batch.tgt_in).data, np.zeros((3, 1, batch.tgt_in.shape[1], batch.src.shape[1]))
+    if attention != "none":
+        ((name, maps),) = model.attention_maps(batch.src, batch.tgt_in).items()
+        assert name == "decoder.1.cross_attention"
     for row, (src, tgt) in enumerate(zip(batch.src, batch.tgt_in, strict=True)):
-        length = np.count_nonzero(batch.tgt_out[row] != PAD)
-        alone = model(src[src != PAD][None], tgt[None, :length]).data[0]
-        np.testing.assert_allclose(together[row, :length], alone, rtol=1e-10, atol=1e-12)
+        src, tgt = src[src != PAD], tgt[tgt != PAD]
+        wanted, weights = slow_versions.recurrent_model(model, src, tgt)
+        np.testing.assert_allclose(logits[row, : len(tgt)], wanted, rtol=1e-10, atol=1e-12)
+        np.testing.assert_allclose(maps[row, 0, : len(tgt), : len(src)], weights, rtol=1e-10)
+        np.testing.assert_array_equal(maps[row, 0, :, len(src) :], 0.0)
 
 
 @every_attention
@@ -101,16 +99,6 @@ def test_a_search_by_states_finds_what_the_whole_model_finds(attention, beam_siz
         np.testing.assert_allclose([each.score for each in found], [each.score for each in wanted], rtol=1e-10)
     greedy = greedy_search(model, src, max_extra=5)
     assert [each.ids for each in greedy] == [best.ids for best, *_ in beam_search(model, src, beam_size=1, max_extra=5)]
-
-
-@pytest.mark.parametrize("attention", ["dot", "additive"])
-def test_attention_weights_are_distributions_over_the_tokens_of_the_source(attention, rng):
-    model = recurrent_model(rng, attention=attention)
-    ((name, weights),) = hypothesis_attention(model, [4, 5, 6], [7, 8]).items()
-    assert name == "decoder.1.cross_attention" and weights.shape == (1, 3, 4)
-    np.testing.assert_allclose(weights.sum(axis=-1), 1.0)
-    padded = model.attention_maps(np.array([[4, 5, 6, EOS, PAD]]), np.array([[1, 7, 8]]))[name][0]
-    np.testing.assert_allclose(padded, np.pad(weights, ((0, 0), (0, 0), (0, 1))), rtol=1e-10)
 
 
 def run_config(directory):

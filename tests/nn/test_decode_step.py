@@ -14,6 +14,7 @@ VARIANTS = [
     dict(norm="pre", attention_bias=True),
     dict(positions="learned", tie_embeddings=False),
     dict(kernel_mode="simple"),
+    dict(kind="imported", activation="gelu", output_bias=True, final_norm=True, norm_eps=1e-2),
 ]
 CACHES = pytest.mark.parametrize("kind", [lambda cache: cache, PrefixTreeCache], ids=["plain", "tree"])
 MODES = pytest.mark.parametrize("mode", ["simple", "fast"])

@@ -85,10 +85,16 @@ def test_a_dropout_mask_depends_on_seed_update_micro_batch_and_site_alone():
         assert abs((reference[0] == other).mean() - 0.5) < 0.1  # independent coins agree half of the time
 
 
-def test_dropout_falls_on_both_embeddings_and_on_every_sublayer(rng):
+SITES = {"transformer": (1 + 2 * 2, 1 + 3 * 2), "language_model": (0, 1 + 2 * 2), "recurrent": (2, 2 + 1)}
+"""How often dropout falls on the side of the source and on that of the target, in models of two layers."""
+
+
+@pytest.mark.parametrize("kind", SITES)
+def test_dropout_falls_on_both_embeddings_and_on_every_sublayer(kind, rng):
     """Sec. 5.4: on the output of each sub-layer, two in an encoder layer and three in a decoder layer, and on the sums
-    of embeddings and positions. Attention weights and hidden values are dropped only where it is asked for."""
-    model, batch = small_model(rng, p_drop=0.2), random_batch(rng)
+    of embeddings and positions. Attention weights and hidden values are dropped only where it is asked for. In a
+    recurrent model it falls on the input of each layer and on the decoder's output  [Zaremba et al. 2014]."""
+    model, batch = small_model(rng, kind=kind, p_drop=0.2), random_batch(rng)
     masks = []
 
     class Recording(DropoutMasks):
@@ -99,6 +105,5 @@ def test_dropout_falls_on_both_embeddings_and_on_every_sublayer(rng):
             return mask
 
     model.loss(batch, Recording(1))
-    n, d_model = model.config.n_layers, model.config.d_model
-    on_source, on_target = ((*ids.shape, d_model) for ids in (batch.src, batch.tgt_in))
-    assert masks == [(on_source, 0.2)] * (1 + 2 * n) + [(on_target, 0.2)] * (1 + 3 * n)
+    on_source, on_target = ((*ids.shape, model.config.d_model) for ids in (batch.src, batch.tgt_in))
+    assert masks == [(on_source, 0.2)] * SITES[kind][0] + [(on_target, 0.2)] * SITES[kind][1]
