@@ -59,6 +59,13 @@ def test_a_seed_gives_the_same_tokens_and_another_seed_others(rng):
     assert all(0 < token < VOCAB_SIZE and token not in (EOS, *SUPPRESSED_IDS) for ids in one for token in ids)
 
 
+def test_what_a_prompt_draws_depends_on_no_other_prompt(rng):
+    model = small_model(rng, kind="language_model")
+    found = [sample(model, np.array([[first, EOS], [8, EOS]]), max_tokens=30, seed=1) for first in range(4, VOCAB_SIZE)]
+    assert len({len(ids) for ids, _ in found}) > 3  # the other ends sooner or later
+    assert all(ids == found[0][1] for _, ids in found)
+
+
 @pytest.mark.parametrize("search", [sample, greedy_search, beam_search])
 def test_a_batch_without_sentences_has_no_outputs(rng, search):
     assert search(small_model(rng), np.zeros((0, 3), int)) == []

@@ -27,10 +27,11 @@ class EmptyOutputs(ChainModel):
 
 @pytest.mark.parametrize("length", [0, 1, 2, 3])
 def test_blocks_grow_from_8_batches_to_64(length, capsys):
-    """Each has twice as many as the one before, and ends with the line that fills its last batch."""
+    """Each has twice as many as the one before, and ends with the line that fills its last batch. A beam of 2 reads
+    each source twice."""
     batch_tokens, batches = 6, (8, 16, 32, 64, 64)
     sizes = [batch_tokens * each // (length + 1) for each in batches]  # EOS is a token
-    config = TranslationConfig(beam_size=1, max_extra=0, batch_tokens=batch_tokens)
+    config = TranslationConfig(beam_size=2, max_extra=0, batch_tokens=2 * batch_tokens)
     lines = repeat("a " * length, sum(sizes) + 1)
     assert [len(block) for block in search_blocks(EmptyOutputs(), TOKENIZER, lines, config)] == [*sizes, 1]
     assert capsys.readouterr().err == ""  # no progress bar unless one is asked for

@@ -29,6 +29,12 @@ def test_a_shift_of_positions_is_a_rotation_by_the_distance_alone():
     np.testing.assert_allclose(table[:-distance] @ shift, table[distance:], atol=1e-12)
 
 
+def test_the_base_of_the_sinusoids_may_be_changed_before_the_first_call(rng):
+    embedding = small_model(rng).src_embedding
+    embedding.base = 50.0
+    np.testing.assert_array_equal(embedding.positions(3, 9).data, sinusoids(3, 9, embedding.d_model, base=50.0))
+
+
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
 def test_decoding_starts_at_the_position_it_is_told(positions, rng):
     model, ids = small_model(rng, positions=positions), np.array([[5, 6, 7, 8]])
