@@ -121,6 +121,15 @@ def test_top_k_skips_suppressed_ids_and_prefers_lower_ids_among_equals(n_tokens,
         np.testing.assert_allclose(found, np.take_along_axis(log_probs, expected, axis=1), rtol=1e-13)
 
 
+def test_log_probabilities_are_exact_beside_large_logits_in_float32(rng):
+    logits = (1e4 + rng.standard_normal((3, 7))).astype(np.float32)
+    wanted = logits - np.float64(1e4)
+    wanted -= np.log(np.exp(wanted).sum(axis=1, keepdims=True))
+    ids, found = top_k(logits, 5)
+    np.testing.assert_array_equal(ids, [range(2, 7)] * 3)  # all but PAD and BOS
+    np.testing.assert_allclose(found, wanted[:, 2:], atol=1e-6)
+
+
 BAD_ALPHAS = [(search, {"alpha": alpha}) for search in (greedy_search, beam_search) for alpha in (-0.1, 100.1, np.nan)]
 BAD_SIZES = [(beam_search, options) for options in ({"beam_size": 0}, {"n_best": 5}, {"n_best": 0})]
 
