@@ -34,6 +34,7 @@ def test_the_gradient_of_the_loss_is_that_of_finite_differences(activation, rng)
 def test_epsilon_and_final_norm_change_the_result():
     shape = {"vocab_size": 11, "n_layers": 1, "d_model": 8, "n_heads": 2, "d_ff": 12, "kind": "imported"}
     changes = [{}, {"norm_eps": 0.1}, {"final_norm": True, "norm_eps": 0.1}, {"activation": "gelu"}]
+    changes += [{"norm": "pre"}, {"norm": "pre", "norm_eps": 0.1}]
     logits = [
         ImportedTransformer(ImportedConfig(**shape, **change), seed=1)([[4, 2]], [[1, 5]]).data for change in changes
     ]

@@ -103,7 +103,10 @@ def test_the_learning_rate_rises_linearly_then_decays_with_the_square_root():
     assert rates[100] / rates[400] == pytest.approx(2.0, rel=1e-13)
 
 
-@pytest.mark.parametrize("settings", [{}, {"lr_scale": 0.3}, {"learning_rate": 0.002}], ids=str)
+FACTOR, HIGHEST = {"lr_scale": 0.3}, {"learning_rate": 0.002}
+
+
+@pytest.mark.parametrize("settings", [{}, FACTOR, HIGHEST, FACTOR | HIGHEST], ids=str)
 @pytest.mark.parametrize("schedule", ["inverse_sqrt", "constant"])
 def test_a_run_follows_its_schedule_from_its_highest_rate(settings, schedule):
     """Up to the warm-up's end both are eq. 3's, to a factor; then the one falls as it does, the other stays."""
@@ -111,7 +114,7 @@ def test_a_run_follows_its_schedule_from_its_highest_rate(settings, schedule):
     rates = np.array([scheduled_rate(update, 64, config) for update in range(1, 201)])
     shape = np.array([learning_rate(update, 64, 40) for update in range(1, 201)])
     shape[40:] = shape[40:] if schedule == "inverse_sqrt" else shape[39]
-    highest = settings.get("learning_rate", settings.get("lr_scale", 1.0) * shape[39])
+    highest = settings.get("lr_scale", 1.0) * settings.get("learning_rate", shape[39])
     np.testing.assert_allclose(rates, shape * highest / shape[39], rtol=1e-12)
     if schedule == "inverse_sqrt" and not settings:
         np.testing.assert_array_equal(rates, shape)
