@@ -115,7 +115,9 @@ def test_top_k_skips_suppressed_ids_and_prefers_lower_ids_among_equals(n_tokens,
         logits[::2, -3:] = [1.0, 2.0, 1.0]
         log_probs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
         log_probs[:, [PAD, BOS]] = -np.inf
-        ids, found = top_k(logits.copy(), n)
+        allowed = np.arange(n_tokens) != (rng.integers(UNK, n_tokens, (60, 1)) if n < 20 else PAD)
+        log_probs[~np.broadcast_to(allowed, log_probs.shape)] = -np.inf
+        ids, found = top_k(logits.copy(), n, np.broadcast_to(allowed, logits.shape))
         expected = np.sort(np.argsort(-log_probs, axis=1, kind="stable")[:, :n], axis=1)
         np.testing.assert_array_equal(ids, expected)
         np.testing.assert_allclose(found, np.take_along_axis(log_probs, expected, axis=1), rtol=1e-13)

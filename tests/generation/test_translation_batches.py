@@ -38,8 +38,8 @@ def test_blocks_grow_from_8_batches_to_64(length, capsys):
 
 
 def test_the_attention_scores_of_a_head_take_at_most_64_mib():
-    """In float32: of 16 lines of 1,024 tokens, EOS among them."""
+    """In float32: of 16 lines of 1,024 tokens, EOS among them. Shorter lines come after longer ones."""
     model, config = EmptyOutputs(), TranslationConfig(beam_size=1, batch_tokens=100_000)
-    translate_lines(model, TOKENIZER, ["a " * 1023] * 33, config)
-    assert model.batches == [(16, 1024), (16, 1024), (1, 1024)]
+    translate_lines(model, TOKENIZER, ["a", *["a " * 1023] * 33, "a"], config)
+    assert model.batches == [(16, 1024), (16, 1024), (3, 1024)]
     assert 16 * 1024**2 * np.dtype(np.float32).itemsize == 64 << 20
