@@ -102,6 +102,17 @@ def test_the_seed_determines_the_batches(corpus):
     assert not any(np.array_equal(one.batch(number).rows, other.batch(number).rows) for number in range(20))
 
 
+def test_every_epoch_has_other_batches_in_an_order_of_its_own(corpus):
+    """Pairs of about one length meet by chance, and batches do not come in the order of their lengths."""
+    batches = stream(corpus)
+    epochs = [batches.epoch(number) for number in (0, 1)]
+    groups = [{frozenset(rows.tolist()) for rows in epoch} for epoch in epochs]
+    assert len(groups[0] & groups[1]) < len(epochs[0]) / 4
+    lengths = [[batches.tgt_lengths[rows].mean() for rows in epoch] for epoch in epochs]
+    by_place = np.corrcoef([range(len(epochs[0])), *lengths])
+    assert np.abs(by_place - np.eye(3)).max() < 0.5
+
+
 def test_short_and_long_sentences_do_not_share_a_batch(rng):
     corpus = random_corpus(rng, 20000)
     batches = stream(corpus, src_tokens=1000, tgt_tokens=1000)
