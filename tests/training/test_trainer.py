@@ -4,6 +4,8 @@ import gc
 import os
 import signal
 import threading
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -22,9 +24,10 @@ from tiny_run import (
 )
 
 from minitransformer.checkpoints import average_checkpoints, load_checkpoint
+from minitransformer.config import TranslationConfig
 from minitransformer.errors import CheckpointError, ConfigError, DataError, TrainingError
 from minitransformer.text import Tokenizer
-from minitransformer.training import Corpus, Trainer, read_metrics
+from minitransformer.training import Corpus, Trainer, read_metrics, trainer, validation
 from minitransformer.training.micro_batches import MicroBatches
 from minitransformer.training.validation import Validation
 
@@ -73,9 +76,12 @@ def test_a_checkpoint_is_written_before_each_validation(tmp_path, monkeypatch):
     assert seen == [checkpoint_of(tmp_path, 10).name, checkpoint_of(tmp_path, 15).name]
 
 
-def test_checkpoints_are_also_written_by_the_clock(tmp_path):
-    tiny_trainer(tmp_path, updates=3, save_every=0, save_minutes=1e-9).run()
-    assert len(list((tmp_path / "checkpoints").iterdir())) == 3
+def test_checkpoints_are_also_written_by_the_clock(tmp_path, monkeypatch):
+    """Each minute, where an update takes 25 seconds; and the last one."""
+    run = tiny_trainer(tmp_path, updates=8, save_every=0, save_minutes=1.0)
+    monkeypatch.setattr(trainer, "time", SimpleNamespace(monotonic=lambda: 25.0 * run.update))
+    run.run()
+    assert [path.name for path in run.folder.paths()] == [checkpoint_of(tmp_path, n).name for n in (3, 6, 8)]
 
 
 def test_bleu_without_a_validation_to_measure_it_in_is_refused(tmp_path):
@@ -109,10 +115,12 @@ def test_sentences_left_out_are_counted_and_reported(tmp_path, capsys):
 def test_settings_that_cannot_work_are_refused_before_training(tmp_path):
     for changes, error, words in (
         ({"model": {"vocab_size": 0}}, ConfigError, "model.vocab_size must be given"),
-        ({"model": {"positions": "learned", "max_positions": 5}}, ConfigError, "model.max_positions must be at least"),
+        ({"model": {"positions": "learned", "max_positions": 8}}, ConfigError, "model.max_positions must be at least"),
     ):
         with pytest.raises(error, match=words):
             tiny_trainer(tmp_path, **changes)
+        with pytest.raises(error, match=words):  # where the validation alone has a sentence of 8 and its end mark
+            tiny_trainer(tmp_path, Corpus(([[4]], [[5]]), ([[4] * 8], [[5]])), **changes)
     with pytest.raises(ConfigError, match="data.train_src must be a path"):
         Trainer(tiny_config(tmp_path), progress=False)
     with pytest.raises(DataError, match="as many source as target"):
@@ -122,15 +130,20 @@ def test_settings_that_cannot_work_are_refused_before_training(tmp_path):
         tiny_trainer(tmp_path / "file")
 
 
-def test_a_run_from_text_files_has_its_vocabulary_and_reports_bleu(tmp_path):
+def test_a_run_from_text_files_has_its_vocabulary_and_reports_bleu(tmp_path, monkeypatch):
     need("sacrebleu")
+    searches, translate = [], validation.translate_lines
+    monkeypatch.setattr(validation, "translate_lines", lambda *given: searches.append(given[3]) or translate(*given))
     changes = {"data": tiny_text(tmp_path), "model": {"vocab_size": 0}, "updates": 2, "validate_every": 2}
     changes["validate_bleu"] = True
     config = tiny_config(tmp_path / "run", **changes)
+    config = replace(config, translation=TranslationConfig(beam_size=3, max_input_length=1))
     run = Trainer(config, progress=False)
     run.run()
     (valid,) = (line for line in read_metrics(tmp_path / "run" / "metrics.jsonl") if line["kind"] == "valid")
     assert 0 <= valid["bleu"] <= 100 and "nrefs:1" in valid["signature"]
+    longest = max(len(ids) + 1 for side in run.corpus.valid for ids in side)
+    assert searches == [TranslationConfig(beam_size=1, max_input_length=longest)]  # greedily, and every line
     size = Tokenizer.load(tmp_path / "bpe.txt").vocab_size
     assert run.config.model.vocab_size == size
     with pytest.raises(ConfigError, match=f"model.vocab_size must be the tokenizer's {size}"):
@@ -200,6 +213,8 @@ def test_a_callback_may_stop_the_run_and_a_new_run_goes_on(tmp_path):
     assert seconds == run.recorder.seconds() > 0  # the clock stands while nothing runs
     assert run.run().update == 3 and run.recorder.seconds() > seconds
     assert load_checkpoint(checkpoint_of(tmp_path / "run", 3)).update == 3
-    assert tiny_trainer(tmp_path / "run", updates=6).run().update == 6
+    stored, resumed = checkpoint_of(tmp_path / "run", 3), tiny_trainer(tmp_path / "run", updates=6)
+    assert resumed.recorder.seconds() == load_checkpoint(stored).progress["seconds"] > 0
+    assert resumed.run().update == 6
     tiny_trainer(tmp_path / "whole", updates=6).run()
     assert_same_state(tmp_path / "run", tmp_path / "whole", 6)
