@@ -6,7 +6,8 @@ from tiny_run import tiny_trainer
 
 from minitransformer.errors import DataError
 from minitransformer.text import pad_batch
-from minitransformer.training import read_metrics
+from minitransformer.training import StepResult, read_metrics
+from minitransformer.training.metrics import Meter
 
 
 def test_perplexity_is_exp_of_the_unsmoothed_nll_per_target_token(tmp_path):
@@ -53,6 +54,22 @@ def test_a_line_is_the_token_weighted_mean_of_its_updates(tmp_path):
         losses = [other["loss"] for other in each[last - 5 : last]]
         assert line["loss"] == pytest.approx(np.average(losses, weights=tokens), rel=1e-12)
         assert run.batches.epoch(last) == line["epoch"]
+
+
+def test_means_are_of_tokens_rates_of_time_and_norms_of_updates():
+    """48 tokens in 2 seconds; the third update was not made, for its norm, which counts 0."""
+    meter = Meter()
+    for (*figures, is_finite), seconds in (
+        ((1.0, 2.0, 30, 4.0, 0.1, True), 1.5),
+        ((3.0, 6.0, 10, 5.0, 0.1, True), 0.25),
+        ((2.0, 4.0, 8, np.inf, 0.1, False), 0.25),
+    ):
+        meter.add(StepResult(*figures, is_finite), seconds)
+    loss, nll = (30 + 30 + 16) / 48, (60 + 60 + 32) / 48
+    means = {"loss": loss, "nll": nll, "ppl": np.exp(nll), "tokens_per_second": 24.0, "gradient_norm": 3.0}
+    assert meter.means() == pytest.approx(means)
+    meter.add(StepResult(1e6, 1e6, 100, 1.0, 0.1), 1.0)
+    assert meter.means()["ppl"] == np.inf
 
 
 def test_only_an_unfinished_last_line_of_metrics_is_ignored(tmp_path):
