@@ -3,6 +3,7 @@
 import errno
 import os
 import shutil
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -11,6 +12,8 @@ from tiny_run import at_update, checkpoint_of, final_state, tiny_config, tiny_co
 
 import minitransformer
 from minitransformer.checkpoints import RunFolder, checkpoint, load_checkpoint, newest_checkpoints, run_folder
+from minitransformer.checkpoints.same_run import MAY_CHANGE
+from minitransformer.config import DataConfig, TrainingConfig
 from minitransformer.errors import CheckpointError, ConfigError, TrainingError
 from minitransformer.training import Trainer
 from minitransformer.training.compatibility import code_hash
@@ -32,6 +35,23 @@ def test_a_changed_setting_that_changes_the_weights_is_refused_by_name(tmp_path)
         with pytest.raises(CheckpointError, match=rf"train: {key} must be .* got .*choose another"):
             tiny_trainer(tmp_path, updates=8, **changes)
     assert tiny_trainer(tmp_path, updates=8, log_every=3, save_every=2, keep_checkpoints=3).run().update == 8
+
+
+def test_what_may_change_from_one_part_of_a_run_to_the_next_changes_no_parameter(tmp_path, relative_error):
+    """Of [data] paths alone may; of [training] each setting but paths and the end has another value here."""
+    assert MAY_CHANGE["data"] == {each.name for each in fields(DataConfig) if each.type is str}
+    paths_and_end = {"directory", "init_from", "updates", "validate_bleu"}  # of ids there is no BLEU
+    others = {
+        each.name: not each.default if each.type is bool else each.default + 1
+        for each in fields(TrainingConfig)
+        if each.name in MAY_CHANGE["training"] - paths_and_end
+    }
+    runs = [
+        tiny_trainer(tmp_path / str(number), updates=4, model={"dtype": "float64"}, **changes)
+        for number, changes in enumerate([{}, others])
+    ]
+    one, other = (run.run() and run.model.parameters.data for run in runs)
+    assert relative_error(other, one) < 1e-9
 
 
 def test_other_data_is_refused(tmp_path):
