@@ -58,6 +58,17 @@ def test_validation_is_plain_and_lengths_fit_learned_positions(tmp_path):
     other.run()
 
 
+def test_lines_fit_every_budget_in_every_epoch_and_are_drawn_by_the_seed_of_the_run(tmp_path):
+    corpus, longest = text_corpus(), max(len(ids) + 1 for side in text_corpus().train for ids in side)
+    for name in ("src_tokens", "tgt_tokens", "max_length"):
+        config = tiny_trainer(tmp_path / name, corpus, data={"bpe_dropout": 0.9, name: longest}, **CHANGES).config
+        stream = corpus.stream(config)
+        lengths = [len(ids) + 1 for epoch in range(3) for ids in stream.find(epoch * stream.batches_per_epoch)[0].src]
+        assert max(lengths) <= longest
+    one, other = (corpus.stream(trainer_with(tmp_path / s, 0.2, seed=int(s)).config).find(0)[0] for s in "12")
+    assert one.src != other.src and one.tgt != other.tgt
+
+
 def test_a_run_does_not_resume_with_another_probability(tmp_path):
     trainer_with(tmp_path, 0.2, updates=2).run()
     with pytest.raises(CheckpointError, match=r"data.bpe_dropout must be 0.2 to resume .*, got 0.3"):
