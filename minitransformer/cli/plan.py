@@ -1,6 +1,7 @@
 """``plan CONFIG``: how much memory, disk and time a run will take, before it is started."""
 
 import argparse
+import math
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -87,9 +88,11 @@ def _room(config: Config, sentences: int, length: int, found: "MemoryPlan", memo
 
 def _disk(config: Config, found: "MemoryPlan") -> str:
     """What the run leaves on the disk."""
-    settings = config.training
-    one = found.parameters + found.adam  # bytes of a checkpoint
-    written = settings.updates // settings.save_every if settings.save_every else 1
+    settings, one = config.training, found.parameters + found.adam  # bytes of a checkpoint
+    updates, every = settings.updates, [settings.save_every, settings.validate_every if config.data.valid_src else 0]
+    every = [each for each in every if each]
+    twice = updates // math.lcm(*every) if len(every) > 1 else 0
+    written = sum(updates // each for each in every) - twice + all(updates % each for each in every)  # and the last
     kept = min(settings.keep_checkpoints or written, max(1, written))
     return f"disk: {(kept + 1) * one / 1e9:.2f} GB: {kept} checkpoints of {one / 1e9:.2f} GB and one being written"
 

@@ -1,15 +1,18 @@
 """The memory that ``plan`` predicts for an update is what the update uses."""
 
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 from small_models import batch_of_shape
+from tiny_run import MODEL as TINY
+from tiny_run import tiny_trainer, write_config
 
 from minitransformer.cli.main import main
 from minitransformer.config import Config, ModelConfig, TrainingConfig
 from minitransformer.models import build_model
 from minitransformer.optim import Adam
-from minitransformer.planning import parameter_count, plan_memory
+from minitransformer.planning import batch_flops, parameter_count, plan_memory
 from minitransformer.planning.memory import measure
 from minitransformer.training import GradientAccumulator
 from minitransformer.training.step import train_step
@@ -87,12 +90,13 @@ def test_the_page_of_wmt_says_what_a_plan_says():
 def test_the_command_prints_a_plan(tmp_path, capsys, refused):
     path = tmp_path / "config.toml"
     path.write_text("model = { vocab_size = 800, n_layers = 1, d_model = 16, d_ff = 32, n_heads = 2 }\n")
-    options = ["--length", "25", "--tflops", "2", "--memory", "1", "--set", "training.updates=10"]
+    options = ["--length", "25", "--tflops", "2", "--memory", "1", "--set", "training.updates=1000000"]
     for device, memory in (("cpu", 2**30), ("cuda", 2**30 * 15 / 16)):  # there logits take the rest
         assert main(["plan", str(path), *options, "--set", f"execution.device={device}"]) == 0
         output = capsys.readouterr().out
         assert "parameters; micro-batches of 163 sentences of 25 + 25 tokens, 1 at a time; MiB" in output
-        assert "hours at 2 TFLOP/s" in output and "1 GiB have room for" in output
+        hours = 1e6 * batch_flops(Config.load(path).model, 163, 25, 25) / 2e12 / 3600
+        assert f"\n{hours:.1f} hours at 2 TFLOP/s" in output and "1 GiB have room for" in output
         room = int(output.split("room for ")[1].split(" ")[0].replace(",", ""))
         peak = plan_memory(Config.load(path).model, room, 25, 25).peak
         assert peak == pytest.approx(memory, rel=0.02)
@@ -100,3 +104,26 @@ def test_the_command_prints_a_plan(tmp_path, capsys, refused):
         refused(main(["plan", str(path), *wrong]), wrong[0])
     path.write_text("")
     refused(main(["plan", str(path)]), "model.vocab_size must be given")
+
+
+@pytest.mark.parametrize(
+    ("updates", "save_every", "validate_every", "kept", "names"),
+    [
+        (12, 4, 6, 0, [4, 6, 8, 12]),
+        (13, 4, 0, 0, [4, 8, 12, 13]),
+        (13, 0, 5, 0, [5, 10, 13]),
+        (12, 4, 6, 3, [6, 8, 12]),
+        (3, 0, 0, 0, [3]),
+    ],
+)
+def test_the_disk_is_planned_for_the_checkpoints_that_a_run_leaves(
+    updates, save_every, validate_every, kept, names, tmp_path, capsys
+):
+    training = {"updates": updates, "save_every": save_every, "validate_every": validate_every}
+    run = tiny_trainer(tmp_path / "run", **training, keep_checkpoints=kept)
+    run.run()
+    assert [int(path.stem.removeprefix("update_")) for path in run.folder.paths()] == names
+    config = {"model": asdict(TINY), "data": {"valid_src": "text"}}
+    path = write_config(tmp_path / "c.toml", **config, training=training | {"keep_checkpoints": kept})
+    assert main(["plan", str(path), "--length", "9", "--tflops", "1"]) == 0
+    assert f": {len(names)} checkpoints of " in capsys.readouterr().out
