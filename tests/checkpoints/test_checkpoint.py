@@ -30,7 +30,7 @@ def state(rng):
     model = Transformer(config.model, seed=5)
     optimizer = Adam(model.parameters)
     optimizer.m[...], optimizer.v[...] = rng.normal(size=(2, len(optimizer.m)))
-    optimizer.step_count = 7
+    optimizer.step_count = 5  # two of seven updates were skipped
     return config, model, optimizer
 
 
@@ -45,11 +45,11 @@ def saved(state, tmp_path):
 def test_a_checkpoint_restores_everything_as_it_was_saved(state, saved):
     config, model, optimizer = state
     loaded = load_checkpoint(saved)
-    assert (loaded.update, loaded.config, loaded.step_count, loaded.tokenizer_text) == (7, config, 7, "")
+    assert (loaded.update, loaded.config, loaded.step_count, loaded.tokenizer_text) == (7, config, 5, "")
     other = Transformer(config.model, seed=6)
     other_optimizer = Adam(other.parameters)
     loaded.restore(other, other_optimizer)
-    assert other_optimizer.step_count == 7
+    assert other_optimizer.step_count == 5
     ours = model.parameters.data, optimizer.m, optimizer.v
     theirs = other.parameters.data, other_optimizer.m, other_optimizer.v
     for name, where in slices(model.parameters.table).items():
@@ -147,6 +147,7 @@ def test_the_average_is_the_mean_of_the_parameters_and_makes_a_model(state, tmp_
         paths.append(tmp_path / f"{i}.npz")
         save_checkpoint(paths[-1], model, optimizer, update=i, config=config)
     average_checkpoints(paths).save(tmp_path / "mean.npz")
+    assert load_checkpoint(tmp_path / "mean.npz").update == 2  # that of the last
     mean, tokenizer = load_model(tmp_path / "mean.npz")
     expected = np.mean(vectors, axis=0).astype(np.float32)
     for name, where in slices(mean.parameters.table).items():
@@ -177,6 +178,9 @@ def test_checkpoints_of_different_runs_are_not_averaged(saved):
             continue
         with pytest.raises(CheckpointError, match=f"other.npz must have the training.{key} of .*one.npz"):
             average_checkpoints([saved, path])
+    replace(stored, tokenizer_text="of as many tokens").save(path)
+    with pytest.raises(CheckpointError, match="other.npz must have the tokenizer of .*one.npz"):
+        average_checkpoints([saved, path])
 
 
 def test_checkpoints_of_the_same_settings_and_other_data_are_not_averaged(tmp_path):
