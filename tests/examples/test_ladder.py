@@ -14,6 +14,7 @@ from examples.multi30k.rungs import climb
 from examples.paper.points import mean_of_last
 from minitransformer.checkpoints import RunFolder, average_checkpoints
 from minitransformer.errors import DataError
+from minitransformer.text import read_parallel
 from minitransformer.training import Trainer
 
 RECIPE = """[model]
@@ -38,13 +39,15 @@ def folder(tmp_path):
 
 
 def scored(steps, arguments, **bleu):
-    """A result of every training of ``steps`` and both seeds: BLEU 30, but for those that are named."""
+    """A result of every training of ``steps`` and both seeds: BLEU 30, but for those that are named, and 1 more of the
+    mean of ten."""
     machine = {"processor": "a processor", "NumPy": "2", "commit": "c0ffee"}
     facts = {"nll": 2.0, "updates": 60, "seconds_per_update": 2.0, "parameters": 10**6, "machine": machine}
     for step, seed in ((step, seed) for step in steps if step.run == step.label for seed in (1, 2)):
         value = {"bleu": bleu.get(step.run.replace(" ", "_"), 30.0) + seed / 8, "lower": 1.0, "signature": "s"}
         facts |= {"config": one_run.recorded(one_run.config_of(step, seed, arguments))}
-        facts |= {"val": {"1": value, "10": value}, "settings": one_run.settings_of(arguments)}
+        mean = value | {"bleu": value["bleu"] + 1, "lower": 2.0}
+        facts |= {"val": {"1": value, "10": mean}, "settings": one_run.settings_of(arguments)}
         yield {"name": step.run, "seed": seed, **facts}
 
 
@@ -80,6 +83,8 @@ def test_each_rung_is_the_one_below_with_one_change_and_choices_are_the_best_of_
     text = ladder_report.markdown(results, list(steps.values()), arguments, "")
     assert "Not measured yet: BPE dropout (seed 1, 2), R-Drop (seed 1, 2)." in text
     assert "| dropout places (not kept) |" in text and "| 33.19 ± 0.06 | 2.00 ± 0.00 |" in text
+    (row,) = re.findall(r"\| mean of 10 \| .*", text)
+    assert "| 34.19 ± 0.06 | 1.00 ± 0.00 |" in row and row.endswith("| 2.00 ± 0.00 | 2.000 ± 0.000 | 2 |")
 
 
 def test_a_result_of_no_rung_is_refused_and_one_whose_rung_waits_is_not(folder):
@@ -122,6 +127,9 @@ def test_a_killed_run_goes_on_and_results_of_other_settings_and_a_second_test_ar
         assert ladder.main([*options, *refused]) == 2 and words in capsys.readouterr().err
     assert ladder.main([*options, "--test", "recipe"]) == 0
     assert "translated once, with recipe: " in (path / "ladder.md").read_text()
+    text = read_parallel(*(path / f"test_2016_flickr.{side}" for side in ("en", "de")))
+    expected = [{"seed": n} | one_run.scores(one_run.config_of(step, n, arguments), 1, *text) for n in (1, 2)]
+    assert json.loads((path / "ladder_test.json").read_text())["scores"] == expected
     assert ladder.main([*options, "--test", "recipe"]) == 2 and "must be given once" in capsys.readouterr().err
     (path / "ladder_test.json").write_text("{")
     assert ladder.main([*options, "--report"]) == 2 and "ladder_test.json: every result" in capsys.readouterr().err
