@@ -47,15 +47,15 @@ def folder(tmp_path, monkeypatch):
     """A folder with tiny data, where jobs run in this process, of a second of training at most."""
     need("sacrebleu", "matplotlib")
     monkeypatch.chdir(tmp_path)
-    for part in ("train", "val", "test_2016_flickr"):
+    for part, size in (("train", 40), ("val", 40), ("test_2016_flickr", 30)):
         for side, words in (("en", "one two three four five six"), ("de", "eins zwei drei vier fünf sechs")):
-            lines = [" ".join(words.split()[: 2 + number % 5]) for number in range(40)]
+            lines = [" ".join(words.split()[: 2 + number % 5]) for number in range(size)]
             path = Path(f"data/multi30k/{part}.{side}")
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     Path("data/craft_trees").mkdir()
-    for part in ("train", "dev", "test"):
-        Path(f"data/craft_trees/{part}.mrg").write_text(TREEBANK * (3 if part == "train" else 1), encoding="utf-8")
+    for part, times in (("train", 3), ("dev", 1), ("test", 2)):
+        Path(f"data/craft_trees/{part}.mrg").write_text(TREEBANK * times, encoding="utf-8")
     shapes = {"n_layers": 1, "tokens": 60, "micro_batches": 2}
     tasks = {"Multi30k": {**shapes, "vocab_size": 300}, "parsing": {**shapes, "form": "C"}}
     tiny = {"tasks": tasks, "width": 16, "rated_at": 5, "minutes": [2.5, 5, 10], "save_every": 5}
@@ -115,6 +115,25 @@ def test_from_the_speed_to_the_page_and_the_test_set(folder, monkeypatch, capsys
     before = Path("map.jsonl").read_bytes()
     assert run(f"run --minutes 10 {models} --part test", monkeypatch) == 0  # has been scored
     assert Path("map.jsonl").read_bytes() == before
+
+
+@pytest.mark.parametrize(("is_test", "sizes"), [(False, [40, 4]), (True, [30, 8])])
+def test_each_part_is_scored_greedily_on_its_own_text(folder, monkeypatch, is_test, sizes):
+    scored = []
+
+    def translate(model, tokenizer, lines, search):
+        scored.append((len(lines), search.beam_size))
+        return lines
+
+    def score(config, bank, model, trees, beam_size):
+        scored.append((len(trees), beam_size))
+        return {"f1": 50.0}
+
+    monkeypatch.setattr(crossover_tasks, "translate_lines", translate)
+    monkeypatch.setattr(crossover_tasks, "scores", score)
+    for name in crossover_tasks.TASKS:
+        crossover_tasks.task_of(name, crossover.SETTINGS, is_test).score(None, None)
+    assert scored == [(size, 1) for size in sizes]  # BLEU is refused where the references are not as many
 
 
 def test_the_options_of_a_step_are_heeded_and_other_settings_are_refused_by_name(folder, monkeypatch, capsys):
