@@ -4,8 +4,9 @@ import math
 
 import numpy as np
 import pytest
+from small_models import small_model
 
-from examples.paper import attention_scale, long_range, positions, positions_report
+from examples.paper import attention_scale, long_range, positions, positions_report, trials
 from minitransformer.autograd import Tensor
 from minitransformer.config import EOS
 from minitransformer.nn.positions import sinusoids
@@ -13,6 +14,16 @@ from minitransformer.nn.randomness import Initializer
 from minitransformer.ops.additive_attention import additive_attention_weights
 from minitransformer.ops.attention import attention_weights
 from minitransformer.ops.softmax import softmax_forward
+from minitransformer.optim import Adam
+
+
+def test_a_trial_warms_up_for_a_tenth_of_its_updates_to_its_highest_rate(rng, monkeypatch):
+    rates = []
+    monkeypatch.setattr(Adam, "step", lambda adam, rate: rates.append(rate))
+    trials.learn(small_model(rng).parameters, lambda: None, 60, 0.02)
+    expected = [0.02 * min(update / 6, (6 / update) ** 0.5) for update in range(1, 61)]
+    np.testing.assert_allclose(rates, expected, rtol=1e-9)
+
 
 # Sec. 3.2.1: attention at growing d_k
 
