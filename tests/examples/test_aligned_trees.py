@@ -142,15 +142,17 @@ def test_word_dropout_is_drawn_from_seed_and_update_and_replaces_words_by_their_
     src = [[the, cat, unknown] * 10] * 400
     batches = MicroBatches(BatchStream(src, src, src_tokens=31 * 50, tgt_tokens=31 * 50, seed=3), per_update=2)
     dropping, again = WordDropout(batches, words), WordDropout(batches, words)
-    counts = Counter()
+    counts, drawn = Counter(), set()
     for update in range(1, 5):
         plain, dropped, same = batches.of_rank(update), dropping.of_rank(update), again.of_rank(update)
         for before, after, repeated in zip(plain, dropped, same, strict=True):
             np.testing.assert_array_equal(after.src, repeated.src)
             np.testing.assert_array_equal(after.tgt_in, before.tgt_in)
+            drawn.add(after.src.tobytes())
             pairs = zip(before.src.ravel().tolist(), after.src.ravel().tolist(), strict=True)
             counts += Counter(pair for pair in pairs if pair[0] != pair[1])
     assert counts.keys() == {(the, unknown), (cat, unknown)}
+    assert len(drawn) == 8  # all lines are alike: each micro-batch of each update draws its own
     n = 4 * 2 * 50 * 10  # of each word
     expected = n * WORD_DROPOUT / (WORD_DROPOUT + 3)
     assert abs(counts[cat, unknown] - expected) < 5 * expected**0.5
