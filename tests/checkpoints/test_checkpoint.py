@@ -17,6 +17,7 @@ from minitransformer.checkpoints import (
     save_checkpoint,
 )
 from minitransformer.checkpoints.header import slices, table_from
+from minitransformer.config import ExecutionConfig
 from minitransformer.errors import AutogradError, CheckpointError
 from minitransformer.models import Transformer
 from minitransformer.optim import Adam
@@ -73,6 +74,13 @@ def test_adams_vectors_are_read_only_where_they_are_wanted(saved, monkeypatch):
     average_checkpoints([saved])
     assert sorted(read) == sorted(["header", "tokenizer", "parameters"] * 3)
     assert load_checkpoint(saved).adam_m is not None
+
+
+def test_what_a_gpu_has_trained_in_half_precision_is_built_on_the_cpu(state, saved):
+    execution = ExecutionConfig(device="cuda", precision="bfloat16")
+    stored = load_checkpoint(saved)
+    replace(stored, config=replace(stored.config, execution=execution)).save(saved)
+    np.testing.assert_array_equal(load_model(saved)[0].parameters.data, state[1].parameters.data)
 
 
 def test_a_table_that_does_not_fit_the_model_is_refused_by_parameter_name(state, saved):

@@ -4,6 +4,7 @@ import errno
 import os
 import shutil
 from dataclasses import fields
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -133,6 +134,21 @@ def test_a_run_whose_folder_is_deleted_ends_and_does_not_make_it_again(tmp_path,
     assert not folder.exists()
 
 
+@needs("/proc")
+def test_a_checkpoint_is_on_the_disk_after_the_lines_before_it_and_before_its_name(tmp_path, monkeypatch):
+    synced, fsync = [], os.fsync
+
+    def note_and_sync(descriptor):
+        synced.append((Path(os.readlink(f"/proc/self/fd/{descriptor}")).name, os.fstat(descriptor).st_size))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", note_and_sync)
+    tiny_trainer(tmp_path, updates=2, validate_every=0).run()
+    (lines, contents, (folder, _)), (checkpoint,) = synced, (tmp_path / "checkpoints").iterdir()
+    assert lines == ("metrics.jsonl", (tmp_path / "metrics.jsonl").stat().st_size) and folder == "checkpoints"
+    assert contents[0].startswith(f".{checkpoint.name}.") and contents[1] == checkpoint.stat().st_size
+
+
 WRONG_PROGRESS = {
     "a part missing": lambda progress: progress.pop("interval"),
     "seconds as text": lambda progress: progress.update(seconds="1"),
@@ -182,8 +198,8 @@ def test_a_damaged_newest_checkpoint_is_skipped_by_name_and_later_replaced(tmp_p
     state = final_state(tmp_path, 12)
     newest = checkpoint_of(tmp_path, 12)
     newest.write_bytes(newest.read_bytes()[:1000])
-    assert tiny_trainer(tmp_path, updates=10, keep_checkpoints=1).run().update == 10
-    assert load_checkpoint(checkpoint_of(tmp_path, 10)).update == 10
+    assert tiny_trainer(tmp_path, updates=11, keep_checkpoints=1).run().update == 11
+    assert load_checkpoint(checkpoint_of(tmp_path, 11)).update == 11
     assert tiny_trainer(tmp_path, updates=12, keep_checkpoints=1).run().update == 12
     assert "skipped: checkpoint: " + str(newest) in capsys.readouterr().err
     for before, after in zip(state, final_state(tmp_path, 12), strict=True):

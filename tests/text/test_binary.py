@@ -40,14 +40,15 @@ def test_any_number_of_processes_writes_the_same_bytes(texts, pairs, tmp_path, m
 
 
 def test_large_vocabularies_keep_their_ids(tmp_path):
+    """The smallest that 16 bits do not hold."""
     files = (tmp_path / "a.en", tmp_path / "a.de")
     for path in files:
-        path.write_text(f"{chr(0x10000 + 69_999)} x\n", encoding="utf-8")
-    base = [chr(0x10000 + number) + END for number in range(70_000)]
+        path.write_text(f"{chr(0x10000 + 65_532)} x\n", encoding="utf-8")
+    base = [chr(0x10000 + number) + END for number in range(65_533)]
     tokenizer = Tokenizer("words", base, [])
     binarise(tokenizer, [files], tmp_path / "ids")
     _, found, _ = open_pairs(tmp_path / "ids")
-    assert found[0].tolist() == [4 + 69_999, UNK]
+    assert found[0].tolist() == [4 + 65_532, UNK]
     assert (tmp_path / "ids" / "src.ids").stat().st_size == 4 * 2
 
 

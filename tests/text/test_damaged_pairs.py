@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from systems import needs
 
-from minitransformer.config import PAD
+from minitransformer.config import EOS
 from minitransformer.errors import DataError
 from minitransformer.text import Tokenizer, binary
 from minitransformer.text.binary import open_pairs
@@ -105,7 +105,7 @@ def test_a_damaged_folder_is_refused_in_one_line(pairs, tmp_path, damage):
 @pytest.mark.parametrize(
     ("id_", "message"),
     [
-        (PAD, r"tgt.ids: ids must be from 3 to 299, got 0 to \d+"),
+        (EOS, r"tgt.ids: ids must be from 3 to 299, got 2 to \d+"),
         (300, r"tgt.ids: ids must be from 3 to 299, got \d+ to 300"),
     ],
 )
