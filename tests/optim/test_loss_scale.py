@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from small_models import random_batch, small_model
+from tiny_run import tiny_trainer
 
 from minitransformer.config import TrainingConfig
 from minitransformer.errors import TrainingError
@@ -55,6 +56,17 @@ def test_the_scale_is_doubled_after_2000_updates_as_in_pytorch():
     scale = LossScale.for_precision("float16")
     values = {update: scale.adapt(1.0) and scale.value for update in range(1, 2001)}
     assert values[1] == values[1999] == values[2000] / 2
+
+
+def test_a_run_resumes_with_the_scale_of_its_checkpoint_if_it_needs_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(loss_scale, "GROWTH_AFTER", 3)
+    with monkeypatch.context() as in_float16:
+        in_float16.setattr(LossScale, "for_precision", staticmethod(lambda precision: LossScale(1024.0, 0, True)))
+        tiny_trainer(tmp_path, updates=4).run()
+        resumed = tiny_trainer(tmp_path, updates=8)
+    assert resumed.accumulator.scale == LossScale(2048.0, 1, True)
+    resumed.folder.leave()
+    assert tiny_trainer(tmp_path, updates=8).accumulator.scale == LossScale(1.0, 0, False)
 
 
 @pytest.mark.parametrize("precision", ["float32", "tf32", "bfloat16"])

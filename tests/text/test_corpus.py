@@ -89,6 +89,7 @@ def test_pairs_that_are_empty_or_too_long_are_left_out_and_counted():
     assert (pairs.src, pairs.tgt) == (tokenizer.encode_lines(["x"]), tokenizer.encode_lines(["y"]))
     assert (pairs.n_empty, pairs.n_long) == (3, 2)
     assert len(encode_parallel(tokenizer, src, tgt, max_length=4).src) == 3
+    assert encode_parallel(tokenizer, ["x" + " " * 99 + "y"], ["y"], max_length=3).rows == [0]  # spaces are no tokens
     longest = ["abcdefgh"]  # one token, and none has more characters
     assert encode_parallel(Tokenizer.train(longest * 2, 300), longest, longest, max_length=2).rows == [0]
 

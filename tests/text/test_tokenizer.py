@@ -10,6 +10,7 @@ from minitransformer.cli.main import main
 from minitransformer.config import BOS, EOS, PAD, UNK
 from minitransformer.errors import DataError
 from minitransformer.text import Tokenizer
+from minitransformer.text import tokenizer as tokenizer_module
 from minitransformer.text.pretokenizers import ByteLevel
 
 # Bytes: lossless
@@ -126,10 +127,14 @@ def test_a_text_without_words_and_an_unknown_mode_are_refused():
         Tokenizer.train(TEXT, 1000, mode="letters")
 
 
-def test_caching_words_does_not_change_their_ids():
+def test_caching_words_does_not_change_their_ids_and_takes_bounded_memory(monkeypatch):
     once = BY_BYTES.encode_lines(TEXT)
     assert BY_BYTES.encode_lines(TEXT) == once
     assert Tokenizer.loads(BY_BYTES.dumps()).encode_lines(reversed(TEXT)) == once[::-1]
+    monkeypatch.setattr(tokenizer_module, "CACHE_SIZE", 3)
+    small = Tokenizer.loads(BY_BYTES.dumps())
+    assert small.encode_lines(TEXT) == once and 0 < len(small._ids_of) <= 3
+    assert max(map(len, small._ids_of)) <= tokenizer_module.CACHED_LENGTH < max(map(len, TEXT))
 
 
 # The command
