@@ -50,19 +50,26 @@ def test_a_resumed_run_goes_on_from_its_own_parameters(other_run, tmp_path):
     np.testing.assert_array_equal(resumed.model.parameters.data, first.model.parameters.data)
 
 
-def test_rows_of_another_vocabulary_are_matched_by_the_text_of_their_tokens(other_run, tmp_path):
-    path, old = other_run
-    new = tokenizer_of([line.replace("Katze", "Maus") for line in reversed(GERMAN)], 300)
-    drawn = trainer(tmp_path / "drawn", new).model
-    taken = trainer(tmp_path / "taken", new, init_from=path).model
-    rows = load_checkpoint(path).build()[0].parameters["embedding"].data
-    both = set(old.symbols) & set(new.symbols)
-    assert both > set(new.base) and both < set(new.symbols)
-    for number, symbol in enumerate(new.symbols, 4):
-        source = rows[4 + old.symbols.index(symbol)] if symbol in both else drawn.parameters["embedding"].data[number]
-        np.testing.assert_array_equal(taken.parameters["embedding"].data[number], source)
+@pytest.mark.parametrize("tables", [["embedding"], ["embedding", "tgt_embedding.table", "projection"]])
+@pytest.mark.parametrize("mode", ["bytes", "words"])
+def test_rows_of_another_vocabulary_are_matched_by_the_text_of_their_tokens(tables, mode, tmp_path):
+    """With words there is none, as a symbol is no part of the same text."""
+    old, model = tokenizer_of(ENGLISH + GERMAN), {"tie_embeddings": len(tables) == 1}
+    first = trainer(tmp_path / "first", old, 5, model=model)
+    first.run()
+    new = Tokenizer.train([line.replace("Katze", "Maus") for line in reversed(GERMAN)], 300, mode=mode)
+    drawn = trainer(tmp_path / "drawn", new, model=model).model
+    taken = trainer(tmp_path / "taken", new, init_from=str(tmp_path / "first"), model=model).model
+    both = set(old.symbols) & set(new.symbols) if mode == "bytes" else set()
+    assert mode == "words" or (both > set(new.base) and both < set(new.symbols))
+    for name in tables:
+        rows, own, other = (each.parameters[name].data for each in (first.model, taken, drawn))
+        np.testing.assert_array_equal(own[:4], rows[:4])
+        for number, symbol in enumerate(new.symbols, 4):
+            source = rows[4 + old.symbols.index(symbol)] if symbol in both else other[number]
+            np.testing.assert_array_equal(own[number], source)
     w1 = "encoder.layers.0.feed_forward.w1"
-    np.testing.assert_array_equal(taken.parameters[w1].data, load_checkpoint(path).build()[0].parameters[w1].data)
+    np.testing.assert_array_equal(taken.parameters[w1].data, first.model.parameters[w1].data)
 
 
 @pytest.mark.parametrize(
@@ -88,19 +95,23 @@ def test_a_model_with_other_settings_is_refused_by_name(other_run, tmp_path, key
         trainer(tmp_path / "second", tokenizer, init_from=path, model={key: wanted})
 
 
-def test_word_vectors_become_the_embeddings_of_whole_words(tmp_path, rng):
+@pytest.mark.parametrize("tables", [["embedding"], ["embedding", "tgt_embedding.table"]])
+def test_word_vectors_become_the_embeddings_of_whole_words(tables, tmp_path, rng):
     tokenizer = tokenizer_of(ENGLISH + GERMAN)
     words, vectors = ["cat", "Hund", "zebra"], rng.normal(scale=7.0, size=(3, 16))
     lines = [" ".join([word, *map(str, vector)]) for word, vector in zip(words, vectors, strict=True)]
     path = tmp_path / "words.vec"
     path.write_text("\n".join(["3 16", *lines]) + "\n", encoding="utf-8")
-    table = trainer(tmp_path / "run", tokenizer, init_from=str(path)).model.parameters["embedding"].data
-    drawn = trainer(tmp_path / "drawn", tokenizer).model.parameters["embedding"].data
+    model = {"tie_embeddings": len(tables) == 1}
+    run = trainer(tmp_path / "run", tokenizer, init_from=str(path), model=model)
+    plain = trainer(tmp_path / "drawn", tokenizer, model=model)
     ids = [tokenizer.encode(f"the {word}")[-1] for word in words[:2]]
     scale = 16**-0.5 / np.sqrt(np.mean(vectors[:2] ** 2))
-    np.testing.assert_allclose(table[ids], vectors[:2] * scale, rtol=1e-5)
-    others = np.setdiff1d(np.arange(len(table)), np.flatnonzero((table != drawn).any(axis=1)))
-    assert len(others) == len(table) - sum(symbol.strip() in words[:2] for symbol in tokenizer.symbols)
+    for name in tables:
+        table, drawn = (each.model.parameters[name].data for each in (run, plain))
+        np.testing.assert_allclose(table[ids], vectors[:2] * scale, rtol=1e-5)
+        others = np.setdiff1d(np.arange(len(table)), np.flatnonzero((table != drawn).any(axis=1)))
+        assert len(others) == len(table) - sum(symbol.strip() in words[:2] for symbol in tokenizer.symbols)
 
 
 def test_a_word_may_contain_spaces_of_unicode(tmp_path):
