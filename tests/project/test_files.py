@@ -20,6 +20,19 @@ def test_a_link_stays_a_link_and_its_file_is_written(tmp_path, old):
     assert (tmp_path / "link").is_symlink() and (tmp_path / "real").read_bytes() == b"new"
 
 
+@needs("POSIX")
+def test_contents_are_on_the_disk_before_a_file_has_its_name(tmp_path, monkeypatch):
+    path, synced = tmp_path / "file", []
+
+    def note(descriptor):
+        found = os.fstat(descriptor)
+        synced.append((stat.S_ISDIR(found.st_mode), path.exists(), found.st_size))
+
+    monkeypatch.setattr(os, "fsync", note)
+    write_atomically(path, lambda file: file.write(b"new"))
+    assert synced[0] == (False, False, 3) and synced[1][:2] == (True, True)
+
+
 @needs("named pipes")
 def test_a_pipe_a_link_to_it_and_a_folder_are_refused_and_stay(tmp_path):
     os.mkfifo(tmp_path / "pipe")

@@ -134,7 +134,8 @@ def test_caching_words_does_not_change_their_ids_and_takes_bounded_memory(monkey
     monkeypatch.setattr(tokenizer_module, "CACHE_SIZE", 3)
     small = Tokenizer.loads(BY_BYTES.dumps())
     assert small.encode_lines(TEXT) == once and 0 < len(small._ids_of) <= 3
-    assert max(map(len, small._ids_of)) <= tokenizer_module.CACHED_LENGTH < max(map(len, TEXT))
+    small.encode("a" * (tokenizer_module.CACHED_LENGTH + 1))  # too long a chunk to be kept
+    assert all(len(chunk) <= tokenizer_module.CACHED_LENGTH for chunk in small._ids_of)
 
 
 # The command

@@ -29,6 +29,7 @@ from minitransformer.errors import CheckpointError, ConfigError, DataError, Trai
 from minitransformer.text import Tokenizer
 from minitransformer.training import Corpus, Trainer, read_metrics, trainer, validation
 from minitransformer.training.micro_batches import MicroBatches
+from minitransformer.training.signals import StopRequest
 from minitransformer.training.validation import Validation
 
 SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
@@ -42,6 +43,21 @@ def test_a_signal_ends_the_run_after_the_update_and_restores_the_handlers(tmp_pa
     assert (outcome.update, outcome.exit_status) == (5, 128 + number)
     assert load_checkpoint(checkpoint_of(tmp_path, 5)).update == 5
     assert [signal.getsignal(each) for each in SIGNALS] == before
+
+
+@needs("POSIX")
+def test_a_hang_up_stays_ignored_as_under_nohup_and_a_second_signal_ends_the_run_at_once():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with StopRequest() as stop:
+            signal.raise_signal(signal.SIGHUP)
+            assert stop.signal is None
+            signal.raise_signal(signal.SIGTERM)
+            assert stop.signal == signal.SIGTERM
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_metrics_hold_every_line_once_after_a_resume(tmp_path):
