@@ -1,6 +1,7 @@
 """Which of how many ranks a process is, how it finds the others, and what it refuses."""
 
 import sys
+from contextlib import nullcontext
 
 import pytest
 from rank_jobs import as_threads, check_error, in_threads, run
@@ -11,7 +12,8 @@ from minitransformer.config import TrainingConfig
 from minitransformer.distributed import ProcessGroup, init_process_group, process_group
 from minitransformer.distributed.nccl import NcclCommunicator, pass_id_by_file
 from minitransformer.distributed.process_group import LAUNCHERS, SLURM_JOB, find_ranks
-from minitransformer.errors import ConfigError, MissingPackageError
+from minitransformer.errors import ConfigError, MissingPackageError, RanksError
+from minitransformer.training.compatibility import check_same_job
 
 SLURM = {"SLURM_JOB_ID": "12", "SLURM_STEP_ID": "0"}
 
@@ -98,6 +100,20 @@ def test_sums_on_gpus_cannot_be_in_the_order_of_the_ranks():
 def test_more_ranks_than_micro_batches_are_refused():
     with pytest.raises(ConfigError, match="training.micro_batches must be at least the number of ranks, 3, got 2"):
         ProcessGroup(0, 3).connect(TrainingConfig(micro_batches=2))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"kernels": "simple"}, {"model": {"p_drop": 0.2}}, {"data": {"max_length": 9}}, {"eps": 1e-8}],
+    ids=str,
+)
+def test_ranks_with_another_setting_of_any_section_are_refused_but_for_paths_and_threads(changes):
+    def compare(ranks):
+        own = {"threads": 1 + ranks.rank} | (changes if ranks.rank else {})
+        check_same_job(ranks, tiny_config(f"folder of rank {ranks.rank}", **own), "")
+
+    with pytest.raises(RanksError, match="rank 1 must have rank 0's value of") if changes else nullcontext():
+        as_threads(2, compare)
 
 
 def test_ranks_of_mpi_without_mpi4py_are_refused_once_on_each_machine(no_launcher):

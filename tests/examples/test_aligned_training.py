@@ -13,7 +13,7 @@ from test_parsing import TREEBANK
 from tiny_run import write_config
 
 from examples.parsing import compare, speed, train
-from minitransformer.checkpoints import load_model
+from minitransformer.checkpoints import RunFolder, average_checkpoints, load_model
 from minitransformer.training import Trainer
 
 TRAINING = dict(directory="run", updates=120, micro_batches=2, threads=1, warmup_steps=40, clip_norm=1.0)
@@ -23,10 +23,11 @@ KINDS = {"Transformer": dict(d_ff=64, n_heads=2), "recurrent": dict(kind="recurr
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A folder with a treebank whose parts are the same trees, in training thrice, and a recipe for each kind."""
+    """A folder with a treebank whose parts are the same trees, in training thrice, all but one in the test, and a
+    recipe for each kind."""
     monkeypatch.chdir(tmp_path)
-    for part in ("train", "dev", "test"):
-        Path(f"{part}.mrg").write_text(TREEBANK * (3 if part == "train" else 1), encoding="utf-8")
+    for part, trees in (("train", TREEBANK * 3), ("dev", TREEBANK), ("test", TREEBANK.strip().rpartition("\n")[0])):
+        Path(f"{part}.mrg").write_text(trees, encoding="utf-8")
     for kind, own in KINDS.items():
         model = dict(n_layers=1, d_model=32, p_drop=0.0, tie_embeddings=False) | own
         write_config(Path(f"{kind}.toml"), model=model, data=dict(src_tokens=100, tgt_tokens=100), training=TRAINING)
@@ -51,6 +52,7 @@ def test_a_tiny_parser_learns_the_trees_it_has_seen_and_trains_on(kind, form, fo
     assert [point["update"] for point in second["points"]] == [60, 120, 180]
     assert second["points"][:2] == first["points"]
     assert second["score"]["f1"] == second["score"]["exact_match"] == 100.0
+    assert (first["score"]["sentences"], second["score"]["sentences"]) == (4, 3)
 
 
 @pytest.mark.parametrize("update", [60, 80], ids=["before a validation", "between two"])
@@ -78,7 +80,7 @@ def test_a_killed_training_goes_on_with_the_same_scores(update, folder, monkeypa
 @pytest.mark.parametrize("signalled, beyond", [(11, 12), (0, 14)], ids=["after a signal", "of a longer training"])
 def test_the_mean_is_of_the_same_checkpoints_whatever_else_there_is(signalled, beyond, folder, monkeypatch):
     short = "Transformer.toml --set training.save_every=2 --set training.validate_every=6 --set training.updates="
-    one_update, scored = Trainer._one_update, []
+    one_update, scored, beams = Trainer._one_update, [], []
 
     def update_and_signal(trainer, bar):
         one_update(trainer, bar)
@@ -87,11 +89,14 @@ def test_the_mean_is_of_the_same_checkpoints_whatever_else_there_is(signalled, b
 
     def score(*arguments, scores=train.scores):
         scored.append(arguments[2].parameters.data.copy())
+        beams.append(arguments[4])
         return scores(*arguments)
 
     monkeypatch.setattr(train, "scores", score)
     assert run(f"{short}12 --set training.directory=whole") == 0
-    whole = scored[-1]
+    whole, path_of = scored[-1], RunFolder("whole").path_of
+    np.testing.assert_array_equal(whole, average_checkpoints([path_of(10), path_of(12)]).parameters)
+    assert beams == [1, 1, 4]  # greedily on the way, by the recipe's beam at the end
     Path("results.jsonl").unlink()
     with monkeypatch.context() as patched, pytest.raises(SystemExit) if signalled else nullcontext():
         patched.setattr(Trainer, "_one_update", update_and_signal)
@@ -151,9 +156,9 @@ def test_minutes_are_updates_times_seconds_and_a_crossing_is_found(tmp_path, cap
         lines = []
         for seed in (1, 2):
             points = [{"update": 100 * (number + 1), "f1": each + seed} for number, each in enumerate(f1)]
-            lines.append(
-                json.dumps({"name": "dev, 300 updates", "seed": seed, "points": points, "score": {"f1": 90.0}})
-            )
+            for part, score in (("dev", 90.0), ("test", 10.0)):  # of the test set nothing is shown here
+                result = {"name": f"{part}, 300 updates", "seed": seed, "points": points, "score": {"f1": score}}
+                lines.append(json.dumps(result))
         (tmp_path / f"{name}.jsonl").write_text("\n".join(lines), encoding="utf-8")
     arguments = ["--results", str(tmp_path)]
     refused(compare.main(arguments), "speed.json: must hold aligned-C")
@@ -163,5 +168,5 @@ def test_minutes_are_updates_times_seconds_and_a_crossing_is_found(tmp_path, cap
     table = capsys.readouterr().out
     assert "| 5 | - | 31.5 ± 0.5 |" in table
     assert "| 10 | 11.5 ± 0.5 | 51.5 ± 0.5 |" in table
-    assert "| 20 | 41.5 ± 0.5 | - |" in table
+    assert "| 20 | 41.5 ± 0.5 | - |" in table and "beam | 90.0 ± 0.0 | 90.0 ± 0.0 |" in table
     assert "Transformer, form C, beside the recurrent model, form C: does not cross up to 15 minutes." in table

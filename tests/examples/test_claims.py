@@ -100,13 +100,15 @@ def test_random_offsets_reach_every_position_of_the_test_and_no_longer_sequence(
     settings = positions.SETTINGS | positions.QUICK | {"updates": 60}
     base, is_shifted, own = positions.of_training("learned, random offsets, up to 8", settings)
     assert (base, is_shifted, own["longest"], own["tested"], own["updates"]) == (None, True, 8, [8, 10, 12], 120)
-    seen, lengths, begin_at, draw_copy = set(), [], positions.begin_at, positions.draw_copy
-    monkeypatch.setattr(positions, "begin_at", lambda model, first: (seen.add(first), begin_at(model, first)))
+    begun, lengths, begin_at, draw_copy = [], [], positions.begin_at, positions.draw_copy
+    monkeypatch.setattr(positions, "begin_at", lambda model, first: (begun.append(first), begin_at(model, first)))
     monkeypatch.setattr(
         positions, "draw_copy", lambda rng, n, *rest, **more: (lengths.append(n), draw_copy(rng, n, *rest, **more))[1]
     )
     positions.trial("learned, random offsets, up to 8", 1, settings)
-    assert seen == set(range(5))  # 12 symbols and the end mark stand at 0 to 12, 8 and the end mark at 4 to 12 as well
+    assert begun.pop() == 0  # where the tests begin
+    # 12 symbols and the end mark stand at 0 to 12, 8 and the end mark at 4 to 12 as well
+    assert set(begun) == set(range(5))
     assert max(lengths[:-3]) == 8 and lengths[-3:] == [8, 10, 12]
 
 

@@ -28,6 +28,9 @@ def test_targets_are_the_sources_from_their_ends(rng):
     assert [len(source) for source in sources] == lengths.tolist()
     assert all(target == list(reversed(source)) for source, target in zip(sources, targets, strict=True))
     assert {symbol for source in sources for symbol in source} <= set(range(UNK + 1, UNK + 31))
+    corpus = tasks.corpus_of("reverse", 1, experiment.SETTINGS | {"sequences": 30})
+    (train, _), (valid, _) = corpus.train, corpus.valid
+    assert (len(train), len(valid)) == (30, 500) and not any(ids in valid for ids in train)
 
 
 def test_reversing_without_a_fault_scores_100_and_copying_scores_0_exact(monkeypatch):
@@ -49,7 +52,9 @@ def test_reversing_without_a_fault_scores_100_and_copying_scores_0_exact(monkeyp
 
 def test_multi30k_is_scored_on_validation_and_no_test_set_is_read(monkeypatch):
     need("sacrebleu")
-    lines, read = {side: [f"{side} " * n for n in (5, 9, 11, 14, 20)] for side in ("en", "de")}, []
+    """Each group ends with as many words as its heading says."""
+    longest = experiment.SETTINGS["words"]
+    lines, read = {side: [f"{side} " * n for n in longest] for side in ("en", "de")}, []
     monkeypatch.setattr(tasks, "read_lines", lambda path: (read.append(path.name), lines[path.suffix[1:]])[1])
     monkeypatch.setattr(tasks, "multi30k_tokenizer", lambda vocab_size: None)
     monkeypatch.setattr(tasks, "translate_lines", lambda model, tokenizer, sources, config: lines["de"])
