@@ -15,7 +15,7 @@ from examples.paper.points import mean_of_last
 from minitransformer.checkpoints import RunFolder, average_checkpoints
 from minitransformer.errors import DataError
 from minitransformer.text import read_parallel
-from minitransformer.training import Trainer
+from minitransformer.training import Trainer, read_metrics
 
 RECIPE = """[model]
 n_layers = 1\nd_model = 8\nd_ff = 8\nn_heads = 2
@@ -39,16 +39,21 @@ def folder(tmp_path):
 
 
 def scored(steps, arguments, **bleu):
-    """A result of every training of ``steps`` and both seeds: BLEU 30, but for those that are named, and 1 more of the
-    mean of ten."""
+    """A result of every training of ``steps`` and both seeds: BLEU 30, but for those that are named; the mean of ten
+    has 1 more, but 1 less with dropout in more places."""
     machine = {"processor": "a processor", "NumPy": "2", "commit": "c0ffee"}
     facts = {"nll": 2.0, "updates": 60, "seconds_per_update": 2.0, "parameters": 10**6, "machine": machine}
     for step, seed in ((step, seed) for step in steps if step.run == step.label for seed in (1, 2)):
         value = {"bleu": bleu.get(step.run.replace(" ", "_"), 30.0) + seed / 8, "lower": 1.0, "signature": "s"}
         facts |= {"config": one_run.recorded(one_run.config_of(step, seed, arguments))}
-        mean = value | {"bleu": value["bleu"] + 1, "lower": 2.0}
+        mean = value | {"bleu": value["bleu"] + (-1 if step.run == "dropout places" else 1), "lower": 2.0}
         facts |= {"val": {"1": value, "10": mean}, "settings": one_run.settings_of(arguments)}
         yield {"name": step.run, "seed": seed, **facts}
+
+
+def test_the_lower_cased_words_are_those_of_moses_with_plain_quotes_and_whole_compounds(moses):
+    shown = "Ein Mann im T-Shirt ruft: „Wie geht’s?“"
+    assert one_run.moses_lower(shown) == "ein mann im t-shirt ruft : &quot; wie geht &apos; s ? &quot;"
 
 
 def test_the_one_run_that_the_help_shows_waits_for_no_other(folder):
@@ -67,7 +72,7 @@ def test_each_rung_is_the_one_below_with_one_change_and_choices_are_the_best_of_
         each | {"seed": 3, "val": dict.fromkeys(("1", "10"), {"bleu": 99.0})} for each in tried if each["seed"] == 1
     ]
     assert climb([*tried, *more[:3]], 2, 99) == middle  # a seed beyond those asked for chooses nothing
-    results = list(scored(middle, arguments, **{"peak_rate_0.003": 31.0, "more_updates": 33.0, "dropout_places": 32.0}))
+    results = list(scored(middle, arguments, **{"peak_rate_0.003": 31.0, "more_updates": 33.0, "dropout_places": 34.0}))
     steps = {step.label: step for step in climb(results, 2, 99)}
     assert steps["mean of 10"].run == "more updates" and steps["BPE dropout"].below == "mean of 10"
     for step in list(steps.values())[1:]:
@@ -97,7 +102,7 @@ def test_a_result_of_no_rung_is_refused_and_one_whose_rung_waits_is_not(folder):
         ladder.steps_of(arguments)
 
 
-def test_a_killed_run_goes_on_and_results_of_other_settings_and_a_second_test_are_refused(folder, capsys):
+def test_a_killed_run_goes_on_and_results_of_other_settings_and_a_second_test_are_refused(folder, capsys, monkeypatch):
     need("sacrebleu"), need("sacremoses"), need("matplotlib")
     path, options = folder
     arguments = ladder.parse_arguments([*options, "--only", "recipe", "--seed", "1"])
@@ -108,6 +113,9 @@ def test_a_killed_run_goes_on_and_results_of_other_settings_and_a_second_test_ar
     step, again = climb([], 2, 99)[0], ladder.parse_arguments([*options, f"--directory={path / 'again'}"])
     (path / "again").mkdir()
     one_run.tokenizer_path(again).write_bytes(one_run.tokenizer_path(arguments).read_bytes())
+    metrics = one_run.folder_of(step, 1, arguments) / "metrics.jsonl"
+    timed = [line["timed_updates"] for line in read_metrics(metrics) if line["kind"] == "valid"]
+    assert timed == [5, 6]  # each update once, but the first, which makes what lasts
     config = one_run.config_of(step, 1, again)
     Trainer(replace(config, training=replace(config.training, updates=7)), progress=False).run()
     resumed = one_run.train_and_score(step, 1, again)
@@ -125,11 +133,13 @@ def test_a_killed_run_goes_on_and_results_of_other_settings_and_a_second_test_ar
         (["--test", "pre-norm"], "--test must be a rung with results of all seeds, got 'pre-norm'"),
     ):
         assert ladder.main([*options, *refused]) == 2 and words in capsys.readouterr().err
+    scored_text, scores = [], ladder.scores
+    monkeypatch.setattr(ladder, "scores", lambda *given: scored_text.append(given[2:]) or scores(*given))
     assert ladder.main([*options, "--test", "recipe"]) == 0
     assert "translated once, with recipe: " in (path / "ladder.md").read_text()
     text = read_parallel(*(path / f"test_2016_flickr.{side}" for side in ("en", "de")))
-    expected = [{"seed": n} | one_run.scores(one_run.config_of(step, n, arguments), 1, *text) for n in (1, 2)]
-    assert json.loads((path / "ladder_test.json").read_text())["scores"] == expected
+    expected = [{"seed": n} | scores(one_run.config_of(step, n, arguments), 1, *text) for n in (1, 2)]
+    assert scored_text == [text] * 2 and json.loads((path / "ladder_test.json").read_text())["scores"] == expected
     assert ladder.main([*options, "--test", "recipe"]) == 2 and "must be given once" in capsys.readouterr().err
     (path / "ladder_test.json").write_text("{")
     assert ladder.main([*options, "--report"]) == 2 and "ladder_test.json: every result" in capsys.readouterr().err
