@@ -91,6 +91,16 @@ def test_an_ablation_has_the_scores_that_evaluate_gives_one_by_one(run, tmp_path
     assert all(row["name"] in table for row in rows) and f"{rows[-1]['bleu'] - rows[-2]['bleu']:+.2f}" in table
 
 
+def test_an_average_in_8_bits_is_a_third_of_the_size_and_translates(checkpoint, tmp_path, type_in, capsys):
+    sizes = []
+    for name, options in (("mean.npz", []), ("small.npz", ["--int8"])):
+        output_of(capsys, "average", checkpoint, *options, "-o", str(tmp_path / name))
+        sizes.append((tmp_path / name).stat().st_size)
+    assert sizes[1] < sizes[0] / 3
+    type_in(b"nine\n")
+    assert output_of(capsys, "translate", "--checkpoint", str(tmp_path / "small.npz"))
+
+
 def test_pictures_of_runs_and_of_attention_are_png_files(run, checkpoint, tmp_path):
     need("matplotlib")
     metrics = str(run / "run" / "metrics.jsonl")

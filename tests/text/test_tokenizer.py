@@ -149,6 +149,9 @@ def test_training_prints_the_tokens_per_word_of_its_text(tmp_path, mode, capsys)
     n_tokens = sum(map(len, Tokenizer.load(output).encode_lines(text.read_text().splitlines())))
     printed = capsys.readouterr().out
     assert printed.endswith(f" distinct\n{n_tokens / 6:.2f} tokens per word of this text\n")
+    assert main(["bpe", "train", str(text), "-o", str(output), "--mode", mode, "--min-count", "4"]) == 0
+    often, all_others = (Tokenizer.train(text.read_text().splitlines(), 8000, mode, min_count=n) for n in (4, 2))
+    assert Tokenizer.load(output).merges == often.merges != all_others.merges
 
 
 @pytest.mark.parametrize(("often", "figures"), [(20, "1.95 and 1.76"), (300, "")])
