@@ -138,6 +138,23 @@ def test_files_are_cleaned_one_after_the_other_and_counted(texts, capsys):
     assert "left out: duplicate                  1    20.00 %" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "reason", "count"),
+    [
+        ("--max-words", "1", "long", 2),
+        ("--max-ratio", "1.5", "ratio", 1),
+        ("--max-word", "5", "long word", 2),
+        ("--src-script", "Latin", "script", 1),
+        ("--tgt-script", "Latin", "script", 1),
+    ],
+)
+def test_each_option_leaves_out_what_it_names(texts, capsys, option, value, reason, count):
+    for name, line in (("b.en", "ναι ναι\n"), ("b.de", "ναι\n")):
+        (texts / name).write_text(line, encoding="utf-8")
+    assert command(texts, "--json", "--processes", "1", option, value) == 0
+    assert json.loads(capsys.readouterr().out)[reason] == count
+
+
 def test_the_command_normalises_punctuation_and_names_the_missing_package(texts, moses, monkeypatch, refused):
     (texts / "b.de").write_text("„x“\n", encoding="utf-8")
     assert command(texts, "--normalize-punctuation", "en", "de", "--processes", "1") == 0

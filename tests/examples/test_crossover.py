@@ -99,7 +99,10 @@ def test_from_the_speed_to_the_page_and_the_test_set(folder, monkeypatch, capsys
     assert run(f"rates {models}", monkeypatch) == 0
     assert run(f"run --minutes 5 {models}", monkeypatch) == 0
     assert run(f"run --minutes 10 {models}", monkeypatch) == 0
+    loaded, load = set(), crossover.load_checkpoint
+    monkeypatch.setattr(crossover, "load_checkpoint", lambda path: loaded.add(path.name) or load(path))
     assert run(f"run --minutes 10 {models} --part test", monkeypatch) == 0
+    assert loaded == {"update_00000040.npz"}  # that of these minutes
     results = read_results(Path("map.jsonl"))
     assert [sum(each["part"] == part for each in results) for part in ("rates", "val", "test")] == [8, 16, 8]
     losses = crossover_report.losses_of(results, "parsing", "GRU")
