@@ -17,12 +17,12 @@ from minitransformer.ops.softmax import softmax_forward
 from minitransformer.optim import Adam
 
 
-def test_a_trial_warms_up_for_a_tenth_of_its_updates_to_its_highest_rate(rng, monkeypatch):
-    rates = []
-    monkeypatch.setattr(Adam, "step", lambda adam, rate: rates.append(rate))
-    trials.learn(small_model(rng).parameters, lambda: None, 60, 0.02)
-    expected = [0.02 * min(update / 6, (6 / update) ** 0.5) for update in range(1, 61)]
-    np.testing.assert_allclose(rates, expected, rtol=1e-9)
+def test_a_trial_warms_up_for_a_tenth_to_its_highest_rate_and_clips_gradients_to_norm_1(rng, monkeypatch):
+    parameters, steps = small_model(rng).parameters, []
+    monkeypatch.setattr(Adam, "step", lambda adam, rate: steps.append((rate, np.linalg.norm(parameters.grad))))
+    trials.learn(parameters, lambda: parameters.grad.fill(7.0), 60, 0.02)
+    expected = [(0.02 * min(update / 6, (6 / update) ** 0.5), 1.0) for update in range(1, 61)]
+    np.testing.assert_allclose(steps, expected, rtol=1e-5)
 
 
 # Sec. 3.2.1: attention at growing d_k

@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -49,6 +50,15 @@ def scored(steps, arguments, **bleu):
         mean = value | {"bleu": value["bleu"] + (-1 if step.run == "dropout places" else 1), "lower": 2.0}
         facts |= {"val": {"1": value, "10": mean}, "settings": one_run.settings_of(arguments)}
         yield {"name": step.run, "seed": seed, **facts}
+
+
+def test_a_perfect_translation_has_100_bleu_of_both_kinds(moses, monkeypatch):
+    need("sacrebleu")
+    lines = [" ".join(f"Wort{n}" for n in range(first, first + 6)) for first in range(5)]
+    monkeypatch.setattr(one_run, "mean_of_last", lambda config, count: SimpleNamespace(build=lambda: (None, None)))
+    monkeypatch.setattr(one_run, "translate_lines", lambda model, tokenizer, sources, search: lines)
+    found = one_run.scores(SimpleNamespace(translation=None), 1, lines, lines)
+    assert (found["bleu"], found["lower"]) == pytest.approx((100, 100))
 
 
 def test_the_lower_cased_words_are_those_of_moses_with_plain_quotes_and_whole_compounds(moses):
